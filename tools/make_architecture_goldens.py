@@ -44,6 +44,8 @@ LATENT = BASE | dict(num_key_value_heads=4, num_hidden_layers=3, kv_lora_rank=24
                       moe_intermediate_size=20, first_k_dense_replace=1)
 DEEPSEEK_YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32, mscale=0.7, mscale_all_dim=1.0)
 LONG = [1.0 + 0.5 * i for i in range(6)]
+# Two groups of heads, and fewer states than a block of the convolution: no size equals another one.
+MAMBA2 = dict(mamba_n_heads=8, mamba_d_head=8, mamba_n_groups=2, mamba_d_state=12, mamba_d_conv=4, mamba_expand=2, mamba_chunk_size=8)
 
 # The class of Transformers, and the arguments of its config. Sizes are such that every branch of a layer is seen: windows
 # and original positions are shorter than the longest prompt, soft caps bend most values, heads share keys.
@@ -116,6 +118,19 @@ SHAPES: dict[str, tuple[str, dict]] = {
     "qwen2-moe": ("Qwen2Moe", BASE | dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20,
                                           shared_expert_intermediate_size=36, decoder_sparse_step=1, mlp_only_layers=[])),
     "olmoe": ("Olmoe", BASE | dict(num_experts=6, num_experts_per_tok=3, intermediate_size=20)),
+    "mamba": ("Mamba", IDS | dict(hidden_size=32, num_hidden_layers=2, expand=2, state_size=6, conv_kernel=4, time_step_rank=5)),
+    "mamba2": ("Mamba2", IDS | dict(hidden_size=32, num_hidden_layers=2, expand=2, num_heads=4, head_dim=16, state_size=12, n_groups=2,
+                                    conv_kernel=4, chunk_size=8)),
+    "bamba": ("Bamba", BASE | MAMBA2 | dict(num_hidden_layers=3, attn_layer_indices=[1])),
+    "granite-moe-hybrid": ("GraniteMoeHybrid", BASE | MAMBA2 | dict(
+        num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"], shared_intermediate_size=48,
+        num_local_experts=0, num_experts_per_tok=0, embedding_multiplier=6.0, attention_multiplier=0.25, residual_multiplier=0.6,
+        logits_scaling=0.5, position_embedding_type="nope", tie_word_embeddings=True)),
+    "qwen3-next": ("Qwen3Next", WIDE_HEADS | dict(
+        num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"], linear_conv_kernel_dim=4,
+        linear_key_head_dim=8, linear_value_head_dim=12, linear_num_key_heads=2, linear_num_value_heads=4, num_experts=6,
+        num_experts_per_tok=2, moe_intermediate_size=20, shared_expert_intermediate_size=36, decoder_sparse_step=1, mlp_only_layers=[1],
+        norm_topk_prob=True, rope_parameters=ROPE | dict(partial_rotary_factor=0.5))),
     "qwen3-moe": ("Qwen3Moe", WIDE_HEADS | dict(num_experts=5, num_experts_per_tok=3, moe_intermediate_size=20,
                                                 num_hidden_layers=3, mlp_only_layers=[1], norm_topk_prob=True)),
 }
@@ -124,14 +139,16 @@ SHAPES: dict[str, tuple[str, dict]] = {
 def draw(model: torch.nn.Module, config, seed: int) -> None:
     """Weights from the seed and their own names. Norms lie near one and biases are not zero, so that a program that ignores
     them is caught."""
-    counts_from_one = "gemma" in config.model_type
+    counts_from_one = "gemma" in config.model_type or config.model_type == "qwen3_next"
     biases = [item for item in model.named_buffers() if item[0].endswith("e_score_correction_bias")]
     for name, parameter in [*model.named_parameters(), *biases]:
         generator = torch.Generator().manual_seed(seed * 1_000_003 + zlib.crc32(name.encode()))
         values = torch.randn(parameter.shape, generator=generator)
         is_norm = ("norm" in name or ".ln_" in name) and name.endswith("weight")
         if is_norm:
-            values = 0.1 * values if counts_from_one else 1.0 + 0.1 * values
+            # The gated norm behind a delta net counts from zero in every class.
+            is_offset = counts_from_one and "linear_attn" not in name
+            values = 0.1 * values if is_offset else 1.0 + 0.1 * values
         elif parameter.dim() == 1:
             values = 0.1 * values
         else:

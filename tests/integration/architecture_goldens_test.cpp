@@ -95,6 +95,7 @@ class Batch {
       rows.push_back({.token_ids = std::span<const int32_t>(texts_[i]).subspan(computed_[i]),
                       .num_computed_tokens = static_cast<int32_t>(computed_[i]),
                       .block_ids = blocks_[i],
+                      .state_slot = kv_cache::StateSlot{static_cast<int32_t>(7 - i)},
                       .samples = true});
       num_tokens += static_cast<int32_t>(rows.back().token_ids.size());
     }

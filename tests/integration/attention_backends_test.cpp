@@ -34,7 +34,11 @@ constexpr std::array kBackends = {Backend{"FLASH_ATTN", 2},
                                   Backend{"FLASHINFER_MLA", 0},
                                   Backend{"CUTLASS_MLA", 0},
                                   Backend{"ROCM_AITER_MLA", 0},
-                                  Backend{"TRITON_MLA", 0}};
+                                  Backend{"TRITON_MLA", 0},
+                                  Backend{"MAMBA1_ATTN", 0},
+                                  Backend{"MAMBA2_ATTN", 0},
+                                  Backend{"GDN_ATTN", 0},
+                                  Backend{"REFERENCE", 0}};
 
 const BackendInfo& info(const Backend& backend) {
   return attention::find_attention_backend(backend.name, backend.version);
@@ -42,8 +46,30 @@ const BackendInfo& info(const Backend& backend) {
 
 // A model whose layers are of the kind that the backend serves.
 std::string config_for(const Backend& backend) {
-  return info(backend).kind == attention::AttentionKind::latent ? testing::kTinyDeepseekConfig
-                                                                : testing::kTinyQwen3Config;
+  switch (info(backend).kind) {
+    case attention::AttentionKind::latent:
+      return testing::kTinyDeepseekConfig;
+    case attention::AttentionKind::mamba1:
+      return testing::kTinyMambaConfig;
+    case attention::AttentionKind::mamba2:
+      return testing::kTinyMamba2Config;
+    case attention::AttentionKind::gated_delta_net:
+      return testing::kTinyQwen3NextConfig;
+    case attention::AttentionKind::key_value:
+      break;
+  }
+  return testing::kTinyQwen3Config;
+}
+
+// An engine whose layers of the backend's kind use it; a hybrid's attention stays as "auto".
+testing::TinyEngineOptions options_for(const BackendInfo& backend,
+                                       const std::string& config,
+                                       CudagraphMode mode) {
+  const bool is_of_hybrid = backend.kind == attention::AttentionKind::gated_delta_net;
+  return {.mode = mode,
+          .attention = is_of_hybrid ? nullptr : &backend,
+          .recurrent = is_of_hybrid ? &backend : nullptr,
+          .config = config};
 }
 
 class AttentionBackends
@@ -57,8 +83,14 @@ std::string cell_name(const ::testing::TestParamInfo<AttentionBackends::ParamTyp
 
 TEST_P(AttentionBackends, replay_what_they_compute_eagerly_and_compute_what_the_unified_one_does) {
   const auto& [backend, mode, level] = GetParam();
-  TinyEngine engine(
-      {.mode = mode, .level = level, .attention = &info(backend), .config = config_for(backend)});
+  testing::TinyEngineOptions options = options_for(info(backend), config_for(backend), mode);
+  options.level = level;
+  if (info(backend).support == cudagraph::AttentionCGSupport::NEVER &&
+      mode == CudagraphMode::FULL) {
+    EXPECT_THROW(TinyEngine{options}, InvalidArgument);
+    return;
+  }
+  TinyEngine engine(options);
   // The unified backend computes any kind of layers.
   TinyEngine unified({.mode = CudagraphMode::NONE,
                       .level = level,
@@ -81,7 +113,8 @@ TEST_P(AttentionBackends, replay_what_they_compute_eagerly_and_compute_what_the_
       const Outcome bare = run(engine, batch, unpadded, CudagraphRuntimeMode::NONE, kv_before);
       expect_same_bits(bare, replay, what + " against the unpadded batch");
       const Outcome want = run(unified, batch, unpadded, CudagraphRuntimeMode::NONE, kv_before);
-      if (info(backend).support == cudagraph::AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE) {
+      if (info(backend).support == cudagraph::AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE &&
+          !attention::is_recurrent(info(backend).kind)) {
         // These backends plan their work. Contexts in parts sum in another order, so single last
         // bits of a bfloat16 may differ.
         EXPECT_LT(relative_distance(replay.logits, want.logits), 1e-2) << what;
@@ -102,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(modes_and_levels,
 
 TEST(AttentionBackends, get_the_graphs_that_they_support) {
   const auto captured = [](const Backend& backend, CudagraphMode wish) {
-    TinyEngine engine({.mode = wish, .attention = &info(backend), .config = config_for(backend)});
+    TinyEngine engine(options_for(info(backend), config_for(backend), wish));
     (void)engine.runner().capture({});
     const auto mode_of = [&](Mix mix) {
       return engine.runner().dispatcher().dispatch(TestBatch(mix, 8, 16, 1).facts()).mode;
@@ -117,10 +150,30 @@ TEST(AttentionBackends, get_the_graphs_that_they_support) {
   for (const Backend& backend : {Backend{"FLASH_ATTN", 2},
                                  Backend{"FLASHINFER", 0},
                                  Backend{"FLASHMLA", 0},
-                                 Backend{"TRITON_MLA", 0}}) {
+                                 Backend{"TRITON_MLA", 0},
+                                 Backend{"MAMBA1_ATTN", 0},
+                                 Backend{"MAMBA2_ATTN", 0},
+                                 Backend{"GDN_ATTN", 0}}) {
     EXPECT_EQ(captured(backend, CudagraphMode::FULL),
               std::tuple(CudagraphMode::FULL_AND_PIECEWISE, FULL, PIECEWISE));
   }
+  EXPECT_EQ(captured({"REFERENCE", 0}, CudagraphMode::FULL_AND_PIECEWISE),
+            std::tuple(CudagraphMode::PIECEWISE, PIECEWISE, PIECEWISE));
+}
+
+// A hybrid's mode is that of its weakest layers, which the resolution names.
+TEST(AttentionBackends, of_the_weakest_layers_decide_the_mode_of_a_hybrid) {
+  TinyEngine hybrid({.mode = CudagraphMode::FULL, .config = testing::kTinyBambaConfig});
+  EXPECT_EQ(hybrid.resolved().mode, CudagraphMode::FULL_AND_PIECEWISE);
+  EXPECT_EQ(hybrid.resolved().weakest_attention.backend, "MAMBA2_ATTN");
+  EXPECT_EQ(hybrid.resolved().weakest_attention.layers, "0, 2");
+  ASSERT_EQ(hybrid.resolved().attention.size(), 2U);
+  EXPECT_EQ(hybrid.resolved().attention[0].layers, "1");
+  TinyEngine reference({.mode = CudagraphMode::FULL_AND_PIECEWISE,
+                        .attention = &info({"REFERENCE", 0}),
+                        .config = testing::kTinyBambaConfig});
+  EXPECT_EQ(reference.resolved().mode, CudagraphMode::PIECEWISE);
+  EXPECT_EQ(reference.resolved().weakest_attention.backend, "REFERENCE");
 }
 
 // The conformance of what a backend declares: its FULL graphs are captured, and a declaration that
@@ -137,6 +190,31 @@ TEST(AttentionBackends, refuse_the_graphs_of_a_declaration_that_is_one_level_too
       ADD_FAILURE() << backend.name << " captured graphs of mixed batches";
     } catch (const Error& error) {
       EXPECT_THAT(error.what(), ::testing::HasSubstr("UNIFORM_BATCH"));
+    }
+  }
+}
+
+// Declared one level higher, the backends of recurrent layers would get the graphs of batches with
+// several tokens for each request, and the reference backend those of single tokens.
+TEST(AttentionBackends, of_recurrent_layers_refuse_a_declaration_that_is_one_level_too_high) {
+  using enum cudagraph::AttentionCGSupport;
+  for (const Backend& backend : {Backend{"MAMBA1_ATTN", 0},
+                                 Backend{"MAMBA2_ATTN", 0},
+                                 Backend{"GDN_ATTN", 0},
+                                 Backend{"REFERENCE", 0}}) {
+    BackendInfo raised = info(backend);
+    const bool is_reference = raised.support == NEVER;
+    raised.support = is_reference ? UNIFORM_SINGLE_TOKEN_DECODE : UNIFORM_BATCH;
+    testing::TinyEngineOptions options =
+        options_for(raised, config_for(backend), CudagraphMode::FULL_DECODE_ONLY);
+    if (!is_reference) options.num_speculative_tokens = 2;
+    TinyEngine engine(options);
+    try {
+      (void)engine.runner().capture({});
+      ADD_FAILURE() << backend.name << " captured graphs that it cannot hold";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(),
+                  ::testing::HasSubstr(is_reference ? "NEVER" : "UNIFORM_SINGLE_TOKEN_DECODE"));
     }
   }
 }

@@ -70,6 +70,7 @@ class GoldenRunner {
     const engine::BatchRequest row{.token_ids = tokens,
                                    .num_computed_tokens = static_cast<int32_t>(computed),
                                    .block_ids = blocks_,
+                                   .state_slot = kv_cache::StateSlot{2},
                                    .samples = true};
     const engine::StepResult& result = engine_.runner().execute(
         {&row, 1},

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -48,6 +49,32 @@ inline constexpr const char* kTinyDeepseekConfig = R"({
   "first_k_dense_replace": 1, "vocab_size": 97, "max_position_embeddings": 256,
   "rms_norm_eps": 1e-6, "tie_word_embeddings": false, "hidden_act": "silu"})";
 
+/// Recurrent layers only: Mamba-1, then Mamba-2.
+inline constexpr const char* kTinyMambaConfig = R"({
+  "architectures": ["MambaForCausalLM"], "model_type": "mamba", "hidden_size": 64, "expand": 2,
+  "num_hidden_layers": 2, "state_size": 6, "conv_kernel": 4, "time_step_rank": 5,
+  "vocab_size": 97, "max_position_embeddings": 256})";
+inline constexpr const char* kTinyMamba2Config = R"({
+  "architectures": ["Mamba2ForCausalLM"], "model_type": "mamba2", "hidden_size": 64, "expand": 2,
+  "num_hidden_layers": 2, "num_heads": 8, "head_dim": 16, "state_size": 12, "n_groups": 2,
+  "conv_kernel": 4, "vocab_size": 97, "max_position_embeddings": 256})";
+
+/// Recurrent layers around one with attention: Mamba-2, then a gated delta net with experts.
+inline constexpr const char* kTinyBambaConfig = R"({
+  "architectures": ["BambaForCausalLM"], "model_type": "bamba", "hidden_size": 64,
+  "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
+  "num_key_value_heads": 2, "attn_layer_indices": [1], "mamba_n_heads": 8, "mamba_d_head": 16,
+  "mamba_n_groups": 2, "mamba_d_state": 12, "mamba_d_conv": 4, "mamba_expand": 2,
+  "vocab_size": 97, "max_position_embeddings": 256})";
+inline constexpr const char* kTinyQwen3NextConfig = R"({
+  "architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next", "hidden_size": 64,
+  "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
+  "num_key_value_heads": 2, "head_dim": 16, "full_attention_interval": 2,
+  "linear_conv_kernel_dim": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 12,
+  "linear_num_key_heads": 2, "linear_num_value_heads": 4, "num_experts": 4,
+  "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32,
+  "vocab_size": 97, "max_position_embeddings": 256})";
+
 struct TinyEngineOptions {
   cudagraph::CudagraphMode mode = cudagraph::CudagraphMode::FULL_AND_PIECEWISE;
   config::CompilationMode level = config::CompilationMode::NONE;
@@ -63,6 +90,8 @@ struct TinyEngineOptions {
   DType dtype = DType::bf16;
   std::string kv_cache_dtype = "auto";
   const attention::BackendInfo* attention = nullptr;  // default: the backend that "auto" chooses
+  /// Of the recurrent layers of a model that also has attention. Default: as above.
+  const attention::BackendInfo* recurrent = nullptr;
   /// Chosen so that the contexts in the tests are split into parts.
   attention::AttentionPlanOptions attention_plan = {
       .wanted_items = 16, .least_positions = 32, .tokens_per_item = 8};
@@ -116,7 +145,9 @@ class TinyEngine {
         options.attention != nullptr
             ? *options.attention
             : attention::find_attention_backend("auto", 0, engine::attention_kind_of(config_));
-    inputs.attention = {{std::string(backend.name), backend.support}};
+    std::vector<attention::LayerBackend> layers = engine::layer_backends(config_, &backend);
+    if (options.recurrent != nullptr) layers.back().backend = options.recurrent;
+    inputs.attention = engine::attention_groups(layers);
     inputs.max_num_seqs = options.max_num_reqs;
     inputs.max_num_batched_tokens = options.max_num_tokens;
     inputs.num_speculative_tokens = options.num_speculative_tokens;
@@ -133,11 +164,14 @@ class TinyEngine {
                        .max_num_prompt_logits = options.max_num_prompt_logits,
                        .max_blocks_per_req =
                            static_cast<int32_t>(config_.max_position_embeddings) / kBlockSize,
-                       .block_size = kBlockSize},
+                       .block_size = kBlockSize,
+                       .has_states = config_.num_recurrent_layers() > 0},
             .kv_cache = engine::kv_cache_layout_of(
                 config_, options.num_blocks, kBlockSize, options.dtype, cache),
+            .states = engine::state_cache_layout_of(config_, options.max_num_reqs),
             .dispatcher = config::dispatcher_options(inputs, resolved_),
             .attention = &backend,
+            .recurrent = layers.size() > 1 ? layers.back().backend : nullptr,
             .attention_plan = options.attention_plan,
             .adapters = adapters_.get(),
             .ranks = options.ranks,
@@ -167,15 +201,26 @@ class TinyEngine {
     const device::BufferView memory = runner_->kv_cache().memory();
     return {static_cast<std::byte*>(memory.data), memory.bytes};
   }
+  /// The bytes of the cache, then those of the states of recurrent layers.
   [[nodiscard]] std::vector<std::byte> save_kv() {
-    const device::BufferView memory = runner_->kv_cache().memory();
-    std::vector<std::byte> bytes(memory.bytes);
-    execution_.stream().copy_to_host(bytes.data(), memory.data, memory.bytes);
+    std::vector<std::byte> bytes;
+    for (const device::BufferView& memory :
+         {runner_->kv_cache().memory(), runner_->states().memory()}) {
+      if (memory.bytes == 0) continue;
+      const size_t begin = bytes.size();
+      bytes.resize(begin + memory.bytes);
+      execution_.stream().copy_to_host(bytes.data() + begin, memory.data, memory.bytes);
+    }
     return bytes;
   }
   void restore_kv(std::span<const std::byte> saved) {
-    execution_.stream().copy_from_host(
-        runner_->kv_cache().memory().data, saved.data(), saved.size());
+    for (const device::BufferView& memory :
+         {runner_->kv_cache().memory(), runner_->states().memory()}) {
+      const size_t count = std::min(memory.bytes, saved.size());
+      if (count == 0) continue;
+      execution_.stream().copy_from_host(memory.data, saved.data(), count);
+      saved = saved.subspan(count);
+    }
   }
   /// Fills the cache with plausible small values, like contexts of earlier requests.
   void randomize_kv(uint32_t seed) {
@@ -204,6 +249,10 @@ class TinyEngine {
         halves[i] = static_cast<uint16_t>(bits >> 16);
       }
     }
+    std::vector<float> states(runner_->states().memory().bytes / sizeof(float));
+    for (float& state : states) state = value(random);
+    const std::span<const std::byte> of_states = std::as_bytes(std::span(states));
+    bytes.insert(bytes.end(), of_states.begin(), of_states.end());
     restore_kv(bytes);
   }
 
@@ -342,10 +391,13 @@ class TestBatch {
     uniform_ = mix == Mix::uniform_decode;
     requests_.reserve(tokens_.size());
     for (size_t i = 0; i < tokens_.size(); ++i) {
-      requests_.push_back({.token_ids = tokens_[i],
-                           .num_computed_tokens = computed_[i],
-                           .block_ids = blocks_[i],
-                           .samples = samples_[i]});
+      requests_.push_back(
+          {.token_ids = tokens_[i],
+           .num_computed_tokens = computed_[i],
+           .block_ids = blocks_[i],
+           // Not the place in the batch, and within the smallest limits of tests.
+           .state_slot = kv_cache::StateSlot{static_cast<int32_t>(tokens_.size() - i)},
+           .samples = samples_[i]});
     }
   }
 

@@ -8,6 +8,7 @@
 
 #include "reprise/api/compile_runner.h"
 #include "reprise/api/compiled_model.h"
+#include "reprise/api/cpu_only.h"
 #include "reprise/api/engine_device.h"
 #include "reprise/api/engine_memory.h"
 #include "reprise/api/hub_cache.h"
@@ -44,25 +45,6 @@ void append(std::vector<std::string>& warnings, const std::vector<std::string>& 
 size_t bytes_used_elsewhere(const device::MemoryInfo& memory) {
   const size_t used = memory.total - memory.free;
   return used - std::min(used, memory.allocated_here);
-}
-
-void refuse_what_needs_the_cpu(const EngineArgs& args, const ResolvedOptions& options) {
-  if (quantizes_while_loading(args)) {
-    throw InvalidArgument(
-        fmt::format("--quantization: {}: the kernels of packed weights are the "
-                    "CPU's; use --device cpu, or leave the option out",
-                    args.quantization));
-  }
-  if (options.kv_cache_dtype.is_quantized()) {
-    throw InvalidArgument(
-        fmt::format("--kv-cache-dtype: {}: the kernels of caches of eight bits are the CPU's; use "
-                    "--device cpu, or auto",
-                    options.kv_cache_dtype.name));
-  }
-  if (args.ranks != nullptr) {
-    throw InvalidArgument(
-        "--tensor-parallel-size: several ranks run on CPUs only; use --device cpu");
-  }
 }
 
 }  // namespace
@@ -233,9 +215,16 @@ kv_cache::KvCacheLayout EngineLoader::kv_cache_layout(int64_t num_blocks) const 
                                     options.kv_cache_dtype);
 }
 
+kv_cache::StateCacheLayout EngineLoader::state_cache_layout() const {
+  return engine::state_cache_layout_of(engine_->options->config, engine_->args.max_num_seqs);
+}
+
 // The type of the cache, and the scales that the ops of a program contain.
 std::string EngineLoader::kv_cache_text() const {
   std::string text(engine_->options->kv_cache_dtype.name);
+  // A program contains the number of state slots.
+  const kv_cache::StateCacheLayout states = state_cache_layout();
+  if (states.num_layers > 0) text += fmt::format(",{} states", states.num_slots);
   if (!engine_->options->kv_cache_dtype.is_quantized()) return text;
   for (const attention::AttentionLayer* layer : engine_->model->attention_layers()) {
     text += fmt::format(",{:a},{:a}", layer->shape().k_scale, layer->shape().v_scale);
@@ -246,8 +235,9 @@ std::string EngineLoader::kv_cache_text() const {
 void EngineLoader::build_runner() {
   const ResolvedOptions& options = *engine_->options;
   StartupReport& report = engine_->report;
+  const CacheMemory memory = without_states(cache_memory(), state_cache_layout());
   KvCacheSize size =
-      size_kv_cache(engine_->args, kv_cache_layout(1), options.max_model_len, cache_memory());
+      size_kv_cache(engine_->args, kv_cache_layout(1), options.max_model_len, memory);
   if (engine_->args.ranks != nullptr) size = agree_on_cache_size(*engine_->args.ranks, size);
   const kv_cache::KvCacheLayout layout = kv_cache_layout(size.num_blocks);
   report.kv_cache_dtype = options.kv_cache_dtype.name;
@@ -255,6 +245,9 @@ void EngineLoader::build_runner() {
   report.num_kv_blocks = layout.num_blocks;
   report.kv_block_size = engine_->args.block_size;
   report.kv_cache_bytes = static_cast<size_t>(layout.num_blocks) * layout.bytes_per_block();
+  report.num_state_slots = state_cache_layout().num_slots;
+  report.state_cache_bytes =
+      static_cast<size_t>(report.num_state_slots) * state_cache_layout().bytes_per_slot();
   engine_->runner =
       create_runner(layout, config::dispatcher_options(options.graph_inputs, options.graphs));
 }
@@ -301,10 +294,13 @@ std::unique_ptr<engine::ModelRunner> EngineLoader::create_runner(
                      .max_num_prompt_logits = engine::SchedulerConfig{}.max_prompt_logits,
                      .max_blocks_per_req =
                          (options.max_model_len + args.block_size - 1) / args.block_size,
-                     .block_size = args.block_size},
+                     .block_size = args.block_size,
+                     .has_states = options.config.num_recurrent_layers() > 0},
           .kv_cache = layout,
+          .states = state_cache_layout(),
           .dispatcher = dispatcher,
           .attention = options.attention,
+          .recurrent = options.recurrent,
           // A GPU runs several hundred thread blocks at the same time.
           .attention_plan = {.wanted_items = is_gpu ? 512 : 128},
           .adapters = engine_->adapter_slots.get(),
@@ -377,6 +373,8 @@ void EngineLoader::build_core() {
   // of an encoder see the last ones, so prompts are neither cut nor shared.
   const bool pools = options.config.pooling.has_value();
   const bool is_encoder = options.config.is_encoder;
+  // A cached block has no states of recurrent layers.
+  const bool is_recurrent = options.config.num_recurrent_layers() > 0;
   engine_->core = std::make_unique<engine::EngineCore>(
       *engine_->runner,
       engine::EngineCoreOptions{
@@ -395,11 +393,13 @@ void EngineLoader::build_core() {
                         .vocab_size = static_cast<int>(options.config.vocab_size),
                         .max_logprobs = options.max_logprobs},
           .seed = args.seed,
-          .enable_prefix_caching = args.enable_prefix_caching && !is_encoder,
+          .enable_prefix_caching = args.enable_prefix_caching && !is_encoder && !is_recurrent,
           .row_sampler = engine_->row_sampler.get(),
           .drafter = engine_->drafter.get()});
   engine_->memory = std::make_unique<EngineMemory>(
-      *device.device, *engine_->parameters, engine_->runner->kv_cache().memory());
+      *device.device,
+      *engine_->parameters,
+      std::vector{engine_->runner->kv_cache().memory(), engine_->runner->states().memory()});
 }
 
 void EngineLoader::capture() {

@@ -18,7 +18,8 @@ struct DispatcherOptions;
 
 namespace reprise::kv_cache {
 struct KvCacheLayout;
-}
+struct StateCacheLayout;
+}  // namespace reprise::kv_cache
 
 namespace reprise::engine {
 class ModelRunner;
@@ -57,6 +58,7 @@ class EngineLoader {
   template <typename Run>
   void run_stage(const char* name, const Run& run);
 
+  [[nodiscard]] kv_cache::StateCacheLayout state_cache_layout() const;
   [[nodiscard]] kv_cache::KvCacheLayout kv_cache_layout(int64_t num_blocks) const;
   [[nodiscard]] std::string kv_cache_text() const;
   [[nodiscard]] CacheMemory cache_memory();

@@ -2,17 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "reprise/base/error.h"
 
 namespace reprise::api {
 
 EngineMemory::EngineMemory(device::Device& device,
                            models::Parameters& parameters,
-                           device::BufferView kv_cache)
+                           std::vector<device::BufferView> caches)
     : device_(&device),
       memory_(device::discardable_memory(device)),
       parameters_(&parameters),
-      kv_cache_(kv_cache) {}
+      caches_(std::move(caches)) {
+  std::erase_if(caches_, [](const device::BufferView& cache) { return cache.bytes == 0; });
+}
 
 void EngineMemory::sleep(SleepLevel level) {
   if (level != SleepLevel::pause && memory_ == nullptr) {
@@ -27,7 +31,7 @@ void EngineMemory::sleep(SleepLevel level) {
   sleeping_.scheduling = true;
   if (level == SleepLevel::pause) return;
   sleeping_ = EngineParts::all();
-  memory_->discard(kv_cache_);
+  for (const device::BufferView& cache : caches_) memory_->discard(cache);
   if (level == SleepLevel::discard) parameters_->drop_host_copy();
   if (!offloads && level != SleepLevel::discard) return;
   parameters_->discard(*memory_);
@@ -37,7 +41,9 @@ void EngineMemory::sleep(SleepLevel level) {
 void EngineMemory::wake_up(EngineParts parts, const ReadWeights& read_weights) {
   if (parts.weights && weights_are_discarded_) wake_weights(read_weights);
   sleeping_.weights = sleeping_.weights && !parts.weights;
-  if (parts.kv_cache && sleeping_.kv_cache) memory_->restore(kv_cache_);
+  if (parts.kv_cache && sleeping_.kv_cache) {
+    for (const device::BufferView& cache : caches_) memory_->restore(cache);
+  }
   sleeping_.kv_cache = sleeping_.kv_cache && !parts.kv_cache;
   // As in vLLM, scheduling also wakes when all memory is awake, even if it was not named.
   const bool has_memory = !sleeping_.weights && !sleeping_.kv_cache;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "reprise/api/sleep.h"
 #include "reprise/device/device.h"
@@ -19,7 +20,10 @@ class EngineMemory {
   /// Reads the weights again from their source.
   using ReadWeights = std::function<void()>;
 
-  EngineMemory(device::Device& device, models::Parameters& parameters, device::BufferView kv_cache);
+  /// `caches`: the memory of keys and values, and of recurrent states; views may be empty.
+  EngineMemory(device::Device& device,
+               models::Parameters& parameters,
+               std::vector<device::BufferView> caches);
 
   /// Sleeps at this level, or stays at a deeper one. Level 1 first copies the weights to the host.
   /// \throws InvalidArgument when the device cannot give memory back, OutOfMemory when the host has
@@ -39,7 +43,7 @@ class EngineMemory {
   device::Device* device_;
   device::DiscardableMemory* memory_;  // the device, or nullptr if it cannot give memory back
   models::Parameters* parameters_;
-  device::BufferView kv_cache_;
+  std::vector<device::BufferView> caches_;
   EngineParts sleeping_;
   bool weights_are_discarded_ = false;  // the device has no copy of the weights
 };

@@ -90,6 +90,22 @@ CacheMemory gpu_cache_memory(const EngineArgs& args,
       profile.estimated_graph_bytes));
 }
 
+CacheMemory without_states(CacheMemory memory, const kv_cache::StateCacheLayout& states) {
+  const auto bytes =
+      static_cast<int64_t>(states.bytes_per_slot()) * std::max<int64_t>(states.num_slots, 0);
+  if (bytes <= memory.bytes) {
+    memory.bytes -= bytes;
+    return memory;
+  }
+  throw InvalidArgument(fmt::format(
+      "--max-num-seqs: the states of {} requests take {}, more than the {} for caches; give fewer "
+      "requests, or more by {}",
+      states.num_slots - 1,
+      size_text(static_cast<double>(bytes)),
+      size_text(static_cast<double>(memory.bytes)),
+      memory.option));
+}
+
 KvCacheSize size_kv_cache(const EngineArgs& args,
                           const kv_cache::KvCacheLayout& layout,
                           int32_t max_model_len,
@@ -104,7 +120,8 @@ KvCacheSize size_kv_cache(const EngineArgs& args,
     num_blocks = num_blocks_of_override(*args.num_gpu_blocks_override);
   } else {
     const int64_t useful = blocks_per_request * args.max_num_seqs + 1;  // + 1: the null block
-    num_blocks = std::min(useful, memory.bytes / bytes_per_block);
+    // A model whose layers are all recurrent caches nothing in blocks: they only count tokens.
+    num_blocks = bytes_per_block == 0 ? useful : std::min(useful, memory.bytes / bytes_per_block);
   }
   if (num_blocks < 2) {
     throw InvalidArgument(

@@ -7,6 +7,7 @@
 #include "reprise/api/engine_args.h"
 #include "reprise/device/device.h"
 #include "reprise/kv_cache/tensors/kv_cache_tensors.h"
+#include "reprise/kv_cache/tensors/state_cache_tensors.h"
 #include "reprise/models/parameters.h"
 #include "reprise/runner/memory_report.h"
 #include "reprise/weights/model_config.h"
@@ -41,6 +42,11 @@ struct CacheMemory {
                                            const engine::MemoryProfile& profile);
 /// The bytes of a GPU that --gpu-memory-utilization allows to use. \throws InvalidArgument
 [[nodiscard]] size_t gpu_memory_budget(const EngineArgs& args, const device::MemoryInfo& memory);
+
+/// What remains for blocks beside the states of recurrent layers, whose size follows from
+/// --max-num-seqs. \throws InvalidArgument when the states do not fit
+[[nodiscard]] CacheMemory without_states(CacheMemory memory,
+                                         const kv_cache::StateCacheLayout& states);
 
 struct KvCacheSize {
   int64_t num_blocks = 0;     // with the null block

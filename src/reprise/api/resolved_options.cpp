@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "reprise/api/model_text.h"
 #include "reprise/api/rank_options.h"
@@ -144,11 +146,14 @@ std::optional<weights::PoolingConfig> resolve_pooling(const EngineArgs& args,
 }
 
 void resolve_graphs(const EngineArgs& args,
-                    std::optional<attention::AttentionKind> kind,
+                    const weights::ModelConfig* model,
                     ResolvedOptions& options) {
   options.warnings.clear();
+  std::optional<attention::AttentionKind> kind;
+  if (model != nullptr) kind = engine::attention_kind_of(*model);
   options.attention =
       &attention::find_attention_backend(args.attention_backend, args.flash_attn_version, kind);
+  options.recurrent = nullptr;
   options.kv_cache_dtype = kv_cache::find_cache_dtype(args.kv_cache_dtype);
   attention::require_cache_dtype(*options.attention, options.kv_cache_dtype);
   config::ParsedCompilationConfig parsed =
@@ -160,6 +165,12 @@ void resolve_graphs(const EngineArgs& args,
   inputs.enforce_eager = args.enforce_eager;
   inputs.pooling = options.config.pooling.has_value();
   inputs.attention = {{std::string(options.attention->name), options.attention->support}};
+  if (model != nullptr) {
+    const std::vector<attention::LayerBackend> backends =
+        engine::layer_backends(*model, options.attention);
+    inputs.attention = engine::attention_groups(backends);
+    if (backends.size() > 1) options.recurrent = backends.back().backend;
+  }
   inputs.max_num_seqs = args.max_num_seqs;
   inputs.max_num_batched_tokens = args.max_num_batched_tokens;
   inputs.tensor_parallel_size = args.tensor_parallel_size;
@@ -170,6 +181,28 @@ void resolve_graphs(const EngineArgs& args,
   }
   options.graphs = config::resolve(inputs);
   append(options.warnings, options.graphs.warnings);
+}
+
+// What the states of recurrent layers cannot do.
+void check_recurrent_options(const ResolvedOptions& options) {
+  const std::string_view name = weights::architecture_name(options.config.architecture);
+  if (options.num_speculative_tokens() > 0) {
+    throw InvalidArgument(
+        fmt::format("--speculative-config: {} has recurrent layers, whose states cannot take a "
+                    "rejected draft back; leave the option out",
+                    name));
+  }
+  const std::vector<std::string>& ops = options.graphs.splitting_ops;
+  const bool is_split = std::ranges::any_of(ops, [](const std::string& op) {
+    return op.find("mamba_mixer") != std::string::npos || op.find("gdn") != std::string::npos ||
+           op == "selective_state_update" || op == "gated_delta_rule" || op == "causal_conv1d";
+  });
+  if (options.graphs.piecewise_available && !is_split) {
+    throw InvalidArgument(
+        fmt::format("splitting_ops leaves the recurrent layers of {} inside the pieces, which no "
+                    "PIECEWISE graph can hold; add vllm::mamba_mixer2",
+                    name));
+  }
 }
 
 void resolve_speculation(const EngineArgs& args, ResolvedOptions& options) {
@@ -211,14 +244,13 @@ ResolvedOptions resolve_options(const EngineArgs& args) {
   check_lora_options(args);
   // Reports errors in the options before errors in the model's files.
   resolve_speculation(args, options);
-  resolve_graphs(args, {}, options);
+  resolve_graphs(args, nullptr, options);
   weights::LoadedModelConfig loaded = load_config(args);
   options.config = std::move(loaded.config);
   options.config.pooling = resolve_pooling(args, options.config);
-  const attention::AttentionKind kind = engine::attention_kind_of(options.config);
-  if (options.attention->kind != kind || options.config.pooling) {
-    resolve_graphs(args, kind, options);
-  }
+  const bool is_recurrent = options.config.num_recurrent_layers() > 0;
+  resolve_graphs(args, &options.config, options);
+  if (is_recurrent) check_recurrent_options(options);
   append(options.warnings, loaded.warnings);
   choose_cache_of_checkpoint(options);
   warn_of_speculation(args, options);

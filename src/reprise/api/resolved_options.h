@@ -29,6 +29,8 @@ struct ResolvedOptions {
   int32_t max_model_len = 0;
   int32_t max_logprobs = 0;
   const attention::BackendInfo* attention = nullptr;  // an entry of the list of backends
+  /// Likewise, of the recurrent layers of a model that also has attention.
+  const attention::BackendInfo* recurrent = nullptr;
   std::optional<speculative::SpeculativeConfig> speculative_config;  // unset: no draft tokens
   bool async_scheduling = false;
   config::ResolutionInputs graph_inputs;

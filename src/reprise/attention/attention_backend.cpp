@@ -20,8 +20,15 @@ constexpr std::string_view kUnified = "one path for every batch";
 constexpr std::string_view kSeparate = "separate paths for uniform and other batches";
 constexpr std::string_view kPlanned = "work planned before each step, long contexts in parts";
 
+constexpr std::string_view kRecurrent = "states in slots, one token after the other";
+constexpr std::string_view kReference = "one path for every batch, never in a FULL graph";
+
+constexpr AttentionKind kMamba1 = AttentionKind::mamba1;
+constexpr AttentionKind kMamba2 = AttentionKind::mamba2;
+constexpr AttentionKind kDeltaNet = AttentionKind::gated_delta_net;
 constexpr AttentionKind kKeyValue = AttentionKind::key_value;
 constexpr AttentionKind kLatent = AttentionKind::latent;
+constexpr auto kNever = AttentionCGSupport::NEVER;
 constexpr auto kDecodeOnly = AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE;
 constexpr auto kUniform = AttentionCGSupport::UNIFORM_BATCH;
 constexpr auto kAlways = AttentionCGSupport::ALWAYS;
@@ -58,6 +65,14 @@ constexpr std::array kBackends = {
         "ROCM_AITER_MLA", 0, kPlanned, kLatent, kDecodeOnly, kQuantized, create_planned_backend},
     BackendInfo{
         "TRITON_MLA", 0, kPlanned, kLatent, kDecodeOnly, kQuantized, create_planned_backend},
+    BackendInfo{"MAMBA1_ATTN", 0, kRecurrent, kMamba1, kDecodeOnly, {}, create_recurrent_backend},
+    BackendInfo{"MAMBA2_ATTN", 0, kRecurrent, kMamba2, kDecodeOnly, {}, create_recurrent_backend},
+    BackendInfo{"GDN_ATTN", 0, kRecurrent, kDeltaNet, kDecodeOnly, {}, create_recurrent_backend},
+    BackendInfo{"REFERENCE", 0, kReference, kKeyValue, kNever, {}, create_reference_backend},
+    BackendInfo{"REFERENCE", 0, kReference, kLatent, kNever, kQuantized, create_reference_backend},
+    BackendInfo{"REFERENCE", 0, kReference, kMamba1, kNever, {}, create_reference_backend},
+    BackendInfo{"REFERENCE", 0, kReference, kMamba2, kNever, {}, create_reference_backend},
+    BackendInfo{"REFERENCE", 0, kReference, kDeltaNet, kNever, {}, create_reference_backend},
 };
 
 // Names of vLLM backends for which this engine uses the unified backend.
@@ -67,7 +82,7 @@ const BackendInfo* find(std::string_view name,
                         int flash_attn_version,
                         std::optional<AttentionKind> kind) {
   const bool is_unified = std::ranges::find(kSameAsUnified, name) != kSameAsUnified.end();
-  if (is_unified && kind != kLatent) return &kBackends.front();
+  if (is_unified && kind.value_or(kKeyValue) == kKeyValue) return &kBackends.front();
   for (const BackendInfo& backend : kBackends) {
     const bool has_version =
         backend.version == 0 || flash_attn_version == 0 || backend.version == flash_attn_version;
@@ -77,12 +92,29 @@ const BackendInfo* find(std::string_view name,
   return nullptr;
 }
 
+std::string_view content_of(AttentionKind kind) {
+  switch (kind) {
+    case AttentionKind::key_value:
+      return "keys and values";
+    case AttentionKind::latent:
+      return "latents (MLA)";
+    case AttentionKind::mamba1:
+      return "states of Mamba-1";
+    case AttentionKind::mamba2:
+      return "states of Mamba-2";
+    case AttentionKind::gated_delta_net:
+      return "states of a gated delta net";
+  }
+  return "?";
+}
+
 std::vector<std::string_view> names_of(std::optional<AttentionKind> kind) {
   std::vector<std::string_view> names = {"auto"};
-  if (kind != kLatent) names.insert(names.end(), kSameAsUnified.begin(), kSameAsUnified.end());
+  if (kind.value_or(kKeyValue) == kKeyValue)
+    names.insert(names.end(), kSameAsUnified.begin(), kSameAsUnified.end());
   for (const BackendInfo& backend : kBackends) {
     if (kind && backend.kind != *kind) continue;
-    if (names.back() != backend.name) names.push_back(backend.name);
+    if (std::ranges::find(names, backend.name) == names.end()) names.push_back(backend.name);
   }
   return names;
 }
@@ -121,10 +153,12 @@ const BackendInfo& find_attention_backend(std::string_view name,
         fmt::format("--flash-attn-version: {} is neither 2 nor 3", flash_attn_version));
   }
   // vLLM's flag selects a version of FLASH_ATTN, so "auto" together with the flag means FLASH_ATTN.
-  if (name == "auto" && flash_attn_version != 0 && kind != kLatent) name = "FLASH_ATTN";
+  if (name == "auto" && flash_attn_version != 0 && kind.value_or(kKeyValue) == kKeyValue)
+    name = "FLASH_ATTN";
   if (const BackendInfo* found = find(name, flash_attn_version, kind)) return *found;
   const std::vector<std::string_view> known = names_of(kind);
-  if (find(name, flash_attn_version, std::nullopt) == nullptr) {
+  const BackendInfo* other = find(name, flash_attn_version, std::nullopt);
+  if (other == nullptr) {
     throw InvalidArgument(fmt::format("--attention-backend: '{}' is not one of {}{}",
                                       name,
                                       fmt::join(known, ", "),
@@ -134,8 +168,8 @@ const BackendInfo& find_attention_backend(std::string_view name,
       fmt::format("--attention-backend: '{}' is for layers that cache {}, but the layers of this "
                   "model cache {}; use one of {}",
                   name,
-                  kind == kLatent ? "keys and values" : "latents (MLA)",
-                  kind == kLatent ? "latents (MLA)" : "keys and values",
+                  content_of(other->kind),
+                  content_of(*kind),
                   fmt::join(known, ", ")));
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "reprise/attention/attention_metadata.h"
 #include "reprise/attention/write_attention_plan.h"
@@ -58,7 +59,15 @@ struct BackendResources {
 enum class AttentionKind : uint8_t {
   key_value,  // keys and values of each head
   latent,     // one latent for all heads (MLA)
+  // Recurrent layers keep states; the kinds differ in the recurrence.
+  mamba1,
+  mamba2,
+  gated_delta_net,
 };
+
+[[nodiscard]] constexpr bool is_recurrent(AttentionKind kind) noexcept {
+  return kind >= AttentionKind::mamba1;
+}
 
 /// One entry in the list of backends.
 struct BackendInfo {
@@ -72,6 +81,12 @@ struct BackendInfo {
   /// The values of --kv-cache-dtype that vLLM's backend of this name refuses.
   std::span<const std::string_view> refused_cache_dtypes;
   std::unique_ptr<AttentionBackend> (*create)(const BackendResources& resources) = nullptr;
+};
+
+/// The backend of the layers of one kind in a model: the weakest one decides for the model.
+struct LayerBackend {
+  const BackendInfo* backend = nullptr;  // in the list of backends
+  std::vector<int64_t> layers;
 };
 
 /// All backends. "auto" stands for the first one of a kind.
@@ -100,6 +115,12 @@ void require_cache_dtype(const BackendInfo& backend, const kv_cache::CacheDType&
 /// The same, but it has no path for FULL graphs of batches that are not uniform, and refuses them.
 [[nodiscard]] std::unique_ptr<AttentionBackend> create_uniform_graph_backend(
     const BackendResources&);
+/// Of recurrent layers: their kernels need no plan. It refuses FULL graphs other than those of
+/// batches with one token for each request.
+[[nodiscard]] std::unique_ptr<AttentionBackend> create_recurrent_backend(const BackendResources&);
+/// One path for every batch, and no FULL graph at all: what a backend is whose kernels cannot be
+/// captured, for any kind of layers.
+[[nodiscard]] std::unique_ptr<AttentionBackend> create_reference_backend(const BackendResources&);
 /// Uses attention plans. The host divides the attention of each step into work items, cuts long
 /// contexts into parts, and writes the plan into a persistent buffer. Each captured batch size has
 /// its own buffer, and all steps without a FULL graph share one.

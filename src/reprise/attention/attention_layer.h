@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "reprise/kv_cache/tensors/kv_cache_tensors.h"
+#include "reprise/kv_cache/tensors/state_cache_tensors.h"
 
 namespace reprise::attention {
 
@@ -21,34 +22,49 @@ struct AttentionShape {
   bool is_bidirectional = false;  // each token sees all positions of its request
 };
 
-/// The attention of one layer and its part of the cache. The two kinds of layers differ in what
-/// they cache: KeyValueAttention and LatentAttention. In each step a layer writes its part of the
-/// cache, then computes attention with the path that the AttentionBackend chose. The write is part
-/// of the captured piece; only attention itself is a split point.
+/// What layers of attention have from earlier tokens. A layer uses one of the two.
+struct LayerCaches {
+  const kv_cache::KvCacheTensors* kv_cache = nullptr;
+  const kv_cache::StateCacheTensors* states = nullptr;
+};
+
+/// The attention of one layer and its part of a cache. The kinds of layers differ in what they
+/// cache: KeyValueAttention, LatentAttention and RecurrentLayer. In each step a layer of the first
+/// two kinds writes its part of the cache, then computes attention with the path that the
+/// AttentionBackend chose. The write is part of the captured piece; only attention itself is a
+/// split point.
 class AttentionLayer {
  public:
-  /// Sets the cache. Its size is known only after the model exists. `cache` must outlive the layer.
-  void bind_cache(const kv_cache::KvCacheTensors* cache) noexcept { cache_ = cache; }
+  /// Sets the caches. Their sizes are known only after the model exists. They must outlive the
+  /// layer.
+  void bind_caches(const LayerCaches& caches) noexcept { caches_ = caches; }
 
+  /// All zeros for a recurrent layer.
   [[nodiscard]] const AttentionShape& shape() const noexcept { return shape_; }
 
  protected:
-  /// \pre bind_cache before the first step
+  /// `layer_index`: the place of the layer among those of the same cache.
+  /// \pre bind_caches before the first step
   AttentionLayer(const AttentionShape& shape, int64_t layer_index)
       : shape_(shape), layer_index_(layer_index) {
-    if (shape_.scale == 0) shape_.scale = 1.0F / std::sqrt(static_cast<float>(shape_.head_dim));
+    if (shape_.scale == 0 && shape_.head_dim > 0) {
+      shape_.scale = 1.0F / std::sqrt(static_cast<float>(shape_.head_dim));
+    }
     if (shape_.value_dim == 0) shape_.value_dim = shape_.head_dim;
   }
   ~AttentionLayer() = default;
 
   /// nullptr in a profile run
-  [[nodiscard]] const kv_cache::KvCacheTensors* cache() const noexcept { return cache_; }
+  [[nodiscard]] const kv_cache::KvCacheTensors* cache() const noexcept { return caches_.kv_cache; }
+  [[nodiscard]] const kv_cache::StateCacheTensors* states() const noexcept {
+    return caches_.states;
+  }
   [[nodiscard]] int64_t layer_index() const noexcept { return layer_index_; }
 
  private:
   AttentionShape shape_;
   int64_t layer_index_;
-  const kv_cache::KvCacheTensors* cache_ = nullptr;
+  LayerCaches caches_;
 };
 
 }  // namespace reprise::attention

@@ -14,6 +14,9 @@ struct AttentionMetadata {
   Tensor seq_lens;         // int32[num_reqs]; padding is 0
   Tensor block_table;      // int32[num_reqs, max_blocks_per_req]; padding is the null block
   Tensor slot_mapping;     // int32[num_tokens]; padding is -1
+  /// int32[num_reqs]: the state slot of each request; padding is the null slot. Undefined if the
+  /// model has no recurrent layers.
+  Tensor state_indices;
   /// The same lengths on the host, without padding. Backends that write attention plans read them.
   /// Empty while a model is traced.
   std::span<const int32_t> host_query_start_loc;  // [real requests + 1]

@@ -13,6 +13,7 @@
 #include "reprise/compile/report/launch_count.h"
 #include "reprise/compile/report/render_split.h"
 #include "reprise/compile/report/split_outline.h"
+#include "reprise/config/explain.h"
 #include "reprise/program/text.h"
 
 namespace reprise::cli {
@@ -110,6 +111,11 @@ std::vector<std::pair<std::string, std::string>> head_lines(const api::CompiledM
   lines.emplace_back("level", level_text(model.report));
   lines.emplace_back("backend", compilation.backend);
   lines.emplace_back("cudagraph_mode", to_string(model.report.resolved.mode));
+  for (const cudagraph::AttentionBackendSupport& group : model.report.resolved.attention) {
+    if (!group.layers.empty()) {
+      lines.emplace_back("attention", config::attention_group_text(group));
+    }
+  }
   lines.emplace_back("traced",
                      fmt::format("{} ops, {} of them launches; {} parameters, {} states",
                                  traced_ops,

@@ -13,7 +13,10 @@
 #include "reprise/cli/compilation_text.h"
 #include "reprise/cli/engine_options.h"
 #include "reprise/config/explain.h"
+#include "reprise/runner/model_attention.h"
 #include "reprise/speculative/speculative_config.h"
+#include "reprise/weights/model_config.h"
+#include "reprise/weights/model_directory.h"
 
 namespace reprise::cli {
 namespace {
@@ -100,8 +103,8 @@ OptionTable make_table(ExplainArguments& arguments) {
   OptionTable table(
       "reprise explain [MODEL] [options]",
       "Prints the resolved cudagraph mode with every reason, the capture sizes, and for "
-      "each --batch the decision. Needs no weights and no device; reads nothing of MODEL, "
-      "unless --compile asks what becomes of it.");
+      "each --batch the decision. Needs no weights and no device. Of a MODEL folder it reads "
+      "config.json, which says what its layers are; --compile reads what becomes of it.");
   table.add({.name = "batch",
              .group = "Batches",
              .value_name = "SPEC",
@@ -116,11 +119,31 @@ OptionTable make_table(ExplainArguments& arguments) {
   return table;
 }
 
+// Nothing if the name is not that of a folder: names of the hub are accepted too.
+std::optional<weights::ModelConfig> find_model_config(const std::filesystem::path& model) {
+  std::error_code error;
+  if (model.empty() || !std::filesystem::is_regular_file(model / "config.json", error)) return {};
+  return weights::load_model_config(weights::ModelDirectory(model)).config;
+}
+
+// The backends of the model's layers; without a model, the one that --attention-backend names.
+const attention::BackendInfo& set_attention(ExplainArguments& arguments) {
+  const std::optional<weights::ModelConfig> model = find_model_config(arguments.model);
+  std::optional<attention::AttentionKind> kind;
+  if (model) kind = engine::attention_kind_of(*model);
+  const attention::BackendInfo& backend = attention::find_attention_backend(
+      arguments.attention_backend, arguments.flash_attn_version, kind);
+  auto& groups = arguments.inputs.attention;
+  groups = {{std::string(backend.name), backend.support}};
+  if (model) groups = engine::attention_groups(engine::layer_backends(*model, &backend));
+  if (arguments.attention_support) {
+    groups = {{std::string(backend.name), *arguments.attention_support}};
+  }
+  return backend;
+}
+
 config::Explanation explain(ExplainArguments& arguments) {
-  const attention::BackendInfo& backend =
-      attention::find_attention_backend(arguments.attention_backend, arguments.flash_attn_version);
-  arguments.inputs.attention = {
-      {std::string(backend.name), arguments.attention_support.value_or(backend.support)}};
+  const attention::BackendInfo& backend = set_attention(arguments);
   if (arguments.enable_lora) arguments.inputs.lora.max_loras = arguments.max_loras;
   try {
     if (!arguments.speculative_config.empty()) {

@@ -7,6 +7,7 @@
 #include "reprise/attention/attention_backend.h"
 #include "reprise/cli/progress.h"
 #include "reprise/cli/terminal.h"
+#include "reprise/config/explain.h"
 #include "reprise/server/metrics/metrics.h"
 
 namespace reprise::cli {
@@ -23,7 +24,8 @@ std::string with_commas(int64_t number) {
 
 double gib(size_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
-void log_attention(const Log& log, const attention::BackendInfo& backend) {
+void log_attention(const Log& log, const api::StartupReport& report) {
+  const attention::BackendInfo& backend = *report.attention;
   const std::string version =
       backend.version == 0 ? "" : fmt::format("version {}, ", backend.version);
   log.info(fmt::format("Using {} backend. Attention: {}{}; in FULL graphs: {}",
@@ -31,6 +33,18 @@ void log_attention(const Log& log, const attention::BackendInfo& backend) {
                        version,
                        backend.role,
                        to_string(backend.support)));
+  if (report.num_state_slots > 0) {
+    log.info(fmt::format(
+        "Recurrent layers: states of up to {} requests, {:.3f} GiB; prefix caching is off, because "
+        "cached blocks hold no states",
+        report.num_state_slots - 1,
+        gib(report.state_cache_bytes)));
+  }
+  if (report.resolved.attention.size() < 2) return;
+  for (const cudagraph::AttentionBackendSupport& group : report.resolved.attention) {
+    log.info(fmt::format("Attention of {}", config::attention_group_text(group)));
+  }
+  log.info(fmt::format("Attention: {}", config::weakest_text(report.resolved)));
 }
 
 void log_compilation(const Log& log, const api::StartupReport& report) {
@@ -187,7 +201,7 @@ void log_startup(const Log& log, const api::StartupReport& report, std::string_v
   log.info(fmt::format("Model loading took {:.4f} GiB and {:.3f} seconds",
                        gib(report.weight_bytes),
                        report.weights_seconds + report.tokenizer_seconds));
-  log_attention(log, *report.attention);
+  log_attention(log, report);
   if (const int32_t query_len = report.resolved.uniform_decode_query_len; query_len > 1) {
     log.info(fmt::format("Speculative decoding: up to {} draft tokens per request and step",
                          query_len - 1));

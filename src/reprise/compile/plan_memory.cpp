@@ -134,8 +134,8 @@ class Planner {
     }
     if (signature.out_buffer) {
       const size_t buffer = index_of(node.inputs[*signature.out_buffer]);
-      values.allocation_of[index_of(node.outputs[0])] = values.allocation_of[buffer];
-      values.is_whole[index_of(node.outputs[0])] = values.is_whole[buffer];
+      values.allocation_of[index_of(node.outputs.back())] = values.allocation_of[buffer];
+      values.is_whole[index_of(node.outputs.back())] = values.is_whole[buffer];
       return;
     }
     allocate_results(program, node, signature.num_results, values, lifetimes);

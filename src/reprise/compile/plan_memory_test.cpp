@@ -61,7 +61,8 @@ class MemoryOracle {
       if (is_view(node.op)) {
         places[index_of(node.outputs[0])] = places[index_of(node.inputs[0])];
       } else if (signature.out_buffer) {
-        places[index_of(node.outputs[0])] = places[index_of(node.inputs[*signature.out_buffer])];
+        places[index_of(node.outputs.back())] =
+            places[index_of(node.inputs[*signature.out_buffer])];
       } else {
         for (size_t i = 0; i < signature.num_results; ++i) {
           places[index_of(node.outputs[i])] = write(program, node.outputs[i], placements);

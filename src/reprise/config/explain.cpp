@@ -128,6 +128,10 @@ std::string sizes_text(const std::vector<int32_t>& sizes) {
   return fmt::format("{} ({} sizes)", fmt::join(sizes, " "), sizes.size());
 }
 
+bool has_layers(const ResolvedConfig& resolved) {
+  return !resolved.attention.empty() && !resolved.attention.front().layers.empty();
+}
+
 }  // namespace
 
 cudagraph::BatchFacts parse_batch_spec(std::string_view spec,
@@ -188,6 +192,18 @@ Explanation explain(const ResolutionInputs& inputs, std::span<const std::string>
   return out;
 }
 
+std::string attention_group_text(const cudagraph::AttentionBackendSupport& group) {
+  return fmt::format(
+      "layers {}: {}, support {}", group.layers, group.backend, to_string(group.support));
+}
+
+std::string weakest_text(const ResolvedConfig& resolved) {
+  return fmt::format("the weakest layers decide: {} of layers {} holds {} in FULL graphs",
+                     resolved.weakest_attention.backend,
+                     resolved.weakest_attention.layers,
+                     to_string(resolved.weakest_attention.support));
+}
+
 Json to_json(const Explanation& explanation) {
   Json json = Json::object();
   json["requested"] = optional_mode(explanation.requested);
@@ -202,6 +218,15 @@ Json to_json(const Explanation& explanation) {
   json["level_reason"] = explanation.level_reason;
   json["attention"] = {{"backend", resolved.weakest_attention.backend},
                        {"support", std::string(to_string(resolved.weakest_attention.support))}};
+  if (has_layers(resolved)) {
+    json["attention"]["layers"] = resolved.weakest_attention.layers;
+    json["attention"]["groups"] = Json::array();
+    for (const cudagraph::AttentionBackendSupport& group : resolved.attention) {
+      json["attention"]["groups"].push_back({{"layers", group.layers},
+                                             {"backend", group.backend},
+                                             {"support", std::string(to_string(group.support))}});
+    }
+  }
   json["reasons"] = Json::array();
   for (const ResolutionReason& reason : resolved.reasons) {
     json["reasons"].push_back({{"rule", reason.rule},
@@ -237,6 +262,12 @@ std::string to_text(const Explanation& explanation) {
   text += fmt::format("attention  {}, support {}\n",
                       resolved.weakest_attention.backend,
                       to_string(resolved.weakest_attention.support));
+  if (has_layers(resolved)) {
+    for (const cudagraph::AttentionBackendSupport& group : resolved.attention) {
+      text += fmt::format("  {}\n", attention_group_text(group));
+    }
+    if (resolved.attention.size() > 1) text += fmt::format("  {}\n", weakest_text(resolved));
+  }
   for (const ResolutionReason& reason : resolved.reasons) {
     text += fmt::format("  {:<4}{}\n", reason.rule, reason.text);
   }

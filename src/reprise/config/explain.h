@@ -51,6 +51,11 @@ struct Explanation {
 [[nodiscard]] Explanation explain(const ResolutionInputs& inputs,
                                   std::span<const std::string> batch_specs);
 
+/// "layers 0-2: NAME, support LEVEL".
+[[nodiscard]] std::string attention_group_text(const cudagraph::AttentionBackendSupport& group);
+/// One sentence: whose support decides for a model with several backends.
+[[nodiscard]] std::string weakest_text(const ResolvedConfig& resolved);
+
 /// Keys: requested, resolved, compilation_mode, level, level_reason, attention, reasons, warnings,
 /// capture_sizes.{mixed,decode,decode_without_drafts}, decisions[], error.
 [[nodiscard]] Json to_json(const Explanation& explanation);

@@ -41,6 +41,8 @@ struct ResolvedConfig {
   PassConfig pass_config;
   int32_t num_of_warmups = 0;
   int32_t uniform_decode_query_len = 1;
+  /// The backends of all attention groups, and the one that decides.
+  std::vector<cudagraph::AttentionBackendSupport> attention;
   cudagraph::AttentionBackendSupport weakest_attention;
   std::vector<ResolutionReason> reasons;
   std::vector<std::string> warnings;

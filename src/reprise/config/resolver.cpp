@@ -34,6 +34,7 @@ Resolver::Resolver(const ResolutionInputs& inputs) : in_(inputs) {
   out_.pass_config = in_.compilation.pass_config;
   out_.custom_ops = in_.compilation.custom_ops;
   out_.uniform_decode_query_len = 1 + in_.num_speculative_tokens;
+  out_.attention = in_.attention;
   out_.weakest_attention = weakest_of(in_.attention);
 }
 

@@ -37,6 +37,9 @@ struct AttentionBackendSupport {
   std::string backend;
   // A backend that declares nothing supports nothing.
   AttentionCGSupport support = AttentionCGSupport::NEVER;
+  /// The layers of the model that the backend serves, as in "0-2, 4"; empty: the model is not
+  /// known.
+  std::string layers = {};
 
   friend bool operator==(const AttentionBackendSupport&, const AttentionBackendSupport&) = default;
 };

@@ -12,10 +12,12 @@ namespace reprise::engine {
 
 EngineCore::EngineCore(ModelRunner& runner, const EngineCoreOptions& options)
     : options_(options),
-      kv_cache_manager_(static_cast<int>(runner.kv_cache().layout().num_blocks),
-                        static_cast<int>(runner.kv_cache().layout().block_size),
-                        options.enable_prefix_caching ? kv_cache::PrefixCaching::on
-                                                      : kv_cache::PrefixCaching::off),
+      kv_cache_manager_(
+          static_cast<int>(runner.kv_cache().layout().num_blocks),
+          static_cast<int>(runner.kv_cache().layout().block_size),
+          options.enable_prefix_caching ? kv_cache::PrefixCaching::on
+                                        : kv_cache::PrefixCaching::off,
+          static_cast<int>(std::max<int64_t>(runner.states().layout().num_slots - 1, 0))),
       scheduler_(options.scheduler, kv_cache_manager_, options.drafter),
       ledger_(options.scheduler.max_num_batched_tokens),
       computer_(runner, options.scheduler, options.row_sampler) {

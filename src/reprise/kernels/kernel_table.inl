@@ -49,6 +49,12 @@
   X(concat)                                    \
   X(head_linear)                               \
   X(concat_and_cache_mla)                      \
+  X(mul_silu)                                  \
+  X(mul_sigmoid)                               \
+  X(group_rms_norm)                            \
+  X(causal_conv1d)                             \
+  X(selective_state_update)                    \
+  X(gated_delta_rule)                          \
   X(lora_shrink)                               \
   X(lora_expand)                               \
   X(pool_last)                                 \

@@ -4,10 +4,21 @@
 
 #include <cstddef>
 #include <ranges>
+#include <vector>
 
 #include "reprise/base/assert.h"
 
 namespace reprise::kv_cache {
+
+KvCacheManager::KvCacheManager(int num_blocks,
+                               int block_size,
+                               PrefixCaching prefix_caching,
+                               int num_state_slots)
+    : pool_(num_blocks, block_size), states_(num_state_slots), prefix_caching_(prefix_caching) {
+  REPRISE_ASSERT(num_state_slots == 0 || prefix_caching == PrefixCaching::off,
+                 "prefix caching with {} state slots",
+                 num_state_slots);
+}
 
 void KvCacheManager::reserve(BlockTable& table, int num_tokens) const {
   table.blocks_.reserve(static_cast<size_t>(blocks_for(num_tokens)));
@@ -15,7 +26,11 @@ void KvCacheManager::reserve(BlockTable& table, int num_tokens) const {
 
 SlotResult KvCacheManager::allocate_slots(BlockTable& table, int num_tokens) {
   const int num_missing = blocks_for(num_tokens) - table.num_blocks();
-  if (num_missing > pool_.num_free_blocks()) return SlotResult::no_blocks;
+  const bool needs_state = states_.num_slots() > 0 && table.state_slot_ == kNullStateSlot;
+  if (num_missing > pool_.num_free_blocks() || (needs_state && states_.num_free_slots() == 0)) {
+    return SlotResult::no_blocks;
+  }
+  if (needs_state) table.state_slot_ = *states_.allocate();
   for (int i = 0; i < num_missing; ++i) {
     const std::optional<BlockId> block = pool_.allocate();
     REPRISE_ASSERT(block.has_value(), "the pool promised {} free blocks", num_missing);
@@ -87,6 +102,8 @@ void KvCacheManager::free(BlockTable& table) {
   for (const BlockId block : table.blocks_ | std::views::reverse) pool_.release(block);
   table.blocks_.clear();
   table.num_published_ = 0;
+  if (table.state_slot_ != kNullStateSlot) states_.release(table.state_slot_);
+  table.state_slot_ = kNullStateSlot;
 }
 
 int KvCacheManager::blocks_for(int num_tokens) const noexcept {
@@ -115,7 +132,27 @@ std::string KvCacheManager::find_broken_invariant(std::span<const BlockTable* co
       return fmt::format("block {} has {} references and {} owners", i, count, num_owners[i]);
     }
   }
-  return {};
+  return find_broken_state_slot(tables);
+}
+
+std::string KvCacheManager::find_broken_state_slot(
+    std::span<const BlockTable* const> tables) const {
+  std::vector<int> num_owners(static_cast<size_t>(states_.num_slots()) + 1, 0);
+  int num_owned = 0;
+  for (const BlockTable* table : tables) {
+    const StateSlot slot = table->state_slot();
+    if (slot == kNullStateSlot) continue;
+    const auto index = static_cast<size_t>(slot);
+    if (index >= num_owners.size() || !states_.is_used(slot)) {
+      return fmt::format("a request owns state slot {}, which is not in use", index);
+    }
+    if (++num_owners[index] > 1) return fmt::format("state slot {} has several owners", index);
+    ++num_owned;
+  }
+  const int num_used = states_.num_slots() - states_.num_free_slots();
+  return num_used == num_owned
+             ? std::string()
+             : fmt::format("{} state slots are in use and {} have owners", num_used, num_owned);
 }
 
 }  // namespace reprise::kv_cache

@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reprise/kv_cache/block_hash.h"
 #include "reprise/kv_cache/block_pool.h"
+#include "reprise/kv_cache/state_slot_pool.h"
 
 namespace reprise::kv_cache {
 
@@ -18,17 +20,28 @@ class BlockTable {
   BlockTable() = default;
   BlockTable(const BlockTable&) = delete;
   BlockTable& operator=(const BlockTable&) = delete;
-  BlockTable(BlockTable&&) noexcept = default;
-  BlockTable& operator=(BlockTable&&) noexcept = default;
+  BlockTable(BlockTable&& other) noexcept
+      : blocks_(std::move(other.blocks_)),
+        num_published_(std::exchange(other.num_published_, 0)),
+        state_slot_(std::exchange(other.state_slot_, kNullStateSlot)) {}
+  BlockTable& operator=(BlockTable&& other) noexcept {
+    blocks_ = std::move(other.blocks_);
+    num_published_ = std::exchange(other.num_published_, 0);
+    state_slot_ = std::exchange(other.state_slot_, kNullStateSlot);
+    return *this;
+  }
 
   [[nodiscard]] std::span<const BlockId> block_ids() const noexcept { return blocks_; }
   [[nodiscard]] int num_blocks() const noexcept { return static_cast<int>(blocks_.size()); }
   [[nodiscard]] bool empty() const noexcept { return blocks_.empty(); }
+  /// The null slot: the request holds none.
+  [[nodiscard]] StateSlot state_slot() const noexcept { return state_slot_; }
 
  private:
   friend class KvCacheManager;
   std::vector<BlockId> blocks_;
   int num_published_ = 0;  // how many blocks from the start were published
+  StateSlot state_slot_ = kNullStateSlot;
 };
 
 /// The result of asking for slots. `no_blocks` is no error: the scheduler then preempts a request
@@ -37,7 +50,8 @@ enum class [[nodiscard]] SlotResult { allocated, no_blocks };
 
 enum class PrefixCaching : uint8_t { off, on };
 
-/// Gives cache slots to requests, one block at a time. Owned by the owner of the scheduler. Not
+/// Gives cache slots to requests, one block at a time, and a state slot to each if the model has
+/// recurrent layers. Owned by the owner of the scheduler. Not
 /// thread-safe. Allocates no heap memory for a request whose final length was passed to reserve().
 ///
 /// Prefix caching: when the keys and values of a full block are computed, the block is published
@@ -47,17 +61,20 @@ enum class PrefixCaching : uint8_t { off, on };
 /// of a prefix before its beginning.
 class KvCacheManager {
  public:
+  /// `num_state_slots`: requests that may hold states at the same time; 0: the model has no
+  /// recurrent layers. A cached prefix holds no states, so such a model has no prefix caching.
   /// \throws InvalidArgument under the same conditions as BlockPool
   explicit KvCacheManager(int num_blocks,
                           int block_size = kDefaultBlockSize,
-                          PrefixCaching prefix_caching = PrefixCaching::off)
-      : pool_(num_blocks, block_size), prefix_caching_(prefix_caching) {}
+                          PrefixCaching prefix_caching = PrefixCaching::off,
+                          int num_state_slots = 0);
 
   /// Allocates the memory of the table for `num_tokens` tokens, so that it can grow to that length
   /// without further allocation.
   void reserve(BlockTable& table, int num_tokens) const;
-  /// Adds blocks to the table until it has slots for tokens [0, num_tokens). Adds all missing
-  /// blocks or none. Does nothing if the table is already long enough.
+  /// Adds blocks to the table until it has slots for tokens [0, num_tokens), and the state slot if
+  /// it has none. Adds all that is missing or nothing. Does nothing if the table is already long
+  /// enough.
   SlotResult allocate_slots(BlockTable& table, int num_tokens);
 
   /// Makes the hash chain of a new request. It stays empty if prefix caching is off.
@@ -88,7 +105,7 @@ class KvCacheManager {
   /// Number of blocks with a hash, in use or free.
   [[nodiscard]] int num_published_blocks() const noexcept { return pool_.num_published_blocks(); }
 
-  /// Releases all blocks of the table. The table keeps its allocated memory.
+  /// Releases all blocks of the table, and its state slot. The table keeps its allocated memory.
   void free(BlockTable& table);
 
   [[nodiscard]] static std::span<const BlockId> block_ids(const BlockTable& table) noexcept {
@@ -97,6 +114,7 @@ class KvCacheManager {
   [[nodiscard]] int num_blocks() const noexcept { return pool_.num_blocks(); }
   [[nodiscard]] int block_size() const noexcept { return pool_.block_size(); }
   [[nodiscard]] int num_free_blocks() const noexcept { return pool_.num_free_blocks(); }
+  [[nodiscard]] int num_free_state_slots() const noexcept { return states_.num_free_slots(); }
   /// The number of blocks that hold `num_tokens` slots.
   [[nodiscard]] int blocks_for(int num_tokens) const noexcept;
   /// The largest number of slots that one request can have, if it owns all usable blocks.
@@ -106,13 +124,16 @@ class KvCacheManager {
   /// The share of usable blocks that are in use, 0 to 1.
   [[nodiscard]] double usage() const noexcept;
 
-  /// Checks the pool, and checks that each block has as many references as there are entries for it
-  /// in `tables` (all tables that exist). Returns an empty text or one sentence. For tests;
+  /// Checks the pools, and checks that each block has as many references as there are entries for
+  /// it in `tables` (all tables that exist). Returns an empty text or one sentence. For tests;
   /// allocates.
   [[nodiscard]] std::string find_broken_invariant(std::span<const BlockTable* const> tables) const;
 
  private:
+  [[nodiscard]] std::string find_broken_state_slot(std::span<const BlockTable* const> tables) const;
+
   BlockPool pool_;
+  StateSlotPool states_;
   PrefixCaching prefix_caching_;
 };
 

@@ -7,14 +7,14 @@ namespace reprise::models {
 GraniteLayer::GraniteLayer(const LayerParts& parts)
     : residual_scale_(static_cast<float>(parts.config.residual_scale)),
       attention_norm_(parts, parts.names.attention_norm),
-      self_attention_(parts),
+      attention_(make_attention_block(parts)),
       mlp_norm_(parts, parts.names.mlp_norm),
       mlp_(make_feed_forward(parts)) {}
 
 Tensor GraniteLayer::forward(cudagraph::ForwardContext& context,
                              const Tensor& hidden,
                              const Tensor& positions) const {
-  const Tensor attended = self_attention_(context, attention_norm_(hidden), positions);
+  const Tensor attended = (*attention_)(context, attention_norm_(hidden), positions);
   const Tensor residual = ops::add(hidden, ops::scale(attended, residual_scale_));
   const Tensor transformed = (*mlp_)(mlp_norm_(residual));
   return ops::add(residual, ops::scale(transformed, residual_scale_));

@@ -22,6 +22,9 @@ struct LayerParts {
   Tensor rope_table;                       // undefined: this layer does not rotate
   lora::AdapterSlots* adapters = nullptr;  // nullptr: the engine has no adapters
 
+  /// The place of this layer among those of its cache.
+  [[nodiscard]] int64_t cache_index() const { return config.cache_index(layer); }
+
   /// The weights and biases of modules of this layer, one above the other. Adapters may change this
   /// projection.
   [[nodiscard]] Projection load_linear(bool has_bias,

@@ -59,7 +59,7 @@ MultiHeadLatentAttention::MultiHeadLatentAttention(const LayerParts& parts)
     : sizes_(*parts.config.mla),
       num_heads_(parts.config.num_attention_heads),
       rope_table_(parts.rope_table),
-      attention_(attention_shape(parts.config), parts.layer) {
+      attention_(attention_shape(parts.config), parts.cache_index()) {
   const weights::ModelConfig& config = parts.config;
   const weights::DecoderTensors& names = parts.names;
   const auto weight_of = [&](std::string_view module) {

@@ -16,10 +16,19 @@ std::vector<int64_t> head_order(const weights::ModelConfig& config, int64_t laye
                                : counting(config.head_dim);
 }
 
-// The first stored row of each head: the heads of q, then those of k, then those of v.
+// The first stored row of each head: the heads of q, then those of k, then those of v, then gates.
 std::vector<int64_t> first_rows(const weights::ModelConfig& config) {
   const int64_t heads = config.num_attention_heads;
   const int64_t kv_heads = config.num_key_value_heads;
+  if (config.has_attention_gate) {
+    // Each head of q has its gates behind it. Here the gates of all heads come last.
+    std::vector<int64_t> rows;
+    for (int64_t head = 0; head < heads; ++head) rows.push_back(2 * head);
+    for (int64_t head = 0; head < 2 * kv_heads; ++head) rows.push_back(2 * heads + head);
+    for (int64_t head = 0; head < heads; ++head) rows.push_back(2 * head + 1);
+    for (int64_t& row : rows) row *= config.head_dim;
+    return rows;
+  }
   if (config.qkv_layout == weights::QkvLayout::separate ||
       config.qkv_layout == weights::QkvLayout::stacked) {
     std::vector<int64_t> rows = counting(heads + 2 * kv_heads);

@@ -7,6 +7,7 @@
 #include "reprise/models/gpt_neox.h"
 #include "reprise/models/granite.h"
 #include "reprise/models/llama.h"
+#include "reprise/models/mamba.h"
 #include "reprise/models/olmo2.h"
 
 namespace reprise::models {
@@ -58,6 +59,11 @@ constexpr std::array kRows = {
     Row{weights::Architecture::qwen2_moe, make<LlamaLayer>},
     Row{weights::Architecture::qwen3_moe, make<LlamaLayer>},
     Row{weights::Architecture::olmoe, make<LlamaLayer>},
+    Row{weights::Architecture::mamba, make<MambaLayer>},
+    Row{weights::Architecture::mamba2, make<MambaLayer>},
+    Row{weights::Architecture::bamba, make<LlamaLayer>},
+    Row{weights::Architecture::granite_moe_hybrid, make<GraniteLayer>},
+    Row{weights::Architecture::qwen3_next, make<LlamaLayer>},
     Row{weights::Architecture::bert, make<BertLayer>},
 };
 

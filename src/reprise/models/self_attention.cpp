@@ -9,6 +9,9 @@
 #include <tuple>
 
 #include "reprise/base/error.h"
+#include "reprise/models/gated_delta_net.h"
+#include "reprise/models/mamba2_mixer.h"
+#include "reprise/models/mamba_mixer.h"
 #include "reprise/models/multi_head_latent_attention.h"
 #include "reprise/models/projection.h"
 #include "reprise/models/qkv_rows.h"
@@ -72,7 +75,8 @@ SelfAttention::SelfAttention(const LayerParts& parts)
       kv_size_(parts.config.kv_size()),
       qk_norm_(parts.config.qk_norm),
       rope_table_(parts.rope_table),
-      attention_(attention_shape(parts), parts.layer, load_sinks(parts)) {
+      has_gate_(parts.config.has_attention_gate),
+      attention_(attention_shape(parts), parts.cache_index(), load_sinks(parts)) {
   const weights::ModelConfig& config = parts.config;
   const weights::DecoderTensors& names = parts.names;
   const Arrangement rows{.rows = qkv_rows(config, parts.layer)};
@@ -105,11 +109,23 @@ Tensor SelfAttention::operator()(cudagraph::ForwardContext& context,
     k = (*k_norm_)(k);
   }
   if (rope_table_.defined()) std::tie(q, k) = ops::rope(q, k, positions, rope_table_);
-  const Tensor attended = attention_(context, q, k, v);
-  return project(ops::flatten(attended), o_);
+  const Tensor attended = ops::flatten(attention_(context, q, k, v));
+  if (!has_gate_) return project(attended, o_);
+  const Tensor gate = ops::slice(qkv, 1, q_size_ + 2 * kv_size_, q_size_);
+  return project(ops::mul_sigmoid(attended, gate), o_);
 }
 
 std::unique_ptr<AttentionBlock> make_attention_block(const LayerParts& parts) {
+  if (parts.config.is_recurrent_layer(parts.layer)) {
+    switch (parts.config.recurrent->recurrence) {
+      case weights::Recurrence::mamba1:
+        return std::make_unique<MambaMixer>(parts);
+      case weights::Recurrence::mamba2:
+        return std::make_unique<Mamba2Mixer>(parts);
+      case weights::Recurrence::gated_delta_net:
+        return std::make_unique<GatedDeltaNet>(parts);
+    }
+  }
   if (parts.config.mla) return std::make_unique<MultiHeadLatentAttention>(parts);
   return std::make_unique<SelfAttention>(parts);
 }

@@ -32,6 +32,7 @@ class SelfAttention final : public AttentionBlock {
   std::optional<Norm> q_norm_;
   std::optional<Norm> k_norm_;
   Tensor rope_table_;  // shared by layers; undefined: this layer does not rotate
+  bool has_gate_;      // of the results
   attention::KeyValueAttention attention_;
 };
 

@@ -211,7 +211,9 @@ void Interpreter::run_step(size_t index,
       tensors_[index_of(node.outputs[results.size() + i])] = operands_[signature.states[i]];
     }
   }
-  if (signature.out_buffer) tensors_[index_of(node.outputs[0])] = operands_[*signature.out_buffer];
+  if (signature.out_buffer) {
+    tensors_[index_of(node.outputs.back())] = operands_[*signature.out_buffer];
+  }
   operands_.clear();
 }
 

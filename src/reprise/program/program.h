@@ -157,7 +157,7 @@ struct OpSignature {
   size_t num_results = 0;          // the first outputs of a node
   std::span<const size_t> states;  // positions of operands that must be states
   bool writes_states = false;      // true: a node also outputs the next version of each state
-  // Operand that is overwritten; its new value is the node's only output.
+  // Operand that is overwritten; its new value is the node's last output.
   std::optional<size_t> out_buffer;
   std::span<const size_t> optional_inputs;  // positions of operands that may be left out
 

@@ -257,7 +257,7 @@ SplittingOps parse_splitting_ops(std::span<const std::string> splitting_ops,
                                      [&](const CustomOp* other) { return other->name == name; });
     if (op == OpCode::row_group || op == OpCode::custom) op.reset();
     if (op) {
-      found.codes.push_back(*op);
+      found.codes.push_back(definition_of(*op).properties.splits_as.value_or(*op));
     } else if (custom != custom_ops.end()) {
       found.custom.push_back(*custom);
     } else if (name.find("::") == std::string_view::npos) {

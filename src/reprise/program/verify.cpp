@@ -314,9 +314,10 @@ class Verifier {
   }
 
   std::optional<std::string> check_results(const Node& node, const OpSignature& signature) {
+    const size_t num_written = signature.writes_states ? signature.states.size() : 0;
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const std::optional<uint32_t> state = program_.value(node.outputs[i]).state;
-      if (i < signature.num_results || !signature.writes_states) {
+      if (i < signature.num_results || i >= signature.num_results + num_written) {
         if (state) return fmt::format("result {} must not be state", i);
         continue;
       }

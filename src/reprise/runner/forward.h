@@ -20,9 +20,11 @@ enum ForwardInput : size_t {
   kBlockTable,
   kLogitsIndices,
   kNumLogits,
-  kNumForwardInputs
+  kStateIndices,  // only of models with recurrent layers
+  kMaxForwardInputs
 };
-using ForwardInputs = std::array<Tensor, kNumForwardInputs>;
+/// Of a step. A model without recurrent layers uses all but the last.
+using ForwardInputs = std::array<Tensor, kMaxForwardInputs>;
 
 /// One forward of a model, from a staged batch to logits. It runs the model's own code (level 0) or
 /// programs that were traced from it (levels 1 to 3). A Forward captures PIECEWISE graphs itself.
@@ -34,7 +36,7 @@ class Forward {
   /// Runs the forward and stores the logits in `outputs`. \throws exceptions of its wrappers and
   /// executors
   virtual void run(cudagraph::ForwardContext& context,
-                   std::span<const Tensor> inputs,  // kNumForwardInputs
+                   std::span<const Tensor> inputs,  // by ForwardInput
                    std::vector<Tensor>& outputs) = 0;
 
   /// The number of PIECEWISE graphs captured so far, and the memory of their executable graphs.

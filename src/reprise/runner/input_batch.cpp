@@ -8,6 +8,7 @@ namespace {
 // Each array starts at a multiple of a cache line (64 bytes).
 constexpr size_t kAlignment = 64 / sizeof(int32_t);
 constexpr int32_t kNoSlot = -1;
+constexpr auto kNoState = static_cast<int32_t>(kv_cache::kNullStateSlot);
 
 size_t to_size(int32_t value) { return static_cast<size_t>(value); }
 
@@ -24,6 +25,7 @@ InputBatch::Layout InputBatch::make_layout(const BatchLimits& limits,
   place(layout.num_logits, 1);
   place(layout.query_start_loc, limits.max_num_reqs + 1);
   place(layout.seq_lens, limits.max_num_reqs);
+  place(layout.state_indices, limits.has_states ? limits.max_num_reqs : 0);
   place(layout.input_ids, num_tokens);
   place(layout.positions, num_tokens);
   place(layout.slot_mapping, num_tokens);
@@ -120,6 +122,9 @@ int32_t InputBatch::stage_request(const BatchRequest& request, int32_t index, in
   pad_tokens(first_token + num_tokens, first_token + query_len);
   host(layout_.query_start_loc)[index] = first_token;
   host(layout_.seq_lens)[index] = seq_len;
+  if (limits_.has_states) {
+    host(layout_.state_indices)[index] = static_cast<int32_t>(request.state_slot);
+  }
   stage_table_row(index, request.block_ids);
   return query_len;
 }
@@ -158,6 +163,9 @@ void InputBatch::pad(int32_t num_rows, int32_t num_tokens, int32_t num_logits) {
   pad_tokens(num_tokens, shape_.num_tokens);
   fill_tail(layout_.query_start_loc, num_rows, shape_.num_reqs + 1, num_tokens);
   fill_tail(layout_.seq_lens, num_rows, shape_.num_reqs, 0);
+  if (limits_.has_states) {
+    fill_tail(layout_.state_indices, num_rows, shape_.num_reqs, kNoState);
+  }
   for (int32_t row = num_rows; row < shape_.num_reqs; ++row) stage_table_row(row, {});
   fill_tail(layout_.logits_indices, num_logits, shape_.num_logits_rows, 0);
   host(layout_.num_logits)[0] = num_logits;
@@ -179,6 +187,9 @@ void InputBatch::stage_dummy(const StagedShape& shape, device::Stream& stream) {
   // The batch consists of padding values. Only its sizes and sequence lengths matter.
   pad_tokens(0, shape.num_tokens);
   host(layout_.query_start_loc)[shape.num_reqs] = first_token;
+  if (limits_.has_states) {
+    std::fill_n(host(layout_.state_indices), shape.num_reqs, kNoState);
+  }
   for (int32_t row = 0; row < shape.num_reqs; ++row) stage_table_row(row, {});
   std::fill_n(host(layout_.logits_indices), shape.num_logits_rows, 0);
   host(layout_.num_logits)[0] = shape.num_logits_rows;
@@ -254,6 +265,8 @@ attention::AttentionMetadata InputBatch::attention_metadata() const {
           .seq_lens = view(layout_.seq_lens, {shape_.num_reqs}),
           .block_table = view(block_table_, {shape_.num_reqs, limits_.max_blocks_per_req}),
           .slot_mapping = view(layout_.slot_mapping, {shape_.num_tokens}),
+          .state_indices =
+              limits_.has_states ? view(layout_.state_indices, {shape_.num_reqs}) : Tensor{},
           .host_query_start_loc =
               std::span(host_).subspan(layout_.query_start_loc, to_size(num_real_reqs_) + 1),
           .host_seq_lens = std::span(host_).subspan(layout_.seq_lens, to_size(num_real_reqs_))};

@@ -8,6 +8,7 @@
 #include "reprise/attention/attention_metadata.h"
 #include "reprise/device/device.h"
 #include "reprise/kv_cache/block_pool.h"
+#include "reprise/kv_cache/state_slot_pool.h"
 #include "reprise/tensor/tensor.h"
 
 namespace reprise::lora {
@@ -26,6 +27,7 @@ struct BatchLimits {
   int32_t max_num_prompt_logits = 0;
   int32_t max_blocks_per_req = 0;
   int32_t block_size = 16;
+  bool has_states = false;  // the model has recurrent layers, so each request has a state slot
 
   [[nodiscard]] int32_t max_num_sampled_rows() const noexcept {
     return max_num_reqs * max_sampled_rows_per_req;
@@ -40,7 +42,8 @@ struct BatchRequest {
   std::span<const int32_t> token_ids;  // the new tokens of this step, at least one
   int32_t num_computed_tokens = 0;     // positions already in the cache
   std::span<const kv_cache::BlockId> block_ids;
-  const lora::LoraAdapter* adapter = nullptr;  // nullptr: none
+  kv_cache::StateSlot state_slot = kv_cache::kNullStateSlot;  // if the model has recurrent layers
+  const lora::LoraAdapter* adapter = nullptr;                 // nullptr: none
   // Whether the logits of the last token are needed, to sample the next token.
   bool samples = false;
   // The logits of so many tokens before the last one are needed too: the last tokens are drafts.
@@ -72,12 +75,12 @@ struct StagedShape {
 /// below to the staged shape.
 ///
 /// Padding has these values: token ids and positions are 0, slots are -1 (nothing is written to the
-/// cache), query_start_loc repeats its last real value, seq_lens are 0, rows of the block table
-/// hold null blocks (0), and logits indices are 0 (any valid row would do). The padding tokens of a
-/// request follow its tokens, with token id 0, position 0 and slot -1. They count in its length, so
-/// their attention may read null blocks.
-/// Source: the padding of vLLM's V1 model runner. Unlike vLLM, padding also sets token ids to 0, so
-/// that the embedding never reads outside of its table.
+/// cache), query_start_loc repeats its last real value, seq_lens are 0, state slots are the null
+/// slot (0), rows of the block table hold null blocks (0), and logits indices are 0 (any valid row
+/// would do). The padding tokens of a request follow its tokens, with token id 0, position 0 and
+/// slot -1. They count in its length, so their attention may read null blocks. Source: the padding
+/// of vLLM's V1 model runner. Unlike vLLM, padding also sets token ids to 0, so that the embedding
+/// never reads outside of its table.
 class InputBatch {
  public:
   InputBatch(const BatchLimits& limits, device::Device& device, OpExecutor& executor);
@@ -123,6 +126,7 @@ class InputBatch {
     size_t num_logits = 0;
     size_t query_start_loc = 0;
     size_t seq_lens = 0;
+    size_t state_indices = 0;
     size_t input_ids = 0;
     size_t positions = 0;
     size_t slot_mapping = 0;

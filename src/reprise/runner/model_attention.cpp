@@ -1,9 +1,95 @@
 #include "reprise/runner/model_attention.h"
 
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
 namespace reprise::engine {
 
+namespace {
+
+attention::AttentionKind kind_of(const weights::ModelConfig& model, int64_t layer) {
+  if (!model.is_recurrent_layer(layer)) {
+    return model.mla ? attention::AttentionKind::latent : attention::AttentionKind::key_value;
+  }
+  switch (model.recurrent->recurrence) {
+    case weights::Recurrence::mamba1:
+      return attention::AttentionKind::mamba1;
+    case weights::Recurrence::mamba2:
+      return attention::AttentionKind::mamba2;
+    case weights::Recurrence::gated_delta_net:
+      break;
+  }
+  return attention::AttentionKind::gated_delta_net;
+}
+
+}  // namespace
+
+std::vector<attention::AttentionKind> layer_kinds_of(const weights::ModelConfig& model) {
+  std::vector<attention::AttentionKind> kinds;
+  for (const bool recurrent : {false, true}) {
+    for (int64_t layer = 0; layer < model.num_hidden_layers; ++layer) {
+      if (model.is_recurrent_layer(layer) != recurrent) continue;
+      kinds.push_back(kind_of(model, layer));
+      break;
+    }
+  }
+  return kinds;
+}
+
 attention::AttentionKind attention_kind_of(const weights::ModelConfig& model) {
-  return model.mla ? attention::AttentionKind::latent : attention::AttentionKind::key_value;
+  return layer_kinds_of(model).front();
+}
+
+std::vector<attention::LayerBackend> layer_backends(const weights::ModelConfig& model,
+                                                    const attention::BackendInfo* chosen) {
+  std::vector<attention::LayerBackend> backends;
+  for (const attention::AttentionKind kind : layer_kinds_of(model)) {
+    const bool takes_chosen = chosen != nullptr && backends.empty();
+    attention::LayerBackend entry{
+        .backend = takes_chosen ? chosen : &attention::find_attention_backend("auto", 0, kind)};
+    for (int64_t layer = 0; layer < model.num_hidden_layers; ++layer) {
+      if (kind_of(model, layer) == kind) entry.layers.push_back(layer);
+    }
+    backends.push_back(std::move(entry));
+  }
+  return backends;
+}
+
+std::vector<cudagraph::AttentionBackendSupport> attention_groups(
+    std::span<const attention::LayerBackend> backends) {
+  std::vector<cudagraph::AttentionBackendSupport> groups;
+  for (const attention::LayerBackend& entry : backends) {
+    std::string text;
+    for (size_t i = 0; i < entry.layers.size();) {
+      size_t last = i;
+      while (last + 1 < entry.layers.size() && entry.layers[last + 1] == entry.layers[last] + 1) {
+        ++last;
+      }
+      text += fmt::format("{}{}", text.empty() ? "" : ", ", entry.layers[i]);
+      if (last > i) text += fmt::format("-{}", entry.layers[last]);
+      i = last + 1;
+    }
+    groups.push_back({.backend = std::string(entry.backend->name),
+                      .support = entry.backend->support,
+                      .layers = std::move(text)});
+  }
+  return groups;
+}
+
+kv_cache::StateCacheLayout state_cache_layout_of(const weights::ModelConfig& model,
+                                                 int64_t num_slots) {
+  if (model.num_recurrent_layers() == 0) return {};
+  const weights::RecurrentConfig& layers = *model.recurrent;
+  const bool is_delta_net = layers.recurrence == weights::Recurrence::gated_delta_net;
+  return {.num_layers = model.num_recurrent_layers(),
+          .num_slots = num_slots + 1,
+          .conv_inputs = layers.conv_kernel - 1,
+          .conv_size = layers.conv_size(),
+          .num_heads = layers.num_heads,
+          .head_rows = is_delta_net ? layers.state_size : layers.head_dim,
+          .head_columns = is_delta_net ? layers.head_dim : layers.state_size};
 }
 
 kv_cache::KvCacheLayout kv_cache_layout_of(const weights::ModelConfig& model,
@@ -11,7 +97,7 @@ kv_cache::KvCacheLayout kv_cache_layout_of(const weights::ModelConfig& model,
                                            int64_t block_size,
                                            DType dtype,
                                            const kv_cache::CacheDType& cache) {
-  return {.num_layers = model.num_hidden_layers,
+  return {.num_layers = model.num_attention_layers(),
           .num_blocks = num_blocks,
           .num_kv_heads = model.mla ? 1 : model.num_key_value_heads,
           .block_size = block_size,

@@ -1,5 +1,7 @@
 #include "reprise/runner/model_runner.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -47,8 +49,10 @@ ModelRunner::ModelRunner(Execution& execution,
       parameters_(&parameters),
       options_(options),
       kv_cache_(options.kv_cache, execution.device(), execution.executor()),
+      states_(options.states, execution.device(), execution.executor()),
       batch_(options.limits, execution.device(), execution.executor()),
       attention_(create_attention(options, model, execution)),
+      recurrent_(options.recurrent != nullptr ? options.recurrent->create({}) : nullptr),
       forward_(std::make_unique<ModelForward>(
           model, execution.device(), permission_, options.copy_inputs)),
       full_(
@@ -60,9 +64,10 @@ ModelRunner::ModelRunner(Execution& execution,
           CudagraphRuntimeMode::FULL,
           execution.device(),
           permission_) {
-  for (attention::AttentionLayer* layer : model.attention_layers()) layer->bind_cache(&kv_cache_);
+  for (attention::AttentionLayer* layer : model.attention_layers()) layer->bind_caches(caches());
   bindings_ = parameters.memory();
   bindings_.push_back(kv_cache_.memory());
+  bindings_.push_back(states_.memory());
   bindings_.push_back(batch_.memory());
   bindings_.push_back({});  // room for the memory of the step's attention plan
   plan_binding_ = bindings_.size() - 1;
@@ -76,7 +81,7 @@ ModelRunner::ModelRunner(Execution& execution,
 program::TracedProgram ModelRunner::trace(ForwardKind kind) const {
   if (has_adapters()) options_.adapters->set_active(kind == ForwardKind::adapters);
   return program::trace(
-      forward_signature(*parameters_, kv_cache_, options_.limits.max_blocks_per_req),
+      forward_signature(*parameters_, caches(), options_.limits.max_blocks_per_req),
       forward_function(*model_));
 }
 
@@ -91,7 +96,7 @@ void ModelRunner::use_programs(program::RangedPrograms programs, ForwardKind kin
   const BatchLimits& limits = options_.limits;
   std::vector<program::SlotTensors> slots;
   for (const program::CompiledProgram& program : programs.programs) {
-    slots.push_back(bind_slots(program, *parameters_, kv_cache_, execution_->executor()));
+    slots.push_back(bind_slots(program, *parameters_, caches(), execution_->executor()));
   }
   // The model's own code may still have to serve the batches of the other kind.
   if (kind == ForwardKind::base && has_adapters() && adapter_forward_ == nullptr) {
@@ -230,6 +235,7 @@ const StepResult& ModelRunner::execute_here(std::span<const BatchRequest> reques
   if (options_.ranks != nullptr) {
     agree_on_step(*options_.ranks, num_rank_steps_, decision, requests);
   }
+  const StepLaunches before = launches_so_far();
   try {
     const StepResult& result = run(requests, decision, decision.mode, tokens);
     if (facts.uniform) last_decode_launches_ = last_launches_;
@@ -238,6 +244,12 @@ const StepResult& ModelRunner::execute_here(std::span<const BatchRequest> reques
     // The replay was refused before it launched anything, so this step can still run eagerly.
     retired_.push_back({decision.mode, decision.descriptor, error.what()});
     dispatcher_.retire(decision.mode, decision.descriptor, error.what());
+    // Pieces before the one that moved may have run. Caches of keys and values would be written
+    // again with the same content, but a state must not take the same token twice.
+    if (!states_.tensors().empty() && launches_so_far() != before) {
+      throw Error(fmt::format("the step stopped after recurrent layers had changed states: {}",
+                              error.what()));
+    }
   }
   result_.retired = decision;
   const cudagraph::Decision eager{.descriptor = {.num_tokens = facts.num_tokens,
@@ -270,17 +282,7 @@ const StepResult& ModelRunner::run(std::span<const BatchRequest> requests,
   return result_;
 }
 
-void ModelRunner::run_staged(const cudagraph::BatchDescriptor& descriptor,
-                             CudagraphRuntimeMode run_as) {
-  // Drop the results of the previous step, so that this step can reuse their memory.
-  result_.logits = Tensor{};
-  outputs_.clear();
-  metadata_ = batch_.attention_metadata();
-  const AttentionPath path = attention_->prepare_step(metadata_, descriptor, execution_->stream());
-  execution_->executor().set_attention(path);
-  // A graph reads the attention plan at the address that was captured. If that memory moves, the
-  // wrapper must notice it, so the plan is one of the bindings that the wrapper compares.
-  bindings_[plan_binding_] = path.plan.defined() ? path.plan.extent() : device::BufferView{};
+std::span<const Tensor> ModelRunner::gather_inputs() {
   inputs_ = {batch_.input_ids(),
              batch_.positions(),
              metadata_.slot_mapping,
@@ -288,19 +290,44 @@ void ModelRunner::run_staged(const cudagraph::BatchDescriptor& descriptor,
              metadata_.seq_lens,
              metadata_.block_table,
              batch_.logits_indices(),
-             batch_.num_logits()};
+             batch_.num_logits(),
+             metadata_.state_indices};
+  const std::span<const Tensor> inputs = inputs_;
+  return metadata_.state_indices.defined() ? inputs : inputs.first(kStateIndices);
+}
+
+void ModelRunner::run_staged(const cudagraph::BatchDescriptor& descriptor,
+                             CudagraphRuntimeMode run_as) {
+  // Drop the results of the previous step, so that this step can reuse their memory.
+  result_.logits = Tensor{};
+  outputs_.clear();
+  metadata_ = batch_.attention_metadata();
+  const AttentionPath path = attention_->prepare_step(metadata_, descriptor, execution_->stream());
+  if (recurrent_) {
+    (void)recurrent_->prepare_step(metadata_, descriptor, execution_->stream());
+  }
+  execution_->executor().set_attention(path);
+  // A graph reads the attention plan at the address that was captured. If that memory moves, the
+  // wrapper must notice it, so the plan is one of the bindings that the wrapper compares.
+  bindings_[plan_binding_] = path.plan.defined() ? path.plan.extent() : device::BufferView{};
+  const std::span<const Tensor> inputs = gather_inputs();
   cudagraph::ForwardContext context{.runtime_mode = run_as,
                                     .descriptor = descriptor,
                                     .stream = &execution_->stream(),
-                                    .inputs = inputs_,
+                                    .inputs = inputs,
                                     .attention = &metadata_,
                                     .bindings = bindings_};
-  const device::LaunchCounters before = execution_->stream().counters();
+  const StepLaunches before = launches_so_far();
   if (has_adapters()) options_.adapters->set_active(descriptor.has_lora);
-  full_(context, inputs_, outputs_);
-  const device::LaunchCounters& after = execution_->stream().counters();
-  last_launches_ = {.graphs = after.graph_launches - before.graph_launches,
-                    .kernels = after.kernel_launches - before.kernel_launches};
+  full_(context, inputs, outputs_);
+  const StepLaunches after = launches_so_far();
+  last_launches_ = {.graphs = after.graphs - before.graphs,
+                    .kernels = after.kernels - before.kernels};
+}
+
+StepLaunches ModelRunner::launches_so_far() const noexcept {
+  const device::LaunchCounters& counters = execution_->stream().counters();
+  return {.graphs = counters.graph_launches, .kernels = counters.kernel_launches};
 }
 
 std::span<const float> ModelRunner::logits_row(const StepResult& result, int32_t row) {

@@ -41,10 +41,13 @@ enum class ForwardKind : uint8_t {
 struct ModelRunnerOptions {
   BatchLimits limits;
   kv_cache::KvCacheLayout kv_cache;
+  kv_cache::StateCacheLayout states;  // of recurrent layers
   cudagraph::DispatcherOptions dispatcher;
   /// The attention backend. It must support the modes in the dispatcher's options. nullptr: the
   /// backend that "auto" stands for.
   const attention::BackendInfo* attention = nullptr;
+  /// The backend of the recurrent layers of a model that also has attention.
+  const attention::BackendInfo* recurrent = nullptr;
   attention::AttentionPlanOptions attention_plan;
   /// The adapters of the model's layers; must outlive the runner. nullptr: the engine has none.
   lora::AdapterSlots* adapters = nullptr;
@@ -75,6 +78,8 @@ struct StepLaunches {
   uint64_t kernels = 0;
 
   [[nodiscard]] uint64_t total() const noexcept { return graphs + kernels; }
+
+  friend bool operator==(const StepLaunches&, const StepLaunches&) = default;
 };
 
 /// Runs the steps of a model. For each step it asks the dispatcher for a key, stages the batch into
@@ -147,6 +152,7 @@ class ModelRunner {
   /// PIECEWISE graphs of all forwards.
   [[nodiscard]] size_t num_piecewise_graphs() const noexcept;
   [[nodiscard]] const kv_cache::KvCacheTensors& kv_cache() const noexcept { return kv_cache_; }
+  [[nodiscard]] const kv_cache::StateCacheTensors& states() const noexcept { return states_; }
   [[nodiscard]] InputBatch& input_batch() noexcept { return batch_; }
   /// Returns when the device has finished all launched work. \throws device::DeviceError, which is
   /// sticky if a rank was lost meanwhile
@@ -176,6 +182,12 @@ class ModelRunner {
   void dummy_run(const cudagraph::DummyRun& run);
   /// Gives the adapters of the batch slots, and their tokens the numbers of these slots.
   void stage_adapters(std::span<const BatchRequest> requests, int32_t num_tokens);
+  [[nodiscard]] attention::LayerCaches caches() const noexcept {
+    return {.kv_cache = &kv_cache_, .states = &states_};
+  }
+  [[nodiscard]] StepLaunches launches_so_far() const noexcept;
+  /// The inputs of the staged step.
+  [[nodiscard]] std::span<const Tensor> gather_inputs();
   [[nodiscard]] Forward& forward_for(const cudagraph::BatchDescriptor& descriptor) noexcept;
 
   Execution* execution_;
@@ -183,8 +195,10 @@ class ModelRunner {
   const models::Parameters* parameters_;
   ModelRunnerOptions options_;
   kv_cache::KvCacheTensors kv_cache_;
+  kv_cache::StateCacheTensors states_;
   InputBatch batch_;
   std::unique_ptr<attention::AttentionBackend> attention_;
+  std::unique_ptr<attention::AttentionBackend> recurrent_;  // nullptr: attention_ serves all layers
   cudagraph::CudagraphDispatcher dispatcher_;
   cudagraph::CapturePermission permission_;
   std::unique_ptr<Forward> forward_;  // owned here; full_ calls it

@@ -88,6 +88,7 @@ void ModelStep::prepare(const SchedulerOutput& output, const SchedulerConfig& co
     requests.push_back({.token_ids = entry.token_ids(),
                         .num_computed_tokens = entry.num_computed_tokens,
                         .block_ids = entry.request->block_ids(),
+                        .state_slot = entry.request->state_slot(),
                         .adapter = entry.request->adapter(),
                         .samples = entry.samples,
                         .num_drafts = entry.num_drafts,

@@ -131,7 +131,7 @@ void ProgramForward::run_splitting_piece(ForwardContext& context, size_t index) 
     const std::vector<size_t>& numbers = program_.split.pieces[index].inputs;
     state.inputs = recorded;
     for (size_t i = 0; i < numbers.size(); ++i) {
-      if (numbers[i] < kNumForwardInputs) state.inputs[i] = step.inputs[numbers[i]];
+      if (numbers[i] < step.inputs.size()) state.inputs[i] = step.inputs[numbers[i]];
     }
     values_ = sizes_of(step.inputs, values_.num_blocks);
     interpret(index, state.inputs, state.outputs);
@@ -155,7 +155,7 @@ void ProgramForward::gather_inputs(std::span<const Tensor> step_inputs,
                                    std::vector<Tensor>& to) const {
   to.clear();
   for (size_t value : program_.split.pieces[index].inputs) {
-    to.push_back(value < kNumForwardInputs ? step_inputs[value] : boundary_[value]);
+    to.push_back(value < step_inputs.size() ? step_inputs[value] : boundary_[value]);
   }
 }
 

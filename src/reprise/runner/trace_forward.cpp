@@ -18,10 +18,14 @@ program::ValueType cache_type(const Tensor& cache) {
   return {type.dtype, open};
 }
 
+bool has_states(const attention::LayerCaches& caches) {
+  return caches.states != nullptr && !caches.states->tensors().empty();
+}
+
 }  // namespace
 
 program::TraceSignature forward_signature(const models::Parameters& parameters,
-                                          const kv_cache::KvCacheTensors& kv_cache,
+                                          const attention::LayerCaches& caches,
                                           int32_t max_blocks_per_req) {
   const auto ints = [](program::SymShape shape) { return program::ValueType{DType::i32, shape}; };
   program::TraceSignature signature;
@@ -33,8 +37,14 @@ program::TraceSignature forward_signature(const models::Parameters& parameters,
                       {"block_table", ints({Symbol::num_reqs, max_blocks_per_req})},
                       {"logits_indices", ints({Symbol::num_logits})},
                       {"num_logits", ints({1})}};
-  for (const Tensor& cache : kv_cache.tensors()) {
+  for (const Tensor& cache : caches.kv_cache->tensors()) {
     signature.states.emplace_back(cache, cache_type(cache));
+  }
+  if (has_states(caches)) {
+    signature.inputs.emplace_back("state_indices", ints({Symbol::num_reqs}));
+    for (const Tensor& state : caches.states->tensors()) {
+      signature.states.emplace_back(state, program::constant_type(state.type()));
+    }
   }
   signature.parameter_memory = parameters.memory();
   signature.name_of_parameter = [&parameters](const Tensor& parameter) {
@@ -45,10 +55,11 @@ program::TraceSignature forward_signature(const models::Parameters& parameters,
 
 program::TracedFunction forward_function(models::CausalLM& model) {
   return [&model](std::span<const Tensor> inputs) {
-    const attention::AttentionMetadata metadata{.query_start_loc = inputs[kQueryStartLoc],
-                                                .seq_lens = inputs[kSeqLens],
-                                                .block_table = inputs[kBlockTable],
-                                                .slot_mapping = inputs[kSlotMapping]};
+    attention::AttentionMetadata metadata{.query_start_loc = inputs[kQueryStartLoc],
+                                          .seq_lens = inputs[kSeqLens],
+                                          .block_table = inputs[kBlockTable],
+                                          .slot_mapping = inputs[kSlotMapping]};
+    if (inputs.size() > kStateIndices) metadata.state_indices = inputs[kStateIndices];
     cudagraph::ForwardContext context{.attention = &metadata};
     const Tensor hidden = model.forward(context, inputs[kInputIds], inputs[kPositions]);
     return std::vector{model.compute_logits(hidden, inputs[kLogitsIndices], inputs[kNumLogits])};
@@ -67,7 +78,7 @@ std::vector<program::ParameterSlot> parameter_slots(const program::TracedProgram
 
 program::SlotTensors bind_slots(const program::CompiledProgram& program,
                                 const models::Parameters& parameters,
-                                const kv_cache::KvCacheTensors& kv_cache,
+                                const attention::LayerCaches& caches,
                                 OpExecutor& executor) {
   program::SlotTensors slots;
   for (const program::ParameterSlot& slot : program.parameters) {
@@ -83,12 +94,16 @@ program::SlotTensors bind_slots(const program::CompiledProgram& program,
     }
     slots.parameters.push_back(Tensor::borrow(type, memory.data, executor));
   }
-  if (program.num_states != kv_cache.tensors().size()) {
+  slots.states.assign(caches.kv_cache->tensors().begin(), caches.kv_cache->tensors().end());
+  if (has_states(caches)) {
+    const std::span<const Tensor> states = caches.states->tensors();
+    slots.states.insert(slots.states.end(), states.begin(), states.end());
+  }
+  if (program.num_states != slots.states.size()) {
     throw InvalidArgument(fmt::format("the program has {} cache tensors, this model {}",
                                       program.num_states,
-                                      kv_cache.tensors().size()));
+                                      slots.states.size()));
   }
-  slots.states.assign(kv_cache.tensors().begin(), kv_cache.tensors().end());
   return slots;
 }
 

@@ -3,7 +3,7 @@
 #include <span>
 #include <string>
 
-#include "reprise/kv_cache/tensors/kv_cache_tensors.h"
+#include "reprise/attention/attention_layer.h"
 #include "reprise/models/causal_lm.h"
 #include "reprise/program/compiled_program.h"
 #include "reprise/program/trace.h"
@@ -12,10 +12,11 @@
 namespace reprise::engine {
 
 /// The signature with which a model's forward is traced. The inputs are those of ForwardInput,
-/// where T, R and L stand for the numbers of tokens, requests and logits. The cache is the state,
-/// where B stands for the number of blocks. All memory is borrowed.
+/// where T, R and L stand for the numbers of tokens, requests and logits. The caches are the state:
+/// first that of keys and values, where B stands for the number of blocks, then that of recurrent
+/// layers. All memory is borrowed.
 [[nodiscard]] program::TraceSignature forward_signature(const models::Parameters& parameters,
-                                                        const kv_cache::KvCacheTensors& kv_cache,
+                                                        const attention::LayerCaches& caches,
                                                         int32_t max_blocks_per_req);
 
 /// The model's own code as a function of these inputs. It borrows the model.
@@ -31,7 +32,7 @@ namespace reprise::engine {
 /// \throws InvalidArgument if the model has no parameter of that name, or has it with another type
 [[nodiscard]] program::SlotTensors bind_slots(const program::CompiledProgram& program,
                                               const models::Parameters& parameters,
-                                              const kv_cache::KvCacheTensors& kv_cache,
+                                              const attention::LayerCaches& caches,
                                               OpExecutor& executor);
 
 }  // namespace reprise::engine

@@ -121,6 +121,9 @@ class Request {
   [[nodiscard]] std::span<const kv_cache::BlockId> block_ids() const noexcept {
     return block_table_.block_ids();
   }
+  [[nodiscard]] kv_cache::StateSlot state_slot() const noexcept {
+    return block_table_.state_slot();
+  }
   [[nodiscard]] const kv_cache::BlockTable& block_table() const noexcept { return block_table_; }
   /// Prompt tokens that were found in the prefix cache when the request was first admitted.
   [[nodiscard]] int num_cached_tokens() const noexcept { return num_cached_tokens_; }

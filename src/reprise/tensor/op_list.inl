@@ -169,6 +169,40 @@ X(encoder_attention,
   .check = check_caches,
   .splits_as = OpCode::attention)
 
+// Layers of linear attention. A request keeps a state of fixed size in slot state_indices[request];
+// it begins with zeros if all of its positions, seq_lens[request], are in this step. Slot 0 is the
+// null slot of requests that only pad a batch: nothing is read from it or written to it.
+// silu of the convolution of each channel over the last L + 1 tokens, of which the state keeps L.
+X(causal_conv1d,
+  "(x[T, C], weight[C, 1, L+1], bias[C]?, state! conv_state f32[S, L, C], state_indices i32[R], "
+  "query_start_loc i32[R+1], seq_lens i32[R], buffer out[T, C]) -> ()",
+  .splits_as = OpCode::selective_state_update,
+  .vllm_name = "vllm::mamba_mixer")
+// The recurrence of Mamba-1 and Mamba-2. With the time step s = softplus(dt + dt_bias), a state h
+// becomes h * exp(-exp(a_log) * s) + s * x * b, and the result is h * c + d * x. The H/G heads of a
+// group share b and c. a_log is [H] or [H, N].
+X(selective_state_update,
+  "(x[T, H*P], dt[T, H], b[T, G*N], c[T, G*N], a_log f32[...], d f32[H], dt_bias f32[H], "
+  "state! ssm_state f32[S, H, P, N], state_indices i32[R], query_start_loc i32[R+1], "
+  "seq_lens i32[R], buffer out[T, H*P]) -> ()",
+  .check = check_selective_state,
+  .vllm_name = "vllm::mamba_mixer2")
+// The recurrence of a gated delta net. A state h, of [K, V], is multiplied by
+// exp(-exp(a_log) * softplus(dt + dt_bias)), then moves by sigmoid(beta) towards answering v to k;
+// the result is its answer to q. Queries and keys are normalised here. H/G heads share q and k.
+X(gated_delta_rule,
+  "(q[T, G*K], k[T, G*K], v[T, H*V], beta[T, H], dt[T, H], a_log f32[H], dt_bias f32[H], "
+  "state! delta_state f32[S, H, K, V], state_indices i32[R], query_start_loc i32[R+1], "
+  "seq_lens i32[R], buffer out[T, H*V]) -> ()",
+  .check = check_delta_groups,
+  .splits_as = OpCode::selective_state_update,
+  .vllm_name = "vllm::qwen_gdn_attention_core")
+// x * silu(gate), and x * sigmoid(gate).
+X(mul_silu, "(x[..., H], gate[..., H]) -> [..., H]")
+X(mul_sigmoid, "(x[..., H], gate[..., H]) -> [..., H]")
+// rms_norm of each of the `groups` equal parts of a row, with its part of the weight.
+X(group_rms_norm, "(x[T, H], weight[H]; epsilon, groups) -> [T, H]")
+
 // What stands for a text: one row for each of the first num_rows[0] requests, zeros behind them.
 // Request r has the rows of x behind ends[r - 1], or from 0 on, up to ends[r].
 X(pool_last, "(x[T, H], ends i32[R], num_rows i32[1]) -> f32[R, H]")  // its last row

@@ -118,7 +118,7 @@ struct FixedList {
 };
 
 struct OpRule {
-  FixedList<OperandRule, 11> operands;
+  FixedList<OperandRule, 12> operands;
   FixedList<ResultRule, 3> results;
   FixedList<Attribute, 6> attributes;
   // Positions of the operands marked `state`, `buffer` and `?`.

@@ -103,6 +103,33 @@ const char* check_latent(OpCode, std::span<const Tensor> inputs) {
              : "the value is longer than the row of the cache";
 }
 
+// Heads are divided into equal groups, which have rows of `group_size` in `shared`.
+bool has_equal_groups(const Tensor& shared, int64_t group_size, int64_t heads) {
+  const int64_t groups = shared.size(1) / group_size;
+  return groups > 0 && heads % groups == 0;
+}
+
+const char* check_selective_state(OpCode, std::span<const Tensor> inputs) {
+  const Operands<OpCode::selective_state_update> in(inputs);
+  const Tensor& state = in["ssm_state"];
+  const Tensor& a_log = in["a_log"];
+  if (!has_equal_groups(in["b"], state.size(3), state.size(1))) {
+    return "the groups of b and c do not divide the heads";
+  }
+  const bool has_one = a_log.rank() == 1 && a_log.size(0) == state.size(1);
+  const bool has_each =
+      a_log.rank() == 2 && a_log.size(0) == state.size(1) && a_log.size(1) == state.size(3);
+  return has_one || has_each ? nullptr : "a_log is neither [heads] nor [heads, state size]";
+}
+
+const char* check_delta_groups(OpCode, std::span<const Tensor> inputs) {
+  const Operands<OpCode::gated_delta_rule> in(inputs);
+  const Tensor& state = in["delta_state"];
+  return has_equal_groups(in["k"], state.size(2), state.size(1))
+             ? nullptr
+             : "the groups of q and k do not divide the heads";
+}
+
 const char* check_expert_rows(OpCode, std::span<const Tensor> inputs) {
   const Operands<OpCode::expert_linear> in(inputs);
   const int64_t rows = in["x"].size(0);

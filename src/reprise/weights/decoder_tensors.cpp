@@ -85,6 +85,10 @@ std::string DecoderTensors::in_layer(int64_t layer, std::string_view name) const
   return fmt::format("{}{}.{}", layers, layer, name);
 }
 
+std::string DecoderTensors::in_mixer(int64_t layer, std::string_view name) const {
+  return in_layer(layer, fmt::format("{}{}", mixer, name));
+}
+
 std::string DecoderTensors::in_expert(int64_t layer, int64_t expert, std::string_view name) const {
   return in_layer(layer, fmt::format("{}{}.{}", experts, expert, name));
 }
@@ -124,6 +128,23 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
               .attention_result_norm = "post_attention_layernorm",
               .mlp_norm = {},
               .mlp_result_norm = "post_feedforward_layernorm"};
+    case Architecture::mamba:
+    case Architecture::mamba2:
+      return {.embedding = "backbone.embeddings",
+              .layers = "backbone.layers.",
+              .final_norm = "backbone.norm_f",
+              .attention_norm = "norm",
+              .mixer = "mixer."};
+    case Architecture::bamba:
+      return {.final_norm = "model.final_layernorm",
+              .mlp_norm = "pre_ff_layernorm",
+              .gate = "feed_forward.gate_proj",
+              .up = "feed_forward.up_proj",
+              .down = "feed_forward.down_proj"};
+    case Architecture::granite_moe_hybrid:
+      return {.gate_up = "shared_mlp.input_linear", .down = "shared_mlp.output_linear"};
+    case Architecture::qwen3_next:
+      return {.mixer = "linear_attn.", .mixer_in = "in_proj_qkvz", .mixer_gates = "in_proj_ba"};
     case Architecture::deepseek_v2:
     case Architecture::deepseek_v3:
       return {.shared_expert = "mlp.shared_experts."};

@@ -48,6 +48,12 @@ struct DecoderTensors {
 
   std::string_view sinks = "self_attn.sinks";  // a tensor, not a module
 
+  // Of a recurrent layer: behind "mixer.", or what the family calls it.
+  std::string_view mixer = "mamba.";
+  std::string_view mixer_in = "in_proj";
+  std::string_view mixer_gates = {};  // of a gated delta net: beta and decay of each head
+  std::string_view mixer_out = "out_proj";
+
   // Of a layer with experts.
   std::string_view router = "mlp.gate";
   std::string_view router_bias = "mlp.gate.e_score_correction_bias";  // a tensor, not a module
@@ -63,6 +69,7 @@ struct DecoderTensors {
   bool is_transposed = false;
 
   [[nodiscard]] std::string in_layer(int64_t layer, std::string_view name) const;
+  [[nodiscard]] std::string in_mixer(int64_t layer, std::string_view name) const;
   [[nodiscard]] std::string in_expert(int64_t layer, int64_t expert, std::string_view name) const;
 };
 

@@ -87,12 +87,15 @@ class TensorList {
   void add_layer() {
     const int64_t hidden = config_.hidden_size;
     add_norm(names_.attention_norm, hidden);
-    if (config_.mla) {
+    if (config_.is_recurrent_layer(layer_)) {
+      add_mixer(*config_.recurrent);
+    } else if (config_.mla) {
       add_latent_attention(*config_.mla);
     } else {
       add_attention();
     }
     add_norm(names_.attention_result_norm, hidden);
+    if (!config_.has_mlp) return;
     // A parallel MLP without a norm of its own reads the result of the norm before attention.
     if (!config_.has_parallel_residual || config_.has_parallel_norms) {
       add_norm(names_.mlp_norm, hidden);
@@ -110,7 +113,7 @@ class TensorList {
     const int64_t q = config_.q_size();
     const int64_t kv = config_.kv_size();
     if (names_.qkv.empty()) {
-      add_linear(names_.q, q, hidden, config_.qkv_bias);
+      add_linear(names_.q, config_.has_attention_gate ? 2 * q : q, hidden, config_.qkv_bias);
       add_linear(names_.k, kv, hidden, config_.qkv_bias);
       add_linear(names_.v, kv, hidden, config_.qkv_bias);
     } else {
@@ -125,6 +128,39 @@ class TensorList {
     if (config_.has_attention_sinks) {
       add(names_.in_layer(layer_, names_.sinks), {config_.num_attention_heads}, WeightRole::bias);
     }
+  }
+
+  void add_mixer(const RecurrentConfig& mixer) {
+    const auto name = [&](std::string_view part) { return names_.in_mixer(layer_, part); };
+    const auto linear = [&](std::string_view part, int64_t num_out, int64_t num_in, bool has_bias) {
+      add_matrix(name(part), num_out, num_in);
+      if (has_bias) add(name(part) + ".bias", {num_out}, WeightRole::bias);
+    };
+    const int64_t hidden = config_.hidden_size;
+    const int64_t values = mixer.value_size();
+    const int64_t conv = mixer.conv_size();
+    add(name("conv1d.weight"), {conv, 1, mixer.conv_kernel}, WeightRole::matrix);
+    if (mixer.conv_bias) add(name("conv1d.bias"), {conv}, WeightRole::bias);
+    linear(names_.mixer_out, hidden, values, mixer.proj_bias);
+    if (mixer.recurrence == Recurrence::mamba1) {
+      linear(names_.mixer_in, 2 * values, hidden, mixer.proj_bias);
+      linear("x_proj", mixer.time_step_rank + 2 * mixer.state_size, values, false);
+      linear("dt_proj", values, mixer.time_step_rank, true);
+      add(name("A_log"), {values, mixer.state_size}, WeightRole::matrix);
+      add(name("D"), {values}, WeightRole::bias);
+      return;
+    }
+    add(name("A_log"), {mixer.num_heads}, WeightRole::bias);
+    add(name("dt_bias"), {mixer.num_heads}, WeightRole::bias);
+    if (mixer.recurrence == Recurrence::gated_delta_net) {
+      linear(names_.mixer_in, conv + values, hidden, false);
+      linear(names_.mixer_gates, 2 * mixer.num_heads, hidden, false);
+      add(name("norm.weight"), {mixer.head_dim}, WeightRole::norm);
+      return;
+    }
+    linear(names_.mixer_in, values + conv + mixer.num_heads, hidden, mixer.proj_bias);
+    add(name("D"), {mixer.num_heads}, WeightRole::bias);
+    add(name("norm.weight"), {values}, WeightRole::norm);
   }
 
   void add_latent_attention(const LatentAttentionConfig& mla) {

@@ -116,6 +116,18 @@ std::string_view model_type_name(Architecture architecture) noexcept {
   return kFamilies[static_cast<size_t>(architecture)].model_type;
 }
 
+int64_t ModelConfig::num_recurrent_layers() const noexcept {
+  return std::ranges::count(layer_types, LayerType::linear_attention);
+}
+
+int64_t ModelConfig::cache_index(int64_t layer) const {
+  int64_t index = 0;
+  for (int64_t other = 0; other < layer; ++other) {
+    index += static_cast<int64_t>(is_recurrent_layer(other) == is_recurrent_layer(layer));
+  }
+  return index;
+}
+
 LoadedModelConfig parse_model_config(std::string_view json, std::string_view path) {
   const Json document = parse_json_file(json, path, "E_CONFIG");
   const ConfigReader reader(document, path);

@@ -36,7 +36,8 @@ inline constexpr std::array kAllArchitectures = {
 [[nodiscard]] std::string_view model_type_name(Architecture architecture) noexcept;
 
 /// The tokens that a layer's attention reads; the names are those of `layer_types` in config.json.
-enum class LayerType : uint8_t { full_attention, sliding_attention };
+/// A layer of linear attention reads a state of fixed size instead, which earlier tokens left.
+enum class LayerType : uint8_t { full_attention, sliding_attention, linear_attention };
 
 /// gemma_rms_norm multiplies by 1 + weight.
 enum class NormType : uint8_t { rms_norm, gemma_rms_norm, layer_norm };
@@ -98,6 +99,32 @@ struct LatentAttentionConfig {
   [[nodiscard]] int64_t cache_row_size() const noexcept { return kv_lora_rank + qk_rope_head_dim; }
 };
 
+/// The rule by which a recurrent layer changes its state.
+enum class Recurrence : uint8_t { mamba1, mamba2, gated_delta_net };
+
+/// Layers of linear attention: a short convolution, then a recurrence. Both keep a state of fixed
+/// size for each request, however long it is.
+struct RecurrentConfig {
+  Recurrence recurrence = Recurrence::mamba2;
+  int64_t conv_kernel = 0;     // tokens that the convolution sees
+  int64_t num_heads = 0;       // with states of their own; mamba1: channels
+  int64_t head_dim = 0;        // values of a head; mamba1: 1
+  int64_t state_size = 0;      // a head's state is [head_dim, state_size]; of keys in a delta net
+  int64_t num_groups = 0;      // of heads with the same B and C, or the same query and key
+  int64_t time_step_rank = 0;  // mamba1
+  bool conv_bias = false;
+  bool proj_bias = false;  // of the projections into and out of the layer
+
+  bool operator==(const RecurrentConfig&) const = default;
+
+  [[nodiscard]] int64_t value_size() const noexcept { return num_heads * head_dim; }
+  [[nodiscard]] int64_t group_size() const noexcept { return num_groups * state_size; }
+  /// The channels of the convolution: values, and B and C unless they are made behind it.
+  [[nodiscard]] int64_t conv_size() const noexcept {
+    return value_size() + (recurrence == Recurrence::mamba1 ? 0 : 2 * group_size());
+  }
+};
+
 /// The content of a model's config.json, checked for range and consistency.
 ///
 /// A value; every choice that the file leaves open is already made. The numbers are bounded (see
@@ -111,6 +138,7 @@ struct ModelConfig {
   int64_t num_key_value_heads = 0;
   int64_t head_dim = 0;  // even; with `mla`: of the part that rotates
   std::optional<LatentAttentionConfig> mla;
+  std::optional<RecurrentConfig> recurrent;  // given if a layer is one of linear attention
   QkvLayout qkv_layout = QkvLayout::separate;
   int64_t vocab_size = 0;
   int64_t max_position_embeddings = 0;
@@ -118,6 +146,7 @@ struct ModelConfig {
   bool norm_bias = false;  // of layer_norm
   double norm_eps = 1e-6;
   Activation activation = Activation::silu;
+  bool has_mlp = true;
   bool has_gated_mlp = true;           // act(gate(x)) * up(x) instead of act(up(x))
   bool has_parallel_residual = false;  // attention and MLP read the same residual
   bool has_parallel_norms = false;     // a parallel MLP has a norm of its own
@@ -133,6 +162,7 @@ struct ModelConfig {
   bool mlp_bias = false;
   QkNorm qk_norm = QkNorm::none;
   bool has_attention_sinks = false;  // one more score in the softmax of each head
+  bool has_attention_gate = false;   // behind each head of q are gates of the head's result
 
   std::optional<double> attention_scale;  // of scores; not given: 1 / sqrt(head_dim)
   double attention_soft_cap = 0;          // 0: none
@@ -169,6 +199,16 @@ struct ModelConfig {
   [[nodiscard]] bool is_moe_layer(int64_t layer) const {
     return moe.has_value() && moe_layers[static_cast<size_t>(layer)];
   }
+  [[nodiscard]] bool is_recurrent_layer(int64_t layer) const {
+    return layer_types[static_cast<size_t>(layer)] == LayerType::linear_attention;
+  }
+  [[nodiscard]] int64_t num_recurrent_layers() const noexcept;
+  /// Layers that cache keys and values, or latents.
+  [[nodiscard]] int64_t num_attention_layers() const noexcept {
+    return num_hidden_layers - num_recurrent_layers();
+  }
+  /// The number of layers of the same cache before this one.
+  [[nodiscard]] int64_t cache_index(int64_t layer) const;
   [[nodiscard]] bool rotates(int64_t layer) const {
     return rope.type != RopeType::none &&
            (rope_layers.empty() || rope_layers[static_cast<size_t>(layer)]);

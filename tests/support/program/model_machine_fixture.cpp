@@ -136,7 +136,8 @@ ModelMachine::ModelMachine(const Architecture& architecture,
               .dtype = dtype},
              *device,
              executor) {
-  for (attention::AttentionLayer* layer : model_->attention_layers()) layer->bind_cache(&cache_);
+  for (attention::AttentionLayer* layer : model_->attention_layers())
+    layer->bind_caches({.kv_cache = &cache_});
   stream->synchronize();
 }
 

@@ -39,6 +39,8 @@ std::string blocks_text(const weights::ModelConfig& model) {
                                 number_of(model.has_parallel_norms),
                                 number_of(model.has_learned_positions),
                                 number_of(model.has_attention_sinks),
+                                number_of(model.has_attention_gate),
+                                number_of(model.has_mlp),
                                 number_of(model.is_encoder),
                                 number_of(model.num_token_types),
                                 model.pooling ? number_of(model.pooling->type) : -1,
@@ -92,6 +94,26 @@ std::string latent_attention_text(const weights::ModelConfig& model) {
                                ","));
 }
 
+std::string recurrent_layers_text(const weights::ModelConfig& model) {
+  if (!model.recurrent) return "none";
+  const weights::RecurrentConfig& layers = *model.recurrent;
+  std::vector<bool> are_recurrent;
+  for (int64_t layer = 0; layer < model.num_hidden_layers; ++layer) {
+    are_recurrent.push_back(model.is_recurrent_layer(layer));
+  }
+  return fmt::format("{},{},{},{},{},{},{},{},{};{}",
+                     number_of(layers.recurrence),
+                     layers.conv_kernel,
+                     layers.num_heads,
+                     layers.head_dim,
+                     layers.state_size,
+                     layers.num_groups,
+                     layers.time_step_rank,
+                     layers.conv_bias,
+                     layers.proj_bias,
+                     bits_text(are_recurrent));
+}
+
 }  // namespace
 
 const char* sources_hash() noexcept { return kSourcesHash; }
@@ -123,6 +145,7 @@ CacheKey model_cache_key(const ModelCompilerOptions& options) {
       .add("scales", scales_text(model))
       .add("experts", experts_text(model))
       .add("latent_attention", latent_attention_text(model))
+      .add("recurrent_layers", recurrent_layers_text(model))
       .add("windows", fmt::format("{}", fmt::join(windows, ",")))
       .add("dtype", dtype_name(options.dtype))
       .add("packed_weights", options.packed_weights)

@@ -104,9 +104,10 @@ bool partitions_after_passes(const ModelCompilerOptions& options) {
 }
 
 program::SplittingOps splitting_ops(const ModelCompilerOptions& options) {
-  return program::parse_splitting_ops(compiles_pieces(options)
-                                          ? options.resolved.splitting_ops
-                                          : std::vector<std::string>{"attention", "mla_attention"});
+  return program::parse_splitting_ops(
+      compiles_pieces(options)
+          ? options.resolved.splitting_ops
+          : std::vector<std::string>{"attention", "mla_attention", "selective_state_update"});
 }
 
 bool stays_as_traced(const ModelCompilerOptions& options) {

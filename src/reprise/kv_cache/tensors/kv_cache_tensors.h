@@ -11,7 +11,7 @@ namespace reprise::kv_cache {
 
 /// The sizes of the cache. All layers have the same.
 struct KvCacheLayout {
-  int64_t num_layers = 0;
+  int64_t num_layers = 0;  // that cache keys and values; 0: the cache has no memory
   int64_t num_blocks = 0;  // including the null block 0
   int64_t num_kv_heads = 0;
   int64_t block_size = 16;  // positions per block

@@ -44,7 +44,24 @@ Json complete(std::string_view architecture) {
                  {"q_lora_rank", 24},
                  {"qk_nope_head_dim", 16},
                  {"qk_rope_head_dim", 8},
-                 {"v_head_dim", 12}};
+                 {"v_head_dim", 12},
+                 {"num_heads", 8},
+                 {"state_size", 16},
+                 {"n_groups", 2},
+                 {"conv_kernel", 4},
+                 {"mamba_n_heads", 8},
+                 {"mamba_d_state", 16},
+                 {"mamba_n_groups", 2},
+                 {"mamba_d_conv", 4},
+                 {"shared_intermediate_size", 96},
+                 {"linear_num_value_heads", 4},
+                 {"linear_num_key_heads", 2},
+                 {"linear_value_head_dim", 16},
+                 {"linear_key_head_dim", 8},
+                 {"linear_conv_kernel_dim", 4}};
+  if (architecture == "GraniteMoeHybridForCausalLM") config["num_local_experts"] = 0;
+  // Here this member is the number of a layer's values.
+  if (architecture == "MambaForCausalLM") config.erase("intermediate_size");
   if (architecture == "MixtralForCausalLM") config["num_local_experts"] = 4;
   return config;
 }
@@ -104,6 +121,45 @@ TEST(Families, malformed_members_are_refused_by_name) {
       {"Qwen2MoeForCausalLM", "decoder_sparse_step", 0, "decoder_sparse_step"},
       {"Qwen3MoeForCausalLM", "mlp_only_layers", {4}, "mlp_only_layers"},
       {"Qwen3MoeForCausalLM", "num_experts", nullptr, "num_experts"},
+      {"MambaForCausalLM", "state_size", 0, "state_size"},
+      {"MambaForCausalLM", "state_size", nullptr, "state_size"},
+      {"MambaForCausalLM", "conv_kernel", 1, "conv_kernel"},
+      {"MambaForCausalLM", "time_step_rank", 0, "time_step_rank"},
+      {"MambaForCausalLM", "intermediate_size", int64_t{1} << 40, "intermediate_size"},
+      {"MambaForCausalLM", "hidden_act", "gelu", "hidden_act"},
+      {"Mamba2ForCausalLM", "state_size", 0, "state_size"},
+      {"Mamba2ForCausalLM", "state_size", 1 << 20, "state_size"},
+      {"Mamba2ForCausalLM", "num_heads", 0, "num_heads"},
+      {"Mamba2ForCausalLM", "num_heads", nullptr, "num_heads"},
+      {"Mamba2ForCausalLM", "num_heads", 7, "n_groups"},
+      {"Mamba2ForCausalLM", "num_heads", 6, "num_heads"},
+      {"Mamba2ForCausalLM", "head_dim", 24, "head_dim"},
+      {"Mamba2ForCausalLM", "n_groups", 3, "n_groups"},
+      {"Mamba2ForCausalLM", "expand", 0, "expand"},
+      {"Mamba2ForCausalLM", "conv_kernel", 17, "conv_kernel"},
+      {"Mamba2ForCausalLM", "time_step_limit", {0.0, 0.1}, "time_step_limit"},
+      {"Mamba2ForCausalLM", "time_step_limit", {0.001, "Infinity"}, "time_step_limit"},
+      {"BambaForCausalLM", "mamba_d_state", 0, "mamba_d_state"},
+      {"BambaForCausalLM", "mamba_d_conv", nullptr, "mamba_d_conv"},
+      {"BambaForCausalLM", "mamba_n_groups", 5, "mamba_n_groups"},
+      {"BambaForCausalLM", "mamba_d_head", "large", "mamba_d_head"},
+      {"BambaForCausalLM", "attn_layer_indices", {4}, "attn_layer_indices"},
+      {"GraniteMoeHybridForCausalLM", "num_local_experts", 8, "num_local_experts"},
+      {"GraniteMoeHybridForCausalLM", "layer_types", {"mamba"}, "layer_types"},
+      {"GraniteMoeHybridForCausalLM",
+       "layers_block_type",
+       {"mamba", "mamba", "attention", "lstm"},
+       "layers_block_type"},
+      {"GraniteMoeHybridForCausalLM",
+       "position_embedding_type",
+       "alibi",
+       "position_embedding_type"},
+      {"Qwen3NextForCausalLM", "linear_num_key_heads", 3, "linear_num_key_heads"},
+      {"Qwen3NextForCausalLM", "linear_num_value_heads", 0, "linear_num_value_heads"},
+      {"Qwen3NextForCausalLM", "linear_key_head_dim", nullptr, "linear_key_head_dim"},
+      {"Qwen3NextForCausalLM", "linear_value_head_dim", 1 << 20, "linear_value_head_dim"},
+      {"Qwen3NextForCausalLM", "full_attention_interval", 0, "full_attention_interval"},
+      {"Qwen3NextForCausalLM", "num_experts", 0, "num_experts"},
       {"GptOssForCausalLM", "swiglu_alpha", 1.5, "swiglu_alpha"},
       {"GptOssForCausalLM", "swiglu_limit", 0, "swiglu_limit"},
       {"GptOssForCausalLM", "sliding_window", 0, "sliding_window"},
@@ -230,7 +286,34 @@ TEST(Families, accept_configs_as_published) {
           "layer_types": ["full_attention", "full_attention", "full_attention", "full_attention"],
           "max_position_embeddings": 65536, "no_rope_layer_interval": 4, "no_rope_layers": [1, 1, 1, 0],
           "num_attention_heads": 16, "num_hidden_layers": 4, "num_key_value_heads": 4, "rope_theta": 5000000.0,
-          "sliding_window": null, "use_sliding_window": false, "vocab_size": 128256})"};
+          "sliding_window": null, "use_sliding_window": false, "vocab_size": 128256})",
+      R"({"architectures": ["MambaForCausalLM"], "conv_kernel": 4, "expand": 2, "hidden_size": 768,
+          "intermediate_size": 1536, "layer_norm_epsilon": 1e-05, "model_type": "mamba", "num_hidden_layers": 24,
+          "state_size": 16, "time_step_rank": 48, "use_bias": false, "use_conv_bias": true, "vocab_size": 50280})",
+      R"({"architectures": ["Mamba2ForCausalLM"], "chunk_size": 256, "conv_kernel": 4, "expand": 2, "head_dim": 64,
+          "hidden_act": "silu", "hidden_size": 768, "layer_norm_epsilon": 1e-05, "n_groups": 1, "num_heads": 24,
+          "num_hidden_layers": 24, "state_size": 128, "tie_word_embeddings": true, "use_bias": false,
+          "time_step_limit": [0.0, {"__float__": "Infinity"}], "use_conv_bias": true, "vocab_size": 50288})",
+      R"({"architectures": ["BambaForCausalLM"], "attn_layer_indices": [9, 18, 27], "hidden_size": 4096,
+          "intermediate_size": 14336, "mamba_conv_bias": true, "mamba_d_conv": 4, "mamba_d_head": 64,
+          "mamba_d_state": 128, "mamba_expand": 2, "mamba_n_groups": 1, "mamba_n_heads": 128, "mamba_proj_bias": false,
+          "max_position_embeddings": 262144, "num_attention_heads": 32, "num_hidden_layers": 32,
+          "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "tie_word_embeddings": false, "vocab_size": 128256})",
+      R"({"architectures": ["GraniteMoeHybridForCausalLM"], "attention_multiplier": 0.015625, "embedding_multiplier": 12,
+          "hidden_size": 768, "intermediate_size": 2048, "layer_types": ["mamba", "mamba", "attention", "mamba"],
+          "logits_scaling": 3, "mamba_d_conv": 4, "mamba_d_head": 32, "mamba_d_state": 128, "mamba_expand": 2,
+          "mamba_n_groups": 1, "mamba_n_heads": 48, "max_position_embeddings": 32768, "num_attention_heads": 12,
+          "num_experts_per_tok": 0, "num_hidden_layers": 4, "num_key_value_heads": 4, "num_local_experts": 0,
+          "position_embedding_type": "nope", "residual_multiplier": 0.246, "shared_intermediate_size": 2048,
+          "tie_word_embeddings": true, "vocab_size": 100352})",
+      R"({"architectures": ["Qwen3NextForCausalLM"], "attention_bias": false, "decoder_sparse_step": 1,
+          "full_attention_interval": 4, "head_dim": 256, "hidden_act": "silu", "hidden_size": 2048,
+          "intermediate_size": 5120, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
+          "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_value_head_dim": 128,
+          "max_position_embeddings": 262144, "mlp_only_layers": [], "moe_intermediate_size": 512,
+          "norm_topk_prob": true, "num_attention_heads": 16, "num_experts": 512, "num_experts_per_tok": 10,
+          "num_hidden_layers": 48, "num_key_value_heads": 2, "partial_rotary_factor": 0.25, "rope_theta": 10000000,
+          "shared_expert_intermediate_size": 512, "vocab_size": 151936})"};
   for (const char* text : published) {
     const LoadedModelConfig loaded = load_text(text);
     SCOPED_TRACE(architecture_name(loaded.config.architecture));
@@ -242,6 +325,11 @@ TEST(Families, accept_configs_as_published) {
   EXPECT_EQ(num_parameters(load_text(published[3]).config), 6'921'720'704);   // Falcon-7B
   EXPECT_EQ(num_parameters(load_text(published[4]).config), 46'702'792'704);  // Mixtral-8x7B
   EXPECT_EQ(num_parameters(load_text(published[5]).config), 30'532'122'624);  // Qwen3-30B-A3B
+  // As Transformers counts them.
+  EXPECT_EQ(num_parameters(load_text(published[9]).config), 129'135'360);
+  EXPECT_EQ(num_parameters(load_text(published[10]).config), 128'989'632);
+  EXPECT_EQ(num_parameters(load_text(published[11]).config), 9'780'235'392);
+  EXPECT_EQ(num_parameters(load_text(published[13]).config), 79'674'391'296);
 }
 
 TEST(Families, reads_gemma_3_as_published) {
@@ -391,6 +479,30 @@ TEST(Families, reads_the_routing_of_deepseek_v2) {
   EXPECT_FALSE(moe.has_shared_gate);
   json["q_lora_rank"] = nullptr;
   EXPECT_EQ(load_text(json.dump()).config.mla->q_lora_rank, 0);
+}
+
+TEST(Families, reads_which_layers_are_recurrent) {
+  const ModelConfig mamba = load_text(complete("Mamba2ForCausalLM").dump()).config;
+  EXPECT_EQ(mamba.num_recurrent_layers(), 4);
+  EXPECT_EQ(mamba.recurrent->head_dim, 16);
+  EXPECT_EQ(mamba.recurrent->conv_size(), 128 + 2 * 2 * 16);
+  const ModelConfig bamba =
+      load_text(complete("BambaForCausalLM", "attn_layer_indices", {1, 3}).dump()).config;
+  EXPECT_EQ(bamba.num_attention_layers(), 2);
+  EXPECT_TRUE(bamba.is_recurrent_layer(2));
+  EXPECT_EQ(bamba.cache_index(3), 1);  // the second one with keys and values
+  EXPECT_EQ(bamba.cache_index(2), 1);  // the second one with states
+  const ModelConfig granite = load_text(complete("GraniteMoeHybridForCausalLM",
+                                                 "layers_block_type",
+                                                 {"mamba", "attention", "mamba", "mamba"})
+                                            .dump())
+                                  .config;
+  EXPECT_EQ(granite.num_attention_layers(), 1);
+  EXPECT_EQ(granite.intermediate_size, 96);
+  EXPECT_EQ(granite.rope.type, RopeType::none);
+  const ModelConfig qwen = load_text(complete("Qwen3NextForCausalLM").dump()).config;
+  EXPECT_EQ(qwen.num_attention_layers(), 1);
+  EXPECT_FALSE(qwen.is_recurrent_layer(3));
 }
 
 TEST(Families, reads_the_multipliers_of_minicpm) {

@@ -64,7 +64,9 @@ void read_sizes(const FamilyConfig& in, const SizeKeys& keys) {
           : keys.default_max_positions;
   // 0 is legal in principle but divides by zero on a zero row; 1 already drowns the signal.
   config.norm_eps = reader.number(keys.norm_eps, 1e-30, 1.0).value_or(keys.default_norm_eps);
-  config.num_attention_heads = reader.required_integer(keys.num_attention_heads, 1, kMaxHeads);
+  if (keys.has_attention) {
+    config.num_attention_heads = reader.required_integer(keys.num_attention_heads, 1, kMaxHeads);
+  }
   config.layer_types.assign(static_cast<size_t>(config.num_hidden_layers),
                             LayerType::full_attention);
 }

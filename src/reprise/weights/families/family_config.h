@@ -33,6 +33,7 @@ struct SizeKeys {
   int64_t default_max_positions = 0;
   /// The intermediate size may be left out: then it is four times the hidden size.
   bool has_default_intermediate_size = false;
+  bool has_attention = true;
 };
 
 void read_sizes(const FamilyConfig& in, const SizeKeys& keys = {});
@@ -69,6 +70,9 @@ void read_rope_by_layer_type(const FamilyConfig& in,
                                             std::string_view count_key,
                                             std::string_view size_key,
                                             int64_t default_top_k);
+/// The experts of Qwen2-MoE and its successors: one that every token uses, with a gate, and the
+/// layers that have experts. \pre read_sizes
+void read_experts_of_qwen(const FamilyConfig& in);
 void read_tied_embeddings(const FamilyConfig& in, bool by_default);
 
 /// Fails for a boolean member of another value than the only one that there is code for.

@@ -68,15 +68,19 @@ void read_mixtral(const FamilyConfig& in) {
   read_tied_embeddings(in, false);
 }
 
-void read_qwen2_moe(const FamilyConfig& in) {
-  read_qwen2(in);
-  in.config.qkv_bias = in.reader.boolean("qkv_bias").value_or(true);
+void read_experts_of_qwen(const FamilyConfig& in) {
   in.config.moe = read_experts(in, count_key(in), "moe_intermediate_size", 4);
   in.config.moe->renormalises = in.reader.boolean("norm_topk_prob").value_or(false);
   in.config.moe->shared_intermediate_size =
       in.reader.required_integer("shared_expert_intermediate_size", 1, kMaxExpertSize);
   in.config.moe->has_shared_gate = true;
   read_sparse_layers(in);
+}
+
+void read_qwen2_moe(const FamilyConfig& in) {
+  read_qwen2(in);
+  in.config.qkv_bias = in.reader.boolean("qkv_bias").value_or(true);
+  read_experts_of_qwen(in);
 }
 
 void read_qwen3_moe(const FamilyConfig& in) {

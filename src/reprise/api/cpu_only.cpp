@@ -1,0 +1,35 @@
+#include "reprise/api/cpu_only.h"
+
+#include <fmt/format.h>
+
+#include "reprise/api/weight_files.h"
+#include "reprise/base/error.h"
+
+namespace reprise::api {
+
+void refuse_what_needs_the_cpu(const EngineArgs& args, const ResolvedOptions& options) {
+  if (quantizes_while_loading(args)) {
+    throw InvalidArgument(
+        fmt::format("--quantization: {}: the kernels of packed weights are the "
+                    "CPU's; use --device cpu, or leave the option out",
+                    args.quantization));
+  }
+  if (options.kv_cache_dtype.is_quantized()) {
+    throw InvalidArgument(
+        fmt::format("--kv-cache-dtype: {}: the kernels of caches of eight bits are the CPU's; use "
+                    "--device cpu, or auto",
+                    options.kv_cache_dtype.name));
+  }
+  if (options.config.num_recurrent_layers() > 0) {
+    throw InvalidArgument(
+        fmt::format("--device: {} has recurrent layers, whose kernels are the CPU's; use --device "
+                    "cpu",
+                    weights::architecture_name(options.config.architecture)));
+  }
+  if (args.ranks != nullptr) {
+    throw InvalidArgument(
+        "--tensor-parallel-size: several ranks run on CPUs only; use --device cpu");
+  }
+}
+
+}  // namespace reprise::api

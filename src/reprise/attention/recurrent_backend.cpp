@@ -1,0 +1,45 @@
+#include <fmt/format.h>
+
+#include "reprise/attention/attention_backend.h"
+#include "reprise/base/error.h"
+
+namespace reprise::attention {
+namespace {
+
+/// Checks what a declaration promises: a FULL graph that the declaration excludes is refused. The
+/// step needs no other preparation.
+class CheckedBackend final : public AttentionBackend {
+ public:
+  explicit CheckedBackend(cudagraph::AttentionCGSupport support) : support_(support) {}
+
+  AttentionPath prepare_step(const AttentionMetadata&,
+                             const cudagraph::BatchDescriptor& descriptor,
+                             device::Stream&) override {
+    using enum cudagraph::AttentionCGSupport;
+    if (!descriptor.num_reqs) return {};
+    const bool has_one_token_each =
+        descriptor.uniform && descriptor.num_tokens == *descriptor.num_reqs;
+    if (support_ == UNIFORM_SINGLE_TOKEN_DECODE && has_one_token_each) return {};
+    throw Error(
+        fmt::format("an attention backend was given the FULL graph [{}]: it declares {}, which "
+                    "the mode's resolution knows",
+                    to_string(descriptor),
+                    to_string(support_)));
+  }
+
+ private:
+  cudagraph::AttentionCGSupport support_;
+};
+
+}  // namespace
+
+std::unique_ptr<AttentionBackend> create_recurrent_backend(const BackendResources&) {
+  return std::make_unique<CheckedBackend>(
+      cudagraph::AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE);
+}
+
+std::unique_ptr<AttentionBackend> create_reference_backend(const BackendResources&) {
+  return std::make_unique<CheckedBackend>(cudagraph::AttentionCGSupport::NEVER);
+}
+
+}  // namespace reprise::attention

@@ -1,0 +1,112 @@
+#include "reprise/kernels/causal_conv1d/causal_conv1d.h"
+
+#include <cmath>
+
+#include "reprise/base/assert.h"
+#include "reprise/kernels/causal_conv1d/causal_conv1d_arguments.h"
+#include "reprise/kernels/launch.h"
+#include "reprise/kernels/op_run.h"
+#include "reprise/kernels/reference.h"
+
+namespace reprise::kernels {
+namespace {
+
+// Enough that a block of one token is worth its launch.
+constexpr int64_t kConvChannelsPerBlock = 256;
+
+}  // namespace
+
+bool launch_causal_conv1d(device::Stream& stream,
+                          const KernelTable& kernels,
+                          const Tensor& x,
+                          const Tensor& weight,
+                          const Tensor& bias,
+                          const StateOperands& states,
+                          const Tensor& out) {
+  require_dense_rows(x, "causal_conv1d");
+  REPRISE_ASSERT(states.state.is_dense() && weight.is_dense() && out.is_dense() &&
+                     weight.size(2) >= 2 && weight.size(2) <= kMaxConvKernel,
+                 "causal_conv1d: a kernel of {} tokens, or a tensor that is not dense",
+                 weight.size(2));
+  const CausalConv1dArguments arguments = {
+      .x = x.data(),
+      .weight = weight.data(),
+      .bias = bias.defined() ? bias.data() : nullptr,
+      .conv_state = states.state.data_as<float>(),
+      .state_indices = states.state_indices.data_as<int32_t>(),
+      .query_start_loc = states.query_start_loc.data_as<int32_t>(),
+      .seq_lens = states.seq_lens.data_as<int32_t>(),
+      .out = out.data(),
+      .x_stride = x.stride(0),
+      .num_tokens = x.size(0),
+      .channels = x.size(1),
+      .kernel = weight.size(2),
+      .num_slots = states.state.size(0),
+      .channels_per_block = kConvChannelsPerBlock,
+  };
+  const int64_t blocks =
+      states.seq_lens.size(0) * ceil_div(arguments.channels, arguments.channels_per_block);
+  // Only the device knows which slots are written, so the launch declares a write of all states.
+  return launch(stream,
+                kernel_for(kernels.causal_conv1d, x.dtype()),
+                static_cast<uint32_t>(blocks),
+                arguments,
+                std::array{writes(out),
+                           writes(states.state),
+                           reads(x),
+                           reads(weight),
+                           reads(bias),
+                           reads(states.state_indices),
+                           reads(states.query_start_loc),
+                           reads(states.seq_lens)});
+}
+
+void causal_conv1d_ref(const Tensor& x,
+                       const Tensor& weight,
+                       const Tensor& bias,
+                       const StateOperands& states,
+                       const Tensor& out) {
+  const int64_t num_earlier = weight.size(2) - 1;
+  for (int64_t request = 0; request < states.seq_lens.size(0); ++request) {
+    const int64_t begin = int_element(states.query_start_loc, request);
+    const int64_t end = int_element(states.query_start_loc, request + 1);
+    const int64_t slot = int_element(states.state_indices, request);
+    const bool is_new = int_element(states.seq_lens, request) <= end - begin;
+    for (int64_t channel = 0; channel < x.size(1) && begin < end; ++channel) {
+      std::vector<double> inputs;
+      for (int64_t k = 0; k < num_earlier; ++k) {
+        inputs.push_back(is_new || slot == 0 ? 0 : element(states.state, slot, k, channel));
+      }
+      for (int64_t token = begin; token < end; ++token) {
+        inputs.push_back(element(x, token, channel));
+        double sum = bias.defined() ? element(bias, channel) : 0;
+        for (int64_t k = 0; k <= num_earlier; ++k) {
+          sum += inputs[inputs.size() - static_cast<size_t>(num_earlier + 1 - k)] *
+                 element(weight, channel, 0, k);
+        }
+        const double result = sum / (1.0 + std::exp(-sum));
+        set_element(out, slot == 0 ? 0 : result, token, channel);
+      }
+      for (int64_t k = 0; k < num_earlier && slot > 0; ++k) {
+        const double last = inputs[inputs.size() - static_cast<size_t>(num_earlier - k)];
+        set_element(states.state, last, slot, k, channel);
+      }
+    }
+  }
+}
+
+bool launch_causal_conv1d(const OpRun& run) {
+  const auto in = run.operands<OpCode::causal_conv1d>();
+  return launch_causal_conv1d(run.stream,
+                              run.kernels,
+                              in["x"],
+                              in["weight"],
+                              in["bias"],
+                              {.state = in["conv_state"],
+                               .state_indices = in["state_indices"],
+                               .query_start_loc = in["query_start_loc"],
+                               .seq_lens = in["seq_lens"]},
+                              in["out"]);
+}
+
+}  // namespace reprise::kernels

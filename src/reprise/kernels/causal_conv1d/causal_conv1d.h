@@ -1,0 +1,37 @@
+#pragma once
+
+#include "reprise/device/device.h"
+#include "reprise/kernels/kernel_table.h"
+#include "reprise/tensor/tensor.h"
+
+namespace reprise::kernels {
+
+/// Where the tokens of a step belong, and where their requests keep their states. All on the
+/// device, so that a graph serves every batch of its size.
+struct StateOperands {
+  const Tensor& state;            // float32[num_slots, ...]
+  const Tensor& state_indices;    // int32[num_reqs], the slot of each request; 0: the null slot
+  const Tensor& query_start_loc;  // int32[num_reqs + 1]
+  const Tensor& seq_lens;         // int32[num_reqs]
+};
+
+/// Each channel is convolved over the tokens of its request, then goes through silu. A request
+/// begins with zeros if all of its tokens are in this step, and with the last inputs in its slot
+/// otherwise; its slot then gets the last inputs. A request without tokens changes nothing. One in
+/// the null slot gets zeros, and the slot is neither read nor written.
+bool launch_causal_conv1d(device::Stream& stream,
+                          const KernelTable& kernels,
+                          const Tensor& x,       // [num_tokens, channels], rows may be strided
+                          const Tensor& weight,  // [channels, 1, kernel]
+                          const Tensor& bias,    // [channels], or undefined
+                          const StateOperands& states,  // state: [num_slots, kernel - 1, channels]
+                          const Tensor& out);           // like x
+
+/// Oracle, in double.
+void causal_conv1d_ref(const Tensor& x,
+                       const Tensor& weight,
+                       const Tensor& bias,
+                       const StateOperands& states,
+                       const Tensor& out);
+
+}  // namespace reprise::kernels

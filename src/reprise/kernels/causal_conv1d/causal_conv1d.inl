@@ -1,0 +1,98 @@
+// The tokens of one request that a step computes, and the slot with its state.
+struct RequestTokens {
+  int64_t begin;
+  int64_t end;
+  // 0: the request has no slot, as in a dummy run. Slot 0 is the null slot: nothing reads or writes
+  // it.
+  int64_t slot;
+  bool is_new;  // no earlier token has left a state
+};
+REPRISE_INLINE RequestTokens request_tokens(const int32_t* query_start_loc,
+                                            const int32_t* seq_lens,
+                                            const int32_t* state_indices,
+                                            int64_t request,
+                                            int64_t num_tokens,
+                                            int64_t num_slots) {
+  RequestTokens tokens;
+  tokens.begin = query_start_loc[request];
+  tokens.end = min_of(static_cast<int64_t>(query_start_loc[request + 1]), num_tokens);
+  tokens.slot = state_indices[request];
+  // A slot beyond the cache would be foreign memory.
+  if (tokens.slot < 0 || tokens.slot >= num_slots) tokens.slot = 0;
+  tokens.is_new = seq_lens[request] <= tokens.end - tokens.begin;
+  return tokens;
+}
+
+// What a request without a slot gets: its results mean nothing.
+template <typename T>
+inline void clear_columns(T* out, int64_t stride, int64_t rows, int64_t columns) {
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t i = 0; i < columns; i += kLanes) {
+      store_some(out + row * stride + i, zero(), lanes_at(i, columns));
+    }
+  }
+}
+
+// The channels of one vector, over all tokens of a request.
+template <typename T>
+inline void convolve_channels(const CausalConv1dArguments& a,
+                              const RequestTokens& tokens,
+                              int64_t channel,
+                              int count) {
+  const int64_t num_earlier = a.kernel - 1;
+  Vec weight[kMaxConvKernel];
+  Vec earlier[kMaxConvKernel];  // the inputs before the next token, the oldest one first
+  float* state = a.conv_state + tokens.slot * num_earlier * a.channels + channel;
+  for (int64_t k = 0; k < a.kernel; ++k) {
+    float of_lane[kLanes] = {};
+    const T* row = static_cast<const T*>(a.weight) + channel * a.kernel + k;
+    for (int lane = 0; lane < count; ++lane) of_lane[lane] = to_float(row[lane * a.kernel]);
+    weight[k] = load(of_lane);
+  }
+  for (int64_t k = 0; k < num_earlier; ++k) {
+    earlier[k] = tokens.is_new ? zero() : load_some(state + k * a.channels, count);
+  }
+  const Vec bias =
+      a.bias == nullptr ? zero() : load_some(static_cast<const T*>(a.bias) + channel, count);
+  for (int64_t token = tokens.begin; token < tokens.end; ++token) {
+    const Vec x = load_some(static_cast<const T*>(a.x) + token * a.x_stride + channel, count);
+    Vec sum = bias;
+    for (int64_t k = 0; k < num_earlier; ++k) {
+      sum = fma(earlier[k], weight[k], sum);
+      if (k > 0) earlier[k - 1] = earlier[k];
+    }
+    sum = fma(x, weight[num_earlier], sum);
+    earlier[num_earlier - 1] = x;
+    store_some(static_cast<T*>(a.out) + token * a.channels + channel, silu(sum), count);
+  }
+  for (int64_t k = 0; k < num_earlier; ++k) {
+    store_some(state + k * a.channels, earlier[k], count);
+  }
+}
+
+template <typename T>
+void run_causal_conv1d(const void* args, device::BlockRange blocks) noexcept {
+  const auto& a = *static_cast<const CausalConv1dArguments*>(args);
+  const int64_t channel_blocks = ceil_div(a.channels, a.channels_per_block);
+  for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
+    const RequestTokens tokens = request_tokens(a.query_start_loc,
+                                                a.seq_lens,
+                                                a.state_indices,
+                                                block / channel_blocks,
+                                                a.num_tokens,
+                                                a.num_slots);
+    if (tokens.begin >= tokens.end) continue;
+    const int64_t first = block % channel_blocks * a.channels_per_block;
+    const int64_t last = min_of(first + a.channels_per_block, a.channels);
+    if (tokens.slot == 0) {
+      clear_columns(static_cast<T*>(a.out) + tokens.begin * a.channels + first,
+                    a.channels,
+                    tokens.end - tokens.begin,
+                    last - first);
+      continue;
+    }
+    for (int64_t channel = first; channel < last; channel += kLanes) {
+      convolve_channels<T>(a, tokens, channel, lanes_at(channel, last));
+    }
+  }
+}

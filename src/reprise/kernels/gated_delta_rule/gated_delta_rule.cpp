@@ -1,0 +1,167 @@
+#include "reprise/kernels/gated_delta_rule/gated_delta_rule.h"
+
+#include <cmath>
+#include <vector>
+
+#include "reprise/base/assert.h"
+#include "reprise/kernels/gated_delta_rule/gated_delta_rule_arguments.h"
+#include "reprise/kernels/launch.h"
+#include "reprise/kernels/op_run.h"
+#include "reprise/kernels/reference.h"
+#include "reprise/kernels/selective_state_update/selective_state_update_arguments.h"
+
+namespace reprise::kernels {
+
+bool launch_gated_delta_rule(device::Stream& stream,
+                             const KernelTable& kernels,
+                             const DeltaRuleInputs& in,
+                             const StateOperands& states,
+                             const Tensor& out) {
+  for (const Tensor* rows : {&in.q, &in.k, &in.v, &in.beta, &in.dt}) {
+    require_dense_rows(*rows, "gated_delta_rule");
+  }
+  const int64_t heads = states.state.size(1);
+  const int64_t key_dim = states.state.size(2);
+  REPRISE_ASSERT(states.state.is_dense() && out.is_dense() && key_dim <= kMaxStateSize,
+                 "gated_delta_rule: keys of {}, or a tensor that is not dense",
+                 key_dim);
+  const GatedDeltaRuleArguments arguments = {
+      .q = in.q.data(),
+      .k = in.k.data(),
+      .v = in.v.data(),
+      .beta = in.beta.data(),
+      .dt = in.dt.data(),
+      .a_log = in.a_log.data_as<float>(),
+      .dt_bias = in.dt_bias.data_as<float>(),
+      .state = states.state.data_as<float>(),
+      .state_indices = states.state_indices.data_as<int32_t>(),
+      .query_start_loc = states.query_start_loc.data_as<int32_t>(),
+      .seq_lens = states.seq_lens.data_as<int32_t>(),
+      .out = out.data(),
+      .q_stride = in.q.stride(0),
+      .k_stride = in.k.stride(0),
+      .v_stride = in.v.stride(0),
+      .beta_stride = in.beta.stride(0),
+      .dt_stride = in.dt.stride(0),
+      .num_tokens = in.v.size(0),
+      .heads = heads,
+      .key_dim = key_dim,
+      .value_dim = states.state.size(3),
+      .heads_per_group = heads / max_of(1, in.k.size(1) / key_dim),
+      .num_slots = states.state.size(0),
+  };
+  return launch(stream,
+                kernel_for(kernels.gated_delta_rule, in.v.dtype()),
+                static_cast<uint32_t>(states.seq_lens.size(0) * heads),
+                arguments,
+                std::array{writes(out),
+                           writes(states.state),
+                           reads(in.q),
+                           reads(in.k),
+                           reads(in.v),
+                           reads(in.beta),
+                           reads(in.dt),
+                           reads(in.a_log),
+                           reads(in.dt_bias),
+                           reads(states.state_indices),
+                           reads(states.query_start_loc),
+                           reads(states.seq_lens)});
+}
+
+namespace {
+
+std::vector<double> normalised_ref(const Tensor& x, int64_t token, int64_t first, int64_t size) {
+  std::vector<double> row;
+  double squares = 1e-6;
+  for (int64_t i = 0; i < size; ++i) {
+    row.push_back(element(x, token, first + i));
+    squares += row.back() * row.back();
+  }
+  for (double& value : row) value /= std::sqrt(squares);
+  return row;
+}
+
+void update_head_ref(const DeltaRuleInputs& in,
+                     const Tensor& state,
+                     const Tensor& out,
+                     int64_t slot,
+                     int64_t token,
+                     int64_t head) {
+  const int64_t keys = state.size(2);
+  const int64_t groups = in.k.size(1) / keys;
+  const int64_t shared = head / (state.size(1) / groups) * keys;
+  const std::vector<double> q = normalised_ref(in.q, token, shared, keys);
+  const std::vector<double> k = normalised_ref(in.k, token, shared, keys);
+  const double raw = element(in.dt, token, head) + element(in.dt_bias, head);
+  const double step = raw > 30 ? raw : std::log1p(std::exp(raw));
+  const double decay = std::exp(-std::exp(element(in.a_log, head)) * step);
+  const double beta = 1 / (1 + std::exp(-element(in.beta, token, head)));
+  for (int64_t i = 0; i < state.size(3); ++i) {
+    const int64_t column = head * state.size(3) + i;
+    double remembered = 0;
+    for (int64_t key = 0; key < keys; ++key) {
+      remembered += element(state, slot, head, key, i) * decay * k[static_cast<size_t>(key)];
+    }
+    const double change = (element(in.v, token, column) - remembered) * beta;
+    double result = 0;
+    for (int64_t key = 0; key < keys; ++key) {
+      const auto index = static_cast<size_t>(key);
+      const double h = element(state, slot, head, key, i) * decay + k[index] * change;
+      set_element(state, h, slot, head, key, i);
+      result += h * q[index] / std::sqrt(static_cast<double>(keys));
+    }
+    set_element(out, result, token, column);
+  }
+}
+
+void clear_state_ref(const Tensor& state, int64_t slot) {
+  for (int64_t head = 0; head < state.size(1); ++head) {
+    for (int64_t key = 0; key < state.size(2); ++key) {
+      for (int64_t i = 0; i < state.size(3); ++i) set_element(state, 0, slot, head, key, i);
+    }
+  }
+}
+
+}  // namespace
+
+void gated_delta_rule_ref(const DeltaRuleInputs& in,
+                          const StateOperands& states,
+                          const Tensor& out) {
+  for (int64_t request = 0; request < states.seq_lens.size(0); ++request) {
+    const int64_t begin = int_element(states.query_start_loc, request);
+    const int64_t end = int_element(states.query_start_loc, request + 1);
+    const int64_t slot = int_element(states.state_indices, request);
+    if (slot > 0 && begin < end && int_element(states.seq_lens, request) <= end - begin) {
+      clear_state_ref(states.state, slot);
+    }
+    for (int64_t token = begin; token < end; ++token) {
+      if (slot == 0) {
+        for (int64_t i = 0; i < out.size(1); ++i) set_element(out, 0, token, i);
+        continue;
+      }
+      for (int64_t head = 0; head < states.state.size(1); ++head) {
+        update_head_ref(in, states.state, out, slot, token, head);
+      }
+    }
+  }
+}
+
+bool launch_gated_delta_rule(const OpRun& run) {
+  const auto in = run.operands<OpCode::gated_delta_rule>();
+  return launch_gated_delta_rule(run.stream,
+                                 run.kernels,
+                                 {.q = in["q"],
+                                  .k = in["k"],
+                                  .v = in["v"],
+                                  .beta = in["beta"],
+                                  .dt = in["dt"],
+                                  .a_log = in["a_log"],
+                                  .dt_bias = in["dt_bias"]},
+                                 {.state = in["delta_state"],
+                                  .state_indices = in["state_indices"],
+                                  .query_start_loc = in["query_start_loc"],
+                                  .seq_lens = in["seq_lens"]},
+                                 in["out"]);
+}
+
+}  // namespace reprise::kernels

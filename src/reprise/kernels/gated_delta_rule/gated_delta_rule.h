@@ -1,0 +1,37 @@
+#pragma once
+
+#include "reprise/device/device.h"
+#include "reprise/kernels/causal_conv1d/causal_conv1d.h"
+#include "reprise/kernels/kernel_table.h"
+#include "reprise/tensor/tensor.h"
+
+namespace reprise::kernels {
+
+/// The recurrence of a gated delta net, one token after the other, in float32. Queries and keys are
+/// divided by their length, queries also by sqrt(key_dim). The state h of a head is multiplied by
+/// exp(-exp(a_log) * softplus(dt + dt_bias)); then it learns sigmoid(beta) of the difference
+/// between v and what it answers to k; the result is its answer to q. Neighbouring heads share q
+/// and k. Requests, slots and states are used as by causal_conv1d.
+/// Source: Yang, Kautz, Hatamizadeh, "Gated Delta Networks" (2024), equation 10.
+struct DeltaRuleInputs {
+  const Tensor& q;        // [num_tokens, groups * key_dim], rows may be strided, like those below
+  const Tensor& k;        // like q
+  const Tensor& v;        // [num_tokens, heads * value_dim]
+  const Tensor& beta;     // [num_tokens, heads]
+  const Tensor& dt;       // [num_tokens, heads]
+  const Tensor& a_log;    // float32[heads]
+  const Tensor& dt_bias;  // float32[heads]
+};
+bool launch_gated_delta_rule(
+    device::Stream& stream,
+    const KernelTable& kernels,
+    const DeltaRuleInputs& in,
+    const StateOperands& states,  // state: [num_slots, heads, key_dim, value_dim]
+    const Tensor& out);           // like v
+
+/// Oracle, in double.
+void gated_delta_rule_ref(const DeltaRuleInputs& in,
+                          const StateOperands& states,
+                          const Tensor& out);
+
+}  // namespace reprise::kernels

@@ -1,0 +1,95 @@
+// x / sqrt(sum of squares + 1e-6) * scale, as float32.
+template <typename T>
+inline void normalise_key(const T* x, float* out, int64_t size, float scale) {
+  const float factor = scale / square_root(sum_of_squares(x, size) + 1e-6F);
+  for (int64_t i = 0; i < size; i += kLanes) {
+    const int count = lanes_at(i, size);
+    store_some(out + i, mul(load_some(x + i, count), broadcast(factor)), count);
+  }
+}
+
+// The values of one vector. The state is [key_dim, value_dim], so that sums over keys need no
+// reduction of lanes: their order is that of the keys.
+template <typename T>
+inline void update_values(float* state,
+                          int64_t value_dim,
+                          int64_t key_dim,
+                          const float* q,
+                          const float* k,
+                          const T* v,
+                          T* out,
+                          float decay,
+                          float beta,
+                          int count) {
+  Vec remembered = zero();
+  for (int64_t i = 0; i < key_dim; ++i) {
+    const Vec kept = mul(load_some(state + i * value_dim, count), broadcast(decay));
+    store_some(state + i * value_dim, kept, count);
+    remembered = fma(kept, broadcast(k[i]), remembered);
+  }
+  const Vec change = mul(sub(load_some(v, count), remembered), broadcast(beta));
+  Vec result = zero();
+  for (int64_t i = 0; i < key_dim; ++i) {
+    const Vec h = fma(broadcast(k[i]), change, load_some(state + i * value_dim, count));
+    store_some(state + i * value_dim, h, count);
+    result = fma(h, broadcast(q[i]), result);
+  }
+  store_some(out, result, count);
+}
+
+template <typename T>
+inline void update_delta_head(const GatedDeltaRuleArguments& a,
+                              const RequestTokens& tokens,
+                              int64_t head) {
+  const int64_t values = a.heads * a.value_dim;
+  const int64_t shared = head / a.heads_per_group * a.key_dim;
+  const float rate = scalar_of(exp(broadcast(a.a_log[head])));
+  const float q_scale = 1.0F / square_root(static_cast<float>(a.key_dim));
+  float* state = a.state + (tokens.slot * a.heads + head) * a.key_dim * a.value_dim;
+  if (tokens.is_new) clear_columns(state, a.value_dim, a.key_dim, a.value_dim);
+  float q[kMaxStateSize];
+  float k[kMaxStateSize];
+  for (int64_t token = tokens.begin; token < tokens.end; ++token) {
+    normalise_key(static_cast<const T*>(a.q) + token * a.q_stride + shared, q, a.key_dim, q_scale);
+    normalise_key(static_cast<const T*>(a.k) + token * a.k_stride + shared, k, a.key_dim, 1.0F);
+    const float step = softplus(to_float(static_cast<const T*>(a.dt)[token * a.dt_stride + head]) +
+                                a.dt_bias[head]);
+    const float decay = scalar_of(exp(broadcast(-rate * step)));
+    const float raw = to_float(static_cast<const T*>(a.beta)[token * a.beta_stride + head]);
+    const float beta = 1.0F / (1.0F + scalar_of(exp(broadcast(-raw))));
+    const T* v = static_cast<const T*>(a.v) + token * a.v_stride + head * a.value_dim;
+    T* out = static_cast<T*>(a.out) + token * values + head * a.value_dim;
+    for (int64_t i = 0; i < a.value_dim; i += kLanes) {
+      update_values<T>(state + i,
+                       a.value_dim,
+                       a.key_dim,
+                       q,
+                       k,
+                       v + i,
+                       out + i,
+                       decay,
+                       beta,
+                       lanes_at(i, a.value_dim));
+    }
+  }
+}
+
+template <typename T>
+void run_gated_delta_rule(const void* args, device::BlockRange blocks) noexcept {
+  const auto& a = *static_cast<const GatedDeltaRuleArguments*>(args);
+  for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
+    const RequestTokens tokens = request_tokens(
+        a.query_start_loc, a.seq_lens, a.state_indices, block / a.heads, a.num_tokens, a.num_slots);
+    if (tokens.begin >= tokens.end) continue;
+    const int64_t head = block % a.heads;
+    if (tokens.slot == 0) {
+      const int64_t values = a.heads * a.value_dim;
+      clear_columns(static_cast<T*>(a.out) + tokens.begin * values + head * a.value_dim,
+                    values,
+                    tokens.end - tokens.begin,
+                    a.value_dim);
+      continue;
+    }
+    update_delta_head<T>(a, tokens, head);
+  }
+}

@@ -1,0 +1,74 @@
+#include "reprise/kernels/gated_delta_rule/gated_delta_rule.h"
+
+#include <cstring>
+
+#include "reprise/kernels/reference.h"
+#include "tests/support/kernels/kernel_test_fixture.h"
+
+namespace reprise::kernels {
+namespace {
+
+class GatedDeltaRule : public KernelTest {
+ protected:
+  struct Inputs {
+    Tensor q, k, v, beta, dt, a_log, dt_bias;
+    [[nodiscard]] DeltaRuleInputs operands() const { return {q, k, v, beta, dt, a_log, dt_bias}; }
+  };
+  Inputs inputs(int64_t tokens, int64_t groups, int64_t heads, int64_t keys, int64_t values) {
+    return {.q = random_strided({tokens, groups * keys}),
+            .k = random_strided({tokens, groups * keys}),
+            .v = random({tokens, heads * values}),
+            .beta = random_strided({tokens, heads}),
+            .dt = random({tokens, heads}, 2.0),
+            .a_log = random({heads}, DType::f32, 0.7),
+            .dt_bias = random({heads}, DType::f32, 1.0)};
+  }
+  Tensor copy_of(const Tensor& tensor) {
+    const Tensor copy = make(tensor.shape(), tensor.dtype());
+    std::memcpy(copy.data(), tensor.data(), tensor.type().bytes());
+    return copy;
+  }
+};
+
+TEST_P(GatedDeltaRule, agrees_with_the_reference_for_new_and_continued_requests) {
+  for (int64_t keys : {1, 8, 33}) {
+    for (int64_t values : {1, 16, 37}) {
+      SCOPED_TRACE(testing::Message() << keys << " keys, " << values << " values");
+      const Inputs in = inputs(18, 2, 4, keys, values);
+      const Tensor state = random({6, 4, keys, values}, DType::f32, 1.0);
+      const Tensor want_state = copy_of(state);
+      const Tensor slots = ints({2, 5, 1, 4});
+      const Tensor starts = ints({0, 1, 13, 13, 18});
+      const Tensor lengths = ints({9, 12, 3, 7});
+      const Tensor out = make({18, 4 * values});
+      const Tensor want = make_ref({18, 4 * values});
+      launch_gated_delta_rule(
+          stream_, kernels(), in.operands(), {state, slots, starts, lengths}, out);
+      gated_delta_rule_ref(in.operands(), {want_state, slots, starts, lengths}, want);
+      expect_close(out, want, 1.01 * rounding_error(dtype()) + 1e-4, 1e-4);
+      expect_close(state, want_state, 1e-4, 1e-5);
+    }
+  }
+}
+
+TEST_P(GatedDeltaRule, neither_reads_nor_writes_the_null_slot) {
+  const Inputs in = inputs(3, 1, 2, 5, 7);
+  const Tensor state = make({3, 2, 5, 7}, DType::f32);  // NaN
+  const Tensor before = copy_of(state);
+  const Tensor out = make({3, 14});
+  launch_gated_delta_rule(stream_,
+                          kernels(),
+                          in.operands(),
+                          {state, ints({0, 1, 3, 0}), ints({0, 2, 2, 3, 3}), ints({2, 9, 5, 0})},
+                          out);
+  expect_same_bits(state, before);
+  for (int64_t i = 0; i < 14; ++i) EXPECT_EQ(element(out, 1, i), 0.0);
+}
+
+INSTANTIATE_TEST_SUITE_P(AllKernels,
+                         GatedDeltaRule,
+                         testing::ValuesIn(all_kernel_cases()),
+                         case_name);
+
+}  // namespace
+}  // namespace reprise::kernels

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "reprise/kernels/rows.h"
+
+namespace reprise::kernels {
+
+struct alignas(16) GatesArguments {
+  const void* x;     // rows in x_layout
+  const void* gate;  // rows in gate_layout
+  void* out;         // [rows, width], dense
+  RowLayout x_layout;
+  RowLayout gate_layout;
+  RowTiles tiles;
+};
+
+}  // namespace reprise::kernels

@@ -1,0 +1,69 @@
+#include "reprise/kernels/group_rms_norm/group_rms_norm.h"
+
+#include <cmath>
+
+#include "reprise/base/assert.h"
+#include "reprise/kernels/group_rms_norm/group_rms_norm_arguments.h"
+#include "reprise/kernels/launch.h"
+#include "reprise/kernels/op_run.h"
+#include "reprise/kernels/reference.h"
+
+namespace reprise::kernels {
+
+bool launch_group_rms_norm(device::Stream& stream,
+                           const KernelTable& kernels,
+                           const Tensor& x,
+                           const Tensor& weight,
+                           const Tensor& out,
+                           float epsilon,
+                           int64_t groups) {
+  require_dense_rows(x, "group_rms_norm");
+  REPRISE_ASSERT(out.is_dense() && weight.is_dense() && groups > 0 && x.size(1) % groups == 0,
+                 "group_rms_norm: {} columns in {} groups",
+                 x.size(1),
+                 groups);
+  const GroupRmsNormArguments arguments = {
+      .x = x.data(),
+      .weight = weight.data(),
+      .out = out.data(),
+      .x_layout = row_layout(x),
+      .tiles = row_tiles(x.size(0), x.size(1), RowCut::whole_rows),
+      .group_size = x.size(1) / groups,
+      .epsilon = epsilon,
+  };
+  return launch(stream,
+                kernel_for(kernels.group_rms_norm, x.dtype()),
+                num_blocks(arguments.tiles),
+                arguments,
+                std::array{writes(out), reads(x), reads(weight)});
+}
+
+void group_rms_norm_ref(
+    const Tensor& x, const Tensor& weight, const Tensor& out, float epsilon, int64_t groups) {
+  const int64_t size = x.size(1) / groups;
+  for (int64_t row = 0; row < x.size(0); ++row) {
+    for (int64_t first = 0; first < x.size(1); first += size) {
+      double squares = 0;
+      for (int64_t i = first; i < first + size; ++i) {
+        squares += element(x, row, i) * element(x, row, i);
+      }
+      const double scale = 1 / std::sqrt(squares / static_cast<double>(size) + epsilon);
+      for (int64_t i = first; i < first + size; ++i) {
+        set_element(out, element(x, row, i) * scale * element(weight, i), row, i);
+      }
+    }
+  }
+}
+
+bool launch_group_rms_norm(const OpRun& run) {
+  const auto in = run.operands<OpCode::group_rms_norm>();
+  return launch_group_rms_norm(run.stream,
+                               run.kernels,
+                               in["x"],
+                               in["weight"],
+                               run.out[0],
+                               run.call.attributes.epsilon,
+                               run.call.attributes.groups);
+}
+
+}  // namespace reprise::kernels

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "reprise/device/device.h"
+#include "reprise/kernels/kernel_table.h"
+#include "reprise/tensor/tensor.h"
+
+namespace reprise::kernels {
+
+/// rms_norm of each of the `groups` equal parts of a row, with the part of the weight that belongs
+/// to it. \pre groups divides the width
+bool launch_group_rms_norm(device::Stream& stream,
+                           const KernelTable& kernels,
+                           const Tensor& x,       // [num_tokens, width], rows may be strided
+                           const Tensor& weight,  // [width]
+                           const Tensor& out,     // like x
+                           float epsilon,
+                           int64_t groups);
+
+/// Oracle, in double.
+void group_rms_norm_ref(
+    const Tensor& x, const Tensor& weight, const Tensor& out, float epsilon, int64_t groups);
+
+}  // namespace reprise::kernels

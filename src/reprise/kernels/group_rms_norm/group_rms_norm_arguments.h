@@ -1,0 +1,17 @@
+#pragma once
+
+#include "reprise/kernels/rows.h"
+
+namespace reprise::kernels {
+
+struct alignas(16) GroupRmsNormArguments {
+  const void* x;       // rows in x_layout
+  const void* weight;  // [width]
+  void* out;           // [rows, width], dense
+  RowLayout x_layout;
+  RowTiles tiles;  // of whole rows
+  int64_t group_size;
+  float epsilon;
+};
+
+}  // namespace reprise::kernels

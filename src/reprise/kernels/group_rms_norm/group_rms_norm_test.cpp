@@ -1,0 +1,44 @@
+#include "reprise/kernels/group_rms_norm/group_rms_norm.h"
+
+#include "reprise/kernels/rms_norm/rms_norm.h"
+#include "tests/support/kernels/kernel_test_fixture.h"
+
+namespace reprise::kernels {
+namespace {
+
+class GroupRmsNorm : public KernelTest {};
+
+TEST_P(GroupRmsNorm, agrees_with_the_reference_at_edges_of_rows_and_groups) {
+  for (int64_t rows : {1, 33}) {
+    for (int64_t groups : {1, 2, 5}) {
+      for (int64_t size : {1, 31, 64, 300}) {
+        SCOPED_TRACE(testing::Message() << rows << " rows, " << groups << " x " << size);
+        const Tensor x = random_strided({rows, groups * size});
+        const Tensor weight = random({groups * size});
+        const Tensor out = make({rows, groups * size});
+        const Tensor want = make_ref({rows, groups * size});
+        launch_group_rms_norm(stream_, kernels(), x, weight, out, 1e-5F, groups);
+        group_rms_norm_ref(x, weight, want, 1e-5F, groups);
+        expect_close(out, want, 1.01 * rounding_error(dtype()) + 2e-6, 1e-6);
+      }
+    }
+  }
+}
+
+TEST_P(GroupRmsNorm, of_one_group_has_the_bits_of_rms_norm) {
+  const Tensor x = random({7, 96});
+  const Tensor weight = random({96});
+  const Tensor out = make({7, 96});
+  const Tensor want = make({7, 96});
+  launch_group_rms_norm(stream_, kernels(), x, weight, out, 1e-5F, 1);
+  launch_rms_norm(stream_, kernels(), x, weight, 1e-5F, want);
+  expect_same_bits(out, want);
+}
+
+INSTANTIATE_TEST_SUITE_P(AllKernels,
+                         GroupRmsNorm,
+                         testing::ValuesIn(all_kernel_cases()),
+                         case_name);
+
+}  // namespace
+}  // namespace reprise::kernels

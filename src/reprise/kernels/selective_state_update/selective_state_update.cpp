@@ -1,0 +1,156 @@
+#include "reprise/kernels/selective_state_update/selective_state_update.h"
+
+#include <cmath>
+
+#include "reprise/base/assert.h"
+#include "reprise/kernels/launch.h"
+#include "reprise/kernels/op_run.h"
+#include "reprise/kernels/reference.h"
+#include "reprise/kernels/selective_state_update/selective_state_update_arguments.h"
+
+namespace reprise::kernels {
+namespace {
+
+// Decay rates of a head: one, or one for each element of a row of its state.
+int64_t num_decays(const Tensor& a_log) { return a_log.rank() == 1 ? 1 : a_log.size(1); }
+
+}  // namespace
+
+bool launch_selective_state_update(device::Stream& stream,
+                                   const KernelTable& kernels,
+                                   const SelectiveStateInputs& in,
+                                   const StateOperands& states,
+                                   const Tensor& out) {
+  for (const Tensor* rows : {&in.x, &in.dt, &in.b, &in.c}) {
+    require_dense_rows(*rows, "selective_state_update");
+  }
+  const int64_t heads = states.state.size(1);
+  const int64_t head_dim = states.state.size(2);
+  const int64_t state_size = states.state.size(3);
+  REPRISE_ASSERT(states.state.is_dense() && in.a_log.is_dense() && out.is_dense() &&
+                     state_size <= kMaxStateSize,
+                 "selective_state_update: a state of {}, or a tensor that is not dense",
+                 state_size);
+  const SelectiveStateUpdateArguments arguments = {
+      .x = in.x.data(),
+      .dt = in.dt.data(),
+      .b = in.b.data(),
+      .c = in.c.data(),
+      .a_log = in.a_log.data_as<float>(),
+      .d = in.d.data_as<float>(),
+      .dt_bias = in.dt_bias.data_as<float>(),
+      .ssm_state = states.state.data_as<float>(),
+      .state_indices = states.state_indices.data_as<int32_t>(),
+      .query_start_loc = states.query_start_loc.data_as<int32_t>(),
+      .seq_lens = states.seq_lens.data_as<int32_t>(),
+      .out = out.data(),
+      .x_stride = in.x.stride(0),
+      .dt_stride = in.dt.stride(0),
+      .b_stride = in.b.stride(0),
+      .c_stride = in.c.stride(0),
+      .num_tokens = in.x.size(0),
+      .heads = heads,
+      .head_dim = head_dim,
+      .state_size = state_size,
+      .heads_per_group = heads / max_of(1, in.b.size(1) / state_size),
+      .decays = num_decays(in.a_log),
+      .num_slots = states.state.size(0),
+      .heads_per_block = max_of(1, kElementsPerBlock / (head_dim * state_size)),
+  };
+  const int64_t blocks = states.seq_lens.size(0) * ceil_div(heads, arguments.heads_per_block);
+  return launch(stream,
+                kernel_for(kernels.selective_state_update, in.x.dtype()),
+                static_cast<uint32_t>(blocks),
+                arguments,
+                std::array{writes(out),
+                           writes(states.state),
+                           reads(in.x),
+                           reads(in.dt),
+                           reads(in.b),
+                           reads(in.c),
+                           reads(in.a_log),
+                           reads(in.d),
+                           reads(in.dt_bias),
+                           reads(states.state_indices),
+                           reads(states.query_start_loc),
+                           reads(states.seq_lens)});
+}
+
+namespace {
+
+void update_token_ref(const SelectiveStateInputs& in,
+                      const Tensor& state,
+                      const Tensor& out,
+                      int64_t slot,
+                      int64_t token) {
+  const int64_t heads = state.size(1);
+  const int64_t groups = in.b.size(1) / state.size(3);
+  for (int64_t head = 0; head < heads; ++head) {
+    const double raw = element(in.dt, token, head) + element(in.dt_bias, head);
+    const double step = raw > 30 ? raw : std::log1p(std::exp(raw));
+    const int64_t shared = head / (heads / groups) * state.size(3);
+    for (int64_t p = 0; p < state.size(2); ++p) {
+      const int64_t column = head * state.size(2) + p;
+      const double x = element(in.x, token, column);
+      double sum = element(in.d, head) * x;
+      for (int64_t n = 0; n < state.size(3); ++n) {
+        const double a_log =
+            in.a_log.rank() == 1 ? element(in.a_log, head) : element(in.a_log, head, n);
+        const double h = element(state, slot, head, p, n) * std::exp(-std::exp(a_log) * step) +
+                         step * element(in.b, token, shared + n) * x;
+        set_element(state, h, slot, head, p, n);
+        sum += h * element(in.c, token, shared + n);
+      }
+      set_element(out, sum, token, column);
+    }
+  }
+}
+
+}  // namespace
+
+void selective_state_update_ref(const SelectiveStateInputs& in,
+                                const StateOperands& states,
+                                const Tensor& out) {
+  for (int64_t request = 0; request < states.seq_lens.size(0); ++request) {
+    const int64_t begin = int_element(states.query_start_loc, request);
+    const int64_t end = int_element(states.query_start_loc, request + 1);
+    const int64_t slot = int_element(states.state_indices, request);
+    if (begin >= end) continue;
+    if (slot > 0 && int_element(states.seq_lens, request) <= end - begin) {
+      for (int64_t head = 0; head < states.state.size(1); ++head) {
+        for (int64_t p = 0; p < states.state.size(2); ++p) {
+          for (int64_t n = 0; n < states.state.size(3); ++n) {
+            set_element(states.state, 0, slot, head, p, n);
+          }
+        }
+      }
+    }
+    for (int64_t token = begin; token < end; ++token) {
+      if (slot > 0) {
+        update_token_ref(in, states.state, out, slot, token);
+        continue;
+      }
+      for (int64_t i = 0; i < out.size(1); ++i) set_element(out, 0, token, i);
+    }
+  }
+}
+
+bool launch_selective_state_update(const OpRun& run) {
+  const auto in = run.operands<OpCode::selective_state_update>();
+  return launch_selective_state_update(run.stream,
+                                       run.kernels,
+                                       {.x = in["x"],
+                                        .dt = in["dt"],
+                                        .b = in["b"],
+                                        .c = in["c"],
+                                        .a_log = in["a_log"],
+                                        .d = in["d"],
+                                        .dt_bias = in["dt_bias"]},
+                                       {.state = in["ssm_state"],
+                                        .state_indices = in["state_indices"],
+                                        .query_start_loc = in["query_start_loc"],
+                                        .seq_lens = in["seq_lens"]},
+                                       in["out"]);
+}
+
+}  // namespace reprise::kernels

@@ -1,0 +1,23 @@
+#include "reprise/kv_cache/tensors/state_cache_tensors.h"
+
+namespace reprise::kv_cache {
+
+StateCacheTensors::StateCacheTensors(const StateCacheLayout& layout,
+                                     device::Device& device,
+                                     OpExecutor& executor)
+    : layout_(layout) {
+  if (layout.num_layers == 0) return;
+  buffer_ = device.allocate(layout.bytes_per_slot() * static_cast<size_t>(layout.num_slots));
+  const TensorType conv{DType::f32, {layout.num_slots, layout.conv_inputs, layout.conv_size}};
+  const TensorType heads{
+      DType::f32, {layout.num_slots, layout.num_heads, layout.head_rows, layout.head_columns}};
+  auto* address = static_cast<std::byte*>(buffer_.data());
+  for (int64_t layer = 0; layer < layout.num_layers; ++layer) {
+    for (const TensorType& type : {conv, heads}) {
+      tensors_.push_back(Tensor::borrow(type, address, executor));
+      address += type.bytes();
+    }
+  }
+}
+
+}  // namespace reprise::kv_cache

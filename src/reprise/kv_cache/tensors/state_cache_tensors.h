@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "reprise/device/device.h"
+#include "reprise/tensor/tensor.h"
+
+namespace reprise::kv_cache {
+
+/// The sizes of the states of recurrent layers. All layers have the same.
+struct StateCacheLayout {
+  int64_t num_layers = 0;   // 0: the model has no recurrent layers, and there are no tensors
+  int64_t num_slots = 0;    // including the null slot 0
+  int64_t conv_inputs = 0;  // that a convolution keeps: its kernel - 1
+  int64_t conv_size = 0;    // channels of the convolution
+  int64_t num_heads = 0;
+  int64_t head_rows = 0;  // a head's state is [head_rows, head_columns]
+  int64_t head_columns = 0;
+
+  /// The bytes of one slot: the states of all layers, in float32.
+  [[nodiscard]] size_t bytes_per_slot() const noexcept {
+    return static_cast<size_t>(num_layers *
+                               (conv_inputs * conv_size + num_heads * head_rows * head_columns)) *
+           sizeof(float);
+  }
+};
+
+/// The device memory of recurrent states: one buffer, whose address never changes, with two tensors
+/// for each layer. States are float32 whatever the model's type is, because every token rounds
+/// them. It is filled with zeros at first. Owned by the model runner.
+class StateCacheTensors {
+ public:
+  /// \throws OutOfMemory
+  StateCacheTensors(const StateCacheLayout& layout, device::Device& device, OpExecutor& executor);
+
+  /// [num_slots, conv_inputs, conv_size]
+  [[nodiscard]] const Tensor& conv(int64_t layer) const {
+    return tensors_[static_cast<size_t>(2 * layer)];
+  }
+  /// [num_slots, num_heads, head_rows, head_columns]
+  [[nodiscard]] const Tensor& heads(int64_t layer) const {
+    return tensors_[static_cast<size_t>(2 * layer + 1)];
+  }
+  /// Those of layer 0, the convolution's first, then those of layer 1, ...
+  [[nodiscard]] std::span<const Tensor> tensors() const noexcept { return tensors_; }
+  [[nodiscard]] const StateCacheLayout& layout() const noexcept { return layout_; }
+  /// Empty without recurrent layers.
+  [[nodiscard]] device::BufferView memory() const noexcept {
+    return tensors_.empty() ? device::BufferView{} : buffer_.view();
+  }
+
+ private:
+  StateCacheLayout layout_;
+  device::Buffer buffer_;
+  std::vector<Tensor> tensors_;
+};
+
+}  // namespace reprise::kv_cache

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "reprise/models/layer_parts.h"
+
+/// What the layers of linear attention load.
+namespace reprise::models {
+
+/// One tensor of the layer's mixer; in the type `dtype`, or in that of the model.
+[[nodiscard]] Tensor load_mixer(const LayerParts& parts,
+                                std::string_view name,
+                                std::optional<DType> dtype = {});
+
+/// A projection of the mixer, with the adapters that may change it.
+[[nodiscard]] Projection load_mixer_linear(const LayerParts& parts,
+                                           bool has_bias,
+                                           std::string_view module);
+
+}  // namespace reprise::models
