@@ -18,6 +18,8 @@
 
 #ifdef __x86_64__
 #include <immintrin.h>
+
+#include "reprise/device/cpu/cpu_features.h"
 #endif
 
 namespace {
@@ -109,6 +111,32 @@ void multiply_int8(int) { REPRISE_LOOP("vpdpbusd %%zmm30, %%zmm31, %%zmm"); }
 void multiply_bf16(int) { REPRISE_LOOP("vdpbf16ps %%zmm30, %%zmm31, %%zmm"); }
 #undef REPRISE_LOOP
 
+// Four independent tiles of sums; a tile product is 16 x 16 sums of 32 products.
+constexpr int64_t kTileLoops = 2'000'000;
+constexpr double kTileOperations = 4.0 * 16 * 16 * 32 * 2;
+
+void multiply_tiles_bf16(int) {
+  struct {
+    uint8_t palette = 1;
+    uint8_t other[15] = {};
+    uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+  } configuration;
+  int64_t left = kTileLoops;
+  asm volatile(
+      "ldtilecfg %1\n"
+      "1:\n"
+      "tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n"
+      "tdpbf16ps %%tmm7, %%tmm4, %%tmm1\n"
+      "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n"
+      "tdpbf16ps %%tmm7, %%tmm5, %%tmm3\n"
+      "dec %0\njnz 1b\n"
+      "tilerelease\n"
+      : "+r"(left)
+      : "m"(configuration)
+      : "cc");
+}
+
 // Operations per second, counting a multiplication and an addition; 0 without the instruction.
 double peak(int threads, bool has_instruction, void (*work)(int), double operations) {
   if (!has_instruction) return 0;
@@ -130,6 +158,10 @@ int main(int argc, char** argv) {
 #ifdef __x86_64__
   int8 = peak(threads, __builtin_cpu_supports("avx512vnni"), multiply_int8, 128);
   bf16 = peak(threads, __builtin_cpu_supports("avx512bf16"), multiply_bf16, 64);
+  if (reprise::device::detect_cpu_features().amx_bf16) {
+    const double operations = kTileLoops * kTileOperations * threads;
+    bf16 = std::max(bf16, operations / best_seconds(threads, multiply_tiles_bf16));
+  }
 #endif
   std::printf(
       "{\"threads\": %d, \"read_gb_s\": %.2f, \"int8_tops\": %.3f, \"bf16_tflops\": %.3f}\n",

@@ -21,7 +21,8 @@ BINARY = MODEL = GOLDENS = None
 MODES = ("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")
 LEVELS = (0, 1, 2, 3)
 # Instruction sets and data types: every mode and level for the first pair, FULL_AND_PIECEWISE for the others.
-ARITHMETIC = (("avx2", "bfloat16"), ("avx2", "float32"), ("avx2", "float16"), ("scalar", "bfloat16"))
+ARITHMETIC = (("avx2", "bfloat16"), ("avx2", "float32"), ("avx2", "float16"), ("scalar", "bfloat16"),
+              ("amx", "bfloat16"), ("amx_software", "bfloat16"))
 PROMPTS = ("Once upon a time", "One day, a small dog", "Bella has 40 dollars. She buys 5 buttons", "The")
 
 
@@ -74,6 +75,9 @@ if __name__ == "__main__":
     BINARY, MODEL, SOURCE = sys.argv[1:4]
     GOLDENS = Path(SOURCE) / "tests" / "goldens" / "logits_digests.json"
     if "--update" in sys.argv[4:]:
-        GOLDENS.write_text(json.dumps({" ".join(map(str, cell)): digest(*cell) for cell in cells()}, indent=1) + "\n")
+        old = json.loads(GOLDENS.read_text())
+        keys = {cell: " ".join(map(str, cell)) for cell in cells()}
+        new = {key: digest(*cell) or old[key] for cell, key in keys.items()}  # what runs elsewhere stays
+        GOLDENS.write_text(json.dumps(new, indent=1) + "\n")
     else:
         unittest.main(argv=sys.argv[:1])

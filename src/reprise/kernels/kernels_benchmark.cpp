@@ -1,5 +1,7 @@
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <random>
 #include <string>
@@ -9,6 +11,7 @@
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/kernels/cpu_executor.h"
 #include "reprise/kernels/reference.h"
+#include "reprise/tensor/column_panels.h"
 #include "reprise/tensor/ops.h"
 
 // Time of one eager op on a device, launch included. GB/s counts what the op must read and write
@@ -93,6 +96,25 @@ void bench_linear(benchmark::State& state, Setup setup, int64_t in, int64_t out)
   const auto elements = static_cast<double>(rows * in + rows * out + in * out);
   report(state,
          elements * static_cast<double>(dtype_bytes(setup.dtype)),
+         2.0 * static_cast<double>(rows * in * out));
+}
+
+// The same with a weight in panels, as models load it.
+void bench_linear_panels(benchmark::State& state, Setup setup, int64_t in, int64_t out) {
+  Bench bench(setup.isa, setup.threads);
+  const int64_t rows = state.range(0);
+  const Tensor x = bench.random({rows, in}, DType::bf16);
+  const Tensor matrix = bench.random({out, in}, DType::bf16);
+  pack_column_panels({matrix.data_as<std::byte>(), matrix.type().bytes()}, out, in);
+  const Tensor panels = bench.make({DType::bf16_panels, {out, in}});
+  std::copy_n(matrix.data_as<std::byte>(), matrix.type().bytes(), panels.data_as<std::byte>());
+  const std::vector<Tensor> weights = bench.ring(panels);
+  size_t turn = 0;
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(ops::linear(x, weights[turn++ % weights.size()]));
+  }
+  report(state,
+         2.0 * static_cast<double>(rows * in + rows * out + in * out),
          2.0 * static_cast<double>(rows * in * out));
 }
 
@@ -318,6 +340,16 @@ void register_all() {
             };
         const std::vector<int64_t> rows = {1, 4, 16, 64, 512};
         add("linear_896x4864", [=](auto& state) { bench_linear(state, setup, 896, 4864); }, rows);
+        if (dtype == DType::bf16) {
+          add(
+              "linear_panels_896x9728",
+              [=](auto& state) { bench_linear_panels(state, setup, 896, 9728); },
+              rows);
+          add(
+              "linear_panels_4864x896",
+              [=](auto& state) { bench_linear_panels(state, setup, 4864, 896); },
+              rows);
+        }
         add("linear_128x384", [=](auto& state) { bench_linear(state, setup, 128, 384); }, rows);
         for (DType cache : {dtype, DType::f8e4m3, DType::i8}) {
           const std::string name =

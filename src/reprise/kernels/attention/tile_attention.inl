@@ -83,10 +83,36 @@ class TileAttention {
     }
   }
 
-  /// scores_[row tile][position][row]
   void compute_scores(const ChunkPointers<BFloat16>& pointers, int begin, int end) {
-    const BFloat16* first = keys_of_half(pointers, 0, begin, end);
-    const BFloat16* second = keys_of_half(pointers, kTileHeight, begin, end);
+    const int64_t head_dim = rows_.a.head_dim;
+    // 16 rows of a cache block. Rows outside of [begin, end) may be any rows of the cache.
+    const auto keys_from = [&](int first) {
+      const int inside = static_cast<int>(max_of(first, begin));
+      const bool has_rows = inside < min_of(first + kTileHeight, end);
+      return has_rows ? pointers.keys[inside] - (inside - first) * head_dim : nullptr;
+    };
+    const BFloat16* first = keys_from(0);
+    const BFloat16* second = keys_from(kTileHeight);
+    if (rows_.a.block_size % kTileHeight != 0) {
+      compute_scores_of_copies(pointers);
+    } else {
+      multiply_keys(first != nullptr ? first : second, second != nullptr ? second : first);
+    }
+  }
+
+  /// For blocks whose rows do not fill tiles. Apart, because of the stack that it needs.
+  __attribute__((noinline)) void compute_scores_of_copies(const ChunkPointers<BFloat16>& pointers) {
+    const int64_t head_dim = rows_.a.head_dim;
+    alignas(64) BFloat16 keys[kChunk * kMostHeadDim];
+    for (int i = 0; i < kChunk; ++i) {
+      __builtin_memcpy(
+          keys + i * head_dim, pointers.keys[i], static_cast<size_t>(head_dim) * sizeof(BFloat16));
+    }
+    multiply_keys(keys, keys + kTileHeight * head_dim);
+  }
+
+  /// scores_[row tile][position][row], from twice 16 rows of keys that are head_dim apart.
+  void multiply_keys(const BFloat16* first, const BFloat16* second) {
     const int64_t stride = rows_.a.head_dim * static_cast<int64_t>(sizeof(BFloat16));
     tiles_.clear<kSums00>();
     tiles_.clear<kSums01>();
@@ -108,27 +134,6 @@ class TileAttention {
     if (row_tiles_ == 1) return;
     tiles_.store<kSums01>(scores_[1][0], kTileRowBytes);
     tiles_.store<kSums11>(scores_[1][kTileHeight], kTileRowBytes);
-  }
-
-  /// 16 rows of keys that are head_dim apart. Rows outside of [begin, end) are any rows of the
-  /// cache.
-  const BFloat16* keys_of_half(const ChunkPointers<BFloat16>& pointers,
-                               int half,
-                               int begin,
-                               int end) {
-    const int64_t head_dim = rows_.a.head_dim;
-    const int inside = static_cast<int>(max_of(half, begin));
-    const bool has_rows = inside < min_of(half + kTileHeight, end);
-    if (rows_.a.block_size % kTileHeight == 0 && has_rows) {
-      return pointers.keys[inside] - (inside - half) * head_dim;
-    }
-    BFloat16* copy = keys_ + half * head_dim;
-    for (int i = 0; i < kTileHeight; ++i) {
-      __builtin_memcpy(copy + i * head_dim,
-                       pointers.keys[half + i],
-                       static_cast<size_t>(head_dim) * sizeof(BFloat16));
-    }
-    return copy;
   }
 
   /// The positions that each row sees. Returns whether all rows see all of [begin, end).
@@ -278,16 +283,17 @@ class TileAttention {
 
   /// A value that is not finite makes NaN of a weight of 0, so a row must not meet values that it
   /// does not see. Rare and slow: each row is computed alone, and the others are put back.
-  void add_values_of_each_row(const ChunkPointers<BFloat16>& pointers) {
+  __attribute__((noinline)) void add_values_of_each_row(const ChunkPointers<BFloat16>& pointers) {
+    alignas(64) float others[kMaxAttentionHeadDim * kMaxAttentionRows];
     const int64_t size = int64_t{value_tiles_} * row_tiles_ * kTileHeight * kTileHeight;
     for (int row = 0; row < count_; ++row) {
-      __builtin_memcpy(other_sums_, sums_, static_cast<size_t>(size) * sizeof(float));
+      __builtin_memcpy(others, sums_, static_cast<size_t>(size) * sizeof(float));
       transpose_values(pointers, first_seen_[row], last_seen_[row]);
       add_values();
       for (int64_t i = 0; i < size; ++i) {
         const auto row_of = static_cast<int>(
             i / (kTileHeight * kTileHeight) % row_tiles_ * kTileHeight + i % kTileHeight);
-        if (row_of != row) sums_[i] = other_sums_[i];
+        if (row_of != row) sums_[i] = others[i];
       }
     }
   }
@@ -326,10 +332,8 @@ class TileAttention {
   int first_seen_[kMaxAttentionRows] = {};  // by row, in the chunk
   int last_seen_[kMaxAttentionRows] = {};
   alignas(64) BFloat16 queries_[kRowTiles * kMostHeadDim / kTileDepth][kTileBytes / 2];
-  alignas(64) BFloat16 keys_[kChunk * kMostHeadDim];
   alignas(64) float scores_[kRowTiles][kChunk][kTileHeight];
   alignas(64) BFloat16 weights_[2][kRowTiles][kTileBytes / 2];  // upper parts, lower parts
   alignas(64) BFloat16 values_[kMaxAttentionHeadDim / kTileHeight][kTileBytes / 2];
   alignas(64) float sums_[kMaxAttentionHeadDim * kMaxAttentionRows];  // [tile][row tile][16][16]
-  alignas(64) float other_sums_[kMaxAttentionHeadDim * kMaxAttentionRows];
 };

@@ -1,6 +1,8 @@
 // The kernels that multiply with a weight in panels (tensor/column_panels.h).
+#include <array>
 #include <cmath>
 
+#include "reprise/device/cpu/cpu_features.h"
 #include "reprise/kernels/add/add.h"
 #include "reprise/kernels/linear/linear.h"
 #include "reprise/kernels/linear_add/linear_add.h"
@@ -53,6 +55,37 @@ TEST_P(LinearPanels, give_a_row_the_same_bits_in_every_batch) {
     const int64_t first = 70 - rows;
     const Tensor out = linear(x.with_layout({rows, 130}, {130, 1}, first * 130), weight);
     for (int64_t row = 0; row < rows; ++row) expect_same_row(out, row, all, first + row);
+  }
+}
+
+// More rows and columns than a worker multiplies together, and a depth of several chunks.
+TEST_P(LinearPanels, give_a_row_the_same_bits_in_batches_that_are_cut) {
+  for (const auto& [rows, columns, depth] :
+       {std::array<int64_t, 3>{290, 288, 600}, {70, 32, 600}, {256, 16, 2082}}) {
+    SCOPED_TRACE(testing::Message() << rows << " x " << columns << " x " << depth);
+    const Tensor x = random({rows, depth});
+    const Tensor weight = in_panels(random({columns, depth}));
+    const Tensor all = linear(x, weight);
+    for (int64_t row : {int64_t{0}, int64_t{31}, int64_t{33}, rows - 34, rows - 1}) {
+      const Tensor alone = linear(x.with_layout({1, depth}, {depth, 1}, row * depth), weight);
+      expect_same_row(alone, 0, all, row);
+    }
+  }
+}
+
+// What other machines test in software is what AMX computes.
+TEST_P(LinearPanels, have_the_same_bits_in_software_tiles_as_in_amx) {
+  if (GetParam().isa != Isa::amx_software) GTEST_SKIP() << "one instruction set";
+  if (!is_supported(Isa::amx, device::detect_cpu_features())) GTEST_SKIP() << "no AMX";
+  for (int64_t rows : {1, 16, 17, 33, 70}) {
+    for (int64_t depth : {34, 300}) {
+      const Tensor x = random({rows, depth});
+      const Tensor weight = in_panels(random({80, depth}));
+      const Tensor bias = random({80});
+      const Tensor want = make({rows, 80});
+      launch_linear(stream_, kernel_table(Isa::amx), x, weight, bias, want);
+      expect_same_bits(linear(x, weight, bias), want);
+    }
   }
 }
 
