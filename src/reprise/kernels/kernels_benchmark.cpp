@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reprise/device/cpu/cpu_device.h"
@@ -13,6 +15,7 @@
 #include "reprise/kernels/reference.h"
 #include "reprise/tensor/column_panels.h"
 #include "reprise/tensor/ops.h"
+#include "reprise/tensor/packed_weight.h"
 
 // Time of one eager op on a device, launch included. GB/s counts what the op must read and write
 // once, GFLOP/s counts multiplications and additions. Weights are "cold": a ring of copies larger
@@ -323,6 +326,27 @@ void bench_scaled_linear(benchmark::State& state, Setup setup, DType eight_bits)
          2.0 * static_cast<double>(rows * 896 * 4864));
 }
 
+// A product with a packed weight whose codes and scales are zero, which takes as long as any.
+void bench_block_linear(
+    benchmark::State& state, Setup setup, PanelFormat format, int64_t in, int64_t out) {
+  Bench bench(setup.isa, setup.threads);
+  const int64_t rows = state.range(0);
+  const PanelPart part = {.format = format, .columns = out};
+  const Tensor weight = bench.make(packed_weight_type({&part, 1}, in));
+  const PanelHeader header = make_panel_header({&part, 1}, in);
+  std::memcpy(weight.data(), &header, sizeof header);
+  const std::vector<Tensor> weights = bench.ring(weight);
+  const Tensor x = bench.make({DType::i8, {rows, in / 32 * 40}});
+  size_t turn = 0;
+  for (auto _ : state) {
+    const Tensor& w = weights[turn++ % weights.size()];
+    execute(OpCode::block_linear, {.type = {setup.dtype, {}}}, {x, w, {}});
+  }
+  report(state,
+         static_cast<double>(weight.type().bytes() + x.type().bytes()),
+         2.0 * static_cast<double>(rows * in * out));
+}
+
 void register_all() {
   const device::CpuFeatures features = device::detect_cpu_features();
   for (int threads : {1, 2}) {
@@ -351,6 +375,15 @@ void register_all() {
               rows);
         }
         add("linear_128x384", [=](auto& state) { bench_linear(state, setup, 128, 384); }, rows);
+        const std::pair<const char*, PanelFormat> formats[] = {{"q8_0", PanelFormat::q8_0},
+                                                               {"q4_0", PanelFormat::q4_0},
+                                                               {"q4_k", PanelFormat::q4_k},
+                                                               {"q6_k", PanelFormat::q6_k}};
+        for (const auto& [format_name, format] : formats) {
+          add(std::string("block_linear_1024x4864_") + format_name,
+              [=](auto& state) { bench_block_linear(state, setup, format, 1024, 4864); },
+              {1, 4, 8, 16, 24, 32, 64, 128, 512});
+        }
         for (DType cache : {dtype, DType::f8e4m3, DType::i8}) {
           const std::string name =
               cache == dtype ? std::string() : "_" + std::string(dtype_name(cache)) + "_cache";

@@ -10,7 +10,7 @@ constexpr int kPanelTile = 6;  // and 7
 
 // Whether tiles beat vectors; the choice does not change the bits. A tile costs the same for one
 // row as for 16, so few rows beyond a multiple of 16 are slow. Halves of blocks with scales of
-// their own would fill a quarter of a tile's depth. docs/adr/0036 has the measurements.
+// their own would fill a quarter of a tile's depth. docs/adr/0036 says more.
 inline bool tiles_are_faster(const PanelSlots& slots, int64_t rows) {
   bool all_are_plain = true;
   for (int s = 0; s < slots.size; ++s) {
