@@ -132,11 +132,14 @@ int run_launcher(int num_ranks) {
 }
 
 // Gives each rank of this machine cores of its own, unless the launcher has done so. Without that
-// the workers of all ranks would be pinned to the same cores.
-void take_cores(int local_rank, int num_local_ranks) {
+// the workers of all ranks would be pinned to the same cores. A rank with one thread is not bound:
+// its thread may leave a core that another process uses.
+void take_cores(int local_rank, int num_local_ranks, int32_t& num_threads) {
   const std::vector<int> cores = device::usable_cores();
   if (cores.size() < std::thread::hardware_concurrency() || num_local_ranks < 2) return;
   const size_t share = std::max<size_t>(1, cores.size() / static_cast<size_t>(num_local_ranks));
+  if (share == 1) num_threads = 1;
+  if (num_threads == 1) return;
   cpu_set_t set;
   CPU_ZERO(&set);
   for (size_t i = 0; i < share; ++i) {
@@ -185,7 +188,8 @@ RankSession::RankSession(api::EngineArgs& args) : num_exceptions_(std::uncaught_
     throw Error(fmt::format("--tensor-parallel-size {}: {}", num_ranks, loaded.reason));
   }
   take_cores(find_number("OMPI_COMM_WORLD_LOCAL_RANK").value_or(loaded.transport->rank()),
-             find_number("OMPI_COMM_WORLD_LOCAL_SIZE").value_or(num_ranks));
+             find_number("OMPI_COMM_WORLD_LOCAL_SIZE").value_or(num_ranks),
+             args.num_threads);
   const std::chrono::milliseconds timeout = std::chrono::seconds(args.distributed_timeout_seconds);
   ranks_ = std::make_unique<parallel::Communicator>(
       std::move(loaded.transport),
