@@ -41,8 +41,9 @@ const char* target_features(Isa isa) noexcept {
     case Isa::avx2:
       return "+avx2,+fma,+f16c";
     case Isa::avx512:
-    case Isa::amx:
       return "+avx2,+fma,+f16c,+avx512f,+avx512bw,+avx512vl,+avx512dq,+evex512";
+    case Isa::amx:
+      return "+avx2,+fma,+f16c,+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx512vnni,+evex512";
     case Isa::avx512_bf16:
       return "+avx2,+fma,+f16c,+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx512bf16,+evex512";
   }
