@@ -119,10 +119,10 @@ TEST_P(BlockLinear, gives_the_bits_of_vectors_where_tiles_multiply) {
     // The last stretch of blocks is shorter where the format allows it.
     const int64_t depth = 512 + panel_group_elements(format);
     const Tensor weight = random_weight(format, 48, depth);
-    for (int64_t rows : {13, 16, 25, 40}) expect_same(rows, weight, depth);
+    for (int64_t rows : {25, 41, 48}) expect_same(rows, weight, depth);
   }
   expect_same(300, random_weight(PanelFormat::q8_0, 80, 96), 96);
-  expect_same(32,
+  expect_same(60,
               random_weight({{.format = PanelFormat::q4_k, .columns = 33},
                              {.format = PanelFormat::q8_0, .columns = 16},
                              {.format = PanelFormat::q5_k, .columns = 20}},

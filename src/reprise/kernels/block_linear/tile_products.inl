@@ -18,7 +18,7 @@ inline bool tiles_are_faster(const PanelSlots& slots, int64_t rows) {
     if (traits.parts != 1) return false;
     all_are_plain = all_are_plain && !traits.is_wide() && !traits.has_least;
   }
-  const int64_t least = all_are_plain ? 13 : 25;
+  const int64_t least = all_are_plain ? 25 : 41;
   return rows >= least && ceil_div(rows, kTileHeight) * kTileHeight * 10 <= rows * 13;
 }
 
