@@ -40,7 +40,7 @@ class StagedPadding : public ::testing::Test {
     for (size_t i = from; i < values.size(); ++i) EXPECT_EQ(values[i], value) << "entry " << i;
   }
 
-  TinyEngine engine_{{}};
+  TinyEngine engine_{{.config = testing::kTinyBambaConfig}};
   attention::AttentionMetadata metadata_;
 };
 
@@ -65,6 +65,10 @@ TEST_F(StagedPadding, entries_behind_a_requests_last_block_are_the_null_block) {
 
 TEST_F(StagedPadding, M3_M4_slots_of_padding_are_minus_one_and_nothing_else) {
   expect_tail(metadata_.slot_mapping, 3, -1);
+}
+
+TEST_F(StagedPadding, S1_state_slots_of_padding_are_the_null_slot) {
+  expect_tail(metadata_.state_indices, 3, 0);
 }
 
 TEST_F(StagedPadding, padded_requests_are_empty) {

@@ -104,7 +104,7 @@ OptionTable make_table(ExplainArguments& arguments) {
       "reprise explain [MODEL] [options]",
       "Prints the resolved cudagraph mode with every reason, the capture sizes, and for "
       "each --batch the decision. Needs no weights and no device. Of a MODEL folder it reads "
-      "config.json, which says what its layers are; --compile reads what becomes of it.");
+      "config.json, which says what its layers are; --compile also needs what compiling needs.");
   table.add({.name = "batch",
              .group = "Batches",
              .value_name = "SPEC",

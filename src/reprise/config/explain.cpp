@@ -192,15 +192,24 @@ Explanation explain(const ResolutionInputs& inputs, std::span<const std::string>
   return out;
 }
 
+namespace {
+
+std::string layers_text(const cudagraph::AttentionBackendSupport& group) {
+  const bool is_one = group.layers.find_first_of(",-") == std::string::npos;
+  return fmt::format("{} {}", is_one ? "layer" : "layers", group.layers);
+}
+
+}  // namespace
+
 std::string attention_group_text(const cudagraph::AttentionBackendSupport& group) {
   return fmt::format(
-      "layers {}: {}, support {}", group.layers, group.backend, to_string(group.support));
+      "{}: {}, support {}", layers_text(group), group.backend, to_string(group.support));
 }
 
 std::string weakest_text(const ResolvedConfig& resolved) {
-  return fmt::format("the weakest layers decide: {} of layers {} holds {} in FULL graphs",
+  return fmt::format("the weakest layers decide: {} of {} holds {} in FULL graphs",
                      resolved.weakest_attention.backend,
-                     resolved.weakest_attention.layers,
+                     layers_text(resolved.weakest_attention),
                      to_string(resolved.weakest_attention.support));
 }
 

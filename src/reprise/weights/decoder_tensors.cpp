@@ -64,6 +64,22 @@ DecoderTensors bert() {
           .down = "output.dense"};
 }
 
+DecoderTensors mamba() {
+  return {.embedding = "backbone.embeddings",
+          .layers = "backbone.layers.",
+          .final_norm = "backbone.norm_f",
+          .attention_norm = "norm",
+          .mixer = "mixer."};
+}
+
+DecoderTensors bamba() {
+  return {.final_norm = "model.final_layernorm",
+          .mlp_norm = "pre_ff_layernorm",
+          .gate = "feed_forward.gate_proj",
+          .up = "feed_forward.up_proj",
+          .down = "feed_forward.down_proj"};
+}
+
 DecoderTensors falcon(const ModelConfig& config) {
   DecoderTensors names = {.embedding = "transformer.word_embeddings",
                           .layers = "transformer.h.",
@@ -130,17 +146,9 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
               .mlp_result_norm = "post_feedforward_layernorm"};
     case Architecture::mamba:
     case Architecture::mamba2:
-      return {.embedding = "backbone.embeddings",
-              .layers = "backbone.layers.",
-              .final_norm = "backbone.norm_f",
-              .attention_norm = "norm",
-              .mixer = "mixer."};
+      return mamba();
     case Architecture::bamba:
-      return {.final_norm = "model.final_layernorm",
-              .mlp_norm = "pre_ff_layernorm",
-              .gate = "feed_forward.gate_proj",
-              .up = "feed_forward.up_proj",
-              .down = "feed_forward.down_proj"};
+      return bamba();
     case Architecture::granite_moe_hybrid:
       return {.gate_up = "shared_mlp.input_linear", .down = "shared_mlp.output_linear"};
     case Architecture::qwen3_next:

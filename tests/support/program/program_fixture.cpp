@@ -190,11 +190,10 @@ class RandomBuilder {
       samples_[index_of(node.outputs[0])][i] =
           make_view(call_at(node, i), samples_[index_of(node.inputs[0])][i]);
     }
-    const size_t num_values =
-        node.outputs.size() - (signature.writes_states ? signature.states.size() : 0);
     pool_.insert(pool_.end(),
                  node.outputs.begin(),
-                 node.outputs.begin() + static_cast<std::ptrdiff_t>(num_values));
+                 node.outputs.begin() + static_cast<std::ptrdiff_t>(signature.num_results));
+    if (signature.out_buffer) pool_.push_back(node.outputs.back());
     if (pick(0, 3) == 0) node.location = fmt::format("layers.{}", program_.nodes.size());
     const ValueId first = node.outputs[0];
     program_.nodes.push_back(std::move(node));
@@ -507,6 +506,10 @@ class RandomBuilder {
       add_latent_attention(x);
       return;
     }
+    if (pick(0, 3) == 0) {
+      add_recurrent_layer(x);
+      return;
+    }
     const std::optional<ValueId> qkv = add_linear(x, int64_t{4} * 16);
     if (!qkv) return;
     ValueId q = heads_of(*qkv, 0, 2);
@@ -548,6 +551,69 @@ class RandomBuilder {
     const ValueId out = sampled(program_.add_value(program_.type(like)));
     program_.nodes.push_back({.op = OpCode::empty, .outputs = {out}});
     return out;
+  }
+  // A convolution, then four heads of four values with states of three elements, then the gates
+  // that stand around such layers. The lengths of requests serve as numbers of slots: kernels take
+  // those beyond the states for the null slot.
+  void add_recurrent_layer(ValueId x) {
+    if (program_.type(x).dtype != options_.dtype) return;
+    const auto table = [&](program::SymShape shape) {
+      return sampled(program_.add_parameter({DType::f32, shape}));
+    };
+    const auto state = [&](program::SymShape shape) {
+      return current(add_state({DType::f32, shape}));
+    };
+    const ValueId inputs = *add_linear(x, 16);
+    const ValueId convolved_out = add_empty_like(inputs);
+    add(OpCode::causal_conv1d,
+        {},
+        {inputs,
+         parameter({16, 1, 4}),
+         pick(0, 1) == 0 ? parameter({16}) : kNoValue,
+         state({4, 3, 16}),
+         seq_lens_,
+         query_start_loc_,
+         seq_lens_,
+         convolved_out});
+    const ValueId values = program_.nodes.back().outputs.back();
+    const ValueId out = add_empty_like(values);
+    if (pick(0, 1) == 0) {
+      add(OpCode::selective_state_update,
+          {},
+          {values,
+           *add_linear(x, 4),
+           *add_linear(x, 2 * 3),
+           *add_linear(x, 2 * 3),
+           pick(0, 1) == 0 ? table({4}) : table({4, 3}),
+           table({4}),
+           table({4}),
+           state({4, 4, 4, 3}),
+           seq_lens_,
+           query_start_loc_,
+           seq_lens_,
+           out});
+    } else {
+      const ValueId keys = *add_linear(x, 2 * 3);
+      add(OpCode::gated_delta_rule,
+          {},
+          {keys,
+           *add_linear(x, 2 * 3),
+           values,
+           *add_linear(x, 4),
+           *add_linear(x, 4),
+           table({4}),
+           table({4}),
+           state({4, 4, 3, 4}),
+           seq_lens_,
+           query_start_loc_,
+           seq_lens_,
+           out});
+    }
+    const ValueId scanned = program_.nodes.back().outputs.back();
+    const ValueId gated = *add(pick(0, 1) == 0 ? OpCode::mul_silu : OpCode::mul_sigmoid,
+                               {},
+                               {scanned, *add_linear(x, 16)});
+    add(OpCode::group_rms_norm, {.epsilon = 1e-5F, .groups = 2}, {gated, parameter({16})});
   }
   // Two heads with a latent of 12 and a rotated part of 4 elements. A key cache of one head with 16
   // elements serves as the latent cache.
@@ -628,14 +694,18 @@ class RandomBuilder {
     return *add(OpCode::unflatten, {.length = count}, {part});
   }
   size_t pick_state_pair() {
-    const auto num_pairs = static_cast<int>(program_.states.size() / 2);
+    const auto num_pairs = static_cast<int>(pairs_.size());
     const int pair = pick(0, std::min(num_pairs, 2));
     if (pair == num_pairs) {
       const ValueType type{options_.dtype, {kNumBlocks, 1, kBlockSize, 16}};
-      (void)sampled(program_.add_state(type));
-      (void)sampled(program_.add_state(type));
+      pairs_.push_back(add_state(type));
+      (void)add_state(type);
     }
-    return 2 * static_cast<size_t>(pair);
+    return pairs_[static_cast<size_t>(pair)];
+  }
+  size_t add_state(const ValueType& type) {
+    (void)sampled(program_.add_state(type));
+    return program_.states.size() - 1;
   }
   ValueId current(size_t slot) { return program_.final_states[slot]; }
 
@@ -645,6 +715,7 @@ class RandomBuilder {
   Program program_;
   std::vector<Samples> samples_;  // by value
   std::vector<ValueId> pool_;     // activations
+  std::vector<size_t> pairs_;     // the first states of pairs of keys and values
   ValueId ids_{}, positions_{}, slots_{}, query_start_loc_{}, seq_lens_{}, block_table_{};
   ValueId logits_indices_{}, num_logits_{};
 };

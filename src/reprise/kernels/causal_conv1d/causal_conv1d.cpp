@@ -39,6 +39,7 @@ bool launch_causal_conv1d(device::Stream& stream,
       .out = out.data(),
       .x_stride = x.stride(0),
       .num_tokens = x.size(0),
+      .num_reqs = states.seq_lens.size(0),
       .channels = x.size(1),
       .kernel = weight.size(2),
       .num_slots = states.state.size(0),
@@ -61,12 +62,21 @@ bool launch_causal_conv1d(device::Stream& stream,
                            reads(states.seq_lens)});
 }
 
+void clear_padding_ref(const StateOperands& states, const Tensor& out) {
+  for (int64_t token = int_element(states.query_start_loc, states.seq_lens.size(0));
+       token < out.size(0);
+       ++token) {
+    for (int64_t i = 0; i < out.size(1); ++i) set_element(out, 0, token, i);
+  }
+}
+
 void causal_conv1d_ref(const Tensor& x,
                        const Tensor& weight,
                        const Tensor& bias,
                        const StateOperands& states,
                        const Tensor& out) {
   const int64_t num_earlier = weight.size(2) - 1;
+  clear_padding_ref(states, out);
   for (int64_t request = 0; request < states.seq_lens.size(0); ++request) {
     const int64_t begin = int_element(states.query_start_loc, request);
     const int64_t end = int_element(states.query_start_loc, request + 1);

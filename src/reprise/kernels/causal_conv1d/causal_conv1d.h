@@ -18,7 +18,8 @@ struct StateOperands {
 /// Each channel is convolved over the tokens of its request, then goes through silu. A request
 /// begins with zeros if all of its tokens are in this step, and with the last inputs in its slot
 /// otherwise; its slot then gets the last inputs. A request without tokens changes nothing. One in
-/// the null slot gets zeros, and the slot is neither read nor written.
+/// the null slot gets zeros, and the slot is neither read nor written. Tokens behind those of the
+/// last request get zeros too.
 bool launch_causal_conv1d(device::Stream& stream,
                           const KernelTable& kernels,
                           const Tensor& x,       // [num_tokens, channels], rows may be strided
@@ -26,6 +27,9 @@ bool launch_causal_conv1d(device::Stream& stream,
                           const Tensor& bias,    // [channels], or undefined
                           const StateOperands& states,  // state: [num_slots, kernel - 1, channels]
                           const Tensor& out);           // like x
+
+/// The part of the oracles that is the same for all ops with states: zeros for padding tokens.
+void clear_padding_ref(const StateOperands& states, const Tensor& out);
 
 /// Oracle, in double.
 void causal_conv1d_ref(const Tensor& x,

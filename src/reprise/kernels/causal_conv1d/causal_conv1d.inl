@@ -23,7 +23,7 @@ REPRISE_INLINE RequestTokens request_tokens(const int32_t* query_start_loc,
   return tokens;
 }
 
-// What a request without a slot gets: its results mean nothing.
+// For requests without a slot and for tokens without a request, whose results mean nothing.
 template <typename T>
 inline void clear_columns(T* out, int64_t stride, int64_t rows, int64_t columns) {
   for (int64_t row = 0; row < rows; ++row) {
@@ -31,6 +31,15 @@ inline void clear_columns(T* out, int64_t stride, int64_t rows, int64_t columns)
       store_some(out + row * stride + i, zero(), lanes_at(i, columns));
     }
   }
+}
+
+// The tokens behind those of the last request pad the batch. The blocks of that request clear them.
+template <typename Arguments, typename T>
+inline void clear_padding(
+    const Arguments& a, int64_t request, T* out, int64_t stride, int64_t first, int64_t columns) {
+  if (request + 1 < a.num_reqs) return;
+  const int64_t end = min_of(a.query_start_loc[a.num_reqs], a.num_tokens);
+  clear_columns(out + end * stride + first, stride, a.num_tokens - end, columns);
 }
 
 // The channels of one vector, over all tokens of a request.
@@ -81,9 +90,11 @@ void run_causal_conv1d(const void* args, device::BlockRange blocks) noexcept {
                                                 block / channel_blocks,
                                                 a.num_tokens,
                                                 a.num_slots);
-    if (tokens.begin >= tokens.end) continue;
     const int64_t first = block % channel_blocks * a.channels_per_block;
     const int64_t last = min_of(first + a.channels_per_block, a.channels);
+    clear_padding(
+        a, block / channel_blocks, static_cast<T*>(a.out), a.channels, first, last - first);
+    if (tokens.begin >= tokens.end) continue;
     if (tokens.slot == 0) {
       clear_columns(static_cast<T*>(a.out) + tokens.begin * a.channels + first,
                     a.channels,

@@ -18,6 +18,7 @@ struct alignas(16) CausalConv1dArguments {
   void* out;                       // [num_tokens, channels], dense
   int64_t x_stride;                // elements
   int64_t num_tokens;
+  int64_t num_reqs;
   int64_t channels;
   int64_t kernel;
   int64_t num_slots;

@@ -44,6 +44,7 @@ bool launch_gated_delta_rule(device::Stream& stream,
       .beta_stride = in.beta.stride(0),
       .dt_stride = in.dt.stride(0),
       .num_tokens = in.v.size(0),
+      .num_reqs = states.seq_lens.size(0),
       .heads = heads,
       .key_dim = key_dim,
       .value_dim = states.state.size(3),
@@ -127,6 +128,7 @@ void clear_state_ref(const Tensor& state, int64_t slot) {
 void gated_delta_rule_ref(const DeltaRuleInputs& in,
                           const StateOperands& states,
                           const Tensor& out) {
+  clear_padding_ref(states, out);
   for (int64_t request = 0; request < states.seq_lens.size(0); ++request) {
     const int64_t begin = int_element(states.query_start_loc, request);
     const int64_t end = int_element(states.query_start_loc, request + 1);

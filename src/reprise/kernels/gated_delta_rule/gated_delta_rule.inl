@@ -80,10 +80,12 @@ void run_gated_delta_rule(const void* args, device::BlockRange blocks) noexcept 
   for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
     const RequestTokens tokens = request_tokens(
         a.query_start_loc, a.seq_lens, a.state_indices, block / a.heads, a.num_tokens, a.num_slots);
-    if (tokens.begin >= tokens.end) continue;
     const int64_t head = block % a.heads;
+    const int64_t values = a.heads * a.value_dim;
+    clear_padding(
+        a, block / a.heads, static_cast<T*>(a.out), values, head * a.value_dim, a.value_dim);
+    if (tokens.begin >= tokens.end) continue;
     if (tokens.slot == 0) {
-      const int64_t values = a.heads * a.value_dim;
       clear_columns(static_cast<T*>(a.out) + tokens.begin * values + head * a.value_dim,
                     values,
                     tokens.end - tokens.begin,

@@ -23,6 +23,7 @@ struct alignas(16) GatedDeltaRuleArguments {
   int64_t beta_stride;
   int64_t dt_stride;
   int64_t num_tokens;
+  int64_t num_reqs;
   int64_t heads;
   int64_t key_dim;
   int64_t value_dim;

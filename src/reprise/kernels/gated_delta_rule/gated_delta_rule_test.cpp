@@ -38,7 +38,7 @@ TEST_P(GatedDeltaRule, agrees_with_the_reference_for_new_and_continued_requests)
       const Tensor state = random({6, 4, keys, values}, DType::f32, 1.0);
       const Tensor want_state = copy_of(state);
       const Tensor slots = ints({2, 5, 1, 4});
-      const Tensor starts = ints({0, 1, 13, 13, 18});
+      const Tensor starts = ints({0, 1, 13, 13, 16});  // two tokens pad the batch
       const Tensor lengths = ints({9, 12, 3, 7});
       const Tensor out = make({18, 4 * values});
       const Tensor want = make_ref({18, 4 * values});

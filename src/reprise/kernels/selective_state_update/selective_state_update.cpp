@@ -49,6 +49,7 @@ bool launch_selective_state_update(device::Stream& stream,
       .b_stride = in.b.stride(0),
       .c_stride = in.c.stride(0),
       .num_tokens = in.x.size(0),
+      .num_reqs = states.seq_lens.size(0),
       .heads = heads,
       .head_dim = head_dim,
       .state_size = state_size,
@@ -111,6 +112,7 @@ void update_token_ref(const SelectiveStateInputs& in,
 void selective_state_update_ref(const SelectiveStateInputs& in,
                                 const StateOperands& states,
                                 const Tensor& out) {
+  clear_padding_ref(states, out);
   for (int64_t request = 0; request < states.seq_lens.size(0); ++request) {
     const int64_t begin = int_element(states.query_start_loc, request);
     const int64_t end = int_element(states.query_start_loc, request + 1);

@@ -64,11 +64,17 @@ void run_selective_state_update(const void* args, device::BlockRange blocks) noe
                                                 block / head_blocks,
                                                 a.num_tokens,
                                                 a.num_slots);
-    if (tokens.begin >= tokens.end) continue;
     const int64_t first = block % head_blocks * a.heads_per_block;
     const int64_t last = min_of(first + a.heads_per_block, a.heads);
+    const int64_t values = a.heads * a.head_dim;
+    clear_padding(a,
+                  block / head_blocks,
+                  static_cast<T*>(a.out),
+                  values,
+                  first * a.head_dim,
+                  (last - first) * a.head_dim);
+    if (tokens.begin >= tokens.end) continue;
     if (tokens.slot == 0) {
-      const int64_t values = a.heads * a.head_dim;
       clear_columns(static_cast<T*>(a.out) + tokens.begin * values + first * a.head_dim,
                     values,
                     tokens.end - tokens.begin,

@@ -26,6 +26,7 @@ struct alignas(16) SelectiveStateUpdateArguments {
   int64_t b_stride;
   int64_t c_stride;
   int64_t num_tokens;
+  int64_t num_reqs;
   int64_t heads;
   int64_t head_dim;
   int64_t state_size;
