@@ -44,7 +44,7 @@ TinyEngineOptions small_options(CudaEngineMachine& machine, CompilationMode leve
 struct Sleeper {
   explicit Sleeper(CudaEngineMachine& machine, CompilationMode level = CompilationMode::NONE)
       : engine(small_options(machine, level)),
-        memory(machine.device(), engine.parameters(), engine.runner().kv_cache().memory()) {}
+        memory(machine.device(), engine.parameters(), {engine.runner().kv_cache().memory()}) {}
 
   void wake_up(EngineParts parts = EngineParts::all()) {
     memory.wake_up(parts, [this] {
@@ -331,7 +331,7 @@ TEST(CudaSleeper, a_gpu_without_virtual_memory_only_pauses) {
   const auto stream = device->create_stream();
   Sleeper other(machine);
   EngineMemory memory(
-      *device, other.engine.parameters(), other.engine.runner().kv_cache().memory());
+      *device, other.engine.parameters(), {other.engine.runner().kv_cache().memory()});
   for (const SleepLevel level : {SleepLevel::offload, SleepLevel::discard}) {
     EXPECT_THROW(memory.sleep(level), InvalidArgument);
     EXPECT_FALSE(memory.sleeping().any());
