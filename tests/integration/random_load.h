@@ -12,6 +12,7 @@
 #include <ostream>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -37,9 +38,12 @@ inline std::filesystem::path bundled_model() {
 /// The class expects calls in order, one per token.
 class ClassByClass final : public structured_output::TokenConstraint {
  public:
-  ClassByClass(int32_t vocab_size, int length) : vocab_size_(vocab_size), length_(length) {}
+  /// `time`: that a mask takes at least.
+  ClassByClass(int32_t vocab_size, int length, std::chrono::microseconds time = {})
+      : vocab_size_(vocab_size), length_(length), time_(time) {}
 
   std::span<const uint32_t> allowed_tokens() override {
+    if (time_.count() > 0) std::this_thread::sleep_for(time_);
     mask_.assign(static_cast<size_t>(vocab_size_ + 31) / 32, 0);
     if (is_complete()) return mask_;
     for (int32_t id = num_accepted_ % kNumClasses; id < vocab_size_; id += kNumClasses) {
@@ -59,6 +63,7 @@ class ClassByClass final : public structured_output::TokenConstraint {
  private:
   int32_t vocab_size_;
   int length_;
+  std::chrono::microseconds time_;
   int32_t num_accepted_ = 0;
   std::vector<uint32_t> mask_;
 };
@@ -68,7 +73,8 @@ struct Spec {
   sampling::SamplingParams params;
   std::string cache_salt;
   int constraint_length = 0;  // 0: none
-  int abort_after = 0;        // tokens until the abort; 0: never
+  std::chrono::microseconds constraint_time{0};
+  int abort_after = 0;  // tokens until the abort; 0: never
 };
 
 /// All output of one request.
@@ -242,7 +248,8 @@ class Machine {
   engine::RequestId add(engine::EngineCore& core, engine::StepLoop& loop, const Spec& spec) const {
     engine::RequestOptions options{.cache_salt = spec.cache_salt};
     if (spec.constraint_length > 0) {
-      options.constraint = std::make_shared<ClassByClass>(vocab_size(), spec.constraint_length);
+      options.constraint = std::make_shared<ClassByClass>(
+          vocab_size(), spec.constraint_length, spec.constraint_time);
     }
     const engine::RequestId id = core.new_request_id();
     loop.add_request(id, spec.prompt, spec.params, std::move(options));

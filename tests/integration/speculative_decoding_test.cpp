@@ -65,6 +65,22 @@ void expect_equal(const std::vector<Answer>& answers, const std::vector<Answer>&
   for (size_t i = 0; i < answers.size(); ++i) ASSERT_EQ(answers[i], expected[i]) << "request " << i;
 }
 
+/// The same up to the last bits of log-probabilities.
+void expect_close(const std::vector<Answer>& answers, const std::vector<Answer>& expected) {
+  ASSERT_EQ(answers.size(), expected.size());
+  for (size_t i = 0; i < answers.size(); ++i) {
+    SCOPED_TRACE(fmt::format("request {}", i));
+    ASSERT_EQ(answers[i].token_ids, expected[i].token_ids);
+    EXPECT_EQ(answers[i].text, expected[i].text);
+    EXPECT_EQ(answers[i].finish_reason, expected[i].finish_reason);
+    ASSERT_EQ(answers[i].logprobs.size(), expected[i].logprobs.size());
+    for (size_t j = 0; j < answers[i].logprobs.size(); ++j) {
+      EXPECT_NEAR(
+          answers[i].logprobs[j].token.logprob, expected[i].logprobs[j].token.logprob, 1e-2);
+    }
+  }
+}
+
 class SpeculativeDecoding : public ::testing::TestWithParam<CudagraphMode> {};
 
 TEST_P(SpeculativeDecoding, changes_nothing_that_any_request_is_told) {
@@ -103,6 +119,8 @@ TEST_P(SpeculativeDecoding, changes_nothing_when_answers_wait_for_the_turn_of_th
     testing::KnowingDrafter drafter = make_drafter(specs, expected);
     engine::EngineCoreOptions options = machine.core_options(drafter);
     options.scheduler.constraint_time_per_step = time;
+    // Longer than a step takes, so that answers wait on any machine.
+    for (Spec& spec : specs) spec.constraint_time = std::chrono::milliseconds(time.count() == 0);
     const auto core = machine.make_core(options);
     expect_equal(machine.answer(*core, specs), expected);
     EXPECT_GT(core->scheduler().speculation_stats().num_accepted_tokens, 50U / kLess);
@@ -206,7 +224,12 @@ TEST(SpeculativeSteps, give_the_tokens_of_plain_decoding_with_every_attention_ba
       testing::KnowingDrafter drafter = make_drafter(specs, expected);
       const auto core = machine.make_core(machine.core_options(drafter));
       SCOPED_TRACE(fmt::format("{} {}, {}", backend.name, backend.version, to_string(level)));
-      expect_equal(machine.answer(*core, specs), expected);
+      // An attention plan cuts the context of a single token into parts, but not that of drafts.
+      if (backend.support == cudagraph::AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE) {
+        expect_close(machine.answer(*core, specs), expected);
+      } else {
+        expect_equal(machine.answer(*core, specs), expected);
+      }
       EXPECT_GT(core->scheduler().speculation_stats().num_accepted_tokens, 50U / kLess);
     }
   }

@@ -16,6 +16,7 @@ namespace {
 std::string_view unready_part(const ModelConfig& config) {
   if (config.moe) return "mixtures of experts";
   if (config.mla) return "multi-head latent attention";
+  if (config.num_recurrent_layers() > 0) return "recurrent layers";
   if (config.has_attention_sinks) return "attention sinks";
   if (config.pooling || config.is_encoder) return "models that give vectors";
   if (config.qk_norm == QkNorm::all_heads) return "norms over all heads of q and k";

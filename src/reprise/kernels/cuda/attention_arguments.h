@@ -13,8 +13,8 @@ inline constexpr int kAttentionThreads = 128;
 // With fewer positions per part, more parts cost more than they save.
 inline constexpr int kLeastPartPositions = 256;
 inline constexpr int kMostParts = 64;
-/// Threads of a block that merges the parts of an attention plan.
-inline constexpr int kMergeThreads = 128;
+/// Threads of a block that merges the parts of an attention plan: one for each element of a row.
+inline constexpr int kMergeThreads = kMaxAttentionHeadDim;
 
 // The same for requests with many rows, and the number of tiles of keys or values in the ring
 // buffer. With three tiles, two blocks fit on a multiprocessor with 164 KB.

@@ -211,44 +211,38 @@ REPRISE_DEVICE float largest_score(const float* scores, int64_t stride, int64_t 
 }
 
 /// Merges the parts of one head of a request into a row of the result, in the order of the
-/// positions. Each thread weighs one part of a chunk; then each adds its elements of all these
+/// positions. Each thread weighs one part of a chunk; then each adds its element of all these
 /// parts.
 template <typename T>
 REPRISE_DEVICE void merge_row(const AttentionKernelArguments& a,
                               const float* first,
                               int64_t parts,
                               T* out) {
-  constexpr int kMostElements = kMaxAttentionHeadDim / kMergeThreads;
   const int64_t stride = a.kv_heads * a.group_size * (a.head_dim + 2);
   const float largest = largest_score(first + a.head_dim, stride, parts);
   auto* weights = reinterpret_cast<float*>(shared_memory());
   float* totals = weights + kMergeThreads;
-  float sums[kMostElements] = {};
+  const int d = thread_index();
+  float sum = 0;
   float total = 0;
   for (int64_t begin = 0; begin < parts; begin += kMergeThreads) {
     const int count = static_cast<int>(min_of(kMergeThreads, parts - begin));
+    const float* chunk = first + begin * stride;
     sync_block();
     if (thread_index() < count) {
-      const float* partial = first + (begin + thread_index()) * stride;
+      const float* partial = chunk + thread_index() * stride;
       weights[thread_index()] = exponential_2(partial[a.head_dim] - largest);
       totals[thread_index()] = partial[a.head_dim + 1];
     }
     sync_block();
+    if (d >= a.head_dim) continue;
+
     for (int i = 0; i < count; ++i) {
-      const float* partial = first + (begin + i) * stride;
       total = multiply_add(totals[i], weights[i], total);
-      REPRISE_UNROLL
-      for (int j = 0; j < kMostElements; ++j) {
-        const int64_t d = thread_index() + j * kMergeThreads;
-        if (d < a.head_dim) sums[j] = multiply_add(partial[d], weights[i], sums[j]);
-      }
+      sum = multiply_add(chunk[i * stride + d], weights[i], sum);
     }
   }
-  REPRISE_UNROLL
-  for (int j = 0; j < kMostElements; ++j) {
-    const int64_t d = thread_index() + j * kMergeThreads;
-    if (d < a.head_dim) put(out + d, sums[j] / total);
-  }
+  if (d < a.head_dim) put(out + d, sum / total);
 }
 
 template <typename T>
