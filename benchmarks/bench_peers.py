@@ -217,7 +217,7 @@ def reprise_latency(arguments, path: str, prompt: int, tokens: int, out: Path) -
     """The median of the latencies in seconds, and the peak memory of the process in MB."""
     command = [arguments.binary, "bench", "latency", path, "--input-len", str(prompt), "--output-len", str(tokens),
                "--batch-size", str(arguments.batch), "--num-iters-warmup", "1", "--num-iters", "3",
-               "--no-enable-prefix-caching",
+               "--no-enable-prefix-caching", "--temperature", "0",
                "--max-model-len", str(arguments.prompt + arguments.decode + 64),
                "--num-threads", str(arguments.threads), "--output-json", str(out)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

@@ -50,7 +50,7 @@ class BenchCommands(unittest.TestCase):
     def test_latency(self):
         output = self.folder / "latency.json"
         run = self.bench("latency", MODEL, "--input-len", 8, "--output-len", 4, "--batch-size", 2, "--num-iters", 5,
-                         "--num-iters-warmup", 1, "--output-json", output)
+                         "--num-iters-warmup", 1, "--temperature", 0, "--output-json", output)
         result = json.loads(output.read_text(encoding="utf-8"))
         self.assertEqual(len(result["latencies"]), 5)
         self.assertAlmostEqual(result["avg_latency"], statistics.fmean(result["latencies"]), places=12)

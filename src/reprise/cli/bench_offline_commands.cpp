@@ -58,6 +58,7 @@ int run_bench_latency(std::span<const std::string> raw_arguments) {
   int32_t batch_size = 8;
   int32_t num_warmups = 10;
   int32_t num_iters = 30;
+  double temperature = 1;
   std::string output_json;
   OptionTable table("reprise bench latency MODEL [options]",
                     "How long one batch takes from beginning to end, as vllm bench latency.");
@@ -66,6 +67,7 @@ int run_bench_latency(std::span<const std::string> raw_arguments) {
   table.add_integer("batch-size", kLoad, "Prompts per batch.", batch_size);
   table.add_integer("num-iters-warmup", kLoad, "Batches before measuring.", num_warmups);
   table.add_integer("num-iters", kLoad, "Measured batches.", num_iters);
+  add_number(table, "temperature", kLoad, "Of the sampling; 0 = greedy.", temperature);
   table.add_text("output-json", kResults, "FILE", "Write the figures there.", output_json);
   add_engine_options(table, engine);
   if (!parse_model_command(table, raw_arguments, "bench latency", engine.model)) return 0;
@@ -86,7 +88,8 @@ int run_bench_latency(std::span<const std::string> raw_arguments) {
       prompt.push_back(static_cast<int32_t>(random.integer(0, num_ids - 1)));
     }
   }
-  const sampling::SamplingParams params = full_length(output_len);
+  sampling::SamplingParams params = full_length(output_len);
+  params.temperature = static_cast<float>(temperature);
   std::vector<double> latencies;
   fmt::print(stderr, "Warming up...\n");
   for (int32_t i = -num_warmups; i < num_iters; ++i) {
