@@ -5,12 +5,13 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
   cat <<'TEXT'
-usage: scripts/test.sh [--quick] [--sanitize] [--vllm]
+usage: scripts/test.sh [--quick] [--sanitize] [--mutants] [--vllm]
 
   (none)       the whole suite, in Release
   --quick      without the tests labelled slow
   --sanitize   instead: the suite under AddressSanitizer + UndefinedBehaviorSanitizer, then the
                tests labelled tsan under ThreadSanitizer
+  --mutants    afterwards: all planted bugs, not only a third of them
   --vllm       afterwards: 10,000 configurations against the real vLLM, which is installed into
                build/vllm if it is not there
 TEXT
@@ -18,11 +19,13 @@ TEXT
 
 quick=false
 sanitize=false
+mutants=false
 vllm=false
 for argument in "$@"; do
   case "$argument" in
     --quick) quick=true ;;
     --sanitize) sanitize=true ;;
+    --mutants) mutants=true ;;
     --vllm) vllm=true ;;
     -h | --help) usage; exit 0 ;;
     *) echo "scripts/test.sh: unknown argument '$argument'" >&2; usage >&2; exit 2 ;;
@@ -58,9 +61,10 @@ if ! $sanitize; then
   use_python
   build_suite release
   printf '%s\n' "${report[@]}"
-  if $vllm; then
+  if $vllm || $mutants; then
     run_suite release
-    scripts/compare_with_vllm.sh
+    if $mutants; then python3 -B tests/mutants/run_mutants.py . build/release; fi
+    if $vllm; then scripts/compare_with_vllm.sh; fi
     exit
   fi
   # Last, so that ctest's verdict ends the output.
