@@ -31,6 +31,20 @@ void require_positive(const char* option, int32_t value) {
     throw InvalidArgument(fmt::format("{}: {} is not a positive number", option, value));
 }
 
+std::vector<std::vector<int32_t>> random_prompts(uint64_t seed,
+                                                 int32_t num_ids,
+                                                 int32_t batch_size,
+                                                 int32_t input_len) {
+  bench::RandomSource random(seed);
+  std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(batch_size));
+  for (auto& prompt : prompts) {
+    for (int32_t i = 0; i < input_len; ++i) {
+      prompt.push_back(static_cast<int32_t>(random.integer(0, num_ids - 1)));
+    }
+  }
+  return prompts;
+}
+
 sampling::SamplingParams full_length(int32_t num_tokens) {
   sampling::SamplingParams params;
   params.temperature = 1;
@@ -80,14 +94,8 @@ int run_bench_latency(std::span<const std::string> raw_arguments) {
   if (ranks.is_elsewhere()) return ranks.run(engine);
   StartupProgress progress(false);
   api::LLM llm(engine, progress.observer());
-  bench::RandomSource random(engine.seed);
-  const int32_t num_ids = std::min(llm.tokenizer().vocab_size(), 10000);
-  std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(batch_size));
-  for (auto& prompt : prompts) {
-    for (int32_t i = 0; i < input_len; ++i) {
-      prompt.push_back(static_cast<int32_t>(random.integer(0, num_ids - 1)));
-    }
-  }
+  const std::vector<std::vector<int32_t>> prompts = random_prompts(
+      engine.seed, std::min(llm.tokenizer().vocab_size(), 10000), batch_size, input_len);
   sampling::SamplingParams params = full_length(output_len);
   params.temperature = static_cast<float>(temperature);
   std::vector<double> latencies;
