@@ -148,8 +148,8 @@ void ConstrainedSampling::choose(const StepResult& result, const Rows& rows) {
       });
 }
 
-/// Gives the held token to the request. Returns whether the request gets no further token in this
-/// step: there is no further row, the draft for this row was not accepted, or the answer ends.
+/// Gives the held token to the request. Returns true if that was its last token in this step: no
+/// row is left, the draft for this row was not accepted, or the answer ends.
 bool ConstrainedSampling::give_out(Rows& rows) {
   Turn& turn = (*rows.use->constraint)->turn;
   sampling::SampledToken& sampled = rows.sampled[rows.num_done];

@@ -20,7 +20,7 @@ struct CpuFeatures {
   bool avx512_vbmi = false;
   bool avx512_bf16 = false;
   bool avx512_fp16 = false;
-  // Of AMX, only what this process has permission to use.
+  // False if Linux did not permit this process to use AMX.
   bool amx_tile = false;
   bool amx_int8 = false;
   bool amx_bf16 = false;

@@ -195,7 +195,7 @@ class TileProducts {
     if constexpr (kHasSecond) tiles_.add_bf16<kSums11, kRows1, kColumns1>();
   }
 
-  /// The end of a depth that is no multiple of 32, with zeros behind it.
+  /// Multiplies the last elements of a depth that is not a multiple of 32. Zeros fill up the tile.
   void add_rest(int64_t group, int64_t pair) {
     BFloat16 x[kGroupRows * kTileDepth] = {};
     BFloat16 columns[2][kTileElements] = {};
