@@ -43,8 +43,8 @@ struct CacheMemory {
 /// The bytes of a GPU that --gpu-memory-utilization allows to use. \throws InvalidArgument
 [[nodiscard]] size_t gpu_memory_budget(const EngineArgs& args, const device::MemoryInfo& memory);
 
-/// What remains for blocks beside the states of recurrent layers, whose size follows from
-/// --max-num-seqs. \throws InvalidArgument when the states do not fit
+/// The memory that is left for cache blocks when the states of recurrent layers are taken off.
+/// --max-num-seqs decides how large these are. \throws InvalidArgument when the states do not fit
 [[nodiscard]] CacheMemory without_states(CacheMemory memory,
                                          const kv_cache::StateCacheLayout& states);
 

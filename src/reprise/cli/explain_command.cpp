@@ -119,7 +119,7 @@ OptionTable make_table(ExplainArguments& arguments) {
   return table;
 }
 
-// Nothing if the name is not that of a folder: names of the hub are accepted too.
+// Reads config.json if `model` is a folder. A name on the hub has no file here: nullopt.
 std::optional<weights::ModelConfig> find_model_config(const std::filesystem::path& model) {
   std::error_code error;
   if (model.empty() || !std::filesystem::is_regular_file(model / "config.json", error)) return {};

@@ -38,7 +38,7 @@ struct DecoderTensors {
   std::string_view gate_up = {};  // instead of gate and up
   std::string_view down = "mlp.down_proj";
 
-  // Of a layer with latent attention.
+  // Names in a layer with latent attention.
   std::string_view q_a = "self_attn.q_a_proj";
   std::string_view q_a_norm = "self_attn.q_a_layernorm";
   std::string_view q_b = "self_attn.q_b_proj";

@@ -207,7 +207,7 @@ class TensorList {
     add_gated(names_.shared_expert, moe.shared_intermediate_size);
     if (moe.has_shared_gate) add_linear(names_.shared_expert_gate, 1, hidden, false);
   }
-  // As ExpertMatrices presents them.
+  // One tensor for all experts of a layer. ExpertMatrices reads the checkpoint in this form.
   void add_stacked_experts(const MixtureOfExperts& moe) {
     const auto add_matrices = [&](std::string_view part, int64_t rows, int64_t columns) {
       const std::string name = names_.in_layer(layer_, names_.experts) + std::string(part);

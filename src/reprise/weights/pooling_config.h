@@ -12,7 +12,8 @@ namespace reprise::weights {
 /// \throws FileError E_CONFIG for a pooling that is not supported, E_TOO_LARGE
 [[nodiscard]] std::optional<PoolingConfig> load_pooling_config(const ModelDirectory& directory);
 
-/// What stands for a text if no file says it: its last token, or of an encoder its first.
+/// For models without a pooling file: the vector of a text is that of its last token, and in an
+/// encoder that of its first token.
 [[nodiscard]] PoolingConfig default_pooling_config(const ModelConfig& config) noexcept;
 
 }  // namespace reprise::weights
