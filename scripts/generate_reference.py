@@ -67,6 +67,11 @@ Models with latent attention run with the backend FLASHMLA unless another is
 [chosen](attention-backends.md); all others with the one that `auto` stands for.
 """
 
+OUTER_CLASSES = """\
+Of classes `...ForConditionalGeneration`, which read images or sounds too, only the language model
+is loaded, if `text_config` (or in the first of them, the config itself) is that of an architecture
+above; a line on standard error says so. These were compared, with texts as prompts:"""
+
 
 def output_of(binary, *words):
     run = subprocess.run([binary, *words], capture_output=True, text=True, check=False)
@@ -116,7 +121,11 @@ def models(table):
     text = "| architecture | model_type | compared with Transformers |\n|---|---|---|\n"
     for name, model_type in re.findall(r"^\| `(\w+)` \| `(\w+)` \|$", table, re.MULTILINE):
         versions = ", ".join(sorted({version for _, version in folders[name]}))
-        text += f"| `{name}` | `{model_type}` | {versions}: {', '.join(folder for folder, _ in folders[name])} |\n"
+        text += f"| `{name}` | `{model_type}` | {versions}: {', '.join(folder for folder, _ in folders.pop(name))} |\n"
+    text += f"\n{OUTER_CLASSES}\n\n| class | compared with Transformers |\n|---|---|\n"
+    for name, compared in sorted(folders.items()):
+        versions = ", ".join(sorted({version for _, version in compared}))
+        text += f"| `{name}` | {versions}: {', '.join(folder for folder, _ in compared)} |\n"
     return text
 
 

@@ -22,7 +22,6 @@ from pathlib import Path
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from make_goldens import continue_greedily  # noqa: E402 - after the path is set
@@ -46,6 +45,11 @@ DEEPSEEK_YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddi
 LONG = [1.0 + 0.5 * i for i in range(6)]
 # Two groups of heads, and fewer states than a block of the convolution: no size equals another one.
 MAMBA2 = dict(mamba_n_heads=8, mamba_d_head=8, mamba_n_groups=2, mamba_d_state=12, mamba_d_conv=4, mamba_expand=2, mamba_chunk_size=8)
+
+GRANITE = dict(embedding_multiplier=6.0, attention_multiplier=0.25, residual_multiplier=0.6, logits_scaling=0.5)
+MROPE = ROPE | dict(mrope_section=[1, 1, 2])
+DELTA_NET = dict(num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"], linear_conv_kernel_dim=4,
+                 linear_key_head_dim=8, linear_value_head_dim=12, linear_num_key_heads=2, linear_num_value_heads=4)
 
 # The class of Transformers, and the arguments of its config. Sizes are such that every branch of a layer is seen: windows
 # and original positions are shorter than the longest prompt, soft caps bend most values, heads share keys.
@@ -74,8 +78,7 @@ SHAPES: dict[str, tuple[str, dict]] = {
     "starcoder2": ("Starcoder2", BASE | dict(sliding_window=10)),
     "cohere": ("Cohere", BASE | dict(logit_scale=0.25, tie_word_embeddings=True)),
     "smollm3": ("SmolLM3", BASE | dict(no_rope_layers=[1, 0], tie_word_embeddings=True)),
-    "granite": ("Granite", BASE | dict(embedding_multiplier=6.0, attention_multiplier=0.25, residual_multiplier=0.6,
-                                       logits_scaling=0.5)),
+    "granite": ("Granite", BASE | GRANITE),
     "minicpm": ("Granite", BASE | dict(tie_word_embeddings=True, embedding_multiplier=6.0, attention_multiplier=8 ** -0.5,
                                        residual_multiplier=1.4 / 2 ** 0.5, logits_scaling=32 / 64)),
     "glm4": ("Glm4", WIDE_HEADS | dict(attention_bias=True, rope_parameters=ROPE | dict(partial_rotary_factor=0.5))),
@@ -122,15 +125,31 @@ SHAPES: dict[str, tuple[str, dict]] = {
     "mamba2": ("Mamba2", IDS | dict(hidden_size=32, num_hidden_layers=2, expand=2, num_heads=4, head_dim=16, state_size=12, n_groups=2,
                                     conv_kernel=4, chunk_size=8)),
     "bamba": ("Bamba", BASE | MAMBA2 | dict(num_hidden_layers=3, attn_layer_indices=[1])),
-    "granite-moe-hybrid": ("GraniteMoeHybrid", BASE | MAMBA2 | dict(
+    "granite-moe-hybrid": ("GraniteMoeHybrid", BASE | MAMBA2 | GRANITE | dict(
         num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"], shared_intermediate_size=48,
-        num_local_experts=0, num_experts_per_tok=0, embedding_multiplier=6.0, attention_multiplier=0.25, residual_multiplier=0.6,
-        logits_scaling=0.5, position_embedding_type="nope", tie_word_embeddings=True)),
-    "qwen3-next": ("Qwen3Next", WIDE_HEADS | dict(
-        num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"], linear_conv_kernel_dim=4,
-        linear_key_head_dim=8, linear_value_head_dim=12, linear_num_key_heads=2, linear_num_value_heads=4, num_experts=6,
-        num_experts_per_tok=2, moe_intermediate_size=20, shared_expert_intermediate_size=36, decoder_sparse_step=1, mlp_only_layers=[1],
+        num_local_experts=0, num_experts_per_tok=0, position_embedding_type="nope", tie_word_embeddings=True)),
+    "qwen3-next": ("Qwen3Next", WIDE_HEADS | DELTA_NET | dict(
+        num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20, shared_expert_intermediate_size=36, decoder_sparse_step=1, mlp_only_layers=[1],
         norm_topk_prob=True, rope_parameters=ROPE | dict(partial_rotary_factor=0.5))),
+    "qwen3_5": ("Qwen3_5Text", WIDE_HEADS | DELTA_NET | dict(rope_parameters=ROPE | dict(partial_rotary_factor=0.5))),
+    "qwen3_5-moe": ("Qwen3_5MoeText", WIDE_HEADS | DELTA_NET | dict(
+        num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20, shared_expert_intermediate_size=36,
+        rope_parameters=ROPE | dict(partial_rotary_factor=0.5))),
+    "granite-moe": ("GraniteMoe", BASE | GRANITE | dict(num_local_experts=6, num_experts_per_tok=2, intermediate_size=20)),
+    "granite-moe-hybrid-experts": ("GraniteMoeHybrid", BASE | MAMBA2 | GRANITE | dict(
+        num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"], shared_intermediate_size=48,
+        num_local_experts=6, num_experts_per_tok=2, intermediate_size=20, position_embedding_type="nope",
+        tie_word_embeddings=True)),
+    "lfm2": ("Lfm2", BASE | dict(num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], conv_L_cache=3, conv_bias=True,
+                                 block_multiple_of=8, tie_word_embeddings=True)),
+    # The language models of classes that read images too. Prompts are texts.
+    "qwen2_5-vl": ("Qwen2_5_VL", dict(text_config=BASE | dict(rope_parameters=MROPE), vision_config=dict(
+        depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32))),
+    "gemma3-vl": ("Gemma3", dict(
+        text_config=WIDE_HEADS | dict(query_pre_attn_scalar=24, sliding_window=9, num_hidden_layers=2, tie_word_embeddings=True,
+                                      layer_types=["sliding_attention", "full_attention"],
+                                      rope_parameters=dict(full_attention=ROPE, sliding_attention=ROPE)),
+        vision_config=dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28))),
     "qwen3-moe": ("Qwen3Moe", WIDE_HEADS | dict(num_experts=5, num_experts_per_tok=3, moe_intermediate_size=20,
                                                 num_hidden_layers=3, mlp_only_layers=[1], norm_topk_prob=True)),
 }
@@ -139,7 +158,7 @@ SHAPES: dict[str, tuple[str, dict]] = {
 def draw(model: torch.nn.Module, config, seed: int) -> None:
     """Weights from the seed and their own names. Norms lie near one and biases are not zero, so that a program that ignores
     them is caught."""
-    counts_from_one = "gemma" in config.model_type or config.model_type == "qwen3_next"
+    counts_from_one = "gemma" in config.model_type or config.model_type in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
     biases = [item for item in model.named_buffers() if item[0].endswith("e_score_correction_bias")]
     for name, parameter in [*model.named_parameters(), *biases]:
         generator = torch.Generator().manual_seed(seed * 1_000_003 + zlib.crc32(name.encode()))
@@ -157,10 +176,17 @@ def draw(model: torch.nn.Module, config, seed: int) -> None:
         parameter.data.copy_(values.to(torch.bfloat16))
 
 
+def model_class(name: str):
+    cls, arguments = SHAPES[name]
+    if "text_config" in arguments:
+        return getattr(transformers, cls + "ForConditionalGeneration")
+    return transformers.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING[getattr(transformers, cls + "Config")]
+
+
 def write_checkpoint(name: str, out: Path, seed: int) -> None:
     cls, arguments = SHAPES[name]
     config = getattr(transformers, cls + "Config")(**arguments)
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    model = model_class(name)._from_config(config, attn_implementation="eager")
     draw(model, config, seed)
     model.to(torch.bfloat16).save_pretrained(out)
     for extra in ("generation_config.json",):
@@ -178,7 +204,7 @@ def publish_minicpm(out: Path) -> None:
 
 def load(name: str, folder: Path):
     if name != "minicpm":
-        return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+        return model_class(name).from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
     config = transformers.GraniteConfig(**SHAPES[name][1])
     model = transformers.GraniteForCausalLM._from_config(config, attn_implementation="eager").float()
     missing = model.load_state_dict({k: v.float() for k, v in load_file(folder / "model.safetensors").items()}, strict=False)

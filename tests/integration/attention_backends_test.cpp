@@ -38,6 +38,7 @@ constexpr std::array kBackends = {Backend{"FLASH_ATTN", 2},
                                   Backend{"MAMBA1_ATTN", 0},
                                   Backend{"MAMBA2_ATTN", 0},
                                   Backend{"GDN_ATTN", 0},
+                                  Backend{"SHORT_CONV_ATTN", 0},
                                   Backend{"REFERENCE", 0}};
 
 const BackendInfo& info(const Backend& backend) {
@@ -55,6 +56,8 @@ std::string config_for(const Backend& backend) {
       return testing::kTinyMamba2Config;
     case attention::AttentionKind::gated_delta_net:
       return testing::kTinyQwen3NextConfig;
+    case attention::AttentionKind::short_conv:
+      return testing::kTinyLfm2Config;
     case attention::AttentionKind::key_value:
       break;
   }
@@ -65,7 +68,8 @@ std::string config_for(const Backend& backend) {
 testing::TinyEngineOptions options_for(const BackendInfo& backend,
                                        const std::string& config,
                                        CudagraphMode mode) {
-  const bool is_of_hybrid = backend.kind == attention::AttentionKind::gated_delta_net;
+  const bool is_of_hybrid = backend.kind == attention::AttentionKind::gated_delta_net ||
+                            backend.kind == attention::AttentionKind::short_conv;
   return {.mode = mode,
           .attention = is_of_hybrid ? nullptr : &backend,
           .recurrent = is_of_hybrid ? &backend : nullptr,
@@ -153,7 +157,8 @@ TEST(AttentionBackends, get_the_graphs_that_they_support) {
                                  Backend{"TRITON_MLA", 0},
                                  Backend{"MAMBA1_ATTN", 0},
                                  Backend{"MAMBA2_ATTN", 0},
-                                 Backend{"GDN_ATTN", 0}}) {
+                                 Backend{"GDN_ATTN", 0},
+                                 Backend{"SHORT_CONV_ATTN", 0}}) {
     EXPECT_EQ(captured(backend, CudagraphMode::FULL),
               std::tuple(CudagraphMode::FULL_AND_PIECEWISE, FULL, PIECEWISE));
   }
@@ -201,6 +206,7 @@ TEST(AttentionBackends, of_recurrent_layers_refuse_a_declaration_that_is_one_lev
   for (const Backend& backend : {Backend{"MAMBA1_ATTN", 0},
                                  Backend{"MAMBA2_ATTN", 0},
                                  Backend{"GDN_ATTN", 0},
+                                 Backend{"SHORT_CONV_ATTN", 0},
                                  Backend{"REFERENCE", 0}}) {
     BackendInfo raised = info(backend);
     const bool is_reference = raised.support == NEVER;

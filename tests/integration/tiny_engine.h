@@ -28,6 +28,8 @@
 #include "reprise/weights/model_config.h"
 #include "reprise/weights/model_directory.h"
 #include "reprise/weights/rank_weights.h"
+#include "reprise/weights/renamed_weights.h"
+#include "reprise/weights/stacked_experts.h"
 
 /// A whole model runner over a two-layer model; only the weights are random.
 namespace reprise::testing {
@@ -59,7 +61,8 @@ inline constexpr const char* kTinyMamba2Config = R"({
   "num_hidden_layers": 2, "num_heads": 8, "head_dim": 16, "state_size": 12, "n_groups": 2,
   "conv_kernel": 4, "vocab_size": 97, "max_position_embeddings": 256})";
 
-/// Recurrent layers around one with attention: Mamba-2, then a gated delta net with experts.
+/// Recurrent layers around one with attention: Mamba-2, a gated delta net with experts, and short
+/// convolutions.
 inline constexpr const char* kTinyBambaConfig = R"({
   "architectures": ["BambaForCausalLM"], "model_type": "bamba", "hidden_size": 64,
   "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
@@ -73,6 +76,12 @@ inline constexpr const char* kTinyQwen3NextConfig = R"({
   "linear_conv_kernel_dim": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 12,
   "linear_num_key_heads": 2, "linear_num_value_heads": 4, "num_experts": 4,
   "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32,
+  "vocab_size": 97, "max_position_embeddings": 256})";
+
+inline constexpr const char* kTinyLfm2Config = R"({
+  "architectures": ["Lfm2ForCausalLM"], "model_type": "lfm2", "hidden_size": 64,
+  "intermediate_size": 96, "block_multiple_of": 8, "num_hidden_layers": 3,
+  "num_attention_heads": 4, "num_key_value_heads": 2, "full_attn_idxs": [1], "conv_L_cache": 3,
   "vocab_size": 97, "max_position_embeddings": 256})";
 
 struct TinyEngineOptions {
@@ -328,9 +337,13 @@ class TinyEngine {
           weights::RankOfModel{.rank = options.ranks->rank(), .size = options.ranks->size()});
     }
     if (options.model.empty()) return std::make_unique<weights::DummyWeights>(config, /*seed=*/7);
-    auto checkpoint = std::make_unique<weights::Checkpoint>(
-        weights::Checkpoint::open(weights::ModelDirectory(options.model)));
-    if (!config.moe || !config.moe->is_stacked) return checkpoint;
+    std::unique_ptr<weights::WeightSource> checkpoint = weights::with_class_names(
+        std::make_unique<weights::Checkpoint>(
+            weights::Checkpoint::open(weights::ModelDirectory(options.model))),
+        config);
+    if (!config.moe || !config.moe->is_stacked) {
+      return weights::with_single_experts(std::move(checkpoint), config);
+    }
     return std::make_unique<weights::ExpertMatrices>(std::move(checkpoint), config);
   }
 

@@ -22,6 +22,7 @@
 #include "reprise/weights/quantizing_weights.h"
 #include "reprise/weights/renamed_weights.h"
 #include "reprise/weights/scaled_matrix.h"
+#include "reprise/weights/stacked_experts.h"
 
 namespace reprise::api {
 namespace {
@@ -97,7 +98,9 @@ std::unique_ptr<weights::WeightSource> open_stored(const EngineArgs& args,
   if (weights::gguf::is_gguf_path(args.model)) return open_gguf(args, config, warnings);
   std::unique_ptr<weights::WeightSource> source =
       weights::with_class_names(open_checkpoint(args, config, warnings), config);
-  if (!config.moe || !config.moe->is_stacked) return source;
+  if (!config.moe || !config.moe->is_stacked) {
+    return weights::with_single_experts(std::move(source), config);
+  }
   return std::make_unique<weights::ExpertMatrices>(std::move(source), config);
 }
 

@@ -26,6 +26,7 @@ constexpr std::string_view kReference = "one path for every batch, never in a FU
 constexpr AttentionKind kMamba1 = AttentionKind::mamba1;
 constexpr AttentionKind kMamba2 = AttentionKind::mamba2;
 constexpr AttentionKind kDeltaNet = AttentionKind::gated_delta_net;
+constexpr AttentionKind kShortConv = AttentionKind::short_conv;
 constexpr AttentionKind kKeyValue = AttentionKind::key_value;
 constexpr AttentionKind kLatent = AttentionKind::latent;
 constexpr auto kNever = AttentionCGSupport::NEVER;
@@ -68,11 +69,14 @@ constexpr std::array kBackends = {
     BackendInfo{"MAMBA1_ATTN", 0, kRecurrent, kMamba1, kDecodeOnly, {}, create_recurrent_backend},
     BackendInfo{"MAMBA2_ATTN", 0, kRecurrent, kMamba2, kDecodeOnly, {}, create_recurrent_backend},
     BackendInfo{"GDN_ATTN", 0, kRecurrent, kDeltaNet, kDecodeOnly, {}, create_recurrent_backend},
+    BackendInfo{
+        "SHORT_CONV_ATTN", 0, kRecurrent, kShortConv, kDecodeOnly, {}, create_recurrent_backend},
     BackendInfo{"REFERENCE", 0, kReference, kKeyValue, kNever, {}, create_reference_backend},
     BackendInfo{"REFERENCE", 0, kReference, kLatent, kNever, kQuantized, create_reference_backend},
     BackendInfo{"REFERENCE", 0, kReference, kMamba1, kNever, {}, create_reference_backend},
     BackendInfo{"REFERENCE", 0, kReference, kMamba2, kNever, {}, create_reference_backend},
     BackendInfo{"REFERENCE", 0, kReference, kDeltaNet, kNever, {}, create_reference_backend},
+    BackendInfo{"REFERENCE", 0, kReference, kShortConv, kNever, {}, create_reference_backend},
 };
 
 // Names of vLLM backends for which this engine uses the unified backend.
@@ -104,6 +108,8 @@ std::string_view content_of(AttentionKind kind) {
       return "states of Mamba-2";
     case AttentionKind::gated_delta_net:
       return "states of a gated delta net";
+    case AttentionKind::short_conv:
+      return "inputs of short convolutions";
   }
   return "?";
 }

@@ -63,6 +63,7 @@ enum class AttentionKind : uint8_t {
   mamba1,
   mamba2,
   gated_delta_net,
+  short_conv,
 };
 
 [[nodiscard]] constexpr bool is_recurrent(AttentionKind kind) noexcept {

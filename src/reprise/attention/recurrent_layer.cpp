@@ -38,6 +38,31 @@ Tensor RecurrentLayer::convolve(cudagraph::ForwardContext& context,
   return out;
 }
 
+Tensor RecurrentLayer::gated_convolve(cudagraph::ForwardContext& context,
+                                      const Tensor& x,
+                                      const Tensor& weight,
+                                      const Tensor& bias) const {
+  Tensor out = ops::empty_like(ops::slice(x, 1, 0, weight.size(0)));
+  if (is_profiled(context)) return out;
+  cudagraph::split_point(context,
+                         [state = states()->conv(layer_index()),
+                          x = x.without_ownership(),
+                          weight,
+                          bias,
+                          out = out.without_ownership()](cudagraph::ForwardContext& step) {
+                           const AttentionMetadata& batch = *step.attention;
+                           ops::short_conv(x,
+                                           weight,
+                                           bias,
+                                           state,
+                                           batch.state_indices,
+                                           batch.query_start_loc,
+                                           batch.seq_lens,
+                                           out);
+                         });
+  return out;
+}
+
 Tensor RecurrentLayer::selective_scan(cudagraph::ForwardContext& context,
                                       const SelectiveState& in) const {
   Tensor out = ops::empty_like(in.x);

@@ -24,6 +24,12 @@ class RecurrentLayer final : public AttentionLayer {
                                 const Tensor& weight,       // [channels, 1, kernel]
                                 const Tensor& bias) const;  // [channels]; undefined: none
 
+  /// C * the convolution of B * values, where a row of x is [B | C | values].
+  [[nodiscard]] Tensor gated_convolve(cudagraph::ForwardContext& context,
+                                      const Tensor& x,            // [num_tokens, 3 * channels]
+                                      const Tensor& weight,       // [channels, 1, kernel]
+                                      const Tensor& bias) const;  // [channels]; undefined: none
+
   struct SelectiveState {
     Tensor x;        // [num_tokens, heads * head_dim]
     Tensor dt;       // [num_tokens, heads]

@@ -53,6 +53,7 @@
   X(mul_sigmoid)                               \
   X(group_rms_norm)                            \
   X(causal_conv1d)                             \
+  X(short_conv)                                \
   X(selective_state_update)                    \
   X(gated_delta_rule)                          \
   X(lora_shrink)                               \

@@ -58,7 +58,9 @@ ExpertMlp::ExpertMlp(const LayerParts& parts)
     return fmt::format("{}{}", names.shared_expert, module);
   };
   shared_gate_up_ =
-      parts.load_projection({of_shared(names.expert_gate), of_shared(names.expert_up)});
+      names.shared_gate_up.empty()
+          ? parts.load_projection({of_shared(names.expert_gate), of_shared(names.expert_up)})
+          : parts.load_projection({of_shared(names.shared_gate_up)});
   shared_down_ = parts.load_projection({of_shared(names.expert_down)});
   if (routing_.has_shared_gate) shared_gate_ = parts.load_projection({names.shared_expert_gate});
 }

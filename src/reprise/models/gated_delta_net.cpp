@@ -37,9 +37,15 @@ std::vector<int64_t> rows_in_pieces(const weights::RecurrentConfig& sizes) {
 }
 
 Projection load_inputs(const LayerParts& parts, const weights::RecurrentConfig& sizes) {
-  const std::string qkvz = fmt::format("{}{}", parts.names.mixer, parts.names.mixer_in);
-  const std::string gates = fmt::format("{}{}", parts.names.mixer, parts.names.mixer_gates);
-  return parts.load_linear(false, {qkvz, gates}, {.rows = rows_in_pieces(sizes)});
+  const weights::DecoderTensors& names = parts.names;
+  const auto module = [&](std::string_view name) { return fmt::format("{}{}", names.mixer, name); };
+  const std::string in = module(names.mixer_in);
+  if (names.mixer_z.empty()) {
+    return parts.load_linear(
+        false, {in, module(names.mixer_gates)}, {.rows = rows_in_pieces(sizes)});
+  }
+  return parts.load_linear(
+      false, {in, module(names.mixer_z), module(names.mixer_beta), module(names.mixer_dt)});
 }
 
 }  // namespace

@@ -59,11 +59,15 @@ constexpr std::array kRows = {
     Row{weights::Architecture::qwen2_moe, make<LlamaLayer>},
     Row{weights::Architecture::qwen3_moe, make<LlamaLayer>},
     Row{weights::Architecture::olmoe, make<LlamaLayer>},
+    Row{weights::Architecture::granite_moe, make<GraniteLayer>},
     Row{weights::Architecture::mamba, make<MambaLayer>},
     Row{weights::Architecture::mamba2, make<MambaLayer>},
     Row{weights::Architecture::bamba, make<LlamaLayer>},
     Row{weights::Architecture::granite_moe_hybrid, make<GraniteLayer>},
     Row{weights::Architecture::qwen3_next, make<LlamaLayer>},
+    Row{weights::Architecture::qwen3_5, make<LlamaLayer>},
+    Row{weights::Architecture::qwen3_5_moe, make<LlamaLayer>},
+    Row{weights::Architecture::lfm2, make<LlamaLayer>},
     Row{weights::Architecture::bert, make<BertLayer>},
 };
 

@@ -15,6 +15,7 @@
 #include "reprise/models/multi_head_latent_attention.h"
 #include "reprise/models/projection.h"
 #include "reprise/models/qkv_rows.h"
+#include "reprise/models/short_conv_mixer.h"
 #include "reprise/tensor/ops.h"
 
 namespace reprise::models {
@@ -124,6 +125,8 @@ std::unique_ptr<AttentionBlock> make_attention_block(const LayerParts& parts) {
         return std::make_unique<Mamba2Mixer>(parts);
       case weights::Recurrence::gated_delta_net:
         return std::make_unique<GatedDeltaNet>(parts);
+      case weights::Recurrence::short_conv:
+        return std::make_unique<ShortConvMixer>(parts);
     }
   }
   if (parts.config.mla) return std::make_unique<MultiHeadLatentAttention>(parts);

@@ -258,10 +258,11 @@ TEST(SplittingOps, are_named_as_we_or_vllm_name_them) {
   EXPECT_THAT(codes({"kv_write", "vllm::unified_kv_cache_update"}),
               ElementsAre(OpCode::kv_write, OpCode::kv_write));
   // A layer of linear attention leaves the pieces as a whole, whichever of its ops is named.
-  for (const char* name : {"vllm::mamba_mixer2", "vllm::mamba_mixer", "causal_conv1d"}) {
+  for (const char* name :
+       {"vllm::mamba_mixer2", "vllm::mamba_mixer", "vllm::short_conv", "causal_conv1d"}) {
     EXPECT_THAT(codes({name}), ElementsAre(OpCode::selective_state_update)) << name;
   }
-  EXPECT_THAT(codes({"vllm::linear_attention", "vllm::short_conv"}), ElementsAre());
+  EXPECT_THAT(codes({"vllm::linear_attention", "vllm::plamo2_mamba_mixer"}), ElementsAre());
   EXPECT_THAT(codes({}), ElementsAre());
   EXPECT_THROW((void)codes({"atention"}), InvalidArgument);
   EXPECT_THROW((void)codes({"slice"}), InvalidArgument);

@@ -19,9 +19,11 @@ attention::AttentionKind kind_of(const weights::ModelConfig& model, int64_t laye
     case weights::Recurrence::mamba2:
       return attention::AttentionKind::mamba2;
     case weights::Recurrence::gated_delta_net:
+      return attention::AttentionKind::gated_delta_net;
+    case weights::Recurrence::short_conv:
       break;
   }
-  return attention::AttentionKind::gated_delta_net;
+  return attention::AttentionKind::short_conv;
 }
 
 }  // namespace
@@ -87,7 +89,7 @@ kv_cache::StateCacheLayout state_cache_layout_of(const weights::ModelConfig& mod
           .num_slots = num_slots + 1,
           .conv_inputs = layers.conv_kernel - 1,
           .conv_size = layers.conv_size(),
-          .num_heads = layers.num_heads,
+          .num_heads = layers.state_size == 0 ? 0 : layers.num_heads,
           .head_rows = is_delta_net ? layers.state_size : layers.head_dim,
           .head_columns = is_delta_net ? layers.head_dim : layers.state_size};
 }

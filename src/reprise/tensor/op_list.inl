@@ -178,6 +178,13 @@ X(causal_conv1d,
   "query_start_loc i32[R+1], seq_lens i32[R], buffer out[T, C]) -> ()",
   .splits_as = OpCode::selective_state_update,
   .vllm_name = "vllm::mamba_mixer")
+// LFM2: x is B, C and values side by side. C * the convolution of B * values, as above but without
+// silu.
+X(short_conv,
+  "(x[T, 3*C], weight[C, 1, L+1], bias[C]?, state! conv_state f32[S, L, C], state_indices i32[R], "
+  "query_start_loc i32[R+1], seq_lens i32[R], buffer out[T, C]) -> ()",
+  .splits_as = OpCode::selective_state_update,
+  .vllm_name = "vllm::short_conv")
 // The recurrence of Mamba-1 and Mamba-2. With the time step s = softplus(dt + dt_bias), a state h
 // becomes h * exp(-exp(a_log) * s) + s * x * b, and the result is h * c + d * x. The H/G heads of a
 // group share b and c. a_log is [H] or [H, N].

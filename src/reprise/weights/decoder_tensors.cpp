@@ -80,6 +80,59 @@ DecoderTensors bamba() {
           .down = "feed_forward.down_proj"};
 }
 
+// A model without experts has only the MLP that is called shared.
+DecoderTensors granite_moe() {
+  return {.gate_up = "shared_mlp.input_linear",
+          .down = "shared_mlp.output_linear",
+          .router = "block_sparse_moe.router.layer",
+          .experts = "block_sparse_moe.experts.",
+          .expert_down = "output_linear",
+          .stacked_gate_up = "block_sparse_moe.input_linear.weight",
+          .stacked_down = "block_sparse_moe.output_linear.weight",
+          .shared_expert = "shared_mlp.",
+          .shared_gate_up = "input_linear"};
+}
+
+DecoderTensors lfm2() {
+  return {.final_norm = "model.embedding_norm",
+          .attention_norm = "operator_norm",
+          .mlp_norm = "ffn_norm",
+          .o = "self_attn.out_proj",
+          .q_norm = "self_attn.q_layernorm",
+          .k_norm = "self_attn.k_layernorm",
+          .gate = "feed_forward.w1",
+          .up = "feed_forward.w3",
+          .down = "feed_forward.w2",
+          .mixer = "conv.",
+          .mixer_conv = "conv"};
+}
+
+DecoderTensors qwen3_next() {
+  return {.mixer = "linear_attn.", .mixer_in = "in_proj_qkvz", .mixer_gates = "in_proj_ba"};
+}
+
+DecoderTensors qwen3_5() {
+  return {.mixer = "linear_attn.",
+          .mixer_in = "in_proj_qkv",
+          .mixer_z = "in_proj_z",
+          .mixer_beta = "in_proj_b",
+          .mixer_dt = "in_proj_a"};
+}
+
+DecoderTensors mixtral() {
+  return {.router = "block_sparse_moe.gate",
+          .experts = "block_sparse_moe.experts.",
+          .expert_gate = "w1",
+          .expert_up = "w3",
+          .expert_down = "w2"};
+}
+
+DecoderTensors gemma() {
+  return {.attention_result_norm = "post_attention_layernorm",
+          .mlp_norm = "pre_feedforward_layernorm",
+          .mlp_result_norm = "post_feedforward_layernorm"};
+}
+
 DecoderTensors falcon(const ModelConfig& config) {
   DecoderTensors names = {.embedding = "transformer.word_embeddings",
                           .layers = "transformer.h.",
@@ -131,9 +184,7 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
       return {.qkv = "self_attn.qkv_proj", .gate_up = "mlp.gate_up_proj"};
     case Architecture::gemma2:
     case Architecture::gemma3:
-      return {.attention_result_norm = "post_attention_layernorm",
-              .mlp_norm = "pre_feedforward_layernorm",
-              .mlp_result_norm = "post_feedforward_layernorm"};
+      return gemma();
     case Architecture::glm4:
       return {.attention_result_norm = "post_self_attn_layernorm",
               .mlp_result_norm = "post_mlp_layernorm",
@@ -149,21 +200,23 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
       return mamba();
     case Architecture::bamba:
       return bamba();
+    case Architecture::lfm2:
+      return lfm2();
+    case Architecture::granite_moe:
     case Architecture::granite_moe_hybrid:
-      return {.gate_up = "shared_mlp.input_linear", .down = "shared_mlp.output_linear"};
+      return granite_moe();
     case Architecture::qwen3_next:
-      return {.mixer = "linear_attn.", .mixer_in = "in_proj_qkvz", .mixer_gates = "in_proj_ba"};
+      return qwen3_next();
+    case Architecture::qwen3_5:
+    case Architecture::qwen3_5_moe:
+      return qwen3_5();
     case Architecture::deepseek_v2:
     case Architecture::deepseek_v3:
       return {.shared_expert = "mlp.shared_experts."};
     case Architecture::gpt_oss:
       return {.router = "mlp.router"};
     case Architecture::mixtral:
-      return {.router = "block_sparse_moe.gate",
-              .experts = "block_sparse_moe.experts.",
-              .expert_gate = "w1",
-              .expert_up = "w3",
-              .expert_down = "w2"};
+      return mixtral();
     default:
       return {};
   }

@@ -51,7 +51,12 @@ struct DecoderTensors {
   // Of a recurrent layer: behind "mixer.", or what the family calls it.
   std::string_view mixer = "mamba.";
   std::string_view mixer_in = "in_proj";
-  std::string_view mixer_gates = {};  // of a gated delta net: beta and decay of each head
+  std::string_view mixer_conv = "conv1d";
+  std::string_view mixer_gates = {};  // of a gated delta net: beta and time step of each head
+  // A gated delta net may have separate projections instead: mixer_in for q, k and v, and these.
+  std::string_view mixer_z = {};  // the gate of the result
+  std::string_view mixer_beta = {};
+  std::string_view mixer_dt = {};
   std::string_view mixer_out = "out_proj";
 
   // Of a layer with experts.
@@ -62,7 +67,11 @@ struct DecoderTensors {
   std::string_view expert_up = "up_proj";
   std::string_view expert_down = "down_proj";
   std::string_view expert_gate_up = "gate_up_proj";  // of stacked experts: gate, then up
+  // Tensors, not modules: the same for all experts of a layer, where a checkpoint has them so.
+  std::string_view stacked_gate_up = "mlp.experts.gate_up_proj";
+  std::string_view stacked_down = "mlp.experts.down_proj";
   std::string_view shared_expert = "mlp.shared_expert.";
+  std::string_view shared_gate_up = {};  // one module instead of gate and up
   std::string_view shared_expert_gate = "mlp.shared_expert_gate";
 
   /// Matrices of attention and MLP are stored [in, out].

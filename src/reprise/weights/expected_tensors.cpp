@@ -139,9 +139,14 @@ class TensorList {
     const int64_t hidden = config_.hidden_size;
     const int64_t values = mixer.value_size();
     const int64_t conv = mixer.conv_size();
-    add(name("conv1d.weight"), {conv, 1, mixer.conv_kernel}, WeightRole::matrix);
-    if (mixer.conv_bias) add(name("conv1d.bias"), {conv}, WeightRole::bias);
+    const std::string convolution = name(names_.mixer_conv);
+    add(convolution + ".weight", {conv, 1, mixer.conv_kernel}, WeightRole::matrix);
+    if (mixer.conv_bias) add(convolution + ".bias", {conv}, WeightRole::bias);
     linear(names_.mixer_out, hidden, values, mixer.proj_bias);
+    if (mixer.recurrence == Recurrence::short_conv) {
+      linear(names_.mixer_in, 3 * conv, hidden, mixer.proj_bias);
+      return;
+    }
     if (mixer.recurrence == Recurrence::mamba1) {
       linear(names_.mixer_in, 2 * values, hidden, mixer.proj_bias);
       linear("x_proj", mixer.time_step_rank + 2 * mixer.state_size, values, false);
@@ -153,8 +158,15 @@ class TensorList {
     add(name("A_log"), {mixer.num_heads}, WeightRole::bias);
     add(name("dt_bias"), {mixer.num_heads}, WeightRole::bias);
     if (mixer.recurrence == Recurrence::gated_delta_net) {
-      linear(names_.mixer_in, conv + values, hidden, false);
-      linear(names_.mixer_gates, 2 * mixer.num_heads, hidden, false);
+      const bool is_separate = !names_.mixer_z.empty();
+      linear(names_.mixer_in, is_separate ? conv : conv + values, hidden, false);
+      if (is_separate) {
+        linear(names_.mixer_z, values, hidden, false);
+        linear(names_.mixer_beta, mixer.num_heads, hidden, false);
+        linear(names_.mixer_dt, mixer.num_heads, hidden, false);
+      } else {
+        linear(names_.mixer_gates, 2 * mixer.num_heads, hidden, false);
+      }
       add(name("norm.weight"), {mixer.head_dim}, WeightRole::norm);
       return;
     }
@@ -204,7 +216,7 @@ class TensorList {
       add_gated(fmt::format("{}{}.", names_.experts, expert), moe.intermediate_size);
     }
     if (moe.shared_intermediate_size == 0) return;
-    add_gated(names_.shared_expert, moe.shared_intermediate_size);
+    add_shared_expert(moe.shared_intermediate_size);
     if (moe.has_shared_gate) add_linear(names_.shared_expert_gate, 1, hidden, false);
   }
   // One tensor for all experts of a layer. ExpertMatrices reads the checkpoint in this form.
@@ -216,6 +228,14 @@ class TensorList {
     };
     add_matrices(names_.expert_gate_up, 2 * moe.intermediate_size, config_.hidden_size);
     add_matrices(names_.expert_down, config_.hidden_size, moe.intermediate_size);
+  }
+  void add_shared_expert(int64_t size) {
+    if (names_.shared_gate_up.empty()) return add_gated(names_.shared_expert, size);
+    const auto name = [&](std::string_view part) {
+      return fmt::format("{}{}", names_.shared_expert, part);
+    };
+    add_linear(name(names_.shared_gate_up), 2 * size, config_.hidden_size, false);
+    add_linear(name(names_.expert_down), config_.hidden_size, size, false);
   }
   void add_gated(std::string_view prefix, int64_t size) {
     const auto name = [&](std::string_view part) { return fmt::format("{}{}", prefix, part); };

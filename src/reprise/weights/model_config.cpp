@@ -11,6 +11,7 @@
 #include "reprise/weights/config_reader.h"
 #include "reprise/weights/families/family_config.h"
 #include "reprise/weights/tensor_spec.h"
+#include "reprise/weights/text_part.h"
 #include "reprise/weights/token_limits.h"
 
 namespace reprise::weights {
@@ -129,9 +130,10 @@ int64_t ModelConfig::cache_index(int64_t layer) const {
 }
 
 LoadedModelConfig parse_model_config(std::string_view json, std::string_view path) {
-  const Json document = parse_json_file(json, path, "E_CONFIG");
-  const ConfigReader reader(document, path);
   LoadedModelConfig loaded;
+  const Json document =
+      text_part_of_config(parse_json_file(json, path, "E_CONFIG"), path, loaded.warnings);
+  const ConfigReader reader(document, path);
   ModelConfig& config = loaded.config;
   const Family& family = read_family(reader);
   config.architecture = family.architecture;

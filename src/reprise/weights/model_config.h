@@ -100,16 +100,18 @@ struct LatentAttentionConfig {
 };
 
 /// The rule by which a recurrent layer changes its state.
-enum class Recurrence : uint8_t { mamba1, mamba2, gated_delta_net };
+/// short_conv has only the convolution, between two gates.
+enum class Recurrence : uint8_t { mamba1, mamba2, gated_delta_net, short_conv };
 
 /// Layers of linear attention: a short convolution, then a recurrence. Both keep a state of fixed
 /// size for each request, however long it is.
 struct RecurrentConfig {
   Recurrence recurrence = Recurrence::mamba2;
   int64_t conv_kernel = 0;     // tokens that the convolution sees
-  int64_t num_heads = 0;       // with states of their own; mamba1: channels
-  int64_t head_dim = 0;        // values of a head; mamba1: 1
-  int64_t state_size = 0;      // a head's state is [head_dim, state_size]; of keys in a delta net
+  int64_t num_heads = 0;       // with states of their own; mamba1 and short_conv: channels
+  int64_t head_dim = 0;        // values of a head; mamba1 and short_conv: 1
+  int64_t state_size = 0;      // a head's state is [head_dim, state_size]; of keys in a delta net;
+                               // 0: only the convolution keeps a state
   int64_t num_groups = 0;      // of heads with the same B and C, or the same query and key
   int64_t time_step_rank = 0;  // mamba1
   bool conv_bias = false;

@@ -127,7 +127,7 @@ TEST(ModelConfig, prefers_rope_parameters_and_says_so) {
 }
 
 TEST(ModelConfig, names_the_supported_rope_types) {
-  for (const char* type : {"xpos", "ntk", "mrope"}) {
+  for (const char* type : {"xpos", "ntk", "axial"}) {
     const std::string message = message_of(
         [&] { (void)load(with("rope_scaling", {{"rope_type", type}, {"factor", 4.0}})); });
     EXPECT_THAT(message, HasSubstr("rope_scaling.rope_type"));

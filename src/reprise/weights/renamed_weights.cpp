@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "reprise/base/error.h"
 #include "reprise/weights/decoder_tensors.h"
+#include "reprise/weights/text_part.h"
 
 namespace reprise::weights {
 
@@ -51,17 +53,35 @@ uint64_t RenamedWeights::stored_bytes(std::string_view name) const {
 
 std::string RenamedWeights::description() const { return source_->description(); }
 
+namespace {
+
+bool is_of_several_parts(const WeightSource& source) {
+  return std::ranges::any_of(source.names(),
+                             [](std::string_view name) { return name_in_text_part(name) != name; });
+}
+
+// Checkpoints of a class without the part that all its names begin with.
+bool lacks_first_part(const WeightSource& source, const std::string& embedding, size_t dot) {
+  return !source.has(embedding) && source.has(embedding.substr(dot + 1));
+}
+
+}  // namespace
+
 std::unique_ptr<WeightSource> with_class_names(std::unique_ptr<WeightSource> source,
                                                const ModelConfig& config) {
   const DecoderTensors names = decoder_tensors(config);
   const std::string embedding = std::string(names.embedding) + ".weight";
   const size_t dot = embedding.find('.');
   const std::string first_part = embedding.substr(0, dot + 1);
-  if (source->has(embedding) || !source->has(embedding.substr(dot + 1))) return source;
+  const bool lacks_first = lacks_first_part(*source, embedding, dot);
+  if (!lacks_first && !is_of_several_parts(*source)) return source;
   std::map<std::string, std::string, std::less<>> stored_names;
-  for (const std::string_view name : source->names()) {
+  for (const std::string_view stored : source->names()) {
+    std::string name = name_in_text_part(stored);
+    if (name.empty()) continue;
     const bool is_head = name.starts_with(fmt::format("{}.", names.lm_head));
-    stored_names.emplace(is_head ? std::string(name) : first_part + std::string(name), name);
+    if (lacks_first && !is_head) name.insert(0, first_part);
+    stored_names.emplace(std::move(name), stored);
   }
   return std::make_unique<RenamedWeights>(std::move(source), std::move(stored_names));
 }

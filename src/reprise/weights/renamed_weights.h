@@ -48,7 +48,8 @@ class RenamedWeights final : public WeightSource {
 
 /// The source under the names of the class that `config` names. Some checkpoints were saved from
 /// the decoder without its head, so that their names lack the first part: "h.0.ln_1.weight" instead
-/// of "transformer.h.0.ln_1.weight". Other sources are returned as they are.
+/// of "transformer.h.0.ln_1.weight". Of models that read images too, only the language model is
+/// found (text_part.h). Other sources are returned as they are.
 [[nodiscard]] std::unique_ptr<WeightSource> with_class_names(std::unique_ptr<WeightSource> source,
                                                              const ModelConfig& config);
 

@@ -33,6 +33,7 @@ RopeType read_type(const ConfigReader& scaling, const RopeKeys& keys) {
   const bool is_old_name = scaling.find("rope_type") == nullptr;  // transformers before 4.43
   const std::string_view key = is_old_name ? "type" : "rope_type";
   const std::string name = scaling.string(key).value_or("default");
+  if (name == "mrope") return RopeType::standard;  // for texts, whose tokens are in one row
   if (name == "su" || (name == "yarn" && keys.yarn_means_longrope)) return RopeType::longrope;
   std::array<std::string_view, kTypes.size()> names;
   std::string list;

@@ -563,9 +563,10 @@ class RandomBuilder {
     const auto state = [&](program::SymShape shape) {
       return current(add_state({DType::f32, shape}));
     };
-    const ValueId inputs = *add_linear(x, 16);
-    const ValueId convolved_out = add_empty_like(inputs);
-    add(OpCode::causal_conv1d,
+    const bool is_gated = pick(0, 1) == 0;
+    const ValueId inputs = *add_linear(x, is_gated ? 48 : 16);
+    const ValueId convolved_out = add_empty_like(is_gated ? *add_linear(x, 16) : inputs);
+    add(is_gated ? OpCode::short_conv : OpCode::causal_conv1d,
         {},
         {inputs,
          parameter({16, 1, 4}),

@@ -16,17 +16,17 @@ constexpr int64_t kConvChannelsPerBlock = 256;
 
 }  // namespace
 
-bool launch_causal_conv1d(device::Stream& stream,
-                          const KernelTable& kernels,
-                          const Tensor& x,
-                          const Tensor& weight,
-                          const Tensor& bias,
-                          const StateOperands& states,
-                          const Tensor& out) {
-  require_dense_rows(x, "causal_conv1d");
+ConvolutionPlan plan_convolution(const char* op,
+                                 const Tensor& x,
+                                 const Tensor& weight,
+                                 const Tensor& bias,
+                                 const StateOperands& states,
+                                 const Tensor& out) {
+  require_dense_rows(x, op);
   REPRISE_ASSERT(states.state.is_dense() && weight.is_dense() && out.is_dense() &&
                      weight.size(2) >= 2 && weight.size(2) <= kMaxConvKernel,
-                 "causal_conv1d: a kernel of {} tokens, or a tensor that is not dense",
+                 "{}: a kernel of {} tokens, or a tensor that is not dense",
+                 op,
                  weight.size(2));
   const CausalConv1dArguments arguments = {
       .x = x.data(),
@@ -40,18 +40,29 @@ bool launch_causal_conv1d(device::Stream& stream,
       .x_stride = x.stride(0),
       .num_tokens = x.size(0),
       .num_reqs = states.seq_lens.size(0),
-      .channels = x.size(1),
+      .channels = out.size(1),
       .kernel = weight.size(2),
       .num_slots = states.state.size(0),
       .channels_per_block = kConvChannelsPerBlock,
   };
   const int64_t blocks =
       states.seq_lens.size(0) * ceil_div(arguments.channels, arguments.channels_per_block);
+  return {.arguments = arguments, .num_blocks = static_cast<uint32_t>(blocks)};
+}
+
+bool launch_causal_conv1d(device::Stream& stream,
+                          const KernelTable& kernels,
+                          const Tensor& x,
+                          const Tensor& weight,
+                          const Tensor& bias,
+                          const StateOperands& states,
+                          const Tensor& out) {
+  const ConvolutionPlan plan = plan_convolution("causal_conv1d", x, weight, bias, states, out);
   // Only the device knows which slots are written, so the launch declares a write of all states.
   return launch(stream,
                 kernel_for(kernels.causal_conv1d, x.dtype()),
-                static_cast<uint32_t>(blocks),
-                arguments,
+                plan.num_blocks,
+                plan.arguments,
                 std::array{writes(out),
                            writes(states.state),
                            reads(x),
@@ -70,11 +81,11 @@ void clear_padding_ref(const StateOperands& states, const Tensor& out) {
   }
 }
 
-void causal_conv1d_ref(const Tensor& x,
-                       const Tensor& weight,
-                       const Tensor& bias,
-                       const StateOperands& states,
-                       const Tensor& out) {
+void convolution_ref(const ConvolutionRef& op,
+                     const Tensor& weight,
+                     const Tensor& bias,
+                     const StateOperands& states,
+                     const Tensor& out) {
   const int64_t num_earlier = weight.size(2) - 1;
   clear_padding_ref(states, out);
   for (int64_t request = 0; request < states.seq_lens.size(0); ++request) {
@@ -82,20 +93,19 @@ void causal_conv1d_ref(const Tensor& x,
     const int64_t end = int_element(states.query_start_loc, request + 1);
     const int64_t slot = int_element(states.state_indices, request);
     const bool is_new = int_element(states.seq_lens, request) <= end - begin;
-    for (int64_t channel = 0; channel < x.size(1) && begin < end; ++channel) {
+    for (int64_t channel = 0; channel < out.size(1) && begin < end; ++channel) {
       std::vector<double> inputs;
       for (int64_t k = 0; k < num_earlier; ++k) {
         inputs.push_back(is_new || slot == 0 ? 0 : element(states.state, slot, k, channel));
       }
       for (int64_t token = begin; token < end; ++token) {
-        inputs.push_back(element(x, token, channel));
+        inputs.push_back(op.input(token, channel));
         double sum = bias.defined() ? element(bias, channel) : 0;
         for (int64_t k = 0; k <= num_earlier; ++k) {
           sum += inputs[inputs.size() - static_cast<size_t>(num_earlier + 1 - k)] *
                  element(weight, channel, 0, k);
         }
-        const double result = sum / (1.0 + std::exp(-sum));
-        set_element(out, slot == 0 ? 0 : result, token, channel);
+        set_element(out, slot == 0 ? 0 : op.result(token, channel, sum), token, channel);
       }
       for (int64_t k = 0; k < num_earlier && slot > 0; ++k) {
         const double last = inputs[inputs.size() - static_cast<size_t>(num_earlier - k)];
@@ -103,6 +113,20 @@ void causal_conv1d_ref(const Tensor& x,
       }
     }
   }
+}
+
+void causal_conv1d_ref(const Tensor& x,
+                       const Tensor& weight,
+                       const Tensor& bias,
+                       const StateOperands& states,
+                       const Tensor& out) {
+  convolution_ref(
+      {.input = [&](int64_t token, int64_t channel) { return element(x, token, channel); },
+       .result = [](int64_t, int64_t, double sum) { return sum / (1.0 + std::exp(-sum)); }},
+      weight,
+      bias,
+      states,
+      out);
 }
 
 bool launch_causal_conv1d(const OpRun& run) {

@@ -1,6 +1,10 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
+
 #include "reprise/device/device.h"
+#include "reprise/kernels/causal_conv1d/causal_conv1d_arguments.h"
 #include "reprise/kernels/kernel_table.h"
 #include "reprise/tensor/tensor.h"
 
@@ -28,8 +32,32 @@ bool launch_causal_conv1d(device::Stream& stream,
                           const StateOperands& states,  // state: [num_slots, kernel - 1, channels]
                           const Tensor& out);           // like x
 
+/// What a convolution over the tokens of requests is launched with, and its number of blocks.
+struct ConvolutionPlan {
+  CausalConv1dArguments arguments;
+  uint32_t num_blocks;
+};
+/// `op` names the op in errors. \pre weight, states and out are dense
+[[nodiscard]] ConvolutionPlan plan_convolution(const char* op,
+                                               const Tensor& x,
+                                               const Tensor& weight,
+                                               const Tensor& bias,
+                                               const StateOperands& states,
+                                               const Tensor& out);
+
 /// The part of the oracles that is the same for all ops with states: zeros for padding tokens.
 void clear_padding_ref(const StateOperands& states, const Tensor& out);
+
+/// The oracles of convolutions, in double: what is convolved, and what becomes of a sum.
+struct ConvolutionRef {
+  std::function<double(int64_t token, int64_t channel)> input;
+  std::function<double(int64_t token, int64_t channel, double sum)> result;
+};
+void convolution_ref(const ConvolutionRef& op,
+                     const Tensor& weight,
+                     const Tensor& bias,
+                     const StateOperands& states,
+                     const Tensor& out);
 
 /// Oracle, in double.
 void causal_conv1d_ref(const Tensor& x,

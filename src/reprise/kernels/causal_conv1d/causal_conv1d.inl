@@ -42,12 +42,15 @@ inline void clear_padding(
   clear_columns(out + end * stride + first, stride, a.num_tokens - end, columns);
 }
 
-// The channels of one vector, over all tokens of a request.
-template <typename T>
-inline void convolve_channels(const CausalConv1dArguments& a,
-                              const RequestTokens& tokens,
-                              int64_t channel,
-                              int count) {
+// The channels of one vector, over all tokens of a request. `input(token)` gives what is convolved,
+// `store(token, sum)` takes the sum.
+template <typename T, typename Input, typename Store>
+REPRISE_INLINE void convolve_channels(const CausalConv1dArguments& a,
+                                      const RequestTokens& tokens,
+                                      int64_t channel,
+                                      int count,
+                                      const Input& input,
+                                      const Store& store) {
   const int64_t num_earlier = a.kernel - 1;
   Vec weight[kMaxConvKernel];
   Vec earlier[kMaxConvKernel];  // the inputs before the next token, the oldest one first
@@ -64,7 +67,7 @@ inline void convolve_channels(const CausalConv1dArguments& a,
   const Vec bias =
       a.bias == nullptr ? zero() : load_some(static_cast<const T*>(a.bias) + channel, count);
   for (int64_t token = tokens.begin; token < tokens.end; ++token) {
-    const Vec x = load_some(static_cast<const T*>(a.x) + token * a.x_stride + channel, count);
+    const Vec x = input(token);
     Vec sum = bias;
     for (int64_t k = 0; k < num_earlier; ++k) {
       sum = fma(earlier[k], weight[k], sum);
@@ -72,16 +75,18 @@ inline void convolve_channels(const CausalConv1dArguments& a,
     }
     sum = fma(x, weight[num_earlier], sum);
     earlier[num_earlier - 1] = x;
-    store_some(static_cast<T*>(a.out) + token * a.channels + channel, silu(sum), count);
+    store(token, sum);
   }
   for (int64_t k = 0; k < num_earlier; ++k) {
     store_some(state + k * a.channels, earlier[k], count);
   }
 }
 
-template <typename T>
-void run_causal_conv1d(const void* args, device::BlockRange blocks) noexcept {
-  const auto& a = *static_cast<const CausalConv1dArguments*>(args);
+// `convolve(tokens, channel, count)` computes one vector of channels of a request in a slot.
+template <typename T, typename Convolve>
+REPRISE_INLINE void for_each_channel_vector(const CausalConv1dArguments& a,
+                                            device::BlockRange blocks,
+                                            const Convolve& convolve) {
   const int64_t channel_blocks = ceil_div(a.channels, a.channels_per_block);
   for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
     const RequestTokens tokens = request_tokens(a.query_start_loc,
@@ -103,7 +108,26 @@ void run_causal_conv1d(const void* args, device::BlockRange blocks) noexcept {
       continue;
     }
     for (int64_t channel = first; channel < last; channel += kLanes) {
-      convolve_channels<T>(a, tokens, channel, lanes_at(channel, last));
+      convolve(tokens, channel, lanes_at(channel, last));
     }
   }
+}
+
+template <typename T>
+void run_causal_conv1d(const void* args, device::BlockRange blocks) noexcept {
+  const auto& a = *static_cast<const CausalConv1dArguments*>(args);
+  for_each_channel_vector<T>(
+      a, blocks, [&a](const RequestTokens& tokens, int64_t channel, int count) {
+        const T* x = static_cast<const T*>(a.x) + channel;
+        T* out = static_cast<T*>(a.out) + channel;
+        convolve_channels<T>(
+            a,
+            tokens,
+            channel,
+            count,
+            [&](int64_t token) { return load_some(x + token * a.x_stride, count); },
+            [&](int64_t token, Vec sum) {
+              store_some(out + token * a.channels, silu(sum), count);
+            });
+      });
 }

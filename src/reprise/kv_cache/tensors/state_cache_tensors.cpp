@@ -14,6 +14,7 @@ StateCacheTensors::StateCacheTensors(const StateCacheLayout& layout,
   auto* address = static_cast<std::byte*>(buffer_.data());
   for (int64_t layer = 0; layer < layout.num_layers; ++layer) {
     for (const TensorType& type : {conv, heads}) {
+      if (type.bytes() == 0) continue;
       tensors_.push_back(Tensor::borrow(type, address, executor));
       address += type.bytes();
     }

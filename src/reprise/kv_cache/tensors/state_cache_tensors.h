@@ -15,8 +15,8 @@ struct StateCacheLayout {
   int64_t num_slots = 0;    // including the null slot 0
   int64_t conv_inputs = 0;  // that a convolution keeps: its kernel - 1
   int64_t conv_size = 0;    // channels of the convolution
-  int64_t num_heads = 0;
-  int64_t head_rows = 0;  // a head's state is [head_rows, head_columns]
+  int64_t num_heads = 0;    // 0: only convolutions keep states
+  int64_t head_rows = 0;    // a head's state is [head_rows, head_columns]
   int64_t head_columns = 0;
 
   /// The bytes of one slot: the states of all layers, in float32.
@@ -37,9 +37,9 @@ class StateCacheTensors {
 
   /// [num_slots, conv_inputs, conv_size]
   [[nodiscard]] const Tensor& conv(int64_t layer) const {
-    return tensors_[static_cast<size_t>(2 * layer)];
+    return tensors_[static_cast<size_t>(tensors_of_layer() * layer)];
   }
-  /// [num_slots, num_heads, head_rows, head_columns]
+  /// [num_slots, num_heads, head_rows, head_columns]. \pre layout().num_heads > 0
   [[nodiscard]] const Tensor& heads(int64_t layer) const {
     return tensors_[static_cast<size_t>(2 * layer + 1)];
   }
@@ -52,6 +52,8 @@ class StateCacheTensors {
   }
 
  private:
+  [[nodiscard]] int64_t tensors_of_layer() const noexcept { return layout_.num_heads > 0 ? 2 : 1; }
+
   StateCacheLayout layout_;
   device::Buffer buffer_;
   std::vector<Tensor> tensors_;

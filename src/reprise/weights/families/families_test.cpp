@@ -58,11 +58,14 @@ Json complete(std::string_view architecture) {
                  {"linear_num_key_heads", 2},
                  {"linear_value_head_dim", 16},
                  {"linear_key_head_dim", 8},
-                 {"linear_conv_kernel_dim", 4}};
+                 {"linear_conv_kernel_dim", 4},
+                 {"conv_L_cache", 3}};
   if (architecture == "GraniteMoeHybridForCausalLM") config["num_local_experts"] = 0;
   // Here this member is the number of a layer's values.
   if (architecture == "MambaForCausalLM") config.erase("intermediate_size");
-  if (architecture == "MixtralForCausalLM") config["num_local_experts"] = 4;
+  if (architecture == "MixtralForCausalLM" || architecture == "GraniteMoeForCausalLM") {
+    config["num_local_experts"] = 4;
+  }
   return config;
 }
 Json complete(std::string_view architecture, std::string_view key, Json value) {
@@ -121,6 +124,14 @@ TEST(Families, malformed_members_are_refused_by_name) {
       {"Qwen2MoeForCausalLM", "decoder_sparse_step", 0, "decoder_sparse_step"},
       {"Qwen3MoeForCausalLM", "mlp_only_layers", {4}, "mlp_only_layers"},
       {"Qwen3MoeForCausalLM", "num_experts", nullptr, "num_experts"},
+      {"Qwen3_5ForCausalLM", "linear_num_key_heads", 3, "linear_num_key_heads"},
+      {"Qwen3_5ForCausalLM", "linear_value_head_dim", nullptr, "linear_value_head_dim"},
+      {"Lfm2ForCausalLM", "conv_L_cache", 1, "conv_L_cache"},
+      {"Lfm2ForCausalLM", "conv_L_cache", nullptr, "conv_L_cache"},
+      {"Lfm2ForCausalLM", "full_attn_idxs", {4}, "full_attn_idxs"},
+      {"Lfm2ForCausalLM", "layer_types", {"conv"}, "layer_types"},
+      {"Lfm2ForCausalLM", "block_multiple_of", 0, "block_multiple_of"},
+      {"Lfm2ForCausalLM", "block_ffn_dim_multiplier", -1, "block_ffn_dim_multiplier"},
       {"MambaForCausalLM", "state_size", 0, "state_size"},
       {"MambaForCausalLM", "state_size", nullptr, "state_size"},
       {"MambaForCausalLM", "conv_kernel", 1, "conv_kernel"},
@@ -144,7 +155,8 @@ TEST(Families, malformed_members_are_refused_by_name) {
       {"BambaForCausalLM", "mamba_n_groups", 5, "mamba_n_groups"},
       {"BambaForCausalLM", "mamba_d_head", "large", "mamba_d_head"},
       {"BambaForCausalLM", "attn_layer_indices", {4}, "attn_layer_indices"},
-      {"GraniteMoeHybridForCausalLM", "num_local_experts", 8, "num_local_experts"},
+      {"GraniteMoeForCausalLM", "num_local_experts", 0, "num_local_experts"},
+      {"GraniteMoeHybridForCausalLM", "num_local_experts", 1, "num_experts_per_tok"},
       {"GraniteMoeHybridForCausalLM", "layer_types", {"mamba"}, "layer_types"},
       {"GraniteMoeHybridForCausalLM",
        "layers_block_type",

@@ -73,6 +73,8 @@ void read_rope_by_layer_type(const FamilyConfig& in,
 /// The experts of Qwen2-MoE and its successors: one that every token uses, with a gate, and the
 /// layers that have experts. \pre read_sizes
 void read_experts_of_qwen(const FamilyConfig& in);
+/// Those of Granite: every layer has experts. \pre read_sizes
+void read_experts_of_granite(const FamilyConfig& in);
 void read_tied_embeddings(const FamilyConfig& in, bool by_default);
 
 /// Fails for a boolean member of another value than the only one that there is code for.

@@ -1,4 +1,4 @@
-// Mixtures of experts: Mixtral, Qwen2-MoE, Qwen3-MoE and OLMoE.
+// Mixtures of experts: Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE and Granite-MoE.
 #include <fmt/format.h>
 
 #include "reprise/weights/families/family_config.h"
@@ -66,6 +66,18 @@ void read_mixtral(const FamilyConfig& in) {
   read_layer_types(in);
   read_rope(in, {.default_theta = 1e6});
   read_tied_embeddings(in, false);
+}
+
+void read_experts_of_granite(const FamilyConfig& in) {
+  in.config.moe = read_experts(in, "num_local_experts", "intermediate_size", 2);
+  in.config.moe->renormalises = true;
+  in.config.moe_layers.assign(static_cast<size_t>(in.config.num_hidden_layers), true);
+}
+
+void read_granite_moe(const FamilyConfig& in) {
+  read_granite(in);
+  in.config.mlp_bias = false;
+  read_experts_of_granite(in);
 }
 
 void read_experts_of_qwen(const FamilyConfig& in) {

@@ -1,4 +1,4 @@
-// Models with recurrent layers: Mamba, Mamba-2, Bamba, Granite 4 and Qwen3-Next.
+// Models with recurrent layers: Mamba, Mamba-2, Bamba, Granite 4, Qwen3-Next, Qwen3.5 and LFM2.
 #include <fmt/format.h>
 
 #include <string>
@@ -127,7 +127,8 @@ void read_sizes_of_mamba(const FamilyConfig& in) {
   config.layer_types.assign(config.layer_types.size(), LayerType::linear_attention);
 }
 
-// `key` has one entry for each layer. Older configs call the types "mamba" and "attention".
+// `key` has one entry for each layer. Older configs call the types "mamba" and "attention",
+// and LFM2 calls its short convolutions "conv".
 void read_hybrid_layer_types(const FamilyConfig& in, std::string_view key) {
   ModelConfig& config = in.config;
   const Json& listed = *in.reader.find(key);
@@ -137,7 +138,7 @@ void read_hybrid_layer_types(const FamilyConfig& in, std::string_view key) {
   }
   for (size_t layer = 0; layer < config.layer_types.size(); ++layer) {
     const Json& type = listed.at(layer);
-    if (type == "linear_attention" || type == "mamba") {
+    if (type == "linear_attention" || type == "mamba" || type == "conv") {
       config.layer_types[layer] = LayerType::linear_attention;
     } else if (type == "full_attention" || type == "attention") {
       config.layer_types[layer] = LayerType::full_attention;
@@ -148,6 +149,60 @@ void read_hybrid_layer_types(const FamilyConfig& in, std::string_view key) {
                                  visible(type.dump())));
     }
   }
+}
+
+// `key` lists the layers that attend.
+void read_attention_layers(const FamilyConfig& in, std::string_view key) {
+  ModelConfig& config = in.config;
+  const int64_t num_layers = config.num_hidden_layers;
+  config.layer_types.assign(config.layer_types.size(), LayerType::linear_attention);
+  for (const int64_t layer :
+       in.reader.integers(key, 0, num_layers - 1, static_cast<size_t>(num_layers))) {
+    config.layer_types[static_cast<size_t>(layer)] = LayerType::full_attention;
+  }
+}
+
+// Two thirds of the size that the config names, times a factor, rounded up to a multiple.
+int64_t adjusted_size_of_lfm2(const FamilyConfig& in) {
+  const int64_t size = in.config.intermediate_size;
+  if (!in.reader.boolean("block_auto_adjust_ff_dim").value_or(true)) return size;
+  const double factor = in.reader.number("block_ffn_dim_multiplier", 0.01, 16).value_or(1.0);
+  const int64_t multiple = in.reader.integer("block_multiple_of", 1, 1 << 16).value_or(256);
+  const auto scaled = static_cast<int64_t>(factor * static_cast<double>(2 * size / 3));
+  return (scaled + multiple - 1) / multiple * multiple;
+}
+
+// Every n-th layer attends, the others have a gated delta net.
+void read_qwen3_hybrid(const FamilyConfig& in, bool has_experts) {
+  const ConfigReader& reader = in.reader;
+  require_silu(in);
+  read_sizes(in, {.has_default_intermediate_size = has_experts});
+  read_heads(in, 256);
+  ModelConfig& config = in.config;
+  config.qkv_bias = config.o_bias = reader.boolean("attention_bias").value_or(false);
+  config.qk_norm = QkNorm::per_head;
+  config.norm = NormType::gemma_rms_norm;
+  config.has_attention_gate = true;
+  RecurrentConfig layers{.recurrence = Recurrence::gated_delta_net};
+  layers.num_heads = reader.required_integer("linear_num_value_heads", 1, kMaxStateHeads);
+  layers.num_groups = reader.required_integer("linear_num_key_heads", 1, kMaxStateHeads);
+  layers.head_dim = reader.required_integer("linear_value_head_dim", 1, kMaxStateHeadDim);
+  layers.state_size = reader.required_integer("linear_key_head_dim", 1, kMaxStateSize);
+  layers.conv_kernel = reader.required_integer("linear_conv_kernel_dim", 2, kMaxConvKernel);
+  require_divides(
+      in, "linear_num_key_heads", layers.num_groups, "linear_num_value_heads", layers.num_heads);
+  config.recurrent = layers;
+  if (reader.find("layer_types") != nullptr) {
+    read_hybrid_layer_types(in, "layer_types");
+  } else {
+    const int64_t period = reader.integer("full_attention_interval", 1, kMaxPositions).value_or(4);
+    for (size_t layer = 0; layer < config.layer_types.size(); ++layer) {
+      const bool is_full = (static_cast<int64_t>(layer) + 1) % period == 0;
+      config.layer_types[layer] = is_full ? LayerType::full_attention : LayerType::linear_attention;
+    }
+  }
+  read_rope(in, {.partial_factor = "partial_rotary_factor", .default_partial_factor = 0.25});
+  read_tied_embeddings(in, false);
 }
 
 }  // namespace
@@ -188,12 +243,7 @@ void read_bamba(const FamilyConfig& in) {
   config.qkv_bias = config.o_bias = in.reader.boolean("attention_bias").value_or(false);
   config.mlp_bias = in.reader.boolean("mlp_bias").value_or(false);
   config.recurrent = read_mamba2_layers(in, kHybridKeys);
-  const int64_t num_layers = config.num_hidden_layers;
-  config.layer_types.assign(config.layer_types.size(), LayerType::linear_attention);
-  for (const int64_t layer : in.reader.integers(
-           "attn_layer_indices", 0, num_layers - 1, static_cast<size_t>(num_layers))) {
-    config.layer_types[static_cast<size_t>(layer)] = LayerType::full_attention;
-  }
+  read_attention_layers(in, "attn_layer_indices");
   read_rope(in, {.partial_factor = "partial_rotary_factor", .default_partial_factor = 0.5});
   read_tied_embeddings(in, false);
 }
@@ -203,14 +253,14 @@ void read_granite_moe_hybrid(const FamilyConfig& in) {
   require_silu(in);
   read_granite(in);
   ModelConfig& config = in.config;
-  // The experts of this class are stored in a form of their own.
-  if (reader.integer("num_local_experts", 0, kMaxFeatures).value_or(8) != 0) {
-    reader.fail(
-        "num_local_experts",
-        "only 0 is supported: Granite 4 without experts (micro and the 350M and 1B models)");
-  }
   config.mlp_bias = false;
-  config.intermediate_size = reader.required_integer("shared_intermediate_size", 1, kMaxFeatures);
+  const int64_t shared_size = reader.required_integer("shared_intermediate_size", 1, kMaxFeatures);
+  if (reader.integer("num_local_experts", 0, kMaxFeatures).value_or(8) != 0) {
+    read_experts_of_granite(in);
+    config.moe->shared_intermediate_size = shared_size;
+  } else {
+    config.intermediate_size = shared_size;
+  }
   config.recurrent = read_mamba2_layers(in, kHybridKeys);
   const bool is_old = reader.find("layer_types") == nullptr;
   if (is_old && reader.find("layers_block_type") == nullptr) {
@@ -228,37 +278,46 @@ void read_granite_moe_hybrid(const FamilyConfig& in) {
 }
 
 void read_qwen3_next(const FamilyConfig& in) {
-  const ConfigReader& reader = in.reader;
-  require_silu(in);
-  read_sizes(in);
-  read_heads(in, 256);
-  ModelConfig& config = in.config;
-  config.qkv_bias = config.o_bias = reader.boolean("attention_bias").value_or(false);
-  config.qk_norm = QkNorm::per_head;
-  config.norm = NormType::gemma_rms_norm;
-  config.has_attention_gate = true;
+  read_qwen3_hybrid(in, true);
   read_experts_of_qwen(in);
-  config.moe->renormalises = reader.boolean("norm_topk_prob").value_or(true);
-  RecurrentConfig layers{.recurrence = Recurrence::gated_delta_net};
-  layers.num_heads = reader.required_integer("linear_num_value_heads", 1, kMaxStateHeads);
-  layers.num_groups = reader.required_integer("linear_num_key_heads", 1, kMaxStateHeads);
-  layers.head_dim = reader.required_integer("linear_value_head_dim", 1, kMaxStateHeadDim);
-  layers.state_size = reader.required_integer("linear_key_head_dim", 1, kMaxStateSize);
-  layers.conv_kernel = reader.required_integer("linear_conv_kernel_dim", 2, kMaxConvKernel);
-  require_divides(
-      in, "linear_num_key_heads", layers.num_groups, "linear_num_value_heads", layers.num_heads);
-  config.recurrent = layers;
+  in.config.moe->renormalises = in.reader.boolean("norm_topk_prob").value_or(true);
+}
+
+void read_qwen3_5(const FamilyConfig& in) { read_qwen3_hybrid(in, false); }
+
+void read_qwen3_5_moe(const FamilyConfig& in) {
+  read_qwen3_hybrid(in, true);
+  read_experts_of_qwen(in);
+  in.config.moe->renormalises = true;
+}
+
+void read_lfm2(const FamilyConfig& in) {
+  const ConfigReader& reader = in.reader;
+  const bool has_old_key = reader.find("block_ff_dim") != nullptr;
+  read_sizes(in,
+             {.intermediate_size = has_old_key ? "block_ff_dim" : "intermediate_size",
+              .norm_eps = "norm_eps",
+              .default_norm_eps = 1e-5});
+  read_heads(in);
+  ModelConfig& config = in.config;
+  config.intermediate_size = adjusted_size_of_lfm2(in);
+  config.qk_norm = QkNorm::per_head;
+  const bool has_bias = reader.boolean("conv_bias").value_or(false);
+  config.recurrent =
+      RecurrentConfig{.recurrence = Recurrence::short_conv,
+                      .conv_kernel = reader.required_integer("conv_L_cache", 2, kMaxConvKernel),
+                      .num_heads = config.hidden_size,
+                      .head_dim = 1,
+                      .conv_bias = has_bias,
+                      .proj_bias = has_bias};
   if (reader.find("layer_types") != nullptr) {
     read_hybrid_layer_types(in, "layer_types");
   } else {
-    const int64_t period = reader.integer("full_attention_interval", 1, kMaxPositions).value_or(4);
-    for (size_t layer = 0; layer < config.layer_types.size(); ++layer) {
-      const bool is_full = (static_cast<int64_t>(layer) + 1) % period == 0;
-      config.layer_types[layer] = is_full ? LayerType::full_attention : LayerType::linear_attention;
-    }
+    read_attention_layers(in, "full_attn_idxs");
   }
-  read_rope(in, {.partial_factor = "partial_rotary_factor", .default_partial_factor = 0.25});
-  read_tied_embeddings(in, false);
+  read_rope(in, {.default_theta = 1e6});
+  const bool is_tied = reader.boolean("tie_embedding").value_or(true);
+  read_tied_embeddings(in, is_tied);
 }
 
 }  // namespace reprise::weights
