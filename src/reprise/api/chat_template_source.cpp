@@ -49,9 +49,8 @@ std::optional<SourcedChatTemplate> load_chat_template(const std::optional<std::s
     if (!std::filesystem::is_directory(folder)) {  // the model is a GGUF file
       throw FileError("E_TEMPLATE", folder.string(), "tokenizer.chat_template", error.what());
     }
-    const bool has_own_file = std::filesystem::exists(folder / "chat_template.jinja");
-    const char* file = has_own_file ? "chat_template.jinja" : "tokenizer_config.json";
-    throw FileError("E_TEMPLATE", (folder / file).string(), "chat_template", error.what());
+    throw FileError(
+        "E_TEMPLATE", (folder / config.template_file).string(), "chat_template", error.what());
   }
 }
 

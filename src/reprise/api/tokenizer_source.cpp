@@ -15,7 +15,8 @@ void check_tokenizer_files(const weights::ModelDirectory& directory) {
   for (const char* name : {"tokenizer.json",
                            "tokenizer_config.json",
                            "special_tokens_map.json",
-                           "chat_template.jinja"}) {
+                           "chat_template.jinja",
+                           "chat_template.json"}) {
     if (directory.contains(name)) (void)directory.open(name);
   }
 }

@@ -1,5 +1,7 @@
 #include "reprise/tokenizer/tokenizer_config.h"
 
+#include <utility>
+
 #include "reprise/base/error.h"
 #include "reprise/base/text/json_cursor.h"
 #include "reprise/tokenizer/component.h"
@@ -50,6 +52,23 @@ void read_templates(const Component& member, TokenizerConfig& config) {
   }
 }
 
+// Models that read images too may have an object with the member "chat_template" as their file.
+void read_template_file(const std::filesystem::path& model_dir, TokenizerConfig& config) {
+  for (const std::string_view name : {"chat_template.jinja", "chat_template.json"}) {
+    const std::filesystem::path path = model_dir / name;
+    if (!std::filesystem::exists(path)) continue;
+    std::string source = read_text_file(path, kMaxTemplateBytes);
+    if (name.ends_with(".json")) {
+      const Json json = parse(source, path.string());
+      source = Component(json, path.string(), "").at("chat_template").text();
+    }
+    std::erase_if(config.chat_templates, [](const auto& item) { return item.name == "default"; });
+    config.chat_templates.push_back({"default", std::move(source)});
+    config.template_file = name;
+    return;
+  }
+}
+
 }  // namespace
 
 TokenizerConfig TokenizerConfig::from_json(std::string_view text, std::string_view path) {
@@ -74,11 +93,7 @@ TokenizerConfig TokenizerConfig::load(const std::filesystem::path& model_dir) {
     const Json json = parse(read_text_file(map_path, kMaxConfigBytes), map_path.string());
     read_tokens(Component(json, map_path.string(), ""), config);
   }
-  const auto template_path = model_dir / "chat_template.jinja";
-  if (std::filesystem::exists(template_path)) {
-    std::erase_if(config.chat_templates, [](const auto& item) { return item.name == "default"; });
-    config.chat_templates.push_back({"default", read_text_file(template_path, kMaxTemplateBytes)});
-  }
+  read_template_file(model_dir, config);
   return config;
 }
 

@@ -14,8 +14,8 @@ struct NamedChatTemplate {
 };
 
 /// The files beside tokenizer.json: tokenizer_config.json, special_tokens_map.json for tokens that
-/// the first file does not name, and chat_template.jinja, which overrides a template in the first
-/// file.
+/// the first file does not name, and chat_template.jinja or else chat_template.json, which override
+/// a template in the first file.
 struct TokenizerConfig {
   std::optional<std::string> bos_token;
   std::optional<std::string> eos_token;
@@ -23,6 +23,8 @@ struct TokenizerConfig {
   std::optional<std::string> unk_token;
   std::optional<bool> add_bos_token;
   std::optional<bool> add_eos_token;
+  /// The file with the template "default".
+  std::string_view template_file = "tokenizer_config.json";
   std::vector<NamedChatTemplate> chat_templates;
 
   /// Reads the files that exist; every file may be missing. \throws FileError E_TOKENIZER, E_DEPTH

@@ -53,6 +53,9 @@ TEST_F(TokenizerConfigFiles, may_name_several_templates_and_the_jinja_file_wins)
       "tokenizer_config.json",
       R"({"chat_template":[{"name":"default","template":"d"},{"name":"tool_use","template":"t"}]})");
   EXPECT_EQ(TokenizerConfig::load(dir_).chat_template(), "d");
+  write("chat_template.json", R"({"chat_template":"from json"})");
+  EXPECT_EQ(TokenizerConfig::load(dir_).chat_template(), "from json");
+  EXPECT_EQ(TokenizerConfig::load(dir_).template_file, "chat_template.json");
   write("chat_template.jinja", "from file\n");
   const TokenizerConfig config = TokenizerConfig::load(dir_);
   EXPECT_EQ(config.chat_template(), "from file\n");
@@ -71,6 +74,9 @@ TEST_F(TokenizerConfigFiles, are_refused_with_a_code_when_they_are_broken) {
   EXPECT_EQ(error_code(), "E_TOKENIZER");
   write("tokenizer_config.json", R"({"a":)" + std::string(100'000, '['));
   EXPECT_EQ(error_code(), "E_DEPTH");
+  write("tokenizer_config.json", "{}");
+  write("chat_template.json", R"({"template": "x"})");
+  EXPECT_EQ(error_code(), "E_TOKENIZER");
 }
 
 }  // namespace
