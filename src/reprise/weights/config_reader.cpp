@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -13,12 +15,35 @@ namespace {
 
 std::string shown(const Json& value) { return visible(value.dump()); }
 
+// Python's json module writes three numbers that JSON does not have. They become strings, which a
+// reader refuses where it needs a number.
+std::string with_quoted_numbers(std::string_view text) {
+  constexpr std::array<std::string_view, 3> kNumbers = {"-Infinity", "Infinity", "NaN"};
+  std::string quoted;
+  bool is_in_string = false;
+  for (size_t i = 0; i < text.size();) {
+    const std::string_view rest = text.substr(i);
+    const auto* const number = std::ranges::find_if(
+        kNumbers, [&](std::string_view name) { return rest.starts_with(name); });
+    if (!is_in_string && number != kNumbers.end()) {
+      quoted.append("\"").append(*number).append("\"");
+      i += number->size();
+      continue;
+    }
+    if (rest.front() == '"') is_in_string = !is_in_string;
+    const size_t length = is_in_string && rest.front() == '\\' && rest.size() > 1 ? 2 : 1;
+    quoted.append(rest.substr(0, length));
+    i += length;
+  }
+  return quoted;
+}
+
 }  // namespace
 
 Json parse_json_file(std::string_view text, std::string_view path, std::string_view code) {
   Json document;
   try {
-    document = parse_json(text, "document");
+    document = parse_json(with_quoted_numbers(text), "document");
   } catch (const InvalidArgument& error) {
     throw FileError(code, path, "", error.what());
   }

@@ -11,7 +11,8 @@
 namespace reprise::weights {
 
 /// parse_json() for a file whose failure has a code: \throws FileError(code, path).
-/// Also requires the document to be an object.
+/// Also requires the document to be an object. Infinity, -Infinity and NaN, which JSON does not
+/// have but Python writes, are read as strings.
 [[nodiscard]] Json parse_json_file(std::string_view text,
                                    std::string_view path,
                                    std::string_view code);

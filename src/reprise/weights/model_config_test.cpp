@@ -1,5 +1,6 @@
 #include "reprise/weights/model_config.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -327,6 +328,22 @@ TEST(ModelConfig, loads_from_a_directory) {
   EXPECT_EQ(code_of([&] { (void)load_model_config(model, base()); }), "E_CONFIG");
   directory.write("config.json", std::string((4u << 20) + 1, ' '));
   EXPECT_EQ(code_of([&] { (void)load_model_config(model); }), "E_TOO_LARGE");
+}
+
+TEST(ModelConfig, reads_the_numbers_that_python_writes_and_json_does_not_have) {
+  const auto mamba2 = [](const char* limit) {
+    return fmt::format(
+        R"({{"architectures": ["Mamba2ForCausalLM"], "a": "NaN \" Infinity", "vocab_size": 9,
+            "hidden_size": 8, "num_hidden_layers": 1, "num_heads": 4, "head_dim": 4, "n_groups": 1,
+            "state_size": 4, "conv_kernel": 4, "time_step_limit": {}}})",
+        limit);
+  };
+  EXPECT_EQ(parse_model_config(mamba2("[0.0, Infinity]"), "c").config.recurrent->num_heads, 4);
+  for (const char* limit : {"[0.0, NaN]", "[-Infinity, Infinity]", "Infinity"}) {
+    EXPECT_THAT(message_of([&] { (void)parse_model_config(mamba2(limit), "c"); }),
+                HasSubstr("time_step_limit"))
+        << limit;
+  }
 }
 
 }  // namespace
