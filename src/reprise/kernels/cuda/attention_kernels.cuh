@@ -260,16 +260,16 @@ REPRISE_DEVICE void merge_when_last(const AttentionKernelArguments& a,
 template <typename T, int kHeadDim>
 REPRISE_DEVICE void attend_share(const CudaAttentionArguments& arguments,
                                  const AttentionShare& share,
-                                 int64_t kv_head) {
+                                 int kv_head) {
   constexpr int kRowSize = kHeadDim + 2;
   const AttentionKernelArguments& a = arguments.call;
   const AttentionTile& tile = share.tile;
   const AttentionSteps steps = steps_of(a, tile);
   const int64_t steps_per_part = ceil_div(steps.count, share.num_parts);
-  const int64_t part_size = tile.num_rows * kRowSize;
-  const int64_t first_row =
-      share.first_partial_row * a.kv_heads + kv_head * share.num_parts * tile.num_rows;
-  float* partials = arguments.partials + first_row * kRowSize;
+  // The row of partial results of the tile's first part.
+  const auto first_row = [&] {
+    return share.first_partial_row * a.kv_heads + kv_head * share.num_parts * tile.num_rows;
+  };
   attend_tile<T, kHeadDim>(a,
                            tile,
                            kv_head,
@@ -280,7 +280,9 @@ REPRISE_DEVICE void attend_share(const CudaAttentionArguments& arguments,
                                store_attention<T>(a, tile, kv_head, row, d, merged);
                                return;
                              }
-                             float* place = partials + share.part * part_size + row * kRowSize;
+                             float* place =
+                                 arguments.partials +
+                                 (first_row() + share.part * tile.num_rows + row) * kRowSize;
                              place[d] = merged.sum;
                              if (d == 0) {
                                place[kHeadDim] = merged.largest;
@@ -288,8 +290,13 @@ REPRISE_DEVICE void attend_share(const CudaAttentionArguments& arguments,
                              }
                            });
   if (share.num_parts > 1) {
-    merge_when_last<T, kHeadDim>(
-        a, tile, kv_head, share.num_parts, partials, part_size, arguments.arrived + first_row);
+    merge_when_last<T, kHeadDim>(a,
+                                 tile,
+                                 kv_head,
+                                 share.num_parts,
+                                 arguments.partials + first_row() * kRowSize,
+                                 tile.num_rows * kRowSize,
+                                 arguments.arrived + first_row());
   }
 }
 
@@ -302,16 +309,17 @@ REPRISE_DEVICE void attention_fragments(const CudaAttentionArguments& arguments)
   if (arguments.served != ServedRequests::of_few_rows) {
     zero_padding<T>(a, kUniform ? a.num_reqs * a.query_len : a.query_start_loc[a.num_reqs]);
   }
+  const auto kv_heads = static_cast<int>(a.kv_heads);
   const BatchWork work = batch_work<kUniform>(arguments);
-  const int64_t units = work.units * a.kv_heads;
-  const int64_t per_block = ceil_div(units, grid_size());
-  const int64_t first = block_index() * per_block;
-  const int64_t end = min_of(first + per_block, units);
-  for (int64_t unit = first; unit < end; ++unit) {
+  const int units = work.units * kv_heads;
+  const auto per_block = static_cast<int>(ceil_div(units, grid_size()));
+  const int first = static_cast<int>(block_index()) * per_block;
+  const int end = static_cast<int>(min_of(first + per_block, units));
+  for (int unit = first; unit < end; ++unit) {
     if (unit > first) sync_block();  // the shared memory may still be read
     attend_share<T, kHeadDim>(arguments,
-                              find_share<kUniform>(arguments, unit / a.kv_heads, work.halvings),
-                              unit % a.kv_heads);
+                              find_share<kUniform>(arguments, unit / kv_heads, work.halvings),
+                              unit % kv_heads);
   }
 }
 

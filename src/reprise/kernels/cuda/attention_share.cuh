@@ -76,7 +76,7 @@ struct WorkScan {
 
 /// The work of the whole batch for one kv head.
 struct BatchWork {
-  int64_t units;
+  int units;
   int halvings;  // of the number of parts
 };
 
@@ -92,16 +92,17 @@ REPRISE_DEVICE BatchWork batch_work(const CudaAttentionArguments& arguments) {
     const WorkSum all = WorkScan(sum).all;
     // With one part per request there are no partial results.
     if (all.partial_rows() * a.kv_heads <= arguments.most_partial_rows)
-      return {all.units(), halvings};
+      return {static_cast<int>(all.units()), halvings};
   }
 }
 
-/// A unit of work: one part of the positions of one tile.
+/// A unit of work: one part of the positions of one tile. The integers are small, because they are
+/// alive through the whole unit.
 struct AttentionShare {
   AttentionTile tile;
-  int64_t part;
-  int64_t num_parts;
-  int64_t first_partial_row;  // of the tile's parts, for one kv head
+  int part;
+  int num_parts;
+  int first_partial_row;  // of the tile's parts, for one kv head
 };
 
 /// Finds the unit with the number `unit`; all lanes of a warp work together.
@@ -131,9 +132,9 @@ REPRISE_DEVICE AttentionShare find_share(const CudaAttentionArguments& arguments
              tile_row,
              min_of(kAttentionTileRows, work.rows - tile_row),
              work.rows <= kAttentionWarpRows},
-            (unit - first_unit) % work.parts,
-            work.parts,
-            first_row + tile_row * work.parts};
+            static_cast<int>((unit - first_unit) % work.parts),
+            static_cast<int>(work.parts),
+            static_cast<int>(first_row + tile_row * work.parts)};
   }
   return {{{0, 0, 0, 0}, 0, 0, false}, 0, 1, 0};
 }
