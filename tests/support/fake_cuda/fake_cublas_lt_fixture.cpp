@@ -89,6 +89,7 @@ struct Product {
   Layout right_layout;
   void* out = nullptr;
   Layout out_layout;
+  float* parts = nullptr;  // nullptr: sums are not divided. [2, columns, rows], in the workspace
 
   [[nodiscard]] uint64_t depth() const {
     return operation.is_left_transposed ? left_layout.rows : left_layout.columns;
@@ -104,21 +105,32 @@ struct Product {
       if (is_transposed) std::swap(row, column);
       return static_cast<int64_t>(row) + static_cast<int64_t>(column) * layout.stride;
     };
-    for (uint64_t column = 0; column < out_layout.columns; ++column) {
-      for (uint64_t row = 0; row < out_layout.rows; ++row) {
-        float sum = 0;
-        for (uint64_t k = 0; k < depth(); ++k) {
-          sum +=
-              read(left, left_layout.type, at(left_layout, operation.is_left_transposed, row, k)) *
-              read(right,
-                   right_layout.type,
-                   at(right_layout, operation.is_right_transposed, k, column));
-        }
-        if (operation.has_bias) {
-          sum += read(operation.bias, operation.bias_type, static_cast<int64_t>(row));
-        }
-        write(out, out_layout.type, at(out_layout, false, row, column), sum);
+    const auto sum_of = [&](uint64_t row, uint64_t column, uint64_t begin, uint64_t end) {
+      float sum = 0;
+      for (uint64_t k = begin; k < end; ++k) {
+        sum += read(left, left_layout.type, at(left_layout, operation.is_left_transposed, row, k)) *
+               read(right,
+                    right_layout.type,
+                    at(right_layout, operation.is_right_transposed, k, column));
       }
+      return sum;
+    };
+    const uint64_t results = out_layout.columns * out_layout.rows;
+    const uint64_t middle = depth() / 2;
+    for (uint64_t i = 0; parts != nullptr && i < results; ++i) {
+      const uint64_t row = i % out_layout.rows;
+      parts[i] = sum_of(row, i / out_layout.rows, 0, middle);
+      parts[results + i] = sum_of(row, i / out_layout.rows, middle, depth());
+    }
+    for (uint64_t i = 0; i < results; ++i) {
+      const uint64_t row = i % out_layout.rows;
+      const uint64_t column = i / out_layout.rows;
+      float sum =
+          parts != nullptr ? parts[i] + parts[results + i] : sum_of(row, column, 0, depth());
+      if (operation.has_bias) {
+        sum += read(operation.bias, operation.bias_type, static_cast<int64_t>(row));
+      }
+      write(out, out_layout.type, at(out_layout, false, row, column), sum);
     }
   }
 };
@@ -132,6 +144,7 @@ struct FakeCublasLt::State {
   CublasLtApi api;
   std::vector<Search> searches;
   uint64_t num_products = 0;
+  uint64_t num_divided = 0;
   size_t num_objects = 0;
   bool refuses = false;
 
@@ -370,13 +383,13 @@ cublasStatus_t matmul(cublasLtHandle_t,
   FAKE_ENTER("cublasLtMatmul", true);
   if (algorithm == nullptr) return fake->misuse("no algorithm: it would be looked for");
   Search& search = fake->searches.at(algorithm->data[0]);
-  const Product product{.operation = object_of<Operation>(operation),
-                        .left = left,
-                        .left_layout = object_of<Layout>(left_layout),
-                        .right = right,
-                        .right_layout = object_of<Layout>(right_layout),
-                        .out = out,
-                        .out_layout = object_of<Layout>(out_layout)};
+  Product product{.operation = object_of<Operation>(operation),
+                  .left = left,
+                  .left_layout = object_of<Layout>(left_layout),
+                  .right = right,
+                  .right_layout = object_of<Layout>(right_layout),
+                  .out = out,
+                  .out_layout = object_of<Layout>(out_layout)};
   if (!product.fits() || !serves(search,
                                  product.operation,
                                  product.left_layout,
@@ -387,8 +400,11 @@ cublasStatus_t matmul(cublasLtHandle_t,
   if (*static_cast<const float*>(alpha) != 1 || *static_cast<const float*>(beta) != 0) {
     return fake->misuse("factors other than 1 and 0");
   }
-  if (search.preference.reduction_schemes != CUBLASLT_REDUCTION_SCHEME_NONE) {
-    return fake->misuse("an algorithm that may split sums");
+  const uint32_t schemes = search.preference.reduction_schemes;
+  const bool may_divide = product.out_layout.columns <= FakeCublasLt::kMostDividedColumns;
+  if ((schemes & ~uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE}) != 0 ||
+      (schemes != 0 && !may_divide)) {
+    return fake->misuse("an algorithm that may split sums of many rows, or round their parts");
   }
   if (!search.was_used && fake->driver->is_capturing()) {
     return fake->misuse("an algorithm's first use is in a capture");
@@ -411,6 +427,10 @@ cublasStatus_t matmul(cublasLtHandle_t,
     return fake->misuse("a workspace that is too small or not aligned to 256 bytes");
   }
   fake->require_owned("the workspace", workspace, workspace_bytes);
+  if (schemes != 0) {
+    product.parts = static_cast<float*>(workspace);
+    ++fake->num_divided;
+  }
   ++fake->num_products;
   return fake->driver->submit(stream, [product] { product.run(); }) == CUDA_SUCCESS
              ? CUBLAS_STATUS_SUCCESS
@@ -432,6 +452,7 @@ FakeCublasLt::~FakeCublasLt() { fake = nullptr; }
 
 const CublasLtApi& FakeCublasLt::api() const noexcept { return state_->api; }
 uint64_t FakeCublasLt::num_products() const noexcept { return state_->num_products; }
+uint64_t FakeCublasLt::num_divided_products() const noexcept { return state_->num_divided; }
 uint64_t FakeCublasLt::num_searches() const noexcept { return state_->searches.size(); }
 size_t FakeCublasLt::num_objects() const noexcept { return state_->num_objects; }
 void FakeCublasLt::refuse(bool refuses) noexcept { state_->refuses = refuses; }

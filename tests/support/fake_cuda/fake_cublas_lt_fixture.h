@@ -9,7 +9,9 @@
 namespace reprise::kernels::cuda {
 
 /// A fake cuBLASLt for tests, on the host and on a fake driver's streams. It reads all matrices as
-/// column-major and sums over the depth in order, in float32. An algorithm may be used for the
+/// column-major and sums over the depth in order, in float32. If it may, it divides a sum into two
+/// parts, which lie in the workspace in between; only results of up to kMostDividedColumns columns
+/// may have divided sums. An algorithm may be used for the
 /// shape for which it was found, with at most as many columns of the result, and for addresses with
 /// at least the given alignment; any other use is a misuse of the driver. During a capture, only
 /// products and descriptions are allowed, and the first use of an algorithm is a misuse too,
@@ -22,6 +24,8 @@ namespace reprise::kernels::cuda {
 /// Source of the rules: cuBLAS library documentation of CUDA 13, "Using the cuBLASLt API".
 class FakeCublasLt {
  public:
+  static constexpr uint64_t kMostDividedColumns = 128;
+
   explicit FakeCublasLt(device::cuda::FakeDriver& driver);
   FakeCublasLt(const FakeCublasLt&) = delete;
   FakeCublasLt& operator=(const FakeCublasLt&) = delete;
@@ -30,6 +34,7 @@ class FakeCublasLt {
   [[nodiscard]] const CublasLtApi& api() const noexcept;
   /// The number of products that were submitted or recorded, and of searches for algorithms.
   [[nodiscard]] uint64_t num_products() const noexcept;
+  [[nodiscard]] uint64_t num_divided_products() const noexcept;
   [[nodiscard]] uint64_t num_searches() const noexcept;
   /// The number of handles, descriptors and preferences that were not destroyed.
   [[nodiscard]] size_t num_objects() const noexcept;

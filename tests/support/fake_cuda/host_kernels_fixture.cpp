@@ -10,6 +10,7 @@
 #include "reprise/kernels/cuda/rope_kernels.cuh"
 #include "reprise/kernels/cuda/row_kernels.cuh"
 #include "reprise/kernels/cuda/sampling_kernels.cuh"
+#include "reprise/kernels/cuda/staged_linear_kernels.cuh"
 
 namespace reprise::kernels::cuda {
 namespace {

@@ -13,6 +13,7 @@ inline constexpr int kAttentionThreads = 128;
 // With fewer positions per part, more parts cost more than they save.
 inline constexpr int kLeastPartPositions = 256;
 inline constexpr int kMostParts = 64;
+inline constexpr int kLargestFragmentHead = 128;
 /// Threads of a block that merges the parts of an attention plan: one for each element of a row.
 inline constexpr int kMergeThreads = kMaxAttentionHeadDim;
 
@@ -35,15 +36,37 @@ constexpr uint32_t prefill_shared_bytes(int head_dim) {
 }
 static_assert(2 * (prefill_shared_bytes(128) + 1024) <= 164 * 1024);
 
-/// Paged attention that divides its work on the device. The grid is max_tiles * kv_heads *
-/// max_parts, fixed for a shape, and blocks without work end at once.
+inline constexpr int64_t kPrefillBlocksPerMultiprocessor = 2;
+/// The largest number of rows of partial results in a launch for prompts. With more tiles than
+/// blocks that run at a time there is only one part, which leaves no partial results.
+constexpr int64_t most_prefill_partial_rows(int num_multiprocessors) {
+  return (2 * kPrefillBlocksPerMultiprocessor * num_multiprocessors + kMostParts) *
+         kPrefillTileRows;
+}
+
+/// The requests of a batch that a launch of attention serves.
+enum class ServedRequests : int32_t {
+  all,
+  of_few_rows,   // up to kAttentionWarpRows: decoding requests
+  of_many_rows,  // the others. This launch also fills the rows of the padding.
+};
+
+/// Paged attention that divides its work on the device. The grid is fixed for a shape, and blocks
+/// without work end at once. The kernels for decoding take any grid (see attention_share.cuh). The
+/// grid of the kernels for prompts is max_tiles * kv_heads * max_parts.
 struct alignas(16) CudaAttentionArguments {
   AttentionKernelArguments call;
-  float* partials;   // [max_tiles, kv_heads, max_parts, rows of a tile, head_dim + 2]
-  int32_t* arrived;  // [max_tiles, kv_heads], zero before and after
-  int64_t max_tiles;
-  int64_t max_parts;
-  int32_t block_bits;  // prefill kernel: block_size is 2 to this power
+  // Decoding: [rows of all parts of all tiles and kv heads, head_dim + 2]. Prompts: [max_tiles,
+  // kv_heads, max_parts, rows of a tile, head_dim + 2].
+  float* partials;
+  // How many parts of a tile are done; zero before and after. Decoding: at the index of the tile's
+  // first row of partial results. Prompts: [max_tiles, kv_heads].
+  int32_t* arrived;
+  int64_t most_partial_rows;  // decoding: the rows that fit into `partials`
+  int64_t max_tiles;          // prompts
+  int64_t max_parts;          // prompts
+  ServedRequests served;
+  int32_t block_bits;  // prompts: block_size is 2 to this power
 };
 
 }  // namespace reprise::kernels::cuda

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "reprise/kernels/cuda/attention_rows.cuh"
+#include "reprise/kernels/cuda/attention_share.cuh"
 #include "reprise/kernels/cuda/attention_tile.cuh"
 
 // Attention over the paged cache.
@@ -255,51 +256,70 @@ REPRISE_DEVICE void merge_when_last(const AttentionKernelArguments& a,
   if (thread_index() == 0) *arrived = 0;  // for the next launch
 }
 
-/// Uses the tensor cores and divides the positions among blocks; the last block of a tile merges
-/// the parts of all blocks. \pre q is aligned to 16 bytes and so are its strides
-template <typename T, int kHeadDim, bool kUniform>
-REPRISE_DEVICE void attention_fragments(const CudaAttentionArguments& arguments) {
+/// One part of a tile of one kv head. The last block of a tile merges its parts.
+template <typename T, int kHeadDim>
+REPRISE_DEVICE void attend_share(const CudaAttentionArguments& arguments,
+                                 const AttentionShare& share,
+                                 int kv_head) {
   constexpr int kRowSize = kHeadDim + 2;
   const AttentionKernelArguments& a = arguments.call;
-  zero_padding<T>(a, kUniform ? a.num_reqs * a.query_len : a.query_start_loc[a.num_reqs]);
-  const int64_t part = block_index() % arguments.max_parts;
-  const int64_t kv_head = block_index() / arguments.max_parts % a.kv_heads;
-  const int64_t tile_index = block_index() / arguments.max_parts / a.kv_heads;
-  const AttentionTile tile =
-      kUniform ? uniform_tile(a, tile_index) : find_tile(a, tile_index, kAttentionTileRows);
-  if (tile.num_rows == 0) return;
-
-  // Uses as many parts as are worth their cost.
+  const AttentionTile& tile = share.tile;
   const AttentionSteps steps = steps_of(a, tile);
-  const int64_t num_parts = max_of(
-      1,
-      min_of(arguments.max_parts, ceil_div(steps.count * kAttentionWarpRows, kLeastPartPositions)));
-  if (part >= num_parts) return;
-  const int64_t steps_per_part = ceil_div(steps.count, num_parts);
-
-  const int64_t part_size = int64_t{kAttentionTileRows} * kRowSize;
-  const int64_t item = tile_index * a.kv_heads + kv_head;
-  float* partials = arguments.partials + item * arguments.max_parts * part_size;
+  const int64_t steps_per_part = ceil_div(steps.count, share.num_parts);
+  // The row of partial results of the tile's first part.
+  const auto first_row = [&] {
+    return share.first_partial_row * a.kv_heads + kv_head * share.num_parts * tile.num_rows;
+  };
   attend_tile<T, kHeadDim>(a,
                            tile,
                            kv_head,
-                           steps.first + part * steps_per_part,
-                           steps.first + min_of(steps.count, (part + 1) * steps_per_part),
+                           steps.first + share.part * steps_per_part,
+                           steps.first + min_of(steps.count, (share.part + 1) * steps_per_part),
                            [&](int row, int d, const MergedElement& merged) {
-                             if (num_parts == 1) {
+                             if (share.num_parts == 1) {
                                store_attention<T>(a, tile, kv_head, row, d, merged);
                                return;
                              }
-                             float* place = partials + part * part_size + row * kRowSize;
+                             float* place =
+                                 arguments.partials +
+                                 (first_row() + share.part * tile.num_rows + row) * kRowSize;
                              place[d] = merged.sum;
                              if (d == 0) {
                                place[kHeadDim] = merged.largest;
                                place[kHeadDim + 1] = merged.total;
                              }
                            });
-  if (num_parts > 1) {
-    merge_when_last<T, kHeadDim>(
-        a, tile, kv_head, num_parts, partials, part_size, arguments.arrived + item);
+  if (share.num_parts > 1) {
+    merge_when_last<T, kHeadDim>(a,
+                                 tile,
+                                 kv_head,
+                                 share.num_parts,
+                                 arguments.partials + first_row() * kRowSize,
+                                 tile.num_rows * kRowSize,
+                                 arguments.arrived + first_row());
+  }
+}
+
+/// Uses the tensor cores and divides the positions among blocks. A block computes neighbouring
+/// units of work, because the blocks of a grid may be fewer than the units. \pre q is aligned to 16
+/// bytes and so are its strides
+template <typename T, int kHeadDim, bool kUniform>
+REPRISE_DEVICE void attention_fragments(const CudaAttentionArguments& arguments) {
+  const AttentionKernelArguments& a = arguments.call;
+  if (arguments.served != ServedRequests::of_few_rows) {
+    zero_padding<T>(a, kUniform ? a.num_reqs * a.query_len : a.query_start_loc[a.num_reqs]);
+  }
+  const auto kv_heads = static_cast<int>(a.kv_heads);
+  const BatchWork work = batch_work<kUniform>(arguments);
+  const int units = work.units * kv_heads;
+  const auto per_block = static_cast<int>(ceil_div(units, grid_size()));
+  const int first = static_cast<int>(block_index()) * per_block;
+  const int end = static_cast<int>(min_of(first + per_block, units));
+  for (int unit = first; unit < end; ++unit) {
+    if (unit > first) sync_block();  // the shared memory may still be read
+    attend_share<T, kHeadDim>(arguments,
+                              find_share<kUniform>(arguments, unit / kv_heads, work.halvings),
+                              unit % kv_heads);
   }
 }
 

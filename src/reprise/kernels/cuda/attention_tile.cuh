@@ -53,20 +53,31 @@ struct AttentionTile {
   bool shares_rows;   // all warps work on the same sixteen rows, each on a part of the positions
 };
 
-REPRISE_DEVICE int64_t tiles_of(const AttentionKernelArguments& a,
+/// Whether the launch serves a request with so many tokens.
+REPRISE_DEVICE bool serves(const CudaAttentionArguments& arguments, int64_t num_tokens) {
+  if (arguments.served == ServedRequests::all) return true;
+  const bool has_few_rows = num_tokens * arguments.call.group_size <= kAttentionWarpRows;
+  return has_few_rows == (arguments.served == ServedRequests::of_few_rows);
+}
+
+REPRISE_DEVICE int64_t tiles_of(const CudaAttentionArguments& arguments,
                                 int64_t request,
                                 int64_t tile_rows) {
-  return ceil_div(request_tokens(a, request).num_tokens * a.group_size, tile_rows);
+  const AttentionKernelArguments& a = arguments.call;
+  const int64_t tokens = request_tokens(a, request).num_tokens;
+  return serves(arguments, tokens) ? ceil_div(tokens * a.group_size, tile_rows) : 0;
 }
 
 /// Finds the index-th tile of the batch; all lanes of a warp work together.
-REPRISE_DEVICE AttentionTile find_tile(const AttentionKernelArguments& a,
+REPRISE_DEVICE AttentionTile find_tile(const CudaAttentionArguments& arguments,
                                        int64_t index,
                                        int64_t tile_rows) {
+  const AttentionKernelArguments& a = arguments.call;
   int64_t before = 0;
   for (int64_t base = 0; base < a.num_reqs; base += kWarpSize) {
     const int64_t mine = base + lane_index();
-    const int count = mine < a.num_reqs ? static_cast<int>(tiles_of(a, mine, tile_rows)) : 0;
+    const int count =
+        mine < a.num_reqs ? static_cast<int>(tiles_of(arguments, mine, tile_rows)) : 0;
     // The chunk is found by its sum (exact, because the integers are small), then the request one
     // by one.
     const auto total = static_cast<int64_t>(warp_sum(static_cast<float>(count)));
@@ -86,14 +97,6 @@ REPRISE_DEVICE AttentionTile find_tile(const AttentionKernelArguments& a,
     }
   }
   return {{0, 0, 0, 0}, 0, 0, false};
-}
-
-/// The tile of a request if every request has query_len tokens; the rows must fit into one tile.
-REPRISE_DEVICE AttentionTile uniform_tile(const AttentionKernelArguments& a, int64_t request) {
-  const int64_t tokens = min_of(a.query_len, a.num_tokens - request * a.query_len);
-  if (request >= a.num_reqs || tokens <= 0) return {{0, 0, 0, 0}, 0, 0, false};
-  const int64_t rows = tokens * a.group_size;
-  return {uniform_request(a, request), 0, rows, rows <= kAttentionWarpRows};
 }
 
 /// The positions that at least one row of a tile sees.

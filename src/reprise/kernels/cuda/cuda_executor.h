@@ -5,6 +5,7 @@
 #include <span>
 
 #include "reprise/device/device.h"
+#include "reprise/kernels/cuda/attention_arguments.h"
 #include "reprise/kernels/cuda/flashinfer_table.h"
 #include "reprise/kernels/cuda/gemm_library.h"
 #include "reprise/kernels/cuda/linear_arguments.h"
@@ -15,6 +16,9 @@ namespace reprise::kernels::cuda {
 
 struct CudaExecutorOptions {
   int num_multiprocessors = 132;  // of the GPU; decides the number of blocks of a launch
+  /// Rows of partial results of attention. With more of them, a batch of many long contexts keeps
+  /// its parts (see attention_share.cuh). A row takes 520 bytes. 0: as many as prompts need.
+  int64_t partial_rows = 0;
   /// For matrix products of many rows. nullptr: the project's own kernels serve them. Borrowed for
   /// the constructor's call.
   const CublasLtApi* cublas_lt = nullptr;
@@ -71,11 +75,19 @@ class CudaExecutor final : public DeviceExecutor {
 
   bool launch_attention(const OpRun& run);
   bool launch_divided_attention(const OpRun& run);
+  /// Prompts, and the decoding requests among them in a launch of their own.
+  bool launch_prefill_attention(const OpRun& run,
+                                const device::Kernel& prefill,
+                                const device::Kernel& decode,
+                                CudaAttentionArguments arguments);
+  /// The blocks of a launch of the kernels for decoding.
+  [[nodiscard]] uint32_t decode_blocks(const AttentionKernelArguments& a, int64_t tiles) const;
   bool launch_planned_attention(const OpRun& run);
   /// nullptr: the project's own kernels serve the call.
   [[nodiscard]] const FlashInferKernels* flashinfer_for(const OpRun& run) const;
 
   CudaExecutorOptions options_;
+  int64_t partial_rows_ = 0;
   device::Buffer partials_;            // results of parts of the positions
   device::Buffer arrived_;             // how many parts of a tile are done
   std::unique_ptr<GemmLibrary> gemm_;  // nullptr: the machine has no library

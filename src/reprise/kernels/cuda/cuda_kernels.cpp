@@ -60,27 +60,32 @@ LinearKernels linear_kernels(DType dtype) {
                              {.dots = &linear_dots_f32},
                              {.of_8_columns = {&linear_8x8_bf16, &linear_8x32_bf16},
                               .of_16_columns = {&linear_16x8_bf16, &linear_16x32_bf16},
+                              .of_32_columns = {nullptr, &linear_32x32_staged_bf16},
                               .dots = &linear_dots_bf16},
                              {.of_8_columns = {&linear_8x8_f16, &linear_8x32_f16},
                               .of_16_columns = {&linear_16x8_f16, &linear_16x32_f16},
+                              .of_32_columns = {nullptr, &linear_32x32_staged_f16},
                               .dots = &linear_dots_f16});
 }
 
 LinearKernels lm_head_kernels(DType dtype) {
-  return pick<LinearKernels>(
-      dtype,
-      {.dots = &lm_head_dots_f32},
-      {.of_16_columns = {&lm_head_16x8_bf16, &lm_head_16x32_bf16}, .dots = &lm_head_dots_bf16},
-      {.of_16_columns = {&lm_head_16x8_f16, &lm_head_16x32_f16}, .dots = &lm_head_dots_f16});
+  return pick<LinearKernels>(dtype,
+                             {.dots = &lm_head_dots_f32},
+                             {.of_16_columns = {&lm_head_16x8_bf16, nullptr},
+                              .of_32_columns = {nullptr, &lm_head_32x32_staged_bf16},
+                              .dots = &lm_head_dots_bf16},
+                             {.of_16_columns = {&lm_head_16x8_f16, nullptr},
+                              .of_32_columns = {nullptr, &lm_head_32x32_staged_f16},
+                              .dots = &lm_head_dots_f16});
 }
 
 LinearKernels linear_silu_and_mul_kernels(DType dtype) {
   return pick<LinearKernels>(
       dtype,
       {.dots = &linear_silu_and_mul_dots_f32},
-      {.of_16_columns = {&linear_silu_and_mul_16x8_bf16, &linear_silu_and_mul_16x32_bf16},
+      {.of_16_columns = {&linear_silu_and_mul_16x8_bf16, &linear_silu_and_mul_16x32_staged_bf16},
        .dots = &linear_silu_and_mul_dots_bf16},
-      {.of_16_columns = {&linear_silu_and_mul_16x8_f16, &linear_silu_and_mul_16x32_f16},
+      {.of_16_columns = {&linear_silu_and_mul_16x8_f16, &linear_silu_and_mul_16x32_staged_f16},
        .dots = &linear_silu_and_mul_dots_f16});
 }
 
@@ -89,9 +94,11 @@ LinearKernels linear_rope_kv_write_kernels(DType dtype) {
       dtype,
       {},
       {.of_8_columns = {&linear_rope_kv_write_8x8_bf16, &linear_rope_kv_write_8x32_bf16},
-       .of_16_columns = {&linear_rope_kv_write_16x8_bf16, &linear_rope_kv_write_16x32_bf16}},
+       .of_16_columns = {&linear_rope_kv_write_16x8_bf16, &linear_rope_kv_write_16x32_bf16},
+       .of_32_columns = {nullptr, &linear_rope_kv_write_32x32_staged_bf16}},
       {.of_8_columns = {&linear_rope_kv_write_8x8_f16, &linear_rope_kv_write_8x32_f16},
-       .of_16_columns = {&linear_rope_kv_write_16x8_f16, &linear_rope_kv_write_16x32_f16}});
+       .of_16_columns = {&linear_rope_kv_write_16x8_f16, &linear_rope_kv_write_16x32_f16},
+       .of_32_columns = {nullptr, &linear_rope_kv_write_32x32_staged_f16}});
 }
 
 AttentionPathKernels attention_kernels(DType dtype) {

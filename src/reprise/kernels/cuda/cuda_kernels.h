@@ -15,11 +15,12 @@ struct FragmentKernels {
   const device::Kernel* for_32_rows = nullptr;
 };
 
-/// The kernels of a matrix product for one type: on tensor cores, with tiles of 8 and of 16
+/// The kernels of a matrix product for one type: on tensor cores, with tiles of 8, 16 and 32
 /// columns, and `dots` for any depth and alignment.
 struct LinearKernels {
   FragmentKernels of_8_columns;
   FragmentKernels of_16_columns;
+  FragmentKernels of_32_columns;  // only for_32_rows
   const device::Kernel* dots = nullptr;
 };
 

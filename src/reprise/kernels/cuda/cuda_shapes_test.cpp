@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "reprise/kernels/linear/linear.h"
@@ -36,6 +37,39 @@ TEST_P(CudaOpsAtRealShapes, deep_products_agree_with_the_oracle_for_rows_past_ev
     expect_product(rows, 8, 4864);   // 0.5B, down
     expect_product(rows, 16, 896);   // 0.5B, qkv
     if (HasFatalFailure()) return;
+  }
+}
+
+// With nine rows or more, wide products have tiles of 32 columns, and x passes through shared
+// memory.
+TEST_P(CudaOpsAtRealShapes, rows_of_wide_products_have_the_bits_of_a_single_row) {
+  if (dtype() == DType::f32) return;  // computed by kernels of another kind
+  for (const auto& [columns, depth] :
+       std::vector<std::pair<int64_t, int64_t>>{{250, 1096}, {128, 72}, {512, 520}, {4864, 40}}) {
+    const Tensor weight = random({columns, depth});
+    const Tensor bias = random({columns});
+    const Tensor x = random({65, depth});
+    const auto rows_of_x = [&](int64_t first, int64_t count) {
+      return x.with_layout({count, depth}, {depth, 1}, first * depth);
+    };
+    for (const OpCode code : {OpCode::linear, OpCode::linear_silu_and_mul, OpCode::lm_head}) {
+      const auto product = [&](int64_t first, int64_t count) {
+        const Tensor third =
+            code == OpCode::lm_head ? ints({1}, {static_cast<int32_t>(count)}) : bias;
+        return run(code, {rows_of_x(first, count), weight, third});
+      };
+      for (const int64_t rows : {9, 16, 17, 32, 33, 65}) {
+        if (columns > 1000 && rows != 17) continue;
+        SCOPED_TRACE(testing::Message() << op_name(code) << ' ' << rows << " x " << columns);
+        const Tensor all = product(0, rows);
+        const size_t row_bytes = all.type().bytes() / static_cast<size_t>(rows);
+        for (const int64_t row : {int64_t{0}, int64_t{7}, rows - 1}) {
+          const auto* found = all.data_as<std::byte>() + static_cast<size_t>(row) * row_bytes;
+          EXPECT_EQ(std::memcmp(product(row, 1).data(), found, row_bytes), 0) << "row " << row;
+        }
+      }
+      if (HasFailure()) return;
+    }
   }
 }
 

@@ -173,12 +173,16 @@ void GemmLibrary::choose_algorithms(Plan& plan) const {
   };
   try {
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kWorkspaceBytes});
-    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_NONE});
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, kAlignment);
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, kAlignment);
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, kAlignment);
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, kAlignment);
     for (int power = kFirstPower; power <= kLastPower; ++power) {
+      // Few rows have few tiles, which leave multiprocessors idle unless several blocks share the
+      // depth. Their sums stay in float32 and are added in a fixed order.
+      const auto scheme = power <= kLastDividedPower ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+                                                     : CUBLASLT_REDUCTION_SCHEME_NONE;
+      prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(scheme));
       plan.algorithms.at(static_cast<size_t>(power - kFirstPower)) =
           choose_algorithm(plan, power, preference);
     }

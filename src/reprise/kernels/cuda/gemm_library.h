@@ -15,8 +15,9 @@ namespace reprise::kernels::cuda {
 ///
 /// No choice happens in a capture. The first product with a weight's shape chooses algorithms for
 /// all numbers of rows by the library's heuristic: one for each power of two to which the rows are
-/// rounded up. Algorithms that split a sum are excluded, so the bits of a row depend only on the
-/// algorithm (docs/gpu.md). All products share one workspace, which the constructor allocates.
+/// rounded up. Algorithms that divide a sum between blocks are allowed for up to 128 rows, with
+/// parts in float32. The algorithm gives the number of parts, so the bits of a row depend only on
+/// the algorithm (docs/gpu.md). All products share one workspace, which the constructor allocates.
 ///
 /// A GemmLibrary belongs to one thread and one stream and owns its descriptors. In a steady state
 /// multiply() allocates nothing.
@@ -47,6 +48,7 @@ class GemmLibrary {
   // The powers of two to which rows are rounded up, from kFewestRows to more rows than any step
   // has.
   static constexpr int kFirstPower = 6;
+  static constexpr int kLastDividedPower = 7;  // up to 128 rows
   static constexpr int kLastPower = 16;
 
   // The key for all numbers of rows: columns, depth, stride of x, types of x and out, whether with

@@ -157,6 +157,24 @@ TEST_P(CublasLt, looks_for_algorithms_once_and_keeps_one_for_each_power_of_two) 
   EXPECT_EQ(machine_.driver().misuses(), std::vector<std::string>{});
 }
 
+TEST_P(CublasLt, only_sums_of_up_to_128_rows_may_be_divided_and_no_row_depends_on_their_number) {
+  const Tensor weight = random({24, 48});
+  const Tensor x = random({300, 48});
+  const auto product = [&](int64_t rows) {
+    return run(executor_, OpCode::linear, {x.with_layout({rows, 48}, {48, 1}, 0), weight, {}});
+  };
+  const auto expect_same = [&](const Tensor& few, const Tensor& many) {
+    EXPECT_EQ(std::memcmp(few.data(), many.data(), few.type().bytes()), 0) << few.size(0);
+  };
+  expect_same(product(33), product(64));
+  expect_same(product(65), product(128));
+  EXPECT_EQ(machine_.cublas_lt().num_divided_products(), 4U);
+  expect_same(product(129), product(256));
+  (void)product(300);
+  EXPECT_EQ(machine_.cublas_lt().num_divided_products(), 4U);
+  EXPECT_EQ(machine_.driver().misuses(), std::vector<std::string>{});
+}
+
 TEST_P(CublasLt, decides_and_loads_nothing_in_a_capture) {
   const Tensor x = random({70, 48});
   const Tensor weight = random({24, 48});

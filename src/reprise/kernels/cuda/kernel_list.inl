@@ -14,18 +14,27 @@
     256,                                                                            \
     linear_shared_bytes(columns, rows, parts),                                      \
     linear_fragments<T, Out, columns / 8, rows / 8, epilogue>)
-#define REPRISE_CUDA_FRAGMENT_KERNELS(X, type, T)                                              \
-  REPRISE_CUDA_PRODUCT(X, linear, type, T, T, 8, 8, 1, Epilogue::none)                         \
-  REPRISE_CUDA_PRODUCT(X, linear, type, T, T, 8, 32, 1, Epilogue::none)                        \
-  REPRISE_CUDA_PRODUCT(X, linear, type, T, T, 16, 8, 1, Epilogue::none)                        \
-  REPRISE_CUDA_PRODUCT(X, linear, type, T, T, 16, 32, 1, Epilogue::none)                       \
-  REPRISE_CUDA_PRODUCT(X, lm_head, type, T, float, 16, 8, 1, Epilogue::none)                   \
-  REPRISE_CUDA_PRODUCT(X, lm_head, type, T, float, 16, 32, 1, Epilogue::none)                  \
-  REPRISE_CUDA_PRODUCT(X, linear_silu_and_mul, type, T, T, 16, 8, 2, Epilogue::silu_and_mul)   \
-  REPRISE_CUDA_PRODUCT(X, linear_silu_and_mul, type, T, T, 16, 32, 2, Epilogue::silu_and_mul)  \
-  REPRISE_CUDA_PRODUCT(X, linear_rope_kv_write, type, T, T, 8, 8, 1, Epilogue::rope_kv_write)  \
-  REPRISE_CUDA_PRODUCT(X, linear_rope_kv_write, type, T, T, 8, 32, 1, Epilogue::rope_kv_write) \
-  REPRISE_CUDA_PRODUCT(X, linear_rope_kv_write, type, T, T, 16, 8, 1, Epilogue::rope_kv_write) \
+// The same for 32 rows of x that pass through shared memory.
+#define REPRISE_CUDA_STAGED_PRODUCT(X, name, type, T, Out, columns, parts, epilogue) \
+  X(name##_##columns##x32_staged_##type,                                             \
+    CudaLinearArguments,                                                             \
+    256,                                                                             \
+    linear_shared_bytes(columns, 32, parts),                                         \
+    staged_linear_fragments<T, Out, columns / 8, epilogue>)
+#define REPRISE_CUDA_FRAGMENT_KERNELS(X, type, T)                                                  \
+  REPRISE_CUDA_PRODUCT(X, linear, type, T, T, 8, 8, 1, Epilogue::none)                             \
+  REPRISE_CUDA_PRODUCT(X, linear, type, T, T, 8, 32, 1, Epilogue::none)                            \
+  REPRISE_CUDA_PRODUCT(X, linear, type, T, T, 16, 8, 1, Epilogue::none)                            \
+  REPRISE_CUDA_PRODUCT(X, linear, type, T, T, 16, 32, 1, Epilogue::none)                           \
+  REPRISE_CUDA_PRODUCT(X, lm_head, type, T, float, 16, 8, 1, Epilogue::none)                       \
+  REPRISE_CUDA_STAGED_PRODUCT(X, linear, type, T, T, 32, 1, Epilogue::none)                        \
+  REPRISE_CUDA_STAGED_PRODUCT(X, lm_head, type, T, float, 32, 1, Epilogue::none)                   \
+  REPRISE_CUDA_STAGED_PRODUCT(X, linear_silu_and_mul, type, T, T, 16, 2, Epilogue::silu_and_mul)   \
+  REPRISE_CUDA_STAGED_PRODUCT(X, linear_rope_kv_write, type, T, T, 32, 1, Epilogue::rope_kv_write) \
+  REPRISE_CUDA_PRODUCT(X, linear_silu_and_mul, type, T, T, 16, 8, 2, Epilogue::silu_and_mul)       \
+  REPRISE_CUDA_PRODUCT(X, linear_rope_kv_write, type, T, T, 8, 8, 1, Epilogue::rope_kv_write)      \
+  REPRISE_CUDA_PRODUCT(X, linear_rope_kv_write, type, T, T, 8, 32, 1, Epilogue::rope_kv_write)     \
+  REPRISE_CUDA_PRODUCT(X, linear_rope_kv_write, type, T, T, 16, 8, 1, Epilogue::rope_kv_write)     \
   REPRISE_CUDA_PRODUCT(X, linear_rope_kv_write, type, T, T, 16, 32, 1, Epilogue::rope_kv_write)
 
 #define REPRISE_CUDA_DOT_KERNELS(X, type, T)                                                 \

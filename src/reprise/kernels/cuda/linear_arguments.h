@@ -17,19 +17,20 @@ struct alignas(16) CudaLinearArguments {
   float epsilon;
 };
 
-// Tiles on tensor cores. A block's tile has one or two fragments of eight columns and one or four
-// fragments of eight rows. The warps of a block divide the depth.
+// Tiles on tensor cores. A block's tile has one, two or four fragments of eight columns and one or
+// four fragments of eight rows. The warps of a block divide the depth.
 inline constexpr int kFragmentColumns = 8;
 inline constexpr int kFragmentRows = 8;
 inline constexpr int kMostNormedRows = kFragmentRows;
 inline constexpr int kMostTileColumns = 2 * kFragmentColumns;
+inline constexpr int kWideTileColumns = 4 * kFragmentColumns;
 inline constexpr int kMostTileRows = 4 * kFragmentRows;
 inline constexpr int kLinearWarps = 8;
 /// Bytes of weights that a warp loads ahead: 128 KiB for the two blocks of a multiprocessor. 23 KiB
 /// would keep 4.3 TB/s busy at a latency of 0.7 us. The rest covers the end of the previous kernel.
 inline constexpr int kWarpRingBytes = 8192;
 inline constexpr int kBlocksOfProducts = 2;  // on a multiprocessor
-/// With at most so many columns, tiles of two fragments would leave multiprocessors of a large GPU
+/// For up to eight rows: with at most so many columns, tiles of two fragments would leave multiprocessors of a large GPU
 /// idle (132 of them, 16 columns each). It is a constant, so that the tiles depend only on the
 /// shape.
 inline constexpr int kNarrowColumns = 2112;

@@ -1,6 +1,7 @@
 #include "reprise/kernels/cuda/linear_launch.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "reprise/base/assert.h"
 #include "reprise/kernels/cuda/linear_arguments.h"
@@ -23,17 +24,51 @@ struct Choice {
   uint32_t num_blocks = 0;
 };
 
-/// The number of columns decides the columns of a tile; the number of rows decides its rows.
+uint32_t blocks_of(int64_t tiles, int num_multiprocessors) {
+  return static_cast<uint32_t>(std::min(tiles, int64_t{kBlocksOfProducts} * num_multiprocessors));
+}
+
+/// For up to eight rows, x costs little, and the number of columns decides the columns of a tile.
+Choice choose_for_few_rows(const LinearKernels& kernels, int64_t columns, int num_multiprocessors) {
+  const bool is_narrow = columns <= kNarrowColumns && kernels.of_8_columns.for_8_rows != nullptr;
+  const FragmentKernels& fragments = is_narrow ? kernels.of_8_columns : kernels.of_16_columns;
+  const int64_t tile_columns = is_narrow ? kFragmentColumns : kMostTileColumns;
+  return {fragments.for_8_rows, blocks_of(ceil_div(columns, tile_columns), num_multiprocessors)};
+}
+
+/// With more rows, each tile reads its columns of the weight and all rows of x. Wide tiles read x
+/// less often, and narrow tiles keep more multiprocessors busy, so the tiles are those with which
+/// the busiest multiprocessor reads least.
+Choice choose_for_many_rows(const LinearKernels& kernels,
+                            int64_t rows,
+                            int64_t columns,
+                            int num_multiprocessors) {
+  Choice choice;
+  int64_t least = std::numeric_limits<int64_t>::max();
+  const auto consider = [&](const device::Kernel* kernel, int64_t tile_columns) {
+    const int64_t tiles = ceil_div(columns, tile_columns);
+    const int64_t read = ceil_div(tiles, num_multiprocessors) *
+                         (tile_columns + std::min<int64_t>(rows, kMostTileRows));
+    if (kernel == nullptr || read >= least) return;
+    least = read;
+    choice = {kernel, blocks_of(tiles, num_multiprocessors)};
+  };
+  consider(kernels.of_8_columns.for_32_rows, kFragmentColumns);
+  consider(kernels.of_16_columns.for_32_rows, kMostTileColumns);
+  consider(kernels.of_32_columns.for_32_rows, kWideTileColumns);
+  return choice;
+}
+
+/// No choice changes a result.
 Choice choose_fragments(const LinearKernels& kernels,
                         int64_t rows,
                         int64_t columns,
                         int num_multiprocessors) {
-  const bool is_narrow = columns <= kNarrowColumns && kernels.of_8_columns.for_8_rows != nullptr;
-  const FragmentKernels& fragments = is_narrow ? kernels.of_8_columns : kernels.of_16_columns;
-  const int64_t tile_columns = is_narrow ? kFragmentColumns : kMostTileColumns;
-  const int64_t most = int64_t{kBlocksOfProducts} * num_multiprocessors;
-  return {rows <= kFragmentRows ? fragments.for_8_rows : fragments.for_32_rows,
-          rows == 0 ? 0U : static_cast<uint32_t>(std::min(ceil_div(columns, tile_columns), most))};
+  Choice choice = rows <= kFragmentRows
+                      ? choose_for_few_rows(kernels, columns, num_multiprocessors)
+                      : choose_for_many_rows(kernels, rows, columns, num_multiprocessors);
+  if (rows == 0) choice.num_blocks = 0;
+  return choice;
 }
 
 /// Also true if there is no norm.
@@ -109,7 +144,9 @@ bool launch_linear_rope_kv_write(device::Stream& stream,
                                  const Tensor& bias,
                                  const RopeAndCacheCall& call,
                                  const NormCall& norm) {
-  const LinearKernels kernels = linear_rope_kv_write_kernels(x.dtype());
+  LinearKernels kernels = linear_rope_kv_write_kernels(x.dtype());
+  // The halves of a tile are the halves of a head.
+  if (call.q_out.size(2) % kWideTileColumns != 0) kernels.of_32_columns = {};
   const bool can = kernels.of_16_columns.for_8_rows != nullptr && fits_fragments(x, weight) &&
                    !call.q_norm.defined() && !call.k_norm.defined() && x.size(0) > 0 &&
                    x.size(0) <= kMostTileRows && call.q_out.size(2) % kMostTileColumns == 0 &&

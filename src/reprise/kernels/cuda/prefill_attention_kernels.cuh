@@ -84,7 +84,7 @@ REPRISE_DEVICE PrefillShare prefill_share(const CudaAttentionArguments& argument
   const int kv_head = block / max_parts % kv_heads;
   // The last tile of a prompt sees the most positions, so it starts first.
   const int tile_index = static_cast<int>(arguments.max_tiles) - 1 - block / max_parts / kv_heads;
-  const AttentionTile tile = find_tile(a, tile_index, kPrefillTileRows);
+  const AttentionTile tile = find_tile(arguments, tile_index, kPrefillTileRows);
   const int item = tile_index * kv_heads + kv_head;
   if (tile.num_rows == 0) return {tile, kv_head, item, 0, 0, 0, 0};
 

@@ -12,18 +12,18 @@ inline constexpr int kStepDepth = 32;
 inline constexpr int kStretchDepth = 64;
 
 /// The weights of a warp's part of a block's tiles, in the order of their use. A ring in shared
-/// memory keeps kWarpRingBytes of loads in flight. Every lane writes and reads only its own words
-/// of the ring, so no thread waits for another.
+/// memory keeps kRingBytes of a warp's loads in flight. Every lane writes and reads only its own
+/// words of the ring, so no thread waits for another.
 ///
 /// The order of the depth is the same for all kParts and kHalves: warp s % kLinearWarps computes
 /// stretch s.
-template <typename T, int kParts, int kHalves>
+template <typename T, int kParts, int kHalves, int kRingBytes = kWarpRingBytes>
 class WeightStream {
  public:
-  static constexpr int kSteps = kParts == 2 ? 1 : 2;  // in one slot
+  static constexpr int kSteps = kParts * kHalves >= 4 || kParts == 2 ? 1 : 2;  // in one slot
   static constexpr int kLoads = kSteps * kParts * kHalves;
-  static constexpr int kSlots = kWarpRingBytes / (kLoads * kWarpSize * 16);
-  static_assert(kSlots * kLoads * kWarpSize * 16 == kWarpRingBytes);
+  static constexpr int kSlots = kRingBytes / (kLoads * kWarpSize * 16);
+  static_assert(kSlots * kLoads * kWarpSize * 16 == kRingBytes);
 
   struct Slot {
     Words4 words[kSteps][kParts][kHalves];
@@ -37,7 +37,7 @@ class WeightStream {
                               const ColumnOf& column_of,
                               int64_t num_tiles,
                               char* ring)
-      : ring_(ring + (warp_index() * kWarpRingBytes + lane_index() * 16)),
+      : ring_(ring + (warp_index() * kRingBytes + lane_index() * 16)),
         depth_(static_cast<int>(a.depth)),
         num_chunks_(chunks_of(a.depth)),
         uses_of_tile_(static_cast<int>(ceil_div(a.rows, tile_rows)) * num_chunks_),

@@ -1,0 +1,242 @@
+// The launches of attention.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "reprise/base/error.h"
+#include "reprise/kernels/cuda/attention_arguments.h"
+#include "reprise/kernels/cuda/cuda_executor.h"
+#include "reprise/kernels/cuda/cuda_kernels.h"
+#include "reprise/kernels/launch.h"
+
+namespace reprise::kernels::cuda {
+namespace {
+
+// Blocks of an attention launch that keep every multiprocessor busy.
+constexpr int64_t kBlocksPerMultiprocessor = 4;
+
+/// The number of parts of the positions, for a launch with so many tiles and heads.
+int64_t max_parts(int64_t tiles, int64_t wanted_blocks) {
+  return std::clamp<int64_t>(ceil_div(wanted_blocks, tiles), 1, kMostParts);
+}
+
+/// The largest number of tiles of a batch with this shape.
+int64_t most_tiles(const AttentionKernelArguments& a, int64_t tile_rows) {
+  return std::min(a.num_reqs, a.num_tokens) + a.num_tokens * a.group_size / tile_rows;
+}
+
+bool is_aligned(const Tensor& tensor) {
+  return reinterpret_cast<uintptr_t>(tensor.data()) % 16 == 0 && tensor.stride(0) % 8 == 0 &&
+         tensor.stride(1) % 8 == 0;
+}
+
+const device::Kernel* fragment_kernel(const AttentionKernels& kernels, const Tensor& q) {
+  if (!is_aligned(q)) return nullptr;
+  if (q.size(2) == 64) return kernels.head_64;
+  return q.size(2) == kLargestFragmentHead ? kernels.head_128 : nullptr;
+}
+
+/// The kernel for requests of many tokens, if a batch of this shape has many tokens per request on
+/// average. Only the shape decides, because a graph serves all batches of a shape; the kernel is
+/// correct for any batch. nullptr: another kernel serves the shape.
+const device::Kernel* prefill_kernel(const AttentionKernels& kernels,
+                                     const AttentionKernelArguments& a,
+                                     const Tensor& q,
+                                     const Tensor& out) {
+  const bool has_many_rows = a.num_tokens * a.group_size > kAttentionWarpRows * a.num_reqs;
+  const bool is_served =
+      is_aligned(out) && a.scale > 0 && std::has_single_bit(static_cast<uint64_t>(a.block_size));
+  return has_many_rows && is_served ? fragment_kernel(kernels, q) : nullptr;
+}
+
+using AttentionOperands = Operands<OpCode::attention>;
+
+AttentionKernelArguments attention_arguments(const OpRun& run) {
+  const AttentionOperands in(run.in);
+  const Tensor& q = in["q"];
+  const Tensor& keys = in["key_cache"];
+  const Tensor& out = in["out"];
+  if (keys.dtype() != q.dtype()) {
+    throw InvalidArgument(
+        fmt::format("attention: no CUDA kernel reads a cache of {}", dtype_name(keys.dtype())));
+  }
+  return {.q = q.data(),
+          .key_cache = keys.data(),
+          .value_cache = in["value_cache"].data(),
+          .out = out.data(),
+          .sinks = nullptr,
+          .out_scale = nullptr,
+          .query_start_loc = in["query_start_loc"].data_as<int32_t>(),
+          .seq_lens = in["seq_lens"].data_as<int32_t>(),
+          .block_table = in["block_table"].data_as<int32_t>(),
+          .q_token_stride = q.stride(0),
+          .q_head_stride = q.stride(1),
+          .out_token_stride = out.stride(0),
+          .out_head_stride = out.stride(1),
+          .block_table_stride = in["block_table"].stride(0),
+          .num_tokens = q.size(0),
+          .num_reqs = in["seq_lens"].size(0),
+          .block_stride = keys.stride(0),
+          .kv_head_stride = keys.stride(1),
+          .kv_heads = keys.size(1),
+          .group_size = q.size(1) / keys.size(1),
+          .head_dim = q.size(2),
+          .value_dim = q.size(2),
+          .block_size = keys.size(2),
+          .sliding_window = run.call.attributes.sliding_window,
+          .tokens_per_block = 0,
+          .query_len = 1,
+          .scale = run.call.attributes.scale,
+          .soft_cap = 0,
+          .is_bidirectional = 0,
+          .out_type = AttentionOut::like_q};
+}
+
+// The first use is the buffer that the kernel writes.
+std::array<device::BufferUse, 7> attention_uses(const OpRun& run) {
+  const AttentionOperands in(run.in);
+  return {writes(in["out"]),
+          reads(in["q"]),
+          reads(in["key_cache"]),
+          reads(in["value_cache"]),
+          reads(in["query_start_loc"]),
+          reads(in["seq_lens"]),
+          reads(in["block_table"])};
+}
+
+}  // namespace
+
+bool CudaExecutor::launch_attention(const OpRun& run) {
+  const AttentionOperands in(run.in);
+  const Tensor& q = in["q"];
+  const Tensor& out = in["out"];
+  if (q.size(2) > kMaxAttentionHeadDim) {
+    throw InvalidArgument(
+        fmt::format("attention: head_dim {} is more than the {} that the CUDA kernels support",
+                    q.size(2),
+                    kMaxAttentionHeadDim));
+  }
+  if (run.call.attributes.soft_cap != 0) {
+    throw InvalidArgument(
+        "attention: the CUDA kernels have no soft cap of scores; use --device cpu for this model");
+  }
+  require_dense_rows(q, "attention");
+  require_dense_rows(out, "attention");
+  if (q.size(0) == 0) return false;
+  return attention().kind == AttentionPath::Kind::planned ? launch_planned_attention(run)
+                                                          : launch_divided_attention(run);
+}
+
+bool CudaExecutor::launch_divided_attention(const OpRun& run) {
+  const AttentionOperands in(run.in);
+  const Tensor& q = in["q"];
+  CudaAttentionArguments arguments = {
+      .call = attention_arguments(run),
+      .partials = static_cast<float*>(partials_.data()),
+      .arrived = static_cast<int32_t*>(arrived_.data()),
+      .most_partial_rows = partial_rows_,
+      .max_tiles = 0,
+      .max_parts = 1,
+      .served = ServedRequests::all,
+      .block_bits = std::countr_zero(static_cast<uint64_t>(in["key_cache"].size(2)))};
+  AttentionKernelArguments& a = arguments.call;
+  a.query_len = attention().query_len;
+  const AttentionPathKernels paths = attention_kernels(q.dtype());
+  // In a uniform batch a tile is a whole request.
+  const bool is_uniform = attention().kind == AttentionPath::Kind::uniform &&
+                          a.query_len * a.group_size <= kAttentionTileRows;
+  const AttentionKernels& kernels = is_uniform ? paths.uniform : paths.any_batch;
+  const device::Kernel* kernel = fragment_kernel(kernels, q);
+  const device::Kernel* prefill =
+      is_uniform ? nullptr : prefill_kernel(paths.prefill, a, q, in["out"]);
+  if (prefill != nullptr) return launch_prefill_attention(run, *prefill, *kernel, arguments);
+
+  uint32_t blocks = 0;
+  if (kernel != nullptr) {
+    blocks = decode_blocks(a, is_uniform ? a.num_reqs : most_tiles(a, kAttentionTileRows));
+  } else {
+    kernel = kernels.by_rows;
+    blocks = static_cast<uint32_t>(
+        ceil_div(a.num_tokens * a.kv_heads * a.group_size, kernel->cuda.threads_per_block / 32));
+  }
+  return launch(stream(), *kernel, blocks, arguments, attention_uses(run));
+}
+
+uint32_t CudaExecutor::decode_blocks(const AttentionKernelArguments& a, int64_t tiles) const {
+  // A block for each tile, and blocks for the parts of long contexts. If there are still more
+  // parts, blocks compute several of them.
+  const int64_t blocks = std::max<int64_t>(tiles, 1) * a.kv_heads +
+                         kBlocksPerMultiprocessor * options_.num_multiprocessors;
+  return static_cast<uint32_t>(blocks);
+}
+
+bool CudaExecutor::launch_prefill_attention(const OpRun& run,
+                                            const device::Kernel& prefill,
+                                            const device::Kernel& decode,
+                                            CudaAttentionArguments arguments) {
+  const AttentionKernelArguments& a = arguments.call;
+  auto uses = attention_uses(run);
+  // A tile of the kernel for prompts has 128 rows, and most of them would be empty for a decoding
+  // request. If there is only one request, it is a prompt.
+  const bool has_decoding = a.num_reqs > 1;
+  arguments.served = has_decoding ? ServedRequests::of_many_rows : ServedRequests::all;
+  arguments.max_tiles = most_tiles(a, kPrefillTileRows);
+  arguments.max_parts = max_parts(arguments.max_tiles * a.kv_heads,
+                                  kPrefillBlocksPerMultiprocessor * options_.num_multiprocessors);
+  const auto blocks = static_cast<uint32_t>(arguments.max_tiles * a.kv_heads * arguments.max_parts);
+  const bool is_launched = launch(stream(), prefill, blocks, arguments, uses);
+  if (!has_decoding) return is_launched;
+
+  // The second launch writes the rows of decoding requests and keeps the other rows.
+  arguments.served = ServedRequests::of_few_rows;
+  uses[0].access = device::BufferUse::Access::read_write;
+  return launch(
+      stream(), decode, decode_blocks(a, std::min(a.num_reqs, a.num_tokens)), arguments, uses);
+}
+
+bool CudaExecutor::launch_planned_attention(const OpRun& run) {
+  const Tensor& q = AttentionOperands(run.in)["q"];
+  const Tensor& plan = attention().plan;
+  const Tensor& partials = attention().partials;
+  const auto blocks =
+      static_cast<uint32_t>(kBlocksPerMultiprocessor * options_.num_multiprocessors);
+  const PlannedAttentionArguments arguments = {.call = attention_arguments(run),
+                                               .plan = plan.data_as<int32_t>(),
+                                               .partials = partials.data_as<float>(),
+                                               .grid_size = blocks};
+  const AttentionPathKernels paths = attention_kernels(q.dtype());
+  const FlashInferKernels* flashinfer = flashinfer_for(run);
+  const device::Kernel* kernel =
+      flashinfer != nullptr ? flashinfer->decode : fragment_kernel(paths.planned, q);
+  const device::Kernel* merge = flashinfer != nullptr ? flashinfer->merge : paths.merge;
+  std::array<device::BufferUse, 9> uses;
+  std::ranges::copy(attention_uses(run), uses.begin());
+  uses[7] = reads(plan);
+  uses[8] = writes(partials);
+  (void)launch(
+      stream(), kernel != nullptr ? *kernel : *paths.planned.by_rows, blocks, arguments, uses);
+  // The second launch writes the rows of requests with parts and keeps the other rows.
+  uses[0].access = device::BufferUse::Access::read_write;
+  uses[8] = reads(partials);
+  return launch(stream(), *merge, blocks, arguments, uses);
+}
+
+const FlashInferKernels* CudaExecutor::flashinfer_for(const OpRun& run) const {
+  const AttentionOperands in(run.in);
+  const Tensor& q = in["q"];
+  const Tensor& out = in["out"];
+  // FlashInfer writes head by head, and its parts of an odd number of heads are not aligned to 16
+  // bytes.
+  const bool fits = attention().query_len == 1 && run.call.attributes.sliding_window == 0 &&
+                    is_aligned(q) && is_aligned(out) && out.stride(1) == q.size(2) &&
+                    q.size(1) % 2 == 0;
+  if (!fits) return nullptr;
+  const auto found = std::ranges::find_if(options_.flashinfer, [&](const FlashInferKernels& one) {
+    return one.dtype == q.dtype() && one.head_dim == q.size(2) &&
+           one.group_size == q.size(1) / in["key_cache"].size(1);
+  });
+  return found == options_.flashinfer.end() ? nullptr : &*found;
+}
+
+}  // namespace reprise::kernels::cuda

@@ -1,0 +1,196 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "reprise/kernels/cuda/attention_arguments.h"
+#include "reprise/kernels/rows.h"
+#include "tests/support/fake_cuda/cuda_ops_fixture.h"
+
+// How launches divide decode attention: what a row computes does not depend on the requests beside
+// it.
+namespace reprise::kernels::cuda {
+namespace {
+
+constexpr int64_t kCacheBlockSize = 16;
+
+struct DividedRequest {
+  int32_t tokens;
+  int32_t length;
+};
+
+class CudaAttentionParts : public CudaOps {
+ protected:
+  /// Everything that one request reads.
+  struct Request {
+    int32_t tokens;
+    int32_t length;
+    Tensor q;  // [tokens, heads, head_dim]
+    std::vector<int32_t> blocks;
+  };
+
+  void make_requests(const std::vector<DividedRequest>& sizes,
+                     int64_t heads,
+                     int64_t kv_heads,
+                     int64_t head_dim) {
+    int32_t num_blocks = 0;
+    for (const DividedRequest& size : sizes) {
+      Request request{size.tokens, size.length, random({size.tokens, heads, head_dim}), {}};
+      request.blocks.resize(
+          static_cast<size_t>(ceil_div(std::max<int64_t>(size.length, 1), kCacheBlockSize)));
+      std::iota(request.blocks.begin(), request.blocks.end(), num_blocks);
+      num_blocks += static_cast<int32_t>(request.blocks.size());
+      requests_.push_back(std::move(request));
+    }
+    keys_ = random({num_blocks, kv_heads, kCacheBlockSize, head_dim});
+    values_ = random({num_blocks, kv_heads, kCacheBlockSize, head_dim});
+  }
+
+  /// The results of these requests in one batch, one after the other.
+  Tensor attend(const std::vector<size_t>& batch,
+                const AttentionPath& path,
+                CudaExecutor& executor,
+                int64_t window = 0) {
+    std::vector<int32_t> starts{0};
+    std::vector<int32_t> lengths;
+    size_t most_blocks = 0;
+    for (const size_t index : batch) {
+      const Request& request = requests_[index];
+      starts.push_back(starts.back() + request.tokens);
+      lengths.push_back(request.length);
+      most_blocks = std::max(most_blocks, request.blocks.size());
+    }
+    const auto count = static_cast<int64_t>(batch.size());
+    std::vector<int32_t> table(batch.size() * most_blocks, -1);
+    const Tensor q = make({starts.back(), requests_[0].q.size(1), requests_[0].q.size(2)});
+    const size_t token_bytes = q.type().bytes() / static_cast<size_t>(starts.back());
+    for (size_t i = 0; i < batch.size(); ++i) {
+      const Request& request = requests_[batch[i]];
+      std::ranges::copy(request.blocks,
+                        table.begin() + static_cast<std::ptrdiff_t>(i * most_blocks));
+      std::memcpy(q.data_as<std::byte>() + static_cast<size_t>(starts[i]) * token_bytes,
+                  request.q.data(),
+                  static_cast<size_t>(request.tokens) * token_bytes);
+    }
+    const Tensor out = make(q.shape());
+    executor.set_attention(path);
+    OpAttributes attributes;
+    attributes.scale = 1.0F / std::sqrt(static_cast<float>(q.size(2)));
+    attributes.sliding_window = window;
+    executor.execute({.code = OpCode::attention, .attributes = attributes},
+                     std::array{q,
+                                keys_,
+                                values_,
+                                ints({count + 1}, starts),
+                                ints({count}, lengths),
+                                ints({count, static_cast<int64_t>(most_blocks)}, table),
+                                out},
+                     {});
+    stream_->synchronize();
+    return out;
+  }
+
+  /// Whether the rows of requests_[index] are those of the batch's results from `first` on.
+  static testing::AssertionResult same_rows(const Tensor& alone, const Tensor& all, int64_t first) {
+    const size_t token_bytes = alone.type().bytes() / static_cast<size_t>(alone.size(0));
+    const auto* found = all.data_as<std::byte>() + static_cast<size_t>(first) * token_bytes;
+    return std::memcmp(alone.data(), found, alone.type().bytes()) == 0
+               ? testing::AssertionSuccess()
+               : testing::AssertionFailure() << "other bits from token " << first << " on";
+  }
+
+  /// Every request has the same bits alone and in each of the batches.
+  void expect_same_bits(const std::vector<std::vector<size_t>>& batches,
+                        const AttentionPath& path,
+                        int64_t window = 0) {
+    for (const std::vector<size_t>& batch : batches) {
+      const Tensor all = attend(batch, path, executor_, window);
+      int64_t first = 0;
+      for (const size_t index : batch) {
+        const Tensor alone = attend({index}, path, executor_, window);
+        EXPECT_TRUE(same_rows(alone, all, first)) << "request " << index;
+        first += requests_[index].tokens;
+      }
+    }
+  }
+
+  std::vector<Request> requests_;
+  Tensor keys_;
+  Tensor values_;
+};
+
+const AttentionPath kAny{.kind = AttentionPath::Kind::any_batch};
+const AttentionPath kUniform{.kind = AttentionPath::Kind::uniform, .query_len = 1};
+
+TEST_P(CudaAttentionParts, a_long_request_has_the_same_bits_alone_and_in_a_large_batch) {
+  // One long request among many short ones: more tiles than multiprocessors.
+  std::vector<DividedRequest> sizes = {{1, 1900}};
+  for (int32_t i = 0; i < 40; ++i) sizes.push_back({1, 1 + i * 17});
+  make_requests(sizes, 4, 2, 64);
+  std::vector<size_t> all(sizes.size());
+  std::iota(all.begin(), all.end(), 0);
+  std::vector<size_t> reversed(all.rbegin(), all.rend());
+  const Tensor first = attend(all, kAny, executor_);
+  const Tensor uniform = attend(all, kUniform, executor_);
+  EXPECT_TRUE(same_rows(first, uniform, 0));
+  const Tensor back = attend(reversed, kUniform, executor_);
+  for (const size_t index : {size_t{0}, size_t{1}, size_t{16}, size_t{31}, size_t{40}}) {
+    const Tensor alone = attend({index}, kUniform, executor_);
+    EXPECT_TRUE(same_rows(alone, first, static_cast<int64_t>(index)));
+    EXPECT_TRUE(same_rows(alone, back, static_cast<int64_t>(40 - index)));
+  }
+}
+
+TEST_P(CudaAttentionParts, requests_of_several_tokens_have_the_same_bits_in_every_batch) {
+  make_requests({{3, 700}, {1, 300}, {2, 520}, {1, 1}, {4, 1030}}, 8, 2, 128);
+  expect_same_bits({{0, 1, 2, 3, 4}, {4, 2, 0}}, kAny);
+  expect_same_bits({{4, 1, 0}}, kAny, 600);
+}
+
+TEST_P(CudaAttentionParts, decoding_requests_beside_a_prompt_have_the_bits_of_decoding) {
+  make_requests({{90, 200}, {1, 900}, {1, 33}, {2, 300}}, 4, 2, 64);
+  const uint64_t before = stream_->counters().kernel_launches;
+  const Tensor mixed = attend({1, 0, 2, 3}, kAny, executor_);
+  EXPECT_EQ(stream_->counters().kernel_launches - before, 2U);
+  EXPECT_TRUE(same_rows(attend({1}, kUniform, executor_), mixed, 0));
+  EXPECT_TRUE(same_rows(attend({2}, kUniform, executor_), mixed, 91));
+  EXPECT_TRUE(same_rows(attend({3}, kAny, executor_), mixed, 92));
+  const uint64_t between = stream_->counters().kernel_launches;
+  (void)attend({0}, kAny, executor_);
+  EXPECT_EQ(stream_->counters().kernel_launches - between, 1U) << "only a prompt";
+}
+
+TEST_P(CudaAttentionParts, parts_are_fewer_if_they_do_not_fit_into_the_workspace) {
+  const CudaExecutorOptions small{.num_multiprocessors = 1};
+  const int64_t rows = most_prefill_partial_rows(small.num_multiprocessors);
+  // Six parts of each request and of 16 rows for each of eight heads.
+  const int64_t count = rows / (6 * 16 * 8) + 1;
+  make_requests(std::vector<DividedRequest>(static_cast<size_t>(count), {1, 1500}), 128, 8, 64);
+  std::vector<size_t> all(static_cast<size_t>(count));
+  std::iota(all.begin(), all.end(), 0);
+
+  CudaExecutor executor(*stream_, *pool_, small);
+  CudaExecutor large(*stream_, *pool_, {.num_multiprocessors = 1, .partial_rows = 2 * rows});
+  const Tensor halved = attend(all, kUniform, executor);
+  const Tensor whole = attend(all, kUniform, large);
+  const Tensor alone = attend({0}, kUniform, executor);
+  EXPECT_TRUE(same_rows(alone, whole, 0));
+  EXPECT_FALSE(same_rows(alone, halved, 0)) << "all parts fitted";
+  expect_close(halved, whole, 2 * unit());
+  // The next launch finds the counters as they were.
+  EXPECT_TRUE(same_rows(halved, attend(all, kUniform, executor), 0));
+}
+
+INSTANTIATE_TEST_SUITE_P(Types,
+                         CudaAttentionParts,
+                         testing::Values(DType::bf16, DType::f16),
+                         [](const auto& instance) {
+                           return std::string(dtype_name(instance.param));
+                         });
+
+}  // namespace
+}  // namespace reprise::kernels::cuda
