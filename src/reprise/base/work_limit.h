@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <stop_token>
 #include <utility>
 
@@ -42,6 +43,32 @@ class WorkLimit {
   Clock::time_point deadline_ = Clock::time_point::max();
   std::stop_token client_gone_;
   std::stop_token process_ends_;
+};
+
+/// Checks a limit once for every few KiB of text that a computation has read, because a check reads
+/// the clock. One thread.
+class WorkMeter {
+ public:
+  /// No limit.
+  WorkMeter() = default;
+  /// `limit` is borrowed and must outlive the meter; null: no limit.
+  explicit WorkMeter(const WorkLimit* limit) : limit_(limit) {}
+
+  /// The computation has read this many more bytes. \throws Abandoned when it should end
+  void count(size_t num_bytes) {
+    if (limit_ == nullptr) return;
+    num_unchecked_bytes_ += num_bytes;
+    if (num_unchecked_bytes_ < kBytesBetweenChecks) return;
+    num_unchecked_bytes_ = 0;
+    limit_->check();
+  }
+
+ private:
+  // Cutting this many bytes into tokens takes a few milliseconds.
+  static constexpr size_t kBytesBetweenChecks = 4096;
+
+  const WorkLimit* limit_ = nullptr;
+  size_t num_unchecked_bytes_ = 0;
 };
 
 }  // namespace reprise

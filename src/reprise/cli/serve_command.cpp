@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "reprise/base/log.h"
 #include "reprise/cli/commands.h"
 #include "reprise/cli/engine_options.h"
+#include "reprise/cli/exit_deadline.h"
 #include "reprise/cli/http_options.h"
 #include "reprise/cli/profiler_config.h"
 #include "reprise/cli/progress.h"
@@ -28,6 +30,9 @@
 
 namespace reprise::cli {
 namespace {
+
+// After the last answer, the process has this time to release what it holds.
+constexpr std::chrono::seconds kTimeToRelease{1};
 
 // The switches for the amount of log output.
 struct LogSwitches {
@@ -271,6 +276,8 @@ void return_freed_memory_soon() {
 #endif
 }
 
+int exit_code_of(server::ServerEnd end) { return end == server::ServerEnd::signal ? 0 : 1; }
+
 }  // namespace
 
 OptionTable serve_options() {
@@ -327,6 +334,9 @@ int run_serve(std::span<const std::string> arguments) {
   log_startup(log, engine.startup_report(), options.model.names[0]);
   return_freed_memory_soon();
   raise_file_limit(options.http.limits.max_connections);
+  options.on_ending = [](server::ServerEnd reason, std::chrono::seconds time) {
+    end_process_after(time + kTimeToRelease, exit_code_of(reason));
+  };
   server::ApiServer server(options, engine);
   fmt::print(stderr,
              "INFO:     Starting Reprise API server on {}\n"
@@ -334,7 +344,7 @@ int run_serve(std::span<const std::string> arguments) {
              url_of(options, server.port()));
   const server::ServerEnd end = server.run();
   options.lines->write("INFO:     Application shutdown complete.\n");
-  return end == server::ServerEnd::signal ? 0 : 1;
+  return exit_code_of(end);
 }
 
 }  // namespace reprise::cli

@@ -80,10 +80,12 @@ struct ApiServer::Impl {
   void on_signal();
   void drain();
   void stop_now();
+  void tell_ending(int drain_seconds);
 
   int shutdown_timeout_seconds;
   bool keep_alive_on_engine_death;
   ServerEnd end = ServerEnd::signal;
+  std::function<void(ServerEnd, std::chrono::seconds)> on_ending;
   bool enable_request_id_headers;
   CorsOptions cors;
   std::shared_ptr<LineWriter> lines;
@@ -115,6 +117,7 @@ struct ApiServer::Impl {
 ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
     : shutdown_timeout_seconds(options.shutdown_timeout_seconds),
       keep_alive_on_engine_death(options.keep_alive_on_engine_death),
+      on_ending(options.on_ending),
       enable_request_id_headers(options.enable_request_id_headers),
       cors(options.cors),
       lines(options.lines ? options.lines : std::make_shared<LineWriter>(STDERR_FILENO)),
@@ -323,7 +326,11 @@ void ApiServer::Impl::on_engine_death(const std::string& reason) {
 }
 
 void ApiServer::Impl::on_signal() {
-  if (generations.is_draining()) return stop_now();
+  if (generations.is_draining()) {
+    drain_ends = std::chrono::steady_clock::now();
+    tell_ending(0);
+    return stop_now();
+  }
   lines->write(
       fmt::format("INFO:     Shutting down; {} requests are running.\n", generations.num_active()));
   drain();
@@ -339,11 +346,17 @@ void ApiServer::Impl::on_signal() {
 void ApiServer::Impl::drain() {
   using std::chrono::seconds;
   drain_ends = std::chrono::steady_clock::now() + seconds(shutdown_timeout_seconds);
+  tell_ending(shutdown_timeout_seconds);
   end_of_work.request_stop();
   generations.drain([this] {
     const auto rest = std::chrono::ceil<seconds>(drain_ends - std::chrono::steady_clock::now());
     http.shut_down(std::clamp(static_cast<int>(rest.count()), kMinFlushSeconds, kMaxFlushSeconds));
   });
+}
+
+/// Answers end after `drain_seconds` at the latest, and clients then have a moment to read them.
+void ApiServer::Impl::tell_ending(int drain_seconds) {
+  if (on_ending) on_ending(end, std::chrono::seconds(drain_seconds + kMinFlushSeconds));
 }
 
 void ApiServer::Impl::stop_now() {

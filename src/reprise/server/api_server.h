@@ -8,9 +8,6 @@
 
 namespace reprise::server {
 
-/// Why a server ended.
-enum class ServerEnd : uint8_t { signal, engine_death };
-
 /// The OpenAI API in vLLM's form, over one engine. The server lives on the I/O thread, which is the
 /// thread that calls run(); the engine's thread only posts tasks to it.
 class ApiServer {

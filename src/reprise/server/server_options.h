@@ -1,7 +1,9 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,6 +26,9 @@ struct ProfilerOptions {
   std::filesystem::path folder;  // for traces; empty: profiling is off
   engine::StepProfilerOptions steps;
 };
+
+/// Why a server ended.
+enum class ServerEnd : uint8_t { signal, engine_death };
 
 struct ServerOptions {
   std::string host = "127.0.0.1";
@@ -54,6 +59,9 @@ struct ServerOptions {
   int log_stats_interval_seconds = 10;  // interval of the throughput line; 0: no line
   bool cudagraph_metrics = false;       // logs a table of graphs after that line
   ProfilerOptions profiler;
+  /// Called on the I/O thread when the server begins to end, and again at a second signal. After
+  /// `time` all answers have gone out, and only work whose result is not wanted may still run.
+  std::function<void(ServerEnd reason, std::chrono::seconds time)> on_ending;
 };
 
 /// \throws InvalidArgument when the options would open the server to other machines without a key

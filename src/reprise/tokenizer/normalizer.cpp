@@ -112,13 +112,14 @@ std::string_view strip_right(std::string_view text) {
 
 struct ApplyNormalizer {
   Normalizer::Result& result;
+  WorkMeter& work;
 
   void operator()(UnicodeForm form) const { result.text = to_unicode_form(result.text, form); }
   void operator()(const PrependText& step) const {
     if (!result.text.empty()) result.text.insert(0, step.text);
   }
   void operator()(const ReplaceText& step) const {
-    result.text = step.pattern.replace_all(result.text, step.replacement);
+    result.text = step.pattern.replace_all(result.text, step.replacement, work);
   }
   void operator()(Lowercase) const { result.text = lowercased(result.text); }
   void operator()(const BertText& step) const {
@@ -175,9 +176,12 @@ void Normalizer::add(const Component& component) {
   }
 }
 
-Normalizer::Result Normalizer::apply(std::string_view text) const {
+Normalizer::Result Normalizer::apply(std::string_view text, WorkMeter& work) const {
   Result result{std::string(text), true};
-  for (const Step& step : steps_) std::visit(ApplyNormalizer{result}, step);
+  for (const Step& step : steps_) {
+    work.count(result.text.size());
+    std::visit(ApplyNormalizer{result, work}, step);
+  }
   return result;
 }
 

@@ -44,8 +44,13 @@ class Normalizer {
     /// of the input.
     bool keeps_start = true;
   };
-  /// \pre `text` is well-formed UTF-8
-  [[nodiscard]] Result apply(std::string_view text) const;
+  /// \pre `text` is well-formed UTF-8. \throws Abandoned when `work` says so
+  [[nodiscard]] Result apply(std::string_view text, WorkMeter& work) const;
+  /// Without a limit on the work.
+  [[nodiscard]] Result apply(std::string_view text) const {
+    WorkMeter no_limit;
+    return apply(text, no_limit);
+  }
 
  private:
   using Step =

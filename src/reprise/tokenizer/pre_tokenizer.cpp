@@ -24,13 +24,17 @@ constexpr std::string_view kGpt2Words =
 
 /// Cuts every piece along the spans that `find_spans(text, spans)` finds in it.
 template <typename FindSpans>
-void split_pieces(PieceList& list, SplitBehavior behavior, FindSpans&& find_spans) {
+void split_pieces(PieceList& list,
+                  SplitBehavior behavior,
+                  WorkMeter& work,
+                  FindSpans&& find_spans) {
   std::vector<PieceList::Piece> result;
   result.reserve(list.pieces.size());
   std::vector<MatchSpan> spans;
   for (const PieceList::Piece& piece : list.pieces) {
     spans.clear();
     find_spans(list.view(piece), spans);
+    work.count(piece.end - piece.begin);
     apply_split_behavior(behavior, spans);
     for (const MatchSpan& span : spans) {
       if (span.begin == span.end) continue;
@@ -44,11 +48,12 @@ void split_pieces(PieceList& list, SplitBehavior behavior, FindSpans&& find_span
 
 /// Rewrites every piece with `append(piece, out)`.
 template <typename Append>
-void rewrite_pieces(PieceList& list, Append&& append) {
+void rewrite_pieces(PieceList& list, WorkMeter& work, Append&& append) {
   std::string text;
   text.reserve(list.text.size() + list.text.size() / 2);
   for (PieceList::Piece& piece : list.pieces) {
     const size_t begin = text.size();
+    work.count(piece.end - piece.begin);
     append(piece, text);
     piece.begin = begin;
     piece.end = text.size();
@@ -58,56 +63,63 @@ void rewrite_pieces(PieceList& list, Append&& append) {
 
 struct ApplyPreTokenizer {
   PieceList& list;
+  WorkMeter& work;
 
   void operator()(const SplitAtPattern& step) const {
-    split_pieces(list, step.behavior, [&](std::string_view text, std::vector<MatchSpan>& spans) {
-      step.pattern.split(text, spans);
-      if (!step.invert) return;
-      for (MatchSpan& span : spans) span.is_match = !span.is_match;
-    });
+    split_pieces(
+        list, step.behavior, work, [&](std::string_view text, std::vector<MatchSpan>& spans) {
+          step.pattern.split(text, spans, work);
+          if (!step.invert) return;
+          for (MatchSpan& span : spans) span.is_match = !span.is_match;
+        });
   }
 
   void operator()(const SplitDigits& step) const {
     const auto behavior = step.individually ? SplitBehavior::isolated : SplitBehavior::contiguous;
-    split_pieces(list, behavior, [](std::string_view text, std::vector<MatchSpan>& spans) {
+    split_pieces(list, behavior, work, [](std::string_view text, std::vector<MatchSpan>& spans) {
       split_at_characters(text, spans, is_numeric);
     });
   }
 
   void operator()(const SplitPunctuation& step) const {
-    split_pieces(list, step.behavior, [](std::string_view text, std::vector<MatchSpan>& spans) {
-      split_at_characters(text, spans, is_punctuation);
-    });
+    split_pieces(
+        list, step.behavior, work, [](std::string_view text, std::vector<MatchSpan>& spans) {
+          split_at_characters(text, spans, is_punctuation);
+        });
   }
 
   void operator()(SplitWhitespace) const {
-    split_pieces(
-        list, SplitBehavior::removed, [](std::string_view text, std::vector<MatchSpan>& spans) {
-          split_at_characters(text, spans, is_whitespace);
-        });
+    split_pieces(list,
+                 SplitBehavior::removed,
+                 work,
+                 [](std::string_view text, std::vector<MatchSpan>& spans) {
+                   split_at_characters(text, spans, is_whitespace);
+                 });
   }
 
   void operator()(const ByteLevelLetters& step) const {
     if (step.add_prefix_space) {
-      rewrite_pieces(list, [&](const PieceList::Piece& piece, std::string& out) {
+      rewrite_pieces(list, work, [&](const PieceList::Piece& piece, std::string& out) {
         const std::string_view text = list.view(piece);
         if (!text.starts_with(' ')) out.push_back(' ');
         out.append(text);
       });
     }
     if (!step.word_pattern.empty()) {
-      split_pieces(
-          list, SplitBehavior::isolated, [&](std::string_view text, std::vector<MatchSpan>& spans) {
-            step.word_pattern.front().split(text, spans);
-          });
+      split_pieces(list,
+                   SplitBehavior::isolated,
+                   work,
+                   [&](std::string_view text, std::vector<MatchSpan>& spans) {
+                     step.word_pattern.front().split(text, spans, work);
+                   });
     }
-    rewrite_pieces(list, [&](const PieceList::Piece& piece, std::string& out) {
+    rewrite_pieces(list, work, [&](const PieceList::Piece& piece, std::string& out) {
       byte_alphabet().append_letters(list.view(piece), out);
     });
   }
 
   void operator()(const MetaspaceMarks& step) const {
-    rewrite_pieces(list, [&](const PieceList::Piece& piece, std::string& out) {
+    rewrite_pieces(list, work, [&](const PieceList::Piece& piece, std::string& out) {
       const std::string_view text = list.view(piece);
       const bool prepends = step.prepend == PrependScheme::always ||
                             (step.prepend == PrependScheme::first && piece.begins_input);
@@ -127,6 +139,7 @@ struct ApplyPreTokenizer {
     const char32_t mark = next_code_point(step.replacement, position);
     split_pieces(list,
                  SplitBehavior::merged_with_next,
+                 work,
                  [&](std::string_view text, std::vector<MatchSpan>& spans) {
                    split_at_characters(text, spans, [&](char32_t c) { return c == mark; });
                  });
@@ -198,8 +211,8 @@ void PreTokenizer::add(const Component& component) {
   }
 }
 
-void PreTokenizer::apply(PieceList& list) const {
-  for (const Step& step : steps_) std::visit(ApplyPreTokenizer{list}, step);
+void PreTokenizer::apply(PieceList& list, WorkMeter& work) const {
+  for (const Step& step : steps_) std::visit(ApplyPreTokenizer{list, work}, step);
 }
 
 }  // namespace reprise::tokenizer

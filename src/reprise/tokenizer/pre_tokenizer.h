@@ -58,7 +58,8 @@ class PreTokenizer {
   /// \throws FileError for a type that is not supported or a bad pattern
   explicit PreTokenizer(const Component& component);
 
-  void apply(PieceList& list) const;
+  /// \throws Abandoned when `work` says so
+  void apply(PieceList& list, WorkMeter& work) const;
 
  private:
   using Step = std::variant<SplitAtPattern,

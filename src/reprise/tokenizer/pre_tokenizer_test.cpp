@@ -14,7 +14,8 @@ std::vector<std::string> pieces(std::string_view json,
   PieceList list;
   list.text = text;
   list.pieces.push_back({0, text.size(), begins_input});
-  PreTokenizer(Component(parsed, "tokenizer.json", "/pre_tokenizer")).apply(list);
+  WorkMeter no_limit;
+  PreTokenizer(Component(parsed, "tokenizer.json", "/pre_tokenizer")).apply(list, no_limit);
   std::vector<std::string> result;
   for (const auto& piece : list.pieces) result.emplace_back(list.view(piece));
   return result;
@@ -57,6 +58,27 @@ TEST(PreTokenizer, reads_the_older_spelling_of_the_metaspace) {
 TEST(PreTokenizer, writes_bytes_as_letters) {
   EXPECT_EQ(pieces(R"({"type":"ByteLevel","add_prefix_space":true,"use_regex":true})", "é isn't\n"),
             (Pieces{"ĠÃ©", "Ġisn", "'t", "Ċ"}));
+}
+
+/// Every kind of step: a text that nobody waits for must not be read to its end.
+TEST(PreTokenizer, ends_early_when_nobody_waits_for_the_result) {
+  std::stop_source process;
+  process.request_stop();
+  const WorkLimit ending(WorkLimit::Clock::time_point::max(), {}, process.get_token());
+  for (const char* json : {R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false})",
+                           R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":true})",
+                           R"({"type":"Digits","individual_digits":true})",
+                           R"({"type":"Punctuation"})",
+                           R"({"type":"WhitespaceSplit"})",
+                           R"({"type":"Metaspace","replacement":"_"})"}) {
+    const Json parsed = parse_json(json, "test");
+    PieceList list;
+    list.text = std::string(100'000, '1');
+    list.pieces.push_back({0, list.text.size(), true});
+    WorkMeter work(&ending);
+    const PreTokenizer pre_tokenizer(Component(parsed, "tokenizer.json", "/pre_tokenizer"));
+    EXPECT_THROW(pre_tokenizer.apply(list, work), Abandoned) << json;
+  }
 }
 
 TEST(PreTokenizer, names_the_type_and_place_it_does_not_know) {

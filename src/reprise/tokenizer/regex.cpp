@@ -114,9 +114,10 @@ Regex::Regex(const Component& component) : file_(component.file()), pointer_(com
   std::string tail = "\x01";
   for (char c = ' '; c <= '~'; ++c) tail.push_back(c);
   std::vector<MatchSpan> spans;
+  WorkMeter no_limit;
   for (const char probe : {'a', 'A', '0', ' ', '\n', '.', '_'}) {
     spans.clear();
-    split(std::string(64, probe) + tail, spans);
+    split(std::string(64, probe) + tail, spans, no_limit);
   }
 }
 
@@ -147,7 +148,7 @@ bool Regex::search(std::string_view text, size_t start, MatchState& state) const
   return true;
 }
 
-void Regex::split(std::string_view text, std::vector<MatchSpan>& spans) const {
+void Regex::split(std::string_view text, std::vector<MatchSpan>& spans, WorkMeter& work) const {
   MatchState state(*code_, text.size());
   const size_t* offsets = pcre2_get_ovector_pointer(state.data);
   size_t gap_begin = 0;
@@ -169,6 +170,7 @@ void Regex::split(std::string_view text, std::vector<MatchSpan>& spans) const {
       search_from = begin + utf8_length(text[begin]);
       continue;
     }
+    work.count(end - search_from);
     if (gap_begin < begin) spans.push_back({gap_begin, begin, false});
     spans.push_back({begin, end, true});
     gap_begin = search_from = previous_end = end;
@@ -188,21 +190,24 @@ Pattern::Pattern(const Component& component) {
   }
 }
 
-void Pattern::split(std::string_view text, std::vector<MatchSpan>& spans) const {
-  if (!regex_.empty()) return regex_.front().split(text, spans);
+void Pattern::split(std::string_view text, std::vector<MatchSpan>& spans, WorkMeter& work) const {
+  if (!regex_.empty()) return regex_.front().split(text, spans, work);
   size_t gap_begin = 0;
   for (size_t at = text.find(literal_); at != std::string_view::npos;
        at = text.find(literal_, gap_begin)) {
     if (gap_begin < at) spans.push_back({gap_begin, at, false});
+    work.count(at + literal_.size() - gap_begin);
     gap_begin = at + literal_.size();
     spans.push_back({at, gap_begin, true});
   }
   if (gap_begin < text.size()) spans.push_back({gap_begin, text.size(), false});
 }
 
-std::string Pattern::replace_all(std::string_view text, std::string_view replacement) const {
+std::string Pattern::replace_all(std::string_view text,
+                                 std::string_view replacement,
+                                 WorkMeter& work) const {
   std::vector<MatchSpan> spans;
-  split(text, spans);
+  split(text, spans, work);
   std::string out;
   out.reserve(text.size());
   for (const MatchSpan& span : spans) {

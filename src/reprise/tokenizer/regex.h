@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "reprise/base/work_limit.h"
 #include "reprise/tokenizer/component.h"
 
 namespace reprise::tokenizer {
@@ -25,8 +26,9 @@ class Regex {
 
   /// Appends spans that cover `text`: matches and the gaps between them, in order. Appends nothing
   /// when `text` is empty.
-  /// \pre `text` is well-formed UTF-8. \throws FileError E_REGEX when the limit is reached
-  void split(std::string_view text, std::vector<MatchSpan>& spans) const;
+  /// \pre `text` is well-formed UTF-8. \throws FileError E_REGEX when the limit is reached, and
+  /// Abandoned when `work` says so
+  void split(std::string_view text, std::vector<MatchSpan>& spans, WorkMeter& work) const;
 
  private:
   struct Code;
@@ -45,8 +47,15 @@ class Pattern {
   explicit Pattern(const Component& component);
 
   /// Works like Regex::split().
-  void split(std::string_view text, std::vector<MatchSpan>& spans) const;
-  [[nodiscard]] std::string replace_all(std::string_view text, std::string_view replacement) const;
+  void split(std::string_view text, std::vector<MatchSpan>& spans, WorkMeter& work) const;
+  [[nodiscard]] std::string replace_all(std::string_view text,
+                                        std::string_view replacement,
+                                        WorkMeter& work) const;
+  /// Without a limit on the work.
+  [[nodiscard]] std::string replace_all(std::string_view text, std::string_view replacement) const {
+    WorkMeter no_limit;
+    return replace_all(text, replacement, no_limit);
+  }
 
  private:
   std::string literal_;  // used when regex_ is empty

@@ -16,7 +16,8 @@ Regex compile(std::string_view pattern) {
 /// Shows matches in brackets and gaps without.
 std::string marked(std::string_view pattern, std::string_view text) {
   std::vector<MatchSpan> spans;
-  compile(pattern).split(text, spans);
+  WorkMeter no_limit;
+  compile(pattern).split(text, spans, no_limit);
   std::string out;
   for (const MatchSpan& span : spans) {
     const auto part = std::string(text.substr(span.begin, span.end - span.begin));
@@ -84,8 +85,9 @@ TEST(Regex, stops_a_pattern_that_backtracks_exponentially_only_on_some_text) {
   for (int i = 0; i < 200; ++i) text += "zq";
   text += "xy";
   std::vector<MatchSpan> spans;
+  WorkMeter no_limit;
   try {
-    regex.split(text, spans);
+    regex.split(text, spans, no_limit);
     FAIL() << "no error";
   } catch (const FileError& error) {
     EXPECT_EQ(error.code(), "E_REGEX");
@@ -94,8 +96,22 @@ TEST(Regex, stops_a_pattern_that_backtracks_exponentially_only_on_some_text) {
 
 TEST(Regex, matches_a_megabyte_under_a_repeated_group) {
   std::vector<MatchSpan> spans;
-  compile("(?:a|b)+").split(std::string(1'000'000, 'a'), spans);
+  WorkMeter no_limit;
+  compile("(?:a|b)+").split(std::string(1'000'000, 'a'), spans, no_limit);
   EXPECT_EQ(spans.size(), 1u);
+}
+
+TEST(Regex, ends_early_when_nobody_waits_for_the_result) {
+  std::stop_source client;
+  client.request_stop();
+  const WorkLimit gone(WorkLimit::Clock::time_point::max(), client.get_token(), {});
+  const std::string text(100'000, 'a');
+  std::vector<MatchSpan> spans;
+  WorkMeter work(&gone);
+  EXPECT_THROW(compile("a").split(text, spans, work), Abandoned);
+  EXPECT_LT(spans.size(), text.size() / 10);
+  const Json literal = {{"String", "a"}};
+  EXPECT_THROW((void)Pattern(Component(literal, "f", "")).replace_all(text, "b", work), Abandoned);
 }
 
 TEST(Pattern, replaces_literals_and_matches) {

@@ -167,7 +167,7 @@ class Encoding {
   }
 
   void encode_raw(std::string_view raw, bool begins_input, std::vector<int32_t>& ids) {
-    const Normalizer::Result normalized = normalizer_.apply(raw);
+    const Normalizer::Result normalized = normalizer_.apply(raw, work_);
     const std::string_view text = normalized.text;
     for (const TextSegment& segment :
          added_.split(text, AddedTokens::Stage::normalized_text, special_, {})) {
@@ -184,22 +184,13 @@ class Encoding {
   }
 
   void encode_pieces(PieceList& list, std::vector<int32_t>& ids) {
-    pre_tokenizer_.apply(list);
+    pre_tokenizer_.apply(list, work_);
     for (const PieceList::Piece& piece : list.pieces) {
       const std::string_view text = list.view(piece);
-      check_work(text.size());
+      work_.count(text.size());
       if (text.size() >= INT32_MAX) throw InvalidArgument("the normalized text is too long");
       model_.encode(text, allowed_, scratch_, ids);
     }
-  }
-
-  void check_work(size_t num_bytes) {
-    // Encoding this many bytes takes a few milliseconds.
-    constexpr size_t kBytesBetweenChecks = 4096;
-    num_unchecked_bytes_ += num_bytes;
-    if (work_ == nullptr || num_unchecked_bytes_ < kBytesBetweenChecks) return;
-    num_unchecked_bytes_ = 0;
-    work_->check();
   }
 
   const AddedTokens& added_;
@@ -211,8 +202,7 @@ class Encoding {
       AddedTokens::Special::as_token;  // for the segment that is being encoded
   BpeModel::Allowed allowed_ = BpeModel::Allowed::every_token;
   BpeModel::Scratch scratch_;
-  const WorkLimit* work_;
-  size_t num_unchecked_bytes_ = 0;
+  WorkMeter work_;
 };
 
 }  // namespace
