@@ -12,7 +12,7 @@
 namespace reprise::testing {
 
 /// Knows the answers, and proposes their tokens with some errors and in different numbers.
-class KnowingDrafter final : public speculative::Drafter {
+class KnowingDrafter final : public speculative::TokenDrafter {
  public:
   /// `known`: prompts with their answers.
   explicit KnowingDrafter(std::vector<std::vector<int32_t>> known) : known_(std::move(known)) {}

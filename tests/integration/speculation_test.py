@@ -8,9 +8,12 @@ Uses only Python's standard library.
 
 import json
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
+from pathlib import Path
 
 import serve_test
 
@@ -131,7 +134,7 @@ class Speculation(unittest.TestCase):
     def test_what_is_not_supported_is_refused_by_name(self):
         for config, words in (
             ('{"method": "eagle", "num_speculative_tokens": 2}', 'method "eagle" is not supported'),
-            ('{"method": "ngram", "num_speculative_tokens": 2, "model": "x"}', "'model' is not supported"),
+            ('{"method": "ngram", "num_speculative_tokens": 2, "model": "x"}', "'model' belongs to method draft_model"),
             ('{"method": "ngram", "num_speculative_token": 2}', "did you mean 'num_speculative_tokens'?"),
             ('{"method": "ngram", "num_speculative_tokens": 0}', "expected an integer from 1 to 64"),
             ("3", "expected a JSON object or null"),
@@ -150,6 +153,119 @@ class Speculation(unittest.TestCase):
         wanted = run("generate", serve_test.MODEL, "--prompt", REPEATING, "--max-tokens", "20", "--temperature", "0", "--json")
         answer, expected = (json.loads(text.stdout)["outputs"][0]["token_ids"] for text in (done, wanted))
         self.assertEqual(answer, expected)
+
+
+def make_draft_model(folder, num_layers=2, **changes):
+    """The bundled model without its last layers: its guesses are sometimes right."""
+    for file in Path(serve_test.MODEL).iterdir():
+        if file.is_file():
+            shutil.copy(file, folder)
+    config = Path(folder, "config.json")
+    config.write_text(json.dumps({**json.loads(config.read_text()), "num_hidden_layers": num_layers, **changes}))
+    return folder
+
+
+class DraftModel(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.draft = make_draft_model(cls.folder.name)
+        plain = serve_test.Server("--max-model-len", "512")
+        try:
+            cls.plain = answers_of(plain)
+            cls.plain_steps = sum_of(plain, "reprise:cudagraph_dispatch_total")
+        finally:
+            plain.stop()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def config(self, **members):
+        return json.dumps({"method": "draft_model", "model": self.draft, "num_speculative_tokens": 3, **members})
+
+    def serve(self, *options, **members):
+        server = serve_test.Server("--max-model-len", "512", "--speculative-config", self.config(**members), *options)
+        self.addCleanup(server.stop)
+        return server
+
+    def expect_plain_answers(self, server):
+        for body, wanted, answer in zip(CASES, self.plain, answers_of(server), strict=True):
+            self.assertEqual(answer, wanted, body)
+
+    def test_answers_are_those_without_drafts(self):
+        for options, members in (
+            ((), {}),
+            ((), {"draft_sample_method": "probabilistic"}),
+            (("--max-num-batched-tokens", "32"), {"max_model_len": 100}),
+            (("--compilation-config", '{"cudagraph_mode": "FULL"}'), {"enforce_eager": True}),
+            (("--enforce-eager", "--no-enable-prefix-caching"), {"quantization": "int8"}),
+        ):
+            with self.subTest(options=options, members=members):
+                server = self.serve(*options, **members)
+                self.expect_plain_answers(server)
+                self.assertGreater(server.metric("vllm:spec_decode_num_draft_tokens_total"), 0)
+                server.stop()
+
+    def test_the_model_itself_needs_fewer_steps(self):
+        server = self.serve(model=serve_test.MODEL, draft_sample_method="probabilistic")
+        self.expect_plain_answers(server)
+        self.assertLess(sum_of(server, "reprise:cudagraph_dispatch_total"), 0.7 * self.plain_steps)
+        drafted = server.metric("vllm:spec_decode_num_draft_tokens_total")
+        # Only the drafts of the answer with a grammar can be wrong.
+        self.assertGreater(server.metric("vllm:spec_decode_num_accepted_tokens_total"), 0.9 * drafted)
+
+    def test_the_log_and_metrics_show_the_graphs_of_the_draft_model(self):
+        server = self.serve()
+        answers_of(server)
+        self.assertRegex(server.text(), r"Draft model: 0\.\d M parameters, weights .*, \d+ graphs \(cudagraph_mode FULL_AND_PIECEWISE\)")
+        self.assertRegex(server.text(), r"Start-up time: .*draft graphs \d")
+        _, text = server.request("GET", "/metrics")
+        steps = re.findall(r'^reprise:draft_cudagraph_dispatch_total\{(.*)\} \d+$', text.decode(), re.M)
+        for descriptor in ("tokens=2 reqs=1 uniform", "tokens=1 reqs=1 uniform"):
+            self.assertTrue(any(descriptor in labels for labels in steps), steps)
+        for labels in steps:
+            self.assertIn("full_uniform" if "uniform" in labels.split("reason")[0] else "PIECEWISE", labels)
+
+    def test_it_sleeps_and_wakes_with_the_main_model(self):
+        server = self.serve("--dev", model=serve_test.MODEL)
+        self.expect_plain_answers(server)
+        for level in (1, 2):
+            response, _ = server.request("POST", f"/sleep?level={level}")
+            self.assertEqual(response.status, 200)
+            response, _ = server.request("POST", "/wake_up")
+            self.assertEqual(response.status, 200)
+            self.expect_plain_answers(server)
+
+    def test_explain_prints_the_sizes_of_the_draft_model(self):
+        done = run("explain", "--json", "--max-num-seqs", "4", "--speculative-config", self.config())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        sizes = json.loads(done.stdout)["capture_sizes"]
+        self.assertEqual(sizes["decode"], [4, 8, 16])
+        self.assertEqual(sizes["draft_model"]["first"], [2, 4, 8])
+        self.assertEqual(sizes["draft_model"]["others"], [1, 2, 4])
+
+    def test_models_that_do_not_fit_are_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tokenizer = Path(make_draft_model(folder), "tokenizer.json")
+            other = json.loads(tokenizer.read_text())
+            vocab = other["model"]["vocab"]
+            first, second = [token for token, number in vocab.items() if number in (500, 501)]
+            vocab[first], vocab[second] = vocab[second], vocab[first]
+            tokenizer.write_text(json.dumps(other))
+            for config, words in (
+                (self.config(model=folder), "token 500 is"),
+                (self.config(model="/no/such/folder"), "/no/such/folder"),
+                (self.config(max_model_len=5000), "max_model_len is 5000, but the draft model"),
+            ):
+                done = run("generate", serve_test.MODEL, "--prompt", "a", "--speculative-config", config)
+                self.assertNotEqual(done.returncode, 0, done.stdout)
+                self.assertIn(words, done.stderr)
+            make_draft_model(folder, vocab_size=1000)
+            done = run("generate", serve_test.MODEL, "--prompt", "a", "--load-format", "dummy",
+                       "--speculative-config", self.config(model=folder))
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn("has a vocabulary of 1000 tokens, and the main model has 1024", done.stderr)
 
 
 def sum_of(server, name):

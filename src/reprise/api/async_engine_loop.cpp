@@ -340,6 +340,9 @@ void AsyncEngineLoop::publish_stats() {
   current_.num_failed_steps = counters.num_failed_steps;
   current_.padding_tokens = ledger.padding_tokens();
   current_.decisions.assign(ledger.decisions().begin(), ledger.decisions().end());
+  if (const cudagraph::DispatchLedger* draft = core_->draft_ledger()) {
+    current_.draft_decisions.assign(draft->decisions().begin(), draft->decisions().end());
+  }
   current_.num_retired_graphs = counters.retired_graphs;
   current_.dropped_tokens = counters.dropped_tokens;
   current_.postponed_tokens = counters.postponed_tokens;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "reprise/api/draft_model.h"
 #include "reprise/api/weight_files.h"
 #include "reprise/base/error.h"
 
@@ -25,6 +26,11 @@ void refuse_what_needs_the_cpu(const EngineArgs& args, const ResolvedOptions& op
         fmt::format("--device: {} has recurrent layers, whose kernels are the CPU's; use --device "
                     "cpu",
                     weights::architecture_name(options.config.architecture)));
+  }
+  if (has_draft_model(options)) {
+    throw InvalidArgument(
+        "--speculative-config: the memory of a draft model is only planned on CPUs; use --device "
+        "cpu, or method ngram");
   }
   if (args.ranks != nullptr) {
     throw InvalidArgument(

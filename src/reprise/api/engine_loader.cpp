@@ -9,6 +9,7 @@
 #include "reprise/api/compile_runner.h"
 #include "reprise/api/compiled_model.h"
 #include "reprise/api/cpu_only.h"
+#include "reprise/api/draft_model.h"
 #include "reprise/api/engine_device.h"
 #include "reprise/api/engine_memory.h"
 #include "reprise/api/hub_cache.h"
@@ -23,7 +24,6 @@
 #include "reprise/lora/adapter_registry.h"
 #include "reprise/runner/memory_profile.h"
 #include "reprise/runner/model_attention.h"
-#include "reprise/speculative/make_drafter.h"
 #include "reprise/weights/expected_tensors.h"
 #include "reprise/weights/rank_weights.h"
 #include "reprise/weights/watched_weights.h"
@@ -74,11 +74,13 @@ std::unique_ptr<LoadedEngine> EngineLoader::load(const EngineArgs& args,
   loader.run_stage("options", [&] { loader.resolve(); });
   loader.run_stage("tokenizer", [&] { loader.load_text(); });
   loader.run_stage("weights", [&] { loader.load_model(); });
+  if (loader.draft_) loader.run_stage("draft model", [&] { loader.load_draft(); });
   if (args.enable_lora) loader.run_stage("adapters", [&] { loader.load_adapters(); });
   loader.run_stage("KV cache", [&] { loader.build_runner(); });
   loader.run_stage("compile", [&] { loader.compile(); });
   loader.run_stage("scheduler", [&] { loader.build_core(); });
   loader.run_stage("graphs", [&] { loader.capture(); });
+  if (loader.draft_) loader.run_stage("draft graphs", [&] { loader.finish_draft(); });
   loader.engine_->report.total_seconds = seconds_since(start);
   return std::move(loader.engine_);
 }
@@ -91,6 +93,7 @@ CompiledModel EngineLoader::compile_only(const EngineArgs& args) {
   EngineLoader loader(uncached, no_observer);
   loader.keeps_stages_ = true;
   loader.resolve();
+  loader.draft_.reset();  // a draft model changes nothing about the programs of the main model
   loader.load_model();
   loader.build_runner();
   loader.compile();
@@ -105,6 +108,11 @@ CompiledModel EngineLoader::compile_only(const EngineArgs& args) {
 
 void EngineLoader::resolve() {
   engine_->options = std::make_unique<ResolvedOptions>(resolve_options(engine_->args));
+  report_options();
+  resolve_draft();
+}
+
+void EngineLoader::report_options() {
   const ResolvedOptions& options = *engine_->options;
   StartupReport& report = engine_->report;
   report.warnings = options.warnings;
@@ -130,9 +138,12 @@ void EngineLoader::load_text() {
 void EngineLoader::load_model() {
   const ResolvedOptions& options = *engine_->options;
   StartupReport& report = engine_->report;
-  engine_->device = std::make_unique<EngineDevice>(open_engine_device(engine_->args, options.isa));
+  if (engine_->device == nullptr) {
+    engine_->device =
+        std::make_shared<EngineDevice>(open_engine_device(engine_->args, options.isa));
+    append(report.warnings, engine_->device->warnings);
+  }
   EngineDevice& device = *engine_->device;
-  append(report.warnings, device.warnings);
   report.device = device.device->description();
   if (const parallel::Communicator* ranks = engine_->args.ranks) {
     report.device +=
@@ -235,7 +246,8 @@ std::string EngineLoader::kv_cache_text() const {
 void EngineLoader::build_runner() {
   const ResolvedOptions& options = *engine_->options;
   StartupReport& report = engine_->report;
-  const CacheMemory memory = without_states(cache_memory(), state_cache_layout());
+  CacheMemory memory = without_states(cache_memory(), state_cache_layout());
+  if (draft_) memory = without_draft_cache(memory, kv_cache_layout(1), draft_->kv_cache_layout(1));
   KvCacheSize size =
       size_kv_cache(engine_->args, kv_cache_layout(1), options.max_model_len, memory);
   if (engine_->args.ranks != nullptr) size = agree_on_cache_size(*engine_->args.ranks, size);
@@ -250,6 +262,7 @@ void EngineLoader::build_runner() {
       static_cast<size_t>(report.num_state_slots) * state_cache_layout().bytes_per_slot();
   engine_->runner =
       create_runner(layout, config::dispatcher_options(options.graph_inputs, options.graphs));
+  if (draft_) build_draft_runner();
 }
 
 CacheMemory EngineLoader::cache_memory() {
@@ -350,6 +363,7 @@ std::unique_ptr<compile::ModelCompiler> EngineLoader::create_compiler(std::strin
 
 void EngineLoader::compile() {
   compile(*engine_->runner);
+  if (draft_) draft_->compile();
   if (!compiler_) return;
   engine_->report.compilation = compiler_->report();
   append(engine_->report.warnings, compiler_->warnings());
@@ -366,9 +380,7 @@ void EngineLoader::build_core() {
         args.max_num_seqs * (1 + options.num_speculative_tokens()),
         options.config.vocab_size);
   }
-  if (options.speculative_config) {
-    engine_->drafter = speculative::make_drafter(*options.speculative_config);
-  }
+  build_drafter();
   // The vector of a prompt counts as a token behind it, which is never computed. The first tokens
   // of an encoder see the last ones, so prompts are neither cut nor shared.
   const bool pools = options.config.pooling.has_value();
@@ -395,9 +407,14 @@ void EngineLoader::build_core() {
           .seed = args.seed,
           .enable_prefix_caching = args.enable_prefix_caching && !is_encoder && !is_recurrent,
           .row_sampler = engine_->row_sampler.get(),
-          .drafter = engine_->drafter.get()});
+          .drafter = engine_->drafter.get(),
+          .draft_ledger = draft_ledger()});
+  add_memory();
+}
+
+void EngineLoader::add_memory() {
   engine_->memory = std::make_unique<EngineMemory>(
-      *device.device,
+      *engine_->device->device,
       *engine_->parameters,
       std::vector{engine_->runner->kv_cache().memory(), engine_->runner->states().memory()});
 }

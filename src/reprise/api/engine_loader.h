@@ -13,8 +13,9 @@ class ModelCompiler;
 }
 
 namespace reprise::cudagraph {
+class DispatchLedger;
 struct DispatcherOptions;
-}
+}  // namespace reprise::cudagraph
 
 namespace reprise::kv_cache {
 struct KvCacheLayout;
@@ -42,11 +43,15 @@ class EngineLoader {
   /// tokenizer. \throws as load()
   [[nodiscard]] static CompiledModel compile_only(const EngineArgs& args);
 
- private:
-  EngineLoader(const EngineArgs& args, const StartupObserver& observer);
+  EngineLoader(const EngineLoader&) = delete;
+  EngineLoader& operator=(const EngineLoader&) = delete;
   ~EngineLoader();
 
+ private:
+  EngineLoader(const EngineArgs& args, const StartupObserver& observer);
+
   void resolve();
+  void report_options();
   void load_text();
   void load_model();
   void reserve_adapters();
@@ -54,7 +59,15 @@ class EngineLoader {
   void build_runner();
   void compile();
   void build_core();
+  void add_memory();
   void capture();
+  // The draft model, if --speculative-config names one.
+  void resolve_draft();
+  void load_draft();
+  void build_draft_runner();
+  void build_drafter();
+  void finish_draft();
+  [[nodiscard]] const cudagraph::DispatchLedger* draft_ledger() const noexcept;
   template <typename Run>
   void run_stage(const char* name, const Run& run);
 
@@ -68,10 +81,12 @@ class EngineLoader {
   [[nodiscard]] std::unique_ptr<compile::ModelCompiler> create_compiler(std::string adapters);
 
   const StartupObserver& observer_;
+  StartupObserver no_observer_;
   std::unique_ptr<LoadedEngine> engine_;
   std::unique_ptr<compile::ModelCompiler> compiler_;  // nullptr at level 0
   // Of the forward for batches with adapters; nullptr at level 0 and without adapters.
   std::unique_ptr<compile::ModelCompiler> adapter_compiler_;
+  std::unique_ptr<EngineLoader> draft_;  // nullptr: there is no draft model
   bool keeps_stages_ = false;
 };
 

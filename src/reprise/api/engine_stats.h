@@ -108,6 +108,7 @@ struct EngineStats {
 
   AdapterStats adapters;
   std::vector<cudagraph::DispatchLedger::DecisionCount> decisions;
+  std::vector<cudagraph::DispatchLedger::DecisionCount> draft_decisions;  // of the draft model
   uint64_t num_retired_graphs = 0;  // since the start of serving
   engine::StepTimes step_times;
   Histogram tokens_per_step{buckets::kTokensPerStep};

@@ -121,5 +121,8 @@ void LLM::wake_up(EngineParts parts) { engine_->wake_up(parts); }
 EngineParts LLM::sleeping() const noexcept { return engine_->sleeping(); }
 
 const cudagraph::DispatchLedger& LLM::ledger() const noexcept { return engine_->core->ledger(); }
+const cudagraph::DispatchLedger* LLM::draft_ledger() const noexcept {
+  return engine_->core->draft_ledger();
+}
 
 }  // namespace reprise::api

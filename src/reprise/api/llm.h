@@ -99,6 +99,8 @@ class LLM : public EngineFrontend {
   [[nodiscard]] EngineParts sleeping() const noexcept;
 
   [[nodiscard]] const cudagraph::DispatchLedger& ledger() const noexcept;
+  /// nullptr: there is no draft model.
+  [[nodiscard]] const cudagraph::DispatchLedger* draft_ledger() const noexcept;
   /// For code that runs steps itself or needs the classes below LLM.
   [[nodiscard]] LoadedEngine& loaded() noexcept { return *engine_; }
 

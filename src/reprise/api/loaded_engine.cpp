@@ -11,7 +11,7 @@
 #include "reprise/base/error.h"
 #include "reprise/engine/engine_core.h"
 #include "reprise/lora/adapter_registry.h"
-#include "reprise/speculative/drafter.h"
+#include "reprise/runner/model_drafter.h"
 #include "reprise/weights/expected_tensors.h"
 
 namespace reprise::api {
@@ -37,12 +37,27 @@ void LoadedEngine::sleep(SleepLevel level) {
   // must be over before memory goes.
   core->drop_steps();
   runner->wait();
-  memory->sleep(level);
+  if (draft != nullptr) {
+    // The cache keeps tokens of requests that have ended, and sleeping loses them.
+    model_drafter->forget_all();
+    draft->memory->sleep(level);
+  }
+  try {
+    memory->sleep(level);
+  } catch (...) {
+    if (draft != nullptr) draft->wake_memory(EngineParts::all());
+    throw;
+  }
   // No request holds a cache block here. Freeing the blocks also drops the cached prefixes.
   if (!core->reset_prefix_cache()) throw Error("blocks of the KV cache are held by no request");
 }
 
 void LoadedEngine::wake_up(EngineParts parts) {
+  wake_memory(parts);
+  if (draft != nullptr) draft->wake_memory(parts);
+}
+
+void LoadedEngine::wake_memory(EngineParts parts) {
   memory->wake_up(parts, [this] {
     std::vector<std::string> known_warnings;
     const auto source = open_weights(args, options->config, known_warnings);

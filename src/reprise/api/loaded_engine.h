@@ -10,6 +10,7 @@
 
 namespace reprise::engine {
 class EngineCore;
+class ModelDrafter;
 class ModelRunner;
 }  // namespace reprise::engine
 
@@ -60,20 +61,25 @@ struct LoadedEngine {
   void wake_up(EngineParts parts);
   /// The parts that sleep.
   [[nodiscard]] EngineParts sleeping() const noexcept;
+  /// Wakes the memory of this model alone. \throws as wake_up()
+  void wake_memory(EngineParts parts);
 
   EngineArgs args;
   StartupReport report;
   // Each member borrows from the members above it.
   std::unique_ptr<ResolvedOptions> options;
-  std::unique_ptr<ModelText> text;  // nullptr after EngineLoader::compile_only
-  std::unique_ptr<EngineDevice> device;
+  std::unique_ptr<ModelText> text;       // nullptr after EngineLoader::compile_only
+  std::shared_ptr<EngineDevice> device;  // shared with the draft model
   std::unique_ptr<models::Parameters> parameters;
   std::unique_ptr<lora::AdapterSlots> adapter_slots;  // nullptr without EngineArgs::enable_lora
   std::unique_ptr<models::CausalLM> model;
   std::unique_ptr<lora::AdapterRegistry> adapters;  // nullptr without EngineArgs::enable_lora
   std::unique_ptr<engine::ModelRunner> runner;
   std::unique_ptr<kernels::RowSampler> row_sampler;  // nullptr: the host samples
-  std::unique_ptr<speculative::Drafter> drafter;     // nullptr: there are no draft tokens
+  /// The model that makes draft tokens, without text and core; nullptr: there is none.
+  std::unique_ptr<LoadedEngine> draft;
+  std::unique_ptr<speculative::Drafter> drafter;  // nullptr: there are no draft tokens
+  engine::ModelDrafter* model_drafter = nullptr;  // `drafter`, if there is a draft model
   std::unique_ptr<engine::EngineCore> core;
   std::unique_ptr<EngineMemory> memory;
 };

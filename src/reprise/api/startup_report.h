@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -57,6 +58,8 @@ struct StartupReport {
   std::optional<engine::MemoryProfile> memory_profile;
   std::optional<engine::MemoryParts> memory;  // on a GPU, after the captures
   std::vector<std::string> warnings;
+  /// The start of the draft model; nullptr if there is none. Shared, because reports are copied.
+  std::shared_ptr<const StartupReport> draft_model;
 };
 
 /// Callbacks during the start of an engine; each may be empty.

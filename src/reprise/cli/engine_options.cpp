@@ -285,8 +285,8 @@ void add_scheduler_options(OptionTable& table, api::EngineArgs& args) {
              .choices = {"fcfs", "priority"}});
   table.add_object("speculative-config",
                    kScheduler,
-                   "Draft tokens that each step verifies: method ngram, num_speculative_tokens, "
-                   "prompt_lookup_min, prompt_lookup_max; null = none.",
+                   "Draft tokens that each step verifies: method ngram or draft_model, "
+                   "num_speculative_tokens, and the keys of the method; null = none.",
                    args.speculative_config);
   table.add_switch("async-scheduling",
                    kScheduler,

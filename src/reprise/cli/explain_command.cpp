@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <filesystem>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "reprise/cli/engine_options.h"
 #include "reprise/config/explain.h"
 #include "reprise/runner/model_attention.h"
+#include "reprise/runner/model_drafter.h"
 #include "reprise/speculative/speculative_config.h"
 #include "reprise/weights/model_config.h"
 #include "reprise/weights/model_directory.h"
@@ -142,20 +144,34 @@ const attention::BackendInfo& set_attention(ExplainArguments& arguments) {
   return backend;
 }
 
+// The draft model gets graphs like a model with one draft: its first step has two tokens per
+// request.
+config::DraftModelSizes draft_model_sizes(config::ResolutionInputs inputs) {
+  inputs.num_speculative_tokens = engine::ModelDrafter::kFirstQueryLen - 1;
+  static_cast<cudagraph::CaptureSizeRequest&>(inputs.compilation) = {};
+  inputs.compilation.compile_sizes.reset();
+  inputs.max_num_batched_tokens = std::max(
+      inputs.max_num_batched_tokens, engine::ModelDrafter::kFirstQueryLen * inputs.max_num_seqs);
+  const config::Explanation sizes = config::explain(inputs, {});
+  return {.mixed = sizes.mixed_sizes, .first = sizes.decode_sizes, .others = sizes.draftless_sizes};
+}
+
 config::Explanation explain(ExplainArguments& arguments) {
   const attention::BackendInfo& backend = set_attention(arguments);
   if (arguments.enable_lora) arguments.inputs.lora.max_loras = arguments.max_loras;
   try {
+    bool has_draft_model = false;
     if (!arguments.speculative_config.empty()) {
-      arguments.inputs.num_speculative_tokens =
-          speculative::parse_speculative_config(arguments.speculative_config)
-              .num_speculative_tokens;
+      const auto speculation = speculative::parse_speculative_config(arguments.speculative_config);
+      arguments.inputs.num_speculative_tokens = speculation.num_speculative_tokens;
+      has_draft_model = speculation.method == speculative::SpeculativeMethod::draft_model;
     }
     attention::require_cache_dtype(backend, kv_cache::find_cache_dtype(arguments.kv_cache_dtype));
     config::ParsedCompilationConfig parsed =
         config::parse_compilation_config(arguments.compilation_config);
     arguments.inputs.compilation = std::move(parsed.config);
     config::Explanation explanation = config::explain(arguments.inputs, arguments.batches);
+    if (has_draft_model) explanation.draft_model = draft_model_sizes(arguments.inputs);
     if (explanation.resolved) {
       auto& warnings = explanation.resolved->warnings;
       warnings.insert(warnings.begin(), parsed.warnings.begin(), parsed.warnings.end());

@@ -121,10 +121,17 @@ Json graphs_to_json(api::LLM& llm) {
                                            {"replayed_steps", llm.ledger().steps(mode)}};
   }
   const engine::StepLaunches launches = llm.loaded().runner->last_decode_launches();
+  Json draft_model;
+  if (const cudagraph::DispatchLedger* draft = llm.draft_ledger()) {
+    draft_model = {{"full_steps", draft->steps(CudagraphRuntimeMode::FULL)},
+                   {"piecewise_steps", draft->steps(CudagraphRuntimeMode::PIECEWISE)},
+                   {"eager_steps", draft->steps(CudagraphRuntimeMode::NONE)}};
+  }
   return {{"cudagraph_mode", to_string(report.resolved.mode)},
           {"capture_seconds", report.capture.seconds},
           {"graph_bytes", report.graph_bytes},
           {"modes", modes},
+          {"draft_model", draft_model},
           {"eager_steps", llm.ledger().steps(CudagraphRuntimeMode::NONE)},
           {"padding_tokens", llm.ledger().padding_tokens()},
           {"launches_per_decode_step", launches.total()},

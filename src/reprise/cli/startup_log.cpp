@@ -150,6 +150,26 @@ void log_captures(const Log& log, const api::StartupReport& report) {
                        gib(report.graph_bytes)));
 }
 
+void log_speculation(const Log& log, const api::StartupReport& report) {
+  const int32_t query_len = report.resolved.uniform_decode_query_len;
+  if (query_len == 1) return;
+  log.info(fmt::format("Speculative decoding: up to {} draft tokens per request and step",
+                       query_len - 1));
+  if (report.draft_model == nullptr) return;
+  const api::StartupReport& draft = *report.draft_model;
+  const auto num_captured = std::ranges::count_if(
+      draft.capture.records, [](const auto& record) { return record.failure.empty(); });
+  log.info(fmt::format(
+      "Draft model: {:.1f} M parameters, weights {}, KV cache {}, {} graphs (cudagraph_mode {}), "
+      "requests of up to {} tokens",
+      static_cast<double>(draft.num_parameters) / 1e6,
+      format_bytes(draft.weight_bytes),
+      format_bytes(draft.kv_cache_bytes),
+      num_captured,
+      to_string(draft.resolved.mode),
+      with_commas(draft.max_model_len)));
+}
+
 void log_budget(const Log& log, const api::StartupReport& report) {
   std::string text = "Start-up time:";
   for (const StartupShare& share : startup_budget(report)) {
@@ -202,10 +222,7 @@ void log_startup(const Log& log, const api::StartupReport& report, std::string_v
                        gib(report.weight_bytes),
                        report.weights_seconds + report.tokenizer_seconds));
   log_attention(log, report);
-  if (const int32_t query_len = report.resolved.uniform_decode_query_len; query_len > 1) {
-    log.info(fmt::format("Speculative decoding: up to {} draft tokens per request and step",
-                         query_len - 1));
-  }
+  log_speculation(log, report);
   log_compilation(log, report);
   log_memory_profile(log, report);
   log_kv_cache(log, report);

@@ -249,6 +249,11 @@ Json to_json(const Explanation& explanation) {
   if (!explanation.draftless_sizes.empty()) {
     json["capture_sizes"]["decode_without_drafts"] = explanation.draftless_sizes;
   }
+  if (explanation.draft_model) {
+    json["capture_sizes"]["draft_model"] = {{"mixed", explanation.draft_model->mixed},
+                                            {"first", explanation.draft_model->first},
+                                            {"others", explanation.draft_model->others}};
+  }
   json["decisions"] = Json::array();
   for (const ExplainedBatch& batch : explanation.decisions) {
     json["decisions"].push_back(decision_json(batch));
@@ -290,6 +295,12 @@ std::string to_text(const Explanation& explanation) {
   text += fmt::format("decode sizes, tokens  {}\n", sizes_text(explanation.decode_sizes));
   if (!explanation.draftless_sizes.empty()) {
     text += fmt::format("  without drafts      {}\n", sizes_text(explanation.draftless_sizes));
+  }
+  if (explanation.draft_model) {
+    const DraftModelSizes& sizes = *explanation.draft_model;
+    text += fmt::format("draft model, prompts  {}\n", sizes_text(sizes.mixed));
+    text += fmt::format("  first draft         {}\n", sizes_text(sizes.first));
+    text += fmt::format("  further drafts      {}\n", sizes_text(sizes.others));
   }
   for (const ExplainedBatch& batch : explanation.decisions) {
     text += fmt::format("{:<16} {:<9} {}: {}\n",

@@ -25,6 +25,13 @@ namespace reprise::config {
                                                      int32_t uniform_decode_query_len,
                                                      int32_t max_num_seqs);
 
+/// The sizes of a draft model's graphs, in tokens.
+struct DraftModelSizes {
+  std::vector<int32_t> mixed;   // prompts
+  std::vector<int32_t> first;   // the step that gives the first drafts
+  std::vector<int32_t> others;  // each further step
+};
+
 struct ExplainedBatch {
   std::string batch;  // the spec
   cudagraph::BatchFacts facts;
@@ -42,6 +49,8 @@ struct Explanation {
   std::vector<int32_t> decode_sizes;       // token counts of the uniform decode keys
   /// With speculation: token counts of the keys for uniform decode steps without drafts.
   std::vector<int32_t> draftless_sizes;
+  /// With a draft model; the caller of explain() sets it.
+  std::optional<DraftModelSizes> draft_model;
   std::vector<ExplainedBatch> decisions;
   std::optional<std::string> error;
 };
@@ -57,7 +66,7 @@ struct Explanation {
 [[nodiscard]] std::string weakest_text(const ResolvedConfig& resolved);
 
 /// Keys: requested, resolved, compilation_mode, level, level_reason, attention, reasons, warnings,
-/// capture_sizes.{mixed,decode,decode_without_drafts}, decisions[], error.
+/// capture_sizes.{mixed,decode,decode_without_drafts,draft_model}, decisions[], error.
 [[nodiscard]] Json to_json(const Explanation& explanation);
 /// The same explanation as readable text.
 [[nodiscard]] std::string to_text(const Explanation& explanation);

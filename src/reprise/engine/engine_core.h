@@ -29,6 +29,8 @@ struct EngineCoreOptions {
   kernels::RowSampler* row_sampler = nullptr;
   /// Proposes draft tokens. Borrowed: it must outlive the core. nullptr: tokens come one at a time.
   speculative::Drafter* drafter = nullptr;
+  /// The decisions of the draft model's steps. Borrowed likewise. nullptr: there is no draft model.
+  const cudagraph::DispatchLedger* draft_ledger = nullptr;
 };
 
 /// Counts since the start of the engine.
@@ -122,6 +124,10 @@ class EngineCore {
   [[nodiscard]] StepClock& clock() noexcept { return clock_; }
   /// Counts the dispatch decisions of all steps whose results were taken, including failed steps.
   [[nodiscard]] const cudagraph::DispatchLedger& ledger() const noexcept { return ledger_; }
+  /// EngineCoreOptions::draft_ledger.
+  [[nodiscard]] const cudagraph::DispatchLedger* draft_ledger() const noexcept {
+    return options_.draft_ledger;
+  }
   /// The step whose results the last step() returned; valid until the next call.
   /// \pre counters().num_steps > 0
   [[nodiscard]] const ModelStep& last_step() const noexcept { return *last_step_; }

@@ -43,9 +43,7 @@ Scheduler::Scheduler(SchedulerConfig config,
   const auto max_num_seqs = static_cast<size_t>(config_.max_num_seqs);
   running_.reserve(max_num_seqs);
   updates_.reserve(max_num_seqs * static_cast<size_t>(config_.decode_query_len));
-  if (drafter_ != nullptr) {
-    speculation_stats_ = speculative::SpeculationStats(config_.decode_query_len - 1);
-  }
+  reserve_drafts();
   for (SchedulerOutput& output : outputs_) {
     output.scheduled.reserve(max_num_seqs);
     output.preempted.reserve(max_num_seqs);
@@ -175,6 +173,7 @@ const SchedulerOutput& Scheduler::schedule() {
   if (config_.policy == SchedulingPolicy::priority && num_schedules_ % kPromotionInterval == 0) {
     promote_waiting();
   }
+  propose_drafts();
   int token_budget = config_.max_num_batched_tokens;
   prompt_logits_budget_ = config_.max_prompt_logits;
   const bool has_blocks = schedule_running(token_budget);
@@ -194,10 +193,8 @@ bool Scheduler::schedule_running(int& token_budget) {
     // No token can be scheduled: earlier requests have taken all rows of logits of this step, or a
     // step in flight samples this request's last token.
     if (num_new_tokens == 0) continue;
-    // Each of the running requests after this one may need one token of the budget.
     const auto num_later = static_cast<int>(running_.size() - i - 1);
-    const int num_drafts =
-        num_new_tokens == 1 ? propose_drafts(request, token_budget - 1 - num_later, num_later) : 0;
+    const int num_drafts = take_drafts(request, token_budget, num_later);
     num_new_tokens += num_drafts;
     while (kv_cache_manager_->allocate_slots(request.block_table_,
                                              request.num_computed_tokens_ + num_new_tokens) ==

@@ -167,7 +167,19 @@ class Scheduler {
   [[nodiscard]] int tokens_to_schedule(const Request& request, int token_budget) const;
   [[nodiscard]] int limit_to_prompt_logits(const Request& request, int num_tokens) const;
   void set_draft_gate(Request& request) const;
-  [[nodiscard]] int propose_drafts(Request& request, int most_drafts, int num_later);
+  /// What the drafter proposed for one request.
+  struct Proposal {
+    Request* request = nullptr;
+    size_t first = 0;  // index in proposed_tokens_
+    int num_drafts = 0;
+  };
+
+  void reserve_drafts();
+  void propose_drafts();
+  [[nodiscard]] int most_drafts(const Request& request) const;
+  [[nodiscard]] static speculative::DraftRequest open_drafts(Request& request, int most);
+  void keep_drafts(const speculative::DraftRequest& from, Proposal& proposal);
+  [[nodiscard]] int take_drafts(Request& request, int token_budget, int num_later);
   [[nodiscard]] bool allocate_draft_slots(Request& request, int num_drafts, int num_later);
   static void drop_placeholders(Request& request, int count);
   void append_to_batch(Request& request, int num_scheduled_tokens, int num_drafts = 0);
@@ -214,6 +226,11 @@ class Scheduler {
   PrefixCacheStats prefix_cache_stats_;
   speculative::SpeculationStats speculation_stats_;
   speculative::RecentAcceptance recent_acceptance_;  // of all requests
+  // The drafts of the step being scheduled, in the order of running_.
+  std::vector<speculative::DraftRequest> draft_requests_;
+  std::vector<Proposal> proposals_;
+  std::vector<int32_t> proposed_tokens_;
+  size_t next_proposal_ = 0;  // index of the first proposal that no request has taken
 };
 
 }  // namespace reprise::engine

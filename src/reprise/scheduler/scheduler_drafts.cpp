@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstddef>
+#include <span>
 
 #include "reprise/base/assert.h"
 #include "reprise/scheduler/scheduler.h"
@@ -20,37 +21,94 @@ void Scheduler::set_draft_gate(Request& request) const {
   request.draft_gate_ = speculative::DraftGate(recent_acceptance_);
 }
 
-/// Appends drafts to a request that only has to compute its last token in this step, and makes sure
-/// that the request has blocks for them. Returns the number of drafts, 0 to `most_drafts`.
-/// `num_later`: the number of running requests that are scheduled after this one.
-int Scheduler::propose_drafts(Request& request, int most_drafts, int num_later) {
-  if (drafter_ == nullptr || request.is_in_prefill() ||
-      request.num_computed_tokens_ != request.num_tokens() - 1) {
-    return 0;
+/// Reserves memory, so that drafts allocate nothing in a step.
+void Scheduler::reserve_drafts() {
+  if (drafter_ == nullptr) return;
+  const int num_speculative_tokens = config_.decode_query_len - 1;
+  speculation_stats_ = speculative::SpeculationStats(num_speculative_tokens);
+  const auto max_num_seqs = static_cast<size_t>(config_.max_num_seqs);
+  draft_requests_.reserve(max_num_seqs);
+  proposals_.reserve(max_num_seqs);
+  proposed_tokens_.reserve(max_num_seqs * static_cast<size_t>(num_speculative_tokens));
+}
+
+/// Asks the drafter for drafts of all running requests that only have to compute their last token
+/// in this step. The requests do not change: take_drafts() gives them their drafts.
+void Scheduler::propose_drafts() {
+  proposals_.clear();
+  proposed_tokens_.clear();
+  next_proposal_ = 0;
+  if (drafter_ == nullptr) return;
+  draft_requests_.clear();
+  for (Request* request : running_) {
+    const int most = most_drafts(*request);
+    if (most <= 0) continue;
+    if (!request->draft_gate_.is_open()) {
+      request->draft_gate_.pass_step();
+      continue;
+    }
+    draft_requests_.push_back(open_drafts(*request, most));
+    proposals_.push_back({.request = request});
   }
+  if (draft_requests_.empty()) return;
+  drafter_->propose_all(draft_requests_);
+  for (size_t i = 0; i < proposals_.size(); ++i) keep_drafts(draft_requests_[i], proposals_[i]);
+}
+
+/// How many drafts the request may get in this step at most.
+int Scheduler::most_drafts(const Request& request) const {
+  if (request.is_in_prefill() || request.num_computed_tokens_ != request.num_tokens() - 1) return 0;
   // The step may sample one token more than there are drafts.
   const int room = request.max_total_tokens_ - request.num_tokens() - 1;
-  const int most = std::min({most_drafts, config_.decode_query_len - 1, room});
-  if (most <= 0) return 0;
-  if (!request.draft_gate_.is_open()) {
-    request.draft_gate_.pass_step();
+  const int budget = config_.max_num_batched_tokens - static_cast<int>(running_.size());
+  return std::min({budget, config_.decode_query_len - 1, room});
+}
+
+/// Makes room for drafts behind the request's tokens, for the time of the drafter's call.
+speculative::DraftRequest Scheduler::open_drafts(Request& request, int most) {
+  const int num_known = request.num_tokens();
+  // add_request() has reserved the memory, so the known tokens stay where they are.
+  request.token_ids_.resize(static_cast<size_t>(num_known + most));
+  request.num_placeholders_ += most;
+  return {.request_id = static_cast<uint64_t>(request.id_),
+          .cache_salt = request.cache_salt(),
+          .token_ids = request.token_ids(),
+          .drafts = std::span(request.token_ids_).subspan(static_cast<size_t>(num_known)),
+          .next = request.sampling_input({}, num_known)};
+}
+
+/// Copies the drafts, and takes the room for them away again.
+void Scheduler::keep_drafts(const speculative::DraftRequest& from, Proposal& proposal) {
+  const auto most = static_cast<int>(from.drafts.size());
+  REPRISE_ASSERT(from.num_drafts >= 0 && from.num_drafts <= most,
+                 "{} drafts, expected up to {}",
+                 from.num_drafts,
+                 most);
+  // A drafter with a vocabulary of its own may propose tokens that this model does not have.
+  const auto drafts = from.drafts.first(static_cast<size_t>(from.num_drafts));
+  const auto end = std::ranges::find_if(
+      drafts, [this](int32_t id) { return id < 0 || id >= config_.vocab_size; });
+  proposal.first = proposed_tokens_.size();
+  proposal.num_drafts = static_cast<int>(end - drafts.begin());
+  proposed_tokens_.insert(proposed_tokens_.end(), drafts.begin(), end);
+  drop_placeholders(*proposal.request, most);
+}
+
+/// Appends the proposed drafts to a request, as many as the step has room for, and makes sure that
+/// the request has blocks for them. Returns their number. Called for the running requests in their
+/// order. `num_later`: the number of running requests that are scheduled after this one.
+int Scheduler::take_drafts(Request& request, int token_budget, int num_later) {
+  if (next_proposal_ == proposals_.size() || proposals_[next_proposal_].request != &request) {
     return 0;
   }
-  const auto num_known = static_cast<size_t>(request.num_tokens());
-  // add_request() has reserved the memory, so the known tokens stay where they are.
-  request.token_ids_.resize(num_known + static_cast<size_t>(most));
-  request.num_placeholders_ += most;
-  const std::span<int32_t> tokens(request.token_ids_);
-  int count = drafter_->propose(tokens.first(num_known), tokens.subspan(num_known));
-  REPRISE_ASSERT(count >= 0 && count <= most, "{} drafts, expected up to {}", count, most);
-  // A drafter with a vocabulary of its own may propose tokens that this model does not have.
-  const auto drafts = tokens.subspan(num_known, static_cast<size_t>(count));
-  count = static_cast<int>(
-      std::ranges::find_if(drafts,
-                           [this](int32_t id) { return id < 0 || id >= config_.vocab_size; }) -
-      drafts.begin());
-  if (count > 0 && !allocate_draft_slots(request, count, num_later)) count = 0;
-  drop_placeholders(request, most - count);
+  const Proposal& proposal = proposals_[next_proposal_++];
+  // Each of the later requests may need one token of the budget.
+  const int count = std::min(proposal.num_drafts, token_budget - 1 - num_later);
+  if (count <= 0 || !allocate_draft_slots(request, count, num_later)) return 0;
+  const auto drafts =
+      std::span(proposed_tokens_).subspan(proposal.first, static_cast<size_t>(count));
+  request.token_ids_.insert(request.token_ids_.end(), drafts.begin(), drafts.end());
+  request.num_placeholders_ += count;
   return count;
 }
 

@@ -21,7 +21,7 @@ using testing::kPlain;
 using Tokens = std::vector<int32_t>;
 
 /// Proposes as many of these tokens as there is room for.
-class ScriptedDrafter final : public speculative::Drafter {
+class ScriptedDrafter final : public speculative::TokenDrafter {
  public:
   Tokens drafts;
   int num_calls = 1'000'000;  // later calls propose nothing

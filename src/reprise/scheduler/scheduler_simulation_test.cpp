@@ -45,7 +45,7 @@ using Slot = uint64_t;
 enum class Scheduling : uint8_t { sync, async, drafts };
 
 /// Proposes the right tokens, wrong ones, or both.
-class RandomDrafter final : public speculative::Drafter {
+class RandomDrafter final : public speculative::TokenDrafter {
  public:
   explicit RandomDrafter(uint32_t seed) : random_(seed) {}
 

@@ -1,9 +1,44 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
+
+#include "reprise/sampling/sampler.h"
 
 namespace reprise::speculative {
+
+/// How a draft model chooses the drafts of random answers (temperature above 0). vLLM's names. Both
+/// are exact, because a draft only becomes a token if the main model samples it.
+enum class DraftSampleMethod : uint8_t {
+  greedy,  // the most likely token
+  /// A sample, with the request's parameters and with the random number that the main model's token
+  /// will be sampled with. The more alike the two models are, the more often both samples agree.
+  probabilistic,
+};
+
+/// A request that wants drafts for the step being scheduled. Borrows from the request for one call.
+struct DraftRequest {
+  uint64_t request_id = 0;             // no other request of the engine ever has it
+  std::string_view cache_salt;         // requests with different salts must not share cached work
+  std::span<const int32_t> token_ids;  // the prompt and the output so far
+  /// Room for drafts, right behind `token_ids` in memory. The drafter writes from the front.
+  std::span<int32_t> drafts;
+  /// The sampler's input for the token after `token_ids`, without logits.
+  sampling::SamplingInput next;
+  int num_drafts = 0;  // the result: how many drafts were written
+
+  /// The sampler's input, without logits, for the token after the first `draft` drafts.
+  [[nodiscard]] sampling::SamplingInput sampling_at(size_t draft) const {
+    sampling::SamplingInput input = next;
+    const std::span<const int32_t> before = next.output_token_ids;
+    input.output_token_ids = {before.data(), before.size() + draft};
+    const auto num_suppressed = static_cast<size_t>(next.params->min_tokens);
+    if (input.output_token_ids.size() >= num_suppressed) input.suppressed_token_ids = {};
+    return input;
+  }
+};
 
 /// Proposes draft tokens. A wrong draft costs time and never changes an answer, so a drafter may
 /// guess in any way. Belongs to one thread.
@@ -14,9 +49,23 @@ class Drafter {
   Drafter& operator=(const Drafter&) = delete;
   virtual ~Drafter() = default;
 
-  /// Writes guesses of the tokens after `token_ids` (the prompt and the output so far) to the front
-  /// of `drafts`, and returns their number. Called once per request and step, so it must not
-  /// allocate.
+  /// Sets drafts and num_drafts of each request. Called at most once per step, with the requests in
+  /// the order of their rank, so it should not allocate. A request that is not among them may be
+  /// among those of a later step. Does not throw: a drafter that fails proposes nothing.
+  virtual void propose_all(std::span<DraftRequest> requests) noexcept = 0;
+};
+
+/// A drafter that looks at the tokens of one request at a time.
+class TokenDrafter : public Drafter {
+ public:
+  void propose_all(std::span<DraftRequest> requests) noexcept final {
+    for (DraftRequest& request : requests) {
+      request.num_drafts = propose(request.token_ids, request.drafts);
+    }
+  }
+
+  /// Writes guesses of the tokens after `token_ids` to the front of `drafts`, and returns their
+  /// number.
   [[nodiscard]] virtual int propose(std::span<const int32_t> token_ids,
                                     std::span<int32_t> drafts) = 0;
 };

@@ -8,6 +8,8 @@ std::unique_ptr<Drafter> make_drafter(const SpeculativeConfig& config) {
   switch (config.method) {
     case SpeculativeMethod::ngram:
       return std::make_unique<NgramDrafter>(config.lookup);
+    case SpeculativeMethod::draft_model:
+      break;
   }
   return nullptr;
 }

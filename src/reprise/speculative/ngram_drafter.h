@@ -21,7 +21,7 @@ struct NgramLookup {
 /// wins; among equally long matches the first one, because more tokens follow it.
 ///
 /// One call reads each token once or twice (Knuth-Morris-Pratt), and allocates nothing.
-class NgramDrafter final : public Drafter {
+class NgramDrafter final : public TokenDrafter {
  public:
   explicit NgramDrafter(const NgramLookup& lookup);
 

@@ -17,79 +17,128 @@ namespace {
 
 constexpr const char* kOption = "speculative_config";
 
-constexpr std::array<std::string_view, 4> kKeys = {
-    "method", "num_speculative_tokens", "prompt_lookup_max", "prompt_lookup_min"};
+/// A key of vLLM and the method that it belongs to.
+struct MethodKey {
+  std::string_view key;
+  std::optional<SpeculativeMethod> method;  // unset: every method
+};
+constexpr auto kKeys = std::to_array<MethodKey>({
+    {"method", std::nullopt},
+    {"num_speculative_tokens", std::nullopt},
+    {"prompt_lookup_max", SpeculativeMethod::ngram},
+    {"prompt_lookup_min", SpeculativeMethod::ngram},
+    {"model", SpeculativeMethod::draft_model},
+    {"max_model_len", SpeculativeMethod::draft_model},
+    {"quantization", SpeculativeMethod::draft_model},
+    {"enforce_eager", SpeculativeMethod::draft_model},
+    {"draft_sample_method", SpeculativeMethod::draft_model},
+});
 /// Keys of vLLM that belong to methods or features that this engine does not have.
-constexpr std::array<std::string_view, 24> kKeysOfVllm = {"attention_backend",
-                                                          "code_revision",
-                                                          "disable_by_batch_size",
-                                                          "disable_padded_drafter_batch",
-                                                          "draft_load_config",
-                                                          "draft_sample_method",
-                                                          "draft_tensor_parallel_size",
-                                                          "enforce_eager",
-                                                          "max_model_len",
-                                                          "model",
-                                                          "moe_backend",
-                                                          "num_speculative_tokens_per_batch_size",
-                                                          "parallel_drafting",
-                                                          "quantization",
-                                                          "rejection_sample_method",
-                                                          "revision",
-                                                          "speculative_token_tree",
-                                                          "suffix_decoding_max_cached_requests",
-                                                          "suffix_decoding_max_spec_factor",
-                                                          "suffix_decoding_max_tree_depth",
-                                                          "suffix_decoding_min_token_prob",
-                                                          "synthetic_acceptance_rates",
-                                                          "tensor_parallel_size",
-                                                          "use_heterogeneous_vocab"};
+constexpr auto kKeysOfVllm =
+    std::to_array<std::string_view>({"attention_backend",
+                                     "code_revision",
+                                     "disable_by_batch_size",
+                                     "disable_padded_drafter_batch",
+                                     "draft_load_config",
+                                     "draft_tensor_parallel_size",
+                                     "enable_adaptive_verification",
+                                     "kv_cache_dtype",
+                                     "moe_backend",
+                                     "num_speculative_tokens_per_batch_size",
+                                     "parallel_drafting",
+                                     "rejection_sample_method",
+                                     "revision",
+                                     "speculative_token_tree",
+                                     "suffix_decoding_max_cached_requests",
+                                     "suffix_decoding_max_spec_factor",
+                                     "suffix_decoding_max_tree_depth",
+                                     "suffix_decoding_min_token_prob",
+                                     "synthetic_acceptance_length",
+                                     "synthetic_acceptance_rates",
+                                     "tensor_parallel_size",
+                                     "use_heterogeneous_vocab"});
+constexpr auto kMethods =
+    std::to_array<SpeculativeMethod>({SpeculativeMethod::ngram, SpeculativeMethod::draft_model});
 
-void check_keys(const Json& json) {
-  for (const auto& [key, value] : json.items()) {
-    if (std::ranges::find(kKeys, key) != kKeys.end()) continue;
-    if (std::ranges::find(kKeysOfVllm, key) != kKeysOfVllm.end()) {
-      throw InvalidArgument(
-          fmt::format("{}: '{}' is not supported: the only method is ngram, which takes {}",
-                      kOption,
-                      key,
-                      fmt::join(kKeys, ", ")));
-    }
-    throw InvalidArgument(fmt::format("{}: unknown key '{}'; expected {}{}",
+std::string as_text(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 60);
+}
+
+std::vector<std::string_view> keys_of(SpeculativeMethod method) {
+  std::vector<std::string_view> keys;
+  for (const MethodKey& known : kKeys) {
+    if (known.method.value_or(method) == method) keys.push_back(known.key);
+  }
+  return keys;
+}
+
+std::string method_names() {
+  std::vector<std::string_view> names;
+  for (const SpeculativeMethod method : kMethods) names.push_back(to_string(method));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+void check_key(const std::string& key, SpeculativeMethod method) {
+  const std::vector<std::string_view> keys = keys_of(method);
+  if (std::ranges::find(keys, key) != keys.end()) return;
+  const auto other = std::ranges::find(kKeys, key, &MethodKey::key);
+  if (other != kKeys.end()) {
+    throw InvalidArgument(fmt::format("{}: '{}' belongs to method {}; method {} takes {}",
                                       kOption,
                                       key,
-                                      fmt::join(kKeys, ", "),
-                                      did_you_mean(key, kKeys)));
+                                      to_string(*other->method),
+                                      to_string(method),
+                                      fmt::join(keys, ", ")));
   }
+  if (std::ranges::find(kKeysOfVllm, key) != kKeysOfVllm.end()) {
+    throw InvalidArgument(fmt::format("{}: '{}' is not supported; method {} takes {}",
+                                      kOption,
+                                      key,
+                                      to_string(method),
+                                      fmt::join(keys, ", ")));
+  }
+  throw InvalidArgument(fmt::format("{}: unknown key '{}'; method {} takes {}{}",
+                                    kOption,
+                                    key,
+                                    to_string(method),
+                                    fmt::join(keys, ", "),
+                                    did_you_mean(key, keys)));
+}
+
+/// The member, unless it is absent or null.
+const Json* find_member(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found == json.end() || found->is_null() ? nullptr : &*found;
 }
 
 SpeculativeMethod parse_method(const Json& json) {
-  const auto found = json.find("method");
-  if (found == json.end()) {
+  const Json* const name = find_member(json, "method");
+  if (name == nullptr) {
+    if (find_member(json, "model") != nullptr) return SpeculativeMethod::draft_model;
     throw InvalidArgument(
-        fmt::format("{}: 'method' is missing; the only supported method is ngram", kOption));
+        fmt::format("{}: 'method' is missing; expected one of {}", kOption, method_names()));
   }
-  if (found->is_string() && found->get_ref<const std::string&>() == "ngram") {
-    return SpeculativeMethod::ngram;
+  for (const SpeculativeMethod method : kMethods) {
+    if (*name == to_string(method)) return method;
   }
+  throw InvalidArgument(fmt::format("{}: method {} is not supported; expected one of {}",
+                                    kOption,
+                                    as_text(*name),
+                                    method_names()));
+}
+
+[[noreturn]] void refuse(const char* key, const Json& value, std::string_view expected) {
   throw InvalidArgument(
-      fmt::format("{}: method {} is not supported; the only supported method is ngram",
-                  kOption,
-                  found->dump(-1, ' ', false, Json::error_handler_t::replace)));
+      fmt::format("{}: {} is {}, expected {}", kOption, key, as_text(value), expected));
 }
 
 std::optional<int32_t> parse_count(const Json& json, const char* key, int32_t most) {
-  const auto found = json.find(key);
-  if (found == json.end() || found->is_null()) return std::nullopt;
-  const bool is_count = found->is_number_integer() && *found >= 1 && *found <= most;
-  if (!is_count) {
-    throw InvalidArgument(fmt::format("{}: {} is {}, expected an integer from 1 to {}",
-                                      kOption,
-                                      key,
-                                      found->dump(-1, ' ', false, Json::error_handler_t::replace),
-                                      most));
+  const Json* const value = find_member(json, key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number_integer() || *value < 1 || *value > most) {
+    refuse(key, *value, fmt::format("an integer from 1 to {}", most));
   }
-  return found->get<int32_t>();
+  return value->get<int32_t>();
 }
 
 NgramLookup parse_lookup(const Json& json) {
@@ -110,37 +159,74 @@ NgramLookup parse_lookup(const Json& json) {
   return lookup;
 }
 
+DraftModelOptions parse_draft_model(const Json& json) {
+  DraftModelOptions options;
+  const Json* const model = find_member(json, "model");
+  if (model == nullptr || !model->is_string() || model->get_ref<const std::string&>().empty()) {
+    throw InvalidArgument(fmt::format(
+        "{}: method draft_model needs 'model', the folder of the draft model", kOption));
+  }
+  options.model = model->get<std::string>();
+  options.max_model_len = parse_count(json, "max_model_len", INT32_MAX);
+  if (const Json* const value = find_member(json, "quantization")) {
+    if (!value->is_string()) refuse("quantization", *value, "a text such as \"int8\"");
+    options.quantization = value->get<std::string>();
+  }
+  if (const Json* const value = find_member(json, "enforce_eager")) {
+    if (!value->is_boolean()) refuse("enforce_eager", *value, "true or false");
+    options.enforce_eager = value->get<bool>();
+  }
+  if (const Json* const value = find_member(json, "draft_sample_method")) {
+    const bool is_probabilistic = *value == "probabilistic";
+    if (!is_probabilistic && *value != "greedy") {
+      refuse("draft_sample_method", *value, "\"greedy\" or \"probabilistic\"");
+    }
+    if (is_probabilistic) options.sample_method = DraftSampleMethod::probabilistic;
+  }
+  return options;
+}
+
+int32_t parse_num_speculative_tokens(const Json& json) {
+  const std::optional<int32_t> count =
+      parse_count(json, "num_speculative_tokens", kMostSpeculativeTokens);
+  if (count) return *count;
+  throw InvalidArgument(fmt::format(
+      "{}: 'num_speculative_tokens' is missing; give the number of draft tokens per step, 1 to "
+      "{}",
+      kOption,
+      kMostSpeculativeTokens));
+}
+
 }  // namespace
 
 std::string_view to_string(SpeculativeMethod method) noexcept {
   switch (method) {
     case SpeculativeMethod::ngram:
       return "ngram";
+    case SpeculativeMethod::draft_model:
+      return "draft_model";
   }
   return "?";
 }
 
 SpeculativeConfig parse_speculative_config(const Json& json) {
   if (!json.is_object()) {
-    throw InvalidArgument(
-        fmt::format("{}: expected an object such as {}, got {}",
-                    kOption,
-                    R"({"method": "ngram", "num_speculative_tokens": 4})",
-                    json.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 60)));
+    throw InvalidArgument(fmt::format("{}: expected an object such as {}, got {}",
+                                      kOption,
+                                      R"({"method": "ngram", "num_speculative_tokens": 4})",
+                                      as_text(json)));
   }
-  check_keys(json);
   SpeculativeConfig config{.method = parse_method(json)};
-  const std::optional<int32_t> count =
-      parse_count(json, "num_speculative_tokens", kMostSpeculativeTokens);
-  if (!count) {
-    throw InvalidArgument(fmt::format(
-        "{}: 'num_speculative_tokens' is missing; give the number of draft tokens per step, 1 to "
-        "{}",
-        kOption,
-        kMostSpeculativeTokens));
+  for (const auto& [key, value] : json.items()) check_key(key, config.method);
+  config.num_speculative_tokens = parse_num_speculative_tokens(json);
+  switch (config.method) {
+    case SpeculativeMethod::ngram:
+      config.lookup = parse_lookup(json);
+      break;
+    case SpeculativeMethod::draft_model:
+      config.draft_model = parse_draft_model(json);
+      break;
   }
-  config.num_speculative_tokens = *count;
-  config.lookup = parse_lookup(json);
   return config;
 }
 

@@ -1,14 +1,18 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "reprise/base/json.h"
+#include "reprise/speculative/drafter.h"
 #include "reprise/speculative/ngram_drafter.h"
 
 namespace reprise::speculative {
 
-enum class SpeculativeMethod : uint8_t { ngram };
+enum class SpeculativeMethod : uint8_t { ngram, draft_model };
 [[nodiscard]] std::string_view to_string(SpeculativeMethod method) noexcept;
 
 /// The longest run of drafts. Each draft needs a row of logits per request, so longer runs would
@@ -17,19 +21,34 @@ inline constexpr int32_t kMostSpeculativeTokens = 64;
 /// The longest n-gram to look up.
 inline constexpr int32_t kLongestNgram = 256;
 
+/// The model that makes the drafts of method draft_model.
+struct DraftModelOptions {
+  std::filesystem::path model;  // as EngineArgs::model
+  std::optional<int32_t>
+      max_model_len;                  // longer requests get no drafts; default: the model's limit
+  std::string quantization = "none";  // as EngineArgs::quantization
+  /// Whether the draft model runs without graphs. Unset: if the main model does.
+  std::optional<bool> enforce_eager;
+  DraftSampleMethod sample_method = DraftSampleMethod::greedy;
+
+  friend bool operator==(const DraftModelOptions&, const DraftModelOptions&) = default;
+};
+
 /// --speculative-config, checked.
 struct SpeculativeConfig {
   SpeculativeMethod method = SpeculativeMethod::ngram;
   int32_t num_speculative_tokens = 0;  // draft tokens per request and step, at least 1
-  NgramLookup lookup;
+  NgramLookup lookup;                  // of method ngram
+  DraftModelOptions draft_model;       // of method draft_model
 
   friend bool operator==(const SpeculativeConfig&, const SpeculativeConfig&) = default;
 };
 
-/// Reads the object of --speculative-config. Keys and defaults are vLLM's: if only one of
-/// prompt_lookup_min and prompt_lookup_max is given, it is both; if none is given, both are 5.
-/// \throws InvalidArgument that names an unknown or unsupported key or method, a missing key, or a
-/// value outside of its range
+/// Reads the object of --speculative-config. Keys and defaults are vLLM's. The method may be left
+/// out if there is a `model`. If only one of prompt_lookup_min and prompt_lookup_max is given, it
+/// is both; if none is given, both are 5.
+/// \throws InvalidArgument that names an unknown or unsupported key or method, a key of another
+/// method, a missing key, or a value outside of its range
 [[nodiscard]] SpeculativeConfig parse_speculative_config(const Json& json);
 
 }  // namespace reprise::speculative

@@ -51,12 +51,50 @@ TEST(SpeculativeConfig, names_what_it_refuses) {
   EXPECT_THAT(refusal(R"({"method": 1})"), HasSubstr("method 1 is not supported"));
   EXPECT_THAT(refusal(R"({"method": "ngram"})"), HasSubstr("'num_speculative_tokens' is missing"));
   EXPECT_THAT(refusal(R"({"method": "ngram", "model": "x"})"),
-              HasSubstr("'model' is not supported"));
+              HasSubstr("'model' belongs to method draft_model; method ngram takes"));
   EXPECT_THAT(refusal(R"({"method": "ngram", "prompt_lookup_mux": 3})"),
               HasSubstr("did you mean 'prompt_lookup_max'?"));
   EXPECT_THAT(refusal(R"({"method": "ngram", "num_speculative_tokens": 2,
                           "prompt_lookup_min": 4, "prompt_lookup_max": 3})"),
               HasSubstr("prompt_lookup_min 4 is larger than prompt_lookup_max 3"));
+}
+
+TEST(SpeculativeConfig, reads_the_keys_of_a_draft_model) {
+  const SpeculativeConfig config = parse(
+      R"({"model": "some/folder", "num_speculative_tokens": 3, "max_model_len": 100,
+          "quantization": "int8", "enforce_eager": true, "draft_sample_method": "probabilistic"})");
+  EXPECT_EQ(config.method, SpeculativeMethod::draft_model) << "a model names the method";
+  EXPECT_EQ(config.draft_model,
+            (DraftModelOptions{.model = "some/folder",
+                               .max_model_len = 100,
+                               .quantization = "int8",
+                               .enforce_eager = true,
+                               .sample_method = DraftSampleMethod::probabilistic}));
+  EXPECT_EQ(parse(R"({"method": "draft_model", "model": "x", "num_speculative_tokens": 1,
+                      "max_model_len": null, "draft_sample_method": "greedy"})")
+                .draft_model,
+            (DraftModelOptions{.model = "x"}));
+}
+
+TEST(SpeculativeConfig, names_what_it_refuses_of_a_draft_model) {
+  using ::testing::HasSubstr;
+  const auto refusal_of = [](const std::string& more) {
+    return refusal(
+        (R"({"method": "draft_model", "num_speculative_tokens": 1)" + more + "}").c_str());
+  };
+  for (const char* model : {"", R"(, "model": "")", R"(, "model": 3)", R"(, "model": null)"}) {
+    EXPECT_THAT(refusal_of(model), HasSubstr("needs 'model', the folder")) << model;
+  }
+  EXPECT_THAT(refusal_of(R"(, "model": "x", "max_model_len": 0)"), HasSubstr("max_model_len is 0"));
+  EXPECT_THAT(refusal_of(R"(, "model": "x", "quantization": 8)"), HasSubstr("quantization is 8"));
+  EXPECT_THAT(refusal_of(R"(, "model": "x", "enforce_eager": 1)"),
+              HasSubstr("expected true or false"));
+  EXPECT_THAT(refusal_of(R"(, "model": "x", "draft_sample_method": "best")"),
+              HasSubstr("draft_sample_method is \"best\""));
+  EXPECT_THAT(refusal_of(R"(, "model": "x", "prompt_lookup_max": 3)"),
+              HasSubstr("'prompt_lookup_max' belongs to method ngram"));
+  EXPECT_THAT(refusal_of(R"(, "model": "x", "use_heterogeneous_vocab": true)"),
+              HasSubstr("'use_heterogeneous_vocab' is not supported"));
 }
 
 TEST(SpeculativeConfig, refuses_counts_outside_of_their_range) {

@@ -13,8 +13,9 @@ double num_captured(const api::StartupReport& report, cudagraph::CudagraphRuntim
   }));
 }
 
-void write_dispatch(Out out, From from) {
-  for (const auto& decision : from.engine.decisions) {
+void write_decisions(Out out,
+                     const std::vector<cudagraph::DispatchLedger::DecisionCount>& decisions) {
+  for (const auto& decision : decisions) {
     const bool is_eager = decision.mode == cudagraph::CudagraphRuntimeMode::NONE;
     out.count(decision.count,
               {{"runtime_mode", to_string(decision.mode)},
@@ -22,6 +23,10 @@ void write_dispatch(Out out, From from) {
                {"reason", name(decision.reason)}});
   }
 }
+
+void write_dispatch(Out out, From from) { write_decisions(out, from.engine.decisions); }
+
+void write_draft_dispatch(Out out, From from) { write_decisions(out, from.engine.draft_decisions); }
 
 void write_captured(Out out, From from) {
   using Mode = cudagraph::CudagraphRuntimeMode;
@@ -81,6 +86,11 @@ constexpr auto kOwnFamilies = std::to_array<MetricFamily>({
      "runtime_mode, descriptor, reason",
      "Steps by what they replayed and why; NONE ran eagerly.",
      write_dispatch},
+    {"reprise:draft_cudagraph_dispatch_total",
+     kCounter,
+     "runtime_mode, descriptor, reason",
+     "The same for the steps of a draft model.",
+     write_draft_dispatch},
     {"reprise:cudagraph_padding_tokens_total",
      kCounter,
      "",

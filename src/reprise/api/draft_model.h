@@ -1,0 +1,34 @@
+#pragma once
+
+#include "reprise/api/engine_args.h"
+#include "reprise/api/memory_size.h"
+#include "reprise/api/resolved_options.h"
+#include "reprise/kv_cache/tensors/kv_cache_tensors.h"
+
+/// The second model of --speculative-config, which makes drafts for the main model.
+namespace reprise::api {
+
+/// Whether the drafts of an engine come from a model.
+[[nodiscard]] bool has_draft_model(const ResolvedOptions& options) noexcept;
+
+/// The options with which the draft model is loaded: those of the main model, but with the model
+/// and the settings of --speculative-config, and without what belongs to requests or to the main
+/// model alone. `options`: of the main model. \pre has_draft_model(options)
+[[nodiscard]] EngineArgs draft_model_args(const EngineArgs& args, const ResolvedOptions& options);
+
+/// The meaning of draft_model_args(). `draft_args.max_model_len` gets a value.
+/// \throws InvalidArgument if the model cannot draft for the main model, otherwise as
+/// resolve_options
+[[nodiscard]] ResolvedOptions resolve_draft_model(EngineArgs& draft_args,
+                                                  const ResolvedOptions& main);
+
+/// Compares the tokens of both models, if the draft model has a tokenizer.
+/// \throws InvalidArgument that names the first token that differs; FileError
+void check_same_tokens(const tokenizer::Tokenizer& main, const std::filesystem::path& draft_model);
+
+/// The memory for the main model's cache, if the draft model's cache gets as many blocks.
+[[nodiscard]] CacheMemory without_draft_cache(CacheMemory memory,
+                                              const kv_cache::KvCacheLayout& main,
+                                              const kv_cache::KvCacheLayout& draft);
+
+}  // namespace reprise::api
