@@ -47,6 +47,10 @@ Converted folder_to_profiler_config(std::string_view value, const LookUpVariable
 }
 
 constexpr std::array kVariables = {
+    Variable{"NOTIFY_SOCKET",
+             "serve: the socket of the service manager (systemd, Type=notify), which is told when "
+             "the server is ready.",
+             ""},
     Variable{"REPRISE_API_KEY", "serve: one more --api-key.", "api-key"},
     Variable{"VLLM_API_KEY", "The same by vLLM's name.", "api-key"},
     Variable{"VLLM_SERVER_DEV_MODE", "serve: 1 is --dev.", "dev", number_to_switch},

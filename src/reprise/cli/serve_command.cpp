@@ -20,6 +20,7 @@
 #include "reprise/cli/profiler_config.h"
 #include "reprise/cli/progress.h"
 #include "reprise/cli/rank_session.h"
+#include "reprise/cli/service_manager.h"
 #include "reprise/cli/startup_log.h"
 #include "reprise/cli/version.h"
 #include "reprise/cli/vllm_flags.h"
@@ -342,6 +343,7 @@ int run_serve(std::span<const std::string> arguments) {
              "INFO:     Starting Reprise API server on {}\n"
              "INFO:     Application startup complete.\n",
              url_of(options, server.port()));
+  notify_service_manager("READY=1");
   const server::ServerEnd end = server.run();
   options.lines->write("INFO:     Application shutdown complete.\n");
   return exit_code_of(end);
