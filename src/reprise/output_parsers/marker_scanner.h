@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstddef>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -11,6 +14,9 @@ class MarkerScanner {
   /// Appends to `before` the text that is known to precede `marker`. Returns true when the marker
   /// was found: the marker is then removed, and the text after it stays.
   bool take_until(std::string_view marker, std::string& before);
+  /// The same for the first of several markers; returns the index of the one found.
+  std::optional<size_t> take_until_any(std::span<const std::string_view> markers,
+                                       std::string& before);
 
   void push(std::string_view text) { held_ += text; }
   [[nodiscard]] const std::string& held() const noexcept { return held_; }

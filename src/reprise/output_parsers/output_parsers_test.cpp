@@ -2,10 +2,13 @@
 
 #include <functional>
 #include <random>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reprise/base/error.h"
+#include "reprise/output_parsers/choose_parsers.h"
 #include "reprise/output_parsers/reasoning_parser.h"
 #include "reprise/output_parsers/tool_parser.h"
 
@@ -38,8 +41,8 @@ MessageDelta parse(const Create& create, const std::string& text) {
   return parse_pieces(create, {text});
 }
 
-Create tools(std::string_view name) {
-  return [name] { return create_tool_parser(name); };
+Create tools(std::string_view name, const Json& schemas = Json::array()) {
+  return [name, schemas] { return create_tool_parser(name, schemas); };
 }
 
 Create reasoning(std::string_view name, std::string_view tool_parser = {}) {
@@ -96,7 +99,160 @@ const std::vector<std::string> kTexts = {
     " <thi",
     "[{\"name\": \"f\", \"parameters\": {\"a\": 1}}, {\"name\": \"g\", \"parameters\": {}}]",
     "[{\"name\": \"f\", \"parameters\": {\"a\"",
+    "Here is my thought process: hm Here is my response: yes",
+    "<|channel>thought\nhm<channel|>yes<|tool_call>call:f{a:1}<tool_call|>",
 };
+
+/// One answer of a format: text, two calls and text where the format allows it.
+struct FormatCase {
+  std::string_view parser;
+  std::string text;
+  std::string content;
+  std::vector<ToolCallDelta> calls;
+};
+
+const std::vector<ToolCallDelta> kTwoCalls = {{0, "get_weather", R"({"city":"San José","days":3})"},
+                                              {1, "now", "{}"}};
+
+/// Types of the arguments above, for the formats that write every value as text.
+const Json kSchemas = Json::parse(R"([{"type": "function", "function": {"name": "get_weather",
+    "parameters": {"type": "object", "properties": {
+      "city": {"type": "string"}, "days": {"type": "integer"}}}}}])");
+
+std::vector<FormatCase> format_cases() {
+  const std::string json = R"({"city": "San José", "days": 3})";
+  const std::string tagged =
+      "Let me see.\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": " + json +
+      "}\n</tool_call>\n<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n"
+      "</tool_call>";
+  const std::string functions =
+      "<function=get_weather>\n<parameter=city>\nSan José\n</parameter>\n<parameter=days>\n3\n"
+      "</parameter>\n</function>";
+  const std::string array = "[{\"name\": \"get_weather\", \"arguments\": " + json +
+                            "}, {\"name\": \"now\", \"arguments\": {}}]";
+  const std::string python = "[get_weather(city=\"San José\", days=3), now()]";
+  const std::string glm =
+      "Let me see.\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>San "
+      "José</arg_value>\n"
+      "<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n</tool_call>\n<tool_call>now\n</"
+      "tool_call>";
+  const std::string qwen_xml = "Let me see.\n<tool_call>\n" + functions +
+                               "\n</tool_call>\n<tool_call>\n<function=now>\n</function>\n"
+                               "</tool_call>";
+  const std::string before = "Let me see.\n";
+  std::vector<FormatCase> cases;
+  const auto add =
+      [&](std::string_view parser, const std::string& text, const std::string& content) {
+        cases.push_back({parser, text, content, kTwoCalls});
+      };
+  for (const char* name : {"hermes", "qwen3_json", "granite4", "ernie45"})
+    add(name, tagged, before);
+  for (const char* name : {"qwen3_coder", "qwen3_xml", "mimo"}) add(name, qwen_xml, before);
+  for (const char* name : {"glm45", "glm47"}) add(name, glm, before);
+  for (const char* name : {"jamba", "hunyuan_a13b"})
+    add(name, before + "<tool_calls>" + array + "</tool_calls>", before);
+  for (const char* name : {"pythonic", "llama4_pythonic"}) add(name, python, "");
+  add("llama4_pythonic", "<|python_start|>" + python + "<|python_end|>", "");
+  for (const char* name : {"llama3_json", "llama4_json"}) {
+    add(name,
+        "{\"name\": \"get_weather\", \"parameters\": " + json +
+            "}; {\"name\": \"now\", \"parameters\": {}}",
+        "");
+  }
+  add("seed_oss",
+      before + "<seed:tool_call>\n" + functions +
+          "\n</seed:tool_call>\n<seed:tool_call>\n<function=now>\n</function>\n</seed:tool_call>",
+      before);
+  add("minimax_m2",
+      before +
+          "<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">San José"
+          "</parameter>\n<parameter name=\"days\">3</parameter>\n</invoke>\n<invoke name=\"now\">\n"
+          "</invoke>\n</minimax:tool_call>",
+      before);
+  add("kimi_k2",
+      before +
+          "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0"
+          "<|tool_call_argument_begin|>" +
+          json +
+          "<|tool_call_end|><|tool_call_begin|>functions.now:1<|tool_call_argument_begin|>{}"
+          "<|tool_call_end|><|tool_calls_section_end|>",
+      before);
+  add("deepseek_v3",
+      before +
+          "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```"
+          "json\n" +
+          json +
+          "\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n`"
+          "``"
+          "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+      before);
+  add("deepseek_v31",
+      before + "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>" + json +
+          "<｜tool▁call▁end｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜>"
+          "<｜tool▁calls▁end｜>",
+      before);
+  add("deepseek_v32",
+      before +
+          "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter "
+          "name=\"city\" string=\"true\">San José</｜DSML｜parameter>\n<｜DSML｜parameter "
+          "name=\"days\" "
+          "string=\"false\">3</｜DSML｜parameter>\n</｜DSML｜invoke>\n<｜DSML｜invoke "
+          "name=\"now\">\n"
+          "</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+      before);
+  add("gemma4",
+      before +
+          "<|tool_call>call:get_weather{city:<|\"|>San José<|\"|>,days:3}<tool_call|><|tool_call>"
+          "call:now{}<tool_call|>",
+      before);
+  add("functiongemma",
+      before +
+          "<start_function_call>call:get_weather{city:<escape>San José<escape>,days:<escape>3"
+          "<escape>}<end_function_call><start_function_call>call:now{}<end_function_call>",
+      before);
+  add("granite", before + "<|tool_call|>" + array, before);
+  add("granite", before + "<tool_call>" + array, before);
+  add("granite-20b-fc",
+      before + "<function_call> {\"name\": \"get_weather\", \"arguments\": " + json +
+          "}\n<function_call> {\"name\": \"now\", \"arguments\": {}}",
+      before);
+  add("mistral", before + "[TOOL_CALLS]" + array, before);
+  add("mistral",
+      before + "[TOOL_CALLS]get_weather[ARGS]" + json + "[TOOL_CALLS]now[ARGS]{}",
+      before);
+  add("phi4_mini_json", before + "functools" + array, before);
+  add("lfm2", before + "<|tool_call_start|>" + python + "<|tool_call_end|>", before);
+  add("olmo3",
+      before + "<function_calls>\nget_weather(city='San José', days=3)\nnow()\n</function_calls>",
+      before);
+  add("longcat",
+      before + "<longcat_tool_call>{\"name\": \"get_weather\", \"arguments\": " + json +
+          "}</longcat_tool_call>\n<longcat_tool_call>{\"name\": \"now\", \"arguments\": {}}"
+          "</longcat_tool_call>",
+      before);
+  add("internlm",
+      before + "<|action_start|><|plugin|>\n{\"name\": \"get_weather\", \"parameters\": " + json +
+          "}\n<|action_end|><|action_start|><|plugin|>{\"name\": \"now\", \"parameters\": {}}"
+          "<|action_end|>",
+      before);
+  add("cohere_command3",
+      "<|START_ACTION|>[{\"tool_call_id\": \"0\", \"tool_name\": \"get_weather\", "
+      "\"parameters\": " +
+          json + "}, {\"tool_call_id\": \"1\", \"tool_name\": \"now\", \"parameters\": {}}]" +
+          "<|END_ACTION|>",
+      "");
+  add("apertus",
+      before + "<|tools_prefix|>[{\"get_weather\": " + json + "}, {\"now\": {}}]<|tools_suffix|>",
+      before);
+  add("openai",
+      "<|channel|>final<|message|>Let me see.\n<|end|><|start|>assistant<|channel|>commentary "
+      "to=functions.get_weather <|constrain|>json<|message|>" +
+          json +
+          "<|call|><|start|>assistant to=functions.now<|channel|>commentary "
+          "json<|message|>{}<|call|>",
+      before);
+  return cases;
+}
 
 std::vector<Create> all_parsers() {
   std::vector<Create> all;
@@ -114,6 +270,191 @@ TEST(OutputParsers, give_the_same_wherever_the_text_is_cut) {
   for (const Create& create : all_parsers()) {
     for (const std::string& text : kTexts) expect_same_however_cut(create, text);
   }
+}
+
+TEST(OutputParsers, each_format_finds_its_calls_and_the_types_of_their_arguments) {
+  std::set<std::string_view> tested;
+  for (const FormatCase& test : format_cases()) {
+    const MessageDelta found = parse(tools(test.parser, kSchemas), test.text);
+    EXPECT_EQ(found.tool_calls, test.calls) << test.parser << "\n" << test.text;
+    EXPECT_EQ(found.content, test.content) << test.parser;
+    expect_same_however_cut(tools(test.parser, kSchemas), test.text);
+    tested.insert(test.parser);
+  }
+  for (const std::string_view name : tool_parser_names())
+    EXPECT_TRUE(tested.contains(name)) << name;
+}
+
+TEST(OutputParsers, an_answer_that_breaks_off_anywhere_loses_no_text) {
+  for (const FormatCase& test : format_cases()) {
+    for (size_t size = 0; size <= test.text.size(); ++size) {
+      const std::string text = test.text.substr(0, size);
+      const MessageDelta found = parse(tools(test.parser, kSchemas), text);
+      ASSERT_LE(found.tool_calls.size(), 2U);
+      for (size_t i = 0; i < found.tool_calls.size(); ++i) {
+        // A call that broke off is no call, except where its end says nothing.
+        if (test.parser == "openai") continue;
+        ASSERT_EQ(found.tool_calls[i], test.calls[i]) << test.parser << "\n" << text;
+      }
+      if (found.tool_calls.empty() && test.parser != "openai") {
+        ASSERT_EQ(found.content, text) << test.parser;
+      }
+    }
+  }
+}
+
+TEST(OutputParsers, malformed_calls_become_content_with_their_markers) {
+  const std::vector<std::pair<std::string_view, std::string>> cases = {
+      {"hermes", "<tool_call>{\"name\": 1}</tool_call>"},
+      {"hermes", "<tool_call>{'name': 'f', 'arguments': {}}</tool_call> and"},
+      {"qwen3_coder",
+       "<tool_call><function=f>junk<parameter=a>1</parameter></function></tool_call>"},
+      {"qwen3_coder", "<tool_call>\nno function\n</tool_call>"},
+      {"qwen3_coder", "<function=two words></function>"},
+      {"glm45", "<tool_call>f<arg_key>a</arg_key>no value</tool_call>"},
+      {"glm45", "<tool_call>two words</tool_call>"},
+      {"kimi_k2", "<|tool_calls_section_begin|> text <|tool_calls_section_end|>"},
+      {"kimi_k2",
+       "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>[]<|tool_call_end|>"},
+      {"deepseek_v31", "<｜tool▁calls▁begin｜>\n<｜tool▁calls▁end｜>"},
+      {"deepseek_v32", "<｜DSML｜invoke name=\"f\">x</｜DSML｜invoke>"},
+      {"gemma4", "<|tool_call>call:f{a:}<tool_call|>"},
+      {"gemma4", "<|tool_call>call:f{a:1}trailing<tool_call|>"},
+      {"granite", "<|tool_call|>[{\"name\": \"f\"}]"},
+      {"mistral", "[TOOL_CALLS]f[ARGS]no json"},
+      {"mistral", "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {}"},
+      {"pythonic", "[f(1)]"},
+      {"pythonic", "[1] a footnote"},
+      {"pythonic", "[f(a=b)]"},
+      {"llama4_pythonic", "<|python_start|>print(1)<|python_end|>"},
+      {"lfm2", "<|tool_call_start|>f(<|tool_call_end|>"},
+      {"phi4_mini_json", "functools[1, 2]"},
+      {"openai", "<|channel|>analysis without a message"},
+  };
+  for (const auto& [parser, text] : cases) {
+    const MessageDelta found = parse(tools(parser), text);
+    EXPECT_EQ(found.content, text) << parser;
+    EXPECT_TRUE(found.tool_calls.empty()) << parser << text;
+    EXPECT_EQ(found.reasoning, "");
+    expect_same_however_cut(tools(parser), text);
+  }
+}
+
+TEST(OutputParsers, a_good_call_behind_a_bad_one_is_found) {
+  const MessageDelta found =
+      parse(tools("hermes"),
+            "<tool_call>{bad <tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>");
+  EXPECT_EQ(found.content, "<tool_call>{bad ");
+  ASSERT_EQ(found.tool_calls.size(), 1U);
+  EXPECT_EQ(found.tool_calls[0].name, "f");
+}
+
+TEST(OutputParsers, schemas_give_types_to_arguments_that_are_written_as_text) {
+  const Json schemas = Json::parse(R"([{"type": "function", "function": {"name": "f", "parameters":
+      {"properties": {"text": {"type": "string"}, "maybe": {"type": ["integer", "null"]},
+       "flag": {"type": "boolean"}, "list": {"type": "array"}, "either":
+       {"anyOf": [{"type": "number"}, {"type": "string"}]}, "kind": {"enum": [1, 2]}}}}}])");
+  const auto arguments = [&](std::string_view key, std::string_view value) {
+    const MessageDelta found =
+        parse(tools("glm45", schemas),
+              "<tool_call>f<arg_key>" + std::string(key) + "</arg_key><arg_value>" +
+                  std::string(value) + "</arg_value></tool_call>");
+    return found.tool_calls.at(0).arguments;
+  };
+  EXPECT_EQ(arguments("text", "5"), R"({"text":"5"})");
+  EXPECT_EQ(arguments("text", "null"), R"({"text":"null"})");
+  EXPECT_EQ(arguments("maybe", "5"), R"({"maybe":5})");
+  EXPECT_EQ(arguments("maybe", "null"), R"({"maybe":null})");
+  EXPECT_EQ(arguments("flag", "True"), R"({"flag":true})");
+  EXPECT_EQ(arguments("list", "[1, \"a\"]"), R"({"list":[1,"a"]})");
+  EXPECT_EQ(arguments("either", "2.5"), R"({"either":2.5})");
+  EXPECT_EQ(arguments("either", "two"), R"({"either":"two"})");
+  EXPECT_EQ(arguments("kind", "2"), R"({"kind":2})");
+  EXPECT_EQ(arguments("unknown", "5"), R"({"unknown":"5"})");
+  EXPECT_EQ(arguments("flag", "perhaps"), R"({"flag":"perhaps"})");
+}
+
+TEST(OutputParsers, python_literals_become_json) {
+  const auto arguments = [](const std::string& value) {
+    const MessageDelta found = parse(tools("pythonic"), "[f(a=" + value + ")]");
+    return found.tool_calls.empty() ? found.content : found.tool_calls[0].arguments;
+  };
+  EXPECT_EQ(arguments("'it\\'s \\u00e9\\n'"), "{\"a\":\"it's é\\n\"}");
+  EXPECT_EQ(arguments("[True, None, -1.5e3, (1, 2)]"), R"({"a":[true,null,-1500.0,[1,2]]})");
+  EXPECT_EQ(arguments("{'x': {\"y\": []}, 3: false}"), R"({"a":{"x":{"y":[]},"3":false}})");
+  EXPECT_EQ(arguments("\"]) , [\""), R"({"a":"]) , ["})");
+  for (const char* bad : {"1 + 1", "g()", "'open", "[1", "{1}", "nan", "01", "1_000"})
+    EXPECT_EQ(arguments(bad), "[f(a=" + std::string(bad) + ")]");
+  EXPECT_EQ(arguments(std::string(200, '[') + std::string(200, ']')).substr(0, 3), "[f(");
+}
+
+TEST(OutputParsers, harmony_separates_the_channels) {
+  const std::string text =
+      "<|channel|>analysis<|message|>first<|end|><|start|>assistant<|channel|>analysis<|message|>"
+      "second"
+      "<|end|><|start|>assistant<|channel|>commentary to=browser.open<|message|>page<|call|>"
+      "<|start|>assistant<|channel|>commentary<|message|>I "
+      "look.<|end|><|start|>assistant<|channel|>"
+      "commentary to=functions.f<|message|>not json<|call|>";
+  const MessageDelta found = parse(tools("openai"), text);
+  EXPECT_EQ(found.reasoning, "first\nsecond\npage");
+  EXPECT_EQ(found.content, "I look.");
+  ASSERT_EQ(found.tool_calls.size(), 1U);
+  EXPECT_EQ(found.tool_calls[0], (ToolCallDelta{0, "f", "not json"}));
+  expect_same_however_cut(tools("openai"), text);
+  // Without tools, the text of a call is content as it stands.
+  const MessageDelta plain = parse(reasoning("openai_gptoss"), text);
+  EXPECT_EQ(
+      plain.content,
+      "I look.<|start|>assistant<|channel|>commentary to=functions.f<|message|>not json<|call|>");
+  EXPECT_EQ(parse(reasoning("openai_gptoss"), "{\"a\": 1}").content, "{\"a\": 1}")
+      << "an answer that a schema constrains has no channels";
+}
+
+TEST(OutputParsers, reasoning_ends_at_the_call_that_a_model_begins_while_it_thinks) {
+  const std::string text = "<think>I call<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>";
+  const MessageDelta found = parse(reasoning("qwen3", "hermes"), text);
+  EXPECT_EQ(found.reasoning, "I call");
+  EXPECT_EQ(found.tool_calls.size(), 1U);
+  // Where no tools are asked for, the mark is a text like any other.
+  EXPECT_EQ(parse(reasoning("qwen3"), text).content, "");
+}
+
+TEST(OutputParsers, each_reasoning_format_finds_its_reasoning) {
+  for (const ReasoningFormat& format : reasoning_formats()) {
+    if (format.has_channels) continue;
+    for (const std::string_view start : format.starts) {
+      for (const std::string_view end : format.ends) {
+        const std::string text = std::string(start) + std::string(format.label) + "thought" +
+                                 std::string(end) + "answer";
+        const MessageDelta found = parse(reasoning(format.name), text);
+        EXPECT_EQ(found.reasoning, "thought") << format.name;
+        EXPECT_EQ(found.content, "answer") << format.name;
+        expect_same_however_cut(reasoning(format.name), text);
+        const MessageDelta inside =
+            parse(reasoning(format.name), "thought" + std::string(end) + "b");
+        EXPECT_EQ(inside.reasoning, format.begins_inside ? "thought" : "") << format.name;
+      }
+    }
+  }
+}
+
+TEST(ChooseParsers, a_template_with_marks_of_one_format_chooses_it) {
+  EXPECT_EQ(parsers_of_template("<|im_start|> <tool_call> </tool_call> <think> </think>"),
+            (ChosenParsers{"hermes", "qwen3"}));
+  EXPECT_EQ(parsers_of_template("<|im_start|> <tool_call><function=f><parameter=a></tool_call>"),
+            (ChosenParsers{"qwen3_coder", ""}));
+  EXPECT_EQ(parsers_of_template("<tool_call>{{ name }}<arg_key><arg_value></tool_call></think>"),
+            (ChosenParsers{"glm45", "glm45"}));
+  EXPECT_EQ(parsers_of_template("<|channel|>analysis to=functions."),
+            (ChosenParsers{"openai", "openai_gptoss"}));
+  EXPECT_EQ(parsers_of_template("<｜tool▁sep｜> ```json <｜Assistant｜><think> </think>"),
+            (ChosenParsers{"deepseek_v3", "deepseek_r1"}));
+  EXPECT_EQ(parsers_of_template("[AVAILABLE_TOOLS] [TOOL_CALLS]"), (ChosenParsers{"mistral", ""}));
+  EXPECT_EQ(parsers_of_template("<|start_header_id|> \"parameters\": "),
+            (ChosenParsers{"llama3_json", ""}));
+  EXPECT_EQ(parsers_of_template("{% for m in messages %}{{ m.content }}{% endfor %}"),
+            (ChosenParsers{}));
 }
 
 TEST(OutputParsers, take_any_text_and_lose_none_of_it_without_a_call) {

@@ -1,327 +1,200 @@
 #include "reprise/output_parsers/tool_parser.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
-#include <optional>
+#include <iterator>
 #include <utility>
 
 #include "reprise/base/error.h"
-#include "reprise/base/json.h"
 #include "reprise/base/nearest_name.h"
-#include "reprise/output_parsers/marker_scanner.h"
+#include "reprise/output_parsers/harmony_parser.h"
+#include "reprise/output_parsers/marked_call_parser.h"
+#include "reprise/output_parsers/object_list_parser.h"
+#include "reprise/output_parsers/pythonic_parser.h"
 
 namespace reprise::output_parsers {
 namespace {
 
-constexpr std::array<std::string_view, 5> kToolParsers = {
-    "hermes", "llama3_json", "mistral", "deepseek_v3", "deepseek_v31"};
-constexpr std::string_view kBlanks = " \t\r\n";
-// A call longer than this is taken for text that lacks the end marker.
-constexpr size_t kMaxCallBytes = size_t{1} << 20;
+using Created = std::unique_ptr<OutputParser>;
 
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(kBlanks);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
-}
-
-std::optional<Json> parse(std::string_view text) {
-  try {
-    return parse_json(text, "tool call", {.max_bytes = kMaxCallBytes});
-  } catch (const InvalidArgument&) {
-    return {};
-  }
-}
-
-std::string dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-struct Call {
-  std::string name;
-  std::string arguments;
+struct ToolFormat {
+  ToolParserInfo info;
+  Created (*create)(const Json& tools);
 };
 
-/// Reads a call of the form {"name": ..., "arguments" or "parameters": ...}.
-std::optional<Call> call_of(const Json& json) {
-  if (!json.is_object()) return {};
-  const auto name = json.find("name");
-  if (name == json.end() || !name->is_string() || name->get_ref<const std::string&>().empty())
-    return {};
-  auto arguments = json.find("arguments");
-  if (arguments == json.end()) arguments = json.find("parameters");
-  if (arguments == json.end()) return {};
-  if (arguments->is_string()) return Call{*name, arguments->get<std::string>()};
-  if (!arguments->is_object() && !arguments->is_null()) return {};
-  return Call{*name, arguments->is_null() ? "{}" : dump(*arguments)};
+/// A format whose calls stand between markers. `Markers` is a function, so that it can be a
+/// template argument.
+template <CallMarkers (*Markers)(), ReadCalls Read>
+Created between_markers(const Json& tools) {
+  return std::make_unique<MarkedCallParser>(Markers(), Read, ToolSchemas(tools));
 }
 
-std::optional<Call> call_of(std::string_view text) {
-  const std::optional<Json> json = parse(trimmed(text));
-  return json ? call_of(*json) : std::nullopt;
+CallMarkers tool_call_tags() { return {.begin = "<tool_call>", .end = "</tool_call>"}; }
+CallMarkers tool_calls_tags() { return {.begin = "<tool_calls>", .end = "</tool_calls>"}; }
+CallMarkers function_tags() {
+  return {.begin = "<function=",
+          .end = "</function>",
+          .outer_begin = "<tool_call>",
+          .outer_end = "</tool_call>",
+          .may_lack_end = false};
+}
+CallMarkers seed_tags() {
+  return {.begin = "<function=",
+          .end = "</function>",
+          .outer_begin = "<seed:tool_call>",
+          .outer_end = "</seed:tool_call>",
+          .may_lack_end = false};
+}
+CallMarkers minimax_tags() {
+  return {.begin = "<invoke name=",
+          .end = "</invoke>",
+          .outer_begin = "<minimax:tool_call>",
+          .outer_end = "</minimax:tool_call>",
+          .may_lack_end = false};
+}
+CallMarkers deepseek_marks() {
+  return {.begin = "<｜tool▁call▁begin｜>",
+          .end = "<｜tool▁call▁end｜>",
+          .outer_begin = "<｜tool▁calls▁begin｜>",
+          .outer_end = "<｜tool▁calls▁end｜>"};
+}
+CallMarkers dsml_tags() {
+  return {.begin = "<｜DSML｜invoke name=",
+          .end = "</｜DSML｜invoke>",
+          .outer_begin = "<｜DSML｜function_calls>",
+          .outer_end = "</｜DSML｜function_calls>",
+          .may_lack_end = false};
+}
+CallMarkers kimi_marks() {
+  return {.begin = "<|tool_call_begin|>",
+          .end = "<|tool_call_end|>",
+          .outer_begin = "<|tool_calls_section_begin|>",
+          .outer_end = "<|tool_calls_section_end|>",
+          .may_lack_end = false};
+}
+CallMarkers gemma4_marks() { return {.begin = "<|tool_call>", .end = "<tool_call|>"}; }
+CallMarkers functiongemma_marks() {
+  return {.begin = "<start_function_call>", .end = "<end_function_call>"};
+}
+CallMarkers olmo3_tags() {
+  return {.begin = "<function_calls>", .end = "</function_calls>", .may_lack_end = false};
+}
+CallMarkers glm_tags() {
+  return {.begin = "<tool_call>", .end = "</tool_call>", .may_lack_end = false};
+}
+CallMarkers lfm2_marks() { return {.begin = "<|tool_call_start|>", .end = "<|tool_call_end|>"}; }
+CallMarkers longcat_tags() {
+  return {.begin = "<longcat_tool_call>", .end = "</longcat_tool_call>"};
+}
+CallMarkers internlm_marks() {
+  return {.begin = "<|action_start|><|plugin|>", .end = "<|action_end|>"};
+}
+CallMarkers cohere_marks() { return {.begin = "<|START_ACTION|>", .end = "<|END_ACTION|>"}; }
+CallMarkers apertus_marks() { return {.begin = "<|tools_prefix|>", .end = "<|tools_suffix|>"}; }
+
+Created object_list(ObjectListParser::Style style) {
+  return std::make_unique<ObjectListParser>(style);
+}
+Created llama_json(const Json&) {
+  return object_list({.markers = {"<|python_tag|>"}, .may_lack_marker = true});
+}
+Created mistral(const Json&) {
+  return object_list({.markers = {"[TOOL_CALLS]"}, .has_names_outside = true});
+}
+Created granite(const Json&) { return object_list({.markers = {"<|tool_call|>", "<tool_call>"}}); }
+Created granite_20b(const Json&) { return object_list({.markers = {"<function_call>"}}); }
+Created phi4_mini(const Json&) { return object_list({.markers = {"functools"}}); }
+Created pythonic(const Json&) { return std::make_unique<PythonicParser>(); }
+Created harmony(const Json&) {
+  return std::make_unique<HarmonyParser>(HarmonyParser::Calls::are_reported);
 }
 
-/// Counts calls, and removes blanks between calls from the content.
-class CallWriter {
- public:
-  void add(Call call, MessageDelta& out) {
-    held_blanks_.clear();
-    out.tool_calls.push_back({num_calls_++, std::move(call.name), std::move(call.arguments)});
-  }
-  void add_content(std::string_view text, MessageDelta& out) {
-    if (text.empty()) return;
-    if (num_calls_ == 0) {
-      out.content += text;
-      return;
-    }
-    held_blanks_ += text;
-    const size_t last = held_blanks_.find_last_not_of(kBlanks);
-    if (last == std::string::npos) return;
-    out.content.append(held_blanks_, 0, last + 1);
-    held_blanks_.erase(0, last + 1);
-  }
+constexpr std::string_view kTagged = "<tool_call>{\"name\": ..., \"arguments\": {...}}</tool_call>";
+constexpr std::string_view kFunctions =
+    "<tool_call><function=NAME><parameter=KEY>value</parameter></function></tool_call>";
+constexpr std::string_view kGlm =
+    "<tool_call>NAME<arg_key>KEY</arg_key><arg_value>value</arg_value></tool_call>";
+constexpr std::string_view kPythonList = "[NAME(key=value), ...]";
 
- private:
-  int num_calls_ = 0;
-  std::string held_blanks_;  // blanks after a call: content only if text follows
-};
-
-/// Parses calls that stand between a start and an end marker: hermes, DeepSeek.
-class MarkedCallParser : public OutputParser {
- public:
-  MarkedCallParser(std::string_view begin, std::string_view end) : begin_(begin), end_(end) {}
-
-  void push(std::string_view text, MessageDelta& out) final {
-    scanner_.push(text);
-    for (;;) {
-      if (!in_call_) {
-        std::string before;
-        in_call_ = scanner_.take_until(begin_, before);
-        add_content(before, out);
-        if (!in_call_) return;
-        call_.clear();
-      }
-      if (!scanner_.take_until(end_, call_)) {
-        if (call_.size() > kMaxCallBytes) give_up(out);
-        return;
-      }
-      in_call_ = false;
-      std::optional<Call> call = read(call_);
-      if (call) {
-        writer_.add(std::move(*call), out);
-      } else {
-        add_content(begin_ + call_ + end_, out);
-      }
-    }
-  }
-
-  void finish(MessageDelta& out) override {
-    if (!in_call_) return add_content(scanner_.take_all(), out);
-    call_ += scanner_.take_all();
-    // The end marker may be missing: models stop after the JSON, and the marker may be their stop
-    // token.
-    if (std::optional<Call> call = read(call_)) {
-      writer_.add(std::move(*call), out);
-    } else {
-      give_up(out);
-    }
-  }
-
- protected:
-  [[nodiscard]] virtual std::optional<Call> read(std::string_view text) const {
-    return call_of(text);
-  }
-  virtual void add_content(std::string_view text, MessageDelta& out) {
-    writer_.add_content(text, out);
-  }
-
-  CallWriter writer_;
-
- private:
-  void give_up(MessageDelta& out) {
-    in_call_ = false;
-    add_content(begin_ + call_, out);
-  }
-
-  std::string begin_;
-  std::string end_;
-  MarkerScanner scanner_;
-  std::string call_;
-  bool in_call_ = false;
-};
-
-/// <｜tool▁calls▁begin｜> around calls. A call is `type<｜tool▁sep｜>name`, a line end and the
-/// arguments in a fenced block; in newer models it is `name<｜tool▁sep｜>` and the arguments.
-class DeepseekParser final : public MarkedCallParser {
- public:
-  explicit DeepseekParser(bool has_type)
-      : MarkedCallParser("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"), has_type_(has_type) {}
-
- protected:
-  std::optional<Call> read(std::string_view text) const override {
-    constexpr std::string_view kSeparator = "<｜tool▁sep｜>";
-    const size_t at = text.find(kSeparator);
-    if (at == std::string_view::npos) return {};
-    std::string_view name = text.substr(0, at);
-    std::string_view arguments = text.substr(at + kSeparator.size());
-    if (has_type_) {
-      const size_t line_end = arguments.find('\n');
-      if (line_end == std::string_view::npos) return {};
-      name = arguments.substr(0, line_end);
-      arguments = arguments.substr(line_end + 1);
-    }
-    arguments = trimmed(arguments);
-    if (arguments.starts_with("```json")) arguments.remove_prefix(7);
-    if (arguments.ends_with("```")) arguments.remove_suffix(3);
-    name = trimmed(name);
-    const std::optional<Json> json = parse(trimmed(arguments));
-    if (name.empty() || !json || !json->is_object()) return {};
-    return Call{std::string(name), dump(*json)};
-  }
-
-  /// The markers around all calls are not content.
-  void add_content(std::string_view text, MessageDelta& out) override {
-    constexpr std::string_view kBegin = "<｜tool▁calls▁begin｜>";
-    constexpr std::string_view kEnd = "<｜tool▁calls▁end｜>";
-    around_ += text;
-    for (const std::string_view marker : {kBegin, kEnd}) {
-      for (size_t at = 0; (at = around_.find(marker, at)) != std::string::npos;)
-        around_.erase(at, marker.size());
-    }
-    const size_t num_held =
-        std::max(partial_marker(around_, kBegin), partial_marker(around_, kEnd));
-    writer_.add_content(std::string_view(around_).substr(0, around_.size() - num_held), out);
-    around_.erase(0, around_.size() - num_held);
-  }
-
- public:
-  void finish(MessageDelta& out) override {
-    MarkedCallParser::finish(out);
-    writer_.add_content(std::exchange(around_, {}), out);
-  }
-
- private:
-  std::string around_;  // may be the beginning of a marker
-  bool has_type_;
-};
-
-/// Parses a series of objects, each of which is a call: the whole answer, or the text after a
-/// marker.
-class ObjectListParser final : public OutputParser {
- public:
-  struct Style {
-    std::string_view marker;         // calls follow it
-    bool may_lack_marker = false;    // an answer that begins with '{' also consists of calls
-    bool has_names_outside = false;  // name{...} or name[ARGS]{...}, besides an array of objects
-    bool is_array = false;           // the answer is an array and nothing else
-  };
-  explicit ObjectListParser(Style style) : style_(style) {}
-
-  void push(std::string_view text, MessageDelta& out) override {
-    scanner_.push(text);
-    read(false, out);
-  }
-  void finish(MessageDelta& out) override {
-    read(true, out);
-    writer_.add_content(scanner_.take_all(), out);
-  }
-
- private:
-  enum class State { start, text, calls, broken };
-
-  void read(bool is_end, MessageDelta& out) {
-    if (state_ == State::start) decide(is_end);
-    if (state_ == State::text) {
-      std::string before;
-      if (scanner_.take_until(style_.marker, before)) state_ = State::calls;
-      writer_.add_content(before, out);
-    }
-    while (state_ == State::calls && read_call(is_end, out)) {
-    }
-    if (state_ == State::broken) writer_.add_content(scanner_.take_all(), out);
-  }
-
-  void decide(bool is_end) {
-    const std::string_view text = scanner_.held();
-    const size_t first = text.find_first_not_of(kBlanks);
-    if (first == std::string_view::npos && !is_end) return;
-    const bool is_calls =
-        style_.is_array ||
-        (style_.may_lack_marker && first != std::string_view::npos && text[first] == '{');
-    state_ = is_calls ? State::calls : style_.marker.empty() ? State::broken : State::text;
-  }
-
-  /// Returns false when it needs more text.
-  bool read_call(bool is_end, MessageDelta& out) {
-    const std::string& held = scanner_.held();
-    const size_t first = held.find_first_not_of(kBlanks);
-    if (first == std::string::npos) return false;
-    const char c = held[first];
-    if (!style_.marker.empty() && std::string_view(held).substr(first).starts_with(style_.marker)) {
-      scanner_.drop(first + style_.marker.size());
-      return true;
-    }
-    if (!style_.marker.empty() && !is_end &&
-        style_.marker.starts_with(std::string_view(held).substr(first))) {
-      return false;
-    }
-    if (c == ';' || c == ',' || (c == '[' && !in_list_) || (c == ']' && in_list_)) {
-      if (c == '[') in_list_ = true;
-      if (c == ']') in_list_ = false;
-      scanner_.drop(first + 1);
-      return true;
-    }
-    size_t begin = first;
-    if (c != '{') {
-      begin = style_.has_names_outside ? held.find('{', first) : std::string::npos;
-      if (begin == std::string::npos && style_.has_names_outside &&
-          may_be_name(std::string_view(held).substr(first))) {
-        return false;
-      }
-      if (begin == std::string::npos) return fail();
-    }
-    const std::string_view name = std::string_view(held).substr(first, begin - first);
-    if (!may_be_name(name)) return fail();
-    const size_t size = end_of_json(std::string_view(held).substr(begin));
-    if (size == std::string::npos) {
-      if (held.size() > kMaxCallBytes) return fail();
-      return false;
-    }
-    std::optional<Call> call = call_in(name, std::string_view(held).substr(begin, size));
-    if (!call) return fail();
-    scanner_.drop(begin + size);
-    writer_.add(std::move(*call), out);
-    return true;
-  }
-
-  static bool may_be_name(std::string_view text) {
-    return text.size() < 256 && text.find_first_of("\n\"{}") == std::string_view::npos;
-  }
-
-  static std::optional<Call> call_in(std::string_view name, std::string_view object) {
-    if (name.empty()) return call_of(object);
-    if (const size_t at = name.find("[ARGS]"); at != std::string_view::npos)
-      name = name.substr(0, at);
-    if (const size_t at = name.find("[CALL_ID]"); at != std::string_view::npos)
-      name = name.substr(0, at);
-    const std::optional<Json> json = parse(object);
-    if (!json || trimmed(name).empty()) return {};
-    return Call{std::string(trimmed(name)), dump(*json)};
-  }
-
-  bool fail() {
-    state_ = State::broken;
-    return false;
-  }
-
-  Style style_;
-  MarkerScanner scanner_;
-  CallWriter writer_;
-  State state_ = State::start;
-  bool in_list_ = false;
-};
+constexpr auto kToolFormats = std::to_array<ToolFormat>({
+    {{"apertus", "Apertus", "<|tools_prefix|>[{\"NAME\": {...}}]<|tools_suffix|>"},
+     between_markers<apertus_marks, read_keyed_calls>},
+    {{"cohere_command3",
+      "Command A and R7B",
+      "<|START_ACTION|>[{\"tool_name\": ..., \"parameters\": {...}}]<|END_ACTION|>"},
+     between_markers<cohere_marks, read_json_calls>},
+    {{"deepseek_v3",
+      "DeepSeek-V3 and R1",
+      "<｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME, arguments in a fenced block"},
+     between_markers<deepseek_marks, read_deepseek_v3_call>},
+    {{"deepseek_v31",
+      "DeepSeek-V3.1",
+      "<｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{...}<｜tool▁call▁end｜>"},
+     between_markers<deepseek_marks, read_deepseek_v31_call>},
+    {{"deepseek_v32",
+      "DeepSeek-V3.2",
+      "<｜DSML｜invoke name=\"NAME\"><｜DSML｜parameter name=\"KEY\" string=\"true\">..."},
+     between_markers<dsml_tags, read_dsml_call>},
+    {{"ernie45", "ERNIE 4.5", kTagged}, between_markers<tool_call_tags, read_json_calls>},
+    {{"functiongemma",
+      "FunctionGemma",
+      "<start_function_call>call:NAME{key:<escape>text<escape>}<end_function_call>"},
+     between_markers<functiongemma_marks, read_functiongemma_call>},
+    {{"gemma4", "Gemma 4", "<|tool_call>call:NAME{key:<|\"|>text<|\"|>}<tool_call|>"},
+     between_markers<gemma4_marks, read_gemma4_call>},
+    {{"glm45", "GLM-4.5 and 4.6", kGlm}, between_markers<glm_tags, read_glm_call>},
+    {{"glm47", "GLM-4.7", kGlm}, between_markers<glm_tags, read_glm_call>},
+    {{"granite", "Granite 3", "<|tool_call|>[{\"name\": ..., \"arguments\": {...}}]"}, granite},
+    {{"granite-20b-fc",
+      "Granite 20B function calling",
+      "<function_call> {\"name\": ..., \"arguments\": {...}}"},
+     granite_20b},
+    {{"granite4", "Granite 4", kTagged}, between_markers<tool_call_tags, read_json_calls>},
+    {{"hermes", "Qwen2.5, Qwen3, Hermes", kTagged},
+     between_markers<tool_call_tags, read_json_calls>},
+    {{"hunyuan_a13b", "Hunyuan A13B", "<tool_calls>[{\"name\": ...}]</tool_calls>"},
+     between_markers<tool_calls_tags, read_json_calls>},
+    {{"internlm",
+      "InternLM 2.5",
+      "<|action_start|><|plugin|>{\"name\": ..., \"parameters\": {...}}<|action_end|>"},
+     between_markers<internlm_marks, read_json_calls>},
+    {{"jamba", "Jamba", "<tool_calls>[{\"name\": ...}]</tool_calls>"},
+     between_markers<tool_calls_tags, read_json_calls>},
+    {{"kimi_k2",
+      "Kimi-K2",
+      "<|tool_call_begin|>functions.NAME:0<|tool_call_argument_begin|>{...}<|tool_call_end|>"},
+     between_markers<kimi_marks, read_kimi_call>},
+    {{"lfm2", "LFM2", "<|tool_call_start|>[NAME(key=value)]<|tool_call_end|>"},
+     between_markers<lfm2_marks, read_python_calls>},
+    {{"llama3_json", "Llama 3.1 and 3.2", "{\"name\": ..., \"parameters\": {...}} without tags"},
+     llama_json},
+    {{"llama4_json", "Llama 4", "as llama3_json"}, llama_json},
+    {{"llama4_pythonic", "Llama 4", kPythonList}, pythonic},
+    {{"longcat", "LongCat", "<longcat_tool_call>{\"name\": ...}</longcat_tool_call>"},
+     between_markers<longcat_tags, read_json_calls>},
+    {{"mimo", "MiMo", kFunctions}, between_markers<function_tags, read_function_call>},
+    {{"minimax_m2",
+      "MiniMax-M2",
+      "<invoke name=\"NAME\"><parameter name=\"KEY\">value</parameter></invoke>"},
+     between_markers<minimax_tags, read_invoke_call>},
+    {{"mistral", "Mistral", "[TOOL_CALLS] and an array, or NAME{...}"}, mistral},
+    {{"olmo3", "OLMo 3", "<function_calls>NAME(key=value)</function_calls>"},
+     between_markers<olmo3_tags, read_python_calls>},
+    {{"openai", "GPT-OSS (Harmony)", "<|channel|>commentary to=functions.NAME<|message|>{...}"},
+     harmony},
+    {{"phi4_mini_json", "Phi-4 mini", "functools[{\"name\": ..., \"arguments\": {...}}]"},
+     phi4_mini},
+    {{"pythonic", "Llama 3.2, ToolACE", kPythonList}, pythonic},
+    {{"qwen3_coder", "Qwen3-Coder, Qwen3-Next, Qwen3.5", kFunctions},
+     between_markers<function_tags, read_function_call>},
+    {{"qwen3_json", "Qwen3", kTagged}, between_markers<tool_call_tags, read_json_calls>},
+    {{"qwen3_xml", "Qwen3-Coder", kFunctions}, between_markers<function_tags, read_function_call>},
+    {{"seed_oss", "Seed-OSS", "as qwen3_coder, inside <seed:tool_call>"},
+     between_markers<seed_tags, read_function_call>},
+});
 
 class NamedCallParser final : public OutputParser {
  public:
@@ -341,34 +214,39 @@ class NamedCallParser final : public OutputParser {
 
 }  // namespace
 
-std::vector<std::string_view> tool_parser_names() {
-  return {kToolParsers.begin(), kToolParsers.end()};
+std::vector<ToolParserInfo> tool_parsers() {
+  std::vector<ToolParserInfo> all;
+  for (const ToolFormat& format : kToolFormats) all.push_back(format.info);
+  return all;
 }
 
-std::unique_ptr<OutputParser> create_tool_parser(std::string_view name) {
-  if (name == "hermes") return std::make_unique<MarkedCallParser>("<tool_call>", "</tool_call>");
-  if (name == "llama3_json") {
-    return std::make_unique<ObjectListParser>(
-        ObjectListParser::Style{.marker = "<|python_tag|>", .may_lack_marker = true});
-  }
-  if (name == "mistral") {
-    return std::make_unique<ObjectListParser>(
-        ObjectListParser::Style{.marker = "[TOOL_CALLS]", .has_names_outside = true});
-  }
-  if (name == "deepseek_v3") return std::make_unique<DeepseekParser>(true);
-  if (name == "deepseek_v31") return std::make_unique<DeepseekParser>(false);
+std::vector<std::string_view> tool_parser_names() {
+  std::vector<std::string_view> names;
+  for (const ToolFormat& format : kToolFormats) names.push_back(format.info.name);
+  return names;
+}
+
+std::unique_ptr<OutputParser> create_tool_parser(std::string_view name, const Json& tools) {
+  const auto* found =
+      std::find_if(kToolFormats.begin(), kToolFormats.end(), [name](const ToolFormat& format) {
+        return format.info.name == name;
+      });
+  if (found != kToolFormats.end()) return found->create(tools);
+  const std::vector<std::string_view> names = tool_parser_names();
   throw InvalidArgument(fmt::format("there is no tool-call parser '{}'{}; there are {}",
                                     name,
-                                    did_you_mean(name, kToolParsers),
-                                    fmt::join(kToolParsers, ", ")));
+                                    did_you_mean(name, names),
+                                    fmt::join(names, ", ")));
 }
+
+bool reads_reasoning_too(std::string_view tool_parser) noexcept { return tool_parser == "openai"; }
 
 std::unique_ptr<OutputParser> create_named_call_parser(std::string name) {
   return std::make_unique<NamedCallParser>(std::move(name));
 }
 
 std::unique_ptr<OutputParser> create_required_calls_parser() {
-  return std::make_unique<ObjectListParser>(ObjectListParser::Style{.is_array = true});
+  return object_list({.is_array = true});
 }
 
 }  // namespace reprise::output_parsers

@@ -5,15 +5,31 @@
 #include <string_view>
 #include <vector>
 
+#include "reprise/base/json.h"
 #include "reprise/output_parsers/output_parser.h"
 
 namespace reprise::output_parsers {
 
-/// Finds tool calls in the format of a family of models: "hermes" (also Qwen's), "llama3_json",
-/// "mistral", "deepseek_v3", "deepseek_v31". A call is reported as a whole, when its end was read.
-/// \throws InvalidArgument with the known names
-[[nodiscard]] std::unique_ptr<OutputParser> create_tool_parser(std::string_view name);
+/// One format of tool calls, by vLLM's name of its parser.
+struct ToolParserInfo {
+  std::string_view name;
+  std::string_view models;
+  std::string_view form;  // how a call is written
+};
+
+/// All formats, in the order of the reference.
+[[nodiscard]] std::vector<ToolParserInfo> tool_parsers();
 [[nodiscard]] std::vector<std::string_view> tool_parser_names();
+
+/// Finds tool calls in the format of a family of models. A call is reported as a whole, when its
+/// end was read. `tools`: those of the request; their schemas give types to arguments that a format
+/// writes as plain text.
+/// \throws InvalidArgument with the known names
+[[nodiscard]] std::unique_ptr<OutputParser> create_tool_parser(std::string_view name,
+                                                               const Json& tools = Json::array());
+
+/// True for "openai": its format has channels, so that this parser also finds the reasoning.
+[[nodiscard]] bool reads_reasoning_too(std::string_view tool_parser) noexcept;
 
 /// For a tool_choice with a name: the whole answer is the arguments of one call of `name`.
 [[nodiscard]] std::unique_ptr<OutputParser> create_named_call_parser(std::string name);

@@ -1,10 +1,12 @@
 #include "reprise/server/openai/answer_reader.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <utility>
 
 #include "reprise/base/error.h"
+#include "reprise/output_parsers/choose_parsers.h"
 #include "reprise/output_parsers/reasoning_parser.h"
 #include "reprise/output_parsers/tool_parser.h"
 #include "reprise/server/http/api_error.h"
@@ -29,34 +31,100 @@ CreateOutputParser tool_parser(const AnswerReaderOptions& options, const ToolUse
         "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set",
         "tool_choice");
   }
-  return [name = options.tool_call_parser] { return output_parsers::create_tool_parser(name); };
+  return [name = options.tool_call_parser, described = use.tools] {
+    return output_parsers::create_tool_parser(name, described);
+  };
+}
+
+/// The id of the first of `marks`, if it is one token.
+std::optional<int32_t> mark_token(const tokenizer::Tokenizer& tokenizer,
+                                  const std::vector<std::string_view>& marks) {
+  return marks.empty() ? std::nullopt : tokenizer.token_to_id(marks.front());
 }
 
 }  // namespace
 
-CreateOutputParser answer_parser(const AnswerReaderOptions& options, const ToolUse& tools) {
+AnswerReaderOptions resolve_parsers(AnswerReaderOptions options,
+                                    std::string_view chat_template,
+                                    std::vector<std::string>& notes) {
+  const output_parsers::ChosenParsers chosen = output_parsers::parsers_of_template(chat_template);
+  const auto choose = [&notes](std::string& option, std::string_view value, std::string_view what) {
+    option = value;
+    if (value.empty()) {
+      notes.push_back(fmt::format("no {} fits the chat template; answers keep their marks", what));
+    } else {
+      notes.push_back(fmt::format("{} {}, chosen by the chat template", what, value));
+    }
+  };
+  const bool wants_calls = options.tool_call_parser == kParserByTemplate ||
+                           (options.enable_auto_tool_choice && options.tool_call_parser.empty());
+  if (wants_calls) choose(options.tool_call_parser, chosen.tool_call_parser, "tool-call parser");
+  if (options.enable_auto_tool_choice && options.tool_call_parser.empty()) {
+    throw InvalidArgument(fmt::format(
+        "--enable-auto-tool-choice: the chat template shows no known form of tool calls; name it "
+        "with --tool-call-parser: {}",
+        fmt::join(output_parsers::tool_parser_names(), ", ")));
+  }
+  const bool is_harmony = chosen.reasoning_parser == "openai_gptoss";
+  if (options.reasoning_parser == kParserByTemplate ||
+      (options.reasoning_parser.empty() && is_harmony)) {
+    choose(options.reasoning_parser, chosen.reasoning_parser, "reasoning parser");
+  }
+  return options;
+}
+
+CreateOutputParser answer_parser(const AnswerReaderOptions& options,
+                                 const ToolUse& tools,
+                                 std::optional<bool> begins_inside) {
   CreateOutputParser rest = tool_parser(options, tools);
-  if (options.reasoning_parser.empty()) return rest;
-  return [format = output_parsers::reasoning_format(options.reasoning_parser), rest] {
+  const bool reads_all = tools.choice == ToolUse::Choice::automatic &&
+                         output_parsers::reads_reasoning_too(options.tool_call_parser);
+  if (options.reasoning_parser.empty() || reads_all) return rest;
+  output_parsers::ReasoningFormat format =
+      output_parsers::reasoning_format(options.reasoning_parser);
+  if (begins_inside) format.begins_inside = *begins_inside;
+  return [format = std::move(format), rest] {
     return output_parsers::create_reasoning_parser(format, rest ? rest() : nullptr);
   };
 }
 
-std::optional<structured_output::ReasoningMarks> reasoning_marks(
-    const AnswerReaderOptions& options, const tokenizer::Tokenizer& tokenizer) {
+std::optional<bool> ends_in_reasoning(const AnswerReaderOptions& options,
+                                      const tokenizer::Tokenizer& tokenizer,
+                                      std::span<const int32_t> prompt) {
   if (options.reasoning_parser.empty()) return {};
   const output_parsers::ReasoningFormat format =
       output_parsers::reasoning_format(options.reasoning_parser);
-  const std::optional<int32_t> start = tokenizer.token_to_id(format.start);
-  const std::optional<int32_t> end = tokenizer.token_to_id(format.end);
+  const std::optional<int32_t> start = mark_token(tokenizer, format.starts);
+  const std::optional<int32_t> end = mark_token(tokenizer, format.ends);
+  if (!start || !end) return {};
+  for (size_t i = prompt.size(); i-- > 0;) {
+    if (prompt[i] == *start) return true;
+    // Earlier answers end their reasoning too. Only a prompt whose very last words are the end of
+    // an empty reasoning says that this answer has none.
+    if (prompt[i] == *end) return i + 2 >= prompt.size() ? std::optional(false) : std::nullopt;
+  }
+  return {};
+}
+
+std::optional<structured_output::ReasoningMarks> reasoning_marks(
+    const AnswerReaderOptions& options,
+    const tokenizer::Tokenizer& tokenizer,
+    std::optional<bool> begins_inside) {
+  if (options.reasoning_parser.empty()) return {};
+  const output_parsers::ReasoningFormat format =
+      output_parsers::reasoning_format(options.reasoning_parser);
+  if (format.has_channels) return {};
+  const std::optional<int32_t> start = mark_token(tokenizer, format.starts);
+  const std::optional<int32_t> end = mark_token(tokenizer, format.ends);
   if (!start || !end) {
     throw InvalidArgument(fmt::format(
         "structured output beside --reasoning-parser {} needs a model with the tokens {} and {}",
         options.reasoning_parser,
-        format.start,
-        format.end));
+        format.starts.front(),
+        format.ends.front()));
   }
-  return structured_output::ReasoningMarks{*start, *end, format.begins_inside};
+  return structured_output::ReasoningMarks{
+      *start, *end, begins_inside.value_or(format.begins_inside)};
 }
 
 }  // namespace reprise::server

@@ -3,7 +3,10 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "reprise/output_parsers/output_parser.h"
 #include "reprise/server/openai/tool_fields.h"
@@ -12,23 +15,48 @@
 
 namespace reprise::server {
 
+/// The name that lets the model's chat template choose a parser.
+inline constexpr std::string_view kParserByTemplate = "auto";
+
 /// The parsers that read the model's output.
 struct AnswerReaderOptions {
   bool enable_auto_tool_choice = false;
-  std::string tool_call_parser;  // empty: none
-  std::string reasoning_parser;  // empty: none
+  std::string tool_call_parser;  // empty: none; or kParserByTemplate
+  std::string reasoning_parser;  // empty: none; or kParserByTemplate
+
+  friend bool operator==(const AnswerReaderOptions&, const AnswerReaderOptions&) = default;
 };
+
+/// Replaces kParserByTemplate by the names that the chat template chooses, and a missing parser of
+/// tool calls where --enable-auto-tool-choice needs one. A model that writes Harmony always gets
+/// its reasoning parser, because its text is useless without one. Each choice adds a line to
+/// `notes`.
+/// \throws InvalidArgument if tool calls need a parser and the template does not choose one
+[[nodiscard]] AnswerReaderOptions resolve_parsers(AnswerReaderOptions options,
+                                                  std::string_view chat_template,
+                                                  std::vector<std::string>& notes);
 
 /// Makes a parser for one answer; null when the text is the content.
 using CreateOutputParser = std::function<std::unique_ptr<output_parsers::OutputParser>()>;
 
-/// \throws ApiError 400 when the request needs a parser that this server was not started with
+/// `begins_inside`: whether the model's text begins inside the reasoning; nullopt: as usual for its
+/// family. \throws ApiError 400 when the request needs a parser that this server was not started
+/// with
 [[nodiscard]] CreateOutputParser answer_parser(const AnswerReaderOptions& options,
-                                               const ToolUse& tools);
+                                               const ToolUse& tools,
+                                               std::optional<bool> begins_inside = {});
+
+/// Whether the prompt ends inside the reasoning, because the chat template wrote its start.
+/// nullopt: the marks are no single tokens, or there is none in the prompt.
+[[nodiscard]] std::optional<bool> ends_in_reasoning(const AnswerReaderOptions& options,
+                                                    const tokenizer::Tokenizer& tokenizer,
+                                                    std::span<const int32_t> prompt);
 
 /// The tokens around reasoning; constraints begin only after the reasoning. \throws InvalidArgument
-/// when the model has no such tokens
+/// when the model has no such tokens. Harmony has no marks: a constrained answer has no channels.
 [[nodiscard]] std::optional<structured_output::ReasoningMarks> reasoning_marks(
-    const AnswerReaderOptions& options, const tokenizer::Tokenizer& tokenizer);
+    const AnswerReaderOptions& options,
+    const tokenizer::Tokenizer& tokenizer,
+    std::optional<bool> begins_inside = {});
 
 }  // namespace reprise::server

@@ -32,7 +32,6 @@ void add_generation_routes(Router& router,
     std::optional<structured_output::ReasoningMarks> marks;
     if (wanted.is_chat) {
       wanted.create_parser = answer_parser(answers, wanted.tools);
-      if (wanted.asked_output) marks = reasoning_marks(answers, engine.tokenizer());
       // The marks that the parsers search for may be special tokens, so special tokens stay in the
       // text.
       const bool is_marked =
@@ -40,6 +39,15 @@ void add_generation_routes(Router& router,
       if (is_marked) wanted.params.skip_special_tokens = false;
     }
     std::vector<EncodedPrompt> encoded = prompts.encode(wanted, from.work);
+    if (wanted.is_chat && !answers.reasoning_parser.empty()) {
+      // The chat template may have begun the reasoning, or an empty one, in the prompt.
+      const std::optional<bool> begins_inside =
+          ends_in_reasoning(answers, engine.tokenizer(), encoded.front().token_ids);
+      wanted.create_parser = answer_parser(answers, wanted.tools, begins_inside);
+      if (wanted.asked_output) {
+        marks = reasoning_marks(answers, engine.tokenizer(), begins_inside);
+      }
+    }
     return [&generations,
             encoded = std::move(encoded),
             wanted = std::move(wanted),

@@ -1,0 +1,142 @@
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "reprise/output_parsers/call_bodies.h"
+
+namespace reprise::output_parsers {
+namespace {
+
+constexpr int kMaxGemmaDepth = 32;
+
+/// Reads `name{key:value,...}`, where a text stands between two equal marks and every other scalar
+/// stands bare.
+class GemmaReader {
+ public:
+  GemmaReader(std::string_view text, std::string_view mark, const ToolSchemas& schemas)
+      : text_(text), mark_(mark), schemas_(schemas) {}
+
+  std::vector<Call> read_call() {
+    const size_t brace = text_.find('{');
+    if (brace == std::string_view::npos) return {};
+    const std::string_view name = trimmed(text_.substr(0, brace));
+    if (name.empty() || name.find_first_of(" \t\r\n<>\"':") != std::string_view::npos) return {};
+    function_ = name;
+    at_ = brace;
+    Json arguments;
+    if (!read_object(arguments, 0)) return {};
+    skip_blanks();
+    if (at_ != text_.size()) return {};
+    return {Call{std::string(name), compact(arguments)}};
+  }
+
+ private:
+  bool read_object(Json& out, int depth) {
+    ++at_;
+    out = Json::object();
+    while (!take("}")) {
+      std::string key;
+      if (take(mark_)) {
+        if (!read_text(key)) return false;
+      } else {
+        const size_t colon = text_.find(':', at_);
+        if (colon == std::string_view::npos) return false;
+        key = std::string(trimmed(text_.substr(at_, colon - at_)));
+        at_ = colon;
+      }
+      if (key.empty() || key.find_first_of("{}[],") != std::string::npos || !take(":"))
+        return false;
+      if (!read_value(out[key], key, depth + 1)) return false;
+      if (!take(",")) return take("}");
+    }
+    return true;
+  }
+
+  bool read_list(Json& out, int depth) {
+    ++at_;
+    out = Json::array();
+    while (!take("]")) {
+      if (!read_value(out.emplace_back(), {}, depth + 1)) return false;
+      if (!take(",")) return take("]");
+    }
+    return true;
+  }
+
+  bool read_value(Json& out, const std::string& key, int depth) {
+    skip_blanks();
+    if (depth > kMaxGemmaDepth || at_ >= text_.size()) return false;
+    // Only the arguments themselves have a schema by name.
+    const bool is_typed = depth == 1 && schemas_.has(function_, key);
+    if (take(mark_)) {
+      std::string value;
+      if (!read_text(value)) return false;
+      out = is_typed ? schemas_.value_of(function_, key, value) : Json(std::move(value));
+      return true;
+    }
+    if (text_[at_] == '{') return read_object(out, depth);
+    if (text_[at_] == '[') return read_list(out, depth);
+    const size_t end = std::min(text_.find_first_of(",}]", at_), text_.size());
+    const std::string_view word = trimmed(text_.substr(at_, end - at_));
+    at_ = end;
+    if (word.empty()) return false;
+    const std::optional<Json> json = json_of(word);
+    if (is_typed) {
+      out = schemas_.value_of(function_, key, word);
+    } else {
+      out = json ? *json : Json(std::string(word));
+    }
+    return true;
+  }
+
+  /// The text up to the next mark; the mark before it was taken.
+  bool read_text(std::string& out) {
+    const size_t end = text_.find(mark_, at_);
+    if (end == std::string_view::npos) return false;
+    out = std::string(text_.substr(at_, end - at_));
+    at_ = end + mark_.size();
+    return true;
+  }
+
+  bool take(std::string_view wanted) {
+    skip_blanks();
+    if (!text_.substr(at_).starts_with(wanted)) return false;
+    at_ += wanted.size();
+    return true;
+  }
+  void skip_blanks() {
+    while (at_ < text_.size() && kBlanks.find(text_[at_]) != std::string_view::npos) ++at_;
+  }
+
+  std::string_view text_;
+  std::string_view mark_;
+  const ToolSchemas& schemas_;
+  std::string_view function_;
+  size_t at_ = 0;
+};
+
+std::vector<Call> read_gemma(std::string_view body,
+                             std::string_view mark,
+                             const ToolSchemas& schemas) {
+  body = trimmed(body);
+  if (body.starts_with("call:")) {
+    body.remove_prefix(5);
+  } else if (body.starts_with(':')) {  // some checkpoints leave out the word
+    body.remove_prefix(1);
+  } else {
+    return {};
+  }
+  return GemmaReader(body, mark, schemas).read_call();
+}
+
+}  // namespace
+
+std::vector<Call> read_gemma4_call(std::string_view body, const ToolSchemas& schemas) {
+  return read_gemma(body, "<|\"|>", schemas);
+}
+
+std::vector<Call> read_functiongemma_call(std::string_view body, const ToolSchemas& schemas) {
+  return read_gemma(body, "<escape>", schemas);
+}
+
+}  // namespace reprise::output_parsers
