@@ -50,11 +50,8 @@ class CudaAttentionParts : public CudaOps {
     values_ = random({num_blocks, kv_heads, kCacheBlockSize, head_dim});
   }
 
-  /// The results of these requests in one batch, one after the other.
-  Tensor attend(const std::vector<size_t>& batch,
-                const AttentionPath& path,
-                CudaExecutor& executor,
-                int64_t window = 0) {
+  /// The operands of attention for these requests in one batch, one after the other.
+  std::array<Tensor, 7> operands(const std::vector<size_t>& batch) {
     std::vector<int32_t> starts{0};
     std::vector<int32_t> lengths;
     size_t most_blocks = 0;
@@ -76,22 +73,35 @@ class CudaAttentionParts : public CudaOps {
                   request.q.data(),
                   static_cast<size_t>(request.tokens) * token_bytes);
     }
-    const Tensor out = make(q.shape());
+    return {q,
+            keys_,
+            values_,
+            ints({count + 1}, starts),
+            ints({count}, lengths),
+            ints({count, static_cast<int64_t>(most_blocks)}, table),
+            make(q.shape())};
+  }
+
+  void launch(const std::array<Tensor, 7>& in,
+              const AttentionPath& path,
+              CudaExecutor& executor,
+              int64_t window = 0) {
     executor.set_attention(path);
     OpAttributes attributes;
-    attributes.scale = 1.0F / std::sqrt(static_cast<float>(q.size(2)));
+    attributes.scale = 1.0F / std::sqrt(static_cast<float>(in[0].size(2)));
     attributes.sliding_window = window;
-    executor.execute({.code = OpCode::attention, .attributes = attributes},
-                     std::array{q,
-                                keys_,
-                                values_,
-                                ints({count + 1}, starts),
-                                ints({count}, lengths),
-                                ints({count, static_cast<int64_t>(most_blocks)}, table),
-                                out},
-                     {});
+    executor.execute({.code = OpCode::attention, .attributes = attributes}, in, {});
+  }
+
+  /// The results of these requests in one batch.
+  Tensor attend(const std::vector<size_t>& batch,
+                const AttentionPath& path,
+                CudaExecutor& executor,
+                int64_t window = 0) {
+    const std::array<Tensor, 7> in = operands(batch);
+    launch(in, path, executor, window);
     stream_->synchronize();
-    return out;
+    return in.back();
   }
 
   /// Whether the rows of requests_[index] are those of the batch's results from `first` on.
@@ -164,11 +174,31 @@ TEST_P(CudaAttentionParts, decoding_requests_beside_a_prompt_have_the_bits_of_de
   EXPECT_EQ(stream_->counters().kernel_launches - between, 1U) << "only a prompt";
 }
 
+TEST_P(CudaAttentionParts, a_captured_launch_divides_the_contexts_that_its_replay_finds) {
+  make_requests({{1, 1900}, {1, 40}, {1, 700}}, 4, 2, 64);
+  for (const AttentionPath& path : {kAny, kUniform}) {
+    const std::array<Tensor, 7> in = operands({0, 1, 2});
+    const Tensor& lengths = in[4];
+    const std::vector<int32_t> later(lengths.data_as<int32_t>(), lengths.data_as<int32_t>() + 3);
+    std::fill_n(lengths.data_as<int32_t>(), 3, 1);
+    stream_->begin_capture();
+    launch(in, path, executor_);
+    const auto graph = stream_->end_capture();
+    const auto exec = machine_.device().instantiate(*graph);
+    for (const auto& now : {std::vector<int32_t>{1, 1, 1}, later, {3, 1, 300}, later}) {
+      std::ranges::copy(now, lengths.data_as<int32_t>());
+      exec->launch(*stream_);
+      stream_->synchronize();
+    }
+    EXPECT_TRUE(same_rows(attend({0, 1, 2}, path, executor_), in.back(), 0));
+  }
+}
+
 TEST_P(CudaAttentionParts, parts_are_fewer_if_they_do_not_fit_into_the_workspace) {
   const CudaExecutorOptions small{.num_multiprocessors = 1};
   const int64_t rows = most_prefill_partial_rows(small.num_multiprocessors);
   // Six parts of each request and of 16 rows for each of eight heads.
-  const int64_t count = rows / (6 * 16 * 8) + 1;
+  const int64_t count = rows / (int64_t{6} * 16 * 8) + 1;
   make_requests(std::vector<DividedRequest>(static_cast<size_t>(count), {1, 1500}), 128, 8, 64);
   std::vector<size_t> all(static_cast<size_t>(count));
   std::iota(all.begin(), all.end(), 0);

@@ -41,7 +41,7 @@ REPRISE_DEVICE RequestWork request_work(const CudaAttentionArguments& arguments,
   const int64_t end =
       ceil_div(max_of(0, context_of(work.r, tokens - 1)), int64_t{kAttentionWarpRows});
   const int64_t own = ceil_div((end - first) * kAttentionWarpRows, int64_t{kLeastPartPositions});
-  work.parts = ceil_div(max_of(1, min_of(kMostParts, own)), int64_t{1} << halvings);
+  work.parts = ((max_of(1, min_of(kMostParts, own)) - 1) >> halvings) + 1;
   return work;
 }
 
