@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "reprise/attention/attention_metadata.h"
 #include "reprise/base/error.h"
 
 namespace reprise::engine {
