@@ -41,6 +41,10 @@ struct KernelTable {
   device::Kernel kv_write;
   // Takes ExpArguments and one block. No op uses it.
   device::Kernel exp;
+  // Passes over one row of logits, with one block each (logit_passes/). No op uses them.
+  device::Kernel logit_maxima;
+  device::Kernel logit_weights;
+  device::Kernel logit_mass;
 };
 
 /// The table of an instruction set. It is chosen once, when an executor is made, and decides the

@@ -55,7 +55,7 @@ void run_parts(const void* args, device::BlockRange) noexcept {
   static_cast<const RunPartsArguments*>(args)->queue->run_parts();
 }
 
-constexpr device::Kernel kRunParts = {.name = "load_weights", .cpu = run_parts};
+constexpr device::Kernel kRunParts = {.name = "run_parts", .cpu = run_parts};
 
 }  // namespace
 

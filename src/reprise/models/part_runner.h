@@ -8,7 +8,8 @@
 namespace reprise::models {
 
 /// Runs the parts of a job on the workers of a device, or on the calling thread where the device is
-/// not the host itself. Used while loading, when the workers have nothing else to do.
+/// not the host itself. Used while loading and for sampling, when the workers have nothing else to
+/// do.
 class PartRunner {
  public:
   /// The stream must outlive this object.

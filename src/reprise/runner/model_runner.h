@@ -131,6 +131,7 @@ class ModelRunner {
                             const cudagraph::BatchFacts& facts,
                             const TokensOnDevice& tokens = {});
   [[nodiscard]] parallel::Communicator* ranks() const noexcept { return options_.ranks; }
+  [[nodiscard]] Execution& execution() const noexcept { return *execution_; }
 
   /// Runs a batch that is padded to the shape of `decision`. `run_as` is either the mode of the
   /// decision, or NONE to launch the same kernels eagerly. A replay must give the same bits as the

@@ -106,9 +106,11 @@ StepComputer::StepComputer(ModelRunner& runner,
                            kernels::RowSampler* row_sampler)
     : runner_(&runner),
       is_pooling_(config.is_pooling),
-      sampler_(config.vocab_size),
+      team_(
+          runner.execution().stream(), runner.execution().executor().kernels(), config.vocab_size),
       device_sampling_(row_sampler),
-      constrained_sampling_(runner, sampler_, config) {
+      constrained_sampling_(runner, team_.sampler(), config) {
+  jobs_.reserve(static_cast<size_t>(config.max_num_seqs));
   token_places_.reserve(static_cast<size_t>(config.max_num_seqs));
 }
 
@@ -231,54 +233,72 @@ void StepComputer::take_vectors(ModelStep& step, const StepResult& result) {
   }
 }
 
+// Requests do not depend on each other, so the host may use their logits side by side.
 void StepComputer::use_logits(ModelStep& step, const StepResult& result) {
+  size_t num_prompt_rows = 0;
+  for (const LogitsUse& use : step.uses) num_prompt_rows += use.next_prompt_token_ids.size();
+  step.prompt_logprobs.resize(num_prompt_rows);
+  jobs_.clear();
   int32_t row = 0;
+  size_t num_prompt_rows_used = 0;
   size_t num_sampled = 0;
   size_t num_constrained = 0;
-  next_on_device_ = 0;
   for (const LogitsUse& use : step.uses) {
-    for (const int32_t next : use.next_prompt_token_ids) {
-      step.prompt_logprobs.push_back(sampling::position_logprobs(
-          runner_->logits_row(result, row++), next, use.num_top_logprobs));
-    }
-    if (!use.samples()) continue;
-    const size_t num_rows = use.placeholders.size();
-    const auto sampled = std::span(step.sampled).subspan(num_sampled, num_rows);
-    if (use.constraint != nullptr) {
-      constrained_sampling_.add({.use = &use, .first_row = row, .sampled = sampled});
-      next_on_device_ += num_rows;
+    const size_t num_of_prompt = use.next_prompt_token_ids.size();
+    Job job = {.use = &use,
+               .first_row = row,
+               .prompt_logprobs =
+                   std::span(step.prompt_logprobs).subspan(num_prompt_rows_used, num_of_prompt),
+               .sampled = std::span(step.sampled).subspan(num_sampled, use.placeholders.size()),
+               .first_on_device = num_sampled};
+    num_prompt_rows_used += num_of_prompt;
+    num_sampled += use.placeholders.size();
+    row += static_cast<int32_t>(num_of_prompt + use.placeholders.size());
+    if (use.samples() && use.constraint != nullptr) {
+      constrained_sampling_.add({.use = &use,
+                                 .first_row = row - static_cast<int32_t>(job.sampled.size()),
+                                 .sampled = job.sampled});
+      job.sampled = {};
       ++num_constrained;
-    } else {
-      sample(step, use, result, row, sampled);
     }
-    row += static_cast<int32_t>(num_rows);
-    num_sampled += num_rows;
+    if (!job.sampled.empty() || !job.prompt_logprobs.empty()) jobs_.push_back(job);
   }
+  team_.run(jobs_.size(), [&](size_t i, sampling::Sampler& sampler) {
+    run_job(step, jobs_[i], result, sampler);
+  });
   using Others = ConstrainedSampling::Others;
   step.num_postponed = constrained_sampling_.sample(
       result, num_constrained < step.uses.size() ? Others::yes : Others::no);
 }
 
-/// Samples the rows of one request without a constraint, and verifies its drafts.
-void StepComputer::sample(const ModelStep& step,
-                          const LogitsUse& use,
-                          const StepResult& result,
-                          int32_t first_row,
-                          std::span<sampling::SampledToken> sampled) {
+/// Uses the rows of one request: samples those without a constraint, and verifies its drafts.
+/// Several threads call this for different jobs, if no row is sampled on the device.
+void StepComputer::run_job(const ModelStep& step,
+                           const Job& job,
+                           const StepResult& result,
+                           sampling::Sampler& sampler) {
+  const LogitsUse& use = *job.use;
+  int32_t row = job.first_row;
+  for (size_t i = 0; i < job.prompt_logprobs.size(); ++i) {
+    job.prompt_logprobs[i] = sampling::position_logprobs(
+        runner_->logits_row(result, row++), use.next_prompt_token_ids[i], use.num_top_logprobs);
+  }
+  if (job.sampled.empty()) return;
+  const auto is_on_device = [&](size_t i) { return step.is_on_device[job.first_on_device + i]; };
   const auto sample_row = [&](size_t i, sampling::SampledToken& token) {
     token.problem.clear();
-    if (step.is_on_device[next_on_device_++]) {
+    if (is_on_device(i)) {
       device_sampling_.take(token);
       return;
     }
     sampling::SamplingInput input = use.sampling_at(i);
-    input.logits = runner_->logits_row(result, first_row + static_cast<int32_t>(i));
-    sampler_.sample(input, token);
+    input.logits = runner_->logits_row(result, row + static_cast<int32_t>(i));
+    sampler.sample(input, token);
   };
-  const size_t num_done = speculative::verify_drafts(use.placeholders, sampled, sample_row);
+  const size_t num_done = speculative::verify_drafts(use.placeholders, job.sampled, sample_row);
   // The device has sampled the rows after a rejected draft too.
-  for (size_t i = num_done; i < sampled.size(); ++i) {
-    if (step.is_on_device[next_on_device_++]) device_sampling_.skip();
+  for (size_t i = num_done; i < job.sampled.size(); ++i) {
+    if (is_on_device(i)) device_sampling_.skip();
   }
 }
 

@@ -11,6 +11,7 @@
 #include "reprise/runner/constrained_sampling.h"
 #include "reprise/runner/device_sampling.h"
 #include "reprise/runner/input_batch.h"
+#include "reprise/runner/sampling_team.h"
 #include "reprise/runner/step_result.h"
 #include "reprise/runner/step_times.h"
 #include "reprise/sampling/sampler.h"
@@ -115,21 +116,29 @@ class StepComputer {
   void sample_on_device(ModelStep& step, const StepResult& result);
   void finish_sampling(ModelStep& step);
   void take_spans(ModelStep& step);
+  /// What the rows of logits of one request are used for: its log-probabilities, or its tokens.
+  struct Job {
+    const LogitsUse* use = nullptr;
+    int32_t first_row = 0;
+    std::span<sampling::PositionLogprobs> prompt_logprobs;  // one per row
+    std::span<sampling::SampledToken> sampled;              // one per row
+    size_t first_on_device = 0;  // index of the first sampled row in is_on_device
+  };
+
   void use_logits(ModelStep& step, const StepResult& result);
-  void sample(const ModelStep& step,
-              const LogitsUse& use,
-              const StepResult& result,
-              int32_t first_row,
-              std::span<sampling::SampledToken> sampled);
+  void run_job(const ModelStep& step,
+               const Job& job,
+               const StepResult& result,
+               sampling::Sampler& sampler);
   void take_vectors(ModelStep& step, const StepResult& result);
 
   ModelRunner* runner_;
   bool is_pooling_;
-  sampling::Sampler sampler_;
+  SamplingTeam team_;
   DeviceSampling device_sampling_;
   ConstrainedSampling constrained_sampling_;
   std::vector<kernels::TokenPlace> token_places_;  // of the step that is launched
-  size_t next_on_device_ = 0;                      // index of the next row in is_on_device
+  std::vector<Job> jobs_;                          // of the step whose logits are used
 };
 
 }  // namespace reprise::engine

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
-#include <limits>
 
 #include "reprise/base/assert.h"
 #include "reprise/base/philox.h"
@@ -12,47 +10,12 @@
 namespace reprise::sampling {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-struct RowSummary {
-  float max = -kInfinity;
-  SamplingStatus status = SamplingStatus::ok;
-};
-
-RowSummary summarise(std::span<const float> logits) {
-  // The lanes are independent, so that the compiler can use vector registers.
-  constexpr size_t kLanes = 16;
-  std::array<float, kLanes> max;
-  max.fill(-kInfinity);
-  std::array<uint32_t, kLanes> num_nan{};
-  size_t i = 0;
-  for (; i + kLanes <= logits.size(); i += kLanes) {
-    const float* block = logits.data() + i;
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      max[lane] = block[lane] > max[lane] ? block[lane] : max[lane];
-      num_nan[lane] += static_cast<uint32_t>(block[lane] != block[lane]);
-    }
-  }
-  RowSummary summary;
-  bool has_nan = false;
-  for (; i < logits.size(); ++i) {
-    summary.max = std::max(summary.max, logits[i]);
-    has_nan |= std::isnan(logits[i]);
-  }
-  for (size_t lane = 0; lane < kLanes; ++lane) {
-    summary.max = std::max(summary.max, max[lane]);
-    has_nan |= num_nan[lane] != 0;
-  }
-  if (has_nan || summary.max == kInfinity) {
-    summary.status = SamplingStatus::non_finite_logits;
-  } else if (summary.max == -kInfinity) {
-    summary.status = SamplingStatus::no_allowed_token;
-  }
-  return summary;
-}
-
-int32_t first_index_of(float value, std::span<const float> row) {
-  return static_cast<int32_t>(std::find(row.begin(), row.end(), value) - row.begin());
+int32_t first_of_largest(const LogitRow& row) {
+  const auto part = std::find(row.maxima.begin(), row.maxima.end(), row.max);
+  const auto first = static_cast<size_t>(part - row.maxima.begin()) * kPartSize;
+  const std::span<const float> logits = row.logits.subspan(first);
+  const auto found = std::find(logits.begin(), logits.end(), row.max);
+  return static_cast<int32_t>(first + static_cast<size_t>(found - logits.begin()));
 }
 
 }  // namespace
@@ -88,8 +51,8 @@ void Sampler::sample(const SamplingInput& input, SampledToken& result) {
   result.problem.clear();
   result.logprob = {};
   result.top_logprobs.clear();
-  RowSummary summary = summarise(input.logits);
-  result.status = summary.status;
+  LogitRow row;
+  result.status = examine(input.logits, row);
   if (result.status != SamplingStatus::ok) return;
 
   const SamplingParams& params = *input.params;
@@ -100,12 +63,10 @@ void Sampler::sample(const SamplingInput& input, SampledToken& result) {
                                                           input.prompt_token_ids,
                                                           input.output_token_ids);
   if (adjusted.data() != input.logits.data()) {
-    summary = summarise(adjusted);
-    result.status = summary.status;
+    result.status = examine(adjusted, row);
     if (result.status != SamplingStatus::ok) return;
   }
-  result.token_id =
-      params.is_greedy() ? first_index_of(summary.max, adjusted) : choose_randomly(adjusted, input);
+  result.token_id = params.is_greedy() ? first_of_largest(row) : choose_randomly(row, input);
   if (params.logprobs) {
     const double log_normaliser = log_sum_exp(input.logits);
     result.logprob = token_logprob(input.logits, log_normaliser, result.token_id);
@@ -113,16 +74,25 @@ void Sampler::sample(const SamplingInput& input, SampledToken& result) {
   }
 }
 
-int32_t Sampler::choose_randomly(std::span<const float> logits, const SamplingInput& input) {
+/// Fills in `row`, which refers to `logits` and to maxima_.
+SamplingStatus Sampler::examine(std::span<const float> logits, LogitRow& row) {
+  const auto maxima = std::span(maxima_).first(num_parts(logits.size()));
+  if (!passes_->find_maxima(logits, maxima)) return SamplingStatus::non_finite_logits;
+  row = {
+      .logits = logits, .maxima = maxima, .max = *std::max_element(maxima.begin(), maxima.end())};
+  return row.max == kNever ? SamplingStatus::no_allowed_token : SamplingStatus::ok;
+}
+
+int32_t Sampler::choose_randomly(const LogitRow& row, const SamplingInput& input) {
   const SamplingParams& params = *input.params;
-  const std::span<const Candidate> candidates = filter_.apply(logits,
-                                                              {.temperature = params.temperature,
-                                                               .min_p = params.min_p,
-                                                               .top_k = params.top_k,
-                                                               .top_p = params.top_p});
+  const Candidate edge = filter_.find_edge(row,
+                                           {.temperature = params.temperature,
+                                            .min_p = params.min_p,
+                                            .top_k = params.top_k,
+                                            .top_p = params.top_p});
   const std::array<uint32_t, 4> bits =
       philox_block(input.seed, input.output_token_ids.size(), kTokenStream);
-  return draw(candidates, uniform_from_bits(bits[0], bits[1]));
+  return filter_.draw(row, params.temperature, edge, uniform_from_bits(bits[0], bits[1]));
 }
 
 uint64_t derive_seed(uint64_t engine_seed, uint64_t request_number) noexcept {

@@ -8,6 +8,7 @@
 
 #include "reprise/sampling/logit_adjuster.h"
 #include "reprise/sampling/logprobs.h"
+#include "reprise/sampling/row_passes.h"
 #include "reprise/sampling/sampling_params.h"
 #include "reprise/sampling/token_filters.h"
 
@@ -72,17 +73,26 @@ struct SampledToken {
 /// exception.
 class Sampler {
  public:
-  explicit Sampler(int max_vocab_size)
-      : adjuster_(max_vocab_size), filter_(max_vocab_size), max_vocab_size_(max_vocab_size) {}
+  /// Borrows the passes. Two sets of passes may draw different tokens where a random number falls
+  /// on the border between two tokens, to within rounding.
+  explicit Sampler(int max_vocab_size, const RowPasses& passes = plain_row_passes())
+      : passes_(&passes),
+        adjuster_(max_vocab_size),
+        filter_(max_vocab_size, passes),
+        maxima_(num_parts(static_cast<size_t>(max_vocab_size))),
+        max_vocab_size_(max_vocab_size) {}
 
   /// \pre params validated; 1 <= logits.size() <= max_vocab_size; token ids < logits.size().
   void sample(const SamplingInput& input, SampledToken& result);
 
  private:
-  [[nodiscard]] int32_t choose_randomly(std::span<const float> logits, const SamplingInput& input);
+  [[nodiscard]] SamplingStatus examine(std::span<const float> logits, LogitRow& row);
+  [[nodiscard]] int32_t choose_randomly(const LogitRow& row, const SamplingInput& input);
 
+  const RowPasses* passes_;
   LogitAdjuster adjuster_;
   TokenFilter filter_;
+  std::vector<float> maxima_;  // of the parts of the row
   int max_vocab_size_;
 };
 

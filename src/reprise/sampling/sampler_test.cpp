@@ -314,6 +314,28 @@ TEST(Sampler, filtered_draws_follow_the_renormalised_distribution) {
   EXPECT_LT(chi_square_ratio(logits, params, expected, 40000), 1.0);
 }
 
+TEST(Sampler, draws_of_top_p_and_min_p_follow_the_renormalised_distribution) {
+  // Several parts of a row, and more tokens within top_p than one part has.
+  const std::vector<float> logits = random_logits(400, 8);
+  for (const bool is_top_p : {true, false}) {
+    SamplingParams params;
+    params.temperature = 1.3F;
+    (is_top_p ? params.top_p : params.min_p) = is_top_p ? 0.9F : 0.02F;
+    std::vector<double> expected = softmax(logits, 1.3);
+    std::vector<double> sorted = expected;
+    std::sort(sorted.rbegin(), sorted.rend());
+    double least = sorted[0] * 0.02;
+    if (is_top_p) {
+      double mass = 0.0;
+      for (size_t i = 0; mass < 0.9; ++i) mass += least = sorted[i];
+    }
+    double sum = 0.0;
+    for (double& p : expected) sum += p = p < least ? 0.0 : p;
+    for (double& p : expected) p /= sum;
+    EXPECT_LT(chi_square_ratio(logits, params, expected, 40000), 1.0) << is_top_p;
+  }
+}
+
 TEST(Sampler, chi_square_notices_a_wrong_distribution) {
   const std::vector<float> logits = random_logits(60, 5);
   EXPECT_GT(chi_square_ratio(logits, {}, softmax(logits, 1.1), 40000), 1.0);

@@ -5,17 +5,23 @@
 #include <span>
 #include <vector>
 
+#include "reprise/sampling/row_passes.h"
+
 namespace reprise::sampling {
 
 /// The logit of a token that must not be drawn.
 inline constexpr float kNever = -std::numeric_limits<float>::infinity();
 
-/// A token that may still be drawn.
+/// A token and its logit. Tokens are ordered by likelihood: the larger logit first, and among equal
+/// logits the lower id.
 struct Candidate {
-  int32_t token_id = 0;
-  float logit = 0.0F;   // before temperature, which does not change the order
-  double weight = 0.0;  // exp((logit - max logit) / temperature): in (0, 1], not normalised
+  float logit = kNever;
+  int32_t token_id = std::numeric_limits<int32_t>::max();
 };
+
+[[nodiscard]] constexpr bool is_likelier(const Candidate& a, const Candidate& b) {
+  return a.logit != b.logit ? a.logit > b.logit : a.token_id < b.token_id;
+}
 
 struct FilterOptions {
   float temperature = 1.0F;  // > 0
@@ -24,33 +30,56 @@ struct FilterOptions {
   float top_p = 1.0F;        // (0, 1]; 1 = off
 };
 
-/// Applies temperature, min_p, top_k and top_p, in this order, without sorting the vocabulary:
-/// thresholds come from nth_element, and top_p bisects by weight. Each filter sees the renormalised
-/// distribution that the previous filter left. Among equal logits at an edge the lower id stays.
-/// The constructor allocates all memory. Not thread-safe.
+/// Applies temperature, min_p, top_k and top_p, in this order, without sorting the vocabulary, and
+/// draws. Each filter sees the renormalised distribution that the previous filter left, so all
+/// filters together keep the tokens down to one edge. The constructor allocates all memory. Not
+/// thread-safe. Borrows the passes.
 class TokenFilter {
  public:
-  explicit TokenFilter(int max_vocab_size);
+  TokenFilter(int max_vocab_size, const RowPasses& passes);
 
-  /// The kept tokens in ascending id order, never empty; valid until the next call.
-  /// \pre the largest logit is finite and no logit is NaN.
-  std::span<const Candidate> apply(std::span<const float> logits,  // [vocab_size]
-                                   const FilterOptions& options);
+  /// The least likely token that may be drawn: the tokens that may be drawn are this one and all
+  /// likelier ones. Without a filter it is a token beyond all others.
+  [[nodiscard]] Candidate find_edge(const LogitRow& row, const FilterOptions& options);
+
+  /// Draws by inverting the CDF: goes through the tokens down to the edge in ascending order of
+  /// ids, and returns the first one at which the cumulated weight exceeds uniform * total.
+  /// \pre `edge` is no likelier than the likeliest token of the row; 0 <= uniform < 1
+  [[nodiscard]] int32_t draw(const LogitRow& row,
+                             float temperature,
+                             const Candidate& edge,
+                             double uniform);
 
  private:
-  [[nodiscard]] float floor_of_top_k(std::span<const float> logits, int top_k);
-  void keep_top_k(int top_k);
-  void weigh(float max_logit, float temperature);
-  void keep_top_p(float top_p);
-  void keep_down_to(Candidate last);
+  /// The tokens that may still be drawn, as far as it is known: logits in [low, high), of which
+  /// those from `high` on have the weight `mass`.
+  struct Bracket {
+    float low;
+    float high;
+    double mass;
+  };
 
-  std::vector<Candidate> kept_;     // ascending id
-  std::vector<Candidate> ordered_;  // scratch for selection
-  std::vector<float> block_max_;    // scratch of floor_of_top_k
+  [[nodiscard]] Candidate edge_of_top_k(const LogitRow& row,
+                                        const FilterOptions& options,
+                                        float least);
+  [[nodiscard]] Candidate edge_of_top_p(const LogitRow& row,
+                                        const FilterOptions& options,
+                                        float least);
+  [[nodiscard]] float floor_of_top_k(const LogitRow& row, size_t k);
+  [[nodiscard]] bool collect(const LogitRow& row, float low, float high, size_t most);
+  [[nodiscard]] Candidate last_of_mass(const WeightScale& scale, double mass, double wanted) const;
+  void sum_kept_parts(const LogitRow& row, const WeightScale& scale, const Candidate& edge);
+  template <typename IsDrawn>
+  int32_t walk_part(const LogitRow& row,
+                    const WeightScale& scale,
+                    const Candidate& edge,
+                    size_t part,
+                    const IsDrawn& is_drawn) const;
+
+  const RowPasses* passes_;
+  std::vector<Candidate> candidates_;
+  std::vector<float> part_maxima_;  // scratch of floor_of_top_k
+  std::vector<float> part_sums_;
 };
-
-/// Draws by inverting the CDF: returns the first candidate whose cumulated weight exceeds uniform *
-/// total. \pre candidates not empty; 0 <= uniform < 1.
-[[nodiscard]] int32_t draw(std::span<const Candidate> candidates, double uniform) noexcept;
 
 }  // namespace reprise::sampling

@@ -37,4 +37,7 @@ constexpr KernelTable kTable = {
     .panel_embedding = REPRISE_KERNEL("panel_embedding", "_bf16", run_panel_embedding),
     .kv_write = REPRISE_KERNEL("kv_write", "", run_kv_write),
     .exp = REPRISE_KERNEL("exp", "_f32", run_exp),
+    .logit_maxima = REPRISE_KERNEL("logit_maxima", "_f32", run_logit_maxima),
+    .logit_weights = REPRISE_KERNEL("logit_weights", "_f32", run_logit_weights),
+    .logit_mass = REPRISE_KERNEL("logit_mass", "_f32", run_logit_mass),
 };

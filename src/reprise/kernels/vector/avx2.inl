@@ -139,6 +139,11 @@ REPRISE_INLINE Vec keep_lanes(Vec v, int begin, int end, float other) {
   return _mm256_blendv_ps(broadcast(other), v, _mm256_castsi256_ps(kept));
 }
 
+/// v in the lanes where x is at least `least`, 0 elsewhere.
+REPRISE_INLINE Vec keep_at_least(Vec v, Vec x, Vec least) {
+  return _mm256_and_ps(v, _mm256_cmp_ps(x, least, _CMP_GE_OQ));
+}
+
 REPRISE_INLINE __m128 fold(Vec v) {
   return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
 }

@@ -108,6 +108,11 @@ REPRISE_INLINE Vec keep_lanes(Vec v, int begin, int end, float other) {
   return _mm512_mask_mov_ps(broadcast(other), static_cast<__mmask16>(kept), v);
 }
 
+/// v in the lanes where x is at least `least`, 0 elsewhere.
+REPRISE_INLINE Vec keep_at_least(Vec v, Vec x, Vec least) {
+  return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, least, _CMP_GE_OQ), v);
+}
+
 REPRISE_INLINE __m128 fold(Vec v) {
   const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
   return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));

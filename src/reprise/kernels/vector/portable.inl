@@ -63,6 +63,9 @@ REPRISE_INLINE Vec keep_lanes(Vec v, int begin, int end, float other) {
   return ((lane >= begin) & (lane < end)) ? v : broadcast(other);
 }
 
+/// v in the lanes where x is at least `least`, 0 elsewhere.
+REPRISE_INLINE Vec keep_at_least(Vec v, Vec x, Vec least) { return x >= least ? v : zero(); }
+
 REPRISE_INLINE float sum(Vec v) { return (v[0] + v[2]) + (v[1] + v[3]); }
 REPRISE_INLINE float maximum(Vec v) {
   const float a = v[0] > v[2] ? v[0] : v[2];
