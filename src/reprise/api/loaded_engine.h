@@ -17,6 +17,11 @@ namespace reprise::kernels {
 class RowSampler;
 }
 
+namespace reprise::kv_cache {
+class KvEventPublisher;
+class KvEventRecorder;
+}  // namespace reprise::kv_cache
+
 namespace reprise::lora {
 class AdapterRegistry;
 class AdapterSlots;
@@ -74,6 +79,8 @@ struct LoadedEngine {
   std::unique_ptr<engine::ModelRunner> runner;
   std::unique_ptr<kernels::RowSampler> row_sampler;  // nullptr: the host samples
   std::unique_ptr<speculative::Drafter> drafter;     // nullptr: there are no draft tokens
+  std::unique_ptr<kv_cache::KvEventPublisher> event_publisher;  // nullptr without kv_events
+  std::unique_ptr<kv_cache::KvEventRecorder> event_recorder;    // as event_publisher
   std::unique_ptr<engine::EngineCore> core;
   std::unique_ptr<EngineMemory> memory;
 };

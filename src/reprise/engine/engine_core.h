@@ -29,6 +29,9 @@ struct EngineCoreOptions {
   kernels::RowSampler* row_sampler = nullptr;
   /// Proposes draft tokens. Borrowed: it must outlive the core. nullptr: tokens come one at a time.
   speculative::Drafter* drafter = nullptr;
+  /// Hears which prefixes are cached; on_step_end() follows each step and each reset of the cache.
+  /// Borrowed: it must outlive the core. nullptr: none.
+  kv_cache::CacheListener* cache_listener = nullptr;
 };
 
 /// Counts since the start of the engine.
@@ -135,6 +138,7 @@ class EngineCore {
   void launch(ModelStep& step);
   void wait_for_oldest();
   void count(const ModelStep& step, std::span<const Update> updates);
+  void report_cache() const;
   void record(const ModelStep& step);
 
   EngineCoreOptions options_;
