@@ -32,6 +32,7 @@ wants=(
   "python3-pip|tool pip3|downloads the source of xgrammar, for structured outputs"
   "libopenmpi-dev|tool mpicxx|several ranks of one model (--tensor-parallel-size); without it there is one"
   "openmpi-bin|tool mpirun|starts several ranks"
+  "libzmq5|library libzmq.so.5|events for routers (--kv-events-config); without it that option is refused"
   "llvm-19-dev|header llvm-19/llvm/IR/IRBuilder.h|generates code for groups of ops; without it they run one by one"
 )
 if [[ " $* " == *" --tests "* ]]; then
@@ -50,6 +51,10 @@ have_tool() {
     command -v "$name" >/dev/null 2>&1 && return 0
   done
   return 1
+}
+
+have_library() {
+  PATH="$PATH:/sbin:/usr/sbin" ldconfig -p 2>/dev/null | grep -qF "$1"
 }
 
 have_python_module() {

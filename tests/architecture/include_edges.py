@@ -39,6 +39,7 @@ ALLOWED = {
     "config": {"base", "cudagraph"},
     "kernels": {"base", "parallel", "device", "tensor"},
     "kv_cache": {"base"},
+    "kv_cache/events": {"base", "kv_cache"},
     "kv_cache/tensors": {"base", "device", "tensor", "kv_cache"},
     "weights": {"base", "tensor"},
     "tokenizer": {"base"},
@@ -71,6 +72,7 @@ ALLOWED = {
     "runner": BELOW_RUNNER | {"structured_output"},
     "engine": BELOW_RUNNER | {"tokenizer", "structured_output", "runner"},
     "api": BELOW_API | {
+        "kv_cache/events",
         "chat_template", "compile/cache", "compile/model",
     },
     "server/http": {"base"},
@@ -83,7 +85,7 @@ ALLOWED = {
     "bench": {"base", "tokenizer"},
     "cli": BELOW_API | {
         "chat_template", "compile", "compile/report", "compile/model", "compile/codegen", "api", "server", "server/http", "server/openai",
-        "server/metrics", "bench", "output_parsers",
+        "server/metrics", "bench", "output_parsers", "kv_cache/events",
     },
     "python": {
         "base", "tokenizer", "cudagraph", "cudagraph/capture", "config", "sampling", "structured_output", "lora", "engine", "api",

@@ -12,6 +12,7 @@
 #include "reprise/engine/bad_words.h"
 #include "reprise/engine/engine_core.h"
 #include "reprise/engine/step_trace.h"
+#include "reprise/kv_cache/events/kv_event_publisher.h"
 
 namespace reprise::api {
 
@@ -103,6 +104,10 @@ bool AsyncEngine::is_sleeping() const noexcept { return impl_->sleep_level != kA
 
 EngineStats AsyncEngine::stats() const {
   EngineStats stats = impl_->loop.stats();
+  if (const auto& publisher = engine_->event_publisher) {
+    stats.kv_event_payloads_sent = publisher->num_sent();
+    stats.kv_event_payloads_dropped = publisher->num_dropped();
+  }
   if (is_sleeping()) stats.sleep_level = static_cast<SleepLevel>(impl_->sleep_level.load());
   return stats;
 }

@@ -56,6 +56,7 @@ engine::RequestOptions EngineFrontend::with_adapter(std::string_view name,
                     name));
   }
   options.lora_id = options.adapter->id();
+  options.lora_name = options.adapter->name();
   return options;
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "reprise/api/cache_events.h"
 #include "reprise/api/compile_runner.h"
 #include "reprise/api/compiled_model.h"
 #include "reprise/api/cpu_only.h"
@@ -387,6 +388,8 @@ void EngineLoader::build_core() {
   const bool is_encoder = options.config.is_encoder;
   // A cached block has no states of recurrent layers.
   const bool is_recurrent = options.config.num_recurrent_layers() > 0;
+  const bool is_caching = args.enable_prefix_caching && !is_encoder && !is_recurrent;
+  open_event_publisher(*engine_, is_caching);
   engine_->core = std::make_unique<engine::EngineCore>(
       *engine_->runner,
       engine::EngineCoreOptions{
@@ -405,10 +408,11 @@ void EngineLoader::build_core() {
                         .vocab_size = static_cast<int>(options.config.vocab_size),
                         .max_logprobs = options.max_logprobs},
           .seed = args.seed,
-          .enable_prefix_caching = args.enable_prefix_caching && !is_encoder && !is_recurrent,
+          .enable_prefix_caching = is_caching,
           .row_sampler = engine_->row_sampler.get(),
           .drafter = engine_->drafter.get(),
-          .draft_ledger = draft_ledger()});
+          .draft_ledger = draft_ledger(),
+          .cache_listener = engine_->event_recorder.get()});
   add_memory();
 }
 

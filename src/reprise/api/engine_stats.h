@@ -91,6 +91,8 @@ struct EngineStats {
   uint64_t postponed_tokens = 0;      // got in a later step (EngineCoreCounters)
   uint64_t prefix_cache_queries = 0;  // tokens looked up, and found
   uint64_t prefix_cache_hits = 0;
+  uint64_t kv_event_payloads_sent = 0;     // steps whose cache events went to subscribers
+  uint64_t kv_event_payloads_dropped = 0;  // ... and those that did not
   uint64_t num_preemptions = 0;
   speculative::SpeculationStats speculation;
   uint64_t num_steps = 0;  // computed steps; failed steps do not count

@@ -18,6 +18,11 @@ namespace reprise::kernels {
 class RowSampler;
 }
 
+namespace reprise::kv_cache {
+class KvEventPublisher;
+class KvEventRecorder;
+}  // namespace reprise::kv_cache
+
 namespace reprise::lora {
 class AdapterRegistry;
 class AdapterSlots;
@@ -80,6 +85,8 @@ struct LoadedEngine {
   std::unique_ptr<LoadedEngine> draft;
   std::unique_ptr<speculative::Drafter> drafter;  // nullptr: there are no draft tokens
   engine::ModelDrafter* model_drafter = nullptr;  // `drafter`, if there is a draft model
+  std::unique_ptr<kv_cache::KvEventPublisher> event_publisher;  // nullptr without kv_events
+  std::unique_ptr<kv_cache::KvEventRecorder> event_recorder;    // as event_publisher
   std::unique_ptr<engine::EngineCore> core;
   std::unique_ptr<EngineMemory> memory;
 };

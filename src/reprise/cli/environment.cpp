@@ -71,6 +71,10 @@ constexpr std::array kVariables = {
              "serve: 1 or true adds /v1/load_lora_adapter and /v1/unload_lora_adapter, which read "
              "folders of the server by request.",
              ""},
+    Variable{"VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES",
+             "serve: 0 gives events of --kv-events-config the whole hashes of blocks as bytes; 1, "
+             "the default, their last 64 bits as integers.",
+             ""},
     Variable{"VLLM_TORCH_PROFILER_DIR",
              "serve: folder for traces, as --profiler-config.torch_profiler_dir.",
              "profiler-config",

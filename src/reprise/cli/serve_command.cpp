@@ -17,6 +17,7 @@
 #include "reprise/cli/engine_options.h"
 #include "reprise/cli/exit_deadline.h"
 #include "reprise/cli/http_options.h"
+#include "reprise/cli/kv_events_config.h"
 #include "reprise/cli/profiler_config.h"
 #include "reprise/cli/progress.h"
 #include "reprise/cli/rank_session.h"
@@ -198,6 +199,7 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, L
   table.add_switch(
       "quiet", kServer, "Of the start only warnings, and the address when it is ready.", log.quiet);
   add_engine_options(table, engine);
+  add_kv_events_config(table, engine.kv_events);
   add_vllm_flags(table);  // after all options of this program
   return table;
 }
@@ -308,6 +310,7 @@ int run_serve(std::span<const std::string> arguments) {
   options.lines = std::make_shared<LineWriter>(STDERR_FILENO);
   options.generations.log = Log(log_options(false), options.lines);
   read_serve_environment(options, log_choices.least);
+  read_kv_events_environment(engine_args.kv_events);
   if (switches.disable_stats) options.log_stats_interval_seconds = 0;
   if (options.answers.enable_auto_tool_choice && options.answers.tool_call_parser.empty())
     throw InvalidArgument("--enable-auto-tool-choice: needs --tool-call-parser");

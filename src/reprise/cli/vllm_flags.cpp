@@ -139,7 +139,6 @@ constexpr std::array kFlags = {
     VllmFlag{"kv-offloading-size", "", "GIB", kOnly, "0", kNoTransfer},
     VllmFlag{"kv-offloading-backend", "", "NAME", kNoEffect, "", kNoTransfer},
     VllmFlag{"kv-transfer-config", "", "JSON", kOnly, "null", kNoTransfer},
-    VllmFlag{"kv-events-config", "", "JSON", kOnly, "null", "events are not published"},
     VllmFlag{"ec-transfer-config", "", "JSON", kOnly, "null", kNoTransfer},
     // Multi-modal and adapters
     VllmFlag{"limit-mm-per-prompt", "", "JSON", kNoEffect, "", kTextOnly},

@@ -25,6 +25,7 @@ EngineCore::EngineCore(ModelRunner& runner, const EngineCoreOptions& options)
   const size_t num_steps = is_async ? Scheduler::kMaxStepsInFlight : 1;
   steps_.reserve(num_steps);
   for (size_t i = 0; i < num_steps; ++i) steps_.emplace_back(options.scheduler);
+  kv_cache_manager_.set_listener(options.cache_listener);
   launches_ahead_ = is_async && options.row_sampler != nullptr;
   if (is_async && !launches_ahead_) thread_ = std::make_unique<StepThread>(computer_);
 }
@@ -58,7 +59,13 @@ std::span<const EngineCore::Update> EngineCore::step() {
   while (scheduler_.can_schedule() && launch_step()) {
   }
   if (num_under_way_ == 0) return {};
-  return take_results();
+  const std::span<const Update> updates = take_results();
+  report_cache();
+  return updates;
+}
+
+void EngineCore::report_cache() const {
+  if (options_.cache_listener != nullptr) options_.cache_listener->on_step_end();
 }
 
 // Returns false when there is no step to compute.
@@ -166,7 +173,9 @@ void EngineCore::drop_steps() {
 bool EngineCore::reset_prefix_cache() {
   // All requests may have ended while a step with them is still in flight; it holds their blocks.
   if (scheduler_.num_running() + scheduler_.num_waiting() == 0) drop_steps();
-  return kv_cache_manager_.reset_prefix_cache();
+  const bool is_reset = kv_cache_manager_.reset_prefix_cache();
+  report_cache();
+  return is_reset;
 }
 
 void EngineCore::count(const ModelStep& step, std::span<const Update> updates) {

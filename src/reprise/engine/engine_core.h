@@ -31,6 +31,9 @@ struct EngineCoreOptions {
   speculative::Drafter* drafter = nullptr;
   /// The decisions of the draft model's steps. Borrowed likewise. nullptr: there is no draft model.
   const cudagraph::DispatchLedger* draft_ledger = nullptr;
+  /// Hears which prefixes are cached; on_step_end() follows each step and each reset of the cache.
+  /// Borrowed: it must outlive the core. nullptr: none.
+  kv_cache::CacheListener* cache_listener = nullptr;
 };
 
 /// Counts since the start of the engine.
@@ -141,6 +144,7 @@ class EngineCore {
   void launch(ModelStep& step);
   void wait_for_oldest();
   void count(const ModelStep& step, std::span<const Update> updates);
+  void report_cache() const;
   void record(const ModelStep& step);
 
   EngineCoreOptions options_;

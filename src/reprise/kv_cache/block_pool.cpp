@@ -36,7 +36,7 @@ std::optional<BlockId> BlockPool::allocate() {
   const BlockId block = at(kNullBlock).next;
   if (block == kNullBlock) return std::nullopt;
   unlink(block);
-  published_.erase(block);
+  drop_hash(block);
   at(block).ref_count = 1;
   return block;
 }
@@ -54,13 +54,24 @@ void BlockPool::release(BlockId block) {
   link_before(block, is_published(block) ? kNullBlock : at(kNullBlock).next);
 }
 
-void BlockPool::publish(BlockId block, const BlockHash& hash) {
+bool BlockPool::publish(BlockId block, const BlockHash& hash) {
   REPRISE_ASSERT(reference_count(block) > 0, "block {} is free", static_cast<int32_t>(block));
-  published_.insert(hash, block);
+  return published_.insert(hash, block);
 }
 
 void BlockPool::unpublish(BlockId block) {
   REPRISE_ASSERT(reference_count(block) > 0, "block {} is free", static_cast<int32_t>(block));
+  drop_hash(block);
+}
+
+void BlockPool::unpublish_all() {
+  published_.clear();
+  if (listener_ != nullptr) listener_->on_cleared();
+}
+
+void BlockPool::drop_hash(BlockId block) {
+  if (!published_.contains(block)) return;
+  if (listener_ != nullptr) listener_->on_removed(published_.hash_of(block));
   published_.erase(block);
 }
 

@@ -7,6 +7,7 @@
 
 #include "reprise/kv_cache/block_hash.h"
 #include "reprise/kv_cache/block_id.h"
+#include "reprise/kv_cache/cache_listener.h"
 #include "reprise/kv_cache/prefix_index.h"
 
 namespace reprise::kv_cache {
@@ -41,14 +42,18 @@ class BlockPool {
   /// referenced
   void release(BlockId block);
 
-  /// Makes find(hash) return this block, unless it already returns another block.
+  /// Makes find(hash) return this block, unless it already returns another block. Returns whether
+  /// it does.
   /// \pre the block is referenced and holds the content that the hash stands for
-  void publish(BlockId block, const BlockHash& hash);
+  bool publish(BlockId block, const BlockHash& hash);
   /// Removes the block's hash, so that find() no longer returns the block. \pre the block is
   /// referenced
   void unpublish(BlockId block);
   /// Removes the hashes of all blocks.
-  void unpublish_all() { published_.clear(); }
+  void unpublish_all();
+  /// Hears of each hash that stops finding a block, and of unpublish_all(). Borrowed; nullptr:
+  /// none.
+  void set_listener(CacheListener* listener) noexcept { listener_ = listener; }
   [[nodiscard]] std::optional<BlockId> find(const BlockHash& hash) const {
     return published_.find(hash);
   }
@@ -81,11 +86,13 @@ class BlockPool {
   Block& at(BlockId block) { return blocks_[static_cast<size_t>(block)]; }
   void link_before(BlockId block, BlockId next);
   void unlink(BlockId block);
+  void drop_hash(BlockId block);
 
   int block_size_;
   std::vector<Block> blocks_;
   PrefixIndex published_;
   int num_free_ = 0;
+  CacheListener* listener_ = nullptr;
 };
 
 }  // namespace reprise::kv_cache

@@ -77,13 +77,36 @@ SlotResult KvCacheManager::allocate_slots_after(BlockTable& table,
 
 void KvCacheManager::publish(BlockTable& table,
                              const BlockHashChain& chain,
-                             int num_computed_tokens) {
+                             int num_computed_tokens,
+                             const BlockSource& source) {
   if (prefix_caching_ == PrefixCaching::off) return;
   const int num_full = num_computed_tokens / block_size();
+  int first_new = table.num_published_;
   for (int& i = table.num_published_; i < num_full; ++i) {
     const auto index = static_cast<size_t>(i);
-    pool_.publish(table.blocks_[index], chain.hashes()[index]);
+    if (pool_.publish(table.blocks_[index], chain.hashes()[index])) continue;
+    // Another block is found by this hash already, so nothing changes for a listener.
+    report_stored(chain, first_new, i, source);
+    first_new = i + 1;
   }
+  report_stored(chain, first_new, num_full, source);
+}
+
+/// Tells the listener of the blocks [from, to) of the chain.
+void KvCacheManager::report_stored(const BlockHashChain& chain,
+                                   int from,
+                                   int to,
+                                   const BlockSource& source) {
+  if (listener_ == nullptr || from >= to) return;
+  const auto first = static_cast<size_t>(from);
+  const auto count = static_cast<size_t>(to - from);
+  const auto tokens_per_block = static_cast<size_t>(block_size());
+  listener_->on_stored(
+      {.hashes = chain.hashes().subspan(first, count),
+       .parent = from == 0 ? nullptr : &chain.hashes()[first - 1],
+       .token_ids = source.token_ids.subspan(first * tokens_per_block, count * tokens_per_block),
+       .block_size = block_size(),
+       .source = &source});
 }
 
 void KvCacheManager::unpublish(BlockTable& table) {

@@ -94,16 +94,30 @@ class KvCacheManager {
                                   const CachedPrefix& prefix,
                                   int num_tokens);
   /// Lets other requests find the full blocks of the table. Called when tokens [0,
-  /// num_computed_tokens) are computed. \pre the chain has hashes for them
-  void publish(BlockTable& table, const BlockHashChain& chain, int num_computed_tokens);
+  /// num_computed_tokens) are computed. `source` is for a listener only.
+  /// \pre the chain has hashes for them
+  void publish(BlockTable& table,
+               const BlockHashChain& chain,
+               int num_computed_tokens,
+               const BlockSource& source = {});
   /// Lets no later request find the blocks of the table, because their content may be wrong.
   void unpublish(BlockTable& table);
   /// Removes all hashes, so that no cached prefix is found. If any block is in use, it changes
   /// nothing and returns false, as in vLLM.
   [[nodiscard]] bool reset_prefix_cache();
+  /// Hears of all changes of what prefixes can be found. Borrowed; nullptr: none.
+  void set_listener(CacheListener* listener) noexcept {
+    listener_ = listener;
+    pool_.set_listener(listener);
+  }
   [[nodiscard]] PrefixCaching prefix_caching() const noexcept { return prefix_caching_; }
   /// Number of blocks with a hash, in use or free.
   [[nodiscard]] int num_published_blocks() const noexcept { return pool_.num_published_blocks(); }
+
+  /// Whether a block is found by this hash.
+  [[nodiscard]] bool is_published(const BlockHash& hash) const {
+    return pool_.find(hash).has_value();
+  }
 
   /// Releases all blocks of the table, and its state slot. The table keeps its allocated memory.
   void free(BlockTable& table);
@@ -130,11 +144,13 @@ class KvCacheManager {
   [[nodiscard]] std::string find_broken_invariant(std::span<const BlockTable* const> tables) const;
 
  private:
+  void report_stored(const BlockHashChain& chain, int from, int to, const BlockSource& source);
   [[nodiscard]] std::string find_broken_state_slot(std::span<const BlockTable* const> tables) const;
 
   BlockPool pool_;
   StateSlotPool states_;
   PrefixCaching prefix_caching_;
+  CacheListener* listener_ = nullptr;
 };
 
 }  // namespace reprise::kv_cache

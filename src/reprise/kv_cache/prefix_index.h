@@ -27,6 +27,8 @@ class PrefixIndex {
   void clear();
 
   [[nodiscard]] bool contains(BlockId block) const { return has_hash_[index(block)]; }
+  /// \pre the block has a hash
+  [[nodiscard]] const BlockHash& hash_of(BlockId block) const { return hashes_[index(block)]; }
   [[nodiscard]] int size() const noexcept { return size_; }
 
   /// Checks that find() returns each block with a hash for that hash, and never another block.

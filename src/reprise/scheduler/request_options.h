@@ -49,7 +49,8 @@ struct RequestOptions {
   /// The adapter that answers; null: the model alone. Requests share cached prompt prefixes only
   /// with requests of the same adapter.
   std::shared_ptr<const lora::LoraAdapter> adapter;
-  uint64_t lora_id = 0;  // LoraAdapter::id() of `adapter`; 0: none
+  uint64_t lora_id = 0;   // LoraAdapter::id() of `adapter`; 0: none
+  std::string lora_name;  // LoraAdapter::name() of `adapter`; for events only
 
   friend bool operator==(const RequestOptions&, const RequestOptions&) = default;
 };

@@ -108,7 +108,12 @@ void Scheduler::end_step() {
 /// Publishes the blocks that a step has filled, so that later requests find them.
 void Scheduler::publish_blocks(Request& request, int num_computed_tokens) {
   request.block_hashes_.extend(request.token_ids().first(static_cast<size_t>(num_computed_tokens)));
-  kv_cache_manager_->publish(request.block_table_, request.block_hashes_, num_computed_tokens);
+  kv_cache::BlockSource source{.token_ids = request.token_ids(),
+                               .cache_salt = request.cache_salt(),
+                               .lora_name = request.options_.lora_name};
+  if (request.lora_id() != 0) source.lora_id = request.lora_id();
+  kv_cache_manager_->publish(
+      request.block_table_, request.block_hashes_, num_computed_tokens, source);
 }
 
 /// Removes the placeholder of a token that was not sampled, and the drafts. This token is sampled

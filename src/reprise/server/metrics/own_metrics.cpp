@@ -81,6 +81,17 @@ constexpr auto kOwnFamilies = std::to_array<MetricFamily>({
      "How often an answer got its token in a later step, because the work of its constraint took "
      "longer than a step waits.",
      [](Out out, From from) { out.count(from.engine.postponed_tokens); }},
+    {"reprise:kv_event_payloads_sent_total",
+     kCounter,
+     "",
+     "Payloads of --kv-events-config, one per step that changed the cache, that were sent.",
+     [](Out out, From from) { out.count(from.engine.kv_event_payloads_sent); }},
+    {"reprise:kv_event_payloads_dropped_total",
+     kCounter,
+     "",
+     "Payloads of --kv-events-config that were dropped because the queue was full; their numbers "
+     "are missing for subscribers.",
+     [](Out out, From from) { out.count(from.engine.kv_event_payloads_dropped); }},
     {"reprise:cudagraph_dispatch_total",
      kCounter,
      "runtime_mode, descriptor, reason",

@@ -67,6 +67,7 @@ void ServedModel::choose(const std::optional<std::string>& name,
   // Nothing: the name is unknown, or the adapter was unloaded while the request was read.
   if (options.adapter == nullptr) refuse_unknown(*name);
   options.lora_id = options.adapter->id();
+  options.lora_name = options.adapter->name();
 }
 
 Json ServedModel::to_json(std::string_view name) const {

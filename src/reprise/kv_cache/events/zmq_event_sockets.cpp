@@ -1,0 +1,235 @@
+#include "reprise/kv_cache/events/zmq_event_sockets.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "reprise/base/error.h"
+
+namespace reprise::kv_cache {
+namespace {
+
+// The library's interface of version 4, which has been stable since 2013. Its header is not needed.
+constexpr const char* kZmqLibrary = "libzmq.so.5";
+constexpr int kPub = 1;
+constexpr int kRouter = 6;
+constexpr int kReceiveMore = 13;
+constexpr int kLinger = 17;
+constexpr int kMaxMessageSize = 22;
+constexpr int kSendHwm = 23;
+constexpr int kReceiveHwm = 24;
+constexpr int kIpv6 = 42;
+constexpr int kDontWait = 1;
+constexpr int kSendMore = 2;
+
+struct ZmqApi {
+  void* (*ctx_new)() = nullptr;
+  int (*ctx_term)(void*) = nullptr;
+  void* (*socket)(void*, int) = nullptr;
+  int (*close)(void*) = nullptr;
+  int (*bind)(void*, const char*) = nullptr;
+  int (*connect)(void*, const char*) = nullptr;
+  int (*setsockopt)(void*, int, const void*, size_t) = nullptr;
+  int (*getsockopt)(void*, int, void*, size_t*) = nullptr;
+  int (*send)(void*, const void*, size_t, int) = nullptr;
+  int (*recv)(void*, void*, size_t, int) = nullptr;
+  int (*last_errno)() = nullptr;
+  const char* (*strerror)(int) = nullptr;
+};
+
+template <typename Function>
+bool resolve(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  return function != nullptr;
+}
+
+/// \throws InvalidArgument
+ZmqApi load_zmq() {
+  void* library = dlopen(kZmqLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (library == nullptr) {
+    throw InvalidArgument(
+        fmt::format("--kv-events-config: events need {}, which cannot be loaded ({}); install "
+                    "libzmq5 (Debian's "
+                    "name), or leave enable_kv_cache_events out",
+                    kZmqLibrary,
+                    dlerror()));
+  }
+  ZmqApi api;
+  const bool is_complete =
+      resolve(library, "zmq_ctx_new", api.ctx_new) &&
+      resolve(library, "zmq_ctx_term", api.ctx_term) &&
+      resolve(library, "zmq_socket", api.socket) && resolve(library, "zmq_close", api.close) &&
+      resolve(library, "zmq_bind", api.bind) && resolve(library, "zmq_connect", api.connect) &&
+      resolve(library, "zmq_setsockopt", api.setsockopt) &&
+      resolve(library, "zmq_getsockopt", api.getsockopt) &&
+      resolve(library, "zmq_send", api.send) && resolve(library, "zmq_recv", api.recv) &&
+      resolve(library, "zmq_errno", api.last_errno) &&
+      resolve(library, "zmq_strerror", api.strerror);
+  if (!is_complete) {
+    throw InvalidArgument(
+        fmt::format("--kv-events-config: {} is not the library of ZeroMQ 4", kZmqLibrary));
+  }
+  return api;
+}
+
+std::array<char, 8> big_endian(uint64_t number) {
+  std::array<char, 8> bytes{};
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(number >> (56 - 8 * i));
+  return bytes;
+}
+
+uint64_t from_big_endian(std::string_view bytes) {
+  uint64_t number = 0;
+  for (const char byte : bytes) number = number << 8 | static_cast<uint8_t>(byte);
+  return number;
+}
+
+/// As in vLLM: listens on patterns and local sockets, connects to everything else.
+bool is_listening(std::string_view endpoint) {
+  return endpoint.find('*') != std::string_view::npos ||
+         endpoint.find("::") != std::string_view::npos || endpoint.starts_with("ipc://") ||
+         endpoint.starts_with("inproc://");
+}
+
+class ZmqEventSockets final : public EventSockets {
+ public:
+  explicit ZmqEventSockets(const KvEventsConfig& config)
+      : zmq_(load_zmq()), topic_(config.topic), context_(zmq_.ctx_new()) {
+    try {
+      events_ = open(kPub, config.hwm, "endpoint", config.endpoint, is_listening(config.endpoint));
+      if (!config.replay_endpoint.empty()) {
+        replays_ = open(kRouter, config.hwm, "replay_endpoint", config.replay_endpoint, true);
+      }
+    } catch (...) {
+      close();
+      throw;
+    }
+  }
+  ~ZmqEventSockets() override { close(); }
+
+  bool send(const NumberedPayload& payload) override { return send_to(events_, payload); }
+
+  void answer_replays(const ForEachFrom& payloads_from) override {
+    if (replays_ == nullptr) return;
+    // Bounded, so that many requests do not keep new events waiting.
+    for (int i = 0; i < kMaxReplaysAtOnce && answer_one_replay(payloads_from); ++i) {
+    }
+  }
+
+ private:
+  static constexpr int kMaxReplaysAtOnce = 4;
+  static constexpr int64_t kMaxTopicBytes = 4096;
+  static constexpr int64_t kMaxRequestBytes = 64;  // a number has 8
+  struct Frame {
+    std::array<char, kMaxRequestBytes> bytes{};
+    size_t size = 0;
+    [[nodiscard]] std::string_view text() const { return {bytes.data(), size}; }
+  };
+
+  void* open(int type, int hwm, std::string_view key, const std::string& endpoint, bool listens) {
+    void* const socket = zmq_.socket(context_, type);
+    if (socket == nullptr) throw InvalidArgument(problem(key, endpoint));
+    const auto set = [this, socket](int option, auto value) {
+      zmq_.setsockopt(socket, option, &value, sizeof(value));
+    };
+    set(kLinger, 0);
+    set(kSendHwm, hwm);
+    set(kReceiveHwm, hwm);
+    // What peers may send: topics to a PUB socket, requests to a ROUTER socket.
+    set(kMaxMessageSize, type == kPub ? kMaxTopicBytes : kMaxRequestBytes);
+    set(kIpv6, static_cast<int>(endpoint.find("::") != std::string::npos));
+    const int failed =
+        listens ? zmq_.bind(socket, endpoint.c_str()) : zmq_.connect(socket, endpoint.c_str());
+    if (failed == 0) return socket;
+    std::string message = problem(key, endpoint);
+    zmq_.close(socket);
+    throw InvalidArgument(message);
+  }
+
+  [[nodiscard]] std::string problem(std::string_view key, const std::string& endpoint) const {
+    return fmt::format(
+        "--kv-events-config: {} {}: {}; expected a free address such as tcp://*:5557, "
+        "tcp://[::]:5557 or ipc:///run/reprise/events, or tcp://HOST:PORT of a subscriber that "
+        "listens",
+        key,
+        endpoint,
+        zmq_.strerror(zmq_.last_errno()));
+  }
+
+  void close() {
+    if (events_ != nullptr) zmq_.close(events_);
+    if (replays_ != nullptr) zmq_.close(replays_);
+    if (context_ != nullptr) zmq_.ctx_term(context_);
+  }
+
+  bool send_frame(void* socket, std::string_view frame, int flags) {
+    return zmq_.send(socket, frame.data(), frame.size(), flags | kDontWait) >= 0;
+  }
+
+  bool send_to(void* socket, const NumberedPayload& payload) {
+    const std::array<char, 8> number = big_endian(payload.number);
+    return send_frame(socket, topic_, kSendMore) &&
+           send_frame(socket, {number.data(), number.size()}, kSendMore) &&
+           send_frame(socket, payload.payload, 0);
+  }
+
+  /// One message: at most three frames, of which the first is the name of the peer. Returns the
+  /// number of frames; 0: no message waits; more than three: a message that is no request.
+  size_t receive(std::array<Frame, 3>& frames) {
+    size_t count = 0;
+    for (int more = 1; more != 0; ++count) {
+      Frame ignored;
+      Frame& frame = count < frames.size() ? frames[count] : ignored;
+      const int size = zmq_.recv(replays_, frame.bytes.data(), frame.bytes.size(), kDontWait);
+      if (size < 0) return count == 0 ? 0 : frames.size() + 1;
+      frame.size = std::min(static_cast<size_t>(size), frame.bytes.size());
+      size_t more_size = sizeof(more);
+      if (zmq_.getsockopt(replays_, kReceiveMore, &more, &more_size) != 0) more = 0;
+    }
+    return count;
+  }
+
+  /// Returns whether a request was waiting. A peer that does not read its answers, or is gone, gets
+  /// no more of them.
+  bool answer_one_replay(const ForEachFrom& payloads_from) {
+    std::array<Frame, 3> request;
+    const size_t num_frames = receive(request);
+    if (num_frames == 0) return false;
+    const auto& [peer, delimiter, number] = request;
+    if (num_frames != request.size() || delimiter.size != 0 || number.size != 8) return true;
+    bool is_reading = true;
+    const auto begin = [&] {
+      return send_frame(replays_, peer.text(), kSendMore) && send_frame(replays_, {}, kSendMore);
+    };
+    payloads_from(from_big_endian(number.text()), [&](const NumberedPayload& payload) {
+      is_reading = begin() && send_to(replays_, payload);
+      return is_reading;
+    });
+    constexpr std::array<char, 8> kEnd = {-1, -1, -1, -1, -1, -1, -1, -1};
+    if (is_reading && begin() && send_frame(replays_, {}, kSendMore) &&
+        send_frame(replays_, {kEnd.data(), kEnd.size()}, kSendMore)) {
+      (void)send_frame(replays_, {}, 0);
+    }
+    return true;
+  }
+
+  ZmqApi zmq_;
+  std::string topic_;
+  void* context_ = nullptr;
+  void* events_ = nullptr;
+  void* replays_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<EventSockets> open_zmq_event_sockets(const KvEventsConfig& config) {
+  return std::make_unique<ZmqEventSockets>(config);
+}
+
+}  // namespace reprise::kv_cache
