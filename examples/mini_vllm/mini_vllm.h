@@ -16,7 +16,7 @@
 /// list of operations on one row of numbers. The lesson counts launches, not time.
 ///
 /// Source: the mini_vllm of the course "vLLM Mastery", phase 05 (GraphRunner, PiecewiseGraphRunner,
-/// LaunchCounter, labs 01, 02 and 05). Differs in that a replay here really replays a graph and
+/// LaunchCounter). Its labs are in labs/. Differs in that a replay here really replays a graph and
 /// computes nothing again.
 namespace mini_vllm {
 

@@ -86,6 +86,27 @@ class Attention(Case):
 
 
 class EveryFlag(Case):
+    def test_levels_of_support_have_older_names_too(self):
+        for old, name in (("ALWAYS_UNIFIED", "ALWAYS"), ("always_separate", "ALWAYS"),
+                          ("PURE_DECODE_ONLY", "UNIFORM_SINGLE_TOKEN_DECODE")):
+            self.assertEqual(*(self.ok("explain", "--attention-support", level, "-cc.cudagraph_mode", "FULL")
+                               for level in (old, name)))
+        self.assertIn("PURE_DECODE_ONLY", self.refused("explain", "--attention-support", "SOMETIMES"))
+
+    def test_the_preset_of_atom_decides_as_atom_does(self):
+        text = self.ok("explain", "--preset", "atom", "-cc.level=3")
+        self.assertRegex(text, r"PIECEWISE \(default\) +<== here")
+        self.assertRegex(text, r"(?m)^resolved +PIECEWISE$")
+        document = json.loads(self.ok("explain", "--preset", "atom", "--json"))
+        self.assertEqual(document["resolved"], "PIECEWISE")
+        self.assertIn("<== here", document["atom_decision_tree"])
+        self.assertIn("<== here", self.ok("explain", "--preset=atom", "--enforce-eager"))
+        self.assertIn("there is atom", self.refused("explain", "--preset", "sglang"))
+
+    def test_a_ceiling_of_full_graphs_sends_larger_decode_batches_into_pieces(self):
+        text = self.ok("explain", "-cc.max_full_cudagraph_capture_size=128", "--batch", "decode:128", "--batch", "decode:129")
+        self.assertRegex(text, r"(?s)decode:128.*FULL.*decode:129.*PIECEWISE")
+
     def test_every_documented_option_of_serve_parses_in_every_form(self):
         refusals = set()
         keys = self.write("keys", "a-key\n")
@@ -231,6 +252,18 @@ class StartUp(Case):
         self.assertIn("VLLM_USE_V9 is set and means nothing here", text)
         shares = re.search(r"Start-up time: (.*) total", text).group(1)
         self.assertAlmostEqual(sum(float(share) for share in re.findall(r"\(([\d.]+) %\)", shares)), 100, places=6)
+
+    def test_every_command_is_as_loud_as_asked(self):
+        def said(**environment):
+            run = self.run_cli("generate", MODEL, "--prompt", "a", "--max-tokens", "1", "--ignore-eos",
+                               "--compilation-config", '{"level": 3}', **environment)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            return run.stderr
+        self.assertRegex(said(), r"(?s)warning: .*KV cache")
+        self.assertRegex(said(VLLM_LOGGING_LEVEL="DEBUG"), r"captured +FULL")
+        self.assertRegex(said(VLLM_LOGGING_LEVEL="WARNING"), r"(?s)^warning: ((?!KV cache).)*$")
+        self.assertEqual(said(VLLM_LOGGING_LEVEL="ERROR"), "")
+        self.assertIn("VLLM_LOGGING_LEVEL: 'LOUD'", self.refused("generate", MODEL, "--prompt", "a", VLLM_LOGGING_LEVEL="LOUD"))
 
     def test_the_log_is_as_loud_as_asked(self):
         self.assertNotIn("KV cache", self.start("--quiet"))

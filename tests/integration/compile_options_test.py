@@ -396,6 +396,12 @@ class Dump(Case):
             self.assertIn("passes saw the whole, cut afterwards", self.dump("--level", level))
         self.assertIn("as traced, and as compiled", self.dump("--level", 1, "-cc.backend", "eager"))
 
+    def test_atoms_level_1_runs_the_trace_and_its_level_2_generated_code(self):
+        backends = {level: re.search(r"backend +(\w+)", self.dump("--level", level, "-cc.capture_size_rule=atom"))[1]
+                    for level in (1, 2)}
+        self.assertEqual(backends[1], "eager")
+        self.assertEqual(backends[2], re.search(r"backend +(\w+)", self.dump("--level", 2))[1])
+
     def test_mistakes_are_refused_by_name(self):
         (self.folder / "file").write_text("")
         for options, words in [

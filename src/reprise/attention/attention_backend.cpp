@@ -48,6 +48,13 @@ constexpr std::array kBackends = {
     BackendInfo{"FLASH_ATTN", 3, kUnified, kKeyValue, kAlways, kNotE4M3, create_unified_backend},
     BackendInfo{
         "FLASH_ATTN", 2, kSeparate, kKeyValue, kUniform, kQuantized, create_separate_backend},
+    BackendInfo{"ROCM_AITER_FA",
+                0,
+                kSeparate,
+                kKeyValue,
+                kUniform,
+                kQuantized,
+                create_uniform_graph_backend},
     BackendInfo{"TRITON_ATTN", 0, kSeparate, kKeyValue, kAlways, {}, create_separate_backend},
     BackendInfo{
         "FLASHINFER", 0, kPlanned, kKeyValue, kDecodeOnly, kRowScales, create_planned_backend},

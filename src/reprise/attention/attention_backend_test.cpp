@@ -29,6 +29,7 @@ TEST(AttentionBackends, have_the_support_that_the_sources_give_them) {
   EXPECT_EQ(find_attention_backend("FLASH_ATTN", 2).support, AttentionCGSupport::UNIFORM_BATCH);
   EXPECT_EQ(find_attention_backend("auto", 2).support, AttentionCGSupport::UNIFORM_BATCH);
   EXPECT_EQ(find_attention_backend("auto", 3).support, AttentionCGSupport::ALWAYS);
+  EXPECT_EQ(find_attention_backend("ROCM_AITER_FA").support, AttentionCGSupport::UNIFORM_BATCH);
   EXPECT_EQ(find_attention_backend("TRITON_ATTN", 2).support, AttentionCGSupport::ALWAYS);
   EXPECT_EQ(find_attention_backend("FLASHINFER").support,
             AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE);

@@ -14,6 +14,7 @@
 #include "reprise/cli/commands.h"
 #include "reprise/cli/dump_report.h"
 #include "reprise/cli/engine_options.h"
+#include "reprise/cli/progress.h"
 
 namespace reprise::cli {
 namespace {
@@ -112,8 +113,7 @@ int run_dump(std::span<const std::string> raw_arguments) {
   }
 
   const api::CompiledModel model = api::EngineLoader::compile_only(arguments.engine);
-  for (const std::string& warning : model.report.warnings)
-    fmt::print(stderr, "warning: {}\n", warning);
+  print_warnings(model.report);
   require_something_compiled(model);
 
   const std::string name = model_name(arguments.engine.model);

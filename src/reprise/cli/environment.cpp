@@ -54,11 +54,12 @@ constexpr std::array kVariables = {
     Variable{"REPRISE_API_KEY", "serve: one more --api-key.", "api-key"},
     Variable{"VLLM_API_KEY", "The same by vLLM's name.", "api-key"},
     Variable{"VLLM_SERVER_DEV_MODE", "serve: 1 is --dev.", "dev", number_to_switch},
-    Variable{"VLLM_LOGGING_LEVEL",
-             "serve: least level of the log: DEBUG, INFO, WARNING or ERROR; DEBUG also logs the "
-             "text of requests "
-             "that --enable-log-requests logs.",
-             ""},
+    Variable{
+        "VLLM_LOGGING_LEVEL",
+        "Least level of the log: DEBUG, INFO, WARNING or ERROR. DEBUG is --verbose and, with "
+        "serve, also logs the text of requests that --enable-log-requests logs. WARNING leaves "
+        "out the summary of a start, ERROR also its warnings.",
+        ""},
     Variable{"VLLM_LOGGING_PREFIX", "serve: what every line of the log begins with.", ""},
     Variable{"VLLM_LOGGING_COLOR", "serve: 1 colours the log, 0 never; else a terminal does.", ""},
     Variable{"NO_COLOR", "Not empty: no colours.", ""},

@@ -13,6 +13,7 @@
 #include "reprise/cli/commands.h"
 #include "reprise/cli/compilation_text.h"
 #include "reprise/cli/engine_options.h"
+#include "reprise/config/atom_decision_tree.h"
 #include "reprise/config/explain.h"
 #include "reprise/runner/model_attention.h"
 #include "reprise/runner/model_drafter.h"
@@ -33,9 +34,14 @@ cudagraph::AttentionCGSupport parse_support(std::string_view text) {
                                      AttentionCGSupport::ALWAYS}) {
     if (upper == to_string(support)) return support;
   }
+  // The names in the pull request that introduced the levels. A backend with separate routines for
+  // decode batches supports every batch too: the key of a graph says which routine it holds.
+  if (upper == "ALWAYS_UNIFIED" || upper == "ALWAYS_SEPARATE") return AttentionCGSupport::ALWAYS;
+  if (upper == "PURE_DECODE_ONLY") return AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE;
   throw InvalidArgument(
       fmt::format("--attention-support: '{}' is not one of ALWAYS, UNIFORM_BATCH, "
-                  "UNIFORM_SINGLE_TOKEN_DECODE, NEVER",
+                  "UNIFORM_SINGLE_TOKEN_DECODE, NEVER, or an older name: ALWAYS_UNIFIED, "
+                  "ALWAYS_SEPARATE, PURE_DECODE_ONLY",
                   text));
 }
 
@@ -53,7 +59,15 @@ struct ExplainArguments {
   bool enable_lora = false;
   int32_t max_loras = 1;
   bool json = false;
+  bool as_atom = false;
 };
+
+/// Adds the settings of another engine; what the user gave keeps its value.
+void apply_preset(std::string_view name, ExplainArguments& arguments) {
+  if (name != "atom")
+    throw InvalidArgument(fmt::format("--preset: there is no preset '{}'; there is atom", name));
+  arguments.as_atom = true;
+}
 
 void add_what_if(OptionTable& table, ExplainArguments& arguments) {
   constexpr const char* kWhatIf = "What if";
@@ -117,6 +131,12 @@ OptionTable make_table(ExplainArguments& arguments) {
   add_attention_options(table, arguments.attention_backend, arguments.flash_attn_version);
   add_kv_cache_dtype(table, "What if", arguments.kv_cache_dtype);
   add_compilation_options(table, arguments.compilation_config, arguments.inputs.optimization_level);
+  table.add({.name = "preset",
+             .group = "What if",
+             .value_name = "NAME",
+             .help = "Decide as another engine does, and show its decision tree: atom.",
+             .apply = [&](std::string_view value) { apply_preset(value, arguments); },
+             .choices = {"atom"}});
   table.add_switch("json", "Output", "One JSON object.", arguments.json);
   return table;
 }
@@ -170,6 +190,8 @@ config::Explanation explain(ExplainArguments& arguments) {
     config::ParsedCompilationConfig parsed =
         config::parse_compilation_config(arguments.compilation_config);
     arguments.inputs.compilation = std::move(parsed.config);
+    if (arguments.as_atom)
+      arguments.inputs.compilation.capture_size_rule = cudagraph::CaptureSizeRule::atom;
     config::Explanation explanation = config::explain(arguments.inputs, arguments.batches);
     if (has_draft_model) explanation.draft_model = draft_model_sizes(arguments.inputs);
     if (explanation.resolved) {
@@ -222,10 +244,13 @@ int run_explain(std::span<const std::string> arguments) {
       document["compilation"] =
           compilation_to_json(*compiled, compiled->compilation.traced_launches);
     }
+    if (parsed.as_atom && explanation.resolved)
+      document["atom_decision_tree"] = config::atom_decision_tree(*explanation.resolved);
     fmt::print("{}\n", document.dump(2));
   } else if (explanation.error) {
     throw InvalidArgument(*explanation.error);
   } else {
+    if (parsed.as_atom) fmt::print("{}\n", config::atom_decision_tree(*explanation.resolved));
     fmt::print("{}", to_text(explanation));
     if (compiled) {
       fmt::print("compiled   {}\n{}",

@@ -12,6 +12,7 @@
 #include "reprise/cli/commands.h"
 #include "reprise/cli/compilation_text.h"
 #include "reprise/cli/engine_options.h"
+#include "reprise/cli/log_environment.h"
 #include "reprise/cli/progress.h"
 #include "reprise/cli/rank_session.h"
 #include "reprise/cli/sampling_options.h"
@@ -150,6 +151,7 @@ void print_plain(const std::vector<api::RequestOutput>& results, bool streamed) 
 
 void print_counts(const api::RequestMetrics& first, const api::LLM& llm) {
   using cudagraph::CudagraphRuntimeMode;
+  if (log_level_of_environment() > LogLevel::info) return;
   fmt::print(stderr,
              "{} tokens, first after {:.1f} ms, then {:.3f} ms each; replayed FULL {}, PIECEWISE "
              "{}, eager {} steps\n",

@@ -31,6 +31,11 @@ void show_line(std::string_view text) {
 
 }  // namespace
 
+void print_warnings(const api::StartupReport& report) {
+  if (log_level_of_environment() > LogLevel::warning) return;
+  for (const std::string& warning : report.warnings) fmt::print(stderr, "warning: {}\n", warning);
+}
+
 std::string format_bytes(size_t bytes) {
   constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
   auto value = static_cast<double>(bytes);
@@ -43,17 +48,18 @@ api::StartupObserver StartupProgress::observer() {
   return {.on_capture = [this](const cudagraph::CaptureRecord& record,
                                size_t done,
                                size_t total) { on_capture(record, done, total); },
-          .on_stage = [](std::string_view name) { on_stage(name); },
+          .on_stage = [this](std::string_view name) { on_stage(name); },
           .on_weights = [this](uint64_t done, uint64_t total) { on_weights(done, total); }};
 }
 
 // The current stage is shown only on a terminal; a log would fill with lines.
-void StartupProgress::on_stage(std::string_view name) {
-  if (!is_terminal()) return;
+void StartupProgress::on_stage(std::string_view name) const {
+  if (!is_terminal() || least_ > LogLevel::info) return;
   show_line(name == "graphs" ? "" : fmt::format("Starting: {} ...", name));
 }
 
 void StartupProgress::on_weights(uint64_t done, uint64_t total) {
+  if (least_ > LogLevel::info) return;
   if (is_terminal()) {
     show_line(fmt::format(
         "Loading weights: {} {} of {}", bar(done, total), format_bytes(done), format_bytes(total)));
@@ -74,6 +80,8 @@ void StartupProgress::on_weights(uint64_t done, uint64_t total) {
 void StartupProgress::on_capture(const cudagraph::CaptureRecord& record,
                                  size_t done,
                                  size_t total) const {
+  const LogLevel level = record.failure.empty() ? LogLevel::info : LogLevel::warning;
+  if (level < least_) return;
   if (verbose_ || !record.failure.empty()) {
     fmt::print(stderr,
                "captured {:<9} [{}] {:.1f} ms {}{}\n",
@@ -99,7 +107,8 @@ void StartupProgress::on_capture(const cudagraph::CaptureRecord& record,
 
 void StartupProgress::summarize(api::LLM& llm) const {
   const api::StartupReport& report = llm.startup_report();
-  for (const std::string& warning : report.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  print_warnings(report);
+  if (least_ > LogLevel::info) return;
   if (!report.device_reason.empty()) fmt::print(stderr, "{}\n", report.device_reason);
   fmt::print(stderr,
              "{:.1f} M parameters ({}, {}) on {}; kernels: {}\n",

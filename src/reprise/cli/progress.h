@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "reprise/api/startup_report.h"
+#include "reprise/cli/log_environment.h"
 
 namespace reprise::api {
 class LLM;
@@ -17,8 +18,10 @@ namespace reprise::cli {
 /// Shows the progress of a start on stderr: a progress bar on a terminal, plain lines elsewhere.
 class StartupProgress {
  public:
-  /// `verbose`: one line per captured key.
-  explicit StartupProgress(bool verbose) : verbose_(verbose) {}
+  /// `verbose`: one line per captured key. VLLM_LOGGING_LEVEL says how much else is shown.
+  /// \throws InvalidArgument
+  explicit StartupProgress(bool verbose)
+      : least_(log_level_of_environment()), verbose_(verbose || least_ == LogLevel::debug) {}
 
   [[nodiscard]] api::StartupObserver observer();
   /// Prints warnings, the compilation, the resolved mode with its reasons, and one line on time and
@@ -28,15 +31,20 @@ class StartupProgress {
  private:
   using Clock = std::chrono::steady_clock;
 
-  static void on_stage(std::string_view name);
+  void on_stage(std::string_view name) const;
   void on_weights(uint64_t done, uint64_t total);
   void on_capture(const cudagraph::CaptureRecord& record, size_t done, size_t total) const;
 
+  LogLevel least_;
   bool verbose_;
   Clock::time_point began_ = Clock::now();
   // How many quarters of the weights were reported; used when stderr is not a terminal.
   uint64_t quarters_told_ = 0;
 };
+
+/// Prints the warnings of a start, unless VLLM_LOGGING_LEVEL leaves warnings out.
+/// \throws InvalidArgument
+void print_warnings(const api::StartupReport& report);
 
 /// "1.2 MiB"
 [[nodiscard]] std::string format_bytes(size_t bytes);

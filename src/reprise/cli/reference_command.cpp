@@ -1,8 +1,10 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "reprise/base/error.h"
 #include "reprise/cli/commands.h"
@@ -10,6 +12,8 @@
 #include "reprise/cli/exit_codes.h"
 #include "reprise/cli/option_table.h"
 #include "reprise/cli/vllm_flags.h"
+#include "reprise/output_parsers/reasoning_parser.h"
+#include "reprise/output_parsers/tool_parser.h"
 #include "reprise/weights/model_config.h"
 
 namespace reprise::cli {
@@ -69,6 +73,37 @@ std::string architectures_page() {
   return text;
 }
 
+/// A cell of a table: a bar would end it, and code keeps everything else.
+std::string code_cell(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '|') escaped += '\\';
+    escaped += c;
+  }
+  return fmt::format("`{}`", escaped);
+}
+
+std::string tool_parsers_page() {
+  std::string text =
+      "| `--tool-call-parser` | models | a call in the model's text |\n|---|---|---|\n";
+  for (const output_parsers::ToolParserInfo& parser : output_parsers::tool_parsers())
+    text += fmt::format("| `{}` | {} | {} |\n", parser.name, parser.models, code_cell(parser.form));
+  return text;
+}
+
+std::string reasoning_parsers_page() {
+  std::string text = "| `--reasoning-parser` | models | begin | end |\n|---|---|---|---|\n";
+  for (const output_parsers::ReasoningFormat& format : output_parsers::reasoning_formats()) {
+    text +=
+        fmt::format("| `{}` | {} | {} | {} |\n",
+                    format.name,
+                    format.models,
+                    format.has_channels ? "channel `analysis`" : code_cell(format.starts.front()),
+                    format.has_channels ? "channel `final`" : code_cell(format.ends.front()));
+  }
+  return text;
+}
+
 struct Page {
   std::string_view name;
   std::string (*make)();
@@ -78,12 +113,20 @@ constexpr std::array kPages = {
     Page{"exit-codes", exit_codes_page},
     Page{"vllm-flags", vllm_flags_page},
     Page{"architectures", architectures_page},
+    Page{"tool-parsers", tool_parsers_page},
+    Page{"reasoning-parsers", reasoning_parsers_page},
 };
+
+std::vector<std::string_view> page_names() {
+  std::vector<std::string_view> names;
+  for (const Page& page : kPages) names.push_back(page.name);
+  return names;
+}
 
 }  // namespace
 
 int run_reference(std::span<const std::string> arguments) {
-  const OptionTable table("reprise reference environment|exit-codes|vllm-flags|architectures",
+  const OptionTable table(fmt::format("reprise reference {}", fmt::join(page_names(), "|")),
                           "Tables in Markdown, from the same lists that the program works with.");
   if (OptionTable::asks_for_help(arguments)) {
     fmt::print("{}", table.help_text(arguments));
@@ -96,8 +139,7 @@ int run_reference(std::span<const std::string> arguments) {
       return 0;
     }
   }
-  throw InvalidArgument(
-      "reference needs one of environment, exit-codes, vllm-flags, architectures");
+  throw InvalidArgument(fmt::format("reference needs one of {}", fmt::join(page_names(), ", ")));
 }
 
 }  // namespace reprise::cli

@@ -18,6 +18,7 @@
 #include "reprise/cli/exit_deadline.h"
 #include "reprise/cli/http_options.h"
 #include "reprise/cli/kv_events_config.h"
+#include "reprise/cli/log_environment.h"
 #include "reprise/cli/profiler_config.h"
 #include "reprise/cli/progress.h"
 #include "reprise/cli/rank_session.h"
@@ -43,8 +44,11 @@ struct LogSwitches {
   bool disable_stats = false;
 };
 
+/// "auto" and the names of the parsers.
 std::vector<std::string> as_choices(const std::vector<std::string_view>& names) {
-  return {names.begin(), names.end()};
+  std::vector<std::string> choices = {std::string(server::kParserByTemplate)};
+  choices.insert(choices.end(), names.begin(), names.end());
+  return choices;
 }
 
 /// This server has one backend for structured output. A configuration that names another one is
@@ -68,29 +72,35 @@ void check_structured_backend(std::string_view option, std::string_view value) {
 }
 
 void add_answer_options(OptionTable& table, server::AnswerReaderOptions& answers) {
-  table.add_switch("enable-auto-tool-choice",
-                   kServer,
-                   "Let the model decide whether it calls a tool; needs --tool-call-parser.",
-                   answers.enable_auto_tool_choice);
-  table.add({.name = "tool-call-parser",
-             .group = kServer,
-             .value_name = "NAME",
-             .help = fmt::format("How the model writes calls: {}.",
-                                 fmt::join(output_parsers::tool_parser_names(), ", ")),
-             .apply =
-                 [&answers](std::string_view value) {
-                   (void)output_parsers::create_tool_parser(value);
-                   answers.tool_call_parser = value;
-                 },
-             .choices = as_choices(output_parsers::tool_parser_names())});
+  table.add_switch(
+      "enable-auto-tool-choice",
+      kServer,
+      "Let the model decide whether it calls a tool, in the form of --tool-call-parser.",
+      answers.enable_auto_tool_choice);
+  table.add(
+      {.name = "tool-call-parser",
+       .group = kServer,
+       .value_name = "NAME",
+       .help = fmt::format("How the model writes calls: auto (as its chat template shows), {}.",
+                           fmt::join(output_parsers::tool_parser_names(), ", ")),
+       .default_text = "auto with --enable-auto-tool-choice",
+       .apply =
+           [&answers](std::string_view value) {
+             if (value != server::kParserByTemplate)
+               (void)output_parsers::create_tool_parser(value);
+             answers.tool_call_parser = value;
+           },
+       .choices = as_choices(output_parsers::tool_parser_names())});
   table.add({.name = "reasoning-parser",
              .group = kServer,
              .value_name = "NAME",
-             .help = fmt::format("How the model marks its reasoning: {}.",
-                                 fmt::join(output_parsers::reasoning_parser_names(), ", ")),
+             .help = fmt::format(
+                 "How the model marks its reasoning: auto (as its chat template shows), {}.",
+                 fmt::join(output_parsers::reasoning_parser_names(), ", ")),
              .apply =
                  [&answers](std::string_view value) {
-                   (void)output_parsers::reasoning_format(value);
+                   if (value != server::kParserByTemplate)
+                     (void)output_parsers::reasoning_format(value);
                    answers.reasoning_parser = value;
                  },
              .choices = as_choices(output_parsers::reasoning_parser_names())});
@@ -220,25 +230,6 @@ void read_serve_environment(server::ServerOptions& options, LogLevel level) {
   }
 }
 
-// Reads VLLM_LOGGING_* and NO_COLOR the way vLLM does. \throws InvalidArgument
-LogOptions log_options(bool quiet) {
-  LogOptions options;
-  if (const auto level = look_up_process_environment("VLLM_LOGGING_LEVEL");
-      level && !level->empty()) {
-    try {
-      options.least = parse_log_level(*level);
-    } catch (const InvalidArgument& error) {
-      throw InvalidArgument(fmt::format("VLLM_LOGGING_LEVEL: {}", error.what()));
-    }
-  }
-  if (quiet) options.least = std::max(options.least, LogLevel::warning);
-  options.prefix = look_up_process_environment("VLLM_LOGGING_PREFIX").value_or("");
-  const std::string color = look_up_process_environment("VLLM_LOGGING_COLOR").value_or("auto");
-  const bool is_wanted = color == "1" || (color != "0" && isatty(STDERR_FILENO) != 0);
-  options.has_colors = is_wanted && look_up_process_environment("NO_COLOR").value_or("").empty();
-  return options;
-}
-
 std::string url_of(const server::ServerOptions& options, uint16_t port) {
   if (!options.unix_socket.empty()) return "unix socket " + options.unix_socket;
   const bool is_v6 = options.host.find(':') != std::string::npos;
@@ -298,7 +289,7 @@ int run_serve(std::span<const std::string> arguments) {
   const std::optional<Configuration> configuration =
       configure_model_command(table, arguments, "serve", engine_args.model);
   if (!configuration) return 0;
-  const LogOptions log_choices = log_options(switches.quiet);
+  const LogOptions log_choices = log_options_of_environment(switches.quiet);
   const Log log(log_choices);
   if (options.generations.max_waiting_requests < 0)
     throw InvalidArgument("--max-waiting-requests: must be 0 or more");
@@ -308,12 +299,10 @@ int run_serve(std::span<const std::string> arguments) {
     throw InvalidArgument("--enable-log-outputs: needs --enable-log-requests");
   // From now on no log line keeps a request waiting. --quiet applies only to the start.
   options.lines = std::make_shared<LineWriter>(STDERR_FILENO);
-  options.generations.log = Log(log_options(false), options.lines);
+  options.generations.log = Log(log_options_of_environment(false), options.lines);
   read_serve_environment(options, log_choices.least);
   read_kv_events_environment(engine_args.kv_events);
   if (switches.disable_stats) options.log_stats_interval_seconds = 0;
-  if (options.answers.enable_auto_tool_choice && options.answers.tool_call_parser.empty())
-    throw InvalidArgument("--enable-auto-tool-choice: needs --tool-call-parser");
   server::check_exposure(options);  // checked before the model is loaded
 
   options.model.path = options.model.root = engine_args.model.string();
@@ -336,6 +325,9 @@ int run_serve(std::span<const std::string> arguments) {
   api::AsyncEngine engine(engine_args,
                           switches.quiet ? api::StartupObserver{} : progress.observer());
   log_startup(log, engine.startup_report(), options.model.names[0]);
+  std::vector<std::string> notes;
+  options.answers = server::resolve_parsers(options.answers, engine.chat_template(), notes);
+  for (const std::string& note : notes) log.info(note);
   return_freed_memory_soon();
   raise_file_limit(options.http.limits.max_connections);
   options.on_ending = [](server::ServerEnd reason, std::chrono::seconds time) {

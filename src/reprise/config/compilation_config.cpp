@@ -30,6 +30,7 @@ void visit_fields(Config& c, Visitor&& v)
   v("capture_size_rule", c.capture_size_rule);
   v("cudagraph_capture_sizes", c.cudagraph_capture_sizes);
   v("max_cudagraph_capture_size", c.max_cudagraph_capture_size);
+  v("max_full_cudagraph_capture_size", c.max_full_cudagraph_capture_size);
   v("cuda_graph_sizes", c.cuda_graph_sizes);
   v("cudagraph_num_of_warmups", c.cudagraph_num_of_warmups);
   v("cudagraph_copy_inputs", c.cudagraph_copy_inputs);
@@ -386,6 +387,9 @@ void validate(const CompilationConfig& config) {
     throw InvalidArgument(fmt::format("max_cudagraph_capture_size: expected 0 to {}, got {}",
                                       kLargestSize,
                                       *config.max_cudagraph_capture_size));
+  }
+  if (config.max_full_cudagraph_capture_size) {
+    check_sizes("max_full_cudagraph_capture_size", {*config.max_full_cudagraph_capture_size});
   }
   if (config.cudagraph_num_of_warmups < 0) {
     throw InvalidArgument(fmt::format("cudagraph_num_of_warmups: expected 0 or more, got {}",

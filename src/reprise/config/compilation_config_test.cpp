@@ -23,6 +23,7 @@ namespace reprise::config {
 namespace {
 
 using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -234,6 +235,40 @@ TEST(SplittingOps, match_with_and_without_overload) {
   // Attention is outside of pieces only if all attention ops are listed.
   EXPECT_FALSE(contains_attention(all));
   EXPECT_FALSE(contains_attention({}));
+}
+
+TEST(CompilationConfig, older_names_of_passes_set_todays_switches) {
+  const ParsedCompilationConfig parsed = parse_compilation_config(
+      R"({"pass_config": {"enable_fusion": false, "enable_attn_fusion": true, "enable_noop": false,
+                          "enable_sequence_parallelism": true, "enable_async_tp": false,
+                          "enable_fi_allreduce_fusion": false}})");
+  const PassConfig& passes = parsed.config.pass_config;
+  EXPECT_EQ(passes.fuse_norm_quant, false);
+  EXPECT_EQ(passes.fuse_act_quant, false);
+  EXPECT_EQ(passes.fuse_attn_quant, true);
+  EXPECT_FALSE(passes.eliminate_noops);
+  EXPECT_EQ(passes.enable_sp, true);
+  EXPECT_EQ(passes.fuse_gemm_comms, false);
+  EXPECT_EQ(passes.fuse_allreduce_rms, false);
+  EXPECT_THAT(parsed.warnings,
+              Contains(HasSubstr("enable_fusion is an old spelling: write \"fuse_norm_quant\": "
+                                 "false, \"fuse_act_quant\": false")));
+  EXPECT_THROW((void)parse_compilation_config(
+                   R"({"pass_config": {"enable_noop": true, "eliminate_noops": false}})"),
+               InvalidArgument);
+  EXPECT_THROW((void)parse_compilation_config(R"({"pass_config": {"enable_fusion": 3}})"),
+               InvalidArgument);
+}
+
+TEST(CompilationConfig, cudagraph_separate_routine_is_separate_attention_routine) {
+  for (const char* name : {"cudagraph_separate_routine", "separate_attention_routine"}) {
+    const Json document = {{"full_cuda_graph", true}, {name, true}};
+    EXPECT_EQ(parse_compilation_config(document).config.cudagraph_mode,
+              cudagraph::CudagraphMode::FULL_AND_PIECEWISE);
+  }
+  EXPECT_THROW((void)parse_compilation_config(Json{{"cudagraph_separate_routine", true},
+                                                   {"separate_attention_routine", false}}),
+               InvalidArgument);
 }
 
 TEST(CompilationConfig, fields_without_effect_are_accepted_and_said) {

@@ -11,8 +11,25 @@
 namespace reprise::config {
 namespace {
 
-constexpr std::array<std::string_view, 4> kLegacyKeys = {
-    "level", "use_cudagraph", "full_cuda_graph", "separate_attention_routine"};
+constexpr std::array<std::string_view, 5> kLegacyKeys = {"level",
+                                                         "use_cudagraph",
+                                                         "full_cuda_graph",
+                                                         "separate_attention_routine",
+                                                         "cudagraph_separate_routine"};
+
+/// The older names of the switches in pass_config. `enable_fusion` stands for two of today's.
+struct OldPassName {
+  std::string_view old_name;
+  std::array<std::string_view, 2> names;
+};
+constexpr auto kOldPassNames = std::to_array<OldPassName>({
+    {"enable_fusion", {"fuse_norm_quant", "fuse_act_quant"}},
+    {"enable_attn_fusion", {"fuse_attn_quant"}},
+    {"enable_noop", {"eliminate_noops"}},
+    {"enable_sequence_parallelism", {"enable_sp"}},
+    {"enable_async_tp", {"fuse_gemm_comms"}},
+    {"enable_fi_allreduce_fusion", {"fuse_allreduce_rms"}},
+});
 
 std::optional<bool> take_bool(Json& document, const char* key) {
   const auto found = document.find(key);
@@ -58,6 +75,46 @@ void map_level(Json& document, std::vector<std::string>& warnings) {
   }
   warnings.push_back(fmt::format("\"level\" is the old name of \"mode\": write \"mode\": \"{}\"",
                                  to_string(*level)));
+}
+
+void map_pass_names(Json& document, std::vector<std::string>& warnings) {
+  const auto passes = document.find("pass_config");
+  if (passes == document.end() || !passes->is_object()) return;
+  for (const OldPassName& old : kOldPassNames) {
+    const auto found = passes->find(old.old_name);
+    if (found == passes->end()) continue;
+    const Json value = *found;
+    passes->erase(std::string(old.old_name));
+    std::string written;
+    for (const std::string_view name : old.names) {
+      if (name.empty()) continue;
+      const auto current = passes->find(name);
+      if (current != passes->end() && !current->is_null() && *current != value) {
+        throw_contradiction(fmt::format("pass_config.{}={}", old.old_name, value.dump()),
+                            fmt::format("pass_config.{}={}", name, current->dump()),
+                            "keep the second, the current name");
+      }
+      (*passes)[std::string(name)] = value;
+      written += fmt::format("{}\"{}\": {}", written.empty() ? "" : ", ", name, value.dump());
+    }
+    warnings.push_back(
+        fmt::format("pass_config.{} is an old spelling: write {}", old.old_name, written));
+  }
+}
+
+/// Both names of one flag: the pull request that introduced cudagraph_mode renamed it once.
+void map_separate_routine(Json& document) {
+  const auto found = document.find("cudagraph_separate_routine");
+  if (found == document.end()) return;
+  const Json value = *found;
+  document.erase("cudagraph_separate_routine");
+  const auto other = document.find("separate_attention_routine");
+  if (other != document.end() && *other != value) {
+    throw_contradiction(fmt::format("cudagraph_separate_routine={}", value.dump()),
+                        fmt::format("separate_attention_routine={}", other->dump()),
+                        "they are two old names of one flag");
+  }
+  document["separate_attention_routine"] = value;
 }
 
 /// The flags that existed before cudagraph_mode, and the mode that they stand for.
@@ -133,6 +190,8 @@ std::span<const std::string_view> legacy_keys() noexcept { return kLegacyKeys; }
 
 void map_legacy_keys(Json& document, std::vector<std::string>& warnings) {
   map_level(document, warnings);
+  map_pass_names(document, warnings);
+  map_separate_routine(document);
   map_graph_flags(document, warnings);
 }
 

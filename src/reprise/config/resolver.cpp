@@ -87,6 +87,17 @@ void Resolver::choose_default_mode() {
     mode_is_known_ = true;
     return;
   }
+  if (follows_atom()) {
+    const auto mode =
+        compiles() ? cudagraph::CudagraphMode::PIECEWISE : cudagraph::CudagraphMode::NONE;
+    set_mode("T1",
+             mode,
+             Loudness::info,
+             fmt::format("cudagraph_mode was not given: ATOM chooses {} at level {}",
+                         to_string(mode),
+                         static_cast<int>(out_.compilation_mode)));
+    return;
+  }
   cudagraph::CudagraphMode mode = cudagraph::CudagraphMode::FULL_AND_PIECEWISE;
   if (in_.optimization_level == OptimizationLevel::O0) mode = cudagraph::CudagraphMode::NONE;
   if (in_.optimization_level == OptimizationLevel::O1) mode = cudagraph::CudagraphMode::PIECEWISE;

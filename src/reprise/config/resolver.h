@@ -33,6 +33,7 @@ class Resolver {
   void choose_warmups();
   void compute_sizes_before_splitting();
   void choose_splitting_ops();
+  void choose_default_splitting_ops();
   void drop_piecewise(std::string_view rule, std::string_view because);
   void warn_about_cascade();
   void check_pieces_exist();
@@ -77,6 +78,9 @@ class Resolver {
   }
   [[nodiscard]] bool follows_vllm_v2() const {
     return in_.compilation.capture_size_rule == cudagraph::CaptureSizeRule::vllm;
+  }
+  [[nodiscard]] bool follows_atom() const {
+    return in_.compilation.capture_size_rule == cudagraph::CaptureSizeRule::atom;
   }
   [[nodiscard]] cudagraph::CaptureSizeInputs size_inputs() const;
   void compute_sizes();

@@ -52,6 +52,7 @@ void Resolver::compute_final_sizes() {
     const auto decode_sizes =
         follows_vllm_v1() ? cudagraph::decode_sizes_within : cudagraph::rounded_decode_sizes;
     sizes.decode = decode_sizes(sizes.mixed, q, in_.max_num_seqs);
+    cudagraph::apply_full_ceiling(in_.compilation, out_.mode, sizes);
   }
 }
 

@@ -21,6 +21,16 @@ void Resolver::split_nowhere(std::string_view rule, std::string_view because) {
   }
 }
 
+void Resolver::choose_default_splitting_ops() {
+  const auto ops = follows_atom() ? atom_attention_ops() : attention_ops();
+  out_.splitting_ops.assign(ops.begin(), ops.end());
+  if (follows_atom() && in_.num_recurrent_state_blocks) {
+    // ATOM has no recurrent models; their state updates must not be in a piece either.
+    out_.splitting_ops.insert(
+        out_.splitting_ops.end(), attention_ops().begin(), attention_ops().end());
+  }
+}
+
 void Resolver::choose_splitting_ops() {
   const auto& wish = in_.compilation.splitting_ops;
   out_.splitting_ops = wish.value_or(std::vector<std::string>{});
@@ -42,7 +52,7 @@ void Resolver::choose_splitting_ops() {
     }
   }
   if (!wish) {
-    out_.splitting_ops.assign(attention_ops().begin(), attention_ops().end());
+    choose_default_splitting_ops();
     // In this engine, pieces get their caches as arguments, so pieces with cache writes can be
     // equal too. Only rule vllm splits at cache writes.
     if (whole_program && follows_vllm()) {

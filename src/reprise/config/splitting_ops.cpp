@@ -28,6 +28,9 @@ constexpr std::array<std::string_view, 17> kAttentionOps = {
 constexpr std::array<std::string_view, 2> kKvCacheUpdateOps = {"vllm::unified_kv_cache_update",
                                                                "vllm::unified_mla_kv_cache_update"};
 
+constexpr std::array<std::string_view, 2> kAtomAttentionOps = {
+    "aiter.unified_attention_with_output", "aiter.mla_attention"};
+
 // The two parts of an op's name. "aten.add.default" and "aten::add.default" are the same op.
 struct OpName {
   std::string base;      // "aten::add"
@@ -54,10 +57,13 @@ OpName parse_op_name(std::string_view text) {
 
 std::span<const std::string_view> attention_ops() noexcept { return kAttentionOps; }
 
+std::span<const std::string_view> atom_attention_ops() noexcept { return kAtomAttentionOps; }
+
 std::span<const std::string_view> kv_cache_update_ops() noexcept { return kKvCacheUpdateOps; }
 
 bool splits_attention(std::span<const std::string> splitting_ops) {
   return is_splitting_op("vllm::unified_attention_with_output.default", splitting_ops) ||
+         is_splitting_op("aiter::unified_attention_with_output.default", splitting_ops) ||
          std::find(splitting_ops.begin(), splitting_ops.end(), "attention") != splitting_ops.end();
 }
 

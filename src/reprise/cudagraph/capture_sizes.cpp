@@ -249,7 +249,9 @@ CaptureSizes compute_capture_sizes(const CaptureSizeRequest& request,
   if (request.capture_size_rule == CaptureSizeRule::atom) {
     check_explicit({request.cudagraph_capture_sizes, request.max_cudagraph_capture_size});
     if (request.cuda_graph_sizes) check_explicit({request.cuda_graph_sizes, std::nullopt});
-    return atom_sizes(request, inputs, mode);
+    CaptureSizes sizes = atom_sizes(request, inputs, mode);
+    apply_full_ceiling(request, mode, sizes);
+    return sizes;
   }
   const ExplicitSizes wish = explicit_sizes(request);
   check_explicit(wish);
@@ -272,7 +274,30 @@ CaptureSizes compute_capture_sizes(const CaptureSizeRequest& request,
     result.decode =
         decode_sizes(result.mixed, inputs.uniform_decode_query_len, inputs.max_num_seqs);
   }
+  apply_full_ceiling(request, mode, result);
   return result;
+}
+
+void apply_full_ceiling(const CaptureSizeRequest& request,
+                        CudagraphMode mode,
+                        CaptureSizes& sizes) {
+  if (!request.max_full_cudagraph_capture_size) return;
+  const int32_t ceiling = *request.max_full_cudagraph_capture_size;
+  if (!has_full_cudagraphs(mode)) {
+    sizes.warnings.push_back(
+        fmt::format("max_full_cudagraph_capture_size has no effect: mode {} has no FULL graphs",
+                    to_string(mode)));
+    return;
+  }
+  std::vector<int32_t>& full = separate_routine(mode) ? sizes.decode : sizes.mixed;
+  const size_t num_before = full.size();
+  std::erase_if(full, [ceiling](int32_t size) { return size > ceiling; });
+  if (full.size() == num_before || mixed_mode(mode) == CudagraphRuntimeMode::PIECEWISE) return;
+  sizes.warnings.push_back(fmt::format(
+      "batches above max_full_cudagraph_capture_size {} run eagerly in mode {}; in mode "
+      "FULL_AND_PIECEWISE they run in pieces",
+      ceiling,
+      to_string(mode)));
 }
 
 PaddingTable::PaddingTable(const std::vector<int32_t>& sizes) {

@@ -27,6 +27,9 @@ struct CaptureSizeRequest {
   std::optional<std::vector<int32_t>> cudagraph_capture_sizes;
   std::optional<int32_t> max_cudagraph_capture_size;     // tokens
   std::optional<std::vector<int32_t>> cuda_graph_sizes;  // ATOM's older name for the list
+  // Tokens: larger uniform decode batches get no FULL graph and run in pieces where the mode has
+  // pieces. Unset: max_cudagraph_capture_size counts for all graphs.
+  std::optional<int32_t> max_full_cudagraph_capture_size;
 
   friend bool operator==(const CaptureSizeRequest&, const CaptureSizeRequest&) = default;
 };
@@ -73,6 +76,10 @@ struct DecodeWidth {
 [[nodiscard]] int32_t largest_decode_batch(int32_t max_num_seqs,
                                            int32_t max_num_batched_tokens,
                                            int32_t uniform_decode_query_len);
+
+/// Takes the sizes above max_full_cudagraph_capture_size off the ladder whose graphs are FULL, and
+/// warns where the batches above it then run eagerly.
+void apply_full_ceiling(const CaptureSizeRequest& request, CudagraphMode mode, CaptureSizes& sizes);
 
 /// Computes the ladders for `mode` by the rule request.capture_size_rule. Both are empty for mode
 /// NONE. With rule vllm_v1 the sizes are not yet rounded for speculative decoding: the resolution

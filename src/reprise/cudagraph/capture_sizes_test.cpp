@@ -23,6 +23,7 @@ namespace reprise::cudagraph {
 namespace {
 
 using Sizes = std::vector<int32_t>;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -351,6 +352,29 @@ TEST(CaptureSizesAtom, sizes_the_scheduler_cannot_reach_are_dropped_and_somethin
   EXPECT_THAT(sizes.warnings[0], HasSubstr("128"));
   EXPECT_THROW((void)compute_capture_sizes(config, in(256, 2, 4), CudagraphMode::FULL_DECODE_ONLY),
                InvalidArgument);
+}
+
+TEST(CaptureSizes, a_ceiling_of_full_graphs_leaves_the_pieces_above_it) {
+  for (const CaptureSizeRule rule : {CaptureSizeRule::reprise,
+                                     CaptureSizeRule::vllm,
+                                     CaptureSizeRule::vllm_v1,
+                                     CaptureSizeRule::atom}) {
+    CaptureSizeRequest config = config_of(rule);
+    const CaptureSizes all =
+        compute_capture_sizes(config, in(256, 8192), CudagraphMode::FULL_AND_PIECEWISE);
+    config.max_full_cudagraph_capture_size = 128;
+    const CaptureSizes dual =
+        compute_capture_sizes(config, in(256, 8192), CudagraphMode::FULL_AND_PIECEWISE);
+    EXPECT_EQ(dual.max_decode(), 128) << to_string(rule);
+    EXPECT_EQ(dual.mixed, all.mixed) << to_string(rule);
+    EXPECT_EQ(dual.warnings, all.warnings);
+    const CaptureSizes full = compute_capture_sizes(config, in(256, 8192), CudagraphMode::FULL);
+    EXPECT_EQ(full.max_mixed(), 128);
+    EXPECT_THAT(full.warnings, Contains(HasSubstr("run eagerly in mode FULL")));
+    const CaptureSizes none =
+        compute_capture_sizes(config, in(256, 8192), CudagraphMode::PIECEWISE);
+    EXPECT_THAT(none.warnings, Contains(HasSubstr("has no effect")));
+  }
 }
 
 TEST(CaptureSizesReprise, keeps_the_token_grid_and_adds_a_request_ladder) {

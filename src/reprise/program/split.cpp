@@ -226,6 +226,23 @@ void find_dead_values(const Program& whole, SplitProgram& split) {
   }
 }
 
+// ATOM's names of its attention ops, and vLLM's names of the same ops.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kAtomNames = {{
+    {"aiter::unified_attention_with_output", "vllm::unified_attention_with_output"},
+    {"aiter::mla_attention", "vllm::unified_mla_attention_with_output"},
+}};
+
+/// vLLM's name of an op that ATOM names, or the name itself. "aiter.op" and "aiter::op" are the
+/// same.
+std::string vllm_name_of(std::string_view name) {
+  std::string written(name);
+  if (written.starts_with("aiter.")) written.replace(0, 6, "aiter::");
+  for (const auto& [atom_name, vllm_name] : kAtomNames) {
+    if (written == atom_name) return std::string(vllm_name);
+  }
+  return std::string(name);
+}
+
 }  // namespace
 
 bool SplittingOps::contains(const Node& node) const {
@@ -241,8 +258,9 @@ SplittingOps parse_splitting_ops(std::span<const std::string> splitting_ops,
   constexpr std::string_view kDefaultOverload = ".default";
   SplittingOps found;
   for (const std::string& entry : splitting_ops) {
-    std::string_view name = entry;
-    if (name.ends_with(kDefaultOverload)) name.remove_suffix(kDefaultOverload.size());
+    std::string_view given = entry;
+    if (given.ends_with(kDefaultOverload)) given.remove_suffix(kDefaultOverload.size());
+    const std::string name = vllm_name_of(given);
     std::optional<OpCode> op = parse_op_name(name);
     for (OpCode other : all_ops()) {
       const std::string_view vllm_name = definition_of(other).properties.vllm_name;
@@ -260,7 +278,7 @@ SplittingOps parse_splitting_ops(std::span<const std::string> splitting_ops,
       found.codes.push_back(definition_of(*op).properties.splits_as.value_or(*op));
     } else if (custom != custom_ops.end()) {
       found.custom.push_back(*custom);
-    } else if (name.find("::") == std::string_view::npos) {
+    } else if (name.find("::") == std::string::npos) {
       std::string known;
       for (OpCode other : all_ops()) {
         if (!is_view(other))

@@ -255,6 +255,13 @@ TEST(SplittingOps, are_named_as_we_or_vllm_name_them) {
   EXPECT_THAT(codes({"vllm::unified_attention_with_output"}), ElementsAre(OpCode::attention));
   EXPECT_THAT(codes({"vllm::unified_attention_with_output.default"}),
               ElementsAre(OpCode::attention));
+  for (const char* name : {"aiter.unified_attention_with_output",
+                           "aiter::unified_attention_with_output",
+                           "aiter.unified_attention_with_output.default"}) {
+    EXPECT_THAT(codes({name}), ElementsAre(OpCode::attention)) << "ATOM's name " << name;
+  }
+  EXPECT_EQ(codes({"aiter.mla_attention"}), codes({"vllm::unified_mla_attention_with_output"}));
+  EXPECT_EQ(codes({"aiter.mla_attention"}).size(), 1U);
   EXPECT_THAT(codes({"kv_write", "vllm::unified_kv_cache_update"}),
               ElementsAre(OpCode::kv_write, OpCode::kv_write));
   // A layer of linear attention leaves the pieces as a whole, whichever of its ops is named.

@@ -40,10 +40,19 @@ struct ModelCompilerOptions {
   bool keep_stages = false;          // for reports: see ModelCompiler::stages()
 };
 
+/// Whether a program runs op by op, without generated code. With ATOM's rule, level 1 does unless a
+/// backend is named: ATOM's level 1 only checks that a model can be traced.
+[[nodiscard]] inline bool runs_eagerly(const ModelCompilerOptions& options) noexcept {
+  const bool is_atoms_check =
+      options.asked.capture_size_rule == cudagraph::CaptureSizeRule::atom &&
+      options.resolved.compilation_mode == config::CompilationMode::STOCK_TORCH_COMPILE &&
+      options.asked.backend.empty();
+  return !options.asked.use_inductor || options.asked.backend == "eager" || is_atoms_check;
+}
+
 /// The code generator to use. nullptr if the options switch it off or the device has none.
 [[nodiscard]] inline const CodeGenerator* code_generator(const ModelCompilerOptions& options) {
-  const bool is_wanted = options.asked.use_inductor && options.asked.backend != "eager";
-  return is_wanted && options.generator ? &*options.generator : nullptr;
+  return !runs_eagerly(options) && options.generator ? &*options.generator : nullptr;
 }
 
 /// Level 3: each piece is compiled and captured separately, and the result is cached.

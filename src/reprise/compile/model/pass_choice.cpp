@@ -113,7 +113,7 @@ program::SplittingOps splitting_ops(const ModelCompilerOptions& options) {
 bool stays_as_traced(const ModelCompilerOptions& options) {
   const bool is_stock =
       options.resolved.compilation_mode == config::CompilationMode::STOCK_TORCH_COMPILE;
-  return is_stock && (!options.asked.use_inductor || options.asked.backend == "eager");
+  return is_stock && runs_eagerly(options);
 }
 
 std::vector<std::string> switches_without_effect(const config::PassConfig& asked) {

@@ -1,0 +1,34 @@
+#include "reprise/cli/log_environment.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "reprise/base/error.h"
+#include "reprise/cli/environment.h"
+
+namespace reprise::cli {
+
+LogLevel log_level_of_environment() {
+  const auto level = look_up_process_environment("VLLM_LOGGING_LEVEL");
+  if (!level || level->empty()) return LogLevel::info;
+  try {
+    return parse_log_level(*level);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("VLLM_LOGGING_LEVEL: {}", error.what()));
+  }
+}
+
+LogOptions log_options_of_environment(bool quiet) {
+  LogOptions options;
+  options.least = log_level_of_environment();
+  if (quiet) options.least = std::max(options.least, LogLevel::warning);
+  options.prefix = look_up_process_environment("VLLM_LOGGING_PREFIX").value_or("");
+  const std::string color = look_up_process_environment("VLLM_LOGGING_COLOR").value_or("auto");
+  const bool is_wanted = color == "1" || (color != "0" && isatty(STDERR_FILENO) != 0);
+  options.has_colors = is_wanted && look_up_process_environment("NO_COLOR").value_or("").empty();
+  return options;
+}
+
+}  // namespace reprise::cli
