@@ -165,6 +165,25 @@ def make_draft_model(folder, num_layers=2, **changes):
     return folder
 
 
+class Suffix(unittest.TestCase):
+    def test_answers_are_those_without_drafts_and_known_answers_need_fewer_steps(self):
+        plain = serve_test.Server("--max-model-len", "512")
+        try:
+            wanted = answers_of(plain)
+        finally:
+            plain.stop()
+        server = serve_test.Server("--max-model-len", "512", "--speculative-config",
+                                   '{"method": "suffix", "num_speculative_tokens": 8, "suffix_decoding_min_token_prob": 0.05}')
+        self.addCleanup(server.stop)
+        steps = []
+        for _ in range(3):
+            before = sum_of(server, "reprise:cudagraph_dispatch_total")
+            self.assertEqual(answers_of(server), wanted)
+            steps.append(sum_of(server, "reprise:cudagraph_dispatch_total") - before)
+        self.assertLess(steps[2], 0.8 * steps[0], steps)
+        self.assertGreater(server.metric("vllm:spec_decode_num_accepted_tokens_total"), 100)
+
+
 class DraftModel(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

@@ -10,6 +10,7 @@
 
 #include "reprise/engine/engine_core.h"
 #include "reprise/speculative/ngram_drafter.h"
+#include "reprise/speculative/suffix_drafter.h"
 #include "tests/integration/knowing_drafter.h"
 #include "tests/integration/random_load.h"
 
@@ -240,6 +241,34 @@ Tokens repeating_prompt(int32_t first, int period, int count) {
   Tokens tokens;
   for (int i = 0; i < count; ++i) tokens.push_back(first + (i % period) * 3);
   return tokens;
+}
+
+TEST(SuffixSpeculation, changes_nothing_and_learns_from_earlier_answers) {
+  Machine machine({.num_speculative_tokens = 6});
+  std::vector<Spec> specs = make_specs(machine, /*seed=*/15, 90);
+  for (size_t i = 0; i < specs.size(); i += 2) {
+    specs[i].constraint_length = 0;
+    specs[i].params.temperature = 0;
+  }
+  const std::vector<Answer> expected = plain_answers(machine, specs);
+  speculative::SuffixDrafter drafter({.min_token_prob = 0});
+  uint64_t accepted_first = 0;
+  for (const bool is_first : {true, false}) {
+    const auto core = machine.make_core(machine.core_options(drafter));
+    expect_equal(machine.answer(*core, specs), expected);
+    const speculative::SpeculationStats& stats = core->scheduler().speculation_stats();
+    if (is_first) accepted_first = stats.num_accepted_tokens;
+    // The second time, all answers are known.
+    if (!is_first) {
+      EXPECT_GT(stats.num_accepted_tokens, 2 * accepted_first + 50U / kLess);
+    }
+    EXPECT_EQ(drafter.num_requests(), 0U) << "a request that ended keeps its memory";
+    EXPECT_EQ(drafter.num_cached_requests() > 0, true);
+    fmt::print("{} of {} draft tokens accepted in {} steps\n",
+               stats.num_accepted_tokens,
+               stats.num_draft_tokens,
+               core->counters().num_steps);
+  }
 }
 
 TEST(NgramSpeculation, needs_fewer_steps_for_the_same_tokens_where_text_repeats) {

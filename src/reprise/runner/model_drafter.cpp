@@ -46,6 +46,11 @@ void ModelDrafter::propose_all(std::span<speculative::DraftRequest> requests) no
   }
 }
 
+void ModelDrafter::end_request(const speculative::EndedRequest& request) noexcept {
+  const auto found = by_request_.find(request.request_id);
+  if (found != by_request_.end()) forget(sequences_[found->second]);
+}
+
 void ModelDrafter::forget_all() {
   for (Sequence& sequence : sequences_) forget(sequence);
   const bool is_empty = kv_cache_manager_.reset_prefix_cache();

@@ -50,6 +50,7 @@ class ModelDrafter final : public speculative::Drafter {
   ModelDrafter(ModelRunner& runner, const ModelDrafterOptions& options);
 
   void propose_all(std::span<speculative::DraftRequest> requests) noexcept override;
+  void end_request(const speculative::EndedRequest& request) noexcept override;
 
   /// Forgets all requests and cached prefixes, because the memory of the cache was given back.
   void forget_all();

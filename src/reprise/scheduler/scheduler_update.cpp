@@ -176,6 +176,11 @@ void Scheduler::fail(Request& request, std::string_view message, ErrorKind kind)
 }
 
 void Scheduler::release(Request& request) {
+  if (drafter_ != nullptr) {
+    drafter_->end_request({.request_id = static_cast<uint64_t>(request.id_),
+                           .cache_salt = request.cache_salt(),
+                           .output_token_ids = request.output_token_ids()});
+  }
   kv_cache_manager_->free(request.block_table_);
   request.scheduler_ = nullptr;
   finished_since_schedule_.push_back(request.id_);

@@ -40,6 +40,13 @@ struct DraftRequest {
   }
 };
 
+/// A request that will have no more drafts. Borrows from the request for one call.
+struct EndedRequest {
+  uint64_t request_id = 0;
+  std::string_view cache_salt;
+  std::span<const int32_t> output_token_ids;
+};
+
 /// Proposes draft tokens. A wrong draft costs time and never changes an answer, so a drafter may
 /// guess in any way. Belongs to one thread.
 class Drafter {
@@ -53,6 +60,8 @@ class Drafter {
   /// the order of their rank, so it should not allocate. A request that is not among them may be
   /// among those of a later step. Does not throw: a drafter that fails proposes nothing.
   virtual void propose_all(std::span<DraftRequest> requests) noexcept = 0;
+  /// Called once for each request that ends, whether or not it had drafts.
+  virtual void end_request(const EndedRequest& /*request*/) noexcept {}
 };
 
 /// A drafter that looks at the tokens of one request at a time.

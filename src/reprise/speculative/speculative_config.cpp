@@ -27,6 +27,10 @@ constexpr auto kKeys = std::to_array<MethodKey>({
     {"num_speculative_tokens", std::nullopt},
     {"prompt_lookup_max", SpeculativeMethod::ngram},
     {"prompt_lookup_min", SpeculativeMethod::ngram},
+    {"suffix_decoding_max_tree_depth", SpeculativeMethod::suffix},
+    {"suffix_decoding_max_cached_requests", SpeculativeMethod::suffix},
+    {"suffix_decoding_max_spec_factor", SpeculativeMethod::suffix},
+    {"suffix_decoding_min_token_prob", SpeculativeMethod::suffix},
     {"model", SpeculativeMethod::draft_model},
     {"max_model_len", SpeculativeMethod::draft_model},
     {"quantization", SpeculativeMethod::draft_model},
@@ -49,16 +53,12 @@ constexpr auto kKeysOfVllm =
                                      "rejection_sample_method",
                                      "revision",
                                      "speculative_token_tree",
-                                     "suffix_decoding_max_cached_requests",
-                                     "suffix_decoding_max_spec_factor",
-                                     "suffix_decoding_max_tree_depth",
-                                     "suffix_decoding_min_token_prob",
                                      "synthetic_acceptance_length",
                                      "synthetic_acceptance_rates",
                                      "tensor_parallel_size",
                                      "use_heterogeneous_vocab"});
-constexpr auto kMethods =
-    std::to_array<SpeculativeMethod>({SpeculativeMethod::ngram, SpeculativeMethod::draft_model});
+constexpr auto kMethods = std::to_array<SpeculativeMethod>(
+    {SpeculativeMethod::ngram, SpeculativeMethod::suffix, SpeculativeMethod::draft_model});
 
 std::string as_text(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 60);
@@ -159,6 +159,36 @@ NgramLookup parse_lookup(const Json& json) {
   return lookup;
 }
 
+/// A number from `low` to `high`.
+double parse_number(const Json& json, const char* key, double unset, double low, double high) {
+  const Json* const value = find_member(json, key);
+  if (value == nullptr) return unset;
+  // Not a number is in no range.
+  const bool is_in_range =
+      value->is_number() && value->get<double>() >= low && value->get<double>() <= high;
+  if (!is_in_range) refuse(key, *value, fmt::format("a number from {} to {}", low, high));
+  return value->get<double>();
+}
+
+SuffixOptions parse_suffix(const Json& json) {
+  SuffixOptions options;
+  options.max_tree_depth = parse_count(json, "suffix_decoding_max_tree_depth", kDeepestSuffixTree)
+                               .value_or(options.max_tree_depth);
+  const Json* const cached = find_member(json, "suffix_decoding_max_cached_requests");
+  if (cached != nullptr && *cached == 0) {
+    options.max_cached_requests = 0;
+  } else {
+    options.max_cached_requests =
+        parse_count(json, "suffix_decoding_max_cached_requests", INT32_MAX)
+            .value_or(options.max_cached_requests);
+  }
+  options.max_spec_factor = parse_number(
+      json, "suffix_decoding_max_spec_factor", options.max_spec_factor, 0, kMostSpeculativeTokens);
+  options.min_token_prob =
+      parse_number(json, "suffix_decoding_min_token_prob", options.min_token_prob, 0, 1);
+  return options;
+}
+
 DraftModelOptions parse_draft_model(const Json& json) {
   DraftModelOptions options;
   const Json* const model = find_member(json, "model");
@@ -186,10 +216,13 @@ DraftModelOptions parse_draft_model(const Json& json) {
   return options;
 }
 
-int32_t parse_num_speculative_tokens(const Json& json) {
+int32_t parse_num_speculative_tokens(const Json& json, const SpeculativeConfig& config) {
   const std::optional<int32_t> count =
       parse_count(json, "num_speculative_tokens", kMostSpeculativeTokens);
   if (count) return *count;
+  if (config.method == SpeculativeMethod::suffix) {
+    return std::min(config.suffix.max_tree_depth, kMostSpeculativeTokens);
+  }
   throw InvalidArgument(fmt::format(
       "{}: 'num_speculative_tokens' is missing; give the number of draft tokens per step, 1 to "
       "{}",
@@ -203,6 +236,8 @@ std::string_view to_string(SpeculativeMethod method) noexcept {
   switch (method) {
     case SpeculativeMethod::ngram:
       return "ngram";
+    case SpeculativeMethod::suffix:
+      return "suffix";
     case SpeculativeMethod::draft_model:
       return "draft_model";
   }
@@ -218,15 +253,18 @@ SpeculativeConfig parse_speculative_config(const Json& json) {
   }
   SpeculativeConfig config{.method = parse_method(json)};
   for (const auto& [key, value] : json.items()) check_key(key, config.method);
-  config.num_speculative_tokens = parse_num_speculative_tokens(json);
   switch (config.method) {
     case SpeculativeMethod::ngram:
       config.lookup = parse_lookup(json);
+      break;
+    case SpeculativeMethod::suffix:
+      config.suffix = parse_suffix(json);
       break;
     case SpeculativeMethod::draft_model:
       config.draft_model = parse_draft_model(json);
       break;
   }
+  config.num_speculative_tokens = parse_num_speculative_tokens(json, config);
   return config;
 }
 

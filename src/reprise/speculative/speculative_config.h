@@ -9,10 +9,11 @@
 #include "reprise/base/json.h"
 #include "reprise/speculative/drafter.h"
 #include "reprise/speculative/ngram_drafter.h"
+#include "reprise/speculative/suffix_index.h"
 
 namespace reprise::speculative {
 
-enum class SpeculativeMethod : uint8_t { ngram, draft_model };
+enum class SpeculativeMethod : uint8_t { ngram, suffix, draft_model };
 [[nodiscard]] std::string_view to_string(SpeculativeMethod method) noexcept;
 
 /// The longest run of drafts. Each draft needs a row of logits per request, so longer runs would
@@ -20,6 +21,8 @@ enum class SpeculativeMethod : uint8_t { ngram, draft_model };
 inline constexpr int32_t kMostSpeculativeTokens = 64;
 /// The longest n-gram to look up.
 inline constexpr int32_t kLongestNgram = 256;
+/// The most matched and proposed tokens of method suffix together.
+inline constexpr int32_t kDeepestSuffixTree = 256;
 
 /// The model that makes the drafts of method draft_model.
 struct DraftModelOptions {
@@ -39,6 +42,7 @@ struct SpeculativeConfig {
   SpeculativeMethod method = SpeculativeMethod::ngram;
   int32_t num_speculative_tokens = 0;  // draft tokens per request and step, at least 1
   NgramLookup lookup;                  // of method ngram
+  SuffixOptions suffix;                // of method suffix
   DraftModelOptions draft_model;       // of method draft_model
 
   friend bool operator==(const SpeculativeConfig&, const SpeculativeConfig&) = default;
@@ -46,7 +50,8 @@ struct SpeculativeConfig {
 
 /// Reads the object of --speculative-config. Keys and defaults are vLLM's. The method may be left
 /// out if there is a `model`. If only one of prompt_lookup_min and prompt_lookup_max is given, it
-/// is both; if none is given, both are 5.
+/// is both; if none is given, both are 5. Method suffix needs no num_speculative_tokens: the
+/// default is suffix_decoding_max_tree_depth.
 /// \throws InvalidArgument that names an unknown or unsupported key or method, a key of another
 /// method, a missing key, or a value outside of its range
 [[nodiscard]] SpeculativeConfig parse_speculative_config(const Json& json);

@@ -76,6 +76,42 @@ TEST(SpeculativeConfig, reads_the_keys_of_a_draft_model) {
             (DraftModelOptions{.model = "x"}));
 }
 
+TEST(SpeculativeConfig, reads_the_keys_of_suffix_decoding) {
+  const SpeculativeConfig config = parse(
+      R"({"method": "suffix", "num_speculative_tokens": 6, "suffix_decoding_max_tree_depth": 12,
+          "suffix_decoding_max_cached_requests": 0, "suffix_decoding_max_spec_factor": 2,
+          "suffix_decoding_min_token_prob": 0.25})");
+  EXPECT_EQ(config.method, SpeculativeMethod::suffix);
+  EXPECT_EQ(config.num_speculative_tokens, 6);
+  EXPECT_EQ(config.suffix,
+            (SuffixOptions{.max_tree_depth = 12,
+                           .max_cached_requests = 0,
+                           .max_spec_factor = 2,
+                           .min_token_prob = 0.25}));
+  const SpeculativeConfig defaults = parse(R"({"method": "suffix"})");
+  EXPECT_EQ(defaults.num_speculative_tokens, 24) << "the depth of the tree, as in vLLM";
+  EXPECT_EQ(defaults.suffix, SuffixOptions{});
+  EXPECT_EQ(parse(R"({"method": "suffix", "suffix_decoding_max_tree_depth": 200})")
+                .num_speculative_tokens,
+            kMostSpeculativeTokens);
+}
+
+TEST(SpeculativeConfig, refuses_numbers_of_suffix_decoding_outside_of_their_range) {
+  for (const char* member : {R"("suffix_decoding_max_tree_depth": 0)",
+                             R"("suffix_decoding_max_tree_depth": 257)",
+                             R"("suffix_decoding_max_cached_requests": -1)",
+                             R"("suffix_decoding_max_cached_requests": 1.5)",
+                             R"("suffix_decoding_max_spec_factor": -0.1)",
+                             R"("suffix_decoding_max_spec_factor": 1e9)",
+                             R"("suffix_decoding_min_token_prob": 1.01)",
+                             R"("suffix_decoding_min_token_prob": "0.1")",
+                             R"("suffix_decoding_min_token_prob": true)"}) {
+    const std::string text = std::string(R"({"method": "suffix", )") + member + "}";
+    EXPECT_THAT(refusal(text.c_str()), ::testing::HasSubstr("suffix_decoding_m")) << member;
+    EXPECT_THAT(refusal(text.c_str()), ::testing::HasSubstr("expected")) << member;
+  }
+}
+
 TEST(SpeculativeConfig, names_what_it_refuses_of_a_draft_model) {
   using ::testing::HasSubstr;
   const auto refusal_of = [](const std::string& more) {
