@@ -1,9 +1,12 @@
 #pragma once
 
+#include <filesystem>
+
 #include "reprise/api/engine_args.h"
 #include "reprise/api/memory_size.h"
 #include "reprise/api/resolved_options.h"
 #include "reprise/kv_cache/tensors/kv_cache_tensors.h"
+#include "reprise/tokenizer/tokenizer.h"
 
 /// The second model of --speculative-config, which makes drafts for the main model.
 namespace reprise::api {
