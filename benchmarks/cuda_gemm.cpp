@@ -25,7 +25,9 @@ void fill(device::Stream& stream, const Tensor& tensor) {
   }
 }
 
-double flops_of(const Gpu& gpu, int64_t rows, int64_t columns, int64_t depth) {
+}  // namespace
+
+double product_seconds(const Gpu& gpu, int64_t rows, int64_t columns, int64_t depth) {
   constexpr int kRepeats = 20;
   engine::Execution execution(*gpu.device, executor_of(gpu));
   device::Stream& stream = execution.stream();
@@ -49,17 +51,18 @@ double flops_of(const Gpu& gpu, int64_t rows, int64_t columns, int64_t depth) {
   multiply();
   std::vector<double> seconds;
   for (int i = 0; i < 7; ++i) seconds.push_back(seconds_of(multiply));
-  const auto n = [](int64_t value) { return static_cast<double>(value); };
-  return 2.0 * n(rows) * n(columns) * n(depth) * kRepeats / median(seconds);
+  return median(seconds) / kRepeats;
 }
 
-}  // namespace
-
 double gemm_peak(const Gpu& gpu) {
-  constexpr int64_t kRows = 4096;
-  return std::max({flops_of(gpu, kRows, 28672, 4096),   // gate and up
-                   flops_of(gpu, kRows, 4096, 14336),   // down
-                   flops_of(gpu, kRows, 6144, 4096)});  // q, k and v
+  const auto flops_of = [&](int64_t columns, int64_t depth) {
+    constexpr int64_t kRows = 4096;
+    const auto products = static_cast<double>(kRows * columns * depth);
+    return 2.0 * products / product_seconds(gpu, kRows, columns, depth);
+  };
+  return std::max({flops_of(28672, 4096),   // gate and up
+                   flops_of(4096, 14336),   // down
+                   flops_of(6144, 4096)});  // q, k and v
 }
 
 }  // namespace reprise::benchmark

@@ -8,4 +8,7 @@ namespace reprise::benchmark {
 /// with the shapes of an 8B model's 4,096-token prefill and the engine's own matrix products.
 [[nodiscard]] double gemm_peak(const Gpu& gpu);
 
+/// Seconds of one matrix product in bfloat16, launched eagerly many times.
+[[nodiscard]] double product_seconds(const Gpu& gpu, int64_t rows, int64_t columns, int64_t depth);
+
 }  // namespace reprise::benchmark

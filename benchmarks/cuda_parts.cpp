@@ -1,9 +1,12 @@
 #include "benchmarks/cuda_parts.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <functional>
+#include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "benchmarks/cuda_gemm.h"
@@ -19,12 +22,20 @@ constexpr int64_t kHeadDim = 128;
 
 /// Attention alone, of the last `query_len` tokens of each context, several times in one graph.
 /// \returns seconds of one
-double time_attention(const Gpu& gpu, int32_t requests, int32_t context, int32_t query_len) {
+double time_attention(const Gpu& gpu, const std::vector<int32_t>& contexts, int32_t query_len) {
   constexpr int kRepeats = 20;
+  const auto requests = static_cast<int32_t>(contexts.size());
   engine::Execution execution(*gpu.device, executor_of(gpu));
   OpExecutor& executor = execution.executor();
-  const int64_t blocks_per_req = context / kBlockSize;
-  const int64_t num_blocks = requests * blocks_per_req;
+  const auto context_of = [&](int64_t i) { return contexts.at(static_cast<size_t>(i)); };
+  const int64_t blocks_per_req = *std::ranges::max_element(contexts) / kBlockSize;
+  const int64_t num_blocks =
+      std::accumulate(contexts.begin(), contexts.end(), int64_t{0}) / kBlockSize;
+  std::vector<int64_t> first_blocks;
+  for (int64_t next = 0; const int32_t context : contexts) {
+    first_blocks.push_back(next);
+    next += context / kBlockSize;
+  }
   std::vector<device::Buffer> memory;
   const auto make = [&](DType type, const Shape& shape) {
     memory.push_back(gpu.device->allocate(TensorType{type, shape}.bytes()));
@@ -51,9 +62,13 @@ double time_attention(const Gpu& gpu, int32_t requests, int32_t context, int32_t
       keys,
       values,
       ints({requests + 1}, [&](int64_t i) { return static_cast<int32_t>(i * query_len); }),
-      ints({int64_t{requests}}, [&](int64_t) { return context; }),
+      ints({int64_t{requests}}, context_of),
       ints({int64_t{requests}, blocks_per_req},
-           [&](int64_t i) { return static_cast<int32_t>(i * 7919 % num_blocks); }),
+           [&](int64_t i) {
+             const int64_t block =
+                 first_blocks.at(static_cast<size_t>(i / blocks_per_req)) + i % blocks_per_req;
+             return static_cast<int32_t>(block * 7919 % num_blocks);
+           }),
       make(DType::bf16, tokens)};
   OpCall call{.code = OpCode::attention, .attributes = {}};
   call.attributes.scale = 1.0F / std::sqrt(static_cast<float>(kHeadDim));
@@ -71,19 +86,41 @@ double time_attention(const Gpu& gpu, int32_t requests, int32_t context, int32_t
   return median(seconds) / kRepeats;
 }
 
-Json measure_decode_attention(const Gpu& gpu, int32_t requests, int32_t context, double bandwidth) {
-  const double once = time_attention(gpu, requests, context, 1);
+/// One request with `context` positions, and the others with `others`.
+Json measure_decode_attention(
+    const Gpu& gpu, int32_t requests, int32_t context, int32_t others, double bandwidth) {
+  std::vector<int32_t> contexts(static_cast<size_t>(requests), others);
+  contexts.back() = context;
+  const double once = time_attention(gpu, contexts, 1);
   // Keys and values of 16 bits, each read once.
-  const double bytes = 2.0 * 2.0 * kKvHeads * kHeadDim * requests * context;
+  const double positions = context + (requests - 1.0) * others;
+  const double bytes = 2.0 * 2.0 * kKvHeads * kHeadDim * positions;
   return {{"requests", requests},
           {"context", context},
+          {"others", others},
           {"microseconds", once * 1e6},
           {"share_of_bandwidth", bytes / once / bandwidth}};
 }
 
+/// Matrix products of the 8B shape for decode batches.
+void measure_products(const Gpu& gpu, double bandwidth, RowLog& log) {
+  for (const auto& [columns, depth] : {std::pair<int64_t, int64_t>{28672, 4096}, {4096, 14336}}) {
+    for (const int64_t rows : {1, 8, 16, 32, 64, 128}) {
+      const double seconds = product_seconds(gpu, rows, columns, depth);
+      const auto bytes = static_cast<double>(2 * columns * depth);
+      log.add("product",
+              {{"rows", rows},
+               {"columns", columns},
+               {"depth", depth},
+               {"microseconds", seconds * 1e6},
+               {"share_of_bandwidth", bytes / seconds / bandwidth}});
+    }
+  }
+}
+
 /// A prompt's, of which each token sees those before it: half of all products.
 Json measure_prompt_attention(const Gpu& gpu, int32_t tokens) {
-  const double once = time_attention(gpu, 1, tokens, tokens);
+  const double once = time_attention(gpu, {tokens}, tokens);
   const double flops = 4.0 * kHeads * kHeadDim * tokens * tokens / 2;
   return {{"tokens", tokens}, {"microseconds", once * 1e6}, {"flops_per_second", flops / once}};
 }
@@ -165,9 +202,11 @@ Json measure_sampler(const Gpu& gpu, const SamplingKind& kind, int32_t rows) {
 void measure_parts(const Gpu& gpu, RowLog& log) {
   const double bandwidth = read_bandwidth(*gpu.device);
   log.add("read_bandwidth", {{"bytes_per_second", bandwidth}});
-  log.add("attention", measure_decode_attention(gpu, 1, 32768, bandwidth));
-  log.add("attention", measure_decode_attention(gpu, 32, 4096, bandwidth));
+  log.add("attention", measure_decode_attention(gpu, 1, 32768, 0, bandwidth));
+  log.add("attention", measure_decode_attention(gpu, 32, 4096, 4096, bandwidth));
+  log.add("attention", measure_decode_attention(gpu, 256, 32768, 1024, bandwidth));
   log.add("prompt_attention", measure_prompt_attention(gpu, 4096));
+  measure_products(gpu, bandwidth, log);
   log.add("gemm_peak", {{"flops_per_second", gemm_peak(gpu)}});
   log.add("update", measure_update(gpu));
 }

@@ -83,8 +83,12 @@ def add_model(table, name, rows):
 
 def add_parts(table, rows):
     for row in pick(rows, "attention"):
-        table.add(f"decode attention, batch {row['requests']}, context {row['context']}", ">= 0.80",
+        others = f" beside {row['others']}" if row.get("others", row["context"]) not in (0, row["context"]) else ""
+        table.add(f"decode attention, batch {row['requests']}, context {row['context']}{others}", ">= 0.80",
                   [row["share_of_bandwidth"]], lambda share: share >= 0.8)
+    for row in pick(rows, "product"):
+        table.add(f"product of {row['rows']} rows, {row['columns']} x {row['depth']}, share of bandwidth", "",
+                  [row["share_of_bandwidth"]])
     for row in pick(rows, "prompt_attention"):
         table.add(f"attention of a prompt of {row['tokens']} tokens, 32 heads of 128", "predicted 300",
                   [row["flops_per_second"] / 1e12], unit=" TFLOP/s")
