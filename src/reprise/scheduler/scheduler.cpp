@@ -225,6 +225,9 @@ void Scheduler::schedule_waiting(int& token_budget) {
          running_.size() < static_cast<size_t>(config_.max_num_seqs)) {
     Request& request = *next;
     next = RequestQueue::next(request);
+    // Another request may go first. The rows of the next step are given out by rank again, so this
+    // request waits only for requests of its kind.
+    if (waits_for_prompt_logits(request)) continue;
     if (!adapters_.has_room_for(request.lora_id())) {
       if (may_be_overtaken(request)) continue;
       return;
@@ -283,6 +286,12 @@ kv_cache::KvCacheManager::CachedPrefix Scheduler::find_prefix(const Request& req
 
 bool Scheduler::wants_prompt_logits(const Request& request) {
   return request.num_prompt_logits_scheduled_ < request.num_prompt_logits();
+}
+
+/// Whether the request's next token needs a row of logits and the step has none left.
+bool Scheduler::waits_for_prompt_logits(const Request& request) const {
+  return prompt_logits_budget_ == 0 && wants_prompt_logits(request) &&
+         request.num_prompt_logits_scheduled_ == 0;
 }
 
 void Scheduler::count_prefix_lookup(Request& request) {
