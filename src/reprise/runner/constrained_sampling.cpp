@@ -99,6 +99,11 @@ int ConstrainedSampling::sample(const StepResult& result, Others others) {
       sampled.status = SamplingStatus::postponed;
     }
   }
+  // What a new constraint costs is not known. Most are ready soon, so the step waits a moment.
+  const auto waits_for_first_mask = [](const Rows& rows) {
+    const Turn& turn = (*rows.use->constraint)->turn;
+    return turn.num_accepted == 0 && !turn.has_held_token;
+  };
   const size_t num_requests = requests_.size();
   const auto num_behind = std::erase_if(requests_, is_behind);
   const auto has_no_token = [](const Rows& rows) { return rows.num_done == 0; };
@@ -107,8 +112,12 @@ int ConstrainedSampling::sample(const StepResult& result, Others others) {
     std::erase_if(requests_, [&](Rows& rows) { return advance(result, rows); });
     const bool has_token = requests_.size() + num_behind < num_requests ||
                            !std::ranges::all_of(requests_, has_no_token);
-    if (!is_worth_waiting(others == Others::no && !has_token)) break;
-    if (!wait_for_more(num_prepared, deadline, others)) break;
+    auto until = deadline;
+    if (!is_worth_waiting(others == Others::no && !has_token)) {
+      if (!std::ranges::any_of(requests_, waits_for_first_mask)) break;
+      until = std::min(deadline, now + time_per_step_ / kLeastPartOfTime);
+    }
+    if (!wait_for_more(num_prepared, until, others)) break;
   }
   return static_cast<int>(num_behind) +
          static_cast<int>(std::ranges::count_if(requests_, has_no_token));
