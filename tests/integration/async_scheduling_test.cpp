@@ -180,6 +180,27 @@ TEST_P(AsyncScheduling, delays_no_other_request_while_the_work_of_a_constraint_d
   }
 }
 
+TEST_P(AsyncScheduling, ends_a_step_that_waits_for_constraints_alone_when_a_request_arrives) {
+  Machine machine({.mode = GetParam(), .num_blocks = 80});
+  std::promise<void> gate;
+  const auto core = make_core(machine, Scheduling::sync, std::chrono::hours(1));
+  core->add_request(Tokens(5, 102),
+                    {.max_tokens = 4},
+                    {.constraint = std::make_shared<ClassByClassBehindGate>(
+                         machine.vocab_size(), 12, gate.get_future().share())});
+  std::future<void> step = std::async(std::launch::async, [&] { (void)core->step(); });
+  // One that arrives before the step begins is no news for the step, so they go on arriving.
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+  bool has_ended = false;
+  while (!has_ended && std::chrono::steady_clock::now() < end) {
+    (void)core->new_request_id();
+    has_ended = step.wait_for(std::chrono::milliseconds(1)) == std::future_status::ready;
+  }
+  EXPECT_TRUE(has_ended);
+  gate.set_value();
+  step.get();
+}
+
 INSTANTIATE_TEST_SUITE_P(modes,
                          AsyncScheduling,
                          ::testing::Values(CudagraphMode::NONE, CudagraphMode::FULL_AND_PIECEWISE),

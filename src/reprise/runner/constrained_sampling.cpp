@@ -18,14 +18,22 @@ using Turn = structured_output::TokenConstraint::Turn;
 /// A step without other requests holds up only requests that have not arrived yet, so it waits so
 /// many times longer, instead of computing its rows again.
 constexpr int kPatienceWithoutOthers = 10;
+/// How often such a step looks whether another request has arrived.
+constexpr std::chrono::microseconds kTimeBetweenLooks{200};
+/// With other requests, a step waits at most for this part of the time of its forward, so that
+/// constraints never make steps much longer; at least for a part of time_per_step_, which usual
+/// constraints need.
+constexpr int kPartOfForward = 4;
+constexpr int kLeastPartOfTime = 8;
 
 bool is_ready(const Turn& turn) {
   return turn.state.load(std::memory_order_acquire) == Turn::State::ready;
 }
 
-/// One thread for expensive constraints, the others for quick ones. The engine needs the cores.
+/// One thread for expensive constraints, one for new ones, the others for quick ones. The engine
+/// needs the cores.
 int num_constraint_threads() {
-  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 8, 2, 4);
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 8, 2, 4) + 1;
 }
 
 /// A constraint that cannot go on ends its own request and no other one of the step.
@@ -58,6 +66,8 @@ ConstrainedSampling::~ConstrainedSampling() = default;
 
 void ConstrainedSampling::begin(std::span<const LogitsUse> uses) {
   requests_.clear();
+  began_ = std::chrono::steady_clock::now();
+  if (arrivals_ != nullptr) num_arrivals_ = arrivals_->load(std::memory_order_relaxed);
   for (const LogitsUse& use : uses) {
     if (use.constraint == nullptr) continue;
     const auto& constraint = *use.constraint;
@@ -65,7 +75,7 @@ void ConstrainedSampling::begin(std::span<const LogitsUse> uses) {
     if (!worker_) {
       worker_ = std::make_unique<structured_output::ConstraintWorker>(
           structured_output::ConstraintWorkerOptions{.num_threads = num_constraint_threads(),
-                                                     .quick_cost = time_per_step_});
+                                                     .quick_cost = time_per_step_ / 4});
     }
     worker_->prepare(constraint, std::nullopt);
   }
@@ -73,8 +83,11 @@ void ConstrainedSampling::begin(std::span<const LogitsUse> uses) {
 
 int ConstrainedSampling::sample(const StepResult& result, Others others) {
   if (requests_.empty()) return 0;
-  const auto deadline = std::chrono::steady_clock::now() +
-                        time_per_step_ * (others == Others::yes ? 1 : kPatienceWithoutOthers);
+  const auto now = std::chrono::steady_clock::now();
+  const auto deadline = now + (others == Others::yes ? std::clamp((now - began_) / kPartOfForward,
+                                                                  time_per_step_ / kLeastPartOfTime,
+                                                                  time_per_step_)
+                                                     : time_per_step_ * kPatienceWithoutOthers);
   const auto is_behind = [](const Rows& rows) {
     // A step that was scheduled behind a token which was then postponed has the wrong logits.
     const int64_t num_accepted = (*rows.use->constraint)->turn.num_accepted;
@@ -86,6 +99,11 @@ int ConstrainedSampling::sample(const StepResult& result, Others others) {
       sampled.status = SamplingStatus::postponed;
     }
   }
+  // What a new constraint costs is not known. Most are ready soon, so the step waits a moment.
+  const auto waits_for_first_mask = [](const Rows& rows) {
+    const Turn& turn = (*rows.use->constraint)->turn;
+    return turn.num_accepted == 0 && !turn.has_held_token;
+  };
   const size_t num_requests = requests_.size();
   const auto num_behind = std::erase_if(requests_, is_behind);
   const auto has_no_token = [](const Rows& rows) { return rows.num_done == 0; };
@@ -94,11 +112,30 @@ int ConstrainedSampling::sample(const StepResult& result, Others others) {
     std::erase_if(requests_, [&](Rows& rows) { return advance(result, rows); });
     const bool has_token = requests_.size() + num_behind < num_requests ||
                            !std::ranges::all_of(requests_, has_no_token);
-    if (!is_worth_waiting(others == Others::no && !has_token)) break;
-    if (!worker_->wait_for_more(num_prepared, deadline)) break;
+    auto until = deadline;
+    if (!is_worth_waiting(others == Others::no && !has_token)) {
+      if (!std::ranges::any_of(requests_, waits_for_first_mask)) break;
+      until = std::min(deadline, now + time_per_step_ / kLeastPartOfTime);
+    }
+    if (!wait_for_more(num_prepared, until, others)) break;
   }
   return static_cast<int>(num_behind) +
          static_cast<int>(std::ranges::count_if(requests_, has_no_token));
+}
+
+/// A step without other requests also ends when a request arrives, which it would keep waiting.
+bool ConstrainedSampling::wait_for_more(uint64_t num_prepared,
+                                        std::chrono::steady_clock::time_point deadline,
+                                        Others others) {
+  if (others == Others::yes || arrivals_ == nullptr) {
+    return worker_->wait_for_more(num_prepared, deadline);
+  }
+  while (arrivals_->load(std::memory_order_relaxed) == num_arrivals_) {
+    const auto next_look = std::chrono::steady_clock::now() + kTimeBetweenLooks;
+    if (worker_->wait_for_more(num_prepared, std::min(deadline, next_look))) return true;
+    if (deadline <= next_look) return false;
+  }
+  return false;
 }
 
 /// A step waits for constraints that will probably be ready in time; `waits_for_all`: for others

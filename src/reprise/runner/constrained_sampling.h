@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -50,6 +51,9 @@ class ConstrainedSampling {
                       const SchedulerConfig& config);
   ~ConstrainedSampling();
 
+  /// `arrivals` counts the requests that the engine was given, and must outlive this object. Other
+  /// threads may change it during a step.
+  void watch_arrivals(const std::atomic<uint64_t>& arrivals) { arrivals_ = &arrivals; }
   /// Begins the work on the first masks, which goes on during the forward.
   void begin(std::span<const LogitsUse> uses);
   void add(const Rows& rows) { requests_.push_back(rows); }
@@ -61,6 +65,9 @@ class ConstrainedSampling {
   [[nodiscard]] bool advance(const StepResult& result, Rows& rows);
   void choose(const StepResult& result, const Rows& rows);
   [[nodiscard]] bool give_out(Rows& rows);
+  [[nodiscard]] bool wait_for_more(uint64_t num_prepared,
+                                   std::chrono::steady_clock::time_point deadline,
+                                   Others others);
   [[nodiscard]] bool is_worth_waiting(bool waits_for_all) const;
   [[nodiscard]] bool is_end(const LogitsUse& use, int32_t token_id) const;
 
@@ -68,6 +75,9 @@ class ConstrainedSampling {
   sampling::Sampler* sampler_;
   std::vector<int32_t> eos_token_ids_;
   std::chrono::nanoseconds time_per_step_;
+  std::chrono::steady_clock::time_point began_;  // of the step
+  const std::atomic<uint64_t>* arrivals_ = nullptr;
+  uint64_t num_arrivals_ = 0;   // when the step began
   std::vector<Rows> requests_;  // of the step, as far as they wait for tokens
   std::unique_ptr<structured_output::ConstraintWorker> worker_;  // null before the first constraint
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -97,6 +98,11 @@ class StepComputer {
   StepComputer(ModelRunner& runner,
                const SchedulerConfig& config,
                kernels::RowSampler* row_sampler);
+
+  /// See ConstrainedSampling::watch_arrivals().
+  void watch_arrivals(const std::atomic<uint64_t>& arrivals) {
+    constrained_sampling_.watch_arrivals(arrivals);
+  }
 
   /// Computes one step. An exception is stored as the step's error.
   void compute(ModelStep& step) noexcept;

@@ -222,6 +222,9 @@ void Scheduler::schedule_waiting(int& token_budget) {
          running_.size() < static_cast<size_t>(config_.max_num_seqs)) {
     Request& request = *next;
     next = RequestQueue::next(request);
+    // Another request may go first. The rows of the next step are given out by rank again, so this
+    // request waits only for requests of its kind.
+    if (waits_for_prompt_logits(request)) continue;
     if (!adapters_.has_room_for(request.lora_id())) {
       if (may_be_overtaken(request)) continue;
       return;
@@ -278,10 +281,6 @@ kv_cache::KvCacheManager::CachedPrefix Scheduler::find_prefix(const Request& req
                                         max_tokens / kv_cache_manager_->block_size());
 }
 
-bool Scheduler::wants_prompt_logits(const Request& request) {
-  return request.num_prompt_logits_scheduled_ < request.num_prompt_logits();
-}
-
 void Scheduler::count_prefix_lookup(Request& request) {
   request.num_cached_tokens_ = request.num_computed_tokens_;
   if (kv_cache_manager_->prefix_caching() == kv_cache::PrefixCaching::off ||
@@ -306,13 +305,6 @@ int Scheduler::tokens_to_schedule(const Request& request, int token_budget) cons
   return limit_to_prompt_logits(request, std::min(num_tokens, token_budget));
 }
 
-int Scheduler::limit_to_prompt_logits(const Request& request, int num_tokens) const {
-  // Rows of logits that were scheduled before a preemption are not scheduled again after it.
-  const int first = std::max(request.num_computed_tokens_, request.num_prompt_logits_scheduled_);
-  if (request.num_prompt_logits() - first <= prompt_logits_budget_) return num_tokens;
-  return std::min(num_tokens, first + prompt_logits_budget_ - request.num_computed_tokens_);
-}
-
 void Scheduler::append_to_batch(Request& request, int num_scheduled_tokens, int num_drafts) {
   output_->scheduled.push_back({.request = &request,
                                 .num_scheduled_tokens = num_scheduled_tokens,
@@ -329,17 +321,6 @@ void Scheduler::append_to_batch(Request& request, int num_scheduled_tokens, int 
   ++request.num_placeholders_;
   // In front of the new placeholder are the drafts of this step.
   entry.placeholders = std::span(request.token_ids_).last(static_cast<size_t>(1 + num_drafts));
-}
-
-void Scheduler::schedule_prompt_logits(Request& request, ScheduledRequest& entry) {
-  const int first = std::max(entry.num_computed_tokens, request.num_prompt_logits_scheduled_);
-  const int end =
-      std::min(entry.num_computed_tokens + entry.num_scheduled_tokens, request.num_prompt_logits());
-  if (first >= end) return;
-  entry.first_prompt_logit = first - entry.num_computed_tokens;
-  entry.num_prompt_logits = end - first;
-  request.num_prompt_logits_scheduled_ = end;
-  prompt_logits_budget_ -= entry.num_prompt_logits;
 }
 
 void Scheduler::finish_batch() {

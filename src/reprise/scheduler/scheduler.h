@@ -62,6 +62,10 @@ enum class AbortResult : uint8_t {
 /// more is passed over until a running adapter is done; to keep it from waiting for ever, no other
 /// request overtakes it any more once it has waited max_lora_wait_steps steps.
 ///
+/// A step has at most max_prompt_logits rows of logits for prompts. A waiting request that needs
+/// one of them, when none is left, is passed over too: log-probabilities of long prompts take many
+/// steps, and requests without them would wait for all of these.
+///
 /// With prefix caching, an admitted request begins after the cached whole blocks of its tokens, but
 /// always has at least one token to compute. Blocks are published when their step has succeeded. A
 /// request that fails takes its blocks out of the cache, because their content is unknown.
@@ -163,6 +167,7 @@ class Scheduler {
   [[nodiscard]] bool may_be_overtaken(const Request& request) const;
   [[nodiscard]] kv_cache::KvCacheManager::CachedPrefix find_prefix(const Request& request) const;
   [[nodiscard]] static bool wants_prompt_logits(const Request& request);
+  [[nodiscard]] bool waits_for_prompt_logits(const Request& request) const;
   void count_prefix_lookup(Request& request);
   [[nodiscard]] int tokens_to_schedule(const Request& request, int token_budget) const;
   [[nodiscard]] int limit_to_prompt_logits(const Request& request, int num_tokens) const;

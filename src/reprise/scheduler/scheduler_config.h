@@ -22,7 +22,8 @@ struct SchedulerConfig {
   bool scheduler_reserve_full_isl = true;
   /// A step computes at most this many rows of logits for log-probabilities of prompts, which
   /// bounds the memory of the step. Longer prompts that want log-probabilities are cut into chunks,
-  /// even when chunked prefill is off.
+  /// even when chunked prefill is off. Requests that need no such rows overtake those that wait for
+  /// them.
   int max_prompt_logits = 128;
   /// Tokens of one request in a decode step: 1 + speculative tokens. The order of the batch depends
   /// on it. More than 1 needs a drafter.
@@ -42,7 +43,9 @@ struct SchedulerConfig {
   bool is_pooling = false;
   /// A step may be scheduled while the one before it has no results yet.
   bool async_scheduling = false;
-  /// A step waits at most so long for the constraints on answers, whose work other threads do.
+  /// A step waits at most so long for the constraints on answers, whose work other threads do, and
+  /// at most for a quarter of the time of its forward if that is less; for an eighth of this time
+  /// in any case.
   /// Answers whose constraint takes longer get their token in a later step, so that they do not
   /// hold up the other requests. Usual constraints need 0.1 ms per token.
   std::chrono::nanoseconds constraint_time_per_step = std::chrono::milliseconds(2);

@@ -21,6 +21,7 @@ using testing::kEos;
 using testing::scheduled_ids;
 using testing::scheduled_tokens;
 using testing::small_config;
+using ::testing::UnorderedElementsAre;
 
 TEST(Scheduler, cuts_prompts_to_fill_the_budget_and_serves_decodes_first) {
   Bench bench;  // 32 tokens per step
@@ -402,6 +403,26 @@ TEST(Scheduler, calls_a_one_token_prompt_a_prefill) {
   EXPECT_TRUE(output.any_prefill);
   bench.update(output);
   EXPECT_FALSE(bench.scheduler.schedule().any_prefill);
+}
+
+TEST(Scheduler, lets_no_request_wait_for_the_prompt_logits_of_others) {
+  SchedulerConfig config = small_config();
+  config.max_prompt_logits = 4;
+  Bench bench(config);
+  const sampling::SamplingParams with_logprobs{.max_tokens = 1, .prompt_logprobs = 1};
+  for (int i = 0; i < 2; ++i) bench.add(10, with_logprobs);
+  bench.add(5, {.max_tokens = 1});
+  // Request 0 takes all rows of logits, so request 1 waits and request 2 goes first.
+  const SchedulerOutput& first = bench.scheduler.schedule();
+  EXPECT_THAT(scheduled_ids(first), UnorderedElementsAre(0, 2));
+  bench.update(first);
+  // Every step gives rows to the oldest request that needs some, whatever arrives meanwhile.
+  int steps = 0;
+  for (; !bench.requests[1]->is_finished() && steps < 20; ++steps) {
+    bench.add(5, {.max_tokens = 1});
+    bench.step();
+  }
+  EXPECT_LE(steps, 6);
 }
 
 TEST(SchedulerDeathTest, stops_on_misuse) {

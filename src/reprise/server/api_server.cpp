@@ -50,8 +50,10 @@ constexpr int kMaxFlushSeconds = 5;
 // other large requests, so it also bounds their queue.
 constexpr std::chrono::seconds kPrepareTime{30};
 
-// On busy processors, streams go on and the senders of large requests wait.
+// On busy processors, streams go on, and the senders of large requests and the readers of large
+// answers wait.
 constexpr int kNicenessOfReaders = 5;
+constexpr int kNicenessOfWriters = 5;
 
 // How often a server looks whether it is idle. It gives memory back twice after its last request,
 // because the first time clients may still be reading large answers.
@@ -111,7 +113,7 @@ struct ApiServer::Impl {
   // The workers stay the last members: their tasks use the members above.
   Worker reader{num_readers(), kNicenessOfReaders};  // reads large bodies
   Worker waiting;                                    // waits for the engine
-  Worker writer;                                     // writes large answers
+  Worker writer{1, kNicenessOfWriters};              // writes large answers
 };
 
 ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
@@ -297,8 +299,10 @@ void ApiServer::Impl::log_throughput(api::AsyncEngine& engine, int interval_seco
 void ApiServer::Impl::give_memory_back() {
 #ifdef __GLIBC__
   http.post_after(kIdleSeconds, [this] {
-    if (generations.num_active() == 0 && num_trims_left > 0) {
+    if (!generations.is_idle()) num_trims_left = kTrimsAfterWork;
+    if (generations.is_idle() && num_trims_left > 0) {
       --num_trims_left;
+      generations.forget_rare_specs();
       waiting.run([] { (void)::malloc_trim(0); });
     }
     give_memory_back();

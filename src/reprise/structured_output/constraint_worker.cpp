@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <ctime>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -26,8 +27,22 @@ constexpr std::chrono::milliseconds kPatienceOfConstraints{1000};
 /// The end of the process does not wait for this thread, so its priority may be very low.
 constexpr int kNicenessOfExpensiveWork = 10;
 
+/// Time on a processor: other programs do not make a constraint expensive.
+std::chrono::nanoseconds time_of_this_thread() {
+  timespec time{};
+  (void)::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
 /// The constraints that a thread takes.
-enum class Reach : uint8_t { all, quick };
+enum class Reach : uint8_t { all, unknown, quick };
+
+/// Of the threads of a worker, the first one takes everything, and of three or more the second one
+/// takes what is new: a call of an expensive constraint must not keep new ones waiting.
+Reach reach_of(int thread, int num_threads) {
+  if (thread == 0) return Reach::all;
+  return thread == 1 && num_threads > 2 ? Reach::unknown : Reach::quick;
+}
 
 }  // namespace
 
@@ -45,6 +60,7 @@ struct ConstraintWorker::Shared {
   std::condition_variable asked_for_quick;
   std::condition_variable prepared;
   Jobs quick;
+  Jobs unknown;  // constraints of which nothing is known yet; before the expensive ones
   Jobs expensive;
   uint64_t num_prepared = 0;
   int num_working = 0;
@@ -54,14 +70,21 @@ struct ConstraintWorker::Shared {
   /// The queue from which a thread takes its next job; null: none. A single thread serves the quick
   /// jobs first.
   Jobs* next_queue(Reach reach) {
-    const bool takes_expensive = reach == Reach::all && !expensive.empty();
-    if (takes_expensive && (options.num_threads > 1 || quick.empty())) return &expensive;
+    if (reach == Reach::unknown) return unknown.empty() ? nullptr : &unknown;
+    Jobs& others = unknown.empty() ? expensive : unknown;
+    const bool takes_others = reach == Reach::all && !others.empty();
+    if (takes_others && (options.num_threads > 1 || quick.empty())) return &others;
     return quick.empty() ? nullptr : &quick;
+  }
+
+  [[nodiscard]] Jobs& queue_for(const Turn& turn) {
+    if (turn.is_quick) return quick;
+    return turn.expected_cost ? expensive : unknown;
   }
 
   void wait_for_work(std::unique_lock<std::mutex>& lock, Reach reach) {
     const auto has_work = [&] { return stop || next_queue(reach) != nullptr; };
-    if (reach == Reach::all) return asked.wait(lock, has_work);
+    if (reach != Reach::quick) return asked.wait(lock, has_work);
     ++num_idle_for_quick;
     asked_for_quick.wait(lock, has_work);
     --num_idle_for_quick;
@@ -89,7 +112,7 @@ struct ConstraintWorker::Shared {
 
   static void work(TokenConstraint& constraint, std::optional<int32_t> token_id) {
     Turn& turn = constraint.turn;
-    const Clock::time_point begin = Clock::now();
+    const std::chrono::nanoseconds begin = time_of_this_thread();
     try {
       if (token_id && !constraint.accept(*token_id)) {
         throw Error(
@@ -100,9 +123,10 @@ struct ConstraintWorker::Shared {
     } catch (...) {
       turn.problem = std::current_exception();
     }
+    const std::chrono::nanoseconds cost = time_of_this_thread() - begin;
+    if (!turn.expected_cost && turn.first_cost_of_spec) *turn.first_cost_of_spec = cost.count();
     // One cheap token among expensive ones does not make an answer quick.
-    turn.expected_cost =
-        std::max<std::chrono::nanoseconds>(Clock::now() - begin, turn.expected_cost * 7 / 8);
+    turn.expected_cost = std::max(cost, turn.expected_cost.value_or(cost) * 7 / 8);
     turn.state.store(Turn::State::ready, std::memory_order_release);
   }
 };
@@ -111,9 +135,9 @@ ConstraintWorker::ConstraintWorker(const ConstraintWorkerOptions& options)
     : shared_(std::make_shared<Shared>()) {
   shared_->options = options;
   for (int i = 0; i < options.num_threads; ++i) {
-    const Reach reach = i == 0 ? Reach::all : Reach::quick;
+    const Reach reach = reach_of(i, options.num_threads);
     std::thread([shared = shared_, reach] {
-      if (reach == Reach::all && shared->options.num_threads > 1) {
+      if (reach != Reach::quick && shared->options.num_threads > 1) {
         make_this_thread_patient(kNicenessOfExpensiveWork);
       }
       shared->work_off(reach);
@@ -135,14 +159,18 @@ void ConstraintWorker::prepare(std::shared_ptr<TokenConstraint> constraint,
   Turn& turn = constraint->turn;
   REPRISE_ASSERT(turn.state.load(std::memory_order_relaxed) != Turn::State::working,
                  "a constraint is prepared twice at the same time");
-  turn.is_quick = turn.expected_cost <= shared_->options.quick_cost;
+  if (!turn.expected_cost && turn.first_cost_of_spec && *turn.first_cost_of_spec >= 0) {
+    turn.expected_cost = std::chrono::nanoseconds(*turn.first_cost_of_spec);
+  }
+  turn.is_quick = turn.expected_cost && *turn.expected_cost <= shared_->options.quick_cost;
   turn.state.store(Turn::State::working, std::memory_order_relaxed);
   const bool is_quick = turn.is_quick;
   const std::lock_guard lock(shared_->mutex);
-  Shared::Jobs& queue = is_quick ? shared_->quick : shared_->expensive;
+  Shared::Jobs& queue = shared_->queue_for(turn);
   queue.push_back({std::move(constraint), token_id});
   const bool has_idle_thread = is_quick && queue.size() <= shared_->num_idle_for_quick;
-  (has_idle_thread ? shared_->asked_for_quick : shared_->asked).notify_one();
+  if (has_idle_thread) return shared_->asked_for_quick.notify_one();
+  shared_->asked.notify_all();  // at most two threads, which do not take the same
 }
 
 uint64_t ConstraintWorker::num_prepared() const {

@@ -109,6 +109,7 @@ TEST(ConstraintWorker, prepares_quick_constraints_while_expensive_ones_run_and_w
     worker.prepare(expensive.back(), 1);
     EXPECT_FALSE(expensive.back()->turn.is_quick);
   }
+  quick->turn.expected_cost = std::chrono::nanoseconds(1);
   for (int32_t token = 1; token <= 3; ++token) {
     worker.prepare(quick, token);
     wait_until_ready(worker, *quick);
@@ -124,12 +125,61 @@ TEST(ConstraintWorker, takes_quick_constraints_with_every_thread) {
   const auto slow = std::make_shared<CountingConstraint>(&gate);
   const auto quick = std::make_shared<CountingConstraint>();
   ConstraintWorker worker({.num_threads = 2});
-  worker.prepare(slow, 1);  // nothing is known about it, so it counts as quick
+  slow->turn.expected_cost = quick->turn.expected_cost = std::chrono::nanoseconds(1);
+  worker.prepare(slow, 1);
   worker.prepare(quick, 1);
   wait_until_ready(worker, *quick);
   EXPECT_NE(slow->turn.state.load(), State::ready);
   gate.open();
   wait_until_ready(worker, *slow);
+}
+
+TEST(ConstraintWorker, keeps_new_constraints_from_the_threads_for_quick_ones) {
+  Gate gate;
+  const auto unknown = std::make_shared<CountingConstraint>(&gate);
+  const auto quick = std::make_shared<CountingConstraint>();
+  quick->turn.expected_cost = std::chrono::nanoseconds(1);
+  ConstraintWorker worker({.num_threads = 2});
+  worker.prepare(unknown, 1);
+  EXPECT_FALSE(unknown->turn.is_quick);
+  worker.prepare(quick, 1);
+  EXPECT_TRUE(quick->turn.is_quick);
+  wait_until_ready(worker, *quick);
+  gate.open();
+  wait_until_ready(worker, *unknown);
+}
+
+TEST(ConstraintWorker, prepares_new_constraints_before_expensive_ones_that_wait) {
+  Gate gate;
+  Gate gate_of_later;
+  std::vector<std::shared_ptr<CountingConstraint>> expensive;
+  ConstraintWorker worker({.num_threads = 1});
+  for (int i = 0; i < 3; ++i) {
+    expensive.push_back(std::make_shared<CountingConstraint>(i == 0 ? &gate : &gate_of_later));
+    expensive.back()->turn.expected_cost = std::chrono::hours(1);
+    worker.prepare(expensive.back(), 1);
+  }
+  const auto unknown = std::make_shared<CountingConstraint>(&gate);
+  worker.prepare(unknown, 1);
+  gate.open();
+  wait_until_ready(worker, *unknown);
+  gate_of_later.open();
+  for (const auto& each : expensive) wait_until_ready(worker, *each);
+}
+
+TEST(ConstraintWorker, knows_the_first_cost_from_an_earlier_answer_with_the_same_spec) {
+  ConstraintWorker worker({.quick_cost = std::chrono::hours(1)});
+  const auto cost = std::make_shared<std::atomic<int64_t>>(-1);
+  const auto first = std::make_shared<CountingConstraint>();
+  const auto second = std::make_shared<CountingConstraint>();
+  first->turn.first_cost_of_spec = second->turn.first_cost_of_spec = cost;
+  worker.prepare(first, std::nullopt);
+  EXPECT_FALSE(first->turn.is_quick);
+  wait_until_ready(worker, *first);
+  EXPECT_GE(*cost, 0);
+  worker.prepare(second, std::nullopt);
+  EXPECT_TRUE(second->turn.is_quick);
+  wait_until_ready(worker, *second);
 }
 
 TEST(ConstraintWorker, does_no_work_for_an_answer_without_a_request) {

@@ -95,7 +95,11 @@ struct GrammarCompiler::Shared {
     entry.bytes = entry.compiled->memory_bytes() + entry.spec.text.size();
     for (const std::string& choice : entry.spec.choices) entry.bytes += choice.size();
     cache_bytes += entry.bytes;
-    while (cache_bytes > options.cache_bytes && !cache.empty()) {
+    shrink(options.cache_bytes);
+  }
+
+  void shrink(size_t max_bytes) {
+    while (cache_bytes > max_bytes && !cache.empty()) {
       cache_bytes -= cache.back().bytes;
       cache.pop_back();
     }
@@ -335,6 +339,11 @@ void GrammarCompiler::submit(const OutputSpec& spec,
     }
   }
   on_compiled(result);
+}
+
+void GrammarCompiler::shrink_cache(size_t max_bytes) {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->shrink(max_bytes);
 }
 
 std::shared_ptr<const CompiledSpec> GrammarCompiler::compile(const OutputSpec& spec) {

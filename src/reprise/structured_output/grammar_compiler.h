@@ -60,6 +60,8 @@ class GrammarCompiler {
   void submit(const OutputSpec& spec, OnCompiled on_compiled, const std::string& client = {});
   /// Compiles and waits for the result. \throws InvalidArgument with the error
   [[nodiscard]] std::shared_ptr<const CompiledSpec> compile(const OutputSpec& spec);
+  /// Forgets the least recently used specs until the others have at most `max_bytes` together.
+  void shrink_cache(size_t max_bytes);
 
  private:
   struct Shared;

@@ -211,6 +211,20 @@ TEST(GrammarCompiler, lets_one_client_fill_only_its_own_part_of_the_queue) {
   for (auto& result : results) (void)result.get();
 }
 
+TEST(GrammarCompiler, forgets_the_specs_that_were_used_longest_ago) {
+  GrammarCompiler compiler([] { return std::make_unique<CountingBackend>(); },
+                           options(1, std::chrono::minutes(2)));
+  const std::weak_ptr<const CompiledSpec> first = compiler.compile(spec("1"));
+  const std::weak_ptr<const CompiledSpec> second = compiler.compile(spec("2"));
+  (void)compiler.compile(spec("1"));  // used again
+  EXPECT_FALSE(first.expired() || second.expired());
+  compiler.shrink_cache(3);  // each has one byte, and one of its text
+  EXPECT_FALSE(first.expired());
+  EXPECT_TRUE(second.expired());
+  compiler.shrink_cache(0);
+  EXPECT_TRUE(first.expired());
+}
+
 TEST(GrammarCompiler, answers_all_specs_when_it_is_destroyed) {
   std::vector<std::future<CompileResult>> results;
   {

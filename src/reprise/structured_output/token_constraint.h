@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <memory>
+#include <optional>
 #include <span>
 
 namespace reprise::structured_output {
@@ -39,7 +41,11 @@ class TokenConstraint {
     std::span<const uint32_t> allowed;  // of allowed_tokens()
     bool is_complete = false;
     std::exception_ptr problem;  // the answer cannot go on
-    std::chrono::nanoseconds expected_cost{0};
+    // Processor time of the next results; empty before the first ones.
+    std::optional<std::chrono::nanoseconds> expected_cost;
+    // The same, in nanoseconds, of the first results of any answer with this spec; negative: there
+    // was none. Null: the constraint shares it with no other answer.
+    std::shared_ptr<std::atomic<int64_t>> first_cost_of_spec;
 
     // Only for the thread that computes steps.
     bool is_quick = true;  // the results are expected soon

@@ -161,13 +161,16 @@ class Compiled final : public CompiledSpec {
   explicit Compiled(xgrammar::CompiledGrammar grammar) : grammar_(std::move(grammar)) {}
 
   std::unique_ptr<TokenConstraint> start() const override {
-    return std::make_unique<Constraint>(grammar_,
-                                        !grammar_.GetTokenizerInfo().GetStopTokenIds().empty());
+    auto constraint = std::make_unique<Constraint>(
+        grammar_, !grammar_.GetTokenizerInfo().GetStopTokenIds().empty());
+    constraint->turn.first_cost_of_spec = first_cost_;
+    return constraint;
   }
   size_t memory_bytes() const override { return grammar_.MemorySizeBytes(); }
 
  private:
   xgrammar::CompiledGrammar grammar_;
+  std::shared_ptr<std::atomic<int64_t>> first_cost_ = std::make_shared<std::atomic<int64_t>>(-1);
 };
 
 /// An EBNF string literal.

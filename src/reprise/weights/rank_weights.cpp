@@ -158,8 +158,7 @@ std::vector<std::string_view> RankWeights::names() const {
   std::vector<std::string_view> names = source_->names();
   for (const auto& [name, part] : parts_) names.push_back(name);
   std::ranges::sort(names);
-  const auto duplicates = std::ranges::unique(names);
-  names.erase(duplicates.begin(), duplicates.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 

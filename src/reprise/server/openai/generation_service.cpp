@@ -19,6 +19,8 @@ namespace {
 // Answers above this size share a limit on memory: several times the largest answer.
 constexpr int64_t kLargeAnswerBytes = int64_t{1} << 20;
 constexpr int64_t kMaxLargestAnswers = 4;
+/// Compiled specifications that an idle server keeps: those of a usual application.
+constexpr size_t kIdleSpecBytes = size_t{32} << 20;
 
 std::string id_prefix(const GenerationRequest& request) {
   if (request.pooling) return std::string(pooling_id_prefix(request.pooling->api));
@@ -196,6 +198,7 @@ void GenerationService::start_constrained(GenerationRequest request,
       exchange->respond(error_response(to_api_error(error, *model_, log_)));
     }
   };
+  has_compiled_ = true;
   engine_->grammar_compiler().submit(
       spec,
       [door = door_, go_on = std::move(go_on)](const structured_output::CompileResult& result) {
@@ -338,6 +341,10 @@ void GenerationService::forget(Key key) {
   note_idle();
 }
 
+void GenerationService::forget_rare_specs() {
+  if (has_compiled_) engine_->grammar_compiler().shrink_cache(kIdleSpecBytes);
+}
+
 void GenerationService::drain(std::function<void()> when_idle) {
   is_draining_ = true;
   when_idle_ = std::move(when_idle);
@@ -348,7 +355,7 @@ void GenerationService::drain(std::function<void()> when_idle) {
 }
 
 void GenerationService::note_idle() {
-  if (num_active_ + num_being_written_ > 0) return;
+  if (!is_idle()) return;
   if (const auto callback = std::exchange(when_idle_, nullptr)) callback();
 }
 

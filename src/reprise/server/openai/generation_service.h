@@ -94,12 +94,15 @@ class GenerationService {
   [[nodiscard]] const GenerationCounts& counts() const noexcept { return counts_; }
   /// The number of unfinished answers: a request with n = 2 counts as two.
   [[nodiscard]] int64_t num_active() const noexcept { return num_active_; }
+  [[nodiscard]] bool is_idle() const noexcept { return num_active_ + num_being_written_ == 0; }
   [[nodiscard]] bool is_draining() const noexcept { return is_draining_; }
   /// An id for a request without one: 32 random hexadecimal digits.
   [[nodiscard]] std::string new_id();
   /// Stops admitting requests, and refuses those whose specification is being compiled. `when_idle`
   /// is called when no request is active, perhaps during this call.
   void drain(std::function<void()> when_idle);
+  /// For an idle server: frees compiled specifications beyond those that were used last.
+  void forget_rare_specs();
   /// Answers all requests with `error`.
   void fail_all(const ApiError& error);
 
@@ -139,6 +142,7 @@ class GenerationService {
   Key next_key_ = 1;
   int64_t num_active_ = 0;
   bool is_draining_ = false;
+  bool has_compiled_ = false;  // a specification of an answer
   std::function<void()> when_idle_;
   OnEngineDeath on_engine_death_;  // empty after it was called
   RunElsewhere run_elsewhere_;     // may be empty
