@@ -336,14 +336,22 @@ inline void attend_request(const AttentionKernelArguments& a,
   }
 }
 
+/// The tokens that the grid's `index`-th group of blocks computes. Later tokens of a prompt see
+/// more positions. A worker gets neighbouring blocks, so these take turns between the first and the
+/// last tokens: each pair of them is about as much work as any other pair.
+inline int64_t token_group(int64_t index, int64_t num_groups) {
+  return index % 2 == 0 ? index / 2 : num_groups - 1 - index / 2;
+}
+
 template <typename T>
 void run_attention(const void* args, device::BlockRange blocks) noexcept {
   const auto& a = *static_cast<const AttentionKernelArguments*>(args);
+  const int64_t num_groups = ceil_div(a.num_tokens, a.tokens_per_block);
   const int64_t num_scheduled =
       a.num_reqs == 0 ? 0 : max_of(0, min_of(a.num_tokens, a.query_start_loc[a.num_reqs]));
   for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
     const int64_t kv_head = block % a.kv_heads;
-    int64_t token = block / a.kv_heads * a.tokens_per_block;
+    int64_t token = token_group(block / a.kv_heads, num_groups) * a.tokens_per_block;
     const int64_t end = min_of(token + a.tokens_per_block, a.num_tokens);
     while (token < min_of(end, num_scheduled)) {
       const int64_t request = find_request(a, token);
