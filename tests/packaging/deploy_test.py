@@ -268,6 +268,14 @@ class Flags(unittest.TestCase):
         self.assertIn("--shutdown-timeout", named)
         self.assertEqual(set(), named - known)
 
+    def test_replicas_under_ray_serve_use_options_that_exist(self):
+        known = set(re.findall(r"^\s+(--[\w-]+)", run(BINARY, "serve", "--help=all"), re.M))
+        text = (DEPLOY / "ray/reprise_serve.py").read_text().split('"""', 2)[2]
+        text += re.search(r'"options": "([^"]*)"', (DEPLOY / "ray/try_failure.py").read_text()).group(1)
+        named = set(re.findall(r"--[a-z][\w-]+", text))
+        self.assertLess({"--uds", "--shutdown-timeout", "--served-model-name"}, named)
+        self.assertEqual(set(), named - known)
+
     def test_variables_are_read_by_the_program(self):
         known = set(re.findall(r"^\| `(\w+)`|^\s+(\w+)\s", (SOURCE / "docs/reference/environment.md").read_text(), re.M))
         known = {name for names in known for name in names}
