@@ -265,6 +265,17 @@ class StartUp(Case):
         self.assertEqual(said(VLLM_LOGGING_LEVEL="ERROR"), "")
         self.assertIn("VLLM_LOGGING_LEVEL: 'LOUD'", self.refused("generate", MODEL, "--prompt", "a", VLLM_LOGGING_LEVEL="LOUD"))
 
+    def test_lazy_capture_gives_the_same_text_and_captures_what_is_used(self):
+        def run(*options):
+            return self.run_cli("generate", MODEL, "--prompt", "Once upon a time", "--max-tokens", "24", "--ignore-eos",
+                                "--temperature", "0", *options)
+        eager, lazy = run("--enforce-eager"), run("-cc.cudagraph_lazy_capture=true")
+        self.assertEqual(lazy.stdout, eager.stdout)
+        self.assertIn("waits for the capture of its graph", lazy.stderr)
+        self.assertIn("0 keys took", lazy.stderr)
+        self.assertRegex(lazy.stderr, r"replayed FULL 23, PIECEWISE 1, eager 0 steps")
+        self.assertIn("several ranks", self.refused("explain", "--tensor-parallel-size", "2", "-cc.cudagraph_lazy_capture=true"))
+
     def test_the_log_is_as_loud_as_asked(self):
         self.assertNotIn("KV cache", self.start("--quiet"))
         self.assertNotIn("KV cache", self.start(VLLM_LOGGING_LEVEL="error"))

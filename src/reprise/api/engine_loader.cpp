@@ -320,7 +320,8 @@ std::unique_ptr<engine::ModelRunner> EngineLoader::create_runner(
           .adapters = engine_->adapter_slots.get(),
           .ranks = args.ranks,
           .num_warmups = warms_up ? options.graphs.num_of_warmups : 0,
-          .copy_inputs = options.graph_inputs.compilation.cudagraph_copy_inputs});
+          .copy_inputs = options.graph_inputs.compilation.cudagraph_copy_inputs,
+          .lazy_capture = options.graph_inputs.compilation.cudagraph_lazy_capture});
 }
 
 void EngineLoader::compile(engine::ModelRunner& runner) {

@@ -34,6 +34,7 @@ void visit_fields(Config& c, Visitor&& v)
   v("cuda_graph_sizes", c.cuda_graph_sizes);
   v("cudagraph_num_of_warmups", c.cudagraph_num_of_warmups);
   v("cudagraph_copy_inputs", c.cudagraph_copy_inputs);
+  v("cudagraph_lazy_capture", c.cudagraph_lazy_capture);
   v("cudagraph_specialize_lora", c.cudagraph_specialize_lora);
   v("splitting_ops", c.splitting_ops);
   v("use_inductor", c.use_inductor);

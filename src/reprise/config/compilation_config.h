@@ -81,7 +81,8 @@ struct CompilationConfig : cudagraph::CaptureSizeRequest {
   std::optional<CompilationMode> mode;
   std::optional<cudagraph::CudagraphMode> cudagraph_mode;
   int32_t cudagraph_num_of_warmups = 0;
-  bool cudagraph_copy_inputs = false;  // PIECEWISE only
+  bool cudagraph_copy_inputs = false;   // PIECEWISE only
+  bool cudagraph_lazy_capture = false;  // capture a graph when a batch first needs it
   bool cudagraph_specialize_lora = true;
   std::optional<std::vector<std::string>> splitting_ops;  // unset = automatic, [] = no splitting
   bool use_inductor = true;

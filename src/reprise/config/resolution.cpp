@@ -32,6 +32,7 @@ ResolvedConfig resolve(const ResolutionInputs& inputs) {
   resolver.check_recurrent_state_blocks();
   resolver.compute_final_sizes();
   resolver.expand_compile_sizes();
+  resolver.warn_about_lazy_capture();
   return std::move(resolver).take();
 }
 

@@ -41,6 +41,7 @@ class Resolver {
   void check_recurrent_state_blocks();
   void compute_final_sizes();
   void expand_compile_sizes();
+  void warn_about_lazy_capture();
 
   ResolvedConfig take() && { return std::move(out_); }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "reprise/base/error.h"
+
 // Computes the sizes for capture and for compilation.
 namespace reprise::config {
 
@@ -70,6 +72,19 @@ void Resolver::compute_sizes_without_drafts() {
       cudagraph::compute_capture_sizes(in_.compilation, inputs, out_.mode).decode;
   if (sizes.empty()) return;
   out_.other_decode_widths.push_back({.query_len = 1, .capture_sizes = std::move(sizes)});
+}
+
+void Resolver::warn_about_lazy_capture() {
+  if (!in_.compilation.cudagraph_lazy_capture || out_.mode == cudagraph::CudagraphMode::NONE)
+    return;
+  if (in_.tensor_parallel_size > 1) {
+    throw InvalidArgument(
+        "cudagraph_lazy_capture: several ranks capture together at the start; leave it out");
+  }
+  warn("L1",
+       "cudagraph_lazy_capture: the first batch of each size waits for the capture of its graph, "
+       "and "
+       "the graphs together may take more memory than if the largest were captured first");
 }
 
 void Resolver::expand_compile_sizes() {

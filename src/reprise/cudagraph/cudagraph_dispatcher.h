@@ -117,6 +117,14 @@ struct CaptureGroup {
   friend bool operator==(const CaptureGroup&, const CaptureGroup&) = default;
 };
 
+/// A key of the capture plan.
+struct PlannedKey {
+  CudagraphRuntimeMode mode = CudagraphRuntimeMode::NONE;
+  BatchDescriptor descriptor;
+
+  friend bool operator==(const PlannedKey&, const PlannedKey&) = default;
+};
+
 /// Chooses the runtime mode and the key of each batch. Only the dispatcher knows which graphs
 /// exist. It uses no device.
 ///
@@ -146,6 +154,11 @@ class CudagraphDispatcher {
   /// the largest first. The plan depends only on the options. It is empty before initialisation and
   /// for mode NONE.
   [[nodiscard]] std::vector<CaptureGroup> capture_plan() const;
+
+  /// The key that dispatch() would prefer for this batch if its graph existed: planned, not
+  /// captured and not retired. nullopt: the best key of the batch is there, or nothing fits. For
+  /// engines that capture a graph when a batch first needs it.
+  [[nodiscard]] std::optional<PlannedKey> uncaptured_key(const BatchFacts& batch) const noexcept;
 
   /// Allows dispatch() to return this key. \pre the key is planned and not retired
   void mark_captured(CudagraphRuntimeMode mode, const BatchDescriptor& descriptor);

@@ -423,6 +423,29 @@ TEST(CudagraphDispatcher, full_load_replays_a_full_graph_although_the_grid_misse
   }
 }
 
+TEST(CudagraphDispatcher, names_the_key_that_a_batch_would_prefer_if_it_were_captured) {
+  CudagraphDispatcher dispatcher;
+  EXPECT_EQ(dispatcher.uncaptured_key(uniform(1)), std::nullopt);
+  dispatcher.initialize_cudagraph_keys(reprise_rule(FULL_AND_PIECEWISE, {8, 16}, {2, 4}, 4));
+  const auto wanted = [&](const BatchFacts& batch) {
+    const std::optional<PlannedKey> key = dispatcher.uncaptured_key(batch);
+    return key ? std::pair(key->mode, key->descriptor.num_tokens) : std::pair(Runtime::NONE, 0);
+  };
+  EXPECT_EQ(wanted(uniform(3)), std::pair(Runtime::FULL, 4));
+  EXPECT_EQ(wanted(mixed(9, 2)), std::pair(Runtime::PIECEWISE, 16));
+  EXPECT_EQ(wanted(mixed(17, 2)), std::pair(Runtime::NONE, 0)) << "nothing is planned for it";
+  BatchFacts cascade = uniform(3);
+  cascade.cascade = true;
+  EXPECT_EQ(wanted(cascade), std::pair(Runtime::PIECEWISE, 8)) << "cascade is never in FULL";
+  const std::optional<PlannedKey> key = dispatcher.uncaptured_key(uniform(3));
+  dispatcher.mark_captured(key->mode, key->descriptor);
+  EXPECT_EQ(wanted(uniform(3)), std::pair(Runtime::NONE, 0)) << "its best key is there";
+  EXPECT_EQ(wanted(uniform(2)), std::pair(Runtime::FULL, 2)) << "a larger graph is not the best";
+  const std::optional<PlannedKey> small = dispatcher.uncaptured_key(uniform(2));
+  dispatcher.retire(small->mode, small->descriptor, "failed");
+  EXPECT_EQ(wanted(uniform(2)), std::pair(Runtime::PIECEWISE, 8));
+}
+
 TEST(CudagraphDispatcher, never_returns_a_key_that_is_not_captured) {
   CudagraphDispatcher dispatcher;
   EXPECT_EQ(dispatcher.dispatch(uniform(1)).reason, DispatchReason::not_initialised);

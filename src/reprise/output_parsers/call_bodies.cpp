@@ -45,8 +45,9 @@ std::string_view unquoted(std::string_view text) {
 
 /// How a format writes the parameters of a call as tags: <open>HEAD>value<close>.
 struct ParameterTags {
-  std::string_view open;   // "<parameter="
-  std::string_view close;  // "</parameter>"
+  std::string_view open;     // "<parameter="
+  std::string_view close;    // "</parameter>"
+  bool is_verbatim = false;  // line ends around a value belong to it
 };
 
 /// Reads `name>` and then parameters. `head` is the text between `open` and `>`.
@@ -78,7 +79,8 @@ std::vector<Call> read_tagged_call(std::string_view body,
     body.remove_prefix(value.size());
     if (end < next) body.remove_prefix(tags.close.size());
     if (!is_text) {
-      arguments[std::string(key)] = schemas.value_of(name, key, without_outer_line_ends(value));
+      arguments[std::string(key)] =
+          schemas.value_of(name, key, tags.is_verbatim ? value : without_outer_line_ends(value));
     } else if (*is_text) {
       arguments[std::string(key)] = std::string(value);
     } else {
@@ -176,6 +178,11 @@ std::vector<Call> read_glm_call(std::string_view body, const ToolSchemas& schema
 
 std::vector<Call> read_function_call(std::string_view body, const ToolSchemas& schemas) {
   return read_tagged_call(body, {.open = "<parameter=", .close = "</parameter>"}, schemas);
+}
+
+std::vector<Call> read_verbatim_function_call(std::string_view body, const ToolSchemas& schemas) {
+  return read_tagged_call(
+      body, {.open = "<parameter=", .close = "</parameter>", .is_verbatim = true}, schemas);
 }
 
 std::vector<Call> read_invoke_call(std::string_view body, const ToolSchemas& schemas) {

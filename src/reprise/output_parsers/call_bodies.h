@@ -31,6 +31,9 @@ using ReadCalls = std::vector<Call> (*)(std::string_view body, const ToolSchemas
 /// Qwen3-Coder, behind `<function=`: `name>` and <parameter=key>value</parameter>.
 [[nodiscard]] std::vector<Call> read_function_call(std::string_view body,
                                                    const ToolSchemas& schemas);
+/// MiMo: the same, but line ends around a value belong to it.
+[[nodiscard]] std::vector<Call> read_verbatim_function_call(std::string_view body,
+                                                            const ToolSchemas& schemas);
 /// MiniMax, behind `<invoke name=`: `"name">` and <parameter name="key">value</parameter>.
 [[nodiscard]] std::vector<Call> read_invoke_call(std::string_view body, const ToolSchemas& schemas);
 /// Gemma 4: `call:name{key:<|"|>text<|"|>,other:42}`.

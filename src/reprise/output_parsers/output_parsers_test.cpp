@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <functional>
 #include <random>
 #include <set>
@@ -11,6 +12,7 @@
 #include "reprise/output_parsers/choose_parsers.h"
 #include "reprise/output_parsers/reasoning_parser.h"
 #include "reprise/output_parsers/tool_parser.h"
+#include "tests/support/source_dir.h"
 
 namespace reprise::output_parsers {
 namespace {
@@ -147,8 +149,13 @@ std::vector<FormatCase> format_cases() {
       };
   for (const char* name : {"hermes", "qwen3_json", "granite4", "ernie45"})
     add(name, tagged, before);
-  for (const char* name : {"qwen3_coder", "qwen3_xml", "mimo"}) add(name, qwen_xml, before);
+  for (const char* name : {"qwen3_coder", "qwen3_xml"}) add(name, qwen_xml, before);
   for (const char* name : {"glm45", "glm47"}) add(name, glm, before);
+  add("mimo",
+      before +
+          "<tool_call><function=get_weather><parameter=city>San José</parameter><parameter=days>"
+          "3</parameter></function></tool_call><tool_call><function=now></function></tool_call>",
+      before);
   for (const char* name : {"jamba", "hunyuan_a13b"})
     add(name, before + "<tool_calls>" + array + "</tool_calls>", before);
   for (const char* name : {"pythonic", "llama4_pythonic"}) add(name, python, "");
@@ -283,6 +290,25 @@ TEST(OutputParsers, each_format_finds_its_calls_and_the_types_of_their_arguments
   }
   for (const std::string_view name : tool_parser_names())
     EXPECT_TRUE(tested.contains(name)) << name;
+}
+
+// tests/oracle/tool_calls.jsonl was recorded with vLLM 0.32.
+TEST(OutputParsers, find_the_calls_that_vllms_parsers_find) {
+  std::ifstream file(source_dir() + "/tests/oracle/tool_calls.jsonl");
+  int num_cases = 0;
+  for (std::string line; std::getline(file, line); ++num_cases) {
+    const Json recorded = Json::parse(line);
+    const auto parser = recorded["parser"].get<std::string>();
+    const MessageDelta found = parse(tools(parser, kSchemas), recorded["text"].get<std::string>());
+    ASSERT_EQ(found.tool_calls.size(), recorded["calls"].size()) << line;
+    for (size_t i = 0; i < found.tool_calls.size(); ++i) {
+      EXPECT_EQ(found.tool_calls[i].name, recorded["calls"][i][0].get<std::string>()) << line;
+      EXPECT_EQ(Json::parse(found.tool_calls[i].arguments),
+                Json::parse(recorded["calls"][i][1].get<std::string>()))
+          << line;
+    }
+  }
+  EXPECT_GE(num_cases, 30);
 }
 
 TEST(OutputParsers, an_answer_that_breaks_off_anywhere_loses_no_text) {

@@ -175,7 +175,7 @@ constexpr auto kToolFormats = std::to_array<ToolFormat>({
     {{"llama4_pythonic", "Llama 4", kPythonList}, pythonic},
     {{"longcat", "LongCat", "<longcat_tool_call>{\"name\": ...}</longcat_tool_call>"},
      between_markers<longcat_tags, read_json_calls>},
-    {{"mimo", "MiMo", kFunctions}, between_markers<function_tags, read_function_call>},
+    {{"mimo", "MiMo", kFunctions}, between_markers<function_tags, read_verbatim_function_call>},
     {{"minimax_m2",
       "MiniMax-M2",
       "<invoke name=\"NAME\"><parameter name=\"KEY\">value</parameter></invoke>"},

@@ -135,21 +135,32 @@ void ModelRunner::stage_adapters(std::span<const BatchRequest> requests, int32_t
   options_.adapters->stage(adapter_tokens_, num_tokens, execution_->stream());
 }
 
+cudagraph::CaptureCallbacks ModelRunner::capture_callbacks(
+    std::function<void(const cudagraph::CaptureRecord&, size_t, size_t)> on_progress) {
+  return {
+      .dummy_run = [this](const cudagraph::DummyRun& run) { dummy_run(run); },
+      .memory_in_use = [this] { return execution_->graph_pool().reserved_bytes() + graph_bytes(); },
+      .now = monotonic_seconds,
+      .on_progress = std::move(on_progress)};
+}
+
+void ModelRunner::capture_before_step(const cudagraph::BatchFacts& facts) {
+  const std::optional<cudagraph::PlannedKey> key = dispatcher_.uncaptured_key(facts);
+  if (!key) return;
+  const cudagraph::CaptureRecord record = cudagraph::capture_key(
+      dispatcher_, permission_, *key, options_.num_warmups, capture_callbacks({}));
+  if (!record.failure.empty()) retired_.push_back({record.mode, record.descriptor, record.failure});
+}
+
 cudagraph::CaptureReport ModelRunner::capture(
     const std::function<void(const cudagraph::CaptureRecord&, size_t, size_t)>& on_progress) {
   // Ranks load their weights at different speeds.
   if (options_.ranks != nullptr) {
     options_.ranks->barrier(parallel::Operation::start_up, parallel::Patience::unlimited);
   }
+  if (options_.lazy_capture) return {};
   cudagraph::CaptureReport report = cudagraph::run_capture_session(
-      dispatcher_,
-      permission_,
-      options_.num_warmups,
-      {.dummy_run = [this](const cudagraph::DummyRun& run) { dummy_run(run); },
-       .memory_in_use =
-           [this] { return execution_->graph_pool().reserved_bytes() + graph_bytes(); },
-       .now = monotonic_seconds,
-       .on_progress = on_progress});
+      dispatcher_, permission_, options_.num_warmups, capture_callbacks(on_progress));
   if (options_.ranks != nullptr) agree_on_capture(*options_.ranks, dispatcher_, report);
   return report;
 }
@@ -223,6 +234,8 @@ const StepResult& ModelRunner::execute(std::span<const BatchRequest> requests,
 const StepResult& ModelRunner::execute_here(std::span<const BatchRequest> requests,
                                             const cudagraph::BatchFacts& facts,
                                             const TokensOnDevice& tokens) {
+  // Tokens that only the device knows stay untouched: such a step waits with its capture.
+  if (options_.lazy_capture && tokens.places.empty()) capture_before_step(facts);
   cudagraph::Decision decision = dispatcher_.dispatch(facts);
   // The key of a graph says whether it has adapters. An eager step has them if its batch does.
   if (decision.mode == CudagraphRuntimeMode::NONE) {

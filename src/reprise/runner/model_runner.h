@@ -56,6 +56,9 @@ struct ModelRunnerOptions {
   parallel::Communicator* ranks = nullptr;
   int num_warmups = 0;       // eager runs before each capture
   bool copy_inputs = false;  // cudagraph_copy_inputs
+  /// cudagraph_lazy_capture: capture() does nothing, and a step whose best key has no graph yet
+  /// captures it first. \pre false with several ranks
+  bool lazy_capture = false;
 };
 
 /// A graph that could not be replayed. It was retired, and the step ran eagerly instead.
@@ -180,6 +183,10 @@ class ModelRunner {
   const StepResult& execute_here(std::span<const BatchRequest> requests,
                                  const cudagraph::BatchFacts& facts,
                                  const TokensOnDevice& tokens);
+  [[nodiscard]] cudagraph::CaptureCallbacks capture_callbacks(
+      std::function<void(const cudagraph::CaptureRecord&, size_t, size_t)> on_progress);
+  /// Captures the best key for this batch if it has no graph yet.
+  void capture_before_step(const cudagraph::BatchFacts& facts);
   void dummy_run(const cudagraph::DummyRun& run);
   /// Gives the adapters of the batch slots, and their tokens the numbers of these slots.
   void stage_adapters(std::span<const BatchRequest> requests, int32_t num_tokens);

@@ -34,6 +34,29 @@ void warm_up_and_capture(CudagraphRuntimeMode mode,
                        .target_mode = mode});
 }
 
+/// \pre capturing is permitted
+CaptureRecord capture_one(CudagraphDispatcher& dispatcher,
+                          const PlannedKey& key,
+                          int num_warmups,
+                          const CaptureCallbacks& callbacks) {
+  CaptureRecord record{.mode = key.mode, .descriptor = key.descriptor};
+  const double start = callbacks.now();
+  const size_t bytes_before = callbacks.memory_in_use();
+  try {
+    warm_up_and_capture(key.mode, key.descriptor, num_warmups, callbacks);
+    dispatcher.mark_captured(key.mode, key.descriptor);
+  } catch (const device::DeviceError& error) {
+    if (error.is_sticky()) throw;
+    record.failure = error.what();
+  } catch (const OutOfMemory& error) {
+    record.failure = error.what();
+  }
+  if (!record.failure.empty()) dispatcher.retire(key.mode, key.descriptor, record.failure);
+  record.seconds = callbacks.now() - start;
+  record.bytes = callbacks.memory_in_use() - std::min(bytes_before, callbacks.memory_in_use());
+  return record;
+}
+
 }  // namespace
 
 size_t CaptureReport::num_captured() const noexcept {
@@ -55,21 +78,8 @@ CaptureReport run_capture_session(CudagraphDispatcher& dispatcher,
   const size_t session_bytes = callbacks.memory_in_use();
   for (const CaptureGroup& group : plan) {
     for (const BatchDescriptor& descriptor : group.descriptors) {
-      CaptureRecord record{.mode = group.mode, .descriptor = descriptor};
-      const double start = callbacks.now();
-      const size_t bytes_before = callbacks.memory_in_use();
-      try {
-        warm_up_and_capture(group.mode, descriptor, num_warmups, callbacks);
-        dispatcher.mark_captured(group.mode, descriptor);
-      } catch (const device::DeviceError& error) {
-        if (error.is_sticky()) throw;
-        record.failure = error.what();
-      } catch (const OutOfMemory& error) {
-        record.failure = error.what();
-      }
-      if (!record.failure.empty()) dispatcher.retire(group.mode, descriptor, record.failure);
-      record.seconds = callbacks.now() - start;
-      record.bytes = callbacks.memory_in_use() - std::min(bytes_before, callbacks.memory_in_use());
+      const CaptureRecord record =
+          capture_one(dispatcher, {group.mode, descriptor}, num_warmups, callbacks);
       report.records.push_back(record);
       if (callbacks.on_progress) callbacks.on_progress(record, report.records.size(), total);
     }
@@ -77,6 +87,15 @@ CaptureReport run_capture_session(CudagraphDispatcher& dispatcher,
   report.seconds = callbacks.now() - session_start;
   report.bytes = callbacks.memory_in_use() - std::min(session_bytes, callbacks.memory_in_use());
   return report;
+}
+
+CaptureRecord capture_key(CudagraphDispatcher& dispatcher,
+                          CapturePermission& permission,
+                          const PlannedKey& key,
+                          int num_warmups,
+                          const CaptureCallbacks& callbacks) {
+  const OpenPermission open(permission);
+  return capture_one(dispatcher, key, num_warmups, callbacks);
 }
 
 }  // namespace reprise::cudagraph

@@ -46,4 +46,12 @@ CaptureReport run_capture_session(CudagraphDispatcher& dispatcher,
                                   int num_warmups,
                                   const CaptureCallbacks& callbacks);
 
+/// Captures one key in the same way, between two steps. The record says how long it took, and why
+/// the key was retired if the capture failed. \throws device::DeviceError when the device is lost
+CaptureRecord capture_key(CudagraphDispatcher& dispatcher,
+                          CapturePermission& permission,
+                          const PlannedKey& key,
+                          int num_warmups,
+                          const CaptureCallbacks& callbacks);
+
 }  // namespace reprise::cudagraph

@@ -69,6 +69,46 @@ TEST_F(CaptureSessionTest,
             CudagraphRuntimeMode::FULL);
 }
 
+TEST_F(CaptureSessionTest, one_key_is_captured_alone_when_a_batch_needs_it) {
+  const BatchFacts batch{.num_tokens = 3, .num_reqs = 3, .uniform = true};
+  std::vector<std::string> runs;
+  const auto capture = [&](std::function<void(const DummyRun&)> dummy_run) {
+    return capture_key(dispatcher_,
+                       permission_,
+                       dispatcher_.uncaptured_key(batch).value(),
+                       1,
+                       {.dummy_run = std::move(dummy_run),
+                        .memory_in_use = [this] { return memory_; },
+                        .now = [this] { return clock_ += 0.5; },
+                        .on_progress = {}});
+  };
+  const CaptureRecord record = capture([&](const DummyRun& run) {
+    EXPECT_TRUE(permission_.is_open());
+    runs.emplace_back(to_string(run.mode));
+  });
+  EXPECT_EQ(runs, (std::vector<std::string>{"NONE", "FULL"}));
+  EXPECT_EQ(record.descriptor.num_tokens, 4);
+  EXPECT_FALSE(permission_.is_open()) << "sealed again";
+  EXPECT_EQ(dispatcher_.dispatch(batch).mode, CudagraphRuntimeMode::FULL);
+  EXPECT_EQ(dispatcher_.uncaptured_key(batch), std::nullopt);
+}
+
+TEST_F(CaptureSessionTest, a_lazy_capture_that_fails_leaves_the_batch_to_pieces) {
+  const BatchFacts batch{.num_tokens = 3, .num_reqs = 3, .uniform = true};
+  const CaptureRecord record =
+      capture_key(dispatcher_,
+                  permission_,
+                  dispatcher_.uncaptured_key(batch).value(),
+                  0,
+                  {.dummy_run = [](const DummyRun&) { throw OutOfMemory("no memory is left"); },
+                   .memory_in_use = [this] { return memory_; },
+                   .now = [this] { return clock_ += 0.5; },
+                   .on_progress = {}});
+  EXPECT_NE(record.failure.find("no memory is left"), std::string::npos);
+  EXPECT_FALSE(permission_.is_open());
+  EXPECT_EQ(dispatcher_.uncaptured_key(batch)->mode, CudagraphRuntimeMode::PIECEWISE);
+}
+
 TEST_F(CaptureSessionTest, a_failed_key_is_retired_with_its_reason_and_the_rest_is_captured) {
   const CaptureReport report = run(0, [&](const DummyRun& run) {
     if (run.descriptor.uniform && run.descriptor.num_tokens == 4) {
