@@ -194,6 +194,36 @@ TEST(DraftModel, replays_full_graphs_in_all_its_uniform_steps) {
   }
 }
 
+// V2D-17 and V2D-18: of four drafts, three come from steps of one token, eager or replayed. Before
+// them is the step that also computes the prompt's last tokens.
+TEST(DraftModel, makes_one_step_per_further_draft) {
+  Machine machine({.num_speculative_tokens = 4});
+  for (const CudagraphMode mode : {CudagraphMode::NONE, CudagraphMode::FULL_DECODE_ONLY}) {
+    DraftModel draft(machine, {.mode = mode});
+    testing::Tokens tokens = {50, 60, 0, 0, 0, 0};
+    const sampling::SamplingParams params{.temperature = 0};
+    DraftRequest request{.token_ids = std::span(tokens).first(2),
+                         .drafts = std::span(tokens).subspan(2),
+                         .next = {.params = &params}};
+    draft.drafter().propose_all({&request, 1});
+    EXPECT_EQ(request.num_drafts, 4);
+    uint64_t num_first = 0;
+    uint64_t num_further = 0;
+    for (const auto& decision : draft.drafter().ledger().decisions()) {
+      if (mode == CudagraphMode::NONE) {
+        EXPECT_EQ(decision.mode, cudagraph::CudagraphRuntimeMode::NONE);
+        EXPECT_EQ(decision.count, 4U);
+        continue;
+      }
+      EXPECT_EQ(decision.mode, cudagraph::CudagraphRuntimeMode::FULL);
+      (decision.descriptor.num_tokens == 1 ? num_further : num_first) += decision.count;
+    }
+    if (mode == CudagraphMode::NONE) continue;
+    EXPECT_EQ(num_first, 1U);
+    EXPECT_EQ(num_further, 3U);
+  }
+}
+
 /// Compares the drafts of a model whose cache follows the requests with those of the same model
 /// that computes each request anew.
 class ComparedDrafter final : public speculative::Drafter {

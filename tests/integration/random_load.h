@@ -201,6 +201,7 @@ class Machine {
     engine::EngineCoreOptions options = core_options();
     options.drafter = &drafter;
     options.scheduler.decode_query_len = 1 + num_speculative_tokens_;
+    options.scheduler.fewer_draft_widths = tiny_.resolved().fewer_draft_widths();
     options.scheduler.pad_drafts = cudagraph::separate_routine(tiny_.resolved().mode);
     return options;
   }

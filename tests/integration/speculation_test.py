@@ -128,6 +128,7 @@ class Speculation(unittest.TestCase):
             explained = json.loads(done.stdout)
             self.assertEqual(explained["capture_sizes"]["decode"], [5, 10, 20])
             self.assertEqual(explained["capture_sizes"]["decode_without_drafts"], [1, 2, 4])
+            self.assertEqual(explained["capture_sizes"]["decode_with_fewer_drafts"], {"2": [3, 6, 12]})
             self.assertEqual([d["num_tokens"] for d in explained["decisions"]], [20, 4])
             self.assertEqual({d["reason_code"] for d in explained["decisions"]}, {"full_uniform"})
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -212,6 +213,108 @@ TEST(SpeculativeSteps, of_every_width_give_the_tokens_of_plain_decoding) {
     expect_equal(machine.answer(*core, specs), expected);
     EXPECT_GT(core->scheduler().speculation_stats().num_accepted_tokens, 0U) << num_drafts;
     EXPECT_EQ(core->ledger().steps(DispatchReason::piecewise_no_decode_size), 0U) << "a size gap";
+  }
+}
+
+/// Knows the answers, and proposes the same number of right drafts each time.
+class RightDrafter final : public speculative::TokenDrafter {
+ public:
+  explicit RightDrafter(std::vector<Tokens> known) : known_(std::move(known)) {}
+
+  int propose(std::span<const int32_t> token_ids, std::span<int32_t> drafts) override {
+    for (const Tokens& tokens : known_) {
+      if (tokens.size() <= token_ids.size() ||
+          !std::ranges::equal(std::span(tokens).first(token_ids.size()), token_ids)) {
+        continue;
+      }
+      const auto next = std::span(tokens).subspan(token_ids.size());
+      const size_t count = std::min({next.size(), drafts.size(), num_drafts});
+      std::ranges::copy(next.first(count), drafts.begin());
+      return static_cast<int>(count);
+    }
+    return 0;
+  }
+  size_t num_drafts = 0;
+
+ private:
+  std::vector<Tokens> known_;
+};
+
+/// Requests with long answers and prompts of these lengths, and a drafter that knows the answers.
+struct RightDrafts {
+  RightDrafts(Machine& machine, std::span<const int> prompt_lengths) {
+    for (size_t i = 0; i < prompt_lengths.size(); ++i) {
+      Tokens prompt;
+      for (int j = 0; j < prompt_lengths[i]; ++j) {
+        prompt.push_back(100 + static_cast<int32_t>(i) * 50 + j);
+      }
+      specs.push_back({.prompt = std::move(prompt),
+                       .params = {.temperature = 0, .max_tokens = 100, .ignore_eos = true}});
+    }
+    std::vector<Tokens> known;
+    const std::vector<Answer> answers = plain_answers(machine, specs);
+    for (size_t i = 0; i < specs.size(); ++i) {
+      known.push_back(specs[i].prompt);
+      known.back().insert(
+          known.back().end(), answers[i].token_ids.begin(), answers[i].token_ids.end());
+    }
+    drafter = std::make_unique<RightDrafter>(std::move(known));
+  }
+
+  std::vector<Spec> specs;
+  std::unique_ptr<RightDrafter> drafter;
+};
+
+// Several widths at once: each step takes the narrowest graphs that hold its drafts. V2D-01,
+// V2D-05.
+TEST(SpeculativeSteps, take_the_narrowest_graphs_that_hold_their_drafts) {
+  Machine machine({.num_blocks = 60, .num_speculative_tokens = 8});
+  const std::vector<int> lengths(5, 4);
+  const RightDrafts load(machine, lengths);
+  const auto core = machine.make_core(machine.core_options(*load.drafter));
+  for (const Spec& spec : load.specs) (void)core->add_request(spec.prompt, spec.params);
+  (void)core->step();  // the prompts
+  const std::vector<int> widths = {1, 3, 3, 5, 5, 9, 9, 9, 9};
+  for (size_t num_drafts = 0; num_drafts < widths.size(); ++num_drafts) {
+    load.drafter->num_drafts = num_drafts;
+    (void)core->step();
+    const engine::ModelStep& step = core->last_step();
+    const int width = widths[num_drafts];
+    EXPECT_TRUE(step.facts.uniform) << num_drafts;
+    EXPECT_EQ(step.facts.query_len, width) << num_drafts;
+    EXPECT_EQ(step.decision.reason, DispatchReason::full_uniform) << num_drafts;
+    EXPECT_EQ(step.decision.descriptor.num_tokens % width, 0) << num_drafts;
+    EXPECT_EQ(step.scheduled->num_padding_tokens, 5 * (width - 1 - static_cast<int>(num_drafts)));
+  }
+}
+
+// V2D-03: prompt chunks with as many tokens as the decodes of the step look like decodes.
+TEST(SpeculativeSteps, with_prompt_chunks_of_the_decode_query_length_are_not_uniform) {
+  Machine machine({.num_blocks = 60, .num_speculative_tokens = 7});
+  const std::vector<int> lengths = {4, 4, 4, 4, 33, 33};
+  const RightDrafts load(machine, lengths);
+  load.drafter->num_drafts = 7;
+  engine::EngineCoreOptions options = machine.core_options(*load.drafter);
+  options.scheduler.long_prefill_token_threshold = 8;
+  const auto core = machine.make_core(options);
+  for (size_t i = 0; i < 4; ++i)
+    (void)core->add_request(load.specs[i].prompt, load.specs[i].params);
+  (void)core->step();
+  (void)core->step();
+  EXPECT_EQ(core->last_step().decision.mode, cudagraph::CudagraphRuntimeMode::FULL);
+  EXPECT_EQ(core->last_step().facts.query_len, 8);
+  for (size_t i = 4; i < 6; ++i)
+    (void)core->add_request(load.specs[i].prompt, load.specs[i].params);
+  for (int chunk = 0; chunk < 4; ++chunk) {
+    (void)core->step();
+    const engine::ModelStep& step = core->last_step();
+    ASSERT_EQ(step.scheduled->num_reqs(), 6);
+    for (const engine::ScheduledRequest& entry : step.scheduled->scheduled) {
+      ASSERT_EQ(entry.query_len(), 8) << "a step of 6 x 8 tokens";
+    }
+    EXPECT_FALSE(step.facts.uniform);
+    EXPECT_EQ(step.decision.mode, cudagraph::CudagraphRuntimeMode::PIECEWISE);
+    EXPECT_EQ(step.decision.reason, DispatchReason::piecewise);
   }
 }
 

@@ -400,6 +400,7 @@ void EngineLoader::build_core() {
                         .enable_chunked_prefill = args.enable_chunked_prefill && !is_encoder,
                         .long_prefill_token_threshold = args.long_prefill_token_threshold,
                         .decode_query_len = options.graphs.uniform_decode_query_len,
+                        .fewer_draft_widths = options.graphs.fewer_draft_widths(),
                         .pad_drafts = cudagraph::separate_routine(options.graphs.mode),
                         .policy = args.scheduling_policy,
                         .is_pooling = pools,

@@ -96,10 +96,20 @@ void fill(Explanation& out,
   dispatcher.mark_all_captured();
   out.mixed_sizes = sizes_of(dispatcher, std::nullopt);
   out.decode_sizes = sizes_of(dispatcher, resolved.uniform_decode_query_len);
-  if (!resolved.other_decode_widths.empty()) out.draftless_sizes = sizes_of(dispatcher, 1);
+  for (const cudagraph::DecodeWidth& width : resolved.other_decode_widths) {
+    std::vector<int32_t> sizes = sizes_of(dispatcher, width.query_len);
+    if (width.query_len == 1) {
+      out.draftless_sizes = std::move(sizes);
+    } else {
+      out.fewer_drafts.push_back({.query_len = width.query_len, .capture_sizes = std::move(sizes)});
+    }
+  }
   for (const std::string& spec : batch_specs) {
-    const cudagraph::BatchFacts facts =
+    cudagraph::BatchFacts facts =
         parse_batch_spec(spec, resolved.uniform_decode_query_len, inputs.max_num_seqs);
+    facts.uniform = facts.uniform || std::ranges::count(resolved.other_decode_widths,
+                                                        facts.query_len,
+                                                        &cudagraph::DecodeWidth::query_len) > 0;
     const cudagraph::Decision decision = dispatcher.dispatch(facts);
     out.decisions.push_back({spec, facts, decision, dispatcher.describe(facts, decision)});
   }
@@ -249,6 +259,10 @@ Json to_json(const Explanation& explanation) {
   if (!explanation.draftless_sizes.empty()) {
     json["capture_sizes"]["decode_without_drafts"] = explanation.draftless_sizes;
   }
+  for (const cudagraph::DecodeWidth& width : explanation.fewer_drafts) {
+    json["capture_sizes"]["decode_with_fewer_drafts"][std::to_string(width.query_len - 1)] =
+        width.capture_sizes;
+  }
   if (explanation.draft_model) {
     json["capture_sizes"]["draft_model"] = {{"mixed", explanation.draft_model->mixed},
                                             {"first", explanation.draft_model->first},
@@ -295,6 +309,11 @@ std::string to_text(const Explanation& explanation) {
   text += fmt::format("decode sizes, tokens  {}\n", sizes_text(explanation.decode_sizes));
   if (!explanation.draftless_sizes.empty()) {
     text += fmt::format("  without drafts      {}\n", sizes_text(explanation.draftless_sizes));
+  }
+  for (const cudagraph::DecodeWidth& width : explanation.fewer_drafts) {
+    text += fmt::format("{:<22}{}\n",
+                        fmt::format("  up to {} drafts", width.query_len - 1),
+                        sizes_text(width.capture_sizes));
   }
   if (explanation.draft_model) {
     const DraftModelSizes& sizes = *explanation.draft_model;

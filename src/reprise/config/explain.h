@@ -14,8 +14,8 @@ namespace reprise::config {
 
 /// One hypothetical batch, as written on the command line:
 ///   decode:R        R requests, each with the decode query length (1 + speculative tokens)
-///   uniform:RxQ     R requests of Q tokens past their prompts; a uniform decode batch only if Q is
-///                   the decode query length, or 1
+///   uniform:RxQ     R requests of Q tokens past their prompts; a uniform decode batch only if
+///                   there are graphs for Q tokens per request
 ///   mixed:T         T tokens of prefill and decode over min(T, max_num_seqs) requests
 ///   mixed:T/R       the same over R requests
 ///   prefill:T       one prompt (chunk) of T tokens
@@ -49,6 +49,8 @@ struct Explanation {
   std::vector<int32_t> decode_sizes;       // token counts of the uniform decode keys
   /// With speculation: token counts of the keys for uniform decode steps without drafts.
   std::vector<int32_t> draftless_sizes;
+  /// The same for steps with fewer drafts than allowed.
+  std::vector<cudagraph::DecodeWidth> fewer_drafts;
   /// With a draft model; the caller of explain() sets it.
   std::optional<DraftModelSizes> draft_model;
   std::vector<ExplainedBatch> decisions;
@@ -66,7 +68,8 @@ struct Explanation {
 [[nodiscard]] std::string weakest_text(const ResolvedConfig& resolved);
 
 /// Keys: requested, resolved, compilation_mode, level, level_reason, attention, reasons, warnings,
-/// capture_sizes.{mixed,decode,decode_without_drafts,draft_model}, decisions[], error.
+/// capture_sizes.{mixed,decode,decode_without_drafts,decode_with_fewer_drafts,draft_model},
+/// decisions[], error.
 [[nodiscard]] Json to_json(const Explanation& explanation);
 /// The same explanation as readable text.
 [[nodiscard]] std::string to_text(const Explanation& explanation);

@@ -491,6 +491,15 @@ TEST(Resolution, steps_without_drafts_get_decode_sizes_of_their_own) {
   EXPECT_EQ(resolved.other_decode_widths,
             (std::vector<cudagraph::DecodeWidth>{{.query_len = 1, .capture_sizes = {1, 2, 4}}}));
   EXPECT_EQ(dispatcher_options(inputs, resolved).other_decode_widths, resolved.other_decode_widths);
+  inputs.num_speculative_tokens = 9;
+  resolved = resolve(inputs);
+  std::vector<int32_t> widths;
+  for (const cudagraph::DecodeWidth& width : resolved.other_decode_widths) {
+    widths.push_back(width.query_len);
+    EXPECT_EQ(width.capture_sizes.back(), inputs.max_num_seqs * width.query_len);
+  }
+  EXPECT_EQ(widths, (std::vector<int32_t>{1, 3, 5})) << "0, 2 and 4 drafts";
+  inputs.num_speculative_tokens = 3;
   inputs.compilation.cudagraph_mode = cudagraph::CudagraphMode::FULL;
   EXPECT_TRUE(resolve(inputs).other_decode_widths.empty()) << "one routine for all batches";
   inputs.compilation.cudagraph_mode.reset();

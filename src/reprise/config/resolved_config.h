@@ -36,6 +36,14 @@ struct ResolvedConfig {
   /// Decode steps of other query lengths that get FULL graphs: with speculation, steps without
   /// drafts.
   std::vector<cudagraph::DecodeWidth> other_decode_widths;
+  /// The query lengths of these that have drafts, ascending.
+  [[nodiscard]] std::vector<int> fewer_draft_widths() const {
+    std::vector<int> widths;
+    for (const cudagraph::DecodeWidth& width : other_decode_widths) {
+      if (width.query_len > 1) widths.push_back(width.query_len);
+    }
+    return widths;
+  }
   std::vector<int32_t> compile_sizes;
   std::vector<std::string> custom_ops;
   PassConfig pass_config;

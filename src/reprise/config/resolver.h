@@ -85,7 +85,7 @@ class Resolver {
   }
   [[nodiscard]] cudagraph::CaptureSizeInputs size_inputs() const;
   void compute_sizes();
-  void compute_sizes_without_drafts();
+  void compute_sizes_of_fewer_drafts();
 
   const ResolutionInputs& in_;
   ResolvedConfig out_;

@@ -35,7 +35,7 @@ void Resolver::compute_final_sizes() {
   out_.piecewise_available = follows_vllm_v2() ? compiles() || in_.breakable : attention_is_split();
   if (!follows_vllm()) {
     compute_sizes();
-    compute_sizes_without_drafts();
+    compute_sizes_of_fewer_drafts();
     return;
   }
   cudagraph::CaptureSizes& sizes = out_.capture_sizes;
@@ -58,20 +58,26 @@ void Resolver::compute_final_sizes() {
   }
 }
 
-// A drafter may have nothing to propose. Such steps have one token per request, and get FULL graphs
-// of their own instead of graphs with room for drafts. The warnings about sizes would only repeat
-// those of the other ladder.
-void Resolver::compute_sizes_without_drafts() {
+// A drafter may propose fewer drafts than it may, or none. Such steps get FULL graphs of their own
+// instead of graphs with room for all drafts: one token per request, and then widths whose numbers
+// of drafts double, so that padding at most doubles them. The warnings about sizes would only
+// repeat those of the other ladder.
+void Resolver::compute_sizes_of_fewer_drafts() {
   if (in_.compilation.capture_size_rule != cudagraph::CaptureSizeRule::reprise ||
       out_.uniform_decode_query_len == 1 || !separate_routine(out_.mode)) {
     return;
   }
-  cudagraph::CaptureSizeInputs inputs = size_inputs();
-  inputs.uniform_decode_query_len = 1;
-  std::vector<int32_t> sizes =
-      cudagraph::compute_capture_sizes(in_.compilation, inputs, out_.mode).decode;
-  if (sizes.empty()) return;
-  out_.other_decode_widths.push_back({.query_len = 1, .capture_sizes = std::move(sizes)});
+  const auto add_width = [this](int32_t query_len) {
+    cudagraph::CaptureSizeInputs inputs = size_inputs();
+    inputs.uniform_decode_query_len = query_len;
+    std::vector<int32_t> sizes =
+        cudagraph::compute_capture_sizes(in_.compilation, inputs, out_.mode).decode;
+    if (sizes.empty()) return;
+    out_.other_decode_widths.push_back({.query_len = query_len, .capture_sizes = std::move(sizes)});
+  };
+  add_width(1);
+  const int32_t most_drafts = out_.uniform_decode_query_len - 1;
+  for (int32_t drafts = 2; 2 * drafts <= most_drafts; drafts *= 2) add_width(1 + drafts);
 }
 
 void Resolver::warn_about_lazy_capture() {

@@ -30,17 +30,20 @@ LogitsUse logits_use(const ScheduledRequest& entry) {
   return use;
 }
 
-cudagraph::BatchFacts batch_facts(const SchedulerOutput& output, int decode_query_len) {
+cudagraph::BatchFacts batch_facts(const SchedulerOutput& output, const SchedulerConfig& config) {
   const int num_tokens = output.total_num_scheduled_tokens + output.num_padding_tokens;
-  // A step without any draft is a uniform decode batch too.
-  const int query_len = output.max_query_len == 1 ? 1 : decode_query_len;
+  // A step with fewer drafts, or without any, is a uniform decode batch too.
+  const int longest = output.max_query_len;
+  const bool has_graphs = longest == 1 || std::ranges::find(config.fewer_draft_widths, longest) !=
+                                              config.fewer_draft_widths.end();
+  const int query_len = has_graphs ? longest : config.decode_query_len;
   const bool is_uniform = cudagraph::is_uniform_decode(
       output.max_query_len, query_len, num_tokens, output.num_reqs(), output.any_prefill);
   return {.num_tokens = num_tokens,
           .num_reqs = output.num_reqs(),
           .uniform = is_uniform,
           .query_len = query_len,
-          .ragged_drafts = decode_query_len > 1 && !is_uniform && !output.any_prefill,
+          .ragged_drafts = config.decode_query_len > 1 && !is_uniform && !output.any_prefill,
           .num_active_loras = output.num_active_loras,
           .num_logits = output.num_logits};
 }
@@ -98,7 +101,7 @@ void ModelStep::prepare(const SchedulerOutput& output, const SchedulerConfig& co
     uses.push_back(logits_use(entry));
     has_constraints = has_constraints || uses.back().constraint != nullptr;
   }
-  facts = batch_facts(output, config.decode_query_len);
+  facts = batch_facts(output, config);
 }
 
 StepComputer::StepComputer(ModelRunner& runner,

@@ -28,6 +28,9 @@ struct SchedulerConfig {
   /// Tokens of one request in a decode step: 1 + speculative tokens. The order of the batch depends
   /// on it. More than 1 needs a drafter.
   int decode_query_len = 1;
+  /// Further tokens per request of uniform decode batches, ascending: between 1, which is always
+  /// one, and decode_query_len. A step with fewer drafts is padded to the least that is enough.
+  std::vector<int> fewer_draft_widths;
   /// Pads requests with fewer drafts, so that the step is a uniform decode batch, where that does
   /// not double the tokens of the step. Only useful if uniform decode batches have graphs that
   /// other batches do not have.

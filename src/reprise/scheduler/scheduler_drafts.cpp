@@ -133,22 +133,30 @@ void Scheduler::drop_placeholders(Request& request, int count) {
   request.num_placeholders_ -= count;
 }
 
-/// Makes a step of decodes uniform: every request gets as many tokens as one with all its drafts.
-/// Does nothing if that would more than double the tokens of the step.
+/// Makes a step of decodes uniform: every request gets as many tokens as the narrowest graphs need
+/// that hold the request with most drafts. Does nothing if that would more than double the tokens
+/// of the step.
 void Scheduler::pad_drafts() {
   int64_t num_tokens = 0;
-  int num_drafts = 0;
+  int most_drafts = 0;
+  int most_computed = 0;
   for (const ScheduledRequest& entry : output_->scheduled) {
     if (entry.is_in_prefill || !entry.samples) return;
-    // The positions of padding tokens must not exceed the longest request.
-    if (entry.num_computed_tokens + config_.decode_query_len > config_.max_model_len) return;
     num_tokens += entry.num_scheduled_tokens;
-    num_drafts += entry.num_drafts;
+    most_drafts = std::max(most_drafts, entry.num_drafts);
+    most_computed = std::max(most_computed, entry.num_computed_tokens);
   }
-  const int64_t padded = int64_t{output_->num_reqs()} * config_.decode_query_len;
-  if (num_drafts == 0 || padded > config_.max_num_batched_tokens || padded > 2 * num_tokens) return;
+  if (most_drafts == 0) return;
+  const auto fitting = std::ranges::find_if(
+      config_.fewer_draft_widths, [most_drafts](int width) { return width > most_drafts; });
+  const int width =
+      fitting == config_.fewer_draft_widths.end() ? config_.decode_query_len : *fitting;
+  // The positions of padding tokens must not exceed the longest request.
+  if (most_computed + width > config_.max_model_len) return;
+  const int64_t padded = int64_t{output_->num_reqs()} * width;
+  if (padded > config_.max_num_batched_tokens || padded > 2 * num_tokens) return;
   for (ScheduledRequest& entry : output_->scheduled) {
-    entry.num_padding_tokens = config_.decode_query_len - entry.num_scheduled_tokens;
+    entry.num_padding_tokens = width - entry.num_scheduled_tokens;
   }
 }
 

@@ -93,6 +93,9 @@ class Simulation {
     if (scheduling == Scheduling::drafts) {
       drafter_ = std::make_unique<RandomDrafter>(seed);
       config_.decode_query_len = 2 + below(8);
+      for (int width = 2; width < config_.decode_query_len; ++width) {
+        if (below(3) == 0) config_.fewer_draft_widths.push_back(width);
+      }
       config_.pad_drafts = below(3) != 0;
     }
     initialise_dispatcher();
@@ -170,14 +173,24 @@ class Simulation {
                                          .uniform_decode_query_len = config_.decode_query_len,
                                          .max_num_seqs = config_.max_num_seqs};
     cudagraph::DecodeWidth without_drafts{.query_len = 1, .capture_sizes = {}};
+    std::vector<cudagraph::DecodeWidth> fewer_drafts;
+    for (const int width : config_.fewer_draft_widths) {
+      fewer_drafts.push_back({.query_len = width, .capture_sizes = {}});
+    }
     for (int size = 1; size < largest; size += 1 + below(8)) {
       options.mixed_capture_sizes.push_back(size);
       if (size > config_.max_num_seqs) continue;
       options.decode_capture_sizes.push_back(size * config_.decode_query_len);
       without_drafts.capture_sizes.push_back(size);
+      for (cudagraph::DecodeWidth& width : fewer_drafts) {
+        width.capture_sizes.push_back(size * width.query_len);
+      }
     }
     options.mixed_capture_sizes.push_back(largest);
-    if (drafter_ != nullptr) options.other_decode_widths.push_back(std::move(without_drafts));
+    if (drafter_ != nullptr) {
+      options.other_decode_widths = std::move(fewer_drafts);
+      options.other_decode_widths.push_back(std::move(without_drafts));
+    }
     dispatcher_.initialize_cudagraph_keys(options);
     dispatcher_.mark_all_captured();
   }
@@ -329,7 +342,10 @@ class Simulation {
   int64_t dispatch(const SchedulerOutput& output) {
     if (output.empty()) return 0;
     const int num_tokens = output.total_num_scheduled_tokens + output.num_padding_tokens;
-    const int query_len = output.max_query_len == 1 ? 1 : config_.decode_query_len;
+    const bool has_graphs =
+        output.max_query_len == 1 ||
+        std::ranges::count(config_.fewer_draft_widths, output.max_query_len) > 0;
+    const int query_len = has_graphs ? output.max_query_len : config_.decode_query_len;
     const cudagraph::BatchFacts facts{
         .num_tokens = num_tokens,
         .num_reqs = output.num_reqs(),
@@ -442,7 +458,10 @@ class Simulation {
     ASSERT_EQ(output.num_padding_tokens, padding);
     ASSERT_LE(total + padding, config_.max_num_batched_tokens);
     ASSERT_TRUE(padding == 0 ||
-                (!any_prefill && total + padding == output.num_reqs() * config_.decode_query_len));
+                (!any_prefill && total + padding == output.num_reqs() * max_query_len));
+    const int width = max_query_len;
+    ASSERT_TRUE(padding == 0 || width == config_.decode_query_len ||
+                std::ranges::count(config_.fewer_draft_widths, width) > 0);
     ASSERT_EQ(output.num_sampling_requests, num_samples);
     ASSERT_EQ(output.num_sampled_rows, num_rows);
     ASSERT_EQ(output.max_query_len, max_query_len);
