@@ -253,6 +253,15 @@ class StartUp(Case):
         shares = re.search(r"Start-up time: (.*) total", text).group(1)
         self.assertAlmostEqual(sum(float(share) for share in re.findall(r"\(([\d.]+) %\)", shares)), 100, places=6)
 
+    def test_the_chat_template_chooses_the_parsers(self):
+        template = Path(SOURCE) / "tests/goldens/chat_templates/templates/qwen_tools.jinja"
+        text = self.start("--chat-template", template, "--enable-auto-tool-choice", "--reasoning-parser", "auto")
+        self.assertIn("tool-call parser hermes, chosen by the chat template", text)
+        self.assertIn("reasoning parser qwen3, chosen by the chat template", text)
+        plain = self.write("plain.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}")
+        self.assertIn("name it with --tool-call-parser", self.refused("serve", MODEL, "--port", "0", "--chat-template", plain,
+                                                                      "--enable-auto-tool-choice"))
+
     def test_every_command_is_as_loud_as_asked(self):
         def said(**environment):
             run = self.run_cli("generate", MODEL, "--prompt", "a", "--max-tokens", "1", "--ignore-eos",
