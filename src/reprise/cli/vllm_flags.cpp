@@ -22,7 +22,7 @@ constexpr std::string_view kPlainLora = "adapters are plain LoRA in the type of 
 constexpr std::string_view kNoCode = "nothing is ever run from a model folder";
 constexpr std::string_view kNoHub = "models are folders on this machine; nothing is downloaded";
 constexpr std::string_view kNoTracing = "traces are not exported";
-constexpr std::string_view kNoExperts = "no mixture of experts";
+constexpr std::string_view kNoExperts = "experts are not spread over ranks";
 constexpr std::string_view kNoTorch = "there is no PyTorch, and no Python worker";
 constexpr std::string_view kCompiled = "the server is compiled; it has no Python web framework";
 constexpr std::string_view kNoTransfer = "keys and values stay in this process";
@@ -133,9 +133,9 @@ constexpr std::array kFlags = {
     VllmFlag{
         "kv-sharing-fast-prefill", "", "", kOnly, "false", "no model here shares keys and values"},
     VllmFlag{"prefix-caching-hash-algo", "", "NAME", kNoEffect, "", "answers do not depend on it"},
-    VllmFlag{"mamba-cache-dtype", "", "TYPE", kNoEffect, "", "no recurrent models"},
-    VllmFlag{"mamba-ssm-cache-dtype", "", "TYPE", kNoEffect, "", "no recurrent models"},
-    VllmFlag{"mamba-block-size", "", "N", kNoEffect, "", "no recurrent models"},
+    VllmFlag{"mamba-cache-dtype", "", "TYPE", kNoEffect, "", "states are float32"},
+    VllmFlag{"mamba-ssm-cache-dtype", "", "TYPE", kNoEffect, "", "states are float32"},
+    VllmFlag{"mamba-block-size", "", "N", kNoEffect, "", "states lie in slots"},
     VllmFlag{"kv-offloading-size", "", "GIB", kOnly, "0", kNoTransfer},
     VllmFlag{"kv-offloading-backend", "", "NAME", kNoEffect, "", kNoTransfer},
     VllmFlag{"kv-transfer-config", "", "JSON", kOnly, "null", kNoTransfer},
