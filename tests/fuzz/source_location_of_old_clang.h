@@ -1,5 +1,5 @@
-// Put in front of every file by scripts/fuzz_parsers.sh when the compiler is a clang before 15, whose
-// <source_location> is empty.
+// Put in front of every file by scripts/fuzz_parsers.sh when the compiler is a clang before 15,
+// whose <source_location> is empty.
 #pragma once
 
 #include <cstdint>
