@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <utility>
 
 #include "reprise/cli/environment.h"
 
@@ -30,7 +31,7 @@ bool notify_service_manager(std::string_view state) {
                                   reinterpret_cast<const sockaddr*>(&address),
                                   size);
   close(socket_fd);
-  return num_sent == static_cast<ssize_t>(state.size());
+  return std::cmp_equal(num_sent, state.size());
 }
 
 }  // namespace reprise::cli
