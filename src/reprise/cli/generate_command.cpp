@@ -183,7 +183,7 @@ int run_generate(std::span<const std::string> raw_arguments) {
   sampling::SamplingParams params = llm.default_sampling_params();
   OptionTable on_top("", "");
   add_sampling_options(on_top, params);
-  on_top.parse(arguments.sampling);
+  (void)on_top.parse(arguments.sampling);
 
   std::vector<std::string> prompts = arguments.prompts;
   if (arguments.chat) {

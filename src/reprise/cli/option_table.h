@@ -78,7 +78,7 @@ class OptionTable {
   /// Applies the arguments and returns the positional ones. Reads only the arguments (`configure`
   /// also reads the environment and a file). \throws InvalidArgument for an unknown option (naming
   /// the nearest one), a missing or bad value
-  std::vector<std::string> parse(std::span<const std::string> arguments) const;
+  [[nodiscard]] std::vector<std::string> parse(std::span<const std::string> arguments) const;
 
   /// The first half of parse(): splits the arguments into assignments without applying them.
   [[nodiscard]] ScannedArguments scan(std::span<const std::string> arguments) const;

@@ -44,7 +44,7 @@ OptionTable make_table(Values& values) {
 std::string refusal(std::vector<std::string> arguments) {
   Values values;
   try {
-    make_table(values).parse(arguments);
+    (void)make_table(values).parse(arguments);
   } catch (const InvalidArgument& error) {
     return error.what();
   }
@@ -64,7 +64,7 @@ TEST(OptionTable, takes_every_spelling_of_a_number_and_a_switch) {
          256,
          true}}) {
     Values values;
-    make_table(values).parse(arguments);
+    (void)make_table(values).parse(arguments);
     EXPECT_EQ(values.seqs, seqs) << arguments[0];
     EXPECT_EQ(values.chunked, chunked) << arguments[0];
   }
@@ -89,7 +89,7 @@ TEST(OptionTable, several_values_never_swallow_the_model) {
 
 TEST(OptionTable, a_dotted_form_keeps_the_spelling_of_its_path) {
   Values values;
-  make_table(values).parse(std::vector<std::string>{
+  (void)make_table(values).parse(std::vector<std::string>{
       "-cc.cudagraph_mode", "FULL", "--compilation_config.a.b_c=1", "-cc={}"});
   EXPECT_EQ(values.fields, (std::vector<std::string>{"cudagraph_mode=FULL", "a.b_c=1", "{}"}));
 }

@@ -15,7 +15,7 @@ std::string flag_refusal(std::vector<std::string> arguments) {
   OptionTable table("", "");
   add_vllm_flags(table);
   try {
-    table.parse(arguments);
+    (void)table.parse(arguments);
   } catch (const InvalidArgument& error) {
     return error.what();
   }
@@ -61,7 +61,7 @@ TEST(VllmFlags, an_option_of_our_own_comes_first) {
   int32_t size = 0;
   table.add_integer("tensor-parallel-size", "Own", "", size);
   add_vllm_flags(table);
-  table.parse(std::vector<std::string>{"--tensor-parallel-size", "4"});
+  (void)table.parse(std::vector<std::string>{"--tensor-parallel-size", "4"});
   EXPECT_EQ(size, 4);
 }
 
