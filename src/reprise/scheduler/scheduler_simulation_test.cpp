@@ -438,6 +438,7 @@ class Simulation {
       num_samples += static_cast<int>(entry.samples);
       max_query_len = std::max(max_query_len, entry.query_len());
       num_rows += entry.num_sampled_rows();
+      ASSERT_GE(entry.num_padding_tokens, 0);
       padding += entry.num_padding_tokens;
       any_prefill |= entry.is_in_prefill;
       live_.at(request.id()).num_prompt_logits += entry.num_prompt_logits;
