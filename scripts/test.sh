@@ -11,7 +11,7 @@ usage: scripts/test.sh [--quick] [--sanitize] [--mutants] [--vllm]
   --quick      without the tests labelled slow
   --sanitize   instead: the suite under AddressSanitizer + UndefinedBehaviorSanitizer, then the
                tests labelled tsan under ThreadSanitizer
-  --mutants    afterwards: all planted bugs, not only a third of them
+  --mutants    afterwards: all planted bugs, not only a fifth of them
   --vllm       afterwards: 10,000 configurations against the real vLLM, which is installed into
                build/vllm if it is not there
 TEXT

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Proves that the tests can see the bugs they are written for: builds each mutant and expects a failure.
 
-    run_mutants.py SOURCE_DIR BUILD_DIR [--third] [--only M4 ...]
+    run_mutants.py SOURCE_DIR BUILD_DIR [--one-of N] [--only M4 ...]
 
 BUILD_DIR is a configured and built tree. For each mutant of mutants.json the edited files are written to an
 overlay beside that build, the listed translation units are compiled against the overlay with the build's
@@ -133,10 +133,10 @@ def test_outcome(binary, gtest_filter):
     return int(ran.group(1)) if ran else len(failed), failed
 
 
-def third_of(source):
-    """0, 1 or 2, by the number of commits; 0 without git."""
+def number_of_commits(source):
+    """0 without git."""
     counted = subprocess.run(["git", "-C", source, "rev-list", "--count", "HEAD"], capture_output=True, text=True)
-    return int(counted.stdout) % 3 if counted.returncode == 0 else 0
+    return int(counted.stdout) if counted.returncode == 0 else 0
 
 
 def main():
@@ -144,12 +144,12 @@ def main():
     parser.add_argument("source", type=lambda p: Path(p).resolve())
     parser.add_argument("build", type=lambda p: Path(p).resolve())
     parser.add_argument("--only", nargs="*", help="ids of mutants")
-    parser.add_argument("--third", action="store_true", help="a third of them, another one after each commit")
+    parser.add_argument("--one-of", type=int, default=1, metavar="N",
+                        help="one of N equal parts of them, another one after each commit")
     options = parser.parse_args()
     mutants = json.loads((Path(__file__).parent / "mutants.json").read_text())
     edits = {m["id"]: edited_files(options.source, m) for m in mutants}  # all can still be applied
-    if options.third:
-        mutants = mutants[third_of(options.source)::3]
+    mutants = mutants[number_of_commits(options.source) % options.one_of::options.one_of]
     if options.only:
         mutants = [m for m in mutants if m["id"] in options.only]
     build = Build(options.source, options.build)
