@@ -137,10 +137,11 @@ void add_kv_events_config(OptionTable& table, KvEventsConfig& config) {
 }
 
 void read_kv_events_environment(KvEventsConfig& config) {
-  constexpr const char* kName = "VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES";
-  const std::string value = look_up_process_environment(kName).value_or("1");
+  const std::string value =
+      look_up_process_environment("VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES").value_or("1");
   if (value != "0" && value != "1") {
-    throw InvalidArgument(fmt::format("{}: expected 0 or 1, got {}", kName, value));
+    throw InvalidArgument(
+        fmt::format("VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES: expected 0 or 1, got {}", value));
   }
   config.use_int_block_hashes = value == "1";
 }

@@ -281,6 +281,19 @@ OptionTable serve_options() {
   return make_table(engine, server, log);
 }
 
+namespace {
+
+void check_options(const server::ServerOptions& options) {
+  if (options.generations.max_waiting_requests < 0)
+    throw InvalidArgument("--max-waiting-requests: must be 0 or more");
+  if (options.shutdown_timeout_seconds < 0)
+    throw InvalidArgument("--shutdown-timeout: must be 0 or more");
+  if (options.generations.request_log.with_outputs && !options.generations.request_log.is_enabled)
+    throw InvalidArgument("--enable-log-outputs: needs --enable-log-requests");
+}
+
+}  // namespace
+
 int run_serve(std::span<const std::string> arguments) {
   api::EngineArgs engine_args;
   server::ServerOptions options;
@@ -291,12 +304,7 @@ int run_serve(std::span<const std::string> arguments) {
   if (!configuration) return 0;
   const LogOptions log_choices = log_options_of_environment(switches.quiet);
   const Log log(log_choices);
-  if (options.generations.max_waiting_requests < 0)
-    throw InvalidArgument("--max-waiting-requests: must be 0 or more");
-  if (options.shutdown_timeout_seconds < 0)
-    throw InvalidArgument("--shutdown-timeout: must be 0 or more");
-  if (options.generations.request_log.with_outputs && !options.generations.request_log.is_enabled)
-    throw InvalidArgument("--enable-log-outputs: needs --enable-log-requests");
+  check_options(options);
   // From now on no log line keeps a request waiting. --quiet applies only to the start.
   options.lines = std::make_shared<LineWriter>(STDERR_FILENO);
   options.generations.log = Log(log_options_of_environment(false), options.lines);
