@@ -30,9 +30,9 @@ inline constexpr int kLinearWarps = 8;
 /// would keep 4.3 TB/s busy at a latency of 0.7 us. The rest covers the end of the previous kernel.
 inline constexpr int kWarpRingBytes = 8192;
 inline constexpr int kBlocksOfProducts = 2;  // on a multiprocessor
-/// For up to eight rows: with at most so many columns, tiles of two fragments would leave multiprocessors of a large GPU
-/// idle (132 of them, 16 columns each). It is a constant, so that the tiles depend only on the
-/// shape.
+/// For up to eight rows: with at most so many columns, tiles of two fragments would leave
+/// multiprocessors of a large GPU idle (132 of them, 16 columns each). It is a constant, so that
+/// the tiles depend only on the shape.
 inline constexpr int kNarrowColumns = 2112;
 
 /// Dynamic shared memory: the ring buffers, then the sums of the warps, [warp][part][column][row]
