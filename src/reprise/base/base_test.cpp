@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "reprise/base/equal_ignoring_case.h"
 #include "reprise/base/error.h"
 #include "reprise/base/json.h"
 #include "reprise/base/log.h"
@@ -175,6 +176,13 @@ TEST(SharedLibrary, is_loadable_when_all_of_it_is_there) {
   fs::remove(part);
   EXPECT_NE(why_not_loadable(part), "");
   EXPECT_NE(why_not_loadable(fs::temp_directory_path()), "");
+}
+
+TEST(EqualIgnoringCase, compares_letters_of_ascii_only) {
+  EXPECT_TRUE(equal_ignoring_case("HTTp://", "http://"));
+  EXPECT_TRUE(equal_ignoring_case("", ""));
+  EXPECT_FALSE(equal_ignoring_case("http", "https"));
+  EXPECT_FALSE(equal_ignoring_case("@[", "`{"));  // beside the letters
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "reprise/base/equal_ignoring_case.h"
 #include "reprise/base/error.h"
 #include "reprise/base/nearest_name.h"
 #include "reprise/config/compilation_config.h"
@@ -78,12 +79,6 @@ struct EnumTraits<DynamicShapesType> {
   static constexpr std::span<const EnumName<DynamicShapesType>> names = kDynamicShapesTypes;
   static constexpr int64_t largest_integer = -1;
 };
-
-inline bool equal_ignoring_case(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
-    return std::toupper(x) == std::toupper(y);
-  });
-}
 
 template <class Enum>
 std::vector<std::string_view> enum_names() {

@@ -9,6 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "reprise/base/equal_ignoring_case.h"
+
 namespace reprise::server {
 namespace {
 
@@ -85,7 +87,7 @@ struct Target {
 
 Target split(std::string_view target) {
   for (const std::string_view scheme : {"http://", "https://"}) {
-    if (!beast::iequals(target.substr(0, scheme.size()), scheme)) continue;
+    if (!equal_ignoring_case(target.substr(0, scheme.size()), scheme)) continue;
     const std::string_view rest = target.substr(scheme.size());
     const size_t end = std::min(rest.find_first_of("/?"), rest.size());
     return {.authority = rest.substr(0, end), .path_and_query = rest.substr(end)};
@@ -142,14 +144,14 @@ std::optional<ApiError> check_head(const RequestHead& head, const HttpLimits& li
   const size_t num_encodings = head.count(http::field::transfer_encoding);
   if (num_encodings > 0 &&
       (num_encodings > 1 || head.version() != 11 || head.count(http::field::content_length) > 0 ||
-       !beast::iequals(head[http::field::transfer_encoding], "chunked"))) {
+       !equal_ignoring_case(head[http::field::transfer_encoding], "chunked"))) {
     return ApiError(400, "Transfer-Encoding may only be chunked, once, without a Content-Length.");
   }
   if (head.count(http::field::content_length) > 1) {
     return ApiError(400, "Content-Length is repeated.");
   }
   if (head.count(http::field::content_encoding) > 0 &&
-      !beast::iequals(head[http::field::content_encoding], "identity")) {
+      !equal_ignoring_case(head[http::field::content_encoding], "identity")) {
     return ApiError(415, "Compressed request bodies are not supported.");
   }
   return {};

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 
+#include "reprise/base/equal_ignoring_case.h"
 #include "reprise/server/http/api_error.h"
 #include "reprise/server/http/http_head.h"
 
@@ -161,7 +162,8 @@ void HttpSession::begin_body(size_t max_bytes) {
   body.share = std::make_shared<BodyMemory::Share>(shared_->body_memory);
   parser_->eager(true);
   body_deadline_ = Clock::now() + seconds(shared_->limits.body_timeout_seconds);
-  const bool waits_for_100 = beast::iequals(parser_->get()[http::field::expect], "100-continue");
+  const bool waits_for_100 =
+      equal_ignoring_case(parser_->get()[http::field::expect], "100-continue");
   if (!waits_for_100) return read_body();
   stream_.expires_after(seconds(shared_->limits.write_timeout_seconds));
   asio::async_write(stream_,
@@ -271,7 +273,7 @@ void HttpSession::append_head(const HttpResponse& response, std::string_view fra
   append(response.headers);
   std::erase_if(extra_headers_, [&response](const auto& extra) {
     return std::any_of(response.headers.begin(), response.headers.end(), [&extra](const auto& own) {
-      return beast::iequals(own.first, extra.first);
+      return equal_ignoring_case(own.first, extra.first);
     });
   });
   append(extra_headers_);
