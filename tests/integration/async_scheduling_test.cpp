@@ -189,7 +189,7 @@ TEST_P(AsyncScheduling, ends_a_step_that_waits_for_constraints_alone_when_a_requ
                     {.constraint = std::make_shared<ClassByClassBehindGate>(
                          machine.vocab_size(), 12, gate.get_future().share())});
   std::future<void> step = std::async(std::launch::async, [&] { (void)core->step(); });
-  // One that arrives before the step begins is no news for the step, so they go on arriving.
+  // A request that arrives before the step begins does not end it. So requests keep arriving.
   const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(2);
   bool has_ended = false;
   while (!has_ended && std::chrono::steady_clock::now() < end) {

@@ -315,7 +315,7 @@ class KvEvents(unittest.TestCase):
             client = zmq.Context.instance().socket(zmq.DEALER)
             self.addCleanup(client.close, 0)
             client.connect(f"tcp://127.0.0.1:{replay_port}")
-            # What is no request is ignored, and what follows is answered.
+            # Malformed requests are ignored, and the next valid one is answered.
             for nonsense in ([b"", b"short"], [b"x" * 8], [b"", b"x" * 8, b"more"], [b"y"] * 40):
                 client.send_multipart(nonsense)
             client.send_multipart([b"", (5).to_bytes(8, "big")])

@@ -13,54 +13,42 @@ bool RecurrentLayer::is_profiled(const cudagraph::ForwardContext& context) const
   return context.attention == nullptr || states() == nullptr;
 }
 
+// `op`: ops::causal_conv1d or ops::short_conv, which have the same operands.
+template <typename Op>
+Tensor RecurrentLayer::convolve_with(const Op& op,
+                                     cudagraph::ForwardContext& context,
+                                     const Tensor& x,
+                                     const Tensor& weight,
+                                     const Tensor& bias) const {
+  const int64_t channels = weight.size(0);
+  Tensor out = ops::empty_like(x.size(1) == channels ? x : ops::slice(x, 1, 0, channels));
+  if (is_profiled(context)) return out;
+  cudagraph::split_point(
+      context,
+      [op,
+       state = states()->conv(layer_index()),
+       x = x.without_ownership(),
+       weight,
+       bias,
+       out = out.without_ownership()](cudagraph::ForwardContext& step) {
+        const AttentionMetadata& batch = *step.attention;
+        op(x, weight, bias, state, batch.state_indices, batch.query_start_loc, batch.seq_lens, out);
+      });
+  return out;
+}
+
 Tensor RecurrentLayer::convolve(cudagraph::ForwardContext& context,
                                 const Tensor& x,
                                 const Tensor& weight,
                                 const Tensor& bias) const {
-  Tensor out = ops::empty_like(x);
-  if (is_profiled(context)) return out;
-  cudagraph::split_point(context,
-                         [state = states()->conv(layer_index()),
-                          x = x.without_ownership(),
-                          weight,
-                          bias,
-                          out = out.without_ownership()](cudagraph::ForwardContext& step) {
-                           const AttentionMetadata& batch = *step.attention;
-                           ops::causal_conv1d(x,
-                                              weight,
-                                              bias,
-                                              state,
-                                              batch.state_indices,
-                                              batch.query_start_loc,
-                                              batch.seq_lens,
-                                              out);
-                         });
-  return out;
+  return convolve_with(ops::causal_conv1d, context, x, weight, bias);
 }
 
 Tensor RecurrentLayer::gated_convolve(cudagraph::ForwardContext& context,
                                       const Tensor& x,
                                       const Tensor& weight,
                                       const Tensor& bias) const {
-  Tensor out = ops::empty_like(ops::slice(x, 1, 0, weight.size(0)));
-  if (is_profiled(context)) return out;
-  cudagraph::split_point(context,
-                         [state = states()->conv(layer_index()),
-                          x = x.without_ownership(),
-                          weight,
-                          bias,
-                          out = out.without_ownership()](cudagraph::ForwardContext& step) {
-                           const AttentionMetadata& batch = *step.attention;
-                           ops::short_conv(x,
-                                           weight,
-                                           bias,
-                                           state,
-                                           batch.state_indices,
-                                           batch.query_start_loc,
-                                           batch.seq_lens,
-                                           out);
-                         });
-  return out;
+  return convolve_with(ops::short_conv, context, x, weight, bias);
 }
 
 Tensor RecurrentLayer::selective_scan(cudagraph::ForwardContext& context,

@@ -56,6 +56,12 @@ class RecurrentLayer final : public AttentionLayer {
   [[nodiscard]] Tensor delta_scan(cudagraph::ForwardContext& context, const DeltaRule& in) const;
 
  private:
+  template <typename Op>
+  [[nodiscard]] Tensor convolve_with(const Op& op,
+                                     cudagraph::ForwardContext& context,
+                                     const Tensor& x,
+                                     const Tensor& weight,
+                                     const Tensor& bias) const;
   [[nodiscard]] bool is_profiled(const cudagraph::ForwardContext& context) const noexcept;
 };
 

@@ -38,7 +38,7 @@ class CacheListener {
   virtual void on_stored(const StoredBlocks& blocks) = 0;
   virtual void on_removed(const BlockHash& hash) = 0;
   virtual void on_cleared() = 0;
-  /// What happened since the last call belongs to one step.
+  /// A step has ended: all events since the last call of this function are those of the step.
   virtual void on_step_end() = 0;
 };
 

@@ -8,7 +8,7 @@
 
 namespace reprise::output_parsers {
 
-/// The calls in the text between a start and an end marker. Empty if the text is no valid call.
+/// The calls in the text between a start and an end marker. Empty if the text is malformed.
 using ReadCalls = std::vector<Call> (*)(std::string_view body, const ToolSchemas& schemas);
 
 /// {"name": ..., "arguments": ...}, or an array of these.

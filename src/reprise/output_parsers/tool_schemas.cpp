@@ -58,7 +58,7 @@ std::string lower_case(std::string_view text) {
   return lower;
 }
 
-/// The value as one type, or nullopt if the text is no value of this type.
+/// The text as a value of this type, or nullopt if it is not one.
 std::optional<Json> as_type(std::string_view type, std::string_view text) {
   const std::string_view core = trimmed(text);
   if (type == "null")

@@ -232,7 +232,7 @@ void TokenFilter::sum_kept_parts(const LogitRow& row,
   const size_t edge_part = std::min(static_cast<size_t>(edge.token_id) / kPartSize, num_row_parts);
   parts_of(0, edge_part, edge.logit);
   if (edge_part == num_row_parts) return;
-  // Of the tokens with the edge's logit, those with higher ids are not kept.
+  // Tokens with the same logit as the edge but a higher id are dropped.
   parts_of(edge_part + 1, num_row_parts, next_up(edge.logit));
   part_sums_[edge_part] = 0.0F;
   (void)walk_part(row, scale, edge, edge_part, [this, edge_part](float weight) {

@@ -19,6 +19,7 @@ std::string shown(const Json& value) { return visible(value.dump()); }
 // reader refuses where it needs a number.
 std::string with_quoted_numbers(std::string_view text) {
   constexpr std::array<std::string_view, 3> kNumbers = {"-Infinity", "Infinity", "NaN"};
+  if (text.find("Infinity") == text.npos && text.find("NaN") == text.npos) return std::string(text);
   std::string quoted;
   bool is_in_string = false;
   for (size_t i = 0; i < text.size();) {

@@ -72,8 +72,8 @@ class RowStream {
   int slot_ = 0;
 };
 
-/// The same contract as linear_fragments; kHalves is 2 with silu_and_mul, which has two parts, and
-/// otherwise 4. There is no norm.
+/// Computes what linear_fragments computes, but has no norm in front. kHalves is 2 for
+/// silu_and_mul, which has two parts, and 4 for the others.
 template <typename T, typename Out, int kHalves, Epilogue kEpilogue>
 REPRISE_DEVICE void staged_linear_fragments(const CudaLinearArguments& arguments) {
   constexpr int kParts = kEpilogue == Epilogue::silu_and_mul ? 2 : 1;

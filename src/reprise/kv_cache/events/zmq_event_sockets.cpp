@@ -90,7 +90,8 @@ uint64_t from_big_endian(std::string_view bytes) {
   return number;
 }
 
-/// As in vLLM: listens on patterns and local sockets, connects to everything else.
+/// Whether to bind the socket: to endpoints with a wildcard and to local ones. It connects to all
+/// others, as in vLLM.
 bool is_listening(std::string_view endpoint) {
   return endpoint.find('*') != std::string_view::npos ||
          endpoint.find("::") != std::string_view::npos || endpoint.starts_with("ipc://") ||
