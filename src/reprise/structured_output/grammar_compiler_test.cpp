@@ -75,10 +75,22 @@ struct Gated {
   std::vector<std::string> order;  // second attempts
 
   void wait_until_given_up(int number) {
+    wait_until([&] { return num_given_up >= number; });
+  }
+
+  void wait_until_one_runs() {
+    wait_until([&] { return !order.empty(); });
+  }
+
+ private:
+  /// Sleeps between two looks: a loop that takes the mutex again at once can keep it for minutes
+  /// from the compiler's threads, whose priority is low.
+  template <typename Condition>
+  void wait_until(const Condition& is_met) {
     for (;;) {
       {
         const std::lock_guard lock(mutex);
-        if (num_given_up >= number) return;
+        if (is_met()) return;
       }
       std::this_thread::sleep_for(milliseconds(1));
     }
@@ -188,10 +200,7 @@ TEST(GrammarCompiler, lets_one_client_fill_only_its_own_part_of_the_queue) {
     GrammarCompiler compiler([&gated] { return std::make_unique<GatedBackend>(gated); }, few);
     results.push_back(submit_as("greedy", compiler, "running"));
     gated.wait_until_given_up(1);
-    while (true) {
-      const std::lock_guard lock(gated.mutex);
-      if (!gated.order.empty()) break;
-    }
+    gated.wait_until_one_runs();
     for (int i = 0; i < 3; ++i) {
       results.push_back(submit_as("greedy", compiler, "greedy " + std::to_string(i)));
     }
