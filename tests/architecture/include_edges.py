@@ -16,6 +16,7 @@ BELOW_RUNNER = {
     "kernels",
     "kv_cache",
     "kv_cache/tensors",
+    "kv_cache/transfer",
     "weights",
     "attention",
     "sampling",
@@ -41,6 +42,7 @@ ALLOWED = {
     "kv_cache": {"base"},
     "kv_cache/events": {"base", "kv_cache"},
     "kv_cache/tensors": {"base", "device", "tensor", "kv_cache"},
+    "kv_cache/transfer": {"base", "device", "tensor", "kv_cache", "kv_cache/tensors"},
     "weights": {"base", "tensor"},
     "tokenizer": {"base"},
     "chat_template": {"base"},
@@ -76,7 +78,7 @@ ALLOWED = {
         "chat_template", "compile/cache", "compile/model",
     },
     "server/http": {"base"},
-    "server/openai": {"base", "tokenizer", "sampling", "structured_output", "output_parsers", "api", "server/http", "lora"},
+    "server/openai": {"base", "tokenizer", "sampling", "structured_output", "output_parsers", "api", "server/http", "lora", "kv_cache/transfer"},
     "server/metrics": {"base", "api", "server/http", "server/openai"},
     "server": {
         "base", "tokenizer", "sampling", "structured_output", "output_parsers", "api",
@@ -95,7 +97,7 @@ ALLOWED = {
 ALLOWED_TO_TESTS = {
     "program": {"cudagraph/capture", "kernels", "kv_cache/tensors", "weights", "attention", "models"},
     "compile": {"cudagraph/capture", "device", "kernels", "kv_cache/tensors", "weights", "attention", "models"},
-    "scheduler": {"cudagraph"},
+    "scheduler": {"cudagraph", "kv_cache/transfer"},
 }
 # Stricter than the table: these files of a layer may include only these headers of the other layer.
 ONLY_THROUGH = {

@@ -13,6 +13,7 @@
 #include "reprise/engine/engine_core.h"
 #include "reprise/engine/step_trace.h"
 #include "reprise/kv_cache/events/kv_event_publisher.h"
+#include "reprise/kv_cache/transfer/kv_transfer.h"
 
 namespace reprise::api {
 
@@ -108,6 +109,7 @@ EngineStats AsyncEngine::stats() const {
     stats.kv_event_payloads_sent = publisher->num_sent();
     stats.kv_event_payloads_dropped = publisher->num_dropped();
   }
+  if (engine_->kv_transfer) stats.kv_transfer = engine_->kv_transfer->counts();
   if (is_sleeping()) stats.sleep_level = static_cast<SleepLevel>(impl_->sleep_level.load());
   return stats;
 }

@@ -169,7 +169,7 @@ void AsyncEngineLoop::step() {
 void AsyncEngineLoop::observe_step(TimePoint ended, const engine::EngineCoreCounters& before) {
   const engine::ModelStep& step = core_->last_step();
   for (const engine::ScheduledRequest& entry : step.scheduled->scheduled) {
-    if (!entry.is_in_prefill) continue;
+    if (entry.num_computed_tokens >= entry.request->num_prompt_tokens()) continue;
     const auto live = live_.find(static_cast<uint64_t>(entry.request->id()));
     if (live != live_.end()) live->second.timeline.schedule(step.began);
   }
@@ -244,6 +244,7 @@ void AsyncEngineLoop::observe_delta(Live& live, const engine::OutputDelta& delta
     if (!live.timeline.has_tokens()) {
       current_.prompt_tokens += static_cast<uint64_t>(live.num_prompt_tokens);
       current_.prompt_tokens_cached += static_cast<uint64_t>(delta.num_cached_tokens);
+      current_.prompt_tokens_imported += static_cast<uint64_t>(delta.num_imported_tokens);
     }
     live.timeline.take_token(now, current_.requests);
   }

@@ -11,6 +11,7 @@
 #include "reprise/base/json.h"
 #include "reprise/config/compilation_config.h"
 #include "reprise/kv_cache/events/kv_events_config.h"
+#include "reprise/kv_cache/transfer/kv_transfer_config.h"
 #include "reprise/sampling/sampling_params.h"
 #include "reprise/scheduler/scheduling_policy.h"
 
@@ -64,8 +65,9 @@ struct EngineArgs {
   bool async_scheduling = false;      // a step is scheduled while the previous one is computed
   bool enable_prefix_caching = true;  // requests share the cached beginning of their prompts
   int32_t block_size = 16;
-  kv_cache::KvEventsConfig kv_events;   // tells routers what is cached
-  std::string kv_cache_dtype = "auto";  // a name that kv_cache::find_cache_dtype accepts
+  kv_cache::KvEventsConfig kv_events;      // tells routers what is cached
+  kv_cache::KvTransferConfig kv_transfer;  // prompts that another engine computes, or continues
+  std::string kv_cache_dtype = "auto";     // a name that kv_cache::find_cache_dtype accepts
   /// Bytes of KV cache; default: 4 GiB, never more than half of the free memory, nor more than
   /// max_num_seqs requests of max_model_len can use.
   std::optional<int64_t> kv_cache_memory_bytes;

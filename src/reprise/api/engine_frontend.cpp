@@ -7,6 +7,7 @@
 #include "reprise/api/loaded_engine.h"
 #include "reprise/api/model_text.h"
 #include "reprise/base/error.h"
+#include "reprise/kv_cache/transfer/kv_transfer.h"
 #include "reprise/lora/adapter_registry.h"
 
 namespace reprise::api {
@@ -43,6 +44,10 @@ structured_output::GrammarCompiler& EngineFrontend::grammar_compiler() const {
 }
 
 const StartupReport& EngineFrontend::startup_report() const noexcept { return engine_->report; }
+
+kv_cache::KvTransfer* EngineFrontend::kv_transfer() const noexcept {
+  return engine_->kv_transfer.get();
+}
 
 lora::AdapterRegistry* EngineFrontend::adapters() const noexcept { return engine_->adapters.get(); }
 

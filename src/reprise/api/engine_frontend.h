@@ -10,6 +10,10 @@
 #include "reprise/sampling/sampling_params.h"
 #include "reprise/scheduler/request_options.h"
 
+namespace reprise::kv_cache {
+class KvTransfer;
+}
+
 namespace reprise::lora {
 class AdapterRegistry;
 }
@@ -50,6 +54,9 @@ class EngineFrontend {
   [[nodiscard]] const StartupReport& startup_report() const noexcept;
   /// The adapters that requests may name; nullptr: the engine was started without --enable-lora.
   [[nodiscard]] lora::AdapterRegistry* adapters() const noexcept;
+  /// Exchanges prompts with other engines; nullptr: the engine was started without
+  /// --kv-transfer-config. Thread-safe.
+  [[nodiscard]] kv_cache::KvTransfer* kv_transfer() const noexcept;
   /// The options with this adapter. May read the adapter's folder.
   /// \throws InvalidArgument for an unknown name, FileError
   [[nodiscard]] engine::RequestOptions with_adapter(std::string_view name,

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "reprise/api/cache_events.h"
+#include "reprise/api/cache_transfer.h"
 #include "reprise/api/compile_runner.h"
 #include "reprise/api/compiled_model.h"
 #include "reprise/api/cpu_only.h"
@@ -22,6 +23,7 @@
 #include "reprise/api/weight_files.h"
 #include "reprise/base/error.h"
 #include "reprise/engine/engine_core.h"
+#include "reprise/kv_cache/events/kv_event_recorder.h"
 #include "reprise/lora/adapter_registry.h"
 #include "reprise/runner/memory_profile.h"
 #include "reprise/runner/model_attention.h"
@@ -36,10 +38,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-void append(std::vector<std::string>& warnings, const std::vector<std::string>& more) {
-  warnings.insert(warnings.end(), more.begin(), more.end());
 }
 
 /// Bytes of the device's memory that this process did not allocate through `device`.
@@ -142,7 +140,7 @@ void EngineLoader::load_model() {
   if (engine_->device == nullptr) {
     engine_->device =
         std::make_shared<EngineDevice>(open_engine_device(engine_->args, options.isa));
-    append(report.warnings, engine_->device->warnings);
+    append_warnings(report.warnings, engine_->device->warnings);
   }
   EngineDevice& device = *engine_->device;
   report.device = device.device->description();
@@ -160,7 +158,7 @@ void EngineLoader::load_model() {
   const Clock::time_point start = Clock::now();
   std::unique_ptr<weights::WeightSource> source =
       open_weights(engine_->args, options.config, report.warnings);
-  append(report.warnings, weights::verify_weights(options.config, *source));
+  append_warnings(report.warnings, weights::verify_weights(options.config, *source));
   if (const parallel::Communicator* ranks = engine_->args.ranks) {
     source = std::make_unique<weights::RankWeights>(
         std::move(source),
@@ -368,8 +366,8 @@ void EngineLoader::compile() {
   if (draft_) draft_->compile();
   if (!compiler_) return;
   engine_->report.compilation = compiler_->report();
-  append(engine_->report.warnings, compiler_->warnings());
-  if (adapter_compiler_) append(engine_->report.warnings, adapter_compiler_->warnings());
+  append_warnings(engine_->report.warnings, compiler_->warnings());
+  if (adapter_compiler_) append_warnings(engine_->report.warnings, adapter_compiler_->warnings());
 }
 
 void EngineLoader::build_core() {
@@ -391,6 +389,7 @@ void EngineLoader::build_core() {
   const bool is_recurrent = options.config.num_recurrent_layers() > 0;
   const bool is_caching = args.enable_prefix_caching && !is_encoder && !is_recurrent;
   open_event_publisher(*engine_, is_caching);
+  open_kv_transfer(*engine_);
   engine_->core = std::make_unique<engine::EngineCore>(
       *engine_->runner,
       engine::EngineCoreOptions{

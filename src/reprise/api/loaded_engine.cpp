@@ -12,6 +12,7 @@
 #include "reprise/engine/engine_core.h"
 #include "reprise/kv_cache/events/kv_event_publisher.h"
 #include "reprise/kv_cache/events/kv_event_recorder.h"
+#include "reprise/kv_cache/transfer/kv_transfer.h"
 #include "reprise/lora/adapter_registry.h"
 #include "reprise/runner/model_drafter.h"
 #include "reprise/weights/expected_tensors.h"

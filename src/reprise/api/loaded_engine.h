@@ -21,6 +21,7 @@ class RowSampler;
 namespace reprise::kv_cache {
 class KvEventPublisher;
 class KvEventRecorder;
+class KvTransfer;
 }  // namespace reprise::kv_cache
 
 namespace reprise::lora {
@@ -87,6 +88,7 @@ struct LoadedEngine {
   engine::ModelDrafter* model_drafter = nullptr;  // `drafter`, if there is a draft model
   std::unique_ptr<kv_cache::KvEventPublisher> event_publisher;  // nullptr without kv_events
   std::unique_ptr<kv_cache::KvEventRecorder> event_recorder;    // as event_publisher
+  std::unique_ptr<kv_cache::KvTransfer> kv_transfer;            // nullptr without kv_transfer
   std::unique_ptr<engine::EngineCore> core;
   std::unique_ptr<EngineMemory> memory;
 };

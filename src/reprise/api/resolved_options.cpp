@@ -93,10 +93,6 @@ int32_t resolve_max_logprobs(const EngineArgs& args, const weights::ModelConfig&
   return args.max_logprobs == -1 ? all : std::min(args.max_logprobs, all);
 }
 
-void append(std::vector<std::string>& warnings, const std::vector<std::string>& more) {
-  warnings.insert(warnings.end(), more.begin(), more.end());
-}
-
 void check_lora_options(const EngineArgs& args) {
   if (!args.enable_lora) {
     if (args.lora_modules.empty()) return;
@@ -158,7 +154,7 @@ void resolve_graphs(const EngineArgs& args,
   attention::require_cache_dtype(*options.attention, options.kv_cache_dtype);
   config::ParsedCompilationConfig parsed =
       config::parse_compilation_config(args.compilation_config);
-  append(options.warnings, parsed.warnings);
+  append_warnings(options.warnings, parsed.warnings);
   config::ResolutionInputs& inputs = options.graph_inputs;
   inputs.compilation = std::move(parsed.config);
   inputs.optimization_level = args.optimization_level;
@@ -180,7 +176,7 @@ void resolve_graphs(const EngineArgs& args,
                    .specialize_active_lora = args.specialize_active_lora};
   }
   options.graphs = config::resolve(inputs);
-  append(options.warnings, options.graphs.warnings);
+  append_warnings(options.warnings, options.graphs.warnings);
 }
 
 // What the states of recurrent layers cannot do.
@@ -230,6 +226,10 @@ void choose_cache_of_checkpoint(ResolvedOptions& options) {
 
 }  // namespace
 
+void append_warnings(std::vector<std::string>& warnings, const std::vector<std::string>& more) {
+  warnings.insert(warnings.end(), more.begin(), more.end());
+}
+
 void require_positive(std::string_view flag, int64_t value) {
   if (value < 1) throw InvalidArgument(fmt::format("{}: {} is not a positive number", flag, value));
 }
@@ -251,7 +251,7 @@ ResolvedOptions resolve_options(const EngineArgs& args) {
   const bool is_recurrent = options.config.num_recurrent_layers() > 0;
   resolve_graphs(args, &options.config, options);
   if (is_recurrent) check_recurrent_options(options);
-  append(options.warnings, loaded.warnings);
+  append_warnings(options.warnings, loaded.warnings);
   choose_cache_of_checkpoint(options);
   warn_of_speculation(args, options);
   options.generation = load_generation_config(args);

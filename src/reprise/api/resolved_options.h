@@ -46,6 +46,8 @@ struct ResolvedOptions {
 /// \throws InvalidArgument, FileError
 [[nodiscard]] ResolvedOptions resolve_options(const EngineArgs& args);
 
+void append_warnings(std::vector<std::string>& warnings, const std::vector<std::string>& more);
+
 /// \throws InvalidArgument unless `value` is at least 1
 void require_positive(std::string_view flag, int64_t value);
 

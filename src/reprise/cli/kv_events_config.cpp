@@ -5,11 +5,9 @@
 #include <array>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "reprise/base/error.h"
-#include "reprise/base/json.h"
-#include "reprise/base/nearest_name.h"
+#include "reprise/cli/config_field.h"
 #include "reprise/cli/environment.h"
 
 namespace reprise::cli {
@@ -18,7 +16,8 @@ namespace {
 using kv_cache::KvEventEncoding;
 using kv_cache::KvEventsConfig;
 
-constexpr std::string_view kKvEvents = "--kv-events-config";
+constexpr auto kPublishers = std::to_array<std::string_view>({"zmq", "null"});
+constexpr auto kEncodings = std::to_array<std::string_view>({"map", "array"});
 constexpr auto kKvEventFields = std::to_array<std::string_view>({"enable_kv_cache_events",
                                                                  "publisher",
                                                                  "endpoint",
@@ -29,67 +28,41 @@ constexpr auto kKvEventFields = std::to_array<std::string_view>({"enable_kv_cach
                                                                  "topic",
                                                                  "encoding"});
 
-[[noreturn]] void refuse_field(std::string_view field, std::string_view expected, const Json& got) {
-  throw InvalidArgument(
-      fmt::format("{}: {} is {}, got {}", kKvEvents, field, expected, got.dump()));
-}
-
-std::string text_of(std::string_view field, const Json& value) {
-  if (!value.is_string()) refuse_field(field, "a text", value);
-  return value.get<std::string>();
-}
-
-std::string endpoint_of(std::string_view field, const Json& value) {
-  std::string endpoint = text_of(field, value);
+std::string endpoint_of(const ConfigField& field) {
+  std::string endpoint = field.text();
   for (const std::string_view scheme : {"tcp://", "ipc://", "inproc://"}) {
     if (endpoint.starts_with(scheme) && endpoint.size() > scheme.size()) return endpoint;
   }
-  refuse_field(field, "an address such as tcp://*:5557 or ipc:///run/reprise/events", value);
+  field.refuse("an address such as tcp://*:5557 or ipc:///run/reprise/events");
 }
 
-int32_t count_of(std::string_view field, const Json& value, int least) {
-  constexpr int kMost = 100'000'000;
-  if (!value.is_number_integer() || value < least || value > kMost) {
-    refuse_field(field, fmt::format("a number from {} to {}", least, kMost), value);
-  }
-  return value.get<int32_t>();
+int32_t count_of(const ConfigField& field, int64_t least) {
+  constexpr int64_t kMost = 100'000'000;
+  return static_cast<int32_t>(field.number(least, kMost));
 }
 
-/// One of the two words of a field.
-bool is_first_of(std::string_view field,
-                 const Json& value,
-                 std::string_view first,
-                 std::string_view second) {
-  if (value == first) return true;
-  if (value == second) return false;
-  refuse_field(field, fmt::format("\"{}\" or \"{}\"", first, second), value);
-}
-
-void assign_kv_event_field(KvEventsConfig& config, std::string_view field, const Json& value) {
-  if (field == "enable_kv_cache_events") {
-    if (!value.is_boolean()) refuse_field(field, "true or false", value);
-    config.enable_kv_cache_events = value.get<bool>();
-  } else if (field == "publisher") {
-    const bool is_zmq = value.is_null() || is_first_of(field, value, "zmq", "null");
+void assign_kv_event_field(KvEventsConfig& config, const ConfigField& field) {
+  if (field.name == "enable_kv_cache_events") {
+    config.enable_kv_cache_events = field.boolean();
+  } else if (field.name == "publisher") {
+    const bool is_zmq = field.value.is_null() || field.one_of(kPublishers) == 0;
     config.publisher = is_zmq ? "zmq" : "null";
-  } else if (field == "endpoint") {
-    config.endpoint = endpoint_of(field, value);
-  } else if (field == "replay_endpoint") {
-    config.replay_endpoint = value.is_null() ? "" : endpoint_of(field, value);
-  } else if (field == "buffer_steps") {
-    config.buffer_steps = count_of(field, value, 0);
-  } else if (field == "hwm") {
-    config.hwm = count_of(field, value, 0);
-  } else if (field == "max_queue_size") {
-    config.max_queue_size = count_of(field, value, 1);
-  } else if (field == "topic") {
-    config.topic = text_of(field, value);
-  } else if (field == "encoding") {
-    const bool is_map = is_first_of(field, value, "map", "array");
-    config.encoding = is_map ? KvEventEncoding::map : KvEventEncoding::array;
+  } else if (field.name == "endpoint") {
+    config.endpoint = endpoint_of(field);
+  } else if (field.name == "replay_endpoint") {
+    config.replay_endpoint = field.value.is_null() ? "" : endpoint_of(field);
+  } else if (field.name == "buffer_steps") {
+    config.buffer_steps = count_of(field, 0);
+  } else if (field.name == "hwm") {
+    config.hwm = count_of(field, 0);
+  } else if (field.name == "max_queue_size") {
+    config.max_queue_size = count_of(field, 1);
+  } else if (field.name == "topic") {
+    config.topic = field.text();
+  } else if (field.name == "encoding") {
+    config.encoding = field.one_of(kEncodings) == 0 ? KvEventEncoding::map : KvEventEncoding::array;
   } else {
-    throw InvalidArgument(fmt::format(
-        "{}: there is no field '{}'{}", kKvEvents, field, did_you_mean(field, kKvEventFields)));
+    field.refuse_name(kKvEventFields);
   }
 }
 
@@ -109,31 +82,15 @@ Json to_json(const KvEventsConfig& config) {
 }  // namespace
 
 void add_kv_events_config(OptionTable& table, KvEventsConfig& config) {
-  table.add({.name = "kv-events-config",
-             .group = "Cache: events",
-             .value_name = "JSON",
-             .help = "Tells routers by ZeroMQ which prefixes are cached (enable_kv_cache_events, "
-                     "endpoint, replay_endpoint, topic, ...).",
-             .default_text = "no events",
-             .apply =
-                 [&config](std::string_view text) {
-                   const Json document = parse_json(text, kKvEvents);
-                   if (document.is_null()) return;
-                   if (!document.is_object()) {
-                     throw InvalidArgument(
-                         fmt::format("{}: expected a JSON object, got {}", kKvEvents, text));
-                   }
-                   for (const auto& [field, value] : document.items()) {
-                     assign_kv_event_field(config, field, value);
-                   }
-                 },
-             .apply_dotted =
-                 [&config](std::string_view path, std::string_view text) {
-                   const Json value = Json::parse(text, nullptr, false);
-                   assign_kv_event_field(config, path, value.is_discarded() ? Json(text) : value);
-                 },
-             .merged = [&config] { return to_json(config).dump(); },
-             .example = R"({"enable_kv_cache_events": true, "topic": "kv@pod@model"})"});
+  table.add(json_config_option(
+      {.name = "kv-events-config",
+       .group = "Cache: events",
+       .help = "Tells routers by ZeroMQ which prefixes are cached (enable_kv_cache_events, "
+               "endpoint, replay_endpoint, topic, ...).",
+       .default_text = "no events",
+       .example = R"({"enable_kv_cache_events": true, "topic": "kv@pod@model"})"},
+      [&config](const ConfigField& field) { assign_kv_event_field(config, field); },
+      [&config] { return to_json(config); }));
 }
 
 void read_kv_events_environment(KvEventsConfig& config) {

@@ -18,6 +18,7 @@
 #include "reprise/cli/exit_deadline.h"
 #include "reprise/cli/http_options.h"
 #include "reprise/cli/kv_events_config.h"
+#include "reprise/cli/kv_transfer_config.h"
 #include "reprise/cli/log_environment.h"
 #include "reprise/cli/profiler_config.h"
 #include "reprise/cli/progress.h"
@@ -210,6 +211,7 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, L
       "quiet", kServer, "Of the start only warnings, and the address when it is ready.", log.quiet);
   add_engine_options(table, engine);
   add_kv_events_config(table, engine.kv_events);
+  add_kv_transfer_config(table, engine.kv_transfer);
   add_vllm_flags(table);  // after all options of this program
   return table;
 }
@@ -310,6 +312,7 @@ int run_serve(std::span<const std::string> arguments) {
   options.generations.log = Log(log_options_of_environment(false), options.lines);
   read_serve_environment(options, log_choices.least);
   read_kv_events_environment(engine_args.kv_events);
+  check_kv_transfer_config(engine_args.kv_transfer);
   if (switches.disable_stats) options.log_stats_interval_seconds = 0;
   server::check_exposure(options);  // checked before the model is loaded
 

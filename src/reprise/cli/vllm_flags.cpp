@@ -138,7 +138,6 @@ constexpr std::array kFlags = {
     VllmFlag{"mamba-block-size", "", "N", kNoEffect, "", "states lie in slots"},
     VllmFlag{"kv-offloading-size", "", "GIB", kOnly, "0", kNoTransfer},
     VllmFlag{"kv-offloading-backend", "", "NAME", kNoEffect, "", kNoTransfer},
-    VllmFlag{"kv-transfer-config", "", "JSON", kOnly, "null", kNoTransfer},
     VllmFlag{"ec-transfer-config", "", "JSON", kOnly, "null", kNoTransfer},
     // Multi-modal and adapters
     VllmFlag{"limit-mm-per-prompt", "", "JSON", kNoEffect, "", kTextOnly},

@@ -22,9 +22,10 @@ struct OutputDelta {
   std::vector<sampling::PositionLogprobs> prompt_logprobs;
   std::vector<float> pooled;  // the vector of a pooling model; part of the last delta
   int32_t num_prompt_tokens = 0;
-  int32_t num_output_tokens = 0;  // so far
-  int32_t num_cached_tokens = 0;  // prompt tokens found in the prefix cache
-  bool finished = false;          // this is the request's last delta
+  int32_t num_output_tokens = 0;    // so far
+  int32_t num_cached_tokens = 0;    // prompt tokens that were not computed: see Request
+  int32_t num_imported_tokens = 0;  // those of them that came from another engine
+  bool finished = false;            // this is the request's last delta
   // Set when `finished`:
   std::string finish_reason;  // "stop", "length", "abort", "error"
   StopReason stop_reason;     // what stopped the request, unless it was EOS

@@ -73,6 +73,7 @@ std::optional<OutputDelta> OutputProcessor::process(std::span<const RequestUpdat
   delta.num_prompt_tokens = request.num_prompt_tokens();
   delta.num_output_tokens = state.num_tokens;
   delta.num_cached_tokens = request.num_cached_tokens();
+  delta.num_imported_tokens = request.num_imported_tokens();
   if (delta.finished) states_.erase(found);
   return delta;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <exception>
 
+#include "reprise/kv_cache/transfer/kv_transfer.h"
 #include "reprise/runner/model_runner.h"
 #include "reprise/speculative/draft_verification.h"
 
@@ -154,6 +155,7 @@ TokensOnDevice StepComputer::find_tokens(const ModelStep& step, const ModelStep*
 void StepComputer::launch(ModelStep& step, const ModelStep* ahead) noexcept {
   try {
     constrained_sampling_.begin(step.uses);
+    import_prompts(step);
     const StepResult& result =
         runner_->execute(step.requests, step.facts, find_tokens(step, ahead));
     if (!is_pooling_) sample_on_device(step, result);
@@ -177,6 +179,34 @@ void StepComputer::finish(ModelStep& step) noexcept {
   take_spans(step);
 }
 
+/// Brings what other engines computed into the cache.
+void StepComputer::import_prompts(const ModelStep& step) {
+  const kv_cache::KvCacheTensors& cache = runner_->kv_cache();
+  for (size_t i = 0; i < step.requests.size(); ++i) {
+    const ScheduledRequest& entry = step.scheduled->scheduled[i];
+    if (entry.first_imported_token < 0) continue;
+    kv_cache::load_kv(*entry.request->kv_image(),
+                      runner_->execution().stream(),
+                      cache,
+                      step.requests[i].block_ids,
+                      entry.first_imported_token / cache.layout().block_size,
+                      entry.num_computed_tokens);
+  }
+}
+
+/// Copies the prompts that this step has completed out of the cache, for other engines.
+void StepComputer::export_prompts(const ModelStep& step) {
+  for (size_t i = 0; i < step.uses.size(); ++i) {
+    const ScheduledRequest& entry = step.scheduled->scheduled[i];
+    kv_cache::KvExport* const to = entry.request->kv_export();
+    if (to == nullptr || !entry.samples || to->is_kept()) continue;
+    to->save(runner_->execution().stream(),
+             runner_->kv_cache(),
+             step.requests[i].block_ids,
+             step.uses[i].sampling.prompt_token_ids);
+  }
+}
+
 void StepComputer::finish_sampling(ModelStep& step) {
   StepSpans& spans = runner_->spans();
   // If another step was launched meanwhile, this is its result. Then the device sampled all rows of
@@ -194,6 +224,7 @@ void StepComputer::finish_sampling(ModelStep& step) {
     take_vectors(step, result);
   } else {
     use_logits(step, result);
+    export_prompts(step);
   }
 }
 

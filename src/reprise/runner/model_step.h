@@ -119,6 +119,8 @@ class StepComputer {
 
  private:
   [[nodiscard]] TokensOnDevice find_tokens(const ModelStep& step, const ModelStep* ahead);
+  void import_prompts(const ModelStep& step);
+  void export_prompts(const ModelStep& step);
   void sample_on_device(ModelStep& step, const StepResult& result);
   void finish_sampling(ModelStep& step);
   void take_spans(ModelStep& step);

@@ -125,8 +125,17 @@ class Request {
     return block_table_.state_slot();
   }
   [[nodiscard]] const kv_cache::BlockTable& block_table() const noexcept { return block_table_; }
-  /// Prompt tokens that were found in the prefix cache when the request was first admitted.
+  /// Prompt tokens that were not computed, because the prefix cache or another engine had them when
+  /// the request was first admitted.
   [[nodiscard]] int num_cached_tokens() const noexcept { return num_cached_tokens_; }
+  /// How many of them came from another engine.
+  [[nodiscard]] int num_imported_tokens() const noexcept { return num_imported_tokens_; }
+  /// Keys and values from another engine that no step has brought into the cache yet; null: none.
+  [[nodiscard]] const kv_cache::KvImage* kv_image() const noexcept {
+    return options_.kv_image.get();
+  }
+  /// See RequestOptions. Only for the thread that computes steps.
+  [[nodiscard]] kv_cache::KvExport* kv_export() const noexcept { return options_.kv_export.get(); }
   [[nodiscard]] int num_preemptions() const noexcept { return num_preemptions_; }
 
   /// Number of prompt positions whose logits give log-probabilities: all but the last position,
@@ -193,6 +202,8 @@ class Request {
   kv_cache::BlockTable block_table_;
   kv_cache::BlockHashChain block_hashes_;  // the hashes of the blocks of token_ids_
   int num_cached_tokens_ = 0;
+  int num_imported_tokens_ = 0;
+  int first_imported_token_ = -1;  // ScheduledRequest::first_imported_token of the next step
   int num_preemptions_ = 0;
   const Scheduler* scheduler_ = nullptr;  // the scheduler that knows this request, if any
   int num_steps_in_flight_ = 0;           // scheduled, but without results yet

@@ -7,6 +7,11 @@
 #include <string_view>
 #include <variant>
 
+namespace reprise::kv_cache {
+class KvExport;
+struct KvImage;
+}  // namespace reprise::kv_cache
+
 namespace reprise::lora {
 class LoraAdapter;
 }
@@ -51,6 +56,13 @@ struct RequestOptions {
   std::shared_ptr<const lora::LoraAdapter> adapter;
   uint64_t lora_id = 0;   // LoraAdapter::id() of `adapter`; 0: none
   std::string lora_name;  // LoraAdapter::name() of `adapter`; for events only
+
+  /// Keys and values of the beginning of the prompt, computed by another engine of the same model;
+  /// null: none. The request gives them back when they are in the cache.
+  std::shared_ptr<const kv_cache::KvImage> kv_image;
+  int kv_image_tokens = 0;  // KvImage::num_tokens of `kv_image`
+  /// Takes the keys and values of the prompt when they are computed; null: nobody does.
+  std::shared_ptr<kv_cache::KvExport> kv_export;
 
   friend bool operator==(const RequestOptions&, const RequestOptions&) = default;
 };

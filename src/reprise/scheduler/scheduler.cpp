@@ -247,7 +247,8 @@ bool Scheduler::may_be_overtaken(const Request& request) const {
 /// the request unchanged when it does not fit.
 bool Scheduler::admit(Request& request, int token_budget) {
   const kv_cache::KvCacheManager::CachedPrefix prefix = find_prefix(request);
-  const int num_cached_tokens = prefix.num_blocks * kv_cache_manager_->block_size();
+  const int num_found_tokens = prefix.num_blocks * kv_cache_manager_->block_size();
+  const int num_cached_tokens = std::max(num_found_tokens, num_tokens_to_import(request));
   if (!config_.enable_chunked_prefill && request.num_tokens() - num_cached_tokens > token_budget) {
     return false;
   }
@@ -267,8 +268,20 @@ bool Scheduler::admit(Request& request, int token_budget) {
     request.num_computed_tokens_ = 0;
     return false;
   }
-  if (request.num_preemptions_ == 0) count_prefix_lookup(request);
+  if (request.num_preemptions_ == 0) count_prefix_lookup(request, num_found_tokens);
+  if (num_tokens_to_import(request) > 0) {
+    request.first_imported_token_ = num_found_tokens;
+    // When the whole prompt was computed elsewhere, its last token makes a decode step.
+    if (num_cached_tokens == request.num_tokens() - 1) {
+      request.num_prefill_tokens_ = num_cached_tokens;
+    }
+  }
   return true;
+}
+
+int Scheduler::num_tokens_to_import(const Request& request) {
+  if (request.options_.kv_image == nullptr || wants_prompt_logits(request)) return 0;
+  return std::min(request.options_.kv_image_tokens, request.num_tokens() - 1);
 }
 
 kv_cache::KvCacheManager::CachedPrefix Scheduler::find_prefix(const Request& request) const {
@@ -281,14 +294,15 @@ kv_cache::KvCacheManager::CachedPrefix Scheduler::find_prefix(const Request& req
                                         max_tokens / kv_cache_manager_->block_size());
 }
 
-void Scheduler::count_prefix_lookup(Request& request) {
+void Scheduler::count_prefix_lookup(Request& request, int num_found_tokens) {
   request.num_cached_tokens_ = request.num_computed_tokens_;
+  request.num_imported_tokens_ = request.num_cached_tokens_ - num_found_tokens;
   if (kv_cache_manager_->prefix_caching() == kv_cache::PrefixCaching::off ||
       wants_prompt_logits(request)) {
     return;
   }
   prefix_cache_stats_.queries += static_cast<uint64_t>(request.num_prompt_tokens_);
-  prefix_cache_stats_.hits += static_cast<uint64_t>(request.num_cached_tokens_);
+  prefix_cache_stats_.hits += static_cast<uint64_t>(num_found_tokens);
 }
 
 int Scheduler::tokens_to_schedule(const Request& request, int token_budget) const {
@@ -306,11 +320,13 @@ int Scheduler::tokens_to_schedule(const Request& request, int token_budget) cons
 }
 
 void Scheduler::append_to_batch(Request& request, int num_scheduled_tokens, int num_drafts) {
-  output_->scheduled.push_back({.request = &request,
-                                .num_scheduled_tokens = num_scheduled_tokens,
-                                .num_computed_tokens = request.num_computed_tokens_,
-                                .num_drafts = num_drafts,
-                                .is_in_prefill = request.is_in_prefill()});
+  output_->scheduled.push_back(
+      {.request = &request,
+       .num_scheduled_tokens = num_scheduled_tokens,
+       .num_computed_tokens = request.num_computed_tokens_,
+       .num_drafts = num_drafts,
+       .is_in_prefill = request.is_in_prefill(),
+       .first_imported_token = std::exchange(request.first_imported_token_, -1)});
   ScheduledRequest& entry = output_->scheduled.back();
   schedule_prompt_logits(request, entry);
   ++request.num_steps_in_flight_;

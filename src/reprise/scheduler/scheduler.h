@@ -168,7 +168,8 @@ class Scheduler {
   [[nodiscard]] kv_cache::KvCacheManager::CachedPrefix find_prefix(const Request& request) const;
   [[nodiscard]] static bool wants_prompt_logits(const Request& request);
   [[nodiscard]] bool waits_for_prompt_logits(const Request& request) const;
-  void count_prefix_lookup(Request& request);
+  void count_prefix_lookup(Request& request, int num_found_tokens);
+  [[nodiscard]] static int num_tokens_to_import(const Request& request);
   [[nodiscard]] int tokens_to_schedule(const Request& request, int token_budget) const;
   [[nodiscard]] int limit_to_prompt_logits(const Request& request, int num_tokens) const;
   void set_draft_gate(Request& request) const;

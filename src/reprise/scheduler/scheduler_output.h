@@ -23,6 +23,9 @@ struct ScheduledRequest {
   /// tokens, so that the batch is a uniform decode batch.
   int num_padding_tokens = 0;
   bool is_in_prefill = false;  // computed < prefill length, whatever the number of tokens
+  /// Tokens [first_imported_token, num_computed_tokens) come from Request::kv_image() and must be
+  /// brought into the cache before the step; -1: none.
+  int first_imported_token = -1;
   // The prompt tokens of this part whose logits are wanted for log-probabilities.
   int first_prompt_logit = 0;  // counts from num_computed_tokens
   int num_prompt_logits = 0;

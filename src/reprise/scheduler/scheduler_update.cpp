@@ -99,6 +99,7 @@ void Scheduler::end_step() {
   }
   for (const ScheduledRequest& entry : oldest_in_flight().scheduled) {
     --entry.request->num_steps_in_flight_;
+    if (entry.first_imported_token >= 0) entry.request->options_.kv_image.reset();
     if (entry.request->is_finished() && !entry.request->is_in_flight()) release(*entry.request);
   }
   oldest_ = (oldest_ + 1) % kMaxStepsInFlight;

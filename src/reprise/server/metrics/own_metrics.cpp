@@ -92,6 +92,54 @@ constexpr auto kOwnFamilies = std::to_array<MetricFamily>({
      "Payloads of --kv-events-config that were dropped because the queue was full; their numbers "
      "are missing for subscribers.",
      [](Out out, From from) { out.count(from.engine.kv_event_payloads_dropped); }},
+    {"reprise:kv_transfer_tokens_total",
+     kCounter,
+     "",
+     "Tokens of prompts whose keys and values came from another engine. This metric and the next "
+     "ones only with --kv-transfer-config.",
+     [](Out out, From from) {
+       if (from.engine.kv_transfer) out.count(from.engine.kv_transfer->tokens_fetched);
+     }},
+    {"reprise:kv_transfer_bytes_total",
+     kCounter,
+     "",
+     "Bytes of these keys and values.",
+     [](Out out, From from) {
+       if (from.engine.kv_transfer) out.count(from.engine.kv_transfer->bytes_fetched);
+     }},
+    {"reprise:kv_transfer_seconds_total",
+     kCounter,
+     "",
+     "Seconds that their transfers took, failed ones too.",
+     [](Out out, From from) {
+       if (from.engine.kv_transfer) out.sample(from.engine.kv_transfer->seconds);
+     }},
+    {"reprise:kv_transfer_failures_total",
+     kCounter,
+     "",
+     "Prompts that could not be fetched from another engine.",
+     [](Out out, From from) {
+       if (from.engine.kv_transfer) out.count(from.engine.kv_transfer->num_failed);
+     }},
+    {"reprise:kv_transfer_waiting_bytes",
+     kGauge,
+     "",
+     "Bytes of the prompts that wait here for another engine.",
+     [](Out out, From from) {
+       if (!from.engine.kv_transfer) return;
+       out.count(from.engine.kv_transfer->exports.bytes);
+     }},
+    {"reprise:kv_transfer_not_kept_total",
+     kCounter,
+     "reason",
+     "Prompts that no other engine got: there was no room for them (refused), or none came in time "
+     "(expired).",
+     [](Out out, From from) {
+       if (!from.engine.kv_transfer) return;
+       const auto& exports = from.engine.kv_transfer->exports;
+       out.count(exports.num_refused, {{"reason", "refused"}});
+       out.count(exports.num_expired, {{"reason", "expired"}});
+     }},
     {"reprise:cudagraph_dispatch_total",
      kCounter,
      "runtime_mode, descriptor, reason",

@@ -96,13 +96,14 @@ constexpr auto kVllmFamilies = std::to_array<MetricFamily>({
      [](Out out, From from) {
        out.count(from.engine.prompt_tokens - from.engine.prompt_tokens_cached,
                  {{"source", "local_compute"}});
-       out.count(from.engine.prompt_tokens_cached, {{"source", "local_cache_hit"}});
-       out.count(0, {{"source", "external_kv_transfer"}});
+       out.count(from.engine.prompt_tokens_cached - from.engine.prompt_tokens_imported,
+                 {{"source", "local_cache_hit"}});
+       out.count(from.engine.prompt_tokens_imported, {{"source", "external_kv_transfer"}});
      }},
     {"vllm:prompt_tokens_cached_total",
      kCounter,
      "",
-     "Prompt tokens that the prefix cache had.",
+     "Prompt tokens that were not computed: the prefix cache or another engine had them.",
      [](Out out, From from) { out.count(from.engine.prompt_tokens_cached); }},
     {"vllm:generation_tokens_total",
      kCounter,

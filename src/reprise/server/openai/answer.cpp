@@ -44,6 +44,7 @@ Answer::Answer(const GenerationRequest& request,
       prompt_spelling_(tokenizer, TokenSpelling::Form::text),
       prompts_(prompts),
       n_(request.n),
+      describe_export_(request.kv_transfer.describe_export),
       echo_text_(text_to_echo(request)),
       is_stream_(request.stream),
       include_reasoning_(request.include_reasoning),
@@ -221,8 +222,9 @@ HttpResponse Answer::whole() {
     choices.back().text.insert(0, echo_text_);
     choices.back().more = choices_[i].message.whole();
   }
-  return {.body = dump(answer_json(head_, choices, usage_)),
-          .headers = {{kRequestIdHeader, request_id_}}};
+  Json answer = answer_json(head_, choices, usage_);
+  if (describe_export_) answer["kv_transfer_params"] = describe_export_();
+  return {.body = dump(answer), .headers = {{kRequestIdHeader, request_id_}}};
 }
 
 void Answer::fail(const ApiError& error) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -85,8 +86,9 @@ class Answer final : public RequestAnswer {
   TokenSpelling spelling_;
   TokenSpelling prompt_spelling_;  // for prompt_logprobs, whose keys are ids already
   std::vector<EncodedPrompt> prompts_;
-  int n_;                  // choices of each prompt
-  std::string echo_text_;  // in a chat
+  int n_;                                  // choices of each prompt
+  std::function<Json()> describe_export_;  // KvTransferFields::describe_export
+  std::string echo_text_;                  // in a chat
   bool is_stream_;
   bool include_reasoning_;
   bool is_named_call_;

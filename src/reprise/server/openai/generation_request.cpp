@@ -24,7 +24,6 @@ constexpr size_t kMaxRequestIdBytes = 128;
 constexpr std::array kUnsupportedIfPresent = {
     "audio",
     "function_call",
-    "kv_transfer_params",
     "logprob_token_ids",
     "modalities",
     "prediction",
@@ -116,6 +115,7 @@ void read_shared(const RequestFields& fields,
   request.return_tokens_as_token_ids =
       fields.boolean("return_tokens_as_token_ids").value_or(policy.return_tokens_as_token_ids);
   request.asked_output = read_asked_output(fields);
+  request.kv_transfer = read_kv_transfer_params(fields);
   assign(request.add_special_tokens, fields.boolean("add_special_tokens"));
 }
 

@@ -13,6 +13,7 @@
 #include "reprise/base/json.h"
 #include "reprise/sampling/sampling_params.h"
 #include "reprise/server/openai/answer_reader.h"
+#include "reprise/server/openai/kv_transfer_fields.h"
 #include "reprise/server/openai/pooling_wish.h"
 #include "reprise/server/openai/request_policy.h"
 #include "reprise/server/openai/structured_fields.h"
@@ -55,6 +56,7 @@ struct GenerationRequest {
   /// Makes the constraint of one answer; null: any text is allowed. Set after asked_output was
   /// compiled.
   std::function<std::unique_ptr<structured_output::TokenConstraint>()> make_constraint;
+  KvTransferFields kv_transfer;
   CreateOutputParser create_parser;  // null: the text is the content; set by the route
   int n = 1;
   bool add_special_tokens = true;

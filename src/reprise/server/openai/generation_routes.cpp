@@ -25,6 +25,7 @@ void add_generation_routes(Router& router,
           GenerationRequest wanted, const HttpRequest& from, api::TimePoint arrived) -> Answering {
     wanted.client = from.client;
     model.choose(wanted.model, wanted.options);
+    prepare_kv_transfer(wanted, engine.kv_transfer());
     check_sampling(wanted.params,
                    wanted.is_chat ? Api::chat : Api::completions,
                    engine.tokenizer().vocab_size(),

@@ -120,6 +120,9 @@ void GenerationService::start(const GenerationRequest& request,
                               api::TimePoint arrived) {
   if (exchange->client_is_gone()) return;
   check_room(request.num_choices());
+  if (request.kv_transfer.from) {
+    return start_transferred(request, prompts, request_id, exchange, arrived);
+  }
   check_answer_size(request, prompts, model_->max_model_len(), max_answer_bytes_);
   std::shared_ptr<void> answer_share =
       reserve_answer(answer_bytes(request, prompts, model_->max_model_len()));
@@ -175,7 +178,7 @@ void GenerationService::start_constrained(GenerationRequest request,
   const structured_output::OutputSpec spec = request.asked_output->spec;
   const std::string client = request.client;
   const Key key = next_key_++;
-  compiling_.emplace(key, exchange);
+  preparing_.emplace(key, exchange);
   auto go_on = [this,
                 key,
                 request = std::move(request),
@@ -184,7 +187,7 @@ void GenerationService::start_constrained(GenerationRequest request,
                 request_id = std::move(request_id),
                 exchange,
                 arrived](const structured_output::CompileResult& result) mutable {
-    if (compiling_.erase(key) == 0) return;  // refused meanwhile
+    if (preparing_.erase(key) == 0) return;  // refused meanwhile
     try {
       if (result.is_busy) throw ApiError(503, result.error);
       if (!result.compiled) throw ApiError(400, result.error, request.asked_output->field);
@@ -205,6 +208,46 @@ void GenerationService::start_constrained(GenerationRequest request,
         door->bring([go_on, result]() mutable { go_on(result); });
       },
       client);
+}
+
+void GenerationService::start_transferred(const GenerationRequest& request,
+                                          const std::vector<EncodedPrompt>& prompts,
+                                          const std::string& request_id,
+                                          const ExchangeRef& exchange,
+                                          api::TimePoint arrived) {
+  const Key key = next_key_++;
+  preparing_.emplace(key, exchange);
+  auto go_on = [this, key, request = request, prompts, request_id, exchange, arrived](
+                   const kv_cache::KvTransfer::Fetched& fetched) mutable {
+    if (preparing_.erase(key) == 0) return;  // refused meanwhile
+    request.kv_transfer.from.reset();
+    request.options.kv_image = fetched.image;
+    if (fetched.image) request.options.kv_image_tokens = fetched.image->num_tokens;
+    try {
+      if (!fetched.image) note_failed_transfer(fetched.error);
+      start(request, prompts, request_id, exchange, arrived);
+    } catch (const std::exception& error) {
+      exchange->respond(error_response(to_api_error(error, *model_, log_)));
+    }
+  };
+  engine_->kv_transfer()->fetch(
+      *request.kv_transfer.from,
+      prompts.front().token_ids,
+      request.options.lora_name,
+      [door = door_, go_on = std::move(go_on)](kv_cache::KvTransfer::Fetched fetched) {
+        door->bring([go_on, fetched = std::move(fetched)]() mutable { go_on(fetched); });
+      });
+}
+
+void GenerationService::note_failed_transfer(const std::string& problem) {
+  const bool fails =
+      engine_->kv_transfer()->config().load_failure_policy == kv_cache::KvLoadFailurePolicy::fail;
+  log_.warning(fmt::format("{}; {}", problem, fails ? "the request fails" : "computing it here"));
+  if (!fails) return;
+  throw ApiError(503,
+                 fmt::format("Sent without kv_transfer_params, the request is answered by this "
+                             "server alone: {}.",
+                             problem));
 }
 
 void GenerationService::submit(Key key,
@@ -348,7 +391,7 @@ void GenerationService::forget_rare_specs() {
 void GenerationService::drain(std::function<void()> when_idle) {
   is_draining_ = true;
   when_idle_ = std::move(when_idle);
-  for (const auto& [key, exchange] : std::exchange(compiling_, {})) {
+  for (const auto& [key, exchange] : std::exchange(preparing_, {})) {
     exchange->respond(error_response(ApiError(503, "The server is shutting down.")));
   }
   note_idle();

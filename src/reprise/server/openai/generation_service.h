@@ -72,7 +72,8 @@ class GenerationService {
   /// \throws ApiError 503; 429 when the server is full; 400 when the server can never run that many
   /// choices
   void check_room(int num_choices) const;
-  /// Gives the request to the engine and answers through `exchange`. `prompts` are the request's
+  /// Gives the request to the engine and answers through `exchange`. If another engine has computed
+  /// the prompt, this is done when its keys and values have arrived. `prompts` are the request's
   /// prompts as PromptEncoder returned them; an empty `request_id` means a new id. \throws the
   /// errors of the checks above and of AsyncEngine::submit
   void start(const GenerationRequest& request,
@@ -110,6 +111,12 @@ class GenerationService {
   struct Generation;
   using Key = uint64_t;
 
+  void start_transferred(const GenerationRequest& request,
+                         const std::vector<EncodedPrompt>& prompts,
+                         const std::string& request_id,
+                         const ExchangeRef& exchange,
+                         api::TimePoint arrived);
+  void note_failed_transfer(const std::string& problem);
   void submit(Key key,
               Generation& generation,
               const GenerationRequest& request,
@@ -136,7 +143,7 @@ class GenerationService {
   std::shared_ptr<Door> door_;
   std::shared_ptr<EventQueue> events_;  // shared with the engine's callbacks
   std::unordered_map<Key, std::shared_ptr<Generation>> generations_;
-  std::unordered_map<Key, ExchangeRef> compiling_;  // requests that wait for their specification
+  std::unordered_map<Key, ExchangeRef> preparing_;  // requests that wait for their specification
   std::mt19937_64 random_ids_{std::random_device{}()};
   GenerationCounts counts_;
   Key next_key_ = 1;
