@@ -10,7 +10,7 @@
 #include "reprise/api/sleep.h"
 #include "reprise/base/histogram.h"
 #include "reprise/cudagraph/dispatch_ledger.h"
-#include "reprise/kv_cache/transfer/kv_transfer.h"
+#include "reprise/kv_cache/transfer/kv_transfer_counts.h"
 #include "reprise/runner/step_times.h"
 #include "reprise/speculative/speculation_stats.h"
 
@@ -88,8 +88,8 @@ struct EngineStats {
   uint64_t prompt_tokens = 0;  // of requests that got their first token; each request counts once
   uint64_t prompt_tokens_cached = 0;    // of these, not computed: found in a cache
   uint64_t prompt_tokens_imported = 0;  // of these, in another engine's
-  std::optional<kv_cache::KvTransfer::Counts> kv_transfer;  // unset without --kv-transfer-config
-  uint64_t generation_tokens = 0;                           // sampled since the start
+  std::optional<kv_cache::KvTransferCounts> kv_transfer;  // unset without --kv-transfer-config
+  uint64_t generation_tokens = 0;                         // sampled since the start
   uint64_t dropped_tokens = 0;        // sampled ahead for requests that had ended; not in the above
   uint64_t postponed_tokens = 0;      // got in a later step (EngineCoreCounters)
   uint64_t prefix_cache_queries = 0;  // tokens looked up, and found

@@ -49,7 +49,7 @@ void KvExports::remove(const std::string& id) {
   entries_.erase(found);
 }
 
-KvExports::Counts KvExports::counts() const {
+KvExportCounts KvExports::counts() const {
   const std::lock_guard lock(mutex_);
   return counts_;
 }

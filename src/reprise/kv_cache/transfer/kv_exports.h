@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "reprise/kv_cache/transfer/kv_image.h"
+#include "reprise/kv_cache/transfer/kv_transfer_counts.h"
 
 namespace reprise::kv_cache {
 
@@ -30,13 +31,7 @@ class KvExports {
   [[nodiscard]] std::shared_ptr<const KvImage> find(const std::string& id);
   void remove(const std::string& id);
 
-  struct Counts {
-    size_t bytes = 0;           // of the images that wait now
-    uint64_t num_taken_in = 0;  // since the start, like all others
-    uint64_t num_refused = 0;   // there was no room
-    uint64_t num_expired = 0;   // no consumer came in time
-  };
-  [[nodiscard]] Counts counts() const;
+  [[nodiscard]] KvExportCounts counts() const;
 
  private:
   struct Entry {
@@ -50,7 +45,7 @@ class KvExports {
   const Clock::duration keep_time_;
   mutable std::mutex mutex_;  // guards everything below
   std::unordered_map<std::string, Entry> entries_;
-  Counts counts_;
+  KvExportCounts counts_;
 };
 
 }  // namespace reprise::kv_cache

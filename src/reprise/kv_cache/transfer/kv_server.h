@@ -12,6 +12,7 @@
 
 #include "reprise/kv_cache/transfer/kv_exports.h"
 #include "reprise/kv_cache/transfer/kv_socket.h"
+#include "reprise/kv_cache/transfer/kv_source.h"
 #include "reprise/kv_cache/transfer/kv_transfer_config.h"
 
 namespace reprise::kv_cache {
@@ -44,15 +45,6 @@ class KvServer {
   KvSocket listener_;
   std::atomic<bool> ends_ = false;
   std::vector<std::jthread> threads_;  // last: they use the members above
-};
-
-/// Where an image is.
-struct KvSource {
-  std::string host;
-  int32_t port = 0;
-  std::string id;
-
-  friend bool operator==(const KvSource&, const KvSource&) = default;
 };
 
 /// Fetches an image that must be of this model and of the beginning of these tokens, computed with

@@ -151,9 +151,9 @@ KvTransfer::Fetched KvTransfer::fetch_now(const Job& job) {
   }
 }
 
-KvTransfer::Counts KvTransfer::counts() const {
+KvTransferCounts KvTransfer::counts() const {
   const std::lock_guard lock(mutex_);
-  Counts counts = counts_;
+  KvTransferCounts counts = counts_;
   counts.exports = exports_.counts();
   return counts;
 }

@@ -82,16 +82,7 @@ class KvTransfer {
              std::string adapter,
              std::function<void(Fetched)> on_fetched);
 
-  /// Since the start.
-  struct Counts {
-    KvExports::Counts exports;
-    uint64_t num_fetched = 0;
-    uint64_t num_failed = 0;
-    uint64_t bytes_fetched = 0;
-    uint64_t tokens_fetched = 0;
-    double seconds = 0;  // of all fetches, the failed ones too
-  };
-  [[nodiscard]] Counts counts() const;
+  [[nodiscard]] KvTransferCounts counts() const;
 
  private:
   struct Job {
@@ -116,7 +107,7 @@ class KvTransfer {
   mutable std::mutex mutex_;  // guards the members below, except the threads
   std::condition_variable work_;
   std::deque<Job> jobs_;
-  Counts counts_;
+  KvTransferCounts counts_;
   std::atomic<bool> stop_ = false;
   std::vector<std::jthread> threads_;  // last: they use the members above
 };

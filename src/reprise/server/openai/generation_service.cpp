@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "reprise/kv_cache/transfer/kv_transfer.h"
 #include "reprise/server/openai/answer_size.h"
 #include "reprise/server/openai/pooling_answer.h"
 #include "reprise/structured_output/grammar_compiler.h"

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "reprise/kv_cache/transfer/kv_transfer.h"
 #include "reprise/server/http/api_error.h"
 #include "reprise/server/openai/generation_request.h"
 #include "reprise/server/openai/request_fields.h"

@@ -4,7 +4,11 @@
 #include <optional>
 
 #include "reprise/base/json.h"
-#include "reprise/kv_cache/transfer/kv_transfer.h"
+#include "reprise/kv_cache/transfer/kv_source.h"
+
+namespace reprise::kv_cache {
+class KvTransfer;
+}
 
 namespace reprise::server {
 

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace reprise::kv_cache {
+
+/// What a producer has, and had since its start.
+struct KvExportCounts {
+  size_t bytes = 0;           // of the images that wait now
+  uint64_t num_taken_in = 0;  // since the start, like all others
+  uint64_t num_refused = 0;   // there was no room
+  uint64_t num_expired = 0;   // no consumer came in time
+};
+
+/// What one engine exchanged with others since its start.
+struct KvTransferCounts {
+  KvExportCounts exports;
+  uint64_t num_fetched = 0;
+  uint64_t num_failed = 0;
+  uint64_t bytes_fetched = 0;
+  uint64_t tokens_fetched = 0;
+  double seconds = 0;  // of all fetches, the failed ones too
+};
+
+}  // namespace reprise::kv_cache
