@@ -52,7 +52,12 @@ Option json_config_option(Option option,
                           std::function<Json()> to_json) {
   option.value_name = "JSON";
   const std::string flag = "--" + option.name;
-  option.apply = [flag, assign](std::string_view text) {
+  option.apply_dotted = [flag, assign](std::string_view path, std::string_view text) {
+    Json value = Json::parse(text, nullptr, false);
+    if (value.is_discarded()) value = text;
+    assign({.flag = flag, .name = path, .value = value});
+  };
+  option.apply = [flag, assign = std::move(assign)](std::string_view text) {
     const Json document = parse_json(text, flag);
     if (document.is_null()) return;
     if (!document.is_object()) {
@@ -61,11 +66,6 @@ Option json_config_option(Option option,
     for (const auto& [name, value] : document.items()) {
       assign({.flag = flag, .name = name, .value = value});
     }
-  };
-  option.apply_dotted = [flag, assign](std::string_view path, std::string_view text) {
-    Json value = Json::parse(text, nullptr, false);
-    if (value.is_discarded()) value = text;
-    assign({.flag = flag, .name = path, .value = value});
   };
   option.merged = [to_json = std::move(to_json)] { return to_json().dump(); };
   return option;

@@ -1,6 +1,5 @@
 #include "reprise/cli/kv_transfer_config.h"
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -41,9 +40,8 @@ constexpr int64_t kMostSeconds = 86'400;
 
 KvConnector connector_of(const ConfigField& field) {
   if (field.value.is_null()) return KvConnector::none;
-  if (std::ranges::find(kConnectors, field.value) != kConnectors.end()) {
-    return field.one_of(kConnectors) == 0 ? KvConnector::tcp : KvConnector::shared_memory;
-  }
+  if (field.value == kConnectors[0]) return KvConnector::tcp;
+  if (field.value == kConnectors[1]) return KvConnector::shared_memory;
   field.refuse(
       "TcpConnector or SharedMemoryConnector (requests carry the same kv_transfer_params as with "
       "vLLM's NixlConnector, so its proxies and routers work)");

@@ -49,6 +49,11 @@ void KvExports::remove(const std::string& id) {
   entries_.erase(found);
 }
 
+void KvExports::count_refused() {
+  const std::lock_guard lock(mutex_);
+  ++counts_.num_refused;
+}
+
 KvExportCounts KvExports::counts() const {
   const std::lock_guard lock(mutex_);
   return counts_;

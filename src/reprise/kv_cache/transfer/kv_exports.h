@@ -30,6 +30,8 @@ class KvExports {
   /// nullptr: there is no such image any more.
   [[nodiscard]] std::shared_ptr<const KvImage> find(const std::string& id);
   void remove(const std::string& id);
+  /// An image that could not be made.
+  void count_refused();
 
   [[nodiscard]] KvExportCounts counts() const;
 

@@ -38,7 +38,7 @@ void KvExport::save(device::Stream& stream,
     image->bytes = save_kv(stream, cache, block_ids, num_tokens);
     if (exports_->add(id_, std::move(image))) num_tokens_ = num_tokens;
   } catch (const std::exception&) {
-    // Without memory there is no image; the consumer computes the prompt.
+    exports_->count_refused();  // there is no memory; the consumer computes the prompt
   }
 }
 

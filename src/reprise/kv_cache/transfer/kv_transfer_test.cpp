@@ -223,7 +223,7 @@ TEST_P(Transfer, ends_at_once_although_a_peer_is_silent) {
   consumer->fetch({.host = "127.0.0.1", .port = silent.port(), .id = "x"},
                   prompt_of(10),
                   "",
-                  [&promise](KvTransfer::Fetched fetched) { promise.set_value(fetched); });
+                  [&promise](const KvTransfer::Fetched& fetched) { promise.set_value(fetched); });
   KvSocket peer = silent.accept();
   consumer.reset();
   EXPECT_NE(promise.get_future().get().error.find("shutting down"), std::string::npos);
@@ -271,7 +271,7 @@ TEST_P(Transfer, believes_no_size_of_a_producer) {
       KvSocket peer = liar.accept();
       (void)peer.read_line(4096, soon());
       peer.write_line(
-          R"({"status":"ok","model":"a model","prompt":")" + digest + R"(",)" + claim + "}",
+          fmt::format(R"({{"status":"ok","model":"a model","prompt":"{}",{}}})", digest, claim),
           soon());
       // Then the connection ends, without the bytes.
     });
