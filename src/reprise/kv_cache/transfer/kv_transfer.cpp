@@ -108,17 +108,19 @@ void KvTransfer::run() {
     const auto begin = std::chrono::steady_clock::now();
     Fetched fetched = fetch_now(job);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    const std::shared_ptr<const KvImage> image = fetched.image;
-    job.on_fetched(std::move(fetched));
     lock.lock();
     counts_.seconds += took.count();
-    if (image == nullptr) {
+    if (fetched.image == nullptr) {
       ++counts_.num_failed;
     } else {
       ++counts_.num_fetched;
-      counts_.bytes_fetched += image->bytes.bytes().size();
-      counts_.tokens_fetched += static_cast<uint64_t>(image->num_tokens);
+      counts_.bytes_fetched += fetched.image->bytes.bytes().size();
+      counts_.tokens_fetched += static_cast<uint64_t>(fetched.image->num_tokens);
     }
+    lock.unlock();
+    // From here on only the receiver holds the image.
+    job.on_fetched(std::move(fetched));
+    lock.lock();
   }
 }
 
