@@ -384,6 +384,11 @@ void GrammarCompiler::shrink_cache(size_t max_bytes) {
   shared_->shrink(max_bytes);
 }
 
+bool GrammarCompiler::is_idle() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->running.empty() && shared_->quick.empty() && shared_->slow.empty();
+}
+
 std::shared_ptr<const CompiledSpec> GrammarCompiler::compile(const OutputSpec& spec) {
   std::promise<CompileResult> promise;
   submit(spec, [&promise](const CompileResult& result) { promise.set_value(result); });

@@ -64,6 +64,9 @@ class GrammarCompiler {
   [[nodiscard]] std::shared_ptr<const CompiledSpec> compile(const OutputSpec& spec);
   /// Forgets the least recently used specs until the others have at most `max_bytes` together.
   void shrink_cache(size_t max_bytes);
+  /// Whether no spec is compiled or waits for that. A spec that was given up may go on for a
+  /// moment.
+  [[nodiscard]] bool is_idle() const;
 
  private:
   struct Shared;

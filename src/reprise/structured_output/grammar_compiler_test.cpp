@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <memory>
@@ -131,16 +132,19 @@ class GatedBackend final : public GrammarBackend {
 /// The first attempts wait for the gate.
 class GatedFirstAttempt final : public GrammarBackend {
  public:
-  explicit GatedFirstAttempt(std::shared_future<void> opened) : opened_(std::move(opened)) {}
+  explicit GatedFirstAttempt(std::shared_future<void> opened, std::atomic<int>* num_begun = nullptr)
+      : opened_(std::move(opened)), num_begun_(num_begun) {}
 
   std::shared_ptr<const CompiledSpec> compile(const OutputSpec& /*spec*/,
                                               WorkLimit& /*limit*/) override {
+    if (num_begun_ != nullptr) ++*num_begun_;
     opened_.wait();
     return std::make_shared<EmptySpec>();
   }
 
  private:
   std::shared_future<void> opened_;
+  std::atomic<int>* num_begun_;  // of the test; null: not counted
 };
 
 const auto kMakeBackend = [] { return std::make_unique<CountingBackend>(); };
@@ -290,6 +294,22 @@ TEST(GrammarCompiler, forgets_the_specs_that_were_used_longest_ago) {
   EXPECT_TRUE(second.expired());
   compiler.shrink_cache(0);
   EXPECT_TRUE(first.expired());
+}
+
+TEST(GrammarCompiler, is_not_idle_until_a_spec_that_was_given_up_has_ended) {
+  std::promise<void> gate;
+  std::atomic<int> num_begun = 0;
+  GrammarCompiler compiler(
+      [&num_begun, opened = gate.get_future().share()] {
+        return std::make_unique<GatedFirstAttempt>(opened, &num_begun);
+      },
+      options(1, kForever, milliseconds(20)));
+  EXPECT_TRUE(compiler.is_idle());
+  // On a busy machine the first ones may wait for the thread too long.
+  while (num_begun == 0) EXPECT_TRUE(submit(compiler, "spec").get().is_busy);
+  EXPECT_FALSE(compiler.is_idle()) << "it is answered but not ended";
+  gate.set_value();
+  while (!compiler.is_idle()) std::this_thread::sleep_for(milliseconds(1));
 }
 
 TEST(GrammarCompiler, answers_all_specs_when_it_is_destroyed) {
