@@ -156,9 +156,14 @@ def run_attack(attack, options):
             rounds.append({"ordinary": measure(server, attack.ordinary, options, attack.waits),
                            "attack": measure(server, attack.request, options, attack.waits)})
         wait_until_idle(server)
-        return {"attack": attack.name, "rounds": rounds, "rss_before_mib": rss_before, "rss_after_mib": rss_mib(server)}
+        rss_after = rss_mib(server)
+        # A server that was built with sanitizers ends with another status after a report, at the latest here.
+        status = server.stop(signal.SIGTERM)
+        assert status == 0, (status, server.text())
+        return {"attack": attack.name, "rounds": rounds, "rss_before_mib": rss_before, "rss_after_mib": rss_after}
     finally:
-        server.stop(signal.SIGTERM)
+        if server.process.poll() is None:
+            server.stop(signal.SIGTERM)
 
 
 def median(result, side, what):
