@@ -46,7 +46,6 @@ CONSTRAINTS = [
 ]
 OVER_BUDGET = "structured output: the grammar"  # masks that other answers have made cost a constraint nothing
 OVER_TIME = "the grammar is too complex: compiling it took more than"  # which depends on other programs
-BUSY = re.compile("the server is busy|grammars from this client wait")  # likewise; the only 503 of a server that runs
 # A machine with other work to do may stop the client for seconds between connecting and sending.
 PATIENCE = ["--header-timeout", "900", "--body-timeout", "900"]
 
@@ -144,7 +143,7 @@ class Alone:
 
 
 def is_busy(answer):
-    return answer[0] == 503 and BUSY.match(answer[1]) is not None
+    return answer[0] == 503 and random_requests_test.is_busy(*answer)
 
 
 def check_answer(alone_answers, request, answer):

@@ -17,7 +17,7 @@ struct GrammarCompilerOptions {
   std::chrono::milliseconds time_limit{2000};  // of a processor, to be compiled
   /// Real time to wait in a queue, and again to be compiled. The threads have a low priority: on a
   /// busy machine even the next spec waits, and the one that runs gets little of a processor.
-  std::chrono::milliseconds wait_limit{10'000};
+  std::chrono::milliseconds wait_limit{30'000};
   int64_t quick_steps = int64_t{1} << 20;  // steps (WorkLimit) of the first attempt
   int64_t max_steps = int64_t{1} << 24;    // steps of the second attempt
   size_t cache_bytes = size_t{256} << 20;
