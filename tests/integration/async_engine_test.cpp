@@ -108,7 +108,8 @@ class Answer {
   /// Returns when the request is finished.
   const Contents& wait() {
     std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, std::chrono::seconds(300), [this] { return contents_.finished; })) {
+    if (!changed_.wait_for(
+            lock, std::chrono::seconds(300), [this] { return contents_.finished; })) {
       ADD_FAILURE() << "no last output within a minute";
     }
     return contents_;
