@@ -2,7 +2,7 @@
 # Fuzzes the parsers of strangers' bytes (tests/fuzz/targets.h) under AddressSanitizer and UndefinedBehaviorSanitizer.
 # An input that crashes a parser, breaks one of its promises or costs too much for its size ends the run and is
 # kept in build/fuzz/found/TARGET. Inputs that reach new code go to build/fuzz/corpus/TARGET, and --merge
-# adds the shortest of them to tests/fuzz/corpus, which ctest `parsers` runs.
+# adds those that reach the most of it to tests/fuzz/corpus, which ctest `parsers` runs.
 #
 #   scripts/fuzz_parsers.sh [--merge] RUNS [TARGET...]      for example: scripts/fuzz_parsers.sh 1000000 http json
 #
@@ -42,8 +42,14 @@ for target in "${targets[@]}"; do
     >"build/fuzz/$target.log" 2>&1 || { tail -40 "build/fuzz/$target.log"; exit 1; }
   sed -n "s/^stat::number_of_executed_units: */$target /p" "build/fuzz/$target.log" | tee -a build/fuzz/runs.txt
   if [[ "$merge" == yes ]]; then
-    build/fuzz/bin/"${target}_fuzz" -merge=1 -max_len=256 "tests/fuzz/corpus/$target" "build/fuzz/corpus/$target" \
+    before="$(mktemp -d)"
+    control="build/fuzz/$target.control"
+    cp "tests/fuzz/corpus/$target"/* "$before"
+    rm -f "$control"
+    build/fuzz/bin/"${target}_fuzz" -merge=1 -max_len=400 -merge_control_file="$control" "$before" "build/fuzz/corpus/$target" \
       >"build/fuzz/$target.merge.log" 2>&1
+    python3 scripts/choose_fuzz_corpus.py "$control" "tests/fuzz/corpus/$target"
+    rm -r "$before"
   fi
 done
 awk '{ sum[$1] += $2 } END { for (name in sum) print "together", name, sum[name] }' build/fuzz/runs.txt

@@ -31,7 +31,7 @@ def write_tokenizer(folder):
 
 
 def run(*words):
-    return subprocess.run([BINARY, *map(str, words)], capture_output=True, text=True, timeout=120)
+    return subprocess.run([BINARY, *map(str, words)], capture_output=True, text=True, timeout=300)
 
 
 class Architectures(unittest.TestCase):

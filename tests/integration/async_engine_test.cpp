@@ -108,14 +108,15 @@ class Answer {
   /// Returns when the request is finished.
   const Contents& wait() {
     std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, std::chrono::seconds(60), [this] { return contents_.finished; })) {
+    if (!changed_.wait_for(
+            lock, std::chrono::seconds(300), [this] { return contents_.finished; })) {
       ADD_FAILURE() << "no last output within a minute";
     }
     return contents_;
   }
   void wait_for_outputs(int count) {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::seconds(60), [this, count] {
+    changed_.wait_for(lock, std::chrono::seconds(300), [this, count] {
       return contents_.finished || contents_.num_outputs >= count;
     });
   }

@@ -23,7 +23,7 @@ import serve_test
 from recording_proxy import RecordingProxy, distribution
 
 BINARY = MODEL = None
-TIMEOUT = 120
+TIMEOUT = 300
 PERCENTS = (50, 90, 99)
 
 

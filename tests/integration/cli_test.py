@@ -17,7 +17,7 @@ import unittest
 from pathlib import Path
 
 BINARY = MODEL = SOURCE = None
-TIMEOUT = 120
+TIMEOUT = 300
 COMMANDS = ["generate", "serve", "bench modes", "dump", "eval", "explain"]
 
 

@@ -20,7 +20,7 @@ import unittest
 from pathlib import Path
 
 BINARY = MODEL = SOURCE = None
-TIMEOUT = 120
+TIMEOUT = 300
 PROMPT = "One day, a little girl named Lily found"
 GOLDEN_MODELS = ("tiny-llama", "tiny-llama-tied", "tiny-llama3", "tiny-mistral", "tiny-qwen2", "tiny-qwen3")
 

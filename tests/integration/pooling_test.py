@@ -97,7 +97,7 @@ class Pooling(unittest.TestCase):
         model, cases = self.copy_of("bert-mean")
         done = subprocess.run(
             [serve_test.BINARY, "serve", model, "--port", "0", "--max-num-batched-tokens", "32", "--max-num-seqs", "4"],
-            capture_output=True, text=True, timeout=60)
+            capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, 2)
         self.assertIn("max_num_batched_tokens (32)", done.stderr)
         server = self.start(model)
@@ -177,11 +177,11 @@ class Pooling(unittest.TestCase):
         status, answer = server.post("/v1/completions", {"prompt": "a"})
         self.assertEqual((status, answer["error"]["message"]), (400, "The model does not support Completions API"))
         done = subprocess.run([serve_test.BINARY, "generate", model, "--prompt", "a"], capture_output=True, text=True,
-                              timeout=60)
+                              timeout=300)
         self.assertEqual(done.returncode, 2)
         self.assertIn("/v1/embeddings", done.stderr)
         done = subprocess.run([serve_test.BINARY, "serve", model, "--runner", "generate"], capture_output=True, text=True,
-                              timeout=60)
+                              timeout=300)
         self.assertEqual(done.returncode, 2)
         self.assertIn("BertModel is an encoder", done.stderr)
         decoder, _ = self.copy_of("qwen3-last")
@@ -192,7 +192,7 @@ class Pooling(unittest.TestCase):
         for members, expected in (({"pooling_mode_mean_tokens": True}, "pooling MEAN needs the whole text in one step"),
                                   ({"pooling_mode_max_tokens": True}, "no supported pooling is set")):
             pooling.write_text(json.dumps(members))
-            done = subprocess.run([serve_test.BINARY, "serve", decoder], capture_output=True, text=True, timeout=60)
+            done = subprocess.run([serve_test.BINARY, "serve", decoder], capture_output=True, text=True, timeout=300)
             self.assertEqual(done.returncode, 2)
             self.assertIn(expected, done.stderr)
 

@@ -56,7 +56,7 @@ def check(vocabulary, seed, num_patterns, num_answers):
     source = random.Random(seed)
     patterns = [pattern(source) for _ in range(num_patterns)]
     lines = "".join(json.dumps({"kind": "regex", "spec": text}) + "\n" for text in patterns)
-    done = subprocess.run([SAMPLER, vocabulary, str(seed), str(num_answers)], input=lines, capture_output=True, text=True, timeout=280)
+    done = subprocess.run([SAMPLER, vocabulary, str(seed), str(num_answers)], input=lines, capture_output=True, text=True, timeout=1100)
     assert done.returncode == 0, (done.returncode, done.stderr[-2000:])
     counts, problems = {"answers": 0, "refused": 0, "unfinished": 0}, []
     for text, line in zip(patterns, done.stdout.splitlines(), strict=True):

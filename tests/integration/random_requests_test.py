@@ -10,6 +10,7 @@ then one by one: both answers must be equal. Only Python's standard library.
 import argparse
 import json
 import random
+import re
 import threading
 
 import serve_test
@@ -21,6 +22,8 @@ REGEXES = ["[0-9]{3}-[a-f]{2,4}", "(yes|no)!?", "[a-z ]{1,40}\\.", "\\w+@\\w+\\.
 SCHEMAS = [{"type": "object", "properties": {"a": {"type": "integer"}, "b": {"enum": ["x", "y"]}}, "required": ["a"]},
            {"type": "array", "items": {"type": "boolean"}, "maxItems": 3}, {"const": "once"}, {"type": "string", "format": "date"},
            {"type": "number", "minimum": 0, "maximum": 1}]
+# The only 503 of a server that runs: on a machine with other work, a specification may wait too long to be compiled.
+BUSY = re.compile("the server is busy|grammars from this client wait")
 GRAMMARS = ['root ::= "(" root ")" | [0-9]', 'root ::= ""', 'root ::= "" | [a-c] root', "root ::= root root | [a-z]"]
 
 
@@ -66,6 +69,10 @@ def request(source):
     return {name: value for name, value in fields.items() if value is not None}
 
 
+def is_busy(status, message):
+    return status == 503 and BUSY.match(message) is not None
+
+
 def comparable(answer):
     """What of an answer the request alone decides."""
     return [{name: choice[name] for name in ("index", "text", "finish_reason", "stop_reason", "logprobs")}
@@ -98,14 +105,16 @@ def main():
     source = random.Random(options.seed)
     requests = [request(source) for _ in range(options.requests)]
     server = serve_test.Server()
-    counts = {"good": 0, "refused": 0, "over budget": 0}
+    counts = {"good": 0, "refused": 0, "over budget": 0, "busy": 0}
     try:
         together = send_at_once(server, requests)
         for body, (status, answer) in zip(requests, together):
             text = json.dumps(body)
-            assert status < 500, (status, answer, text)
             alone_status, alone = server.post("/v1/completions", body)
-            assert alone_status < 500, (alone_status, alone, text)
+            if any(each == 503 and is_busy(each, error["error"]["message"]) for each, error in ((status, answer), (alone_status, alone))):
+                counts["busy"] += 1
+                continue
+            assert status < 500 and alone_status < 500, (status, answer, alone_status, alone, text)
             # Masks that another answer has made cost no work, so the budget may be enough for one of the two.
             if any("structured output: the grammar" in json.dumps(each) for each in (answer, alone)):
                 counts["over budget"] += 1
@@ -116,7 +125,7 @@ def main():
                 assert comparable(answer) == comparable(alone), (answer, alone, text)
     finally:
         server.stop()
-    assert counts["good"] > options.requests * 0.6, counts
+    assert counts["good"] > (options.requests - counts["busy"]) * 0.6, counts
     print(counts)
 
 

@@ -38,7 +38,7 @@ CASES = [
 
 
 def run(*arguments):
-    return subprocess.run([serve_test.BINARY, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run([serve_test.BINARY, *arguments], capture_output=True, text=True, timeout=300, check=False)
 
 
 def answers_of(server):

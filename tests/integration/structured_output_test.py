@@ -18,7 +18,7 @@ SAMPLER, MODEL = sys.argv[1:3]
 ANSWERS = 6
 
 
-def run(specs, answers=ANSWERS, timeout=280):
+def run(specs, answers=ANSWERS, timeout=1100):
     lines = "".join(json.dumps({"kind": kind, "spec": spec}) + "\n" for kind, spec in specs)
     done = subprocess.run([SAMPLER, MODEL, "7", str(answers)], input=lines, capture_output=True, text=True, timeout=timeout)
     assert done.returncode == 0, (done.returncode, done.stderr[-2000:])

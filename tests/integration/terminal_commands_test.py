@@ -21,7 +21,7 @@ from pathlib import Path
 import serve_test
 
 BINARY = MODEL = None
-TIMEOUT = 60
+TIMEOUT = 300
 
 
 def line(custom_id, url="/v1/completions", method="POST", **body):

@@ -97,7 +97,7 @@ ATTACKS = (
            lambda n: long_text(n, 10_000_000)),
     Attack("methods that do not exist",
            lambda n: head("/health", "Connection: close", method=f"M{n}" + "A" * 20_000),
-           lambda n: head("/health", "X-Long: " + "a" * 8000, "X-Longer: " + "a" * 8000, "Connection: close", method="GET")),
+           lambda n: head("/health", *(f"X-{i}: " + "a" * 6660 for i in range(3)), "Connection: close", method="GET")),
     Attack("headers that do not end",
            lambda n: head("/health", method="GET")[:-2],
            lambda n: head("/health", method="GET"), waits=True),

@@ -2,17 +2,19 @@
 """Many different HTTP requests at once: priorities, shared prefixes, constraints, clients that leave, a small cache.
 
     serve_storm.py REPRISE_BINARY MODEL_FOLDER [--requests N] [--clients N] [--seed N]
-    serve_storm.py REPRISE_BINARY MODEL_FOLDER --traces N [--seed N] [--first N] [--minutes N] [--pool N]
+    serve_storm.py REPRISE_BINARY MODEL_FOLDER --traces N [--seed N] [--first N] [--minutes N] [--pool N] [--together N]
 
 The first form sends all requests as fast as its clients can. The second form plays traces: a few requests that arrive,
 overlap and go at times of their own, while the server is sent to sleep or forgets its cached prefixes. In both forms
 every answer must be that of the same request alone, every constrained one valid, and nothing may be left behind. A trace
 depends only on the seed and its number, so --first N --traces 1 repeats the N-th one. With --pool N the requests of all
 traces come from N different ones, each of which is asked alone only once: most of the time of a long run then goes into
-the traces. Uses only Python's standard library.
+the traces. With --together N so many of them are played at the same moment, with a larger cache. Uses only Python's
+standard library.
 """
 
 import argparse
+import collections
 import json
 import queue
 import random
@@ -26,12 +28,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "integration"))
 import random_requests_test
 import serve_test
+import trace_client
 
 PREFIXES = ["", "Once upon a time there was a small fox. " * 3, "The king of the hill had a red hat. " * 6]
 BLOCK_BYTES = 24 * 1024  # 16 tokens of the bundled model
 STORM_BLOCKS = 72  # thirty requests want three times as many
 TRACE_BLOCKS = 34  # one request of 512 tokens fits
 POOL_BLOCKS, POOL_MODEL_LEN = 17, 256  # the answers of a pool are shorter, and the cache is to be too small for them too
+BLOCKS_OF_TRACE = 4  # for each further one of those that are played at the same moment: less than they want
 CONSTRAINTS = [
     ({"structured_outputs": {"regex": "[a-f]{3,9}-[0-9]{2}"}}, lambda text: re.fullmatch("[a-f]{3,9}-[0-9]{2}", text)),
     ({"structured_outputs": {"choice": ["yes", "no", "maybe"]}}, lambda text: text in ("yes", "no", "maybe")),
@@ -42,6 +46,8 @@ CONSTRAINTS = [
 ]
 OVER_BUDGET = "structured output: the grammar"  # masks that other answers have made cost a constraint nothing
 OVER_TIME = "the grammar is too complex: compiling it took more than"  # which depends on other programs
+# A machine with other work to do may stop the client for seconds between connecting and sending.
+PATIENCE = ["--header-timeout", "900", "--body-timeout", "900"]
 
 
 @dataclass
@@ -130,17 +136,22 @@ class Alone:
         key = json.dumps(request.body)
         if key not in self.known:
             answer = ask(self.server, Request(request.body))
-            if answer[0] == 400 and OVER_TIME in answer[1]:
+            if is_busy(answer) or answer[0] == 400 and OVER_TIME in answer[1]:
                 return answer  # next time there may be time enough
             self.known[key] = answer
         return self.known[key]
 
 
+def is_busy(answer):
+    return answer[0] == 503 and random_requests_test.is_busy(*answer)
+
+
 def check_answer(alone_answers, request, answer):
     """Fails unless the answer is that of the request alone. Returns what kind of answer it is."""
-    assert answer[0] < 500, (answer, request.body)
     alone = alone_answers.answer(request)
-    assert alone[0] < 500, (alone, request.body)
+    if is_busy(answer) or is_busy(alone):
+        return "busy"
+    assert answer[0] < 500 and alone[0] < 500, (answer, alone, request.body)
     if any(status == 400 and OVER_BUDGET in text for status, text in (answer, alone)):
         return "over budget"
     if any(status == 400 and OVER_TIME in text for status, text in (answer, alone)):
@@ -200,21 +211,6 @@ def storm(server, options, has_constraints):
           f"{kinds.count('constrained')} constrained: every one of {len(finished)} answers is that of the request alone")
 
 
-def operate(server, chance, until):
-    """What an operator does meanwhile. Requests wait for the server to wake up."""
-    while not until.wait(chance.uniform(0, 0.05)):
-        kind = chance.random()
-        if kind < 0.5:
-            response, text = server.request("POST", f"/sleep?mode=wait&level={chance.randint(0, 2)}")
-            assert response.status == 200, text
-            response, text = server.request("POST", "/wake_up")
-            assert response.status == 200, text
-        elif kind < 0.8:
-            server.request("POST", "/reset_prefix_cache")  # refused while requests run
-        else:
-            server.request("GET", "/metrics")
-
-
 def make_any(chance, index, options, has_constraints):
     if options.pool:
         index = chance.randrange(options.pool)
@@ -227,60 +223,63 @@ def make_any(chance, index, options, has_constraints):
     return chance.choice([make_request, make_odd_request])(chance, index, has_constraints)
 
 
-def play(alone, options, number, has_constraints):
-    """One trace. Returns the kinds of its answers."""
-    server, seed = alone.server, options.seed
-    chance = random.Random(f"{seed} {number}")
+def to_answer(response):
+    """What ask() says about the same response."""
+    if response is None:
+        return None
+    status, events = response
+    error = next((event["error"] for event in events if "error" in event), None)
+    if error:
+        assert status == error["code"] or status == 200, (status, error)
+        return error["code"], error["message"]
+    choices = Choices()
+    for event in events:
+        choices.add(event)
+    return status, choices.of
+
+
+def make_trace(options, number, has_constraints):
+    """The requests of a trace, and the sources of chance of its operators."""
+    chance = random.Random(f"{options.seed} {number}")
     requests = []
     for index in range(chance.randint(2, 16)):
         requests.append(make_any(chance, index, options, has_constraints))
         requests[-1].delay = chance.choice([0, 0, chance.uniform(0, 0.05)])
-    answers, failures, is_over = [None] * len(requests), [], threading.Event()
+    operators = [random.Random(f"operator {options.seed} {number}")] if chance.random() < 0.3 else []
+    return requests, operators
 
-    def client(index):
-        try:
-            time.sleep(requests[index].delay)
-            answers[index] = ask(server, requests[index])
-        except Exception as error:  # whatever it is, the trace has failed
-            failures.append(error)
 
-    def operator():
-        try:
-            operate(server, random.Random(f"operator {seed} {number}"), is_over)
-        except Exception as error:
-            failures.append(error)
-
-    clients = [threading.Thread(target=client, args=(index,)) for index in range(len(requests))]
-    beside = [threading.Thread(target=operator)] if chance.random() < 0.3 else []
-    for each in clients + beside:
-        each.start()
-    for each in clients:
-        each.join()
-    is_over.set()
-    for each in beside:
-        each.join()
-    assert not failures, failures
-    check_nothing_is_left(server)
-    return [check_answer(alone, request, answer) for request, answer in zip(requests, answers) if answer is not None]
+def play(alone, options, numbers, has_constraints):
+    """Some traces at the same moment. Returns the kinds of their answers."""
+    requests, operators = [], []
+    for number in numbers:
+        more_requests, more_operators = make_trace(options, number, has_constraints)
+        requests += more_requests
+        operators += more_operators
+    answers = [to_answer(response) for response in trace_client.play(alone.server.port, requests, operators)]
+    check_nothing_is_left(alone.server)
+    return [check_answer(alone, request, answer) if answer else "left" for request, answer in zip(requests, answers)]
 
 
 def play_traces(server, options, has_constraints):
     end = time.monotonic() + 60 * options.minutes if options.minutes else None
-    kinds, number, alone = [], options.first, Alone(server)
+    counts, number, alone = collections.Counter(), options.first, Alone(server)
     while number < options.first + options.traces and (end is None or time.monotonic() < end):
+        after = min(number + options.together, options.first + options.traces)
         try:
-            kinds += play(alone, options, number, has_constraints)
-        except AssertionError:
-            print(f"trace {number} of seed {options.seed}; repeat with --seed {options.seed} --first {number} --traces 1")
+            counts.update(play(alone, options, range(number, after), has_constraints))
+        except BaseException:
+            print(f"traces {number} to {after - 1} of seed {options.seed}; repeat with --seed {options.seed} --first {number} "
+                  f"--traces {after - number} and the same --together and --pool", flush=True)
             raise
-        number += 1
-        if (number - options.first) % 1000 == 0:
-            print(f"{number - options.first} traces, {len(kinds)} answers", flush=True)
+        if after // 1000 > number // 1000:
+            print(f"{after - options.first} traces, {counts.total()} requests", flush=True)
+        number = after
         if not options.pool:
             alone.known.clear()
-    assert kinds.count("plain") + kinds.count("constrained") > len(kinds) / 2, kinds
-    counts = {kind: kinds.count(kind) for kind in sorted(set(kinds))}
-    print(f"{number - options.first} traces of seed {options.seed}, {len(kinds)} answers {counts}, "
+    good = counts["plain"] + counts["constrained"]
+    assert good > (counts.total() - counts["left"]) / 2, counts
+    print(f"{number - options.first} traces of seed {options.seed}, {counts.total()} requests {dict(sorted(counts.items()))}, "
           f"{server.metric('vllm:num_preemptions_total'):.0f} preemptions, "
           f"{server.metric('reprise:postponed_tokens_total'):.0f} postponed tokens: every answer is that of the request alone")
 
@@ -296,12 +295,16 @@ def main():
     parser.add_argument("--first", type=int, default=0, help="the number of the first trace")
     parser.add_argument("--minutes", type=float, help="play no further trace after this time")
     parser.add_argument("--pool", type=int, default=0, help="different requests of all traces; 0: new ones in each trace")
+    parser.add_argument("--together", type=int, default=1, help="traces that are played at the same moment")
     options = parser.parse_args()
     serve_test.BINARY, serve_test.MODEL = options.binary, options.model
-    num_blocks = STORM_BLOCKS if options.traces is None else POOL_BLOCKS if options.pool else TRACE_BLOCKS
+    serve_test.TIMEOUT = trace_client.DEADLINE
+    num_blocks = STORM_BLOCKS
+    if options.traces is not None:
+        num_blocks = (POOL_BLOCKS if options.pool else TRACE_BLOCKS) + BLOCKS_OF_TRACE * (options.together - 1)
     max_model_len = POOL_MODEL_LEN if options.pool else 512
     server = serve_test.Server("--max-model-len", str(max_model_len), "--scheduling-policy", "priority", "--kv-cache-memory-bytes",
-                               str(num_blocks * BLOCK_BYTES), "--dev", "--disable-uvicorn-access-log")
+                               str(num_blocks * BLOCK_BYTES), "--dev", "--disable-uvicorn-access-log", *(PATIENCE if options.traces else []))
     try:
         status, _ = server.post("/v1/completions", serve_test.stories(**CONSTRAINTS[0][0]))
         has_constraints = status == 200  # the library for them is optional

@@ -53,7 +53,7 @@ TEST_F(LineWriterTest, writes_lines_in_order) {
   LineWriter lines(ends_[1]);
   lines.write("one\n");
   lines.write("two\n");
-  EXPECT_TRUE(lines.flush(seconds(60)));
+  EXPECT_TRUE(lines.flush(seconds(300)));
   EXPECT_EQ(read_lines(2), "one\ntwo\n");
   EXPECT_EQ(lines.num_dropped(), 0U);
 }
@@ -102,7 +102,7 @@ TEST_F(LineWriterTest, survives_a_reader_that_is_gone) {
   LineWriter lines(ends_[1]);
   close_reader();
   lines.write("lost\n");
-  EXPECT_TRUE(lines.flush(seconds(60)));
+  EXPECT_TRUE(lines.flush(seconds(300)));
 }
 
 }  // namespace

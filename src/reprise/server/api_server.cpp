@@ -299,8 +299,10 @@ void ApiServer::Impl::log_throughput(api::AsyncEngine& engine, int interval_seco
 void ApiServer::Impl::give_memory_back() {
 #ifdef __GLIBC__
   http.post_after(kIdleSeconds, [this] {
-    if (!generations.is_idle()) num_trims_left = kTrimsAfterWork;
-    if (generations.is_idle() && num_trims_left > 0) {
+    // A specification that was given up holds its memory until its compilation ends.
+    const bool is_idle = generations.is_idle() && !generations.is_compiling();
+    if (!is_idle) num_trims_left = kTrimsAfterWork;
+    if (is_idle && num_trims_left > 0) {
       --num_trims_left;
       generations.forget_rare_specs();
       waiting.run([] { (void)::malloc_trim(0); });

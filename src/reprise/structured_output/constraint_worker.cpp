@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <ctime>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -14,6 +13,7 @@
 #include "reprise/base/assert.h"
 #include "reprise/base/error.h"
 #include "reprise/base/thread_priority.h"
+#include "reprise/structured_output/thread_clock.h"
 
 namespace reprise::structured_output {
 namespace {
@@ -26,13 +26,6 @@ constexpr std::chrono::milliseconds kPatienceOfConstraints{1000};
 
 /// The end of the process does not wait for this thread, so its priority may be very low.
 constexpr int kNicenessOfExpensiveWork = 10;
-
-/// Time on a processor: other programs do not make a constraint expensive.
-std::chrono::nanoseconds time_of_this_thread() {
-  timespec time{};
-  (void)::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
-}
 
 /// The constraints that a thread takes.
 enum class Reach : uint8_t { all, unknown, quick };
@@ -112,7 +105,8 @@ struct ConstraintWorker::Shared {
 
   static void work(TokenConstraint& constraint, std::optional<int32_t> token_id) {
     Turn& turn = constraint.turn;
-    const std::chrono::nanoseconds begin = time_of_this_thread();
+    const ThreadClock used =
+        ThreadClock::of_this_thread();  // other programs make nothing expensive
     try {
       if (token_id && !constraint.accept(*token_id)) {
         throw Error(
@@ -123,7 +117,7 @@ struct ConstraintWorker::Shared {
     } catch (...) {
       turn.problem = std::current_exception();
     }
-    const std::chrono::nanoseconds cost = time_of_this_thread() - begin;
+    const std::chrono::nanoseconds cost = used.elapsed();
     if (!turn.expected_cost && turn.first_cost_of_spec) *turn.first_cost_of_spec = cost.count();
     // One cheap token among expensive ones does not make an answer quick.
     turn.expected_cost = std::max(cost, turn.expected_cost.value_or(cost) * 7 / 8);

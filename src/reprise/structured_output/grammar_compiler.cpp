@@ -19,12 +19,15 @@
 #include "reprise/base/error.h"
 #include "reprise/base/thread_priority.h"
 #include "reprise/structured_output/client_shares.h"
+#include "reprise/structured_output/thread_clock.h"
 
 namespace reprise::structured_output {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPatienceAtTheEnd{1000};
+/// Between two looks at the processor time of a running spec.
+constexpr std::chrono::milliseconds kShortestLook{10};
 /// With a still lower priority, ordinary specs would not be compiled in time on busy processors.
 constexpr int kMoreNiceness = 5;
 
@@ -37,7 +40,8 @@ struct GrammarCompiler::Shared {
   struct Job {
     OutputSpec spec;
     std::string client;
-    Clock::time_point deadline;       // of waiting, then of being compiled
+    Clock::time_point deadline;       // of waiting, then of being compiled; in real time
+    ThreadClock used;                 // while it runs: the processor time since it began
     std::vector<OnCompiled> waiting;  // the thread that answers moves them out
     bool is_slow = false;             // the first attempt was given up
     bool is_running = false;
@@ -73,8 +77,9 @@ struct GrammarCompiler::Shared {
   }
 
   [[nodiscard]] std::string too_slow() const {
-    return fmt::format("the grammar is too complex: compiling it took more than {} ms",
-                       options.time_limit.count());
+    return fmt::format(
+        "the grammar is too complex: compiling it took more than {} ms of a processor",
+        options.time_limit.count());
   }
 
   std::shared_ptr<const CompiledSpec> find(const OutputSpec& spec) {
@@ -129,7 +134,9 @@ struct GrammarCompiler::Shared {
       return result;
     } catch (const WorkLimitReached&) {
       if (!job.is_slow && !job.is_cancelled) return std::nullopt;
-      return CompileResult{.error = job.is_cancelled ? too_slow() : too_many_steps()};
+      // The thread that cancels a spec outside the end of the server has answered it.
+      if (job.is_cancelled) return at_the_end();
+      return CompileResult{.error = too_many_steps()};
     } catch (const InvalidArgument& error) {
       return CompileResult{.error = error.what()};
     } catch (const std::bad_alloc&) {
@@ -174,7 +181,8 @@ struct GrammarCompiler::Shared {
       const std::string client = job->client;
       shares.begin(client, max_steps);
       job->is_running = true;
-      job->deadline = Clock::now() + options.time_limit;
+      job->deadline = Clock::now() + options.wait_limit;
+      job->used = ThreadClock::of_this_thread();
       running.push_back(job);
       work.notify_all();  // the watching thread has a new deadline
       lock.unlock();
@@ -208,19 +216,24 @@ struct GrammarCompiler::Shared {
   void watch() {
     std::unique_lock lock(mutex);
     while (!stop) {
-      Clock::time_point next = Clock::now() + options.time_limit;
+      Clock::time_point next = Clock::now() + options.wait_limit;
       const CompileResult slow_result{.error = too_slow()};
+      const CompileResult starved_result = starved();
       const CompileResult busy_result = busy();
       std::vector<std::pair<OnCompiled, const CompileResult*>> late;
       const auto look = [&](Job& job) {
-        if (job.deadline > Clock::now()) {
-          if (!job.waiting.empty()) next = std::min(next, job.deadline);
+        if (job.waiting.empty()) return;
+        const Clock::duration left = time_left(job);
+        if (left.count() > 0 && job.deadline > Clock::now()) {
+          next = std::min(
+              {next, job.deadline, Clock::now() + std::max<Clock::duration>(left, kShortestLook)});
           return;
         }
         job.is_cancelled = true;
-        for (OnCompiled& on_compiled : job.waiting) {
-          late.emplace_back(std::move(on_compiled), job.is_running ? &slow_result : &busy_result);
-        }
+        const CompileResult* result = job.is_running ? &starved_result : &busy_result;
+        if (left.count() <= 0) result = &slow_result;
+        for (OnCompiled& on_compiled : job.waiting)
+          late.emplace_back(std::move(on_compiled), result);
         job.waiting.clear();
       };
       for (const auto& job : running) look(*job);
@@ -238,6 +251,22 @@ struct GrammarCompiler::Shared {
     }
   }
 
+  /// The processor time that a spec may still use: at least as much real time passes until then.
+  [[nodiscard]] Clock::duration time_left(const Job& job) const {
+    return job.is_running ? options.time_limit - job.used.elapsed() : options.wait_limit;
+  }
+
+  [[nodiscard]] CompileResult starved() const {
+    return {.error = fmt::format("the server is busy: a grammar was not compiled within {} ms; try "
+                                 "again later",
+                                 options.wait_limit.count()),
+            .is_busy = true};
+  }
+
+  [[nodiscard]] static CompileResult at_the_end() {
+    return {.error = "the server is shutting down", .is_busy = true};
+  }
+
   [[nodiscard]] CompileResult busy() const {
     return {.error = fmt::format("the server is busy: {} grammars wait to be compiled; try again "
                                  "later",
@@ -245,13 +274,22 @@ struct GrammarCompiler::Shared {
             .is_busy = true};
   }
 
-  /// Empty when a spec of this client may wait, else the refusal.
+  /// Empty when a spec of this client may wait, else the refusal. A first attempt that runs counts
+  /// as waiting, because its spec may have to wait again.
   [[nodiscard]] std::optional<CompileResult> why_full(const std::string& client) const {
-    if (quick.size() + slow.size() >= options.max_waiting) return busy();
-    const auto is_of_client = [&client](const auto& job) { return job->client == client; };
-    const auto num_of_client = std::count_if(quick.begin(), quick.end(), is_of_client) +
-                               std::count_if(slow.begin(), slow.end(), is_of_client);
-    if (std::cmp_less(num_of_client, options.max_waiting_per_client)) return std::nullopt;
+    size_t num_waiting = 0;
+    size_t num_of_client = 0;
+    const auto add = [&](const auto& job) {
+      ++num_waiting;
+      if (job->client == client) ++num_of_client;
+    };
+    std::for_each(quick.begin(), quick.end(), add);
+    std::for_each(slow.begin(), slow.end(), add);
+    for (const auto& job : running) {
+      if (!job->is_slow) add(job);
+    }
+    if (num_waiting >= options.max_waiting) return busy();
+    if (num_of_client < options.max_waiting_per_client) return std::nullopt;
     return CompileResult{
         .error = fmt::format("{} grammars from this client wait to be compiled; try again later",
                              num_of_client),
@@ -307,7 +345,7 @@ GrammarCompiler::~GrammarCompiler() {
     take(shared_->slow);
     take(shared_->running);
   }
-  Shared::answer(std::move(waiting), {.error = "the server is shutting down", .is_busy = true});
+  Shared::answer(std::move(waiting), Shared::at_the_end());
 }
 
 void GrammarCompiler::submit(const OutputSpec& spec,
@@ -344,6 +382,11 @@ void GrammarCompiler::submit(const OutputSpec& spec,
 void GrammarCompiler::shrink_cache(size_t max_bytes) {
   const std::lock_guard lock(shared_->mutex);
   shared_->shrink(max_bytes);
+}
+
+bool GrammarCompiler::is_idle() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->running.empty() && shared_->quick.empty() && shared_->slow.empty();
 }
 
 std::shared_ptr<const CompiledSpec> GrammarCompiler::compile(const OutputSpec& spec) {

@@ -14,10 +14,10 @@ struct GrammarCompilerOptions {
   /// The first one compiles the specs that took more than quick_steps; the others never do, so such
   /// specs cannot keep other specs from being compiled.
   int num_threads = 2;
-  std::chrono::milliseconds time_limit{2000};  // to be compiled
-  /// To wait in a queue. The threads have a low priority: on a busy machine even the next spec
-  /// waits.
-  std::chrono::milliseconds wait_limit{10'000};
+  std::chrono::milliseconds time_limit{2000};  // of a processor, to be compiled
+  /// Real time to wait in a queue, and again to be compiled. The threads have a low priority: on a
+  /// busy machine even the next spec waits, and the one that runs gets little of a processor.
+  std::chrono::milliseconds wait_limit{30'000};
   int64_t quick_steps = int64_t{1} << 20;  // steps (WorkLimit) of the first attempt
   int64_t max_steps = int64_t{1} << 24;    // steps of the second attempt
   size_t cache_bytes = size_t{256} << 20;
@@ -39,10 +39,12 @@ struct CompileResult {
 /// and not those of others.
 ///
 /// Thread-safe. A spec that needs more steps than a quick one is given up and compiled again by the
-/// thread for such specs, up to the limit of steps or of time; then it is given up for good, and
-/// the thread is free for the next spec. The backend counts its steps only in the loops that are
-/// known to be long: normalise_spec() refuses the specs for which others would be. Destruction
-/// waits a moment for running compilations and then leaves them to the end of the process.
+/// thread for such specs, up to the limit of steps or of processor time; then it is given up for
+/// good, and the thread is free for the next spec. A spec that gets too little of a processor is
+/// given up too, but it is not at fault: the server is busy. The backend counts its steps only in
+/// the loops that are known to be long: normalise_spec() refuses the specs for which others would
+/// be. Destruction waits a moment for running compilations and then leaves them to the end of the
+/// process.
 class GrammarCompiler {
  public:
   using OnCompiled = std::function<void(const CompileResult&)>;
@@ -62,6 +64,9 @@ class GrammarCompiler {
   [[nodiscard]] std::shared_ptr<const CompiledSpec> compile(const OutputSpec& spec);
   /// Forgets the least recently used specs until the others have at most `max_bytes` together.
   void shrink_cache(size_t max_bytes);
+  /// Whether no spec is compiled or waits for that. A spec that was given up may go on for a
+  /// moment.
+  [[nodiscard]] bool is_idle() const;
 
  private:
   struct Shared;

@@ -135,7 +135,10 @@ void HttpSession::on_header(const error_code& error) {
   request_.client = counted_peer_;
   extra_headers_ = shared_->handlers.headers(request_);
   if (const std::optional<ApiError> broken = check_head(head, shared_->limits)) {
-    return refuse(error_response(*broken));
+    refuse(error_response(*broken));
+    // A client that has sent nothing more cannot lose the answer: the connection need not linger.
+    has_unread_body_ = !parser_->is_done() || buffer_.size() > 0;
+    return;
   }
   const HeadCheck checked = shared_->handlers.check_head(request_);
   if (checked.refusal) {

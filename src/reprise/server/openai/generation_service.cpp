@@ -385,6 +385,10 @@ void GenerationService::forget(Key key) {
   note_idle();
 }
 
+bool GenerationService::is_compiling() const {
+  return has_compiled_ && !engine_->grammar_compiler().is_idle();
+}
+
 void GenerationService::forget_rare_specs() {
   if (has_compiled_) engine_->grammar_compiler().shrink_cache(kIdleSpecBytes);
 }

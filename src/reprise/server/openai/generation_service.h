@@ -102,6 +102,8 @@ class GenerationService {
   /// Stops admitting requests, and refuses those whose specification is being compiled. `when_idle`
   /// is called when no request is active, perhaps during this call.
   void drain(std::function<void()> when_idle);
+  /// Whether a specification is being compiled, also one whose request was answered already.
+  [[nodiscard]] bool is_compiling() const;
   /// For an idle server: frees compiled specifications beyond those that were used last.
   void forget_rare_specs();
   /// Answers all requests with `error`.

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <chrono>
+#include <ctime>
+#include <optional>
+
+namespace reprise::structured_output {
+
+/// The processor time of one thread since a moment. Other programs do not change it. Another thread
+/// may read it while the thread lives.
+class ThreadClock {
+ public:
+  ThreadClock() = default;  // of no thread: no time passes
+  [[nodiscard]] static ThreadClock of_this_thread();
+  [[nodiscard]] std::chrono::nanoseconds elapsed() const;
+
+ private:
+  std::optional<clockid_t> clock_;
+  std::chrono::nanoseconds begin_{0};
+};
+
+}  // namespace reprise::structured_output
