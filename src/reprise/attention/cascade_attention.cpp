@@ -68,7 +68,8 @@ std::unique_ptr<CascadeAttention> CascadeAttention::create(std::span<AttentionLa
   for (const AttentionLayer* layer : layers) {
     const AttentionShape& shape = layer->shape();
     const bool has_states = shape.num_heads == 0;
-    if (has_states || shape.sliding_window > 0 || shape.is_bidirectional) return nullptr;
+    if (has_states || shape.sliding_window > 0 || shape.chunk_size > 0 || shape.is_bidirectional)
+      return nullptr;
     values = std::max(values, shape.num_heads * (shape.value_dim + 2));
   }
   const AttentionShape& shape = layers.front()->shape();

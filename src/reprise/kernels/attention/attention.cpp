@@ -72,8 +72,11 @@ void attention_row_ref(const AttentionCall& call, const RefRow& row) {
   const int64_t value_dim = call.out.size(2);
   const int64_t kv_head = row.head / (call.q.size(1) / call.key_cache.size(1));
   const int64_t block_size = call.key_cache.size(2);
-  const int64_t begin =
+  int64_t begin =
       call.sliding_window > 0 ? std::max<int64_t>(0, row.context - call.sliding_window) : 0;
+  if (call.chunk_size > 0) {
+    begin = std::max<int64_t>(0, row.context - 1) / call.chunk_size * call.chunk_size;
+  }
   const auto block = [&](int64_t position) {
     return int_element(call.block_table, row.request, position / block_size);
   };
@@ -152,6 +155,7 @@ AttentionKernelArguments arguments_of(const AttentionCall& call) {
       .value_dim = call.out.size(2),
       .block_size = call.key_cache.size(2),
       .sliding_window = call.sliding_window,
+      .chunk_size = call.chunk_size,
       .tokens_per_block = 1,
       .query_len = 1,
       .scale = call.scale,
@@ -177,7 +181,7 @@ std::array<device::BufferUse, 9> uses_of(const AttentionCall& call) {
 
 bool has_shared_prefix(const AttentionCall& call) {
   return call.path != nullptr && call.path->shared_prefix_len > 0 && call.sliding_window == 0 &&
-         !call.is_bidirectional && call.q.size(0) > 0;
+         call.chunk_size == 0 && !call.is_bidirectional && call.q.size(0) > 0;
 }
 
 /// What attention reads and writes, and the states after the shared prefix.
@@ -330,6 +334,7 @@ AttentionCall attention_call(const OpRun& run) {
           .out = in["out"],
           .scale = run.call.attributes.scale,
           .sliding_window = run.call.attributes.sliding_window,
+          .chunk_size = run.call.attributes.chunk_size,
           .soft_cap = run.call.attributes.soft_cap,
           .path = &run.attention,
           .scales = {.k = run.call.attributes.k_scale, .v = run.call.attributes.v_scale}};

@@ -36,6 +36,7 @@ struct alignas(16) AttentionKernelArguments {
   int64_t value_dim;   // of values and results; at most head_dim and kMaxAttentionHeadDim
   int64_t block_size;
   int64_t sliding_window;    // 0 = none
+  int64_t chunk_size;        // of positions, of which a token sees its own; 0 = none
   int64_t tokens_per_block;  // read by the kernel for any batch
   int64_t query_len;         // read by the uniform kernel: tokens of every request
   float scale;
