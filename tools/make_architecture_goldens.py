@@ -117,6 +117,10 @@ SHAPES: dict[str, tuple[str, dict]] = {
     "deepseek-v3": ("DeepseekV3", LATENT | dict(
         q_lora_rank=16, n_routed_experts=8, n_group=4, topk_group=2, num_experts_per_tok=3, n_shared_experts=1,
         routed_scaling_factor=2.5, num_nextn_predict_layers=0, rope_parameters=ROPE | DEEPSEEK_YARN)),
+    # The longest prompt has five chunks; the last layer has no rotation, and the second one no experts.
+    "llama4": ("Llama4Text", WIDE_HEADS | dict(
+        num_hidden_layers=4, num_local_experts=4, num_experts_per_tok=1, intermediate_size=24, intermediate_size_mlp=48,
+        moe_layers=[0, 2, 3], attention_chunk_size=9, floor_scale=5, attn_scale=0.4, rope_parameters=ROPE)),
     "mixtral": ("Mixtral", BASE | dict(num_local_experts=4, num_experts_per_tok=2, intermediate_size=24, sliding_window=13)),
     "qwen2-moe": ("Qwen2Moe", BASE | dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20,
                                           shared_expert_intermediate_size=36, decoder_sparse_step=1, mlp_only_layers=[])),

@@ -72,6 +72,7 @@ class EngineArgs:
     speculative_config: dict[str, Any] | None = None  # method ngram, num_speculative_tokens, ...
     async_scheduling: bool = False
     enable_prefix_caching: bool = True
+    disable_cascade_attn: bool = False
     block_size: int = 16
     kv_cache_dtype: str = "auto"  # fp8, fp8_e5m2, int8_per_token_head, fp8_per_token_head
     kv_cache_memory_bytes: int | None = None

@@ -72,14 +72,14 @@ class Architectures(unittest.TestCase):
 
     def test_small_chunks_and_preemption_change_no_token(self):
         # 128 answer tokens and the prompts need more blocks than there are, so requests lose theirs and start again.
-        for name in ("gemma3", "gpt2", "falcon-40b", "qwen2-moe", "gpt-oss", "deepseek-v2", "deepseek-v3", "mamba", "mamba2",
+        for name in ("gemma3", "gpt2", "falcon-40b", "qwen2-moe", "gpt-oss", "llama4", "deepseek-v2", "deepseek-v3", "mamba", "mamba2",
                      "bamba", "granite-moe-hybrid", "qwen3-next", "qwen3_5", "lfm2"):
             with self.subTest(name):
                 self.generate(self.copy_of(name), "--num-gpu-blocks-override", 8, "--max-model-len", 96,
                               "--max-num-batched-tokens", 8, "--max-num-seqs", 4)
 
     def test_dump_shows_the_program(self):
-        for name, op in (("gemma2", "soft_cap"), ("gpt2", "layer_norm"), ("mixtral", "expert_linear"),
+        for name, op in (("gemma2", "soft_cap"), ("gpt2", "layer_norm"), ("mixtral", "expert_linear"), ("llama4", "chunk_size=9"),
                          ("deepseek-v3", "mla_attention"), ("bamba", "selective_state_update"),
                          ("qwen3-next", "gated_delta_rule"), ("lfm2", "short_conv")):
             with self.subTest(name):

@@ -83,6 +83,7 @@ inline constexpr std::array kArchitectureGoldens = {"architectures/gemma2",
                                                     "architectures/granite-moe-hybrid-experts",
                                                     "architectures/qwen2_5-vl",
                                                     "architectures/gemma3-vl",
+                                                    "architectures/llama4",
                                                     "architectures/mixtral",
                                                     "architectures/qwen2-moe",
                                                     "architectures/qwen3-moe"};

@@ -64,6 +64,8 @@ struct EngineArgs {
   Json speculative_config = Json::object();
   bool async_scheduling = false;      // a step is scheduled while the previous one is computed
   bool enable_prefix_caching = true;  // requests share the cached beginning of their prompts
+  /// Steps never compute the attention over a prefix that all requests share only once.
+  bool disable_cascade_attn = false;
   int32_t block_size = 16;
   kv_cache::KvEventsConfig kv_events;      // tells routers what is cached
   kv_cache::KvTransferConfig kv_transfer;  // prompts that another engine computes, or continues

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "reprise/base/error.h"
 #include "reprise/device/cpu/cpu_device.h"
+#include "reprise/device/cpu/usable_cores.h"
 
 namespace reprise::api {
 
@@ -36,6 +38,9 @@ EngineDevice open_engine_device(const EngineArgs& args, kernels::Isa isa) {
     opened.device = device::create_cpu_device({.num_threads = args.num_threads});
     opened.execution =
         std::make_unique<engine::Execution>(*opened.device, kernels::kernel_table(isa));
+    const auto num_cores = static_cast<int>(device::usable_cores().size());
+    opened.num_workers =
+        args.num_threads == 0 ? num_cores : std::min<int>(args.num_threads, num_cores);
     return opened;
   }
   kernels::Accelerator& accelerator = *opened.accelerator;

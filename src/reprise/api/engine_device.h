@@ -22,6 +22,7 @@ struct EngineDevice {
   kernels::CodeTarget code_target;  // of the accelerator
   std::unique_ptr<engine::Execution> execution;
   kernels::Isa isa = kernels::Isa::scalar;  // instruction set of the CPU's kernels
+  int num_workers = 0;                      // of the CPU; 0: the device is a GPU
   std::string fallback_reason;              // why a supported GPU is not used; may be empty
   std::vector<std::string> warnings;        // for example: a library that this machine lacks
 

@@ -315,6 +315,7 @@ std::unique_ptr<engine::ModelRunner> EngineLoader::create_runner(
           .recurrent = options.recurrent,
           // A GPU runs several hundred thread blocks at the same time.
           .attention_plan = {.wanted_items = is_gpu ? 512 : 128},
+          .cascade_workers = args.disable_cascade_attn ? 0 : engine_->device->num_workers,
           .adapters = engine_->adapter_slots.get(),
           .ranks = args.ranks,
           .num_warmups = warms_up ? options.graphs.num_of_warmups : 0,
@@ -385,9 +386,8 @@ void EngineLoader::build_core() {
   // of an encoder see the last ones, so prompts are neither cut nor shared.
   const bool pools = options.config.pooling.has_value();
   const bool is_encoder = options.config.is_encoder;
-  // A cached block has no states of recurrent layers.
-  const bool is_recurrent = options.config.num_recurrent_layers() > 0;
-  const bool is_caching = args.enable_prefix_caching && !is_encoder && !is_recurrent;
+  const bool is_caching = args.enable_prefix_caching && !is_encoder &&
+                          options.config.num_recurrent_layers() == 0;  // blocks have no states
   open_event_publisher(*engine_, is_caching);
   open_kv_transfer(*engine_);
   engine_->core = std::make_unique<engine::EngineCore>(
@@ -405,6 +405,7 @@ void EngineLoader::build_core() {
                         .is_pooling = pools,
                         .async_scheduling = options.async_scheduling,
                         .max_loras = args.enable_lora ? args.max_loras : 0,
+                        .least_common_prefix_reqs = engine_->runner->least_cascade_reqs(),
                         .eos_token_ids = options.end_token_ids,
                         .vocab_size = static_cast<int>(options.config.vocab_size),
                         .max_logprobs = options.max_logprobs},

@@ -13,6 +13,10 @@ KeyValueAttention::KeyValueAttention(const AttentionShape& shape, int64_t layer_
   REPRISE_ASSERT(shape.soft_cap == 0 || (!sinks_.defined() && !shape.is_bidirectional),
                  "layer {}: no kernel has this kind of attention with a soft cap",
                  layer_index);
+  REPRISE_ASSERT(shape.chunk_size == 0 ||
+                     (!sinks_.defined() && shape.sliding_window == 0 && !shape.is_bidirectional),
+                 "layer {}: no kernel has this kind of attention over chunks",
+                 layer_index);
   REPRISE_ASSERT(!shape.is_bidirectional || (!sinks_.defined() && shape.sliding_window == 0),
                  "layer {}: no kernel has attention in both directions with sinks or a window",
                  layer_index);
@@ -93,6 +97,7 @@ void KeyValueAttention::attend(const AttentionMetadata& step,
                   .k_scale = scales.k,
                   .v_scale = scales.v,
                   .sliding_window = shape().sliding_window,
+                  .chunk_size = shape().chunk_size,
                   .soft_cap = shape().soft_cap},
                  out);
 }

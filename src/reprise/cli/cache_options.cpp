@@ -37,6 +37,11 @@ void add_cache_options(OptionTable& table, api::EngineArgs& args) {
                    kCacheGroup,
                    "Requests with the same beginning share its computed blocks.",
                    args.enable_prefix_caching);
+  table.add_switch("disable-cascade-attn",
+                   kCacheGroup,
+                   "Compute attention over a prefix that all requests of a step share for each "
+                   "request by itself, also where it is faster to do it once.",
+                   args.disable_cascade_attn);
   table.add_integer("block-size", kCacheGroup, "Tokens per cache block.", args.block_size);
   add_kv_cache_dtype(table, kCacheGroup, args.kv_cache_dtype);
   table.add({.name = "kv-cache-memory-bytes",

@@ -76,7 +76,6 @@ constexpr std::array kFlags = {
              "",
              "memory can always be given back, by the routes of --dev"},
     VllmFlag{"disable-sliding-window", "", "", kOnly, "false", "the model's own window counts"},
-    VllmFlag{"disable-cascade-attn", "", "", kNoEffect, "", "attention never cascades"},
     VllmFlag{"skip-tokenizer-init", "", "", kOnly, "false", "answers are text"},
     VllmFlag{"logits-processors", "", "NAMES", kOnly, "", kNoCode},
     VllmFlag{"logits-processor-pattern", "", "REGEX", kNoEffect, "", kNoCode},

@@ -56,6 +56,9 @@ struct BatchFacts {
   int32_t num_active_loras = 0;
   /// The batch uses cascade attention (over a shared prefix), so it never runs FULL.
   bool cascade = false;
+  /// Tokens at the start of all requests that are the same and computed already, in the same cache
+  /// blocks. Dispatch does not read it: the rule of cascade attention does.
+  int32_t common_prefix_len = 0;
   /// The batch contains outputs of an encoder (encoder-decoder models), so it never runs FULL.
   bool encoder_outputs = false;
   /// Rows of logits that the step needs. Graphs compute as many rows per request as the decode

@@ -17,6 +17,7 @@
   X(kv_write_quant)                            \
   X(attention)                                 \
   X(uniform_attention)                         \
+  X(shared_prefix)                             \
   X(planned_attention)                         \
   X(merge_attention)                           \
   X(linear_add)                                \

@@ -129,6 +129,15 @@ void KvCacheManager::free(BlockTable& table) {
   table.state_slot_ = kNullStateSlot;
 }
 
+int KvCacheManager::num_common_prefix_blocks(const BlockTable& a,
+                                             const BlockTable& b,
+                                             int most) noexcept {
+  const int end = std::min({most, a.num_blocks(), b.num_blocks()});
+  int i = 0;
+  while (i < end && a.blocks_[static_cast<size_t>(i)] == b.blocks_[static_cast<size_t>(i)]) ++i;
+  return i;
+}
+
 int KvCacheManager::blocks_for(int num_tokens) const noexcept {
   return static_cast<int>((int64_t{num_tokens} + block_size() - 1) / block_size());
 }

@@ -122,6 +122,13 @@ class KvCacheManager {
   /// Releases all blocks of the table, and its state slot. The table keeps its allocated memory.
   void free(BlockTable& table);
 
+  /// How many of the first `most` blocks of two tables are the same blocks.
+  [[nodiscard]] static int num_common_prefix_blocks(const BlockTable& a,
+                                                    const BlockTable& b,
+                                                    int most) noexcept;
+  /// Whether other tables may have a block too.
+  [[nodiscard]] bool is_shared(BlockId block) const { return pool_.reference_count(block) > 1; }
+
   [[nodiscard]] static std::span<const BlockId> block_ids(const BlockTable& table) noexcept {
     return table.block_ids();
   }

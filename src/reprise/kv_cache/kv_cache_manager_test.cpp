@@ -52,6 +52,32 @@ TEST(BlockPoolDeathTest, stops_on_double_free_and_on_the_null_block) {
   EXPECT_DEATH(pool.add_reference(BlockId{3}), "not one of the usable blocks");
 }
 
+TEST(KvCacheManager, compares_tables_block_by_block_from_the_start) {
+  KvCacheManager manager(20, 4, PrefixCaching::on);
+  const std::vector<int32_t> tokens(16, 7);
+  const auto chain_of = [&] {
+    BlockHashChain chain = manager.make_chain({});
+    chain.extend(tokens);
+    return chain;
+  };
+  const BlockHashChain chain = chain_of();
+  BlockTable first;
+  ASSERT_EQ(manager.allocate_slots(first, 16), SlotResult::allocated);
+  manager.publish(first, chain, 12);
+  BlockTable second;
+  const KvCacheManager::CachedPrefix prefix = manager.find_prefix(chain, 4);
+  ASSERT_EQ(manager.allocate_slots_after(second, chain, prefix, 16), SlotResult::allocated);
+  EXPECT_EQ(KvCacheManager::num_common_prefix_blocks(first, second, 4), 3);
+  EXPECT_EQ(KvCacheManager::num_common_prefix_blocks(first, second, 2), 2);
+  EXPECT_EQ(KvCacheManager::num_common_prefix_blocks(first, first, 9), 4);
+  EXPECT_TRUE(manager.is_shared(first.block_ids()[2]));
+  EXPECT_FALSE(manager.is_shared(first.block_ids()[3]));
+  BlockTable third;
+  ASSERT_EQ(manager.allocate_slots(third, 16), SlotResult::allocated);
+  EXPECT_EQ(KvCacheManager::num_common_prefix_blocks(first, third, 4), 0);
+  for (BlockTable* table : {&first, &second, &third}) manager.free(*table);
+}
+
 TEST(KvCacheManager, grows_by_whole_blocks_at_block_edges) {
   KvCacheManager manager(/*num_blocks=*/6);
   BlockTable table;

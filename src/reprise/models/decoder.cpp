@@ -36,7 +36,7 @@ Tensor load_token_types(const weights::ModelConfig& config,
                          {.rows = std::vector<int64_t>(num_positions, 0)});
 }
 
-// The tables of full and of sliding layers.
+// The tables of full and of sliding layers, and of layers that do not rotate.
 class RopeTables {
  public:
   RopeTables(const weights::ModelConfig& config, int64_t max_positions, Parameters& parameters)
@@ -49,10 +49,16 @@ class RopeTables {
     };
     table_ = add("rope_table", config.rope);
     if (config.sliding_rope) sliding_table_ = add("sliding_rope_table", *config.sliding_rope);
+    if (config.attention_temperature) {
+      temperature_table_ = parameters.add_table(
+          "temperature_table",
+          make_temperature_table(*config.attention_temperature, config.head_dim, max_positions),
+          shape);
+    }
   }
 
   [[nodiscard]] Tensor of_layer(int64_t layer) const {
-    if (!config_.rotates(layer)) return {};
+    if (!config_.rotates(layer)) return temperature_table_;
     return &config_.rope_of_layer(layer) == &config_.rope ? table_ : sliding_table_;
   }
 
@@ -60,6 +66,7 @@ class RopeTables {
   const weights::ModelConfig& config_;
   Tensor table_;
   Tensor sliding_table_;
+  Tensor temperature_table_;  // of layers that do not rotate
 };
 
 }  // namespace

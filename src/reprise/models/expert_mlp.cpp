@@ -39,6 +39,12 @@ ExpertMlp::ExpertMlp(const LayerParts& parts)
     router_bias_ = parts.parameters.load(names.in_layer(parts.layer, names.router_bias),
                                          {.dtype = DType::f32});
   }
+  if (routing_.scores == weights::RouterScores::sigmoid_of_input) {
+    const std::string name = names.in_layer(parts.layer, names.router) + ".weight";
+    const std::string_view view = name;
+    router_rows_ = parts.parameters.load_stacked(
+        {&view, 1}, {.num_experts = routing_.num_experts, .name = name + " by expert"});
+  }
   if (routing_.is_stacked) {
     const auto load = [&](std::string_view part, std::string_view ending) {
       return parts.parameters.load(
@@ -67,7 +73,11 @@ ExpertMlp::ExpertMlp(const LayerParts& parts)
 
 Tensor ExpertMlp::operator()(const Tensor& hidden) const {
   const auto [weights, experts] = route(project(hidden, router_, router_weight_bias_));
-  const Tensor gate_up = ops::expert_linear(hidden, gate_up_, gate_up_bias_, experts);
+  Tensor gate_up = ops::expert_linear(hidden, gate_up_, gate_up_bias_, experts);
+  if (router_rows_.defined()) {
+    // The factor of what an expert reads may as well multiply what comes out of its first matrices.
+    gate_up = ops::sigmoid_gate(gate_up, ops::expert_linear(hidden, router_rows_, {}, experts));
+  }
   const Tensor down = ops::expert_linear(activate(gate_up), down_, down_bias_, experts);
   const Tensor routed = ops::combine_experts(down, weights);
   return shared_down_.defined() ? ops::add(routed, shared(hidden)) : routed;

@@ -24,6 +24,7 @@ class ExpertMlp final : public FeedForward {
   weights::Activation activation_;
   weights::MixtureOfExperts routing_;
   Tensor router_;              // [experts, hidden]
+  Tensor router_rows_;         // [experts, 1, hidden]: for the input of experts; undefined: none
   Tensor router_bias_;         // float32[experts], of the choice; undefined: none
   Tensor router_weight_bias_;  // [experts], of the logits; undefined, like the next two: none
   Tensor gate_up_;             // [experts, 2 * intermediate, hidden]

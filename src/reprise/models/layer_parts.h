@@ -19,7 +19,9 @@ struct LayerParts {
   const weights::DecoderTensors& names;
   Parameters& parameters;
   int64_t layer = 0;
-  Tensor rope_table;                       // undefined: this layer does not rotate
+  // Undefined: this layer does not rotate. A layer that does not rotate either multiplies its
+  // queries by this table's factors.
+  Tensor rope_table;
   lora::AdapterSlots* adapters = nullptr;  // nullptr: the engine has no adapters
 
   /// The place of this layer among those of its cache.

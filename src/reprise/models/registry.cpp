@@ -53,6 +53,7 @@ constexpr std::array kRows = {
     Row{weights::Architecture::cohere, make_gpt_neox_layer},
     Row{weights::Architecture::cohere2, make_gpt_neox_layer},
     Row{weights::Architecture::gpt_oss, make<LlamaLayer>},
+    Row{weights::Architecture::llama4, make<LlamaLayer>},
     Row{weights::Architecture::deepseek_v2, make<LlamaLayer>},
     Row{weights::Architecture::deepseek_v3, make<LlamaLayer>},
     Row{weights::Architecture::mixtral, make<LlamaLayer>},

@@ -124,4 +124,17 @@ std::vector<float> make_rope_table(const RopeParameters& rope,
   return table;
 }
 
+std::vector<float> make_temperature_table(const weights::AttentionTemperature& temperature,
+                                          int64_t head_dim,
+                                          int64_t max_positions) {
+  std::vector<float> table(static_cast<size_t>(max_positions * head_dim), 0.0F);
+  for (int64_t position = 0; position < max_positions; ++position) {
+    const double floors =
+        std::floor(static_cast<double>(position + 1) / temperature.floor_positions);
+    const double factor = 1.0 + temperature.scale * std::log1p(floors);
+    std::fill_n(table.begin() + position * head_dim, head_dim / 2, static_cast<float>(factor));
+  }
+  return table;
+}
+
 }  // namespace reprise::models

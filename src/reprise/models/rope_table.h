@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "reprise/weights/model_config.h"
 #include "reprise/weights/rope_parameters.h"
 
 namespace reprise::models {
@@ -17,5 +18,9 @@ namespace reprise::models {
 [[nodiscard]] std::vector<float> make_rope_table(const weights::RopeParameters& rope,
                                                  int64_t head_dim,
                                                  int64_t max_positions);
+
+/// A table that multiplies by a number for each position and rotates by no angle.
+[[nodiscard]] std::vector<float> make_temperature_table(
+    const weights::AttentionTemperature& temperature, int64_t head_dim, int64_t max_positions);
 
 }  // namespace reprise::models

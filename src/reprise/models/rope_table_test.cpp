@@ -76,5 +76,24 @@ TEST(RopeTable, leaves_pairs_alone_that_do_not_rotate) {
   }
 }
 
+// Llama4TextAttention: log1p(floor((position + 1) / floor_scale)) * attn_scale + 1.
+TEST(RopeTable, of_a_temperature_multiplies_by_a_number_that_grows_in_steps) {
+  const std::vector<float> table =
+      make_temperature_table({.scale = 0.4, .floor_positions = 5}, 8, 20);
+  for (const auto& [position, factor] :
+       std::vector<std::pair<int64_t, double>>{{0, 1.0},
+                                               {3, 1.0},
+                                               {4, 1.0 + 0.4 * std::log(2.0)},
+                                               {8, 1.0 + 0.4 * std::log(2.0)},
+                                               {9, 1.0 + 0.4 * std::log(3.0)},
+                                               {19, 1.0 + 0.4 * std::log(5.0)}}) {
+    const float* row = table.data() + position * 8;
+    for (int64_t i = 0; i < 4; ++i) {
+      EXPECT_NEAR(row[i], factor, 1e-6) << position;
+      EXPECT_EQ(row[4 + i], 0.0F) << position;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace reprise::models

@@ -60,6 +60,7 @@ attention::AttentionShape attention_shape(const LayerParts& parts) {
           .num_kv_heads = config.num_key_value_heads,
           .head_dim = config.head_dim,
           .sliding_window = config.window_of_layer(layer).value_or(0),
+          .chunk_size = config.chunk_of_layer(layer).value_or(0),
           .scale = static_cast<float>(config.attention_scale.value_or(0)),
           .soft_cap = static_cast<float>(config.attention_soft_cap),
           .k_scale = k_scale.value_or(v_scale.value_or(1.0F)),
@@ -76,6 +77,8 @@ SelfAttention::SelfAttention(const LayerParts& parts)
       kv_size_(parts.config.kv_size()),
       qk_norm_(parts.config.qk_norm),
       rope_table_(parts.rope_table),
+      rotates_(parts.config.rotates(parts.layer)),
+      norm_eps_(static_cast<float>(parts.config.norm_eps)),
       has_gate_(parts.config.has_attention_gate),
       attention_(attention_shape(parts), parts.cache_index(), load_sinks(parts)) {
   const weights::ModelConfig& config = parts.config;
@@ -84,6 +87,10 @@ SelfAttention::SelfAttention(const LayerParts& parts)
   qkv_ = names.qkv.empty() ? parts.load_linear(config.qkv_bias, {names.q, names.k, names.v}, rows)
                            : parts.load_linear(config.qkv_bias, {names.qkv}, rows);
   o_ = parts.load_row_parallel(config.o_bias, {names.o});
+  if (config.has_unit_qk_norm && rotates_) {
+    unit_norm_ = parts.parameters.add_buffer(fmt::format("unit_norm.{}", parts.layer),
+                                             {parts.parameters.dtype(), {config.head_dim}});
+  }
   if (qk_norm_ == weights::QkNorm::none) return;
   const bool is_per_head = qk_norm_ == weights::QkNorm::per_head;
   const auto order = [&](int64_t num_heads) {
@@ -109,7 +116,16 @@ Tensor SelfAttention::operator()(cudagraph::ForwardContext& context,
     q = (*q_norm_)(q);
     k = (*k_norm_)(k);
   }
-  if (rope_table_.defined()) std::tie(q, k) = ops::rope(q, k, positions, rope_table_);
+  if (unit_norm_.defined()) {
+    // A rotation changes no mean square, so the norm may come before it.
+    q = ops::gemma_rms_norm(q, unit_norm_, norm_eps_);
+    k = ops::gemma_rms_norm(k, unit_norm_, norm_eps_);
+  }
+  if (rope_table_.defined()) {
+    const auto [rotated_q, rotated_k] = ops::rope(q, k, positions, rope_table_);
+    q = rotated_q;
+    if (rotates_) k = rotated_k;
+  }
   const Tensor attended = ops::flatten(attention_(context, q, k, v));
   if (!has_gate_) return project(attended, o_);
   const Tensor gate = ops::slice(qkv, 1, q_size_ + 2 * kv_size_, q_size_);

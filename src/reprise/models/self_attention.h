@@ -31,8 +31,11 @@ class SelfAttention final : public AttentionBlock {
   Projection o_;
   std::optional<Norm> q_norm_;
   std::optional<Norm> k_norm_;
-  Tensor rope_table_;  // shared by layers; undefined: this layer does not rotate
-  bool has_gate_;      // of the results
+  Tensor rope_table_;  // shared by layers; see LayerParts::rope_table
+  bool rotates_;
+  float norm_eps_;
+  Tensor unit_norm_;  // zeros, which count from one; undefined: none
+  bool has_gate_;     // of the results
   attention::KeyValueAttention attention_;
 };
 

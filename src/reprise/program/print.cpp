@@ -102,6 +102,7 @@ class Printer {
     std::vector<std::string> texts;
     for (Attribute key : attributes_of(node.op)) {
       if (key == Attribute::sliding_window && node.attributes.sliding_window == 0) continue;
+      if (key == Attribute::chunk_size && node.attributes.chunk_size == 0) continue;
       if (key == Attribute::soft_cap && node.attributes.soft_cap == 0) continue;
       if (key == Attribute::k_scale && node.attributes.k_scale == 1) continue;
       if (key == Attribute::v_scale && node.attributes.v_scale == 1) continue;

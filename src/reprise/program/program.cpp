@@ -94,6 +94,7 @@ OpCall call_of(const Program& program, const Node& node, const SymbolValues& val
                .k_scale = from.k_scale,
                .v_scale = from.v_scale,
                .sliding_window = from.sliding_window,
+               .chunk_size = from.chunk_size,
                .soft_cap = from.soft_cap,
                .groups = from.groups,
                .top_groups = from.top_groups,

@@ -39,6 +39,7 @@ struct NodeAttributes {
   float k_scale = 1;
   float v_scale = 1;
   int64_t sliding_window = 0;
+  int64_t chunk_size = 0;
   float soft_cap = 0;
   int64_t groups = 0;
   int64_t top_groups = 0;
@@ -97,6 +98,8 @@ decltype(auto) visit_member_of(Attribute attribute, Visit&& visit) {
       return visit(&NodeAttributes::v_scale);
     case Attribute::sliding_window:
       return visit(&NodeAttributes::sliding_window);
+    case Attribute::chunk_size:
+      return visit(&NodeAttributes::chunk_size);
     case Attribute::soft_cap:
       return visit(&NodeAttributes::soft_cap);
     case Attribute::groups:

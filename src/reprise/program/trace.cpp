@@ -116,9 +116,10 @@ class Merger {
       const auto bits = [](float value) { return std::bit_cast<uint32_t>(value); };
       if (bits(a.epsilon) != bits(b.epsilon) || a.dim != b.dim || bits(a.scale) != bits(b.scale) ||
           bits(a.k_scale) != bits(b.k_scale) || bits(a.v_scale) != bits(b.v_scale) ||
-          a.sliding_window != b.sliding_window || bits(a.soft_cap) != bits(b.soft_cap) ||
-          a.groups != b.groups || a.top_groups != b.top_groups || bits(a.limit) != bits(b.limit) ||
-          a.ranks != b.ranks || a.type.dtype != b.type.dtype || a.custom != b.custom) {
+          a.sliding_window != b.sliding_window || a.chunk_size != b.chunk_size ||
+          bits(a.soft_cap) != bits(b.soft_cap) || a.groups != b.groups ||
+          a.top_groups != b.top_groups || bits(a.limit) != bits(b.limit) || a.ranks != b.ranks ||
+          a.type.dtype != b.type.dtype || a.custom != b.custom) {
         fail(Reason::baked_number,
              index,
              fmt::format("{}: a constant depends on a size: {} became {}",
@@ -198,6 +199,7 @@ class Merger {
         .k_scale = attributes.k_scale,
         .v_scale = attributes.v_scale,
         .sliding_window = attributes.sliding_window,
+        .chunk_size = attributes.chunk_size,
         .soft_cap = attributes.soft_cap,
         .groups = attributes.groups,
         .top_groups = attributes.top_groups,

@@ -38,6 +38,22 @@ std::unique_ptr<attention::AttentionBackend> create_attention(const ModelRunnerO
                          .plan = options.attention_plan});
 }
 
+std::unique_ptr<attention::CascadeAttention> create_cascade(const ModelRunnerOptions& options,
+                                                            models::CausalLM& model,
+                                                            Execution& execution) {
+  const bool has_latents = !options.kv_cache.has_values;
+  // A plan has a division of contexts of its own.
+  const bool is_planned = options.attention != nullptr &&
+                          options.attention->create == attention::create_planned_backend;
+  if (has_latents || is_planned || options.cascade_workers == 0) return nullptr;
+  return attention::CascadeAttention::create(model.attention_layers(),
+                                             options.limits.max_num_tokens,
+                                             options.limits.max_num_reqs,
+                                             options.cascade_workers,
+                                             execution.device(),
+                                             execution.executor());
+}
+
 }  // namespace
 
 ModelRunner::ModelRunner(Execution& execution,
@@ -52,6 +68,7 @@ ModelRunner::ModelRunner(Execution& execution,
       states_(options.states, execution.device(), execution.executor()),
       batch_(options.limits, execution.device(), execution.executor()),
       attention_(create_attention(options, model, execution)),
+      cascade_(create_cascade(options, model, execution)),
       recurrent_(options.recurrent != nullptr ? options.recurrent->create({}) : nullptr),
       forward_(std::make_unique<ModelForward>(
           model, execution.device(), permission_, options.copy_inputs)),
@@ -221,11 +238,15 @@ StagedShape ModelRunner::staged_shape(const cudagraph::Decision& decision,
 const StepResult& ModelRunner::execute(std::span<const BatchRequest> requests,
                                        const cudagraph::BatchFacts& facts,
                                        const TokensOnDevice& tokens) {
-  if (options_.ranks == nullptr) return execute_here(requests, facts, tokens);
+  cudagraph::BatchFacts decided = facts;
+  // The other ranks do as rank 0 decides.
+  const bool decides = options_.ranks == nullptr || leader_.has_value();
+  if (decides && cascade_ != nullptr) decided.cascade = cascade_->is_faster(facts);
+  if (options_.ranks == nullptr) return execute_here(requests, decided, tokens);
   try {
-    if (leader_) leader_->announce(requests, facts);
+    if (leader_) leader_->announce(requests, decided);
     ++num_rank_steps_;
-    return execute_here(requests, facts, tokens);
+    return execute_here(requests, decided, tokens);
   } catch (const parallel::RankError& error) {
     throw device::DeviceError(error.what(), device::DeviceError::Severity::sticky);
   }
@@ -249,8 +270,9 @@ const StepResult& ModelRunner::execute_here(std::span<const BatchRequest> reques
     agree_on_step(*options_.ranks, num_rank_steps_, decision, requests);
   }
   const StepLaunches before = launches_so_far();
+  const cudagraph::BatchFacts* cascade = facts.cascade ? &facts : nullptr;
   try {
-    const StepResult& result = run(requests, decision, decision.mode, tokens);
+    const StepResult& result = run(requests, decision, decision.mode, tokens, cascade);
     if (facts.uniform) last_decode_launches_ = last_launches_;
     return result;
   } catch (const cudagraph::StaleAddressError& error) {
@@ -270,13 +292,14 @@ const StepResult& ModelRunner::execute_here(std::span<const BatchRequest> reques
                                                  .num_active_loras = facts.num_active_loras},
                                   .reason = cudagraph::DispatchReason::key_retired};
   result_.decision = eager;
-  return run(requests, eager, CudagraphRuntimeMode::NONE, tokens);
+  return run(requests, eager, CudagraphRuntimeMode::NONE, tokens, cascade);
 }
 
 const StepResult& ModelRunner::run(std::span<const BatchRequest> requests,
                                    const cudagraph::Decision& decision,
                                    CudagraphRuntimeMode run_as,
-                                   const TokensOnDevice& tokens) {
+                                   const TokensOnDevice& tokens,
+                                   const cudagraph::BatchFacts* cascade) {
   int32_t num_logits = 0;
   for (const BatchRequest& request : requests) num_logits += request.num_logits();
   {
@@ -288,7 +311,7 @@ const StepResult& ModelRunner::run(std::span<const BatchRequest> requests,
     if (decision.descriptor.has_lora) stage_adapters(requests, decision.descriptor.num_tokens);
   }
   const PhaseTimer timer(spans_, StepPhase::launch);
-  run_staged(decision.descriptor, run_as);
+  run_staged(decision.descriptor, run_as, cascade);
   result_.decision = decision;
   result_.logits = outputs_.front();
   result_.num_logits = num_logits;
@@ -310,12 +333,18 @@ std::span<const Tensor> ModelRunner::gather_inputs() {
 }
 
 void ModelRunner::run_staged(const cudagraph::BatchDescriptor& descriptor,
-                             CudagraphRuntimeMode run_as) {
+                             CudagraphRuntimeMode run_as,
+                             const cudagraph::BatchFacts* cascade) {
   // Drop the results of the previous step, so that this step can reuse their memory.
   result_.logits = Tensor{};
   outputs_.clear();
   metadata_ = batch_.attention_metadata();
-  const AttentionPath path = attention_->prepare_step(metadata_, descriptor, execution_->stream());
+  AttentionPath path = attention_->prepare_step(metadata_, descriptor, execution_->stream());
+  // A FULL graph has the attention that was captured, for any context.
+  if (cascade != nullptr && cascade_ != nullptr && run_as != CudagraphRuntimeMode::FULL) {
+    cascade_->add_to(path, *cascade, descriptor.num_tokens);
+    num_cascade_steps_ += path.shared_prefix_len > 0 ? 1 : 0;
+  }
   if (recurrent_) {
     (void)recurrent_->prepare_step(metadata_, descriptor, execution_->stream());
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "reprise/attention/attention_backend.h"
+#include "reprise/attention/cascade_attention.h"
 #include "reprise/cudagraph/capture/capture_session.h"
 #include "reprise/cudagraph/capture/cudagraph_wrapper.h"
 #include "reprise/cudagraph/cudagraph_dispatcher.h"
@@ -49,6 +50,9 @@ struct ModelRunnerOptions {
   /// The backend of the recurrent layers of a model that also has attention.
   const attention::BackendInfo* recurrent = nullptr;
   attention::AttentionPlanOptions attention_plan;
+  /// Workers that share the attention of a step, for the rule of cascade attention; 0: no step uses
+  /// cascade attention, as on devices without its kernel.
+  int cascade_workers = 0;
   /// The adapters of the model's layers; must outlive the runner. nullptr: the engine has none.
   lora::AdapterSlots* adapters = nullptr;
   /// The ranks that run this model together; must outlive the runner. nullptr: this is the only
@@ -138,11 +142,12 @@ class ModelRunner {
 
   /// Runs a batch that is padded to the shape of `decision`. `run_as` is either the mode of the
   /// decision, or NONE to launch the same kernels eagerly. A replay must give the same bits as the
-  /// eager run.
+  /// eager run. `cascade`: the facts of a batch with cascade attention; nullptr: without.
   const StepResult& run(std::span<const BatchRequest> requests,
                         const cudagraph::Decision& decision,
                         cudagraph::CudagraphRuntimeMode run_as,
-                        const TokensOnDevice& tokens = {});
+                        const TokensOnDevice& tokens = {},
+                        const cudagraph::BatchFacts* cascade = nullptr);
 
   /// Copies one row of logits to the host. The span is valid until the next step. \pre row <
   /// result.num_logits
@@ -172,6 +177,12 @@ class ModelRunner {
   [[nodiscard]] StepLaunches last_launches() const noexcept { return last_launches_; }
   [[nodiscard]] StepLaunches last_decode_launches() const noexcept { return last_decode_launches_; }
   [[nodiscard]] size_t graph_bytes() const noexcept;
+  /// Requests of the smallest steps that may use cascade attention; 0: no step does.
+  [[nodiscard]] int32_t least_cascade_reqs() const noexcept {
+    return cascade_ == nullptr ? 0 : attention::kFewestCascadeReqs;
+  }
+  /// Steps that used cascade attention.
+  [[nodiscard]] uint64_t num_cascade_steps() const noexcept { return num_cascade_steps_; }
   [[nodiscard]] std::span<const RetiredGraph> retired_graphs() const noexcept { return retired_; }
 
  private:
@@ -179,7 +190,8 @@ class ModelRunner {
                                          int32_t num_reqs,
                                          int32_t num_logits) const;
   void run_staged(const cudagraph::BatchDescriptor& descriptor,
-                  cudagraph::CudagraphRuntimeMode run_as);
+                  cudagraph::CudagraphRuntimeMode run_as,
+                  const cudagraph::BatchFacts* cascade = nullptr);
   const StepResult& execute_here(std::span<const BatchRequest> requests,
                                  const cudagraph::BatchFacts& facts,
                                  const TokensOnDevice& tokens);
@@ -206,6 +218,7 @@ class ModelRunner {
   kv_cache::StateCacheTensors states_;
   InputBatch batch_;
   std::unique_ptr<attention::AttentionBackend> attention_;
+  std::unique_ptr<attention::CascadeAttention> cascade_;    // nullptr: no step uses it
   std::unique_ptr<attention::AttentionBackend> recurrent_;  // nullptr: attention_ serves all layers
   cudagraph::CudagraphDispatcher dispatcher_;
   cudagraph::CapturePermission permission_;
@@ -228,6 +241,7 @@ class ModelRunner {
   std::vector<RetiredGraph> retired_;
   std::optional<StepLeader> leader_;  // of rank 0, if there are others
   uint64_t num_rank_steps_ = 0;
+  uint64_t num_cascade_steps_ = 0;
 };
 
 }  // namespace reprise::engine

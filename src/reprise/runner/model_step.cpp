@@ -46,6 +46,7 @@ cudagraph::BatchFacts batch_facts(const SchedulerOutput& output, const Scheduler
           .query_len = query_len,
           .ragged_drafts = config.decode_query_len > 1 && !is_uniform && !output.any_prefill,
           .num_active_loras = output.num_active_loras,
+          .common_prefix_len = output.common_prefix_len,
           .num_logits = output.num_logits};
 }
 

@@ -66,7 +66,9 @@ void append(std::vector<int32_t>& words, const cudagraph::BatchFacts& facts) {
                               static_cast<int32_t>(facts.uniform),
                               facts.query_len,
                               static_cast<int32_t>(facts.ragged_drafts),
-                              facts.num_logits};
+                              facts.num_logits,
+                              static_cast<int32_t>(facts.cascade),
+                              facts.common_prefix_len};
   words.insert(words.end(), numbers.begin(), numbers.end());
 }
 
@@ -97,6 +99,8 @@ class BatchReader {
     facts_.query_len = word();
     facts_.ragged_drafts = word() != 0;
     facts_.num_logits = word();
+    facts_.cascade = word() != 0;
+    facts_.common_prefix_len = word();
     block_ids_.clear();
     // The blocks of all requests lie in one vector, which must not grow while requests refer to it.
     block_ids_.reserve(words.size());

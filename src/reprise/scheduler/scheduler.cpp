@@ -361,6 +361,7 @@ void Scheduler::finish_batch() {
     output_->any_prefill |= entry.is_in_prefill;
   }
   output_->num_active_loras = adapters_.size();
+  output_->common_prefix_len = find_common_prefix();
   if (output_->empty()) {
     --num_schedules_;  // an empty step does not count as waiting time
   } else {

@@ -192,6 +192,8 @@ class Scheduler {
   void pad_drafts();
   void schedule_prompt_logits(Request& request, ScheduledRequest& entry);
   void finish_batch();
+  /// The value of SchedulerOutput::common_prefix_len.
+  [[nodiscard]] int find_common_prefix() const;
   [[nodiscard]] bool ranks_before(const Request& a, const Request& b) const;
   void enqueue(Request& request);
   void enqueue_again(Request& request);

@@ -56,6 +56,8 @@ struct SchedulerConfig {
   /// be one more waits, and requests behind it may overtake it for max_lora_wait_steps steps.
   int max_loras = 0;
   int max_lora_wait_steps = 1024;
+  /// Steps with at least so many requests look for the prefix that all of them share; 0: none does.
+  int least_common_prefix_reqs = 0;
   std::vector<int32_t> eos_token_ids;
   int vocab_size = 0;                         // >= 1; bounds prompt and sampled token ids
   int max_logprobs = sampling::kMaxLogprobs;  // the most that a request may ask

@@ -66,6 +66,9 @@ struct SchedulerOutput {
   int num_logits = 0;             // rows of logits: the rows that sample, and the rows of prompts
   int max_query_len = 0;          // largest query_len()
   int num_active_loras = 0;       // different adapters of the scheduled requests
+  /// Tokens at the start of all scheduled requests that lie in the same cache blocks and were
+  /// computed before this step. 0 too if the configuration does not ask for it.
+  int common_prefix_len = 0;
   bool any_prefill = false;
   std::vector<Request*> preempted;  // preempted by this schedule(): they have lost their blocks
   /// Requests that finished (also by abort) and since the previous schedule() are in no step any

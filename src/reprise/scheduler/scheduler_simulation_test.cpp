@@ -74,6 +74,7 @@ class Simulation {
     config_.eos_token_ids = {kEos};
     config_.vocab_size = kVocabSize;
     config_.scheduler_reserve_full_isl = below(3) != 0;
+    config_.least_common_prefix_reqs = 2;
     config_.enable_chunked_prefill = below(4) != 0;
     const int block_size = 1 + below(20);
     const auto prefix_caching =
@@ -133,6 +134,7 @@ class Simulation {
   [[nodiscard]] int num_completed() const { return num_completed_; }
   [[nodiscard]] int num_aborted() const { return num_aborted_; }
   [[nodiscard]] int64_t num_cached_tokens() const { return num_cached_tokens_; }
+  [[nodiscard]] int64_t num_common_blocks() const { return num_common_blocks_; }
   [[nodiscard]] int64_t num_steps_ahead() const { return num_steps_ahead_; }
   [[nodiscard]] int64_t num_dropped_tokens() const { return num_dropped_tokens_; }
   [[nodiscard]] int64_t num_uniform_draft_steps() const { return num_uniform_draft_steps_; }
@@ -468,6 +470,29 @@ class Simulation {
     ASSERT_EQ(output.max_query_len, max_query_len);
     ASSERT_EQ(output.any_prefill, any_prefill);
     check_order(output, config_.decode_query_len);
+    check_common_prefix(output);
+  }
+
+  /// All requests have the blocks of the common prefix and have computed them, and one block more
+  /// is not common.
+  void check_common_prefix(const SchedulerOutput& output) {
+    ASSERT_EQ(output.common_prefix_len % cache_->block_size(), 0);
+    if (output.num_reqs() < config_.least_common_prefix_reqs) {
+      ASSERT_EQ(output.common_prefix_len, 0);
+      return;
+    }
+    const auto is_common = [&](int block) {
+      const auto index = static_cast<size_t>(block);
+      return std::ranges::all_of(output.scheduled, [&](const ScheduledRequest& entry) {
+        return entry.num_computed_tokens >= (block + 1) * cache_->block_size() &&
+               entry.request->block_ids()[index] ==
+                   output.scheduled.front().request->block_ids()[index];
+      });
+    };
+    const int num_blocks = output.common_prefix_len / cache_->block_size();
+    for (int block = 0; block < num_blocks; ++block) ASSERT_TRUE(is_common(block));
+    ASSERT_FALSE(is_common(num_blocks));
+    num_common_blocks_ += num_blocks;
   }
 
   /// Checks how many tokens of an admitted request come from the cache; compute() checks their
@@ -606,6 +631,7 @@ class Simulation {
   int num_completed_ = 0;
   int num_aborted_ = 0;
   int64_t num_cached_tokens_ = 0;
+  int64_t num_common_blocks_ = 0;
   cudagraph::CudagraphDispatcher dispatcher_;
   int64_t now_us_ = 0;
   int64_t next_arrival_us_ = 0;
@@ -627,6 +653,7 @@ struct Totals {
   int64_t failed_steps = 0;
   int64_t promoted = 0;
   int64_t cached_tokens = 0;
+  int64_t common_blocks = 0;
   int64_t graph_steps = 0;
   int64_t steps_ahead = 0;
   int64_t dropped_tokens = 0;
@@ -649,6 +676,7 @@ Totals simulate(Scheduling scheduling, uint32_t num_seeds, int num_steps) {
     totals.failed_steps += simulation.num_failed_steps();
     totals.promoted += simulation.num_promoted();
     totals.cached_tokens += simulation.num_cached_tokens();
+    totals.common_blocks += simulation.num_common_blocks();
     totals.graph_steps += simulation.num_graph_steps();
     totals.steps_ahead += simulation.num_steps_ahead();
     totals.dropped_tokens += simulation.num_dropped_tokens();
@@ -690,6 +718,7 @@ TEST_P(SchedulerSimulation, keeps_every_invariant_under_random_load) {
   EXPECT_GT(totals.failed_steps, 100);
   EXPECT_GT(totals.promoted, 50);
   EXPECT_GT(totals.cached_tokens, 10'000);
+  EXPECT_GT(totals.common_blocks, 300);
   EXPECT_GT(totals.graph_steps, 10'000);
   const bool is_async = GetParam() == Scheduling::async;
   EXPECT_EQ(totals.steps_ahead > 10'000, is_async);

@@ -56,6 +56,7 @@ struct OpAttributes {
   float k_scale = 1;           // of keys in a cache of eight bits
   float v_scale = 1;           // of values in such a cache
   int64_t sliding_window = 0;  // positions that a token sees, itself included; 0: all earlier ones
+  int64_t chunk_size = 0;      // of attention: a token sees no earlier chunk of positions; 0: all
   float soft_cap = 0;          // limit c of c * tanh(x / c); of attention: of the scores, 0: none
   int64_t groups = 0;          // of experts
   int64_t top_groups = 0;      // groups of experts from which a token may choose

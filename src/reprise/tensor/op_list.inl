@@ -78,12 +78,13 @@ X(kv_write,
   .vllm_name = "vllm::unified_kv_cache_update")
 // Causal attention of each token over the cached positions of its request. Tokens at and beyond
 // query_start_loc[R] are padding: their rows of `out` become zero. A token sees its own
-// position and all before it, or with a sliding_window > 0 only the last sliding_window of these. A
+// position and all before it, or with a sliding_window > 0 only the last sliding_window of these,
+// or with a chunk_size > 0 only those of its own chunk: positions are divided into chunks of it. A
 // soft_cap c > 0 replaces each score s by c * tanh(s / c), after s was multiplied by `scale`.
 X(attention,
   "(q[T, G*N, D], state key_cache cache[B, N, S, >=D], state value_cache cache[B, N, S, >=D], "
   "query_start_loc i32[R+1], seq_lens i32[R], block_table i32[>=R, M], buffer out[T, G*N, D]; "
-  "scale, k_scale, v_scale, sliding_window, soft_cap) -> ()",
+  "scale, k_scale, v_scale, sliding_window, chunk_size, soft_cap) -> ()",
   .check = check_caches,
   .vllm_name = "vllm::unified_attention_with_output")
 
@@ -319,7 +320,7 @@ X(block_linear_silu_and_mul_quantize_blocks,
 X(attention_quant,
   "(q[T, G*N, D], state key_cache cache[B, N, S, >=D], state value_cache cache[B, N, S, >=D], "
   "query_start_loc i32[R+1], seq_lens i32[R], block_table i32[>=R, M], scale f32[1], "
-  "buffer out q8[T, G*N, D]; scale, k_scale, v_scale, sliding_window, soft_cap) -> ()",
+  "buffer out q8[T, G*N, D]; scale, k_scale, v_scale, sliding_window, chunk_size, soft_cap) -> ()",
   .check = check_caches,
   .splits_as = OpCode::attention,
   .parts = "attention quantize_static")

@@ -22,6 +22,7 @@ enum class Attribute : uint8_t {
   k_scale,         // of the cache; left out of the text of a program when 1
   v_scale,         // likewise
   sliding_window,  // left out of the text of a program when 0
+  chunk_size,      // left out like sliding_window
   soft_cap,        // left out like sliding_window
   top_k,           // OpAttributes::length under another name
   groups,
@@ -31,7 +32,7 @@ enum class Attribute : uint8_t {
   ranks,
   group,
 };
-inline constexpr std::array<std::string_view, 17> kAttributeNames = {"dim",
+inline constexpr std::array<std::string_view, 18> kAttributeNames = {"dim",
                                                                      "begin",
                                                                      "length",
                                                                      "heads",
@@ -40,6 +41,7 @@ inline constexpr std::array<std::string_view, 17> kAttributeNames = {"dim",
                                                                      "k_scale",
                                                                      "v_scale",
                                                                      "sliding_window",
+                                                                     "chunk_size",
                                                                      "soft_cap",
                                                                      "top_k",
                                                                      "groups",

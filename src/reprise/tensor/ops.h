@@ -43,6 +43,7 @@ constexpr auto& field_of(OpAttributes& attributes) {
   if constexpr (kAttribute == Attribute::k_scale) return attributes.k_scale;
   if constexpr (kAttribute == Attribute::v_scale) return attributes.v_scale;
   if constexpr (kAttribute == Attribute::sliding_window) return attributes.sliding_window;
+  if constexpr (kAttribute == Attribute::chunk_size) return attributes.chunk_size;
   if constexpr (kAttribute == Attribute::soft_cap) return attributes.soft_cap;
   if constexpr (kAttribute == Attribute::top_k) return attributes.length;
   if constexpr (kAttribute == Attribute::groups) return attributes.groups;
@@ -115,6 +116,7 @@ struct AttentionArguments {
   float k_scale = 1.0F;  // of a cache of eight bits
   float v_scale = 1.0F;
   int64_t sliding_window = 0;  // 0 = none
+  int64_t chunk_size = 0;      // 0 = none
   float soft_cap = 0;          // 0 = none
 };
 
@@ -154,6 +156,7 @@ struct Function<OpCode::attention, false> {
                                      a.k_scale,
                                      a.v_scale,
                                      a.sliding_window,
+                                     a.chunk_size,
                                      a.soft_cap,
                                      where);
   }

@@ -127,6 +127,24 @@ DecoderTensors mixtral() {
           .expert_down = "w2"};
 }
 
+DecoderTensors llama4() {
+  return {.gate = "feed_forward.gate_proj",
+          .up = "feed_forward.up_proj",
+          .down = "feed_forward.down_proj",
+          .router = "feed_forward.router",
+          .experts = "feed_forward.experts.",
+          .stacked_gate_up = "feed_forward.experts.gate_up_proj",
+          .stacked_down = "feed_forward.experts.down_proj",
+          .has_transposed_experts = true,
+          .shared_expert = "feed_forward.shared_expert."};
+}
+
+DecoderTensors glm4() {
+  return {.attention_result_norm = "post_self_attn_layernorm",
+          .mlp_result_norm = "post_mlp_layernorm",
+          .gate_up = "mlp.gate_up_proj"};
+}
+
 DecoderTensors gemma() {
   return {.attention_result_norm = "post_attention_layernorm",
           .mlp_norm = "pre_feedforward_layernorm",
@@ -186,9 +204,7 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
     case Architecture::gemma3:
       return gemma();
     case Architecture::glm4:
-      return {.attention_result_norm = "post_self_attn_layernorm",
-              .mlp_result_norm = "post_mlp_layernorm",
-              .gate_up = "mlp.gate_up_proj"};
+      return glm4();
     case Architecture::olmo2:
     case Architecture::olmo3:
       return {.attention_norm = {},
@@ -215,6 +231,8 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
       return {.shared_expert = "mlp.shared_experts."};
     case Architecture::gpt_oss:
       return {.router = "mlp.router"};
+    case Architecture::llama4:
+      return llama4();
     case Architecture::mixtral:
       return mixtral();
     default:

@@ -70,6 +70,7 @@ struct DecoderTensors {
   // Tensors, not modules: the same for all experts of a layer, where a checkpoint has them so.
   std::string_view stacked_gate_up = "mlp.experts.gate_up_proj";
   std::string_view stacked_down = "mlp.experts.down_proj";
+  bool has_transposed_experts = false;  // these two are [experts, in, out]
   std::string_view shared_expert = "mlp.shared_expert.";
   std::string_view shared_gate_up = {};  // one module instead of gate and up
   std::string_view shared_expert_gate = "mlp.shared_expert_gate";

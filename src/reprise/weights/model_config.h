@@ -36,8 +36,14 @@ inline constexpr std::array kAllArchitectures = {
 [[nodiscard]] std::string_view model_type_name(Architecture architecture) noexcept;
 
 /// The tokens that a layer's attention reads; the names are those of `layer_types` in config.json.
+/// In a layer of chunked attention a token sees its own chunk of attention_chunk_size positions.
 /// A layer of linear attention reads a state of fixed size instead, which earlier tokens left.
-enum class LayerType : uint8_t { full_attention, sliding_attention, linear_attention };
+enum class LayerType : uint8_t {
+  full_attention,
+  sliding_attention,
+  chunked_attention,
+  linear_attention
+};
 
 /// gemma_rms_norm multiplies by 1 + weight.
 enum class NormType : uint8_t { rms_norm, gemma_rms_norm, layer_norm };
@@ -62,6 +68,9 @@ enum class RouterScores : uint8_t {
   softmax,
   /// Sigmoids; a bias for each expert takes part in the choice, but not in the weights.
   sigmoid_with_bias,
+  /// The sigmoid of the best expert's logit multiplies what this expert reads, instead of its
+  /// result. Only for top_k = 1.
+  sigmoid_of_input,
 };
 
 /// Several MLPs of which each token uses some.
@@ -97,6 +106,15 @@ struct LatentAttentionConfig {
   [[nodiscard]] int64_t qk_head_dim() const noexcept { return qk_nope_head_dim + qk_rope_head_dim; }
   /// The elements that the cache holds for each position.
   [[nodiscard]] int64_t cache_row_size() const noexcept { return kv_lora_rank + qk_rope_head_dim; }
+};
+
+/// Llama 4 multiplies the queries of layers without rotation by
+/// 1 + scale * log(1 + floor((position + 1) / floor_positions)).
+struct AttentionTemperature {
+  double scale = 0;
+  double floor_positions = 1;
+
+  bool operator==(const AttentionTemperature&) const = default;
 };
 
 /// The rule by which a recurrent layer changes its state.
@@ -163,11 +181,15 @@ struct ModelConfig {
   bool o_bias = false;    // on o_proj
   bool mlp_bias = false;
   QkNorm qk_norm = QkNorm::none;
+  /// A head of q and k is divided by its root mean square in layers that rotate; there are no
+  /// weights.
+  bool has_unit_qk_norm = false;
   bool has_attention_sinks = false;  // one more score in the softmax of each head
   bool has_attention_gate = false;   // behind each head of q are gates of the head's result
 
   std::optional<double> attention_scale;  // of scores; not given: 1 / sqrt(head_dim)
   double attention_soft_cap = 0;          // 0: none
+  std::optional<AttentionTemperature> attention_temperature;
   double embedding_scale = 1;
   double residual_scale = 1;  // of what attention and MLP add
   double logits_scale = 1;
@@ -187,7 +209,8 @@ struct ModelConfig {
 
   /// Tokens a sliding layer sees, its own included: key j counts for query i when i - j < window.
   std::optional<int64_t> sliding_window;
-  std::vector<LayerType> layer_types;  // one per layer
+  std::optional<int64_t> attention_chunk_size;  // of chunked layers
+  std::vector<LayerType> layer_types;           // one per layer
 
   QuantizationConfig quantization;  // of the checkpoint
   std::optional<DType> dtype;       // the type in which the checkpoint's authors run it
@@ -222,6 +245,11 @@ struct ModelConfig {
   [[nodiscard]] std::optional<int64_t> window_of_layer(int64_t layer) const {
     return layer_types[static_cast<size_t>(layer)] == LayerType::sliding_attention ? sliding_window
                                                                                    : std::nullopt;
+  }
+  /// The size of the chunks of one layer, or nothing for a layer that sees all tokens.
+  [[nodiscard]] std::optional<int64_t> chunk_of_layer(int64_t layer) const {
+    const bool is_chunked = layer_types[static_cast<size_t>(layer)] == LayerType::chunked_attention;
+    return is_chunked ? attention_chunk_size : std::nullopt;
   }
 };
 

@@ -33,8 +33,9 @@ void add_parts(const WeightSource& source,
   const TensorSpec* found = source.find(stored);
   if (found == nullptr) return;
   const int64_t num_experts = config.moe->num_experts;
-  const std::vector<int64_t> shape = {
+  std::vector<int64_t> shape = {
       num_experts, static_cast<int64_t>(stacked.modules.size()) * stacked.rows, stacked.columns};
+  if (names.has_transposed_experts) std::swap(shape[1], shape[2]);
   if (found->shape != shape) {
     throw FileError(
         "E_SHAPE",
@@ -50,8 +51,27 @@ void add_parts(const WeightSource& source,
                     StackedExperts::Part{.stored_name = stored,
                                          .expert = expert,
                                          .first_row = first_row,
+                                         .is_transposed = names.has_transposed_experts,
                                          .spec = {found->dtype, {stacked.rows, stacked.columns}}});
       first_row += stacked.rows;
+    }
+  }
+}
+
+/// Rows of a part from an expert's matrix [columns, stored_width], one row of it in each column.
+void copy_transposed(const StackedExperts::Part& part,
+                     std::span<const std::byte> expert,
+                     int64_t stored_width,
+                     size_t element_bytes,
+                     std::span<std::byte> dst) {
+  const int64_t rows = part.spec.shape[0];
+  const int64_t columns = part.spec.shape[1];
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t column = 0; column < columns; ++column) {
+      const auto from = static_cast<size_t>(column * stored_width + part.first_row + row);
+      const auto to = static_cast<size_t>(row * columns + column);
+      std::memcpy(
+          dst.data() + to * element_bytes, expert.data() + from * element_bytes, element_bytes);
     }
   }
 }
@@ -88,14 +108,18 @@ void StackedExperts::read(std::string_view name, DType dtype, std::span<std::byt
   const auto expert_bytes = static_cast<size_t>(stored[1]) * row_bytes;
   std::vector<std::byte> bytes(reads_expert ? expert_bytes
                                             : static_cast<size_t>(stored[0]) * expert_bytes);
-  size_t begin = static_cast<size_t>(part.first_row) * row_bytes;
+  size_t begin = part.is_transposed ? 0 : static_cast<size_t>(part.first_row) * row_bytes;
   if (reads_expert) {
     source_->read_rows(part.stored_name, {.first = part.expert, .count = 1}, dtype, bytes);
   } else {
     source_->read(part.stored_name, dtype, bytes);
     begin += static_cast<size_t>(part.expert) * expert_bytes;
   }
-  std::memcpy(dst.data(), bytes.data() + begin, dst.size());
+  if (part.is_transposed) {
+    copy_transposed(part, std::span(bytes).subspan(begin), stored[2], dtype_bytes(dtype), dst);
+  } else {
+    std::memcpy(dst.data(), bytes.data() + begin, dst.size());
+  }
 }
 
 std::optional<PanelFormat> StackedExperts::panel_format(std::string_view name) const {

@@ -14,7 +14,8 @@ namespace reprise::weights {
 /// Checkpoints that store the matrices of all experts of a layer in one tensor: [experts, 2 * size,
 /// hidden], with the rows of the gate, then those of up, and [experts, hidden, size]. Presents them
 /// as matrices of single experts, which other checkpoints of the same architecture have. All other
-/// tensors are those of `source`.
+/// tensors are those of `source`. Llama 4 has these matrices transposed: [experts, hidden, 2 *
+/// size] and [experts, size, hidden].
 class StackedExperts final : public WeightSource {
  public:
   /// The rows of one expert's matrix in the tensor of all.
@@ -22,7 +23,8 @@ class StackedExperts final : public WeightSource {
     std::string stored_name;
     int64_t expert = 0;
     int64_t first_row = 0;  // of the expert's matrix
-    TensorSpec spec;        // of the part
+    bool is_transposed = false;
+    TensorSpec spec;  // of the part
   };
   StackedExperts(std::unique_ptr<WeightSource> source,
                  std::map<std::string, Part, std::less<>> parts);

@@ -61,6 +61,29 @@ TEST(StackedExperts, are_presented_as_a_matrix_for_each_expert) {
   EXPECT_EQ(source->stored_bytes("model.layers.0.mlp.experts.1.up_proj.weight"), 32U);
 }
 
+TEST(StackedExperts, of_llama_4_are_turned_over) {
+  const ModelConfig llama4 = parse_model_config(
+                                 R"({"architectures": ["Llama4ForCausalLM"], "vocab_size": 8,
+      "hidden_size": 4, "intermediate_size": 2, "intermediate_size_mlp": 4, "num_hidden_layers": 1,
+      "num_attention_heads": 2, "head_dim": 2, "num_local_experts": 2, "num_experts_per_tok": 1,
+      "max_position_embeddings": 8})",
+                                 "config.json")
+                                 .config;
+  auto stored = std::make_unique<MemoryWeights>();
+  stored->add(
+      "model.layers.0.feed_forward.experts.gate_up_proj", DType::f32, {2, 4, 4}, numbers(32));
+  stored->add("model.layers.0.feed_forward.experts.down_proj", DType::f32, {2, 2, 4}, numbers(16));
+  const auto source = with_single_experts(std::move(stored), llama4);
+  const auto of_expert = [&](int expert, const char* module) {
+    return read_f32(
+        *source, fmt::format("model.layers.0.feed_forward.experts.{}.{}.weight", expert, module));
+  };
+  EXPECT_THAT(of_expert(0, "gate_proj"), ElementsAre(0, 4, 8, 12, 1, 5, 9, 13));
+  EXPECT_THAT(of_expert(0, "up_proj"), ElementsAre(2, 6, 10, 14, 3, 7, 11, 15));
+  EXPECT_THAT(of_expert(1, "up_proj"), ElementsAre(18, 22, 26, 30, 19, 23, 27, 31));
+  EXPECT_THAT(of_expert(1, "down_proj"), ElementsAre(8, 12, 9, 13, 10, 14, 11, 15));
+}
+
 TEST(StackedExperts, of_another_size_are_refused) {
   auto source = stacked();
   source->remove(kDown).add(kDown, DType::f32, {2, 2, 4}, numbers(16));

@@ -145,6 +145,7 @@ class Decomposer {
               .k_scale = has.k_scale,
               .v_scale = has.v_scale,
               .sliding_window = has.sliding_window,
+              .chunk_size = has.chunk_size,
               .soft_cap = has.soft_cap},
              {in[0], in[1], in[2], in[3], in[4], in[5], memory},
              {result});
@@ -348,7 +349,7 @@ class MeaningExecutor final : public OpExecutor {
     hash.add(static_cast<uint64_t>(has.length)).add(std::bit_cast<uint32_t>(has.scale));
     hash.add(std::bit_cast<uint32_t>(has.k_scale)).add(std::bit_cast<uint32_t>(has.v_scale));
     hash.add(static_cast<uint64_t>(has.sliding_window)).add(static_cast<uint64_t>(has.ranks));
-    hash.add(std::bit_cast<uint32_t>(has.soft_cap));
+    hash.add(std::bit_cast<uint32_t>(has.soft_cap)).add(static_cast<uint64_t>(has.chunk_size));
     hash.add(static_cast<uint64_t>(has.groups)).add(static_cast<uint64_t>(has.top_groups));
     hash.add(std::bit_cast<uint32_t>(has.limit));
     for (const Term& operand : operands) {

@@ -22,6 +22,7 @@ struct Model {
   int64_t head_dim = 32;
   int64_t block_size = 16;
   int64_t sliding_window = 0;
+  int64_t chunk_size = 0;
   float soft_cap = 0;
   /// The size of a latent: all heads share the rows of the key cache, which are the keys and begin
   /// with the value. 0: the caches hold keys and values.
@@ -106,6 +107,7 @@ class AttentionTest : public KernelTest {
             .out = out,
             .scale = 1.0F / std::sqrt(static_cast<float>(model.head_dim)),
             .sliding_window = model.sliding_window,
+            .chunk_size = model.chunk_size,
             .soft_cap = model.soft_cap,
             .sinks = batch.sinks.defined() ? &batch.sinks : nullptr,
             .is_bidirectional = model.is_bidirectional};

@@ -48,6 +48,7 @@ Fingerprint fingerprint_of(const OpCall& call, std::span<const Tensor> inputs) {
   print.add(std::bit_cast<uint32_t>(call.attributes.k_scale));
   print.add(std::bit_cast<uint32_t>(call.attributes.v_scale));
   print.add(static_cast<uint64_t>(call.attributes.sliding_window));
+  print.add(static_cast<uint64_t>(call.attributes.chunk_size));
   print.add(std::bit_cast<uint32_t>(call.attributes.soft_cap));
   print.add(static_cast<uint64_t>(call.attributes.groups));
   print.add(static_cast<uint64_t>(call.attributes.top_groups));
@@ -542,7 +543,10 @@ class RandomBuilder {
       default:
         operands.push_back(out);
         add(OpCode::attention,
-            {.scale = 0.25F, .sliding_window = window, .soft_cap = pick(0, 3) == 0 ? 2.0F : 0.0F},
+            {.scale = 0.25F,
+             .sliding_window = window,
+             .chunk_size = window == 0 ? pick(0, 1) * 4 : 0,
+             .soft_cap = pick(0, 3) == 0 ? 2.0F : 0.0F},
             operands);
     }
   }

@@ -33,6 +33,8 @@ std::string blocks_text(const weights::ModelConfig& model) {
                      fmt::join({number_of(model.norm),
                                 number_of(model.norm_bias),
                                 number_of(model.qk_norm),
+                                number_of(model.has_unit_qk_norm),
+                                number_of(model.attention_temperature.has_value()),
                                 number_of(model.activation),
                                 number_of(model.has_gated_mlp),
                                 number_of(model.has_parallel_residual),
@@ -121,8 +123,10 @@ const char* sources_hash() noexcept { return kSourcesHash; }
 CacheKey model_cache_key(const ModelCompilerOptions& options) {
   const weights::ModelConfig& model = options.model;
   std::vector<int64_t> windows;
+  std::vector<int64_t> chunks;
   for (int64_t layer = 0; layer < model.num_hidden_layers; ++layer) {
     windows.push_back(model.window_of_layer(layer).value_or(0));
+    chunks.push_back(model.chunk_of_layer(layer).value_or(0));
   }
   const CodeGenerator* generator = code_generator(options);
   CacheKey key;
@@ -147,6 +151,7 @@ CacheKey model_cache_key(const ModelCompilerOptions& options) {
       .add("latent_attention", latent_attention_text(model))
       .add("recurrent_layers", recurrent_layers_text(model))
       .add("windows", fmt::format("{}", fmt::join(windows, ",")))
+      .add("attention_chunks", fmt::format("{}", fmt::join(chunks, ",")))
       .add("dtype", dtype_name(options.dtype))
       .add("packed_weights", options.packed_weights)
       .add("kv_cache", options.kv_cache)

@@ -72,8 +72,11 @@ void attention_row_ref(const AttentionCall& call, const RefRow& row) {
   const int64_t value_dim = call.out.size(2);
   const int64_t kv_head = row.head / (call.q.size(1) / call.key_cache.size(1));
   const int64_t block_size = call.key_cache.size(2);
-  const int64_t begin =
+  int64_t begin =
       call.sliding_window > 0 ? std::max<int64_t>(0, row.context - call.sliding_window) : 0;
+  if (call.chunk_size > 0) {
+    begin = std::max<int64_t>(0, row.context - 1) / call.chunk_size * call.chunk_size;
+  }
   const auto block = [&](int64_t position) {
     return int_element(call.block_table, row.request, position / block_size);
   };
@@ -152,6 +155,7 @@ AttentionKernelArguments arguments_of(const AttentionCall& call) {
       .value_dim = call.out.size(2),
       .block_size = call.key_cache.size(2),
       .sliding_window = call.sliding_window,
+      .chunk_size = call.chunk_size,
       .tokens_per_block = 1,
       .query_len = 1,
       .scale = call.scale,
@@ -175,10 +179,62 @@ std::array<device::BufferUse, 9> uses_of(const AttentionCall& call) {
           reads(call.sinks == nullptr ? Tensor() : *call.sinks)};
 }
 
+bool has_shared_prefix(const AttentionCall& call) {
+  return call.path != nullptr && call.path->shared_prefix_len > 0 && call.sliding_window == 0 &&
+         call.chunk_size == 0 && !call.is_bidirectional && call.q.size(0) > 0;
+}
+
+/// What attention reads and writes, and the states after the shared prefix.
+std::array<device::BufferUse, 10> uses_with_prefix(const AttentionCall& call) {
+  std::array<device::BufferUse, 10> uses;
+  std::ranges::copy(uses_of(call), uses.begin());
+  uses.back() = reads(has_shared_prefix(call) ? call.path->prefix_states : Tensor());
+  return uses;
+}
+
+/// Launches the part of the attention that all tokens have in common, if the path says that there
+/// is one, and lets `arguments` go on behind it.
+void launch_shared_prefix(device::Stream& stream,
+                          const KernelTable& kernels,
+                          const AttentionCall& call,
+                          AttentionKernelArguments& arguments) {
+  if (!has_shared_prefix(call)) return;
+  const AttentionPath& path = *call.path;
+  const int64_t num_values = arguments.num_tokens * call.q.size(1) * (arguments.value_dim + 2);
+  REPRISE_ASSERT(path.prefix_states.num_elements() >= num_values,
+                 "attention: {} values of states do not fit into {}",
+                 num_values,
+                 path.prefix_states.num_elements());
+  const SharedPrefixArguments prefix = {
+      .call = arguments,
+      .states = path.prefix_states.data_as<float>(),
+      .prefix_len = path.shared_prefix_len,
+      .tokens_per_block =
+          std::clamp<int64_t>(path.tokens_per_prefix_block,
+                              1,
+                              std::max<int64_t>(1, kMaxAttentionRows / arguments.group_size))};
+  const int64_t blocks =
+      ceil_div(arguments.num_tokens, prefix.tokens_per_block) * arguments.kv_heads;
+  const std::array<device::BufferUse, 6> uses = {writes(path.prefix_states),
+                                                 reads(call.q),
+                                                 reads(call.key_cache),
+                                                 reads(call.value_cache),
+                                                 reads(call.query_start_loc),
+                                                 reads(call.block_table)};
+  (void)launch(stream,
+               kernel_for(kernels.shared_prefix, call.q.dtype()),
+               static_cast<uint32_t>(blocks),
+               prefix,
+               uses);
+  arguments.shared_prefix_len = prefix.prefix_len;
+  arguments.prefix_states = prefix.states;
+}
+
 bool launch_any_batch(device::Stream& stream,
                       const KernelTable& kernels,
                       const AttentionCall& call) {
   AttentionKernelArguments arguments = arguments_of(call);
+  launch_shared_prefix(stream, kernels, call, arguments);
   arguments.tokens_per_block =
       tokens_per_block(arguments.num_tokens, arguments.kv_heads, arguments.group_size);
   const int64_t blocks =
@@ -187,11 +243,12 @@ bool launch_any_batch(device::Stream& stream,
                 kernel_for(kernels.attention, call.q.dtype()),
                 static_cast<uint32_t>(blocks),
                 arguments,
-                uses_of(call));
+                uses_with_prefix(call));
 }
 
 bool launch_uniform(device::Stream& stream, const KernelTable& kernels, const AttentionCall& call) {
   AttentionKernelArguments arguments = arguments_of(call);
+  launch_shared_prefix(stream, kernels, call, arguments);
   arguments.query_len = call.path->query_len;
   const int64_t blocks =
       arguments.num_tokens == 0 ? 0 : std::max<int64_t>(1, arguments.num_reqs) * arguments.kv_heads;
@@ -199,7 +256,7 @@ bool launch_uniform(device::Stream& stream, const KernelTable& kernels, const At
                 kernel_for(kernels.uniform_attention, call.q.dtype()),
                 static_cast<uint32_t>(blocks),
                 arguments,
-                uses_of(call));
+                uses_with_prefix(call));
 }
 
 bool launch_planned(device::Stream& stream, const KernelTable& kernels, const AttentionCall& call) {
@@ -277,6 +334,7 @@ AttentionCall attention_call(const OpRun& run) {
           .out = in["out"],
           .scale = run.call.attributes.scale,
           .sliding_window = run.call.attributes.sliding_window,
+          .chunk_size = run.call.attributes.chunk_size,
           .soft_cap = run.call.attributes.soft_cap,
           .path = &run.attention,
           .scales = {.k = run.call.attributes.k_scale, .v = run.call.attributes.v_scale}};

@@ -15,9 +15,10 @@ namespace reprise::kernels {
 ///
 /// Request r owns the tokens [query_start_loc[r], query_start_loc[r + 1]), which are the last
 /// tokens of its seq_lens[r] positions. Each token sees all positions up to its own, or the last
-/// `sliding_window` of them. Tokens at and beyond query_start_loc[num_reqs], and tokens that see no
-/// position, get rows of zeros. All lengths are read when the work runs, so a captured launch
-/// serves any batch of its shape. Cache rows and table entries that no token sees are not read.
+/// `sliding_window` of them, or those of its own chunk of `chunk_size` positions. Tokens at and
+/// beyond query_start_loc[num_reqs], and tokens that see no position, get rows of zeros. All
+/// lengths are read when the work runs, so a captured launch serves any batch of its shape. Cache
+/// rows and table entries that no token sees are not read.
 struct AttentionCall {
   const Tensor& q;                // [num_tokens, heads, head_dim], strided
   const Tensor& key_cache;        // [num_blocks, kv_heads, block_size, head_dim], type of q, or
@@ -29,6 +30,7 @@ struct AttentionCall {
   const Tensor& out;              // like q, strided; of eight bits if there is an out_scale
   float scale = 1.0F;
   int64_t sliding_window = 0;  // 0 = none
+  int64_t chunk_size = 0;      // 0 = none; not with a window
   float soft_cap = 0;          // c: a scaled score s counts as c * tanh(s / c); 0 = none
   /// float32[1], read when the work runs: `out` is then int8 or float8, with the bits of
   /// launch_quantize_static after an attention into the type of q.

@@ -197,21 +197,26 @@ inline void store_out(const AttentionKernelArguments& a,
 #include "reprise/kernels/attention/tile_attention.inl"
 #endif
 
-/// Takes positions [begin, end) into the state, which begins anew. \pre begin < end; all of them
-/// are seen by some row, and no row sees one of the chunk of `end` behind it
+template <typename T>
+inline void begin_states(const AttentionRows<T>& rows, AttentionState& state) {
+  const int count = rows.num_tokens * rows.num_heads;
+  for (int r = 0; r < count; ++r) {
+    state.maxima[r] = -__builtin_inff();
+    state.totals[r] = 0.0F;
+  }
+  __builtin_memset(state.sums, 0, static_cast<size_t>(count * rows.a.value_dim) * sizeof(float));
+}
+
+/// Takes positions [begin, end) into the state, which has begun. \pre begin < end; all of them are
+/// seen by some row, no row sees one of the chunk of `end` behind it, and the state has no position
+/// of the chunk of `begin`
 template <typename T>
 inline void attend_positions(const AttentionRows<T>& rows,
                              AttentionState& state,
                              int64_t begin,
                              int64_t end) {
   const T* queries[kMaxAttentionRows];
-  const int count = rows.num_tokens * rows.num_heads;
-  for (int r = 0; r < count; ++r) {
-    queries[r] = rows.q(r);
-    state.maxima[r] = -__builtin_inff();
-    state.totals[r] = 0.0F;
-  }
-  __builtin_memset(state.sums, 0, static_cast<size_t>(count * rows.a.value_dim) * sizeof(float));
+  for (int r = 0; r < rows.num_tokens * rows.num_heads; ++r) queries[r] = rows.q(r);
 
 #ifdef REPRISE_ISA_HAS_TILES
   if constexpr (__is_same(T, BFloat16)) {
@@ -239,6 +244,8 @@ inline void attend_positions(const AttentionRows<T>& rows,
   }
 }
 
+#include "reprise/kernels/attention/shared_prefix.inl"
+
 inline float exp_of(float x) {
   float lanes[kLanes];
   store(lanes, exp(broadcast(x)));
@@ -261,7 +268,14 @@ inline float scale_of_sums(const AttentionKernelArguments& a,
 template <typename T>
 inline void attend(const AttentionRows<T>& rows) {
   AttentionState state;
-  attend_positions(rows, state, rows.window_begin(0), rows.context(rows.num_tokens - 1));
+  const int64_t known = rows.a.shared_prefix_len;
+  if (known > 0) {
+    load_prefix_states(rows, state);
+  } else {
+    begin_states(rows, state);
+  }
+  const int64_t begin = max_of(known, rows.window_begin(0));
+  attend_positions(rows, state, begin, rows.context(rows.num_tokens - 1));
   for (int r = 0; r < rows.num_tokens * rows.num_heads; ++r) {
     const int64_t head = rows.first_head + r % rows.num_heads;
     store_out<T>(rows.a,

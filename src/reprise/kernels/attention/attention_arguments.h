@@ -36,6 +36,7 @@ struct alignas(16) AttentionKernelArguments {
   int64_t value_dim;   // of values and results; at most head_dim and kMaxAttentionHeadDim
   int64_t block_size;
   int64_t sliding_window;    // 0 = none
+  int64_t chunk_size;        // of positions, of which a token sees its own; 0 = none
   int64_t tokens_per_block;  // read by the kernel for any batch
   int64_t query_len;         // read by the uniform kernel: tokens of every request
   float scale;
@@ -43,6 +44,20 @@ struct alignas(16) AttentionKernelArguments {
   int32_t is_bidirectional;  // 1: each token sees all positions of its request
   AttentionOut out_type;
   CacheRows cache = {};
+  /// Positions whose part of the softmax is known already: a multiple of 32, which every token sees
+  /// and no window cuts. 0 = none.
+  int64_t shared_prefix_len = 0;
+  /// [num_tokens, heads, value_dim + 2]: sums, largest score and total weight after these positions
+  const float* prefix_states = nullptr;
+};
+
+/// Arguments of the kernel that computes the states after a shared prefix. Block b takes
+/// `tokens_per_block` tokens of one key/value head, of whatever requests.
+struct alignas(16) SharedPrefixArguments {
+  AttentionKernelArguments call;  // without states
+  float* states;                  // see AttentionKernelArguments::prefix_states
+  int64_t prefix_len;
+  int64_t tokens_per_block;
 };
 
 /// Arguments of the planned kernels. Their grids are fixed: `plan` gives any number of items, and

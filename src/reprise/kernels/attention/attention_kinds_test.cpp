@@ -99,6 +99,30 @@ TEST_P(AttentionKinds, sinks_far_below_all_scores_change_nothing_and_far_above_l
   }
 }
 
+TEST_P(AttentionKinds, a_token_sees_its_own_chunk_of_positions_on_every_path) {
+  for (const int64_t chunk_size : {1, 9, 32, 33, 64, 1000}) {
+    SCOPED_TRACE(chunk_size);
+    const Model model = {.group_size = 3, .chunk_size = chunk_size};
+    const Batch batch = make_batch(model, mixed_requests(), 2);
+    expect_agrees(model, batch);
+    const AttentionPath path = planned(model, mixed_requests());
+    const Tensor want = make_ref(result_shape(model, batch));
+    attention_ref(call_of(model, batch, want));
+    expect_close(run(model, batch, &path), want, 1.01 * rounding_error(dtype()), 4e-6);
+    const Batch uniform = make_batch(model, {{3, 40}, {3, 3}, {3, 129}});
+    const AttentionPath uniform_path = {.kind = AttentionPath::Kind::uniform, .query_len = 3};
+    expect_same_bits(run(model, uniform, &uniform_path), run(model, uniform));
+  }
+}
+
+TEST_P(AttentionKinds, a_token_reads_nothing_of_earlier_chunks) {
+  const Model model = {.chunk_size = 32};
+  const Batch batch = make_batch(model, {{1, 70}});
+  const Tensor plain = run(model, batch);
+  for (const int64_t block : {0, 1, 2, 3}) set_element(batch.block_table, 1 << 30, 0, block);
+  expect_same_bits(run(model, batch), plain);
+}
+
 TEST_P(AttentionKinds, bidirectional_tokens_see_all_positions_of_their_request) {
   const Model model = {.group_size = 2, .is_bidirectional = true};
   expect_agrees(model, {{33, 33}, {1, 1}, {70, 70}, {0, 0}}, 3);

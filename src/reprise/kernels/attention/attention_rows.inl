@@ -19,6 +19,7 @@ struct AttentionRows {
 
   int64_t context(int token) const { return first_context + (a.is_bidirectional ? 0 : token); }
   int64_t window_begin(int token) const {
+    if (a.chunk_size > 0) return (context(token) - 1) / a.chunk_size * a.chunk_size;
     return a.sliding_window > 0 ? max_of(0, context(token) - a.sliding_window) : 0;
   }
   const T* q(int row) const {

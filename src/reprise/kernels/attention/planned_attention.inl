@@ -69,7 +69,10 @@ inline void attend_part(const PlannedAttentionArguments& p,
                                 static_cast<int>(min_of(heads_at_once, a.group_size - head))};
     const int64_t begin = max_of(part * positions, rows.window_begin(0));
     const int64_t end = min_of((part + 1) * positions, r.seq_len);
-    if (begin < end) attend_positions(rows, state, begin, end);
+    if (begin < end) {
+      begin_states(rows, state);
+      attend_positions(rows, state, begin, end);
+    }
     for (int row = 0; row < rows.num_heads; ++row) {
       float* partial =
           p.partials + ((r.first_part + part) * a.kv_heads * a.group_size + rows.first_head + row) *

@@ -31,7 +31,7 @@ class TileAttention {
       state_.maxima[r] = -__builtin_inff();
       state_.totals[r] = 0.0F;
     }
-    __builtin_memset(sums_, 0, static_cast<size_t>(value_tiles_ * row_tiles_) * kTileBytes);
+    pack_sums();
     const auto begin_in = [&](int64_t chunk) { return static_cast<int>(max_of(0, begin - chunk)); };
     const auto end_in = [&](int64_t chunk) {
       return static_cast<int>(min_of(kChunk, end - chunk));
@@ -294,6 +294,21 @@ class TileAttention {
         const auto row_of = static_cast<int>(
             i / (kTileHeight * kTileHeight) % row_tiles_ * kTileHeight + i % kTileHeight);
         if (row_of != row) sums_[i] = others[i];
+      }
+    }
+  }
+
+  /// The state's sums in the order of tiles.
+  void pack_sums() {
+    static constexpr float kZeros[kTileHeight] = {};
+    for (int t = 0; t < value_tiles_; ++t) {
+      for (int row_tile = 0; row_tile < row_tiles_; ++row_tile) {
+        const void* rows[kTileHeight];
+        for (int i = 0; i < kTileHeight; ++i) {
+          const int row = row_tile * kTileHeight + i;
+          rows[i] = row < count_ ? state_.sums + row * rows_.a.value_dim + t * kTileHeight : kZeros;
+        }
+        TileLayouts::transpose_words(rows, sums_of(t, row_tile));
       }
     }
   }

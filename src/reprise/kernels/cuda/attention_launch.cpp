@@ -121,6 +121,10 @@ bool CudaExecutor::launch_attention(const OpRun& run) {
     throw InvalidArgument(
         "attention: the CUDA kernels have no soft cap of scores; use --device cpu for this model");
   }
+  if (run.call.attributes.chunk_size != 0) {
+    throw InvalidArgument(
+        "attention: the CUDA kernels have no chunks of positions; use --device cpu for this model");
+  }
   require_dense_rows(q, "attention");
   require_dense_rows(out, "attention");
   if (q.size(0) == 0) return false;

@@ -66,6 +66,11 @@ Json complete(std::string_view architecture) {
   if (architecture == "MixtralForCausalLM" || architecture == "GraniteMoeForCausalLM") {
     config["num_local_experts"] = 4;
   }
+  if (architecture == "Llama4ForCausalLM") {
+    config["num_local_experts"] = 4;
+    config["num_experts_per_tok"] = 1;
+    config["intermediate_size_mlp"] = 128;
+  }
   return config;
 }
 Json complete(std::string_view architecture, std::string_view key, Json value) {
@@ -236,6 +241,21 @@ TEST(Families, malformed_members_are_refused_by_name) {
       {"OlmoeForCausalLM", "clip_qkv", 8, "clip_qkv"},
       {"OlmoeForCausalLM", "num_experts", 1, "num_experts_per_tok"},
       {"StableLmForCausalLM", "qk_layernorm", true, "qk_layernorm"},
+      {"Llama4ForCausalLM", "num_local_experts", 0, "num_local_experts"},
+      {"Llama4ForCausalLM", "num_experts_per_tok", 2, "num_experts_per_tok"},
+      {"Llama4ForCausalLM", "intermediate_size_mlp", nullptr, "intermediate_size_mlp"},
+      {"Llama4ForCausalLM", "attention_chunk_size", 0, "attention_chunk_size"},
+      {"Llama4ForCausalLM", "attention_chunk_size", "large", "attention_chunk_size"},
+      {"Llama4ForCausalLM", "no_rope_layers", {1, 0}, "no_rope_layers"},
+      {"Llama4ForCausalLM", "moe_layers", {4}, "moe_layers"},
+      {"Llama4ForCausalLM", "interleave_moe_layer_step", 0, "interleave_moe_layer_step"},
+      {"Llama4ForCausalLM", "floor_scale", 0, "floor_scale"},
+      {"Llama4ForCausalLM", "attn_temperature_tuning", "often", "attn_temperature_tuning"},
+      {"Llama4ForCausalLM", "layer_types", {"chunked_attention"}, "layer_types"},
+      {"LlamaForCausalLM",
+       "layer_types",
+       {"chunked_attention", "full_attention", "full_attention", "full_attention"},
+       "layer_types"},
       {"StableLmForCausalLM", "partial_rotary_factor", 0.05, "partial_rotary_factor"},
   };
   for (const Malformed& c : cases) {
@@ -459,6 +479,27 @@ constexpr const char* kKimiK2 = R"({"architectures": ["DeepseekV3ForCausalLM"],
   "rope_scaling": {"type": "yarn", "factor": 32.0, "beta_fast": 1.0, "beta_slow": 1.0,
     "mscale": 1.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 4096},
   "max_position_embeddings": 131072, "vocab_size": 163840, "tie_word_embeddings": false})";
+
+TEST(Families, reads_the_layers_of_llama_4) {
+  ModelConfig config = load_text(complete("Llama4ForCausalLM").dump()).config;
+  using enum LayerType;
+  EXPECT_THAT(config.layer_types,
+              ElementsAre(chunked_attention, chunked_attention, chunked_attention, full_attention));
+  EXPECT_EQ(config.chunk_of_layer(2), 8192);
+  EXPECT_EQ(config.chunk_of_layer(3), std::nullopt);
+  EXPECT_FALSE(config.rotates(3));
+  EXPECT_EQ(config.intermediate_size, 128);
+  EXPECT_EQ(config.moe->shared_intermediate_size, 128);
+  EXPECT_EQ(config.attention_temperature->floor_positions, 8192);
+  Json maverick = complete("Llama4ForCausalLM", "interleave_moe_layer_step", 2);
+  maverick["attention_chunk_size"] = nullptr;
+  maverick["attn_temperature_tuning"] = 0;
+  maverick["use_qk_norm"] = false;
+  config = load_text(maverick.dump()).config;
+  EXPECT_THAT(config.moe_layers, ElementsAre(false, true, false, true));
+  EXPECT_EQ(config.layer_types[0], full_attention);
+  EXPECT_FALSE(config.attention_temperature || config.has_unit_qk_norm);
+}
 
 TEST(Families, reads_kimi_k2) {
   const ModelConfig config = load_text(kKimiK2).config;

@@ -25,8 +25,10 @@ constexpr double kMaxMultiplier = 1e6;
 LayerType read_layer_type(const ConfigReader& reader, const Json& value) {
   if (value == "full_attention") return LayerType::full_attention;
   if (value == "sliding_attention") return LayerType::sliding_attention;
+  if (value == "chunked_attention") return LayerType::chunked_attention;
   reader.fail("layer_types",
-              fmt::format("'{}' is not supported; supported: full_attention, sliding_attention",
+              fmt::format("'{}' is not supported; supported: full_attention, sliding_attention, "
+                          "chunked_attention",
                           visible(value.is_string() ? value.get<std::string>() : value.dump())));
 }
 
@@ -170,6 +172,9 @@ void read_layer_types(const FamilyConfig& in) {
     if (config.layer_types[layer] == LayerType::sliding_attention && !config.sliding_window) {
       in.reader.fail("layer_types", "has a sliding_attention layer but no sliding_window applies");
     }
+    if (config.layer_types[layer] == LayerType::chunked_attention && !config.attention_chunk_size) {
+      in.reader.fail("layer_types", "has a chunked_attention layer but no attention_chunk_size");
+    }
   }
 }
 
@@ -196,6 +201,21 @@ void read_rope_by_layer_type(const FamilyConfig& in,
                             .default_theta = default_sliding_theta,
                             .layer_type = "sliding_attention"},
                            in.warnings);
+}
+
+void read_rope_layers(const FamilyConfig& in) {
+  ModelConfig& config = in.config;
+  const auto num_layers = static_cast<size_t>(config.num_hidden_layers);
+  const auto period = in.reader.integer("no_rope_layer_interval", 1, kMaxPositions).value_or(4);
+  const std::vector<int64_t> listed =
+      in.reader.integers("no_rope_layers", 0, 1, static_cast<size_t>(kMaxPositions));
+  if (!listed.empty() && listed.size() != num_layers) {
+    in.reader.fail("no_rope_layers", "must have one entry for each of num_hidden_layers");
+  }
+  for (size_t layer = 0; layer < num_layers; ++layer) {
+    config.rope_layers.push_back(listed.empty() ? (static_cast<int64_t>(layer) + 1) % period != 0
+                                                : listed[layer] == 1);
+  }
 }
 
 void read_tied_embeddings(const FamilyConfig& in, bool by_default) {

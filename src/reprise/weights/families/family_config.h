@@ -65,6 +65,9 @@ void read_rope_by_layer_type(const FamilyConfig& in,
                              double default_theta,
                              std::string_view sliding_theta,
                              double default_sliding_theta);
+/// Which layers rotate: `no_rope_layers` has a 1 for each of them, in spite of its name, or all but
+/// every no_rope_layer_interval-th one do. \pre read_sizes
+void read_rope_layers(const FamilyConfig& in);
 /// The number and the sizes of experts. \pre read_sizes
 [[nodiscard]] MixtureOfExperts read_experts(const FamilyConfig& in,
                                             std::string_view count_key,
