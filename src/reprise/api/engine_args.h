@@ -90,6 +90,7 @@ struct EngineArgs {
   Json compilation_config = Json::object();  // see config::parse_compilation_config
   /// The folder of the compile cache; empty: REPRISE_CACHE_ROOT, else ~/.cache/reprise.
   std::filesystem::path compile_cache_root;
+  std::vector<std::filesystem::path> extension_files;  // plug-ins that add to `extensions`
   /// Ops, passes and compilers of the user. nullptr: there are none.
   std::shared_ptr<const compile::Extensions> extensions;
   bool disable_compile_cache = false;        // compile at each start and store nothing

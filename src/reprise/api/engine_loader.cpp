@@ -55,6 +55,7 @@ EngineLoader::EngineLoader(const EngineArgs& args, const StartupObserver& observ
     : observer_(observer), engine_(std::make_unique<LoadedEngine>()) {
   engine_->args = args;
   engine_->args.model = find_model_folder(args.model, hub_cache_folder());
+  load_extension_files(engine_->args);
 }
 
 EngineLoader::~EngineLoader() = default;

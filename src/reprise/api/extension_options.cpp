@@ -40,13 +40,15 @@ std::optional<compile::CodeGenerator> choose_code_generator(
       folder_of_compiler(args, config));
 }
 
-std::shared_ptr<const compile::Extensions> with_extension(
-    const std::shared_ptr<const compile::Extensions>& extensions,
-    const std::filesystem::path& path) {
+void load_extension_files(EngineArgs& args) {
+  if (args.extension_files.empty()) return;
   compile::Extensions all;
-  if (extensions != nullptr) all = *extensions;
-  compile::load_extension(path, all);
-  return std::make_shared<const compile::Extensions>(std::move(all));
+  if (args.extensions != nullptr) all = *args.extensions;
+  for (const std::filesystem::path& file : args.extension_files) {
+    compile::load_extension(file, all);
+  }
+  args.extensions = std::make_shared<const compile::Extensions>(std::move(all));
+  args.extension_files.clear();
 }
 
 }  // namespace reprise::api

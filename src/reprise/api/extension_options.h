@@ -18,10 +18,8 @@ namespace reprise::api {
 [[nodiscard]] std::optional<compile::CodeGenerator> choose_code_generator(
     const EngineArgs& args, const EngineDevice& device, const config::CompilationConfig& config);
 
-/// Loads a plug-in and returns what `extensions` and the plug-in have together. `extensions` may be
-/// nullptr. \throws InvalidArgument as compile::load_extension()
-[[nodiscard]] std::shared_ptr<const compile::Extensions> with_extension(
-    const std::shared_ptr<const compile::Extensions>& extensions,
-    const std::filesystem::path& path);
+/// Moves the plug-ins of `extension_files` into `extensions`. \throws InvalidArgument as
+/// compile::load_extension()
+void load_extension_files(EngineArgs& args);
 
 }  // namespace reprise::api

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "reprise/api/engine_args.h"
 #include "reprise/cli/configuration.h"
@@ -24,7 +24,7 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args);
 void add_compilation_options(OptionTable& table,
                              Json& compilation_config,
                              config::OptimizationLevel& level,
-                             std::shared_ptr<const compile::Extensions>& extensions);
+                             std::vector<std::filesystem::path>& extensions);
 
 /// Adds --attention-backend and --flash-attn-version; commands that load no model use these too.
 void add_attention_options(OptionTable& table, std::string& backend, int32_t& flash_attn_version);

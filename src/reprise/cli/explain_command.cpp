@@ -135,7 +135,7 @@ OptionTable make_table(ExplainArguments& arguments) {
   add_compilation_options(table,
                           arguments.compilation_config,
                           arguments.inputs.optimization_level,
-                          arguments.engine.extensions);
+                          arguments.engine.extension_files);
   table.add({.name = "preset",
              .group = "What if",
              .value_name = "NAME",
@@ -192,9 +192,10 @@ config::Explanation explain(ExplainArguments& arguments) {
       has_draft_model = speculation.method == speculative::SpeculativeMethod::draft_model;
     }
     attention::require_cache_dtype(backend, kv_cache::find_cache_dtype(arguments.kv_cache_dtype));
+    api::load_extension_files(arguments.engine);
     arguments.inputs.extensions = api::extension_names(arguments.engine);
-    config::ParsedCompilationConfig parsed = config::parse_compilation_config(
-        arguments.compilation_config, arguments.inputs.extensions);
+    config::ParsedCompilationConfig parsed =
+        config::parse_compilation_config(arguments.compilation_config, arguments.inputs.extensions);
     arguments.inputs.compilation = std::move(parsed.config);
     if (arguments.as_atom)
       arguments.inputs.compilation.capture_size_rule = cudagraph::CaptureSizeRule::atom;

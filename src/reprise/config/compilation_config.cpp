@@ -271,8 +271,12 @@ void warn_about_fields_without_effect(const CompilationConfig& config,
        "encoder_cudagraph_max_frames_per_batch");
   warn(config.ir_enable_torch_wrap.has_value(), "ir_enable_torch_wrap");
   warn(config.fast_moe_cold_start.has_value(), "fast_moe_cold_start");
-  warn(config.inductor_compile_config != defaults.inductor_compile_config,
-       "inductor_compile_config");
+  if (config.inductor_compile_config != defaults.inductor_compile_config) {
+    warnings.emplace_back(
+        "inductor_compile_config is accepted but has no effect in this engine: kernels are "
+        "compiled "
+        "with the engine and chosen by the shape of each launch, not by trial");
+  }
   warn(config.dynamic_shapes_config != defaults.dynamic_shapes_config, "dynamic_shapes_config");
   warn(config.compile_cache_save_format != defaults.compile_cache_save_format,
        "compile_cache_save_format");
