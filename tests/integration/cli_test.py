@@ -274,6 +274,27 @@ class StartUp(Case):
         self.assertEqual(said(VLLM_LOGGING_LEVEL="ERROR"), "")
         self.assertIn("VLLM_LOGGING_LEVEL: 'LOUD'", self.refused("generate", MODEL, "--prompt", "a", VLLM_LOGGING_LEVEL="LOUD"))
 
+    def test_no_command_says_more_than_asked(self):
+        batch = self.write("batch.jsonl", json.dumps(
+            {"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"prompt": "a", "max_tokens": 1}}) + "\n")
+        short = ("--input-len", "4", "--output-len", "4")
+        commands = {
+            "generate": (MODEL, "--prompt", "a", "--max-tokens", "1"),
+            "explain": (MODEL,), "eval": (MODEL, "--limit", "1"),
+            "dump": (MODEL, "--output", self.folder / "dump"),
+            "run-batch": ("-i", batch, "-o", self.folder / "answers.jsonl", "--model", MODEL),
+            "bench latency": ("--model", MODEL, *short, "--num-iters", "1", "--num-iters-warmup", "0"),
+            "bench throughput": ("--model", MODEL, *short, "--num-prompts", "2"),
+            "bench startup": ("--model", MODEL, "--num-iters-cold", "1", "--num-iters-warmup", "0"),
+        }
+        for command, arguments in commands.items():
+            with self.subTest(command=command):
+                run = self.run_cli(*command.split(), *arguments, VLLM_LOGGING_LEVEL="ERROR")
+                self.assertEqual((run.returncode, run.stderr), (0, ""))
+                self.assertIn("VLLM_LOGGING_LEVEL: 'LOUD'",
+                              self.refused(*command.split(), *arguments, VLLM_LOGGING_LEVEL="LOUD"))
+        self.assertEqual(self.run_cli("collect-env", VLLM_LOGGING_LEVEL="LOUD").returncode, 0)
+
     def test_lazy_capture_gives_the_same_text_and_captures_what_is_used(self):
         def run(*options):
             return self.run_cli("generate", MODEL, "--prompt", "Once upon a time", "--max-tokens", "24", "--ignore-eos",

@@ -133,6 +133,57 @@ MISTAKES = [
 ]
 
 
+class Extensions(Case):
+    """The example's plug-in: the op example::clip, passes that use it, a compiler."""
+
+    def setUp(self):
+        super().setUp()
+        self.plugin = Path(BINARY).parent / "example_extension.so"
+        if not self.plugin.exists():
+            self.skipTest("built without examples")
+
+    def test_an_op_of_a_plugin_splits_the_model(self):
+        clip = ["--extension", self.plugin, "-cc.inductor_passes.pre_grad_custom_pass", "clip_residuals"]
+        split = ["-cc.splitting_ops", '["vllm::unified_attention_with_output", "example::clip"]']
+        plain = self.generate()
+        answer = self.generate(*clip, *split)
+        self.assertEqual(answer["tokens"], plain["tokens"])
+        pieces = answer["compilation"]["counters"]["num_piecewise_graphs_seen"]
+        self.assertEqual(pieces - plain["compilation"]["counters"]["num_piecewise_graphs_seen"], 4 * LAYERS)
+        self.assertIn("example::clip", self.dump(*clip, *split))
+        hard = ["-cc.inductor_passes.pre_grad_custom_pass", "clip_residuals_hard"]
+        self.assertNotEqual(self.generate("--extension", self.plugin, *hard)["tokens"], plain["tokens"])
+
+    def test_a_compiler_of_a_plugin_is_a_backend(self):
+        answer = self.generate("--extension", self.plugin, "-cc.backend", "kept_files")
+        if answer["compilation"]["backend"] == "eager":
+            self.skipTest("built without LLVM")
+        self.assertEqual(answer["compilation"]["backend"], "kept_files")
+        self.assertTrue(list(self.home.rglob("compilers/kept_files/object_*")))
+
+    def test_explain_knows_the_plugin(self):
+        passes = '{"inductor_passes": {"post_grad_custom_post_pass": "clip_residuals"}, "backend": "kept_files"}'
+        self.ok("explain", "--extension", self.plugin, "-cc", passes)
+        self.assertIn("no passes are registered", self.refused("explain", "-cc", passes.replace("kept_files", "")))
+
+    def test_mistakes_are_errors_that_name_them(self):
+        for options, parts in (
+            (["--extension", "/nowhere.so"], ["/nowhere.so", "No such file"]),
+            (["--extension", self.plugin, "--extension", self.plugin], ["example::clip", "already"]),
+            (["--extension", self.plugin, "-cc.inductor_passes.pre_grad_custom_pass", "clip"],
+             ["no pass is called 'clip'", "there are clip_residuals, clip_residuals_hard"]),
+            (["-cc.inductor_passes.post_pass", "clip"], ["post_pass", "post_grad_custom_post_pass"]),
+            (["--extension", self.plugin, "-cc.backend", "files"], ["backend", "kept_files"]),
+        ):
+            text = self.refused("generate", MODEL, "--prompt", "a", *options)
+            for part in parts:
+                self.assertIn(part, text)
+
+    def test_an_op_that_the_model_does_not_have_is_a_warning(self):
+        run = self.ok("generate", MODEL, "--prompt", "a", "--max-tokens", 1, "-cc.splitting_ops", '["attention", "mine::op"]')
+        self.assertIn("no op 'mine::op'", run.stderr)
+
+
 class Spellings(Case):
     def test_every_way_to_ask_for_a_level_is_understood(self):
         for options, level in SPELLINGS:

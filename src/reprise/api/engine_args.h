@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,6 +18,9 @@
 
 namespace reprise::parallel {
 class Communicator;
+}
+namespace reprise::compile {
+class Extensions;
 }
 
 namespace reprise::api {
@@ -90,6 +94,9 @@ struct EngineArgs {
   Json compilation_config = Json::object();  // see config::parse_compilation_config
   /// The folder of the compile cache; empty: REPRISE_CACHE_ROOT, else ~/.cache/reprise.
   std::filesystem::path compile_cache_root;
+  std::vector<std::filesystem::path> extension_files;  // plug-ins that add to `extensions`
+  /// Ops, passes and compilers of the user. nullptr: there are none.
+  std::shared_ptr<const compile::Extensions> extensions;
   bool disable_compile_cache = false;        // compile at each start and store nothing
   int32_t tensor_parallel_size = 1;          // ranks that share each layer
   int32_t distributed_timeout_seconds = 20;  // that a rank waits for another one in a step

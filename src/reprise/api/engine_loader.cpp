@@ -14,6 +14,7 @@
 #include "reprise/api/draft_model.h"
 #include "reprise/api/engine_device.h"
 #include "reprise/api/engine_memory.h"
+#include "reprise/api/extension_options.h"
 #include "reprise/api/hub_cache.h"
 #include "reprise/api/loaded_engine.h"
 #include "reprise/api/memory_size.h"
@@ -52,6 +53,7 @@ EngineLoader::EngineLoader(const EngineArgs& args, const StartupObserver& observ
     : observer_(observer), engine_(std::make_unique<LoadedEngine>()) {
   engine_->args = args;
   engine_->args.model = find_model_folder(args.model, hub_cache_folder());
+  load_extension_files(engine_->args);
 }
 
 EngineLoader::~EngineLoader() = default;
@@ -355,7 +357,8 @@ std::unique_ptr<compile::ModelCompiler> EngineLoader::create_compiler(std::strin
       .adapters = std::move(adapters),
       .max_model_len = options.max_model_len,
       .block_size = args.block_size,
-      .generator = device.code_generator(),
+      .generator = choose_code_generator(args, device, options.graph_inputs.compilation),
+      .extensions = args.extensions,
       .norm_prologue_max_token_num = device.execution->executor().norm_prologue_max_token_num(),
       .cache_root = compile_cache_root(args.compile_cache_root),
       .disable_cache = args.disable_compile_cache || is_compile_cache_disabled(),

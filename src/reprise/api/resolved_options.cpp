@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "reprise/api/extension_options.h"
 #include "reprise/api/model_text.h"
 #include "reprise/api/rank_options.h"
 #include "reprise/base/error.h"
@@ -152,10 +153,11 @@ void resolve_graphs(const EngineArgs& args,
   options.recurrent = nullptr;
   options.kv_cache_dtype = kv_cache::find_cache_dtype(args.kv_cache_dtype);
   attention::require_cache_dtype(*options.attention, options.kv_cache_dtype);
-  config::ParsedCompilationConfig parsed =
-      config::parse_compilation_config(args.compilation_config);
-  append_warnings(options.warnings, parsed.warnings);
   config::ResolutionInputs& inputs = options.graph_inputs;
+  inputs.extensions = extension_names(args);
+  config::ParsedCompilationConfig parsed =
+      config::parse_compilation_config(args.compilation_config, inputs.extensions);
+  append_warnings(options.warnings, parsed.warnings);
   inputs.compilation = std::move(parsed.config);
   inputs.optimization_level = args.optimization_level;
   inputs.enforce_eager = args.enforce_eager;

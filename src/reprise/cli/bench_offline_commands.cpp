@@ -14,6 +14,7 @@
 #include "reprise/cli/bench_commands.h"
 #include "reprise/cli/bench_options.h"
 #include "reprise/cli/engine_options.h"
+#include "reprise/cli/log_environment.h"
 #include "reprise/cli/progress.h"
 #include "reprise/cli/rank_session.h"
 
@@ -99,7 +100,7 @@ int run_bench_latency(std::span<const std::string> raw_arguments) {
   sampling::SamplingParams params = full_length(output_len);
   params.temperature = static_cast<float>(temperature);
   std::vector<double> latencies;
-  fmt::print(stderr, "Warming up...\n");
+  print_log(LogLevel::info, "Warming up...\n");
   for (int32_t i = -num_warmups; i < num_iters; ++i) {
     const Clock::time_point begin = Clock::now();
     require_complete(llm.generate_token_ids(prompts, params));

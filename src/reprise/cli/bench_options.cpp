@@ -7,6 +7,7 @@
 
 #include "reprise/api/tokenizer_source.h"
 #include "reprise/base/error.h"
+#include "reprise/cli/log_environment.h"
 
 namespace reprise::cli {
 namespace {
@@ -49,9 +50,9 @@ void add_common(OptionTable& table, bench::DatasetOptions& options) {
              .help = "No effect: no code of a model folder is ever run.",
              .default_text = "off",
              .apply = [](std::string_view) {
-               fmt::print(stderr,
-                          "--trust-remote-code has no effect here: no code of a model folder is "
-                          "ever run\n");
+               print_log(LogLevel::warning,
+                         "--trust-remote-code has no effect here: no code of a model folder is "
+                         "ever run\n");
              }});
   table.add_switch("no-oversample",
                    kDataset,

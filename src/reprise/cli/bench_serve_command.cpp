@@ -17,6 +17,7 @@
 #include "reprise/cli/bench_commands.h"
 #include "reprise/cli/bench_options.h"
 #include "reprise/cli/bench_serve_options.h"
+#include "reprise/cli/log_environment.h"
 
 namespace reprise::cli {
 namespace {
@@ -61,7 +62,7 @@ void wait_until_ready(HttpClient& client,
                       int32_t timeout_seconds) {
   constexpr auto kPause = std::chrono::seconds(1);
   const auto deadline = bench::Clock::now() + std::chrono::seconds(timeout_seconds);
-  fmt::print(stderr, "Starting initial single prompt test run...\n");
+  print_log(LogLevel::info, "Starting initial single prompt test run...\n");
   for (;;) {
     const bench::LoadResult result =
         generate_load(client, {.request = options, .send_times = {0}}, {request});
@@ -97,7 +98,7 @@ class ProgressBar {
 void call_profiler(HttpClient& client, const Headers& headers, const std::string& path) {
   const HttpReply reply = client.fetch({.method = "POST", .target = path, .headers = headers});
   if (reply.status == 200) return;
-  fmt::print(stderr, "warning: POST {}: {} {}\n", path, reply.status, reply.reason);
+  print_log(LogLevel::warning, "warning: POST {}: {} {}\n", path, reply.status, reply.reason);
 }
 
 std::string now_text() {
@@ -166,25 +167,26 @@ void save(const ServeArguments& arguments, const Json& json, const std::string& 
   file << json.dump(-1, ' ', false, Json::error_handler_t::replace);
   file.close();
   if (!file) throw Error(fmt::format("{}: the result cannot be written there", path.string()));
-  fmt::print(stderr, "Result: {}\n", path.string());
+  print_log(LogLevel::info, "Result: {}\n", path.string());
 }
 
 void print_traffic(const ServeArguments& arguments) {
   const bench::Traffic& traffic = arguments.traffic;
   if (arguments.ramp_up_strategy.empty()) {
-    fmt::print(stderr, "Traffic request rate: {}\n", bench::python_float(traffic.request_rate));
+    print_log(
+        LogLevel::info, "Traffic request rate: {}\n", bench::python_float(traffic.request_rate));
   } else {
-    fmt::print(stderr,
-               "Traffic ramp-up strategy: {}, from {} to {} requests per second\n",
-               arguments.ramp_up_strategy,
-               traffic.ramp_up_start_rps,
-               traffic.ramp_up_end_rps);
+    print_log(LogLevel::info,
+              "Traffic ramp-up strategy: {}, from {} to {} requests per second\n",
+              arguments.ramp_up_strategy,
+              traffic.ramp_up_start_rps,
+              traffic.ramp_up_end_rps);
   }
-  fmt::print(stderr,
-             "Burstiness factor: {} ({})\nMaximum request concurrency: {}\n",
-             bench::python_float(traffic.burstiness),
-             traffic.burstiness == 1 ? "Poisson process" : "Gamma distribution",
-             arguments.max_concurrency ? fmt::format("{}", *arguments.max_concurrency) : "None");
+  print_log(LogLevel::info,
+            "Burstiness factor: {} ({})\nMaximum request concurrency: {}\n",
+            bench::python_float(traffic.burstiness),
+            traffic.burstiness == 1 ? "Poisson process" : "Gamma distribution",
+            arguments.max_concurrency ? fmt::format("{}", *arguments.max_concurrency) : "None");
 }
 
 void print_failures(const bench::LoadResult& result) {
@@ -241,7 +243,7 @@ void warm_up(HttpClient& client,
   }
   if (arguments.num_warmups <= 0) return;
   const auto count = static_cast<size_t>(arguments.num_warmups);
-  fmt::print(stderr, "Warming up with {} requests...\n", count);
+  print_log(LogLevel::info, "Warming up with {} requests...\n", count);
   const std::vector<bench::SampleRequest> same(count, request);
   const bench::LoadOptions warmup{.request = unmeasured,
                                   .send_times = std::vector<double>(count, 0.0),
@@ -254,7 +256,7 @@ bench::LoadResult measure(HttpClient& client,
                           const bench::LoadOptions& load,
                           const std::vector<bench::SampleRequest>& requests) {
   if (arguments.profile) call_profiler(client, arguments.headers, "/start_profile");
-  fmt::print(stderr, "Starting main benchmark run...\n");
+  print_log(LogLevel::info, "Starting main benchmark run...\n");
   print_traffic(arguments);
   ProgressBar progress(requests.size(), arguments.disable_tqdm);
   bench::LoadResult result =

@@ -8,6 +8,7 @@
 #include "reprise/cli/bench_commands.h"
 #include "reprise/cli/child_process.h"
 #include "reprise/cli/engine_options.h"
+#include "reprise/cli/log_environment.h"
 
 namespace reprise::cli {
 namespace {
@@ -108,7 +109,7 @@ int run_bench_startup(std::span<const std::string> raw_arguments) {
   };
   std::vector<Json> cold;
   for (int32_t i = 0; i < num_cold; ++i) {
-    fmt::print(stderr, "Cold start {} of {}\n", i + 1, num_cold);
+    print_log(LogLevel::info, "Cold start {} of {}\n", i + 1, num_cold);
     cold.push_back(start_once(with_cache(fmt::format("cold-{}", i)), folder.path()));
   }
   for (int32_t i = 0; i < num_warmups; ++i) {
@@ -116,7 +117,7 @@ int run_bench_startup(std::span<const std::string> raw_arguments) {
   }
   std::vector<Json> warm;
   for (int32_t i = 0; i < num_warm; ++i) {
-    fmt::print(stderr, "Warm start {} of {}\n", i + 1, num_warm);
+    print_log(LogLevel::info, "Warm start {} of {}\n", i + 1, num_warm);
     warm.push_back(start_once(with_cache("warm"), folder.path()));
   }
   const std::string line(60, '=');

@@ -14,6 +14,7 @@
 #include "reprise/bench/statistics.h"
 #include "reprise/cli/bench_commands.h"
 #include "reprise/cli/child_process.h"
+#include "reprise/cli/log_environment.h"
 #include "reprise/cli/option_table.h"
 #include "reprise/cli/sweep_plan.h"
 
@@ -230,7 +231,7 @@ class Sweep {
 
  private:
   void start(std::deque<Server>& alive, size_t index) {
-    fmt::print(stderr, "Starting the server {}\n", servers_[index].name);
+    print_log(LogLevel::info, "Starting the server {}\n", servers_[index].name);
     alive.emplace_back(
         joined({serve_words_, servers_[index].arguments}),
         std::filesystem::path(arguments_->output_dir) / fmt::format("server-{}.log", index));
@@ -238,12 +239,12 @@ class Sweep {
   }
 
   void measure(const Server& server, size_t serve_index, size_t load_index, int32_t run) {
-    fmt::print(stderr,
-               "{}, {}, run {} of {}\n",
-               servers_[serve_index].name,
-               loads_[load_index].name,
-               run + 1,
-               arguments_->num_runs);
+    print_log(LogLevel::info,
+              "{}, {}, run {} of {}\n",
+              servers_[serve_index].name,
+              loads_[load_index].name,
+              run + 1,
+              arguments_->num_runs);
     const std::filesystem::path folder = arguments_->output_dir;
     const std::string name = fmt::format("run-s{}-b{}-r{}", serve_index, load_index, run);
     std::vector<std::string> words = joined({{"bench", "serve"},
@@ -424,7 +425,7 @@ int run_bench_sweep(std::span<const std::string> raw_arguments) {
   page.close();
   if (!page) throw Error(fmt::format("{}: the page cannot be written there", folder.string()));
   fmt::print("{}", text);
-  fmt::print(stderr, "Page: {}\n", (folder / "sweep.html").string());
+  print_log(LogLevel::info, "Page: {}\n", (folder / "sweep.html").string());
   return 0;
 }
 

@@ -14,6 +14,7 @@
 #include "reprise/cli/commands.h"
 #include "reprise/cli/dump_report.h"
 #include "reprise/cli/engine_options.h"
+#include "reprise/cli/log_environment.h"
 #include "reprise/cli/progress.h"
 
 namespace reprise::cli {
@@ -134,7 +135,7 @@ int run_dump(std::span<const std::string> raw_arguments) {
   }
   if (wants("html")) write_file(arguments.output / "index.html", dump_html(model, name));
   if (wants("svg")) write_file(arguments.output / "split.svg", dump_svg(model, name));
-  fmt::print(stderr, "wrote {}\n", arguments.output.string());
+  print_log(LogLevel::info, "wrote {}\n", arguments.output.string());
   return 0;
 }
 

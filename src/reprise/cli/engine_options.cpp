@@ -120,10 +120,19 @@ void add_levels(OptionTable& table, Json& compilation_config, config::Optimizati
 
 void add_compilation_options(OptionTable& table,
                              Json& compilation_config,
-                             config::OptimizationLevel& level) {
+                             config::OptimizationLevel& level,
+                             std::vector<std::filesystem::path>& extensions) {
   add_compilation_config(table, compilation_config);
   add_capture_sizes(table, compilation_config);
   add_levels(table, compilation_config, level);
+  table.add({.name = "extension",
+             .group = kGraphs,
+             .value_name = "FILE",
+             .help =
+                 "Shared library with ops, passes and compilers of your own, for splitting_ops, "
+                 "inductor_passes and backend of -cc. Its code runs in this process.",
+             .apply = [&extensions](std::string_view value) { extensions.emplace_back(value); },
+             .takes_several = true});
 }
 
 void add_attention_options(OptionTable& table, std::string& backend, int32_t& flash_attn_version) {
@@ -301,7 +310,8 @@ void add_graph_options(OptionTable& table, api::EngineArgs& args) {
                    "Kernels begin while the one before ends, on GPUs of compute capability 9.",
                    args.programmatic_dependent_launch);
   add_attention_options(table, args.attention_backend, args.flash_attn_version);
-  add_compilation_options(table, args.compilation_config, args.optimization_level);
+  add_compilation_options(
+      table, args.compilation_config, args.optimization_level, args.extension_files);
   table.add({.name = "compile-cache-root",
              .group = kGraphs,
              .value_name = "DIR",

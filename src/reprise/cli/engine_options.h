@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "reprise/api/engine_args.h"
 #include "reprise/cli/configuration.h"
@@ -19,10 +20,11 @@ namespace reprise::cli {
 /// Adds the options of EngineArgs, which are the same for every command that loads a model.
 void add_engine_options(OptionTable& table, api::EngineArgs& args);
 
-/// Adds -cc / --compilation-config and -O; commands that load no model use these too.
+/// Adds -cc / --compilation-config, -O and --extension; commands that load no model use these too.
 void add_compilation_options(OptionTable& table,
                              Json& compilation_config,
-                             config::OptimizationLevel& level);
+                             config::OptimizationLevel& level,
+                             std::vector<std::filesystem::path>& extensions);
 
 /// Adds --attention-backend and --flash-attn-version; commands that load no model use these too.
 void add_attention_options(OptionTable& table, std::string& backend, int32_t& flash_attn_version);

@@ -7,6 +7,7 @@
 
 #include "reprise/api/compiled_model.h"
 #include "reprise/api/engine_loader.h"
+#include "reprise/api/extension_options.h"
 #include "reprise/attention/attention_backend.h"
 #include "reprise/base/error.h"
 #include "reprise/cli/cache_options.h"
@@ -51,6 +52,7 @@ struct ExplainArguments {
   int32_t flash_attn_version = 0;
   std::string kv_cache_dtype = "auto";
   std::optional<cudagraph::AttentionCGSupport> attention_support;
+  api::EngineArgs engine;  // nothing but its extensions
   Json compilation_config = Json::object();
   Json speculative_config = Json::object();
   std::vector<std::string> batches;
@@ -130,7 +132,10 @@ OptionTable make_table(ExplainArguments& arguments) {
   add_what_if(table, arguments);
   add_attention_options(table, arguments.attention_backend, arguments.flash_attn_version);
   add_kv_cache_dtype(table, "What if", arguments.kv_cache_dtype);
-  add_compilation_options(table, arguments.compilation_config, arguments.inputs.optimization_level);
+  add_compilation_options(table,
+                          arguments.compilation_config,
+                          arguments.inputs.optimization_level,
+                          arguments.engine.extension_files);
   table.add({.name = "preset",
              .group = "What if",
              .value_name = "NAME",
@@ -187,8 +192,10 @@ config::Explanation explain(ExplainArguments& arguments) {
       has_draft_model = speculation.method == speculative::SpeculativeMethod::draft_model;
     }
     attention::require_cache_dtype(backend, kv_cache::find_cache_dtype(arguments.kv_cache_dtype));
+    api::load_extension_files(arguments.engine);
+    arguments.inputs.extensions = api::extension_names(arguments.engine);
     config::ParsedCompilationConfig parsed =
-        config::parse_compilation_config(arguments.compilation_config);
+        config::parse_compilation_config(arguments.compilation_config, arguments.inputs.extensions);
     arguments.inputs.compilation = std::move(parsed.config);
     if (arguments.as_atom)
       arguments.inputs.compilation.capture_size_rule = cudagraph::CaptureSizeRule::atom;
@@ -219,7 +226,8 @@ api::StartupReport compile(const ExplainArguments& arguments) {
               .flash_attn_version = arguments.flash_attn_version,
               .enforce_eager = arguments.inputs.enforce_eager,
               .optimization_level = arguments.inputs.optimization_level,
-              .compilation_config = arguments.compilation_config})
+              .compilation_config = arguments.compilation_config,
+              .extensions = arguments.engine.extensions})
       .report;
 }
 

@@ -13,6 +13,7 @@
 #include "reprise/cli/commands.h"
 #include "reprise/cli/environment.h"
 #include "reprise/cli/exit_codes.h"
+#include "reprise/cli/log_environment.h"
 #include "reprise/cli/manual.h"
 #include "reprise/cli/option_table.h"
 #include "reprise/cli/version.h"
@@ -127,7 +128,11 @@ int dispatch(std::span<const std::string> arguments) {
   }
   std::vector<std::string_view> names;
   for (const Command& command : kCommands) {
-    if (command.name == arguments[0]) return command.run(arguments.subspan(1));
+    if (command.name == arguments[0]) {
+      // A wrong level is an error of every command, except the one that reports the environment.
+      if (command.run != run_collect_env) (void)reprise::cli::log_level_of_environment();
+      return command.run(arguments.subspan(1));
+    }
     names.push_back(command.name);
   }
   throw reprise::InvalidArgument(fmt::format("unknown command '{}'{}; reprise --help lists them",

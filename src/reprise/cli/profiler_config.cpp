@@ -12,6 +12,7 @@
 #include "reprise/base/error.h"
 #include "reprise/base/json.h"
 #include "reprise/base/nearest_name.h"
+#include "reprise/cli/log_environment.h"
 
 namespace reprise::cli {
 namespace {
@@ -68,10 +69,10 @@ void assign(server::ProfilerOptions& options, std::string_view field, const Json
   }
   if (std::find(kFieldsWithoutEffect.begin(), kFieldsWithoutEffect.end(), field) !=
       kFieldsWithoutEffect.end()) {
-    fmt::print(stderr,
-               "{}: {} has no effect here: every step is recorded in the same way\n",
-               kOption,
-               field);
+    print_log(LogLevel::warning,
+              "{}: {} has no effect here: every step is recorded in the same way\n",
+              kOption,
+              field);
     return;
   }
   std::vector<std::string_view> known = {

@@ -22,6 +22,7 @@
 #include <thread>
 #include <vector>
 
+#include "reprise/api/extension_options.h"
 #include "reprise/api/rank_options.h"
 #include "reprise/api/resolved_options.h"
 #include "reprise/base/error.h"
@@ -167,6 +168,7 @@ RankSession::RankSession(api::EngineArgs& args) : num_exceptions_(std::uncaught_
   // A mistake in the options is reported once, and not by every rank.
   const bool is_first = find_number("OMPI_COMM_WORLD_RANK").value_or(0) == 0;
   if (num_started <= 1) {
+    api::load_extension_files(args);
     (void)api::resolve_options(args);
     if (!parallel::has_mpi_plugin(parallel::default_mpi_plugin_paths())) {
       throw InvalidArgument(

@@ -8,6 +8,7 @@
 #include "reprise/base/error.h"
 #include "reprise/cli/commands.h"
 #include "reprise/cli/engine_options.h"
+#include "reprise/cli/log_environment.h"
 #include "reprise/cli/progress.h"
 #include "reprise/cli/rank_session.h"
 #include "reprise/server/local_api.h"
@@ -253,11 +254,11 @@ int run_run_batch(std::span<const std::string> raw_arguments) {
   server::LocalApi api(options, engine);
   BatchRun run(api, arguments, std::min(4 * arguments.engine.max_num_seqs, kMaxRequestsInFlight));
   run.run();
-  fmt::print(stderr,
-             "{} requests answered, {} of them with an error: {}\n",
-             run.num_answers(),
-             run.num_failed(),
-             arguments.output_file);
+  print_log(LogLevel::info,
+            "{} requests answered, {} of them with an error: {}\n",
+            run.num_answers(),
+            run.num_failed(),
+            arguments.output_file);
   return 0;
 }
 

@@ -254,11 +254,11 @@ void raise_file_limit(size_t num_connections) {
   limit.rlim_cur = std::min(wanted, limit.rlim_max);
   setrlimit(RLIMIT_NOFILE, &limit);
   if (limit.rlim_cur < wanted) {
-    fmt::print(stderr,
-               "warning: {} open files are allowed (ulimit -Hn), which is too few for "
-               "--max-connections {}\n",
-               limit.rlim_cur,
-               num_connections);
+    print_log(LogLevel::warning,
+              "warning: {} open files are allowed (ulimit -Hn), which is too few for "
+              "--max-connections {}\n",
+              limit.rlim_cur,
+              num_connections);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "reprise/base/error.h"
+#include "reprise/cli/log_environment.h"
 
 namespace reprise::cli {
 namespace {
@@ -280,7 +281,7 @@ void use(const VllmFlag& flag, std::string_view value) {
         flag.why,
         first.empty() || flag.value_name.empty() ? "" : fmt::format("; only {} is", first)));
   }
-  fmt::print(stderr, "{} has no effect here: {}\n", text, flag.why);
+  print_log(LogLevel::warning, "{} has no effect here: {}\n", text, flag.why);
 }
 
 std::string describe(const VllmFlag& flag) {

@@ -72,7 +72,8 @@ PipelineReport Pipeline::run(Program& program, const DumpCallback& dump) const {
     if (auto violation = program::verify(rewritten)) {
       throw CompileError(pass.name, std::move(*violation));
     }
-    report.passes.push_back({pass.name, num_matches, rewritten.nodes.size(), elapsed.count()});
+    report.passes.push_back(
+        {std::string(pass.name), num_matches, rewritten.nodes.size(), elapsed.count()});
   }
   program = std::move(rewritten);
   return report;

@@ -9,7 +9,7 @@ namespace reprise::compile {
 
 /// What one pass did to one program.
 struct PassRun {
-  std::string_view pass;
+  std::string pass;
   size_t num_matches = 0;
   size_t num_nodes = 0;     // after the pass
   double microseconds = 0;  // time of the pass, without verification

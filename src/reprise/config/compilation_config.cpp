@@ -10,6 +10,7 @@
 #include "reprise/base/nearest_name.h"
 #include "reprise/config/custom_ops.h"
 #include "reprise/config/enum_names.h"
+#include "reprise/config/extension_names.h"
 #include "reprise/config/legacy_compilation_keys.h"
 #include "reprise/config/wrong_type.h"
 
@@ -270,9 +271,12 @@ void warn_about_fields_without_effect(const CompilationConfig& config,
        "encoder_cudagraph_max_frames_per_batch");
   warn(config.ir_enable_torch_wrap.has_value(), "ir_enable_torch_wrap");
   warn(config.fast_moe_cold_start.has_value(), "fast_moe_cold_start");
-  warn(config.inductor_compile_config != defaults.inductor_compile_config,
-       "inductor_compile_config");
-  warn(config.inductor_passes != defaults.inductor_passes, "inductor_passes");
+  if (config.inductor_compile_config != defaults.inductor_compile_config) {
+    warnings.emplace_back(
+        "inductor_compile_config is accepted but has no effect in this engine: kernels are "
+        "compiled "
+        "with the engine and chosen by the shape of each launch, not by trial");
+  }
   warn(config.dynamic_shapes_config != defaults.dynamic_shapes_config, "dynamic_shapes_config");
   warn(config.compile_cache_save_format != defaults.compile_cache_save_format,
        "compile_cache_save_format");
@@ -346,12 +350,13 @@ CompilationMode parse_compilation_mode(std::string_view text) {
   return enum_from_text<CompilationMode>("mode", text);
 }
 
-ParsedCompilationConfig parse_compilation_config(const Json& document) {
+ParsedCompilationConfig parse_compilation_config(const Json& document,
+                                                 const ExtensionNames& names) {
   if (document.is_string()) {
     const Json held = parse_json(document.get_ref<const std::string&>(), "compilation_config");
     if (held.is_string())
       throw_wrong_type("compilation_config", "an object or a level 0 to 3", held);
-    return parse_compilation_config(held);
+    return parse_compilation_config(held, names);
   }
   ParsedCompilationConfig parsed;
   if (document.is_number_integer()) {
@@ -366,14 +371,20 @@ ParsedCompilationConfig parse_compilation_config(const Json& document) {
   Json current = document;
   map_legacy_keys(current, parsed.warnings);
   read("compilation_config", current, parsed.config);
-  validate(parsed.config);
+  validate(parsed.config, names);
   warn_about_fields_without_effect(parsed.config, parsed.warnings);
   return parsed;
 }
 
+ParsedCompilationConfig parse_compilation_config(const Json& document) {
+  return parse_compilation_config(document, ExtensionNames{});
+}
+
 Json to_json(const CompilationConfig& config) { return written(config); }
 
-void validate(const CompilationConfig& config) {
+void validate(const CompilationConfig& config) { validate(config, ExtensionNames{}); }
+
+void validate(const CompilationConfig& config, const ExtensionNames& names) {
   if (config.cudagraph_capture_sizes) {
     check_sizes("cudagraph_capture_sizes", *config.cudagraph_capture_sizes);
   }
@@ -402,16 +413,9 @@ void validate(const CompilationConfig& config) {
         fmt::format("compile_cache_save_format: expected \"binary\" or \"unpacked\", got \"{}\"",
                     config.compile_cache_save_format));
   }
-  constexpr std::array<std::string_view, 3> kBackends = {"", "eager", "inductor"};
   // At levels 1 and 2 vLLM accepts more names, because PyTorch has more backends.
-  if (config.mode != CompilationMode::NONE &&
-      std::find(kBackends.begin(), kBackends.end(), config.backend) == kBackends.end()) {
-    throw InvalidArgument(
-        fmt::format("backend: expected \"\", \"eager\" or \"inductor\", got "
-                    "\"{}\"{}",
-                    config.backend,
-                    did_you_mean(config.backend, kBackends)));
-  }
+  if (config.mode != CompilationMode::NONE) check_backend(config.backend, names);
+  check_inductor_passes(config.inductor_passes, names);
   check_custom_ops(config.custom_ops);
 }
 

@@ -12,6 +12,8 @@
 
 namespace reprise::config {
 
+struct ExtensionNames;
+
 /// The compile level (`mode` in the configuration). vLLM's older names NO_COMPILATION,
 /// DYNAMO_AS_IS, DYNAMO_ONCE and PIECEWISE are also read.
 enum class CompilationMode : uint8_t {
@@ -118,7 +120,10 @@ struct ParsedCompilationConfig {
 /// JSON. Also reads the legacy keys level, use_cudagraph, full_cuda_graph and
 /// separate_attention_routine.
 /// \throws InvalidArgument for an unknown key or value (names the nearest known one), a wrong type
-/// (names the expected and the given type), or two settings that contradict each other (names both)
+/// (names the expected and the given type), a pass or compiler that neither the engine nor `names`
+/// has, or two settings that contradict each other (names both)
+[[nodiscard]] ParsedCompilationConfig parse_compilation_config(const Json& document,
+                                                               const ExtensionNames& names);
 [[nodiscard]] ParsedCompilationConfig parse_compilation_config(const Json& document);
 
 /// Writes every field; unset fields become null. parse_compilation_config() reads the same
@@ -127,6 +132,7 @@ struct ParsedCompilationConfig {
 
 /// Checks what needs no other configuration: the syntax of lists, ranges of numbers, conflicts in
 /// custom_ops. \throws InvalidArgument
+void validate(const CompilationConfig& config, const ExtensionNames& names);
 void validate(const CompilationConfig& config);
 
 }  // namespace reprise::config

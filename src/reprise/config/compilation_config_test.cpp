@@ -10,6 +10,7 @@
 #include "reprise/base/error.h"
 #include "reprise/config/compilation_overrides.h"
 #include "reprise/config/custom_ops.h"
+#include "reprise/config/extension_names.h"
 #include "reprise/config/splitting_ops.h"
 
 // Rows of group CFG that another test covers, or that do not apply here:
@@ -288,7 +289,6 @@ TEST(CompilationConfig, each_field_without_a_reader_is_named_in_one_warning) {
            {R"({"encoder_cudagraph_max_frames_per_batch": 1})", "max_frames_per_batch"},
            {R"({"ir_enable_torch_wrap": true})", "ir_enable_torch_wrap"},
            {R"({"fast_moe_cold_start": true})", "fast_moe_cold_start"},
-           {R"({"inductor_passes": {"a": 1}})", "inductor_passes"},
            {R"({"dynamic_shapes_config": {"type": "unbacked"}})", "dynamic_shapes_config"},
            {R"({"dynamic_shapes_config": {"evaluate_guards": true}})", "dynamic_shapes_config"},
            {R"({"compile_cache_save_format": "unpacked"})", "compile_cache_save_format"},
@@ -336,6 +336,46 @@ TEST(OptimizationLevel, reads_all_spellings) {
   for (std::string_view text : {"", "4", "O", "-O22", "fast"}) {
     EXPECT_THROW((void)parse_optimization_level(text), InvalidArgument);
   }
+}
+
+// ---- what the user of the library adds ----
+
+constexpr const char* kTwoPasses = R"({"inductor_passes": {
+  "pre_grad_custom_pass": "clip", "post_grad_custom_post_pass": ["count", "clip"]}})";
+
+TEST(ExtensionNames, inductor_passes_name_passes_that_are_registered) {
+  const ExtensionNames names{.passes = {"clip", "count"}, .compilers = {}};
+  const auto config = parse_compilation_config(parse_json(kTwoPasses, "test"), names).config;
+  using List = std::vector<std::string>;
+  EXPECT_EQ(user_passes(config.inductor_passes, kBeforeSplit), List{"clip"});
+  EXPECT_EQ(user_passes(config.inductor_passes, kBeforePasses), List{});
+  EXPECT_EQ(user_passes(config.inductor_passes, kAfterPasses), (List{"count", "clip"}));
+}
+
+TEST(ExtensionNames, an_unknown_pass_is_an_error_that_lists_those_that_exist) {
+  const ExtensionNames names{.passes = {"clip", "count"}, .compilers = {}};
+  for (const auto& [text, part] : {
+           std::pair{R"({"post_grad_custom_post_pass": "clp"})", "did you mean 'clip'"},
+           {R"({"post_grad_custom_post_pass": ["clip", "fold"]})", "there are clip, count"},
+           {R"({"post_grad_custom_post_pass": 1})", "expected the name of a pass"},
+           {R"({"post_grad_custom_pass": "clip"})", "pre_grad_custom_pass (before the program"},
+       }) {
+    try {
+      (void)parse_compilation_config(Json{{"inductor_passes", parse_json(text, "test")}}, names);
+      ADD_FAILURE() << text;
+    } catch (const InvalidArgument& error) {
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_THROW((void)parse_compilation_config(parse_json(kTwoPasses, "test")), InvalidArgument);
+}
+
+TEST(ExtensionNames, backend_may_be_a_compiler_that_is_registered) {
+  const ExtensionNames names{.passes = {}, .compilers = {"mine"}};
+  const Json document{{"backend", "mine"}};
+  EXPECT_EQ(parse_compilation_config(document, names).config.backend, "mine");
+  EXPECT_THROW((void)parse_compilation_config(document), InvalidArgument);
+  EXPECT_THROW((void)parse_compilation_config(Json{{"backend", "mnie"}}, names), InvalidArgument);
 }
 
 }  // namespace

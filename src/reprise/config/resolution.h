@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "reprise/config/compilation_config.h"
+#include "reprise/config/extension_names.h"
 #include "reprise/config/resolved_config.h"
 #include "reprise/cudagraph/attention_support.h"
 #include "reprise/cudagraph/capture_sizes.h"
@@ -17,6 +18,7 @@ namespace reprise::config {
 /// Everything on which the resolution depends.
 struct ResolutionInputs {
   CompilationConfig compilation;
+  ExtensionNames extensions;  // that `compilation` may name
   OptimizationLevel optimization_level = OptimizationLevel::O2;
   bool enforce_eager = false;
   bool pooling = false;

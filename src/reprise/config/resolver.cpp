@@ -23,7 +23,7 @@ void require_range(std::string_view field, int32_t value, int32_t low, int32_t h
 }  // namespace
 
 Resolver::Resolver(const ResolutionInputs& inputs) : in_(inputs) {
-  validate(in_.compilation);
+  validate(in_.compilation, in_.extensions);
   require_range("num_speculative_tokens", in_.num_speculative_tokens, 0, kLargestSpeculation);
   require_range("max_loras", in_.lora.max_loras, 0, kLargestMaxLoras);
   require_range("tensor_parallel_size", in_.tensor_parallel_size, 1, 1 << 16);

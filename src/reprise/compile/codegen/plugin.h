@@ -30,7 +30,7 @@ struct CodegenPlugin {
 
 /// The version of the interface between plug-in and loader. A plug-in with another version is
 /// rejected with a message, because calling it could crash.
-inline constexpr uint32_t kPluginVersion = 2;
+inline constexpr uint32_t kPluginVersion = 3;
 inline constexpr const char* kPluginFileName = "reprise_codegen_llvm.so";
 inline constexpr const char* kPluginEntry = "reprise_create_compiler";
 /// Creates a compiler, which the caller owns. Returns nullptr if `version` is not the plug-in's

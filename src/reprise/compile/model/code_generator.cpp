@@ -33,6 +33,51 @@ CodegenPlugin create_nvrtc(const LoadedNvrtc& nvrtc,
   }
 }
 
+/// Lets several owners use one compiler of a user.
+class SharedCompiler final : public CompilerInterface {
+ public:
+  explicit SharedCompiler(std::shared_ptr<CompilerInterface> inner) : inner_(std::move(inner)) {}
+
+  [[nodiscard]] std::string_view name() const noexcept override { return inner_->name(); }
+  [[nodiscard]] CodegenFileSuffixes suffixes() const noexcept override {
+    return inner_->suffixes();
+  }
+  [[nodiscard]] std::string compute_hash() const override { return inner_->compute_hash(); }
+  [[nodiscard]] std::optional<std::string> why_not(const program::Program& body) const override {
+    return inner_->why_not(body);
+  }
+  [[nodiscard]] std::vector<std::byte> compile(std::span<const RowGroupSource> sources) override {
+    return inner_->compile(sources);
+  }
+  [[nodiscard]] CodegenListing list(std::span<const RowGroupSource> sources) override {
+    return inner_->list(sources);
+  }
+
+ private:
+  std::shared_ptr<CompilerInterface> inner_;
+};
+
+/// Loads code by a compiler of a user.
+class CompilerLoader final : public device::CodeLoader {
+ public:
+  CompilerLoader(std::shared_ptr<CompilerInterface> compiler, const device::CodeLoader& device)
+      : compiler_(std::move(compiler)), device_(&device) {}
+
+  [[nodiscard]] std::unique_ptr<device::LoadedCode> load(
+      std::span<const std::byte> object, std::span<const std::string> functions) const override {
+    std::unique_ptr<device::LoadedCode> code = compiler_->load(object, functions, *device_);
+    if (code == nullptr) {
+      throw device::CodeLoadError(
+          fmt::format("compiler {}: load() gave no code", compiler_->name()));
+    }
+    return code;
+  }
+
+ private:
+  std::shared_ptr<CompilerInterface> compiler_;
+  const device::CodeLoader* device_;  // of the engine's device
+};
+
 }  // namespace
 
 std::optional<CodeGenerator> cpu_code_generator(kernels::Isa isa) {
@@ -58,6 +103,32 @@ CodeGenerator cuda_code_generator(std::string architecture,
                 return create_nvrtc(open(), architecture, identity);
               },
           .loader = &loader};
+}
+
+CodeGenerator user_code_generator(const UserCompiler& compiler,
+                                  std::string_view target,
+                                  const device::CodeLoader& device_loader,
+                                  const std::filesystem::path& cache_directory) {
+  const std::shared_ptr<CompilerInterface> made = compiler.create(target);
+  if (made == nullptr) {
+    const std::string reason =
+        fmt::format("compiler {} makes no code for {}", compiler.name, target);
+    return {.name = compiler.name,
+            .identity = reason,
+            .create = [reason] { return CodegenPlugin{.compiler = nullptr, .reason = reason}; },
+            .loader = &device_loader};
+  }
+  made->initialize_cache(cache_directory);
+  auto loader = std::make_shared<const CompilerLoader>(made, device_loader);
+  return {.name = compiler.name,
+          .identity = fmt::format("{}: {}", compiler.name, made->compute_hash()),
+          .create =
+              [made] {
+                return CodegenPlugin{.compiler = std::make_unique<SharedCompiler>(made),
+                                     .reason = {}};
+              },
+          .loader = loader.get(),
+          .owned_loader = loader};
 }
 
 }  // namespace reprise::compile

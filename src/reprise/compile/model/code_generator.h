@@ -1,11 +1,14 @@
 #pragma once
 
+#include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "reprise/compile/codegen/nvrtc/nvrtc_api.h"
 #include "reprise/compile/codegen/plugin.h"
+#include "reprise/compile/model/extensions.h"
 #include "reprise/device/code_loader.h"
 #include "reprise/kernels/isa.h"
 
@@ -20,6 +23,7 @@ struct CodeGenerator {
   std::string identity;
   std::function<CodegenPlugin()> create;
   const device::CodeLoader* loader = nullptr;  // loads the generated code on the device; borrowed
+  std::shared_ptr<const device::CodeLoader> owned_loader = nullptr;  // `loader`, if it is owned
 };
 
 /// LLVM's plug-in for this processor; nullopt in a build without the plug-in.
@@ -30,5 +34,12 @@ struct CodeGenerator {
 [[nodiscard]] CodeGenerator cuda_code_generator(std::string architecture,
                                                 const device::CodeLoader& loader,
                                                 std::function<LoadedNvrtc()> open = load_nvrtc);
+
+/// A compiler of a user, for code of this target. It compiles and loads with one object, and reads
+/// `cache_directory` as CompilerInterface::initialize_cache() says. Throws what the compiler does.
+[[nodiscard]] CodeGenerator user_code_generator(const UserCompiler& compiler,
+                                                std::string_view target,
+                                                const device::CodeLoader& device_loader,
+                                                const std::filesystem::path& cache_directory);
 
 }  // namespace reprise::compile

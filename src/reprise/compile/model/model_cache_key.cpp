@@ -8,6 +8,7 @@
 #include "reprise/compile/codegen/compiler_interface.h"
 #include "reprise/compile/model/build_identity.h"
 #include "reprise/compile/model/pass_choice.h"
+#include "reprise/compile/model/user_passes.h"
 #include "reprise/kernels/row_group/row_group_arguments.h"
 #include "reprise/program/artifact.h"
 
@@ -162,6 +163,7 @@ CacheKey model_cache_key(const ModelCompilerOptions& options) {
       .add("splitting_ops", fmt::format("{}", fmt::join(options.resolved.splitting_ops, ",")))
       .add("partition_after_passes", fmt::to_string(partitions_after_passes(options)))
       .add("passes", passes_text(options))
+      .add("extensions", extensions_text(options))
       .add("codegen", generator != nullptr ? generator->identity : "none")
       .add("codegen_abi", fmt::format("{}.{}", kCodegenAbi, kernels::kRowGroupAbi))
       .add("isa", kernels::isa_name(options.isa));

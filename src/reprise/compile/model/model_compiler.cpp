@@ -10,6 +10,7 @@
 #include "reprise/base/error.h"
 #include "reprise/compile/model/model_cache_key.h"
 #include "reprise/compile/model/pass_choice.h"
+#include "reprise/compile/model/user_passes.h"
 #include "reprise/compile/report/launch_count.h"
 #include "reprise/kernels/linear_rope_kv_write/linear_rope_kv_write.h"
 #include "reprise/program/cpu_code_loader.h"
@@ -34,6 +35,10 @@ CompileCacheOptions cache_options(const ModelCompilerOptions& options) {
 const device::CodeLoader& code_loader(const ModelCompilerOptions& options) {
   const CodeGenerator* generator = code_generator(options);
   return generator != nullptr ? *generator->loader : program::cpu_code_loader();
+}
+
+std::vector<const CustomOp*> custom_ops(const ModelCompilerOptions& options) {
+  return options.extensions ? options.extensions->ops() : std::vector<const CustomOp*>{};
 }
 
 // Adds the conditions that only the kernels and the code generator can check.
@@ -80,7 +85,7 @@ ModelCompiler::ModelCompiler(ModelCompilerOptions options)
 std::optional<program::RangedPrograms> ModelCompiler::compile(const ModelSource& source) {
   if (files_) {
     if (files_->empty()) return std::nullopt;
-    return load_programs(*files_, code_loader(options_));
+    return load_programs(*files_, code_loader(options_), custom_ops(options_));
   }
   files_.emplace();
   if (!source.may_be_compiled) {
@@ -101,6 +106,9 @@ std::optional<program::RangedPrograms> ModelCompiler::compile(const ModelSource&
   const program::RangedPrograms& programs = compiled->programs;
   report_.compiled_launches =
       num_launches(programs.programs[program::program_for(programs.ranges, 1)]);
+  for (std::string& warning : entries_without_effect(options_, programs.programs.front().split)) {
+    warnings_.push_back(std::move(warning));
+  }
   files_ = std::move(compiled->files);
   return std::move(compiled->programs);
 }
@@ -118,7 +126,8 @@ std::optional<ModelCompiler::Compiled> ModelCompiler::find_cached(const CacheKey
   bool is_broken = found.quarantined || found.miss == MissReason::foreign;
   if (found.is_hit()) {
     try {
-      program::RangedPrograms programs = load_programs(*found.files, code_loader(options_));
+      program::RangedPrograms programs =
+          load_programs(*found.files, code_loader(options_), custom_ops(options_));
       ++report_.counter.num_compiled_artifacts_loaded;
       return Compiled{.programs = std::move(programs), .files = std::move(*found.files)};
     } catch (const Error& error) {
@@ -165,6 +174,7 @@ std::optional<ModelCompiler::Compiled> ModelCompiler::compile_now(const ModelSou
       const StageTimer timer(report_.seconds.trace);
       model = source.trace();
     }
+    run_before_split(options_, model.traced.program);
     return compile_with_fallback(model);
   } catch (const program::TraceError& error) {
     refuse(error.what());
@@ -228,14 +238,15 @@ CompileResult ModelCompiler::compile_range(const TracedModel& model,
   PassOptions passes = choose_passes(options_, range, code_compiler != nullptr);
   ask_backends(passes, code_compiler);
   const bool as_traced = stays_as_traced(options_);
-  const CompileOptions options{.splitting_ops = splitting_ops(options_),
-                               .wrap_pieces = compiles_pieces(options_),
-                               .partition_after_passes = partitions_after_passes(options_),
-                               .pipeline = as_traced ? Pipeline({}) : make_pipeline(passes),
-                               .compiler = code_compiler,
-                               .loader = &code_loader(options_),
-                               .plan_memory = !as_traced,
-                               .can_alias = can_alias};
+  const CompileOptions options{
+      .splitting_ops = splitting_ops(options_),
+      .wrap_pieces = compiles_pieces(options_),
+      .partition_after_passes = partitions_after_passes(options_),
+      .pipeline = as_traced ? Pipeline({}) : between_user_passes(options_, make_pipeline(passes)),
+      .compiler = code_compiler,
+      .loader = &code_loader(options_),
+      .plan_memory = !as_traced,
+      .can_alias = can_alias};
   return compile_program(model.traced.program,
                          model.slots,
                          options,

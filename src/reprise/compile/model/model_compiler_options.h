@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -32,6 +33,8 @@ struct ModelCompilerOptions {
   int32_t block_size = 16;  // tokens of a KV cache block
   /// For the engine's device. nullopt: no code is generated, and programs have no row groups.
   std::optional<CodeGenerator> generator;
+  /// Ops and passes of the user, which `asked` names. nullptr: there are none.
+  std::shared_ptr<const Extensions> extensions;
   /// Batches of up to this many tokens get their own program. In it, each matrix product includes
   /// the norm before it. 0: the executor has no kernels for that.
   int64_t norm_prologue_max_token_num = 0;

@@ -104,10 +104,18 @@ bool partitions_after_passes(const ModelCompilerOptions& options) {
 }
 
 program::SplittingOps splitting_ops(const ModelCompilerOptions& options) {
-  return program::parse_splitting_ops(
+  return find_splitting_ops(
+      options,
       compiles_pieces(options)
           ? options.resolved.splitting_ops
           : std::vector<std::string>{"attention", "mla_attention", "selective_state_update"});
+}
+
+program::SplittingOps find_splitting_ops(const ModelCompilerOptions& options,
+                                         std::span<const std::string> names) {
+  const std::vector<const CustomOp*> of_user =
+      options.extensions ? options.extensions->ops() : std::vector<const CustomOp*>{};
+  return program::parse_splitting_ops(names, of_user);
 }
 
 bool stays_as_traced(const ModelCompilerOptions& options) {

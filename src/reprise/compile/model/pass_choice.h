@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,10 @@ namespace reprise::compile {
 /// first.
 [[nodiscard]] bool partitions_after_passes(const ModelCompilerOptions& options);
 [[nodiscard]] program::SplittingOps splitting_ops(const ModelCompilerOptions& options);
+/// The ops that these names name: ops of the engine, and of the user.
+/// \throws InvalidArgument as program::parse_splitting_ops()
+[[nodiscard]] program::SplittingOps find_splitting_ops(const ModelCompilerOptions& options,
+                                                       std::span<const std::string> names);
 /// True at level 1 with backend "eager": no pass runs, so that a traced program can be compared
 /// with the model.
 [[nodiscard]] bool stays_as_traced(const ModelCompilerOptions& options);

@@ -58,12 +58,15 @@ size_t find_program(const ProgramFiles& files, size_t num_programs, const std::s
   return index;
 }
 
-program::RangedPrograms load_programs(const ProgramFiles& files, const device::CodeLoader& loader) {
+program::RangedPrograms load_programs(const ProgramFiles& files,
+                                      const device::CodeLoader& loader,
+                                      std::span<const CustomOp* const> custom_ops) {
   program::RangedPrograms loaded;
   for (size_t i = 0; !find_bytes(files, program_file(i)).empty(); ++i) {
     loaded.programs.push_back(program::from_artifact({.program = find_bytes(files, program_file(i)),
                                                       .object = find_bytes(files, object_file(i))},
-                                                     loader));
+                                                     loader,
+                                                     custom_ops));
   }
   loaded.ranges = parse_ranges(find_bytes(files, kRangesFile), loaded.programs.size());
   return loaded;

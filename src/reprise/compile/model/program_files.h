@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "reprise/device/code_loader.h"
 #include "reprise/program/artifact.h"
 #include "reprise/program/ranged_programs.h"
+#include "reprise/tensor/custom_op.h"
 
 /// A model's compiled programs as the files of a cache entry. ranges.json says which batches each
 /// program serves. Each program has one file for the program itself and one file for its generated
@@ -24,8 +26,10 @@ void add_ranges(ProgramFiles& files, const std::vector<program::ProgramRange>& r
                                   size_t num_programs,
                                   const std::string& bytes);
 
-/// \throws program::ArtifactError, device::CodeLoadError
+/// `custom_ops` are those that the programs may name. \throws program::ArtifactError,
+/// device::CodeLoadError
 [[nodiscard]] program::RangedPrograms load_programs(const ProgramFiles& files,
-                                                    const device::CodeLoader& loader);
+                                                    const device::CodeLoader& loader,
+                                                    std::span<const CustomOp* const> custom_ops);
 
 }  // namespace reprise::compile

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/base/json.h"
+
+namespace reprise::config {
+
+/// What the user of the library added to the compiler, by name (compile/model/extensions.h).
+struct ExtensionNames {
+  std::vector<std::string> passes;
+  std::vector<std::string> compilers;
+};
+
+/// When a pass of the user runs: a key of `inductor_passes`. The keys are those of PyTorch's
+/// configuration that vLLM users set.
+inline constexpr std::string_view kBeforeSplit = "pre_grad_custom_pass";
+inline constexpr std::string_view kBeforePasses = "post_grad_custom_pre_pass";
+inline constexpr std::string_view kAfterPasses = "post_grad_custom_post_pass";
+
+/// The names under one key of `inductor_passes`: a text, or a list of texts that run in order.
+[[nodiscard]] std::vector<std::string> user_passes(const Json& inductor_passes,
+                                                   std::string_view key);
+
+/// \throws InvalidArgument for a key that is none of the three, for a value that is no name, and
+/// for a name that no pass has; the message lists those that exist
+void check_inductor_passes(const Json& inductor_passes, const ExtensionNames& names);
+/// \throws InvalidArgument for a name that neither the engine nor a compiler of the user has
+void check_backend(const std::string& backend, const ExtensionNames& names);
+
+}  // namespace reprise::config
