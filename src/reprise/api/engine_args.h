@@ -88,9 +88,14 @@ struct EngineArgs {
   std::filesystem::path compile_cache_root;
   bool disable_compile_cache = false;        // compile at each start and store nothing
   int32_t tensor_parallel_size = 1;          // ranks that share each layer
+  int32_t data_parallel_size = 1;            // engines with the same model, behind one server
+  bool data_parallel_lockstep = false;       // these engines run their steps together
   int32_t distributed_timeout_seconds = 20;  // that a rank waits for another one in a step
   /// The ranks of this engine: as many as tensor_parallel_size. Borrowed. nullptr: one rank.
   parallel::Communicator* ranks = nullptr;
+  /// The engines with the same model: as many as data_parallel_size, each represented by its rank
+  /// 0. Borrowed. nullptr: one engine, or this is another rank than rank 0 of its engine.
+  parallel::Communicator* replicas = nullptr;
   int32_t num_threads = 0;       // 0 = one per usable core
   std::string cpu_isa = "auto";  // scalar, avx2, avx512, avx512_bf16, amx
 };

@@ -150,6 +150,10 @@ void EngineLoader::load_model() {
     report.device +=
         fmt::format("; rank {} of {} over {}", ranks->rank(), ranks->size(), ranks->description());
   }
+  if (const parallel::Communicator* replicas = engine_->args.replicas) {
+    report.device += fmt::format(
+        "; engine {} of {} over {}", replicas->rank(), replicas->size(), replicas->description());
+  }
   report.device_reason = device.fallback_reason;
   report.cpu_isa = device.is_gpu() ? "cuda" : kernels::isa_name(device.isa);
 
@@ -293,6 +297,9 @@ std::unique_ptr<engine::ModelRunner> EngineLoader::create_runner(
   const EngineArgs& args = engine_->args;
   const ResolvedOptions& options = *engine_->options;
   const bool is_gpu = engine_->device->is_gpu();
+  if (args.replicas != nullptr && args.data_parallel_lockstep && !engine_->data_parallel) {
+    engine_->data_parallel = std::make_unique<engine::DataParallelSteps>(*args.replicas);
+  }
   // vLLM warms up once per size because a GPU loads kernels lazily. Reprise's kernels are already
   // loaded, but those of a library may not be. On a CPU a warm-up has no such effect, so it runs
   // only on request.
@@ -319,6 +326,7 @@ std::unique_ptr<engine::ModelRunner> EngineLoader::create_runner(
           .attention_plan = {.wanted_items = is_gpu ? 512 : 128},
           .adapters = engine_->adapter_slots.get(),
           .ranks = args.ranks,
+          .data_parallel = engine_->data_parallel.get(),
           .num_warmups = warms_up ? options.graphs.num_of_warmups : 0,
           .copy_inputs = options.graph_inputs.compilation.cudagraph_copy_inputs,
           .lazy_capture = options.graph_inputs.compilation.cudagraph_lazy_capture});

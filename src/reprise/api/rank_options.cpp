@@ -22,9 +22,32 @@ namespace {
       what));
 }
 
+void check_data_parallel_options(const EngineArgs& args) {
+  if (args.data_parallel_size == 1) {
+    if (!args.data_parallel_lockstep) return;
+    throw InvalidArgument(
+        "--data-parallel-lockstep: there is one engine; it needs --data-parallel-size 2 or more");
+  }
+  const auto refuse = [](std::string_view option, std::string_view with) {
+    throw InvalidArgument(fmt::format("{}: is not supported with {} yet; leave it out", option, with));
+  };
+  const std::string_view size = "--data-parallel-size";
+  if (args.device == "cuda") refuse("--device cuda", size);
+  if (args.enable_lora) refuse("--enable-lora", size);
+  if (args.kv_events.enable_kv_cache_events) refuse("--kv-events-config", size);
+  if (!args.data_parallel_lockstep) return;
+  const std::string_view lockstep = "--data-parallel-lockstep";
+  if (!args.speculative_config.empty()) refuse("--speculative-config", lockstep);
+  if (args.async_scheduling) refuse("--async-scheduling", lockstep);
+  if (args.compilation_config.value("cudagraph_lazy_capture", false)) {
+    refuse("cudagraph_lazy_capture", lockstep);
+  }
+}
+
 }  // namespace
 
 void check_rank_options(const EngineArgs& args, const config::ResolvedConfig& graphs) {
+  check_data_parallel_options(args);
   if (args.tensor_parallel_size == 1) return;
   if (args.device == "cuda") refuse_with_ranks("--device", "cuda");
   if (args.enable_lora) refuse_with_ranks("--enable-lora", "an adapter");
@@ -40,6 +63,15 @@ void check_rank_options(const EngineArgs& args, const config::ResolvedConfig& gr
 }
 
 void require_ranks(const EngineArgs& args) {
+  const bool is_leader = args.ranks == nullptr || args.ranks->rank() == 0;
+  const int num_engines = args.replicas == nullptr ? 1 : args.replicas->size();
+  if (is_leader && args.data_parallel_size > 1 && num_engines != args.data_parallel_size) {
+    throw InvalidArgument(fmt::format(
+        "--data-parallel-size: {} engines are asked for and {} is here; several engines are "
+        "started by the commands generate, serve, run-batch, bench latency and bench throughput",
+        args.data_parallel_size,
+        num_engines));
+  }
   const int size = args.ranks == nullptr ? 1 : args.ranks->size();
   // Numbers below 1 are reported with the other options.
   if (size == args.tensor_parallel_size || args.tensor_parallel_size < 1) return;

@@ -240,6 +240,7 @@ ResolvedOptions resolve_options(const EngineArgs& args) {
   require_positive("--max-num-batched-tokens", args.max_num_batched_tokens);
   require_positive("--block-size", args.block_size);
   require_positive("--tensor-parallel-size", args.tensor_parallel_size);
+  require_positive("--data-parallel-size", args.data_parallel_size);
   require_positive("--distributed-timeout-seconds", args.distributed_timeout_seconds);
   check_lora_options(args);
   // Reports errors in the options before errors in the model's files.

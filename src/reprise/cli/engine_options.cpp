@@ -335,6 +335,22 @@ void add_device_options(OptionTable& table, api::EngineArgs& args) {
                args.tensor_parallel_size = static_cast<int32_t>(std::min<int64_t>(
                    parse_human_integer("--tensor-parallel-size", value), INT32_MAX));
              }});
+  table.add({.name = "data-parallel-size",
+             .short_name = "-dp",
+             .group = kDevice,
+             .value_name = "N",
+             .help = "Engines with the same model behind one server or command; each request goes "
+                     "to the one with the fewest.",
+             .default_text = "1",
+             .apply = [&args](std::string_view value) {
+               args.data_parallel_size = static_cast<int32_t>(
+                   std::min<int64_t>(parse_human_integer("--data-parallel-size", value), INT32_MAX));
+             }});
+  table.add_switch("data-parallel-lockstep",
+                   kDevice,
+                   "The engines of --data-parallel-size run their steps together, with the same "
+                   "mode and padded size.",
+                   args.data_parallel_lockstep);
   table.add_integer(
       "distributed-timeout-seconds",
       kDevice,

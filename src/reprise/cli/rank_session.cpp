@@ -17,12 +17,14 @@
 #include <exception>
 #include <fstream>
 #include <iterator>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "reprise/api/rank_options.h"
+#include "reprise/api/replica_router.h"
 #include "reprise/api/resolved_options.h"
 #include "reprise/base/error.h"
 #include "reprise/cli/environment.h"
@@ -45,6 +47,33 @@ std::optional<int> find_number(const char* variable) {
     return std::nullopt;
   }
   return number;
+}
+
+// 1 for numbers that are reported with the other options.
+int num_ranks_of(const api::EngineArgs& args) {
+  const int64_t product =
+      int64_t{std::max(1, args.tensor_parallel_size)} * std::max(1, args.data_parallel_size);
+  if (product > parallel::Communicator::kMaxRanks) {
+    throw InvalidArgument(
+        fmt::format("--tensor-parallel-size {} x --data-parallel-size {}: at most {} ranks can "
+                    "work together",
+                    args.tensor_parallel_size,
+                    args.data_parallel_size,
+                    parallel::Communicator::kMaxRanks));
+  }
+  return static_cast<int>(product);
+}
+
+std::string sizes_text(const api::EngineArgs& args) {
+  if (args.data_parallel_size == 1) {
+    return fmt::format("--tensor-parallel-size {}", args.tensor_parallel_size);
+  }
+  if (args.tensor_parallel_size == 1) {
+    return fmt::format("--data-parallel-size {}", args.data_parallel_size);
+  }
+  return fmt::format("--tensor-parallel-size {} x --data-parallel-size {}",
+                     args.tensor_parallel_size,
+                     args.data_parallel_size);
 }
 
 // This program with its arguments.
@@ -123,8 +152,8 @@ int run_launcher(int num_ranks) {
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : kFailed;
   if (code == kNotFound) {
     throw InvalidArgument(
-        fmt::format("--tensor-parallel-size {}: mpirun cannot be started; install it (Debian: "
-                    "openmpi-bin), or start the ranks with another launcher of Open MPI",
+        fmt::format("{} ranks: mpirun cannot be started; install it (Debian: openmpi-bin), or "
+                    "start the ranks with another launcher of Open MPI",
                     num_ranks));
   }
   // mpirun gives the code of the rank that failed, which is 128 + N for a signal.
@@ -160,8 +189,26 @@ void end_soon() {
 
 }  // namespace
 
+void RankSession::join_groups(api::EngineArgs& args) {
+  const int per_engine = args.tensor_parallel_size;
+  const int engine = ranks_->rank() / per_engine;
+  const int rank_of_engine = ranks_->rank() % per_engine;
+  if (per_engine > 1) {
+    std::vector<int> members(static_cast<size_t>(per_engine));
+    std::iota(members.begin(), members.end(), engine * per_engine);
+    of_engine_ = ranks_->group(parallel::GroupKind::tensor, std::move(members));
+    args.ranks = of_engine_.get();
+  }
+  if (args.data_parallel_size > 1 && rank_of_engine == 0) {
+    std::vector<int> members;
+    for (int i = 0; i < args.data_parallel_size; ++i) members.push_back(i * per_engine);
+    of_engines_ = ranks_->group(parallel::GroupKind::data, std::move(members));
+    args.replicas = of_engines_.get();
+  }
+}
+
 RankSession::RankSession(api::EngineArgs& args) : num_exceptions_(std::uncaught_exceptions()) {
-  const int num_ranks = args.tensor_parallel_size;
+  const int num_ranks = num_ranks_of(args);
   const int num_started = find_number("OMPI_COMM_WORLD_SIZE").value_or(1);
   if (num_ranks <= 1 && num_started <= 1) return;
   // A mistake in the options is reported once, and not by every rank.
@@ -170,7 +217,7 @@ RankSession::RankSession(api::EngineArgs& args) : num_exceptions_(std::uncaught_
     (void)api::resolve_options(args);
     if (!parallel::has_mpi_plugin(parallel::default_mpi_plugin_paths())) {
       throw InvalidArgument(
-          fmt::format("--tensor-parallel-size {}: {}", num_ranks, parallel::missing_mpi_text()));
+          fmt::format("{}: {}", sizes_text(args), parallel::missing_mpi_text()));
     }
     exit_code_ = run_launcher(num_ranks);
     return;
@@ -178,14 +225,15 @@ RankSession::RankSession(api::EngineArgs& args) : num_exceptions_(std::uncaught_
   if (num_started != num_ranks) {
     if (!is_first) std::_Exit(2);
     throw InvalidArgument(
-        fmt::format("mpirun started {} ranks, and --tensor-parallel-size is {}: both must be equal",
+        fmt::format("mpirun started {} ranks, and {} asks for {}: both must be equal",
                     num_started,
+                    sizes_text(args),
                     num_ranks));
   }
   parallel::LoadedTransport loaded =
       parallel::load_mpi_plugin(parallel::default_mpi_plugin_paths());
   if (!loaded.transport) {
-    throw Error(fmt::format("--tensor-parallel-size {}: {}", num_ranks, loaded.reason));
+    throw Error(fmt::format("{}: {}", sizes_text(args), loaded.reason));
   }
   take_cores(find_number("OMPI_COMM_WORLD_LOCAL_RANK").value_or(loaded.transport->rank()),
              find_number("OMPI_COMM_WORLD_LOCAL_SIZE").value_or(num_ranks),
@@ -200,7 +248,7 @@ RankSession::RankSession(api::EngineArgs& args) : num_exceptions_(std::uncaught_
                                       fmt::print(stderr, "reprise: {}\n", reason);
                                       end_soon();
                                     }});
-  args.ranks = ranks_.get();
+  join_groups(args);
   std::signal(SIGUSR1, ranks_->rank() == 0 ? end_as_on_sigterm : SIG_IGN);
 }
 
@@ -223,7 +271,8 @@ int RankSession::run(const api::EngineArgs& args) {
   std::signal(SIGTERM, SIG_IGN);
   std::signal(SIGINT, SIG_IGN);
   try {
-    api::follow_rank_0(args);
+    const bool is_other_engine = args.replicas != nullptr && args.replicas->rank() > 0;
+    is_other_engine ? api::serve_replica(args) : api::follow_rank_0(args);
     return 0;
   } catch (const std::exception& error) {
     if (!ranks_->has_failed()) {

@@ -92,7 +92,6 @@ constexpr std::array kFlags = {
     VllmFlag{"reasoning-parser-plugin", "", "FILE", kOnly, "", kNoCode},
     // Parallel
     VllmFlag{"pipeline-parallel-size", "-pp", "N", kOnly, "1", kOneDevice},
-    VllmFlag{"data-parallel-size", "-dp", "N", kOnly, "1", kOneDevice},
     VllmFlag{"data-parallel-rank", "-dpn", "N", kOnly, "0", kOneDevice},
     VllmFlag{"data-parallel-start-rank", "-dpr", "N", kOnly, "0", kOneDevice},
     VllmFlag{"data-parallel-size-local", "-dpl", "N", kOnly, "1", kOneDevice},
