@@ -117,6 +117,8 @@ struct TinyEngineOptions {
   device::Device* device = nullptr;  // borrowed; default: a CPU device of its own
   /// The ranks of which this engine is one. Borrowed; default: this is the only one.
   parallel::Communicator* ranks = nullptr;
+  /// The engines that run their steps together with this one. Borrowed; default: none.
+  engine::DataParallelSteps* data_parallel = nullptr;
   engine::Execution::MakeExecutor make_executor;    // default: an executor of the CPU's kernels
   std::optional<compile::CodeGenerator> generator;  // for a borrowed device; the CPU has its own
   std::filesystem::path compile_cache;              // default: none
@@ -184,6 +186,7 @@ class TinyEngine {
             .attention_plan = options.attention_plan,
             .adapters = adapters_.get(),
             .ranks = options.ranks,
+            .data_parallel = options.data_parallel,
             .num_warmups = options.num_warmups,
             .copy_inputs = options.copy_inputs});
     if (resolved_.compilation_mode != config::CompilationMode::NONE) {
