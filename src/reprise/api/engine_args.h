@@ -90,6 +90,7 @@ struct EngineArgs {
   int32_t tensor_parallel_size = 1;          // ranks that share each layer
   int32_t data_parallel_size = 1;            // engines with the same model, behind one server
   bool data_parallel_lockstep = false;       // these engines run their steps together
+  std::string distributed_executor_backend = "auto";  // how the program starts ranks
   int32_t distributed_timeout_seconds = 20;  // that a rank waits for another one in a step
   /// The ranks of this engine: as many as tensor_parallel_size. Borrowed. nullptr: one rank.
   parallel::Communicator* ranks = nullptr;

@@ -329,7 +329,7 @@ void add_device_options(OptionTable& table, api::EngineArgs& args) {
              .short_name = "-tp",
              .group = kDevice,
              .value_name = "N",
-             .help = "Processes that share each layer of the model (ranks); started with mpirun.",
+             .help = "Processes that share each layer of the model (ranks).",
              .default_text = "1",
              .apply = [&args](std::string_view value) {
                args.tensor_parallel_size = static_cast<int32_t>(std::min<int64_t>(
@@ -346,6 +346,18 @@ void add_device_options(OptionTable& table, api::EngineArgs& args) {
                args.data_parallel_size = static_cast<int32_t>(
                    std::min<int64_t>(parse_human_integer("--data-parallel-size", value), INT32_MAX));
              }});
+  table.add({.name = "distributed-executor-backend",
+             .group = kDevice,
+             .value_name = "NAME",
+             .help = "How ranks are started: mpi (mpirun), mp (processes over TCP), "
+                     "external_launcher (torchrun or SLURM has), uni (one rank); auto is mpi where "
+                     "it is installed, else mp.",
+             .default_text = args.distributed_executor_backend,
+             .apply =
+                 [&args](std::string_view value) {
+                   args.distributed_executor_backend = std::string(value);
+                 },
+             .choices = {"auto", "mp", "mpi", "external_launcher", "uni"}});
   table.add_switch("data-parallel-lockstep",
                    kDevice,
                    "The engines of --data-parallel-size run their steps together, with the same "

@@ -102,7 +102,6 @@ constexpr std::array kFlags = {
     VllmFlag{"data-parallel-external-lb", "", "", kOnly, "false", kOneDevice},
     VllmFlag{"decode-context-parallel-size", "-dcp", "N", kOnly, "1", kOneDevice},
     VllmFlag{"prefill-context-parallel-size", "-pcp", "N", kOnly, "1", kOneDevice},
-    VllmFlag{"distributed-executor-backend", "", "NAME", kOnly, "uni|mp", kOneDevice},
     VllmFlag{"nnodes", "", "N", kOnly, "1", kOneDevice},
     VllmFlag{"node-rank", "", "N", kOnly, "0", kOneDevice},
     VllmFlag{"master-addr", "", "ADDRESS", kNoEffect, "", kOneDevice},

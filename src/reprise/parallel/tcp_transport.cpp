@@ -6,6 +6,7 @@
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -51,7 +52,7 @@ Transport::Handle TcpTransport::send(int to, uint32_t tag, const void* data, siz
   peer.outgoing.push_back({.header = {.magic = kMessageMagic, .tag = tag, .num_bytes = bytes},
                            .data = static_cast<const std::byte*>(data),
                            .handle = handle});
-  move_outgoing(peer, to);
+  move_outgoing(peer);
   return handle;
 }
 
@@ -73,14 +74,17 @@ Transport::Handle TcpTransport::receive(int from, uint32_t tag, void* data, size
   return handle;
 }
 
+void TcpTransport::require_length(const Posted& posted, uint64_t num_bytes, int rank) {
+  if (num_bytes == posted.num_bytes) return;
+  throw Error(fmt::format(
+      "rank {} sent a message of {} bytes, and {} were expected: the ranks do different work",
+      rank,
+      num_bytes,
+      posted.num_bytes));
+}
+
 void TcpTransport::fill(const Posted& posted, std::span<const std::byte> data, int rank) {
-  if (data.size() != posted.num_bytes) {
-    throw Error(fmt::format(
-        "rank {} sent a message of {} bytes, and {} were expected: the ranks do different work",
-        rank,
-        data.size(),
-        posted.num_bytes));
-  }
+  require_length(posted, data.size(), rank);
   if (!data.empty()) std::memcpy(posted.data, data.data(), data.size());
 }
 
@@ -109,11 +113,11 @@ std::optional<uint32_t> TcpTransport::waiting_tag(int from, uint32_t ignored) {
 
 void TcpTransport::move(int rank) {
   Peer& peer = peers_[static_cast<size_t>(rank)];
-  move_outgoing(peer, rank);
+  move_outgoing(peer);
   move_incoming(peer, rank);
 }
 
-void TcpTransport::move_outgoing(Peer& peer, int) {
+void TcpTransport::move_outgoing(Peer& peer) {
   while (!peer.outgoing.empty() && !peer.has_ended) {
     Outgoing& message = peer.outgoing.front();
     std::array<iovec, 2> parts{};
@@ -197,9 +201,7 @@ void TcpTransport::begin_body(Peer& peer, int rank) {
   if (posted != peer.posted.end()) {
     peer.awaited = *posted;
     peer.posted.erase(posted);
-    if (peer.awaited->num_bytes != header.num_bytes) {
-      fill(*peer.awaited, std::vector<std::byte>(static_cast<size_t>(header.num_bytes)), rank);
-    }
+    require_length(*peer.awaited, header.num_bytes, rank);
     peer.body = peer.awaited->data;
     return;
   }
@@ -238,8 +240,8 @@ void TcpTransport::finish() noexcept {
       while (peer.outgoing.size() > 1) peer.outgoing.pop_back();
       peer.outgoing.push_back(
           {.header = {.magic = kMessageMagic, .tag = kFarewell}, .handle = -1});
-      for (move_outgoing(peer, 0); !peer.outgoing.empty() && Clock::now() < deadline;
-           move_outgoing(peer, 0)) {
+      for (move_outgoing(peer); !peer.outgoing.empty() && Clock::now() < deadline;
+           move_outgoing(peer)) {
         pollfd entry{.fd = peer.socket.fd(), .events = POLLOUT, .revents = 0};
         (void)poll(&entry, 1, 50);
       }

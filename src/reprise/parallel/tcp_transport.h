@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <deque>
 #include <list>
-#include <memory>
-#include <string>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "reprise/parallel/tcp_rendezvous.h"
@@ -24,7 +24,7 @@ class TcpTransport final : public Transport {
  public:
   static constexpr size_t kMaxMessageBytes = size_t{1} << 30;
   /// Bytes that a rank may send before anything receives them.
-  static constexpr size_t kMaxUnexpectedBytes = size_t{1} << 30;
+  static constexpr size_t kMaxUnexpectedBytes = size_t{512} << 20;
 
   /// `sockets`: by rank, as meet() returns them.
   TcpTransport(int rank, std::vector<Socket> sockets);
@@ -83,10 +83,11 @@ class TcpTransport final : public Transport {
 
   [[nodiscard]] Handle new_handle(int peer);
   void move(int rank);
-  void move_outgoing(Peer& peer, int rank);
+  void move_outgoing(Peer& peer);
   void move_incoming(Peer& peer, int rank);
   void begin_body(Peer& peer, int rank);
   void end_body(Peer& peer, int rank);
+  static void require_length(const Posted& posted, uint64_t num_bytes, int rank);
   static void fill(const Posted& posted, std::span<const std::byte> data, int rank);
 
   int rank_;
