@@ -88,8 +88,7 @@ TEST(DataParallel, ranks_with_different_loads_run_the_same_mode_and_padded_size_
                   1e-5)
             << "rank " << rank << ", step " << step;
       }
-      decisions[static_cast<size_t>(rank)].push_back(
-          member.engine.runner().last_result().decision);
+      decisions[static_cast<size_t>(rank)].push_back(member.engine.runner().last_result().decision);
     }
     // When no rank has work, the wave ends, and no rank runs anything.
     EXPECT_FALSE(member.engine.runner().execute_idle());
@@ -177,9 +176,7 @@ TEST(DataParallel, merged_batches_are_uniform_only_if_every_batch_is) {
   const engine::DPMetadata decode{
       .num_tokens = 4, .num_reqs = 4, .num_logits = 4, .query_len = 1, .is_uniform = 1};
   const engine::DPMetadata prefill{.num_tokens = 9, .num_reqs = 2, .num_logits = 2};
-  const auto merge = [](std::vector<engine::DPMetadata> all) {
-    return engine::merge_batches(all);
-  };
+  const auto merge = [](std::vector<engine::DPMetadata> all) { return engine::merge_batches(all); };
   EXPECT_FALSE(merge({idle, idle}));
   EXPECT_TRUE(merge({idle, decode})->uniform);
   EXPECT_EQ(merge({decode, idle})->num_tokens, 4);

@@ -26,7 +26,6 @@
 #include "reprise/runner/memory_profile.h"
 #include "reprise/runner/model_attention.h"
 #include "reprise/weights/expected_tensors.h"
-#include "reprise/weights/rank_weights.h"
 #include "reprise/weights/watched_weights.h"
 
 namespace reprise::api {
@@ -146,14 +145,7 @@ void EngineLoader::load_model() {
   }
   EngineDevice& device = *engine_->device;
   report.device = device.device->description();
-  if (const parallel::Communicator* ranks = engine_->args.ranks) {
-    report.device +=
-        fmt::format("; rank {} of {} over {}", ranks->rank(), ranks->size(), ranks->description());
-  }
-  if (const parallel::Communicator* replicas = engine_->args.replicas) {
-    report.device += fmt::format(
-        "; engine {} of {} over {}", replicas->rank(), replicas->size(), replicas->description());
-  }
+  report.device += rank_text(engine_->args);
   report.device_reason = device.fallback_reason;
   report.cpu_isa = device.is_gpu() ? "cuda" : kernels::isa_name(device.isa);
 
@@ -165,12 +157,7 @@ void EngineLoader::load_model() {
   std::unique_ptr<weights::WeightSource> source =
       open_weights(engine_->args, options.config, report.warnings);
   append(report.warnings, weights::verify_weights(options.config, *source));
-  if (const parallel::Communicator* ranks = engine_->args.ranks) {
-    source = std::make_unique<weights::RankWeights>(
-        std::move(source),
-        options.config,
-        weights::RankOfModel{.rank = ranks->rank(), .size = ranks->size()});
-  }
+  source = part_of_rank(engine_->args, options.config, std::move(source));
   // Only the CPU has kernels for packed weights.
   const auto packing =
       device.is_gpu() ? models::Parameters::Packing::dequantise : models::Parameters::Packing::keep;

@@ -4,22 +4,27 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "reprise/api/engine_loader.h"
 #include "reprise/api/loaded_engine.h"
 #include "reprise/api/weight_files.h"
 #include "reprise/base/error.h"
 #include "reprise/runner/rank_steps.h"
+#include "reprise/weights/rank_weights.h"
 
 namespace reprise::api {
 namespace {
 
 [[noreturn]] void refuse_with_ranks(std::string_view option, std::string_view what) {
-  throw InvalidArgument(fmt::format(
-      "{}: {} is not supported with several ranks (--tensor-parallel-size) yet; leave it out",
-      option,
-      what));
+  throw InvalidArgument(
+      fmt::format("{}: {} is not supported with several ranks (--tensor-parallel-size, "
+                  "--pipeline-parallel-size) yet; leave it out",
+                  option,
+                  what));
 }
 
 void check_data_parallel_options(const EngineArgs& args) {
@@ -29,7 +34,8 @@ void check_data_parallel_options(const EngineArgs& args) {
         "--data-parallel-lockstep: there is one engine; it needs --data-parallel-size 2 or more");
   }
   const auto refuse = [](std::string_view option, std::string_view with) {
-    throw InvalidArgument(fmt::format("{}: is not supported with {} yet; leave it out", option, with));
+    throw InvalidArgument(
+        fmt::format("{}: is not supported with {} yet; leave it out", option, with));
   };
   const std::string_view size = "--data-parallel-size";
   if (args.device == "cuda") refuse("--device cuda", size);
@@ -48,7 +54,12 @@ void check_data_parallel_options(const EngineArgs& args) {
 
 void check_rank_options(const EngineArgs& args, const config::ResolvedConfig& graphs) {
   check_data_parallel_options(args);
-  if (args.tensor_parallel_size == 1) return;
+  if (args.ranks_per_engine() == 1) return;
+  if (args.tensor_parallel_size > 1 && args.pipeline_parallel_size > 1) {
+    throw InvalidArgument(
+        "--pipeline-parallel-size: cannot divide the layers of an engine whose layers "
+        "--tensor-parallel-size divides; use one of the two");
+  }
   if (args.device == "cuda") refuse_with_ranks("--device", "cuda");
   if (args.enable_lora) refuse_with_ranks("--enable-lora", "an adapter");
   if (!args.speculative_config.empty()) {
@@ -60,6 +71,29 @@ void check_rank_options(const EngineArgs& args, const config::ResolvedConfig& gr
   if (passes.fuse_allreduce_rms.value_or(false)) {
     refuse_with_ranks("pass_config.fuse_allreduce_rms", "the pass");
   }
+}
+
+std::string rank_text(const EngineArgs& args) {
+  std::string text;
+  const auto add = [&text](std::string_view what, const parallel::Communicator* group) {
+    if (group == nullptr) return;
+    text += fmt::format(
+        "; {} {} of {} over {}", what, group->rank(), group->size(), group->description());
+  };
+  add("rank", args.ranks);
+  add("engine", args.replicas);
+  return text;
+}
+
+std::unique_ptr<weights::WeightSource> part_of_rank(const EngineArgs& args,
+                                                    const weights::ModelConfig& config,
+                                                    std::unique_ptr<weights::WeightSource> source) {
+  if (args.ranks == nullptr) return source;
+  const weights::RankOfModel rank{.rank = args.ranks->rank(), .size = args.ranks->size()};
+  if (args.pipeline_parallel_size > 1) {
+    return weights::RankWeights::of_stage(std::move(source), config, rank);
+  }
+  return std::make_unique<weights::RankWeights>(std::move(source), config, rank);
 }
 
 void require_ranks(const EngineArgs& args) {
@@ -74,14 +108,15 @@ void require_ranks(const EngineArgs& args) {
   }
   const int size = args.ranks == nullptr ? 1 : args.ranks->size();
   // Numbers below 1 are reported with the other options.
-  if (size == args.tensor_parallel_size || args.tensor_parallel_size < 1) return;
-  throw InvalidArgument(fmt::format(
-      "--tensor-parallel-size: {} ranks are asked for and {} {} here; several ranks are "
-      "started by the commands generate, serve, run-batch, bench latency and bench "
-      "throughput",
-      args.tensor_parallel_size,
-      size,
-      size == 1 ? "is" : "are"));
+  if (size == args.ranks_per_engine() || args.ranks_per_engine() < 1) return;
+  throw InvalidArgument(
+      fmt::format("--tensor-parallel-size, --pipeline-parallel-size: {} ranks are asked for and {} "
+                  "{} here; several ranks are "
+                  "started by the commands generate, serve, run-batch, bench latency and bench "
+                  "throughput",
+                  args.ranks_per_engine(),
+                  size,
+                  size == 1 ? "is" : "are"));
 }
 
 KvCacheSize agree_on_cache_size(parallel::Communicator& ranks, KvCacheSize mine) {

@@ -28,14 +28,12 @@ ReplicaRouter::ReplicaRouter(LoadedEngine& engine, AsyncEngineLoop& local)
       // The bounds of the histograms are not part of letters.
       stats_(loads_.size(), local.stats()),
       letters_(*engine.args.replicas,
-               {.take = [this](int from,
-                               std::span<const std::byte> letter) { take(from, letter); },
+               {.take = [this](int from, std::span<const std::byte> letter) { take(from, letter); },
                 .look = {},
                 .fail = [this](const std::string& reason) { fail(reason); }}) {
   if (engine.data_parallel != nullptr) {
-    engine.data_parallel->set_on_begin([this](uint64_t wave) {
-      letters_.post_to_others(write_letter(LetterKind::wave, wave));
-    });
+    engine.data_parallel->set_on_begin(
+        [this](uint64_t wave) { letters_.post_to_others(write_letter(LetterKind::wave, wave)); });
   }
   wait_until([this] { return num_ready_ == static_cast<int>(loads_.size()); });
   const Lock lock(mutex_);
@@ -127,6 +125,7 @@ void ReplicaRouter::abort(engine::RequestId id) {
 }
 
 bool ReplicaRouter::reset_prefix_cache() {
+  const std::lock_guard one_at_a_time(reset_mutex_);
   {
     const Lock lock(mutex_);
     num_cache_answers_ = 1;
@@ -239,7 +238,7 @@ std::vector<EngineStats> ReplicaRouter::stats() const {
   const Lock lock(mutex_);
   std::vector<EngineStats> all = stats_;
   all[0] = here;
-  // The front knows of requests before their replica tells.
+  // Without one of its replicas the whole server ends.
   for (EngineStats& stats : all) stats.is_dead = stats.is_dead || !failure_.empty();
   return all;
 }

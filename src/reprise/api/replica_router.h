@@ -60,7 +60,7 @@ class ReplicaRouter {
  private:
   struct Live {
     int replica = 0;
-    OnDelta on_delta;           // of a request elsewhere
+    OnDelta on_delta;  // of a request elsewhere
     int32_t num_prompt_tokens = 0;
     int32_t num_output_tokens = 0;  // so far
   };
@@ -79,6 +79,7 @@ class ReplicaRouter {
 
   LoadedEngine* engine_;
   AsyncEngineLoop* local_;
+  std::mutex reset_mutex_;  // held by the thread that resets the caches
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<uint64_t, Live> live_;  // requests elsewhere, by engine::RequestId

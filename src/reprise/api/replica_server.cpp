@@ -35,9 +35,8 @@ class Replica {
                   .look = [this] { tell_stats(); },
                   .fail = [this](const std::string& reason) { end(reason); }}) {
     if (engine.data_parallel != nullptr) {
-      engine.data_parallel->set_on_begin([this](uint64_t wave) {
-        letters_.post_to_others(write_letter(LetterKind::wave, wave));
-      });
+      engine.data_parallel->set_on_begin(
+          [this](uint64_t wave) { letters_.post_to_others(write_letter(LetterKind::wave, wave)); });
     }
     letters_.post(kFront, write_letter(LetterKind::ready));
   }

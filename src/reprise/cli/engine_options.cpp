@@ -317,14 +317,7 @@ void add_graph_options(OptionTable& table, api::EngineArgs& args) {
                    args.disable_compile_cache);
 }
 
-void add_device_options(OptionTable& table, api::EngineArgs& args) {
-  table.add({.name = "device",
-             .group = kDevice,
-             .value_name = "DEVICE",
-             .help = "auto is cuda where there is a driver and the plug-in, else cpu.",
-             .default_text = args.device,
-             .apply = [&args](std::string_view value) { args.device = std::string(value); },
-             .choices = {"auto", "cpu", "cuda"}});
+void add_rank_options(OptionTable& table, api::EngineArgs& args) {
   table.add({.name = "tensor-parallel-size",
              .short_name = "-tp",
              .group = kDevice,
@@ -335,6 +328,16 @@ void add_device_options(OptionTable& table, api::EngineArgs& args) {
                args.tensor_parallel_size = static_cast<int32_t>(std::min<int64_t>(
                    parse_human_integer("--tensor-parallel-size", value), INT32_MAX));
              }});
+  table.add({.name = "pipeline-parallel-size",
+             .short_name = "-pp",
+             .group = kDevice,
+             .value_name = "N",
+             .help = "Processes among which the layers of the model are divided (ranks).",
+             .default_text = "1",
+             .apply = [&args](std::string_view value) {
+               args.pipeline_parallel_size = static_cast<int32_t>(std::min<int64_t>(
+                   parse_human_integer("--pipeline-parallel-size", value), INT32_MAX));
+             }});
   table.add({.name = "data-parallel-size",
              .short_name = "-dp",
              .group = kDevice,
@@ -343,8 +346,8 @@ void add_device_options(OptionTable& table, api::EngineArgs& args) {
                      "to the one with the fewest.",
              .default_text = "1",
              .apply = [&args](std::string_view value) {
-               args.data_parallel_size = static_cast<int32_t>(
-                   std::min<int64_t>(parse_human_integer("--data-parallel-size", value), INT32_MAX));
+               args.data_parallel_size = static_cast<int32_t>(std::min<int64_t>(
+                   parse_human_integer("--data-parallel-size", value), INT32_MAX));
              }});
   table.add({.name = "distributed-executor-backend",
              .group = kDevice,
@@ -369,6 +372,17 @@ void add_device_options(OptionTable& table, api::EngineArgs& args) {
       "Seconds that a rank waits for another one in a step; a rank that gives no sign "
       "of life for 3/5 of it is lost.",
       args.distributed_timeout_seconds);
+}
+
+void add_device_options(OptionTable& table, api::EngineArgs& args) {
+  table.add({.name = "device",
+             .group = kDevice,
+             .value_name = "DEVICE",
+             .help = "auto is cuda where there is a driver and the plug-in, else cpu.",
+             .default_text = args.device,
+             .apply = [&args](std::string_view value) { args.device = std::string(value); },
+             .choices = {"auto", "cpu", "cuda"}});
+  add_rank_options(table, args);
   table.add_integer(
       "num-threads", kDevice, "Worker threads; 0 = one per usable core.", args.num_threads);
   table.add_text(

@@ -13,7 +13,10 @@
 namespace reprise::cli {
 namespace {
 
-std::optional<int> find_int(const LookUpVariable& look_up, const std::string& variable, int least, int most) {
+std::optional<int> find_int(const LookUpVariable& look_up,
+                            const std::string& variable,
+                            int least,
+                            int most) {
   const std::optional<std::string> text = look_up(variable);
   if (!text || text->empty()) return std::nullopt;
   int number = 0;
@@ -35,13 +38,12 @@ constexpr int kMost = 65535;
 std::optional<LaunchedRank> find_mpirun(const LookUpVariable& look_up) {
   const int size = find_int(look_up, "OMPI_COMM_WORLD_SIZE", 1, kMost).value_or(1);
   if (size == 1) return std::nullopt;
-  return LaunchedRank{
-      .launcher = "mpirun",
-      .is_mpi = true,
-      .rank = find_int(look_up, "OMPI_COMM_WORLD_RANK", 0, size - 1).value_or(0),
-      .size = size,
-      .local_rank = find_int(look_up, "OMPI_COMM_WORLD_LOCAL_RANK", 0, size - 1),
-      .local_size = find_int(look_up, "OMPI_COMM_WORLD_LOCAL_SIZE", 1, size)};
+  return LaunchedRank{.launcher = "mpirun",
+                      .is_mpi = true,
+                      .rank = find_int(look_up, "OMPI_COMM_WORLD_RANK", 0, size - 1).value_or(0),
+                      .size = size,
+                      .local_rank = find_int(look_up, "OMPI_COMM_WORLD_LOCAL_RANK", 0, size - 1),
+                      .local_size = find_int(look_up, "OMPI_COMM_WORLD_LOCAL_SIZE", 1, size)};
 }
 
 void find_master(const LookUpVariable& look_up, LaunchedRank& launched) {

@@ -19,7 +19,8 @@ struct LaunchedRank {
   std::optional<int> local_size;
   std::string address = "127.0.0.1";  // where rank 0 listens
   uint16_t port = 29500;              // torchrun's
-  int listener_fd = -1;               // of rank 0, if this program started the ranks
+  /// If this program started the ranks: the socket at which rank 0 listens, in its process.
+  int listener_fd = -1;
 };
 
 /// The variables of mpirun (OMPI_COMM_WORLD_...), else of torchrun (RANK, WORLD_SIZE, LOCAL_RANK,

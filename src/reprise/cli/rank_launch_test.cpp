@@ -62,7 +62,8 @@ TEST(RankLaunch, mpirun_comes_first_and_one_rank_is_no_launch) {
 TEST(RankLaunch, names_a_variable_that_is_no_number_or_out_of_range) {
   for (const auto& [name, value] : std::multimap<std::string, std::string>{
            {"RANK", "4"}, {"RANK", "-1"}, {"RANK", "1x"}, {"MASTER_PORT", "70000"}}) {
-    std::map<std::string, std::string, std::less<>> variables = {{"RANK", "0"}, {"WORLD_SIZE", "4"}};
+    std::map<std::string, std::string, std::less<>> variables = {{"RANK", "0"},
+                                                                 {"WORLD_SIZE", "4"}};
     variables[name] = value;
     try {
       (void)find(variables);

@@ -97,24 +97,26 @@ struct RankProcess {
   // The ranks never outlive the process that the user started.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(kLauncherFailed);
-  const auto set = [](const char* name, const std::string& value) {
-    setenv(name, value.c_str(), 1);
-  };
-  set("RANK", std::to_string(rank));
-  set("WORLD_SIZE", std::to_string(num_ranks));
-  set("LOCAL_RANK", std::to_string(rank));
-  set("LOCAL_WORLD_SIZE", std::to_string(num_ranks));
-  set("MASTER_ADDR", "127.0.0.1");
-  set("MASTER_PORT", std::to_string(port));
-  if (rank == 0) {
-    (void)fcntl(listener, F_SETFD, 0);
-    set("REPRISE_LISTENER_FD", std::to_string(listener));
+  if (rank == 0) (void)fcntl(listener, F_SETFD, 0);
+  // The first of two entries with one name counts.
+  std::vector<std::string> variables = {fmt::format("RANK={}", rank),
+                                        fmt::format("WORLD_SIZE={}", num_ranks),
+                                        fmt::format("LOCAL_RANK={}", rank),
+                                        fmt::format("LOCAL_WORLD_SIZE={}", num_ranks),
+                                        "MASTER_ADDR=127.0.0.1",
+                                        fmt::format("MASTER_PORT={}", port),
+                                        fmt::format("REPRISE_LISTENER_FD={}", listener)};
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    variables.emplace_back(*variable);
   }
   std::vector<std::string> words = own_command_line();
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
-  execv(pointers[0], pointers.data());
+  std::vector<char*> environment;
+  for (std::string& variable : variables) environment.push_back(variable.data());
+  environment.push_back(nullptr);
+  execve(pointers[0], pointers.data(), environment.data());
   _exit(kNotFound);
 }
 

@@ -32,31 +32,29 @@ namespace {
 
 constexpr int kFailed = 1;
 
-// 1 for numbers that are reported with the other options.
-int num_ranks_of(const api::EngineArgs& args) {
-  const int64_t product =
-      int64_t{std::max(1, args.tensor_parallel_size)} * std::max(1, args.data_parallel_size);
-  if (product > parallel::Communicator::kMaxRanks) {
-    throw InvalidArgument(
-        fmt::format("--tensor-parallel-size {} x --data-parallel-size {}: at most {} ranks can "
-                    "work together",
-                    args.tensor_parallel_size,
-                    args.data_parallel_size,
-                    parallel::Communicator::kMaxRanks));
-  }
-  return static_cast<int>(product);
+std::string sizes_text(const api::EngineArgs& args) {
+  std::string text;
+  const auto add = [&text](std::string_view option, int32_t size) {
+    if (size > 1) text += fmt::format("{}{} {}", text.empty() ? "" : " x ", option, size);
+  };
+  add("--tensor-parallel-size", args.tensor_parallel_size);
+  add("--pipeline-parallel-size", args.pipeline_parallel_size);
+  add("--data-parallel-size", args.data_parallel_size);
+  return text.empty() ? "--tensor-parallel-size 1" : text;
 }
 
-std::string sizes_text(const api::EngineArgs& args) {
-  if (args.data_parallel_size == 1) {
-    return fmt::format("--tensor-parallel-size {}", args.tensor_parallel_size);
+// 1 for numbers that are reported with the other options.
+int num_ranks_of(const api::EngineArgs& args) {
+  constexpr int kMostOfOneSize = 65535;  // no product overflows
+  const int64_t product = int64_t{std::clamp(args.tensor_parallel_size, 1, kMostOfOneSize)} *
+                          std::clamp(args.pipeline_parallel_size, 1, kMostOfOneSize) *
+                          std::clamp(args.data_parallel_size, 1, kMostOfOneSize);
+  if (product > parallel::Communicator::kMaxRanks) {
+    throw InvalidArgument(fmt::format("{}: at most {} ranks can work together",
+                                      sizes_text(args),
+                                      parallel::Communicator::kMaxRanks));
   }
-  if (args.tensor_parallel_size == 1) {
-    return fmt::format("--data-parallel-size {}", args.data_parallel_size);
-  }
-  return fmt::format("--tensor-parallel-size {} x --data-parallel-size {}",
-                     args.tensor_parallel_size,
-                     args.data_parallel_size);
+  return static_cast<int>(product);
 }
 
 // Gives each rank of this machine cores of its own, unless the launcher has done so. Without that
@@ -103,10 +101,11 @@ int start_ranks(const api::EngineArgs& args, int num_ranks, const LookUpVariable
   }
   const bool has_plugin = parallel::has_mpi_plugin(parallel::default_mpi_plugin_paths());
   if (backend == "mpi" && !has_plugin) {
-    throw InvalidArgument(fmt::format("--distributed-executor-backend mpi: {}",
-                                      parallel::missing_mpi_text()));
+    throw InvalidArgument(
+        fmt::format("--distributed-executor-backend mpi: {}", parallel::missing_mpi_text()));
   }
-  const bool uses_mpi = backend == "mpi" || (backend == "auto" && has_plugin && has_mpirun(look_up));
+  const bool uses_mpi =
+      backend == "mpi" || (backend == "auto" && has_plugin && has_mpirun(look_up));
   return uses_mpi ? run_mpirun(num_ranks) : run_rank_processes(num_ranks);
 }
 
@@ -117,25 +116,30 @@ std::unique_ptr<parallel::Transport> join_mpi(const api::EngineArgs& args) {
   return std::move(loaded.transport);
 }
 
-std::unique_ptr<parallel::Transport> join_tcp(const LaunchedRank& launched) {
+std::unique_ptr<parallel::Transport> join_tcp(const LaunchedRank& launched,
+                                              const api::EngineArgs& args) {
+  parallel::TcpMeeting meeting{.rank = launched.rank,
+                               .size = launched.size,
+                               .address = launched.address,
+                               .port = launched.port};
+  // Another launcher may start ranks minutes apart. This program starts all at once.
+  if (launched.listener_fd >= 0) {
+    meeting.timeout = std::chrono::seconds(std::max(1, args.distributed_timeout_seconds));
+    if (launched.rank == 0) meeting.listener = parallel::Socket(launched.listener_fd);
+  }
+  meeting.on_stranger = [rank = launched.rank](const std::string& text) {
+    fmt::print(stderr, "reprise: rank {}: {}\n", rank, text);
+  };
   // Programs that this one starts must not take the socket for theirs.
   unsetenv("REPRISE_LISTENER_FD");
-  std::vector<parallel::Socket> sockets =
-      parallel::meet({.rank = launched.rank,
-                      .size = launched.size,
-                      .address = launched.address,
-                      .port = launched.port,
-                      .listener = parallel::Socket(launched.rank == 0 ? launched.listener_fd : -1),
-                      .on_stranger = [rank = launched.rank](const std::string& text) {
-                        fmt::print(stderr, "reprise: rank {}: {}\n", rank, text);
-                      }});
+  std::vector<parallel::Socket> sockets = parallel::meet(std::move(meeting));
   return std::make_unique<parallel::TcpTransport>(launched.rank, std::move(sockets));
 }
 
 }  // namespace
 
 void RankSession::join_groups(api::EngineArgs& args) {
-  const int per_engine = args.tensor_parallel_size;
+  const int per_engine = args.ranks_per_engine();
   const int engine = ranks_->rank() / per_engine;
   const int rank_of_engine = ranks_->rank() % per_engine;
   if (per_engine > 1) {
@@ -167,15 +171,14 @@ RankSession::RankSession(api::EngineArgs& args) : num_exceptions_(std::uncaught_
   if (launched->size != num_ranks) {
     // A mistake in the options is reported once, and not by every rank.
     if (launched->rank > 0) std::_Exit(2);
-    throw InvalidArgument(
-        fmt::format("{} started {} ranks, and {} needs {}: both must be equal",
-                    launched->launcher,
-                    launched->size,
-                    sizes_text(args),
-                    num_ranks));
+    throw InvalidArgument(fmt::format("{} started {} ranks, and {} needs {}: both must be equal",
+                                      launched->launcher,
+                                      launched->size,
+                                      sizes_text(args),
+                                      num_ranks));
   }
   std::unique_ptr<parallel::Transport> transport =
-      launched->is_mpi ? join_mpi(args) : join_tcp(*launched);
+      launched->is_mpi ? join_mpi(args) : join_tcp(*launched, args);
   take_cores(launched->local_rank.value_or(launched->rank),
              launched->local_size.value_or(num_ranks),
              args.num_threads);

@@ -91,7 +91,6 @@ constexpr std::array kFlags = {
     VllmFlag{"disable-async-output-proc", "", "", kNoEffect, "", "answers never wait for it"},
     VllmFlag{"reasoning-parser-plugin", "", "FILE", kOnly, "", kNoCode},
     // Parallel
-    VllmFlag{"pipeline-parallel-size", "-pp", "N", kOnly, "1", kOneDevice},
     VllmFlag{"data-parallel-rank", "-dpn", "N", kOnly, "0", kOneDevice},
     VllmFlag{"data-parallel-start-rank", "-dpr", "N", kOnly, "0", kOneDevice},
     VllmFlag{"data-parallel-size-local", "-dpl", "N", kOnly, "1", kOneDevice},

@@ -113,8 +113,9 @@ void Communicator::broadcast(
       for (int member = 0; member < size(); ++member) {
         if (member == rank_) continue;
         const int peer = world_rank(member);
-        messages[count++] = {
-            .peer = peer, .is_send = true, .handle = link_->transport().send(peer, tag, data, bytes)};
+        messages[count++] = {.peer = peer,
+                             .is_send = true,
+                             .handle = link_->transport().send(peer, tag, data, bytes)};
       }
     }
   }
@@ -172,15 +173,14 @@ std::string Communicator::late_text(std::span<const Message> messages) {
     const auto tag = link_->transport().waiting_tag(message.peer, RankLink::kBeatTag);
     // A letter says nothing about the operation of its sender.
     const bool is_elsewhere = tag && *tag != RankLink::kMailTag;
-    text += fmt::format(
-        "{}{} {}",
-        text.empty() ? "" : "; ",
-        name,
-        is_elsewhere ? fmt::format("is at operation {} ({}) instead",
-                                   *tag & kSequenceMask,
-                                   operation_name(static_cast<Operation>((*tag >> kSequenceBits) &
-                                                                         kOperationMask)))
-                     : std::string("did not take part"));
+    text += fmt::format("{}{} {}",
+                        text.empty() ? "" : "; ",
+                        name,
+                        is_elsewhere ? fmt::format("is at operation {} ({}) instead",
+                                                   *tag & kSequenceMask,
+                                                   operation_name(static_cast<Operation>(
+                                                       (*tag >> kSequenceBits) & kOperationMask)))
+                                     : std::string("did not take part"));
   }
   return fmt::format(
       "rank {} waited {:.1f} s in operation {} ({}): {}; a rank is slow, stopped or "

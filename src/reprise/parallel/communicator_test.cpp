@@ -153,9 +153,8 @@ TEST(Communicator, groups_of_different_kinds_never_take_each_others_messages) {
       std::array<int, 2> of_pair{};
       std::array<int, 2> of_same{};
       // Two threads, so that operations of both groups are under way at the same time.
-      std::thread other([&] {
-        same->all_gather(Operation::data, &rank, of_same.data(), sizeof rank);
-      });
+      std::thread other(
+          [&] { same->all_gather(Operation::data, &rank, of_same.data(), sizeof rank); });
       pair->all_gather(Operation::data, &rank, of_pair.data(), sizeof rank);
       other.join();
       EXPECT_EQ(of_pair, (std::array{first, first + 1}));

@@ -16,10 +16,8 @@ void Mailbox::expect_header(int from) {
   if (from == ranks_->rank()) return;
   Incoming& incoming = incoming_[static_cast<size_t>(from)];
   incoming.is_in_body = false;
-  incoming.handle = link_->transport().receive(ranks_->world_rank(from),
-                                               RankLink::kMailTag,
-                                               &incoming.num_bytes,
-                                               sizeof incoming.num_bytes);
+  incoming.handle = link_->transport().receive(
+      ranks_->world_rank(from), RankLink::kMailTag, &incoming.num_bytes, sizeof incoming.num_bytes);
 }
 
 void Mailbox::post(int to, std::vector<std::byte> letter) {
@@ -37,10 +35,8 @@ void Mailbox::post(int to, std::vector<std::byte> letter) {
   const std::lock_guard lock(link_->mutex());
   Transport& transport = link_->transport();
   Outgoing& kept = *outgoing_.emplace_back(std::move(outgoing));
-  kept.header =
-      transport.send(kept.to, RankLink::kMailTag, &kept.num_bytes, sizeof kept.num_bytes);
-  kept.body =
-      transport.send(kept.to, RankLink::kMailTag, kept.letter.data(), kept.letter.size());
+  kept.header = transport.send(kept.to, RankLink::kMailTag, &kept.num_bytes, sizeof kept.num_bytes);
+  kept.body = transport.send(kept.to, RankLink::kMailTag, kept.letter.data(), kept.letter.size());
 }
 
 bool Mailbox::move_outgoing() {
@@ -73,10 +69,8 @@ bool Mailbox::move_incoming(int from, bool& has_moved) {
   }
   incoming.letter.resize(incoming.num_bytes);
   incoming.is_in_body = true;
-  incoming.handle = link_->transport().receive(ranks_->world_rank(from),
-                                               RankLink::kMailTag,
-                                               incoming.letter.data(),
-                                               incoming.letter.size());
+  incoming.handle = link_->transport().receive(
+      ranks_->world_rank(from), RankLink::kMailTag, incoming.letter.data(), incoming.letter.size());
   return false;
 }
 

@@ -65,9 +65,10 @@ class Addresses {
     addrinfo* found = nullptr;
     const int code = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
     if (code != 0) {
-      throw Error(fmt::format(
-          "MASTER_ADDR {}: cannot be resolved: {}; expected the address of rank 0", host,
-          gai_strerror(code)));
+      throw Error(
+          fmt::format("MASTER_ADDR {}: cannot be resolved: {}; expected the address of rank 0",
+                      host,
+                      gai_strerror(code)));
     }
     list_.reset(found);
   }
@@ -294,8 +295,7 @@ class Reception {
 
   bool refuse(Unknown& from, const std::string& why) const {
     if (meeting_->on_stranger) {
-      meeting_->on_stranger(
-          fmt::format("a connection from {} was closed: {}", from.address, why));
+      meeting_->on_stranger(fmt::format("a connection from {} was closed: {}", from.address, why));
     }
     from.socket = Socket();
     return true;

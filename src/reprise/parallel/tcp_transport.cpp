@@ -61,8 +61,8 @@ Transport::Handle TcpTransport::receive(int from, uint32_t tag, void* data, size
   Peer& peer = peers_[static_cast<size_t>(from)];
   const Posted posted{
       .tag = tag, .data = static_cast<std::byte*>(data), .num_bytes = bytes, .handle = handle};
-  const auto arrived =
-      std::ranges::find(peer.unexpected, tag, [](const Unexpected& message) { return message.tag; });
+  const auto arrived = std::ranges::find(
+      peer.unexpected, tag, [](const Unexpected& message) { return message.tag; });
   if (arrived == peer.unexpected.end()) {
     peer.posted.push_back(posted);
     return handle;
@@ -123,9 +123,9 @@ void TcpTransport::move_outgoing(Peer& peer) {
     std::array<iovec, 2> parts{};
     size_t num_parts = 0;
     if (message.num_sent < sizeof(Header)) {
-      parts[num_parts++] = {.iov_base = reinterpret_cast<std::byte*>(&message.header) +
-                                        message.num_sent,
-                            .iov_len = sizeof(Header) - message.num_sent};
+      parts[num_parts++] = {
+          .iov_base = reinterpret_cast<std::byte*>(&message.header) + message.num_sent,
+          .iov_len = sizeof(Header) - message.num_sent};
     }
     const size_t num_data_sent = message.num_sent - std::min(message.num_sent, sizeof(Header));
     if (num_data_sent < message.header.num_bytes) {
@@ -153,12 +153,12 @@ void TcpTransport::move_outgoing(Peer& peer) {
 void TcpTransport::move_incoming(Peer& peer, int rank) {
   while (!peer.has_ended && !peer.said_farewell) {
     const bool is_in_header = peer.num_header_bytes < sizeof(Header);
-    std::byte* const to =
-        is_in_header ? reinterpret_cast<std::byte*>(&peer.header) + peer.num_header_bytes
-                     : peer.body + peer.num_body_bytes;
-    const size_t wanted =
-        is_in_header ? sizeof(Header) - peer.num_header_bytes
-                     : static_cast<size_t>(peer.header.num_bytes) - peer.num_body_bytes;
+    std::byte* const to = is_in_header
+                              ? reinterpret_cast<std::byte*>(&peer.header) + peer.num_header_bytes
+                              : peer.body + peer.num_body_bytes;
+    const size_t wanted = is_in_header
+                              ? sizeof(Header) - peer.num_header_bytes
+                              : static_cast<size_t>(peer.header.num_bytes) - peer.num_body_bytes;
     if (wanted > 0) {
       const ssize_t got = recv(peer.socket.fd(), to, wanted, MSG_DONTWAIT);
       if (got < 0 && errno == EINTR) continue;
@@ -187,12 +187,13 @@ void TcpTransport::begin_body(Peer& peer, int rank) {
   if (header.magic != kMessageMagic || header.tag > kMaxTag ||
       header.num_bytes > kMaxMessageBytes || header.num_bytes > room) {
     peer.has_ended = true;
-    throw Error(fmt::format("rank {} sent bytes that are no message of a rank (magic {:08x}, tag "
-                            "{:08x}, {} bytes)",
-                            rank,
-                            header.magic,
-                            header.tag,
-                            header.num_bytes));
+    throw Error(
+        fmt::format("rank {} sent bytes that are no message of a rank (magic {:08x}, tag "
+                    "{:08x}, {} bytes)",
+                    rank,
+                    header.magic,
+                    header.tag,
+                    header.num_bytes));
   }
   peer.num_body_bytes = 0;
   peer.awaited.reset();
@@ -238,8 +239,7 @@ void TcpTransport::finish() noexcept {
     try {
       // Only signs of life are still under way. One that is half sent must be completed.
       while (peer.outgoing.size() > 1) peer.outgoing.pop_back();
-      peer.outgoing.push_back(
-          {.header = {.magic = kMessageMagic, .tag = kFarewell}, .handle = -1});
+      peer.outgoing.push_back({.header = {.magic = kMessageMagic, .tag = kFarewell}, .handle = -1});
       for (move_outgoing(peer); !peer.outgoing.empty() && Clock::now() < deadline;
            move_outgoing(peer)) {
         pollfd entry{.fd = peer.socket.fd(), .events = POLLOUT, .revents = 0};

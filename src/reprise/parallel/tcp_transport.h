@@ -91,7 +91,7 @@ class TcpTransport final : public Transport {
   static void fill(const Posted& posted, std::span<const std::byte> data, int rank);
 
   int rank_;
-  std::vector<Peer> peers_;  // by rank; the own entry is unused
+  std::vector<Peer> peers_;            // by rank; the own entry is unused
   std::vector<Operation> operations_;  // by handle
   std::vector<Handle> free_;
 };

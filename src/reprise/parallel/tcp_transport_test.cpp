@@ -22,8 +22,8 @@
 namespace reprise::parallel {
 namespace {
 
-using ::testing::HasSubstr;
 using std::chrono::milliseconds;
+using ::testing::HasSubstr;
 
 // Runs each rank on a thread of its own, connected through TCP on this machine. `stranger` gets the
 // port while the ranks meet.
@@ -138,6 +138,38 @@ TEST(TcpTransport, strangers_at_the_port_are_named_and_change_nothing) {
   for (const std::string& text : strangers) {
     EXPECT_THAT(text, HasSubstr("a connection from 127.0.0.1 was closed"));
   }
+}
+
+// The first bytes of a rank, as tcp_rendezvous.cpp writes them.
+struct FirstBytes {
+  std::array<char, 8> magic = {'R', 'P', 'R', 'S', 'R', 'A', 'N', 'K'};
+  uint32_t version = 1;
+  uint32_t size = 2;
+  uint32_t rank = 1;
+  uint32_t port = 9;
+  std::array<uint8_t, 16> token{};
+};
+
+TEST(TcpTransport, a_connection_without_the_token_of_the_meeting_is_refused) {
+  std::vector<int> fds;
+  std::vector<std::string> strangers;
+  run_tcp_ranks(
+      2,
+      [](std::unique_ptr<Transport> transport) {
+        Communicator ranks(std::move(transport), {});
+        ranks.barrier(Operation::data);
+        ranks.finish();
+      },
+      [&fds](uint16_t port) {
+        FirstBytes bytes;
+        bytes.token.fill(1);
+        fds.push_back(connect_to_port(port));
+        (void)::send(fds.back(), &bytes, sizeof bytes, MSG_NOSIGNAL);
+      },
+      &strangers);
+  for (const int fd : fds) close(fd);
+  ASSERT_EQ(strangers.size(), 1U);
+  EXPECT_THAT(strangers[0], HasSubstr("it was not at the meeting of the ranks"));
 }
 
 TEST(TcpTransport, names_the_ranks_that_did_not_come) {

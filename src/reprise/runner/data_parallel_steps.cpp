@@ -104,10 +104,10 @@ std::optional<cudagraph::BatchFacts> DataParallelSteps::agree(
     const int32_t retired = all[static_cast<size_t>(rank)].retired_key;
     if (retired < 0 || retired >= keys.size()) continue;
     const cudagraph::PlannedKey& key = keys.key(retired);
-    (void)dispatcher.retire(key.mode,
-                            key.descriptor,
-                            fmt::format("rank {} can no longer replay it",
-                                        ranks_->world_rank(rank)));
+    (void)dispatcher.retire(
+        key.mode,
+        key.descriptor,
+        fmt::format("rank {} can no longer replay it", ranks_->world_rank(rank)));
     retired_.push_back(retired);
   }
   if (!retired_.empty()) mine_.live_keys = keys.digest(dispatcher);

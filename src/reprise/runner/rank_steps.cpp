@@ -236,12 +236,11 @@ int32_t agree_on_step(Communicator& ranks,
   for (int rank = 1; rank < ranks.size(); ++rank) {
     const StepFacts& theirs = all[static_cast<size_t>(rank)];
     if (theirs == all[0]) continue;
-    const std::string text = fmt::format(
-        "rank {} is about to run {}, but rank {} {}",
-        ranks.world_rank(rank),
-        step_text(theirs),
-        ranks.world_rank(0),
-        step_text(all[0]));
+    const std::string text = fmt::format("rank {} is about to run {}, but rank {} {}",
+                                         ranks.world_rank(rank),
+                                         step_text(theirs),
+                                         ranks.world_rank(0),
+                                         step_text(all[0]));
     ranks.fail(text);
     throw RankError(text);
   }
@@ -282,11 +281,12 @@ void agree_on_capture(Communicator& ranks,
                   ranks.world_rank(0),
                   theirs[0],
                   all[0][0])
-            : fmt::format("rank {} captured {} keys and rank {} {}: a capture failed on one of them",
-                          ranks.world_rank(rank),
-                          theirs[2],
-                          ranks.world_rank(0),
-                          all[0][2]);
+            : fmt::format(
+                  "rank {} captured {} keys and rank {} {}: a capture failed on one of them",
+                  ranks.world_rank(rank),
+                  theirs[2],
+                  ranks.world_rank(0),
+                  all[0][2]);
     ranks.fail(text);
     throw RankError(text);
   }

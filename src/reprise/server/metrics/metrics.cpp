@@ -93,20 +93,19 @@ std::string metrics_text(const MetricsSource& source) {
                      family.name,
                      family.help,
                      to_string(family.type));
-      const auto write = [&](std::string_view labels,
-                             const api::EngineStats& engine,
-                             bool is_first) {
-        FamilyWriter writer(text, family.name, labels);
-        family.write(writer,
-                     {.engine = engine,
-                      .startup = source.startup,
-                      // The front counts answers, for all engines.
-                      .generations = is_first ? source.generations : none,
-                      .http = source.http,
-                      .process = source.process,
-                      .dropped_log_lines = source.dropped_log_lines,
-                      .model_name = source.model_name});
-      };
+      const auto write =
+          [&](std::string_view labels, const api::EngineStats& engine, bool is_first) {
+            FamilyWriter writer(text, family.name, labels);
+            family.write(writer,
+                         {.engine = engine,
+                          .startup = source.startup,
+                          // The front counts answers, for all engines.
+                          .generations = is_first ? source.generations : none,
+                          .http = source.http,
+                          .process = source.process,
+                          .dropped_log_lines = source.dropped_log_lines,
+                          .model_name = source.model_name});
+          };
       const size_t num_engines = is_of_engine ? std::max<size_t>(1, source.engines.size()) : 1;
       for (size_t i = 0; i < num_engines; ++i) {
         write(is_of_engine ? fmt::format("engine=\"{}\",model_name=\"{}\"", i, model_name) : "",
