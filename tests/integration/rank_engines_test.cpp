@@ -56,13 +56,15 @@ std::vector<float> run_on_ranks(int size,
                                 cudagraph::CudagraphMode mode,
                                 config::CompilationMode level,
                                 int rounds,
-                                const std::string& config = kTinyQwen3Config) {
+                                const std::string& config = kTinyQwen3Config,
+                                bool divides_layers = false) {
   std::vector<float> logits;
   parallel::run_ranks(size, [&](int rank, const std::shared_ptr<parallel::LocalHub>& hub) {
     parallel::Communicator ranks(std::make_unique<parallel::LocalTransport>(hub, rank),
                                  quick_options());
     TinyEngineOptions options = options_of(&ranks, mode, level);
     options.config = config;
+    options.divides_layers = divides_layers;
     TinyEngine engine(options);
     engine.runner().capture({});
     if (rank == 0) {
@@ -141,6 +143,51 @@ TEST(RankEngines, compute_the_logits_of_one_rank_or_refuse_every_architecture) {
   }
   fmt::print("[measured] {} configs ran on two ranks\n", num_run);
   EXPECT_GE(num_run, 15);
+}
+
+TEST(RankEngines, that_divide_the_layers_compute_the_bits_of_one_rank_in_every_mode) {
+  TinyEngine alone(
+      options_of(nullptr, cudagraph::CudagraphMode::NONE, config::CompilationMode::NONE));
+  alone.runner().capture({});
+  const std::vector<float> expected = run_batches(alone, 2);
+  for (const cudagraph::CudagraphMode mode : kModes) {
+    for (const auto level :
+         {config::CompilationMode::NONE, config::CompilationMode::VLLM_COMPILE}) {
+      SCOPED_TRACE(to_string(mode));
+      EXPECT_EQ(run_on_ranks(2, mode, level, 2, kTinyQwen3Config, true), expected);
+    }
+  }
+}
+
+TEST(RankEngines, that_divide_the_layers_run_or_refuse_every_architecture) {
+  int num_run = 0;
+  for (const std::filesystem::path& path : golden_configs()) {
+    SCOPED_TRACE(path.string());
+    std::ifstream file(path);
+    const std::string text((std::istreambuf_iterator<char>(file)),
+                           std::istreambuf_iterator<char>());
+    try {
+      (void)weights::config_of_stage(weights::parse_model_config(text, "config.json").config, 0, 2);
+    } catch (const InvalidArgument& refusal) {
+      EXPECT_THAT(refusal.what(), HasSubstr("--pipeline-parallel-size"));
+      continue;
+    }
+    ++num_run;
+    TinyEngineOptions alone = options_of(
+        nullptr, cudagraph::CudagraphMode::FULL_AND_PIECEWISE, config::CompilationMode::NONE);
+    alone.config = text;
+    TinyEngine engine(alone);
+    engine.runner().capture({});
+    EXPECT_EQ(run_on_ranks(2,
+                           cudagraph::CudagraphMode::FULL_AND_PIECEWISE,
+                           config::CompilationMode::NONE,
+                           1,
+                           text,
+                           true),
+              run_batches(engine, 1));
+  }
+  fmt::print("[measured] {} configs ran with divided layers\n", num_run);
+  EXPECT_GE(num_run, 20);
 }
 
 TEST(RankEngines, run_a_thousand_steps_without_a_false_alarm) {

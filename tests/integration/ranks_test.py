@@ -89,7 +89,7 @@ class Tokens(unittest.TestCase):
         tokens, _ = generate("-tp", "2", launcher=launcher)
         self.assertEqual(tokens, self.expected)
         text = generate("-tp", "4", launcher=launcher, expect=2)
-        self.assertIn("mpirun started 2 ranks, and --tensor-parallel-size is 4", text)
+        self.assertIn("mpirun started 2 ranks, and --tensor-parallel-size 4 needs 4", text)
 
 
 class Refusals(unittest.TestCase):

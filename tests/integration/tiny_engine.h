@@ -117,6 +117,10 @@ struct TinyEngineOptions {
   device::Device* device = nullptr;  // borrowed; default: a CPU device of its own
   /// The ranks of which this engine is one. Borrowed; default: this is the only one.
   parallel::Communicator* ranks = nullptr;
+  /// The ranks divide the layers, and not each layer.
+  bool divides_layers = false;
+  /// The engines that run their steps together with this one. Borrowed; default: none.
+  engine::DataParallelSteps* data_parallel = nullptr;
   engine::Execution::MakeExecutor make_executor;    // default: an executor of the CPU's kernels
   std::optional<compile::CodeGenerator> generator;  // for a borrowed device; the CPU has its own
   std::filesystem::path compile_cache;              // default: none
@@ -184,6 +188,7 @@ class TinyEngine {
             .attention_plan = options.attention_plan,
             .adapters = adapters_.get(),
             .ranks = options.ranks,
+            .data_parallel = options.data_parallel,
             .num_warmups = options.num_warmups,
             .copy_inputs = options.copy_inputs});
     if (resolved_.compilation_mode != config::CompilationMode::NONE) {
@@ -320,7 +325,10 @@ class TinyEngine {
   }
   static weights::ModelConfig load_config(const TinyEngineOptions& options) {
     const weights::ModelConfig whole = load_whole_config(options);
-    return options.ranks == nullptr ? whole : weights::config_of_rank(whole, options.ranks->size());
+    if (options.ranks == nullptr) return whole;
+    return options.divides_layers
+               ? weights::config_of_stage(whole, options.ranks->rank(), options.ranks->size())
+               : weights::config_of_rank(whole, options.ranks->size());
   }
   static weights::ModelConfig load_whole_config(const TinyEngineOptions& options) {
     if (options.model.empty())
@@ -331,10 +339,12 @@ class TinyEngine {
                                                              const weights::ModelConfig& config) {
     if (options.ranks != nullptr) {
       const weights::ModelConfig whole = load_whole_config(options);
-      return std::make_unique<weights::RankWeights>(
-          std::make_unique<weights::DummyWeights>(whole, /*seed=*/7),
-          whole,
-          weights::RankOfModel{.rank = options.ranks->rank(), .size = options.ranks->size()});
+      auto dummy = std::make_unique<weights::DummyWeights>(whole, /*seed=*/7);
+      const weights::RankOfModel rank{.rank = options.ranks->rank(), .size = options.ranks->size()};
+      if (options.divides_layers) {
+        return weights::RankWeights::of_stage(std::move(dummy), whole, rank);
+      }
+      return std::make_unique<weights::RankWeights>(std::move(dummy), whole, rank);
     }
     if (options.model.empty()) return std::make_unique<weights::DummyWeights>(config, /*seed=*/7);
     std::unique_ptr<weights::WeightSource> checkpoint = weights::with_class_names(

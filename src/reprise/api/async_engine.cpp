@@ -9,6 +9,7 @@
 #include "reprise/api/engine_loader.h"
 #include "reprise/api/loaded_engine.h"
 #include "reprise/api/model_text.h"
+#include "reprise/api/replica_router.h"
 #include "reprise/engine/bad_words.h"
 #include "reprise/engine/engine_core.h"
 #include "reprise/engine/step_trace.h"
@@ -24,11 +25,25 @@ constexpr int32_t kAwake = -1;
 }  // namespace
 
 struct AsyncEngine::Impl {
-  explicit Impl(LoadedEngine& engine) : loop(*engine.core, engine.text->tokenizer()) {}
+  explicit Impl(LoadedEngine& engine)
+      : local(std::make_unique<AsyncEngineLoop>(
+            *engine.core, engine.text->tokenizer(), idle_steps_of(engine))),
+        loop(*local) {
+    if (engine.args.replicas != nullptr) router = std::make_unique<ReplicaRouter>(engine, loop);
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl() {
+    if (router) router->end_requests();
+    // The last deltas still go through the router.
+    local.reset();
+  }
 
   std::mutex sleep_mutex;  // held by the thread that puts the engine to sleep or wakes it
   std::atomic<int32_t> sleep_level = kAwake;
-  AsyncEngineLoop loop;
+  std::unique_ptr<ReplicaRouter> router;  // nullptr: this is the only engine
+  std::unique_ptr<AsyncEngineLoop> local;
+  AsyncEngineLoop& loop;
 };
 
 AsyncEngine::AsyncEngine(const EngineArgs& args, const StartupObserver& observer)
@@ -46,11 +61,17 @@ engine::RequestId AsyncEngine::submit(std::vector<int32_t> prompt_token_ids,
                                       TimePoint arrived) {
   sampling::SamplingParams complete = params;
   engine::tokenize_bad_words(complete, tokenizer());
+  if (impl_->router) {
+    return impl_->router->submit(
+        std::move(prompt_token_ids), complete, std::move(on_delta), std::move(options), arrived);
+  }
   return impl_->loop.submit(
       std::move(prompt_token_ids), complete, std::move(on_delta), std::move(options), arrived);
 }
 
-void AsyncEngine::abort(engine::RequestId id) { impl_->loop.abort(id); }
+void AsyncEngine::abort(engine::RequestId id) {
+  impl_->router ? impl_->router->abort(id) : impl_->loop.abort(id);
+}
 
 std::vector<cudagraph::DispatchLedger::Row> AsyncEngine::dispatch_rows() {
   std::vector<cudagraph::DispatchLedger::Row> rows;
@@ -59,6 +80,7 @@ std::vector<cudagraph::DispatchLedger::Row> AsyncEngine::dispatch_rows() {
 }
 
 bool AsyncEngine::reset_prefix_cache() {
+  if (impl_->router) return impl_->router->reset_prefix_cache();
   bool is_reset = false;
   impl_->loop.run_between_steps(
       [&is_reset](engine::EngineCore& core) { is_reset = core.reset_prefix_cache(); });
@@ -104,7 +126,7 @@ void AsyncEngine::wake_up(EngineParts parts) {
 bool AsyncEngine::is_sleeping() const noexcept { return impl_->sleep_level != kAwake; }
 
 EngineStats AsyncEngine::stats() const {
-  EngineStats stats = impl_->loop.stats();
+  EngineStats stats = impl_->router ? impl_->router->total_stats() : impl_->loop.stats();
   if (const auto& publisher = engine_->event_publisher) {
     stats.kv_event_payloads_sent = publisher->num_sent();
     stats.kv_event_payloads_dropped = publisher->num_dropped();
@@ -112,6 +134,11 @@ EngineStats AsyncEngine::stats() const {
   if (engine_->kv_transfer) stats.kv_transfer = engine_->kv_transfer->counts();
   if (is_sleeping()) stats.sleep_level = static_cast<SleepLevel>(impl_->sleep_level.load());
   return stats;
+}
+
+std::vector<EngineStats> AsyncEngine::stats_of_engines() const {
+  if (impl_->router) return impl_->router->stats();
+  return {stats()};
 }
 
 }  // namespace reprise::api

@@ -52,8 +52,10 @@ class AsyncEngine : public EngineFrontend {
   /// Thread-safe. The request ends after one more step at most. Unknown and finished ids are
   /// ignored.
   void abort(engine::RequestId id);
-  /// Thread-safe.
+  /// Thread-safe. With several engines (data parallel), counts are those of all of them together.
   [[nodiscard]] EngineStats stats() const;
+  /// The state of each engine. Thread-safe.
+  [[nodiscard]] std::vector<EngineStats> stats_of_engines() const;
   /// For each batch size, how often it ran with which graph since the start; the most frequent rows
   /// come first. Threads: as reset_prefix_cache().
   [[nodiscard]] std::vector<cudagraph::DispatchLedger::Row> dispatch_rows();

@@ -26,8 +26,11 @@ double seconds_since_1970() {
 
 }  // namespace
 
-AsyncEngineLoop::AsyncEngineLoop(engine::EngineCore& core, const tokenizer::Tokenizer& tokenizer)
+AsyncEngineLoop::AsyncEngineLoop(engine::EngineCore& core,
+                                 const tokenizer::Tokenizer& tokenizer,
+                                 IdleSteps idle_steps)
     : core_(&core),
+      idle_steps_(std::move(idle_steps)),
       requests_(core, tokenizer),
       current_{.adapters = {.max_loras = core.scheduler().config().max_loras,
                             .at = seconds_since_1970()},
@@ -50,20 +53,49 @@ engine::RequestId AsyncEngineLoop::submit(std::vector<int32_t> prompt_token_ids,
                                           engine::RequestOptions options,
                                           TimePoint arrived) {
   core_->scheduler().check_admissible(prompt_token_ids, params, options);
-  engine::RequestId id{};
+  return enqueue(std::nullopt,
+                 {.prompt_token_ids = std::move(prompt_token_ids),
+                  .params = params,
+                  .options = std::move(options),
+                  .on_delta = std::move(on_delta),
+                  .arrived = arrived,
+                  .queued = Clock::now()});
+}
+
+void AsyncEngineLoop::submit_as(engine::RequestId id,
+                                std::vector<int32_t> prompt_token_ids,
+                                const sampling::SamplingParams& params,
+                                OnDelta on_delta,
+                                engine::RequestOptions options,
+                                TimePoint arrived) {
+  core_->scheduler().check_admissible(prompt_token_ids, params, options);
+  (void)enqueue(id,
+                {.prompt_token_ids = std::move(prompt_token_ids),
+                 .params = params,
+                 .options = std::move(options),
+                 .on_delta = std::move(on_delta),
+                 .arrived = arrived,
+                 .queued = Clock::now()});
+}
+
+engine::RequestId AsyncEngineLoop::enqueue(std::optional<engine::RequestId> id,
+                                           Submission submission) {
   {
     const std::lock_guard lock(mutex_);
-    id = core_->new_request_id();
-    inbox_.submissions.push_back({.id = id,
-                                  .prompt_token_ids = std::move(prompt_token_ids),
-                                  .params = params,
-                                  .options = std::move(options),
-                                  .on_delta = std::move(on_delta),
-                                  .arrived = arrived,
-                                  .queued = Clock::now()});
+    submission.id = id ? *id : core_->new_request_id();
+    id = submission.id;
+    inbox_.submissions.push_back(std::move(submission));
   }
   wake_.notify_one();
-  return id;
+  return *id;
+}
+
+void AsyncEngineLoop::wake() {
+  {
+    // The thread must not be between its look and its sleep.
+    const std::lock_guard lock(mutex_);
+  }
+  wake_.notify_one();
 }
 
 void AsyncEngineLoop::abort(engine::RequestId id) {
@@ -133,6 +165,12 @@ void AsyncEngineLoop::run() {
     publish_stats();
   }
   end_all("abort", "");
+  // The other engines go on until they know that this one has no work either.
+  try {
+    while (wants_idle_steps()) idle_steps_.run();
+  } catch (const std::exception& error) {
+    die(error.what());
+  }
 }
 
 void AsyncEngineLoop::serve(Inbox& inbox) {
@@ -146,7 +184,11 @@ void AsyncEngineLoop::serve(Inbox& inbox) {
     abort_held(id);
   }
   if (inbox.stop) return;
-  step();
+  if (!core_->has_unfinished_requests() && wants_idle_steps()) {
+    idle_steps_.run();
+  } else {
+    step();
+  }
   note_idle();
 }
 
@@ -191,7 +233,9 @@ void AsyncEngineLoop::observe_step(TimePoint ended, const engine::EngineCoreCoun
 
 AsyncEngineLoop::Inbox AsyncEngineLoop::take_inbox() {
   std::unique_lock lock(mutex_);
-  if (!core_->has_unfinished_requests()) wake_.wait(lock, [this] { return !inbox_.empty(); });
+  if (!core_->has_unfinished_requests()) {
+    wake_.wait(lock, [this] { return !inbox_.empty() || wants_idle_steps(); });
+  }
   // Counts these requests as waiting until the next publication of the statistics.
   stats_.num_requests_waiting += static_cast<int64_t>(inbox_.submissions.size());
   return std::exchange(inbox_, {});

@@ -24,6 +24,13 @@ struct EngineCoreCounters;
 
 namespace reprise::api {
 
+/// Steps that this engine has to take part in although it has no request, because other engines
+/// run theirs. Both are empty if there are none.
+struct IdleSteps {
+  std::function<bool()> are_wanted;  // thread-safe
+  std::function<void()> run;         // runs one step, on the engine's thread
+};
+
 /// The thread of an AsyncEngine: takes submitted requests, runs a step, delivers deltas; sleeps
 /// when there is no work. It is separate from AsyncEngine so that tests can run it over any core.
 ///
@@ -34,7 +41,9 @@ namespace reprise::api {
 class AsyncEngineLoop {
  public:
   /// Starts the thread.
-  AsyncEngineLoop(engine::EngineCore& core, const tokenizer::Tokenizer& tokenizer);
+  AsyncEngineLoop(engine::EngineCore& core,
+                  const tokenizer::Tokenizer& tokenizer,
+                  IdleSteps idle_steps = {});
   AsyncEngineLoop(const AsyncEngineLoop&) = delete;
   AsyncEngineLoop& operator=(const AsyncEngineLoop&) = delete;
   /// Aborts unfinished requests (each still gets its last delta) and joins the thread.
@@ -46,6 +55,15 @@ class AsyncEngineLoop {
                            OnDelta on_delta,
                            engine::RequestOptions options = {},
                            TimePoint arrived = std::chrono::steady_clock::now());
+  /// Submits a request under an id that another engine's core has given. Ids must be unique.
+  void submit_as(engine::RequestId id,
+                 std::vector<int32_t> prompt_token_ids,
+                 const sampling::SamplingParams& params,
+                 OnDelta on_delta,
+                 engine::RequestOptions options,
+                 TimePoint arrived);
+  /// Lets the thread ask again whether idle steps are wanted. Thread-safe.
+  void wake();
   void abort(engine::RequestId id);
   [[nodiscard]] EngineStats stats() const;
   /// Runs `task` on the engine's thread after the step in progress and before requests that are
@@ -89,8 +107,13 @@ class AsyncEngineLoop {
   };
   using LiveRequests = std::unordered_map<uint64_t, Live>;  // by engine::RequestId
 
+  /// nullopt: the request gets a new id.
+  engine::RequestId enqueue(std::optional<engine::RequestId> id, Submission submission);
   void run();
   void serve(Inbox& inbox);
+  [[nodiscard]] bool wants_idle_steps() const {
+    return death_.empty() && idle_steps_.are_wanted && idle_steps_.are_wanted();
+  }
   [[nodiscard]] Inbox take_inbox();
   void add(Submission& submission);
   void abort_live(engine::RequestId id);
@@ -110,6 +133,8 @@ class AsyncEngineLoop {
   void publish_adapters();
 
   engine::EngineCore* core_;
+
+  IdleSteps idle_steps_;
 
   // Used by the engine's thread only.
   engine::StepLoop requests_;

@@ -32,7 +32,14 @@ void check_can_transfer(const LoadedEngine& engine) {
     refuse_transfer("prompts are exchanged between CPUs only; use --device cpu");
   }
   if (engine.args.ranks != nullptr) {
-    refuse_transfer("each rank has a part of the cache; use --tensor-parallel-size 1");
+    refuse_transfer(
+        "each rank has a part of the cache; use --tensor-parallel-size 1 and "
+        "--pipeline-parallel-size 1");
+  }
+  if (engine.args.data_parallel_size > 1) {
+    refuse_transfer(
+        "only a server with one engine exchanges prompts; start several servers instead of "
+        "--data-parallel-size");
   }
   if (options.config.num_recurrent_layers() > 0) {
     refuse_transfer(fmt::format(

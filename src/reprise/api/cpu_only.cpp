@@ -32,9 +32,10 @@ void refuse_what_needs_the_cpu(const EngineArgs& args, const ResolvedOptions& op
         "--speculative-config: the memory of a draft model is only planned on CPUs; use --device "
         "cpu, or method ngram");
   }
-  if (args.ranks != nullptr) {
+  if (args.ranks != nullptr || args.replicas != nullptr) {
     throw InvalidArgument(
-        "--tensor-parallel-size: several ranks run on CPUs only; use --device cpu");
+        "--tensor-parallel-size, --data-parallel-size: several ranks run on CPUs only; use "
+        "--device cpu");
   }
 }
 

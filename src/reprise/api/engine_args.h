@@ -97,13 +97,24 @@ struct EngineArgs {
   std::vector<std::filesystem::path> extension_files;  // plug-ins that add to `extensions`
   /// Ops, passes and compilers of the user. nullptr: there are none.
   std::shared_ptr<const compile::Extensions> extensions;
-  bool disable_compile_cache = false;        // compile at each start and store nothing
-  int32_t tensor_parallel_size = 1;          // ranks that share each layer
-  int32_t distributed_timeout_seconds = 20;  // that a rank waits for another one in a step
-  /// The ranks of this engine: as many as tensor_parallel_size. Borrowed. nullptr: one rank.
+  bool disable_compile_cache = false;   // compile at each start and store nothing
+  int32_t tensor_parallel_size = 1;     // ranks that share each layer
+  int32_t pipeline_parallel_size = 1;   // ranks among which the layers are divided
+  int32_t data_parallel_size = 1;       // engines with the same model, behind one server
+  bool data_parallel_lockstep = false;  // these engines run their steps together
+  std::string distributed_executor_backend = "auto";  // how the program starts ranks
+  int32_t distributed_timeout_seconds = 20;           // that a rank waits for another one in a step
+  /// The ranks of this engine: as many as ranks_per_engine(). Borrowed. nullptr: one rank.
   parallel::Communicator* ranks = nullptr;
+  /// The engines with the same model: as many as data_parallel_size, each represented by its rank
+  /// 0. Borrowed. nullptr: one engine, or this is another rank than rank 0 of its engine.
+  parallel::Communicator* replicas = nullptr;
   int32_t num_threads = 0;       // 0 = one per usable core
   std::string cpu_isa = "auto";  // scalar, avx2, avx512, avx512_bf16, amx
+
+  [[nodiscard]] int32_t ranks_per_engine() const noexcept {
+    return tensor_parallel_size * pipeline_parallel_size;
+  }
 };
 
 /// The values of --load-format and --scheduling-policy by their names. `option` is the name that a

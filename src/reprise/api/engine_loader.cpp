@@ -29,7 +29,6 @@
 #include "reprise/runner/memory_profile.h"
 #include "reprise/runner/model_attention.h"
 #include "reprise/weights/expected_tensors.h"
-#include "reprise/weights/rank_weights.h"
 #include "reprise/weights/watched_weights.h"
 
 namespace reprise::api {
@@ -146,10 +145,7 @@ void EngineLoader::load_model() {
   }
   EngineDevice& device = *engine_->device;
   report.device = device.device->description();
-  if (const parallel::Communicator* ranks = engine_->args.ranks) {
-    report.device +=
-        fmt::format("; rank {} of {} over {}", ranks->rank(), ranks->size(), ranks->description());
-  }
+  report.device += rank_text(engine_->args);
   report.device_reason = device.fallback_reason;
   report.cpu_isa = device.is_gpu() ? "cuda" : kernels::isa_name(device.isa);
 
@@ -161,12 +157,7 @@ void EngineLoader::load_model() {
   std::unique_ptr<weights::WeightSource> source =
       open_weights(engine_->args, options.config, report.warnings);
   append_warnings(report.warnings, weights::verify_weights(options.config, *source));
-  if (const parallel::Communicator* ranks = engine_->args.ranks) {
-    source = std::make_unique<weights::RankWeights>(
-        std::move(source),
-        options.config,
-        weights::RankOfModel{.rank = ranks->rank(), .size = ranks->size()});
-  }
+  source = part_of_rank(engine_->args, options.config, std::move(source));
   // Only the CPU has kernels for packed weights.
   const auto packing =
       device.is_gpu() ? models::Parameters::Packing::dequantise : models::Parameters::Packing::keep;
@@ -293,6 +284,9 @@ std::unique_ptr<engine::ModelRunner> EngineLoader::create_runner(
   const EngineArgs& args = engine_->args;
   const ResolvedOptions& options = *engine_->options;
   const bool is_gpu = engine_->device->is_gpu();
+  if (args.replicas != nullptr && args.data_parallel_lockstep && !engine_->data_parallel) {
+    engine_->data_parallel = std::make_unique<engine::DataParallelSteps>(*args.replicas);
+  }
   // vLLM warms up once per size because a GPU loads kernels lazily. Reprise's kernels are already
   // loaded, but those of a library may not be. On a CPU a warm-up has no such effect, so it runs
   // only on request.
@@ -320,6 +314,7 @@ std::unique_ptr<engine::ModelRunner> EngineLoader::create_runner(
           .cascade_workers = args.disable_cascade_attn ? 0 : engine_->device->num_workers,
           .adapters = engine_->adapter_slots.get(),
           .ranks = args.ranks,
+          .data_parallel = engine_->data_parallel.get(),
           .num_warmups = warms_up ? options.graphs.num_of_warmups : 0,
           .copy_inputs = options.graph_inputs.compilation.cudagraph_copy_inputs,
           .lazy_capture = options.graph_inputs.compilation.cudagraph_lazy_capture});

@@ -3,11 +3,17 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <condition_variable>
+#include <deque>
 #include <iterator>
+#include <mutex>
 #include <utility>
 
+#include "reprise/api/async_engine_loop.h"
 #include "reprise/api/engine_loader.h"
 #include "reprise/api/loaded_engine.h"
+#include "reprise/api/model_text.h"
+#include "reprise/api/replica_router.h"
 #include "reprise/base/error.h"
 #include "reprise/engine/bad_words.h"
 #include "reprise/engine/engine_core.h"
@@ -42,11 +48,30 @@ void append(engine::OutputDelta& delta, double seconds, RequestOutput& result) {
 
 }  // namespace
 
+// Several engines work at the same time, so the local one has a thread too.
+struct LLM::Replicas {
+  explicit Replicas(LoadedEngine& engine)
+      : loop(std::make_unique<AsyncEngineLoop>(
+            *engine.core, engine.text->tokenizer(), idle_steps_of(engine))),
+        router(engine, *loop) {}
+  Replicas(const Replicas&) = delete;
+  Replicas& operator=(const Replicas&) = delete;
+  ~Replicas() {
+    router.end_requests();
+    loop.reset();
+  }
+
+  std::unique_ptr<AsyncEngineLoop> loop;
+  ReplicaRouter router;
+};
+
 LLM::LLM(const EngineArgs& args, const StartupObserver& observer)
     : LLM(EngineLoader::load(args, observer)) {}
 LLM::LLM(std::unique_ptr<LoadedEngine> engine)
     : EngineFrontend(std::move(engine)),
-      loop_(std::make_unique<engine::StepLoop>(*engine_->core, tokenizer())) {}
+      loop_(std::make_unique<engine::StepLoop>(*engine_->core, tokenizer())),
+      replicas_(engine_->args.replicas != nullptr ? std::make_unique<Replicas>(*engine_)
+                                                  : nullptr) {}
 LLM::LLM(LLM&&) noexcept = default;
 LLM& LLM::operator=(LLM&&) noexcept = default;
 LLM::~LLM() = default;
@@ -81,6 +106,10 @@ std::vector<RequestOutput> LLM::generate_token_ids(
   sampling::SamplingParams params = wanted;
   engine::tokenize_bad_words(params, tokenizer());
   std::vector<RequestOutput> results(prompts.size());
+  if (replicas_) {
+    run_on_replicas(start, prompts, params, options, results, on_delta);
+    return results;
+  }
   std::vector<engine::RequestId> ids;
   try {
     for (const std::vector<int32_t>& prompt : prompts) {
@@ -114,6 +143,54 @@ void LLM::run_to_end(Clock::time_point start,
     }
   };
   while (engine_->core->has_unfinished_requests()) loop_->step(take);
+}
+
+void LLM::run_on_replicas(Clock::time_point start,
+                          std::span<const std::vector<int32_t>> prompts,
+                          const sampling::SamplingParams& params,
+                          std::span<const engine::RequestOptions> options,
+                          std::vector<RequestOutput>& results,
+                          const std::function<void(const StreamDelta&)>& on_delta) {
+  // Shared with callbacks, which may still come after an exception here.
+  struct Arrived {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<std::pair<size_t, engine::OutputDelta>> deltas;
+  };
+  const auto arrived = std::make_shared<Arrived>();
+  std::vector<engine::RequestId> ids;
+  try {
+    for (size_t index = 0; index < prompts.size(); ++index) {
+      results[index].prompt_token_ids = prompts[index];
+      ids.push_back(replicas_->router.submit(
+          prompts[index],
+          params,
+          [arrived, index](engine::OutputDelta&& delta) {
+            {
+              const std::lock_guard lock(arrived->mutex);
+              arrived->deltas.emplace_back(index, std::move(delta));
+            }
+            arrived->changed.notify_one();
+          },
+          options.empty() ? engine::RequestOptions{} : options[index],
+          start));
+    }
+  } catch (...) {
+    for (const engine::RequestId id : ids) replicas_->router.abort(id);
+    throw;
+  }
+  for (size_t num_unfinished = prompts.size(); num_unfinished > 0;) {
+    std::unique_lock lock(arrived->mutex);
+    arrived->changed.wait(lock, [&] { return !arrived->deltas.empty(); });
+    auto [index, delta] = std::move(arrived->deltas.front());
+    arrived->deltas.pop_front();
+    lock.unlock();
+    append(delta, std::chrono::duration<double>(Clock::now() - start).count(), results[index]);
+    if (delta.finished) --num_unfinished;
+    if (on_delta && (!delta.text.empty() || delta.finished)) {
+      on_delta({.prompt_index = index, .text = delta.text, .finished = delta.finished});
+    }
+  }
 }
 
 void LLM::sleep(SleepLevel level) { engine_->sleep(level); }

@@ -109,8 +109,16 @@ class LLM : public EngineFrontend {
                   std::span<const engine::RequestId> ids,
                   std::vector<RequestOutput>& results,
                   const std::function<void(const StreamDelta&)>& on_delta);
+  void run_on_replicas(std::chrono::steady_clock::time_point start,
+                       std::span<const std::vector<int32_t>> prompts,
+                       const sampling::SamplingParams& params,
+                       std::span<const engine::RequestOptions> options,
+                       std::vector<RequestOutput>& results,
+                       const std::function<void(const StreamDelta&)>& on_delta);
 
+  struct Replicas;
   std::unique_ptr<engine::StepLoop> loop_;
+  std::unique_ptr<Replicas> replicas_;  // nullptr: this is the only engine
 };
 
 }  // namespace reprise::api

@@ -14,6 +14,7 @@
 #include "reprise/kv_cache/events/kv_event_recorder.h"
 #include "reprise/kv_cache/transfer/kv_transfer.h"
 #include "reprise/lora/adapter_registry.h"
+#include "reprise/runner/data_parallel_steps.h"
 #include "reprise/runner/model_drafter.h"
 #include "reprise/weights/expected_tensors.h"
 
@@ -28,8 +29,10 @@ LoadedEngine::~LoadedEngine() {
 }
 
 void LoadedEngine::sleep(SleepLevel level) {
-  if (args.ranks != nullptr) {
-    throw InvalidArgument("an engine of several ranks (--tensor-parallel-size) cannot sleep yet");
+  if (args.ranks != nullptr || args.replicas != nullptr) {
+    throw InvalidArgument(
+        "an engine of several ranks (--tensor-parallel-size, --data-parallel-size) cannot sleep "
+        "yet");
   }
   const engine::Scheduler& scheduler = core->scheduler();
   if (scheduler.num_running() + scheduler.num_waiting() > 0) {

@@ -9,6 +9,7 @@
 #include "reprise/api/startup_report.h"
 
 namespace reprise::engine {
+class DataParallelSteps;
 class EngineCore;
 class ModelDrafter;
 class ModelRunner;
@@ -80,6 +81,8 @@ struct LoadedEngine {
   std::unique_ptr<lora::AdapterSlots> adapter_slots;  // nullptr without EngineArgs::enable_lora
   std::unique_ptr<models::CausalLM> model;
   std::unique_ptr<lora::AdapterRegistry> adapters;  // nullptr without EngineArgs::enable_lora
+  /// nullptr: the steps of this engine need no other engine.
+  std::unique_ptr<engine::DataParallelSteps> data_parallel;
   std::unique_ptr<engine::ModelRunner> runner;
   std::unique_ptr<kernels::RowSampler> row_sampler;  // nullptr: the host samples
   /// The model that makes draft tokens, without text and core; nullptr: there is none.

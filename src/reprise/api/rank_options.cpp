@@ -4,28 +4,62 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "reprise/api/engine_loader.h"
 #include "reprise/api/loaded_engine.h"
 #include "reprise/api/weight_files.h"
 #include "reprise/base/error.h"
 #include "reprise/runner/rank_steps.h"
+#include "reprise/weights/rank_weights.h"
 
 namespace reprise::api {
 namespace {
 
 [[noreturn]] void refuse_with_ranks(std::string_view option, std::string_view what) {
-  throw InvalidArgument(fmt::format(
-      "{}: {} is not supported with several ranks (--tensor-parallel-size) yet; leave it out",
-      option,
-      what));
+  throw InvalidArgument(
+      fmt::format("{}: {} is not supported with several ranks (--tensor-parallel-size, "
+                  "--pipeline-parallel-size) yet; leave it out",
+                  option,
+                  what));
+}
+
+void check_data_parallel_options(const EngineArgs& args) {
+  if (args.data_parallel_size == 1) {
+    if (!args.data_parallel_lockstep) return;
+    throw InvalidArgument(
+        "--data-parallel-lockstep: there is one engine; it needs --data-parallel-size 2 or more");
+  }
+  const auto refuse = [](std::string_view option, std::string_view with) {
+    throw InvalidArgument(
+        fmt::format("{}: is not supported with {} yet; leave it out", option, with));
+  };
+  const std::string_view size = "--data-parallel-size";
+  if (args.device == "cuda") refuse("--device cuda", size);
+  if (args.enable_lora) refuse("--enable-lora", size);
+  if (args.kv_events.enable_kv_cache_events) refuse("--kv-events-config", size);
+  if (!args.data_parallel_lockstep) return;
+  const std::string_view lockstep = "--data-parallel-lockstep";
+  if (!args.speculative_config.empty()) refuse("--speculative-config", lockstep);
+  if (args.async_scheduling) refuse("--async-scheduling", lockstep);
+  if (args.compilation_config.value("cudagraph_lazy_capture", false)) {
+    refuse("cudagraph_lazy_capture", lockstep);
+  }
 }
 
 }  // namespace
 
 void check_rank_options(const EngineArgs& args, const config::ResolvedConfig& graphs) {
-  if (args.tensor_parallel_size == 1) return;
+  check_data_parallel_options(args);
+  if (args.ranks_per_engine() == 1) return;
+  if (args.tensor_parallel_size > 1 && args.pipeline_parallel_size > 1) {
+    throw InvalidArgument(
+        "--pipeline-parallel-size: cannot divide the layers of an engine whose layers "
+        "--tensor-parallel-size divides; use one of the two");
+  }
   if (args.device == "cuda") refuse_with_ranks("--device", "cuda");
   if (args.enable_lora) refuse_with_ranks("--enable-lora", "an adapter");
   if (!args.speculative_config.empty()) {
@@ -39,17 +73,50 @@ void check_rank_options(const EngineArgs& args, const config::ResolvedConfig& gr
   }
 }
 
+std::string rank_text(const EngineArgs& args) {
+  std::string text;
+  const auto add = [&text](std::string_view what, const parallel::Communicator* group) {
+    if (group == nullptr) return;
+    text += fmt::format(
+        "; {} {} of {} over {}", what, group->rank(), group->size(), group->description());
+  };
+  add("rank", args.ranks);
+  add("engine", args.replicas);
+  return text;
+}
+
+std::unique_ptr<weights::WeightSource> part_of_rank(const EngineArgs& args,
+                                                    const weights::ModelConfig& config,
+                                                    std::unique_ptr<weights::WeightSource> source) {
+  if (args.ranks == nullptr) return source;
+  const weights::RankOfModel rank{.rank = args.ranks->rank(), .size = args.ranks->size()};
+  if (args.pipeline_parallel_size > 1) {
+    return weights::RankWeights::of_stage(std::move(source), config, rank);
+  }
+  return std::make_unique<weights::RankWeights>(std::move(source), config, rank);
+}
+
 void require_ranks(const EngineArgs& args) {
+  const bool is_leader = args.ranks == nullptr || args.ranks->rank() == 0;
+  const int num_engines = args.replicas == nullptr ? 1 : args.replicas->size();
+  if (is_leader && args.data_parallel_size > 1 && num_engines != args.data_parallel_size) {
+    throw InvalidArgument(fmt::format(
+        "--data-parallel-size: {} engines are asked for and {} is here; several engines are "
+        "started by the commands generate, serve, run-batch, bench latency and bench throughput",
+        args.data_parallel_size,
+        num_engines));
+  }
   const int size = args.ranks == nullptr ? 1 : args.ranks->size();
   // Numbers below 1 are reported with the other options.
-  if (size == args.tensor_parallel_size || args.tensor_parallel_size < 1) return;
-  throw InvalidArgument(fmt::format(
-      "--tensor-parallel-size: {} ranks are asked for and {} {} here; several ranks are "
-      "started by the commands generate, serve, run-batch, bench latency and bench "
-      "throughput",
-      args.tensor_parallel_size,
-      size,
-      size == 1 ? "is" : "are"));
+  if (size == args.ranks_per_engine() || args.ranks_per_engine() < 1) return;
+  throw InvalidArgument(
+      fmt::format("--tensor-parallel-size, --pipeline-parallel-size: {} ranks are asked for and {} "
+                  "{} here; several ranks are "
+                  "started by the commands generate, serve, run-batch, bench latency and bench "
+                  "throughput",
+                  args.ranks_per_engine(),
+                  size,
+                  size == 1 ? "is" : "are"));
 }
 
 KvCacheSize agree_on_cache_size(parallel::Communicator& ranks, KvCacheSize mine) {

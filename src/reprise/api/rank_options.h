@@ -1,16 +1,29 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <string>
 
 #include "reprise/api/engine_args.h"
 #include "reprise/api/memory_size.h"
 #include "reprise/config/resolved_config.h"
 #include "reprise/parallel/communicator.h"
+#include "reprise/weights/model_config.h"
+#include "reprise/weights/weight_source.h"
 
 namespace reprise::api {
 
 /// Refuses what an engine of several ranks cannot do yet, by its name. \throws InvalidArgument
 void check_rank_options(const EngineArgs& args, const config::ResolvedConfig& graphs);
+
+/// "; rank 1 of 2 over Open MPI", and the same for engines; empty for one rank.
+[[nodiscard]] std::string rank_text(const EngineArgs& args);
+
+/// The weights that this rank needs; `source` has those of the whole model.
+[[nodiscard]] std::unique_ptr<weights::WeightSource> part_of_rank(
+    const EngineArgs& args,
+    const weights::ModelConfig& config,
+    std::unique_ptr<weights::WeightSource> source);
 
 /// \throws InvalidArgument unless `args` has as many ranks as tensor_parallel_size says
 void require_ranks(const EngineArgs& args);

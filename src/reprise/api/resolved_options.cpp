@@ -13,6 +13,7 @@
 #include "reprise/api/rank_options.h"
 #include "reprise/base/error.h"
 #include "reprise/device/cpu/cpu_features.h"
+#include "reprise/parallel/communicator.h"
 #include "reprise/runner/model_attention.h"
 #include "reprise/weights/gguf/gguf_model.h"
 #include "reprise/weights/model_directory.h"
@@ -242,6 +243,8 @@ ResolvedOptions resolve_options(const EngineArgs& args) {
   require_positive("--max-num-batched-tokens", args.max_num_batched_tokens);
   require_positive("--block-size", args.block_size);
   require_positive("--tensor-parallel-size", args.tensor_parallel_size);
+  require_positive("--pipeline-parallel-size", args.pipeline_parallel_size);
+  require_positive("--data-parallel-size", args.data_parallel_size);
   require_positive("--distributed-timeout-seconds", args.distributed_timeout_seconds);
   check_lora_options(args);
   // Reports errors in the options before errors in the model's files.
@@ -267,7 +270,12 @@ ResolvedOptions resolve_options(const EngineArgs& args) {
   options.max_model_len = resolve_max_model_len(args, options.config);
   options.max_logprobs = resolve_max_logprobs(args, options.config);
   check_rank_options(args, options.graphs);
-  options.rank_config = weights::config_of_rank(options.config, args.tensor_parallel_size);
+  options.rank_config =
+      args.pipeline_parallel_size > 1
+          ? weights::config_of_stage(options.config,
+                                     args.ranks == nullptr ? 0 : args.ranks->rank(),
+                                     args.pipeline_parallel_size)
+          : weights::config_of_rank(options.config, args.tensor_parallel_size);
   return options;
 }
 

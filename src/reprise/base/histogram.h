@@ -38,6 +38,14 @@ class Histogram {
   [[nodiscard]] std::span<const uint64_t> counts() const noexcept {
     return std::span(counts_).first(bounds_.size() + 1);
   }
+  /// Takes the counts of another histogram with the same bounds. Counts beyond them are dropped.
+  void restore(std::span<const uint64_t> counts, double sum) noexcept {
+    counts_ = {};
+    std::copy_n(counts.begin(), std::min(counts.size(), bounds_.size() + 1), counts_.begin());
+    count_ = 0;
+    for (const uint64_t count : counts_) count_ += count;
+    sum_ = sum;
+  }
   [[nodiscard]] uint64_t count() const noexcept { return count_; }
   [[nodiscard]] double sum() const noexcept { return sum_; }
 

@@ -8,12 +8,14 @@
 
 namespace reprise::cli {
 
-/// The ranks of a command that loads a model. With --tensor-parallel-size 1 it does nothing.
+/// The ranks of a command that loads a model: --tensor-parallel-size for each of
+/// --data-parallel-size engines. With one rank it does nothing.
 ///
-/// A program that mpirun started joins the other ranks. A program that was started alone starts
-/// mpirun in its place, with the same arguments, which starts the ranks. Rank 0 does the work of
-/// the command; the others follow it. When a rank is lost, each rank that notices it says so on
-/// stderr and ends soon afterwards, and mpirun ends the rest.
+/// A program that a launcher started (mpirun, torchrun, SLURM) joins the other ranks. A program
+/// that was started alone starts the ranks, through mpirun or itself, with the same arguments. Rank
+/// 0 does the work of the command; the other ranks of its engine follow it, and the other engines
+/// answer the requests that it sends them. When a rank is lost, each rank that notices it says so
+/// on stderr and ends soon afterwards, and the launcher ends the rest.
 class RankSession {
  public:
   /// Sets args.ranks, which lives as long as this object. \throws InvalidArgument, Error
@@ -24,14 +26,19 @@ class RankSession {
   ~RankSession();
 
   /// Whether another process does the work of the command: this is another rank than rank 0, or
-  /// the process that ran mpirun.
+  /// the process that started the ranks.
   [[nodiscard]] bool is_elsewhere() const noexcept;
-  /// Runs the steps of rank 0 until it ends. Returns the exit code. \pre is_elsewhere()
+  /// Runs the steps of rank 0, or answers its requests, until it ends. Returns the exit code. \pre
+  /// is_elsewhere()
   [[nodiscard]] int run(const api::EngineArgs& args);
 
  private:
-  std::unique_ptr<parallel::Communicator> ranks_;
-  std::optional<int> exit_code_;  // of mpirun
+  void join_groups(api::EngineArgs& args);
+
+  std::unique_ptr<parallel::Communicator> ranks_;       // all
+  std::unique_ptr<parallel::Communicator> of_engine_;   // nullptr: an engine has one rank
+  std::unique_ptr<parallel::Communicator> of_engines_;  // the first rank of each
+  std::optional<int> exit_code_;  // of the ranks, if this process started them
   int num_exceptions_ = 0;
 };
 

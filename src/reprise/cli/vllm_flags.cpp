@@ -91,8 +91,6 @@ constexpr std::array kFlags = {
     VllmFlag{"disable-async-output-proc", "", "", kNoEffect, "", "answers never wait for it"},
     VllmFlag{"reasoning-parser-plugin", "", "FILE", kOnly, "", kNoCode},
     // Parallel
-    VllmFlag{"pipeline-parallel-size", "-pp", "N", kOnly, "1", kOneDevice},
-    VllmFlag{"data-parallel-size", "-dp", "N", kOnly, "1", kOneDevice},
     VllmFlag{"data-parallel-rank", "-dpn", "N", kOnly, "0", kOneDevice},
     VllmFlag{"data-parallel-start-rank", "-dpr", "N", kOnly, "0", kOneDevice},
     VllmFlag{"data-parallel-size-local", "-dpl", "N", kOnly, "1", kOneDevice},
@@ -103,7 +101,6 @@ constexpr std::array kFlags = {
     VllmFlag{"data-parallel-external-lb", "", "", kOnly, "false", kOneDevice},
     VllmFlag{"decode-context-parallel-size", "-dcp", "N", kOnly, "1", kOneDevice},
     VllmFlag{"prefill-context-parallel-size", "-pcp", "N", kOnly, "1", kOneDevice},
-    VllmFlag{"distributed-executor-backend", "", "NAME", kOnly, "uni|mp", kOneDevice},
     VllmFlag{"nnodes", "", "N", kOnly, "1", kOneDevice},
     VllmFlag{"node-rank", "", "N", kOnly, "0", kOneDevice},
     VllmFlag{"master-addr", "", "ADDRESS", kNoEffect, "", kOneDevice},

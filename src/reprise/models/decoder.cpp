@@ -82,7 +82,9 @@ Decoder::Decoder(const weights::ModelConfig& config,
       logits_scale_(static_cast<float>(config.logits_scale)),
       logits_soft_cap_(static_cast<float>(config.logits_soft_cap)),
       vocab_size_(config.vocab_size),
-      ranks_(config.tensor_parallel_size) {
+      ranks_(config.num_ranks()),
+      stages_(config.pipeline_parallel_size),
+      stage_(config.pipeline_rank) {
   const weights::DecoderTensors names = weights::decoder_tensors(config);
   const bool is_only_looked_up = config.pooling || !config.tie_word_embeddings;
   embedding_ = is_only_looked_up ? parameters.load_table(weight_of(names.embedding))
@@ -93,7 +95,7 @@ Decoder::Decoder(const weights::ModelConfig& config,
     embedding_norm_.emplace(config, parameters, std::string(names.embedding_norm));
   }
   const RopeTables rope_tables(config, max_positions, parameters);
-  for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+  for (int64_t layer = config.first_layer(); layer < config.end_layer(); ++layer) {
     layers_.push_back(make_layer({.config = config,
                                   .names = names,
                                   .parameters = parameters,
@@ -128,8 +130,24 @@ Tensor Decoder::forward(cudagraph::ForwardContext& context,
     hidden = ops::add(hidden, ops::embedding(positions, token_type_embedding_));
   }
   if (embedding_norm_) hidden = (*embedding_norm_)(hidden);
-  for (const auto& layer : layers_) hidden = layer->forward(context, hidden, positions);
+  hidden = run_layers(context, hidden, positions);
   return norm_ ? (*norm_)(hidden) : hidden;
+}
+
+// One rank after the other runs its layers, and all get its result: the others add zeros to it,
+// which changes no bit. So every rank has the last hidden states, of which it computes its part of
+// the logits.
+Tensor Decoder::run_layers(cudagraph::ForwardContext& context,
+                           Tensor hidden,
+                           const Tensor& positions) const {
+  for (int64_t stage = 0; stage < stages_; ++stage) {
+    if (stage == stage_) {
+      for (const auto& layer : layers_) hidden = layer->forward(context, hidden, positions);
+    }
+    if (stages_ == 1) break;
+    hidden = ops::all_reduce(stage == stage_ ? hidden : ops::scale(hidden, 0), stages_);
+  }
+  return hidden;
 }
 
 Tensor Decoder::pool(const Tensor& hidden,

@@ -45,6 +45,10 @@ class Decoder final : public CausalLM {
   }
 
  private:
+  /// Runs the layers of all ranks, one rank after the other.
+  [[nodiscard]] Tensor run_layers(cudagraph::ForwardContext& context,
+                                  Tensor hidden,
+                                  const Tensor& positions) const;
   [[nodiscard]] Tensor pool(const Tensor& hidden,
                             const Tensor& last_tokens,
                             const Tensor& num_texts) const;
@@ -62,7 +66,9 @@ class Decoder final : public CausalLM {
   std::optional<Norm> norm_;  // of the last hidden states; nothing: the layers have one
   Tensor lm_head_;            // when tied: the embedding itself; undefined: the model pools
   int64_t vocab_size_;
-  int64_t ranks_;  // each computes the logits of a part of the vocabulary
+  int64_t ranks_;   // each computes the logits of a part of the vocabulary
+  int64_t stages_;  // ranks among which the layers are divided
+  int64_t stage_;   // this rank's
   std::optional<weights::PoolingType> pooling_;
   std::vector<attention::AttentionLayer*> attention_layers_;
 };

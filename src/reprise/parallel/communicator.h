@@ -1,30 +1,19 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
-#include "reprise/base/error.h"
+#include "reprise/parallel/rank_link.h"
 #include "reprise/parallel/transport.h"
 
 namespace reprise::parallel {
-
-/// A rank is lost, late, or does something else than the others. The engine cannot go on.
-class RankError : public Error {
- public:
-  using Error::Error;
-};
 
 /// The purpose of a collective operation. It is a part of the tag of its messages, so a message
 /// never completes an operation of another purpose.
@@ -43,40 +32,43 @@ enum class Patience : uint8_t {
   unlimited,  // as long as the other ranks give signs of life
 };
 
-struct CommunicatorOptions {
-  /// Ranks run the same step at the same time, so one waits for another only for moments.
-  std::chrono::milliseconds timeout{20'000};
-  /// Each rank tells each other rank in this interval that it is alive.
-  std::chrono::milliseconds beat_interval{1'000};
-  /// A rank without a sign of life for so long is lost. Timeout and silence stay below the 30 s
-  /// within which a lost rank must be named.
-  std::chrono::milliseconds silence{12'000};
-  /// Called once, with a sentence that names the rank, by the thread that noticed the failure. That
-  /// may be a thread of the communicator.
-  std::function<void(const std::string&)> on_failure;
+/// The purpose of a group. It is a part of the tag of the group's messages. Two ranks meet in at
+/// most one group of each kind.
+enum class GroupKind : uint8_t {
+  world,   // all ranks
+  tensor,  // ranks that share each layer
+  data,    // ranks that have the same part of the model, and different requests
+  expert,  // ranks that share the experts
 };
 
-/// Collective operations among the ranks of an engine. All ranks call the same operations in the
-/// same order; results are the same bits on each of them. An operation that cannot complete in time
-/// names the rank that it waits for, and every later operation fails with the same sentence.
+/// Collective operations among the ranks of a group. All ranks of the group call the same
+/// operations in the same order; results are the same bits on each of them. An operation that
+/// cannot complete in time names the rank that it waits for, and every later operation of every
+/// group fails with the same sentence. Messages name ranks by their number among all ranks.
 ///
-/// Operations may come from any thread, one at a time. A thread of the communicator sends and
-/// receives signs of life, so a rank that was killed or stopped is noticed while no operation runs.
+/// Operations of one group may come from any thread, one at a time.
 class Communicator {
  public:
-  static constexpr int kMaxRanks = 64;
+  static constexpr int kMaxRanks = RankLink::kMaxRanks;
 
-  /// \throws InvalidArgument for more than kMaxRanks ranks
+  /// All ranks. \throws InvalidArgument for more than kMaxRanks ranks
   Communicator(std::unique_ptr<Transport> transport, const CommunicatorOptions& options);
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
-  /// Leaves the connection as it is, unless finish() has ended it. A launcher like mpirun then ends
-  /// the other ranks.
-  ~Communicator();
+
+  /// A group of these ranks, in this order. Its rank 0 is the first of them. All of them make it.
+  /// \pre this is the communicator of all ranks, this rank is a member, and it is in no other group
+  /// of the kind
+  [[nodiscard]] std::unique_ptr<Communicator> group(GroupKind kind, std::vector<int> members) const;
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
-  [[nodiscard]] int size() const noexcept { return size_; }
-  [[nodiscard]] std::string description() const { return transport_->description(); }
+  [[nodiscard]] int size() const noexcept { return static_cast<int>(members_.size()); }
+  /// The number among all ranks.
+  [[nodiscard]] int world_rank(int rank) const noexcept {
+    return members_[static_cast<size_t>(rank)];
+  }
+  [[nodiscard]] std::string description() const { return link_->transport().description(); }
+  [[nodiscard]] RankLink& link() const noexcept { return *link_; }
 
   /// Writes the `bytes` bytes at `mine` of rank 0, 1, ... to `all`, one after the other.
   /// \throws RankError
@@ -96,63 +88,42 @@ class Communicator {
   [[nodiscard]] bool try_all_gather(const void* mine, void* all, size_t bytes) noexcept;
 
   /// \throws RankError if a rank was lost or late
-  void check() const;
-  [[nodiscard]] bool has_failed() const noexcept { return has_failed_; }
-  /// Ends the connection in an orderly way. Every rank calls it, after its last operation.
+  void check() const { link_->check(); }
+  [[nodiscard]] bool has_failed() const noexcept { return link_->has_failed(); }
+  /// Ends the connection in an orderly way. Every rank calls it, after its last operation. Without
+  /// it, a launcher like mpirun ends the other ranks. \pre this is the communicator of all ranks
   /// \throws RankError
   void finish();
 
   /// Makes every later operation fail with this reason. Only the first reason counts.
-  void fail(const std::string& reason) noexcept;
+  void fail(const std::string& reason) noexcept { link_->fail(reason); }
 
   /// Collective ops declare that they write this memory. So they run one after the other, in the
   /// order of the program, on every rank.
   [[nodiscard]] std::span<std::byte> order_token() noexcept { return order_token_; }
 
  private:
-  using Clock = std::chrono::steady_clock;
   struct Message {
-    int peer = 0;
+    int peer = 0;  // among all ranks
     bool is_send = false;
     Transport::Handle handle = 0;
     bool is_done = false;
   };
-  struct Peer {
-    Transport::Handle beat_in = 0;
-    Transport::Handle beat_out = 0;
-    bool is_sending = false;
-    uint64_t received = 0;
-    Clock::time_point heard;
-  };
 
+  Communicator(std::shared_ptr<RankLink> link, GroupKind kind, std::vector<int> members);
   [[nodiscard]] uint32_t next_tag(Operation operation) noexcept;
   void wait(std::span<Message> messages, Patience patience);
   [[nodiscard]] bool test_all(std::span<Message> messages);
   [[nodiscard]] std::string late_text(std::span<const Message> messages);
-  [[noreturn]] void fail_and_throw(const std::string& reason);
-  void watch();
-  void stop_watching();
-  void exchange_beats(bool is_time_to_send);
-  [[nodiscard]] std::string find_silent_peer(Clock::time_point now) const;
 
-  std::unique_ptr<Transport> transport_;
-  CommunicatorOptions options_;
-  int rank_;
-  int size_;
-  std::mutex transport_mutex_;
+  std::shared_ptr<RankLink> link_;
+  GroupKind kind_ = GroupKind::world;
+  std::vector<int> members_;  // among all ranks
+  int rank_ = 0;
+  // Guarded by the link's mutex.
   uint32_t sequence_ = 0;
   Operation current_ = Operation::start_up;
-  mutable std::mutex failure_mutex_;
-  std::string failure_;
-  std::atomic<bool> has_failed_ = false;
   std::array<std::byte, 64> order_token_{};
-  // Of the thread that watches over signs of life.
-  std::vector<Peer> peers_;  // by rank; the own entry is unused
-  uint64_t beat_ = 0;
-  std::mutex stop_mutex_;
-  std::condition_variable stop_condition_;
-  bool stops_ = false;
-  std::thread watcher_;
 };
 
 }  // namespace reprise::parallel

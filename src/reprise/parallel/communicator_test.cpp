@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "reprise/parallel/mailbox.h"
 #include "tests/support/parallel/local_transport.h"
 
 namespace reprise::parallel {
@@ -138,6 +140,73 @@ TEST(Communicator, waits_without_a_limit_for_a_rank_that_gives_signs_of_life) {
     ranks->broadcast(Operation::command, 0, &value, sizeof value, Patience::unlimited);
     EXPECT_EQ(value, 5);
     ranks->barrier(Operation::end);
+  });
+}
+
+TEST(Communicator, groups_of_different_kinds_never_take_each_others_messages) {
+  run_ranks(4, [](int rank, const std::shared_ptr<LocalHub>& hub) {
+    const auto ranks = join(hub, rank);
+    const int first = rank / 2 * 2;
+    const auto pair = ranks->group(GroupKind::tensor, {first, first + 1});
+    const auto same = ranks->group(GroupKind::data, {rank % 2, rank % 2 + 2});
+    for (int round = 0; round < 50; ++round) {
+      std::array<int, 2> of_pair{};
+      std::array<int, 2> of_same{};
+      // Two threads, so that operations of both groups are under way at the same time.
+      std::thread other(
+          [&] { same->all_gather(Operation::data, &rank, of_same.data(), sizeof rank); });
+      pair->all_gather(Operation::data, &rank, of_pair.data(), sizeof rank);
+      other.join();
+      EXPECT_EQ(of_pair, (std::array{first, first + 1}));
+      EXPECT_EQ(of_same, (std::array{rank % 2, rank % 2 + 2}));
+    }
+    ranks->finish();
+  });
+}
+
+TEST(Mailbox, brings_letters_of_any_length_in_the_order_in_which_they_were_sent) {
+  constexpr int kNumLetters = 40;
+  run_ranks(3, [](int rank, const std::shared_ptr<LocalHub>& hub) {
+    const auto ranks = join(hub, rank);
+    Mailbox mailbox(*ranks);
+    const auto letter = [](int from, int number) {
+      return std::vector<std::byte>(static_cast<size_t>(number * number * 7),
+                                    static_cast<std::byte>(from * 64 + number));
+    };
+    for (int number = 0; number < kNumLetters; ++number) {
+      for (int to = 0; to < 3; ++to) {
+        if (to != rank) mailbox.post(to, letter(rank, number));
+      }
+    }
+    std::array<int, 3> next{};
+    next[static_cast<size_t>(rank)] = kNumLetters;
+    while (next != std::array{kNumLetters, kNumLetters, kNumLetters} || !mailbox.is_sent()) {
+      const bool has_moved = mailbox.poll([&](int from, std::span<const std::byte> bytes) {
+        const std::vector<std::byte> expected = letter(from, next[static_cast<size_t>(from)]++);
+        EXPECT_TRUE(std::ranges::equal(bytes, expected));
+      });
+      if (!has_moved) std::this_thread::sleep_for(milliseconds(1));
+    }
+    ranks->finish();
+  });
+}
+
+TEST(Mailbox, refuses_a_letter_whose_announced_length_is_absurd) {
+  run_ranks(2, [](int rank, const std::shared_ptr<LocalHub>& hub) {
+    const auto ranks = join(hub, rank);
+    if (rank == 1) {
+      const uint64_t length = uint64_t{1} << 60;
+      const std::lock_guard lock(ranks->link().mutex());
+      (void)ranks->link().transport().send(0, RankLink::kMailTag, &length, sizeof length);
+      return;
+    }
+    Mailbox mailbox(*ranks);
+    const std::string failure = failure_of([&] {
+      for (;;) {
+        if (!mailbox.poll({})) std::this_thread::sleep_for(milliseconds(1));
+      }
+    });
+    EXPECT_NE(failure.find("rank 1 announced a letter of"), std::string::npos) << failure;
   });
 }
 

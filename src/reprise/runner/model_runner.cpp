@@ -93,6 +93,9 @@ ModelRunner::ModelRunner(Execution& execution,
   dispatcher_.initialize_cudagraph_keys(options.dispatcher);
   execution.executor().set_communicator(options.ranks);
   if (options.ranks != nullptr && options.ranks->rank() == 0) leader_.emplace(*options.ranks);
+  if (options.ranks != nullptr || options.data_parallel != nullptr) {
+    planned_keys_.emplace(dispatcher_);
+  }
 }
 
 program::TracedProgram ModelRunner::trace(ForwardKind kind) const {
@@ -179,6 +182,9 @@ cudagraph::CaptureReport ModelRunner::capture(
   cudagraph::CaptureReport report = cudagraph::run_capture_session(
       dispatcher_, permission_, options_.num_warmups, capture_callbacks(on_progress));
   if (options_.ranks != nullptr) agree_on_capture(*options_.ranks, dispatcher_, report);
+  if (options_.data_parallel != nullptr) {
+    agree_on_capture(options_.data_parallel->ranks(), dispatcher_, report);
+  }
   return report;
 }
 
@@ -235,23 +241,6 @@ StagedShape ModelRunner::staged_shape(const cudagraph::Decision& decision,
   return shape;
 }
 
-const StepResult& ModelRunner::execute(std::span<const BatchRequest> requests,
-                                       const cudagraph::BatchFacts& facts,
-                                       const TokensOnDevice& tokens) {
-  cudagraph::BatchFacts decided = facts;
-  // The other ranks do as rank 0 decides.
-  const bool decides = options_.ranks == nullptr || leader_.has_value();
-  if (decides && cascade_ != nullptr) decided.cascade = cascade_->is_faster(facts);
-  if (options_.ranks == nullptr) return execute_here(requests, decided, tokens);
-  try {
-    if (leader_) leader_->announce(requests, decided);
-    ++num_rank_steps_;
-    return execute_here(requests, decided, tokens);
-  } catch (const parallel::RankError& error) {
-    throw device::DeviceError(error.what(), device::DeviceError::Severity::sticky);
-  }
-}
-
 const StepResult& ModelRunner::execute_here(std::span<const BatchRequest> requests,
                                             const cudagraph::BatchFacts& facts,
                                             const TokensOnDevice& tokens) {
@@ -267,8 +256,11 @@ const StepResult& ModelRunner::execute_here(std::span<const BatchRequest> reques
   result_.retired.reset();
   spans_.clear();
   if (options_.ranks != nullptr) {
-    agree_on_step(*options_.ranks, num_rank_steps_, decision, requests);
+    const int32_t stale =
+        agree_on_step(*options_.ranks, num_rank_steps_, decision, requests, stale_key_);
+    if (leader_ && stale >= 0) to_retire_.push_back(stale);
   }
+  if (options_.data_parallel != nullptr) options_.data_parallel->keep(decision);
   const StepLaunches before = launches_so_far();
   const cudagraph::BatchFacts* cascade = facts.cascade ? &facts : nullptr;
   try {
@@ -277,20 +269,20 @@ const StepResult& ModelRunner::execute_here(std::span<const BatchRequest> reques
     return result;
   } catch (const cudagraph::StaleAddressError& error) {
     // The replay was refused before it launched anything, so this step can still run eagerly.
-    retired_.push_back({decision.mode, decision.descriptor, error.what()});
-    dispatcher_.retire(decision.mode, decision.descriptor, error.what());
-    // Pieces before the one that moved may have run. Caches of keys and values would be written
-    // again with the same content, but a state must not take the same token twice.
-    if (!states_.tensors().empty() && launches_so_far() != before) {
-      throw Error(fmt::format("the step stopped after recurrent layers had changed states: {}",
-                              error.what()));
-    }
+    retire_stale(decision, error.what(), before);
   }
   result_.retired = decision;
-  const cudagraph::Decision eager{.descriptor = {.num_tokens = facts.num_tokens,
-                                                 .has_lora = facts.num_active_loras > 0,
-                                                 .num_active_loras = facts.num_active_loras},
-                                  .reason = cudagraph::DispatchReason::key_retired};
+  cudagraph::Decision eager{.descriptor = {.num_tokens = facts.num_tokens,
+                                           .has_lora = facts.num_active_loras > 0,
+                                           .num_active_loras = facts.num_active_loras},
+                            .reason = cudagraph::DispatchReason::key_retired};
+  // Other ranks replay this key now, so the exchanges of this step keep the padded size.
+  if (planned_keys_) {
+    (void)run(requests, decision, CudagraphRuntimeMode::NONE, tokens, cascade);
+    eager.descriptor.num_tokens = decision.descriptor.num_tokens;
+    result_.decision = eager;
+    return result_;
+  }
   result_.decision = eager;
   return run(requests, eager, CudagraphRuntimeMode::NONE, tokens, cascade);
 }
@@ -304,9 +296,15 @@ const StepResult& ModelRunner::run(std::span<const BatchRequest> requests,
   for (const BatchRequest& request : requests) num_logits += request.num_logits();
   {
     const PhaseTimer timer(spans_, StepPhase::prepare);
-    batch_.stage(requests,
-                 staged_shape(decision, static_cast<int32_t>(requests.size()), num_logits),
-                 execution_->stream());
+    if (requests.empty()) {
+      const int32_t num_reqs =
+          std::min(decision.descriptor.num_tokens, options_.limits.max_num_reqs);
+      batch_.stage_dummy(staged_shape(decision, num_reqs, 1), execution_->stream());
+    } else {
+      batch_.stage(requests,
+                   staged_shape(decision, static_cast<int32_t>(requests.size()), num_logits),
+                   execution_->stream());
+    }
     if (!tokens.places.empty()) tokens.sampler->write_tokens(batch_.input_ids(), tokens.places);
     if (decision.descriptor.has_lora) stage_adapters(requests, decision.descriptor.num_tokens);
   }
@@ -394,15 +392,6 @@ void ModelRunner::wait() {
     options_.ranks->check();
   } catch (const parallel::RankError& error) {
     throw device::DeviceError(error.what(), device::DeviceError::Severity::sticky);
-  }
-}
-
-void ModelRunner::stop_other_ranks() noexcept {
-  if (!leader_) return;
-  try {
-    leader_->stop();
-  } catch (const std::exception&) {
-    // A rank is lost, which was reported where it was noticed.
   }
 }
 

@@ -18,6 +18,7 @@
 #include "reprise/models/causal_lm.h"
 #include "reprise/parallel/communicator.h"
 #include "reprise/program/trace.h"
+#include "reprise/runner/data_parallel_steps.h"
 #include "reprise/runner/execution.h"
 #include "reprise/runner/forward.h"
 #include "reprise/runner/input_batch.h"
@@ -58,6 +59,9 @@ struct ModelRunnerOptions {
   /// The ranks that run this model together; must outlive the runner. nullptr: this is the only
   /// one.
   parallel::Communicator* ranks = nullptr;
+  /// The engines with the same model that run their steps together with this one; must outlive the
+  /// runner. nullptr: steps need no other engine. Only rank 0 of `ranks` has it.
+  DataParallelSteps* data_parallel = nullptr;
   int num_warmups = 0;       // eager runs before each capture
   bool copy_inputs = false;  // cudagraph_copy_inputs
   /// cudagraph_lazy_capture: capture() does nothing, and a step whose best key has no graph yet
@@ -137,6 +141,12 @@ class ModelRunner {
   const StepResult& execute(std::span<const BatchRequest> requests,
                             const cudagraph::BatchFacts& facts,
                             const TokensOnDevice& tokens = {});
+  /// Takes part in a step of the other engines with padding only. Returns false when none of them
+  /// has work either. \pre ModelRunnerOptions::data_parallel \throws as execute()
+  bool execute_idle();
+  /// Forbids these keys (numbers in the capture plan), because another rank can no longer replay
+  /// them.
+  void retire(std::span<const int32_t> keys);
   [[nodiscard]] parallel::Communicator* ranks() const noexcept { return options_.ranks; }
   [[nodiscard]] Execution& execution() const noexcept { return *execution_; }
 
@@ -192,6 +202,14 @@ class ModelRunner {
   void run_staged(const cudagraph::BatchDescriptor& descriptor,
                   cudagraph::CudagraphRuntimeMode run_as,
                   const cudagraph::BatchFacts* cascade = nullptr);
+  /// Agrees with the other engines and announces the step to the other ranks. nullopt: no engine
+  /// has work.
+  std::optional<cudagraph::BatchFacts> agree(std::span<const BatchRequest> requests,
+                                             const cudagraph::BatchFacts& facts);
+  /// What to do when a graph of this step cannot be replayed.
+  void retire_stale(const cudagraph::Decision& decision,
+                    const std::string& reason,
+                    StepLaunches before);
   const StepResult& execute_here(std::span<const BatchRequest> requests,
                                  const cudagraph::BatchFacts& facts,
                                  const TokensOnDevice& tokens);
@@ -242,6 +260,9 @@ class ModelRunner {
   std::optional<StepLeader> leader_;  // of rank 0, if there are others
   uint64_t num_rank_steps_ = 0;
   uint64_t num_cascade_steps_ = 0;
+  std::optional<PlannedKeys> planned_keys_;  // if there are other ranks
+  int32_t stale_key_ = -1;                   // of this rank; the other ranks do not know it yet
+  std::vector<int32_t> to_retire_;           // before the next step that rank 0 announces
 };
 
 }  // namespace reprise::engine

@@ -20,7 +20,7 @@ using parallel::RankError;
 // The first message of a command has a fixed size, which holds most batches of decodes. The rest
 // follows in a second message.
 constexpr size_t kFirstWords = 512;
-constexpr size_t kHeaderWords = 3;
+constexpr size_t kHeaderWords = 2;
 
 enum class Command : int32_t { step = 1, stop = 2 };
 
@@ -45,8 +45,13 @@ struct StepFacts {
   int64_t num_tokens = 0;
   int64_t num_reqs = 0;
   uint64_t digest = 0;
+  int64_t stale_key = -1;
 
-  bool operator==(const StepFacts&) const = default;
+  // Any rank may find that a key is stale.
+  bool operator==(const StepFacts& other) const {
+    return step == other.step && mode == other.mode && num_tokens == other.num_tokens &&
+           num_reqs == other.num_reqs && digest == other.digest;
+  }
 };
 
 std::string step_text(const StepFacts& facts) {
@@ -94,6 +99,7 @@ class BatchReader {
   void read(std::span<const int32_t> words) {
     words_ = words;
     next_ = 0;
+    retired_ = take(static_cast<size_t>(word()));
     facts_ = {.num_tokens = word(), .num_reqs = word()};
     facts_.uniform = word() != 0;
     facts_.query_len = word();
@@ -109,6 +115,7 @@ class BatchReader {
   }
   [[nodiscard]] const cudagraph::BatchFacts& facts() const noexcept { return facts_; }
   [[nodiscard]] std::span<const BatchRequest> requests() const noexcept { return requests_; }
+  [[nodiscard]] std::span<const int32_t> retired() const noexcept { return retired_; }
 
  private:
   int32_t word() {
@@ -140,6 +147,7 @@ class BatchReader {
 
   std::span<const int32_t> words_;
   size_t next_ = 0;
+  std::span<const int32_t> retired_;
   cudagraph::BatchFacts facts_;
   std::vector<BatchRequest> requests_;
   std::vector<kv_cache::BlockId> block_ids_;
@@ -148,9 +156,12 @@ class BatchReader {
 }  // namespace
 
 void StepLeader::announce(std::span<const BatchRequest> requests,
-                          const cudagraph::BatchFacts& facts) {
+                          const cudagraph::BatchFacts& facts,
+                          std::span<const int32_t> retired) {
   words_.assign(kHeaderWords, 0);
   words_[0] = static_cast<int32_t>(Command::step);
+  words_.push_back(static_cast<int32_t>(retired.size()));
+  words_.insert(words_.end(), retired.begin(), retired.end());
   append(words_, facts);
   for (const BatchRequest& request : requests) append(words_, request);
   send();
@@ -190,6 +201,7 @@ void run_announced_steps(Communicator& ranks, ModelRunner& runner) {
                       (size - kFirstWords) * sizeof(int32_t));
     }
     batch.read(std::span(words).first(size).subspan(kHeaderWords));
+    runner.retire(batch.retired());
     (void)runner.execute(batch.requests(), batch.facts());
     runner.wait();
   }
@@ -212,25 +224,34 @@ uint64_t step_digest(const cudagraph::Decision& decision,
   return digest.value();
 }
 
-void agree_on_step(Communicator& ranks,
-                   uint64_t step,
-                   const cudagraph::Decision& decision,
-                   std::span<const BatchRequest> requests) {
+int32_t agree_on_step(Communicator& ranks,
+                      uint64_t step,
+                      const cudagraph::Decision& decision,
+                      std::span<const BatchRequest> requests,
+                      int32_t stale_key) {
   const StepFacts mine{.step = step,
                        .mode = static_cast<int64_t>(decision.mode),
                        .num_tokens = decision.descriptor.num_tokens,
                        .num_reqs = static_cast<int64_t>(requests.size()),
-                       .digest = step_digest(decision, requests)};
+                       .digest = step_digest(decision, requests),
+                       .stale_key = stale_key};
   std::array<StepFacts, Communicator::kMaxRanks> all;
   ranks.all_gather(Operation::agreement, &mine, all.data(), sizeof mine);
   for (int rank = 1; rank < ranks.size(); ++rank) {
     const StepFacts& theirs = all[static_cast<size_t>(rank)];
     if (theirs == all[0]) continue;
-    const std::string text = fmt::format(
-        "rank {} is about to run {}, but rank 0 {}", rank, step_text(theirs), step_text(all[0]));
+    const std::string text = fmt::format("rank {} is about to run {}, but rank {} {}",
+                                         ranks.world_rank(rank),
+                                         step_text(theirs),
+                                         ranks.world_rank(0),
+                                         step_text(all[0]));
     ranks.fail(text);
     throw RankError(text);
   }
+  for (const StepFacts& of_rank : std::span(all).first(static_cast<size_t>(ranks.size()))) {
+    if (of_rank.stale_key >= 0) return static_cast<int32_t>(of_rank.stale_key);
+  }
+  return -1;
 }
 
 void agree_on_capture(Communicator& ranks,
@@ -258,15 +279,18 @@ void agree_on_capture(Communicator& ranks,
     const std::string text =
         theirs[0] != all[0][0]
             ? fmt::format(
-                  "rank {} has another capture plan than rank 0 ({:016x}, {:016x}): start "
+                  "rank {} has another capture plan than rank {} ({:016x}, {:016x}): start "
                   "all ranks with the same options and the same program",
-                  rank,
+                  ranks.world_rank(rank),
+                  ranks.world_rank(0),
                   theirs[0],
                   all[0][0])
-            : fmt::format("rank {} captured {} keys and rank 0 {}: a capture failed on one of them",
-                          rank,
-                          theirs[2],
-                          all[0][2]);
+            : fmt::format(
+                  "rank {} captured {} keys and rank {} {}: a capture failed on one of them",
+                  ranks.world_rank(rank),
+                  theirs[2],
+                  ranks.world_rank(0),
+                  all[0][2]);
     ranks.fail(text);
     throw RankError(text);
   }

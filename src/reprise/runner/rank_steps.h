@@ -21,8 +21,11 @@ class StepLeader {
  public:
   explicit StepLeader(parallel::Communicator& ranks) : ranks_(&ranks) {}
 
-  /// Sends a batch. The next thing that each rank does is this step. \throws parallel::RankError
-  void announce(std::span<const BatchRequest> requests, const cudagraph::BatchFacts& facts);
+  /// Sends a batch. The next thing that each rank does is this step, after it has retired these
+  /// keys (numbers in PlannedKeys). \throws parallel::RankError
+  void announce(std::span<const BatchRequest> requests,
+                const cudagraph::BatchFacts& facts,
+                std::span<const int32_t> retired = {});
   /// Ends run_announced_steps() on the other ranks. \throws parallel::RankError
   void stop();
 
@@ -42,11 +45,14 @@ void run_announced_steps(parallel::Communicator& ranks, ModelRunner& runner);
                                    std::span<const BatchRequest> requests) noexcept;
 
 /// Compares the step of all ranks before it runs, so that a difference is an error and no hang in
-/// the middle of the model. \throws parallel::RankError that names the rank and what differs
-void agree_on_step(parallel::Communicator& ranks,
-                   uint64_t step,
-                   const cudagraph::Decision& decision,
-                   std::span<const BatchRequest> requests);
+/// the middle of the model. `stale_key`: the number of a key that this rank can no longer replay;
+/// -1: none. Returns such a number of any rank, or -1.
+/// \throws parallel::RankError that names the rank and what differs
+int32_t agree_on_step(parallel::Communicator& ranks,
+                      uint64_t step,
+                      const cudagraph::Decision& decision,
+                      std::span<const BatchRequest> requests,
+                      int32_t stale_key = -1);
 
 /// Compares the capture plans of all ranks and the keys that were captured. A replay on one rank
 /// only would wait for the others for ever. \throws parallel::RankError that names the rank

@@ -41,13 +41,15 @@ void add_info_routes(Router& router,
               .summary = "Metrics for Prometheus.",
               .handle = [&engine, &generations, &model, &meter, &lines](
                             const HttpRequest&, const ExchangeRef& exchange) {
-                exchange->respond({.body = metrics_text({.engine = engine.stats(),
+                const std::vector<api::EngineStats> engines = engine.stats_of_engines();
+                exchange->respond({.body = metrics_text({.engine = engines[0],
                                                          .startup = engine.startup_report(),
                                                          .generations = generations.counts(),
                                                          .http = meter,
                                                          .process = read_process_facts(),
                                                          .dropped_log_lines = lines.num_dropped(),
-                                                         .model_name = model.name()}),
+                                                         .model_name = model.name(),
+                                                         .engines = engines}),
                                    .content_type = std::string(kMetricsContentType)});
               }});
   router.add({.method = "GET",

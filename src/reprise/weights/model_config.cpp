@@ -123,7 +123,7 @@ int64_t ModelConfig::num_recurrent_layers() const noexcept {
 
 int64_t ModelConfig::cache_index(int64_t layer) const {
   int64_t index = 0;
-  for (int64_t other = 0; other < layer; ++other) {
+  for (int64_t other = first_layer(); other < layer; ++other) {
     index += static_cast<int64_t>(is_recurrent_layer(other) == is_recurrent_layer(layer));
   }
   return index;

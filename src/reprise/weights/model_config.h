@@ -203,6 +203,10 @@ struct ModelConfig {
   /// The ranks that share each layer. The numbers of heads and the intermediate size are those of
   /// one rank (rank_weights.h).
   int64_t tensor_parallel_size = 1;
+  /// The ranks among which the layers are divided, and which of them this is. Numbers of layers are
+  /// those of the whole model; a rank has those from first_layer() to end_layer().
+  int64_t pipeline_parallel_size = 1;
+  int64_t pipeline_rank = 0;
 
   std::optional<MixtureOfExperts> moe;
   std::vector<bool> moe_layers;  // one per layer if there is `moe`
@@ -228,11 +232,21 @@ struct ModelConfig {
     return layer_types[static_cast<size_t>(layer)] == LayerType::linear_attention;
   }
   [[nodiscard]] int64_t num_recurrent_layers() const noexcept;
-  /// Layers that cache keys and values, or latents.
+  /// Layers of this rank that cache keys and values, or latents.
   [[nodiscard]] int64_t num_attention_layers() const noexcept {
-    return num_hidden_layers - num_recurrent_layers();
+    return end_layer() - first_layer() - num_recurrent_layers();
   }
-  /// The number of layers of the same cache before this one.
+  [[nodiscard]] int64_t first_layer() const noexcept {
+    return num_hidden_layers * pipeline_rank / pipeline_parallel_size;
+  }
+  [[nodiscard]] int64_t end_layer() const noexcept {
+    return num_hidden_layers * (pipeline_rank + 1) / pipeline_parallel_size;
+  }
+  /// The ranks of an engine. Each computes the logits of a part of the vocabulary.
+  [[nodiscard]] int64_t num_ranks() const noexcept {
+    return tensor_parallel_size * pipeline_parallel_size;
+  }
+  /// The number of layers of this rank and of the same cache before this one.
   [[nodiscard]] int64_t cache_index(int64_t layer) const;
   [[nodiscard]] bool rotates(int64_t layer) const {
     return rope.type != RopeType::none &&

@@ -64,6 +64,31 @@ ModelConfig config_of_rank(const ModelConfig& whole, int64_t ranks) {
   return config;
 }
 
+ModelConfig config_of_stage(const ModelConfig& whole, int64_t rank, int64_t ranks) {
+  if (ranks == 1) return whole;
+  std::string_view part;
+  if (whole.num_recurrent_layers() > 0) part = "recurrent layers";
+  if (whole.pooling || whole.is_encoder) part = "models that give vectors";
+  if (whole.quantization.method != QuantizationMethod::none) part = "quantised weights";
+  if (!part.empty()) {
+    throw InvalidArgument(
+        fmt::format("--pipeline-parallel-size: {} ranks are not supported with {} ({}); use 1",
+                    ranks,
+                    part,
+                    architecture_name(whole.architecture)));
+  }
+  if (whole.num_hidden_layers < ranks) {
+    throw InvalidArgument(
+        fmt::format("--pipeline-parallel-size: {} ranks are more than the {} layers of the model",
+                    ranks,
+                    whole.num_hidden_layers));
+  }
+  ModelConfig config = whole;
+  config.pipeline_parallel_size = ranks;
+  config.pipeline_rank = rank;
+  return config;
+}
+
 int64_t vocab_rows_of_rank(int64_t vocab_size, int64_t ranks) {
   constexpr int64_t kRows = 64;
   const int64_t rows = (vocab_size + ranks - 1) / ranks;
@@ -75,6 +100,18 @@ RankWeights::RankWeights(std::unique_ptr<WeightSource> source,
                          RankOfModel rank)
     : source_(std::move(source)) {
   for (int64_t layer = 0; layer < whole.num_hidden_layers; ++layer) add_layer(whole, rank, layer);
+  add_head(whole, rank);
+}
+
+std::unique_ptr<RankWeights> RankWeights::of_stage(std::unique_ptr<WeightSource> source,
+                                                   const ModelConfig& whole,
+                                                   RankOfModel rank) {
+  std::unique_ptr<RankWeights> part(new RankWeights(std::move(source)));
+  part->add_head(whole, rank);
+  return part;
+}
+
+void RankWeights::add_head(const ModelConfig& whole, RankOfModel rank) {
   const DecoderTensors names = decoder_tensors(whole);
   const std::string head = fmt::format("{}.weight", names.lm_head);
   const std::string embedding = fmt::format("{}.weight", names.embedding);

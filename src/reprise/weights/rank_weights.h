@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reprise/weights/model_config.h"
@@ -22,6 +23,10 @@ struct RankOfModel {
 /// several ranks
 [[nodiscard]] ModelConfig config_of_rank(const ModelConfig& whole, int64_t ranks);
 
+/// The config of one rank of several among which the layers are divided.
+/// \throws InvalidArgument if there are too few layers, or for models that are not ready for it
+[[nodiscard]] ModelConfig config_of_stage(const ModelConfig& whole, int64_t rank, int64_t ranks);
+
 /// The rows of the vocabulary whose logits each rank computes; those of the last rank may end with
 /// padding. A multiple of 64, so that the weights can be loaded in panels.
 [[nodiscard]] int64_t vocab_rows_of_rank(int64_t vocab_size, int64_t ranks);
@@ -38,6 +43,10 @@ class RankWeights final : public WeightSource {
   /// `whole`: the config of the source. \pre config_of_rank(whole, rank.size) does not throw
   /// \throws InvalidArgument for weights that kernels read as they are stored, in blocks
   RankWeights(std::unique_ptr<WeightSource> source, const ModelConfig& whole, RankOfModel rank);
+  /// The weights of a rank that has whole layers (config_of_stage): only lm_head is cut.
+  [[nodiscard]] static std::unique_ptr<RankWeights> of_stage(std::unique_ptr<WeightSource> source,
+                                                             const ModelConfig& whole,
+                                                             RankOfModel rank);
 
   [[nodiscard]] const TensorSpec* find(std::string_view name) const override;
   [[nodiscard]] std::vector<std::string_view> names() const override;
@@ -62,6 +71,8 @@ class RankWeights final : public WeightSource {
               const std::string& stored_name,
               int dim,
               std::vector<Range> ranges);
+  explicit RankWeights(std::unique_ptr<WeightSource> source) : source_(std::move(source)) {}
+  void add_head(const ModelConfig& whole, RankOfModel rank);
   void add_layer(const ModelConfig& whole, RankOfModel rank, int64_t layer);
 
   std::unique_ptr<WeightSource> source_;

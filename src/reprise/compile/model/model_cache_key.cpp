@@ -138,6 +138,7 @@ CacheKey model_cache_key(const ModelCompilerOptions& options) {
       .add("intermediate_size", fmt::to_string(model.intermediate_size))
       .add("num_hidden_layers", fmt::to_string(model.num_hidden_layers))
       .add("tensor_parallel_size", fmt::to_string(model.tensor_parallel_size))
+      .add("pipeline", fmt::format("{} of {}", model.pipeline_rank, model.pipeline_parallel_size))
       .add("num_attention_heads", fmt::to_string(model.num_attention_heads))
       .add("num_key_value_heads", fmt::to_string(model.num_key_value_heads))
       .add("head_dim", fmt::to_string(model.head_dim))

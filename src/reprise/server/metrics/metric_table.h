@@ -35,6 +35,8 @@ struct MetricsSource {
   ProcessFacts process;
   uint64_t dropped_log_lines = 0;
   std::string_view model_name;
+  /// The state of each engine (data parallel). Empty: there is one, `engine`.
+  std::span<const api::EngineStats> engines = {};
 };
 
 enum class MetricType : uint8_t { counter, gauge, histogram, summary };

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <iterator>
+
+#include "reprise/server/openai/generation_service.h"
 
 namespace reprise::server {
 namespace {
@@ -79,20 +82,36 @@ void FamilyWriter::summary(uint64_t count, double sum, Labels labels) {
 }
 
 std::string metrics_text(const MetricsSource& source) {
-  const std::string of_engine =
-      fmt::format("engine=\"0\",model_name=\"{}\"", escape_label(source.model_name));
+  const std::string model_name = escape_label(source.model_name);
+  const GenerationCounts none(source.startup.max_model_len);
   std::string text;
   for (const MetricGroup& group : metric_table()) {
-    const std::string_view common =
-        group.scope == MetricGroup::Scope::engine ? std::string_view(of_engine) : "";
+    const bool is_of_engine = group.scope == MetricGroup::Scope::engine;
     for (const MetricFamily& family : group.families) {
       fmt::format_to(std::back_inserter(text),
                      "# HELP {0} {1}\n# TYPE {0} {2}\n",
                      family.name,
                      family.help,
                      to_string(family.type));
-      FamilyWriter writer(text, family.name, common);
-      family.write(writer, source);
+      const auto write =
+          [&](std::string_view labels, const api::EngineStats& engine, bool is_first) {
+            FamilyWriter writer(text, family.name, labels);
+            family.write(writer,
+                         {.engine = engine,
+                          .startup = source.startup,
+                          // The front counts answers, for all engines.
+                          .generations = is_first ? source.generations : none,
+                          .http = source.http,
+                          .process = source.process,
+                          .dropped_log_lines = source.dropped_log_lines,
+                          .model_name = source.model_name});
+          };
+      const size_t num_engines = is_of_engine ? std::max<size_t>(1, source.engines.size()) : 1;
+      for (size_t i = 0; i < num_engines; ++i) {
+        write(is_of_engine ? fmt::format("engine=\"{}\",model_name=\"{}\"", i, model_name) : "",
+              source.engines.empty() || !is_of_engine ? source.engine : source.engines[i],
+              i == 0);
+      }
     }
   }
   return text;

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reprise/api/engine_stats.h"
+#include "reprise/engine/output_delta.h"
+#include "reprise/sampling/sampling_params.h"
+#include "reprise/scheduler/request_options.h"
+
+namespace reprise::api {
+
+/// What replicas (engines with the same model, of which one has the server) write to each other.
+enum class LetterKind : uint8_t {
+  ready,        // to the front: this replica has loaded its model
+  add,          // to a replica: answer this request
+  abort,        // to a replica: end this request
+  delta,        // to the front: what a step added to a request
+  wave,         // to all: a wave of common steps begins
+  stats,        // to the front: the state of the engine
+  reset_cache,  // to a replica: drop all cached prefixes
+  cache_reset,  // to the front: the answer
+  stop,         // to a replica: end
+};
+
+struct AddLetter {
+  uint64_t id = 0;
+  std::vector<int32_t> prompt_token_ids;
+  sampling::SamplingParams params;
+  int priority = 0;
+  std::string cache_salt;
+};
+
+using Bytes = std::vector<std::byte>;
+
+[[nodiscard]] Bytes write_letter(LetterKind kind);
+/// abort: a request's id; wave: its number; cache_reset: 0 or 1.
+[[nodiscard]] Bytes write_letter(LetterKind kind, uint64_t number);
+[[nodiscard]] Bytes write_letter(const AddLetter& letter);
+[[nodiscard]] Bytes write_letter(const engine::OutputDelta& delta);
+[[nodiscard]] Bytes write_letter(const EngineStats& stats);
+
+// Reading. \throws Error for a letter that is cut short or too long
+[[nodiscard]] LetterKind kind_of_letter(std::span<const std::byte> letter);
+[[nodiscard]] uint64_t read_number(std::span<const std::byte> letter);
+[[nodiscard]] AddLetter read_add_letter(std::span<const std::byte> letter);
+[[nodiscard]] engine::OutputDelta read_delta_letter(std::span<const std::byte> letter);
+/// `stats` already has the bounds of its histograms, which are not part of the letter.
+void read_stats_letter(std::span<const std::byte> letter, EngineStats& stats);
+
+}  // namespace reprise::api

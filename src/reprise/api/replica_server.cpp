@@ -1,0 +1,150 @@
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "reprise/api/async_engine_loop.h"
+#include "reprise/api/engine_loader.h"
+#include "reprise/api/letter_thread.h"
+#include "reprise/api/loaded_engine.h"
+#include "reprise/api/model_text.h"
+#include "reprise/api/replica_letters.h"
+#include "reprise/api/replica_router.h"
+#include "reprise/base/error.h"
+#include "reprise/engine/engine_core.h"
+#include "reprise/runner/data_parallel_steps.h"
+
+namespace reprise::api {
+namespace {
+
+constexpr int kFront = 0;
+// How often the front hears of the state of this replica, while it changes.
+constexpr std::chrono::milliseconds kStatsInterval{200};
+
+/// One replica: an engine that gets its requests by letter.
+class Replica {
+ public:
+  explicit Replica(LoadedEngine& engine)
+      : engine_(&engine),
+        loop_(std::make_unique<AsyncEngineLoop>(
+            *engine.core, engine.text->tokenizer(), idle_steps_of(engine))),
+        letters_(*engine.args.replicas,
+                 {.take = [this](int, std::span<const std::byte> letter) { take(letter); },
+                  .look = [this] { tell_stats(); },
+                  .fail = [this](const std::string& reason) { end(reason); }}) {
+    if (engine.data_parallel != nullptr) {
+      engine.data_parallel->set_on_begin(
+          [this](uint64_t wave) { letters_.post_to_others(write_letter(LetterKind::wave, wave)); });
+    }
+    letters_.post(kFront, write_letter(LetterKind::ready));
+  }
+
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
+  ~Replica() {
+    // The thread of letters uses the loop. Requests that are still unfinished, after a failure,
+    // post letters that nothing sends any more.
+    letters_.stop();
+    loop_.reset();
+  }
+
+  /// Returns when the front has sent a letter to stop. \throws parallel::RankError
+  void run() {
+    std::unique_lock lock(mutex_);
+    ended_.wait(lock, [this] { return is_ended_; });
+    if (!failure_.empty()) throw parallel::RankError(failure_);
+  }
+
+ private:
+  void end(const std::string& failure) {
+    {
+      const std::lock_guard lock(mutex_);
+      is_ended_ = true;
+      failure_ = failure;
+    }
+    ended_.notify_all();
+  }
+
+  void take(std::span<const std::byte> letter) {
+    switch (kind_of_letter(letter)) {
+      case LetterKind::add:
+        return add(read_add_letter(letter));
+      case LetterKind::abort:
+        return loop_->abort(engine::RequestId{read_number(letter)});
+      case LetterKind::wave:
+        if (engine_->data_parallel != nullptr) {
+          engine_->data_parallel->join_wave(read_number(letter));
+          loop_->wake();
+        }
+        return;
+      case LetterKind::reset_cache: {
+        bool is_reset = false;
+        loop_->run_between_steps(
+            [&is_reset](engine::EngineCore& core) { is_reset = core.reset_prefix_cache(); });
+        return letters_.post(kFront, write_letter(LetterKind::cache_reset, is_reset ? 1 : 0));
+      }
+      case LetterKind::stop:
+        return end("");
+      default:
+        throw Error("the front sent a letter that only a replica may send");
+    }
+  }
+
+  void add(AddLetter&& letter) {
+    const engine::RequestId id{letter.id};
+    const auto num_prompt_tokens = static_cast<int32_t>(letter.prompt_token_ids.size());
+    try {
+      loop_->submit_as(
+          id,
+          std::move(letter.prompt_token_ids),
+          letter.params,
+          [this](engine::OutputDelta&& delta) { letters_.post(kFront, write_letter(delta)); },
+          {.priority = letter.priority, .cache_salt = std::move(letter.cache_salt)},
+          std::chrono::steady_clock::now());
+    } catch (const std::exception& error) {
+      // The front has asked its own scheduler, which has the same limits.
+      letters_.post(kFront,
+                    write_letter(engine::OutputDelta{.id = id,
+                                                     .num_prompt_tokens = num_prompt_tokens,
+                                                     .finished = true,
+                                                     .finish_reason = "error",
+                                                     .error = error.what()}));
+    }
+  }
+
+  void tell_stats() {
+    const TimePoint now = std::chrono::steady_clock::now();
+    if (now - told_ < kStatsInterval) return;
+    told_ = now;
+    EngineStats stats = loop_->stats();
+    const bool is_new = stats.num_steps != told_steps_ || stats.is_dead ||
+                        stats.num_requests_waiting + stats.num_requests_running != told_requests_;
+    if (!is_new) return;
+    told_steps_ = stats.num_steps;
+    told_requests_ = stats.num_requests_waiting + stats.num_requests_running;
+    letters_.post(kFront, write_letter(stats));
+  }
+
+  LoadedEngine* engine_;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool is_ended_ = false;
+  std::string failure_;
+  // Of the thread of letters.
+  TimePoint told_;
+  uint64_t told_steps_ = 0;
+  int64_t told_requests_ = -1;
+  std::unique_ptr<AsyncEngineLoop> loop_;
+  LetterThread letters_;  // last: its thread uses all members above
+};
+
+}  // namespace
+
+void serve_replica(const EngineArgs& args) {
+  const std::unique_ptr<LoadedEngine> engine = EngineLoader::load(args);
+  Replica(*engine).run();
+}
+
+}  // namespace reprise::api

@@ -1,0 +1,232 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "reprise/base/error.h"
+#include "reprise/cli/rank_launch.h"
+#include "reprise/parallel/tcp_rendezvous.h"
+
+namespace reprise::cli {
+namespace {
+
+constexpr int kLauncherFailed = 1;
+// What a shell also answers for a program that is not there.
+constexpr int kNotFound = 127;
+// From the end of the first rank to the kill of those that still run. A rank that notices a loss
+// ends after 3 s.
+constexpr std::chrono::seconds kTimeToEnd{6};
+
+// This program with its arguments.
+std::vector<std::string> own_command_line() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::vector<std::string> words;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\0', begin), text.size());
+    words.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  char path[4096];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+  if (length > 0 && !words.empty()) words[0].assign(path, static_cast<size_t>(length));
+  return words;
+}
+
+// The arguments of mpirun, which starts this program again as every rank.
+std::vector<std::string> launcher_command_line(int num_ranks) {
+  std::vector<std::string> words = {
+      "mpirun",
+      "-n",
+      std::to_string(num_ranks),
+      // The ranks choose their cores themselves, and there may be fewer cores than ranks.
+      "--bind-to",
+      "none",
+      "--oversubscribe",
+      // Containers often forbid one process to read another's memory.
+      "--mca",
+      "btl_vader_single_copy_mechanism",
+      "none",
+      // Seconds from SIGTERM to SIGKILL when a rank is lost. mpirun waits for all of them, twice.
+      "--mca",
+      "odls_base_sigkill_timeout",
+      "2"};
+  if (geteuid() == 0) words.emplace_back("--allow-run-as-root");
+  for (std::string& word : own_command_line()) words.push_back(std::move(word));
+  return words;
+}
+
+// The process of mpirun, for the handler of signals.
+volatile pid_t launcher_pid = 0;
+
+// mpirun itself would end all ranks at once on SIGTERM. It forwards SIGUSR1, on which rank 0 ends
+// as on SIGTERM: a server answers its requests first.
+void forward_end(int /*signal*/) {
+  if (launcher_pid > 0) kill(launcher_pid, SIGUSR1);
+}
+
+// Rank 0 of the ranks that this process started, for the handler of signals. Rank 0 lets the others
+// end.
+volatile pid_t first_rank_pid = 0;
+
+void forward_end_to_rank_0(int /*signal*/) {
+  if (first_rank_pid > 0) kill(first_rank_pid, SIGTERM);
+}
+
+struct RankProcess {
+  int rank = 0;
+  pid_t pid = 0;  // 0: it has ended
+};
+
+// Does not return.
+[[noreturn]] void become_rank(int rank, int num_ranks, uint16_t port, int listener, pid_t parent) {
+  // The ranks never outlive the process that the user started.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(kLauncherFailed);
+  if (rank == 0) (void)fcntl(listener, F_SETFD, 0);
+  // The first of two entries with one name counts.
+  std::vector<std::string> variables = {fmt::format("RANK={}", rank),
+                                        fmt::format("WORLD_SIZE={}", num_ranks),
+                                        fmt::format("LOCAL_RANK={}", rank),
+                                        fmt::format("LOCAL_WORLD_SIZE={}", num_ranks),
+                                        "MASTER_ADDR=127.0.0.1",
+                                        fmt::format("MASTER_PORT={}", port),
+                                        fmt::format("REPRISE_LISTENER_FD={}", listener)};
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    variables.emplace_back(*variable);
+  }
+  std::vector<std::string> words = own_command_line();
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  std::vector<char*> environment;
+  for (std::string& variable : variables) environment.push_back(variable.data());
+  environment.push_back(nullptr);
+  execve(pointers[0], pointers.data(), environment.data());
+  _exit(kNotFound);
+}
+
+void report_end(const RankProcess& process, int status) {
+  if (WIFSIGNALED(status)) {
+    fmt::print(stderr,
+               "reprise: rank {} (process {}) was ended by signal {} ({})\n",
+               process.rank,
+               process.pid,
+               WTERMSIG(status),
+               strsignal(WTERMSIG(status)));
+  } else {
+    fmt::print(stderr,
+               "reprise: rank {} (process {}) ended with exit code {}\n",
+               process.rank,
+               process.pid,
+               WEXITSTATUS(status));
+  }
+}
+
+// Returns the exit code of the first rank that failed, or 0.
+int wait_for_ranks(std::vector<RankProcess> processes) {
+  using Clock = std::chrono::steady_clock;
+  int code = 0;
+  Clock::time_point deadline = Clock::time_point::max();
+  for (size_t num_running = processes.size(); num_running > 0;) {
+    int status = 0;
+    const bool is_patient = deadline == Clock::time_point::max();
+    const pid_t ended = waitpid(-1, &status, is_patient ? 0 : WNOHANG);
+    if (ended <= 0) {
+      if (ended < 0 && errno != EINTR) break;
+      if (Clock::now() > deadline) {
+        for (const RankProcess& process : processes) {
+          if (process.pid > 0) kill(process.pid, SIGKILL);
+        }
+      }
+      if (!is_patient) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      continue;
+    }
+    const auto process = std::ranges::find(processes, ended, &RankProcess::pid);
+    if (process == processes.end()) continue;
+    --num_running;
+    const bool is_well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (!is_well && code == 0) {
+      if (num_running > 0 || WIFSIGNALED(status)) report_end(*process, status);
+      code = WIFEXITED(status) ? WEXITSTATUS(status) : kLauncherFailed;
+      deadline = Clock::now() + kTimeToEnd;
+    }
+    if (process->rank == 0) first_rank_pid = 0;
+    process->pid = 0;
+  }
+  return code <= 2 ? code : kLauncherFailed;
+}
+
+}  // namespace
+
+int run_mpirun(int num_ranks) {
+  std::vector<std::string> words = launcher_command_line(num_ranks);
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child < 0) throw Error(fmt::format("mpirun cannot be started: {}", std::strerror(errno)));
+  if (child == 0) {
+    // If this program is killed, mpirun ends, and with it the ranks.
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) _exit(kLauncherFailed);
+    execvp(pointers[0], pointers.data());
+    _exit(kNotFound);
+  }
+  launcher_pid = child;
+  std::signal(SIGTERM, forward_end);
+  std::signal(SIGINT, forward_end);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  launcher_pid = 0;
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : kLauncherFailed;
+  if (code == kNotFound) {
+    throw InvalidArgument(
+        fmt::format("{} ranks: mpirun cannot be started; install it (Debian: openmpi-bin), or "
+                    "start the ranks with another launcher of Open MPI",
+                    num_ranks));
+  }
+  // mpirun gives the code of the rank that failed, which is 128 + N for a signal.
+  return code <= 2 ? code : kLauncherFailed;
+}
+
+int run_rank_processes(int num_ranks) {
+  uint16_t port = 0;
+  parallel::Socket listener = parallel::listen_on_free_port(port);
+  const pid_t parent = getpid();
+  std::vector<RankProcess> processes;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    const pid_t child = fork();
+    if (child == 0) become_rank(rank, num_ranks, port, listener.fd(), parent);
+    if (child < 0) {
+      const std::string reason = std::strerror(errno);
+      for (const RankProcess& process : processes) kill(process.pid, SIGKILL);
+      throw Error(fmt::format("rank {} cannot be started: {}", rank, reason));
+    }
+    processes.push_back({.rank = rank, .pid = child});
+  }
+  // Only rank 0 listens now.
+  listener = parallel::Socket();
+  first_rank_pid = processes[0].pid;
+  std::signal(SIGTERM, forward_end_to_rank_0);
+  std::signal(SIGINT, forward_end_to_rank_0);
+  return wait_for_ranks(std::move(processes));
+}
+
+}  // namespace reprise::cli

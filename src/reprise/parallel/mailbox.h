@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "reprise/parallel/communicator.h"
+
+namespace reprise::parallel {
+
+/// Letters between ranks: messages of any length, at any time, outside of collective operations.
+/// Letters from one rank to another arrive in the order in which they were sent. There is one
+/// mailbox in a process.
+class Mailbox {
+ public:
+  /// A longer letter is an error of the sender.
+  static constexpr size_t kMaxLetterBytes = size_t{256} << 20;
+
+  /// Hears from all ranks of the group, which also names them.
+  explicit Mailbox(const Communicator& ranks);
+  Mailbox(const Mailbox&) = delete;
+  Mailbox& operator=(const Mailbox&) = delete;
+
+  /// Sends a letter. Returns at once; poll() moves letters along. Thread-safe.
+  /// \throws RankError if a rank is lost or the letter is too long
+  void post(int to, std::vector<std::byte> letter);
+
+  using Take = std::function<void(int from, std::span<const std::byte> letter)>;
+  /// Moves letters along and hands over those that have arrived. Returns whether anything moved.
+  /// Only one thread may call it; `take` may call post(). \throws RankError
+  [[nodiscard]] bool poll(const Take& take);
+  /// Whether all letters of this rank are sent. Thread-safe.
+  [[nodiscard]] bool is_sent();
+
+ private:
+  struct Outgoing {
+    int to = 0;
+    uint64_t num_bytes = 0;
+    std::vector<std::byte> letter;
+    Transport::Handle header = 0;
+    Transport::Handle body = 0;
+    bool is_header_sent = false;
+    bool is_body_sent = false;
+  };
+  struct Incoming {
+    uint64_t num_bytes = 0;
+    std::vector<std::byte> letter;
+    Transport::Handle handle = 0;
+    bool is_in_body = false;
+  };
+
+  void expect_header(int from);
+  [[nodiscard]] bool move_outgoing();
+  /// Whether a whole letter has arrived from this rank.
+  [[nodiscard]] bool move_incoming(int from, bool& has_moved);
+
+  const Communicator* ranks_;
+  RankLink* link_;
+  // Guarded by the link's mutex. Transports refer to these, so they must not move.
+  std::deque<std::unique_ptr<Outgoing>> outgoing_;
+  std::vector<Incoming> incoming_;  // by rank of the group
+};
+
+}  // namespace reprise::parallel

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace reprise::parallel {
+
+/// A file descriptor that is closed with this object.
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int fd) noexcept : fd_(fd) {}
+  Socket(Socket&& other) noexcept : fd_(other.release()) {}
+  Socket& operator=(Socket&& other) noexcept;
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+  ~Socket();
+
+  [[nodiscard]] int fd() const noexcept { return fd_; }
+  [[nodiscard]] bool is_open() const noexcept { return fd_ >= 0; }
+  [[nodiscard]] int release() noexcept;
+
+ private:
+  int fd_ = -1;
+};
+
+/// Where the ranks of an engine meet, as launchers tell it: RANK, WORLD_SIZE, MASTER_ADDR,
+/// MASTER_PORT.
+struct TcpMeeting {
+  int rank = 0;
+  int size = 1;
+  std::string address = "127.0.0.1";  // of rank 0: a name or a number
+  uint16_t port = 0;
+  std::chrono::seconds timeout{300};  // until all ranks must be there
+  /// Rank 0 may get a socket that already listens, so that no other program can take the port
+  /// before. It need not know address and port then.
+  Socket listener;
+  /// Hears of connections that are no rank of this engine. They are closed, and the ranks go on.
+  std::function<void(const std::string&)> on_stranger;
+};
+
+/// A socket that listens on 127.0.0.1, on a port that is free. \throws Error
+[[nodiscard]] Socket listen_on_free_port(uint16_t& port);
+
+/// Connects each rank with each other rank. Rank 0 listens at the address of the meeting and
+/// nowhere else. The others tell it where they listen themselves, and get the addresses of all and
+/// a random number that proves that they were there. Every read has a fixed size and a deadline.
+/// Returns the sockets by rank; the own one is closed.
+/// \throws Error that names the ranks that did not come, or what is wrong with the address
+[[nodiscard]] std::vector<Socket> meet(TcpMeeting meeting);
+
+}  // namespace reprise::parallel
