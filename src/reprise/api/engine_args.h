@@ -93,6 +93,8 @@ struct EngineArgs {
   parallel::Communicator* ranks = nullptr;
   int32_t num_threads = 0;       // 0 = one per usable core
   std::string cpu_isa = "auto";  // scalar, avx2, avx512, avx512_bf16, amx
+  /// Whether an answer has the same bits in any batch. Without it some products are faster.
+  bool batch_invariant = true;
 };
 
 /// The values of --load-format and --scheduling-policy by their names. `option` is the name that a
