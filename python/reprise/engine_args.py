@@ -94,6 +94,7 @@ class EngineArgs:
     disable_compile_cache: bool = False
     num_threads: int = 0
     cpu_isa: str = "auto"
+    batch_invariant: bool = dataclasses.field(default_factory=lambda: os.environ.get("VLLM_BATCH_INVARIANT") != "0")
 
     def for_engine(self) -> _core.EngineArgs:
         args = _core.EngineArgs()

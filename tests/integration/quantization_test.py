@@ -8,6 +8,7 @@ Uses only Python's standard library.
 
 import bisect
 import json
+import os
 import shutil
 import struct
 import subprocess
@@ -313,6 +314,45 @@ class Quantization(unittest.TestCase):
         scheme = {"quant_method": "compressed-tensors", "kv_cache_scheme": {"num_bits": 8, "type": "float"}}
         calibrated = with_scales("calibrated", "v_scale", 1.0, scheme)
         self.assertEqual(self.tokens(calibrated, *OPTIONS), expected)
+
+    def prompt_logprobs(self, prompt, *options, **environment):
+        """The log probabilities of a prompt's tokens."""
+        name = self.folder / "requests"
+        body = {"prompt": prompt, "temperature": 0, "max_tokens": 1, "prompt_logprobs": 1}
+        name.write_text(json.dumps({"custom_id": "0", "method": "POST", "url": "/v1/completions", "body": body}) + "\n")
+        run = subprocess.run([BINARY, "run-batch", MODEL, "-i", name, "-o", self.folder / "answers", "--device", "cpu",
+                              "--enforce-eager", "--max-model-len", "256", "--max-num-batched-tokens", "256",
+                              "-q", "q8_0", *options], capture_output=True, text=True, timeout=TIMEOUT, check=False,
+                             env=os.environ | environment)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        choice = json.loads((self.folder / "answers").read_text())["response"]["body"]["choices"][0]
+        tokens = choice["prompt_logprobs"][1:]
+        return [max(token.values(), key=lambda entry: entry["rank"])["logprob"] for token in tokens]
+
+    def test_large_batches_change_without_batch_invariance_and_few_rows_do_not(self):
+        software = ("--cpu-isa", "amx_software")
+        long, short = "Once upon a time there was a little dog. " * 6, "Once upon"
+        for prompt in (long, short):
+            with self.subTest(prompt):
+                expected = self.prompt_logprobs(prompt, *software, "--batch-invariant")
+                found = self.prompt_logprobs(prompt, *software, "--no-batch-invariant")
+                self.assertEqual(len(expected) >= 24, prompt == long)
+                self.assertEqual(found != expected, prompt == long)
+                self.assertEqual(self.prompt_logprobs(prompt, *software, VLLM_BATCH_INVARIANT="0"), found)
+                differences = [abs(got - want) for got, want in zip(found, expected, strict=True)]
+                self.assertLess(sum(differences) / len(differences), 0.1)
+
+    def test_says_why_batch_invariance_stays(self):
+        software = ("--cpu-isa", "amx_software", "--enforce-eager", "--max-model-len", "64", "--max-num-batched-tokens", "64",
+                    "--max-num-seqs", "8")
+        for options, why in ((("--cpu-isa", "scalar", "-q", "q8_0"), "the kernels of scalar have no faster products"),
+                             (software, "this model has none"), ((*software, "-q", "q8_0"), None)):
+            with self.subTest(why):
+                run = self.run_cli("generate", MODEL, "--prompt", "Once", "--max-tokens", "1", "--device", "cpu", *options,
+                                   "--no-batch-invariant")
+                self.assertEqual(run.returncode, 0, run.stderr)
+                self.assertEqual("--no-batch-invariant has no effect: " in run.stderr, why is not None, run.stderr)
+                self.assertIn(why or "", run.stderr)
 
     def test_names_a_method_that_it_does_not_have(self):
         run = self.run_cli("generate", MODEL, "--prompt", "x", "--quantization", "nf4")

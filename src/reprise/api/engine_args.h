@@ -111,6 +111,8 @@ struct EngineArgs {
   parallel::Communicator* replicas = nullptr;
   int32_t num_threads = 0;       // 0 = one per usable core
   std::string cpu_isa = "auto";  // scalar, avx2, avx512, avx512_bf16, amx
+  /// Whether an answer has the same bits in any batch. Without it some products are faster.
+  bool batch_invariant = true;
 
   [[nodiscard]] int32_t ranks_per_engine() const noexcept {
     return tensor_parallel_size * pipeline_parallel_size;

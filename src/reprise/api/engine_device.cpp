@@ -36,8 +36,10 @@ EngineDevice open_engine_device(const EngineArgs& args, kernels::Isa isa) {
   }
   if (!opened.is_gpu()) {
     opened.device = device::create_cpu_device({.num_threads = args.num_threads});
+    const auto invariance = args.batch_invariant ? kernels::BatchInvariance::required
+                                                 : kernels::BatchInvariance::not_required;
     opened.execution =
-        std::make_unique<engine::Execution>(*opened.device, kernels::kernel_table(isa));
+        std::make_unique<engine::Execution>(*opened.device, kernels::kernel_table(isa, invariance));
     const auto num_cores = static_cast<int>(device::usable_cores().size());
     opened.num_workers =
         args.num_threads == 0 ? num_cores : std::min<int>(args.num_threads, num_cores);
@@ -53,6 +55,23 @@ EngineDevice open_engine_device(const EngineArgs& args, kernels::Isa isa) {
         return accelerator.create_executor(stream, pool);
       });
   return opened;
+}
+
+std::vector<std::string> warnings_of_invariance(const EngineArgs& args,
+                                                const EngineDevice& device,
+                                                const models::Parameters& weights) {
+  if (args.batch_invariant) return {};
+  std::string why;
+  if (device.is_gpu()) {
+    why = "the faster products are kernels of the CPU";
+  } else if (!kernels::has_kernels_without_invariance(device.isa)) {
+    why = fmt::format("the kernels of {} have no faster products", kernels::isa_name(device.isa));
+  } else if (!weights.has_block_panels()) {
+    why = "the faster products are those of packed weights, and this model has none";
+  } else {
+    return {};
+  }
+  return {"--no-batch-invariant has no effect: " + why};
 }
 
 }  // namespace reprise::api

@@ -10,6 +10,7 @@
 #include "reprise/device/device.h"
 #include "reprise/kernels/accelerator.h"
 #include "reprise/kernels/isa.h"
+#include "reprise/models/parameters.h"
 #include "reprise/runner/execution.h"
 
 namespace reprise::api {
@@ -33,5 +34,10 @@ struct EngineDevice {
 
 /// The device that --device selects. \throws InvalidArgument, OutOfMemory, device::DeviceError
 [[nodiscard]] EngineDevice open_engine_device(const EngineArgs& args, kernels::Isa isa);
+
+/// A warning if --no-batch-invariant is given and changes nothing.
+[[nodiscard]] std::vector<std::string> warnings_of_invariance(const EngineArgs& args,
+                                                              const EngineDevice& device,
+                                                              const models::Parameters& weights);
 
 }  // namespace reprise::api

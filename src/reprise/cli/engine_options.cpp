@@ -397,6 +397,11 @@ void add_device_options(OptionTable& table, api::EngineArgs& args) {
       "num-threads", kDevice, "Worker threads; 0 = one per usable core.", args.num_threads);
   table.add_text(
       "cpu-isa", kDevice, "ISA", "auto, scalar, avx2, avx512, avx512_bf16 or amx.", args.cpu_isa);
+  table.add_switch("batch-invariant",
+                   kDevice,
+                   "The answer to a request does not depend on the other requests. Without it, "
+                   "prompts and batches with packed weights are faster on AMX.",
+                   args.batch_invariant);
 }
 
 }  // namespace

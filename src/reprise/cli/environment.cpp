@@ -36,6 +36,11 @@ Converted number_to_switch(std::string_view value, const LookUpVariable&) {
   return std::string(value);
 }
 
+Converted switch_unless_empty(std::string_view value, const LookUpVariable& look_up) {
+  if (value.empty()) return std::nullopt;
+  return number_to_switch(value, look_up);
+}
+
 Converted unless_empty(std::string_view value, const LookUpVariable&) {
   if (value.empty()) return std::nullopt;
   return std::string(value);
@@ -103,6 +108,10 @@ constexpr std::array kVariables = {
         "VLLM_ATTENTION_BACKEND", "As --attention-backend.", "attention-backend", unless_empty},
     Variable{
         "VLLM_FLASH_ATTN_VERSION", "As --flash-attn-version.", "flash-attn-version", unless_empty},
+    Variable{"VLLM_BATCH_INVARIANT",
+             "0 is --no-batch-invariant, 1 is --batch-invariant, the default here.",
+             "batch-invariant",
+             switch_unless_empty},
 };
 
 constexpr std::string_view kPrefix = "REPRISE_ARG_";

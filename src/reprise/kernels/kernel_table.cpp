@@ -31,6 +31,20 @@ const KernelTable& kernel_table(Isa isa) {
   return kScalarKernels;
 }
 
+bool has_kernels_without_invariance(Isa isa) noexcept {
+  return isa == Isa::amx || isa == Isa::amx_software;
+}
+
+const KernelTable& kernel_table(Isa isa, BatchInvariance invariance) {
+  if (invariance == BatchInvariance::not_required) {
+    if (isa == Isa::amx_software) return kAmxSoftwareKernelsInBf16;
+#ifdef REPRISE_KERNELS_X86
+    if (isa == Isa::amx) return kAmxKernelsInBf16;
+#endif
+  }
+  return kernel_table(isa);
+}
+
 const device::Kernel& kernel_for(const FloatKernels& kernels, DType dtype) {
   switch (dtype) {
     case DType::f32:

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "reprise/device/kernel.h"
 #include "reprise/kernels/isa.h"
 #include "reprise/kernels/kernel_table.inl"
@@ -52,6 +54,13 @@ struct KernelTable {
 /// \pre this build has kernels for `isa` (see is_supported)
 [[nodiscard]] const KernelTable& kernel_table(Isa isa);
 
+/// Whether a row has the same bits in any batch.
+enum class BatchInvariance : uint8_t { required, not_required };
+/// The same. Without batch invariance, some instruction sets have faster kernels.
+[[nodiscard]] const KernelTable& kernel_table(Isa isa, BatchInvariance invariance);
+/// Whether the two tables of an instruction set differ.
+[[nodiscard]] bool has_kernels_without_invariance(Isa isa) noexcept;
+
 /// \throws InvalidArgument when `dtype` is not a float type
 [[nodiscard]] const device::Kernel& kernel_for(const FloatKernels& kernels, DType dtype);
 
@@ -67,5 +76,8 @@ extern const KernelTable kAvx2Kernels;
 extern const KernelTable kAvx512Kernels;
 extern const KernelTable kAvx512Bf16Kernels;
 extern const KernelTable kAmxKernels;
+// Those of kernel_table(isa, BatchInvariance::not_required), where they differ.
+extern const KernelTable kAmxSoftwareKernelsInBf16;
+extern const KernelTable kAmxKernelsInBf16;
 
 }  // namespace reprise::kernels

@@ -184,6 +184,12 @@ std::string Parameters::packed_weights() const {
   return count == 0 ? std::string() : fmt::format("{}:{:016x}", count, digest);
 }
 
+bool Parameters::has_block_panels() const {
+  return std::ranges::any_of(origins_, [](const Origin& origin) {
+    return origin.plan.storage == WeightStorage::block_panels;
+  });
+}
+
 void Parameters::copy_to_host() {
   std::vector<std::unique_ptr<std::byte[]>> copy;
   try {

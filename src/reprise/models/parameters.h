@@ -103,6 +103,8 @@ class Parameters {
 
   /// Which weights are packed and how, as a short text that differs where they differ. Empty: none.
   [[nodiscard]] std::string packed_weights() const;
+  /// Whether a matrix is packed in blocks (tensor/block_panels.h).
+  [[nodiscard]] bool has_block_panels() const;
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
   [[nodiscard]] size_t total_bytes() const noexcept { return total_bytes_; }
   /// Every address that a graph may have been recorded with.

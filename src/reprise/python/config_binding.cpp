@@ -166,7 +166,8 @@ void bind_graph_arguments(EngineArgsClass& arguments) {
       .def_rw("compile_cache_root", &EngineArgs::compile_cache_root)
       .def_rw("disable_compile_cache", &EngineArgs::disable_compile_cache)
       .def_rw("num_threads", &EngineArgs::num_threads)
-      .def_rw("cpu_isa", &EngineArgs::cpu_isa);
+      .def_rw("cpu_isa", &EngineArgs::cpu_isa)
+      .def_rw("batch_invariant", &EngineArgs::batch_invariant);
 }
 
 void bind_engine_args(nb::module_& module) {

@@ -119,18 +119,63 @@ inline void for_panel_blocks(const BlockLinearArguments& a,
   }
 }
 
-template <typename Out>
+// Calls `store_row(slots, row, sums)` for every row and all panels of the blocks of a grid, where
+// `slots_of(panel, panels)` returns the panels of one block.
+template <typename SlotsOf, typename StoreRow>
+inline void for_panel_products(const BlockLinearArguments& a,
+                               device::BlockRange blocks,
+                               const SlotsOf& slots_of,
+                               const StoreRow& store_row) {
+  for_panel_blocks(a, blocks, [&](int64_t row, int64_t rows, int64_t panel, int64_t panels) {
+    const PanelSlots slots = slots_of(panel, panels);
+    block_linear_sums(a, row, rows, slots, [&](int64_t r, const float* sums) {
+      store_row(slots, row + r, sums);
+    });
+  });
+}
+
+#include "reprise/kernels/block_linear/bf16_products.inl"
+
+// The products of all kernels here. Whether a row has the same bits in any batch.
+enum class RowBits : uint8_t { same_in_any_batch, depend_on_batch };
+
+template <RowBits kBits, typename SlotsOf, typename StoreRow>
+inline void for_products(const BlockLinearArguments& a,
+                         device::BlockRange blocks,
+                         const SlotsOf& slots_of,
+                         const StoreRow& store_row) {
+#ifdef REPRISE_ISA_HAS_TILES
+  if constexpr (kBits == RowBits::depend_on_batch) {
+    return for_bf16_products(a, blocks, slots_of, store_row);
+  }
+#endif
+  for_panel_products(a, blocks, slots_of, store_row);
+}
+
+// Panels [panel, panel + panels) of a weight.
+inline PanelSlots neighbouring_panels(const uint8_t* weight,
+                                      const PanelHeader& header,
+                                      int64_t panel,
+                                      int64_t panels) {
+  PanelSlots slots;
+  for (int64_t p = panel; p < panel + panels; ++p) append_panel(slots, weight, header, p);
+  return slots;
+}
+
+template <typename Out, RowBits kBits = RowBits::same_in_any_batch>
 void run_block_linear(const void* args, device::BlockRange blocks) noexcept {
   const auto& a = *static_cast<const BlockLinearArguments*>(args);
   const PanelHeader header = panel_header(a.weight);
-  for_panel_blocks(a, blocks, [&](int64_t row, int64_t rows, int64_t panel, int64_t panels) {
-    PanelSlots slots;
-    for (int64_t p = panel; p < panel + panels; ++p) append_panel(slots, a.weight, header, p);
-    block_linear_sums(a, row, rows, slots, [&](int64_t r, const float* sums) {
-      Out* out = static_cast<Out*>(a.out) + (row + r) * a.columns;
-      for (int s = 0; s < slots.size; ++s) {
-        round_sums(a, slots.of[s], sums + s * kPanelColumns, out + slots.of[s].column);
-      }
-    });
-  });
+  for_products<kBits>(
+      a,
+      blocks,
+      [&](int64_t panel, int64_t panels) {
+        return neighbouring_panels(a.weight, header, panel, panels);
+      },
+      [&](const PanelSlots& slots, int64_t row, const float* sums) {
+        Out* out = static_cast<Out*>(a.out) + row * a.columns;
+        for (int s = 0; s < slots.size; ++s) {
+          round_sums(a, slots.of[s], sums + s * kPanelColumns, out + slots.of[s].column);
+        }
+      });
 }

@@ -1,39 +1,41 @@
 // A block multiplies with panels of both halves of the weight: first the gates of its columns, then
 // the ups. Both are rounded to T, as block_linear would have stored them. Calls
 // `store(row, column, columns, result)` with neighbouring results of one row.
-template <typename T, typename Store>
+template <typename T, RowBits kBits, typename Store>
 inline void run_gated_panels(const BlockLinearArguments& a,
                              device::BlockRange blocks,
                              const Store& store) {
   const PanelHeader header = panel_header(a.weight);
-  for_panel_blocks(a, blocks, [&](int64_t row, int64_t rows, int64_t panel, int64_t panels) {
-    PanelSlots slots;
-    for (int64_t p = panel; p < panel + panels; ++p) append_panel(slots, a.weight, header, p);
+  const auto slots_of = [&](int64_t panel, int64_t panels) {
+    PanelSlots slots = neighbouring_panels(a.weight, header, panel, panels);
     for (int64_t p = panel; p < panel + panels; ++p) {
       append_panel(slots, a.weight, header, a.panels + p);
     }
-    // Only the last panel of the gates can have fewer columns than a panel has.
-    const int64_t column = slots.of[0].column;
-    const int64_t columns = slots.of[panels - 1].column + slots.of[panels - 1].columns - column;
-    block_linear_sums(a, row, rows, slots, [&](int64_t r, const float* sums) {
-      T gate[kMaxPanelSlots / 2 * kPanelColumns];
-      T up[kMaxPanelSlots / 2 * kPanelColumns];
-      T result[kMaxPanelSlots / 2 * kPanelColumns];
-      for (int64_t s = 0; s < panels; ++s) {
-        const int64_t at = s * kPanelColumns;
-        round_sums(a, slots.of[s], sums + at, gate + at);
-        round_sums(a, slots.of[panels + s], sums + (panels + s) * kPanelColumns, up + at);
-      }
-      silu_and_mul_row(gate, up, result, columns);
-      store(row + r, column, columns, result);
-    });
-  });
+    return slots;
+  };
+  for_products<kBits>(
+      a, blocks, slots_of, [&](const PanelSlots& slots, int64_t row, const float* sums) {
+        const int panels = slots.size / 2;
+        // Only the last panel of the gates can have fewer columns than a panel has.
+        const int64_t column = slots.of[0].column;
+        const int64_t columns = slots.of[panels - 1].column + slots.of[panels - 1].columns - column;
+        T gate[kMaxPanelSlots / 2 * kPanelColumns];
+        T up[kMaxPanelSlots / 2 * kPanelColumns];
+        T result[kMaxPanelSlots / 2 * kPanelColumns];
+        for (int s = 0; s < panels; ++s) {
+          const int64_t at = s * kPanelColumns;
+          round_sums(a, slots.of[s], sums + at, gate + at);
+          round_sums(a, slots.of[panels + s], sums + (panels + s) * kPanelColumns, up + at);
+        }
+        silu_and_mul_row(gate, up, result, columns);
+        store(row, column, columns, result);
+      });
 }
 
-template <typename T>
+template <typename T, RowBits kBits = RowBits::same_in_any_batch>
 void run_block_linear_silu_and_mul(const void* args, device::BlockRange blocks) noexcept {
   const auto& a = *static_cast<const BlockLinearArguments*>(args);
-  run_gated_panels<T>(
+  run_gated_panels<T, kBits>(
       a, blocks, [&](int64_t row, int64_t column, int64_t columns, const T* result) {
         T* out = static_cast<T*>(a.out) + row * a.columns + column;
         __builtin_memcpy(out, result, static_cast<size_t>(columns) * sizeof(T));
@@ -41,11 +43,11 @@ void run_block_linear_silu_and_mul(const void* args, device::BlockRange blocks) 
 }
 
 // Two panels of gates make a block of activations. `columns` counts blocks here.
-template <typename T>
+template <typename T, RowBits kBits = RowBits::same_in_any_batch>
 void run_block_linear_silu_and_mul_quantize_blocks(const void* args,
                                                    device::BlockRange blocks) noexcept {
   const auto& a = *static_cast<const BlockLinearArguments*>(args);
-  run_gated_panels<T>(a, blocks, [&](int64_t row, int64_t column, int64_t, const T* result) {
+  run_gated_panels<T, kBits>(a, blocks, [&](int64_t row, int64_t column, int64_t, const T* result) {
     quantize_block(result,
                    static_cast<ActivationBlock*>(a.out) + row * a.columns + column / kPanelBlock);
   });

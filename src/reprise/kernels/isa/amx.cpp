@@ -24,5 +24,6 @@ namespace {
 }  // namespace
 
 const KernelTable kAmxKernels = kTable;
+const KernelTable kAmxKernelsInBf16 = table_in_bf16();
 
 }  // namespace reprise::kernels

@@ -19,5 +19,6 @@ namespace {
 }  // namespace
 
 const KernelTable kAmxSoftwareKernels = kTable;
+const KernelTable kAmxSoftwareKernelsInBf16 = table_in_bf16();
 
 }  // namespace reprise::kernels

@@ -41,3 +41,21 @@ constexpr KernelTable kTable = {
     .logit_weights = REPRISE_KERNEL("logit_weights", "_f32", run_logit_weights),
     .logit_mass = REPRISE_KERNEL("logit_mass", "_f32", run_logit_mass),
 };
+
+#ifdef REPRISE_ISA_HAS_TILES
+#define REPRISE_BF16_ENTRY(name)                                                              \
+  {REPRISE_KERNEL(#name "_in_bf16", "_f32", run_##name<float, RowBits::depend_on_batch>),     \
+   REPRISE_KERNEL(#name "_in_bf16", "_bf16", run_##name<BFloat16, RowBits::depend_on_batch>), \
+   REPRISE_KERNEL(#name "_in_bf16", "_f16", run_##name<Float16, RowBits::depend_on_batch>)}
+
+// The same with products of packed weights that depend on the batch.
+constexpr KernelTable table_in_bf16() {
+  KernelTable table = kTable;
+  table.block_linear = REPRISE_BF16_ENTRY(block_linear);
+  table.block_linear_add = REPRISE_BF16_ENTRY(block_linear_add);
+  table.block_linear_silu_and_mul = REPRISE_BF16_ENTRY(block_linear_silu_and_mul);
+  table.block_linear_silu_and_mul_quantize_blocks =
+      REPRISE_BF16_ENTRY(block_linear_silu_and_mul_quantize_blocks);
+  return table;
+}
+#endif

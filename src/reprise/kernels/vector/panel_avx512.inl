@@ -108,6 +108,42 @@ struct Panel {
     return fma(values, broadcast(x), total);
   }
   static REPRISE_INLINE void store(float* p, Floats v) { _mm512_storeu_ps(p, v); }
+
+  static REPRISE_INLINE Floats all(float value) { return broadcast(value); }
+  /// Stores the 32 codes of an activation times their scale, rounded to bfloat16.
+  static REPRISE_INLINE void store_activations(BFloat16* p, const int8_t* codes, float scale) {
+    // A code in the upper half of 32 bits is 2^16 times as large.
+    const Floats factor = broadcast(scale * 0x1p-16F);
+    const __m512i words =
+        _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
+    const auto element = [&](__m512i upper) REPRISE_LAMBDA_INLINE {
+      const Floats value = mul(_mm512_cvtepi32_ps(upper), factor);
+      return _mm512_add_epi32(_mm512_castps_si512(value), _mm512_set1_epi32(0x8000));
+    };
+    const __m512i even = element(_mm512_slli_epi32(words, 16));
+    const __m512i odd =
+        element(_mm512_and_si512(words, _mm512_set1_epi32(static_cast<int>(0xffff0000U))));
+    _mm512_storeu_si512(p, _mm512_mask_blend_epi16(0xaaaaaaaaU, _mm512_srli_epi32(even, 16), odd));
+  }
+  /// Stores scale * code + least, rounded to bfloat16: [2 pairs of elements][16 columns][2].
+  static REPRISE_INLINE void store_elements(BFloat16* p, Codes codes, Floats scales, Floats least) {
+    // A code in the highest bits of the mantissa of 256.0 makes 256 + code, which needs no
+    // conversion from an integer.
+    const Floats start = fma(scales, broadcast(-256.0F), least);
+    const auto element = [&](__m512i shifted) REPRISE_LAMBDA_INLINE {
+      const __m512i bits = _mm512_ternarylogic_epi32(
+          shifted, _mm512_set1_epi32(0x007f8000), _mm512_set1_epi32(0x43800000), 0xea);
+      const Floats value = fma(_mm512_castsi512_ps(bits), scales, start);
+      return _mm512_add_epi32(_mm512_castps_si512(value), _mm512_set1_epi32(0x8000));
+    };
+    const auto pair = [](__m512i even, __m512i odd) REPRISE_LAMBDA_INLINE {
+      return _mm512_mask_blend_epi16(0xaaaaaaaaU, _mm512_srli_epi32(even, 16), odd);
+    };
+    _mm512_storeu_si512(
+        p, pair(element(_mm512_slli_epi32(codes, 15)), element(_mm512_slli_epi32(codes, 7))));
+    _mm512_storeu_si512(
+        p + 32, pair(element(_mm512_srli_epi32(codes, 1)), element(_mm512_srli_epi32(codes, 9))));
+  }
 };
 // Register tile of matrix products: 12 sums and as many totals of 32 registers. Two panels share
 // the broadcasts of x.

@@ -163,6 +163,30 @@ struct Panel {
   static REPRISE_INLINE void store(float* p, const Floats& v) {
     __builtin_memcpy(p, v.of, sizeof(v.of));
   }
+
+  static REPRISE_INLINE Floats all(float value) {
+    Floats v;
+    for (int i = 0; i < 16; ++i) v.of[i] = value;
+    return v;
+  }
+  static REPRISE_INLINE BFloat16 rounded(float value) {
+    return {static_cast<uint16_t>((float_to_bits(value) + 0x8000U) >> 16)};
+  }
+  /// Stores the 32 codes of an activation times their scale, rounded to bfloat16.
+  static REPRISE_INLINE void store_activations(BFloat16* p, const int8_t* codes, float scale) {
+    for (int i = 0; i < 32; ++i) p[i] = rounded(static_cast<float>(codes[i]) * scale);
+  }
+  /// Stores scale * code + least, rounded to bfloat16: [2 pairs of elements][16 columns][2].
+  static REPRISE_INLINE void store_elements(BFloat16* p,
+                                            const Codes& codes,
+                                            const Floats& scales,
+                                            const Floats& least) {
+    for (int i = 0; i < 64; ++i) {
+      const int column = i / 4;
+      const float value = static_cast<float>(codes.of[i]) * scales.of[column] + least.of[column];
+      p[i % 4 / 2 * 32 + column * 2 + i % 2] = rounded(value);
+    }
+  }
 };
 constexpr int kPanelTileRows = 2;
 constexpr int kPanelTileColumns = 1;  // in panels
