@@ -46,7 +46,7 @@ void clip_rows(const void* arguments, device::BlockRange blocks) noexcept {
           std::clamp(static_cast<const float*>(a.x)[i], -a.limit, a.limit);
     } else {  // the limits are bfloat16 numbers, so no result is rounded
       const float x = as_float(static_cast<const uint16_t*>(a.x)[i]);
-      const uint32_t bits = std::bit_cast<uint32_t>(std::clamp(x, -a.limit, a.limit));
+      const auto bits = std::bit_cast<uint32_t>(std::clamp(x, -a.limit, a.limit));
       static_cast<uint16_t*>(a.out)[i] = static_cast<uint16_t>(bits >> 16);
     }
   }
@@ -120,7 +120,7 @@ class KeptFiles final : public CompilerInterface {
   }
   [[nodiscard]] std::vector<std::byte> compile(
       std::span<const compile::RowGroupSource> sources) override {
-    const std::vector<std::byte> object = inner_->compile(sources);
+    std::vector<std::byte> object = inner_->compile(sources);
     if (folder_.empty()) return object;  // there is no cache: the bytes are the handle
     const std::string name = "object_" + std::to_string(fingerprint(object));
     std::filesystem::create_directories(folder_);

@@ -64,7 +64,7 @@ std::vector<Pass> passes_of_user(const ModelCompilerOptions& options, std::strin
   return passes;
 }
 
-Pipeline between_user_passes(const ModelCompilerOptions& options, Pipeline pipeline) {
+Pipeline between_user_passes(const ModelCompilerOptions& options, const Pipeline& pipeline) {
   std::vector<Pass> passes = passes_of_user(options, config::kBeforePasses);
   passes.insert(passes.end(), pipeline.passes().begin(), pipeline.passes().end());
   std::vector<Pass> after = passes_of_user(options, config::kAfterPasses);

@@ -17,7 +17,8 @@ namespace reprise::compile {
                                                std::string_view key);
 
 /// The pipeline of a range of batch sizes, between the user's passes before and after it.
-[[nodiscard]] Pipeline between_user_passes(const ModelCompilerOptions& options, Pipeline pipeline);
+[[nodiscard]] Pipeline between_user_passes(const ModelCompilerOptions& options,
+                                           const Pipeline& pipeline);
 
 /// Runs the passes for the whole program, before it is split.
 /// \throws CompileError if a pass fails, breaks the program, or changes its inputs or slots
