@@ -183,7 +183,7 @@ class Mistakes(Case):
     def test_each_is_one_line_that_names_it(self):
         for arguments, expected in [
             (["--max-num-sequences", "4"], "did you mean --max-num-seqs?"),
-            (["--pipeline-parallel-size", "2"], "--pipeline-parallel-size 2 is not supported"),
+            (["--decode-context-parallel-size", "2"], "--decode-context-parallel-size 2 is not supported"),
             (["--port", "http"], "--port: 'http' is not a whole number"),
             (["--host", "0.0.0.0"], "--api-key"),
             (["--max-model-len", "99999999"], "max_position_embeddings"),

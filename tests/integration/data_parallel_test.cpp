@@ -175,7 +175,7 @@ TEST(DataParallel, merged_batches_are_uniform_only_if_every_batch_is) {
   const engine::DPMetadata idle;
   const engine::DPMetadata decode{
       .num_tokens = 4, .num_reqs = 4, .num_logits = 4, .query_len = 1, .is_uniform = 1};
-  const engine::DPMetadata prefill{.num_tokens = 9, .num_reqs = 2, .num_logits = 2};
+  const engine::DPMetadata prefill{.num_tokens = 9, .num_reqs = 2, .num_logits = 2, .query_len = 1};
   const auto merge = [](std::vector<engine::DPMetadata> all) { return engine::merge_batches(all); };
   EXPECT_FALSE(merge({idle, idle}));
   EXPECT_TRUE(merge({idle, decode})->uniform);

@@ -17,7 +17,8 @@ constexpr VllmFlagSupport kNoEffect = VllmFlagSupport::no_effect;
 constexpr VllmFlagSupport kOnly = VllmFlagSupport::only_equal;
 
 // Reasons that several flags have in common.
-constexpr std::string_view kOneDevice = "one process runs the whole model";
+constexpr std::string_view kOneDevice = "ranks divide heads, layers or requests, and nothing else";
+constexpr std::string_view kLauncher = "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT place ranks";
 constexpr std::string_view kTextOnly = "models read text only";
 constexpr std::string_view kPlainLora = "adapters are plain LoRA in the type of the model";
 constexpr std::string_view kNoCode = "nothing is ever run from a model folder";
@@ -91,21 +92,21 @@ constexpr std::array kFlags = {
     VllmFlag{"disable-async-output-proc", "", "", kNoEffect, "", "answers never wait for it"},
     VllmFlag{"reasoning-parser-plugin", "", "FILE", kOnly, "", kNoCode},
     // Parallel
-    VllmFlag{"data-parallel-rank", "-dpn", "N", kOnly, "0", kOneDevice},
-    VllmFlag{"data-parallel-start-rank", "-dpr", "N", kOnly, "0", kOneDevice},
-    VllmFlag{"data-parallel-size-local", "-dpl", "N", kOnly, "1", kOneDevice},
-    VllmFlag{"data-parallel-address", "-dpa", "ADDRESS", kNoEffect, "", kOneDevice},
-    VllmFlag{"data-parallel-rpc-port", "-dpp", "N", kNoEffect, "", kOneDevice},
+    VllmFlag{"data-parallel-rank", "-dpn", "N", kOnly, "0", kLauncher},
+    VllmFlag{"data-parallel-start-rank", "-dpr", "N", kOnly, "0", kLauncher},
+    VllmFlag{"data-parallel-size-local", "-dpl", "N", kOnly, "1", kLauncher},
+    VllmFlag{"data-parallel-address", "-dpa", "ADDRESS", kNoEffect, "", kLauncher},
+    VllmFlag{"data-parallel-rpc-port", "-dpp", "N", kNoEffect, "", kLauncher},
     VllmFlag{"data-parallel-backend", "-dpb", "NAME", kNoEffect, "", kOneDevice},
-    VllmFlag{"data-parallel-hybrid-lb", "", "", kOnly, "false", kOneDevice},
-    VllmFlag{"data-parallel-external-lb", "", "", kOnly, "false", kOneDevice},
+    VllmFlag{"data-parallel-hybrid-lb", "", "", kOnly, "false", kLauncher},
+    VllmFlag{"data-parallel-external-lb", "", "", kOnly, "false", kLauncher},
     VllmFlag{"decode-context-parallel-size", "-dcp", "N", kOnly, "1", kOneDevice},
     VllmFlag{"prefill-context-parallel-size", "-pcp", "N", kOnly, "1", kOneDevice},
-    VllmFlag{"nnodes", "", "N", kOnly, "1", kOneDevice},
-    VllmFlag{"node-rank", "", "N", kOnly, "0", kOneDevice},
-    VllmFlag{"master-addr", "", "ADDRESS", kNoEffect, "", kOneDevice},
-    VllmFlag{"master-port", "", "N", kNoEffect, "", kOneDevice},
-    VllmFlag{"headless", "", "", kOnly, "false", kOneDevice},
+    VllmFlag{"nnodes", "", "N", kOnly, "1", kLauncher},
+    VllmFlag{"node-rank", "", "N", kOnly, "0", kLauncher},
+    VllmFlag{"master-addr", "", "ADDRESS", kNoEffect, "", kLauncher},
+    VllmFlag{"master-port", "", "N", kNoEffect, "", kLauncher},
+    VllmFlag{"headless", "", "", kOnly, "false", kLauncher},
     VllmFlag{"api-server-count", "-asc", "N", kOnly, "1", "one thread serves thousands of streams"},
     VllmFlag{"enable-expert-parallel", "", "", kOnly, "false", kNoExperts},
     VllmFlag{"all2all-backend", "", "NAME", kNoEffect, "", kNoExperts},
