@@ -18,10 +18,16 @@ namespace {
 
 using std::chrono::milliseconds;
 
+/// Short for a test that waits for them, and long for a thread on a busy machine.
 CommunicatorOptions quick_options() {
-  return {.timeout = milliseconds(300),
+  return {.timeout = milliseconds(2000),
           .beat_interval = milliseconds(50),
-          .silence = milliseconds(600)};
+          .silence = milliseconds(4000)};
+}
+
+template <typename Condition>
+void wait_until(const Condition& is_met) {
+  while (!is_met()) std::this_thread::sleep_for(milliseconds(5));
 }
 
 std::unique_ptr<Communicator> join(const std::shared_ptr<LocalHub>& hub,
@@ -82,12 +88,10 @@ TEST(Communicator, a_barrier_ends_after_every_rank_has_come) {
 }
 
 TEST(Communicator, names_the_rank_that_is_late) {
-  run_ranks(3, [](int rank, const std::shared_ptr<LocalHub>& hub) {
+  std::atomic<int> num_told = 0;
+  run_ranks(3, [&num_told](int rank, const std::shared_ptr<LocalHub>& hub) {
     const auto ranks = join(hub, rank, quick_options());
-    if (rank == 2) {
-      std::this_thread::sleep_for(milliseconds(900));
-      return;
-    }
+    if (rank == 2) return wait_until([&] { return num_told == 2; });
     const std::string text = failure_of([&] { ranks->barrier(Operation::data); });
     EXPECT_NE(text.find("rank 2 did not take part"), std::string::npos) << text;
     // Every later operation fails at once with the same sentence.
@@ -95,6 +99,7 @@ TEST(Communicator, names_the_rank_that_is_late) {
     int mine = 0;
     std::array<int, 3> all{};
     EXPECT_FALSE(ranks->try_all_gather(&mine, all.data(), sizeof mine));
+    ++num_told;
   });
 }
 
@@ -111,7 +116,8 @@ TEST(Communicator, says_at_which_operation_another_rank_is) {
 }
 
 TEST(Communicator, notices_a_silent_rank_while_no_operation_runs) {
-  run_ranks(2, [](int rank, const std::shared_ptr<LocalHub>& hub) {
+  std::atomic<bool> is_over = false;
+  run_ranks(2, [&is_over](int rank, const std::shared_ptr<LocalHub>& hub) {
     std::atomic<int> num_calls = 0;
     std::string noticed;
     CommunicatorOptions options = quick_options();
@@ -122,10 +128,10 @@ TEST(Communicator, notices_a_silent_rank_while_no_operation_runs) {
     const auto ranks = join(hub, rank, options);
     if (rank == 1) {
       hub->silence(1);
-      std::this_thread::sleep_for(milliseconds(1500));
-      return;
+      return wait_until([&] { return is_over.load(); });
     }
-    for (int i = 0; i < 300 && num_calls == 0; ++i) std::this_thread::sleep_for(milliseconds(10));
+    wait_until([&] { return num_calls > 0; });
+    is_over = true;
     EXPECT_EQ(num_calls, 1);
     EXPECT_NE(noticed.find("rank 1 has given no sign of life"), std::string::npos) << noticed;
     EXPECT_THROW(ranks->check(), RankError);
@@ -135,7 +141,8 @@ TEST(Communicator, notices_a_silent_rank_while_no_operation_runs) {
 TEST(Communicator, waits_without_a_limit_for_a_rank_that_gives_signs_of_life) {
   run_ranks(2, [](int rank, const std::shared_ptr<LocalHub>& hub) {
     const auto ranks = join(hub, rank, quick_options());
-    if (rank == 0) std::this_thread::sleep_for(milliseconds(1200));
+    // Longer than the limit of other operations.
+    if (rank == 0) std::this_thread::sleep_for(quick_options().timeout + milliseconds(500));
     int value = rank == 0 ? 5 : 0;
     ranks->broadcast(Operation::command, 0, &value, sizeof value, Patience::unlimited);
     EXPECT_EQ(value, 5);
