@@ -27,9 +27,9 @@ void pause_between_looks(std::chrono::steady_clock::duration waited) {
   }
 }
 
-RankLink::RankLink(std::unique_ptr<Transport> transport, const CommunicatorOptions& options)
+RankLink::RankLink(std::unique_ptr<Transport> transport, CommunicatorOptions options)
     : transport_(std::move(transport)),
-      options_(options),
+      options_(std::move(options)),
       rank_(transport_->rank()),
       size_(transport_->size()),
       peers_(static_cast<size_t>(size_)) {

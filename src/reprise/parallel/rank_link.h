@@ -47,7 +47,7 @@ class RankLink {
   static constexpr uint32_t kBeatTag = 15U << 24;
 
   /// \throws InvalidArgument for more than kMaxRanks ranks
-  RankLink(std::unique_ptr<Transport> transport, const CommunicatorOptions& options);
+  RankLink(std::unique_ptr<Transport> transport, CommunicatorOptions options);
   RankLink(const RankLink&) = delete;
   RankLink& operator=(const RankLink&) = delete;
   ~RankLink();

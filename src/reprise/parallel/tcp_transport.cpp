@@ -31,7 +31,7 @@ TcpTransport::TcpTransport(int rank, std::vector<Socket> sockets)
 }
 
 Transport::Handle TcpTransport::new_handle(int peer) {
-  Handle handle = static_cast<Handle>(operations_.size());
+  auto handle = static_cast<Handle>(operations_.size());
   if (free_.empty()) {
     operations_.emplace_back();
   } else {
@@ -247,6 +247,7 @@ void TcpTransport::finish() noexcept {
       }
     } catch (...) {
       // The other side finds a connection without a farewell.
+      peer.outgoing.clear();
     }
     (void)shutdown(peer.socket.fd(), SHUT_WR);
   }
