@@ -178,7 +178,8 @@ void EngineLoader::load_model() {
                                         *engine_->parameters,
                                         engine_->adapter_slots.get());
   engine_->parameters->finish_loading();
-  append_warnings(report.warnings, warnings_of_invariance(engine_->args, device, *engine_->parameters));
+  append_warnings(report.warnings,
+                  warnings_of_invariance(engine_->args, device, *engine_->parameters));
   report.weight_bytes = engine_->parameters->total_bytes();
   report.weights_seconds = seconds_since(start);
 }

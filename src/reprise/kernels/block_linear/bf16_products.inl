@@ -238,14 +238,14 @@ class Bf16Products {
   alignas(64) float sums_[kMostPanelGroups * kMostPaddedRows * kGroupSumStride];
 };
 
-// As for_panel_products(), for kernels without batch invariance.
+// For `limit` rows. Never inline: a call touches all pages of its frame, which has 700 KB, and
+// calls with few rows must not pay for that.
 template <typename SlotsOf, typename StoreRow>
-inline void for_bf16_products(const BlockLinearArguments& a,
-                              device::BlockRange blocks,
-                              const SlotsOf& slots_of,
-                              const StoreRow& store_row) {
-  const int64_t limit = a.num_rows == nullptr ? a.rows : min_of(a.rows, *a.num_rows);
-  if (limit < kLeastRowsInBf16) return for_panel_products(a, blocks, slots_of, store_row);
+__attribute__((noinline)) void run_bf16_products(const BlockLinearArguments& a,
+                                                 int64_t limit,
+                                                 device::BlockRange blocks,
+                                                 const SlotsOf& slots_of,
+                                                 const StoreRow& store_row) {
   const int64_t row_tiles = ceil_div(a.rows, a.rows_per_block);
   Bf16Products products;
   PanelSlots groups[kMostPanelGroups];
@@ -268,6 +268,17 @@ inline void for_bf16_products(const BlockLinearArguments& a,
     }
     next += columns == 0 ? last - first : joined * row_tiles;
   }
+}
+
+// As for_panel_products(), for kernels without batch invariance.
+template <typename SlotsOf, typename StoreRow>
+inline void for_bf16_products(const BlockLinearArguments& a,
+                              device::BlockRange blocks,
+                              const SlotsOf& slots_of,
+                              const StoreRow& store_row) {
+  const int64_t limit = a.num_rows == nullptr ? a.rows : min_of(a.rows, *a.num_rows);
+  if (limit < kLeastRowsInBf16) return for_panel_products(a, blocks, slots_of, store_row);
+  run_bf16_products(a, limit, blocks, slots_of, store_row);
 }
 
 #endif
