@@ -26,8 +26,11 @@ CommunicatorOptions quick_options() {
 }
 
 template <typename Condition>
-void wait_until(const Condition& is_met) {
-  while (!is_met()) std::this_thread::sleep_for(milliseconds(5));
+void wait_until(const Condition& is_met, milliseconds limit) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (!is_met() && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(milliseconds(5));
+  }
 }
 
 std::unique_ptr<Communicator> join(const std::shared_ptr<LocalHub>& hub,
@@ -91,7 +94,7 @@ TEST(Communicator, names_the_rank_that_is_late) {
   std::atomic<int> num_told = 0;
   run_ranks(3, [&num_told](int rank, const std::shared_ptr<LocalHub>& hub) {
     const auto ranks = join(hub, rank, quick_options());
-    if (rank == 2) return wait_until([&] { return num_told == 2; });
+    if (rank == 2) return wait_until([&] { return num_told == 2; }, 4 * quick_options().timeout);
     const std::string text = failure_of([&] { ranks->barrier(Operation::data); });
     EXPECT_NE(text.find("rank 2 did not take part"), std::string::npos) << text;
     // Every later operation fails at once with the same sentence.
@@ -128,9 +131,9 @@ TEST(Communicator, notices_a_silent_rank_while_no_operation_runs) {
     const auto ranks = join(hub, rank, options);
     if (rank == 1) {
       hub->silence(1);
-      return wait_until([&] { return is_over.load(); });
+      return wait_until([&] { return is_over.load(); }, milliseconds(30'000));
     }
-    wait_until([&] { return num_calls > 0; });
+    wait_until([&] { return num_calls > 0; }, milliseconds(25'000));
     is_over = true;
     EXPECT_EQ(num_calls, 1);
     EXPECT_NE(noticed.find("rank 1 has given no sign of life"), std::string::npos) << noticed;
