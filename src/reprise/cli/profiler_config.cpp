@@ -4,20 +4,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstdio>
-#include <string>
 #include <string_view>
 #include <vector>
 
-#include "reprise/base/error.h"
-#include "reprise/base/json.h"
-#include "reprise/base/nearest_name.h"
-#include "reprise/cli/log_environment.h"
+#include "reprise/cli/config_field.h"
 
 namespace reprise::cli {
 namespace {
-
-constexpr std::string_view kOption = "--profiler-config";
 
 /// Fields about how vLLM's profilers measure. Steps are always recorded in the same way here, so
 /// these fields have no effect.
@@ -34,89 +29,46 @@ constexpr auto kFieldsWithoutEffect = std::to_array<std::string_view>({
     "wait_iterations",
 });
 
-[[noreturn]] void refuse(std::string_view field, std::string_view expected, const Json& got) {
-  throw InvalidArgument(fmt::format("{}: {} is {}, got {}", kOption, field, expected, got.dump()));
-}
-
-std::string read_text(std::string_view field, const Json& value) {
-  if (!value.is_string()) refuse(field, "a text", value);
-  return value.get<std::string>();
-}
-
-uint64_t read_count(std::string_view field, const Json& value) {
-  if (!value.is_number_integer() || value < 0) refuse(field, "a number of steps, 0 or more", value);
-  return value.get<uint64_t>();
-}
-
-void read_kind(std::string_view field, const Json& value) {
-  if (value.is_null() || value == "torch") return;
-  refuse(field, "\"torch\": traces in the form that PyTorch's profiler writes", value);
-}
-
-void assign(server::ProfilerOptions& options, std::string_view field, const Json& value) {
-  if (field == "profiler") return read_kind(field, value);
-  if (field == "torch_profiler_dir") {
-    options.folder = read_text(field, value);
-    return;
+void assign(server::ProfilerOptions& options, const ConfigField& field) {
+  constexpr int64_t kMostSteps = int64_t{1} << 62;
+  if (field.name == "profiler") {
+    if (field.value.is_null() || field.value == "torch") return;
+    field.refuse("\"torch\": traces in the form that PyTorch's profiler writes");
   }
-  if (field == "delay_iterations") {
-    options.steps.delay_iterations = read_count(field, value);
-    return;
+  if (field.name == "torch_profiler_dir") {
+    options.folder = field.text();
+  } else if (field.name == "delay_iterations") {
+    options.steps.delay_iterations = static_cast<uint64_t>(field.number(0, kMostSteps));
+  } else if (field.name == "max_iterations") {
+    options.steps.max_iterations = static_cast<uint64_t>(field.number(0, kMostSteps));
+  } else if (std::ranges::find(kFieldsWithoutEffect, field.name) != kFieldsWithoutEffect.end()) {
+    fmt::print(stderr,
+               "{}: {} has no effect here: every step is recorded in the same way\n",
+               field.flag,
+               field.name);
+  } else {
+    std::vector<std::string_view> known = {
+        "profiler", "torch_profiler_dir", "delay_iterations", "max_iterations"};
+    known.insert(known.end(), kFieldsWithoutEffect.begin(), kFieldsWithoutEffect.end());
+    field.refuse_name(known);
   }
-  if (field == "max_iterations") {
-    options.steps.max_iterations = read_count(field, value);
-    return;
-  }
-  if (std::find(kFieldsWithoutEffect.begin(), kFieldsWithoutEffect.end(), field) !=
-      kFieldsWithoutEffect.end()) {
-    print_log(LogLevel::warning,
-              "{}: {} has no effect here: every step is recorded in the same way\n",
-              kOption,
-              field);
-    return;
-  }
-  std::vector<std::string_view> known = {
-      "profiler", "torch_profiler_dir", "delay_iterations", "max_iterations"};
-  known.insert(known.end(), kFieldsWithoutEffect.begin(), kFieldsWithoutEffect.end());
-  throw InvalidArgument(
-      fmt::format("{}: there is no field '{}'{}", kOption, field, did_you_mean(field, known)));
-}
-
-Json parse_value(std::string_view text) {
-  const Json value = Json::parse(text, nullptr, false);
-  return value.is_discarded() ? Json(text) : value;
 }
 
 }  // namespace
 
 void add_profiler_config(OptionTable& table, server::ProfilerOptions& options) {
-  table.add({.name = "profiler-config",
-             .group = "Server",
-             .value_name = "JSON",
-             .help = "Where /stop_profile writes traces (torch_profiler_dir); delay_iterations and "
-                     "max_iterations choose steps.",
-             .apply =
-                 [&options](std::string_view text) {
-                   const Json document = parse_json(text, kOption);
-                   if (!document.is_object()) {
-                     throw InvalidArgument(
-                         fmt::format("{}: expected a JSON object, got {}", kOption, text));
-                   }
-                   for (const auto& [field, value] : document.items())
-                     assign(options, field, value);
-                 },
-             .apply_dotted =
-                 [&options](std::string_view path, std::string_view value) {
-                   assign(options, path, parse_value(value));
-                 },
-             .merged =
-                 [&options] {
-                   return Json{{"torch_profiler_dir", options.folder.string()},
-                               {"delay_iterations", options.steps.delay_iterations},
-                               {"max_iterations", options.steps.max_iterations}}
-                       .dump();
-                 },
-             .example = R"({"torch_profiler_dir": "traces"})"});
+  table.add(json_config_option(
+      {.name = "profiler-config",
+       .group = "Server",
+       .help = "Where /stop_profile writes traces (torch_profiler_dir); delay_iterations and "
+               "max_iterations choose steps.",
+       .example = R"({"torch_profiler_dir": "traces"})"},
+      [&options](const ConfigField& field) { assign(options, field); },
+      [&options] {
+        return Json{{"torch_profiler_dir", options.folder.string()},
+                    {"delay_iterations", options.steps.delay_iterations},
+                    {"max_iterations", options.steps.max_iterations}};
+      }));
 }
 
 }  // namespace reprise::cli
