@@ -21,6 +21,8 @@ import unittest
 import urllib.error
 import urllib.request
 
+from ranks_test import children_of, is_running
+
 BINARY = MODEL = None
 COMMON = ["--dtype", "float32", "--num-threads", "1", "--kv-cache-memory-bytes", "16M", "--device", "cpu"]
 PROMPTS = ["Once upon a time there was a", "The little dog", "One day, Ben found", "Lily", "It was a sunny day", "Mom"]
@@ -61,19 +63,6 @@ def free_port():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]
-
-
-def children_of(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return sorted(int(child) for child in file.read().split())
-
-
-def is_running(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 class Tokens(unittest.TestCase):
