@@ -74,6 +74,23 @@ bool is_of_this_user(int descriptor) {
          peer.uid == geteuid();
 }
 
+/// One byte, and room for a descriptor beside it.
+struct DescriptorMessage {
+  DescriptorMessage() {
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    header.msg_control = control.data();
+    header.msg_controllen = control.size();
+  }
+  DescriptorMessage(const DescriptorMessage&) = delete;
+  DescriptorMessage& operator=(const DescriptorMessage&) = delete;
+
+  char content = 0;
+  iovec part = {.iov_base = &content, .iov_len = 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr header{};
+};
+
 void send_small_messages_at_once(int descriptor) {
   const int on = 1;
   setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -258,40 +275,26 @@ void KvSocket::write_line(std::string line, Clock::time_point deadline) {
 }
 
 void KvSocket::send_descriptor(int descriptor, Clock::time_point deadline) {
-  char content = 0;
-  iovec part = {.iov_base = &content, .iov_len = 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  DescriptorMessage message;
+  cmsghdr* const header = CMSG_FIRSTHDR(&message.header);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(header), &descriptor, sizeof(int));
-  while (sendmsg(descriptor_, &message, MSG_NOSIGNAL) < 0) {
+  while (sendmsg(descriptor_, &message.header, MSG_NOSIGNAL) < 0) {
     if (errno != EAGAIN && errno != EINTR) fail("the other side");
     wait(POLLOUT, deadline);
   }
 }
 
 int KvSocket::receive_descriptor(Clock::time_point deadline) {
-  char content = 0;
-  iovec part = {.iov_base = &content, .iov_len = 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
+  DescriptorMessage message;
   ssize_t received = 0;
-  while ((received = recvmsg(descriptor_, &message, MSG_CMSG_CLOEXEC)) < 0) {
+  while ((received = recvmsg(descriptor_, &message.header, MSG_CMSG_CLOEXEC)) < 0) {
     if (errno != EAGAIN && errno != EINTR) fail("the other side");
     wait(POLLIN, deadline);
   }
-  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  const cmsghdr* const header = CMSG_FIRSTHDR(&message.header);
   if (received == 0 || header == nullptr || header->cmsg_type != SCM_RIGHTS ||
       header->cmsg_len != CMSG_LEN(sizeof(int))) {
     throw Error("the other side sent no shared memory");

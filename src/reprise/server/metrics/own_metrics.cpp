@@ -52,6 +52,12 @@ void write_step_seconds(Out out, From from) {
   }
 }
 
+template <auto Member>
+void write_transfer(Out out, From from) {
+  const auto& counts = from.engine.kv_transfer;
+  if (counts) out.sample(static_cast<double>((*counts).*Member));
+}
+
 constexpr auto kOwnFamilies = std::to_array<MetricFamily>({
     {"reprise:steps_total",
      kCounter,
@@ -97,37 +103,28 @@ constexpr auto kOwnFamilies = std::to_array<MetricFamily>({
      "",
      "Tokens of prompts whose keys and values came from another engine. This metric and the next "
      "ones only with --kv-transfer-config.",
-     [](Out out, From from) {
-       if (from.engine.kv_transfer) out.count(from.engine.kv_transfer->tokens_fetched);
-     }},
+     write_transfer<&kv_cache::KvTransferCounts::tokens_fetched>},
     {"reprise:kv_transfer_bytes_total",
      kCounter,
      "",
      "Bytes of these keys and values.",
-     [](Out out, From from) {
-       if (from.engine.kv_transfer) out.count(from.engine.kv_transfer->bytes_fetched);
-     }},
+     write_transfer<&kv_cache::KvTransferCounts::bytes_fetched>},
     {"reprise:kv_transfer_seconds_total",
      kCounter,
      "",
      "Seconds that their transfers took, failed ones too.",
-     [](Out out, From from) {
-       if (from.engine.kv_transfer) out.sample(from.engine.kv_transfer->seconds);
-     }},
+     write_transfer<&kv_cache::KvTransferCounts::seconds>},
     {"reprise:kv_transfer_failures_total",
      kCounter,
      "",
      "Prompts that could not be fetched from another engine.",
-     [](Out out, From from) {
-       if (from.engine.kv_transfer) out.count(from.engine.kv_transfer->num_failed);
-     }},
+     write_transfer<&kv_cache::KvTransferCounts::num_failed>},
     {"reprise:kv_transfer_waiting_bytes",
      kGauge,
      "",
      "Bytes of the prompts that wait here for another engine.",
      [](Out out, From from) {
-       if (!from.engine.kv_transfer) return;
-       out.count(from.engine.kv_transfer->exports.bytes);
+       if (from.engine.kv_transfer) out.count(from.engine.kv_transfer->exports.bytes);
      }},
     {"reprise:kv_transfer_not_kept_total",
      kCounter,
