@@ -8,7 +8,7 @@
 #include "reprise/compile/model/code_generator.h"
 #include "reprise/config/extension_names.h"
 
-/// What EngineArgs::extensions means for an engine.
+/// Loads the plug-ins that EngineArgs names, and finds in them what a configuration names.
 namespace reprise::api {
 
 /// The names that a compilation configuration may use.

@@ -13,7 +13,7 @@
 
 namespace reprise::api {
 
-/// What replicas (engines with the same model, of which one has the server) write to each other.
+/// The messages between replicas: engines with the same model, of which one has the server.
 enum class LetterKind : uint8_t {
   ready,        // to the front: this replica has loaded its model
   add,          // to a replica: answer this request

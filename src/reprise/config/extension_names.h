@@ -24,8 +24,8 @@ inline constexpr std::string_view kAfterPasses = "post_grad_custom_post_pass";
 [[nodiscard]] std::vector<std::string> user_passes(const Json& inductor_passes,
                                                    std::string_view key);
 
-/// \throws InvalidArgument for a key that is none of the three, for a value that is no name, and
-/// for a name that no pass has; the message lists those that exist
+/// \throws InvalidArgument for an unknown key, for a value that is not a text, and for a name that
+/// no pass has; the message lists the keys or the passes that exist
 void check_inductor_passes(const Json& inductor_passes, const ExtensionNames& names);
 /// \throws InvalidArgument for a name that neither the engine nor a compiler of the user has
 void check_backend(const std::string& backend, const ExtensionNames& names);

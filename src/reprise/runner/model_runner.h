@@ -206,7 +206,8 @@ class ModelRunner {
   /// has work.
   std::optional<cudagraph::BatchFacts> agree(std::span<const BatchRequest> requests,
                                              const cudagraph::BatchFacts& facts);
-  /// What to do when a graph of this step cannot be replayed.
+  /// Retires a graph that cannot be replayed. The caller then runs the step eagerly. `before`: the
+  /// launches before the attempt. \throws Error if the attempt had begun and cannot be repeated
   void retire_stale(const cudagraph::Decision& decision,
                     const std::string& reason,
                     StepLaunches before);

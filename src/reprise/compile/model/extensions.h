@@ -36,9 +36,10 @@ struct UserCompiler {
   std::function<std::unique_ptr<CompilerInterface>(std::string_view target)> create;
 };
 
-/// What a user of the library adds to the compiler: ops, passes and code generators. An embedding
-/// program puts it into EngineArgs; a plug-in fills it when it is loaded (extension_plugin.h). It
-/// is complete before an engine starts, and does not change afterwards.
+/// The ops, passes and code generators that a user of the library adds to the compiler. A program
+/// that embeds the engine puts them into EngineArgs; a plug-in adds its own when it is loaded
+/// (extension_plugin.h). The set is complete before an engine starts and does not change
+/// afterwards.
 class Extensions {
  public:
   /// Each throws InvalidArgument if the name is not usable or already taken, or a function is

@@ -27,7 +27,7 @@ class KvExports {
   [[nodiscard]] bool has_room(size_t num_bytes);
   /// Returns false, and keeps nothing, when there is no room.
   [[nodiscard]] bool add(const std::string& id, std::shared_ptr<const KvImage> image);
-  /// nullptr: there is no such image any more.
+  /// nullptr: it was removed, its time is over, or it never was here.
   [[nodiscard]] std::shared_ptr<const KvImage> find(const std::string& id);
   void remove(const std::string& id);
   /// An image that could not be made.

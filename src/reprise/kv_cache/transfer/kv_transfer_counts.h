@@ -5,7 +5,7 @@
 
 namespace reprise::kv_cache {
 
-/// What a producer has, and had since its start.
+/// Counts of the prompts that a producer keeps for consumers.
 struct KvExportCounts {
   size_t bytes = 0;           // of the images that wait now
   uint64_t num_taken_in = 0;  // since the start, like all others
@@ -13,7 +13,7 @@ struct KvExportCounts {
   uint64_t num_expired = 0;   // no consumer came in time
 };
 
-/// What one engine exchanged with others since its start.
+/// Counts of the prompts that one engine sent to others and fetched from them, since its start.
 struct KvTransferCounts {
   KvExportCounts exports;
   uint64_t num_fetched = 0;
