@@ -24,6 +24,7 @@ import json
 import os
 import platform
 import resource
+import shlex
 import statistics
 import subprocess
 import sys
@@ -219,7 +220,7 @@ def reprise_latency(arguments, path: str, prompt: int, tokens: int, out: Path) -
                "--batch-size", str(arguments.batch), "--num-iters-warmup", "1", "--num-iters", "3",
                "--no-enable-prefix-caching", "--temperature", "0",
                "--max-model-len", str(arguments.prompt + arguments.decode + 64),
-               "--num-threads", str(arguments.threads), "--output-json", str(out)]
+               "--num-threads", str(arguments.threads), "--output-json", str(out), *shlex.split(arguments.reprise_options)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     errors = process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)  # the usage of this child alone
@@ -361,6 +362,7 @@ def main() -> None:
     parser.add_argument("--engines", default=",".join(ENGINES))
     parser.add_argument("--formats", default=",".join(FORMATS))
     parser.add_argument("--python", action="append", default=[], metavar="ENGINE=PATH", help="interpreter of an engine")
+    parser.add_argument("--reprise-options", default="", metavar="OPTIONS", help="more options of Reprise")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--batch", type=int, default=1)

@@ -1,13 +1,18 @@
 #!/usr/bin/env bash
-# Reprise and vLLM under the same load, both servers alive, taking turns:
+# Reprise and vLLM under the same load, all servers alive, taking turns:
 #   benchmarks/serving_vs_vllm.sh MODEL VLLM_PYTHON [ROUNDS [FOLDER]]
-# 32 requests of 230 random prompt tokens and 215 output tokens arrive at once; greedy, bfloat16. One round with other
-# prompts warms both up. VLLM_PYTHON: the interpreter of an environment with vLLM (docs/howto/compare-with-vllm.md).
+# 32 requests of 230 random prompt tokens and 215 output tokens; greedy, bfloat16. One round with other prompts warms
+# all up. VLLM_PYTHON: the interpreter of an environment with vLLM (docs/howto/compare-with-vllm.md).
+# RATES ("inf"): requests per second, one load after the other; inf: all at once.
+# Q8=1 adds Reprise with weights of 8 bits, quantised while loading, with --no-batch-invariant.
 set -euo pipefail
 model="$1" python="$2" rounds="${3:-5}" out="${4:-build/serving_vs_vllm}"
+read -ra rates <<<"${RATES:-inf}"
 binary=build/release/bin/reprise
 mkdir -p "$out"
 servers=()
+names=()
+declare -A ports
 trap 'kill "${servers[@]}" 2>/dev/null || true' EXIT
 
 # start NAME PORT COMMAND ...: waits until the server is healthy and says how long that took.
@@ -15,34 +20,33 @@ start() {
   local name="$1" port="$2" begin
   shift 2
   begin="$(date +%s%N)"
-  "$@" --port "$port" >"$out/$name.log" 2>&1 &
+  "$@" --port "$port" --served-model-name m --max-model-len 1024 --max-num-seqs 64 >"$out/$name.log" 2>&1 &
   servers+=($!)
+  names+=("$name")
+  ports[$name]="$port"
   until curl -sf "localhost:$port/health" >/dev/null; do
     kill -0 "${servers[-1]}" || { tail -5 "$out/$name.log" >&2; exit 1; }
     sleep 0.02
   done
   echo "$name ready after $(( ($(date +%s%N) - begin) / 1000000 )) ms"
 }
-# measure NAME PORT SEED
+# measure NAME RATE SEED
 measure() {
-  "$binary" bench serve --port "$2" --model m --tokenizer "$model" --num-prompts 32 --random-input-len 230 \
-    --random-output-len 215 --ignore-eos --temperature 0 --seed "$3" >"$out/$1-$3.txt" 2>&1
-  echo "$1 $3: $(grep -E 'Output token throughput|Mean TTFT|Mean TPOT' "$out/$1-$3.txt" | tr -s ' ' | tr '\n' ';')"
+  local result="$out/$1-$2-$3.txt"
+  "$binary" bench serve --port "${ports[$1]}" --model m --tokenizer "$model" --num-prompts 32 --random-input-len 230 \
+    --random-output-len 215 --ignore-eos --temperature 0 --request-rate "$2" --seed "$3" >"$result" 2>&1
+  echo "$1, rate $2, round $3: $(grep -E 'Output token throughput|(Mean|P99) (TTFT|TPOT)' "$result" | tr -s ' ' | tr '\n' ';')"
 }
 
 VLLM_CPU_KVCACHE_SPACE=2 VLLM_CPU_OMP_THREADS_BIND="0-$(( $(nproc) - 1 ))" VLLM_LOGGING_LEVEL=WARNING \
-  start vllm 8102 "$python" -m vllm.entrypoints.openai.api_server --model "$model" --served-model-name m \
-  --dtype bfloat16 --max-model-len 1024 --max-num-seqs 64
-start reprise 8101 "$binary" serve "$model" --served-model-name m --dtype bfloat16 --max-model-len 1024 \
-  --max-num-seqs 64 --kv-cache-memory-bytes 2G
-measure reprise 8101 100
-measure vllm 8102 100
-for (( i = 0; i < rounds; i++ )); do
-  if (( i % 2 )); then
-    measure vllm 8102 "$i"
-    measure reprise 8101 "$i"
-  else
-    measure reprise 8101 "$i"
-    measure vllm 8102 "$i"
-  fi
+  start vllm 8102 "$python" -m vllm.entrypoints.openai.api_server --model "$model" --dtype bfloat16
+start reprise 8101 "$binary" serve "$model" --dtype bfloat16 --kv-cache-memory-bytes 2G
+if [[ "${Q8:-0}" == 1 ]]; then
+  start reprise-q8_0 8103 "$binary" serve "$model" --quantization q8_0 --no-batch-invariant --kv-cache-memory-bytes 2G
+fi
+for name in "${names[@]}"; do measure "$name" inf 100; done
+for rate in "${rates[@]}"; do
+  for (( i = 0; i < rounds; i++ )); do
+    for (( k = 0; k < ${#names[@]}; k++ )); do measure "${names[(i + k) % ${#names[@]}]}" "$rate" "$i"; done
+  done
 done
