@@ -111,6 +111,8 @@ struct TinyEngineOptions {
   std::string config = kTinyQwen3Config;
   /// A folder with config.json and weights, used instead of `config` and random weights.
   std::filesystem::path model;
+  /// State slots besides one for each request.
+  int32_t num_state_snapshots = 0;
   /// Weights for `config`, instead of random ones. Borrowed.
   const weights::WeightSource* weights = nullptr;
   std::optional<kernels::Isa> isa;   // default: the best one
@@ -181,7 +183,8 @@ class TinyEngine {
                        .has_states = config_.num_recurrent_layers() > 0},
             .kv_cache = engine::kv_cache_layout_of(
                 config_, options.num_blocks, kBlockSize, options.dtype, cache),
-            .states = engine::state_cache_layout_of(config_, options.max_num_reqs),
+            .states = engine::state_cache_layout_of(
+                config_, options.max_num_reqs + options.num_state_snapshots),
             .dispatcher = config::dispatcher_options(inputs, resolved_),
             .attention = &backend,
             .recurrent = layers.size() > 1 ? layers.back().backend : nullptr,
