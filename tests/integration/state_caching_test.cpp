@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "reprise/api/llm.h"
 #include "reprise/engine/engine_core.h"
 #include "tests/integration/goldens.h"
 #include "tests/integration/random_load.h"
@@ -148,6 +149,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Parameter{"mamba2", CudagraphMode::PIECEWISE},
                       Parameter{"mamba2", CudagraphMode::NONE},
                       Parameter{"bamba", CudagraphMode::FULL_AND_PIECEWISE},
+                      Parameter{"falcon-h1", CudagraphMode::FULL_AND_PIECEWISE},
+                      Parameter{"falcon-h1", CudagraphMode::PIECEWISE},
                       Parameter{"granite-moe-hybrid", CudagraphMode::FULL_AND_PIECEWISE},
                       Parameter{"qwen3-next", CudagraphMode::FULL_AND_PIECEWISE},
                       Parameter{"qwen3-next", CudagraphMode::NONE},
@@ -184,6 +187,28 @@ TEST(StateCachingIntervals, keep_states_inside_of_prompts) {
     // The branch has shown where prompts differ: its copy serves the next one.
     EXPECT_EQ(ask(*core, branch).num_cached, 64);
   }
+}
+
+/// The tokens that a second request with the same prompt finds in the cache.
+int num_found(api::EngineArgs args, const char* config) {
+  args.model = testing::bundled_model();
+  args.load_format = api::LoadFormat::dummy;
+  args.hf_overrides = Json::parse(config);
+  args.max_num_seqs = 4;
+  args.num_threads = 1;
+  api::LLM llm(std::move(args));
+  const Tokens prompt = some_tokens(70, 3);
+  const sampling::SamplingParams params = {.temperature = 0, .max_tokens = 3};
+  (void)llm.generate_token_ids(std::span(&prompt, 1), params);
+  return llm.generate_token_ids(std::span(&prompt, 1), params).front().num_cached_tokens;
+}
+
+TEST(StateCachingOptions, are_those_of_vllm) {
+  EXPECT_EQ(num_found({}, testing::kTinyBambaConfig), 64);
+  EXPECT_EQ(num_found({}, testing::kTinyMambaConfig), 0) << "off for models without attention";
+  EXPECT_EQ(num_found({.enable_prefix_caching = true}, testing::kTinyMambaConfig), 64);
+  EXPECT_EQ(num_found({.mamba_cache_mode = "none"}, testing::kTinyBambaConfig), 0);
+  EXPECT_EQ(num_found({.enable_prefix_caching = false}, testing::kTinyBambaConfig), 0);
 }
 
 /// Tiny models with the vocabulary of the bundled tokenizer.
@@ -248,6 +273,7 @@ INSTANTIATE_TEST_SUITE_P(models,
                          ::testing::Values(std::pair{"mamba", testing::kTinyMambaConfig},
                                            std::pair{"mamba2", testing::kTinyMamba2Config},
                                            std::pair{"bamba", testing::kTinyBambaConfig},
+                                           std::pair{"falcon_h1", testing::kTinyFalconH1Config},
                                            std::pair{"qwen3_next", testing::kTinyQwen3NextConfig},
                                            std::pair{"lfm2", testing::kTinyLfm2Config}),
                          [](const auto& param_info) {

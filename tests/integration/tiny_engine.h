@@ -69,6 +69,15 @@ inline constexpr const char* kTinyBambaConfig = R"({
   "num_key_value_heads": 2, "attn_layer_indices": [1], "mamba_n_heads": 8, "mamba_d_head": 16,
   "mamba_n_groups": 2, "mamba_d_state": 12, "mamba_d_conv": 4, "mamba_expand": 2,
   "vocab_size": 97, "max_position_embeddings": 256})";
+/// Attention and Mamba-2 side by side in every layer.
+inline constexpr const char* kTinyFalconH1Config = R"({
+  "architectures": ["FalconH1ForCausalLM"], "model_type": "falcon_h1", "hidden_size": 64,
+  "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+  "num_key_value_heads": 2, "mamba_d_ssm": 96, "mamba_n_heads": 6, "mamba_d_head": 16,
+  "mamba_n_groups": 2, "mamba_d_state": 12, "mamba_d_conv": 4, "mlp_multipliers": [0.8, 1.2],
+  "ssm_multipliers": [0.7, 1.4, 0.6, 1.5, 0.5], "ssm_in_multiplier": 1.25,
+  "attention_in_multiplier": 1.3, "key_multiplier": 0.7, "lm_head_multiplier": 0.4,
+  "vocab_size": 97, "max_position_embeddings": 256})";
 inline constexpr const char* kTinyQwen3NextConfig = R"({
   "architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next", "hidden_size": 64,
   "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
