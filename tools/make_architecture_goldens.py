@@ -46,6 +46,9 @@ LONG = [1.0 + 0.5 * i for i in range(6)]
 # Two groups of heads, and fewer states than a block of the convolution: no size equals another one.
 MAMBA2 = dict(mamba_n_heads=8, mamba_d_head=8, mamba_n_groups=2, mamba_d_state=12, mamba_d_conv=4, mamba_expand=2, mamba_chunk_size=8)
 
+FALCON_H1 = dict(mamba_d_ssm=64, embedding_multiplier=5.5, lm_head_multiplier=0.4, key_multiplier=0.7, attention_in_multiplier=1.3,
+                 attention_out_multiplier=0.9, ssm_in_multiplier=1.25, ssm_out_multiplier=0.6, mlp_multipliers=[0.8, 1.2],
+                 ssm_multipliers=[0.7, 1.4, 0.6, 1.5, 0.5])
 GRANITE = dict(embedding_multiplier=6.0, attention_multiplier=0.25, residual_multiplier=0.6, logits_scaling=0.5)
 MROPE = ROPE | dict(mrope_section=[1, 1, 2])
 DELTA_NET = dict(num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"], linear_conv_kernel_dim=4,
@@ -129,6 +132,9 @@ SHAPES: dict[str, tuple[str, dict]] = {
     "mamba2": ("Mamba2", IDS | dict(hidden_size=32, num_hidden_layers=2, expand=2, num_heads=4, head_dim=16, state_size=12, n_groups=2,
                                     conv_kernel=4, chunk_size=8)),
     "bamba": ("Bamba", BASE | MAMBA2 | dict(num_hidden_layers=3, attn_layer_indices=[1])),
+    "falcon-h1": ("FalconH1", BASE | MAMBA2 | FALCON_H1),
+    "falcon-h1-norm": ("FalconH1", BASE | MAMBA2 | FALCON_H1 | dict(mamba_rms_norm=True, mamba_norm_before_gate=False)),
+    "falcon-h1-norm-first": ("FalconH1", BASE | MAMBA2 | FALCON_H1 | dict(mamba_rms_norm=True, mamba_norm_before_gate=True)),
     "granite-moe-hybrid": ("GraniteMoeHybrid", BASE | MAMBA2 | GRANITE | dict(
         num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"], shared_intermediate_size=48,
         num_local_experts=0, num_experts_per_tok=0, position_embedding_type="nope", tie_word_embeddings=True)),

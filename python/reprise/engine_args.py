@@ -71,7 +71,9 @@ class EngineArgs:
     scheduling_policy: str = "fcfs"  # or priority
     speculative_config: dict[str, Any] | None = None  # method ngram, num_speculative_tokens, ...
     async_scheduling: bool = False
-    enable_prefix_caching: bool = True
+    enable_prefix_caching: bool | None = None  # None: on, except for models without attention
+    mamba_cache_mode: str = ""  # align, none
+    prefix_cache_retention_interval: int = 0  # keep states of recurrent layers every so many tokens
     disable_cascade_attn: bool = False
     block_size: int = 16
     kv_cache_dtype: str = "auto"  # fp8, fp8_e5m2, int8_per_token_head, fp8_per_token_head

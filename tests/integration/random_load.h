@@ -156,6 +156,8 @@ struct MachineOptions {
   int32_t num_speculative_tokens = 0;
   config::CompilationMode level = config::CompilationMode::NONE;
   const attention::BackendInfo* attention = nullptr;  // default: the backend that "auto" chooses
+  std::string config;  // of a model with random weights; empty: the bundled model
+  int32_t num_state_snapshots = 0;
 };
 
 /// A whole engine with the bundled model, for several cores one after the other.
@@ -166,6 +168,7 @@ class Machine {
 
   explicit Machine(const MachineOptions& options)
       : num_speculative_tokens_(options.num_speculative_tokens),
+        num_state_snapshots_(options.num_state_snapshots),
         tiny_({.mode = options.mode,
                .level = options.level,
                .max_num_tokens = kMaxNumTokens,
@@ -173,7 +176,9 @@ class Machine {
                .num_blocks = options.num_blocks,
                .num_speculative_tokens = options.num_speculative_tokens,
                .attention = options.attention,
-               .model = bundled_model()}),
+               .config = options.config,
+               .model = options.config.empty() ? bundled_model() : std::filesystem::path(),
+               .num_state_snapshots = options.num_state_snapshots}),
         tokenizer_(tokenizer::Tokenizer::load(bundled_model())) {
     (void)tiny_.runner().capture({});
   }
@@ -194,7 +199,8 @@ class Machine {
                           .max_prompt_logits = 16,
                           .constraint_time_per_step = std::chrono::hours(1),
                           .eos_token_ids = {1, 2},
-                          .vocab_size = vocab_size()}};
+                          .vocab_size = vocab_size()},
+            .num_state_snapshots = num_state_snapshots_};
   }
   /// The same with draft tokens.
   [[nodiscard]] engine::EngineCoreOptions core_options(speculative::Drafter& drafter) const {
@@ -258,6 +264,7 @@ class Machine {
   }
 
   int32_t num_speculative_tokens_;
+  int32_t num_state_snapshots_;
   TinyEngine tiny_;
   tokenizer::Tokenizer tokenizer_;
 };

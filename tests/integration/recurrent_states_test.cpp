@@ -144,6 +144,7 @@ INSTANTIATE_TEST_SUITE_P(
         std::tuple{"mamba2", CudagraphMode::FULL_AND_PIECEWISE, testing::kTinyMamba2Config},
         std::tuple{"mamba2_piecewise", CudagraphMode::PIECEWISE, testing::kTinyMamba2Config},
         std::tuple{"bamba", CudagraphMode::FULL_AND_PIECEWISE, testing::kTinyBambaConfig},
+        std::tuple{"falcon_h1", CudagraphMode::FULL_AND_PIECEWISE, testing::kTinyFalconH1Config},
         std::tuple{"lfm2", CudagraphMode::FULL_AND_PIECEWISE, testing::kTinyLfm2Config},
         std::tuple{"qwen3_next", CudagraphMode::FULL_AND_PIECEWISE, testing::kTinyQwen3NextConfig}),
     [](const auto& param_info) { return std::string(std::get<0>(param_info.param)); });

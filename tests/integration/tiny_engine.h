@@ -69,6 +69,15 @@ inline constexpr const char* kTinyBambaConfig = R"({
   "num_key_value_heads": 2, "attn_layer_indices": [1], "mamba_n_heads": 8, "mamba_d_head": 16,
   "mamba_n_groups": 2, "mamba_d_state": 12, "mamba_d_conv": 4, "mamba_expand": 2,
   "vocab_size": 97, "max_position_embeddings": 256})";
+/// Attention and Mamba-2 side by side in every layer.
+inline constexpr const char* kTinyFalconH1Config = R"({
+  "architectures": ["FalconH1ForCausalLM"], "model_type": "falcon_h1", "hidden_size": 64,
+  "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+  "num_key_value_heads": 2, "mamba_d_ssm": 96, "mamba_n_heads": 6, "mamba_d_head": 16,
+  "mamba_n_groups": 2, "mamba_d_state": 12, "mamba_d_conv": 4, "mlp_multipliers": [0.8, 1.2],
+  "ssm_multipliers": [0.7, 1.4, 0.6, 1.5, 0.5], "ssm_in_multiplier": 1.25,
+  "attention_in_multiplier": 1.3, "key_multiplier": 0.7, "lm_head_multiplier": 0.4,
+  "vocab_size": 97, "max_position_embeddings": 256})";
 inline constexpr const char* kTinyQwen3NextConfig = R"({
   "architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next", "hidden_size": 64,
   "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
@@ -111,6 +120,8 @@ struct TinyEngineOptions {
   std::string config = kTinyQwen3Config;
   /// A folder with config.json and weights, used instead of `config` and random weights.
   std::filesystem::path model;
+  /// State slots besides one for each request.
+  int32_t num_state_snapshots = 0;
   /// Weights for `config`, instead of random ones. Borrowed.
   const weights::WeightSource* weights = nullptr;
   std::optional<kernels::Isa> isa;   // default: the best one
@@ -181,7 +192,8 @@ class TinyEngine {
                        .has_states = config_.num_recurrent_layers() > 0},
             .kv_cache = engine::kv_cache_layout_of(
                 config_, options.num_blocks, kBlockSize, options.dtype, cache),
-            .states = engine::state_cache_layout_of(config_, options.max_num_reqs),
+            .states = engine::state_cache_layout_of(
+                config_, options.max_num_reqs + options.num_state_snapshots),
             .dispatcher = config::dispatcher_options(inputs, resolved_),
             .attention = &backend,
             .recurrent = layers.size() > 1 ? layers.back().backend : nullptr,

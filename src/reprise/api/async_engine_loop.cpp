@@ -376,6 +376,9 @@ void AsyncEngineLoop::publish_stats() {
   current_.generation_tokens = counters.generation_tokens;
   current_.prefix_cache_queries = scheduler.prefix_cache_stats().queries;
   current_.prefix_cache_hits = scheduler.prefix_cache_stats().hits;
+  current_.cached_states = core_->kv_cache_manager().num_published_snapshots();
+  current_.states_saved = scheduler.prefix_cache_stats().states_saved;
+  current_.states_restored = scheduler.prefix_cache_stats().states_restored;
   current_.num_preemptions = static_cast<uint64_t>(scheduler.num_preemptions());
   current_.speculation = scheduler.speculation_stats();
   current_.num_steps = counters.num_steps;

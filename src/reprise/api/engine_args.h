@@ -66,8 +66,12 @@ struct EngineArgs {
   engine::SchedulingPolicy scheduling_policy = engine::SchedulingPolicy::fcfs;
   /// Draft tokens, as speculative::parse_speculative_config reads them; empty: none.
   Json speculative_config = Json::object();
-  bool async_scheduling = false;      // a step is scheduled while the previous one is computed
-  bool enable_prefix_caching = true;  // requests share the cached beginning of their prompts
+  bool async_scheduling = false;  // a step is scheduled while the previous one is computed
+  /// Requests share the cached beginning of their prompts. Default: see caches_prefixes().
+  std::optional<bool> enable_prefix_caching;
+  std::string mamba_cache_mode;  // align, none; empty: align where prefixes are cached
+  /// See engine::SchedulerConfig.
+  int32_t prefix_cache_retention_interval = 0;
   /// Steps never compute the attention over a prefix that all requests share only once.
   bool disable_cascade_attn = false;
   int32_t block_size = 16;

@@ -211,36 +211,11 @@ void EngineLoader::load_adapters() {
   }
 }
 
-kv_cache::KvCacheLayout EngineLoader::kv_cache_layout(int64_t num_blocks) const {
-  const ResolvedOptions& options = *engine_->options;
-  return engine::kv_cache_layout_of(options.rank_config,
-                                    num_blocks,
-                                    engine_->args.block_size,
-                                    options.dtype,
-                                    options.kv_cache_dtype);
-}
-
-kv_cache::StateCacheLayout EngineLoader::state_cache_layout() const {
-  return engine::state_cache_layout_of(engine_->options->config, engine_->args.max_num_seqs);
-}
-
-// The type of the cache, and the scales that the ops of a program contain.
-std::string EngineLoader::kv_cache_text() const {
-  std::string text(engine_->options->kv_cache_dtype.name);
-  // A program contains the number of state slots.
-  const kv_cache::StateCacheLayout states = state_cache_layout();
-  if (states.num_layers > 0) text += fmt::format(",{} states", states.num_slots);
-  if (!engine_->options->kv_cache_dtype.is_quantized()) return text;
-  for (const attention::AttentionLayer* layer : engine_->model->attention_layers()) {
-    text += fmt::format(",{:a},{:a}", layer->shape().k_scale, layer->shape().v_scale);
-  }
-  return text;
-}
-
 void EngineLoader::build_runner() {
   const ResolvedOptions& options = *engine_->options;
   StartupReport& report = engine_->report;
   CacheMemory memory = without_states(cache_memory(), state_cache_layout());
+  take_snapshots(memory);
   if (draft_) memory = without_draft_cache(memory, kv_cache_layout(1), draft_->kv_cache_layout(1));
   KvCacheSize size =
       size_kv_cache(engine_->args, kv_cache_layout(1), options.max_model_len, memory);
@@ -386,8 +361,8 @@ void EngineLoader::build_core() {
   // of an encoder see the last ones, so prompts are neither cut nor shared.
   const bool pools = options.config.pooling.has_value();
   const bool is_encoder = options.config.is_encoder;
-  const bool is_caching = args.enable_prefix_caching && !is_encoder &&
-                          options.config.num_recurrent_layers() == 0;  // blocks have no states
+  const bool is_caching =
+      options.caches_prefixes && (options.config.num_recurrent_layers() == 0 || num_snapshots_ > 0);
   open_event_publisher(*engine_, is_caching);
   open_kv_transfer(*engine_);
   engine_->core = std::make_unique<engine::EngineCore>(
@@ -406,11 +381,13 @@ void EngineLoader::build_core() {
                         .async_scheduling = options.async_scheduling,
                         .max_loras = args.enable_lora ? args.max_loras : 0,
                         .least_common_prefix_reqs = engine_->runner->least_cascade_reqs(),
+                        .prefix_cache_retention_interval = args.prefix_cache_retention_interval,
                         .eos_token_ids = options.end_token_ids,
                         .vocab_size = static_cast<int>(options.config.vocab_size),
                         .max_logprobs = options.max_logprobs},
           .seed = args.seed,
           .enable_prefix_caching = is_caching,
+          .num_state_snapshots = static_cast<int>(num_snapshots_),
           .row_sampler = engine_->row_sampler.get(),
           .drafter = engine_->drafter.get(),
           .draft_ledger = draft_ledger(),

@@ -74,6 +74,8 @@ class EngineLoader {
   [[nodiscard]] kv_cache::StateCacheLayout state_cache_layout() const;
   [[nodiscard]] kv_cache::KvCacheLayout kv_cache_layout(int64_t num_blocks) const;
   [[nodiscard]] std::string kv_cache_text() const;
+  /// Gives a part of the memory of the caches to copies of states.
+  void take_snapshots(CacheMemory& memory);
   [[nodiscard]] CacheMemory cache_memory();
   [[nodiscard]] std::unique_ptr<engine::ModelRunner> create_runner(
       const kv_cache::KvCacheLayout& layout, const cudagraph::DispatcherOptions& dispatcher);
@@ -87,6 +89,7 @@ class EngineLoader {
   // Of the forward for batches with adapters; nullptr at level 0 and without adapters.
   std::unique_ptr<compile::ModelCompiler> adapter_compiler_;
   std::unique_ptr<EngineLoader> draft_;  // nullptr: there is no draft model
+  int64_t num_snapshots_ = 0;            // of states of recurrent layers
   bool keeps_stages_ = false;
 };
 

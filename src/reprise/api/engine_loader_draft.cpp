@@ -59,8 +59,9 @@ void EngineLoader::build_drafter() {
           .max_model_len = draft.report.max_model_len,
           .vocab_size = static_cast<int32_t>(draft.options->config.vocab_size),
           .num_speculative_tokens = options.num_speculative_tokens(),
-          .prefix_caching = draft.args.enable_prefix_caching ? kv_cache::PrefixCaching::on
-                                                             : kv_cache::PrefixCaching::off,
+          .prefix_caching = draft.args.enable_prefix_caching.value_or(true)
+                                ? kv_cache::PrefixCaching::on
+                                : kv_cache::PrefixCaching::off,
           .sample_method = options.speculative_config->draft_model.sample_method});
   engine_->model_drafter = drafter.get();
   engine_->drafter = std::move(drafter);

@@ -94,6 +94,9 @@ struct EngineStats {
   uint64_t postponed_tokens = 0;      // got in a later step (EngineCoreCounters)
   uint64_t prefix_cache_queries = 0;  // tokens looked up, and found
   uint64_t prefix_cache_hits = 0;
+  int64_t cached_states = 0;     // states of recurrent layers that cached prefixes hold now
+  uint64_t states_saved = 0;     // copied into the cache
+  uint64_t states_restored = 0;  // copied out of the cache, for requests that found their prefix
   uint64_t kv_event_payloads_sent = 0;     // steps whose cache events went to subscribers
   uint64_t kv_event_payloads_dropped = 0;  // ... and those that did not
   uint64_t num_preemptions = 0;

@@ -256,6 +256,9 @@ EngineStats ReplicaRouter::total_stats() const {
     total.generation_tokens += more.generation_tokens;
     total.prefix_cache_queries += more.prefix_cache_queries;
     total.prefix_cache_hits += more.prefix_cache_hits;
+    total.cached_states += more.cached_states;
+    total.states_saved += more.states_saved;
+    total.states_restored += more.states_restored;
     total.num_preemptions += more.num_preemptions;
     total.num_steps += more.num_steps;
     total.num_failed_steps += more.num_failed_steps;

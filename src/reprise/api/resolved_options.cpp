@@ -11,6 +11,7 @@
 #include "reprise/api/extension_options.h"
 #include "reprise/api/model_text.h"
 #include "reprise/api/rank_options.h"
+#include "reprise/api/state_caching.h"
 #include "reprise/base/error.h"
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/parallel/communicator.h"
@@ -256,6 +257,7 @@ ResolvedOptions resolve_options(const EngineArgs& args) {
   const bool is_recurrent = options.config.num_recurrent_layers() > 0;
   resolve_graphs(args, &options.config, options);
   if (is_recurrent) check_recurrent_options(options);
+  options.caches_prefixes = caches_prefixes(args, options.config, options.warnings);
   append_warnings(options.warnings, loaded.warnings);
   choose_cache_of_checkpoint(options);
   warn_of_speculation(args, options);

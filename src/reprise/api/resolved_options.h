@@ -33,6 +33,7 @@ struct ResolvedOptions {
   const attention::BackendInfo* recurrent = nullptr;
   std::optional<speculative::SpeculativeConfig> speculative_config;  // unset: no draft tokens
   bool async_scheduling = false;
+  bool caches_prefixes = false;  // requests share cached prefixes
   config::ResolutionInputs graph_inputs;
   config::ResolvedConfig graphs;
   std::vector<std::string> warnings;

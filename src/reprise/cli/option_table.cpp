@@ -78,6 +78,18 @@ void OptionTable::add_switch(std::string name, std::string group, std::string he
        .apply = [&target](std::string_view value) { target = value == "true"; }});
 }
 
+void OptionTable::add_switch(std::string name,
+                             std::string group,
+                             std::string help,
+                             std::string default_text,
+                             std::optional<bool>& target) {
+  add({.name = std::move(name),
+       .group = std::move(group),
+       .help = std::move(help),
+       .default_text = std::move(default_text),
+       .apply = [&target](std::string_view value) { target = value == "true"; }});
+}
+
 void OptionTable::add_integer(std::string name,
                               std::string group,
                               std::string help,

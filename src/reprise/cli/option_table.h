@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -65,6 +66,12 @@ class OptionTable {
   void add(Option option);
   // Functions for common types. The target must outlive the parse.
   void add_switch(std::string name, std::string group, std::string help, bool& target);
+  /// A switch whose default depends on other things, as `default_text` says.
+  void add_switch(std::string name,
+                  std::string group,
+                  std::string help,
+                  std::string default_text,
+                  std::optional<bool>& target);
   void add_integer(std::string name, std::string group, std::string help, int32_t& target);
   void add_text(std::string name,
                 std::string group,

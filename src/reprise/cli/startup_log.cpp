@@ -34,11 +34,13 @@ void log_attention(const Log& log, const api::StartupReport& report) {
                        backend.role,
                        to_string(backend.support)));
   if (report.num_state_slots > 0) {
+    const int64_t num_snapshots = report.num_state_snapshots;
     log.info(fmt::format(
-        "Recurrent layers: states of up to {} requests, {:.3f} GiB; prefix caching is off, because "
-        "cached blocks hold no states",
-        report.num_state_slots - 1,
-        gib(report.state_cache_bytes)));
+        "Recurrent layers: states of up to {} requests and {} cached prefixes, {:.3f} GiB{}",
+        report.num_state_slots - 1 - num_snapshots,
+        num_snapshots,
+        gib(report.state_cache_bytes),
+        num_snapshots > 0 ? "" : "; prefix caching is off"));
   }
   if (report.resolved.attention.size() < 2) return;
   for (const cudagraph::AttentionBackendSupport& group : report.resolved.attention) {

@@ -10,14 +10,24 @@
 
 namespace reprise::engine {
 
+namespace {
+
+int num_request_slots(const kv_cache::StateCacheLayout& states, const EngineCoreOptions& options) {
+  // Without the null slot.
+  const int64_t num_slots = std::max<int64_t>(states.num_slots - 1, 0);
+  return static_cast<int>(num_slots) - options.num_state_snapshots;
+}
+
+}  // namespace
+
 EngineCore::EngineCore(ModelRunner& runner, const EngineCoreOptions& options)
     : options_(options),
-      kv_cache_manager_(
-          static_cast<int>(runner.kv_cache().layout().num_blocks),
-          static_cast<int>(runner.kv_cache().layout().block_size),
-          options.enable_prefix_caching ? kv_cache::PrefixCaching::on
-                                        : kv_cache::PrefixCaching::off,
-          static_cast<int>(std::max<int64_t>(runner.states().layout().num_slots - 1, 0))),
+      kv_cache_manager_(static_cast<int>(runner.kv_cache().layout().num_blocks),
+                        static_cast<int>(runner.kv_cache().layout().block_size),
+                        options.enable_prefix_caching ? kv_cache::PrefixCaching::on
+                                                      : kv_cache::PrefixCaching::off,
+                        num_request_slots(runner.states().layout(), options),
+                        options.num_state_snapshots),
       scheduler_(options.scheduler, kv_cache_manager_, options.drafter),
       ledger_(options.scheduler.max_num_batched_tokens),
       computer_(runner, options.scheduler, options.row_sampler) {

@@ -23,7 +23,12 @@ class StepThread;
 struct EngineCoreOptions {
   SchedulerConfig scheduler;
   uint64_t seed = 0;
+  /// A model with recurrent layers also needs slots of states for it, besides one for each request:
+  /// see num_state_snapshots.
   bool enable_prefix_caching = true;
+  /// Cached copies of states, which lie behind the state slots of requests. 0: without recurrent
+  /// layers, or without prefix caching.
+  int num_state_snapshots = 0;
   /// Samples rows on the device, where possible; the host samples the other rows. Borrowed: it must
   /// outlive the core. nullptr: the host samples all rows.
   kernels::RowSampler* row_sampler = nullptr;

@@ -67,11 +67,29 @@ void BlockPool::unpublish(BlockId block) {
 void BlockPool::unpublish_all() {
   published_.clear();
   if (listener_ != nullptr) listener_->on_cleared();
+  if (follower_ != nullptr) follower_->unpublish_all();
+}
+
+void BlockPool::forget(const BlockHash& hash) {
+  const std::optional<BlockId> block = find(hash);
+  if (!block) return;
+  const bool is_free = reference_count(*block) == 0;
+  if (is_free) unlink(*block);
+  drop_hash(*block);
+  if (is_free) link_before(*block, at(kNullBlock).next);
+}
+
+void BlockPool::touch(const BlockHash& hash) {
+  const std::optional<BlockId> block = find(hash);
+  if (!block || reference_count(*block) > 0) return;
+  unlink(*block);
+  link_before(*block, kNullBlock);
 }
 
 void BlockPool::drop_hash(BlockId block) {
   if (!published_.contains(block)) return;
   if (listener_ != nullptr) listener_->on_removed(published_.hash_of(block));
+  if (follower_ != nullptr) follower_->forget(published_.hash_of(block));
   published_.erase(block);
 }
 

@@ -51,6 +51,14 @@ class BlockPool {
   void unpublish(BlockId block);
   /// Removes the hashes of all blocks.
   void unpublish_all();
+  /// Removes this hash from the block that has it, if any. If the block is free, it is the next
+  /// that allocate() takes.
+  void forget(const BlockHash& hash);
+  /// Makes the block with this hash, if any, the last free block that allocate() reuses.
+  void touch(const BlockHash& hash);
+  /// A pool that forgets each hash that stops finding a block of this pool. Borrowed; nullptr:
+  /// none.
+  void set_follower(BlockPool* follower) noexcept { follower_ = follower; }
   /// Hears of each hash that stops finding a block, and of unpublish_all(). Borrowed; nullptr:
   /// none.
   void set_listener(CacheListener* listener) noexcept { listener_ = listener; }
@@ -93,6 +101,7 @@ class BlockPool {
   PrefixIndex published_;
   int num_free_ = 0;
   CacheListener* listener_ = nullptr;
+  BlockPool* follower_ = nullptr;
 };
 
 }  // namespace reprise::kv_cache

@@ -13,11 +13,14 @@ namespace reprise::kv_cache {
 KvCacheManager::KvCacheManager(int num_blocks,
                                int block_size,
                                PrefixCaching prefix_caching,
-                               int num_state_slots)
+                               int num_state_slots,
+                               int num_snapshots)
     : pool_(num_blocks, block_size), states_(num_state_slots), prefix_caching_(prefix_caching) {
-  REPRISE_ASSERT(num_state_slots == 0 || prefix_caching == PrefixCaching::off,
-                 "prefix caching with {} state slots",
-                 num_state_slots);
+  if (num_state_slots == 0 || prefix_caching == PrefixCaching::off) return;
+  REPRISE_ASSERT(num_snapshots > 0, "prefix caching of states without snapshots");
+  // Slot 0 is the null slot, slots 1 to num_state_slots belong to requests.
+  snapshots_ = std::make_unique<StateSnapshots>(num_state_slots + 1, num_snapshots);
+  pool_.set_follower(&snapshots_->pool());
 }
 
 void KvCacheManager::reserve(BlockTable& table, int num_tokens) const {
@@ -46,14 +49,22 @@ BlockHashChain KvCacheManager::make_chain(const PrefixKey& key) const {
 
 KvCacheManager::CachedPrefix KvCacheManager::find_prefix(const BlockHashChain& chain,
                                                          int max_blocks) const {
-  CachedPrefix prefix;
+  CachedPrefix found;
+  CachedPrefix with_states;
   for (const BlockHash& hash : chain.hashes()) {
-    if (prefix.num_blocks == max_blocks) break;
+    if (found.num_blocks == max_blocks) break;
     const std::optional<BlockId> block = pool_.find(hash);
     if (!block) break;
-    ++prefix.num_blocks;
-    prefix.num_free_blocks += static_cast<int>(pool_.reference_count(*block) == 0);
+    ++found.num_blocks;
+    found.num_free_blocks += static_cast<int>(pool_.reference_count(*block) == 0);
+    if (snapshots_ == nullptr) continue;
+    if (const std::optional<StateSlot> snapshot = snapshots_->find(hash)) {
+      with_states = found;
+      with_states.snapshot = *snapshot;
+    }
   }
+  CachedPrefix& prefix = snapshots_ == nullptr ? found : with_states;
+  prefix.num_blocks_without_states = found.num_blocks;
   return prefix;
 }
 
@@ -64,6 +75,10 @@ SlotResult KvCacheManager::allocate_slots_after(BlockTable& table,
   REPRISE_ASSERT(table.empty(), "a prefix for a table of {} blocks", table.num_blocks());
   const int num_missing = blocks_for(num_tokens) - prefix.num_blocks;
   if (num_missing > pool_.num_free_blocks() - prefix.num_free_blocks) return SlotResult::no_blocks;
+  if (states_.num_slots() > 0 && states_.num_free_slots() == 0) return SlotResult::no_blocks;
+  if (prefix.snapshot != kNullStateSlot) {
+    snapshots_->touch(chain.hashes()[static_cast<size_t>(prefix.num_blocks) - 1]);
+  }
   // Add references to all found blocks first, so that none of them is reused as a new block below.
   for (const BlockHash& hash : chain.hashes().first(static_cast<size_t>(prefix.num_blocks))) {
     const std::optional<BlockId> block = pool_.find(hash);
@@ -109,8 +124,19 @@ void KvCacheManager::report_stored(const BlockHashChain& chain,
        .source = &source});
 }
 
-void KvCacheManager::unpublish(BlockTable& table) {
+void KvCacheManager::unpublish(BlockTable& table, const BlockHashChain& chain) {
   for (const BlockId block : table.blocks_) pool_.unpublish(block);
+  if (snapshots_ == nullptr) return;
+  // A block of another request may have the hash of a snapshot that this request took.
+  for (const BlockHash& hash : chain.hashes()) snapshots_->forget(hash);
+}
+
+void KvCacheManager::publish_snapshot(StateSlot slot, const BlockHash& hash) {
+  if (pool_.find(hash)) {
+    snapshots_->publish(slot, hash);
+  } else {
+    snapshots_->drop(slot);
+  }
 }
 
 bool KvCacheManager::reset_prefix_cache() {
@@ -182,9 +208,10 @@ std::string KvCacheManager::find_broken_state_slot(
     ++num_owned;
   }
   const int num_used = states_.num_slots() - states_.num_free_slots();
-  return num_used == num_owned
-             ? std::string()
-             : fmt::format("{} state slots are in use and {} have owners", num_used, num_owned);
+  if (num_used != num_owned) {
+    return fmt::format("{} state slots are in use and {} have owners", num_used, num_owned);
+  }
+  return snapshots_ == nullptr ? std::string() : snapshots_->find_broken_invariant();
 }
 
 }  // namespace reprise::kv_cache

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "reprise/kv_cache/block_hash.h"
 #include "reprise/kv_cache/block_pool.h"
 #include "reprise/kv_cache/state_slot_pool.h"
+#include "reprise/kv_cache/state_snapshots.h"
 
 namespace reprise::kv_cache {
 
@@ -59,15 +61,19 @@ enum class PrefixCaching : uint8_t { off, on };
 /// block is never written again, because only full blocks are shared, and each request writes its
 /// new tokens to its own blocks. A request frees its last block first, so the pool evicts the end
 /// of a prefix before its beginning.
+///
+/// A request can use a cached prefix of a model with recurrent layers only up to a block with a
+/// snapshot: a copy of the states after its last token. A snapshot is forgotten with its block.
 class KvCacheManager {
  public:
   /// `num_state_slots`: requests that may hold states at the same time; 0: the model has no
-  /// recurrent layers. A cached prefix holds no states, so such a model has no prefix caching.
-  /// \throws InvalidArgument under the same conditions as BlockPool
+  /// recurrent layers. `num_snapshots`: cached copies of states, which such a model needs for
+  /// prefix caching. \throws InvalidArgument under the same conditions as BlockPool
   explicit KvCacheManager(int num_blocks,
                           int block_size = kDefaultBlockSize,
                           PrefixCaching prefix_caching = PrefixCaching::off,
-                          int num_state_slots = 0);
+                          int num_state_slots = 0,
+                          int num_snapshots = 0);
 
   /// Allocates the memory of the table for `num_tokens` tokens, so that it can grow to that length
   /// without further allocation.
@@ -84,6 +90,10 @@ class KvCacheManager {
     int num_blocks = 0;
     // How many of them are free; using the prefix takes these from the free blocks.
     int num_free_blocks = 0;
+    // Cached blocks, with those behind the last snapshot. The same number without recurrent layers.
+    int num_blocks_without_states = 0;
+    // The states after the prefix. The null slot without recurrent layers.
+    StateSlot snapshot = kNullStateSlot;
   };
   [[nodiscard]] CachedPrefix find_prefix(const BlockHashChain& chain, int max_blocks) const;
   /// Like allocate_slots() for an empty table, but the table starts with the cached blocks of
@@ -100,8 +110,33 @@ class KvCacheManager {
                const BlockHashChain& chain,
                int num_computed_tokens,
                const BlockSource& source = {});
-  /// Lets no later request find the blocks of the table, because their content may be wrong.
-  void unpublish(BlockTable& table);
+  /// Lets no later request find the blocks of the table or snapshots of the chain, because their
+  /// content may be wrong.
+  void unpublish(BlockTable& table, const BlockHashChain& chain = {});
+
+  /// Whether cached prefixes hold states.
+  [[nodiscard]] bool has_snapshots() const noexcept { return snapshots_ != nullptr; }
+  /// A slot to which the next step copies states; the null slot: all are being written.
+  /// \pre has_snapshots()
+  [[nodiscard]] StateSlot begin_snapshot() { return snapshots_->begin(); }
+  /// Lets later requests find a snapshot that was begun. It is dropped if its block is not cached.
+  void publish_snapshot(StateSlot slot, const BlockHash& hash);
+  /// The step did not write the snapshot, or its content may be wrong.
+  void drop_snapshot(StateSlot slot) { snapshots_->drop(slot); }
+  /// A later snapshot replaces the one with this hash.
+  void forget_snapshot(const BlockHash& hash) { snapshots_->forget(hash); }
+  [[nodiscard]] bool has_snapshot(const BlockHash& hash) const {
+    return snapshots_ != nullptr && snapshots_->find(hash).has_value();
+  }
+  [[nodiscard]] int num_snapshots() const noexcept {
+    return snapshots_ == nullptr ? 0 : snapshots_->num_snapshots();
+  }
+  [[nodiscard]] int num_published_snapshots() const noexcept {
+    return snapshots_ == nullptr ? 0 : snapshots_->num_published();
+  }
+  [[nodiscard]] int num_begun_snapshots() const noexcept {
+    return snapshots_ == nullptr ? 0 : snapshots_->num_begun();
+  }
   /// Removes all hashes, so that no cached prefix is found. If any block is in use, it changes
   /// nothing and returns false, as in vLLM.
   [[nodiscard]] bool reset_prefix_cache();
@@ -156,6 +191,7 @@ class KvCacheManager {
 
   BlockPool pool_;
   StateSlotPool states_;
+  std::unique_ptr<StateSnapshots> snapshots_;  // nullptr: cached prefixes hold no states
   PrefixCaching prefix_caching_;
   CacheListener* listener_ = nullptr;
 };

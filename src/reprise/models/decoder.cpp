@@ -103,6 +103,9 @@ Decoder::Decoder(const weights::ModelConfig& config,
                                   .rope_table = rope_tables.of_layer(layer),
                                   .adapters = adapters}));
     attention_layers_.push_back(&layers_.back()->attention());
+    if (attention::AttentionLayer* recurrence = layers_.back()->recurrence()) {
+      attention_layers_.push_back(recurrence);
+    }
   }
   if (!names.final_norm.empty()) {
     norm_.emplace(config, parameters, std::string(names.final_norm));

@@ -20,6 +20,8 @@ class DecoderLayer {
                                        const Tensor& hidden,
                                        const Tensor& positions) const = 0;
   [[nodiscard]] virtual attention::AttentionLayer& attention() noexcept = 0;
+  /// A recurrence beside the attention; nullptr: there is none.
+  [[nodiscard]] virtual attention::AttentionLayer* recurrence() noexcept { return nullptr; }
 };
 
 using MakeDecoderLayer = std::unique_ptr<DecoderLayer> (*)(const LayerParts& parts);

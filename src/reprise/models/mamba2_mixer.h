@@ -21,7 +21,11 @@ class Mamba2Mixer final : public AttentionBlock {
   [[nodiscard]] attention::AttentionLayer& attention() noexcept override { return recurrence_; }
 
  private:
+  [[nodiscard]] Tensor gate_and_norm(const Tensor& scanned, const Tensor& gate) const;
+
   weights::RecurrentConfig sizes_;
+  float gate_scale_;
+  float dt_scale_;
   float norm_epsilon_;
   Projection in_;  // [gate | values, B, C | time steps]
   Tensor conv_weight_;
@@ -29,7 +33,7 @@ class Mamba2Mixer final : public AttentionBlock {
   Tensor a_log_;
   Tensor d_;
   Tensor dt_bias_;
-  Tensor norm_weight_;
+  Tensor norm_weight_;  // undefined: no norm
   Projection out_;
   attention::RecurrentLayer recurrence_;
 };

@@ -4,9 +4,15 @@
 #include <string_view>
 
 #include "reprise/models/layer_parts.h"
+#include "reprise/tensor/ops.h"
 
 /// What the layers of linear attention load.
 namespace reprise::models {
+
+/// factor * x, which is x itself for a factor of 1.
+[[nodiscard]] inline Tensor scaled(const Tensor& x, float factor) {
+  return factor == 1 ? x : ops::scale(x, factor);
+}
 
 /// One tensor of the layer's mixer; in the type `dtype`, or in that of the model.
 [[nodiscard]] Tensor load_mixer(const LayerParts& parts,

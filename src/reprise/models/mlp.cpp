@@ -40,7 +40,9 @@ Tensor activate_and_mul(weights::Activation activation, const Tensor& gate_up) {
 }
 
 Mlp::Mlp(const LayerParts& parts)
-    : activation_(parts.config.activation), is_gated_(parts.config.has_gated_mlp) {
+    : activation_(parts.config.activation),
+      is_gated_(parts.config.has_gated_mlp),
+      gate_scale_(static_cast<float>(parts.config.multipliers.mlp_gate)) {
   const weights::DecoderTensors& names = parts.names;
   const bool has_bias = parts.config.mlp_bias;
   if (!is_gated_) {
@@ -55,6 +57,11 @@ Mlp::Mlp(const LayerParts& parts)
 
 Tensor Mlp::operator()(const Tensor& hidden) const {
   const Tensor up = project(hidden, up_);
+  if (gate_scale_ != 1) {
+    const int64_t size = up.size(1) / 2;
+    const Tensor gate = ops::scale(ops::slice(up, 1, 0, size), gate_scale_);
+    return project(ops::mul_silu(ops::slice(up, 1, size, size), gate), down_);
+  }
   const Tensor inner = is_gated_ ? activate_and_mul(activation_, up) : activate(activation_, up);
   return project(inner, down_);
 }

@@ -19,7 +19,8 @@ class Mlp final : public FeedForward {
  private:
   weights::Activation activation_;
   bool is_gated_;
-  Projection up_;  // gate, then up, if there is a gate
+  float gate_scale_;  // of what silu takes; 1: it takes the gate as it is
+  Projection up_;     // gate, then up, if there is a gate
   Projection down_;
 };
 

@@ -3,6 +3,7 @@
 #include "reprise/models/bert.h"
 #include "reprise/models/causal_lm.h"
 #include "reprise/models/decoder.h"
+#include "reprise/models/falcon_h1.h"
 #include "reprise/models/gemma.h"
 #include "reprise/models/gpt_neox.h"
 #include "reprise/models/granite.h"
@@ -64,6 +65,7 @@ constexpr std::array kRows = {
     Row{weights::Architecture::mamba, make<MambaLayer>},
     Row{weights::Architecture::mamba2, make<MambaLayer>},
     Row{weights::Architecture::bamba, make<LlamaLayer>},
+    Row{weights::Architecture::falcon_h1, make<FalconH1Layer>},
     Row{weights::Architecture::granite_moe_hybrid, make<GraniteLayer>},
     Row{weights::Architecture::qwen3_next, make<LlamaLayer>},
     Row{weights::Architecture::qwen3_5, make<LlamaLayer>},

@@ -218,6 +218,7 @@ nb::dict stats(const Engine& engine) {
   result["prompt_tokens_cached"] = now.prompt_tokens_cached;
   result["prefix_cache_queries"] = now.prefix_cache_queries;
   result["prefix_cache_hits"] = now.prefix_cache_hits;
+  result["states_restored"] = now.states_restored;
   result["num_preemptions"] = now.num_preemptions;
   result["finished_stop"] = now.num_finished_stop;
   result["finished_length"] = now.num_finished_length;

@@ -25,6 +25,8 @@ constexpr std::chrono::microseconds kTimeBetweenLooks{200};
 /// constraints need.
 constexpr int kPartOfForward = 4;
 constexpr int kLeastPartOfTime = 8;
+/// Between two looks of a step that must wait for all constraints.
+constexpr std::chrono::hours kLongestPatience{1};
 
 bool is_ready(const Turn& turn) {
   return turn.state.load(std::memory_order_acquire) == Turn::State::ready;
@@ -58,6 +60,7 @@ ConstrainedSampling::ConstrainedSampling(ModelRunner& runner,
     : runner_(&runner),
       sampler_(&sampler),
       eos_token_ids_(config.eos_token_ids),
+      may_postpone_(runner.states().tensors().empty()),
       time_per_step_(config.constraint_time_per_step) {
   requests_.reserve(static_cast<size_t>(config.max_num_seqs));
 }
@@ -113,6 +116,11 @@ int ConstrainedSampling::sample(const StepResult& result, Others others) {
     const bool has_token = requests_.size() + num_behind < num_requests ||
                            !std::ranges::all_of(requests_, has_no_token);
     auto until = deadline;
+    if (!may_postpone_) {
+      if (requests_.empty()) break;
+      (void)worker_->wait_for_more(num_prepared, now + kLongestPatience);
+      continue;
+    }
     if (!is_worth_waiting(others == Others::no && !has_token)) {
       if (!std::ranges::any_of(requests_, waits_for_first_mask)) break;
       until = std::min(deadline, now + time_per_step_ / kLeastPartOfTime);

@@ -33,6 +33,9 @@ class ModelRunner;
 /// next row is sampled, so every row is sampled with its own mask. If time runs out, the request
 /// keeps the tokens that it has got.
 ///
+/// A model with recurrent layers postpones no answer, because a state must not take a token twice:
+/// the step waits for all constraints.
+///
 /// Each step: begin(), add() per request, sample(). One thread. Borrows the runner and the sampler.
 class ConstrainedSampling {
  public:
@@ -74,6 +77,7 @@ class ConstrainedSampling {
   ModelRunner* runner_;
   sampling::Sampler* sampler_;
   std::vector<int32_t> eos_token_ids_;
+  bool may_postpone_;
   std::chrono::nanoseconds time_per_step_;
   std::chrono::steady_clock::time_point began_;  // of the step
   const std::atomic<uint64_t>* arrivals_ = nullptr;

@@ -43,7 +43,11 @@ struct BatchRequest {
   int32_t num_computed_tokens = 0;     // positions already in the cache
   std::span<const kv_cache::BlockId> block_ids;
   kv_cache::StateSlot state_slot = kv_cache::kNullStateSlot;  // if the model has recurrent layers
-  const lora::LoraAdapter* adapter = nullptr;                 // nullptr: none
+  // The slot from which the states are copied before the step; the null slot: they are not.
+  kv_cache::StateSlot restored_state = kv_cache::kNullStateSlot;
+  // The slot to which the states are copied after the step; the null slot: they are not.
+  kv_cache::StateSlot saved_state = kv_cache::kNullStateSlot;
+  const lora::LoraAdapter* adapter = nullptr;  // nullptr: none
   // Whether the logits of the last token are needed, to sample the next token.
   bool samples = false;
   // The logits of so many tokens before the last one are needed too: the last tokens are drafts.

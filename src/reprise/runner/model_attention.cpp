@@ -9,8 +9,15 @@ namespace reprise::engine {
 
 namespace {
 
-attention::AttentionKind kind_of(const weights::ModelConfig& model, int64_t layer) {
-  if (!model.is_recurrent_layer(layer)) {
+enum class LayerPart : uint8_t { attention, recurrence };
+
+bool has_part(const weights::ModelConfig& model, int64_t layer, LayerPart part) {
+  return part == LayerPart::recurrence ? model.has_recurrence(layer)
+                                       : !model.is_recurrent_layer(layer);
+}
+
+attention::AttentionKind kind_of(const weights::ModelConfig& model, LayerPart part) {
+  if (part == LayerPart::attention) {
     return model.mla ? attention::AttentionKind::latent : attention::AttentionKind::key_value;
   }
   switch (model.recurrent->recurrence) {
@@ -30,12 +37,12 @@ attention::AttentionKind kind_of(const weights::ModelConfig& model, int64_t laye
 
 std::vector<attention::AttentionKind> layer_kinds_of(const weights::ModelConfig& model) {
   std::vector<attention::AttentionKind> kinds;
-  for (const bool recurrent : {false, true}) {
+  for (const LayerPart part : {LayerPart::attention, LayerPart::recurrence}) {
+    bool is_there = false;
     for (int64_t layer = 0; layer < model.num_hidden_layers; ++layer) {
-      if (model.is_recurrent_layer(layer) != recurrent) continue;
-      kinds.push_back(kind_of(model, layer));
-      break;
+      is_there = is_there || has_part(model, layer, part);
     }
+    if (is_there) kinds.push_back(kind_of(model, part));
   }
   return kinds;
 }
@@ -47,13 +54,15 @@ attention::AttentionKind attention_kind_of(const weights::ModelConfig& model) {
 std::vector<attention::LayerBackend> layer_backends(const weights::ModelConfig& model,
                                                     const attention::BackendInfo* chosen) {
   std::vector<attention::LayerBackend> backends;
-  for (const attention::AttentionKind kind : layer_kinds_of(model)) {
-    const bool takes_chosen = chosen != nullptr && backends.empty();
-    attention::LayerBackend entry{
-        .backend = takes_chosen ? chosen : &attention::find_attention_backend("auto", 0, kind)};
+  for (const LayerPart part : {LayerPart::attention, LayerPart::recurrence}) {
+    attention::LayerBackend entry;
     for (int64_t layer = 0; layer < model.num_hidden_layers; ++layer) {
-      if (kind_of(model, layer) == kind) entry.layers.push_back(layer);
+      if (has_part(model, layer, part)) entry.layers.push_back(layer);
     }
+    if (entry.layers.empty()) continue;
+    const bool takes_chosen = chosen != nullptr && backends.empty();
+    entry.backend =
+        takes_chosen ? chosen : &attention::find_attention_backend("auto", 0, kind_of(model, part));
     backends.push_back(std::move(entry));
   }
   return backends;

@@ -29,8 +29,8 @@ namespace reprise::engine {
 [[nodiscard]] std::vector<cudagraph::AttentionBackendSupport> attention_groups(
     std::span<const attention::LayerBackend> backends);
 
-/// States for `num_slots` requests, the null slot not counted. Without recurrent layers it has no
-/// layers.
+/// States for `num_slots` requests and snapshots, the null slot not counted. Without recurrent
+/// layers it has no layers.
 [[nodiscard]] kv_cache::StateCacheLayout state_cache_layout_of(const weights::ModelConfig& model,
                                                                int64_t num_slots);
 

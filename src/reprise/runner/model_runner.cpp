@@ -45,7 +45,8 @@ std::unique_ptr<attention::CascadeAttention> create_cascade(const ModelRunnerOpt
   // A plan has a division of contexts of its own.
   const bool is_planned = options.attention != nullptr &&
                           options.attention->create == attention::create_planned_backend;
-  if (has_latents || is_planned || options.cascade_workers == 0) return nullptr;
+  const bool has_states = options.states.num_layers > 0;
+  if (has_latents || has_states || is_planned || options.cascade_workers == 0) return nullptr;
   return attention::CascadeAttention::create(model.attention_layers(),
                                              options.limits.max_num_tokens,
                                              options.limits.max_num_reqs,
@@ -305,15 +306,31 @@ const StepResult& ModelRunner::run(std::span<const BatchRequest> requests,
                    staged_shape(decision, static_cast<int32_t>(requests.size()), num_logits),
                    execution_->stream());
     }
+    restore_states(requests);
     if (!tokens.places.empty()) tokens.sampler->write_tokens(batch_.input_ids(), tokens.places);
     if (decision.descriptor.has_lora) stage_adapters(requests, decision.descriptor.num_tokens);
   }
   const PhaseTimer timer(spans_, StepPhase::launch);
   run_staged(decision.descriptor, run_as, cascade);
+  save_states(requests);
   result_.decision = decision;
   result_.logits = outputs_.front();
   result_.num_logits = num_logits;
   return result_;
+}
+
+void ModelRunner::restore_states(std::span<const BatchRequest> requests) {
+  for (const BatchRequest& request : requests) {
+    if (request.restored_state == kv_cache::kNullStateSlot) continue;
+    states_.copy_slot(request.restored_state, request.state_slot, execution_->stream());
+  }
+}
+
+void ModelRunner::save_states(std::span<const BatchRequest> requests) {
+  for (const BatchRequest& request : requests) {
+    if (request.saved_state == kv_cache::kNullStateSlot) continue;
+    states_.copy_slot(request.state_slot, request.saved_state, execution_->stream());
+  }
 }
 
 std::span<const Tensor> ModelRunner::gather_inputs() {

@@ -219,6 +219,10 @@ class ModelRunner {
   /// Captures the best key for this batch if it has no graph yet.
   void capture_before_step(const cudagraph::BatchFacts& facts);
   void dummy_run(const cudagraph::DummyRun& run);
+  /// Copies cached states to the slots of requests that begin after a cached prefix.
+  void restore_states(std::span<const BatchRequest> requests);
+  /// Copies states after the step, for requests that may begin there later.
+  void save_states(std::span<const BatchRequest> requests);
   /// Gives the adapters of the batch slots, and their tokens the numbers of these slots.
   void stage_adapters(std::span<const BatchRequest> requests, int32_t num_tokens);
   [[nodiscard]] attention::LayerCaches caches() const noexcept {

@@ -94,6 +94,8 @@ void ModelStep::prepare(const SchedulerOutput& output, const SchedulerConfig& co
                         .num_computed_tokens = entry.num_computed_tokens,
                         .block_ids = entry.request->block_ids(),
                         .state_slot = entry.request->state_slot(),
+                        .restored_state = entry.restored_state,
+                        .saved_state = entry.saved_state,
                         .adapter = entry.request->adapter(),
                         .samples = entry.samples,
                         .num_drafts = entry.num_drafts,

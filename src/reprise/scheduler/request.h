@@ -201,6 +201,11 @@ class Request {
 
   kv_cache::BlockTable block_table_;
   kv_cache::BlockHashChain block_hashes_;  // the hashes of the blocks of token_ids_
+  // Where the states of the next step come from, and where the cached blocks end that have none.
+  kv_cache::StateSlot restored_state_ = kv_cache::kNullStateSlot;
+  int shared_prefix_boundary_ = 0;
+  // The block of the last snapshot behind the prompt. The next one replaces it.
+  std::optional<kv_cache::BlockHash> answer_snapshot_;
   int num_cached_tokens_ = 0;
   int num_imported_tokens_ = 0;
   int first_imported_token_ = -1;  // ScheduledRequest::first_imported_token of the next step

@@ -258,6 +258,8 @@ bool Scheduler::admit(Request& request, int token_budget) {
     return false;
   }
   request.num_computed_tokens_ = num_cached_tokens;
+  request.shared_prefix_boundary_ =
+      prefix.num_blocks_without_states * kv_cache_manager_->block_size();
   const int num_new_tokens = tokens_to_schedule(request, token_budget);
   if (num_new_tokens == 0 ||  // earlier requests have taken the step's rows of logits
       kv_cache_manager_->allocate_slots_after(request.block_table_,
@@ -268,6 +270,7 @@ bool Scheduler::admit(Request& request, int token_budget) {
     request.num_computed_tokens_ = 0;
     return false;
   }
+  request.restored_state_ = prefix.snapshot;
   if (request.num_preemptions_ == 0) count_prefix_lookup(request, num_found_tokens);
   if (num_tokens_to_import(request) > 0) {
     request.first_imported_token_ = num_found_tokens;
@@ -316,7 +319,8 @@ int Scheduler::tokens_to_schedule(const Request& request, int token_budget) cons
   if (config_.long_prefill_token_threshold > 0) {
     num_tokens = std::min(num_tokens, config_.long_prefill_token_threshold);
   }
-  return limit_to_prompt_logits(request, std::min(num_tokens, token_budget));
+  num_tokens = limit_to_snapshot(request, std::min(num_tokens, token_budget));
+  return limit_to_prompt_logits(request, num_tokens);
 }
 
 void Scheduler::append_to_batch(Request& request, int num_scheduled_tokens, int num_drafts) {
@@ -326,8 +330,10 @@ void Scheduler::append_to_batch(Request& request, int num_scheduled_tokens, int 
        .num_computed_tokens = request.num_computed_tokens_,
        .num_drafts = num_drafts,
        .is_in_prefill = request.is_in_prefill(),
-       .first_imported_token = std::exchange(request.first_imported_token_, -1)});
+       .first_imported_token = std::exchange(request.first_imported_token_, -1),
+       .restored_state = std::exchange(request.restored_state_, kv_cache::kNullStateSlot)});
   ScheduledRequest& entry = output_->scheduled.back();
+  schedule_snapshot(request, entry);
   schedule_prompt_logits(request, entry);
   ++request.num_steps_in_flight_;
   request.num_computed_tokens_ += num_scheduled_tokens;

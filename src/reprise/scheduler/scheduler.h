@@ -38,6 +38,9 @@ struct RequestUpdate {
 struct PrefixCacheStats {
   uint64_t queries = 0;  // prompt tokens that were looked up
   uint64_t hits = 0;     // prompt tokens that were found
+  // Copies of states of recurrent layers. Steps that failed are not counted.
+  uint64_t states_saved = 0;
+  uint64_t states_restored = 0;
 };
 
 /// Tells the owner of an aborted request when it may destroy the request.
@@ -67,8 +70,12 @@ enum class AbortResult : uint8_t {
 /// steps, and requests without them would wait for all of these.
 ///
 /// With prefix caching, an admitted request begins after the cached whole blocks of its tokens, but
-/// always has at least one token to compute. Blocks are published when their step has succeeded. A
-/// request that fails takes its blocks out of the cache, because their content is unknown.
+/// always has at least one token to compute. A model with recurrent layers needs a snapshot of
+/// their states there, so chunks of its prompts end where a snapshot is taken: at the last block
+/// end before the last token, where cached blocks end that have no snapshot, and at each multiple
+/// of prefix_cache_retention_interval. Behind the prompt the last block end is kept. Blocks are
+/// published when their step has succeeded. A request that fails takes its blocks out of the cache,
+/// because their content is unknown.
 ///
 /// Life-cycle: add_request ... { schedule, run the model, update_from_output } ... With
 /// async_scheduling a second schedule() may come before the update of the first; updates keep the
@@ -171,6 +178,11 @@ class Scheduler {
   void count_prefix_lookup(Request& request, int num_found_tokens);
   [[nodiscard]] static int num_tokens_to_import(const Request& request);
   [[nodiscard]] int tokens_to_schedule(const Request& request, int token_budget) const;
+  [[nodiscard]] int limit_to_snapshot(const Request& request, int num_tokens) const;
+  [[nodiscard]] int next_snapshot(const Request& request, int position) const;
+  [[nodiscard]] bool wants_snapshot(const Request& request, int position) const;
+  void schedule_snapshot(const Request& request, ScheduledRequest& entry);
+  void settle_snapshot(const ScheduledRequest& entry, bool is_valid);
   [[nodiscard]] int limit_to_prompt_logits(const Request& request, int num_tokens) const;
   void set_draft_gate(Request& request) const;
   /// What the drafter proposed for one request.

@@ -58,6 +58,9 @@ struct SchedulerConfig {
   int max_lora_wait_steps = 1024;
   /// Steps with at least so many requests look for the prefix that all of them share; 0: none does.
   int least_common_prefix_reqs = 0;
+  /// Prompts are also cut, and states kept, at each multiple of this number of tokens; 0: only
+  /// where a prompt ends and where prefixes branch. Only for models with recurrent layers.
+  int prefix_cache_retention_interval = 0;
   std::vector<int32_t> eos_token_ids;
   int vocab_size = 0;                         // >= 1; bounds prompt and sampled token ids
   int max_logprobs = sampling::kMaxLogprobs;  // the most that a request may ask

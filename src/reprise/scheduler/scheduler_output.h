@@ -26,6 +26,11 @@ struct ScheduledRequest {
   /// Tokens [first_imported_token, num_computed_tokens) come from Request::kv_image() and must be
   /// brought into the cache before the step; -1: none.
   int first_imported_token = -1;
+  /// The states of the request are copied from this slot before the step; the null slot: they are
+  /// not.
+  kv_cache::StateSlot restored_state = kv_cache::kNullStateSlot;
+  /// The states are copied to this slot after the step; the null slot: they are not.
+  kv_cache::StateSlot saved_state = kv_cache::kNullStateSlot;
   // The prompt tokens of this part whose logits are wanted for log-probabilities.
   int first_prompt_logit = 0;  // counts from num_computed_tokens
   int num_prompt_logits = 0;
@@ -38,6 +43,8 @@ struct ScheduledRequest {
     return request->token_ids_with_placeholders().subspan(
         static_cast<size_t>(num_computed_tokens), static_cast<size_t>(num_scheduled_tokens));
   }
+  /// The position after the step's tokens.
+  [[nodiscard]] int end() const noexcept { return num_computed_tokens + num_scheduled_tokens; }
   /// Tokens of the request in the step's batch, padding included.
   [[nodiscard]] int query_len() const noexcept { return num_scheduled_tokens + num_padding_tokens; }
   /// Rows of logits from which tokens are sampled: one per draft, and one more.

@@ -80,7 +80,16 @@ class Simulation {
     const auto prefix_caching =
         below(4) == 0 ? kv_cache::PrefixCaching::off : kv_cache::PrefixCaching::on;
     const int num_blocks = 2 + (40 + below(400)) / block_size;  // tiny: preemptions are frequent
-    cache_ = std::make_unique<kv_cache::KvCacheManager>(num_blocks, block_size, prefix_caching);
+    if (scheduling != Scheduling::drafts && below(2) == 0) {
+      config_.enable_chunked_prefill = true;
+      num_state_slots_ = config_.max_num_seqs;
+      // Few snapshots: they make room for each other more often than for their blocks.
+      if (prefix_caching == kv_cache::PrefixCaching::on) num_snapshots_ = 1 + below(40);
+      if (below(3) == 0) config_.prefix_cache_retention_interval = block_size * (1 + below(4));
+    }
+    states_.resize(static_cast<size_t>(1 + num_state_slots_ + num_snapshots_));
+    cache_ = std::make_unique<kv_cache::KvCacheManager>(
+        num_blocks, block_size, prefix_caching, num_state_slots_, num_snapshots_);
     if (!config_.enable_chunked_prefill) {
       config_.max_num_batched_tokens =
           std::max(config_.max_num_batched_tokens, config_.max_model_len);
@@ -124,6 +133,7 @@ class Simulation {
     EXPECT_FALSE(schedule_step());
     EXPECT_TRUE(live_.empty());
     EXPECT_EQ(cache_->num_free_blocks(), cache_->num_blocks() - 1) << "leaked blocks";
+    EXPECT_EQ(cache_->num_begun_snapshots(), 0) << "leaked snapshots";
   }
 
   [[nodiscard]] int64_t num_preemptions() const { return scheduler_->num_preemptions(); }
@@ -135,6 +145,8 @@ class Simulation {
   [[nodiscard]] int num_aborted() const { return num_aborted_; }
   [[nodiscard]] int64_t num_cached_tokens() const { return num_cached_tokens_; }
   [[nodiscard]] int64_t num_common_blocks() const { return num_common_blocks_; }
+  [[nodiscard]] int64_t num_restored_states() const { return num_restored_states_; }
+  [[nodiscard]] int64_t num_saved_states() const { return num_saved_states_; }
   [[nodiscard]] int64_t num_steps_ahead() const { return num_steps_ahead_; }
   [[nodiscard]] int64_t num_dropped_tokens() const { return num_dropped_tokens_; }
   [[nodiscard]] int64_t num_uniform_draft_steps() const { return num_uniform_draft_steps_; }
@@ -161,6 +173,9 @@ class Simulation {
       int end = 0;
       std::span<int32_t> placeholders = {};
       std::vector<kv_cache::BlockId> blocks = {};
+      kv_cache::StateSlot state = kv_cache::kNullStateSlot;
+      kv_cache::StateSlot restored_state = kv_cache::kNullStateSlot;
+      kv_cache::StateSlot saved_state = kv_cache::kNullStateSlot;
 
       [[nodiscard]] bool has_drafts() const { return placeholders.size() > 1; }
     };
@@ -291,7 +306,10 @@ class Simulation {
       step.parts.push_back({.request = entry.request,
                             .num_computed = entry.num_computed_tokens,
                             .end = entry.num_computed_tokens + entry.num_scheduled_tokens,
-                            .placeholders = entry.placeholders});
+                            .placeholders = entry.placeholders,
+                            .state = entry.request->state_slot(),
+                            .restored_state = entry.restored_state,
+                            .saved_state = entry.saved_state});
       const auto blocks = entry.request->block_ids();
       step.parts.back().blocks.assign(blocks.begin(), blocks.end());
       live_.at(entry.request->id()).num_computed += entry.num_scheduled_tokens;
@@ -332,6 +350,8 @@ class Simulation {
       if (step.is_computed) break;
       live_.at(part.request->id()).is_spoilt = true;
       for (int i = part.num_computed; i < part.end; ++i) slot(part, i) = random_();
+      if (num_state_slots_ > 0) state(part.state) = random_();
+      if (part.saved_state != kv_cache::kNullStateSlot) state(part.saved_state) = random_();
     }
     for (const RequestUpdate& update : scheduler_->fail_scheduled("planted")) {
       EXPECT_TRUE(update.finished);
@@ -543,7 +563,33 @@ class Simulation {
       }
       sample(part, step);
     }
+    if (num_state_slots_ > 0) compute_states(step);
   }
+
+  /// Copies states as the runner does, and takes each token into the state of its request once.
+  void compute_states(const Step& step) {
+    for (const Step::Part& part : step.parts) {
+      ASSERT_NE(part.state, kv_cache::kNullStateSlot);
+      if (part.restored_state == kv_cache::kNullStateSlot) continue;
+      ASSERT_GT(static_cast<int>(part.restored_state), num_state_slots_) << "no snapshot";
+      state(part.state) = state(part.restored_state);
+      ++num_restored_states_;
+    }
+    for (const Step::Part& part : step.parts) {
+      Slot& value = state(part.state);
+      if (part.num_computed > 0 && !live_.at(part.request->id()).is_spoilt) {
+        EXPECT_EQ(value, wanted(*part.request, part.num_computed - 1)) << "not its own states";
+      }
+      value = wanted(*part.request, part.end - 1);
+    }
+    for (const Step::Part& part : step.parts) {
+      if (part.saved_state == kv_cache::kNullStateSlot) continue;
+      ASSERT_GT(static_cast<int>(part.saved_state), num_state_slots_) << "no snapshot";
+      state(part.saved_state) = state(part.state);
+      ++num_saved_states_;
+    }
+  }
+  Slot& state(kv_cache::StateSlot slot) { return states_.at(static_cast<size_t>(slot)); }
 
   /// Samples the rows of a request up to the first draft that is not accepted.
   static void sample(const Step::Part& part, Step& step) {
@@ -626,6 +672,11 @@ class Simulation {
   std::unique_ptr<RandomDrafter> drafter_;
   std::unique_ptr<Scheduler> scheduler_;
   std::vector<Slot> slots_;
+  int num_state_slots_ = 0;  // 0: without recurrent layers
+  int num_snapshots_ = 0;
+  std::vector<Slot> states_;  // by slot
+  int64_t num_restored_states_ = 0;
+  int64_t num_saved_states_ = 0;
   std::map<RequestId, Live> live_;  // oldest first
   uint64_t next_id_ = 0;
   int num_completed_ = 0;
@@ -654,6 +705,8 @@ struct Totals {
   int64_t promoted = 0;
   int64_t cached_tokens = 0;
   int64_t common_blocks = 0;
+  int64_t restored_states = 0;
+  int64_t saved_states = 0;
   int64_t graph_steps = 0;
   int64_t steps_ahead = 0;
   int64_t dropped_tokens = 0;
@@ -677,6 +730,8 @@ Totals simulate(Scheduling scheduling, uint32_t num_seeds, int num_steps) {
     totals.promoted += simulation.num_promoted();
     totals.cached_tokens += simulation.num_cached_tokens();
     totals.common_blocks += simulation.num_common_blocks();
+    totals.restored_states += simulation.num_restored_states();
+    totals.saved_states += simulation.num_saved_states();
     totals.graph_steps += simulation.num_graph_steps();
     totals.steps_ahead += simulation.num_steps_ahead();
     totals.dropped_tokens += simulation.num_dropped_tokens();
@@ -690,7 +745,7 @@ Totals simulate(Scheduling scheduling, uint32_t num_seeds, int num_steps) {
       "{} steps, {} of them with graphs, {} scheduled ahead; {} requests completed, {} aborted; {} "
       "steps "
       "failed; {} preemptions, {} promotions; {} tokens found in the cache, {} dropped; {} drafts "
-      "accepted, {} rejected, {} uniform steps with drafts\n",
+      "accepted, {} rejected, {} uniform steps with drafts; {} states saved, {} restored\n",
       totals.steps,
       totals.graph_steps,
       totals.steps_ahead,
@@ -703,7 +758,9 @@ Totals simulate(Scheduling scheduling, uint32_t num_seeds, int num_steps) {
       totals.dropped_tokens,
       totals.accepted_drafts,
       totals.rejected_drafts,
-      totals.uniform_draft_steps);
+      totals.uniform_draft_steps,
+      totals.saved_states,
+      totals.restored_states);
   return totals;
 }
 
@@ -729,6 +786,8 @@ TEST_P(SchedulerSimulation, keeps_every_invariant_under_random_load) {
   EXPECT_EQ(totals.accepted_drafts > 10'000, has_drafts);
   EXPECT_EQ(totals.rejected_drafts > 10'000, has_drafts);
   EXPECT_EQ(totals.uniform_draft_steps > 1000, has_drafts);
+  EXPECT_EQ(totals.saved_states > 1000, !has_drafts);
+  EXPECT_EQ(totals.restored_states > 300, !has_drafts);
 }
 
 // To run after changes of the scheduler or the cache, with --gtest_also_run_disabled_tests.

@@ -27,7 +27,13 @@ std::span<const RequestUpdate> Scheduler::update_from_output(
     const std::span<const sampling::SampledToken> rows = sampled.first(num_rows);
     sampled = sampled.subspan(num_rows);
     // The request ended while this step ran, so its result is dropped.
-    if (!entry.request->is_finished()) apply_results(entry, rows);
+    const bool is_dropped = entry.request->is_finished();
+    if (!is_dropped) apply_results(entry, rows);
+    const bool is_postponed =
+        !rows.empty() && rows.front().status == sampling::SamplingStatus::postponed;
+    settle_snapshot(
+        entry,
+        !is_dropped && !is_postponed && entry.request->status_ != RequestStatus::finished_error);
   }
   end_step();
   return updates_;
@@ -85,6 +91,7 @@ std::span<const RequestUpdate> Scheduler::fail_scheduled(std::string_view reason
   updates_.clear();
   if (num_in_flight_ == 0) return updates_;
   for (const ScheduledRequest& entry : oldest_in_flight().scheduled) {
+    settle_snapshot(entry, false);
     if (entry.request->is_finished()) continue;
     fail(*entry.request, reason);
     updates_.push_back({.request = entry.request, .finished = true});
@@ -173,7 +180,7 @@ void Scheduler::fail(Request& request, std::string_view message, ErrorKind kind)
   request.error_kind_ = kind;
   request.error_ = fmt::format("after {} tokens: {}", request.num_tokens(), message);
   // The blocks may hold anything if the step failed or if its logits were not numbers.
-  kv_cache_manager_->unpublish(request.block_table_);
+  kv_cache_manager_->unpublish(request.block_table_, request.block_hashes_);
 }
 
 void Scheduler::release(Request& request) {

@@ -215,6 +215,7 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
     case Architecture::mamba2:
       return mamba();
     case Architecture::bamba:
+    case Architecture::falcon_h1:
       return bamba();
     case Architecture::lfm2:
       return lfm2();

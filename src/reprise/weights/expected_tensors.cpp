@@ -87,8 +87,9 @@ class TensorList {
   void add_layer() {
     const int64_t hidden = config_.hidden_size;
     add_norm(names_.attention_norm, hidden);
+    if (config_.has_recurrence(layer_)) add_mixer(*config_.recurrent);
     if (config_.is_recurrent_layer(layer_)) {
-      add_mixer(*config_.recurrent);
+      // no attention
     } else if (config_.mla) {
       add_latent_attention(*config_.mla);
     } else {
@@ -172,7 +173,7 @@ class TensorList {
     }
     linear(names_.mixer_in, values + conv + mixer.num_heads, hidden, mixer.proj_bias);
     add(name("D"), {mixer.num_heads}, WeightRole::bias);
-    add(name("norm.weight"), {values}, WeightRole::norm);
+    if (mixer.has_norm) add(name("norm.weight"), {values}, WeightRole::norm);
   }
 
   void add_latent_attention(const LatentAttentionConfig& mla) {

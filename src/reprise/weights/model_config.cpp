@@ -118,6 +118,7 @@ std::string_view model_type_name(Architecture architecture) noexcept {
 }
 
 int64_t ModelConfig::num_recurrent_layers() const noexcept {
+  if (has_parallel_recurrence) return num_hidden_layers;
   return std::ranges::count(layer_types, LayerType::linear_attention);
 }
 

@@ -133,7 +133,9 @@ struct RecurrentConfig {
   int64_t num_groups = 0;      // of heads with the same B and C, or the same query and key
   int64_t time_step_rank = 0;  // mamba1
   bool conv_bias = false;
-  bool proj_bias = false;  // of the projections into and out of the layer
+  bool proj_bias = false;          // of the projections into and out of the layer
+  bool has_norm = true;            // mamba2: of the result
+  bool norms_before_gate = false;  // mamba2: the gate multiplies what the norm gives
 
   bool operator==(const RecurrentConfig&) const = default;
 
@@ -143,6 +145,24 @@ struct RecurrentConfig {
   [[nodiscard]] int64_t conv_size() const noexcept {
     return value_size() + (recurrence == Recurrence::mamba1 ? 0 : 2 * group_size());
   }
+};
+
+/// The numbers by which Falcon-H1 multiplies what goes into and comes out of the parts of a layer.
+struct LayerMultipliers {
+  double attention_in = 1;
+  double attention_out = 1;
+  double mixer_in = 1;
+  double mixer_out = 1;
+  double mlp_gate = 1;
+  double mlp_out = 1;
+  // Of what the mixer's first projection gives.
+  double gate = 1;
+  double values = 1;
+  double b = 1;
+  double c = 1;
+  double time_steps = 1;
+
+  bool operator==(const LayerMultipliers&) const = default;
 };
 
 /// The content of a model's config.json, checked for range and consistency.
@@ -159,6 +179,9 @@ struct ModelConfig {
   int64_t head_dim = 0;  // even; with `mla`: of the part that rotates
   std::optional<LatentAttentionConfig> mla;
   std::optional<RecurrentConfig> recurrent;  // given if a layer is one of linear attention
+  /// Every layer has attention and a recurrence, which read the same hidden states.
+  bool has_parallel_recurrence = false;
+  LayerMultipliers multipliers;
   QkvLayout qkv_layout = QkvLayout::separate;
   int64_t vocab_size = 0;
   int64_t max_position_embeddings = 0;
@@ -228,13 +251,19 @@ struct ModelConfig {
   [[nodiscard]] bool is_moe_layer(int64_t layer) const {
     return moe.has_value() && moe_layers[static_cast<size_t>(layer)];
   }
+  /// The layer has a recurrence and no attention.
   [[nodiscard]] bool is_recurrent_layer(int64_t layer) const {
     return layer_types[static_cast<size_t>(layer)] == LayerType::linear_attention;
   }
+  [[nodiscard]] bool has_recurrence(int64_t layer) const {
+    return has_parallel_recurrence || is_recurrent_layer(layer);
+  }
+  /// Layers with a recurrence.
   [[nodiscard]] int64_t num_recurrent_layers() const noexcept;
   /// Layers of this rank that cache keys and values, or latents.
   [[nodiscard]] int64_t num_attention_layers() const noexcept {
-    return end_layer() - first_layer() - num_recurrent_layers();
+    const int64_t num_layers = end_layer() - first_layer();
+    return has_parallel_recurrence ? num_layers : num_layers - num_recurrent_layers();
   }
   [[nodiscard]] int64_t first_layer() const noexcept {
     return num_hidden_layers * pipeline_rank / pipeline_parallel_size;

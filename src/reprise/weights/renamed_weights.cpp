@@ -7,6 +7,7 @@
 
 #include "reprise/base/error.h"
 #include "reprise/weights/decoder_tensors.h"
+#include "reprise/weights/scaled_channels.h"
 #include "reprise/weights/text_part.h"
 
 namespace reprise::weights {
@@ -74,7 +75,9 @@ std::unique_ptr<WeightSource> with_class_names(std::unique_ptr<WeightSource> sou
   const size_t dot = embedding.find('.');
   const std::string first_part = embedding.substr(0, dot + 1);
   const bool lacks_first = lacks_first_part(*source, embedding, dot);
-  if (!lacks_first && !is_of_several_parts(*source)) return source;
+  if (!lacks_first && !is_of_several_parts(*source)) {
+    return with_scaled_channels(std::move(source), config);
+  }
   std::map<std::string, std::string, std::less<>> stored_names;
   for (const std::string_view stored : source->names()) {
     std::string name = name_in_text_part(stored);
@@ -83,7 +86,8 @@ std::unique_ptr<WeightSource> with_class_names(std::unique_ptr<WeightSource> sou
     if (lacks_first && !is_head) name.insert(0, first_part);
     stored_names.emplace(std::move(name), stored);
   }
-  return std::make_unique<RenamedWeights>(std::move(source), std::move(stored_names));
+  return with_scaled_channels(
+      std::make_unique<RenamedWeights>(std::move(source), std::move(stored_names)), config);
 }
 
 }  // namespace reprise::weights

@@ -60,7 +60,15 @@ std::string scales_text(const weights::ModelConfig& model) {
                              model.embedding_scale,
                              model.residual_scale,
                              model.logits_scale,
-                             model.logits_soft_cap}) {
+                             model.logits_soft_cap,
+                             model.multipliers.attention_in,
+                             model.multipliers.attention_out,
+                             model.multipliers.mixer_in,
+                             model.multipliers.mixer_out,
+                             model.multipliers.mlp_gate,
+                             model.multipliers.mlp_out,
+                             model.multipliers.gate,
+                             model.multipliers.time_steps}) {
     text += fmt::format("{:a},", static_cast<float>(value));
   }
   return text;
@@ -104,7 +112,7 @@ std::string recurrent_layers_text(const weights::ModelConfig& model) {
   for (int64_t layer = 0; layer < model.num_hidden_layers; ++layer) {
     are_recurrent.push_back(model.is_recurrent_layer(layer));
   }
-  return fmt::format("{},{},{},{},{},{},{},{},{};{}",
+  return fmt::format("{},{},{},{},{},{},{},{},{},{},{},{};{}",
                      number_of(layers.recurrence),
                      layers.conv_kernel,
                      layers.num_heads,
@@ -114,6 +122,9 @@ std::string recurrent_layers_text(const weights::ModelConfig& model) {
                      layers.time_step_rank,
                      layers.conv_bias,
                      layers.proj_bias,
+                     layers.has_norm,
+                     layers.norms_before_gate,
+                     model.has_parallel_recurrence,
                      bits_text(are_recurrent));
 }
 

@@ -1,5 +1,7 @@
 #include "reprise/kv_cache/tensors/state_cache_tensors.h"
 
+#include "reprise/base/assert.h"
+
 namespace reprise::kv_cache {
 
 StateCacheTensors::StateCacheTensors(const StateCacheLayout& layout,
@@ -18,6 +20,20 @@ StateCacheTensors::StateCacheTensors(const StateCacheLayout& layout,
       tensors_.push_back(Tensor::borrow(type, address, executor));
       address += type.bytes();
     }
+  }
+}
+
+void StateCacheTensors::copy_slot(StateSlot from, StateSlot to, device::Stream& stream) const {
+  REPRISE_ASSERT(from != kNullStateSlot && to != kNullStateSlot,
+                 "states are copied from slot {} to slot {}",
+                 static_cast<int32_t>(from),
+                 static_cast<int32_t>(to));
+  for (const Tensor& tensor : tensors_) {
+    const size_t bytes = tensor.type().bytes() / static_cast<size_t>(layout_.num_slots);
+    auto* const memory = static_cast<std::byte*>(tensor.data());
+    stream.copy(memory + static_cast<size_t>(to) * bytes,
+                memory + static_cast<size_t>(from) * bytes,
+                bytes);
   }
 }
 

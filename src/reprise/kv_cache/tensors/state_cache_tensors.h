@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "reprise/device/device.h"
+#include "reprise/kv_cache/state_slot_pool.h"
 #include "reprise/tensor/tensor.h"
 
 namespace reprise::kv_cache {
@@ -12,7 +13,7 @@ namespace reprise::kv_cache {
 /// The sizes of the states of recurrent layers. All layers have the same.
 struct StateCacheLayout {
   int64_t num_layers = 0;   // 0: the model has no recurrent layers, and there are no tensors
-  int64_t num_slots = 0;    // including the null slot 0
+  int64_t num_slots = 0;    // including the null slot 0 and the snapshots
   int64_t conv_inputs = 0;  // that a convolution keeps: its kernel - 1
   int64_t conv_size = 0;    // channels of the convolution
   int64_t num_heads = 0;    // 0: only convolutions keep states
@@ -46,6 +47,9 @@ class StateCacheTensors {
   /// Those of layer 0, the convolution's first, then those of layer 1, ...
   [[nodiscard]] std::span<const Tensor> tensors() const noexcept { return tensors_; }
   [[nodiscard]] const StateCacheLayout& layout() const noexcept { return layout_; }
+  /// Copies the states of all layers. The other slots stay as they are.
+  /// \pre neither is the null slot
+  void copy_slot(StateSlot from, StateSlot to, device::Stream& stream) const;
   /// Empty without recurrent layers.
   [[nodiscard]] device::BufferView memory() const noexcept {
     return tensors_.empty() ? device::BufferView{} : buffer_.view();

@@ -87,6 +87,23 @@ constexpr auto kOwnFamilies = std::to_array<MetricFamily>({
      "How often an answer got its token in a later step, because the work of its constraint took "
      "longer than a step waits.",
      [](Out out, From from) { out.count(from.engine.postponed_tokens); }},
+    {"reprise:cached_states",
+     kGauge,
+     "",
+     "States of recurrent layers that cached prefixes hold.",
+     [](Out out, From from) { out.sample(static_cast<double>(from.engine.cached_states)); }},
+    {"reprise:cached_states_saved_total",
+     kCounter,
+     "",
+     "States of recurrent layers that were copied into the cache.",
+     [](Out out, From from) { out.count(from.engine.states_saved); }},
+    {"reprise:cached_states_restored_total",
+     kCounter,
+     "",
+     "States of recurrent layers that were copied out of the cache, for requests whose prompt "
+     "began "
+     "with a cached prefix.",
+     [](Out out, From from) { out.count(from.engine.states_restored); }},
     {"reprise:kv_event_payloads_sent_total",
      kCounter,
      "",

@@ -160,6 +160,15 @@ TEST(Families, malformed_members_are_refused_by_name) {
       {"BambaForCausalLM", "mamba_n_groups", 5, "mamba_n_groups"},
       {"BambaForCausalLM", "mamba_d_head", "large", "mamba_d_head"},
       {"BambaForCausalLM", "attn_layer_indices", {4}, "attn_layer_indices"},
+      {"FalconH1ForCausalLM", "mamba_d_ssm", 0, "mamba_d_ssm"},
+      {"FalconH1ForCausalLM", "mamba_d_ssm", 100, "mamba_n_heads"},
+      {"FalconH1ForCausalLM", "mamba_d_state", 0, "mamba_d_state"},
+      {"FalconH1ForCausalLM", "mamba_n_heads", 0, "mamba_n_heads"},
+      {"FalconH1ForCausalLM", "mlp_multipliers", {1}, "mlp_multipliers"},
+      {"FalconH1ForCausalLM", "ssm_multipliers", {1, 1, 1, 1, "large"}, "ssm_multipliers"},
+      {"FalconH1ForCausalLM", "ssm_multipliers", {1, 1, 1, 1, 1e30}, "ssm_multipliers"},
+      {"FalconH1ForCausalLM", "key_multiplier", "large", "key_multiplier"},
+      {"FalconH1ForCausalLM", "projectors_bias", true, "projectors_bias"},
       {"GraniteMoeForCausalLM", "num_local_experts", 0, "num_local_experts"},
       {"GraniteMoeHybridForCausalLM", "num_local_experts", 1, "num_experts_per_tok"},
       {"GraniteMoeHybridForCausalLM", "layer_types", {"mamba"}, "layer_types"},
@@ -331,6 +340,17 @@ TEST(Families, accept_configs_as_published) {
           "mamba_d_state": 128, "mamba_expand": 2, "mamba_n_groups": 1, "mamba_n_heads": 128, "mamba_proj_bias": false,
           "max_position_embeddings": 262144, "num_attention_heads": 32, "num_hidden_layers": 32,
           "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "tie_word_embeddings": false, "vocab_size": 128256})",
+      R"({"architectures": ["FalconH1ForCausalLM"], "attention_bias": false, "attention_in_multiplier": 1.0,
+          "attention_out_multiplier": 0.9375, "embedding_multiplier": 5.656854249492381, "head_dim": 64,
+          "hidden_act": "silu", "hidden_size": 1024, "intermediate_size": 2048, "key_multiplier": 0.390625,
+          "lm_head_multiplier": 0.0390625, "mamba_conv_bias": true, "mamba_d_conv": 4, "mamba_d_head": 64,
+          "mamba_d_ssm": 1536, "mamba_d_state": 128, "mamba_expand": 2, "mamba_n_groups": 1, "mamba_n_heads": 24,
+          "mamba_norm_before_gate": false, "mamba_proj_bias": false, "mamba_rms_norm": false,
+          "max_position_embeddings": 16384, "mlp_multipliers": [0.8838834764831844, 0.5859375],
+          "num_attention_heads": 8, "num_hidden_layers": 36, "num_key_value_heads": 2, "projectors_bias": false,
+          "rms_norm_eps": 1e-05, "rope_theta": 100000000000.0, "ssm_in_multiplier": 1.25,
+          "ssm_multipliers": [0.3535533905932738, 0.25, 0.3535533905932738, 0.5, 0.3535533905932738],
+          "ssm_out_multiplier": 0.23570226039551587, "vocab_size": 32784})",
       R"({"architectures": ["GraniteMoeHybridForCausalLM"], "attention_multiplier": 0.015625, "embedding_multiplier": 12,
           "hidden_size": 768, "intermediate_size": 2048, "layer_types": ["mamba", "mamba", "attention", "mamba"],
           "logits_scaling": 3, "mamba_d_conv": 4, "mamba_d_head": 32, "mamba_d_state": 128, "mamba_expand": 2,
@@ -361,7 +381,8 @@ TEST(Families, accept_configs_as_published) {
   EXPECT_EQ(num_parameters(load_text(published[9]).config), 129'135'360);
   EXPECT_EQ(num_parameters(load_text(published[10]).config), 128'989'632);
   EXPECT_EQ(num_parameters(load_text(published[11]).config), 9'780'235'392);
-  EXPECT_EQ(num_parameters(load_text(published[13]).config), 79'674'391'296);
+  EXPECT_EQ(num_parameters(load_text(published[12]).config), 521'411'104);  // Falcon-H1-0.5B
+  EXPECT_EQ(num_parameters(load_text(published[14]).config), 79'674'391'296);
 }
 
 TEST(Families, reads_gemma_3_as_published) {
@@ -532,6 +553,24 @@ TEST(Families, reads_the_routing_of_deepseek_v2) {
   EXPECT_FALSE(moe.has_shared_gate);
   json["q_lora_rank"] = nullptr;
   EXPECT_EQ(load_text(json.dump()).config.mla->q_lora_rank, 0);
+}
+
+TEST(Families, reads_falcon_h1_whose_layers_have_attention_and_a_recurrence) {
+  Json json = complete("FalconH1ForCausalLM", "mamba_d_ssm", 96);
+  json["key_multiplier"] = 0.5;
+  json["mlp_multipliers"] = {0.8, 1.2};
+  json["ssm_multipliers"] = {2, 3, 4, 5, 6};
+  const ModelConfig falcon = load_text(json.dump()).config;
+  EXPECT_EQ(falcon.num_attention_layers(), 4);
+  EXPECT_EQ(falcon.num_recurrent_layers(), 4);
+  EXPECT_EQ(falcon.cache_index(3), 3);
+  EXPECT_EQ(falcon.recurrent->head_dim, 12);
+  EXPECT_FALSE(falcon.recurrent->has_norm);
+  EXPECT_DOUBLE_EQ(*falcon.attention_scale, 0.5 / 4) << "heads of 16";
+  EXPECT_DOUBLE_EQ(falcon.multipliers.mlp_out, 1.2);
+  EXPECT_DOUBLE_EQ(falcon.multipliers.c, 5);
+  json["mamba_d_ssm"] = nullptr;
+  EXPECT_EQ(load_text(json.dump()).config.recurrent->value_size(), 128) << "expand * hidden size";
 }
 
 TEST(Families, reads_which_layers_are_recurrent) {

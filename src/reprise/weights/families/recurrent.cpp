@@ -1,6 +1,11 @@
-// Models with recurrent layers: Mamba, Mamba-2, Bamba, Granite 4, Qwen3-Next, Qwen3.5 and LFM2.
+// Models with recurrent layers: Mamba, Mamba-2, Bamba, Falcon-H1, Granite 4, Qwen3-Next, Qwen3.5
+// and LFM2.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
 #include <string>
 
 #include "reprise/weights/families/family_config.h"
@@ -83,7 +88,10 @@ void require_divides(const FamilyConfig& in,
   in.reader.fail(key, fmt::format("{} does not divide {} {}", divisor, other_key, number));
 }
 
-RecurrentConfig read_mamba2_layers(const FamilyConfig& in, const RecurrentKeys& keys) {
+/// `value_size`: of all heads; not given: the hidden size times the member `expand`.
+RecurrentConfig read_mamba2_layers(const FamilyConfig& in,
+                                   const RecurrentKeys& keys,
+                                   std::optional<int64_t> value_size = {}) {
   const ConfigReader& reader = in.reader;
   RecurrentConfig layers{.recurrence = Recurrence::mamba2};
   layers.num_heads = reader.required_integer(keys.num_heads, 1, kMaxStateHeads);
@@ -92,8 +100,8 @@ RecurrentConfig read_mamba2_layers(const FamilyConfig& in, const RecurrentKeys& 
   layers.conv_kernel = reader.required_integer(keys.conv_kernel, 2, kMaxConvKernel);
   layers.conv_bias = reader.boolean(keys.conv_bias).value_or(true);
   layers.proj_bias = reader.boolean(keys.proj_bias).value_or(false);
-  const int64_t values =
-      reader.integer(keys.expand, 1, kMaxExpand).value_or(2) * in.config.hidden_size;
+  const int64_t values = value_size.value_or(
+      reader.integer(keys.expand, 1, kMaxExpand).value_or(2) * in.config.hidden_size);
   require_divides(in, keys.num_groups, layers.num_groups, keys.num_heads, layers.num_heads);
   const Json* head_dim = reader.find(keys.head_dim);
   if (head_dim == nullptr || *head_dim == "auto") {
@@ -103,12 +111,13 @@ RecurrentConfig read_mamba2_layers(const FamilyConfig& in, const RecurrentKeys& 
     layers.head_dim = reader.required_integer(keys.head_dim, 1, kMaxStateHeadDim);
   }
   if (layers.head_dim > kMaxStateHeadDim || layers.value_size() != values) {
-    reader.fail(keys.head_dim,
-                fmt::format("{} heads of {} are not {} * hidden_size = {} values",
-                            layers.num_heads,
-                            layers.head_dim,
-                            keys.expand,
-                            values));
+    reader.fail(
+        keys.head_dim,
+        fmt::format("{} heads of {} are not the {} values of {}",
+                    layers.num_heads,
+                    layers.head_dim,
+                    values,
+                    value_size ? "mamba_d_ssm" : fmt::format("{} * hidden_size", keys.expand)));
   }
   require_no_time_step_limit(in);
   return layers;
@@ -205,6 +214,33 @@ void read_qwen3_hybrid(const FamilyConfig& in, bool has_experts) {
   read_tied_embeddings(in, false);
 }
 
+constexpr double kMostMultiplier = 1e6;
+
+double read_multiplier(const FamilyConfig& in, std::string_view key) {
+  return in.reader.number(key, -kMostMultiplier, kMostMultiplier).value_or(1);
+}
+
+template <size_t kCount>
+std::array<double, kCount> read_multipliers(const FamilyConfig& in, std::string_view key) {
+  std::array<double, kCount> multipliers;
+  multipliers.fill(1);
+  const Json* const listed = in.reader.find(key);
+  if (listed == nullptr) return multipliers;
+  const auto is_multiplier = [](const Json& value) {
+    return value.is_number() && std::abs(value.get<double>()) <= kMostMultiplier;
+  };
+  if (!listed->is_array() || listed->size() != kCount ||
+      !std::all_of(listed->begin(), listed->end(), is_multiplier)) {
+    in.reader.fail(key,
+                   fmt::format("expected {} numbers of at most {}, got {}",
+                               kCount,
+                               kMostMultiplier,
+                               visible(listed->dump())));
+  }
+  for (size_t i = 0; i < kCount; ++i) multipliers[i] = listed->at(i).get<double>();
+  return multipliers;
+}
+
 }  // namespace
 
 void read_mamba(const FamilyConfig& in) {
@@ -246,6 +282,46 @@ void read_bamba(const FamilyConfig& in) {
   read_attention_layers(in, "attn_layer_indices");
   read_rope(in, {.partial_factor = "partial_rotary_factor", .default_partial_factor = 0.5});
   read_tied_embeddings(in, false);
+}
+
+void read_falcon_h1(const FamilyConfig& in) {
+  const ConfigReader& reader = in.reader;
+  require_silu(in);
+  read_sizes(in, {.default_norm_eps = 1e-5});
+  read_heads(in);
+  ModelConfig& config = in.config;
+  config.qkv_bias = config.o_bias = reader.boolean("attention_bias").value_or(false);
+  config.mlp_bias = reader.boolean("mlp_bias").value_or(false);
+  config.has_parallel_recurrence = true;
+  // null stands for mamba_expand * hidden_size, and a missing member for the number of the class.
+  std::optional<int64_t> value_size = reader.integer("mamba_d_ssm", 1, kMaxFeatures);
+  if (!reader.has("mamba_d_ssm")) value_size = 1024;
+  config.recurrent = read_mamba2_layers(in, kHybridKeys, value_size);
+  config.recurrent->has_norm = reader.boolean("mamba_rms_norm").value_or(false);
+  config.recurrent->norms_before_gate = reader.boolean("mamba_norm_before_gate").value_or(true);
+  if (reader.boolean("projectors_bias").value_or(false) != config.recurrent->proj_bias) {
+    reader.fail("projectors_bias", "must be equal to mamba_proj_bias");
+  }
+  read_rope(in);
+  read_tied_embeddings(in, false);
+  config.embedding_scale = read_multiplier(in, "embedding_multiplier");
+  config.logits_scale = read_multiplier(in, "lm_head_multiplier");
+  // Scores are linear in the keys.
+  config.attention_scale =
+      read_multiplier(in, "key_multiplier") / std::sqrt(static_cast<double>(config.head_dim));
+  const auto mlp = read_multipliers<2>(in, "mlp_multipliers");
+  const auto mixer = read_multipliers<5>(in, "ssm_multipliers");
+  config.multipliers = {.attention_in = read_multiplier(in, "attention_in_multiplier"),
+                        .attention_out = read_multiplier(in, "attention_out_multiplier"),
+                        .mixer_in = read_multiplier(in, "ssm_in_multiplier"),
+                        .mixer_out = read_multiplier(in, "ssm_out_multiplier"),
+                        .mlp_gate = mlp[0],
+                        .mlp_out = mlp[1],
+                        .gate = mixer[0],
+                        .values = mixer[1],
+                        .b = mixer[2],
+                        .c = mixer[3],
+                        .time_steps = mixer[4]};
 }
 
 void read_granite_moe_hybrid(const FamilyConfig& in) {
