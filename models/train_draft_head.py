@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import nn
 from transformers import LlamaForCausalLM
@@ -150,7 +150,7 @@ def draft(head: Head, target: Target, tokens: list[int], d2t: torch.Tensor, coun
         if len(drafts) == count:
             return drafts, margin
         hidden = torch.cat([hidden, outputs[:, -1:]], dim=1)
-        embedded = torch.cat([embedded, target.embedding[[[drafts[-1]]]]], dim=1)
+        embedded = torch.cat([embedded, target.embedding[torch.tensor([[drafts[-1]]])]], dim=1)
 
 
 def config_of(target: Target) -> dict:
@@ -194,6 +194,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--minutes", type=float, default=8, help="stop earlier if this time is over")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--resume", action="store_true", help="go on from the head in --out; with --steps 0 only write goldens")
     args = parser.parse_args()
     torch.manual_seed(0)
     random.seed(0)
@@ -207,11 +208,14 @@ def main() -> None:
     d2t = torch.tensor(sorted(token for token, _ in counts.most_common(DRAFT_VOCAB_SIZE)))
     assert len(d2t) == DRAFT_VOCAB_SIZE, "too few different tokens"
     head = Head(target.model.config.hidden_size, target.model.config.rms_norm_eps, 10000.0)
+    if args.resume:
+        stored = load_file(args.out / "model.safetensors")
+        head.load_state_dict({name: stored[name].float() for name in head.state_dict()})
     optimizer = torch.optim.AdamW(head.parameters(), lr=2e-3, betas=(0.9, 0.95), weight_decay=0.01)
     begin = time.monotonic()
-    done = lambda step: max(step / args.steps, (time.monotonic() - begin) / (60 * args.minutes))
-    for step, ids in enumerate(batches(target.tokenizer, seed=11, rows=12, length=192)):
-        if done(step) >= 1:
+    done = lambda step: max(step / max(args.steps, 1), (time.monotonic() - begin) / (60 * args.minutes))
+    for step, ids in enumerate(batches(target.tokenizer, seed=12 if args.resume else 11, rows=12, length=192)):
+        if args.steps == 0 or done(step) >= 1:
             break
         for group in optimizer.param_groups:
             group["lr"] = 2e-3 * min(1, (step + 1) / 50) * (1 - done(step))

@@ -229,7 +229,7 @@ void expect_no_change(Head head, const testing::MachineOptions& wish, int count)
 class DraftHeadModes : public ::testing::TestWithParam<CudagraphMode> {};
 
 TEST_P(DraftHeadModes, change_nothing_that_any_request_is_told) {
-  for (const Head head : {Head::eagle3, Head::eagle, Head::mtp}) {
+  for (const Head head : {Head::trained, Head::eagle3, Head::eagle, Head::mtp}) {
     SCOPED_TRACE(name_of(head));
     expect_no_change(head, {.mode = GetParam()}, head == Head::trained ? 100 : 40);
   }
@@ -328,9 +328,10 @@ TEST(DraftHead, gives_the_same_drafts_whatever_its_cache_went_through) {
       (void)machine.answer(*core, specs);
       EXPECT_EQ(engine.drafter().num_failed_calls(), 0U);
       if (expected != nullptr) {
-        EXPECT_GT(recorder->num_compared(), 100) << variant.num_blocks;
+        // Requests whose drafts fail get few.
+        EXPECT_GT(recorder->num_compared(), head == Head::trained ? 60 : 40) << variant.num_blocks;
       }
-      if (variant.num_blocks == 24) {
+      if (variant.num_blocks == 24 && head == Head::trained) {
         EXPECT_GT(core->scheduler().num_preemptions(), 0);
       }
       if (variant.enable_prefix_caching) {
