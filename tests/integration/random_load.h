@@ -156,8 +156,10 @@ struct MachineOptions {
   int32_t num_speculative_tokens = 0;
   config::CompilationMode level = config::CompilationMode::NONE;
   const attention::BackendInfo* attention = nullptr;  // default: the backend that "auto" chooses
-  std::string config;  // of a model with random weights; empty: the bundled model
+  std::string config = {};  // of a model with random weights; empty: the bundled model
   int32_t num_state_snapshots = 0;
+  models::AuxiliaryStates auxiliary = {};  // what a draft head reads of the model
+  DType dtype = DType::bf16;
 };
 
 /// A whole engine with the bundled model, for several cores one after the other.
@@ -175,10 +177,12 @@ class Machine {
                .max_num_reqs = kMaxNumReqs,
                .num_blocks = options.num_blocks,
                .num_speculative_tokens = options.num_speculative_tokens,
+               .dtype = options.dtype,
                .attention = options.attention,
                .config = options.config,
                .model = options.config.empty() ? bundled_model() : std::filesystem::path(),
-               .num_state_snapshots = options.num_state_snapshots}),
+               .num_state_snapshots = options.num_state_snapshots,
+               .auxiliary = options.auxiliary}),
         tokenizer_(tokenizer::Tokenizer::load(bundled_model())) {
     (void)tiny_.runner().capture({});
   }
@@ -188,6 +192,7 @@ class Machine {
   }
 
   [[nodiscard]] engine::ModelRunner& runner() { return tiny_.runner(); }
+  [[nodiscard]] TinyEngine& engine() { return tiny_; }
 
   /// Steps wait for all constraints. Change what a test needs.
   [[nodiscard]] engine::EngineCoreOptions core_options() const {

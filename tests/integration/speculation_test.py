@@ -134,7 +134,7 @@ class Speculation(unittest.TestCase):
 
     def test_what_is_not_supported_is_refused_by_name(self):
         for config, words in (
-            ('{"method": "eagle", "num_speculative_tokens": 2}', 'method "eagle" is not supported'),
+            ('{"method": "medusa", "num_speculative_tokens": 2}', 'method "medusa" is not supported'),
             ('{"method": "ngram", "num_speculative_tokens": 2, "model": "x"}', "'model' belongs to method draft_model"),
             ('{"method": "ngram", "num_speculative_token": 2}', "did you mean 'num_speculative_tokens'?"),
             ('{"method": "ngram", "num_speculative_tokens": 0}', "expected an integer from 1 to 64"),
@@ -183,6 +183,142 @@ class Suffix(unittest.TestCase):
             steps.append(sum_of(server, "reprise:cudagraph_dispatch_total") - before)
         self.assertLess(steps[2], 0.8 * steps[0], steps)
         self.assertGreater(server.metric("vllm:spec_decode_num_accepted_tokens_total"), 100)
+
+
+MTP_TARGET = {
+    "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "hidden_size": 64, "intermediate_size": 96,
+    "num_hidden_layers": 2, "num_attention_heads": 16, "q_lora_rank": 24, "kv_lora_rank": 32, "qk_nope_head_dim": 12,
+    "qk_rope_head_dim": 8, "v_head_dim": 10, "n_routed_experts": 8, "n_group": 4, "topk_group": 2, "num_experts_per_tok": 3,
+    "n_shared_experts": 1, "moe_intermediate_size": 32, "routed_scaling_factor": 1.5, "first_k_dense_replace": 1,
+    "vocab_size": 1024, "max_position_embeddings": 256, "rms_norm_eps": 1e-6, "tie_word_embeddings": False, "hidden_act": "silu",
+    "num_nextn_predict_layers": 1,
+}
+
+
+class DraftHead(unittest.TestCase):
+    """An EAGLE-3 head that was trained for the bundled model, and MTP layers with made-up weights."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.HEAD = str(Path(serve_test.MODEL).parent / "reprise-tiny-eagle3")
+        plain = serve_test.Server("--max-model-len", "512")
+        try:
+            cls.plain = answers_of(plain)
+            cls.plain_steps = sum_of(plain, "reprise:cudagraph_dispatch_total")
+        finally:
+            plain.stop()
+
+    def folder(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        return folder.name
+
+    def config(self, **members):
+        return json.dumps({"method": "eagle3", "model": self.HEAD, "num_speculative_tokens": 4, **members})
+
+    def serve(self, *options, **members):
+        server = serve_test.Server("--max-model-len", "512", "--speculative-config", self.config(**members), *options)
+        self.addCleanup(server.stop)
+        return server
+
+    def expect_plain_answers(self, server):
+        for body, wanted, answer in zip(CASES, self.plain, answers_of(server), strict=True):
+            self.assertEqual(answer, wanted, body)
+
+    def test_answers_are_those_without_drafts(self):
+        for options, members in (
+            (("--async-scheduling",), {}),
+            (("--max-num-batched-tokens", "32"), {"max_model_len": 100, "num_speculative_tokens": 1}),
+            (("--compilation-config", '{"cudagraph_mode": "FULL"}'), {"enforce_eager": True}),
+            (("--enforce-eager", "--no-enable-prefix-caching"), {"quantization": "int8"}),
+            (("--block-size", "16", "--level", "0"), {"num_speculative_tokens": 20}),
+        ):
+            with self.subTest(options=options, members=members):
+                server = self.serve(*options, **members)
+                self.expect_plain_answers(server)
+                self.assertGreater(server.metric("vllm:spec_decode_num_accepted_tokens_total"), 0)
+                server.stop()
+
+    def test_the_log_and_metrics_show_the_graphs_of_the_head(self):
+        server = self.serve()
+        answers_of(server)
+        self.assertRegex(server.text(), r"Draft model: 0\.\d M parameters, weights .*, \d+ graphs \(cudagraph_mode FULL_AND_PIECEWISE\)")
+        _, text = server.request("GET", "/metrics")
+        steps = re.findall(r'^reprise:draft_cudagraph_dispatch_total\{(.*)\} \d+$', text.decode(), re.M)
+        for descriptor in ("tokens=5 reqs=1 uniform", "tokens=1 reqs=1 uniform"):
+            self.assertTrue(any(descriptor in labels for labels in steps), steps)
+        by_position = [
+            server.metric("vllm:spec_decode_num_accepted_tokens_per_pos_total", f'position="{position}"') for position in range(4)
+        ]
+        self.assertEqual(by_position, sorted(by_position, reverse=True))
+        self.assertEqual(sum(by_position), server.metric("vllm:spec_decode_num_accepted_tokens_total"))
+
+    def test_it_sleeps_and_wakes_with_the_main_model(self):
+        server = self.serve("--dev")
+        self.expect_plain_answers(server)
+        for level in (1, 2):
+            response, _ = server.request("POST", f"/sleep?level={level}")
+            self.assertEqual(response.status, 200)
+            response, _ = server.request("POST", "/wake_up")
+            self.assertEqual(response.status, 200)
+            self.expect_plain_answers(server)
+
+    def test_explain_prints_the_sizes_of_the_head(self):
+        done = run("explain", "--json", "--max-num-seqs", "4", "--speculative-config", self.config(), "--batch", "decode:3")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        sizes = json.loads(done.stdout)["capture_sizes"]
+        self.assertEqual(sizes["draft_model"]["first"], sizes["decode"])
+        self.assertEqual(sizes["draft_model"]["others"], [1, 2, 4])
+
+    def test_an_mtp_head_is_read_from_the_checkpoint_of_its_model(self):
+        folder = self.folder()
+        for file in Path(serve_test.MODEL).iterdir():
+            if file.is_file() and file.suffix != ".safetensors":
+                shutil.copy(file, folder)
+        Path(folder, "config.json").write_text(json.dumps(MTP_TARGET))
+        generate = ["generate", folder, "--load-format", "dummy", "--prompt", "Once upon a time", "--max-tokens", "30",
+                    "--ignore-eos", "--temperature", "0", "--json"]
+        plain = run(*generate)
+        self.assertEqual(plain.returncode, 0, plain.stderr)
+        done = run(*generate, "--speculative-config", '{"method": "mtp", "num_speculative_tokens": 2}')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        answer, wanted = (json.loads(text.stdout)["outputs"][0]["token_ids"] for text in (done, plain))
+        self.assertEqual(answer, wanted)
+        Path(folder, "config.json").write_text(json.dumps({**MTP_TARGET, "num_nextn_predict_layers": 0}))
+        done = run(*generate, "--speculative-config", '{"method": "mtp", "num_speculative_tokens": 2}')
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("this checkpoint has no MTP layer", done.stderr)
+
+    def test_heads_that_cannot_draft_are_refused_by_name(self):
+        stored = json.loads(Path(self.HEAD, "config.json").read_text())
+        for changes, words in (
+            ({"architectures": ["MedusaModel"]}, "names no draft head of this method"),
+            ({"architectures": 3}, "names no draft head of this method"),
+            ({"hidden_size": 64}, "but the main model has 128"),
+            ({"vocab_size": 1000}, "but the main model has 1024"),
+            ({"num_hidden_layers": 2}, "draft heads have 1 layer here"),
+            ({"norm_before_fc": True}, "norm_before_fc"),
+            ({"eagle_config": {"use_aux_hidden_state": False}}, "use_aux_hidden_state"),
+            ({"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 3, 7]}}, "eagle_aux_hidden_state_layer_ids"),
+            ({"eagle_config": None}, "has shape [128, 384], config.json asks for [128, 256]"),
+            ({"draft_vocab_size": 600}, "lm_head.weight"),
+            ({"intermediate_size": 96}, "E_SHAPE_MISMATCH"),
+        ):
+            with self.subTest(changes=changes):
+                folder = self.folder()
+                shutil.copy(Path(self.HEAD, "model.safetensors"), folder)
+                Path(folder, "config.json").write_text(json.dumps({**stored, **changes}))
+                done = run("generate", serve_test.MODEL, "--prompt", "a", "--speculative-config", self.config(model=folder))
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(words, done.stderr)
+        for options, words in (
+            (["--speculative-config", self.config(model="no/such/folder")], "no/such/folder"),
+            (["--speculative-config", '{"method": "mtp", "num_speculative_tokens": 2}'], "has no MTP head that is supported"),
+            (["--speculative-config", self.config(), "--tensor-parallel-size", "2"], "speculative decoding"),
+        ):
+            done = run("generate", serve_test.MODEL, "--prompt", "a", *options)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(words, done.stderr)
 
 
 class DraftModel(unittest.TestCase):

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
@@ -122,6 +123,9 @@ struct TinyEngineOptions {
   std::filesystem::path model;
   /// State slots besides one for each request.
   int32_t num_state_snapshots = 0;
+  /// Makes the model, if it is not that of `config`: a draft head.
+  std::function<std::unique_ptr<models::CausalLM>(models::Parameters&)> make_model;
+  models::AuxiliaryStates auxiliary = {};  // what a draft head reads of the model
   /// Weights for `config`, instead of random ones. Borrowed.
   const weights::WeightSource* weights = nullptr;
   std::optional<kernels::Isa> isa;   // default: the best one
@@ -157,8 +161,11 @@ class TinyEngine {
         weights_(options.weights == nullptr ? own_weights_.get() : options.weights),
         parameters_(*weights_, options.dtype, *device_, execution_.stream(), execution_.executor()),
         adapters_(create_adapters(options)),
-        model_(models::create_model(
-            config_, config_.max_position_embeddings, parameters_, adapters_.get())) {
+        model_(options.make_model
+                   ? options.make_model(parameters_)
+                   : models::create_model(
+                         config_, config_.max_position_embeddings, parameters_, adapters_.get())) {
+    model_->set_auxiliary(options.auxiliary);
     config::ResolutionInputs inputs;
     inputs.lora = options.lora;
     inputs.compilation = options.compilation;

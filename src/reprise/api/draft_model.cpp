@@ -35,7 +35,8 @@ Json without_sizes(Json compilation_config) {
 
 bool has_draft_model(const ResolvedOptions& options) noexcept {
   return options.speculative_config &&
-         options.speculative_config->method == SpeculativeMethod::draft_model;
+         (options.speculative_config->method == SpeculativeMethod::draft_model ||
+          is_draft_head(options.speculative_config->method));
 }
 
 EngineArgs draft_model_args(const EngineArgs& args, const ResolvedOptions& options) {

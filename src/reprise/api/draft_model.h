@@ -11,7 +11,7 @@
 /// The second model of --speculative-config, which makes drafts for the main model.
 namespace reprise::api {
 
-/// Whether the drafts of an engine come from a model.
+/// Whether the drafts of an engine come from a model, or from a draft head (draft_head.h).
 [[nodiscard]] bool has_draft_model(const ResolvedOptions& options) noexcept;
 
 /// The options with which the draft model is loaded: those of the main model, but with the model

@@ -11,6 +11,7 @@
 #include "reprise/api/compile_runner.h"
 #include "reprise/api/compiled_model.h"
 #include "reprise/api/cpu_only.h"
+#include "reprise/api/draft_head.h"
 #include "reprise/api/draft_model.h"
 #include "reprise/api/engine_device.h"
 #include "reprise/api/engine_memory.h"
@@ -155,8 +156,7 @@ void EngineLoader::load_model() {
   if (device.is_gpu()) refuse_what_needs_the_cpu(engine_->args, options);
   const Clock::time_point start = Clock::now();
   std::unique_ptr<weights::WeightSource> source =
-      open_weights(engine_->args, options.config, report.warnings);
-  append_warnings(report.warnings, weights::verify_weights(options.config, *source));
+      open_verified_weights(engine_->args, options, report.warnings);
   source = part_of_rank(engine_->args, options.config, std::move(source));
   // Only the CPU has kernels for packed weights.
   const auto packing =
@@ -173,15 +173,26 @@ void EngineLoader::load_model() {
                                                              device.execution->executor(),
                                                              packing);
   if (engine_->args.enable_lora) reserve_adapters();
-  engine_->model = models::create_model(options.rank_config,
-                                        options.max_model_len,
-                                        *engine_->parameters,
-                                        engine_->adapter_slots.get());
+  engine_->model = create_loaded_model(*source);
   engine_->parameters->finish_loading();
   append_warnings(report.warnings,
                   warnings_of_invariance(engine_->args, device, *engine_->parameters));
   report.weight_bytes = engine_->parameters->total_bytes();
   report.weights_seconds = seconds_since(start);
+}
+
+std::unique_ptr<models::CausalLM> EngineLoader::create_loaded_model(
+    const weights::WeightSource& source) {
+  const ResolvedOptions& options = *engine_->options;
+  if (options.draft_head) {
+    return create_draft_head(engine_->args, options, source, *engine_->parameters, *target_);
+  }
+  std::unique_ptr<models::CausalLM> model = models::create_model(options.rank_config,
+                                                                 options.max_model_len,
+                                                                 *engine_->parameters,
+                                                                 engine_->adapter_slots.get());
+  model->set_auxiliary(options.auxiliary);
+  return model;
 }
 
 void EngineLoader::reserve_adapters() {
@@ -275,7 +286,8 @@ std::unique_ptr<engine::ModelRunner> EngineLoader::create_runner(
       engine::ModelRunnerOptions{
           .limits = {.max_num_tokens = args.max_num_batched_tokens,
                      .max_num_reqs = args.max_num_seqs,
-                     .max_sampled_rows_per_req = 1 + options.num_speculative_tokens(),
+                     .max_sampled_rows_per_req =
+                         options.draft_head ? 1 : 1 + options.num_speculative_tokens(),
                      .max_num_prompt_logits = engine::SchedulerConfig{}.max_prompt_logits,
                      .max_blocks_per_req =
                          (options.max_model_len + args.block_size - 1) / args.block_size,
@@ -376,6 +388,7 @@ void EngineLoader::build_core() {
                         .decode_query_len = options.graphs.uniform_decode_query_len,
                         .fewer_draft_widths = options.graphs.fewer_draft_widths(),
                         .pad_drafts = cudagraph::separate_routine(options.graphs.mode),
+                        .recomputes_last_cached_block = engine_->head_drafter != nullptr,
                         .policy = args.scheduling_policy,
                         .is_pooling = pools,
                         .async_scheduling = options.async_scheduling,
@@ -390,6 +403,7 @@ void EngineLoader::build_core() {
           .num_state_snapshots = static_cast<int>(num_snapshots_),
           .row_sampler = engine_->row_sampler.get(),
           .drafter = engine_->drafter.get(),
+          .draft_head = engine_->head_drafter,
           .draft_ledger = draft_ledger(),
           .cache_listener = engine_->event_recorder.get()});
   add_memory();

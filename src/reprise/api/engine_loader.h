@@ -26,6 +26,14 @@ namespace reprise::engine {
 class ModelRunner;
 }
 
+namespace reprise::models {
+class CausalLM;
+}
+
+namespace reprise::weights {
+class WeightSource;
+}
+
 namespace reprise::api {
 
 struct CacheMemory;
@@ -54,6 +62,8 @@ class EngineLoader {
   void report_options();
   void load_text();
   void load_model();
+  [[nodiscard]] std::unique_ptr<models::CausalLM> create_loaded_model(
+      const weights::WeightSource& source);
   void reserve_adapters();
   void load_adapters();
   void build_runner();
@@ -66,6 +76,7 @@ class EngineLoader {
   void load_draft();
   void build_draft_runner();
   void build_drafter();
+  void build_head_drafter();
   void finish_draft();
   [[nodiscard]] const cudagraph::DispatchLedger* draft_ledger() const noexcept;
   template <typename Run>
@@ -90,6 +101,7 @@ class EngineLoader {
   std::unique_ptr<compile::ModelCompiler> adapter_compiler_;
   std::unique_ptr<EngineLoader> draft_;  // nullptr: there is no draft model
   int64_t num_snapshots_ = 0;            // of states of recurrent layers
+  const models::CausalLM* target_ = nullptr;  // of a draft head: the main model
   bool keeps_stages_ = false;
 };
 

@@ -15,8 +15,8 @@
 #include "reprise/kv_cache/transfer/kv_transfer.h"
 #include "reprise/lora/adapter_registry.h"
 #include "reprise/runner/data_parallel_steps.h"
+#include "reprise/runner/head_drafter.h"
 #include "reprise/runner/model_drafter.h"
-#include "reprise/weights/expected_tensors.h"
 
 namespace reprise::api {
 
@@ -45,7 +45,8 @@ void LoadedEngine::sleep(SleepLevel level) {
   runner->wait();
   if (draft != nullptr) {
     // The cache keeps tokens of requests that have ended, and sleeping loses them.
-    model_drafter->forget_all();
+    if (model_drafter != nullptr) model_drafter->forget_all();
+    if (head_drafter != nullptr) head_drafter->forget_all();
     draft->memory->sleep(level);
   }
   try {
@@ -66,9 +67,7 @@ void LoadedEngine::wake_up(EngineParts parts) {
 void LoadedEngine::wake_memory(EngineParts parts) {
   memory->wake_up(parts, [this] {
     std::vector<std::string> known_warnings;
-    const auto source = open_weights(args, options->config, known_warnings);
-    (void)weights::verify_weights(options->config, *source);
-    parameters->reload(*source);
+    parameters->reload(*open_verified_weights(args, *options, known_warnings));
   });
 }
 

@@ -10,8 +10,10 @@
 #include "reprise/config/resolution.h"
 #include "reprise/kernels/isa.h"
 #include "reprise/kv_cache/tensors/cache_dtype.h"
+#include "reprise/models/causal_lm.h"
 #include "reprise/speculative/speculative_config.h"
 #include "reprise/tensor/dtype.h"
+#include "reprise/weights/draft_head_config.h"
 #include "reprise/weights/generation_config.h"
 #include "reprise/weights/model_config.h"
 
@@ -32,6 +34,9 @@ struct ResolvedOptions {
   /// Likewise, of the recurrent layers of a model that also has attention.
   const attention::BackendInfo* recurrent = nullptr;
   std::optional<speculative::SpeculativeConfig> speculative_config;  // unset: no draft tokens
+  /// The model is a draft head: `config` is that of its layer. Unset: it is none.
+  std::optional<weights::DraftHeadConfig> draft_head;
+  models::AuxiliaryStates auxiliary;  // what a draft head reads of this model
   bool async_scheduling = false;
   bool caches_prefixes = false;  // requests share cached prefixes
   config::ResolutionInputs graph_inputs;

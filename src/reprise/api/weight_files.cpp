@@ -11,6 +11,7 @@
 #include "reprise/base/error.h"
 #include "reprise/weights/bitsandbytes_matrix.h"
 #include "reprise/weights/checkpoint.h"
+#include "reprise/weights/draft_head_tensors.h"
 #include "reprise/weights/dummy_weights.h"
 #include "reprise/weights/expert_matrices.h"
 #include "reprise/weights/gguf/gguf_model.h"
@@ -155,6 +156,24 @@ std::unique_ptr<weights::WeightSource> open_weights(const EngineArgs& args,
   std::unique_ptr<weights::WeightSource> source = open_stored(args, config, warnings);
   if (!method) return source;
   return std::make_unique<weights::QuantizingWeights>(std::move(source), *method);
+}
+
+std::unique_ptr<weights::WeightSource> open_verified_weights(const EngineArgs& args,
+                                                             const ResolvedOptions& options,
+                                                             std::vector<std::string>& warnings) {
+  const std::optional<weights::DraftHeadConfig>& head = options.draft_head;
+  std::unique_ptr<weights::WeightSource> source;
+  if (head && args.load_format == LoadFormat::dummy) {
+    source = std::make_unique<weights::DummyWeights>(
+        weights::expected_tensors(*head), options.dtype, args.seed);
+  } else {
+    source = open_weights(args, options.config, warnings);
+    if (head) source = weights::with_head_names(std::move(source), *head);
+  }
+  append_warnings(warnings,
+                  head ? weights::verify_weights(*head, *source)
+                       : weights::verify_weights(options.config, *source));
+  return source;
 }
 
 }  // namespace reprise::api

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "reprise/api/engine_args.h"
+#include "reprise/api/resolved_options.h"
 #include "reprise/weights/model_config.h"
 #include "reprise/weights/weight_source.h"
 
@@ -17,5 +18,11 @@ namespace reprise::api {
 /// ask for it. Warnings about the files are added to `warnings`. \throws FileError, InvalidArgument
 [[nodiscard]] std::unique_ptr<weights::WeightSource> open_weights(
     const EngineArgs& args, const weights::ModelConfig& config, std::vector<std::string>& warnings);
+
+/// The same for a model or a draft head, under the names that its code loads. Adds warnings about
+/// tensors that are not used.
+/// \throws InvalidArgument; FileError for a tensor that is missing or misshapen
+[[nodiscard]] std::unique_ptr<weights::WeightSource> open_verified_weights(
+    const EngineArgs& args, const ResolvedOptions& options, std::vector<std::string>& warnings);
 
 }  // namespace reprise::api

@@ -294,8 +294,8 @@ void add_scheduler_options(OptionTable& table, api::EngineArgs& args) {
              .choices = {"fcfs", "priority"}});
   table.add_object("speculative-config",
                    kScheduler,
-                   "Draft tokens that each step verifies: method ngram, suffix or draft_model, "
-                   "num_speculative_tokens, and the keys of the method; null = none.",
+                   "Draft tokens that each step verifies: method ngram, suffix, draft_model, eagle, "
+                   "eagle3 or mtp, num_speculative_tokens, and the keys of the method; null = none.",
                    args.speculative_config);
   table.add_switch("async-scheduling",
                    kScheduler,

@@ -186,10 +186,12 @@ config::Explanation explain(ExplainArguments& arguments) {
   if (arguments.enable_lora) arguments.inputs.lora.max_loras = arguments.max_loras;
   try {
     bool has_draft_model = false;
+    bool has_draft_head = false;
     if (!arguments.speculative_config.empty()) {
       const auto speculation = speculative::parse_speculative_config(arguments.speculative_config);
       arguments.inputs.num_speculative_tokens = speculation.num_speculative_tokens;
       has_draft_model = speculation.method == speculative::SpeculativeMethod::draft_model;
+      has_draft_head = is_draft_head(speculation.method);
     }
     attention::require_cache_dtype(backend, kv_cache::find_cache_dtype(arguments.kv_cache_dtype));
     api::load_extension_files(arguments.engine);
@@ -201,6 +203,12 @@ config::Explanation explain(ExplainArguments& arguments) {
       arguments.inputs.compilation.capture_size_rule = cudagraph::CaptureSizeRule::atom;
     config::Explanation explanation = config::explain(arguments.inputs, arguments.batches);
     if (has_draft_model) explanation.draft_model = draft_model_sizes(arguments.inputs);
+    // The head's first step has the batch of the main model's step.
+    if (has_draft_head) {
+      explanation.draft_model = {.mixed = explanation.mixed_sizes,
+                                 .first = explanation.decode_sizes,
+                                 .others = explanation.draftless_sizes};
+    }
     if (explanation.resolved) {
       auto& warnings = explanation.resolved->warnings;
       warnings.insert(warnings.begin(), parsed.warnings.begin(), parsed.warnings.end());

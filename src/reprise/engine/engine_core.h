@@ -18,6 +18,7 @@
 
 namespace reprise::engine {
 
+class HeadDrafter;
 class StepThread;
 
 struct EngineCoreOptions {
@@ -34,6 +35,9 @@ struct EngineCoreOptions {
   kernels::RowSampler* row_sampler = nullptr;
   /// Proposes draft tokens. Borrowed: it must outlive the core. nullptr: tokens come one at a time.
   speculative::Drafter* drafter = nullptr;
+  /// `drafter`, if it is a draft head: it also follows each step. Borrowed likewise. \pre without
+  /// async_scheduling and without a row sampler
+  HeadDrafter* draft_head = nullptr;
   /// The decisions of the draft model's steps. Borrowed likewise. nullptr: there is no draft model.
   const cudagraph::DispatchLedger* draft_ledger = nullptr;
   /// Hears which prefixes are cached; on_step_end() follows each step and each reset of the cache.

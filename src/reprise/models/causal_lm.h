@@ -15,6 +15,22 @@
 
 namespace reprise::models {
 
+/// The hidden states of a forward that a draft head reads.
+struct AuxiliaryStates {
+  /// The input of each of these layers, side by side; the number of layers stands for the result of
+  /// the last layer. Ascending.
+  std::vector<int64_t> layers;
+  bool last_hidden = false;  // instead: the hidden states after the last norm
+
+  friend bool operator==(const AuxiliaryStates&, const AuxiliaryStates&) = default;
+};
+
+/// The weights of a model that a draft head may use too.
+struct SharedTensors {
+  Tensor embedding;
+  Tensor lm_head;
+};
+
 /// A decoder that predicts the next token, or a model that makes a vector of each text. Its two
 /// functions have no effects except the cache
 /// writes of attention, allocate only results, and do not branch on token counts: a function that
@@ -35,6 +51,14 @@ class CausalLM {
                                               const Tensor& num_logits) = 0;  // int32[1]
 
   [[nodiscard]] virtual std::span<attention::AttentionLayer* const> attention_layers() = 0;
+
+  /// Undefined where the model has none.
+  [[nodiscard]] virtual SharedTensors shared_tensors() const { return {}; }
+  /// Makes each later forward() store these hidden states in ForwardContext::auxiliary.
+  /// \pre the layers exist
+  virtual void set_auxiliary(AuxiliaryStates /*states*/) {}
+  /// Columns of the hidden states that forward() reads (ForwardContext::hidden_states); 0: none.
+  [[nodiscard]] virtual int64_t hidden_input_size() const { return 0; }
 
   /// Whether and how levels 1 to 3 may trace these functions. The engine defines their arguments
   /// and which sizes are open, so dynamic_arg_dims is ignored here.

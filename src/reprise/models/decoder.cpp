@@ -1,5 +1,6 @@
 #include "reprise/models/decoder.h"
 
+#include <algorithm>
 #include <string>
 
 #include "reprise/base/assert.h"
@@ -134,7 +135,19 @@ Tensor Decoder::forward(cudagraph::ForwardContext& context,
   }
   if (embedding_norm_) hidden = (*embedding_norm_)(hidden);
   hidden = run_layers(context, hidden, positions);
-  return norm_ ? (*norm_)(hidden) : hidden;
+  const Tensor normed = norm_ ? (*norm_)(hidden) : hidden;
+  if (auxiliary_.last_hidden) context.auxiliary = normed;
+  return normed;
+}
+
+void Decoder::keep_auxiliary(cudagraph::ForwardContext& context,
+                             size_t layer,
+                             const Tensor& hidden) const {
+  if (std::ranges::find(auxiliary_.layers, static_cast<int64_t>(layer)) == auxiliary_.layers.end()) {
+    return;
+  }
+  context.auxiliary =
+      context.auxiliary.defined() ? side_by_side(context.auxiliary, hidden) : hidden;
 }
 
 // One rank after the other runs its layers, and all get its result: the others add zeros to it,
@@ -145,7 +158,11 @@ Tensor Decoder::run_layers(cudagraph::ForwardContext& context,
                            const Tensor& positions) const {
   for (int64_t stage = 0; stage < stages_; ++stage) {
     if (stage == stage_) {
-      for (const auto& layer : layers_) hidden = layer->forward(context, hidden, positions);
+      for (size_t layer = 0; layer < layers_.size(); ++layer) {
+        keep_auxiliary(context, layer, hidden);
+        hidden = layers_[layer]->forward(context, hidden, positions);
+      }
+      keep_auxiliary(context, layers_.size(), hidden);
     }
     if (stages_ == 1) break;
     hidden = ops::all_reduce(stage == stage_ ? hidden : ops::scale(hidden, 0), stages_);

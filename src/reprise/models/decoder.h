@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "reprise/models/causal_lm.h"
@@ -45,12 +46,18 @@ class Decoder final : public CausalLM {
   [[nodiscard]] std::span<attention::AttentionLayer* const> attention_layers() override {
     return attention_layers_;
   }
+  void set_auxiliary(AuxiliaryStates states) override { auxiliary_ = std::move(states); }
+  [[nodiscard]] SharedTensors shared_tensors() const override {
+    return {.embedding = embedding_, .lm_head = lm_head_};
+  }
 
  private:
   /// Runs the layers of all ranks, one rank after the other.
   [[nodiscard]] Tensor run_layers(cudagraph::ForwardContext& context,
                                   Tensor hidden,
                                   const Tensor& positions) const;
+  /// Stores the input of this layer if a draft head reads it.
+  void keep_auxiliary(cudagraph::ForwardContext& context, size_t layer, const Tensor& hidden) const;
   [[nodiscard]] Tensor pool(const Tensor& hidden,
                             const Tensor& last_tokens,
                             const Tensor& num_texts) const;
@@ -72,6 +79,7 @@ class Decoder final : public CausalLM {
   int64_t stages_;  // ranks among which the layers are divided
   int64_t stage_;   // this rank's
   std::optional<weights::PoolingType> pooling_;
+  AuxiliaryStates auxiliary_;  // what a draft head reads of this model
   std::vector<attention::AttentionLayer*> attention_layers_;
 };
 

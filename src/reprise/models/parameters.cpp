@@ -262,6 +262,11 @@ Tensor Parameters::add_buffer(std::string_view name, const TensorType& type) {
   return tensor;
 }
 
+Tensor Parameters::share(std::string_view name, const Tensor& tensor) {
+  shared_.emplace_back(name, tensor.extent());
+  return Tensor::borrow(tensor.type(), tensor.data(), *executor_);
+}
+
 Shape Parameters::stored_shape(std::string_view name, bool is_transposed) const {
   return loaded_shape(find_stored(*source_, name), is_transposed);
 }
@@ -284,6 +289,7 @@ Tensor Parameters::upload(std::string name,
 std::vector<device::BufferView> Parameters::memory() const {
   std::vector<device::BufferView> views;
   for (const device::Buffer& buffer : buffers_) views.push_back(buffer.view());
+  for (const auto& [name, view] : shared_) views.push_back(view);
   return views;
 }
 
@@ -291,12 +297,18 @@ std::string_view Parameters::name_of(const Tensor& tensor) const noexcept {
   for (size_t i = 0; i < buffers_.size(); ++i) {
     if (buffers_[i].data() == tensor.data()) return names_[i];
   }
+  for (const auto& [name, view] : shared_) {
+    if (view.data == tensor.data()) return name;
+  }
   return {};
 }
 
 device::BufferView Parameters::find(std::string_view name) const noexcept {
   for (size_t i = 0; i < buffers_.size(); ++i) {
     if (names_[i] == name) return buffers_[i].view();
+  }
+  for (const auto& [shared_name, view] : shared_) {
+    if (shared_name == name) return view;
   }
   return {};
 }

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "reprise/device/device.h"
@@ -80,6 +81,12 @@ class Parameters {
   /// \pre before finish_loading()
   [[nodiscard]] Shape stored_shape(std::string_view name, bool is_transposed) const;
 
+  /// Whether the source has a tensor of this name. \pre before finish_loading()
+  [[nodiscard]] bool has_stored(std::string_view name) const { return source_->has(name); }
+  /// Makes a tensor of another model known under a name, so that programs and graphs may refer to
+  /// it. Its owner must outlive this object, and gives its memory back on its own.
+  Tensor share(std::string_view name, const Tensor& tensor);
+
   /// Ends loading: releases the source and the staging memory.
   void finish_loading() noexcept;
 
@@ -151,6 +158,7 @@ class Parameters {
   WeightReader reader_;
   std::vector<device::Buffer> buffers_;
   std::vector<std::string> names_;                       // by buffer
+  std::vector<std::pair<std::string, device::BufferView>> shared_;  // of other models
   std::vector<Origin> origins_;                          // one per weight; tables have none
   std::vector<std::unique_ptr<std::byte[]>> host_copy_;  // one per origin; empty without a copy
   // For a device whose memory the host cannot write; the largest tensor decides its size.

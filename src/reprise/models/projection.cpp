@@ -24,6 +24,10 @@ Tensor project(const Tensor& x, const Projection& projection) {
   return ops::lora_expand(product, shrunk, lora->b, lora->ends, slots);
 }
 
+Tensor side_by_side(const Tensor& a, const Tensor& b) {
+  return ops::flatten(ops::concat(ops::unflatten(a, 1), ops::unflatten(b, 1)));
+}
+
 Tensor project_to_logits(const Tensor& x, const Tensor& weight, const Tensor& num_logits) {
   if (!is_in_blocks(weight)) return ops::lm_head(x, weight, num_logits);
   return ops::block_lm_head(ops::quantize_blocks(x, DType::i8), weight, num_logits);

@@ -24,6 +24,9 @@ struct Projection {
 /// multiplied with x quantised in blocks of 32 elements.
 [[nodiscard]] Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
+/// The columns of a, then those of b.
+[[nodiscard]] Tensor side_by_side(const Tensor& a, const Tensor& b);
+
 /// Logits of the rows below num_logits[0], for such a weight.
 [[nodiscard]] Tensor project_to_logits(const Tensor& x,
                                        const Tensor& weight,

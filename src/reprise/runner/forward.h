@@ -20,11 +20,19 @@ enum ForwardInput : size_t {
   kBlockTable,
   kLogitsIndices,
   kNumLogits,
-  kStateIndices,  // only of models with recurrent layers
+  kStateIndices,                  // only of models with recurrent layers
+  kHiddenStates = kStateIndices,  // only of draft heads, which have no recurrent layers
   kMaxForwardInputs
 };
-/// Of a step. A model without recurrent layers uses all but the last.
+/// Of a step. Most models use all but the last.
 using ForwardInputs = std::array<Tensor, kMaxForwardInputs>;
+
+/// Positions in the outputs of a forward.
+enum ForwardOutput : size_t {
+  kLogits,
+  kAuxiliary,  // only if a draft head reads the model: ForwardContext::auxiliary
+  kMaxForwardOutputs
+};
 
 /// One forward of a model, from a staged batch to logits. It runs the model's own code (level 0) or
 /// programs that were traced from it (levels 1 to 3). A Forward captures PIECEWISE graphs itself.
@@ -33,8 +41,8 @@ class Forward {
  public:
   virtual ~Forward() = default;
 
-  /// Runs the forward and stores the logits in `outputs`. \throws exceptions of its wrappers and
-  /// executors
+  /// Runs the forward and stores its results in `outputs`, by ForwardOutput. \throws exceptions of
+  /// its wrappers and executors
   virtual void run(cudagraph::ForwardContext& context,
                    std::span<const Tensor> inputs,  // by ForwardInput
                    std::vector<Tensor>& outputs) = 0;

@@ -38,6 +38,17 @@ std::unique_ptr<attention::AttentionBackend> create_attention(const ModelRunnerO
                          .plan = options.attention_plan});
 }
 
+device::Buffer create_hidden_states(const BatchLimits& limits,
+                                    models::CausalLM& model,
+                                    const models::Parameters& parameters,
+                                    Execution& execution) {
+  const TensorType type{parameters.dtype(), {limits.max_num_tokens, model.hidden_input_size()}};
+  if (type.bytes() == 0) return {};
+  device::Buffer buffer = execution.device().allocate(type.bytes());
+  execution.stream().fill(buffer.data(), std::byte{0}, type.bytes());
+  return buffer;
+}
+
 std::unique_ptr<attention::CascadeAttention> create_cascade(const ModelRunnerOptions& options,
                                                             models::CausalLM& model,
                                                             Execution& execution) {
@@ -68,6 +79,7 @@ ModelRunner::ModelRunner(Execution& execution,
       kv_cache_(options.kv_cache, execution.device(), execution.executor()),
       states_(options.states, execution.device(), execution.executor()),
       batch_(options.limits, execution.device(), execution.executor()),
+      hidden_states_(create_hidden_states(options.limits, model, parameters, execution)),
       attention_(create_attention(options, model, execution)),
       cascade_(create_cascade(options, model, execution)),
       recurrent_(options.recurrent != nullptr ? options.recurrent->create({}) : nullptr),
@@ -87,9 +99,10 @@ ModelRunner::ModelRunner(Execution& execution,
   bindings_.push_back(kv_cache_.memory());
   bindings_.push_back(states_.memory());
   bindings_.push_back(batch_.memory());
+  if (hidden_states_.bytes() > 0) bindings_.push_back(hidden_states_.view());
   bindings_.push_back({});  // room for the memory of the step's attention plan
   plan_binding_ = bindings_.size() - 1;
-  outputs_.reserve(1);
+  outputs_.reserve(kMaxForwardOutputs);
   adapter_tokens_.reserve(static_cast<size_t>(options.limits.max_num_reqs));
   dispatcher_.initialize_cudagraph_keys(options.dispatcher);
   execution.executor().set_communicator(options.ranks);
@@ -102,7 +115,10 @@ ModelRunner::ModelRunner(Execution& execution,
 program::TracedProgram ModelRunner::trace(ForwardKind kind) const {
   if (has_adapters()) options_.adapters->set_active(kind == ForwardKind::adapters);
   return program::trace(
-      forward_signature(*parameters_, caches(), options_.limits.max_blocks_per_req),
+      forward_signature(*parameters_,
+                        caches(),
+                        options_.limits.max_blocks_per_req,
+                        model_->hidden_input_size()),
       forward_function(*model_));
 }
 
@@ -314,7 +330,8 @@ const StepResult& ModelRunner::run(std::span<const BatchRequest> requests,
   run_staged(decision.descriptor, run_as, cascade);
   save_states(requests);
   result_.decision = decision;
-  result_.logits = outputs_.front();
+  result_.logits = outputs_[kLogits];
+  if (outputs_.size() > kAuxiliary) result_.auxiliary = outputs_[kAuxiliary];
   result_.num_logits = num_logits;
   return result_;
 }
@@ -333,6 +350,13 @@ void ModelRunner::save_states(std::span<const BatchRequest> requests) {
   }
 }
 
+Tensor ModelRunner::hidden_states() {
+  return Tensor::borrow({parameters_->dtype(),
+                         {batch_.shape().num_tokens, model_->hidden_input_size()}},
+                        hidden_states_.data(),
+                        execution_->executor());
+}
+
 std::span<const Tensor> ModelRunner::gather_inputs() {
   inputs_ = {batch_.input_ids(),
              batch_.positions(),
@@ -343,8 +367,9 @@ std::span<const Tensor> ModelRunner::gather_inputs() {
              batch_.logits_indices(),
              batch_.num_logits(),
              metadata_.state_indices};
+  if (hidden_states_.bytes() > 0) inputs_[kHiddenStates] = hidden_states();
   const std::span<const Tensor> inputs = inputs_;
-  return metadata_.state_indices.defined() ? inputs : inputs.first(kStateIndices);
+  return inputs_.back().defined() ? inputs : inputs.first(kMaxForwardInputs - 1);
 }
 
 void ModelRunner::run_staged(const cudagraph::BatchDescriptor& descriptor,
@@ -352,6 +377,7 @@ void ModelRunner::run_staged(const cudagraph::BatchDescriptor& descriptor,
                              const cudagraph::BatchFacts* cascade) {
   // Drop the results of the previous step, so that this step can reuse their memory.
   result_.logits = Tensor{};
+  result_.auxiliary = Tensor{};
   outputs_.clear();
   metadata_ = batch_.attention_metadata();
   AttentionPath path = attention_->prepare_step(metadata_, descriptor, execution_->stream());

@@ -173,6 +173,10 @@ class ModelRunner {
   [[nodiscard]] const kv_cache::KvCacheTensors& kv_cache() const noexcept { return kv_cache_; }
   [[nodiscard]] const kv_cache::StateCacheTensors& states() const noexcept { return states_; }
   [[nodiscard]] InputBatch& input_batch() noexcept { return batch_; }
+  /// Of a draft head: memory for a row per token of a step, which the caller of execute() fills
+  /// before. Padding tokens have rows too, whose content does not matter.
+  [[nodiscard]] device::BufferView hidden_memory() const noexcept { return hidden_states_.view(); }
+  [[nodiscard]] models::CausalLM& model() const noexcept { return *model_; }
   /// Returns when the device has finished all launched work. \throws device::DeviceError, which is
   /// sticky if a rank was lost meanwhile
   void wait();
@@ -231,6 +235,7 @@ class ModelRunner {
   [[nodiscard]] StepLaunches launches_so_far() const noexcept;
   /// The inputs of the staged step.
   [[nodiscard]] std::span<const Tensor> gather_inputs();
+  [[nodiscard]] Tensor hidden_states();  // of the staged step
   [[nodiscard]] Forward& forward_for(const cudagraph::BatchDescriptor& descriptor) noexcept;
 
   Execution* execution_;
@@ -240,6 +245,7 @@ class ModelRunner {
   kv_cache::KvCacheTensors kv_cache_;
   kv_cache::StateCacheTensors states_;
   InputBatch batch_;
+  device::Buffer hidden_states_;  // of a draft head: what its steps read of the main model
   std::unique_ptr<attention::AttentionBackend> attention_;
   std::unique_ptr<attention::CascadeAttention> cascade_;    // nullptr: no step uses it
   std::unique_ptr<attention::AttentionBackend> recurrent_;  // nullptr: attention_ serves all layers

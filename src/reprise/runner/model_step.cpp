@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "reprise/kv_cache/transfer/kv_transfer.h"
+#include "reprise/runner/head_drafter.h"
 #include "reprise/runner/model_runner.h"
 #include "reprise/speculative/draft_verification.h"
 
@@ -110,8 +111,10 @@ void ModelStep::prepare(const SchedulerOutput& output, const SchedulerConfig& co
 
 StepComputer::StepComputer(ModelRunner& runner,
                            const SchedulerConfig& config,
-                           kernels::RowSampler* row_sampler)
+                           kernels::RowSampler* row_sampler,
+                           HeadDrafter* draft_head)
     : runner_(&runner),
+      draft_head_(draft_head),
       is_pooling_(config.is_pooling),
       team_(
           runner.execution().stream(), runner.execution().executor().kernels(), config.vocab_size),
@@ -222,13 +225,19 @@ void StepComputer::finish_sampling(ModelStep& step) {
   } else if (step.scheduled->num_logits > 0) {
     runner_->wait();
   }
-  const PhaseTimer timer(spans, StepPhase::sample);
-  if (is_pooling_) {
-    take_vectors(step, result);
-  } else {
-    use_logits(step, result);
-    export_prompts(step);
+  {
+    const PhaseTimer timer(spans, StepPhase::sample);
+    if (is_pooling_) {
+      take_vectors(step, result);
+    } else {
+      use_logits(step, result);
+      export_prompts(step);
+    }
   }
+  if (draft_head_ == nullptr) return;
+  // The time of all drafters counts as time of scheduling.
+  const PhaseTimer timer(spans, StepPhase::schedule);
+  draft_head_->follow(step, result);
 }
 
 void StepComputer::take_spans(ModelStep& step) {

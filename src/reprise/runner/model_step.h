@@ -20,6 +20,7 @@
 
 namespace reprise::engine {
 
+class HeadDrafter;
 class ModelRunner;
 struct TokensOnDevice;
 
@@ -94,10 +95,11 @@ struct ModelStep {
 /// can_launch() tells whether the step ahead must be finished first.
 class StepComputer {
  public:
-  /// `row_sampler`: see EngineCoreOptions::row_sampler.
+  /// `row_sampler`, `draft_head`: see EngineCoreOptions.
   StepComputer(ModelRunner& runner,
                const SchedulerConfig& config,
-               kernels::RowSampler* row_sampler);
+               kernels::RowSampler* row_sampler,
+               HeadDrafter* draft_head = nullptr);
 
   /// See ConstrainedSampling::watch_arrivals().
   void watch_arrivals(const std::atomic<uint64_t>& arrivals) {
@@ -141,6 +143,7 @@ class StepComputer {
   void take_vectors(ModelStep& step, const StepResult& result);
 
   ModelRunner* runner_;
+  HeadDrafter* draft_head_;
   bool is_pooling_;
   SamplingTeam team_;
   DeviceSampling device_sampling_;

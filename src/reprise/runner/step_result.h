@@ -15,6 +15,7 @@ struct StepResult {
   std::optional<cudagraph::Decision> retired;
   Tensor logits;           // float32[>= num_logits, vocab_size]
   int32_t num_logits = 0;  // rows that the batch needs, in batch order
+  Tensor auxiliary;        // what a draft head reads: a row per token, padding included
 };
 
 }  // namespace reprise::engine

@@ -42,8 +42,9 @@ struct PhaseSpan {
 /// The time spans of one step. Only one thread at a time may add spans.
 class StepSpans {
  public:
-  /// A step has eight spans. Sampling on the device adds one, and a retired graph adds two.
-  static constexpr size_t kMax = 11;
+  /// A step has eight spans. Sampling on the device and a draft head add one each, and a retired
+  /// graph adds two.
+  static constexpr size_t kMax = 12;
 
   void clear() noexcept { num_ = 0; }
   /// Does nothing if there are already kMax spans.

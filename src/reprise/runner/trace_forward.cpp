@@ -27,7 +27,8 @@ bool has_states(const attention::LayerCaches& caches) {
 
 program::TraceSignature forward_signature(const models::Parameters& parameters,
                                           const attention::LayerCaches& caches,
-                                          int32_t max_blocks_per_req) {
+                                          int32_t max_blocks_per_req,
+                                          int64_t hidden_input_size) {
   const auto ints = [](program::SymShape shape) { return program::ValueType{DType::i32, shape}; };
   program::TraceSignature signature;
   signature.inputs = {{"input_ids", ints({Symbol::num_tokens})},
@@ -47,6 +48,11 @@ program::TraceSignature forward_signature(const models::Parameters& parameters,
       signature.states.emplace_back(state, program::constant_type(state.type()));
     }
   }
+  if (hidden_input_size > 0) {
+    signature.inputs.emplace_back(
+        "hidden_states",
+        program::ValueType{parameters.dtype(), {Symbol::num_tokens, hidden_input_size}});
+  }
   signature.parameter_memory = parameters.memory();
   signature.name_of_parameter = [&parameters](const Tensor& parameter) {
     return std::string(parameters.name_of(parameter));
@@ -60,10 +66,17 @@ program::TracedFunction forward_function(models::CausalLM& model) {
                                           .seq_lens = inputs[kSeqLens],
                                           .block_table = inputs[kBlockTable],
                                           .slot_mapping = inputs[kSlotMapping]};
-    if (inputs.size() > kStateIndices) metadata.state_indices = inputs[kStateIndices];
     cudagraph::ForwardContext context{.attention = &metadata};
+    if (model.hidden_input_size() > 0) {
+      context.hidden_states = inputs[kHiddenStates];
+    } else if (inputs.size() > kStateIndices) {
+      metadata.state_indices = inputs[kStateIndices];
+    }
     const Tensor hidden = model.forward(context, inputs[kInputIds], inputs[kPositions]);
-    return std::vector{model.compute_logits(hidden, inputs[kLogitsIndices], inputs[kNumLogits])};
+    std::vector results{
+        model.compute_logits(hidden, inputs[kLogitsIndices], inputs[kNumLogits])};
+    if (context.auxiliary.defined()) results.push_back(context.auxiliary);
+    return results;
   };
 }
 

@@ -35,6 +35,10 @@ struct SchedulerConfig {
   /// not double the tokens of the step. Only useful if uniform decode batches have graphs that
   /// other batches do not have.
   bool pad_drafts = false;
+  /// A draft head computes its cache entries from the token behind each position. So the entry at
+  /// the end of a cached prefix may be that of another next token: the last cached block is computed
+  /// again, as in vLLM.
+  bool recomputes_last_cached_block = false;
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
   /// Only for the policy `priority`: the bound that keeps a request from waiting for ever. A
   /// request that has waited this many steps in total, preemptions included, is promoted: it is

@@ -12,6 +12,9 @@ std::unique_ptr<Drafter> make_drafter(const SpeculativeConfig& config) {
     case SpeculativeMethod::suffix:
       return std::make_unique<SuffixDrafter>(config.suffix);
     case SpeculativeMethod::draft_model:
+    case SpeculativeMethod::eagle:
+    case SpeculativeMethod::eagle3:
+    case SpeculativeMethod::mtp:
       break;
   }
   return nullptr;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,25 +18,43 @@ namespace {
 
 constexpr const char* kOption = "speculative_config";
 
-/// A key of vLLM and the method that it belongs to.
+using enum SpeculativeMethod;
+constexpr auto kMethods =
+    std::to_array<SpeculativeMethod>({ngram, suffix, draft_model, eagle, eagle3, mtp});
+
+/// A set of methods, as bits.
+constexpr uint32_t methods(std::initializer_list<SpeculativeMethod> list) {
+  uint32_t bits = 0;
+  for (const SpeculativeMethod method : list) bits |= 1U << static_cast<uint32_t>(method);
+  return bits;
+}
+constexpr uint32_t kEvery = UINT32_MAX;
+constexpr uint32_t kWithFolder = methods({draft_model, eagle, eagle3});
+constexpr uint32_t kWithModel = methods({draft_model, eagle, eagle3, mtp});
+
+/// A key of vLLM and the methods that it belongs to.
 struct MethodKey {
   std::string_view key;
-  std::optional<SpeculativeMethod> method;  // unset: every method
+  uint32_t methods = kEvery;
+
+  [[nodiscard]] constexpr bool belongs_to(SpeculativeMethod method) const {
+    return (methods >> static_cast<uint32_t>(method) & 1U) != 0;
+  }
 };
 constexpr auto kKeys = std::to_array<MethodKey>({
-    {"method", std::nullopt},
-    {"num_speculative_tokens", std::nullopt},
-    {"prompt_lookup_max", SpeculativeMethod::ngram},
-    {"prompt_lookup_min", SpeculativeMethod::ngram},
-    {"suffix_decoding_max_tree_depth", SpeculativeMethod::suffix},
-    {"suffix_decoding_max_cached_requests", SpeculativeMethod::suffix},
-    {"suffix_decoding_max_spec_factor", SpeculativeMethod::suffix},
-    {"suffix_decoding_min_token_prob", SpeculativeMethod::suffix},
-    {"model", SpeculativeMethod::draft_model},
-    {"max_model_len", SpeculativeMethod::draft_model},
-    {"quantization", SpeculativeMethod::draft_model},
-    {"enforce_eager", SpeculativeMethod::draft_model},
-    {"draft_sample_method", SpeculativeMethod::draft_model},
+    {"method", kEvery},
+    {"num_speculative_tokens", kEvery},
+    {"prompt_lookup_max", methods({ngram})},
+    {"prompt_lookup_min", methods({ngram})},
+    {"suffix_decoding_max_tree_depth", methods({suffix})},
+    {"suffix_decoding_max_cached_requests", methods({suffix})},
+    {"suffix_decoding_max_spec_factor", methods({suffix})},
+    {"suffix_decoding_min_token_prob", methods({suffix})},
+    {"model", kWithFolder},
+    {"max_model_len", kWithModel},
+    {"quantization", kWithFolder},
+    {"enforce_eager", kWithModel},
+    {"draft_sample_method", kWithModel},
 });
 /// Keys of vLLM that belong to methods or features that this engine does not have.
 constexpr auto kKeysOfVllm =
@@ -57,8 +76,6 @@ constexpr auto kKeysOfVllm =
                                      "synthetic_acceptance_rates",
                                      "tensor_parallel_size",
                                      "use_heterogeneous_vocab"});
-constexpr auto kMethods = std::to_array<SpeculativeMethod>(
-    {SpeculativeMethod::ngram, SpeculativeMethod::suffix, SpeculativeMethod::draft_model});
 
 std::string as_text(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 60);
@@ -67,14 +84,16 @@ std::string as_text(const Json& json) {
 std::vector<std::string_view> keys_of(SpeculativeMethod method) {
   std::vector<std::string_view> keys;
   for (const MethodKey& known : kKeys) {
-    if (known.method.value_or(method) == method) keys.push_back(known.key);
+    if (known.belongs_to(method)) keys.push_back(known.key);
   }
   return keys;
 }
 
-std::string method_names() {
+std::string method_names(const MethodKey& of = {}) {
   std::vector<std::string_view> names;
-  for (const SpeculativeMethod method : kMethods) names.push_back(to_string(method));
+  for (const SpeculativeMethod method : kMethods) {
+    if (of.belongs_to(method)) names.push_back(to_string(method));
+  }
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
@@ -86,7 +105,7 @@ void check_key(const std::string& key, SpeculativeMethod method) {
     throw InvalidArgument(fmt::format("{}: '{}' belongs to method {}; method {} takes {}",
                                       kOption,
                                       key,
-                                      to_string(*other->method),
+                                      method_names(*other),
                                       to_string(method),
                                       fmt::join(keys, ", ")));
   }
@@ -189,14 +208,20 @@ SuffixOptions parse_suffix(const Json& json) {
   return options;
 }
 
-DraftModelOptions parse_draft_model(const Json& json) {
-  DraftModelOptions options;
+std::string parse_draft_folder(const Json& json, SpeculativeMethod method) {
   const Json* const model = find_member(json, "model");
   if (model == nullptr || !model->is_string() || model->get_ref<const std::string&>().empty()) {
-    throw InvalidArgument(fmt::format(
-        "{}: method draft_model needs 'model', the folder of the draft model", kOption));
+    throw InvalidArgument(fmt::format("{}: method {} needs 'model', the folder of the {}",
+                                      kOption,
+                                      to_string(method),
+                                      is_draft_head(method) ? "draft head" : "draft model"));
   }
-  options.model = model->get<std::string>();
+  return model->get<std::string>();
+}
+
+DraftModelOptions parse_draft_model(const Json& json, SpeculativeMethod method) {
+  DraftModelOptions options;
+  if (method != mtp) options.model = parse_draft_folder(json, method);
   options.max_model_len = parse_count(json, "max_model_len", INT32_MAX);
   if (const Json* const value = find_member(json, "quantization")) {
     if (!value->is_string()) refuse("quantization", *value, "a text such as \"int8\"");
@@ -210,6 +235,11 @@ DraftModelOptions parse_draft_model(const Json& json) {
     const bool is_probabilistic = *value == "probabilistic";
     if (!is_probabilistic && *value != "greedy") {
       refuse("draft_sample_method", *value, "\"greedy\" or \"probabilistic\"");
+    }
+    if (is_probabilistic && is_draft_head(method)) {
+      refuse("draft_sample_method",
+             *value,
+             fmt::format("\"greedy\": method {} has no other", to_string(method)));
     }
     if (is_probabilistic) options.sample_method = DraftSampleMethod::probabilistic;
   }
@@ -240,6 +270,12 @@ std::string_view to_string(SpeculativeMethod method) noexcept {
       return "suffix";
     case SpeculativeMethod::draft_model:
       return "draft_model";
+    case SpeculativeMethod::eagle:
+      return "eagle";
+    case SpeculativeMethod::eagle3:
+      return "eagle3";
+    case SpeculativeMethod::mtp:
+      return "mtp";
   }
   return "?";
 }
@@ -261,7 +297,10 @@ SpeculativeConfig parse_speculative_config(const Json& json) {
       config.suffix = parse_suffix(json);
       break;
     case SpeculativeMethod::draft_model:
-      config.draft_model = parse_draft_model(json);
+    case SpeculativeMethod::eagle:
+    case SpeculativeMethod::eagle3:
+    case SpeculativeMethod::mtp:
+      config.draft_model = parse_draft_model(json, config.method);
       break;
   }
   config.num_speculative_tokens = parse_num_speculative_tokens(json, config);

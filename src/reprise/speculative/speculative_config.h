@@ -13,8 +13,13 @@
 
 namespace reprise::speculative {
 
-enum class SpeculativeMethod : uint8_t { ngram, suffix, draft_model };
+enum class SpeculativeMethod : uint8_t { ngram, suffix, draft_model, eagle, eagle3, mtp };
 [[nodiscard]] std::string_view to_string(SpeculativeMethod method) noexcept;
+/// Whether the drafts come from a head that reads the hidden states of the main model.
+[[nodiscard]] constexpr bool is_draft_head(SpeculativeMethod method) noexcept {
+  return method == SpeculativeMethod::eagle || method == SpeculativeMethod::eagle3 ||
+         method == SpeculativeMethod::mtp;
+}
 
 /// The longest run of drafts. Each draft needs a row of logits per request, so longer runs would
 /// cost much memory, and text that can be guessed so far ahead is rare.
@@ -24,9 +29,9 @@ inline constexpr int32_t kLongestNgram = 256;
 /// The most matched and proposed tokens of method suffix together.
 inline constexpr int32_t kDeepestSuffixTree = 256;
 
-/// The model that makes the drafts of method draft_model.
+/// The model or head that makes the drafts of the methods draft_model, eagle, eagle3 and mtp.
 struct DraftModelOptions {
-  std::filesystem::path model;  // as EngineArgs::model
+  std::filesystem::path model;  // as EngineArgs::model; empty for mtp, which is in the main model's
   std::optional<int32_t>
       max_model_len;                  // longer requests get no drafts; default: the model's limit
   std::string quantization = "none";  // as EngineArgs::quantization
@@ -43,7 +48,7 @@ struct SpeculativeConfig {
   int32_t num_speculative_tokens = 0;  // draft tokens per request and step, at least 1
   NgramLookup lookup;                  // of method ngram
   SuffixOptions suffix;                // of method suffix
-  DraftModelOptions draft_model;       // of method draft_model
+  DraftModelOptions draft_model;       // of the methods with a model
 
   friend bool operator==(const SpeculativeConfig&, const SpeculativeConfig&) = default;
 };

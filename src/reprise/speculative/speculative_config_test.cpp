@@ -46,12 +46,12 @@ TEST(SpeculativeConfig, names_what_it_refuses) {
   using ::testing::HasSubstr;
   EXPECT_THAT(refusal("3"), HasSubstr("expected an object"));
   EXPECT_THAT(refusal(R"({"num_speculative_tokens": 2})"), HasSubstr("'method' is missing"));
-  EXPECT_THAT(refusal(R"({"method": "eagle3", "num_speculative_tokens": 2})"),
-              HasSubstr("method \"eagle3\" is not supported"));
+  EXPECT_THAT(refusal(R"({"method": "medusa", "num_speculative_tokens": 2})"),
+              HasSubstr("method \"medusa\" is not supported"));
   EXPECT_THAT(refusal(R"({"method": 1})"), HasSubstr("method 1 is not supported"));
   EXPECT_THAT(refusal(R"({"method": "ngram"})"), HasSubstr("'num_speculative_tokens' is missing"));
   EXPECT_THAT(refusal(R"({"method": "ngram", "model": "x"})"),
-              HasSubstr("'model' belongs to method draft_model; method ngram takes"));
+              HasSubstr("'model' belongs to method draft_model, eagle, eagle3; method ngram takes"));
   EXPECT_THAT(refusal(R"({"method": "ngram", "prompt_lookup_mux": 3})"),
               HasSubstr("did you mean 'prompt_lookup_max'?"));
   EXPECT_THAT(refusal(R"({"method": "ngram", "num_speculative_tokens": 2,
@@ -74,6 +74,42 @@ TEST(SpeculativeConfig, reads_the_keys_of_a_draft_model) {
                       "max_model_len": null, "draft_sample_method": "greedy"})")
                 .draft_model,
             (DraftModelOptions{.model = "x"}));
+}
+
+TEST(SpeculativeConfig, reads_the_keys_of_draft_heads) {
+  const SpeculativeConfig eagle3 = parse(
+      R"({"method": "eagle3", "model": "head", "num_speculative_tokens": 3, "max_model_len": 100,
+          "quantization": "int8", "enforce_eager": true, "draft_sample_method": "greedy"})");
+  EXPECT_EQ(eagle3.method, SpeculativeMethod::eagle3);
+  EXPECT_EQ(eagle3.draft_model,
+            (DraftModelOptions{.model = "head",
+                               .max_model_len = 100,
+                               .quantization = "int8",
+                               .enforce_eager = true}));
+  EXPECT_EQ(parse(R"({"method": "eagle", "model": "x", "num_speculative_tokens": 1})").method,
+            SpeculativeMethod::eagle);
+  const SpeculativeConfig mtp = parse(R"({"method": "mtp", "num_speculative_tokens": 1})");
+  EXPECT_EQ(mtp.method, SpeculativeMethod::mtp);
+  EXPECT_TRUE(mtp.draft_model.model.empty()) << "the head is in the main model's checkpoint";
+  for (const SpeculativeMethod method :
+       {SpeculativeMethod::eagle, SpeculativeMethod::eagle3, SpeculativeMethod::mtp}) {
+    EXPECT_TRUE(is_draft_head(method));
+  }
+  EXPECT_FALSE(is_draft_head(SpeculativeMethod::draft_model));
+}
+
+TEST(SpeculativeConfig, names_what_it_refuses_of_draft_heads) {
+  using ::testing::HasSubstr;
+  EXPECT_THAT(refusal(R"({"method": "eagle3", "num_speculative_tokens": 2})"),
+              HasSubstr("method eagle3 needs 'model', the folder of the draft head"));
+  EXPECT_THAT(refusal(R"({"method": "mtp", "model": "x", "num_speculative_tokens": 2})"),
+              HasSubstr("'model' belongs to method draft_model, eagle, eagle3; method mtp takes"));
+  EXPECT_THAT(refusal(R"({"method": "eagle3", "model": "x", "num_speculative_tokens": 2,
+                          "draft_sample_method": "probabilistic"})"),
+              HasSubstr("expected \"greedy\": method eagle3 has no other"));
+  EXPECT_THAT(refusal(R"({"method": "eagle3", "model": "x", "num_speculative_tokens": 2,
+                          "parallel_drafting": true})"),
+              HasSubstr("'parallel_drafting' is not supported"));
 }
 
 TEST(SpeculativeConfig, reads_the_keys_of_suffix_decoding) {

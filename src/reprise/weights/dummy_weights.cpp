@@ -45,12 +45,15 @@ float bell_shaped(uint64_t bits) {
 
 }  // namespace
 
-DummyWeights::DummyWeights(const ModelConfig& config, uint64_t seed) : seed_(seed) {
-  const DType dtype = config.dtype.value_or(DType::f32);
-  for (ExpectedTensor& tensor : expected_tensors(config)) {
+DummyWeights::DummyWeights(const ModelConfig& config, uint64_t seed)
+    : DummyWeights(expected_tensors(config), config.dtype.value_or(DType::f32), seed) {}
+
+DummyWeights::DummyWeights(const std::vector<ExpectedTensor>& tensors, DType dtype, uint64_t seed)
+    : seed_(seed) {
+  for (const ExpectedTensor& tensor : tensors) {
     if (tensor.presence == Presence::optional) continue;
-    tensors_.emplace(std::move(tensor.name),
-                     Entry{.spec = {dtype, std::move(tensor.shape)}, .role = tensor.role});
+    tensors_.emplace(tensor.name,
+                     Entry{.spec = {dtype, tensor.shape}, .role = tensor.role});
   }
 }
 

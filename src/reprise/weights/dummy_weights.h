@@ -23,6 +23,8 @@ namespace reprise::weights {
 class DummyWeights final : public WeightSource {
  public:
   DummyWeights(const ModelConfig& config, uint64_t seed);
+  /// The required ones of these tensors.
+  DummyWeights(const std::vector<ExpectedTensor>& tensors, DType dtype, uint64_t seed);
 
   [[nodiscard]] const TensorSpec* find(std::string_view name) const override;
   [[nodiscard]] std::vector<std::string_view> names() const override;

@@ -310,7 +310,12 @@ int64_t num_parameters(const ModelConfig& config) {
 }
 
 std::vector<std::string> verify_weights(const ModelConfig& config, const WeightSource& source) {
-  const std::vector<ExpectedTensor> expected = expected_tensors(config);
+  return verify_tensors(expected_tensors(config), architecture_name(config.architecture), source);
+}
+
+std::vector<std::string> verify_tensors(const std::vector<ExpectedTensor>& expected,
+                                        std::string_view model,
+                                        const WeightSource& source) {
   const std::string where = source.description();
   std::set<std::string_view> names;
   for (const ExpectedTensor& tensor : expected) {
@@ -323,7 +328,7 @@ std::vector<std::string> verify_weights(const ModelConfig& config, const WeightS
                       where,
                       tensor.name,
                       fmt::format("{} needs this tensor of shape {}, the checkpoint has none",
-                                  architecture_name(config.architecture),
+                                  model,
                                   shape_text(tensor.shape)));
     }
   }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reprise/weights/model_config.h"
@@ -30,6 +31,12 @@ struct ExpectedTensor {
 
 /// Parameters of the model; a tied embedding counts once.
 [[nodiscard]] int64_t num_parameters(const ModelConfig& config);
+
+/// Checks that `source` holds these tensors. `model` names them in messages. Returns warnings about
+/// tensors that are not listed. \throws FileError as verify_weights
+[[nodiscard]] std::vector<std::string> verify_tensors(const std::vector<ExpectedTensor>& expected,
+                                                      std::string_view model,
+                                                      const WeightSource& source);
 
 /// Checks that `source` holds what `config` needs. Returns warnings about tensors that the model
 /// does not use.

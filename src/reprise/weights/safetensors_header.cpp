@@ -28,6 +28,7 @@ std::optional<DType> dtype_of(std::string_view name) {
                                                            {"F8_E5M2", DType::f8e5m2},
                                                            {"I8", DType::i8},
                                                            {"U8", DType::u8},
+                                                           {"BOOL", DType::u8},
                                                            {"I32", DType::i32},
                                                            {"I64", DType::i64}};
   for (const auto& [candidate, dtype] : kNames) {
@@ -112,7 +113,7 @@ class HeaderReader {
       fail("E_DTYPE",
            tensor.name,
            fmt::format("element type '{}' cannot be read; expected one of F32, BF16, F16, I8, "
-                       "U8, I32, I64",
+                       "U8, BOOL, I32, I64",
                        visible(name)));
     }
     tensor.spec.dtype = *dtype;

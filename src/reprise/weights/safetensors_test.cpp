@@ -194,7 +194,7 @@ TEST_F(Safetensors, F06_refuses_shapes_that_overflow_or_disagree_with_the_bytes)
 }
 
 TEST_F(Safetensors, F07_refuses_unknown_types_and_extents_that_are_not_counts) {
-  for (const char* dtype : {"\"F8_E3M4\"", "\"f32\"", "\"\"", "\"F4\"", "\"BOOL\""}) {
+  for (const char* dtype : {"\"F8_E3M4\"", "\"f32\"", "\"\"", "\"F4\"", "\"bool\""}) {
     EXPECT_EQ(code(one_tensor(dtype, "[1]", "[0,1]"), "x"), "E_DTYPE") << dtype;
   }
   for (const char* shape : {"[-1]",

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "reprise/models/causal_lm.h"
+#include "reprise/models/norm.h"
+#include "reprise/weights/draft_head_config.h"
+
+namespace reprise::models {
+
+/// One layer that predicts the token after next from hidden states of another model, its target.
+///
+/// Row t of its input is a token and the target's hidden state of the token before it; the logits
+/// are of the token after. ForwardContext::auxiliary gets what takes the place of the target's
+/// hidden state when a later step continues without the target.
+class DraftHead : public CausalLM {
+ public:
+  /// What the target gives this head, one row per token, as what forward() reads. The head's first
+  /// step reads this, and its later steps what an earlier step gave.
+  [[nodiscard]] virtual Tensor combine(const Tensor& features) const { return features; }
+  /// Columns of what the target gives.
+  [[nodiscard]] int64_t feature_size() const noexcept { return config_.feature_size(); }
+  /// The target's token for each row of logits. Empty: row r is token r.
+  [[nodiscard]] const std::vector<int32_t>& target_ids() const noexcept { return target_ids_; }
+
+  [[nodiscard]] Tensor forward(cudagraph::ForwardContext& context,
+                               const Tensor& input_ids,
+                               const Tensor& positions) final;
+  [[nodiscard]] Tensor compute_logits(const Tensor& hidden,
+                                      const Tensor& logits_indices,
+                                      const Tensor& num_logits) final;
+  [[nodiscard]] int64_t hidden_input_size() const final { return config_.model.hidden_size; }
+
+ protected:
+  DraftHead(const weights::DraftHeadConfig& config,
+            Parameters& parameters,
+            const SharedTensors& target,
+            std::vector<int32_t> target_ids);
+
+  /// Returns the hidden states of the logits, and stores those of later steps in the context.
+  [[nodiscard]] virtual Tensor predict(cudagraph::ForwardContext& context,
+                                       const Tensor& embedded,
+                                       const Tensor& positions) const = 0;
+
+ private:
+  weights::DraftHeadConfig config_;
+  DType dtype_;
+  Tensor embedding_;  // its own, or the target's
+  Tensor lm_head_;    // likewise
+  std::vector<int32_t> target_ids_;
+};
+
+/// Loads a head. `parameters`: with a source of weights::with_head_names(). `target`: the weights
+/// that take the place of those that the head's checkpoint lacks; their owner must outlive the
+/// head. `target_ids`: of weights::read_target_ids().
+/// \throws FileError for tensors that are missing or misshapen
+[[nodiscard]] std::unique_ptr<DraftHead> create_draft_head(const weights::DraftHeadConfig& config,
+                                                           int64_t max_positions,
+                                                           Parameters& parameters,
+                                                           const SharedTensors& target,
+                                                           std::vector<int32_t> target_ids);
+
+/// What a target must give to this head.
+[[nodiscard]] AuxiliaryStates auxiliary_states(const weights::DraftHeadConfig& config);
+
+}  // namespace reprise::models

@@ -1,0 +1,126 @@
+#include "reprise/weights/draft_head_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "reprise/base/error.h"
+#include "reprise/weights/config_reader.h"
+#include "reprise/weights/token_limits.h"
+
+namespace reprise::weights {
+namespace {
+
+constexpr size_t kMostAuxiliaryLayers = 8;  // published heads have 3
+
+void require_equal(const ConfigReader& reader, std::string_view key, int64_t got, int64_t expected) {
+  if (got == expected) return;
+  reader.fail(key,
+              fmt::format("is {}, but the main model has {}; this head was made for another model",
+                          got,
+                          expected));
+}
+
+void refuse_if_true(const ConfigReader& reader, std::string_view key) {
+  if (reader.boolean(key).value_or(false)) reader.fail(key, "true is not supported");
+}
+
+std::vector<int64_t> auxiliary_layers(const ConfigReader& reader, const ModelConfig& target) {
+  const int64_t most = target.num_hidden_layers;
+  constexpr std::string_view kKey = "eagle_aux_hidden_state_layer_ids";
+  std::vector<int64_t> layers = reader.integers(kKey, 0, most, kMostAuxiliaryLayers);
+  if (const auto eagle = reader.object("eagle_config"); eagle && layers.empty()) {
+    if (!eagle->boolean("use_aux_hidden_state").value_or(true)) {
+      eagle->fail("use_aux_hidden_state", "false is not supported");
+    }
+    refuse_if_true(*eagle, "norm_before_fc");
+    layers = eagle->integers(kKey, 0, most, kMostAuxiliaryLayers);
+  }
+  if (layers.empty()) {
+    if (most < 4) {
+      reader.fail(kKey, fmt::format("is missing; the main model has only {} layers", most));
+    }
+    layers = {2, most / 2, most - 3};
+  }
+  // vLLM gives them in this order, each once.
+  std::ranges::sort(layers);
+  const auto rest = std::ranges::unique(layers);
+  layers.erase(rest.begin(), rest.end());
+  return layers;
+}
+
+}  // namespace
+
+DraftHeadConfig parse_eagle_config(DraftHeadKind kind,
+                                   std::string_view json,
+                                   std::string_view path,
+                                   ModelConfig model,
+                                   const ModelConfig& target) {
+  const Json object = parse_json_file(json, path, "E_CONFIG");
+  const ConfigReader reader(object, path);
+  DraftHeadConfig head{.kind = kind, .model = std::move(model)};
+  head.target_num_layers = target.num_hidden_layers;
+  if (head.model.num_hidden_layers != 1) {
+    reader.fail("num_hidden_layers",
+                fmt::format("{} is not supported; draft heads have 1 layer here",
+                            head.model.num_hidden_layers));
+  }
+  require_equal(reader, "vocab_size", head.model.vocab_size, target.vocab_size);
+  require_equal(reader, "hidden_size", head.model.hidden_size, target.hidden_size);
+  const int64_t target_size = reader.integer("target_hidden_size", 1, INT32_MAX)
+                                  .value_or(target.hidden_size);
+  require_equal(reader, "target_hidden_size", target_size, target.hidden_size);
+  head.draft_vocab_size = head.model.vocab_size;
+  if (kind == DraftHeadKind::eagle) return head;
+  head.draft_vocab_size =
+      reader.integer("draft_vocab_size", 1, head.model.vocab_size).value_or(head.model.vocab_size);
+  for (const char* key : {"norm_before_fc", "fc_norm", "parallel_drafting"}) {
+    refuse_if_true(reader, key);
+  }
+  head.auxiliary_layers = auxiliary_layers(reader, target);
+  if (const auto parts = reader.integer("num_aux_hidden_states", 1, kMostAuxiliaryLayers)) {
+    if (*parts != static_cast<int64_t>(head.auxiliary_layers.size())) {
+      reader.fail("num_aux_hidden_states",
+                  fmt::format("is {}, but the head reads the layers {}",
+                              *parts,
+                              head.auxiliary_layers.size()));
+    }
+  }
+  head.norm_before_residual = reader.boolean("norm_before_residual").value_or(false);
+  head.norm_output = reader.boolean("norm_output").value_or(false);
+  return head;
+}
+
+DraftHeadConfig mtp_config(std::string_view json,
+                           std::string_view path,
+                           const ModelConfig& target) {
+  const Json object = parse_json_file(json, path, "E_CONFIG");
+  const ConfigReader reader(object, path);
+  constexpr std::string_view kKey = "num_nextn_predict_layers";
+  const int64_t count = reader.integer(kKey, 0, target.num_hidden_layers).value_or(0);
+  if (target.architecture != Architecture::deepseek_v3) {
+    reader.fail("architectures",
+                fmt::format("{} has no MTP head that is supported; only {} has",
+                            architecture_name(target.architecture),
+                            architecture_name(Architecture::deepseek_v3)));
+  }
+  if (count != 1) {
+    reader.fail(kKey,
+                fmt::format("is {}: {}",
+                            count,
+                            count == 0 ? "this checkpoint has no MTP layer"
+                                       : "only one MTP layer is supported"));
+  }
+  DraftHeadConfig head{.kind = DraftHeadKind::mtp, .model = target};
+  head.target_num_layers = target.num_hidden_layers;
+  head.draft_vocab_size = target.vocab_size;
+  head.model.num_hidden_layers = 1;
+  head.model.layer_types = {target.layer_types.back()};
+  if (target.moe) head.model.moe_layers = {target.moe_layers.back()};
+  if (!target.rope_layers.empty()) head.model.rope_layers = {target.rope_layers.back()};
+  head.model.tie_word_embeddings = false;
+  return head;
+}
+
+}  // namespace reprise::weights

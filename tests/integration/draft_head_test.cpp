@@ -1,0 +1,434 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reprise/base/json.h"
+#include "reprise/engine/engine_core.h"
+#include "reprise/models/draft_head.h"
+#include "reprise/runner/head_drafter.h"
+#include "reprise/weights/checkpoint.h"
+#include "reprise/weights/draft_head_tensors.h"
+#include "tests/integration/random_load.h"
+
+// A head drafts from hidden states of the main model. The oracle of answers is the same load
+// without drafts. The oracles of drafts are PyTorch, and the same head in an engine whose cache
+// went through other things.
+namespace reprise {
+namespace {
+
+using cudagraph::CudagraphMode;
+using cudagraph::DispatchReason;
+using engine::HeadDrafter;
+using speculative::DraftRequest;
+using testing::Answer;
+using testing::Load;
+using testing::Machine;
+using testing::Spec;
+using testing::TinyEngine;
+using testing::Tokens;
+
+enum class Head { trained, eagle3, eagle, mtp };
+
+constexpr int32_t kNumDrafts = 4;
+
+std::string name_of(Head head) {
+  constexpr std::array kNames = {"trained", "eagle3", "eagle", "mtp"};
+  return kNames.at(static_cast<size_t>(head));
+}
+
+std::filesystem::path trained_head() {
+  return std::filesystem::path(source_dir()) / "models/reprise-tiny-eagle3";
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+Json llama_config_of(Json head) {
+  head["architectures"] = {"LlamaForCausalLM"};
+  return head;
+}
+
+/// A model with an MTP layer, and the vocabulary of the bundled model.
+std::string mtp_target() {
+  Json config = Json::parse(testing::kTinyDeepseekConfig);
+  config["vocab_size"] = 1024;
+  config["max_position_embeddings"] = 1024;
+  config["num_nextn_predict_layers"] = 1;
+  return config.dump();
+}
+
+weights::ModelConfig target_config(Head head) {
+  const std::string text = head == Head::mtp ? mtp_target()
+                                             : read_file(testing::bundled_model() / "config.json");
+  return weights::parse_model_config(text, "config.json").config;
+}
+
+weights::DraftHeadConfig head_config(Head head) {
+  const weights::ModelConfig target = target_config(head);
+  if (head == Head::mtp) return weights::mtp_config(mtp_target(), "config.json", target);
+  Json config = Json::parse(read_file(trained_head() / "config.json"));
+  // Random heads have other layers and another vocabulary.
+  if (head != Head::trained) {
+    config.erase("eagle_config");
+    config.erase("draft_vocab_size");
+    config["norm_before_residual"] = true;
+    config["norm_output"] = true;
+  }
+  const std::string text = config.dump();
+  return weights::parse_eagle_config(
+      head == Head::eagle ? weights::DraftHeadKind::eagle : weights::DraftHeadKind::eagle3,
+      text,
+      "config.json",
+      weights::parse_model_config(llama_config_of(config).dump(), "config.json").config,
+      target);
+}
+
+testing::MachineOptions machine_options(Head head, testing::MachineOptions options = {}) {
+  if (head == Head::mtp) options.config = mtp_target();
+  options.num_speculative_tokens = kNumDrafts;
+  options.auxiliary = models::auxiliary_states(head_config(head));
+  return options;
+}
+
+/// A head for a Machine.
+class HeadEngine {
+ public:
+  HeadEngine(Head head, Machine& machine, const testing::MachineOptions& options)
+      : config_(head_config(head)),
+        source_(open(head, config_)),
+        tiny_(tiny_options(head, machine, options)),
+        drafter_((tiny_.runner().capture({}), tiny_.runner()),
+                 dynamic_cast<models::DraftHead&>(tiny_.model()),
+                 {.max_num_reqs = Machine::kMaxNumReqs,
+                  .max_num_tokens = Machine::kMaxNumTokens,
+                  .max_model_len = 160,
+                  .num_speculative_tokens = kNumDrafts,
+                  .num_main_blocks = options.num_blocks}) {}
+
+  [[nodiscard]] HeadDrafter& drafter() noexcept { return drafter_; }
+
+  /// The options of an engine that uses the head. `drafter`: proposes instead of it.
+  [[nodiscard]] engine::EngineCoreOptions core_options(const Machine& machine,
+                                                       speculative::Drafter* drafter = nullptr) {
+    engine::EngineCoreOptions options =
+        machine.core_options(drafter == nullptr ? drafter_ : *drafter);
+    options.draft_head = &drafter_;
+    options.scheduler.recomputes_last_cached_block = true;
+    return options;
+  }
+
+ private:
+  static std::unique_ptr<weights::WeightSource> open(Head head,
+                                                     const weights::DraftHeadConfig& config) {
+    if (head != Head::trained) {
+      return std::make_unique<weights::DummyWeights>(
+          weights::expected_tensors(config), DType::bf16, /*seed=*/3);
+    }
+    auto checkpoint = std::make_unique<weights::Checkpoint>(
+        weights::Checkpoint::open(weights::ModelDirectory(trained_head())));
+    auto source = weights::with_head_names(std::move(checkpoint), config);
+    EXPECT_TRUE(weights::verify_weights(config, *source).empty());
+    return source;
+  }
+
+  testing::TinyEngineOptions tiny_options(Head head,
+                                          Machine& machine,
+                                          const testing::MachineOptions& options) {
+    testing::TinyEngineOptions tiny{
+        .mode = options.mode,
+        .level = options.level,
+        .max_num_tokens = Machine::kMaxNumTokens,
+        .max_num_reqs = Machine::kMaxNumReqs,
+        .num_blocks = HeadDrafter::num_blocks(
+            options.num_blocks, Machine::kMaxNumReqs, kNumDrafts, TinyEngine::kBlockSize),
+        .num_speculative_tokens = kNumDrafts,
+        .dtype = options.dtype,
+        .attention = options.attention,
+        .make_model =
+            [this, &machine](models::Parameters& parameters) {
+              return models::create_draft_head(config_,
+                                               config_.model.max_position_embeddings,
+                                               parameters,
+                                               machine.engine().model().shared_tensors(),
+                                               read_ids());
+            },
+        .weights = source_.get()};
+    if (head == Head::mtp) {
+      Json layer = Json::parse(mtp_target());
+      layer["num_hidden_layers"] = 1;
+      layer["first_k_dense_replace"] = 0;
+      tiny.config = layer.dump();
+    } else {
+      tiny.config =
+          llama_config_of(Json::parse(read_file(trained_head() / "config.json"))).dump();
+    }
+    return tiny;
+  }
+  std::vector<int32_t> read_ids() { return weights::read_target_ids(config_, *source_); }
+
+  weights::DraftHeadConfig config_;
+  std::unique_ptr<weights::WeightSource> source_;
+  TinyEngine tiny_;
+  HeadDrafter drafter_;
+};
+
+std::vector<Spec> make_specs(uint32_t seed, int count) {
+  Load load(seed, 1024);
+  std::vector<Spec> specs;
+  for (int i = 0; i < count; ++i) {
+    specs.push_back(load.next(i));
+    specs.back().abort_after = 0;
+  }
+  return specs;
+}
+
+std::vector<Answer> plain_answers(Machine& machine, const std::vector<Spec>& specs) {
+  const auto core = machine.make_core(machine.core_options());
+  return machine.answer(*core, specs);
+}
+
+void expect_equal(const std::vector<Answer>& answers, const std::vector<Answer>& expected) {
+  ASSERT_EQ(answers.size(), expected.size());
+  for (size_t i = 0; i < answers.size(); ++i) ASSERT_EQ(answers[i], expected[i]) << "request " << i;
+}
+
+/// Answers a load with and without the head.
+void expect_no_change(Head head, const testing::MachineOptions& wish, int count) {
+  const testing::MachineOptions options = machine_options(head, wish);
+  Machine machine(options);
+  const std::vector<Spec> specs = make_specs(/*seed=*/5, count);
+  const std::vector<Answer> expected = plain_answers(machine, specs);
+  HeadEngine engine(head, machine, options);
+  const auto core = machine.make_core(engine.core_options(machine));
+  expect_equal(machine.answer(*core, specs), expected);
+  const speculative::SpeculationStats& stats = core->scheduler().speculation_stats();
+  EXPECT_GT(stats.num_draft_tokens, 30U);
+  EXPECT_GT(core->scheduler().num_preemptions(), 0);
+  EXPECT_GT(core->scheduler().prefix_cache_stats().hits, 0U);
+  EXPECT_EQ(engine.drafter().num_failed_calls(), 0U);
+  EXPECT_EQ(core->counters().num_failed_steps, 0U);
+  fmt::print("{}: {} tokens in {} steps; {} of {} draft tokens accepted\n",
+             name_of(head),
+             core->counters().generation_tokens,
+             core->counters().num_steps,
+             stats.num_accepted_tokens,
+             stats.num_draft_tokens);
+}
+
+class DraftHeadModes : public ::testing::TestWithParam<CudagraphMode> {};
+
+TEST_P(DraftHeadModes, change_nothing_that_any_request_is_told) {
+  for (const Head head : {Head::trained, Head::eagle3, Head::eagle, Head::mtp}) {
+    SCOPED_TRACE(name_of(head));
+    expect_no_change(head, {.mode = GetParam()}, head == Head::trained ? 100 : 40);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(modes,
+                         DraftHeadModes,
+                         ::testing::Values(CudagraphMode::NONE,
+                                           CudagraphMode::PIECEWISE,
+                                           CudagraphMode::FULL,
+                                           CudagraphMode::FULL_DECODE_ONLY,
+                                           CudagraphMode::FULL_AND_PIECEWISE),
+                         [](const auto& param_info) {
+                           return std::string(to_string(param_info.param));
+                         });
+
+class DraftHeadLevels : public ::testing::TestWithParam<config::CompilationMode> {};
+
+TEST_P(DraftHeadLevels, change_nothing_that_any_request_is_told) {
+  for (const Head head : {Head::trained, Head::mtp}) {
+    SCOPED_TRACE(name_of(head));
+    expect_no_change(head, {.level = GetParam()}, 40);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(levels,
+                         DraftHeadLevels,
+                         ::testing::Values(config::CompilationMode::STOCK_TORCH_COMPILE,
+                                           config::CompilationMode::DYNAMO_TRACE_ONCE,
+                                           config::CompilationMode::VLLM_COMPILE),
+                         [](const auto& param_info) {
+                           return fmt::format("level{}", static_cast<int>(param_info.param));
+                         });
+
+/// Remembers the drafts after each prefix.
+class RecordingDrafter final : public speculative::Drafter {
+ public:
+  explicit RecordingDrafter(HeadDrafter& head) : head_(&head) {}
+
+  void propose_all(std::span<DraftRequest> requests) noexcept override {
+    head_->propose_all(requests);
+    for (const DraftRequest& request : requests) {
+      if (request.num_drafts == 0) continue;
+      const Tokens tokens(request.token_ids.begin(), request.token_ids.end());
+      const Tokens drafts(request.drafts.begin(), request.drafts.begin() + request.num_drafts);
+      const auto [known, is_new] = drafts_.emplace(tokens, drafts);
+      if (is_new) continue;
+      // Another request had the same tokens; a shorter run has the same beginning.
+      const size_t count = std::min(drafts.size(), known->second.size());
+      EXPECT_TRUE(std::equal(
+          drafts.begin(), drafts.begin() + static_cast<std::ptrdiff_t>(count), known->second.begin()))
+          << "after " << tokens.size() << " tokens";
+      ++num_compared_;
+    }
+  }
+  /// Compares later drafts with those of another engine.
+  void start_with(const RecordingDrafter& other) {
+    drafts_ = other.drafts_;
+    num_compared_ = 0;
+  }
+  [[nodiscard]] int num_compared() const { return num_compared_; }
+
+ private:
+  HeadDrafter* head_;
+  std::map<Tokens, Tokens> drafts_;
+  int num_compared_ = 0;
+};
+
+// Shared prefixes, chunks, preemption and rejected drafts leave no trace in the head's cache.
+TEST(DraftHead, gives_the_same_drafts_whatever_its_cache_went_through) {
+  const std::vector<Spec> specs = make_specs(/*seed=*/12, 80);
+  for (const Head head : {Head::trained, Head::eagle, Head::mtp}) {
+    SCOPED_TRACE(name_of(head));
+    std::unique_ptr<RecordingDrafter> expected;
+    struct Case {
+      int64_t num_blocks;
+      int max_num_batched_tokens;
+      bool enable_prefix_caching;
+      CudagraphMode mode;
+    };
+    for (const Case& variant : {Case{120, 48, false, CudagraphMode::NONE},
+                                Case{24, 48, true, CudagraphMode::FULL_AND_PIECEWISE},
+                                Case{24, 12, true, CudagraphMode::FULL_DECODE_ONLY},
+                                Case{120, 30, true, CudagraphMode::FULL},
+                                Case{24, 48, false, CudagraphMode::PIECEWISE}}) {
+      const testing::MachineOptions options =
+          machine_options(head, {.mode = variant.mode, .num_blocks = variant.num_blocks});
+      Machine machine(options);
+      HeadEngine engine(head, machine, options);
+      auto recorder = std::make_unique<RecordingDrafter>(engine.drafter());
+      if (expected != nullptr) recorder->start_with(*expected);
+      engine::EngineCoreOptions core_options = engine.core_options(machine, recorder.get());
+      core_options.enable_prefix_caching = variant.enable_prefix_caching;
+      core_options.scheduler.max_num_batched_tokens = variant.max_num_batched_tokens;
+      const auto core = machine.make_core(core_options);
+      (void)machine.answer(*core, specs);
+      EXPECT_EQ(engine.drafter().num_failed_calls(), 0U);
+      if (expected != nullptr) {
+        // Requests whose drafts fail get few.
+        EXPECT_GT(recorder->num_compared(), head == Head::trained ? 60 : 40) << variant.num_blocks;
+      }
+      if (variant.num_blocks == 24 && head == Head::trained) {
+        EXPECT_GT(core->scheduler().num_preemptions(), 0);
+      }
+      if (variant.enable_prefix_caching) {
+        EXPECT_GT(core->scheduler().prefix_cache_stats().hits, 0U);
+      }
+      fmt::print("{}: {} runs of drafts compared\n", name_of(head), recorder->num_compared());
+      if (expected == nullptr) expected = std::move(recorder);
+    }
+  }
+}
+
+TEST(DraftHead, proposes_what_the_same_head_proposes_in_pytorch) {
+  const Json goldens = Json::parse(read_file(std::filesystem::path(source_dir()) /
+                                             "tests/goldens/draft_head/drafts.json"));
+  const testing::MachineOptions options =
+      machine_options(Head::trained, {.num_blocks = 120, .dtype = DType::f32});
+  Machine machine(options);
+  HeadEngine engine(Head::trained, machine, options);
+  int num_compared = 0;
+  for (const Json& golden : goldens) {
+    // The last token is given, so the answer's first token must be the golden's last.
+    RecordingDrafter recorder(engine.drafter());
+    struct Watch final : speculative::Drafter {
+      HeadDrafter* head = nullptr;
+      Tokens tokens, drafts;
+      void propose_all(std::span<DraftRequest> requests) noexcept override {
+        head->propose_all(requests);
+        for (const DraftRequest& request : requests) {
+          if (!tokens.empty()) continue;
+          tokens.assign(request.token_ids.begin(), request.token_ids.end());
+          drafts.assign(request.drafts.begin(), request.drafts.begin() + request.num_drafts);
+        }
+      }
+    } watch;
+    watch.head = &engine.drafter();
+    const auto core = machine.make_core(engine.core_options(machine, &watch));
+    const auto tokens = golden["tokens"].get<Tokens>();
+    Spec spec{.prompt = Tokens(tokens.begin(), tokens.end() - 1)};
+    spec.params = {.temperature = 0, .max_tokens = 12, .ignore_eos = true};
+    // Only this token is allowed first.
+    spec.params.allowed_token_ids = {tokens.back()};
+    (void)machine.answer(*core, {spec});
+    ASSERT_EQ(watch.tokens, tokens);
+    if (golden["margin"].get<double>() < 1e-3) continue;
+    const auto expected = golden["drafts"].get<Tokens>();
+    EXPECT_EQ(watch.drafts, Tokens(expected.begin(), expected.begin() + kNumDrafts));
+    ++num_compared;
+  }
+  EXPECT_GT(num_compared, 15);
+}
+
+TEST(DraftHead, replays_full_graphs_in_all_its_uniform_steps) {
+  std::vector<Spec> specs = make_specs(/*seed=*/9, 30);
+  for (Spec& spec : specs) {
+    spec.constraint_length = 0;
+    spec.params = {.temperature = 0, .max_tokens = 40, .ignore_eos = true};
+  }
+  for (const CudagraphMode mode :
+       {CudagraphMode::FULL_AND_PIECEWISE, CudagraphMode::FULL_DECODE_ONLY}) {
+    const testing::MachineOptions options =
+        machine_options(Head::trained, {.mode = mode, .num_blocks = 80});
+    Machine machine(options);
+    const std::vector<Answer> expected = plain_answers(machine, specs);
+    HeadEngine engine(Head::trained, machine, options);
+    const auto core = machine.make_core(engine.core_options(machine));
+    expect_equal(machine.answer(*core, specs), expected);
+    const uint64_t num_main = core->ledger().steps(DispatchReason::full_uniform);
+    const uint64_t num_full = engine.drafter().ledger().steps(DispatchReason::full_uniform);
+    uint64_t num_steps = 0;
+    for (const auto& decision : engine.drafter().ledger().decisions()) num_steps += decision.count;
+    // Each uniform step of the main model has one of the head, and further drafts have steps too.
+    EXPECT_GT(num_full, num_main);
+    EXPECT_EQ(num_steps - num_full, core->counters().num_steps - num_main)
+        << "a uniform step without its FULL graph";
+  }
+}
+
+TEST(DraftHead, trained_for_the_bundled_model_is_often_right) {
+  const testing::MachineOptions options = machine_options(Head::trained, {.num_blocks = 80});
+  Machine machine(options);
+  const tokenizer::Tokenizer tokenizer = tokenizer::Tokenizer::load(testing::bundled_model());
+  std::vector<Spec> specs;
+  for (const char* name : {"Lily", "Tom", "Ben", "Mia"}) {
+    Spec spec{.prompt = tokenizer.encode(fmt::format("Once upon a time, {}", name))};
+    spec.params = {.temperature = 0, .max_tokens = 80};
+    specs.push_back(spec);
+  }
+  const std::vector<Answer> expected = plain_answers(machine, specs);
+  HeadEngine engine(Head::trained, machine, options);
+  const auto core = machine.make_core(engine.core_options(machine));
+  expect_equal(machine.answer(*core, specs), expected);
+  const speculative::SpeculationStats& stats = core->scheduler().speculation_stats();
+  fmt::print("mean acceptance length {:.2f}\n",
+             1 + static_cast<double>(stats.num_accepted_tokens) /
+                     static_cast<double>(stats.num_drafts));
+  EXPECT_GT(stats.num_accepted_tokens, stats.num_drafts / 2);
+}
+
+}  // namespace
+}  // namespace reprise
