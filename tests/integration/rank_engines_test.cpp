@@ -323,8 +323,8 @@ TEST(RankEngines, that_divide_experts_hold_only_their_experts) {
         experts[rank] = engine.config().moe->of_rank->count;
       });
   EXPECT_EQ(experts, (std::array<int64_t, 4>{2, 1, 1, 1}));
-  // Three layers of float32 experts with three matrices of 20 x 32.
-  EXPECT_EQ(bytes[0] - bytes[1], size_t{3} * 3 * 20 * 32 * sizeof(float));
+  // Two layers with experts, which are three matrices of 20 x 32 in float32.
+  EXPECT_EQ(bytes[0] - bytes[1], size_t{2} * 3 * 20 * 32 * sizeof(float));
   EXPECT_EQ(bytes[1], bytes[3]);
 }
 
