@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -16,6 +19,7 @@
 #include "tests/integration/step_outcome.h"
 #include "tests/integration/tiny_engine.h"
 #include "tests/support/parallel/local_transport.h"
+#include "tests/support/source_dir.h"
 
 // Engines whose steps belong together (data parallel in lockstep). They are threads of one process;
 // data_parallel_test.py has processes.
@@ -107,6 +111,84 @@ TEST(DataParallel, ranks_with_different_loads_run_the_same_mode_and_padded_size_
   }
   EXPECT_GE(steps_by_mode[static_cast<size_t>(CudagraphRuntimeMode::FULL)], 40);
   EXPECT_GE(steps_by_mode[static_cast<size_t>(CudagraphRuntimeMode::PIECEWISE)], 20);
+}
+
+/// An engine of a group whose engines share the experts of a model.
+struct ExpertMember {
+  ExpertMember(int rank,
+               const std::shared_ptr<parallel::LocalHub>& hub,
+               const TinyEngineOptions& base)
+      : ranks(std::make_unique<parallel::LocalTransport>(hub, rank),
+              {.timeout = std::chrono::seconds(60)}),
+        group(ranks.group(parallel::GroupKind::data, Member::all(hub->size()))),
+        experts(ranks.group(parallel::GroupKind::expert, Member::all(hub->size()))),
+        steps(*group),
+        engine(options(base, rank)) {
+    engine.runner().capture({});
+  }
+  TinyEngineOptions options(TinyEngineOptions options, int rank) {
+    options.data_parallel = &steps;
+    options.op_ranks = experts.get();
+    options.part = {.divides_experts = true, .engine = rank, .engines = experts->size()};
+    return options;
+  }
+
+  parallel::Communicator ranks;
+  std::unique_ptr<parallel::Communicator> group;
+  std::unique_ptr<parallel::Communicator> experts;
+  engine::DataParallelSteps steps;
+  TinyEngine engine;
+};
+
+std::string expert_config() {
+  std::ifstream file(std::filesystem::path(source_dir()) /
+                     "tests/goldens/architectures/qwen3-moe/config.json");
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// 5 experts among 3 engines. Engines without requests take part with rows of padding.
+TEST(DataParallel, engines_that_share_experts_compute_the_logits_of_one_engine) {
+  for (const auto level : {config::CompilationMode::NONE, config::CompilationMode::VLLM_COMPILE}) {
+    for (const cudagraph::CudagraphMode mode : kModes) {
+      SCOPED_TRACE(to_string(mode));
+      TinyEngineOptions base{.mode = mode, .level = level, .num_threads = 1, .dtype = DType::f32};
+      base.config = expert_config();
+      parallel::run_ranks(kSize, [&](int rank, const std::shared_ptr<parallel::LocalHub>& hub) {
+        ExpertMember member(rank, hub, base);
+        EXPECT_EQ(member.engine.config().moe->of_rank->count, rank == 2 ? 1 : 2);
+        TinyEngine alone(base);
+        alone.runner().capture({});
+        for (int step = 0; step < 24; ++step) {
+          const std::unique_ptr<TestBatch> batch = batch_of(rank, step);
+          if (batch == nullptr) {
+            ASSERT_TRUE(member.engine.runner().execute_idle());
+            continue;
+          }
+          const engine::StepResult& result =
+              member.engine.runner().execute(batch->requests(), batch->facts());
+          EXPECT_LT(relative_distance(member.engine.logits(result), logits_alone(alone, *batch)),
+                    2e-5)
+              << "rank " << rank << ", step " << step;
+        }
+        EXPECT_FALSE(member.engine.runner().execute_idle());
+        member.ranks.finish();
+      });
+    }
+  }
+}
+
+TEST(DataParallel, runs_a_thousand_steps_without_a_false_alarm) {
+  parallel::run_ranks(kSize, [&](int rank, const std::shared_ptr<parallel::LocalHub>& hub) {
+    Member member(rank, hub);
+    for (int step = 0; step < 1000; ++step) {
+      if (const std::unique_ptr<TestBatch> batch = batch_of(rank, step)) {
+        (void)member.engine.runner().execute(batch->requests(), batch->facts());
+      } else {
+        (void)member.engine.runner().execute_idle();
+      }
+    }
+    member.ranks.finish();
+  });
 }
 
 TEST(DataParallel, a_rank_that_ran_another_step_is_named_by_every_rank) {

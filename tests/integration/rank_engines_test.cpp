@@ -5,10 +5,15 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <memory>
+#include <numeric>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reprise/base/error.h"
@@ -33,6 +38,7 @@ TinyEngineOptions options_of(parallel::Communicator* ranks,
                              config::CompilationMode level) {
   TinyEngineOptions options{.mode = mode, .level = level, .num_threads = 1, .dtype = DType::f32};
   options.ranks = ranks;
+  if (ranks != nullptr) options.part = {.rank = ranks->rank(), .tensor_ranks = ranks->size()};
   return options;
 }
 
@@ -51,45 +57,85 @@ std::vector<float> run_batches(TinyEngine& engine, int rounds) {
   return all;
 }
 
-// Rank 0's logits; the other ranks follow.
-std::vector<float> run_on_ranks(int size,
-                                cudagraph::CudagraphMode mode,
-                                config::CompilationMode level,
-                                int rounds,
-                                const std::string& config = kTinyQwen3Config,
-                                bool divides_layers = false) {
-  std::vector<float> logits;
+// The ranks of an engine that runs `layout`, as threads. Calls `run` on each.
+void run_layout(const weights::RankOfModel& layout,
+                TinyEngineOptions options,
+                const std::function<void(parallel::Communicator&, TinyEngine&)>& run) {
+  const auto size = static_cast<int>(layout.num_ranks());
   parallel::run_ranks(size, [&](int rank, const std::shared_ptr<parallel::LocalHub>& hub) {
     parallel::Communicator ranks(std::make_unique<parallel::LocalTransport>(hub, rank),
                                  quick_options());
-    TinyEngineOptions options = options_of(&ranks, mode, level);
-    options.config = config;
-    options.divides_layers = divides_layers;
-    TinyEngine engine(options);
+    std::unique_ptr<parallel::Communicator> of_stage;
+    TinyEngineOptions mine = options;
+    mine.ranks = &ranks;
+    mine.part = layout;
+    mine.part.rank = rank;
+    if (layout.tensor_ranks > 1 && layout.stages > 1) {
+      std::vector<int> members(static_cast<size_t>(layout.tensor_ranks));
+      std::iota(members.begin(),
+                members.end(),
+                static_cast<int>(mine.part.stage() * layout.tensor_ranks));
+      of_stage = ranks.group(parallel::GroupKind::tensor, members);
+      mine.op_ranks = of_stage.get();
+    }
+    TinyEngine engine(mine);
     engine.runner().capture({});
-    if (rank == 0) {
+    run(ranks, engine);
+    ranks.finish();
+  });
+}
+
+// Rank 0's logits; the other ranks follow.
+std::vector<float> run_on_ranks(const weights::RankOfModel& layout,
+                                cudagraph::CudagraphMode mode,
+                                config::CompilationMode level,
+                                int rounds,
+                                const std::string& config = kTinyQwen3Config) {
+  std::vector<float> logits;
+  TinyEngineOptions options = options_of(nullptr, mode, level);
+  options.config = config;
+  run_layout(layout, options, [&](parallel::Communicator& ranks, TinyEngine& engine) {
+    if (ranks.rank() == 0) {
       logits = run_batches(engine, rounds);
       engine.runner().stop_other_ranks();
     } else {
       engine::run_announced_steps(ranks, engine.runner());
     }
-    ranks.finish();
   });
   return logits;
 }
 
+// The logits of one rank that has the whole model.
+std::vector<float> run_alone(const std::string& config, int rounds) {
+  TinyEngineOptions options =
+      options_of(nullptr, cudagraph::CudagraphMode::NONE, config::CompilationMode::NONE);
+  options.config = config;
+  TinyEngine engine(options);
+  engine.runner().capture({});
+  return run_batches(engine, rounds);
+}
+
+weights::RankOfModel tensor_ranks(int64_t ranks) { return {.tensor_ranks = ranks}; }
+weights::RankOfModel stages(int64_t ranks) { return {.stages = ranks}; }
+weights::RankOfModel expert_ranks(int64_t ranks) {
+  return {.tensor_ranks = ranks, .divides_experts = true};
+}
+
+std::string golden_config(std::string_view name) {
+  std::ifstream file(std::filesystem::path(source_dir()) / "tests/goldens/architectures" / name /
+                     "config.json");
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
 TEST(RankEngines, compute_the_logits_of_one_rank_in_every_mode) {
-  TinyEngine alone(
-      options_of(nullptr, cudagraph::CudagraphMode::NONE, config::CompilationMode::NONE));
-  alone.runner().capture({});
-  const std::vector<float> expected = run_batches(alone, 2);
+  const std::vector<float> expected = run_alone(kTinyQwen3Config, 2);
   for (const int size : {2, 4}) {
     std::vector<float> first;
     for (const cudagraph::CudagraphMode mode : kModes) {
       for (const auto level :
            {config::CompilationMode::NONE, config::CompilationMode::VLLM_COMPILE}) {
         SCOPED_TRACE(::testing::Message() << size << " ranks, " << to_string(mode));
-        const std::vector<float> logits = run_on_ranks(size, mode, level, 2);
+        const std::vector<float> logits = run_on_ranks(tensor_ranks(size), mode, level, 2);
         ASSERT_EQ(logits.size(), expected.size());
         EXPECT_LT(relative_distance(logits, expected), 1e-5);
         // Among modes, levels and repeats not a bit differs.
@@ -119,9 +165,9 @@ TEST(RankEngines, compute_the_logits_of_one_rank_or_refuse_every_architecture) {
     std::ifstream file(path);
     const std::string text((std::istreambuf_iterator<char>(file)),
                            std::istreambuf_iterator<char>());
-    weights::ModelConfig config;
     try {
-      config = weights::config_of_rank(weights::parse_model_config(text, "config.json").config, 2);
+      (void)weights::config_of_rank(weights::parse_model_config(text, "config.json").config,
+                                    tensor_ranks(2));
     } catch (const InvalidArgument& refusal) {
       EXPECT_THAT(refusal.what(), HasSubstr("--tensor-parallel-size"));
       continue;
@@ -135,26 +181,23 @@ TEST(RankEngines, compute_the_logits_of_one_rank_or_refuse_every_architecture) {
     const std::vector<float> expected = run_batches(engine, 1);
     for (const auto level :
          {config::CompilationMode::NONE, config::CompilationMode::VLLM_COMPILE}) {
-      const std::vector<float> logits =
-          run_on_ranks(2, cudagraph::CudagraphMode::FULL_AND_PIECEWISE, level, 1, text);
+      const std::vector<float> logits = run_on_ranks(
+          tensor_ranks(2), cudagraph::CudagraphMode::FULL_AND_PIECEWISE, level, 1, text);
       ASSERT_EQ(logits.size(), expected.size());
       EXPECT_LT(relative_distance(logits, expected), 2e-5);
     }
   }
   fmt::print("[measured] {} configs ran on two ranks\n", num_run);
-  EXPECT_GE(num_run, 15);
+  EXPECT_GE(num_run, 25);
 }
 
 TEST(RankEngines, that_divide_the_layers_compute_the_bits_of_one_rank_in_every_mode) {
-  TinyEngine alone(
-      options_of(nullptr, cudagraph::CudagraphMode::NONE, config::CompilationMode::NONE));
-  alone.runner().capture({});
-  const std::vector<float> expected = run_batches(alone, 2);
+  const std::vector<float> expected = run_alone(kTinyQwen3Config, 2);
   for (const cudagraph::CudagraphMode mode : kModes) {
     for (const auto level :
          {config::CompilationMode::NONE, config::CompilationMode::VLLM_COMPILE}) {
       SCOPED_TRACE(to_string(mode));
-      EXPECT_EQ(run_on_ranks(2, mode, level, 2, kTinyQwen3Config, true), expected);
+      EXPECT_EQ(run_on_ranks(stages(2), mode, level, 2), expected);
     }
   }
 }
@@ -167,7 +210,8 @@ TEST(RankEngines, that_divide_the_layers_run_or_refuse_every_architecture) {
     const std::string text((std::istreambuf_iterator<char>(file)),
                            std::istreambuf_iterator<char>());
     try {
-      (void)weights::config_of_stage(weights::parse_model_config(text, "config.json").config, 0, 2);
+      (void)weights::config_of_rank(weights::parse_model_config(text, "config.json").config,
+                                    stages(2));
     } catch (const InvalidArgument& refusal) {
       EXPECT_THAT(refusal.what(), HasSubstr("--pipeline-parallel-size"));
       continue;
@@ -178,22 +222,119 @@ TEST(RankEngines, that_divide_the_layers_run_or_refuse_every_architecture) {
     alone.config = text;
     TinyEngine engine(alone);
     engine.runner().capture({});
-    EXPECT_EQ(run_on_ranks(2,
+    EXPECT_EQ(run_on_ranks(stages(2),
                            cudagraph::CudagraphMode::FULL_AND_PIECEWISE,
                            config::CompilationMode::NONE,
                            1,
-                           text,
-                           true),
+                           text),
               run_batches(engine, 1));
   }
   fmt::print("[measured] {} configs ran with divided layers\n", num_run);
   EXPECT_GE(num_run, 20);
 }
 
+// A stage is a group of tensor ranks: the sums within a stage and the hand-over between stages are
+// exchanges of two groups.
+TEST(RankEngines, that_divide_layers_and_each_layer_compute_the_logits_of_one_rank) {
+  for (const char* name : {"", "qwen3-moe"}) {
+    const std::string config = *name == 0 ? kTinyQwen3Config : golden_config(name);
+    const std::vector<float> expected = run_alone(config, 2);
+    const weights::RankOfModel layout = {.tensor_ranks = 2, .stages = 2};
+    std::vector<float> first;
+    for (const cudagraph::CudagraphMode mode : kModes) {
+      for (const auto level :
+           {config::CompilationMode::NONE, config::CompilationMode::VLLM_COMPILE}) {
+        SCOPED_TRACE(::testing::Message() << name << " " << to_string(mode));
+        const std::vector<float> logits = run_on_ranks(layout, mode, level, 2, config);
+        ASSERT_EQ(logits.size(), expected.size());
+        EXPECT_LT(relative_distance(logits, expected), 2e-5);
+        if (first.empty()) first = logits;
+        EXPECT_EQ(std::memcmp(logits.data(), first.data(), logits.size() * sizeof(float)), 0);
+      }
+    }
+  }
+}
+
+// qwen3-moe has 5 experts, which no number of ranks here divides evenly.
+TEST(RankEngines, that_divide_experts_compute_the_logits_of_one_rank_in_every_mode) {
+  for (const char* name : {"qwen3-moe", "mixtral", "deepseek-v2"}) {
+    const std::string config = golden_config(name);
+    const std::vector<float> expected = run_alone(config, 2);
+    for (const int size : {2, 4}) {
+      weights::RankOfModel layout = expert_ranks(size);
+      std::vector<float> first;
+      for (const cudagraph::CudagraphMode mode : kModes) {
+        for (const auto level :
+             {config::CompilationMode::NONE, config::CompilationMode::VLLM_COMPILE}) {
+          SCOPED_TRACE(::testing::Message()
+                       << name << " on " << size << " ranks, " << to_string(mode));
+          const std::vector<float> logits = run_on_ranks(layout, mode, level, 2, config);
+          ASSERT_EQ(logits.size(), expected.size());
+          EXPECT_LT(relative_distance(logits, expected), 2e-5);
+          if (first.empty()) first = logits;
+          EXPECT_EQ(std::memcmp(logits.data(), first.data(), logits.size() * sizeof(float)), 0);
+        }
+      }
+    }
+  }
+}
+
+TEST(RankEngines, that_divide_experts_run_or_refuse_every_architecture) {
+  int num_run = 0;
+  for (const std::filesystem::path& path : golden_configs()) {
+    SCOPED_TRACE(path.string());
+    std::ifstream file(path);
+    const std::string text((std::istreambuf_iterator<char>(file)),
+                           std::istreambuf_iterator<char>());
+    try {
+      (void)weights::config_of_rank(weights::parse_model_config(text, "config.json").config,
+                                    expert_ranks(2));
+    } catch (const InvalidArgument& refusal) {
+      EXPECT_THAT(refusal.what(), HasSubstr("--"));
+      continue;
+    }
+    ++num_run;
+    const std::vector<float> logits = run_on_ranks(expert_ranks(2),
+                                                   cudagraph::CudagraphMode::FULL_AND_PIECEWISE,
+                                                   config::CompilationMode::NONE,
+                                                   1,
+                                                   text);
+    EXPECT_LT(relative_distance(logits, run_alone(text, 1)), 2e-5);
+  }
+  fmt::print("[measured] {} configs ran with divided experts\n", num_run);
+  EXPECT_GE(num_run, 8);
+}
+
+TEST(RankEngines, that_divide_experts_hold_only_their_experts) {
+  const std::string config = golden_config("qwen3-moe");
+  std::array<size_t, 4> bytes{};
+  std::array<int64_t, 4> experts{};
+  run_layout(
+      expert_ranks(4),
+      [&] {
+        TinyEngineOptions options =
+            options_of(nullptr, cudagraph::CudagraphMode::NONE, config::CompilationMode::NONE);
+        options.config = config;
+        return options;
+      }(),
+      [&](parallel::Communicator& ranks, TinyEngine& engine) {
+        const auto rank = static_cast<size_t>(ranks.rank());
+        bytes[rank] = engine.weight_bytes();
+        experts[rank] = engine.config().moe->of_rank->count;
+      });
+  EXPECT_EQ(experts, (std::array<int64_t, 4>{2, 1, 1, 1}));
+  // Two layers with experts, which are three matrices of 20 x 32 in float32.
+  EXPECT_EQ(bytes[0] - bytes[1], size_t{2} * 3 * 20 * 32 * sizeof(float));
+  EXPECT_EQ(bytes[1], bytes[3]);
+}
+
 TEST(RankEngines, run_a_thousand_steps_without_a_false_alarm) {
-  const std::vector<float> logits = run_on_ranks(
-      2, cudagraph::CudagraphMode::FULL_AND_PIECEWISE, config::CompilationMode::NONE, 250);
-  EXPECT_FALSE(logits.empty());
+  for (const weights::RankOfModel& layout :
+       {tensor_ranks(2), stages(2), weights::RankOfModel{.tensor_ranks = 2, .stages = 2}}) {
+    const std::vector<float> logits = run_on_ranks(
+        layout, cudagraph::CudagraphMode::FULL_AND_PIECEWISE, config::CompilationMode::NONE, 250);
+    EXPECT_FALSE(logits.empty());
+  }
 }
 
 // Runs one step on two ranks, where rank 1 has another batch, and returns what each rank throws.

@@ -121,7 +121,7 @@ def shared_memory_of(pids):
     for pid in pids:
         with open(f"/proc/{pid}/maps", encoding="utf-8") as file:
             names.update(line.split(maxsplit=5)[5].strip() for line in file if "/dev/shm/" in line)
-    return names
+    return {name.removesuffix(" (deleted)") for name in names}
 
 
 class Server:
@@ -242,10 +242,27 @@ class LostRanks(unittest.TestCase):
     def test_the_ranks_end_with_the_process_that_started_them(self):
         server = Server()
         try:
+            segments = shared_memory_of(server.ranks)
+            self.assertEqual(len(segments), 2)  # Open MPI has one for each rank
             server.process.kill()
             server.process.wait()
             for pid in [server.launcher, *server.ranks]:
                 server.wait_for(lambda pid=pid: not is_running(pid), NAMED_SECONDS)
+            self.assertEqual([name for name in segments if os.path.exists(name)], [])
+        finally:
+            server.close()
+
+    def test_no_shared_memory_is_left_if_nothing_can_clean_up(self):
+        server = Server()
+        try:
+            segments = shared_memory_of(server.ranks)
+            self.assertEqual(len(segments), 2)
+            for pid in [server.process.pid, server.launcher, *server.ranks]:
+                os.kill(pid, signal.SIGKILL)
+            server.process.wait()
+            for pid in [server.launcher, *server.ranks]:
+                server.wait_for(lambda pid=pid: not is_running(pid), NAMED_SECONDS)
+            self.assertEqual([name for name in segments if os.path.exists(name)], [])
         finally:
             server.close()
 

@@ -132,8 +132,10 @@ struct TinyEngineOptions {
   device::Device* device = nullptr;  // borrowed; default: a CPU device of its own
   /// The ranks of which this engine is one. Borrowed; default: this is the only one.
   parallel::Communicator* ranks = nullptr;
-  /// The ranks divide the layers, and not each layer.
-  bool divides_layers = false;
+  /// How several ranks divide the model, and which of them this is.
+  weights::RankOfModel part;
+  /// The second group of ranks, see ModelRunnerOptions.
+  parallel::Communicator* op_ranks = nullptr;
   /// The engines that run their steps together with this one. Borrowed; default: none.
   engine::DataParallelSteps* data_parallel = nullptr;
   engine::Execution::MakeExecutor make_executor;    // default: an executor of the CPU's kernels
@@ -207,6 +209,7 @@ class TinyEngine {
             .attention_plan = options.attention_plan,
             .adapters = adapters_.get(),
             .ranks = options.ranks,
+            .op_ranks = options.op_ranks,
             .data_parallel = options.data_parallel,
             .num_warmups = options.num_warmups,
             .copy_inputs = options.copy_inputs});
@@ -343,11 +346,7 @@ class TinyEngine {
     };
   }
   static weights::ModelConfig load_config(const TinyEngineOptions& options) {
-    const weights::ModelConfig whole = load_whole_config(options);
-    if (options.ranks == nullptr) return whole;
-    return options.divides_layers
-               ? weights::config_of_stage(whole, options.ranks->rank(), options.ranks->size())
-               : weights::config_of_rank(whole, options.ranks->size());
+    return weights::config_of_rank(load_whole_config(options), options.part);
   }
   static weights::ModelConfig load_whole_config(const TinyEngineOptions& options) {
     if (options.model.empty())
@@ -356,14 +355,10 @@ class TinyEngine {
   }
   static std::unique_ptr<weights::WeightSource> open_weights(const TinyEngineOptions& options,
                                                              const weights::ModelConfig& config) {
-    if (options.ranks != nullptr) {
+    if (options.part.num_ranks() > 1 || options.part.engines > 1) {
       const weights::ModelConfig whole = load_whole_config(options);
-      auto dummy = std::make_unique<weights::DummyWeights>(whole, /*seed=*/7);
-      const weights::RankOfModel rank{.rank = options.ranks->rank(), .size = options.ranks->size()};
-      if (options.divides_layers) {
-        return weights::RankWeights::of_stage(std::move(dummy), whole, rank);
-      }
-      return std::make_unique<weights::RankWeights>(std::move(dummy), whole, rank);
+      return std::make_unique<weights::RankWeights>(
+          std::make_unique<weights::DummyWeights>(whole, /*seed=*/7), whole, options.part);
     }
     if (options.model.empty()) return std::make_unique<weights::DummyWeights>(config, /*seed=*/7);
     std::unique_ptr<weights::WeightSource> checkpoint = weights::with_class_names(

@@ -106,10 +106,17 @@ struct EngineArgs {
   int32_t pipeline_parallel_size = 1;   // ranks among which the layers are divided
   int32_t data_parallel_size = 1;       // engines with the same model, behind one server
   bool data_parallel_lockstep = false;  // these engines run their steps together
+  bool enable_expert_parallel = false;  // ranks divide the experts, instead of each expert
   std::string distributed_executor_backend = "auto";  // how the program starts ranks
   int32_t distributed_timeout_seconds = 20;           // that a rank waits for another one in a step
   /// The ranks of this engine: as many as ranks_per_engine(). Borrowed. nullptr: one rank.
   parallel::Communicator* ranks = nullptr;
+  /// The ranks that share the layers of this rank's stage, if an engine has several stages.
+  /// Borrowed.
+  parallel::Communicator* tensor_ranks = nullptr;
+  /// The engines among which experts are divided. Borrowed. nullptr: experts are not, or among the
+  /// tensor ranks.
+  parallel::Communicator* expert_engines = nullptr;
   /// The engines with the same model: as many as data_parallel_size, each represented by its rank
   /// 0. Borrowed. nullptr: one engine, or this is another rank than rank 0 of its engine.
   parallel::Communicator* replicas = nullptr;
@@ -120,6 +127,13 @@ struct EngineArgs {
 
   [[nodiscard]] int32_t ranks_per_engine() const noexcept {
     return tensor_parallel_size * pipeline_parallel_size;
+  }
+  /// Whether experts are divided among engines. Then their steps contain exchanges.
+  [[nodiscard]] bool shares_experts() const noexcept {
+    return enable_expert_parallel && data_parallel_size > 1;
+  }
+  [[nodiscard]] bool is_in_lockstep() const noexcept {
+    return data_parallel_lockstep || shares_experts();
   }
 };
 

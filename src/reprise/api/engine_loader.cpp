@@ -146,7 +146,7 @@ void EngineLoader::load_model() {
   }
   EngineDevice& device = *engine_->device;
   report.device = device.device->description();
-  report.device += rank_text(engine_->args);
+  report.device += rank_text(engine_->args, options.rank_config);
   report.device_reason = device.fallback_reason;
   report.cpu_isa = device.is_gpu() ? "cuda" : kernels::isa_name(device.isa);
 
@@ -272,7 +272,7 @@ std::unique_ptr<engine::ModelRunner> EngineLoader::create_runner(
   const EngineArgs& args = engine_->args;
   const ResolvedOptions& options = *engine_->options;
   const bool is_gpu = engine_->device->is_gpu();
-  if (args.replicas != nullptr && args.data_parallel_lockstep && !engine_->data_parallel) {
+  if (args.replicas != nullptr && args.is_in_lockstep() && !engine_->data_parallel) {
     engine_->data_parallel = std::make_unique<engine::DataParallelSteps>(*args.replicas);
   }
   // vLLM warms up once per size because a GPU loads kernels lazily. Reprise's kernels are already
@@ -303,6 +303,7 @@ std::unique_ptr<engine::ModelRunner> EngineLoader::create_runner(
           .cascade_workers = args.disable_cascade_attn ? 0 : engine_->device->num_workers,
           .adapters = engine_->adapter_slots.get(),
           .ranks = args.ranks,
+          .op_ranks = args.tensor_ranks != nullptr ? args.tensor_ranks : args.expert_engines,
           .data_parallel = engine_->data_parallel.get(),
           .num_warmups = warms_up ? options.graphs.num_of_warmups : 0,
           .copy_inputs = options.graph_inputs.compilation.cudagraph_copy_inputs,

@@ -28,6 +28,12 @@ namespace {
 }
 
 void check_data_parallel_options(const EngineArgs& args) {
+  if (args.shares_experts() && args.ranks_per_engine() > 1) {
+    throw InvalidArgument(
+        "--enable-expert-parallel: divides experts among engines (--data-parallel-size) of one "
+        "rank "
+        "each, or among the ranks of one engine (--tensor-parallel-size); use one of the two");
+  }
   if (args.data_parallel_size == 1) {
     if (!args.data_parallel_lockstep) return;
     throw InvalidArgument(
@@ -41,8 +47,11 @@ void check_data_parallel_options(const EngineArgs& args) {
   if (args.device == "cuda") refuse("--device cuda", size);
   if (args.enable_lora) refuse("--enable-lora", size);
   if (args.kv_events.enable_kv_cache_events) refuse("--kv-events-config", size);
-  if (!args.data_parallel_lockstep) return;
-  const std::string_view lockstep = "--data-parallel-lockstep";
+  if (!args.is_in_lockstep()) return;
+  const std::string_view lockstep = args.shares_experts()
+                                        ? "--enable-expert-parallel and --data-parallel-size"
+                                        : "--data-parallel-lockstep";
+  if (args.shares_experts() && quantizes_while_loading(args)) refuse("--quantization", lockstep);
   if (!args.speculative_config.empty()) refuse("--speculative-config", lockstep);
   if (args.async_scheduling) refuse("--async-scheduling", lockstep);
   if (args.compilation_config.value("cudagraph_lazy_capture", false)) {
@@ -55,11 +64,6 @@ void check_data_parallel_options(const EngineArgs& args) {
 void check_rank_options(const EngineArgs& args, const config::ResolvedConfig& graphs) {
   check_data_parallel_options(args);
   if (args.ranks_per_engine() == 1) return;
-  if (args.tensor_parallel_size > 1 && args.pipeline_parallel_size > 1) {
-    throw InvalidArgument(
-        "--pipeline-parallel-size: cannot divide the layers of an engine whose layers "
-        "--tensor-parallel-size divides; use one of the two");
-  }
   if (args.device == "cuda") refuse_with_ranks("--device", "cuda");
   if (args.enable_lora) refuse_with_ranks("--enable-lora", "an adapter");
   if (!args.speculative_config.empty()) {
@@ -73,7 +77,23 @@ void check_rank_options(const EngineArgs& args, const config::ResolvedConfig& gr
   }
 }
 
-std::string rank_text(const EngineArgs& args) {
+void warn_of_ranks(const EngineArgs& args, ResolvedOptions& options) {
+  if (!args.enable_expert_parallel || options.rank_config.moe->of_rank) return;
+  options.warnings.emplace_back(
+      "--enable-expert-parallel has no effect: one rank has all experts of a layer; give "
+      "--tensor-parallel-size or --data-parallel-size");
+}
+
+weights::RankOfModel rank_of_model(const EngineArgs& args) {
+  return {.rank = args.ranks == nullptr ? 0 : args.ranks->rank(),
+          .tensor_ranks = args.tensor_parallel_size,
+          .stages = args.pipeline_parallel_size,
+          .divides_experts = args.enable_expert_parallel,
+          .engine = args.expert_engines == nullptr ? 0 : args.expert_engines->rank(),
+          .engines = args.shares_experts() ? args.data_parallel_size : 1};
+}
+
+std::string rank_text(const EngineArgs& args, const weights::ModelConfig& config) {
   std::string text;
   const auto add = [&text](std::string_view what, const parallel::Communicator* group) {
     if (group == nullptr) return;
@@ -82,18 +102,21 @@ std::string rank_text(const EngineArgs& args) {
   };
   add("rank", args.ranks);
   add("engine", args.replicas);
+  if (config.moe && config.moe->of_rank) {
+    const weights::ExpertRange& mine = *config.moe->of_rank;
+    text += fmt::format("; experts {} to {} of {}",
+                        mine.begin,
+                        mine.begin + mine.count - 1,
+                        config.moe->num_experts);
+  }
   return text;
 }
 
 std::unique_ptr<weights::WeightSource> part_of_rank(const EngineArgs& args,
                                                     const weights::ModelConfig& config,
                                                     std::unique_ptr<weights::WeightSource> source) {
-  if (args.ranks == nullptr) return source;
-  const weights::RankOfModel rank{.rank = args.ranks->rank(), .size = args.ranks->size()};
-  if (args.pipeline_parallel_size > 1) {
-    return weights::RankWeights::of_stage(std::move(source), config, rank);
-  }
-  return std::make_unique<weights::RankWeights>(std::move(source), config, rank);
+  if (args.ranks == nullptr && args.expert_engines == nullptr) return source;
+  return std::make_unique<weights::RankWeights>(std::move(source), config, rank_of_model(args));
 }
 
 void require_ranks(const EngineArgs& args) {

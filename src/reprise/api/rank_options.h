@@ -6,9 +6,11 @@
 
 #include "reprise/api/engine_args.h"
 #include "reprise/api/memory_size.h"
+#include "reprise/api/resolved_options.h"
 #include "reprise/config/resolved_config.h"
 #include "reprise/parallel/communicator.h"
 #include "reprise/weights/model_config.h"
+#include "reprise/weights/rank_weights.h"
 #include "reprise/weights/weight_source.h"
 
 namespace reprise::api {
@@ -16,8 +18,16 @@ namespace reprise::api {
 /// Refuses what an engine of several ranks cannot do yet, by its name. \throws InvalidArgument
 void check_rank_options(const EngineArgs& args, const config::ResolvedConfig& graphs);
 
-/// "; rank 1 of 2 over Open MPI", and the same for engines; empty for one rank.
-[[nodiscard]] std::string rank_text(const EngineArgs& args);
+/// What has no effect with this number of ranks.
+void warn_of_ranks(const EngineArgs& args, ResolvedOptions& options);
+
+/// This rank's place among those that divide the model. Of a program that has not started its ranks
+/// yet: that of rank 0.
+[[nodiscard]] weights::RankOfModel rank_of_model(const EngineArgs& args);
+
+/// "; rank 1 of 2 over Open MPI", the same for engines, and the experts of this rank if it does not
+/// have all; empty for one rank.
+[[nodiscard]] std::string rank_text(const EngineArgs& args, const weights::ModelConfig& config);
 
 /// The weights that this rank needs; `source` has those of the whole model.
 [[nodiscard]] std::unique_ptr<weights::WeightSource> part_of_rank(

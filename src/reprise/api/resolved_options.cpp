@@ -272,12 +272,8 @@ ResolvedOptions resolve_options(const EngineArgs& args) {
   options.max_model_len = resolve_max_model_len(args, options.config);
   options.max_logprobs = resolve_max_logprobs(args, options.config);
   check_rank_options(args, options.graphs);
-  options.rank_config =
-      args.pipeline_parallel_size > 1
-          ? weights::config_of_stage(options.config,
-                                     args.ranks == nullptr ? 0 : args.ranks->rank(),
-                                     args.pipeline_parallel_size)
-          : weights::config_of_rank(options.config, args.tensor_parallel_size);
+  options.rank_config = weights::config_of_rank(options.config, rank_of_model(args));
+  warn_of_ranks(args, options);
   return options;
 }
 

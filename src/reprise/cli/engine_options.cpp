@@ -376,6 +376,12 @@ void add_rank_options(OptionTable& table, api::EngineArgs& args) {
                    "The engines of --data-parallel-size run their steps together, with the same "
                    "mode and padded size.",
                    args.data_parallel_lockstep);
+  table.add_switch(
+      "enable-expert-parallel",
+      kDevice,
+      "Ranks of --tensor-parallel-size, or the engines of --data-parallel-size, divide "
+      "the experts of each layer among themselves, instead of each expert.",
+      args.enable_expert_parallel);
   table.add_integer(
       "distributed-timeout-seconds",
       kDevice,

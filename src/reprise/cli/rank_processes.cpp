@@ -13,6 +13,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,8 +28,8 @@ namespace {
 constexpr int kLauncherFailed = 1;
 // What a shell also answers for a program that is not there.
 constexpr int kNotFound = 127;
-// From the end of the first rank to the kill of those that still run. A rank that notices a loss
-// ends after 3 s.
+// From the failure of a rank, or the end of rank 0, to the kill of those that still run. A rank
+// that notices a loss ends after 3 s. In an orderly end all ranks end at the same time.
 constexpr std::chrono::seconds kTimeToEnd{6};
 
 // This program with its arguments.
@@ -137,10 +138,25 @@ void report_end(const RankProcess& process, int status) {
   }
 }
 
+// Ends the ranks that are stopped or stuck. Without it, the launcher would wait for them for ever.
+void kill_ranks(std::span<const RankProcess> processes) {
+  for (const RankProcess& process : processes) {
+    if (process.pid == 0) continue;
+    fmt::print(stderr,
+               "reprise: rank {} (process {}) did not end within {} s after another rank, and is "
+               "killed\n",
+               process.rank,
+               process.pid,
+               kTimeToEnd.count());
+    kill(process.pid, SIGKILL);
+  }
+}
+
 // Returns the exit code of the first rank that failed, or 0.
 int wait_for_ranks(std::vector<RankProcess> processes) {
   using Clock = std::chrono::steady_clock;
   int code = 0;
+  bool are_killed = false;
   Clock::time_point deadline = Clock::time_point::max();
   for (size_t num_running = processes.size(); num_running > 0;) {
     int status = 0;
@@ -148,10 +164,9 @@ int wait_for_ranks(std::vector<RankProcess> processes) {
     const pid_t ended = waitpid(-1, &status, is_patient ? 0 : WNOHANG);
     if (ended <= 0) {
       if (ended < 0 && errno != EINTR) break;
-      if (Clock::now() > deadline) {
-        for (const RankProcess& process : processes) {
-          if (process.pid > 0) kill(process.pid, SIGKILL);
-        }
+      if (!are_killed && Clock::now() > deadline) {
+        kill_ranks(processes);
+        are_killed = true;
       }
       if (!is_patient) std::this_thread::sleep_for(std::chrono::milliseconds(20));
       continue;
@@ -163,9 +178,9 @@ int wait_for_ranks(std::vector<RankProcess> processes) {
     if (!is_well && code == 0) {
       if (num_running > 0 || WIFSIGNALED(status)) report_end(*process, status);
       code = WIFEXITED(status) ? WEXITSTATUS(status) : kLauncherFailed;
-      deadline = Clock::now() + kTimeToEnd;
     }
     if (process->rank == 0) first_rank_pid = 0;
+    if (process->rank == 0 || !is_well) deadline = std::min(deadline, Clock::now() + kTimeToEnd);
     process->pid = 0;
   }
   return code <= 2 ? code : kLauncherFailed;

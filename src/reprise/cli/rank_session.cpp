@@ -146,12 +146,24 @@ void RankSession::join_groups(api::EngineArgs& args) {
   if (per_engine > 1) {
     std::vector<int> members(static_cast<size_t>(per_engine));
     std::iota(members.begin(), members.end(), engine * per_engine);
-    of_engine_ = ranks_->group(parallel::GroupKind::tensor, std::move(members));
+    of_engine_ = ranks_->group(parallel::GroupKind::engine, std::move(members));
     args.ranks = of_engine_.get();
+  }
+  if (args.tensor_parallel_size > 1 && args.pipeline_parallel_size > 1) {
+    const int stage = rank_of_engine / args.tensor_parallel_size;
+    std::vector<int> members(static_cast<size_t>(args.tensor_parallel_size));
+    std::iota(
+        members.begin(), members.end(), engine * per_engine + stage * args.tensor_parallel_size);
+    of_stage_ = ranks_->group(parallel::GroupKind::tensor, std::move(members));
+    args.tensor_ranks = of_stage_.get();
   }
   if (args.data_parallel_size > 1 && rank_of_engine == 0) {
     std::vector<int> members;
     for (int i = 0; i < args.data_parallel_size; ++i) members.push_back(i * per_engine);
+    if (args.shares_experts()) {
+      of_experts_ = ranks_->group(parallel::GroupKind::expert, members);
+      args.expert_engines = of_experts_.get();
+    }
     of_engines_ = ranks_->group(parallel::GroupKind::data, std::move(members));
     args.replicas = of_engines_.get();
   }
@@ -199,11 +211,15 @@ RankSession::RankSession(api::EngineArgs& args) : num_exceptions_(std::uncaught_
 }
 
 RankSession::~RankSession() {
-  if (!ranks_ || ranks_->has_failed() || std::uncaught_exceptions() > num_exceptions_) return;
+  if (!ranks_ || std::uncaught_exceptions() > num_exceptions_) return;
   try {
+    ranks_->check();
     ranks_->finish();
   } catch (const std::exception&) {
-    // The rank that is missing was named by on_failure.
+    // The rank that is missing was named by on_failure. The work is done, but the end is no
+    // success.
+    (void)std::fflush(nullptr);
+    std::_Exit(kFailed);
   }
 }
 

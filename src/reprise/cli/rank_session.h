@@ -9,7 +9,8 @@
 namespace reprise::cli {
 
 /// The ranks of a command that loads a model: --tensor-parallel-size for each of
-/// --data-parallel-size engines. With one rank it does nothing.
+/// --pipeline-parallel-size stages of each of --data-parallel-size engines. With one rank it does
+/// nothing.
 ///
 /// A program that a launcher started (mpirun, torchrun, SLURM) joins the other ranks. A program
 /// that was started alone starts the ranks, through mpirun or itself, with the same arguments. Rank
@@ -37,7 +38,9 @@ class RankSession {
 
   std::unique_ptr<parallel::Communicator> ranks_;       // all
   std::unique_ptr<parallel::Communicator> of_engine_;   // nullptr: an engine has one rank
+  std::unique_ptr<parallel::Communicator> of_stage_;    // nullptr: an engine has one stage
   std::unique_ptr<parallel::Communicator> of_engines_;  // the first rank of each
+  std::unique_ptr<parallel::Communicator> of_experts_;  // nullptr: engines do not share experts
   std::optional<int> exit_code_;  // of the ranks, if this process started them
   int num_exceptions_ = 0;
 };

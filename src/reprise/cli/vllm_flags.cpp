@@ -24,7 +24,8 @@ constexpr std::string_view kPlainLora = "adapters are plain LoRA in the type of 
 constexpr std::string_view kNoCode = "nothing is ever run from a model folder";
 constexpr std::string_view kNoHub = "models are folders on this machine; nothing is downloaded";
 constexpr std::string_view kNoTracing = "traces are not exported";
-constexpr std::string_view kNoExperts = "experts are not spread over ranks";
+constexpr std::string_view kFixedExperts =
+    "each rank keeps the experts that it loaded, which are neighbours";
 constexpr std::string_view kNoTorch = "there is no PyTorch, and no Python worker";
 constexpr std::string_view kCompiled = "the server is compiled; it has no Python web framework";
 constexpr std::string_view kNoTransfer = "keys and values stay in this process";
@@ -108,11 +109,10 @@ constexpr std::array kFlags = {
     VllmFlag{"master-port", "", "N", kNoEffect, "", kLauncher},
     VllmFlag{"headless", "", "", kOnly, "false", kLauncher},
     VllmFlag{"api-server-count", "-asc", "N", kOnly, "1", "one thread serves thousands of streams"},
-    VllmFlag{"enable-expert-parallel", "", "", kOnly, "false", kNoExperts},
-    VllmFlag{"all2all-backend", "", "NAME", kNoEffect, "", kNoExperts},
-    VllmFlag{"enable-eplb", "", "", kOnly, "false", kNoExperts},
-    VllmFlag{"eplb-config", "", "JSON", kNoEffect, "", kNoExperts},
-    VllmFlag{"expert-placement-strategy", "", "NAME", kNoEffect, "", kNoExperts},
+    VllmFlag{"all2all-backend", "", "NAME", kNoEffect, "", "engines gather all rows, then add"},
+    VllmFlag{"enable-eplb", "", "", kOnly, "false", kFixedExperts},
+    VllmFlag{"eplb-config", "", "JSON", kOnly, "", kFixedExperts},
+    VllmFlag{"expert-placement-strategy", "", "NAME", kOnly, "linear", kFixedExperts},
     VllmFlag{"enable-dbo", "", "", kOnly, "false", kOneDevice},
     VllmFlag{"dbo-decode-token-threshold", "", "N", kNoEffect, "", kOneDevice},
     VllmFlag{"dbo-prefill-token-threshold", "", "N", kNoEffect, "", kOneDevice},

@@ -44,10 +44,13 @@ class DeviceExecutor : public OpExecutor {
   /// Later attention ops use these kernels: the choice of an attention backend for a step.
   void set_attention(const AttentionPath& path) { attention_ = path; }
   [[nodiscard]] const AttentionPath& attention() const noexcept { return attention_; }
-  /// The ranks that collective ops exchange data with; nullptr: none. Must outlive the graphs that
-  /// this executor records.
-  void set_communicator(parallel::Communicator* ranks) noexcept { ranks_ = ranks; }
-  [[nodiscard]] parallel::Communicator* communicator() const noexcept { return ranks_; }
+  /// The groups of ranks that collective ops exchange data with: the ranks of an engine, and
+  /// perhaps a smaller group of them. Groups have different sizes, so the size that an op asks for
+  /// names its group. nullptr: there is no such group. They must outlive the graphs that this
+  /// executor records.
+  using RankGroups = std::array<parallel::Communicator*, 2>;
+  void set_rank_groups(const RankGroups& groups) noexcept { rank_groups_ = groups; }
+  [[nodiscard]] const RankGroups& rank_groups() const noexcept { return rank_groups_; }
 
   /// Memory of the current pool.
   [[nodiscard]] Tensor allocate(const TensorType& type);
@@ -82,7 +85,7 @@ class DeviceExecutor : public OpExecutor {
   const KernelTable* kernels_;
   const LaunchTable* launches_;
   AttentionPath attention_;
-  parallel::Communicator* ranks_ = nullptr;
+  RankGroups rank_groups_{};
   std::array<uint64_t, kNumOpCodes> num_ops_{};
   std::array<uint64_t, kNumOpCodes> num_launches_{};
 };

@@ -85,7 +85,8 @@ Decoder::Decoder(const weights::ModelConfig& config,
       vocab_size_(config.vocab_size),
       ranks_(config.num_ranks()),
       stages_(config.pipeline_parallel_size),
-      stage_(config.pipeline_rank) {
+      stage_(config.pipeline_rank),
+      tensor_rank_(config.tensor_rank) {
   const weights::DecoderTensors names = weights::decoder_tensors(config);
   const bool is_only_looked_up = config.pooling || !config.tie_word_embeddings;
   embedding_ = is_only_looked_up ? parameters.load_table(weight_of(names.embedding))
@@ -150,9 +151,9 @@ void Decoder::keep_auxiliary(cudagraph::ForwardContext& context,
       context.auxiliary.defined() ? side_by_side(context.auxiliary, hidden) : hidden;
 }
 
-// One rank after the other runs its layers, and all get its result: the others add zeros to it,
-// which changes no bit. So every rank has the last hidden states, of which it computes its part of
-// the logits.
+// One stage after the other runs its layers, and all ranks get its result, which each rank of the
+// stage has: the others add zeros to that of the stage's first rank, which changes no bit. So every
+// rank has the last hidden states, of which it computes its part of the logits.
 Tensor Decoder::run_layers(cudagraph::ForwardContext& context,
                            Tensor hidden,
                            const Tensor& positions) const {
@@ -165,7 +166,8 @@ Tensor Decoder::run_layers(cudagraph::ForwardContext& context,
       keep_auxiliary(context, layers_.size(), hidden);
     }
     if (stages_ == 1) break;
-    hidden = ops::all_reduce(stage == stage_ ? hidden : ops::scale(hidden, 0), stages_);
+    const bool gives_result = stage == stage_ && tensor_rank_ == 0;
+    hidden = ops::all_reduce(gives_result ? hidden : ops::scale(hidden, 0), ranks_);
   }
   return hidden;
 }

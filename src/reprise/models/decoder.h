@@ -52,7 +52,7 @@ class Decoder final : public CausalLM {
   }
 
  private:
-  /// Runs the layers of all ranks, one rank after the other.
+  /// Runs the layers of all stages, one stage after the other.
   [[nodiscard]] Tensor run_layers(cudagraph::ForwardContext& context,
                                   Tensor hidden,
                                   const Tensor& positions) const;
@@ -75,9 +75,10 @@ class Decoder final : public CausalLM {
   std::optional<Norm> norm_;  // of the last hidden states; nothing: the layers have one
   Tensor lm_head_;            // when tied: the embedding itself; undefined: the model pools
   int64_t vocab_size_;
-  int64_t ranks_;   // each computes the logits of a part of the vocabulary
-  int64_t stages_;  // ranks among which the layers are divided
-  int64_t stage_;   // this rank's
+  int64_t ranks_;        // each computes the logits of a part of the vocabulary
+  int64_t stages_;       // among which the layers are divided
+  int64_t stage_;        // this rank's
+  int64_t tensor_rank_;  // in its stage
   std::optional<weights::PoolingType> pooling_;
   AuxiliaryStates auxiliary_;  // what a draft head reads of this model
   std::vector<attention::AttentionLayer*> attention_layers_;

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "reprise/models/mlp.h"
@@ -14,9 +17,9 @@ namespace {
 // The matrices of all experts as [experts, rows, columns]; several modules of an expert lie one
 // above the other.
 Tensor load_experts(const LayerParts& parts, std::initializer_list<std::string_view> modules) {
-  const int64_t num_experts = parts.config.moe->num_experts;
+  const weights::ExpertRange mine = parts.config.moe->local_experts();
   std::vector<std::string> names;
-  for (int64_t expert = 0; expert < num_experts; ++expert) {
+  for (int64_t expert = mine.begin; expert < mine.begin + mine.count; ++expert) {
     for (const std::string_view module : modules) {
       names.push_back(parts.names.in_expert(parts.layer, expert, module) + ".weight");
     }
@@ -25,13 +28,22 @@ Tensor load_experts(const LayerParts& parts, std::initializer_list<std::string_v
   const std::string of_all = fmt::format("{}*.{}.weight",
                                          parts.names.in_layer(parts.layer, parts.names.experts),
                                          fmt::join(modules, "+"));
-  return parts.parameters.load_stacked(views, {.num_experts = num_experts, .name = of_all});
+  return parts.parameters.load_stacked(views, {.num_experts = mine.count, .name = of_all});
+}
+
+// The rows of the router that belong to this rank's experts.
+Arrangement rows_of(const weights::ExpertRange& experts, std::string name) {
+  Arrangement arrangement{.num_experts = experts.count, .name = std::move(name)};
+  for (int64_t i = 0; i < experts.count; ++i) arrangement.rows.push_back(experts.begin + i);
+  return arrangement;
 }
 
 }  // namespace
 
 ExpertMlp::ExpertMlp(const LayerParts& parts)
-    : activation_(parts.config.activation), routing_(*parts.config.moe) {
+    : activation_(parts.config.activation),
+      routing_(*parts.config.moe),
+      ranks_(parts.config.tensor_parallel_size) {
   const weights::DecoderTensors& names = parts.names;
   router_ = parts.load_projection({names.router});
   if (routing_.scores == weights::RouterScores::sigmoid_with_bias) {
@@ -43,7 +55,7 @@ ExpertMlp::ExpertMlp(const LayerParts& parts)
     const std::string name = names.in_layer(parts.layer, names.router) + ".weight";
     const std::string_view view = name;
     router_rows_ = parts.parameters.load_stacked(
-        {&view, 1}, {.num_experts = routing_.num_experts, .name = name + " by expert"});
+        {&view, 1}, rows_of(routing_.local_experts(), name + " by expert"));
   }
   if (routing_.is_stacked) {
     const auto load = [&](std::string_view part, std::string_view ending) {
@@ -72,15 +84,31 @@ ExpertMlp::ExpertMlp(const LayerParts& parts)
 }
 
 Tensor ExpertMlp::operator()(const Tensor& hidden) const {
-  const auto [weights, experts] = route(project(hidden, router_, router_weight_bias_));
+  const Tensor routed = routing_.engines > 1 ? run_for_engines(hidden) : run_experts(hidden);
+  const Tensor sum = shared_down_.defined() ? ops::add(routed, shared(hidden)) : routed;
+  // Ranks have parts of all experts, or all of some; in both cases their results are added.
+  return ranks_ > 1 ? ops::all_reduce(sum, ranks_) : sum;
+}
+
+// Every engine has the same number of rows: their steps have one padded size. Each computes what
+// its experts add to the rows of all.
+Tensor ExpertMlp::run_for_engines(const Tensor& hidden) const {
+  const Tensor rows = ops::all_gather(hidden, routing_.engines);
+  return ops::reduce_scatter(run_experts(rows), routing_.engines);
+}
+
+Tensor ExpertMlp::run_experts(const Tensor& hidden) const {
+  auto [weights, experts] = route(project(hidden, router_, router_weight_bias_));
+  if (const auto& mine = routing_.of_rank) {
+    std::tie(weights, experts) = ops::local_experts(weights, experts, mine->begin, mine->count);
+  }
   Tensor gate_up = ops::expert_linear(hidden, gate_up_, gate_up_bias_, experts);
   if (router_rows_.defined()) {
     // The factor of what an expert reads may as well multiply what comes out of its first matrices.
     gate_up = ops::sigmoid_gate(gate_up, ops::expert_linear(hidden, router_rows_, {}, experts));
   }
   const Tensor down = ops::expert_linear(activate(gate_up), down_, down_bias_, experts);
-  const Tensor routed = ops::combine_experts(down, weights);
-  return shared_down_.defined() ? ops::add(routed, shared(hidden)) : routed;
+  return ops::combine_experts(down, weights);
 }
 
 Tensor ExpertMlp::activate(const Tensor& gate_up) const {

@@ -8,7 +8,8 @@ namespace reprise::models {
 
 /// A mixture of experts: each token runs through the `top_k` gated MLPs that its router prefers,
 /// and perhaps through a shared one. All shapes follow from the number of tokens, so that a graph
-/// serves every choice of experts.
+/// serves every choice of experts. Of experts that are divided among ranks, each rank computes its
+/// own and adds nothing for the others.
 class ExpertMlp final : public FeedForward {
  public:
   explicit ExpertMlp(const LayerParts& parts);
@@ -16,6 +17,9 @@ class ExpertMlp final : public FeedForward {
   [[nodiscard]] Tensor operator()(const Tensor& hidden) const override;
 
  private:
+  [[nodiscard]] Tensor run_experts(const Tensor& hidden) const;
+  /// The same, where each of several engines has some of the experts.
+  [[nodiscard]] Tensor run_for_engines(const Tensor& hidden) const;
   /// The weights and the numbers of each token's experts.
   [[nodiscard]] std::pair<Tensor, Tensor> route(const Tensor& logits) const;
   [[nodiscard]] Tensor activate(const Tensor& gate_up) const;
@@ -23,11 +27,12 @@ class ExpertMlp final : public FeedForward {
 
   weights::Activation activation_;
   weights::MixtureOfExperts routing_;
+  int64_t ranks_;              // whose results are added
   Tensor router_;              // [experts, hidden]
   Tensor router_rows_;         // [experts, 1, hidden]: for the input of experts; undefined: none
   Tensor router_bias_;         // float32[experts], of the choice; undefined: none
   Tensor router_weight_bias_;  // [experts], of the logits; undefined, like the next two: none
-  Tensor gate_up_;             // [experts, 2 * intermediate, hidden]
+  Tensor gate_up_;             // [experts of this rank, 2 * intermediate, hidden]
   Tensor gate_up_bias_;        // [experts, 2 * intermediate]
   Tensor down_;                // [experts, hidden, intermediate]
   Tensor down_bias_;           // [experts, hidden]

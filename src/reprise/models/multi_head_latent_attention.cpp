@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "reprise/models/projection.h"
 #include "reprise/models/qkv_rows.h"
 #include "reprise/tensor/ops.h"
 
@@ -93,7 +92,7 @@ MultiHeadLatentAttention::MultiHeadLatentAttention(const LayerParts& parts)
       {.rows = rows_of_heads(config, sizes_.qk_nope_head_dim, sizes_.v_head_dim),
        .num_experts = num_heads_,
        .name = kv_b + " (values)"});
-  o_weight_ = parts.load_projection({names.o});
+  o_ = {.weight = parts.load_projection({names.o}), .ranks = config.tensor_parallel_size};
 }
 
 int64_t MultiHeadLatentAttention::query_columns() const noexcept {
@@ -122,7 +121,7 @@ Tensor MultiHeadLatentAttention::operator()(cudagraph::ForwardContext& context,
   const Tensor q_latent = ops::head_linear(q_nope, key_weight_);
   const Tensor attended = attention_(context, q_latent, q_rope, latent, k_rope);
   const Tensor values = ops::head_linear(attended, value_weight_);
-  return project(ops::flatten(values), o_weight_);
+  return project(ops::flatten(values), o_);
 }
 
 }  // namespace reprise::models

@@ -4,6 +4,7 @@
 
 #include "reprise/attention/latent_attention.h"
 #include "reprise/models/attention_block.h"
+#include "reprise/models/projection.h"
 
 namespace reprise::models {
 
@@ -33,7 +34,7 @@ class MultiHeadLatentAttention final : public AttentionBlock {
   Tensor latent_norm_;              // [kv_lora_rank]
   Tensor key_weight_;               // [num_heads, kv_lora_rank, qk_nope_head_dim]
   Tensor value_weight_;             // [num_heads, v_head_dim, kv_lora_rank]
-  Tensor o_weight_;
+  Projection o_;
   Tensor rope_table_;  // shared by layers
   attention::LatentAttention attention_;
 };

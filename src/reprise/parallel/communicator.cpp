@@ -74,24 +74,48 @@ uint32_t Communicator::next_tag(Operation operation) noexcept {
 
 void Communicator::all_gather(
     Operation operation, const void* mine, void* all, size_t bytes, Patience patience) {
+  exchange(operation,
+           static_cast<const std::byte*>(mine),
+           0,
+           static_cast<std::byte*>(all),
+           bytes,
+           patience);
+}
+
+void Communicator::all_to_all(
+    Operation operation, const void* mine, void* all, size_t bytes, Patience patience) {
+  exchange(operation,
+           static_cast<const std::byte*>(mine),
+           bytes,
+           static_cast<std::byte*>(all),
+           bytes,
+           patience);
+}
+
+void Communicator::exchange(Operation operation,
+                            const std::byte* mine,
+                            size_t stride,
+                            std::byte* all,
+                            size_t bytes,
+                            Patience patience) {
   check();
-  auto* const bytes_of_all = static_cast<std::byte*>(all);
   std::array<Message, 2 * static_cast<size_t>(kMaxRanks)> messages;
   size_t count = 0;
-  if (bytes > 0) {
-    std::memcpy(bytes_of_all + static_cast<size_t>(rank_) * bytes, mine, bytes);
-  }
+  const auto self = static_cast<size_t>(rank_);
+  if (bytes > 0) std::memcpy(all + self * bytes, mine + self * stride, bytes);
   {
     const std::lock_guard lock(link_->mutex());
     const uint32_t tag = next_tag(operation);
     for (int member = 0; member < size(); ++member) {
       if (member == rank_) continue;
       const int peer = world_rank(member);
-      std::byte* const from_peer = bytes_of_all + static_cast<size_t>(member) * bytes;
+      std::byte* const from_peer = all + static_cast<size_t>(member) * bytes;
+      const std::byte* const to_peer = mine + static_cast<size_t>(member) * stride;
       messages[count++] = {.peer = peer,
                            .handle = link_->transport().receive(peer, tag, from_peer, bytes)};
-      messages[count++] = {
-          .peer = peer, .is_send = true, .handle = link_->transport().send(peer, tag, mine, bytes)};
+      messages[count++] = {.peer = peer,
+                           .is_send = true,
+                           .handle = link_->transport().send(peer, tag, to_peer, bytes)};
     }
   }
   wait(std::span(messages).first(count), patience);
@@ -132,6 +156,17 @@ bool Communicator::try_all_gather(const void* mine, void* all, size_t bytes) noe
   if (has_failed()) return false;
   try {
     all_gather(Operation::data, mine, all, bytes);
+    return true;
+  } catch (const std::exception& error) {
+    fail(error.what());
+    return false;
+  }
+}
+
+bool Communicator::try_all_to_all(const void* mine, void* all, size_t bytes) noexcept {
+  if (has_failed()) return false;
+  try {
+    all_to_all(Operation::data, mine, all, bytes);
     return true;
   } catch (const std::exception& error) {
     fail(error.what());

@@ -36,6 +36,7 @@ enum class Patience : uint8_t {
 /// most one group of each kind.
 enum class GroupKind : uint8_t {
   world,   // all ranks
+  engine,  // ranks that run one model together
   tensor,  // ranks that share each layer
   data,    // ranks that have the same part of the model, and different requests
   expert,  // ranks that share the experts
@@ -77,6 +78,13 @@ class Communicator {
                   void* all,
                   size_t bytes,
                   Patience patience = Patience::step);
+  /// `mine` has a part of `bytes` bytes for each rank. Writes this rank's part of rank 0, 1, ... to
+  /// `all`, one after the other. \throws RankError
+  void all_to_all(Operation operation,
+                  const void* mine,
+                  void* all,
+                  size_t bytes,
+                  Patience patience = Patience::step);
   /// Writes the bytes of rank `root` to `data` of all ranks. \throws RankError
   void broadcast(
       Operation operation, int root, void* data, size_t bytes, Patience patience = Patience::step);
@@ -86,6 +94,8 @@ class Communicator {
   /// all_gather for kernels, which cannot throw. Returns false after a failure, which check()
   /// reports.
   [[nodiscard]] bool try_all_gather(const void* mine, void* all, size_t bytes) noexcept;
+  /// The same for all_to_all.
+  [[nodiscard]] bool try_all_to_all(const void* mine, void* all, size_t bytes) noexcept;
 
   /// \throws RankError if a rank was lost or late
   void check() const { link_->check(); }
@@ -112,6 +122,13 @@ class Communicator {
 
   Communicator(std::shared_ptr<RankLink> link, GroupKind kind, std::vector<int> members);
   [[nodiscard]] uint32_t next_tag(Operation operation) noexcept;
+  /// Sends the part of `mine` that begins at stride * rank to each rank, and receives its part.
+  void exchange(Operation operation,
+                const std::byte* mine,
+                size_t stride,
+                std::byte* all,
+                size_t bytes,
+                Patience patience);
   void wait(std::span<Message> messages, Patience patience);
   [[nodiscard]] bool test_all(std::span<Message> messages);
   [[nodiscard]] std::string late_text(std::span<const Message> messages);

@@ -105,7 +105,7 @@ ModelRunner::ModelRunner(Execution& execution,
   outputs_.reserve(kMaxForwardOutputs);
   adapter_tokens_.reserve(static_cast<size_t>(options.limits.max_num_reqs));
   dispatcher_.initialize_cudagraph_keys(options.dispatcher);
-  execution.executor().set_communicator(options.ranks);
+  execution.executor().set_rank_groups({options.ranks, options.op_ranks});
   if (options.ranks != nullptr && options.ranks->rank() == 0) leader_.emplace(*options.ranks);
   if (options.ranks != nullptr || options.data_parallel != nullptr) {
     planned_keys_.emplace(dispatcher_);
@@ -192,8 +192,10 @@ void ModelRunner::capture_before_step(const cudagraph::BatchFacts& facts) {
 cudagraph::CaptureReport ModelRunner::capture(
     const std::function<void(const cudagraph::CaptureRecord&, size_t, size_t)>& on_progress) {
   // Ranks load their weights at different speeds.
-  if (options_.ranks != nullptr) {
-    options_.ranks->barrier(parallel::Operation::start_up, parallel::Patience::unlimited);
+  for (parallel::Communicator* ranks : {options_.ranks, options_.op_ranks}) {
+    if (ranks != nullptr) {
+      ranks->barrier(parallel::Operation::start_up, parallel::Patience::unlimited);
+    }
   }
   if (options_.lazy_capture) return {};
   cudagraph::CaptureReport report = cudagraph::run_capture_session(

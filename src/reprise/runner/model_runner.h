@@ -59,6 +59,9 @@ struct ModelRunnerOptions {
   /// The ranks that run this model together; must outlive the runner. nullptr: this is the only
   /// one.
   parallel::Communicator* ranks = nullptr;
+  /// Another group that collective ops exchange data with, of another size than `ranks`: the tensor
+  /// ranks of a stage, or the engines that share experts. nullptr: there is none.
+  parallel::Communicator* op_ranks = nullptr;
   /// The engines with the same model that run their steps together with this one; must outlive the
   /// runner. nullptr: steps need no other engine. Only rank 0 of `ranks` has it.
   DataParallelSteps* data_parallel = nullptr;

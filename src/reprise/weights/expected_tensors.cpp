@@ -33,7 +33,7 @@ class TensorList {
     if (!names_.embedding_norm.empty()) {
       add_norm_called(std::string(names_.embedding_norm), config_.hidden_size);
     }
-    for (layer_ = 0; layer_ < config_.num_hidden_layers; ++layer_) add_layer();
+    for (layer_ = config_.first_layer(); layer_ < config_.end_layer(); ++layer_) add_layer();
     if (!names_.final_norm.empty()) {
       add_norm_called(std::string(names_.final_norm), config_.hidden_size);
     }
@@ -213,7 +213,8 @@ class TensorList {
     if (moe.scores == RouterScores::sigmoid_with_bias) {
       add(names_.in_layer(layer_, names_.router_bias), {moe.num_experts}, WeightRole::bias);
     }
-    for (int64_t expert = 0; expert < moe.num_experts; ++expert) {
+    const ExpertRange experts = moe.local_experts();
+    for (int64_t expert = experts.begin; expert < experts.begin + experts.count; ++expert) {
       add_gated(fmt::format("{}{}.", names_.experts, expert), moe.intermediate_size);
     }
     if (moe.shared_intermediate_size == 0) return;
@@ -222,10 +223,11 @@ class TensorList {
   }
   // One tensor for all experts of a layer. ExpertMatrices reads the checkpoint in this form.
   void add_stacked_experts(const MixtureOfExperts& moe) {
+    const int64_t num_experts = moe.local_experts().count;
     const auto add_matrices = [&](std::string_view part, int64_t rows, int64_t columns) {
       const std::string name = names_.in_layer(layer_, names_.experts) + std::string(part);
-      add(name, {moe.num_experts, rows, columns}, WeightRole::matrix);
-      add(name + "_bias", {moe.num_experts, rows}, WeightRole::bias);
+      add(name, {num_experts, rows, columns}, WeightRole::matrix);
+      add(name + "_bias", {num_experts, rows}, WeightRole::bias);
     };
     add_matrices(names_.expert_gate_up, 2 * moe.intermediate_size, config_.hidden_size);
     add_matrices(names_.expert_down, config_.hidden_size, moe.intermediate_size);

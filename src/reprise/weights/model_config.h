@@ -73,6 +73,14 @@ enum class RouterScores : uint8_t {
   sigmoid_of_input,
 };
 
+/// Neighbouring experts.
+struct ExpertRange {
+  int64_t begin = 0;
+  int64_t count = 0;
+
+  bool operator==(const ExpertRange&) const = default;
+};
+
 /// Several MLPs of which each token uses some.
 struct MixtureOfExperts {
   int64_t num_experts = 0;
@@ -88,6 +96,15 @@ struct MixtureOfExperts {
   /// GPT-OSS: one tensor holds a matrix of all experts, and router and experts have biases.
   bool is_stacked = false;
   double swiglu_limit = 0;  // of GPT-OSS's gated function; 0: the function is `activation`
+  /// The experts of this rank, of those that ranks divide among themselves. Not given: it has all.
+  /// num_experts counts those of all ranks.
+  std::optional<ExpertRange> of_rank;
+  /// The engines among which the experts are divided: each computes the rows of all engines.
+  int64_t engines = 1;
+
+  [[nodiscard]] ExpertRange local_experts() const noexcept {
+    return of_rank.value_or(ExpertRange{.begin = 0, .count = num_experts});
+  }
 
   bool operator==(const MixtureOfExperts&) const = default;
 };
@@ -226,8 +243,10 @@ struct ModelConfig {
   /// The ranks that share each layer. The numbers of heads and the intermediate size are those of
   /// one rank (rank_weights.h).
   int64_t tensor_parallel_size = 1;
-  /// The ranks among which the layers are divided, and which of them this is. Numbers of layers are
-  /// those of the whole model; a rank has those from first_layer() to end_layer().
+  int64_t tensor_rank = 0;
+  /// The stages among which the layers are divided, and the stage of this rank. A stage has
+  /// tensor_parallel_size ranks. Numbers of layers are those of the whole model; a rank has those
+  /// from first_layer() to end_layer().
   int64_t pipeline_parallel_size = 1;
   int64_t pipeline_rank = 0;
 

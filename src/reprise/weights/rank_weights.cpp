@@ -12,20 +12,38 @@
 namespace reprise::weights {
 namespace {
 
-// The part of the model that a rank of a group cannot have yet; empty: there is none.
+// The part of the model that tensor-parallel ranks cannot have yet; empty: there is none.
 std::string_view unready_part(const ModelConfig& config) {
-  if (config.moe) return "mixtures of experts";
-  if (config.mla) return "multi-head latent attention";
   if (config.num_recurrent_layers() > 0) return "recurrent layers";
-  if (config.has_attention_sinks) return "attention sinks";
   if (config.pooling || config.is_encoder) return "models that give vectors";
-  if (config.qk_norm == QkNorm::all_heads) return "norms over all heads of q and k";
   if (config.quantization.method != QuantizationMethod::none) return "quantised weights";
+  if (config.qk_norm == QkNorm::all_heads) return "norms over all heads of q and k";
+  if (config.has_attention_gate) return "gates behind the heads of q";
   const bool has_known_rows =
       config.qkv_layout == QkvLayout::separate || config.qkv_layout == QkvLayout::stacked;
   if (!has_known_rows) return "q, k and v that one tensor holds head by head";
   if (decoder_tensors(config).is_transposed) return "weights that are stored transposed";
   return {};
+}
+
+// The same for ranks that have whole layers, or whole experts.
+std::string_view unready_for_whole_parts(const ModelConfig& config) {
+  if (config.num_recurrent_layers() > 0) return "recurrent layers";
+  if (config.pooling || config.is_encoder) return "models that give vectors";
+  if (config.quantization.method != QuantizationMethod::none) return "quantised weights";
+  return {};
+}
+
+void refuse_part(std::string_view option,
+                 int64_t ranks,
+                 std::string_view part,
+                 const ModelConfig& config) {
+  if (part.empty()) return;
+  throw InvalidArgument(fmt::format("{}: {} ranks are not supported with {} ({}); use 1",
+                                    option,
+                                    ranks,
+                                    part,
+                                    architecture_name(config.architecture)));
 }
 
 void require_divisible(std::string_view what, int64_t value, int64_t ranks) {
@@ -34,58 +52,105 @@ void require_divisible(std::string_view what, int64_t value, int64_t ranks) {
       "--tensor-parallel-size: {} ranks cannot divide {} {} evenly", ranks, value, what));
 }
 
-}  // namespace
-
-ModelConfig config_of_rank(const ModelConfig& whole, int64_t ranks) {
-  if (ranks == 1) return whole;
-  if (const std::string_view part = unready_part(whole); !part.empty()) {
-    throw InvalidArgument(
-        fmt::format("--tensor-parallel-size: {} ranks are not supported with {} ({}); use 1",
-                    ranks,
-                    part,
-                    architecture_name(whole.architecture)));
-  }
-  require_divisible("attention heads", whole.num_attention_heads, ranks);
-  require_divisible("rows of the MLP (intermediate_size)", whole.intermediate_size, ranks);
+void divide_heads(ModelConfig& config, int64_t ranks) {
+  require_divisible("attention heads", config.num_attention_heads, ranks);
+  config.num_attention_heads /= ranks;
+  if (config.mla) return;  // all heads read one latent
   // With fewer key/value heads than ranks, several ranks have the same one.
-  if (whole.num_key_value_heads >= ranks) {
-    require_divisible("key/value heads", whole.num_key_value_heads, ranks);
-  } else if (ranks % whole.num_key_value_heads != 0) {
+  if (config.num_key_value_heads >= ranks) {
+    require_divisible("key/value heads", config.num_key_value_heads, ranks);
+  } else if (ranks % config.num_key_value_heads != 0) {
     throw InvalidArgument(
         fmt::format("--tensor-parallel-size: {} ranks cannot share {} key/value heads evenly",
                     ranks,
-                    whole.num_key_value_heads));
+                    config.num_key_value_heads));
   }
-  ModelConfig config = whole;
-  config.num_attention_heads /= ranks;
-  config.num_key_value_heads = std::max<int64_t>(1, whole.num_key_value_heads / ranks);
-  config.intermediate_size /= ranks;
-  config.tensor_parallel_size = ranks;
-  return config;
+  config.num_key_value_heads = std::max<int64_t>(1, config.num_key_value_heads / ranks);
 }
 
-ModelConfig config_of_stage(const ModelConfig& whole, int64_t rank, int64_t ranks) {
-  if (ranks == 1) return whole;
-  std::string_view part;
-  if (whole.num_recurrent_layers() > 0) part = "recurrent layers";
-  if (whole.pooling || whole.is_encoder) part = "models that give vectors";
-  if (whole.quantization.method != QuantizationMethod::none) part = "quantised weights";
-  if (!part.empty()) {
-    throw InvalidArgument(
-        fmt::format("--pipeline-parallel-size: {} ranks are not supported with {} ({}); use 1",
-                    ranks,
-                    part,
-                    architecture_name(whole.architecture)));
+bool has_dense_layer(const ModelConfig& config) {
+  for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    if (!config.is_moe_layer(layer)) return true;
   }
-  if (whole.num_hidden_layers < ranks) {
-    throw InvalidArgument(
-        fmt::format("--pipeline-parallel-size: {} ranks are more than the {} layers of the model",
-                    ranks,
-                    whole.num_hidden_layers));
+  return false;
+}
+
+void divide_mlps(ModelConfig& config, const RankOfModel& rank) {
+  const int64_t ranks = rank.tensor_ranks;
+  if (has_dense_layer(config)) {
+    require_divisible("rows of the MLP (intermediate_size)", config.intermediate_size, ranks);
+    config.intermediate_size /= ranks;
   }
+  if (!config.moe) return;
+  MixtureOfExperts& moe = *config.moe;
+  require_divisible("rows of the shared expert", moe.shared_intermediate_size, ranks);
+  moe.shared_intermediate_size /= ranks;
+  if (rank.divides_experts) return;
+  if (moe.intermediate_size % ranks != 0) {
+    throw InvalidArgument(
+        fmt::format("--tensor-parallel-size: {} ranks cannot divide {} rows of each expert evenly; "
+                    "--enable-expert-parallel gives each rank whole experts",
+                    ranks,
+                    moe.intermediate_size));
+  }
+  moe.intermediate_size /= ranks;
+}
+
+void divide_experts(ModelConfig& config, const RankOfModel& rank) {
+  if (!config.moe) {
+    throw InvalidArgument(
+        fmt::format("--enable-expert-parallel: {} has no experts; leave the option out",
+                    architecture_name(config.architecture)));
+  }
+  MixtureOfExperts& moe = *config.moe;
+  const bool among_engines = rank.engines > 1;
+  const int64_t parts = among_engines ? rank.engines : rank.tensor_ranks;
+  if (parts > moe.num_experts) {
+    throw InvalidArgument(
+        fmt::format("--enable-expert-parallel: {} ranks are more than the {} experts of a layer",
+                    parts,
+                    moe.num_experts));
+  }
+  if (parts == 1) return;
+  moe.of_rank =
+      experts_of_part(moe.num_experts, among_engines ? rank.engine : rank.tensor_rank(), parts);
+  moe.engines = rank.engines;
+}
+
+}  // namespace
+
+ExpertRange experts_of_part(int64_t num_experts, int64_t part, int64_t parts) {
+  const int64_t least = num_experts / parts;
+  const int64_t more = num_experts % parts;
+  return {.begin = part * least + std::min(part, more), .count = least + (part < more ? 1 : 0)};
+}
+
+ModelConfig config_of_rank(const ModelConfig& whole, const RankOfModel& rank) {
   ModelConfig config = whole;
-  config.pipeline_parallel_size = ranks;
-  config.pipeline_rank = rank;
+  if (rank.tensor_ranks > 1) {
+    refuse_part("--tensor-parallel-size", rank.tensor_ranks, unready_part(whole), whole);
+    divide_heads(config, rank.tensor_ranks);
+    divide_mlps(config, rank);
+    config.tensor_parallel_size = rank.tensor_ranks;
+    config.tensor_rank = rank.tensor_rank();
+  }
+  if (rank.stages > 1) {
+    refuse_part("--pipeline-parallel-size", rank.stages, unready_for_whole_parts(whole), whole);
+    if (whole.num_hidden_layers < rank.stages) {
+      throw InvalidArgument(
+          fmt::format("--pipeline-parallel-size: {} ranks are more than the {} layers of the model",
+                      rank.stages,
+                      whole.num_hidden_layers));
+    }
+    config.pipeline_parallel_size = rank.stages;
+    config.pipeline_rank = rank.stage();
+  }
+  if (rank.divides_experts) {
+    if (rank.engines > 1) {
+      refuse_part("--enable-expert-parallel", rank.engines, unready_for_whole_parts(whole), whole);
+    }
+    divide_experts(config, rank);
+  }
   return config;
 }
 
@@ -95,67 +160,166 @@ int64_t vocab_rows_of_rank(int64_t vocab_size, int64_t ranks) {
   return (rows + kRows - 1) / kRows * kRows;
 }
 
+// What one rank has of one layer, of which all tensor ranks of its stage have a part.
+class RankWeights::Layer {
+ public:
+  Layer(RankWeights& weights, const ModelConfig& whole, const RankOfModel& rank, int64_t layer)
+      : weights_(weights),
+        whole_(whole),
+        mine_(config_of_rank(whole, rank)),
+        names_(decoder_tensors(whole)),
+        ranks_(rank.tensor_ranks),
+        rank_(rank.tensor_rank()),
+        layer_(layer) {}
+
+  void add() {
+    whole_.mla ? add_latent_attention() : add_attention();
+    if (whole_.has_attention_sinks) {
+      weights_.add(names_.in_layer(layer_, names_.sinks), 0, {share(mine_.num_attention_heads)});
+    }
+    if (!whole_.is_moe_layer(layer_)) {
+      add_mlp(names_.gate, names_.up, names_.gate_up, names_.down, mine_.intermediate_size);
+      return;
+    }
+    if (!mine_.moe->of_rank) whole_.moe->is_stacked ? add_stacked_experts() : add_experts();
+    if (mine_.moe->shared_intermediate_size > 0) add_shared_expert();
+  }
+
+ private:
+  // This rank's range of `size` entries, if all ranks have as many.
+  [[nodiscard]] Range share(int64_t size) const { return {rank_ * size, size}; }
+  [[nodiscard]] static Range behind(int64_t offset, Range range) {
+    return {offset + range.begin, range.count};
+  }
+
+  void add_rows(std::string_view module, const std::vector<Range>& ranges) {
+    if (module.empty()) return;
+    for (const char* suffix : {".weight", ".bias"}) {
+      weights_.add(names_.in_layer(layer_, module) + suffix, 0, ranges);
+    }
+  }
+  void add_columns(std::string_view module, Range range) {
+    weights_.add(names_.in_layer(layer_, module) + ".weight", 1, {range});
+    // No range: all zeros.
+    if (rank_ > 0) weights_.add(names_.in_layer(layer_, module) + ".bias", 0, {});
+  }
+
+  void add_attention() {
+    const Range q = share(mine_.q_size());
+    const int64_t kv_head = rank_ * whole_.num_key_value_heads / ranks_;
+    const Range kv{kv_head * whole_.head_dim, mine_.kv_size()};
+    if (names_.qkv.empty()) {
+      add_rows(names_.q, {q});
+      add_rows(names_.k, {kv});
+      add_rows(names_.v, {kv});
+    } else {
+      add_rows(names_.qkv,
+               {q, behind(whole_.q_size(), kv), behind(whole_.q_size() + whole_.kv_size(), kv)});
+    }
+    add_columns(names_.o, q);
+  }
+
+  // Every rank makes the latents; each has some of the heads that are made from them.
+  void add_latent_attention() {
+    const LatentAttentionConfig& mla = *whole_.mla;
+    const int64_t heads = mine_.num_attention_heads;
+    add_rows(mla.q_lora_rank > 0 ? names_.q_b : names_.q, {share(heads * mla.qk_head_dim())});
+    add_rows(names_.kv_b, {share(heads * (mla.qk_nope_head_dim + mla.v_head_dim))});
+    add_columns(names_.o, share(heads * mla.v_head_dim));
+  }
+
+  // `size`: rows of this rank.
+  void add_mlp(std::string_view gate,
+               std::string_view up,
+               std::string_view gate_up,
+               std::string_view down,
+               int64_t size) {
+    const Range mine = share(size);
+    if (gate_up.empty()) {
+      if (whole_.has_gated_mlp) add_rows(gate, {mine});
+      add_rows(up, {mine});
+    } else {
+      add_rows(gate_up, {mine, behind(size * ranks_, mine)});
+    }
+    add_columns(down, mine);
+  }
+
+  void add_experts() {
+    for (int64_t expert = 0; expert < whole_.moe->num_experts; ++expert) {
+      const std::string prefix = fmt::format("{}{}.", names_.experts, expert);
+      add_mlp(prefix + std::string(names_.expert_gate),
+              prefix + std::string(names_.expert_up),
+              {},
+              prefix + std::string(names_.expert_down),
+              mine_.moe->intermediate_size);
+    }
+  }
+
+  void add_shared_expert() {
+    const std::string prefix(names_.shared_expert);
+    const std::string stacked =
+        names_.shared_gate_up.empty() ? "" : prefix + std::string(names_.shared_gate_up);
+    add_mlp(prefix + std::string(names_.expert_gate),
+            prefix + std::string(names_.expert_up),
+            stacked,
+            prefix + std::string(names_.expert_down),
+            mine_.moe->shared_intermediate_size);
+  }
+
+  void add_stacked_experts() {
+    const std::string prefix = names_.in_layer(layer_, names_.experts);
+    const std::string gate_up = prefix + std::string(names_.expert_gate_up);
+    const std::string down = prefix + std::string(names_.expert_down);
+    const Range mine = share(mine_.moe->intermediate_size);
+    const std::vector<Range> both = {mine, behind(whole_.moe->intermediate_size, mine)};
+    weights_.add(gate_up, 1, both);
+    weights_.add(gate_up + "_bias", 1, both);
+    weights_.add(down, 2, {mine});
+    if (rank_ > 0) weights_.add(down + "_bias", 0, {});
+  }
+
+  RankWeights& weights_;
+  const ModelConfig& whole_;
+  ModelConfig mine_;
+  DecoderTensors names_;
+  int64_t ranks_;
+  int64_t rank_;
+  int64_t layer_;
+};
+
 RankWeights::RankWeights(std::unique_ptr<WeightSource> source,
                          const ModelConfig& whole,
-                         RankOfModel rank)
+                         const RankOfModel& rank)
     : source_(std::move(source)) {
-  for (int64_t layer = 0; layer < whole.num_hidden_layers; ++layer) add_layer(whole, rank, layer);
-  add_head(whole, rank);
+  const ModelConfig mine = config_of_rank(whole, rank);
+  for (int64_t layer = mine.first_layer(); layer < mine.end_layer(); ++layer) {
+    if (rank.tensor_ranks > 1) Layer(*this, whole, rank, layer).add();
+    // Checkpoints with a tensor for each expert need no cut: the model reads those that it has.
+    if (mine.is_moe_layer(layer) && mine.moe->of_rank && mine.moe->is_stacked) {
+      add_stacked_experts(whole, *mine.moe->of_rank, layer);
+    }
+  }
+  if (rank.num_ranks() > 1) add_head(whole, rank);
 }
 
-std::unique_ptr<RankWeights> RankWeights::of_stage(std::unique_ptr<WeightSource> source,
-                                                   const ModelConfig& whole,
-                                                   RankOfModel rank) {
-  std::unique_ptr<RankWeights> part(new RankWeights(std::move(source)));
-  part->add_head(whole, rank);
-  return part;
+void RankWeights::add_stacked_experts(const ModelConfig& whole,
+                                      ExpertRange experts,
+                                      int64_t layer) {
+  const DecoderTensors names = decoder_tensors(whole);
+  const std::string prefix = names.in_layer(layer, names.experts);
+  for (const std::string_view matrices : {names.expert_gate_up, names.expert_down}) {
+    for (const char* suffix : {"", "_bias"}) {
+      add(fmt::format("{}{}{}", prefix, matrices, suffix), 0, {{experts.begin, experts.count}});
+    }
+  }
 }
 
-void RankWeights::add_head(const ModelConfig& whole, RankOfModel rank) {
+void RankWeights::add_head(const ModelConfig& whole, const RankOfModel& rank) {
   const DecoderTensors names = decoder_tensors(whole);
   const std::string head = fmt::format("{}.weight", names.lm_head);
   const std::string embedding = fmt::format("{}.weight", names.embedding);
-  const int64_t rows = vocab_rows_of_rank(whole.vocab_size, rank.size);
+  const int64_t rows = vocab_rows_of_rank(whole.vocab_size, rank.num_ranks());
   add_as(head, whole.tie_word_embeddings ? embedding : head, 0, {{rank.rank * rows, rows}});
-}
-
-void RankWeights::add_layer(const ModelConfig& whole, RankOfModel rank, int64_t layer) {
-  const DecoderTensors names = decoder_tensors(whole);
-  const ModelConfig mine = config_of_rank(whole, rank.size);
-  const Range q{rank.rank * mine.q_size(), mine.q_size()};
-  const int64_t kv_head = rank.rank * whole.num_key_value_heads / rank.size;
-  const Range kv{kv_head * whole.head_dim, mine.kv_size()};
-  const Range mlp{rank.rank * mine.intermediate_size, mine.intermediate_size};
-  const auto behind = [](int64_t offset, Range range) {
-    return Range{offset + range.begin, range.count};
-  };
-  const auto add_rows = [&](std::string_view module, const std::vector<Range>& ranges) {
-    if (module.empty()) return;
-    for (const char* suffix : {".weight", ".bias"}) {
-      add(names.in_layer(layer, module) + suffix, 0, ranges);
-    }
-  };
-  const auto add_columns = [&](std::string_view module, Range range) {
-    add(names.in_layer(layer, module) + ".weight", 1, {range});
-    // No range: all zeros.
-    if (rank.rank > 0) add(names.in_layer(layer, module) + ".bias", 0, {});
-  };
-  if (names.qkv.empty()) {
-    add_rows(names.q, {q});
-    add_rows(names.k, {kv});
-    add_rows(names.v, {kv});
-  } else {
-    add_rows(names.qkv,
-             {q, behind(whole.q_size(), kv), behind(whole.q_size() + whole.kv_size(), kv)});
-  }
-  add_columns(names.o, q);
-  if (names.gate_up.empty()) {
-    if (whole.has_gated_mlp) add_rows(names.gate, {mlp});
-    add_rows(names.up, {mlp});
-  } else {
-    add_rows(names.gate_up, {mlp, behind(whole.intermediate_size, mlp)});
-  }
-  add_columns(names.down, mlp);
 }
 
 void RankWeights::add(const std::string& name, int dim, std::vector<Range> ranges) {

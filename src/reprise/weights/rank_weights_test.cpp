@@ -39,21 +39,21 @@ std::unique_ptr<WeightSource> part_of(const ModelConfig& config, RankOfModel ran
 
 TEST(ConfigOfRank, divides_heads_and_mlp_and_keeps_the_rest) {
   const ModelConfig whole = qwen2();
-  const ModelConfig half = config_of_rank(whole, 2);
+  const ModelConfig half = config_of_rank(whole, {.tensor_ranks = 2});
   EXPECT_EQ(half.num_attention_heads, 4);
   EXPECT_EQ(half.num_key_value_heads, 1);
   EXPECT_EQ(half.intermediate_size, 12);
   EXPECT_EQ(half.tensor_parallel_size, 2);
   EXPECT_EQ(half.vocab_size, whole.vocab_size);
   // Two ranks share each key/value head.
-  EXPECT_EQ(config_of_rank(whole, 4).num_key_value_heads, 1);
-  EXPECT_EQ(config_of_rank(whole, 1), whole);
+  EXPECT_EQ(config_of_rank(whole, {.tensor_ranks = 4}).num_key_value_heads, 1);
+  EXPECT_EQ(config_of_rank(whole, {}), whole);
 }
 
 TEST(ConfigOfRank, refuses_by_name_what_it_cannot_divide) {
   const auto refusal = [](const ModelConfig& config, int64_t ranks) -> std::string {
     try {
-      (void)config_of_rank(config, ranks);
+      (void)config_of_rank(config, {.tensor_ranks = ranks});
     } catch (const InvalidArgument& error) {
       return error.what();
     }
@@ -69,14 +69,76 @@ TEST(ConfigOfRank, refuses_by_name_what_it_cannot_divide) {
   config.num_key_value_heads = 3;
   EXPECT_THAT(refusal(config, 4), HasSubstr("3 key/value heads"));
   config = qwen2();
-  config.moe = MixtureOfExperts{};
-  EXPECT_THAT(refusal(config, 2), HasSubstr("mixtures of experts"));
-  config = qwen2();
-  config.mla = LatentAttentionConfig{};
-  EXPECT_THAT(refusal(config, 2), HasSubstr("latent attention"));
+  config.moe = MixtureOfExperts{.num_experts = 4, .intermediate_size = 21};
+  config.moe_layers = {true, true};
+  EXPECT_THAT(refusal(config, 2), HasSubstr("21 rows of each expert"));
+  EXPECT_THAT(refusal(config, 2), HasSubstr("--enable-expert-parallel"));
+  config.moe->shared_intermediate_size = 3;
+  EXPECT_THAT(refusal(config, 2), HasSubstr("3 rows of the shared expert"));
   config = qwen2();
   config.qk_norm = QkNorm::all_heads;
   EXPECT_THAT(refusal(config, 2), HasSubstr("all heads"));
+}
+
+TEST(ConfigOfRank, divides_experts_as_evenly_as_possible) {
+  const auto counts = [](int64_t experts, int64_t parts) {
+    std::vector<int64_t> result;
+    int64_t next = 0;
+    for (int64_t part = 0; part < parts; ++part) {
+      const ExpertRange mine = experts_of_part(experts, part, parts);
+      EXPECT_EQ(mine.begin, next);
+      result.push_back(mine.count);
+      next += mine.count;
+    }
+    EXPECT_EQ(next, experts);
+    return result;
+  };
+  EXPECT_EQ(counts(8, 4), (std::vector<int64_t>{2, 2, 2, 2}));
+  EXPECT_EQ(counts(5, 2), (std::vector<int64_t>{3, 2}));
+  EXPECT_EQ(counts(7, 4), (std::vector<int64_t>{2, 2, 2, 1}));
+
+  ModelConfig config = qwen2();
+  config.moe = MixtureOfExperts{.num_experts = 5, .intermediate_size = 21};
+  config.moe_layers = {true, false};
+  const ModelConfig second =
+      config_of_rank(config, {.rank = 1, .tensor_ranks = 2, .divides_experts = true});
+  EXPECT_EQ(second.moe->of_rank, (ExpertRange{.begin = 3, .count = 2}));
+  EXPECT_EQ(second.moe->num_experts, 5);
+  EXPECT_EQ(second.moe->intermediate_size, 21);  // experts are whole
+  EXPECT_EQ(second.intermediate_size, 12);
+  // Engines that share experts have whole layers.
+  const ModelConfig engine =
+      config_of_rank(config, {.divides_experts = true, .engine = 1, .engines = 2});
+  EXPECT_EQ(engine.moe->of_rank, (ExpertRange{.begin = 3, .count = 2}));
+  EXPECT_EQ(engine.moe->engines, 2);
+  EXPECT_EQ(engine.num_attention_heads, config.num_attention_heads);
+  EXPECT_EQ(config_of_rank(config, {.divides_experts = true}).moe->of_rank, std::nullopt);
+}
+
+TEST(ConfigOfRank, refuses_to_divide_experts_that_are_not_there) {
+  using ::testing::HasSubstr;
+  const auto refusal = [](const ModelConfig& config) -> std::string {
+    try {
+      (void)config_of_rank(config, {.tensor_ranks = 4, .divides_experts = true});
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+    return {};
+  };
+  EXPECT_THAT(refusal(qwen2()), HasSubstr("--enable-expert-parallel: Qwen2ForCausalLM has no exp"));
+  ModelConfig config = qwen2();
+  config.moe = MixtureOfExperts{.num_experts = 3, .intermediate_size = 8};
+  config.moe_layers = {true, true};
+  EXPECT_THAT(refusal(config), HasSubstr("4 ranks are more than the 3 experts"));
+}
+
+TEST(ConfigOfRank, gives_a_stage_its_layers_and_its_ranks_their_heads) {
+  const ModelConfig config = config_of_rank(qwen2(), {.rank = 3, .tensor_ranks = 2, .stages = 2});
+  EXPECT_EQ(config.first_layer(), 1);
+  EXPECT_EQ(config.end_layer(), 2);
+  EXPECT_EQ(config.tensor_rank, 1);
+  EXPECT_EQ(config.num_attention_heads, 4);
+  EXPECT_EQ(config.num_ranks(), 4);
 }
 
 // The oracle is the stored tensor, cut here by hand.

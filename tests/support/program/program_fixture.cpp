@@ -354,15 +354,24 @@ class RandomBuilder {
     const auto linear = [&](int64_t columns) {
       return *add(OpCode::linear, {}, {x, parameter({columns, width}), kNoValue});
     };
-    const ValueId weights = *add_routes(linear(4));
-    const ValueId experts = program_.nodes.back().outputs[1];
+    ValueId weights = *add_routes(linear(4));
+    ValueId experts = program_.nodes.back().outputs[1];
     std::erase(pool_, experts);  // integers are no operands of other ops
-    const ValueId up =
-        *add(OpCode::expert_linear,
-             {},
-             {x, parameter({4, 16, width}), pick(0, 1) ? parameter({4, 16}) : kNoValue, experts});
-    const ValueId down =
-        *add(OpCode::expert_linear, {}, {up, parameter({4, width, 16}), kNoValue, experts});
+    int64_t num_experts = 4;
+    if (pick(0, 1) == 1) {  // a rank with two of the four experts
+      num_experts = 2;
+      weights = *add(OpCode::local_experts, {.begin = 1, .length = 2}, {weights, experts});
+      experts = program_.nodes.back().outputs[1];
+      std::erase(pool_, experts);
+    }
+    const ValueId up = *add(OpCode::expert_linear,
+                            {},
+                            {x,
+                             parameter({num_experts, 16, width}),
+                             pick(0, 1) ? parameter({num_experts, 16}) : kNoValue,
+                             experts});
+    const ValueId down = *add(
+        OpCode::expert_linear, {}, {up, parameter({num_experts, width, 16}), kNoValue, experts});
     const ValueId mixed = *add(OpCode::combine_experts, {}, {down, weights});
     add(OpCode::sigmoid_gate, {}, {mixed, linear(1)});
   }

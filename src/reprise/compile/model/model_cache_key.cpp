@@ -77,8 +77,12 @@ std::string scales_text(const weights::ModelConfig& model) {
 std::string experts_text(const weights::ModelConfig& model) {
   if (!model.moe) return "none";
   const weights::MixtureOfExperts& moe = *model.moe;
-  return fmt::format("{},{},{},{},{},{},{},{},{},{:a},{},{:a};{}",
+  const weights::ExpertRange mine = moe.local_experts();
+  return fmt::format("{},{}+{},{},{},{},{},{},{},{},{},{},{:a},{},{:a};{}",
                      moe.num_experts,
+                     mine.begin,
+                     mine.count,
+                     moe.engines,
                      moe.top_k,
                      moe.intermediate_size,
                      moe.shared_intermediate_size,
@@ -149,6 +153,7 @@ CacheKey model_cache_key(const ModelCompilerOptions& options) {
       .add("intermediate_size", fmt::to_string(model.intermediate_size))
       .add("num_hidden_layers", fmt::to_string(model.num_hidden_layers))
       .add("tensor_parallel_size", fmt::to_string(model.tensor_parallel_size))
+      .add("tensor_rank", fmt::to_string(model.tensor_rank))
       .add("pipeline", fmt::format("{} of {}", model.pipeline_rank, model.pipeline_parallel_size))
       .add("num_attention_heads", fmt::to_string(model.num_attention_heads))
       .add("num_key_value_heads", fmt::to_string(model.num_key_value_heads))

@@ -44,6 +44,12 @@ void gather_bytes(const void* args, device::BlockRange) noexcept {
   (void)a.ranks->try_all_gather(a.mine, a.all, a.bytes);
 }
 
+// Part i of `mine` goes to rank i.
+void exchange_bytes(const void* args, device::BlockRange) noexcept {
+  const auto& a = *static_cast<const GatherArguments*>(args);
+  (void)a.ranks->try_all_to_all(a.mine, a.all, a.bytes);
+}
+
 template <typename T>
 void sum_of_ranks(const void* args, device::BlockRange blocks) noexcept {
   const auto& a = *static_cast<const SumArguments*>(args);
@@ -76,6 +82,7 @@ void gather_columns(const void* args, device::BlockRange) noexcept {
 }
 
 constexpr device::Kernel kGather = {.name = "all_gather", .cpu = gather_bytes};
+constexpr device::Kernel kExchange = {.name = "all_to_all", .cpu = exchange_bytes};
 constexpr device::Kernel kGatherColumns = {.name = "gather_columns", .cpu = gather_columns};
 constexpr FloatKernels kSum = {
     .f32 = {.name = "sum_of_ranks_f32", .cpu = sum_of_ranks<float>},
@@ -91,19 +98,35 @@ device::BufferUse in_order(parallel::Communicator& ranks) {
 }
 
 parallel::Communicator& communicator_of(const OpRun& run) {
-  parallel::Communicator* ranks = run.executor.communicator();
   const int64_t wanted = run.call.attributes.ranks;
-  if (ranks != nullptr && ranks->size() == wanted) return *ranks;
+  int most = 1;
+  for (parallel::Communicator* ranks : run.executor.rank_groups()) {
+    if (ranks == nullptr) continue;
+    if (ranks->size() == wanted) return *ranks;
+    most = std::max(most, ranks->size());
+  }
   throw InvalidArgument(fmt::format("{}: needs a communicator between {} ranks: this engine has {}",
                                     op_name(run.call.code),
                                     wanted,
-                                    ranks == nullptr ? 1 : ranks->size()));
+                                    most));
 }
 
 Tensor parts_of_ranks(const OpRun& run, const Tensor& x) {
   TensorType type = x.type();
   type.shape = Shape{run.call.attributes.ranks * num_rows(x), x.size(-1)};
   return run.executor.allocate(type);
+}
+
+// out = the sum of its `num_ranks` parts, in this order.
+void launch_sum(device::Stream& stream, int64_t num_ranks, const Tensor& parts, const Tensor& out) {
+  const int64_t count = num_rows(out) * out.size(-1);
+  const SumArguments arguments = {
+      .parts = parts.data(), .out = out.data(), .num_ranks = num_ranks, .count = count};
+  launch(stream,
+         kernel_for(kSum, out.dtype()),
+         static_cast<uint32_t>((count + kElementsPerBlock - 1) / kElementsPerBlock),
+         arguments,
+         std::array{writes(out), reads(parts)});
 }
 
 [[noreturn]] void refuse_fused_collective(const OpRun& run) {
@@ -130,14 +153,19 @@ void launch_all_reduce(device::Stream& stream,
                        const Tensor& parts,
                        const Tensor& out) {
   launch_all_gather(stream, ranks, x, parts);
-  const int64_t count = num_rows(x) * x.size(-1);
-  const SumArguments arguments = {
-      .parts = parts.data(), .out = out.data(), .num_ranks = ranks.size(), .count = count};
-  launch(stream,
-         kernel_for(kSum, x.dtype()),
-         static_cast<uint32_t>((count + kElementsPerBlock - 1) / kElementsPerBlock),
-         arguments,
-         std::array{writes(out), reads(parts)});
+  launch_sum(stream, ranks.size(), parts, out);
+}
+
+void launch_reduce_scatter(device::Stream& stream,
+                           parallel::Communicator& ranks,
+                           const Tensor& x,
+                           const Tensor& parts,
+                           const Tensor& out) {
+  REPRISE_ASSERT(x.is_dense() && out.is_dense(), "reduce_scatter: x and out must be dense");
+  const GatherArguments arguments = {
+      .ranks = &ranks, .mine = x.data(), .all = parts.data(), .bytes = out.type().bytes()};
+  launch(stream, kExchange, 1, arguments, std::array{in_order(ranks), reads(x), writes(parts)});
+  launch_sum(stream, ranks.size(), parts, out);
 }
 
 void launch_gather_columns(device::Stream& stream,
@@ -188,7 +216,14 @@ bool launch_gather_columns(const OpRun& run) {
   return true;
 }
 
-bool launch_reduce_scatter(const OpRun& run) { refuse_fused_collective(run); }
+bool launch_reduce_scatter(const OpRun& run) {
+  const Tensor& x = run.in[0];
+  if (x.type().bytes() == 0) return false;
+  const Tensor parts = run.executor.allocate(x.type());
+  launch_reduce_scatter(run.stream, communicator_of(run), x, parts, run.out[0]);
+  return true;
+}
+
 bool launch_fused_all_reduce_add_rms_norm(const OpRun& run) { refuse_fused_collective(run); }
 bool launch_linear_reduce_scatter(const OpRun& run) { refuse_fused_collective(run); }
 bool launch_all_gather_linear(const OpRun& run) { refuse_fused_collective(run); }

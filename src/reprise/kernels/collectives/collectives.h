@@ -22,6 +22,14 @@ void launch_all_reduce(device::Stream& stream,
                        const Tensor& parts,
                        const Tensor& out);
 
+/// out = this rank's rows of the sum of x over the ranks: rank 0 has the first rows. `parts` is
+/// memory of the size of x.
+void launch_reduce_scatter(device::Stream& stream,
+                           parallel::Communicator& ranks,
+                           const Tensor& x,
+                           const Tensor& parts,
+                           const Tensor& out);
+
 /// out = x of rank 0, 1, ... one after the other.
 void launch_all_gather(device::Stream& stream,
                        parallel::Communicator& ranks,

@@ -26,7 +26,7 @@ class RankMachine {
         stream_(device_->create_stream()),
         pool_(device_->create_pool()),
         executor_(*stream_, *pool_, kernel_table(Isa::scalar)) {
-    executor_.set_communicator(&ranks_);
+    executor_.set_rank_groups({&ranks_, nullptr});
   }
 
   [[nodiscard]] Tensor make(DType dtype, Shape shape) { return executor_.allocate({dtype, shape}); }
@@ -98,6 +98,32 @@ TEST(Collectives, all_reduce_adds_in_the_order_of_the_ranks_and_rounds_once) {
   expect_sum_in_the_order_of_ranks<float>(2, 3, 4099);  // several blocks of the sum
 }
 
+TEST(Collectives, reduce_scatter_gives_each_rank_its_rows_of_the_sum) {
+  for (const int size : {1, 2, 3}) {
+    parallel::run_ranks(size, [size](int rank, const std::shared_ptr<parallel::LocalHub>& hub) {
+      constexpr int64_t kRows = 3;  // of a rank
+      constexpr int64_t kWidth = 1500;
+      RankMachine machine(rank, hub);
+      const Tensor x = machine.make(DType::f32, {size * kRows, kWidth});
+      const std::vector<float> mine = values_of<float>(rank, size * kRows * kWidth);
+      std::memcpy(x.data(), mine.data(), x.type().bytes());
+      const Tensor sum = ops::reduce_scatter(x, size);
+      machine.stream().synchronize();
+      ASSERT_EQ(sum.shape(), (Shape{kRows, kWidth}));
+      std::vector<std::vector<float>> all;
+      for (int peer = 0; peer < size; ++peer) {
+        all.push_back(values_of<float>(peer, size * kRows * kWidth));
+      }
+      for (size_t i = 0; i < static_cast<size_t>(kRows * kWidth); ++i) {
+        const size_t at = static_cast<size_t>(rank * kRows * kWidth) + i;
+        float want = all[0][at];
+        for (size_t peer = 1; peer < all.size(); ++peer) want += all[peer][at];
+        ASSERT_EQ(sum.data_as<float>()[i], want) << "element " << i;
+      }
+    });
+  }
+}
+
 TEST(Collectives, gather_columns_puts_ranks_side_by_side_and_cuts_the_padding) {
   constexpr int kRanks = 3;
   parallel::run_ranks(kRanks, [](int rank, const std::shared_ptr<parallel::LocalHub>& hub) {
@@ -149,7 +175,7 @@ TEST(Collectives, are_refused_without_the_ranks_that_the_op_needs) {
     RankMachine machine(rank, hub);
     const Tensor x = machine.make(DType::f32, {2, 8});
     EXPECT_THROW((void)ops::all_reduce(x, 3), InvalidArgument);
-    EXPECT_THROW((void)ops::reduce_scatter(x, 2), InvalidArgument);
+    EXPECT_THROW((void)ops::all_gather_linear(x, x, {}, 2), InvalidArgument);
   });
 }
 

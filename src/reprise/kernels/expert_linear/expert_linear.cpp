@@ -59,6 +59,10 @@ void expert_linear_ref(const Tensor& x,
     const int64_t expert = int_element(experts, row / top_k, row % top_k);
     const int64_t x_row = row / rows_per_x(x, experts);
     for (int64_t column = 0; column < out.size(1); ++column) {
+      if (expert < 0) {
+        set_element(out, 0, row, column);
+        continue;
+      }
       double sum = bias.defined() ? element(bias, expert, column) : 0.0;
       for (int64_t i = 0; i < x.size(1); ++i) {
         sum += element(x, x_row, i) * element(weight, expert, column, i);

@@ -12,13 +12,14 @@ namespace reprise::kernels {
 /// A block is some columns of one expert: it looks for the rows of its expert and multiplies them
 /// together. The grid depends only on the shapes, and the bits of a row only on that row: not on
 /// the choice of experts of other tokens, and not on their number.
-bool launch_expert_linear(device::Stream& stream,
-                          const KernelTable& kernels,
-                          const Tensor& x,        // [num_tokens or num_tokens * K, depth]
-                          const Tensor& weight,   // [num_experts, columns, depth]
-                          const Tensor& bias,     // [num_experts, columns]; undefined = none
-                          const Tensor& experts,  // int32[num_tokens, K], each a valid expert
-                          const Tensor& out);     // [num_tokens * K, columns]
+bool launch_expert_linear(
+    device::Stream& stream,
+    const KernelTable& kernels,
+    const Tensor& x,        // [num_tokens or num_tokens * K, depth]
+    const Tensor& weight,   // [num_experts, columns, depth]
+    const Tensor& bias,     // [num_experts, columns]; undefined = none
+    const Tensor& experts,  // int32[num_tokens, K], each an expert or -1: a row of 0
+    const Tensor& out);     // [num_tokens * K, columns]
 
 /// Oracle, in double.
 void expert_linear_ref(const Tensor& x,

@@ -48,6 +48,13 @@ struct ExpertBlock {
     rows[count++] = row;
     if (count == kExpertRows) multiply();
   }
+
+  // A row whose expert another rank has. Its weight is 0, so it must only be a number.
+  void clear_row(int64_t row) const {
+    T* to = static_cast<T*>(a.out) + row * a.columns + column;
+    const int64_t size = min_of(a.columns_per_block, a.columns - column);
+    for (int64_t i = 0; i < size; ++i) store_element(to + i, 0.0F);
+  }
 };
 
 template <typename T>
@@ -58,6 +65,7 @@ void run_expert_linear(const void* args, device::BlockRange blocks) noexcept {
     ExpertBlock<T> work(a, block / tiles, block % tiles * a.columns_per_block);
     for (int64_t row = 0; row < a.rows; ++row) {
       if (a.experts[row] == work.expert) work.add_row(row);
+      if (work.expert == 0 && a.experts[row] < 0) work.clear_row(row);
     }
     if (work.count > 0) work.multiply();
   }

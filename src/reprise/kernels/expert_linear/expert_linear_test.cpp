@@ -54,6 +54,18 @@ TEST_P(ExpertLinear, agrees_when_one_expert_has_all_rows_and_others_have_none) {
   expect_agrees(random({80, 33}), random({4, 40, 33}), {}, experts);
 }
 
+TEST_P(ExpertLinear, gives_zeros_to_rows_whose_expert_another_rank_has) {
+  // Several tiles of columns, and more rows of -1 than a block multiplies at once.
+  std::vector<int> chosen;
+  for (int i = 0; i < 120; ++i) chosen.push_back(i % 3 - 1);
+  const Tensor experts = ints({60, 2}, chosen);
+  for (int64_t columns : {1, 33, 100}) {
+    expect_agrees(random({60, 48}), random({2, columns, 48}), random({2, columns}), experts);
+  }
+  // A rank may get no row at all.
+  expect_agrees(random({3, 48}), random({2, 40, 48}), {}, ints({3, 1}, {-1, -1, -1}));
+}
+
 TEST_P(ExpertLinear, gives_a_row_the_same_bits_whatever_other_tokens_choose) {
   const Tensor x = random({50, 100});
   const Tensor weight = random({6, 40, 100});

@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 #include <mpi.h>
+#include <unistd.h>
 
 #include <climits>
 #include <cstdint>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +28,21 @@ void require_success(int code, const char* call) {
   if (code != MPI_SUCCESS) throw Error(fmt::format("{}: {}", call, mpi_error_text(code)));
 }
 
+// The name of this process's segment of shared memory; empty: it has none. Open MPI (4.x) names
+// them vader_segment.HOST.USER.JOB.RANK with the number of the rank on its machine.
+std::string own_segment(int local_rank) {
+  const std::string ending = fmt::format(".{}", local_rank);
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const size_t begin = line.find('/');
+    if (begin == std::string::npos) continue;
+    std::string path = line.substr(begin);
+    const bool is_segment = path.find("/vader_segment.") != std::string::npos;
+    if (is_segment && path.ends_with(ending)) return path;
+  }
+  return {};
+}
+
 /// The messages of MPI, without its collectives: those have no deadline and do not say which rank
 /// is missing.
 class MpiTransport final : public Transport {
@@ -35,6 +52,7 @@ class MpiTransport final : public Transport {
     MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(communicator_, &rank_);
     MPI_Comm_size(communicator_, &size_);
+    remove_segment_name();
   }
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
@@ -99,10 +117,40 @@ class MpiTransport final : public Transport {
       MPI_Request_free(&request);
     }
     MPI_Comm_free(&communicator_);
+    // MPI_Finalize complains if it cannot remove the name.
+    if (!segment_.empty()) (void)std::ofstream(segment_).put('\0');
     MPI_Finalize();
   }
 
  private:
+  // A process that is killed would leave its segment in /dev/shm, 4 MB, if nothing removes it
+  // later. Without a name, its memory is free when the last process that maps it ends, however it
+  // ends.
+  void remove_segment_name() {
+    if (!meet_all()) return;
+    MPI_Comm machine = MPI_COMM_NULL;
+    MPI_Comm_split_type(communicator_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &machine);
+    int local_rank = 0;
+    MPI_Comm_rank(machine, &local_rank);
+    MPI_Comm_free(&machine);
+    segment_ = own_segment(local_rank);
+    if (!segment_.empty() && unlink(segment_.c_str()) != 0) segment_.clear();
+  }
+
+  // Exchanges a message with each rank. Then each of them has mapped this rank's segment.
+  bool meet_all() {
+    const auto count = static_cast<size_t>(size_);
+    std::vector<char> in(count);
+    std::vector<char> out(count);
+    std::vector<MPI_Request> messages(2 * count, MPI_REQUEST_NULL);
+    for (int peer = 0; peer < size_; ++peer) {
+      const auto at = static_cast<size_t>(peer);
+      MPI_Irecv(&in[at], 1, MPI_BYTE, peer, 0, communicator_, &messages[2 * at]);
+      MPI_Isend(&out[at], 1, MPI_BYTE, peer, 0, communicator_, &messages[2 * at + 1]);
+    }
+    return MPI_Waitall(2 * size_, messages.data(), MPI_STATUSES_IGNORE) == MPI_SUCCESS;
+  }
+
   static int count_of(size_t bytes) {
     if (bytes > INT_MAX) {
       throw Error(fmt::format("a message of {} bytes: MPI takes at most {}", bytes, INT_MAX));
@@ -123,6 +171,7 @@ class MpiTransport final : public Transport {
   MPI_Comm communicator_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
+  std::string segment_;  // whose name is removed; empty: none
   std::vector<MPI_Request> requests_;
   std::vector<Handle> free_;
 };

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+
+#include "reprise/device/device.h"
+#include "reprise/tensor/tensor.h"
+
+namespace reprise::kernels {
+
+/// The experts of one rank, of those that ranks have divided among themselves.
+struct LocalExperts {
+  int64_t begin = 0;
+  int64_t count = 0;
+};
+
+/// Numbers this rank's experts from 0. Experts of other ranks become -1, and their weights 0: such
+/// rows cost the matrix products of experts nothing, and the shapes of a step stay the same for
+/// every choice of experts.
+bool launch_local_experts(device::Stream& stream,
+                          LocalExperts mine,
+                          const Tensor& weights,        // float32[num_tokens, K], dense
+                          const Tensor& experts,        // int32[num_tokens, K], dense
+                          const Tensor& local_weights,  // as weights
+                          const Tensor& local_ids);     // as experts
+
+/// Oracle.
+void local_experts_ref(LocalExperts mine,
+                       const Tensor& weights,
+                       const Tensor& experts,
+                       const Tensor& local_weights,
+                       const Tensor& local_ids);
+
+}  // namespace reprise::kernels
