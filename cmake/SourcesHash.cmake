@@ -1,6 +1,6 @@
-# Writes build_identity.h: a hash of the sources that determine compiled programs. A build with
-# another hash does not use the entries in the compile cache. Run as a script:
-#   cmake -DROOT=... -DOUT=... -DFILES="a;b" -P SourcesHash.cmake
+# Writes a header with a hash of sources that determine what a cache contains: compiled programs, or
+# packed weights. A build with another hash does not use the entries in the cache. Run as a script:
+#   cmake -DROOT=... -DOUT=... -DNAMESPACE=... -DNAME=... -DFILES="a;b" -P SourcesHash.cmake
 set(all "")
 foreach(file ${FILES})
   file(SHA256 ${ROOT}/${file} hash)
@@ -12,10 +12,10 @@ file(CONFIGURE OUTPUT ${OUT} CONTENT [[
 #pragma once
 
 /// Made by cmake/SourcesHash.cmake.
-namespace reprise::compile {
+namespace reprise::@NAMESPACE@ {
 
-/// Hash of the sources of models, programs, passes, code generation and kernels of this build.
-inline constexpr const char* kSourcesHash = "@hash@";
+/// Hash of the sources of this build that determine the content of a cache.
+inline constexpr const char* @NAME@ = "@hash@";
 
-}  // namespace reprise::compile
+}  // namespace reprise::@NAMESPACE@
 ]] @ONLY)

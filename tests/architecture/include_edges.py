@@ -44,6 +44,8 @@ ALLOWED = {
     "kv_cache/tensors": {"base", "device", "tensor", "kv_cache"},
     "kv_cache/transfer": {"base", "device", "tensor", "kv_cache", "kv_cache/tensors"},
     "weights": {"base", "tensor"},
+    # a file of weights: written and checked like the files of the compile cache
+    "weights/packed_copy": {"base", "weights", "compile/cache"},
     "tokenizer": {"base"},
     "chat_template": {"base"},
     "output_parsers": {"base"},
@@ -74,7 +76,7 @@ ALLOWED = {
     "runner": BELOW_RUNNER | {"structured_output"},
     "engine": BELOW_RUNNER | {"tokenizer", "structured_output", "runner"},
     "api": BELOW_API | {
-        "kv_cache/events",
+        "kv_cache/events", "weights/packed_copy",
         "chat_template", "compile/cache", "compile/model",
     },
     "server/http": {"base"},

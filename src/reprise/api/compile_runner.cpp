@@ -41,6 +41,15 @@ std::filesystem::path compile_cache_root(const std::filesystem::path& root) {
   return compile::default_cache_root(environment("HOME"), environment("XDG_CACHE_HOME"));
 }
 
+std::filesystem::path packed_weights_root() {
+  const std::string from_environment = environment("REPRISE_CACHE_ROOT");
+  const std::filesystem::path compiled = compile_cache_root({});
+  if (compiled.empty()) return {};
+  const std::filesystem::path base =
+      from_environment.empty() ? compiled.parent_path() : std::filesystem::path(from_environment);
+  return base / "packed_weights";
+}
+
 bool is_compile_cache_disabled() {
   return is_on("REPRISE_DISABLE_COMPILE_CACHE") || is_on("VLLM_DISABLE_COMPILE_CACHE");
 }

@@ -15,6 +15,8 @@ void compile_runner(compile::ModelCompiler& compiler,
 
 /// The folder of the compile cache: `root`, else REPRISE_CACHE_ROOT, else the user's cache folder.
 [[nodiscard]] std::filesystem::path compile_cache_root(const std::filesystem::path& root);
+/// The folder of packed weights: in REPRISE_CACHE_ROOT, else in the user's cache folder.
+[[nodiscard]] std::filesystem::path packed_weights_root();
 /// Whether the environment disables the compile cache.
 [[nodiscard]] bool is_compile_cache_disabled();
 

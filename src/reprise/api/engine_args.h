@@ -98,6 +98,9 @@ struct EngineArgs {
   Json compilation_config = Json::object();  // see config::parse_compilation_config
   /// The folder of the compile cache; empty: REPRISE_CACHE_ROOT, else ~/.cache/reprise.
   std::filesystem::path compile_cache_root;
+  /// Keeps the weights as kernels read them in a file, which the next start maps: none, auto (a
+  /// folder beside the compile cache), or a folder.
+  std::string packed_weights_cache = "none";
   std::vector<std::filesystem::path> extension_files;  // plug-ins that add to `extensions`
   /// Ops, passes and compilers of the user. nullptr: there are none.
   std::shared_ptr<const compile::Extensions> extensions;

@@ -20,13 +20,13 @@
 #include "reprise/api/loaded_engine.h"
 #include "reprise/api/memory_size.h"
 #include "reprise/api/model_text.h"
+#include "reprise/api/packed_weights.h"
 #include "reprise/api/rank_options.h"
 #include "reprise/api/resolved_options.h"
 #include "reprise/api/weight_files.h"
 #include "reprise/base/error.h"
 #include "reprise/engine/engine_core.h"
 #include "reprise/kv_cache/events/kv_event_recorder.h"
-#include "reprise/lora/adapter_registry.h"
 #include "reprise/runner/memory_profile.h"
 #include "reprise/runner/model_attention.h"
 #include "reprise/weights/expected_tensors.h"
@@ -90,6 +90,7 @@ CompiledModel EngineLoader::compile_only(const EngineArgs& args) {
   const Clock::time_point start = Clock::now();
   EngineArgs uncached = args;
   uncached.disable_compile_cache = true;
+  uncached.packed_weights_cache = "none";
   const StartupObserver no_observer;
   EngineLoader loader(uncached, no_observer);
   loader.keeps_stages_ = true;
@@ -172,11 +173,14 @@ void EngineLoader::load_model() {
                                                              device.execution->stream(),
                                                              device.execution->executor(),
                                                              packing);
+  PackedWeights packed(engine_->args, options, device, report);
+  packed.lend_to(*engine_->parameters);
   if (engine_->args.enable_lora) reserve_adapters();
   engine_->model = create_loaded_model(*source);
   engine_->parameters->finish_loading();
   append_warnings(report.warnings,
                   warnings_of_invariance(engine_->args, device, *engine_->parameters));
+  packed.keep(*engine_->parameters);
   report.weight_bytes = engine_->parameters->total_bytes();
   report.weights_seconds = seconds_since(start);
 }
@@ -193,33 +197,6 @@ std::unique_ptr<models::CausalLM> EngineLoader::create_loaded_model(
                                                                  engine_->adapter_slots.get());
   model->set_auxiliary(options.auxiliary);
   return model;
-}
-
-void EngineLoader::reserve_adapters() {
-  const EngineArgs& args = engine_->args;
-  if (engine_->device->is_gpu()) {
-    throw InvalidArgument(
-        "--enable-lora: the kernels of adapters are the CPU's; use --device cpu, or merge the "
-        "adapter into the weights");
-  }
-  engine_->adapter_slots = std::make_unique<lora::AdapterSlots>(args.max_loras, args.max_lora_rank);
-  engine_->adapter_slots->set_token_slots(engine_->parameters->add_buffer(
-      "lora_token_slots", {DType::i32, {args.max_num_batched_tokens}}));
-}
-
-void EngineLoader::load_adapters() {
-  const EngineArgs& args = engine_->args;
-  if (engine_->adapter_slots->layers().empty()) {
-    throw InvalidArgument(
-        fmt::format("--enable-lora: no projection of {} can take adapters",
-                    weights::architecture_name(engine_->options->config.architecture)));
-  }
-  engine_->adapters = std::make_unique<lora::AdapterRegistry>(
-      *engine_->adapter_slots, args.max_cpu_loras.value_or(args.max_loras));
-  for (const LoraModulePath& module : args.lora_modules) {
-    engine_->adapters->load(
-        {.name = module.name, .path = module.path, .base_model_name = module.base_model_name});
-  }
 }
 
 void EngineLoader::build_runner() {

@@ -36,6 +36,7 @@ struct StartupReport {
   std::string kv_cache_dtype;  // "auto", or the value of --kv-cache-dtype
   int64_t num_parameters = 0;
   size_t weight_bytes = 0;
+  std::string packed_weights;  // what --packed-weights-cache did; empty without the option
   int64_t num_kv_blocks = 0;
   int32_t kv_block_size = 0;
   size_t kv_cache_bytes = 0;

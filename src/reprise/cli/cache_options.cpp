@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "reprise/api/packed_weights.h"
 #include "reprise/base/error.h"
 #include "reprise/kv_cache/tensors/cache_dtype.h"
 
@@ -30,6 +31,19 @@ void add_kv_cache_dtype(OptionTable& table, std::string group, std::string& dtyp
        .apply =
            [&dtype](std::string_view value) { dtype = kv_cache::find_cache_dtype(value).name; },
        .choices = std::move(choices)});
+}
+
+void add_packed_weights_cache(OptionTable& table, std::string group, std::string& place) {
+  table.add({.name = "packed-weights-cache",
+             .group = std::move(group),
+             .value_name = "DIR",
+             .help = "Keep the weights in a file as kernels read them, and map this file in later "
+                     "starts: none, a folder, or auto for ~/.cache/reprise/packed_weights.",
+             .default_text = "none",
+             .apply = [&place](std::string_view value) {
+               place = value;
+               (void)api::packed_weights_folder(place);
+             }});
 }
 
 void add_cache_options(OptionTable& table, api::EngineArgs& args) {

@@ -243,6 +243,7 @@ void add_model_settings(OptionTable& table, api::EngineArgs& args) {
              .default_text = args.quantization,
              .apply = [&args](std::string_view value) { args.quantization = value; },
              .choices = {kQuantizations.begin(), kQuantizations.end()}});
+  add_packed_weights_cache(table, kModel, args.packed_weights_cache);
   table.add_text("dtype", kModel, "TYPE", "auto, bfloat16, float16 or float32.", args.dtype);
   table.add({.name = "max-model-len",
              .group = kModel,

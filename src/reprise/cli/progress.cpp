@@ -126,6 +126,9 @@ void StartupProgress::summarize(api::LLM& llm) const {
       fmt::print(stderr, "  {}: {}\n", reason.rule, reason.text);
     }
   }
+  if (!report.packed_weights.empty()) {
+    fmt::print(stderr, "packed weights: {}\n", report.packed_weights);
+  }
   fmt::print(stderr,
              "cudagraph_mode {}; graph capturing finished in {:.3f} s, {} keys took {}\n",
              to_string(report.resolved.mode),

@@ -220,6 +220,9 @@ void log_startup(const Log& log, const api::StartupReport& report, std::string_v
                        report.device,
                        report.cpu_isa));
   log.info(fmt::format("Loading weights took {:.3f} seconds", report.weights_seconds));
+  if (!report.packed_weights.empty()) {
+    log.info(fmt::format("Packed weights: {}", report.packed_weights));
+  }
   log.info(fmt::format("Model loading took {:.4f} GiB and {:.3f} seconds",
                        gib(report.weight_bytes),
                        report.weights_seconds + report.tokenizer_seconds));

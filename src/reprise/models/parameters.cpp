@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "reprise/base/error.h"
+#include "reprise/models/plan_digest.h"
 #include "reprise/tensor/column_panels.h"
 #include "reprise/tensor/packed_weight.h"
 
@@ -93,13 +94,39 @@ bool Parameters::is_packed(std::span<const std::string_view> names) const {
 Tensor Parameters::load(std::span<const std::string_view> names,
                         WeightStorage storage,
                         const Arrangement& arrangement) {
-  origins_.push_back(
-      {.buffer = buffers_.size(), .plan = plan_of(*source_, names, storage, arrangement)});
+  WeightPlan plan = plan_of(*source_, names, storage, arrangement);
+  const uint64_t digest = plan_digest(*source_, plan);
+  origins_.push_back({.buffer = buffers_.size(), .plan = std::move(plan), .digest = digest});
   const char* suffix = storage == WeightStorage::block_panels ? " (packed)" : "";
-  const std::string name = arrangement.name.empty() ? stacked_name(names) : arrangement.name;
-  Tensor tensor = allocate(name + suffix, origins_.back().plan.type);
+  const std::string name =
+      (arrangement.name.empty() ? stacked_name(names) : arrangement.name) + suffix;
+  if (std::optional<Tensor> mapped = find_mapped(name, origins_.back())) return *mapped;
+  Tensor tensor = allocate(name, origins_.back().plan.type);
   write(*source_, origins_.back());
   return tensor;
+}
+
+std::optional<Tensor> Parameters::find_mapped(const std::string& name, const Origin& origin) {
+  if (mapped_ == nullptr) return std::nullopt;
+  const TensorType& type = origin.plan.type;
+  const std::span<std::byte> memory = mapped_->find(name, origin.digest, type.bytes());
+  if (memory.empty()) return std::nullopt;
+  ++num_mapped_;
+  names_.push_back(name);
+  buffers_.push_back({memory.data(), memory.size()});
+  total_bytes_ += memory.size();
+  return Tensor::borrow(type, memory.data(), *executor_);
+}
+
+std::vector<weights::PackedWeight> Parameters::packed_copy() const {
+  std::vector<weights::PackedWeight> copy;
+  for (const Origin& origin : origins_) {
+    const device::BufferView from = buffers_[origin.buffer];
+    copy.push_back({.name = names_[origin.buffer],
+                    .plan = origin.digest,
+                    .bytes = {static_cast<const std::byte*>(from.data), from.bytes}});
+  }
+  return copy;
 }
 
 Tensor Parameters::load_table(std::string_view name) {
@@ -146,7 +173,7 @@ TensorType Parameters::stacked_type(const weights::WeightSource& source,
 }
 
 void Parameters::write(const weights::WeightSource& source, const Origin& origin) {
-  const device::BufferView to = buffers_[origin.buffer].view();
+  const device::BufferView to = buffers_[origin.buffer];
   if (device_->is_host_accessible()) {
     return reader_.read(source, origin.plan, {static_cast<std::byte*>(to.data), to.bytes});
   }
@@ -194,7 +221,7 @@ void Parameters::copy_to_host() {
   std::vector<std::unique_ptr<std::byte[]>> copy;
   try {
     for (const Origin& origin : origins_) {
-      const device::BufferView from = buffers_[origin.buffer].view();
+      const device::BufferView from = buffers_[origin.buffer];
       copy.push_back(std::make_unique_for_overwrite<std::byte[]>(from.bytes));
       stream_->copy_to_host(copy.back().get(), from.data, from.bytes);
     }
@@ -211,18 +238,22 @@ void Parameters::copy_to_host() {
 void Parameters::copy_from_host() {
   REPRISE_ASSERT(has_host_copy(), "weights without a copy on the host");
   for (size_t i = 0; i < origins_.size(); ++i) {
-    const device::BufferView to = buffers_[origins_[i].buffer].view();
+    const device::BufferView to = buffers_[origins_[i].buffer];
     stream_->copy_from_host(to.data, host_copy_[i].get(), to.bytes);
   }
   stream_->synchronize();
 }
 
 void Parameters::discard(device::DiscardableMemory& memory) noexcept {
-  for (const Origin& origin : origins_) memory.discard(buffers_[origin.buffer].view());
+  for (const Origin& origin : origins_) {
+    const device::BufferView weight = buffers_[origin.buffer];
+    // A mapped weight takes no memory that the system could not use for something else.
+    if (mapped_ == nullptr || !mapped_->has(weight.data)) memory.discard(weight);
+  }
 }
 
 void Parameters::restore(device::DiscardableMemory& memory) {
-  for (const Origin& origin : origins_) memory.restore(buffers_[origin.buffer].view());
+  for (const Origin& origin : origins_) memory.restore(buffers_[origin.buffer]);
 }
 
 void Parameters::reload(const weights::WeightSource& source) {
@@ -234,6 +265,11 @@ void Parameters::reload(const weights::WeightSource& source) {
                       source.description(),
                       names[0],
                       "the shape is not that of the model that was loaded");
+    }
+    // The files may be others than those that the mapped copy was made from.
+    const device::BufferView to = buffers_[origin.buffer];
+    if (mapped_ != nullptr && mapped_->has(to.data)) {
+      mapped_->replace_by_zeros({static_cast<std::byte*>(to.data), to.bytes});
     }
     write(source, origin);
   }
@@ -258,7 +294,7 @@ Tensor Parameters::add_table(std::string_view name, std::span<const int32_t> val
 
 Tensor Parameters::add_buffer(std::string_view name, const TensorType& type) {
   Tensor tensor = allocate(std::string(name), type);
-  stream_->fill(buffers_.back().data(), std::byte{0}, type.bytes());
+  stream_->fill(buffers_.back().data, std::byte{0}, type.bytes());
   return tensor;
 }
 
@@ -273,29 +309,29 @@ Shape Parameters::stored_shape(std::string_view name, bool is_transposed) const 
 
 Tensor Parameters::allocate(std::string name, const TensorType& type) {
   names_.push_back(std::move(name));
-  buffers_.push_back(device_->allocate(type.bytes()));
+  owned_.push_back(device_->allocate(type.bytes()));
+  buffers_.push_back(owned_.back().view());
   total_bytes_ += type.bytes();
-  return Tensor::borrow(type, buffers_.back().data(), *executor_);
+  return Tensor::borrow(type, buffers_.back().data, *executor_);
 }
 
 Tensor Parameters::upload(std::string name,
                           const TensorType& type,
                           std::span<const std::byte> bytes) {
   Tensor tensor = allocate(std::move(name), type);
-  stream_->copy_from_host(buffers_.back().data(), bytes.data(), bytes.size());
+  stream_->copy_from_host(buffers_.back().data, bytes.data(), bytes.size());
   return tensor;
 }
 
 std::vector<device::BufferView> Parameters::memory() const {
-  std::vector<device::BufferView> views;
-  for (const device::Buffer& buffer : buffers_) views.push_back(buffer.view());
+  std::vector<device::BufferView> views = buffers_;
   for (const auto& [name, view] : shared_) views.push_back(view);
   return views;
 }
 
 std::string_view Parameters::name_of(const Tensor& tensor) const noexcept {
   for (size_t i = 0; i < buffers_.size(); ++i) {
-    if (buffers_[i].data() == tensor.data()) return names_[i];
+    if (buffers_[i].data == tensor.data()) return names_[i];
   }
   for (const auto& [name, view] : shared_) {
     if (view.data == tensor.data()) return name;
@@ -305,7 +341,7 @@ std::string_view Parameters::name_of(const Tensor& tensor) const noexcept {
 
 device::BufferView Parameters::find(std::string_view name) const noexcept {
   for (size_t i = 0; i < buffers_.size(); ++i) {
-    if (names_[i] == name) return buffers_[i].view();
+    if (names_[i] == name) return buffers_[i];
   }
   for (const auto& [shared_name, view] : shared_) {
     if (shared_name == name) return view;

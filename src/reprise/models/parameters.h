@@ -13,6 +13,7 @@
 #include "reprise/device/discardable_memory.h"
 #include "reprise/models/weight_reader.h"
 #include "reprise/tensor/tensor.h"
+#include "reprise/weights/mapped_weights.h"
 #include "reprise/weights/weight_source.h"
 
 namespace reprise::models {
@@ -39,6 +40,15 @@ class Parameters {
         stream_(&stream),
         executor_(&executor),
         reader_(stream) {}
+
+  /// From now on, weights that `mapped` has are not read from the source. Weights of other names or
+  /// made in other ways are read as before. \pre the device is the host itself
+  void use(std::shared_ptr<weights::MappedWeights> mapped) { mapped_ = std::move(mapped); }
+  /// All loaded weights, for a file that use() can take. The memory is that of this object.
+  [[nodiscard]] std::vector<weights::PackedWeight> packed_copy() const;
+  /// The number of loaded weights that were mapped, and of those that were read.
+  [[nodiscard]] size_t num_mapped() const noexcept { return num_mapped_; }
+  [[nodiscard]] size_t num_read() const noexcept { return origins_.size() - num_mapped_; }
 
   /// One tensor by its Hugging Face name.
   [[nodiscard]] Tensor load(std::string_view name, const Arrangement& arrangement = {}) {
@@ -128,6 +138,7 @@ class Parameters {
   struct Origin {
     size_t buffer = 0;  // into buffers_
     WeightPlan plan;
+    uint64_t digest = 0;  // of the plan
   };
 
   [[nodiscard]] WeightStorage storage_of(std::span<const std::string_view> names,
@@ -147,6 +158,8 @@ class Parameters {
   /// Reads the tensors of a buffer and writes them to it.
   void write(const weights::WeightSource& source, const Origin& origin);
   Tensor allocate(std::string name, const TensorType& type);
+  /// The mapped weight as a tensor, or nothing if it must be read.
+  [[nodiscard]] std::optional<Tensor> find_mapped(const std::string& name, const Origin& origin);
   Tensor upload(std::string name, const TensorType& type, std::span<const std::byte> bytes);
 
   const weights::WeightSource* source_;  // null after finish_loading()
@@ -156,7 +169,10 @@ class Parameters {
   device::Stream* stream_;
   OpExecutor* executor_;
   WeightReader reader_;
-  std::vector<device::Buffer> buffers_;
+  std::shared_ptr<weights::MappedWeights> mapped_;  // nullptr: every weight is read
+  size_t num_mapped_ = 0;
+  std::vector<device::BufferView> buffers_;  // mapped or owned
+  std::vector<device::Buffer> owned_;
   std::vector<std::string> names_;                       // by buffer
   std::vector<std::pair<std::string, device::BufferView>> shared_;  // of other models
   std::vector<Origin> origins_;                          // one per weight; tables have none

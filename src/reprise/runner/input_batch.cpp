@@ -171,11 +171,12 @@ void InputBatch::pad(int32_t num_rows, int32_t num_tokens, int32_t num_logits) {
   host(layout_.num_logits)[0] = num_logits;
 }
 
-void InputBatch::stage_dummy(const StagedShape& shape, device::Stream& stream) {
+void InputBatch::stage_dummy(const StagedShape& shape, device::Stream& stream, DummyTokens tokens) {
   begin_stage(shape);
+  const int32_t num_tokens = tokens == DummyTokens::padding ? 0 : shape.num_tokens;
   const int32_t longest = limits_.max_blocks_per_req * limits_.block_size;
-  const int32_t even_share = shape.num_tokens / std::max(shape.num_reqs, 1);
-  const int32_t num_longer = shape.num_tokens - even_share * shape.num_reqs;
+  const int32_t even_share = num_tokens / std::max(shape.num_reqs, 1);
+  const int32_t num_longer = num_tokens - even_share * shape.num_reqs;
   int32_t first_token = 0;
   for (int32_t row = 0; row < shape.num_reqs; ++row) {
     const int32_t query_len = std::min(even_share + (row < num_longer ? 1 : 0), longest);

@@ -37,6 +37,9 @@ struct BatchLimits {
   }
 };
 
+/// The tokens of a dummy batch.
+enum class DummyTokens : uint8_t { of_requests, padding };
+
 /// One request's part of a step, in the form that the model reads. Borrows from the request.
 struct BatchRequest {
   std::span<const int32_t> token_ids;  // the new tokens of this step, at least one
@@ -98,8 +101,10 @@ class InputBatch {
   /// Writes a dummy batch with exactly the sizes of `shape`. The tokens are spread evenly over the
   /// requests, each context is as long as its query, and no cache slot is written. If a request
   /// would get more tokens than its row of the block table can hold, the surplus tokens become
-  /// padding.
-  void stage_dummy(const StagedShape& shape, device::Stream& stream);
+  /// padding. With `DummyTokens::padding` all tokens are padding, and no request has any.
+  void stage_dummy(const StagedShape& shape,
+                   device::Stream& stream,
+                   DummyTokens tokens = DummyTokens::of_requests);
 
   // Views with the sizes of the last staged shape.
   [[nodiscard]] Tensor input_ids() const;       // int32[num_tokens]

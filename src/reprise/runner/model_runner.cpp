@@ -226,7 +226,14 @@ void ModelRunner::dummy_run(const cudagraph::DummyRun& run) {
   const cudagraph::Decision as_if{.mode = run.target_mode, .descriptor = run.descriptor};
   // A PIECEWISE graph serves any number of requests. The largest number exercises the most memory.
   const int32_t num_reqs = std::min(run.descriptor.num_tokens, options_.limits.max_num_reqs);
-  batch_.stage_dummy(staged_shape(as_if, num_reqs, 0), execution_->stream());
+  // While the pieces of a PIECEWISE key are captured, attention runs between them. Its results are
+  // not used, so it gets no tokens: it would take nearly all the time of the capture.
+  const bool skips_attention = run.purpose == cudagraph::DummyRun::Purpose::capture &&
+                               run.target_mode == CudagraphRuntimeMode::PIECEWISE &&
+                               execution_->device().is_host_accessible();
+  batch_.stage_dummy(staged_shape(as_if, num_reqs, 0),
+                     execution_->stream(),
+                     skips_attention ? DummyTokens::padding : DummyTokens::of_requests);
   if (run.descriptor.has_lora) {
     options_.adapters->stage_dummy(run.descriptor.num_tokens, execution_->stream());
   }

@@ -14,8 +14,6 @@ namespace {
 
 constexpr mode_t kDirectoryMode = 0700;
 constexpr mode_t kFileMode = 0600;
-// Large writes are done in steps of this size, so that tests can interrupt a save within a file.
-constexpr size_t kWriteStepBytes = size_t{256} << 10;
 
 }  // namespace
 
@@ -116,12 +114,11 @@ int DiskSteps::create_file(int directory, const std::string& name, Descriptor& o
   });
 }
 
-int DiskSteps::write(const Descriptor& file, std::string_view bytes) const {
+int DiskSteps::write(const Descriptor& file, std::string_view bytes, size_t step_bytes) const {
   while (!bytes.empty()) {
     ssize_t written = 0;
     const int error = run("write", [&] {
-      return written =
-                 ::write(file.number(), bytes.data(), std::min(bytes.size(), kWriteStepBytes));
+      return written = ::write(file.number(), bytes.data(), std::min(bytes.size(), step_bytes));
     });
     if (error != 0) return error;
     bytes.remove_prefix(static_cast<size_t>(written));

@@ -64,7 +64,10 @@ class DiskSteps {
 
   /// Returns EEXIST if the name exists. Only the owner can read and write the file.
   [[nodiscard]] int create_file(int directory, const std::string& name, Descriptor& opened) const;
-  [[nodiscard]] int write(const Descriptor& file, std::string_view bytes) const;
+  /// Writes steps of `step_bytes`. Tests can interrupt a save between two steps.
+  [[nodiscard]] int write(const Descriptor& file,
+                          std::string_view bytes,
+                          size_t step_bytes = size_t{256} << 10) const;
   [[nodiscard]] int sync(const Descriptor& file) const;
   /// Not an error if the file system cannot sync folders.
   [[nodiscard]] int sync_directory(int directory) const;
