@@ -160,6 +160,13 @@ SHAPES: dict[str, tuple[str, dict]] = {
                                       layer_types=["sliding_attention", "full_attention"],
                                       rope_parameters=dict(full_attention=ROPE, sliding_attention=ROPE)),
         vision_config=dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28))),
+    # Every second layer has experts, as in Maverick.
+    "llama4-vl": ("Llama4", dict(
+        text_config=WIDE_HEADS | dict(
+            num_hidden_layers=4, num_local_experts=4, num_experts_per_tok=1, intermediate_size=24, intermediate_size_mlp=48,
+            interleave_moe_layer_step=2, attention_chunk_size=9, floor_scale=5, attn_scale=0.4, rope_parameters=ROPE),
+        vision_config=dict(hidden_size=16, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14,
+                           vision_output_dim=16, projector_input_dim=16, projector_output_dim=16))),
     "qwen3-moe": ("Qwen3Moe", WIDE_HEADS | dict(num_experts=5, num_experts_per_tok=3, moe_intermediate_size=20,
                                                 num_hidden_layers=3, mlp_only_layers=[1], norm_topk_prob=True)),
 }

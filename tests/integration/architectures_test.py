@@ -15,6 +15,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import serve_test
+
 BINARY = SOURCE = None
 # Token ids as text: the letters of byte-level vocabularies that are one byte of UTF-8, and two more.
 LETTERS = [chr(byte) for byte in (*range(33, 127), 161, 162)]
@@ -72,11 +74,39 @@ class Architectures(unittest.TestCase):
 
     def test_small_chunks_and_preemption_change_no_token(self):
         # 128 answer tokens and the prompts need more blocks than there are, so requests lose theirs and start again.
-        for name in ("gemma3", "gpt2", "falcon-40b", "qwen2-moe", "gpt-oss", "llama4", "deepseek-v2", "deepseek-v3", "mamba", "mamba2",
+        for name in ("gemma3", "gpt2", "falcon-40b", "qwen2-moe", "gpt-oss", "llama4", "llama4-vl", "deepseek-v2", "deepseek-v3", "mamba", "mamba2",
                      "bamba", "granite-moe-hybrid", "qwen3-next", "qwen3_5", "lfm2"):
             with self.subTest(name):
                 self.generate(self.copy_of(name), "--num-gpu-blocks-override", 8, "--max-model-len", 96,
                               "--max-num-batched-tokens", 8, "--max-num-seqs", 4)
+
+    def test_preemption_and_cached_prefixes_change_no_token_of_a_server(self):
+        # Six blocks for each request hold any of them, and eight are too few for the four at once.
+        for name in ("llama4", "llama4-vl", "gemma3", "gpt-oss", "deepseek-v3", "qwen3-moe"):
+            with self.subTest(name):
+                cases = self.copy_of(name)
+                want = [case["continuation"] for case in cases]
+                serve_test.MODEL = str(self.folder)
+                server = serve_test.Server("--dtype", "float32", "--disable-compile-cache", "--num-gpu-blocks-override", "9",
+                                           "--max-model-len", "96", "--max-num-batched-tokens", "8", "--max-num-seqs", "4",
+                                           "--enable-prompt-tokens-details")
+                self.addCleanup(server.stop, 9)
+
+                def complete(prompts, server=server, length=len(want[0])):
+                    status, answer = server.post("/v1/completions", {
+                        "prompt": prompts, "temperature": 0, "max_tokens": length, "ignore_eos": True, "return_token_ids": True})
+                    self.assertEqual(status, 200, answer)
+                    return [choice["token_ids"] for choice in answer["choices"]], answer["usage"]
+
+                self.assertEqual(complete([case["prompt"] for case in cases])[0], want)
+                self.assertGreater(server.metric("vllm:num_preemptions_total"), 0)
+                # Two blocks of 40 tokens are found again; the rest is computed.
+                complete([cases[3]["prompt"]])
+                tokens, usage = complete([cases[3]["prompt"]])
+                self.assertEqual(tokens, want[3:])
+                self.assertEqual(usage["prompt_tokens_details"]["cached_tokens"], 32)
+                self.assertEqual(server.metric("reprise:failed_steps_total"), 0)
+                server.stop()
 
     def test_dump_shows_the_program(self):
         for name, op in (("gemma2", "soft_cap"), ("gpt2", "layer_norm"), ("mixtral", "expert_linear"), ("llama4", "chunk_size=9"),
@@ -109,6 +139,6 @@ class Architectures(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    BINARY = sys.argv[1]
+    BINARY = serve_test.BINARY = sys.argv[1]
     SOURCE = Path(sys.argv[3])
     unittest.main(argv=sys.argv[:1])

@@ -87,6 +87,7 @@ inline constexpr std::array kArchitectureGoldens = {"architectures/gemma2",
                                                     "architectures/qwen2_5-vl",
                                                     "architectures/gemma3-vl",
                                                     "architectures/llama4",
+                                                    "architectures/llama4-vl",
                                                     "architectures/mixtral",
                                                     "architectures/qwen2-moe",
                                                     "architectures/qwen3-moe"};

@@ -21,7 +21,9 @@ double llama3_frequency(const RopeParameters& rope, double frequency) {
   const auto original = static_cast<double>(rope.original_max_position_embeddings);
   const double wavelength = 2 * std::numbers::pi / frequency;
   if (wavelength < original / rope.high_freq_factor) return frequency;
-  if (wavelength > original / rope.low_freq_factor) return frequency / rope.factor;
+  // At this wavelength the blend below has no part of the first kind. Equal factors, which Llama 4
+  // Scout has, leave nothing between.
+  if (wavelength >= original / rope.low_freq_factor) return frequency / rope.factor;
   const double smooth = (original / wavelength - rope.low_freq_factor) /
                         (rope.high_freq_factor - rope.low_freq_factor);
   return (1 - smooth) * frequency / rope.factor + smooth * frequency;

@@ -52,6 +52,15 @@ TEST(RopeTable, of_longrope_takes_the_long_factors_beyond_the_original_positions
   EXPECT_EQ(make_rope_table(rope, 8, 65)[0], 1.25F);
 }
 
+TEST(RopeTable, of_llama3_with_equal_factors_blends_nothing) {  // as in Llama 4 Scout
+  const RopeParameters rope{.type = RopeType::llama3,
+                            .factor = 4.0,
+                            .low_freq_factor = 1.0,
+                            .high_freq_factor = 1.0,
+                            .original_max_position_embeddings = 128};
+  expect_near(frequencies_of(rope, 8, 2), {1, 0.1, 0.0025, 0.00025});
+}
+
 TEST(RopeTable, of_yarn_blends_between_whole_or_exact_dimensions) {
   const RopeParameters rope{.type = RopeType::yarn,
                             .factor = 4.0,

@@ -154,7 +154,7 @@ TEST(ModelConfig, F18_refuses_rope_factors_that_are_zero_negative_or_not_finite)
                          {{"rope_type", "llama3"},
                           {"factor", 8},
                           {"low_freq_factor", 4},
-                          {"high_freq_factor", 4},
+                          {"high_freq_factor", 3},
                           {"original_max_position_embeddings", 8192}})),
             "E_CONFIG rope_scaling.high_freq_factor");
 }

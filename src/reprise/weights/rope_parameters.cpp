@@ -61,9 +61,9 @@ double required_number(const ConfigReader& reader,
 void read_llama3(const ConfigReader& scaling, RopeParameters& rope) {
   rope.low_freq_factor = required_number(scaling, "low_freq_factor", 1e-6, kMaxFactor);
   rope.high_freq_factor = required_number(scaling, "high_freq_factor", 1e-6, kMaxFactor);
-  if (rope.high_freq_factor <= rope.low_freq_factor) {
+  if (rope.high_freq_factor < rope.low_freq_factor) {
     scaling.fail("high_freq_factor",
-                 fmt::format("must be above low_freq_factor {}, got {}",
+                 fmt::format("must not be below low_freq_factor {}, got {}",
                              rope.low_freq_factor,
                              rope.high_freq_factor));
   }

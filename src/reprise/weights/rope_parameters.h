@@ -25,7 +25,7 @@ struct RopeParameters {
   bool is_interleaved = false;
   double factor = 1.0;            // linear, dynamic, yarn, llama3: >= 1
   double low_freq_factor = 1.0;   // llama3: > 0
-  double high_freq_factor = 4.0;  // llama3: > low_freq_factor
+  double high_freq_factor = 4.0;  // llama3: >= low_freq_factor
   /// yarn, longrope, llama3: positions of the unscaled model; dynamic: max_position_embeddings.
   int64_t original_max_position_embeddings = 0;
   double attention_factor = 1.0;          // yarn, longrope: multiplies cosines and sines

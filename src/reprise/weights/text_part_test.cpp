@@ -26,6 +26,37 @@ constexpr const char* kQwen25 = R"({"architectures": ["Qwen2_5_VLForConditionalG
   "max_position_embeddings": 128000, "tie_word_embeddings": true, "vision_config": {"depth": 32},
   "rope_theta": 1000000.0, "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}})";
 
+// As published (Scout), but for the number of layers and a shorter list of members.
+constexpr const char* kLlama4 = R"({"architectures": ["Llama4ForConditionalGeneration"],
+  "boi_token_index": 200080, "eoi_token_index": 200081, "image_token_index": 200092,
+  "model_type": "llama4", "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+  "text_config": {"attention_chunk_size": 8192, "attn_temperature_tuning": 4, "bos_token_id": 200000,
+    "eos_token_id": [200001, 200007, 200008], "floor_scale": 8192, "attn_scale": 0.1,
+    "for_llm_compressor": false, "head_dim": 128, "hidden_act": "silu", "hidden_size": 5120,
+    "interleave_moe_layer_step": 1, "intermediate_size": 8192, "intermediate_size_mlp": 16384,
+    "max_position_embeddings": 10485760, "model_type": "llama4_text", "no_rope_layers": [],
+    "num_attention_heads": 40, "num_experts_per_tok": 1, "num_hidden_layers": 8,
+    "num_key_value_heads": 8, "num_local_experts": 16, "output_router_logits": false,
+    "pad_token_id": 200018, "rms_norm_eps": 1e-05, "rope_scaling": {"factor": 16.0,
+    "high_freq_factor": 1.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 8192,
+    "rope_type": "llama3"}, "rope_theta": 500000.0, "use_qk_norm": true, "vocab_size": 202048},
+  "vision_config": {"model_type": "llama4_vision_model", "hidden_size": 1408}})";
+
+TEST(TextPart, of_llama_4_is_read_as_published) {
+  const ModelConfig config = parse_model_config(kLlama4, "config.json").config;
+  EXPECT_EQ(config.architecture, Architecture::llama4);
+  EXPECT_EQ(config.vocab_size, 202048);
+  EXPECT_EQ(config.dtype, DType::bf16);
+  EXPECT_EQ(config.rope.type, RopeType::llama3);
+  EXPECT_THAT(config.eos_token_ids, ElementsAre(200001, 200007, 200008));
+  ASSERT_TRUE(config.attention_temperature.has_value());
+  for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    EXPECT_TRUE(config.is_moe_layer(layer));
+    EXPECT_EQ(config.rotates(layer), layer % 4 != 3) << layer;  // no_rope_layers: [] is the default
+    EXPECT_EQ(config.chunk_of_layer(layer).has_value(), layer % 4 != 3) << layer;
+  }
+}
+
 TEST(TextPart, of_gemma_3_has_what_its_class_has_by_default) {
   const LoadedModelConfig loaded = parse_model_config(kGemma3, "config.json");
   EXPECT_EQ(loaded.config.architecture, Architecture::gemma3);
