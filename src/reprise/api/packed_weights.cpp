@@ -18,6 +18,12 @@ namespace {
 
 using compile::CacheKey;
 
+/// Which experts a rank has; empty: all.
+std::string experts_text(const weights::ModelConfig& config) {
+  if (!config.moe || !config.moe->of_rank) return {};
+  return fmt::format("{}+{}", config.moe->of_rank->begin, config.moe->of_rank->count);
+}
+
 /// The engines that share one file: its name is a hash of this key.
 CacheKey place_of(const EngineArgs& args, const ResolvedOptions& options) {
   std::error_code error;
@@ -34,7 +40,9 @@ CacheKey place_of(const EngineArgs& args, const ResolvedOptions& options) {
                        args.ranks == nullptr ? 0 : args.ranks->rank(),
                        args.ranks == nullptr ? 1 : args.ranks->size()))
       .add("parallel",
-           fmt::format("{},{}", config.tensor_parallel_size, config.pipeline_parallel_size));
+           fmt::format("{},{}", config.tensor_parallel_size, config.pipeline_parallel_size))
+      .add("experts", experts_text(config))
+      .add("part", options.draft_head ? "draft head" : "model");
   return place;
 }
 
