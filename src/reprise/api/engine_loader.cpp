@@ -176,7 +176,8 @@ void EngineLoader::load_model() {
   engine_->model = models::create_model(options.rank_config,
                                         options.max_model_len,
                                         *engine_->parameters,
-                                        engine_->adapter_slots.get());
+                                        engine_->adapter_slots.get(),
+                                        reserve_expert_counts());
   engine_->parameters->finish_loading();
   append_warnings(report.warnings,
                   warnings_of_invariance(engine_->args, device, *engine_->parameters));
@@ -290,6 +291,7 @@ std::unique_ptr<engine::ModelRunner> EngineLoader::create_runner(
           .attention_plan = {.wanted_items = is_gpu ? 512 : 128},
           .cascade_workers = args.disable_cascade_attn ? 0 : engine_->device->num_workers,
           .adapters = engine_->adapter_slots.get(),
+          .expert_counts = engine_->expert_counts.get(),
           .ranks = args.ranks,
           .data_parallel = engine_->data_parallel.get(),
           .num_warmups = warms_up ? options.graphs.num_of_warmups : 0,
@@ -391,6 +393,7 @@ void EngineLoader::build_core() {
           .row_sampler = engine_->row_sampler.get(),
           .drafter = engine_->drafter.get(),
           .draft_ledger = draft_ledger(),
+          .expert_counts = engine_->expert_counts.get(),
           .cache_listener = engine_->event_recorder.get()});
   add_memory();
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <vector>
 
 #include "reprise/models/mlp.h"
@@ -33,6 +34,11 @@ Tensor load_experts(const LayerParts& parts, std::initializer_list<std::string_v
 ExpertMlp::ExpertMlp(const LayerParts& parts)
     : activation_(parts.config.activation), routing_(*parts.config.moe) {
   const weights::DecoderTensors& names = parts.names;
+  if (parts.expert_counting != nullptr) {
+    counter_ = parts.expert_counting->op;
+    num_tokens_ = parts.expert_counting->num_tokens;
+    counts_ = parts.expert_counting->layers[static_cast<size_t>(parts.layer)];
+  }
   router_ = parts.load_projection({names.router});
   if (routing_.scores == weights::RouterScores::sigmoid_with_bias) {
     // In float32: rounded biases would choose other experts.
@@ -73,6 +79,10 @@ ExpertMlp::ExpertMlp(const LayerParts& parts)
 
 Tensor ExpertMlp::operator()(const Tensor& hidden) const {
   const auto [weights, experts] = route(project(hidden, router_, router_weight_bias_));
+  if (counter_ != nullptr) {
+    const std::array operands = {experts, num_tokens_, counts_};
+    (void)ops::custom(*counter_, operands);
+  }
   Tensor gate_up = ops::expert_linear(hidden, gate_up_, gate_up_bias_, experts);
   if (router_rows_.defined()) {
     // The factor of what an expert reads may as well multiply what comes out of its first matrices.

@@ -47,6 +47,9 @@ program::TraceSignature forward_signature(const models::Parameters& parameters,
       signature.states.emplace_back(state, program::constant_type(state.type()));
     }
   }
+  for (const Tensor& counter : caches.counters) {
+    signature.states.emplace_back(counter, program::constant_type(counter.type()));
+  }
   signature.parameter_memory = parameters.memory();
   signature.name_of_parameter = [&parameters](const Tensor& parameter) {
     return std::string(parameters.name_of(parameter));
@@ -100,6 +103,7 @@ program::SlotTensors bind_slots(const program::CompiledProgram& program,
     const std::span<const Tensor> states = caches.states->tensors();
     slots.states.insert(slots.states.end(), states.begin(), states.end());
   }
+  slots.states.insert(slots.states.end(), caches.counters.begin(), caches.counters.end());
   if (program.num_states != slots.states.size()) {
     throw InvalidArgument(fmt::format("the program has {} cache tensors, this model {}",
                                       program.num_states,
