@@ -44,7 +44,7 @@ class Server:
         self.port = free_port()
         command = [program, "serve", ROOT / "models/reprise-tiny", "--load-format", "dummy", "--hf-overrides",
                    json.dumps(dict(model, max_position_embeddings=4096)), "--max-model-len", 4096, "--max-num-seqs", 4,
-                   "--num-threads", 1, "--port", self.port, *more]
+                   "--num-threads", 1, "--served-model-name", "model", "--port", self.port, *more]
         self.process = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while True:
             try:
@@ -59,7 +59,7 @@ class Server:
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
     def ask(self, tokens):
-        body = json.dumps(dict(model="reprise-tiny", prompt=tokens, max_tokens=ANSWER, temperature=0, ignore_eos=True, stream=True,
+        body = json.dumps(dict(model="model", prompt=tokens, max_tokens=ANSWER, temperature=0, ignore_eos=True, stream=True,
                                return_token_ids=True))
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}/v1/completions", body.encode(),
                                          {"Content-Type": "application/json"})

@@ -75,6 +75,7 @@ class EngineArgs:
     mamba_cache_mode: str = ""  # align, none
     prefix_cache_retention_interval: int = 0  # keep states of recurrent layers every so many tokens
     disable_cascade_attn: bool = False
+    expert_counters: bool = False  # count the tokens of each expert, for /metrics
     block_size: int = 16
     kv_cache_dtype: str = "auto"  # fp8, fp8_e5m2, int8_per_token_head, fp8_per_token_head
     kv_cache_memory_bytes: int | None = None

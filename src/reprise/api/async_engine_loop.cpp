@@ -396,6 +396,11 @@ void AsyncEngineLoop::publish_stats() {
   current_.postponed_tokens = counters.postponed_tokens;
   current_.step_times = core_->clock().times;
   publish_adapters();
+  if (engine::ExpertCounts* counts = core_->expert_counts()) {
+    counts->collect();
+    current_.expert_layers.assign(counts->layers().begin(), counts->layers().end());
+    current_.expert_tokens.assign(counts->totals().begin(), counts->totals().end());
+  }
   const std::lock_guard lock(mutex_);
   stats_ = current_;
 }

@@ -108,6 +108,7 @@ EngineArgs draft_head_args(const EngineArgs& args, const ResolvedOptions& option
   head.async_scheduling = false;
   head.enable_lora = false;
   head.lora_modules.clear();
+  head.expert_counters = false;
   head.enforce_eager = wish.enforce_eager.value_or(args.enforce_eager);
   return head;
 }

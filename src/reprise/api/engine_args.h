@@ -74,6 +74,7 @@ struct EngineArgs {
   int32_t prefix_cache_retention_interval = 0;
   /// Steps never compute the attention over a prefix that all requests share only once.
   bool disable_cascade_attn = false;
+  bool expert_counters = false;  // the tokens of each expert are counted
   int32_t block_size = 16;
   kv_cache::KvEventsConfig kv_events;      // tells routers what is cached
   kv_cache::KvTransferConfig kv_transfer;  // prompts that another engine computes, or continues

@@ -194,7 +194,8 @@ std::unique_ptr<models::CausalLM> EngineLoader::create_loaded_model(
   std::unique_ptr<models::CausalLM> model = models::create_model(options.rank_config,
                                                                  options.max_model_len,
                                                                  *engine_->parameters,
-                                                                 engine_->adapter_slots.get());
+                                                                 engine_->adapter_slots.get(),
+                                                                 reserve_expert_counts());
   model->set_auxiliary(options.auxiliary);
   return model;
 }
@@ -279,6 +280,7 @@ std::unique_ptr<engine::ModelRunner> EngineLoader::create_runner(
           .attention_plan = {.wanted_items = is_gpu ? 512 : 128},
           .cascade_workers = args.disable_cascade_attn ? 0 : engine_->device->num_workers,
           .adapters = engine_->adapter_slots.get(),
+          .expert_counts = engine_->expert_counts.get(),
           .ranks = args.ranks,
           .op_ranks = args.tensor_ranks != nullptr ? args.tensor_ranks : args.expert_engines,
           .data_parallel = engine_->data_parallel.get(),
@@ -383,6 +385,7 @@ void EngineLoader::build_core() {
           .drafter = engine_->drafter.get(),
           .draft_head = engine_->head_drafter,
           .draft_ledger = draft_ledger(),
+          .expert_counts = engine_->expert_counts.get(),
           .cache_listener = engine_->event_recorder.get()});
   add_memory();
 }

@@ -28,6 +28,7 @@ class ModelRunner;
 
 namespace reprise::models {
 class CausalLM;
+struct ExpertCounting;
 }
 
 namespace reprise::weights {
@@ -85,6 +86,8 @@ class EngineLoader {
   [[nodiscard]] kv_cache::StateCacheLayout state_cache_layout() const;
   [[nodiscard]] kv_cache::KvCacheLayout kv_cache_layout(int64_t num_blocks) const;
   [[nodiscard]] std::string kv_cache_text() const;
+  /// Makes room for counts of the tokens of experts, if they are asked for.
+  [[nodiscard]] const models::ExpertCounting* reserve_expert_counts();
   /// Gives a part of the memory of the caches to copies of states.
   void take_snapshots(CacheMemory& memory);
   [[nodiscard]] CacheMemory cache_memory();

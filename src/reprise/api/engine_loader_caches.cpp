@@ -1,8 +1,14 @@
 // The part of the engine loader that divides the memory of caches.
 #include <fmt/format.h>
 
+#include "reprise/api/engine_device.h"
 #include "reprise/api/engine_loader.h"
+#include "reprise/api/loaded_engine.h"
+#include "reprise/api/resolved_options.h"
 #include "reprise/api/state_caching.h"
+#include "reprise/base/error.h"
+#include "reprise/compile/model/extensions.h"
+#include "reprise/runner/expert_counts.h"
 #include "reprise/runner/model_attention.h"
 
 namespace reprise::api {
@@ -48,11 +54,42 @@ std::string EngineLoader::kv_cache_text() const {
   const kv_cache::StateCacheLayout states = state_cache_layout();
   if (states.num_layers > 0) text += fmt::format(",{} states", states.num_slots);
   text += head_text(*engine_->options);
+  if (engine_->expert_counts) text += ",experts are counted";
   if (!engine_->options->kv_cache_dtype.is_quantized()) return text;
   for (const attention::AttentionLayer* layer : engine_->model->attention_layers()) {
     text += fmt::format(",{:a},{:a}", layer->shape().k_scale, layer->shape().v_scale);
   }
   return text;
+}
+
+const models::ExpertCounting* EngineLoader::reserve_expert_counts() {
+  EngineArgs& args = engine_->args;
+  if (!args.expert_counters) return nullptr;
+  const weights::ModelConfig& config = engine_->options->config;
+  if (!config.moe) {
+    engine_->report.warnings.push_back(
+        fmt::format("--expert-counters has no effect: {} has no experts",
+                    weights::architecture_name(config.architecture)));
+    return nullptr;
+  }
+  if (engine_->device->is_gpu()) {
+    throw InvalidArgument("--expert-counters: only CPUs count the tokens of experts; leave it out");
+  }
+  if (const auto& experts = engine_->options->rank_config.moe; experts && experts->engines > 1) {
+    throw InvalidArgument(
+        "--expert-counters: engines that share experts (--data-parallel-size with "
+        "--enable-expert-parallel) do not count their tokens; leave one of the options out");
+  }
+  compile::Extensions all;
+  if (args.extensions != nullptr) all = *args.extensions;
+  all.add_op(engine::make_expert_counter());
+  args.extensions = std::make_shared<const compile::Extensions>(std::move(all));
+  engine_->expert_counts =
+      std::make_unique<engine::ExpertCounts>(config,
+                                             *args.extensions->find_op(engine::kExpertCounterName),
+                                             *engine_->device->device,
+                                             engine_->device->execution->executor());
+  return &engine_->expert_counts->counting();
 }
 
 void EngineLoader::take_snapshots(CacheMemory& memory) {

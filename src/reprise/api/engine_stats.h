@@ -97,6 +97,9 @@ struct EngineStats {
   int64_t cached_states = 0;     // states of recurrent layers that cached prefixes hold now
   uint64_t states_saved = 0;     // copied into the cache
   uint64_t states_restored = 0;  // copied out of the cache, for requests that found their prefix
+  // The tokens of experts, if they are counted: by layer, then by expert.
+  std::vector<int32_t> expert_layers;
+  std::vector<uint64_t> expert_tokens;
   uint64_t kv_event_payloads_sent = 0;     // steps whose cache events went to subscribers
   uint64_t kv_event_payloads_dropped = 0;  // ... and those that did not
   uint64_t num_preemptions = 0;

@@ -9,6 +9,7 @@
 #include "reprise/api/startup_report.h"
 
 namespace reprise::engine {
+class ExpertCounts;
 class DataParallelSteps;
 class EngineCore;
 class HeadDrafter;
@@ -79,7 +80,8 @@ struct LoadedEngine {
   std::unique_ptr<ModelText> text;       // nullptr after EngineLoader::compile_only
   std::shared_ptr<EngineDevice> device;  // shared with the draft model
   std::unique_ptr<models::Parameters> parameters;
-  std::unique_ptr<lora::AdapterSlots> adapter_slots;  // nullptr without EngineArgs::enable_lora
+  std::unique_ptr<lora::AdapterSlots> adapter_slots;    // nullptr without EngineArgs::enable_lora
+  std::unique_ptr<engine::ExpertCounts> expert_counts;  // nullptr: nothing is counted
   std::unique_ptr<models::CausalLM> model;
   std::unique_ptr<lora::AdapterRegistry> adapters;  // nullptr without EngineArgs::enable_lora
   /// nullptr: the steps of this engine need no other engine.

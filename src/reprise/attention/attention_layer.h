@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <span>
 
 #include "reprise/kv_cache/tensors/kv_cache_tensors.h"
 #include "reprise/kv_cache/tensors/state_cache_tensors.h"
@@ -27,6 +28,7 @@ struct AttentionShape {
 struct LayerCaches {
   const kv_cache::KvCacheTensors* kv_cache = nullptr;
   const kv_cache::StateCacheTensors* states = nullptr;
+  std::span<const Tensor> counters = {};  // further states of programs, which count
 };
 
 /// The attention of one layer and its part of a cache. The kinds of layers differ in what they

@@ -40,6 +40,8 @@ struct EngineCoreOptions {
   HeadDrafter* draft_head = nullptr;
   /// The decisions of the draft model's steps. Borrowed likewise. nullptr: there is no draft model.
   const cudagraph::DispatchLedger* draft_ledger = nullptr;
+  /// The tokens of experts that the runner's steps count. Borrowed likewise. nullptr: none.
+  ExpertCounts* expert_counts = nullptr;
   /// Hears which prefixes are cached; on_step_end() follows each step and each reset of the cache.
   /// Borrowed: it must outlive the core. nullptr: none.
   kv_cache::CacheListener* cache_listener = nullptr;
@@ -137,6 +139,8 @@ class EngineCore {
   /// Counts the dispatch decisions of all steps whose results were taken, including failed steps.
   [[nodiscard]] const cudagraph::DispatchLedger& ledger() const noexcept { return ledger_; }
   /// EngineCoreOptions::draft_ledger.
+  /// nullptr: the tokens of experts are not counted.
+  [[nodiscard]] ExpertCounts* expert_counts() const noexcept { return options_.expert_counts; }
   [[nodiscard]] const cudagraph::DispatchLedger* draft_ledger() const noexcept {
     return options_.draft_ledger;
   }

@@ -8,6 +8,7 @@
 #include "reprise/attention/attention_layer.h"
 #include "reprise/cudagraph/capture/forward_context.h"
 #include "reprise/lora/adapter_slots.h"
+#include "reprise/models/expert_counting.h"
 #include "reprise/models/parameters.h"
 #include "reprise/tensor/compile_support.h"
 #include "reprise/tensor/tensor.h"
@@ -67,11 +68,15 @@ class CausalLM {
 
 /// Loads the model of `config.architecture`. `parameters` keeps the weights and must outlive the
 /// model. The model will use positions below `max_positions`. `adapters` gets a layer for each
-/// projection that adapters may change; nullptr: the model has no adapters.
+/// projection that adapters may change; nullptr: the model has no adapters. `expert_counting`:
+/// where layers with experts count their tokens; borrowed while the model is made; nullptr:
+/// nowhere.
 /// \throws FileError for tensors that are missing or misshapen
-[[nodiscard]] std::unique_ptr<CausalLM> create_model(const weights::ModelConfig& config,
-                                                     int64_t max_positions,
-                                                     Parameters& parameters,
-                                                     lora::AdapterSlots* adapters = nullptr);
+[[nodiscard]] std::unique_ptr<CausalLM> create_model(
+    const weights::ModelConfig& config,
+    int64_t max_positions,
+    Parameters& parameters,
+    lora::AdapterSlots* adapters = nullptr,
+    const ExpertCounting* expert_counting = nullptr);
 
 }  // namespace reprise::models

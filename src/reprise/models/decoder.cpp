@@ -76,7 +76,8 @@ Decoder::Decoder(const weights::ModelConfig& config,
                  int64_t max_positions,
                  Parameters& parameters,
                  MakeDecoderLayer make_layer,
-                 lora::AdapterSlots* adapters)
+                 lora::AdapterSlots* adapters,
+                 const ExpertCounting* expert_counting)
     : hidden_size_(config.hidden_size),
       dtype_(parameters.dtype()),
       embedding_scale_(static_cast<float>(config.embedding_scale)),
@@ -103,7 +104,8 @@ Decoder::Decoder(const weights::ModelConfig& config,
                                   .parameters = parameters,
                                   .layer = layer,
                                   .rope_table = rope_tables.of_layer(layer),
-                                  .adapters = adapters}));
+                                  .adapters = adapters,
+                                  .expert_counting = expert_counting}));
     attention_layers_.push_back(&layers_.back()->attention());
     if (attention::AttentionLayer* recurrence = layers_.back()->recurrence()) {
       attention_layers_.push_back(recurrence);

@@ -35,7 +35,8 @@ class Decoder final : public CausalLM {
           int64_t max_positions,
           Parameters& parameters,
           MakeDecoderLayer make_layer,
-          lora::AdapterSlots* adapters);
+          lora::AdapterSlots* adapters,
+          const ExpertCounting* expert_counting);
 
   [[nodiscard]] Tensor forward(cudagraph::ForwardContext& context,
                                const Tensor& input_ids,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -45,6 +46,11 @@ ExpertMlp::ExpertMlp(const LayerParts& parts)
       routing_(*parts.config.moe),
       ranks_(parts.config.tensor_parallel_size) {
   const weights::DecoderTensors& names = parts.names;
+  if (parts.expert_counting != nullptr) {
+    counter_ = parts.expert_counting->op;
+    num_tokens_ = parts.expert_counting->num_tokens;
+    counts_ = parts.expert_counting->layers[static_cast<size_t>(parts.layer)];
+  }
   router_ = parts.load_projection({names.router});
   if (routing_.scores == weights::RouterScores::sigmoid_with_bias) {
     // In float32: rounded biases would choose other experts.
@@ -99,6 +105,10 @@ Tensor ExpertMlp::run_for_engines(const Tensor& hidden) const {
 
 Tensor ExpertMlp::run_experts(const Tensor& hidden) const {
   auto [weights, experts] = route(project(hidden, router_, router_weight_bias_));
+  if (counter_ != nullptr) {
+    const std::array operands = {experts, num_tokens_, counts_};
+    (void)ops::custom(*counter_, operands);
+  }
   if (const auto& mine = routing_.of_rank) {
     std::tie(weights, experts) = ops::local_experts(weights, experts, mine->begin, mine->count);
   }

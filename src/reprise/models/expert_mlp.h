@@ -39,6 +39,10 @@ class ExpertMlp final : public FeedForward {
   Tensor shared_gate_up_;      // [2 * shared intermediate, hidden]; undefined: no shared expert
   Tensor shared_down_;
   Tensor shared_gate_;  // [1, hidden]; undefined: none
+  // See ExpertCounting.
+  const CustomOp* counter_ = nullptr;  // nullptr: nothing is counted
+  Tensor num_tokens_;
+  Tensor counts_;
 };
 
 }  // namespace reprise::models

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "reprise/lora/adapter_slots.h"
+#include "reprise/models/expert_counting.h"
 #include "reprise/models/parameters.h"
 #include "reprise/models/projection.h"
 #include "reprise/tensor/tensor.h"
@@ -22,7 +23,8 @@ struct LayerParts {
   // Undefined: this layer does not rotate. A layer that does not rotate either multiplies its
   // queries by this table's factors.
   Tensor rope_table;
-  lora::AdapterSlots* adapters = nullptr;  // nullptr: the engine has no adapters
+  lora::AdapterSlots* adapters = nullptr;           // nullptr: the engine has no adapters
+  const ExpertCounting* expert_counting = nullptr;  // nullptr: nothing is counted
 
   /// The place of this layer among those of its cache.
   [[nodiscard]] int64_t cache_index() const { return config.cache_index(layer); }

@@ -87,9 +87,11 @@ static_assert(has_every_architecture_in_order());
 std::unique_ptr<CausalLM> create_model(const weights::ModelConfig& config,
                                        int64_t max_positions,
                                        Parameters& parameters,
-                                       lora::AdapterSlots* adapters) {
+                                       lora::AdapterSlots* adapters,
+                                       const ExpertCounting* expert_counting) {
   const Row& row = kRows[static_cast<size_t>(config.architecture)];
-  return std::make_unique<Decoder>(config, max_positions, parameters, row.make_layer, adapters);
+  return std::make_unique<Decoder>(
+      config, max_positions, parameters, row.make_layer, adapters, expert_counting);
 }
 
 }  // namespace reprise::models

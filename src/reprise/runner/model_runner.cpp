@@ -100,6 +100,7 @@ ModelRunner::ModelRunner(Execution& execution,
   bindings_.push_back(states_.memory());
   bindings_.push_back(batch_.memory());
   if (hidden_states_.bytes() > 0) bindings_.push_back(hidden_states_.view());
+  if (options.expert_counts != nullptr) bindings_.push_back(options.expert_counts->memory());
   bindings_.push_back({});  // room for the memory of the step's attention plan
   plan_binding_ = bindings_.size() - 1;
   outputs_.reserve(kMaxForwardOutputs);
@@ -330,6 +331,11 @@ const StepResult& ModelRunner::run(std::span<const BatchRequest> requests,
       batch_.stage(requests,
                    staged_shape(decision, static_cast<int32_t>(requests.size()), num_logits),
                    execution_->stream());
+    }
+    if (options_.expert_counts != nullptr) {
+      int32_t num_tokens = 0;
+      for (const BatchRequest& request : requests) num_tokens += request.query_len();
+      options_.expert_counts->stage(num_tokens, execution_->stream());
     }
     restore_states(requests);
     if (!tokens.places.empty()) tokens.sampler->write_tokens(batch_.input_ids(), tokens.places);

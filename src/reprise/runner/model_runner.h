@@ -20,6 +20,7 @@
 #include "reprise/program/trace.h"
 #include "reprise/runner/data_parallel_steps.h"
 #include "reprise/runner/execution.h"
+#include "reprise/runner/expert_counts.h"
 #include "reprise/runner/forward.h"
 #include "reprise/runner/input_batch.h"
 #include "reprise/runner/rank_steps.h"
@@ -56,6 +57,9 @@ struct ModelRunnerOptions {
   int cascade_workers = 0;
   /// The adapters of the model's layers; must outlive the runner. nullptr: the engine has none.
   lora::AdapterSlots* adapters = nullptr;
+  /// Where the model's layers count the tokens of their experts; must outlive the runner. nullptr:
+  /// they count nothing.
+  ExpertCounts* expert_counts = nullptr;
   /// The ranks that run this model together; must outlive the runner. nullptr: this is the only
   /// one.
   parallel::Communicator* ranks = nullptr;
@@ -180,6 +184,8 @@ class ModelRunner {
   /// before. Padding tokens have rows too, whose content does not matter.
   [[nodiscard]] device::BufferView hidden_memory() const noexcept { return hidden_states_.view(); }
   [[nodiscard]] models::CausalLM& model() const noexcept { return *model_; }
+  /// nullptr: no expert's tokens are counted.
+  [[nodiscard]] ExpertCounts* expert_counts() const noexcept { return options_.expert_counts; }
   /// Returns when the device has finished all launched work. \throws device::DeviceError, which is
   /// sticky if a rank was lost meanwhile
   void wait();
@@ -233,7 +239,10 @@ class ModelRunner {
   /// Gives the adapters of the batch slots, and their tokens the numbers of these slots.
   void stage_adapters(std::span<const BatchRequest> requests, int32_t num_tokens);
   [[nodiscard]] attention::LayerCaches caches() const noexcept {
-    return {.kv_cache = &kv_cache_, .states = &states_};
+    return {.kv_cache = &kv_cache_,
+            .states = &states_,
+            .counters = options_.expert_counts == nullptr ? std::span<const Tensor>()
+                                                          : options_.expert_counts->tensors()};
   }
   [[nodiscard]] StepLaunches launches_so_far() const noexcept;
   /// The inputs of the staged step.

@@ -53,6 +53,9 @@ program::TraceSignature forward_signature(const models::Parameters& parameters,
         "hidden_states",
         program::ValueType{parameters.dtype(), {Symbol::num_tokens, hidden_input_size}});
   }
+  for (const Tensor& counter : caches.counters) {
+    signature.states.emplace_back(counter, program::constant_type(counter.type()));
+  }
   signature.parameter_memory = parameters.memory();
   signature.name_of_parameter = [&parameters](const Tensor& parameter) {
     return std::string(parameters.name_of(parameter));
@@ -113,6 +116,7 @@ program::SlotTensors bind_slots(const program::CompiledProgram& program,
     const std::span<const Tensor> states = caches.states->tensors();
     slots.states.insert(slots.states.end(), states.begin(), states.end());
   }
+  slots.states.insert(slots.states.end(), caches.counters.begin(), caches.counters.end());
   if (program.num_states != slots.states.size()) {
     throw InvalidArgument(fmt::format("the program has {} cache tensors, this model {}",
                                       program.num_states,

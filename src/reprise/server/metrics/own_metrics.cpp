@@ -52,6 +52,17 @@ void write_step_seconds(Out out, From from) {
   }
 }
 
+void write_expert_tokens(Out out, From from) {
+  const api::EngineStats& stats = from.engine;
+  if (stats.expert_layers.empty()) return;
+  const size_t num_experts = stats.expert_tokens.size() / stats.expert_layers.size();
+  for (size_t i = 0; i < stats.expert_tokens.size(); ++i) {
+    out.count(stats.expert_tokens[i],
+              {{"layer", std::to_string(stats.expert_layers[i / num_experts])},
+               {"expert", std::to_string(i % num_experts)}});
+  }
+}
+
 template <auto Member>
 void write_transfer(Out out, From from) {
   const auto& counts = from.engine.kv_transfer;
@@ -87,6 +98,11 @@ constexpr auto kOwnFamilies = std::to_array<MetricFamily>({
      "How often an answer got its token in a later step, because the work of its constraint took "
      "longer than a step waits.",
      [](Out out, From from) { out.count(from.engine.postponed_tokens); }},
+    {"reprise:expert_tokens_total",
+     kCounter,
+     "layer, expert",
+     "Tokens that a router sent to an expert; padding does not count. Only with --expert-counters.",
+     write_expert_tokens},
     {"reprise:cached_states",
      kGauge,
      "",
