@@ -314,7 +314,10 @@ class RecordingDrafter final : public speculative::Drafter {
   void propose_all(std::span<DraftRequest> requests) noexcept override {
     head_->propose_all(requests);
     for (const DraftRequest& request : requests) {
-      if (request.num_drafts == 0) continue;
+      if (request.num_drafts == 0) {
+        ++num_without_drafts_;
+        continue;
+      }
       const Tokens tokens(request.token_ids.begin(), request.token_ids.end());
       const Tokens drafts(request.drafts.begin(), request.drafts.begin() + request.num_drafts);
       const auto [known, is_new] = drafts_.emplace(tokens, drafts);
@@ -333,11 +336,13 @@ class RecordingDrafter final : public speculative::Drafter {
     num_compared_ = 0;
   }
   [[nodiscard]] int num_compared() const { return num_compared_; }
+  [[nodiscard]] int num_without_drafts() const { return num_without_drafts_; }
 
  private:
   HeadDrafter* head_;
   std::map<Tokens, Tokens> drafts_;
   int num_compared_ = 0;
+  int num_without_drafts_ = 0;
 };
 
 // Shared prefixes, chunks, preemption and rejected drafts leave no trace in the head's cache.
@@ -382,6 +387,41 @@ TEST(DraftHead, gives_the_same_drafts_whatever_its_cache_went_through) {
       fmt::print("{}: {} runs of drafts compared\n", name_of(head), recorder->num_compared());
       if (expected == nullptr) expected = std::move(recorder);
     }
+  }
+}
+
+// The entry at the end of a shared prefix depends on the token behind it.
+TEST(DraftHead, drafts_do_not_depend_on_who_computed_the_prefix) {
+  const testing::MachineOptions options =
+      machine_options(Head::trained, {.mode = CudagraphMode::NONE, .num_blocks = 120});
+  Machine machine(options);
+  const tokenizer::Tokenizer tokenizer = tokenizer::Tokenizer::load(testing::bundled_model());
+  const Tokens story = tokenizer.encode(
+      "Once upon a time, there was a little fox named Lily. She lived in a small house near the "
+      "river. One day, she saw a red ball in the garden and wanted to play with it.");
+  constexpr size_t kPrefix = 2 * TinyEngine::kBlockSize;
+  ASSERT_GT(story.size(), kPrefix);
+  std::vector<Spec> specs;
+  for (int32_t next = 0; next < 60; ++next) {
+    Spec spec{.prompt = Tokens(story.begin(), story.begin() + kPrefix)};
+    spec.prompt.push_back(230 + 7 * next);
+    spec.params = {.temperature = 0, .max_tokens = 4, .ignore_eos = true};
+    specs.push_back(spec);
+  }
+  std::unique_ptr<RecordingDrafter> expected;
+  for (const bool is_caching : {false, true}) {
+    HeadEngine engine(Head::trained, machine, options);
+    auto recorder = std::make_unique<RecordingDrafter>(engine.drafter());
+    if (expected != nullptr) recorder->start_with(*expected);
+    engine::EngineCoreOptions core_options = engine.core_options(machine, recorder.get());
+    core_options.enable_prefix_caching = is_caching;
+    const auto core = machine.make_core(core_options);
+    (void)machine.answer(*core, specs);
+    if (is_caching) {
+      EXPECT_GT(recorder->num_compared(), 20);
+      EXPECT_GT(core->scheduler().prefix_cache_stats().hits, 0U);
+    }
+    if (expected == nullptr) expected = std::move(recorder);
   }
 }
 
@@ -496,13 +536,16 @@ TEST(DraftHead, trained_for_the_bundled_model_is_often_right) {
   }
   const std::vector<Answer> expected = plain_answers(machine, specs);
   HeadEngine engine(Head::trained, machine, options);
-  const auto core = machine.make_core(engine.core_options(machine));
+  RecordingDrafter recorder(engine.drafter());
+  const auto core = machine.make_core(engine.core_options(machine, &recorder));
   expect_equal(machine.answer(*core, specs), expected);
   const speculative::SpeculationStats& stats = core->scheduler().speculation_stats();
   fmt::print("mean acceptance length {:.2f}\n",
              1 + static_cast<double>(stats.num_accepted_tokens) /
                      static_cast<double>(stats.num_drafts));
   EXPECT_GT(stats.num_accepted_tokens, stats.num_drafts / 2);
+  // Every request that asks gets drafts, also after rejected ones.
+  EXPECT_EQ(recorder.num_without_drafts(), 0);
 }
 
 }  // namespace
