@@ -4,6 +4,7 @@
 // little; figures are medians with quartiles.
 //
 //   draft_cost_benchmark MODEL_WITH_TOKENIZER [rounds]
+//   draft_cost_benchmark MODEL_WITH_TOKENIZER head [rounds]    an EAGLE-3 head makes the drafts
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -153,6 +155,59 @@ void run(const fs::path& tokenizer, int rounds) {
   fs::remove_all(folder);
 }
 
+constexpr const char* kHead = R"({
+  "architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "hidden_size": 896,
+  "intermediate_size": 4864, "num_hidden_layers": 1, "num_attention_heads": 14,
+  "num_key_value_heads": 2, "vocab_size": 151936, "draft_vocab_size": 32000,
+  "max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
+  "tie_word_embeddings": false, "hidden_act": "silu"})";
+
+/// The cost of steps whose drafts come from a head with random weights. They are wrong, so the
+/// request soon pauses; new requests are added until there are enough steps with drafts.
+void run_head(const fs::path& tokenizer, int rounds) {
+  const fs::path folder = fs::temp_directory_path() / fmt::format("reprise-drafts-{}", ::getpid());
+  fs::create_directories(folder / "head");
+  std::ofstream(folder / "config.json") << kHalfBillion;
+  std::ofstream(folder / "head/config.json") << kHead;
+  reprise::api::EngineArgs args;
+  args.model = folder;
+  args.tokenizer = tokenizer;
+  args.load_format = reprise::api::LoadFormat::dummy;
+  args.max_model_len = 512;
+  args.max_num_seqs = 1;
+  args.max_num_batched_tokens = 64;
+  args.num_threads = 1;
+  args.disable_compile_cache = true;
+  args.num_gpu_blocks_override = 64;
+  const auto plain = reprise::api::EngineLoader::load(args);
+  args.speculative_config = {{"method", "eagle3"},
+                             {"model", (folder / "head").string()},
+                             {"num_speculative_tokens", kNumDrafts}};
+  const auto drafting = reprise::api::EngineLoader::load(args);
+  std::map<int, Values> plain_steps;
+  std::map<int, Values> steps;
+  for (int round = 0; round < rounds; ++round) {
+    const std::vector<int32_t> prompt = {round + 10, 20, 30, 40, 50, 60, 70, 80};
+    std::vector<int32_t> expected;
+    std::vector<int32_t> answer;
+    (void)generate(*plain->core, prompt, expected, plain_steps);
+    (void)generate(*drafting->core, prompt, answer, steps);
+    if (answer != expected) throw std::runtime_error("the tokens differ");
+  }
+  const double unit = plain_steps[1].at(0.5);
+  fmt::print("without a head: {} ms of CPU, {} steps\n",
+             plain_steps[1].to_string(),
+             plain_steps[1].values.size());
+  for (auto& [query_len, times] : steps) {
+    fmt::print("with a head, step of {} tokens: {} ms of CPU, {} steps: {:.2f} steps without\n",
+               query_len,
+               times.to_string(),
+               times.values.size(),
+               times.at(0.5) / unit);
+  }
+  fs::remove_all(folder);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -161,7 +216,10 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    run(argv[1], argc > 2 ? std::stoi(argv[2]) : 5);
+    const bool has_head = argc > 2 && std::string_view(argv[2]) == "head";
+    const int count = has_head ? 3 : 2;
+    const int rounds = argc > count ? std::stoi(argv[count]) : 5;
+    has_head ? run_head(argv[1], rounds) : run(argv[1], rounds);
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 1;

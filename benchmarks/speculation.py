@@ -78,6 +78,8 @@ def main():
     parser.add_argument("--drafts", type=int, default=4)
     parser.add_argument("--lookup-min", type=int, default=2)
     parser.add_argument("--lookup-max", type=int, default=5)
+    parser.add_argument("--config", type=json.loads, help="another --speculative-config to compare")
+    parser.add_argument("--greedy", action="store_true", help="stories at temperature 0")
     own, options = sys.argv[1:], []
     if "--" in own:
         own, options = own[: own.index("--")], own[own.index("--") + 1 :]
@@ -85,6 +87,8 @@ def main():
     args.options = options
     drafts = {"method": "ngram", "num_speculative_tokens": args.drafts, "prompt_lookup_min": args.lookup_min,
               "prompt_lookup_max": args.lookup_max}
+    drafts = args.config or drafts
+    args.options += ["--temperature", "0"] if args.greedy else []
     configs = {"plain": None, "drafts": drafts}
     for task, (prompts, task_options) in tasks(args.model).items():
         results = {name: [] for name in configs}
