@@ -10,6 +10,7 @@ Uses only Python's standard library. MPI is needed for a part of it only, which 
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import socket
@@ -366,18 +367,34 @@ class LostRanks(unittest.TestCase):
                 time.sleep(1)
                 os.kill(server.ranks[rank], signal.SIGCONT)
                 self.assert_still_well(server, state, case)
+                self.report(how, state, sizes, "no alarm")
                 return
             server.process.wait(timeout=TIMEOUT)
-            self.assertLess(time.monotonic() - begin, NAMED_SECONDS, f"{case}: {server.text()}")
+            seconds = time.monotonic() - begin
+            self.assertLess(seconds, NAMED_SECONDS, f"{case}: {server.text()}")
             for pid in server.ranks:
                 self.assertFalse(is_running(pid), case)
             self.assert_ports_are_free(server)
             if state == "shutdown" and server.process.returncode == 0:
-                return  # it had already left when the signal came
+                self.report(how, state, sizes, "had already ended")
+                return
             self.assertNotEqual(server.process.returncode, 0, case)
             self.assertRegex(server.text(), rf"rank {rank} ", case)
+            self.report(how, state, sizes, f"named, all ended after {seconds:.1f} s")
         finally:
             server.close()
+
+    def report(self, how, state, sizes, outcome):
+        if RUNS_MATRIX:
+            print(f"| {' '.join(sizes)} | {state} | {how} | {outcome} |", flush=True)
+
+    def lose_in_all_states(self, sizes):
+        if not RUNS_MATRIX:
+            self.skipTest("give --matrix")
+        for state in self.STATES:
+            for how in ("kill", "stop", "delay"):
+                with self.subTest(how=how, state=state, sizes=sizes):
+                    self.lose(how, state, sizes)
 
     def assert_ports_are_free(self, server):
         if not hasattr(server, "url"):
@@ -430,15 +447,6 @@ class LostRanks(unittest.TestCase):
         for _ in range(3):
             self.lose("stop", "shutdown", ["-dp", "2"])
 
-    def test_matrix(self):
-        if not RUNS_MATRIX:
-            self.skipTest("give --matrix")
-        for sizes in self.KINDS:
-            for state in self.STATES:
-                for how in ("kill", "stop", "delay"):
-                    with self.subTest(how=how, state=state, sizes=sizes):
-                        self.lose(how, state, sizes)
-
     def test_ranks_end_with_the_process_that_started_them(self):
         server = Server("-dp", "2")
         try:
@@ -450,6 +458,12 @@ class LostRanks(unittest.TestCase):
             self.assertFalse([pid for pid in server.ranks if is_running(pid)])
         finally:
             server.close()
+
+
+# A test for each kind of ranks, so that they can run side by side: LostRanks.test_matrix_tp_2, ...
+for kind in LostRanks.KINDS:
+    words = re.findall(r"\w+", " ".join(kind).removeprefix("-"))
+    setattr(LostRanks, "test_matrix_" + "_".join(words), lambda self, kind=kind: self.lose_in_all_states(kind))
 
 
 if __name__ == "__main__":
