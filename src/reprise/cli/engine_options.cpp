@@ -12,6 +12,7 @@
 #include "reprise/base/error.h"
 #include "reprise/cli/cache_options.h"
 #include "reprise/cli/lora_options.h"
+#include "reprise/cli/parallel_options.h"
 #include "reprise/config/compilation_overrides.h"
 
 namespace reprise::cli {
@@ -334,69 +335,6 @@ void add_graph_options(OptionTable& table, api::EngineArgs& args) {
                    args.disable_compile_cache);
 }
 
-void add_rank_options(OptionTable& table, api::EngineArgs& args) {
-  table.add({.name = "tensor-parallel-size",
-             .short_name = "-tp",
-             .group = kDevice,
-             .value_name = "N",
-             .help = "Processes that share each layer of the model (ranks).",
-             .default_text = "1",
-             .apply = [&args](std::string_view value) {
-               args.tensor_parallel_size = static_cast<int32_t>(std::min<int64_t>(
-                   parse_human_integer("--tensor-parallel-size", value), INT32_MAX));
-             }});
-  table.add({.name = "pipeline-parallel-size",
-             .short_name = "-pp",
-             .group = kDevice,
-             .value_name = "N",
-             .help = "Processes among which the layers of the model are divided (ranks).",
-             .default_text = "1",
-             .apply = [&args](std::string_view value) {
-               args.pipeline_parallel_size = static_cast<int32_t>(std::min<int64_t>(
-                   parse_human_integer("--pipeline-parallel-size", value), INT32_MAX));
-             }});
-  table.add({.name = "data-parallel-size",
-             .short_name = "-dp",
-             .group = kDevice,
-             .value_name = "N",
-             .help = "Engines with the same model behind one server or command; each request goes "
-                     "to the one with the fewest.",
-             .default_text = "1",
-             .apply = [&args](std::string_view value) {
-               args.data_parallel_size = static_cast<int32_t>(std::min<int64_t>(
-                   parse_human_integer("--data-parallel-size", value), INT32_MAX));
-             }});
-  table.add({.name = "distributed-executor-backend",
-             .group = kDevice,
-             .value_name = "NAME",
-             .help = "How ranks are started: mpi (mpirun), mp (processes over TCP), "
-                     "external_launcher (torchrun or SLURM has), uni (one rank); auto is mpi where "
-                     "it is installed, else mp.",
-             .default_text = args.distributed_executor_backend,
-             .apply =
-                 [&args](std::string_view value) {
-                   args.distributed_executor_backend = std::string(value);
-                 },
-             .choices = {"auto", "mp", "mpi", "external_launcher", "uni"}});
-  table.add_switch("data-parallel-lockstep",
-                   kDevice,
-                   "The engines of --data-parallel-size run their steps together, with the same "
-                   "mode and padded size.",
-                   args.data_parallel_lockstep);
-  table.add_switch(
-      "enable-expert-parallel",
-      kDevice,
-      "Ranks of --tensor-parallel-size, or the engines of --data-parallel-size, divide "
-      "the experts of each layer among themselves, instead of each expert.",
-      args.enable_expert_parallel);
-  table.add_integer(
-      "distributed-timeout-seconds",
-      kDevice,
-      "Seconds that a rank waits for another one in a step; a rank that gives no sign "
-      "of life for 3/5 of it is lost.",
-      args.distributed_timeout_seconds);
-}
-
 void add_device_options(OptionTable& table, api::EngineArgs& args) {
   table.add({.name = "device",
              .group = kDevice,
@@ -405,7 +343,7 @@ void add_device_options(OptionTable& table, api::EngineArgs& args) {
              .default_text = args.device,
              .apply = [&args](std::string_view value) { args.device = std::string(value); },
              .choices = {"auto", "cpu", "cuda"}});
-  add_rank_options(table, args);
+  add_parallel_options(table, kDevice, args);
   table.add_integer(
       "num-threads", kDevice, "Worker threads; 0 = one per usable core.", args.num_threads);
   table.add_text(
