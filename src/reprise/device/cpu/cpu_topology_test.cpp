@@ -2,16 +2,23 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <fstream>
+#include <memory>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "reprise/base/error.h"
+#include "reprise/device/cpu/cpu_device.h"
 #include "reprise/device/cpu/worker_placement.h"
+#include "reprise/device/placed_memory.h"
 
 namespace reprise::device {
 namespace {
@@ -261,6 +268,36 @@ TEST(WorkerPlacement, slices_cover_every_byte_once_and_agree_with_the_shares_of_
   }
   EXPECT_TRUE(place(topology, "nobind").slices_of(1 << 20, kPage).empty());
   EXPECT_TRUE(place(topology, "0-3").slices_of(1 << 20, kPage).empty());
+}
+
+/// The node that the system was asked to prefer for a page; -1: none.
+int preferred_node(const void* page) {
+  constexpr int kOfAddress = 2;  // MPOL_F_ADDR
+  constexpr int kPreferred = 1;  // MPOL_PREFERRED
+  int mode = 0;
+  std::array<uint64_t, 16> mask{};
+  if (syscall(SYS_get_mempolicy, &mode, mask.data(), 1024, page, kOfAddress) != 0) return -1;
+  return mode == kPreferred && mask[0] != 0 ? std::countr_zero(mask[0]) : -1;
+}
+
+TEST(PlacedMemory, asks_for_the_node_of_each_slice_that_this_machine_has) {
+  // Worker 1 is on a node that this machine lacks, which must cost nothing but speed.
+  const WorkerPlacement placement{.workers = {{.number = 0, .node = 0}, {.number = 0, .node = 700}},
+                                  .is_bound = false,
+                                  .places_memory = true,
+                                  .memory_nodes = {0, 700}};
+  const std::unique_ptr<Device> device = create_cpu_device({.placement = placement});
+  const Buffer buffer = device->allocate(8 * kPage);
+  auto* bytes = static_cast<std::byte*>(buffer.data());
+  placed_memory(*device)->spread_over_workers(buffer.view());
+  std::fill_n(bytes, buffer.bytes(), std::byte{5});
+  EXPECT_EQ(bytes[8 * kPage - 1], std::byte{5});
+  if (!fs::exists("/sys/devices/system/node/node0") || preferred_node(bytes) < 0) {
+    GTEST_SKIP() << "this system has no policies of memory";
+  }
+  EXPECT_EQ(preferred_node(bytes), 0);
+  EXPECT_EQ(preferred_node(bytes + 3 * kPage), 0);
+  EXPECT_EQ(preferred_node(bytes + 4 * kPage), -1);
 }
 
 }  // namespace

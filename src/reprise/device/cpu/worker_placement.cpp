@@ -23,18 +23,19 @@ std::vector<LogicalCpu> listed_cpus(const CpuTopology& topology,
                                     const ThreadBinding& binding,
                                     int rank) {
   if (static_cast<size_t>(rank) >= binding.cpus.size()) {
-    throw InvalidArgument(fmt::format(
-        "the CPUs of threads are listed for {} rank(s), and there is a rank {}; separate the lists "
-        "of ranks by |",
-        binding.cpus.size(),
-        rank));
+    throw InvalidArgument(
+        fmt::format("--cpu-threads-bind: there are lists for {} rank(s), and this is rank {}; "
+                    "separate the lists "
+                    "of ranks by |",
+                    binding.cpus.size(),
+                    rank));
   }
   std::vector<LogicalCpu> cpus;
   for (const int number : binding.cpus[static_cast<size_t>(rank)]) {
     const auto found = std::ranges::find(topology.cpus, number, &LogicalCpu::number);
     if (found == topology.cpus.end()) {
       throw InvalidArgument(
-          fmt::format("CPU {} is listed for threads, but this process may not use it", number));
+          fmt::format("--cpu-threads-bind: this process may not use CPU {}", number));
     }
     cpus.push_back(*found);
   }
