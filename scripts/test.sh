@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
   cat <<'TEXT'
-usage: scripts/test.sh [--quick] [--sanitize] [--mutants] [--vllm]
+usage: scripts/test.sh [--quick] [--sanitize] [--mutants] [--vllm] [--aarch64]
 
   (none)       the whole suite, in Release
   --quick      without the tests labelled slow
@@ -14,6 +14,7 @@ usage: scripts/test.sh [--quick] [--sanitize] [--mutants] [--vllm]
   --mutants    afterwards: all planted bugs, not only a fifth of them
   --vllm       afterwards: 10,000 configurations against the real vLLM, which is installed into
                build/vllm if it is not there
+  --aarch64    afterwards: the kernels for aarch64, under QEMU (scripts/test_aarch64.sh)
 TEXT
 }
 
@@ -21,12 +22,14 @@ quick=false
 sanitize=false
 mutants=false
 vllm=false
+aarch64=false
 for argument in "$@"; do
   case "$argument" in
     --quick) quick=true ;;
     --sanitize) sanitize=true ;;
     --mutants) mutants=true ;;
     --vllm) vllm=true ;;
+    --aarch64) aarch64=true ;;
     -h | --help) usage; exit 0 ;;
     *) echo "scripts/test.sh: unknown argument '$argument'" >&2; usage >&2; exit 2 ;;
   esac
@@ -61,10 +64,11 @@ if ! $sanitize; then
   use_python
   build_suite release
   printf '%s\n' "${report[@]}"
-  if $vllm || $mutants; then
+  if $vllm || $mutants || $aarch64; then
     run_suite release
     if $mutants; then python3 -B tests/mutants/run_mutants.py . build/release; fi
     if $vllm; then scripts/compare_with_vllm.sh; fi
+    if $aarch64; then scripts/test_aarch64.sh; fi
     exit
   fi
   # Last, so that ctest's verdict ends the output.

@@ -100,6 +100,21 @@ TEST(StagedDummy, no_request_is_longer_than_its_row_of_the_block_table) {
   }
 }
 
+TEST(StagedDummy, has_no_request_with_tokens_if_all_are_padding) {
+  TinyEngine engine{{}};
+  device::Stream& stream = engine.execution().stream();
+  engine::InputBatch batch(
+      {.max_num_tokens = 64, .max_num_reqs = 3, .max_blocks_per_req = 4, .block_size = 16},
+      engine.execution().device(),
+      engine.execution().executor());
+  batch.stage_dummy(
+      {.num_tokens = 7, .num_reqs = 3, .num_logits_rows = 1}, stream, engine::DummyTokens::padding);
+  const attention::AttentionMetadata metadata = batch.attention_metadata();
+  EXPECT_EQ(metadata.slot_mapping.size(0), 7);
+  EXPECT_EQ(host_values(metadata.seq_lens), (std::vector<int32_t>{0, 0, 0}));
+  EXPECT_EQ(host_values(metadata.query_start_loc), (std::vector<int32_t>{0, 0, 0, 0}));
+}
+
 enum class Poison { zeros, ones, nan, live_row };
 
 class PaddingReachesNothing : public ::testing::TestWithParam<std::tuple<CudagraphMode, Poison>> {

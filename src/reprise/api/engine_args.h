@@ -124,7 +124,10 @@ struct EngineArgs {
   /// The engines with the same model: as many as data_parallel_size, each represented by its rank
   /// 0. Borrowed. nullptr: one engine, or this is another rank than rank 0 of its engine.
   parallel::Communicator* replicas = nullptr;
-  int32_t num_threads = 0;       // 0 = one per usable core
+  int32_t num_threads = 0;  // 0 = one per usable core
+  /// On which CPUs workers run: auto (one on each core, node after node), nobind, or lists for the
+  /// ranks ("0-31|32-63"); empty: one on each usable CPU.
+  std::string cpu_threads_bind;
   std::string cpu_isa = "auto";  // scalar, avx2, avx512, avx512_bf16, amx
   /// Whether an answer has the same bits in any batch. Without it some products are faster.
   bool batch_invariant = true;

@@ -8,8 +8,35 @@
 #include "reprise/base/error.h"
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/device/cpu/usable_cores.h"
+#include "reprise/device/cpu/worker_placement.h"
+#include "reprise/parallel/communicator.h"
 
 namespace reprise::api {
+
+namespace {
+
+// The CPUs of --cpu-threads-bind; nothing: one worker on each usable CPU.
+std::optional<device::WorkerPlacement> bound_workers(const EngineArgs& args,
+                                                     std::vector<std::string>& warnings) {
+  if (args.cpu_threads_bind.empty()) return std::nullopt;
+  const std::optional<device::ThreadBinding> binding =
+      device::parse_thread_binding(args.cpu_threads_bind);
+  if (!binding) {
+    throw InvalidArgument(fmt::format(
+        "--cpu-threads-bind: '{}' is not auto, nobind, or lists of CPUs for the ranks (0-31|32-63)",
+        args.cpu_threads_bind));
+  }
+  const device::CpuTopology topology = device::read_cpu_topology("/sys", device::usable_cores());
+  if (!topology.remark.empty()) {
+    warnings.push_back(
+        fmt::format("--cpu-threads-bind: all CPUs count as one node: {}", topology.remark));
+  }
+  const int rank = args.ranks == nullptr ? 0 : args.ranks->rank();
+  const int num_ranks = args.ranks == nullptr ? 1 : args.ranks->size();
+  return device::place_workers(topology, *binding, args.num_threads, rank, num_ranks);
+}
+
+}  // namespace
 
 std::optional<compile::CodeGenerator> EngineDevice::code_generator() const {
   if (!is_gpu()) return compile::cpu_code_generator(isa);
@@ -35,7 +62,9 @@ EngineDevice open_engine_device(const EngineArgs& args, kernels::Isa isa) {
     }
   }
   if (!opened.is_gpu()) {
-    opened.device = device::create_cpu_device({.num_threads = args.num_threads});
+    const std::optional<device::WorkerPlacement> placement = bound_workers(args, opened.warnings);
+    opened.device =
+        device::create_cpu_device({.num_threads = args.num_threads, .placement = placement});
     const auto invariance = args.batch_invariant ? kernels::BatchInvariance::required
                                                  : kernels::BatchInvariance::not_required;
     opened.execution =
@@ -43,7 +72,11 @@ EngineDevice open_engine_device(const EngineArgs& args, kernels::Isa isa) {
     const auto num_cores = static_cast<int>(device::usable_cores().size());
     opened.num_workers =
         args.num_threads == 0 ? num_cores : std::min<int>(args.num_threads, num_cores);
+    if (placement) opened.num_workers = static_cast<int>(placement->workers.size());
     return opened;
+  }
+  if (!args.cpu_threads_bind.empty()) {
+    opened.warnings.emplace_back("--cpu-threads-bind has no effect: the device is a GPU");
   }
   kernels::Accelerator& accelerator = *opened.accelerator;
   opened.warnings.assign(accelerator.remarks().begin(), accelerator.remarks().end());

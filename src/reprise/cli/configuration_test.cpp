@@ -94,7 +94,9 @@ TEST_F(ConfigurationTest, vllms_variables_mean_what_they_mean_there) {
        "",
        {{"VLLM_CPU_KVCACHE_SPACE", "2"},
         {"VLLM_CACHE_ROOT", "/somewhere"},
+        {"VLLM_CPU_OMP_THREADS_BIND", "0-31|32-63"},
         {"REPRISE_ARG_ENFORCE_EAGER", "1"}});
+  EXPECT_EQ(engine.cpu_threads_bind, "0-31|32-63");
   EXPECT_EQ(engine.kv_cache_memory_bytes, int64_t{2} << 30);
   EXPECT_EQ(engine.compile_cache_root, "/somewhere/reprise_compile_cache");
   EXPECT_TRUE(engine.enforce_eager);
@@ -102,9 +104,17 @@ TEST_F(ConfigurationTest, vllms_variables_mean_what_they_mean_there) {
        "",
        {{"VLLM_CPU_KVCACHE_SPACE", "0"},
         {"VLLM_CACHE_ROOT", "/somewhere"},
+        {"VLLM_CPU_OMP_THREADS_BIND", ""},
         {"REPRISE_CACHE_ROOT", "/mine"}});
   EXPECT_EQ(engine.kv_cache_memory_bytes, std::nullopt);
   EXPECT_EQ(engine.compile_cache_root, "");
+}
+
+TEST_F(ConfigurationTest, cpu_options_are_as_stated_and_a_folder_of_no_name_is_refused) {
+  load({"--cpu-threads-bind", "auto", "--packed-weights-cache", "/here"}, "");
+  EXPECT_EQ(engine.cpu_threads_bind, "auto");
+  EXPECT_EQ(engine.packed_weights_cache, "/here");
+  EXPECT_THROW(load({"--packed-weights-cache", ""}, ""), InvalidArgument);
 }
 
 TEST_F(ConfigurationTest, switches_and_models_come_from_the_file_too) {

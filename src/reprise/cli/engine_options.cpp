@@ -11,6 +11,7 @@
 #include "reprise/attention/attention_backend.h"
 #include "reprise/base/error.h"
 #include "reprise/cli/cache_options.h"
+#include "reprise/cli/cpu_options.h"
 #include "reprise/cli/lora_options.h"
 #include "reprise/cli/parallel_options.h"
 #include "reprise/config/compilation_overrides.h"
@@ -344,15 +345,7 @@ void add_device_options(OptionTable& table, api::EngineArgs& args) {
              .apply = [&args](std::string_view value) { args.device = std::string(value); },
              .choices = {"auto", "cpu", "cuda"}});
   add_parallel_options(table, kDevice, args);
-  table.add_integer(
-      "num-threads", kDevice, "Worker threads; 0 = one per usable core.", args.num_threads);
-  table.add_text(
-      "cpu-isa", kDevice, "ISA", "auto, scalar, avx2, avx512, avx512_bf16 or amx.", args.cpu_isa);
-  table.add_switch("batch-invariant",
-                   kDevice,
-                   "The answer to a request does not depend on the other requests. Without it, "
-                   "prompts and batches with packed weights are faster on AMX.",
-                   args.batch_invariant);
+  add_cpu_options(table, kDevice, args);
 }
 
 }  // namespace

@@ -87,7 +87,8 @@ constexpr std::array kVariables = {
              folder_to_profiler_config},
     Variable{"OPENAI_API_KEY", "Key that bench serve, chat and complete send.", ""},
     Variable{"REPRISE_CACHE_ROOT",
-             "Folder for compiled programs; --compile-cache-root comes first.",
+             "Folder for compiled programs, and in it packed_weights; --compile-cache-root and "
+             "--packed-weights-cache come first.",
              ""},
     Variable{"VLLM_CACHE_ROOT",
              "If REPRISE_CACHE_ROOT is not given: compiled programs go to its folder "
@@ -104,6 +105,10 @@ constexpr std::array kVariables = {
              "GiB of memory for keys and values, as --kv-cache-memory-bytes; 0 = choose.",
              "kv-cache-memory-bytes",
              gib_to_bytes},
+    Variable{"VLLM_CPU_OMP_THREADS_BIND",
+             "CPUs of worker threads, as --cpu-threads-bind.",
+             "cpu-threads-bind",
+             unless_empty},
     Variable{
         "VLLM_ATTENTION_BACKEND", "As --attention-backend.", "attention-backend", unless_empty},
     Variable{

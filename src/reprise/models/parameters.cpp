@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "reprise/base/error.h"
+#include "reprise/device/placed_memory.h"
 #include "reprise/models/plan_digest.h"
 #include "reprise/tensor/column_panels.h"
 #include "reprise/tensor/packed_weight.h"
@@ -102,6 +103,9 @@ Tensor Parameters::load(std::span<const std::string_view> names,
       (arrangement.name.empty() ? stacked_name(names) : arrangement.name) + suffix;
   if (std::optional<Tensor> mapped = find_mapped(name, origins_.back())) return *mapped;
   Tensor tensor = allocate(name, origins_.back().plan.type);
+  if (device::PlacedMemory* placed = device::placed_memory(*device_); placed != nullptr) {
+    placed->spread_over_workers(buffers_.back());
+  }
   write(*source_, origins_.back());
   return tensor;
 }

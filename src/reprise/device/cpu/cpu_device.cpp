@@ -12,6 +12,7 @@
 #include "reprise/device/cpu/cpu_graph.h"
 #include "reprise/device/cpu/cpu_stream.h"
 #include "reprise/device/cpu/usable_cores.h"
+#include "reprise/device/page_size.h"
 
 namespace reprise::device {
 namespace {
@@ -27,6 +28,13 @@ WorkerTeam::Options team_options(const CpuDeviceOptions& options) {
   }
   if (options.spin_us < 0) {
     throw InvalidArgument(fmt::format("cpu: spin_us is {}; expected 0 or more", options.spin_us));
+  }
+  if (options.placement) {
+    WorkerTeam::Options team{.num_workers = static_cast<int>(options.placement->workers.size()),
+                             .spin_us = options.spin_us};
+    if (!options.placement->is_bound) return team;
+    for (const LogicalCpu& cpu : options.placement->workers) team.cores.push_back(cpu.number);
+    return team;
   }
   const std::vector<int> cores = usable_cores();
   const auto most = static_cast<int>(cores.size());
@@ -45,7 +53,8 @@ WorkerTeam::Options team_options(const CpuDeviceOptions& options) {
 }  // namespace
 
 std::unique_ptr<Device> create_cpu_device(const CpuDeviceOptions& options) {
-  return std::make_unique<CpuDevice>(team_options(options));
+  return std::make_unique<CpuDevice>(team_options(options),
+                                     options.placement.value_or(WorkerPlacement{}));
 }
 
 std::string CpuDevice::description() const {
@@ -62,6 +71,15 @@ Buffer CpuDevice::allocate(size_t bytes) { return Buffer(*this, acquire(bytes));
 BufferView CpuDevice::acquire(size_t bytes) {
   forbid_while_capturing("Device::allocate", "allocate before the capture, or from a MemoryPool");
   return memory_.acquire(bytes);
+}
+
+void CpuDevice::spread_over_workers(BufferView memory) noexcept {
+  // Small slices would cut huge pages.
+  const size_t page = memory.bytes >= 64 * kHugePage ? kHugePage : 4096;
+  for (const NodeSlice& slice : placement_.slices_of(memory.bytes, page)) {
+    CpuMemory::prefer_node(
+        static_cast<std::byte*>(memory.data) + slice.begin, slice.end - slice.begin, slice.node);
+  }
 }
 
 std::unique_ptr<MemoryPool> CpuDevice::create_pool() {

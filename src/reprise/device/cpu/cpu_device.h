@@ -1,7 +1,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
+#include "reprise/device/cpu/worker_placement.h"
 #include "reprise/device/device.h"
 
 namespace reprise::device {
@@ -18,6 +20,8 @@ struct CpuDeviceOptions {
   /// and then it sleeps. While it yields, other processes can use the core, and the next step need
   /// not wake it up.
   int spin_us = 50;
+  /// The workers and their CPUs; then num_threads and pin_threads have no effect.
+  std::optional<WorkerPlacement> placement = std::nullopt;
   /// true: num_threads may exceed the number of cores. For tests of many workers on small machines.
   bool allow_oversubscription = false;
 };

@@ -4,14 +4,17 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "reprise/device/cpu/capture_session.h"
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/device/cpu/cpu_memory.h"
+#include "reprise/device/cpu/worker_placement.h"
 #include "reprise/device/cpu/worker_team.h"
 #include "reprise/device/device.h"
 #include "reprise/device/discardable_memory.h"
+#include "reprise/device/placed_memory.h"
 
 namespace reprise::device {
 
@@ -19,9 +22,10 @@ class CpuStream;
 
 /// The device that create_cpu_device() returns: one memory, one team of workers, and the list of
 /// captures that have not ended.
-class CpuDevice final : public Device, public DiscardableMemory {
+class CpuDevice final : public Device, public DiscardableMemory, public PlacedMemory {
  public:
-  explicit CpuDevice(const WorkerTeam::Options& options) : team_(options) {}
+  explicit CpuDevice(const WorkerTeam::Options& options, WorkerPlacement placement = {})
+      : placement_(std::move(placement)), team_(options) {}
 
   [[nodiscard]] std::string_view name() const noexcept override { return "cpu"; }
   [[nodiscard]] std::string description() const override;
@@ -32,6 +36,7 @@ class CpuDevice final : public Device, public DiscardableMemory {
   [[nodiscard]] std::unique_ptr<Event> create_event() override;
   [[nodiscard]] std::unique_ptr<GraphExec> instantiate(const Graph& graph) override;
   [[nodiscard]] MemoryInfo memory() const override { return memory_.info(); }
+  void spread_over_workers(BufferView memory) noexcept override;
   [[nodiscard]] bool can_discard() const noexcept override { return true; }
   void discard(BufferView memory) noexcept override;
   void restore(BufferView memory) override;
@@ -55,6 +60,7 @@ class CpuDevice final : public Device, public DiscardableMemory {
   [[nodiscard]] CaptureSession* capture_of_this_thread() const noexcept;
 
   CpuMemory memory_;
+  WorkerPlacement placement_;
   WorkerTeam team_;
   mutable std::mutex captures_mutex_;
   std::vector<CaptureSession*> captures_;  // owned by their streams

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -82,6 +84,23 @@ void CpuMemory::give_back(BufferView memory) noexcept {
   const size_t mapped = mapped_bytes(memory.bytes);
   munmap(memory.data, mapped);
   allocated_bytes_ -= mapped;
+}
+
+bool CpuMemory::prefer_node(void* data, size_t bytes, int node) noexcept {
+#ifdef SYS_mbind
+  constexpr int kPreferred = 1;  // MPOL_PREFERRED: another node if this one is full
+  constexpr size_t kMaskBits = 1024;
+  constexpr size_t kWordBits = 64;
+  if (node < 0 || static_cast<size_t>(node) >= kMaskBits) return false;
+  std::array<uint64_t, kMaskBits / kWordBits> mask{};
+  mask[static_cast<size_t>(node) / kWordBits] = uint64_t{1}
+                                                << static_cast<size_t>(node) % kWordBits;
+  // The C library has no function for this call, and libnuma would be needed for nothing else.
+  return syscall(SYS_mbind, data, mapped_bytes(bytes), kPreferred, mask.data(), kMaskBits, 0) == 0;
+#else
+  (void)data, (void)bytes, (void)node;
+  return false;
+#endif
 }
 
 void CpuMemory::discard(BufferView memory) noexcept {

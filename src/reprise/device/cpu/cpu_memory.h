@@ -17,6 +17,9 @@ class CpuMemory final : public MemorySource {
   /// it, and kill the process later
   [[nodiscard]] BufferView acquire(size_t bytes) override;
   void give_back(BufferView memory) noexcept override;
+  /// Asks the system to take the pages of this range from a NUMA node when they are first used.
+  /// Whole pages only. \returns false if the system refuses, which costs only speed
+  static bool prefer_node(void* data, size_t bytes, int node) noexcept;
   /// See DiscardableMemory.
   void discard(BufferView memory) noexcept;
 

@@ -21,9 +21,15 @@ class FloatingPointScope {
   ~FloatingPointScope() {
     if ((saved_ & ~kStickyFlags) != kDefault) _mm_setcsr(saved_);
   }
+#elif defined(__aarch64__)
+  FloatingPointScope() noexcept : saved_(__builtin_aarch64_get_fpcr64()) {
+    if (saved_ != kDefault) __builtin_aarch64_set_fpcr64(kDefault);
+  }
+  ~FloatingPointScope() {
+    if (saved_ != kDefault) __builtin_aarch64_set_fpcr64(saved_);
+  }
 #else
-  FloatingPointScope() noexcept = default;
-  ~FloatingPointScope() = default;
+  FloatingPointScope() noexcept {}  // not defaulted, so that no compiler calls an object unused
 #endif
   FloatingPointScope(const FloatingPointScope&) = delete;
   FloatingPointScope& operator=(const FloatingPointScope&) = delete;
@@ -33,6 +39,9 @@ class FloatingPointScope {
   static constexpr uint32_t kStickyFlags = 0x3f;
   static constexpr uint32_t kDefault = 0x1f80;
   uint32_t saved_;
+#elif defined(__aarch64__)
+  static constexpr uint64_t kDefault = 0;  // FPCR: round to nearest, no flush to zero, no traps
+  uint64_t saved_;
 #endif
 };
 
