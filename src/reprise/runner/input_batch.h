@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -27,6 +28,9 @@ struct BatchLimits {
   int32_t max_num_prompt_logits = 0;
   int32_t max_blocks_per_req = 0;
   int32_t block_size = 16;
+  /// What is added to the positions of tokens of a second text; 0: the model does not tell texts
+  /// apart.
+  int32_t second_text_offset = 0;
   bool has_states = false;  // the model has recurrent layers, so each request has a state slot
 
   [[nodiscard]] int32_t max_num_sampled_rows() const noexcept {
@@ -37,6 +41,9 @@ struct BatchLimits {
   }
 };
 
+/// The beginning of the second text of a request that has one text.
+inline constexpr int32_t kNoSecondText = std::numeric_limits<int32_t>::max();
+
 /// One request's part of a step, in the form that the model reads. Borrows from the request.
 struct BatchRequest {
   std::span<const int32_t> token_ids;  // the new tokens of this step, at least one
@@ -44,6 +51,7 @@ struct BatchRequest {
   std::span<const kv_cache::BlockId> block_ids;
   kv_cache::StateSlot state_slot = kv_cache::kNullStateSlot;  // if the model has recurrent layers
   const lora::LoraAdapter* adapter = nullptr;                 // nullptr: none
+  int32_t second_text_begin = kNoSecondText;  // the first position of the second of two texts
   // Whether the logits of the last token are needed, to sample the next token.
   bool samples = false;
   // The logits of so many tokens before the last one are needed too: the last tokens are drafts.

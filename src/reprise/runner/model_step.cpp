@@ -95,6 +95,7 @@ void ModelStep::prepare(const SchedulerOutput& output, const SchedulerConfig& co
                         .block_ids = entry.request->block_ids(),
                         .state_slot = entry.request->state_slot(),
                         .adapter = entry.request->adapter(),
+                        .second_text_begin = entry.request->second_text_begin(),
                         .samples = entry.samples,
                         .num_drafts = entry.num_drafts,
                         .num_padding_tokens = entry.num_padding_tokens,

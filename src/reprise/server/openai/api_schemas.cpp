@@ -250,6 +250,12 @@ Json api_schemas() {
                                    .take();
   schemas["EmbeddingRequest"] =
       BodySchema().require(kInput).allow(kEncodingFormat).allow(kPooling).take();
+  schemas["ClassifyRequest"] =
+      BodySchema()
+          .require(kInput)
+          .allow({"use_activation", kBoolean, "false: scores instead of probabilities."})
+          .allow(kPooling)
+          .take();
   schemas["ScoreRequest"] =
       BodySchema().require({"text_1", kTexts}).require({"text_2", kTexts}).allow(kPooling).take();
   schemas["RerankRequest"] =
