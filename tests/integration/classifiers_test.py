@@ -81,6 +81,13 @@ class Classifiers(unittest.TestCase):
                     self.assertEqual(server.metric("reprise:failed_steps_total"), 0)
                     server.stop()
 
+    def test_the_second_text_has_types_of_its_own(self):
+        model, golden = self.copy_of("bert-pairs")
+        server = self.start(model)
+        for case in golden["pairs"]:
+            as_one_text = self.post(server, "/classify", input=case["ids"])["data"][0]["probs"][0]
+            self.assertGreater(abs(as_one_text - sigmoid(case["scores"][0])), 1e-4)
+
     def test_a_ranking_puts_the_best_pair_first(self):
         for name in NAMES:
             with self.subTest(name):

@@ -19,6 +19,8 @@ import architectures_test  # noqa: E402 - after the path is set
 import serve_test  # noqa: E402
 
 TOLERANCE = 2e-4
+# The logits of this checkpoint are large: vLLM's own log probabilities, alone and in a batch, are 3e-4 apart.
+WIDER_TOLERANCES = {"deepseek-v2-lite": 2e-3}
 LARGEST_SHARE_OF_TIES = 0.02
 # The options of each server that answers. Chunks of 16 tokens also mix prompts with answers in one step.
 SERVERS = {"graphs": [], "chunks": ["--max-num-batched-tokens", "16", "--max-num-seqs", "4"]}
@@ -56,12 +58,12 @@ def reprise_answers(folder, prompts, num_tokens, more_options):
     return answers
 
 
-def compare(got, want):
+def compare(got, want, tolerance):
     """(tokens compared, tokens behind a near tie, largest distance of log probabilities, first real difference or None)"""
     worst = 0.0
     for place, (token, expected) in enumerate(zip(got["tokens"], want["tokens"], strict=True)):
         if token != expected:
-            is_tie = want["margins"][place] <= 4 * TOLERANCE
+            is_tie = want["margins"][place] <= 4 * tolerance
             return place, len(want["tokens"]) - place, worst, None if is_tie else place
         worst = max(worst, abs(got["logprobs"][place] - want["logprobs"][place]))
     return len(want["tokens"]), 0, worst, None
@@ -71,18 +73,19 @@ def compare_checkpoint(recorded, folder, options=()):
     """A row of the table, and the differences as sentences."""
     prompts, differences = recorded["prompts"], []
     row = {"name": recorded["name"], "compared": 0, "ties": 0, "worst": 0.0}
+    tolerance = WIDER_TOLERANCES.get(recorded["name"], TOLERANCE)
     answers = reprise_answers(folder, prompts, len(recorded["alone"][0]["tokens"]), options)
     # vLLM's own two ways, so that a difference is not put down to Reprise alone.
     answers["vLLM", "batched"] = recorded["batched"]
     for (who, way), outputs in answers.items():
         wanted = recorded["alone" if who == "vLLM" else way]
         for prompt, got, want in zip(prompts, outputs, wanted, strict=True):
-            compared, ties, worst, place = compare(got, want)
+            compared, ties, worst, place = compare(got, want, tolerance)
             where = f"{recorded['name']}, {who}, {way}, prompt of {len(prompt)} tokens"
             if place is not None:
                 differences.append(f"{where}: token {place} is {got['tokens'][place]}, vLLM has {want['tokens'][place]}, "
                                    f"{want['margins'][place]:.2e} before its second-best token")
-            if worst > TOLERANCE:
+            if worst > tolerance:
                 differences.append(f"{where}: a log probability is {worst:.2e} away from vLLM's")
             if who != "vLLM":
                 row["compared"] += compared
