@@ -67,6 +67,11 @@ Models with latent attention run with the backend FLASHMLA unless another is
 [chosen](attention-backends.md); all others with the one that `auto` stands for.
 """
 
+CLASSIFIERS = """\
+Classes `...ForSequenceClassification` of BERT and of the decoders above score labels of texts, or pairs
+of texts ([how](../howto/embeddings.md#classifiers-and-cross-encoders)). The test `classifiers` compares their scores with
+Transformers within 1e-5."""
+
 OUTER_CLASSES = """\
 Of classes `...ForConditionalGeneration`, which read images or sounds too, only the language model
 is loaded, if `text_config` (or in the first of them, the config itself) is that of an architecture
@@ -133,6 +138,11 @@ def models(table):
     for name, model_type in re.findall(r"^\| `(\w+)` \| `(\w+)` \|$", table, re.MULTILINE):
         versions = ", ".join(sorted({version for _, version in folders[name]}))
         text += f"| `{name}` | `{model_type}` | {versions}: {', '.join(folder for folder, _ in folders.pop(name))} |\n"
+    classifiers = {name: folders.pop(name) for name in sorted(folders) if name.endswith("ForSequenceClassification")}
+    text += f"\n{CLASSIFIERS}\n\n| class | compared with Transformers |\n|---|---|\n"
+    for name, compared in classifiers.items():
+        versions = ", ".join(sorted({version for _, version in compared}))
+        text += f"| `{name}` | {versions}: {', '.join(folder for folder, _ in compared)} |\n"
     text += f"\n{OUTER_CLASSES}\n\n| class | compared with Transformers |\n|---|---|\n"
     for name, compared in sorted(folders.items()):
         versions = ", ".join(sorted({version for _, version in compared}))

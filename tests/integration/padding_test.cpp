@@ -78,6 +78,30 @@ TEST_F(StagedPadding, padded_requests_are_empty) {
   EXPECT_EQ(host_values(engine_.runner().input_batch().num_logits())[0], 3);
 }
 
+// A cross-encoder reads the type of a token from its position.
+TEST(StagedPair, positions_of_the_second_text_are_larger) {
+  TinyEngine engine{{}};
+  engine::InputBatch batch({.max_num_tokens = 16,
+                            .max_num_reqs = 2,
+                            .max_blocks_per_req = 1,
+                            .block_size = 16,
+                            .second_text_offset = 100},
+                           engine.execution().device(),
+                           engine.execution().executor());
+  const std::vector<int32_t> ids(5, 1);
+  const std::vector<kv_cache::BlockId> first = {kv_cache::BlockId{1}};
+  const std::vector<kv_cache::BlockId> second = {kv_cache::BlockId{2}};
+  const std::vector<engine::BatchRequest> requests = {
+      {.token_ids = ids, .block_ids = first, .second_text_begin = 3, .samples = true},
+      {.token_ids = ids, .block_ids = second, .samples = true}};
+  batch.stage(requests,
+              {.num_tokens = 12, .num_reqs = 2, .num_logits_rows = 2},
+              engine.execution().stream());
+  EXPECT_EQ(host_values(batch.positions()),
+            (std::vector<int32_t>{0, 1, 2, 103, 104, 0, 1, 2, 3, 4, 0, 0}));
+  EXPECT_EQ(host_values(batch.attention_metadata().slot_mapping)[3], 16 + 3);
+}
+
 TEST(StagedDummy, no_request_is_longer_than_its_row_of_the_block_table) {
   TinyEngine engine{{}};
   device::Stream& stream = engine.execution().stream();

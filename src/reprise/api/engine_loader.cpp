@@ -134,6 +134,8 @@ void EngineLoader::load_text() {
                                               options.generation,
                                               options.end_token_ids,
                                               static_cast<int32_t>(options.config.vocab_size));
+  engine_->report.classifier =
+      complete_classifier(engine_->args, engine_->text->tokenizer(), *engine_->options);
   engine_->report.tokenizer_seconds = seconds_since(start);
 }
 
@@ -270,6 +272,8 @@ std::unique_ptr<engine::ModelRunner> EngineLoader::create_runner(
                      .max_blocks_per_req =
                          (options.max_model_len + args.block_size - 1) / args.block_size,
                      .block_size = args.block_size,
+                     .second_text_offset =
+                         static_cast<int32_t>(options.config.second_text_offset()),
                      .has_states = options.config.num_recurrent_layers() > 0},
           .kv_cache = layout,
           .states = state_cache_layout(),

@@ -119,7 +119,17 @@ void check_lora_options(const EngineArgs& args) {
 // folders of Sentence Transformers.
 std::optional<weights::PoolingConfig> resolve_pooling(const EngineArgs& args,
                                                       const weights::ModelConfig& config) {
+  if (config.classifier && args.runner != "generate") {
+    return weights::PoolingConfig{
+        .type = config.is_encoder ? weights::PoolingType::cls : weights::PoolingType::last,
+        .normalizes = false};
+  }
   if (args.runner == "generate") {
+    if (config.classifier) {
+      throw InvalidArgument(
+          "--runner: generate: the model is a classifier, which gives scores of labels; use auto "
+          "or pooling");
+    }
     if (!config.is_encoder) return std::nullopt;
     throw InvalidArgument(fmt::format(
         "--runner: generate: {} is an encoder, which makes vectors of texts; use auto or "
@@ -229,6 +239,27 @@ void choose_cache_of_checkpoint(ResolvedOptions& options) {
 }
 
 }  // namespace
+
+std::optional<weights::ClassifierConfig> complete_classifier(const EngineArgs& args,
+                                                             const tokenizer::Tokenizer& tokenizer,
+                                                             ResolvedOptions& options) {
+  if (!options.config.classifier) return std::nullopt;
+  weights::ClassifierConfig& classifier = *options.config.classifier;
+  for (size_t i = 0; i < classifier.from_tokens.size(); ++i) {
+    const std::optional<int32_t> id = tokenizer.token_to_id(classifier.from_tokens[i]);
+    if (!id || *id >= options.config.vocab_size) {
+      throw FileError(
+          "E_CONFIG",
+          args.model.string(),
+          "classifier_from_token",
+          fmt::format("'{}' is not a token of the model's vocabulary", classifier.from_tokens[i]));
+    }
+    classifier.from_token_ids.at(i) = *id;
+  }
+  classifier.uses_chat_template = args.chat_template.has_value();
+  options.rank_config.classifier = classifier;
+  return classifier;
+}
 
 void append_warnings(std::vector<std::string>& warnings, const std::vector<std::string>& more) {
   warnings.insert(warnings.end(), more.begin(), more.end());

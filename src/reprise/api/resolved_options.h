@@ -13,6 +13,7 @@
 #include "reprise/models/causal_lm.h"
 #include "reprise/speculative/speculative_config.h"
 #include "reprise/tensor/dtype.h"
+#include "reprise/tokenizer/tokenizer.h"
 #include "reprise/weights/draft_head_config.h"
 #include "reprise/weights/generation_config.h"
 #include "reprise/weights/model_config.h"
@@ -51,6 +52,12 @@ struct ResolvedOptions {
 /// Reads config.json and generation_config.json and checks every option that needs no device.
 /// \throws InvalidArgument, FileError
 [[nodiscard]] ResolvedOptions resolve_options(const EngineArgs& args);
+
+/// Completes the model's classifier, if it is one: the ids of the tokens from which it is made.
+/// \throws FileError E_CONFIG for a token that the tokenizer does not have
+std::optional<weights::ClassifierConfig> complete_classifier(const EngineArgs& args,
+                                                             const tokenizer::Tokenizer& tokenizer,
+                                                             ResolvedOptions& options);
 
 void append_warnings(std::vector<std::string>& warnings, const std::vector<std::string>& more);
 

@@ -13,6 +13,7 @@
 #include "reprise/config/resolved_config.h"
 #include "reprise/cudagraph/capture/capture_report.h"
 #include "reprise/runner/memory_report.h"
+#include "reprise/weights/classifier_config.h"
 #include "reprise/weights/pooling_type.h"
 
 namespace reprise::attention {
@@ -49,9 +50,10 @@ struct StartupReport {
   double weights_seconds = 0;
   double compile_seconds = 0;  // tracing and compiling, or loading from the compile cache
   double total_seconds = 0;
-  std::vector<StartupStage> stages;                   // in order; they sum to almost total_seconds
-  std::optional<weights::PoolingConfig> pooling;      // of a model that makes vectors of texts
-  const attention::BackendInfo* attention = nullptr;  // an entry of the list of backends
+  std::vector<StartupStage> stages;               // in order; they sum to almost total_seconds
+  std::optional<weights::PoolingConfig> pooling;  // of a model that makes vectors of texts
+  std::optional<weights::ClassifierConfig> classifier;  // of one that gives scores of labels
+  const attention::BackendInfo* attention = nullptr;    // an entry of the list of backends
   config::ResolvedConfig resolved;
   compile::CompilationReport compilation;
   cudagraph::CaptureReport capture;

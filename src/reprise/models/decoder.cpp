@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "reprise/base/assert.h"
 #include "reprise/models/projection.h"
@@ -19,22 +20,26 @@ Tensor load_positions(const weights::ModelConfig& config,
                       Parameters& parameters) {
   if (!config.has_learned_positions) return {};
   Arrangement arrangement;
-  if (config.learned_position_offset > 0) {
-    for (int64_t position = 0; position < config.max_position_embeddings; ++position) {
-      arrangement.rows.push_back(position + config.learned_position_offset);
+  const int num_copies = config.second_text_offset() > 0 ? 2 : 1;
+  if (config.learned_position_offset > 0 || num_copies > 1) {
+    for (int64_t row = 0; row < num_copies * config.max_position_embeddings; ++row) {
+      arrangement.rows.push_back(row % config.max_position_embeddings +
+                                 config.learned_position_offset);
     }
   }
   return parameters.load(weight_of(names.position_embedding), arrangement);
 }
 
-// Each token has the first type, so row p of the table is that type's embedding for every position.
+// A token has the type of its text, and its position tells which text that is. So row p of the
+// table is the embedding of the first type, and behind the last position of the second.
 Tensor load_token_types(const weights::ModelConfig& config,
                         const weights::DecoderTensors& names,
                         Parameters& parameters) {
   if (config.num_token_types == 0) return {};
   const auto num_positions = static_cast<size_t>(config.max_position_embeddings);
-  return parameters.load(weight_of(names.token_type_embedding),
-                         {.rows = std::vector<int64_t>(num_positions, 0)});
+  std::vector<int64_t> types(num_positions, 0);
+  if (config.second_text_offset() > 0) types.resize(2 * num_positions, 1);
+  return parameters.load(weight_of(names.token_type_embedding), {.rows = std::move(types)});
 }
 
 // The tables of full and of sliding layers, and of layers that do not rotate.
@@ -116,6 +121,7 @@ Decoder::Decoder(const weights::ModelConfig& config,
   }
   if (config.pooling) {
     pooling_ = config.pooling->type;
+    if (config.classifier) classifier_.emplace(config, names, parameters);
     return;
   }
   REPRISE_ASSERT(!names.lm_head.empty(), "a model without logits pools");
@@ -191,7 +197,10 @@ Tensor Decoder::pool(const Tensor& hidden,
 Tensor Decoder::compute_logits(const Tensor& hidden,
                                const Tensor& logits_indices,
                                const Tensor& num_logits) {
-  if (pooling_) return pool(hidden, logits_indices, num_logits);
+  if (pooling_) {
+    const Tensor vectors = pool(hidden, logits_indices, num_logits);
+    return classifier_ ? (*classifier_)(vectors) : vectors;
+  }
   Tensor logits = project_to_logits(ops::gather_rows(hidden, logits_indices), lm_head_, num_logits);
   if (ranks_ > 1) logits = ops::gather_columns(logits, num_logits, ranks_, vocab_size_);
   if (logits_scale_ != 1) logits = ops::scale(logits, logits_scale_);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "reprise/models/causal_lm.h"
+#include "reprise/models/classifier_head.h"
 #include "reprise/models/layer_parts.h"
 #include "reprise/models/norm.h"
 
@@ -69,8 +70,10 @@ class Decoder final : public CausalLM {
   float logits_scale_;
   float logits_soft_cap_;  // 0 = none
   Tensor embedding_;
-  Tensor position_embedding_;    // undefined = none
-  Tensor token_type_embedding_;  // the first type, once for each position; undefined = none
+  Tensor position_embedding_;  // undefined = none
+  /// The first type, once for each position, then the second type if texts are told apart (see
+  /// BatchRequest::second_text_begin); undefined = none.
+  Tensor token_type_embedding_;
   std::optional<Norm> embedding_norm_;
   std::vector<std::unique_ptr<DecoderLayer>> layers_;
   std::optional<Norm> norm_;  // of the last hidden states; nothing: the layers have one
@@ -81,6 +84,7 @@ class Decoder final : public CausalLM {
   int64_t stage_;        // this rank's
   int64_t tensor_rank_;  // in its stage
   std::optional<weights::PoolingType> pooling_;
+  std::optional<ClassifierHead> classifier_;
   AuxiliaryStates auxiliary_;  // what a draft head reads of this model
   std::vector<attention::AttentionLayer*> attention_layers_;
 };

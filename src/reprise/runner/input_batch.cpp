@@ -115,7 +115,9 @@ int32_t InputBatch::stage_request(const BatchRequest& request, int32_t index, in
     const int32_t position = request.num_computed_tokens + i;
     const auto block =
         static_cast<int32_t>(request.block_ids[to_size(position / limits_.block_size)]);
-    host(layout_.positions)[first_token + i] = position;
+    const bool is_second = position >= request.second_text_begin;
+    host(layout_.positions)[first_token + i] =
+        position + (is_second ? limits_.second_text_offset : 0);
     host(layout_.slot_mapping)[first_token + i] =
         block * limits_.block_size + position % limits_.block_size;
   }

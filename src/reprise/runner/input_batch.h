@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -27,6 +28,9 @@ struct BatchLimits {
   int32_t max_num_prompt_logits = 0;
   int32_t max_blocks_per_req = 0;
   int32_t block_size = 16;
+  /// What is added to the positions of tokens of a second text; 0: the model does not tell texts
+  /// apart.
+  int32_t second_text_offset = 0;
   bool has_states = false;  // the model has recurrent layers, so each request has a state slot
 
   [[nodiscard]] int32_t max_num_sampled_rows() const noexcept {
@@ -36,6 +40,9 @@ struct BatchLimits {
     return max_num_sampled_rows() + max_num_prompt_logits;
   }
 };
+
+/// The beginning of the second text of a request that has one text.
+inline constexpr int32_t kNoSecondText = std::numeric_limits<int32_t>::max();
 
 /// The tokens of a dummy batch.
 enum class DummyTokens : uint8_t { of_requests, padding };
@@ -50,7 +57,8 @@ struct BatchRequest {
   kv_cache::StateSlot restored_state = kv_cache::kNullStateSlot;
   // The slot to which the states are copied after the step; the null slot: they are not.
   kv_cache::StateSlot saved_state = kv_cache::kNullStateSlot;
-  const lora::LoraAdapter* adapter = nullptr;  // nullptr: none
+  const lora::LoraAdapter* adapter = nullptr;                 // nullptr: none
+  int32_t second_text_begin = kNoSecondText;  // the first position of the second of two texts
   // Whether the logits of the last token are needed, to sample the next token.
   bool samples = false;
   // The logits of so many tokens before the last one are needed too: the last tokens are drafts.

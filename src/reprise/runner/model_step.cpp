@@ -98,6 +98,7 @@ void ModelStep::prepare(const SchedulerOutput& output, const SchedulerConfig& co
                         .restored_state = entry.restored_state,
                         .saved_state = entry.saved_state,
                         .adapter = entry.request->adapter(),
+                        .second_text_begin = entry.request->second_text_begin(),
                         .samples = entry.samples,
                         .num_drafts = entry.num_drafts,
                         .num_padding_tokens = entry.num_padding_tokens,

@@ -64,6 +64,7 @@ class Request {
       const noexcept {
     return options_.constraint;
   }
+  [[nodiscard]] int32_t second_text_begin() const noexcept { return options_.second_text_begin; }
   [[nodiscard]] const lora::LoraAdapter* adapter() const noexcept { return options_.adapter.get(); }
   /// 0: no adapter.
   [[nodiscard]] uint64_t lora_id() const noexcept { return options_.lora_id; }

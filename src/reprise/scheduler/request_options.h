@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -46,6 +47,10 @@ struct RequestOptions {
   /// an answer tells nothing about the prompts of other users. Any bytes; requests with an empty
   /// salt share with each other.
   std::string cache_salt;
+
+  /// The first token of the second of two texts that a cross-encoder compares; default: there is
+  /// one text.
+  int32_t second_text_begin = std::numeric_limits<int32_t>::max();
 
   /// Limits the tokens of the answer; belongs to this request alone. Null: any answer. The request
   /// ends when the constraint is complete, even if min_tokens or ignore_eos ask for more.

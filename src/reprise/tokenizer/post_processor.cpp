@@ -9,6 +9,8 @@
 namespace reprise::tokenizer {
 namespace {
 
+constexpr size_t kMaxTypeId = 1 << 16;
+
 constexpr std::array<std::string_view, 3> kPostProcessors = {
     "Sequence", "TemplateProcessing", "ByteLevel"};
 
@@ -21,6 +23,35 @@ void append_special_token(const Component& piece,
   for (const Component& id : tokens.at(name).at("ids").elements()) {
     ids.push_back(static_cast<int32_t>(id.integer(Vocabulary::kMaxId - 1)));
   }
+}
+
+// "pair" of a template: special tokens around text A and text B, in this order, where the types of
+// tokens begin with 0 and change to 1 at most once, between the texts.
+std::optional<PairTemplate> read_pair_template(const Component& component) {
+  if (!component.has("pair") || component.at("pair").is_null()) return std::nullopt;
+  PairTemplate pair;
+  std::vector<int32_t>* ids = &pair.prefix;
+  std::vector<size_t> types;  // of A and of B
+  for (const Component& piece : component.at("pair").elements()) {
+    const bool is_token = piece.has("SpecialToken");
+    const Component part = piece.at(is_token ? "SpecialToken" : "Sequence");
+    const size_t type = part.has("type_id") ? part.at("type_id").integer(kMaxTypeId) : 0;
+    if (type > 1) return std::nullopt;
+    const bool is_between = ids == &pair.middle;
+    if (type == 1 && is_between && !pair.second_begin) pair.second_begin = ids->size();
+    // The type is 1 from the second text on, or for no token.
+    const bool is_second = ids == &pair.suffix || (is_between && pair.second_begin.has_value());
+    if ((type == 1) != (is_second && pair.second_begin.has_value())) return std::nullopt;
+    if (is_token) {
+      append_special_token(part, component, *ids);
+      continue;
+    }
+    const bool is_first_text = part.at("id").text() == "A";
+    if (is_first_text != (ids == &pair.prefix) || ids == &pair.suffix) return std::nullopt;
+    ids = is_first_text ? &pair.middle : &pair.suffix;
+  }
+  if (ids != &pair.suffix) return std::nullopt;
+  return pair;
 }
 
 }  // namespace
@@ -55,6 +86,7 @@ void PostProcessor::add_template(const Component& component) {
     has_text = true;
   }
   if (!has_text) component.at("single").fail("a template must hold sequence A exactly once");
+  pair = read_pair_template(component);
   prefix.insert(prefix.begin(), before.begin(), before.end());
   suffix.insert(suffix.end(), after.begin(), after.end());
 }

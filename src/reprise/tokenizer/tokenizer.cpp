@@ -249,6 +249,33 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
   return ids;
 }
 
+EncodedPair Tokenizer::encode_pair(std::string_view first,
+                                   std::string_view second,
+                                   const EncodeOptions& options) const {
+  if (!impl_->post_processor.pair) {
+    throw InvalidArgument(
+        "tokenizer.json: the template \"pair\" of the post-processor is not supported: expected "
+        "text A before text B, and token types that change once, between them");
+  }
+  const PairTemplate& around = *impl_->post_processor.pair;
+  EncodeOptions plain = options;
+  plain.add_special_tokens = false;
+  const std::vector<int32_t> a = encode(first, plain);
+  const std::vector<int32_t> b = encode(second, plain);
+  EncodedPair pair;
+  const auto append = [&](const std::vector<int32_t>& ids) {
+    pair.ids.insert(pair.ids.end(), ids.begin(), ids.end());
+  };
+  const bool adds = options.add_special_tokens;
+  if (adds) append(around.prefix);
+  append(a);
+  if (around.second_begin) pair.second_begin = pair.ids.size() + (adds ? *around.second_begin : 0);
+  if (adds) append(around.middle);
+  append(b);
+  if (adds) append(around.suffix);
+  return pair;
+}
+
 std::vector<size_t> Tokenizer::find_control_tokens(std::string_view text) const {
   std::vector<size_t> found;
   for (const AddedTokens::Stage stage :

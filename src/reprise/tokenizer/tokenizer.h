@@ -28,6 +28,13 @@ struct EncodeOptions {
   const WorkLimit* work = nullptr;  // borrowed for the call; null: no limit
 };
 
+/// The ids of two texts that a model compares.
+struct EncodedPair {
+  std::vector<int32_t> ids;
+  /// The first id of the second text; nothing: the texts are not told apart.
+  std::optional<size_t> second_begin;
+};
+
 /// Turns text into token ids and back, with the results of the `tokenizers` package for the same
 /// tokenizer.json.
 ///
@@ -55,6 +62,13 @@ class Tokenizer {
   /// \throws Abandoned from the work limit
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text,
                                             const EncodeOptions& options = {}) const;
+
+  /// Ids of two texts, with the tokens that the file's post-processor puts around and between them
+  /// (options.add_special_tokens). `plain_at` must be empty. \throws as encode; InvalidArgument for
+  /// a file whose template for pairs is not supported
+  [[nodiscard]] EncodedPair encode_pair(std::string_view first,
+                                        std::string_view second,
+                                        const EncodeOptions& options = {}) const;
 
   /// The ascending offsets at which `text` spells control tokens.
   [[nodiscard]] std::vector<size_t> find_control_tokens(std::string_view text) const;

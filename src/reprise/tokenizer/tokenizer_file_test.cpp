@@ -186,6 +186,42 @@ TEST(TokenizerFile, refuses_model_options_that_would_change_the_ids) {
       "none");
 }
 
+TEST(TokenizerFile, puts_special_tokens_around_and_between_two_texts) {
+  const auto pair_of = [](std::string_view pair) -> EncodedPair {
+    return Tokenizer::from_json(patched(fmt::format(
+                                    R"({{"post_processor":{{"type":"TemplateProcessing",
+                       "single":[{{"Sequence":{{"id":"A","type_id":0}}}}],"pair":{},
+                       "special_tokens":{{"<s>":{{"ids":[4]}}}}}}}})",
+                                    pair)))
+        .encode_pair("", "");
+  };
+  const auto text = [](char name, int type) {
+    return fmt::format(R"({{"Sequence":{{"id":"{}","type_id":{}}}}})", name, type);
+  };
+  const auto token = [](int type) {
+    return fmt::format(R"({{"SpecialToken":{{"id":"<s>","type_id":{}}}}})", type);
+  };
+  const auto list = [](const std::vector<std::string>& pieces) {
+    return fmt::format("[{}]", fmt::join(pieces, ","));
+  };
+  const EncodedPair bert =
+      pair_of(list({token(0), text('A', 0), token(0), text('B', 1), token(1)}));
+  EXPECT_EQ(bert.ids, (std::vector<int32_t>{4, 4, 4}));
+  EXPECT_EQ(bert.second_begin, 2U);  // behind the token in the middle
+  const EncodedPair early =
+      pair_of(list({token(0), text('A', 0), token(0), token(1), text('B', 1)}));
+  EXPECT_EQ(early.second_begin, 2U);
+  const EncodedPair roberta = pair_of(list({token(0), text('A', 0), token(0), text('B', 0)}));
+  EXPECT_FALSE(roberta.second_begin.has_value());
+  for (const std::string& other : {list({text('B', 0), text('A', 1)}),
+                                   list({text('A', 0), text('B', 1), token(0)}),
+                                   list({text('A', 1), text('B', 1)}),
+                                   list({text('A', 0), text('B', 2)}),
+                                   list({text('A', 0)})}) {
+    EXPECT_THROW((void)pair_of(other), InvalidArgument) << other;
+  }
+}
+
 TEST(TokenizerFile, refuses_templates_that_point_nowhere) {
   const auto with = [](std::string_view single, std::string_view tokens) {
     return fmt::format(

@@ -43,25 +43,34 @@ DecoderTensors gpt_neox() {
           .down = "mlp.dense_4h_to_h"};
 }
 
-DecoderTensors bert() {
-  return {.embedding = "embeddings.word_embeddings",
-          .position_embedding = "embeddings.position_embeddings",
-          .token_type_embedding = "embeddings.token_type_embeddings",
-          .embedding_norm = "embeddings.LayerNorm",
-          .layers = "encoder.layer.",
-          .final_norm = {},
-          .lm_head = {},
-          .pooler = "pooler.dense",
-          .attention_norm = {},
-          .attention_result_norm = "attention.output.LayerNorm",
-          .mlp_norm = {},
-          .mlp_result_norm = "output.LayerNorm",
-          .q = "attention.self.query",
-          .k = "attention.self.key",
-          .v = "attention.self.value",
-          .o = "attention.output.dense",
-          .up = "intermediate.dense",
-          .down = "output.dense"};
+DecoderTensors bert(const ModelConfig& config) {
+  DecoderTensors names = {.embedding = "embeddings.word_embeddings",
+                          .position_embedding = "embeddings.position_embeddings",
+                          .token_type_embedding = "embeddings.token_type_embeddings",
+                          .embedding_norm = "embeddings.LayerNorm",
+                          .layers = "encoder.layer.",
+                          .final_norm = {},
+                          .lm_head = {},
+                          .pooler = "pooler.dense",
+                          .classifier = "classifier",
+                          .attention_norm = {},
+                          .attention_result_norm = "attention.output.LayerNorm",
+                          .mlp_norm = {},
+                          .mlp_result_norm = "output.LayerNorm",
+                          .q = "attention.self.query",
+                          .k = "attention.self.key",
+                          .v = "attention.self.value",
+                          .o = "attention.output.dense",
+                          .up = "intermediate.dense",
+                          .down = "output.dense"};
+  if (!config.classifier) return names;
+  names.embedding = "bert.embeddings.word_embeddings";
+  names.position_embedding = "bert.embeddings.position_embeddings";
+  names.token_type_embedding = "bert.embeddings.token_type_embeddings";
+  names.embedding_norm = "bert.embeddings.LayerNorm";
+  names.layers = "bert.encoder.layer.";
+  names.pooler = "bert.pooler.dense";
+  return names;
 }
 
 DecoderTensors mamba() {
@@ -189,7 +198,7 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
     case Architecture::opt:
       return opt();
     case Architecture::bert:
-      return bert();
+      return bert(config);
     case Architecture::gpt_neox:
       return gpt_neox();
     case Architecture::falcon:

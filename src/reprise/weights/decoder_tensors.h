@@ -20,6 +20,7 @@ struct DecoderTensors {
   std::string_view final_norm = "model.norm";
   std::string_view lm_head = "lm_head";
   std::string_view pooler = {};  // of an encoder
+  std::string_view classifier = "score";
 
   // Of a layer, behind "model.layers.3.".
   std::string_view attention_norm = "input_layernorm";     // before attention

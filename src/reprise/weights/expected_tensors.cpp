@@ -37,16 +37,13 @@ class TensorList {
     if (!names_.final_norm.empty()) {
       add_norm_called(std::string(names_.final_norm), config_.hidden_size);
     }
-    if (!names_.pooler.empty()) {
-      // Only classifiers read it; vectors are hidden states.
-      add_matrix(names_.pooler, config_.hidden_size, config_.hidden_size, Presence::optional);
-      add(std::string(names_.pooler) + ".bias",
-          {config_.hidden_size},
-          WeightRole::bias,
-          Presence::optional);
+    if (!names_.pooler.empty()) add_pooler();
+    if (config_.classifier && config_.classifier->from_tokens.empty()) {
+      add_classifier(config_.classifier->num_labels);
     }
     if (!names_.lm_head.empty()) {
-      const bool is_needed = !config_.tie_word_embeddings && !config_.pooling;
+      const bool is_needed =
+          !config_.tie_word_embeddings && !config_.pooling && !config_.classifier;
       add_matrix(names_.lm_head,
                  config_.vocab_size,
                  config_.hidden_size,
@@ -56,6 +53,17 @@ class TensorList {
   }
 
  private:
+  // Only classifiers read it; vectors are hidden states.
+  void add_pooler() {
+    const Presence presence = config_.classifier ? Presence::required : Presence::optional;
+    add_matrix(names_.pooler, config_.hidden_size, config_.hidden_size, presence);
+    add(std::string(names_.pooler) + ".bias", {config_.hidden_size}, WeightRole::bias, presence);
+  }
+  void add_classifier(int64_t num_labels) {
+    add_matrix(names_.classifier, num_labels, config_.hidden_size);
+    if (!config_.is_encoder) return;
+    add(std::string(names_.classifier) + ".bias", {num_labels}, WeightRole::bias);
+  }
   void add(std::string name,
            std::vector<int64_t> shape,
            WeightRole role,

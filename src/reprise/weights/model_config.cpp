@@ -35,11 +35,22 @@ constexpr std::array kFamilies = {
 #undef X
 };
 
+// The family of a classifier is that of its layers: Qwen3ForCausalLM, BertModel.
+const Family* find_family_of_classifier(std::string_view name) {
+  const std::string_view stem = classifier_stem(name);
+  if (stem.empty()) return nullptr;
+  for (const Family& known : kFamilies) {
+    if (known.name == fmt::format("{}ForCausalLM", stem)) return &known;
+    if (known.name == fmt::format("{}Model", stem)) return &known;
+  }
+  return nullptr;
+}
+
 const Family* find_family(std::string_view name) {
   for (const Family& known : kFamilies) {
     if (known.name == name || known.model_type == name) return &known;
   }
-  return nullptr;
+  return find_family_of_classifier(name);
 }
 
 [[noreturn]] void refuse_architecture(const ConfigReader& reader,
@@ -68,6 +79,13 @@ const Family* find_family(std::string_view name) {
                       ? std::string()
                       : fmt::format("; did you mean '{}'?",
                                     kFamilies[static_cast<size_t>(found - names.begin())].name)));
+}
+
+bool names_classifier(const ConfigReader& reader) {
+  const Json* list = reader.find("architectures");
+  return list != nullptr && std::ranges::any_of(*list, [](const Json& name) {
+           return !classifier_stem(name.get_ref<const std::string&>()).empty();
+         });
 }
 
 const Family& read_family(const ConfigReader& reader) {
@@ -141,6 +159,7 @@ LoadedModelConfig parse_model_config(std::string_view json, std::string_view pat
   read_warnings(reader, loaded.warnings);
   config.vocab_size = reader.required_integer("vocab_size", 1, kMaxVocabSize);
   family.read({.reader = reader, .config = config, .warnings = loaded.warnings});
+  if (names_classifier(reader)) config.classifier = read_classifier_config(reader);
   config.dtype = read_dtype(reader);
   config.quantization = read_quantization_config(reader);
   config.bos_token_id = reader.integer("bos_token_id", 0, config.vocab_size - 1);

@@ -9,6 +9,7 @@
 
 #include "reprise/base/json.h"
 #include "reprise/tensor/dtype.h"
+#include "reprise/weights/classifier_config.h"
 #include "reprise/weights/model_directory.h"
 #include "reprise/weights/pooling_type.h"
 #include "reprise/weights/quantization_config.h"
@@ -239,6 +240,8 @@ struct ModelConfig {
   int64_t num_token_types = 0;  // of an embedding, of which each token gets the first; 0: none
   /// The model gives vectors for texts instead of next tokens, and needs no lm_head.
   std::optional<PoolingConfig> pooling;
+  /// The model gives scores of labels instead of vectors.
+  std::optional<ClassifierConfig> classifier;
 
   /// The ranks that share each layer. The numbers of heads and the intermediate size are those of
   /// one rank (rank_weights.h).
@@ -273,6 +276,11 @@ struct ModelConfig {
   /// The layer has a recurrence and no attention.
   [[nodiscard]] bool is_recurrent_layer(int64_t layer) const {
     return layer_types[static_cast<size_t>(layer)] == LayerType::linear_attention;
+  }
+  /// A classifier knows which of two texts a token belongs to: the positions of the second text
+  /// are larger by this. 0: the model does not tell texts apart.
+  [[nodiscard]] int64_t second_text_offset() const noexcept {
+    return classifier.has_value() && num_token_types > 1 ? max_position_embeddings : 0;
   }
   [[nodiscard]] bool has_recurrence(int64_t layer) const {
     return has_parallel_recurrence || is_recurrent_layer(layer);

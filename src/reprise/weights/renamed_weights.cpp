@@ -82,7 +82,8 @@ std::unique_ptr<WeightSource> with_class_names(std::unique_ptr<WeightSource> sou
   for (const std::string_view stored : source->names()) {
     std::string name = name_in_text_part(stored);
     if (name.empty()) continue;
-    const bool is_head = name.starts_with(fmt::format("{}.", names.lm_head));
+    const bool is_head = name.starts_with(fmt::format("{}.", names.lm_head)) ||
+                         name.starts_with(fmt::format("{}.", names.classifier));
     if (lacks_first && !is_head) name.insert(0, first_part);
     stored_names.emplace(std::move(name), stored);
   }

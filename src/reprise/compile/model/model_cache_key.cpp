@@ -47,6 +47,7 @@ std::string blocks_text(const weights::ModelConfig& model) {
                                 number_of(model.is_encoder),
                                 number_of(model.num_token_types),
                                 model.pooling ? number_of(model.pooling->type) : -1,
+                                model.classifier ? static_cast<int>(model.classifier->num_rows()) : -1,
                                 number_of(model.sliding_rope.has_value())},
                                ",")) +
          ";" + bits_text(rotations);

@@ -161,6 +161,7 @@ constexpr Field kPooling[] = {
     kModel,
     kAddSpecialTokens,
     {"normalize", kBoolean, "Whether vectors have length 1; absent: as the model says."},
+    {"use_activation", kBoolean, "false: a classifier's scores instead of probabilities."},
     {"truncate_prompt_tokens",
      R"({"type": "integer", "minimum": -1, "maximum": 9223372036854775807})",
      "Keep so many tokens of a text; -1: as many as fit."},
@@ -250,6 +251,7 @@ Json api_schemas() {
                                    .take();
   schemas["EmbeddingRequest"] =
       BodySchema().require(kInput).allow(kEncodingFormat).allow(kPooling).take();
+  schemas["ClassifyRequest"] = BodySchema().require(kInput).allow(kPooling).take();
   schemas["ScoreRequest"] =
       BodySchema().require({"text_1", kTexts}).require({"text_2", kTexts}).allow(kPooling).take();
   schemas["RerankRequest"] =

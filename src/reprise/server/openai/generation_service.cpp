@@ -269,6 +269,7 @@ void GenerationService::submit(Key key,
         }
         const auto index = static_cast<int>(generation.choices.size());
         engine::RequestOptions options = request.options;
+        options.second_text_begin = prompt.second_text_begin;
         if (request.make_constraint) options.constraint = request.make_constraint();
         const engine::RequestId id = engine_->submit(
             prompt.token_ids,

@@ -46,6 +46,27 @@ void normalize(std::vector<float>& vector) {
   for (float& value : vector) value = static_cast<float>(value / length);
 }
 
+// The scores of labels as probabilities. A softmax in double: large scores do not overflow.
+void activate(weights::ClassifierActivation activation, std::vector<float>& scores) {
+  using weights::ClassifierActivation;
+  if (activation == ClassifierActivation::none) return;
+  if (activation == ClassifierActivation::sigmoid) {
+    for (float& score : scores) score = static_cast<float>(1 / (1 + std::exp(-double{score})));
+    return;
+  }
+  const double largest = *std::ranges::max_element(scores);
+  double sum = 0;
+  for (const float score : scores) sum += std::exp(score - largest);
+  for (float& score : scores) score = static_cast<float>(std::exp(score - largest) / sum);
+}
+
+// What a classifier says of a text.
+void classify(const PoolingWish& wish, std::vector<float>& scores) {
+  // The logits of "no" and of "yes".
+  if (!wish.classifier->from_tokens.empty()) scores = {scores[1] - scores[0]};
+  if (wish.normalizes) activate(wish.classifier->activation, scores);
+}
+
 double cosine(std::span<const float> a, std::span<const float> b) {
   const double product = std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
   const double lengths = length_of(a) * length_of(b);
@@ -62,6 +83,8 @@ std::string_view pooling_id_prefix(PoolingApi api) noexcept {
       return "pool-";
     case PoolingApi::score:
       return "score-";
+    case PoolingApi::classify:
+      return "classify-";
     case PoolingApi::rerank:
       break;
   }
@@ -81,7 +104,11 @@ void PoolingAnswer::take(int index, const engine::OutputDelta& delta) {
   const auto i = static_cast<size_t>(index);
   vectors_.resize(std::max(vectors_.size(), i + 1));
   vectors_[i] = delta.pooled;
-  if (wish_.normalizes) normalize(vectors_[i]);
+  if (wish_.classifier != nullptr) {
+    classify(wish_, vectors_[i]);
+  } else if (wish_.normalizes) {
+    normalize(vectors_[i]);
+  }
   if (usage_.cached_tokens) *usage_.cached_tokens += delta.num_cached_tokens;
 }
 
@@ -100,6 +127,9 @@ HttpResponse PoolingAnswer::whole() {
       break;
     case PoolingApi::score:
       body = scores_json();
+      break;
+    case PoolingApi::classify:
+      body = labels_json();
       break;
     case PoolingApi::rerank:
       body = ranking_json();
@@ -132,6 +162,11 @@ std::string PoolingAnswer::vectors_json() const {
 }
 
 std::vector<double> PoolingAnswer::scores() const {
+  if (wish_.compares_pairs()) {
+    std::vector<double> scores;
+    for (const std::vector<float>& vector : vectors_) scores.push_back(vector[0]);
+    return scores;
+  }
   const std::span<const std::vector<float>> all(vectors_);
   const auto queries = all.first(wish_.num_queries);
   const auto others = all.subspan(wish_.num_queries);
@@ -147,6 +182,23 @@ std::string PoolingAnswer::scores_json() const {
   const std::vector<double> all = scores();
   for (size_t i = 0; i < all.size(); ++i) {
     data.push_back({{"index", i}, {"object", "score"}, {"score", all[i]}});
+  }
+  return dump({{"id", head_.id},
+               {"object", "list"},
+               {"created", head_.created},
+               {"model", head_.model},
+               {"data", std::move(data)},
+               {"usage", to_json(usage_)}});
+}
+
+std::string PoolingAnswer::labels_json() const {
+  Json data = Json::array();
+  for (size_t i = 0; i < vectors_.size(); ++i) {
+    const auto best = std::ranges::max_element(vectors_[i]) - vectors_[i].begin();
+    data.push_back({{"index", i},
+                    {"label", wish_.classifier->labels.at(static_cast<size_t>(best))},
+                    {"probs", vectors_[i]},
+                    {"num_classes", vectors_[i].size()}});
   }
   return dump({{"id", head_.id},
                {"object", "list"},

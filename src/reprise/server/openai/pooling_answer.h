@@ -27,6 +27,7 @@ class PoolingAnswer final : public RequestAnswer {
   [[nodiscard]] std::string vectors_json() const;
   [[nodiscard]] std::string scores_json() const;
   [[nodiscard]] std::string ranking_json() const;
+  [[nodiscard]] std::string labels_json() const;
   /// The similarity of each pair of texts.
   [[nodiscard]] std::vector<double> scores() const;
 

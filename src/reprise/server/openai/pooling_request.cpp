@@ -71,7 +71,9 @@ void read_top_n(const RequestFields& fields, PoolingWish& wish) {
 
 }  // namespace
 
-GenerationRequest parse_pooling_request(std::string_view body, PoolingApi api, bool normalizes) {
+GenerationRequest parse_pooling_request(std::string_view body,
+                                        PoolingApi api,
+                                        const PooledModel& model) {
   const Json json = parse_body(body);
   const RequestFields fields(json);
   for (const char* name : kUnsupported) {
@@ -79,12 +81,16 @@ GenerationRequest parse_pooling_request(std::string_view body, PoolingApi api, b
   }
   GenerationRequest request;
   request.model = fields.text("model");
-  request.pooling = PoolingWish{.api = api, .normalizes = normalizes};
+  request.pooling =
+      PoolingWish{.api = api, .normalizes = model.normalizes, .classifier = model.classifier};
   switch (api) {
     case PoolingApi::embeddings:
     case PoolingApi::pooling:
       request.prompts = read_prompts(fields, "input", kMaxTexts);
       read_encoding(fields, *request.pooling);
+      break;
+    case PoolingApi::classify:
+      request.prompts = read_prompts(fields, "input", kMaxTexts);
       break;
     case PoolingApi::score:
       read_pairs(fields, "text_1", "text_2", request);

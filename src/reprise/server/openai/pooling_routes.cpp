@@ -41,7 +41,21 @@ constexpr std::array kRoutes = {
                  "Rerank"},
     PoolingRoute{"/v1/rerank", PoolingApi::rerank, "RerankRequest", "The same.", "Rerank"},
     PoolingRoute{"/v2/rerank", PoolingApi::rerank, "RerankRequest", "The same.", "Rerank"},
+    PoolingRoute{"/classify",
+                 PoolingApi::classify,
+                 "ClassifyRequest",
+                 "How probable each label of a classifier is.",
+                 "Classification"},
 };
+
+// Whether a model with this classifier, or without one, answers the route. Source: vLLM 0.32. A
+// score is one number.
+bool is_served(PoolingApi api, const weights::ClassifierConfig* classifier) {
+  if (api == PoolingApi::pooling) return true;
+  if (api == PoolingApi::classify) return classifier != nullptr;
+  if (classifier == nullptr) return true;
+  return api != PoolingApi::embeddings && classifier->num_labels == 1;
+}
 
 }  // namespace
 
@@ -51,9 +65,11 @@ void add_pooling_routes(Router& router,
                         const ServedModel& model,
                         const PromptEncoder& prompts) {
   const auto& pooling = engine.startup_report().pooling;
-  const bool pools = pooling.has_value();
-  const bool normalizes = pools && pooling->normalizes;
+  const auto& classifier = engine.startup_report().classifier;
+  const PooledModel pooled{.normalizes = classifier || (pooling && pooling->normalizes),
+                           .classifier = classifier ? &*classifier : nullptr};
   for (const PoolingRoute& route : kRoutes) {
+    const bool pools = pooling && is_served(route.api, pooled.classifier);
     router.add(
         {.method = "POST",
          .path = route.path,
@@ -67,10 +83,10 @@ void add_pooling_routes(Router& router,
                }
                generations.check_room(1);
              },
-         .prepare = [&generations, &model, &prompts, kind = route.api, normalizes](
+         .prepare = [&generations, &model, &prompts, kind = route.api, pooled](
                         const HttpRequest& from) -> Answering {
            const api::TimePoint arrived = std::chrono::steady_clock::now();
-           GenerationRequest wanted = parse_pooling_request(from.body, kind, normalizes);
+           GenerationRequest wanted = parse_pooling_request(from.body, kind, pooled);
            wanted.client = from.client;
            model.check(wanted.model);
            std::vector<EncodedPrompt> encoded = prompts.encode(wanted, from.work);

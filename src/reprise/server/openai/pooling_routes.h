@@ -8,8 +8,8 @@
 
 namespace reprise::server {
 
-/// /v1/embeddings, /pooling, /score and /rerank, under all of vLLM's paths. A model that generates
-/// text answers them with 400. All references must outlive the router.
+/// /v1/embeddings, /pooling, /classify, /score and /rerank, under all of vLLM's paths. A model that
+/// generates text answers them with 400. All references must outlive the router.
 void add_pooling_routes(Router& router,
                         const api::AsyncEngine& engine,
                         GenerationService& generations,

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "reprise/api/startup_report.h"
+
 namespace reprise::server {
 
 /// The routes for vectors of texts, which differ in what they make of the vectors.
@@ -15,18 +17,27 @@ enum class PoolingApi : uint8_t {
   pooling,     // the vectors, as vLLM sends them
   score,       // how similar pairs of texts are
   rerank,      // documents in the order of their similarity to a query
+  classify,    // how probable each label of a classifier is
 };
 
 /// What the answer to a request for vectors looks like.
 struct PoolingWish {
   PoolingApi api = PoolingApi::embeddings;
   bool is_base64 = false;  // vectors as the base64 of float32 values, not as lists of numbers
-  bool normalizes = true;  // vectors have length 1
+  bool normalizes = true;  // vectors have length 1; scores of labels become probabilities
+  /// Of a model that gives scores of labels; nullptr: it gives vectors. Owned by the engine's
+  /// report.
+  const weights::ClassifierConfig* classifier = nullptr;
   /// score and rerank: the first texts of the request are compared with the others. One is compared
   /// with each of the others; several are compared with one each.
   size_t num_queries = 0;
   std::vector<std::string> documents;  // rerank: the texts that the answer repeats
   std::optional<size_t> top_n;         // rerank: the most documents that the answer has
+
+  /// The model reads both texts of a pair at once.
+  [[nodiscard]] bool compares_pairs() const noexcept {
+    return classifier != nullptr && (api == PoolingApi::score || api == PoolingApi::rerank);
+  }
 };
 
 /// The beginning of an answer's id: "embd-".

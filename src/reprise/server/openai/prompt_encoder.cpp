@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 #include <variant>
 
 #include "reprise/server/http/api_error.h"
@@ -10,6 +11,8 @@
 
 namespace reprise::server {
 namespace {
+
+constexpr int32_t kNoSecondText = std::numeric_limits<int32_t>::max();
 
 size_t longest_token_bytes(const tokenizer::Tokenizer& tokenizer) {
   size_t longest = 1;
@@ -33,6 +36,7 @@ PromptEncoder::PromptEncoder(const api::AsyncEngine& engine)
 
 std::vector<EncodedPrompt> PromptEncoder::encode(const GenerationRequest& request,
                                                  const WorkLimit& work) const {
+  if (request.pooling && request.pooling->compares_pairs()) return encode_pairs(request, work);
   std::vector<EncodedPrompt> prompts;
   if (request.is_chat) {
     const api::ChatPrompt chat =
@@ -47,6 +51,55 @@ std::vector<EncodedPrompt> PromptEncoder::encode(const GenerationRequest& reques
     check_length(prompt.token_ids.size(), num_output_tokens(request));
   }
   return prompts;
+}
+
+std::vector<EncodedPrompt> PromptEncoder::encode_pairs(const GenerationRequest& request,
+                                                       const WorkLimit& work) const {
+  const size_t num_queries = request.pooling->num_queries;
+  std::vector<EncodedPrompt> pairs;
+  for (size_t i = num_queries; i < request.prompts.size(); ++i) {
+    const Prompt& query = request.prompts[num_queries == 1 ? 0 : i - num_queries];
+    EncodedPrompt pair = encode_pair(
+        std::get<std::string>(query), std::get<std::string>(request.prompts[i]), request, work);
+    const size_t num_whole = pair.token_ids.size();
+    const bool is_cut = truncate(pair.token_ids, request);
+    if (is_cut && request.truncation.keeps_end && pair.second_text_begin < kNoSecondText) {
+      const auto num_dropped = static_cast<int32_t>(num_whole - pair.token_ids.size());
+      pair.second_text_begin = std::max(pair.second_text_begin - num_dropped, 0);
+    }
+    check_length(pair.token_ids.size(), 0);
+    pairs.push_back(std::move(pair));
+  }
+  return pairs;
+}
+
+// Source: vLLM 0.32, CrossEncoderIOProcessor: a template that the user gave, or the tokenizer's
+// own form of two texts, or for a classifier made from tokens the texts one after the other.
+EncodedPrompt PromptEncoder::encode_pair(const std::string& first,
+                                         const std::string& second,
+                                         const GenerationRequest& request,
+                                         const WorkLimit& work) const {
+  const weights::ClassifierConfig& classifier = *request.pooling->classifier;
+  EncodedPrompt encoded;
+  if (classifier.uses_chat_template) {
+    const Json messages = {{{"role", "query"}, {"content", first}},
+                           {{"role", "document"}, {"content", second}}};
+    const api::ChatPrompt chat =
+        engine_->render_chat(messages, {.add_generation_prompt = false}, work);
+    encoded.token_ids = encode_text(chat.text, request, work, chat.plain_at);
+    return encoded;
+  }
+  if (!classifier.from_tokens.empty()) {
+    encoded.token_ids = encode_text(first + second, request, work);
+    return encoded;
+  }
+  refuse_long_text(first, request);
+  refuse_long_text(second, request);
+  tokenizer::EncodedPair pair = engine_->tokenizer().encode_pair(
+      first, second, {.add_special_tokens = request.add_special_tokens, .work = &work});
+  encoded.token_ids = std::move(pair.ids);
+  if (pair.second_begin) encoded.second_text_begin = static_cast<int32_t>(*pair.second_begin);
+  return encoded;
 }
 
 EncodedPrompt PromptEncoder::encode_prompt(const Prompt& prompt,
@@ -103,20 +156,24 @@ std::vector<int32_t> PromptEncoder::encode_text(std::string_view text,
                                                 const GenerationRequest& request,
                                                 const WorkLimit& work,
                                                 std::span<const size_t> plain_at) const {
-  // A text that is certainly too long is refused before the costly tokenization.
-  if (!request.truncation.num_tokens &&
-      text.size() / max_token_bytes_ > static_cast<size_t>(max_model_len_)) {
-    throw ApiError(
-        400,
-        fmt::format("This model's maximum context length is {} tokens. However, your prompt of "
-                    "{} bytes has more.",
-                    max_model_len_,
-                    text.size()),
-        "input_tokens");
-  }
+  refuse_long_text(text, request);
   return engine_->tokenizer().encode(
       text,
       {.add_special_tokens = request.add_special_tokens, .plain_at = plain_at, .work = &work});
+}
+
+// A text that is certainly too long is refused before the costly tokenization.
+void PromptEncoder::refuse_long_text(std::string_view text,
+                                     const GenerationRequest& request) const {
+  if (request.truncation.num_tokens) return;
+  if (text.size() / max_token_bytes_ <= static_cast<size_t>(max_model_len_)) return;
+  throw ApiError(
+      400,
+      fmt::format("This model's maximum context length is {} tokens. However, your prompt of "
+                  "{} bytes has more.",
+                  max_model_len_,
+                  text.size()),
+      "input_tokens");
 }
 
 void PromptEncoder::check_length(size_t num_prompt_tokens, int64_t num_output) const {

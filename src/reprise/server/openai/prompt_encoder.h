@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@ namespace reprise::server {
 /// One prompt in the form that the model takes.
 struct EncodedPrompt {
   std::vector<int32_t> token_ids;
+  int32_t second_text_begin = std::numeric_limits<int32_t>::max();  // default: there is one text
   std::string text;  // the text that a completion with `echo` repeats; else empty
 };
 
@@ -38,6 +40,14 @@ class PromptEncoder {
   [[nodiscard]] EncodedPrompt encode_prompt(const Prompt& prompt,
                                             const GenerationRequest& request,
                                             const WorkLimit& work) const;
+  /// The pairs of texts that a cross-encoder compares.
+  [[nodiscard]] std::vector<EncodedPrompt> encode_pairs(const GenerationRequest& request,
+                                                        const WorkLimit& work) const;
+  [[nodiscard]] EncodedPrompt encode_pair(const std::string& first,
+                                          const std::string& second,
+                                          const GenerationRequest& request,
+                                          const WorkLimit& work) const;
+  void refuse_long_text(std::string_view text, const GenerationRequest& request) const;
   bool truncate(std::vector<int32_t>& token_ids, const GenerationRequest& request) const;
   void check_length(size_t num_prompt_tokens, int64_t num_output) const;
 

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "reprise/models/parameters.h"
+#include "reprise/weights/decoder_tensors.h"
+#include "reprise/weights/model_config.h"
+
+namespace reprise::models {
+
+/// Scores of labels from the vectors of texts, in float32 whatever the model's type is: a
+/// projection, and in an encoder a layer with tanh before it.
+class ClassifierHead {
+ public:
+  /// \pre config.classifier
+  ClassifierHead(const weights::ModelConfig& config,
+                 const weights::DecoderTensors& names,
+                 Parameters& parameters);
+
+  [[nodiscard]] Tensor operator()(const Tensor& vectors) const;  // float32[num_texts, hidden_size]
+
+ private:
+  Tensor pooler_;  // undefined: there is none
+  Tensor pooler_bias_;
+  Tensor classifier_;
+  Tensor classifier_bias_;  // undefined: there is none
+};
+
+}  // namespace reprise::models
