@@ -44,8 +44,7 @@ ALLOWED = {
     "kv_cache/tensors": {"base", "device", "tensor", "kv_cache"},
     "kv_cache/transfer": {"base", "device", "tensor", "kv_cache", "kv_cache/tensors"},
     "weights": {"base", "tensor"},
-    # a file of weights: written and checked like the files of the compile cache
-    "weights/packed_copy": {"base", "weights", "compile/cache"},
+    "weights/packed_copy": {"base", "weights"},
     "tokenizer": {"base"},
     "chat_template": {"base"},
     "output_parsers": {"base"},

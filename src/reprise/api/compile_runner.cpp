@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "reprise/compile/cache/private_directory.h"
+#include "reprise/compile/cache/compile_cache.h"
 
 namespace reprise::api {
 namespace {

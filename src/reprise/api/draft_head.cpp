@@ -35,7 +35,9 @@ std::vector<std::string_view> classes_of(weights::DraftHeadKind kind) {
   return {"LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM"};
 }
 
-void check_class(const weights::ConfigReader& reader, const Json& json, weights::DraftHeadKind kind) {
+void check_class(const weights::ConfigReader& reader,
+                 const Json& json,
+                 weights::DraftHeadKind kind) {
   const std::vector<std::string_view> classes = classes_of(kind);
   const auto list = json.find("architectures");
   const bool is_list = list != json.end() && list->is_array() && !list->empty();
@@ -43,9 +45,9 @@ void check_class(const weights::ConfigReader& reader, const Json& json, weights:
                           return list->front() == name;
                         });
   if (is_known) return;
-  reader.fail("architectures",
-              fmt::format("names no draft head of this method; expected {}",
-                          fmt::join(classes, " or ")));
+  reader.fail(
+      "architectures",
+      fmt::format("names no draft head of this method; expected {}", fmt::join(classes, " or ")));
 }
 
 std::string read_config(const std::filesystem::path& folder) {

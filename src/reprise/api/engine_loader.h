@@ -29,7 +29,7 @@ class ModelRunner;
 namespace reprise::models {
 class CausalLM;
 struct ExpertCounting;
-}
+}  // namespace reprise::models
 
 namespace reprise::weights {
 class WeightSource;
@@ -102,8 +102,8 @@ class EngineLoader {
   std::unique_ptr<compile::ModelCompiler> compiler_;  // nullptr at level 0
   // Of the forward for batches with adapters; nullptr at level 0 and without adapters.
   std::unique_ptr<compile::ModelCompiler> adapter_compiler_;
-  std::unique_ptr<EngineLoader> draft_;  // nullptr: there is no draft model
-  int64_t num_snapshots_ = 0;            // of states of recurrent layers
+  std::unique_ptr<EngineLoader> draft_;       // nullptr: there is no draft model
+  int64_t num_snapshots_ = 0;                 // of states of recurrent layers
   const models::CausalLM* target_ = nullptr;  // of a draft head: the main model
   bool keeps_stages_ = false;
 };

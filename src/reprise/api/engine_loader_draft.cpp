@@ -21,14 +21,12 @@ void EngineLoader::resolve_draft() {
   ResolvedOptions& options = *engine_->options;
   if (!has_draft_model(options)) return;
   const bool is_head = has_draft_head(options);
-  draft_ = std::unique_ptr<EngineLoader>(
-      new EngineLoader(is_head ? draft_head_args(engine_->args, options)
-                               : draft_model_args(engine_->args, options),
-                       no_observer_));
+  draft_ = std::unique_ptr<EngineLoader>(new EngineLoader(
+      is_head ? draft_head_args(engine_->args, options) : draft_model_args(engine_->args, options),
+      no_observer_));
   LoadedEngine& draft = *draft_->engine_;
-  draft.options = std::make_unique<ResolvedOptions>(is_head
-                                                        ? resolve_draft_head(draft.args, options)
-                                                        : resolve_draft_model(draft.args, options));
+  draft.options = std::make_unique<ResolvedOptions>(
+      is_head ? resolve_draft_head(draft.args, options) : resolve_draft_model(draft.args, options));
   draft_->report_options();
 }
 

@@ -173,7 +173,7 @@ class Parameters {
   size_t num_mapped_ = 0;
   std::vector<device::BufferView> buffers_;  // mapped or owned
   std::vector<device::Buffer> owned_;
-  std::vector<std::string> names_;                       // by buffer
+  std::vector<std::string> names_;                                  // by buffer
   std::vector<std::pair<std::string, device::BufferView>> shared_;  // of other models
   std::vector<Origin> origins_;                          // one per weight; tables have none
   std::vector<std::unique_ptr<std::byte[]>> host_copy_;  // one per origin; empty without a copy

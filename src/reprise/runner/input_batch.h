@@ -57,8 +57,8 @@ struct BatchRequest {
   kv_cache::StateSlot restored_state = kv_cache::kNullStateSlot;
   // The slot to which the states are copied after the step; the null slot: they are not.
   kv_cache::StateSlot saved_state = kv_cache::kNullStateSlot;
-  const lora::LoraAdapter* adapter = nullptr;                 // nullptr: none
-  int32_t second_text_begin = kNoSecondText;  // the first position of the second of two texts
+  const lora::LoraAdapter* adapter = nullptr;  // nullptr: none
+  int32_t second_text_begin = kNoSecondText;   // the first position of the second of two texts
   // Whether the logits of the last token are needed, to sample the next token.
   bool samples = false;
   // The logits of so many tokens before the last one are needed too: the last tokens are drafts.

@@ -29,6 +29,17 @@ MissReason miss_reason(PrivateDirectory::State state) {
 
 }  // namespace
 
+std::filesystem::path default_cache_root(std::string_view home, std::string_view xdg) {
+  std::filesystem::path base(xdg);
+  // The XDG specification says that a relative path is invalid and must be ignored.
+  if (!base.is_absolute()) {
+    base = home;
+    if (!base.is_absolute()) return {};
+    base /= ".cache";
+  }
+  return base / "reprise" / "compile_cache";
+}
+
 std::string_view to_string(MissReason reason) {
   static constexpr std::array<std::string_view, kNumMissReasons> kNames = {
       "disabled", "absent", "foreign", "unreadable", "broken", "version", "key_mismatch"};

@@ -6,13 +6,19 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 
+#include "reprise/base/disk_steps.h"
+#include "reprise/base/private_directory.h"
 #include "reprise/compile/cache/cache_entry.h"
 #include "reprise/compile/cache/cache_key.h"
-#include "reprise/compile/cache/disk_steps.h"
-#include "reprise/compile/cache/private_directory.h"
 
 namespace reprise::compile {
+
+/// `<xdg>/reprise/compile_cache`. If `xdg` is empty or relative,
+/// `<home>/.cache/reprise/compile_cache`. Empty if neither is an absolute path. The arguments are
+/// the values of HOME and XDG_CACHE_HOME.
+[[nodiscard]] std::filesystem::path default_cache_root(std::string_view home, std::string_view xdg);
 
 struct CompileCacheOptions {
   std::filesystem::path root;       // default_cache_root(); entries are in <root>/<hash>/rank_<i>

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <string_view>
 
+#include "reprise/base/disk_steps.h"
 #include "reprise/compile/cache/cache_entry.h"
 #include "reprise/compile/cache/cache_key.h"
-#include "reprise/compile/cache/disk_steps.h"
 
 namespace reprise::compile {
 

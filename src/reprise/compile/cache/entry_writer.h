@@ -4,9 +4,9 @@
 #include <span>
 #include <string>
 
+#include "reprise/base/disk_steps.h"
 #include "reprise/compile/cache/cache_entry.h"
 #include "reprise/compile/cache/cache_key.h"
-#include "reprise/compile/cache/disk_steps.h"
 
 namespace reprise::compile {
 

@@ -12,14 +12,10 @@
 #include <utility>
 
 #include "reprise/base/error.h"
-#include "reprise/compile/cache/private_directory.h"
+#include "reprise/base/private_directory.h"
 
 namespace reprise::weights {
 namespace {
-
-using compile::Descriptor;
-using compile::DiskSteps;
-using compile::PrivateDirectory;
 
 constexpr size_t kHugePage = size_t{2} << 20;
 
@@ -111,7 +107,7 @@ void PackedCopy::replace_by_zeros(std::span<std::byte> weight) {
 PackedCopyFile::Opened PackedCopyFile::open(const RunParts& run_parts) const {
   const DiskSteps disk(options_.step_hook);
   const PrivateDirectory folder =
-      compile::open_private_directory(disk, options_.root, {}, compile::MissingDirectory::reported);
+      open_private_directory(disk, options_.root, {}, MissingDirectory::reported);
   if (folder.state != PrivateDirectory::State::open) {
     return {.reason = folder.reason, .is_broken = folder.state != PrivateDirectory::State::absent};
   }

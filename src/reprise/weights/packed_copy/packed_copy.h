@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "reprise/compile/cache/disk_steps.h"
+#include "reprise/base/disk_steps.h"
 #include "reprise/weights/mapped_weights.h"
 #include "reprise/weights/packed_copy/packed_index.h"
 
@@ -61,7 +61,7 @@ class PackedCopyFile {
     std::string key;             // everything that the weights depend on
     // Must be longer than any save takes. Temporary files of killed writers go after this time.
     std::chrono::seconds stale_after = std::chrono::hours(6);
-    compile::StepHook step_hook;  // tests only
+    StepHook step_hook;  // tests only
   };
 
   struct Opened {
@@ -86,7 +86,7 @@ class PackedCopyFile {
   [[nodiscard]] std::filesystem::path path() const { return options_.root / options_.name; }
 
  private:
-  [[nodiscard]] Opened map(const compile::DiskSteps& disk, const compile::Descriptor& file) const;
+  [[nodiscard]] Opened map(const DiskSteps& disk, const Descriptor& file) const;
 
   Options options_;
 };

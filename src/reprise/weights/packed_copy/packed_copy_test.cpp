@@ -63,7 +63,7 @@ class Model {
 
 class PackedCopyTest : public testing::Test {
  protected:
-  [[nodiscard]] PackedCopyFile file(std::string key = "key", compile::StepHook hook = {}) const {
+  [[nodiscard]] PackedCopyFile file(std::string key = "key", StepHook hook = {}) const {
     return PackedCopyFile({.root = root_, .name = "m.weights", .key = key, .step_hook = hook});
   }
   [[nodiscard]] static PackedCopyFile::Saved save(const PackedCopyFile& file, const Model& model) {

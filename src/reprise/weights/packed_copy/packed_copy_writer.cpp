@@ -7,15 +7,11 @@
 #include <system_error>
 #include <utility>
 
-#include "reprise/compile/cache/private_directory.h"
+#include "reprise/base/private_directory.h"
 #include "reprise/weights/packed_copy/packed_copy.h"
 
 namespace reprise::weights {
 namespace {
-
-using compile::Descriptor;
-using compile::DiskSteps;
-using compile::PrivateDirectory;
 
 constexpr std::string_view kTemporaryPrefix = ".tmp-";
 // A save looks at no more names than this.
@@ -151,7 +147,7 @@ PackedCopyFile::Saved PackedCopyFile::save(std::span<const PackedWeight> weights
     return Saved{.reason = fmt::format("{}: {}", path().string(), why)};
   };
   const PrivateDirectory folder =
-      compile::open_private_directory(disk, options_.root, {}, compile::MissingDirectory::created);
+      open_private_directory(disk, options_.root, {}, MissingDirectory::created);
   if (folder.state != PrivateDirectory::State::open) return {.reason = folder.reason};
   const int descriptor = folder.descriptor.number();
   PackedIndex index = index_of(weights, options_.key, run_parts);

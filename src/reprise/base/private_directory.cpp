@@ -1,4 +1,4 @@
-#include "reprise/compile/cache/private_directory.h"
+#include "reprise/base/private_directory.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -8,7 +8,7 @@
 #include <system_error>
 #include <utility>
 
-namespace reprise::compile {
+namespace reprise {
 namespace {
 
 using State = PrivateDirectory::State;
@@ -93,17 +93,6 @@ PrivateDirectory open_below(const DiskSteps& disk,
 
 }  // namespace
 
-std::filesystem::path default_cache_root(std::string_view home, std::string_view xdg) {
-  std::filesystem::path base(xdg);
-  // The XDG specification says that a relative path is invalid and must be ignored.
-  if (!base.is_absolute()) {
-    base = home;
-    if (!base.is_absolute()) return {};
-    base /= ".cache";
-  }
-  return base / "reprise" / "compile_cache";
-}
-
 PrivateDirectory open_private_directory(const DiskSteps& disk,
                                         const std::filesystem::path& root,
                                         std::span<const std::string> below,
@@ -118,4 +107,4 @@ PrivateDirectory open_private_directory(const DiskSteps& disk,
   return directory;
 }
 
-}  // namespace reprise::compile
+}  // namespace reprise

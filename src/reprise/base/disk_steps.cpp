@@ -1,4 +1,4 @@
-#include "reprise/compile/cache/disk_steps.h"
+#include "reprise/base/disk_steps.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <memory>
 
-namespace reprise::compile {
+namespace reprise {
 namespace {
 
 constexpr mode_t kDirectoryMode = 0700;
@@ -161,4 +161,4 @@ int DiskSteps::status_of(int directory, const std::string& name, struct stat& st
              [&] { return ::fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW); });
 }
 
-}  // namespace reprise::compile
+}  // namespace reprise

@@ -3,16 +3,10 @@
 #include <filesystem>
 #include <span>
 #include <string>
-#include <string_view>
 
-#include "reprise/compile/cache/disk_steps.h"
+#include "reprise/base/disk_steps.h"
 
-namespace reprise::compile {
-
-/// `<xdg>/reprise/compile_cache`. If `xdg` is empty or relative,
-/// `<home>/.cache/reprise/compile_cache`. Empty if neither is an absolute path. The arguments are
-/// the values of HOME and XDG_CACHE_HOME.
-[[nodiscard]] std::filesystem::path default_cache_root(std::string_view home, std::string_view xdg);
+namespace reprise {
 
 /// An open folder to which only this user can have written, or the reason why there is none.
 struct PrivateDirectory {
@@ -30,13 +24,14 @@ struct PrivateDirectory {
 
 enum class MissingDirectory { reported, created };
 
-/// Opens `root`, then each name of `below` inside the previous folder. The cache contains code that
-/// will be executed, so each folder must be owned by the effective user and must not be writable by
-/// others. Only `root` may be a link, and only this user or the superuser may have made that link.
-/// Later calls use the returned descriptor, so they use the same folder that was checked.
+/// Opens `root`, then each name of `below` inside the previous folder. What is read there is
+/// trusted like the program itself, so each folder must be owned by the effective user and must not
+/// be writable by others. Only `root` may be a link, and only this user or the superuser may have
+/// made that link. Later calls use the returned descriptor, so they use the same folder that was
+/// checked.
 [[nodiscard]] PrivateDirectory open_private_directory(const DiskSteps& disk,
                                                       const std::filesystem::path& root,
                                                       std::span<const std::string> below,
                                                       MissingDirectory missing);
 
-}  // namespace reprise::compile
+}  // namespace reprise

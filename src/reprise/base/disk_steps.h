@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace reprise::compile {
+namespace reprise {
 
 /// Called before each call to the file system, with a few words that name the call. If the hook
 /// returns 0, the call is made; any other value is the errno with which the call fails instead.
@@ -92,4 +92,4 @@ class DiskSteps {
   const StepHook* hook_;  // owned by the cache
 };
 
-}  // namespace reprise::compile
+}  // namespace reprise
