@@ -13,26 +13,7 @@ namespace {
 
 constexpr const char* kCacheGroup = "Cache";
 
-}  // namespace
-
-void add_kv_cache_dtype(OptionTable& table, std::string group, std::string& dtype) {
-  std::vector<std::string> choices;
-  for (const kv_cache::CacheDType& choice : kv_cache::cache_dtypes()) {
-    choices.emplace_back(choice.name);
-  }
-  table.add(
-      {.name = "kv-cache-dtype",
-       .group = std::move(group),
-       .value_name = "TYPE",
-       .help = "Type of cached keys and values. auto is the model's, fp8 is fp8_e4m3; "
-               "per_token_head keeps a scale for each token and head.",
-       .default_text = "auto",
-       .apply =
-           [&dtype](std::string_view value) { dtype = kv_cache::find_cache_dtype(value).name; },
-       .choices = std::move(choices)});
-}
-
-void add_cache_options(OptionTable& table, api::EngineArgs& args) {
+void add_prefix_options(OptionTable& table, api::EngineArgs& args) {
   table.add_switch("enable-prefix-caching",
                    kCacheGroup,
                    "Requests with the same beginning share its computed blocks. A model that only "
@@ -54,6 +35,29 @@ void add_cache_options(OptionTable& table, api::EngineArgs& args) {
       "Keep states of recurrent layers also at each multiple of N tokens. 0 keeps them "
       "at the end of a prompt and of its answer, and where prompts branch.",
       args.prefix_cache_retention_interval);
+}
+
+}  // namespace
+
+void add_kv_cache_dtype(OptionTable& table, std::string group, std::string& dtype) {
+  std::vector<std::string> choices;
+  for (const kv_cache::CacheDType& choice : kv_cache::cache_dtypes()) {
+    choices.emplace_back(choice.name);
+  }
+  table.add(
+      {.name = "kv-cache-dtype",
+       .group = std::move(group),
+       .value_name = "TYPE",
+       .help = "Type of cached keys and values. auto is the model's, fp8 is fp8_e4m3; "
+               "per_token_head keeps a scale for each token and head.",
+       .default_text = "auto",
+       .apply =
+           [&dtype](std::string_view value) { dtype = kv_cache::find_cache_dtype(value).name; },
+       .choices = std::move(choices)});
+}
+
+void add_cache_options(OptionTable& table, api::EngineArgs& args) {
+  add_prefix_options(table, args);
   table.add_switch("disable-cascade-attn",
                    kCacheGroup,
                    "Compute attention over a prefix that all requests of a step share for each "
