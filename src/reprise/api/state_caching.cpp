@@ -52,6 +52,11 @@ bool caches_prefixes(const EngineArgs& args,
                      const weights::ModelConfig& config,
                      std::vector<std::string>& warnings) {
   check_retention_interval(args);
+  const std::string& mode = args.mamba_cache_mode;
+  if (!mode.empty() && mode != "align" && mode != "none") {
+    throw InvalidArgument(
+        fmt::format("--mamba-cache-mode: expected align or none, got '{}'", mode));
+  }
   if (config.is_encoder) return false;
   if (config.num_recurrent_layers() > 0) return caches_states(args, config, warnings);
   if (!args.mamba_cache_mode.empty() || args.prefix_cache_retention_interval > 0) {

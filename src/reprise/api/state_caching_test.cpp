@@ -42,6 +42,12 @@ TEST(CachesPrefixes, of_a_hybrid_unless_the_mamba_cache_mode_is_none) {
   EXPECT_TRUE(caches({.mamba_cache_mode = "align"}, model_of(2, 0), /*num_warnings=*/1));
 }
 
+TEST(CachesPrefixes, refuses_a_mamba_cache_mode_that_does_not_exist) {
+  std::vector<std::string> warnings;
+  EXPECT_THROW((void)caches_prefixes({.mamba_cache_mode = "all"}, model_of(1, 3), warnings),
+               InvalidArgument);
+}
+
 TEST(CachesPrefixes, of_a_hybrid_only_with_chunks) {
   EXPECT_FALSE(caches({.enable_chunked_prefill = false}, model_of(1, 3), /*num_warnings=*/1));
 }

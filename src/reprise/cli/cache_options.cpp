@@ -14,6 +14,30 @@ namespace {
 
 constexpr const char* kCacheGroup = "Cache";
 
+void add_prefix_options(OptionTable& table, api::EngineArgs& args) {
+  table.add_switch("enable-prefix-caching",
+                   kCacheGroup,
+                   "Requests with the same beginning share its computed blocks. A model that only "
+                   "has recurrent layers shares nothing without this option.",
+                   "on; off for models without attention",
+                   args.enable_prefix_caching);
+  table.add({.name = "mamba-cache-mode",
+             .group = kCacheGroup,
+             .value_name = "MODE",
+             .help =
+                 "States of recurrent layers in cached prefixes. align keeps copies where blocks "
+                 "end; with none a model with recurrent layers shares no prefixes.",
+             .default_text = "align where prefixes are shared",
+             .apply = [&args](std::string_view value) { args.mamba_cache_mode = value; },
+             .choices = {"align", "none"}});
+  table.add_integer(
+      "prefix-cache-retention-interval",
+      kCacheGroup,
+      "Keep states of recurrent layers also at each multiple of N tokens. 0 keeps them "
+      "at the end of a prompt and of its answer, and where prompts branch.",
+      args.prefix_cache_retention_interval);
+}
+
 }  // namespace
 
 void add_kv_cache_dtype(OptionTable& table, std::string group, std::string& dtype) {
@@ -47,32 +71,18 @@ void add_packed_weights_cache(OptionTable& table, std::string group, std::string
 }
 
 void add_cache_options(OptionTable& table, api::EngineArgs& args) {
-  table.add_switch("enable-prefix-caching",
-                   kCacheGroup,
-                   "Requests with the same beginning share its computed blocks. A model that only "
-                   "has recurrent layers shares nothing without this option.",
-                   "on; off for models without attention",
-                   args.enable_prefix_caching);
-  table.add({.name = "mamba-cache-mode",
-             .group = kCacheGroup,
-             .value_name = "MODE",
-             .help =
-                 "States of recurrent layers in cached prefixes. align keeps copies where blocks "
-                 "end; with none a model with recurrent layers shares no prefixes.",
-             .default_text = "align where prefixes are shared",
-             .apply = [&args](std::string_view value) { args.mamba_cache_mode = value; },
-             .choices = {"align", "none"}});
-  table.add_integer(
-      "prefix-cache-retention-interval",
-      kCacheGroup,
-      "Keep states of recurrent layers also at each multiple of N tokens. 0 keeps them "
-      "at the end of a prompt and of its answer, and where prompts branch.",
-      args.prefix_cache_retention_interval);
+  add_prefix_options(table, args);
   table.add_switch("disable-cascade-attn",
                    kCacheGroup,
                    "Compute attention over a prefix that all requests of a step share for each "
                    "request by itself, also where it is faster to do it once.",
                    args.disable_cascade_attn);
+  table.add_switch(
+      "expert-counters",
+      kCacheGroup,
+      "Count the tokens of each expert, for /metrics. Each layer with experts then has one "
+      "more op.",
+      args.expert_counters);
   table.add_integer("block-size", kCacheGroup, "Tokens per cache block.", args.block_size);
   add_kv_cache_dtype(table, kCacheGroup, args.kv_cache_dtype);
   table.add({.name = "kv-cache-memory-bytes",

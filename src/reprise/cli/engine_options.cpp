@@ -304,12 +304,6 @@ void add_scheduler_options(OptionTable& table, api::EngineArgs& args) {
                    kScheduler,
                    "Schedule a step while the one before it is computed.",
                    args.async_scheduling);
-  table.add_switch(
-      "expert-counters",
-      kScheduler,
-      "Count the tokens of each expert, for /metrics. Each layer with experts then has one "
-      "more op.",
-      args.expert_counters);
 }
 
 void add_graph_options(OptionTable& table, api::EngineArgs& args) {

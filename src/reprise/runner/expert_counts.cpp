@@ -59,7 +59,8 @@ CustomOp make_expert_counter() {
   return {.name = std::string(kExpertCounterName),
           .num_inputs = 3,
           .num_outputs = 0,
-          .mutated_inputs = {2},
+          // Both lie in memory that outlives the program.
+          .mutated_inputs = {1, 2},
           .infer_types = [](std::span<const Tensor>, std::span<TensorType>) {},
           .launch_cpu = launch_count};
 }
