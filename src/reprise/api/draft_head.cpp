@@ -35,7 +35,9 @@ std::vector<std::string_view> classes_of(weights::DraftHeadKind kind) {
   return {"LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM"};
 }
 
-void check_class(const weights::ConfigReader& reader, const Json& json, weights::DraftHeadKind kind) {
+void check_class(const weights::ConfigReader& reader,
+                 const Json& json,
+                 weights::DraftHeadKind kind) {
   const std::vector<std::string_view> classes = classes_of(kind);
   const auto list = json.find("architectures");
   const bool is_list = list != json.end() && list->is_array() && !list->empty();
@@ -43,9 +45,9 @@ void check_class(const weights::ConfigReader& reader, const Json& json, weights:
                           return list->front() == name;
                         });
   if (is_known) return;
-  reader.fail("architectures",
-              fmt::format("names no draft head of this method; expected {}",
-                          fmt::join(classes, " or ")));
+  reader.fail(
+      "architectures",
+      fmt::format("names no draft head of this method; expected {}", fmt::join(classes, " or ")));
 }
 
 std::string read_config(const std::filesystem::path& folder) {
@@ -142,6 +144,22 @@ std::unique_ptr<models::DraftHead> create_draft_head(const EngineArgs& args,
                                    parameters,
                                    target.shared_tensors(),
                                    std::move(target_ids));
+}
+
+std::string draft_head_text(const ResolvedOptions& options) {
+  std::string text;
+  if (options.draft_head) {
+    const weights::DraftHeadConfig& head = *options.draft_head;
+    text = fmt::format(",head {} {} {} {} {}",
+                       static_cast<int>(head.kind),
+                       head.feature_size(),
+                       head.draft_vocab_size,
+                       head.norm_before_residual,
+                       head.norm_output);
+  }
+  for (const int64_t layer : options.auxiliary.layers) text += fmt::format(",gives {}", layer);
+  if (options.auxiliary.last_hidden) text += ",gives last";
+  return text;
 }
 
 }  // namespace reprise::api

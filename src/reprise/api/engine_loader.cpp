@@ -47,23 +47,6 @@ size_t bytes_used_elsewhere(const device::MemoryInfo& memory) {
   return used - std::min(used, memory.allocated_here);
 }
 
-/// What a draft head changes about the program of this model; empty: nothing.
-std::string head_text(const ResolvedOptions& options) {
-  std::string text;
-  if (options.draft_head) {
-    const weights::DraftHeadConfig& head = *options.draft_head;
-    text = fmt::format(",head {} {} {} {} {}",
-                       static_cast<int>(head.kind),
-                       head.feature_size(),
-                       head.draft_vocab_size,
-                       head.norm_before_residual,
-                       head.norm_output);
-  }
-  for (const int64_t layer : options.auxiliary.layers) text += fmt::format(",gives {}", layer);
-  if (options.auxiliary.last_hidden) text += ",gives last";
-  return text;
-}
-
 }  // namespace
 
 EngineLoader::EngineLoader(const EngineArgs& args, const StartupObserver& observer)
@@ -198,20 +181,6 @@ void EngineLoader::load_model() {
   report.weights_seconds = seconds_since(start);
 }
 
-std::unique_ptr<models::CausalLM> EngineLoader::create_loaded_model(
-    const weights::WeightSource& source) {
-  const ResolvedOptions& options = *engine_->options;
-  if (options.draft_head) {
-    return create_draft_head(engine_->args, options, source, *engine_->parameters, *target_);
-  }
-  std::unique_ptr<models::CausalLM> model = models::create_model(options.rank_config,
-                                                                 options.max_model_len,
-                                                                 *engine_->parameters,
-                                                                 engine_->adapter_slots.get());
-  model->set_auxiliary(options.auxiliary);
-  return model;
-}
-
 void EngineLoader::reserve_adapters() {
   const EngineArgs& args = engine_->args;
   if (engine_->device->is_gpu()) {
@@ -258,7 +227,7 @@ std::string EngineLoader::kv_cache_text() const {
   // A program contains the number of state slots.
   const kv_cache::StateCacheLayout states = state_cache_layout();
   if (states.num_layers > 0) text += fmt::format(",{} states", states.num_slots);
-  text += head_text(*engine_->options);
+  text += draft_head_text(*engine_->options);
   if (!engine_->options->kv_cache_dtype.is_quantized()) return text;
   for (const attention::AttentionLayer* layer : engine_->model->attention_layers()) {
     text += fmt::format(",{:a},{:a}", layer->shape().k_scale, layer->shape().v_scale);

@@ -97,7 +97,7 @@ class EngineLoader {
   std::unique_ptr<compile::ModelCompiler> compiler_;  // nullptr at level 0
   // Of the forward for batches with adapters; nullptr at level 0 and without adapters.
   std::unique_ptr<compile::ModelCompiler> adapter_compiler_;
-  std::unique_ptr<EngineLoader> draft_;  // nullptr: there is no draft model
+  std::unique_ptr<EngineLoader> draft_;       // nullptr: there is no draft model
   const models::CausalLM* target_ = nullptr;  // of a draft head: the main model
   bool keeps_stages_ = false;
 };

@@ -21,14 +21,12 @@ void EngineLoader::resolve_draft() {
   ResolvedOptions& options = *engine_->options;
   if (!has_draft_model(options)) return;
   const bool is_head = has_draft_head(options);
-  draft_ = std::unique_ptr<EngineLoader>(
-      new EngineLoader(is_head ? draft_head_args(engine_->args, options)
-                               : draft_model_args(engine_->args, options),
-                       no_observer_));
+  draft_ = std::unique_ptr<EngineLoader>(new EngineLoader(
+      is_head ? draft_head_args(engine_->args, options) : draft_model_args(engine_->args, options),
+      no_observer_));
   LoadedEngine& draft = *draft_->engine_;
-  draft.options = std::make_unique<ResolvedOptions>(is_head
-                                                        ? resolve_draft_head(draft.args, options)
-                                                        : resolve_draft_model(draft.args, options));
+  draft.options = std::make_unique<ResolvedOptions>(
+      is_head ? resolve_draft_head(draft.args, options) : resolve_draft_model(draft.args, options));
   draft_->report_options();
 }
 
@@ -97,6 +95,20 @@ void EngineLoader::build_head_drafter() {
                                  .num_main_blocks = engine_->report.num_kv_blocks});
   engine_->head_drafter = drafter.get();
   engine_->drafter = std::move(drafter);
+}
+
+std::unique_ptr<models::CausalLM> EngineLoader::create_loaded_model(
+    const weights::WeightSource& source) {
+  const ResolvedOptions& options = *engine_->options;
+  if (options.draft_head) {
+    return create_draft_head(engine_->args, options, source, *engine_->parameters, *target_);
+  }
+  std::unique_ptr<models::CausalLM> model = models::create_model(options.rank_config,
+                                                                 options.max_model_len,
+                                                                 *engine_->parameters,
+                                                                 engine_->adapter_slots.get());
+  model->set_auxiliary(options.auxiliary);
+  return model;
 }
 
 const cudagraph::DispatchLedger* EngineLoader::draft_ledger() const noexcept {

@@ -140,7 +140,8 @@ Tensor Decoder::forward(cudagraph::ForwardContext& context,
 void Decoder::keep_auxiliary(cudagraph::ForwardContext& context,
                              size_t layer,
                              const Tensor& hidden) const {
-  if (std::ranges::find(auxiliary_.layers, static_cast<int64_t>(layer)) == auxiliary_.layers.end()) {
+  if (std::ranges::find(auxiliary_.layers, static_cast<int64_t>(layer)) ==
+      auxiliary_.layers.end()) {
     return;
   }
   context.auxiliary =

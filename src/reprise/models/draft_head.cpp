@@ -80,8 +80,8 @@ class EagleHead final : public DraftHead {
   std::array<attention::AttentionLayer*, 1> attention_layers_{};
 };
 
-/// Source: EAGLE-3 (cnets.py) as in vLLM 0.32, llama_eagle3.py: attention reads the normed embedding
-/// and the normed hidden state side by side.
+/// Source: EAGLE-3 (cnets.py) as in vLLM 0.32, llama_eagle3.py: attention reads the normed
+/// embedding and the normed hidden state side by side.
 class Eagle3Head final : public DraftHead {
  public:
   Eagle3Head(const HeadParts& parts,
@@ -135,8 +135,8 @@ class Eagle3Head final : public DraftHead {
   std::array<attention::AttentionLayer*, 1> attention_layers_{};
 };
 
-/// Source: DeepSeek-V3, section 2.2, as in vLLM 0.32, deepseek_mtp.py. The difference: the embedding
-/// of position 0 is not replaced by zeros, which only affects drafts.
+/// Source: DeepSeek-V3, section 2.2, as in vLLM 0.32, deepseek_mtp.py. The difference: the
+/// embedding of position 0 is not replaced by zeros, which only affects drafts.
 class MtpHead final : public DraftHead {
  public:
   MtpHead(const HeadParts& parts,

@@ -157,7 +157,7 @@ class Parameters {
   OpExecutor* executor_;
   WeightReader reader_;
   std::vector<device::Buffer> buffers_;
-  std::vector<std::string> names_;                       // by buffer
+  std::vector<std::string> names_;                                  // by buffer
   std::vector<std::pair<std::string, device::BufferView>> shared_;  // of other models
   std::vector<Origin> origins_;                          // one per weight; tables have none
   std::vector<std::unique_ptr<std::byte[]>> host_copy_;  // one per origin; empty without a copy

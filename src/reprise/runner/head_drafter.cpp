@@ -117,16 +117,15 @@ void HeadDrafter::gather(const ModelStep& step) {
     const int num_new = count_new_tokens(sampled.first(num_sampled));
     sampled = sampled.subspan(num_sampled);
     // Rejected drafts, and a last token whose next token is not known, are left out.
-    const auto num_final =
-        static_cast<int32_t>(request.token_ids.size() - num_sampled) + num_new;
+    const auto num_final = static_cast<int32_t>(request.token_ids.size() - num_sampled) + num_new;
     if (num_final > 0) {
       // The token behind the last one of the step is there: of the prompt, or just sampled.
-      batch_.push_back({.token_ids = {request.token_ids.data() + 1, static_cast<size_t>(num_final)},
-                        .num_computed_tokens = request.num_computed_tokens,
-                        .block_ids = request.block_ids,
-                        .samples = num_new > 0,
-                        .num_padding_tokens =
-                            step.facts.uniform ? request.query_len() - num_final : 0});
+      batch_.push_back(
+          {.token_ids = {request.token_ids.data() + 1, static_cast<size_t>(num_final)},
+           .num_computed_tokens = request.num_computed_tokens,
+           .block_ids = request.block_ids,
+           .samples = num_new > 0,
+           .num_padding_tokens = step.facts.uniform ? request.query_len() - num_final : 0});
       parts_.push_back({.source_row = source_row, .row = row, .num_tokens = num_final});
       requests_.push_back(i);
       row += batch_.back().query_len();
@@ -137,9 +136,9 @@ void HeadDrafter::gather(const ModelStep& step) {
 
 /// Puts the main model's hidden states where the head's step reads them.
 void HeadDrafter::stage_features(const Tensor& auxiliary, int32_t num_rows) {
-  REPRISE_ASSERT(auxiliary.defined() && auxiliary.is_dense() &&
-                     auxiliary.size(1) == head_->feature_size(),
-                 "the main model gives no hidden states for its draft head");
+  REPRISE_ASSERT(
+      auxiliary.defined() && auxiliary.is_dense() && auxiliary.size(1) == head_->feature_size(),
+      "the main model gives no hidden states for its draft head");
   Execution& execution = runner_->execution();
   execution.stream().synchronize();
   const auto* from = static_cast<const std::byte*>(auxiliary.data());
@@ -224,10 +223,10 @@ void HeadDrafter::draft(size_t index) {
     if (std::cmp_less_equal(block_ids.size(), position / block_size)) {
       block_ids.push_back(next_scratch_block(row));
     }
-    std::memcpy(static_cast<std::byte*>(runner_->hidden_memory().data) +
-                    batch_.size() * hidden_bytes_,
-                hidden_of(row.index),
-                hidden_bytes_);
+    std::memcpy(
+        static_cast<std::byte*>(runner_->hidden_memory().data) + batch_.size() * hidden_bytes_,
+        hidden_of(row.index),
+        hidden_bytes_);
     batch_.push_back({.token_ids = row.request->drafts.subspan(index - 1, 1),
                       .num_computed_tokens = position,
                       .block_ids = block_ids,
@@ -269,10 +268,10 @@ int32_t HeadDrafter::most_likely(std::span<const float> logits) const {
 
 /// Copies what the next step of this request reads: the result's memory is soon used again.
 void HeadDrafter::keep_hidden(size_t index, const Tensor& auxiliary, int32_t row) {
-  std::memcpy(hidden_of(index),
-              static_cast<const std::byte*>(auxiliary.data()) +
-                  static_cast<size_t>(row) * hidden_bytes_,
-              hidden_bytes_);
+  std::memcpy(
+      hidden_of(index),
+      static_cast<const std::byte*>(auxiliary.data()) + static_cast<size_t>(row) * hidden_bytes_,
+      hidden_bytes_);
 }
 
 }  // namespace reprise::engine

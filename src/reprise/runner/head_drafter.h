@@ -72,9 +72,9 @@ class HeadDrafter final : public speculative::Drafter {
   /// A request of the last step that can have drafts.
   struct Row {
     uint64_t request_id = 0;
-    int num_known = 0;        // tokens of the request
-    int32_t first_draft = 0;  // the token after them
-    size_t index = 0;         // of its hidden state and its blocks
+    int num_known = 0;                             // tokens of the request
+    int32_t first_draft = 0;                       // the token after them
+    size_t index = 0;                              // of its hidden state and its blocks
     speculative::DraftRequest* request = nullptr;  // in propose_all()
     int most = 0;                                  // drafts to propose
     int num_scratch_blocks = 0;
@@ -109,10 +109,10 @@ class HeadDrafter final : public speculative::Drafter {
   std::vector<std::byte> kept_hidden_;  // one row per Row
   cudagraph::DispatchLedger ledger_;
   std::vector<BatchRequest> batch_;
-  std::vector<Part> parts_;                        // by batch_
-  std::vector<size_t> requests_;                   // by batch_: the index in the main model's step
-  std::vector<Row> rows_;                          // of the last step, by request id
-  std::vector<Row*> drafting_;                     // the rows of one step
+  std::vector<Part> parts_;       // by batch_
+  std::vector<size_t> requests_;  // by batch_: the index in the main model's step
+  std::vector<Row> rows_;         // of the last step, by request id
+  std::vector<Row*> drafting_;    // the rows of one step
   std::vector<std::vector<kv_cache::BlockId>> block_ids_;  // by Row::index
   uint64_t num_failed_calls_ = 0;
 };

@@ -114,10 +114,8 @@ ModelRunner::ModelRunner(Execution& execution,
 program::TracedProgram ModelRunner::trace(ForwardKind kind) const {
   if (has_adapters()) options_.adapters->set_active(kind == ForwardKind::adapters);
   return program::trace(
-      forward_signature(*parameters_,
-                        caches(),
-                        options_.limits.max_blocks_per_req,
-                        model_->hidden_input_size()),
+      forward_signature(
+          *parameters_, caches(), options_.limits.max_blocks_per_req, model_->hidden_input_size()),
       forward_function(*model_));
 }
 
@@ -334,10 +332,10 @@ const StepResult& ModelRunner::run(std::span<const BatchRequest> requests,
 }
 
 Tensor ModelRunner::hidden_states() {
-  return Tensor::borrow({parameters_->dtype(),
-                         {batch_.shape().num_tokens, model_->hidden_input_size()}},
-                        hidden_states_.data(),
-                        execution_->executor());
+  return Tensor::borrow(
+      {parameters_->dtype(), {batch_.shape().num_tokens, model_->hidden_input_size()}},
+      hidden_states_.data(),
+      execution_->executor());
 }
 
 std::span<const Tensor> ModelRunner::gather_inputs() {

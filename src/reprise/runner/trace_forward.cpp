@@ -73,8 +73,7 @@ program::TracedFunction forward_function(models::CausalLM& model) {
       metadata.state_indices = inputs[kStateIndices];
     }
     const Tensor hidden = model.forward(context, inputs[kInputIds], inputs[kPositions]);
-    std::vector results{
-        model.compute_logits(hidden, inputs[kLogitsIndices], inputs[kNumLogits])};
+    std::vector results{model.compute_logits(hidden, inputs[kLogitsIndices], inputs[kNumLogits])};
     if (context.auxiliary.defined()) results.push_back(context.auxiliary);
     return results;
   };

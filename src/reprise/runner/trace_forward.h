@@ -11,10 +11,10 @@
 
 namespace reprise::engine {
 
-/// The signature with which a model's forward is traced. `hidden_input_size`: as CausalLM's. The inputs are those of ForwardInput,
-/// where T, R and L stand for the numbers of tokens, requests and logits. The caches are the state:
-/// first that of keys and values, where B stands for the number of blocks, then that of recurrent
-/// layers. All memory is borrowed.
+/// The signature with which a model's forward is traced. `hidden_input_size`: as CausalLM's. The
+/// inputs are those of ForwardInput, where T, R and L stand for the numbers of tokens, requests and
+/// logits. The caches are the state: first that of keys and values, where B stands for the number
+/// of blocks, then that of recurrent layers. All memory is borrowed.
 [[nodiscard]] program::TraceSignature forward_signature(const models::Parameters& parameters,
                                                         const attention::LayerCaches& caches,
                                                         int32_t max_blocks_per_req,
