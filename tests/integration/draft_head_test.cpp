@@ -76,8 +76,8 @@ std::string mtp_target() {
 }
 
 weights::ModelConfig target_config(Head head) {
-  const std::string text = is_mtp(head) ? mtp_target()
-                                             : read_file(testing::bundled_model() / "config.json");
+  const std::string text =
+      is_mtp(head) ? mtp_target() : read_file(testing::bundled_model() / "config.json");
   return weights::parse_model_config(text, "config.json").config;
 }
 
@@ -212,8 +212,7 @@ class HeadEngine {
       layer["first_k_dense_replace"] = 0;
       tiny.config = layer.dump();
     } else {
-      tiny.config =
-          llama_config_of(Json::parse(read_file(trained_head() / "config.json"))).dump();
+      tiny.config = llama_config_of(Json::parse(read_file(trained_head() / "config.json"))).dump();
     }
     return tiny;
   }
@@ -324,8 +323,9 @@ class RecordingDrafter final : public speculative::Drafter {
       if (is_new) continue;
       // Another request had the same tokens; a shorter run has the same beginning.
       const size_t count = std::min(drafts.size(), known->second.size());
-      EXPECT_TRUE(std::equal(
-          drafts.begin(), drafts.begin() + static_cast<std::ptrdiff_t>(count), known->second.begin()))
+      EXPECT_TRUE(std::equal(drafts.begin(),
+                             drafts.begin() + static_cast<std::ptrdiff_t>(count),
+                             known->second.begin()))
           << "after " << tokens.size() << " tokens";
       ++num_compared_;
     }
@@ -426,8 +426,8 @@ TEST(DraftHead, drafts_do_not_depend_on_who_computed_the_prefix) {
 }
 
 TEST(DraftHead, proposes_what_the_same_head_proposes_in_pytorch) {
-  const Json goldens = Json::parse(read_file(std::filesystem::path(source_dir()) /
-                                             "tests/goldens/draft_head/drafts.json"));
+  const Json goldens = Json::parse(
+      read_file(std::filesystem::path(source_dir()) / "tests/goldens/draft_head/drafts.json"));
   const testing::MachineOptions options =
       machine_options(Head::trained, {.num_blocks = 120, .dtype = DType::f32});
   Machine machine(options);
@@ -540,9 +540,9 @@ TEST(DraftHead, trained_for_the_bundled_model_is_often_right) {
   const auto core = machine.make_core(engine.core_options(machine, &recorder));
   expect_equal(machine.answer(*core, specs), expected);
   const speculative::SpeculationStats& stats = core->scheduler().speculation_stats();
-  fmt::print("mean acceptance length {:.2f}\n",
-             1 + static_cast<double>(stats.num_accepted_tokens) /
-                     static_cast<double>(stats.num_drafts));
+  fmt::print(
+      "mean acceptance length {:.2f}\n",
+      1 + static_cast<double>(stats.num_accepted_tokens) / static_cast<double>(stats.num_drafts));
   EXPECT_GT(stats.num_accepted_tokens, stats.num_drafts / 2);
   // Every request that asks gets drafts, also after rejected ones.
   EXPECT_EQ(recorder.num_without_drafts(), 0);

@@ -187,21 +187,6 @@ void EngineLoader::load_model() {
   report.weights_seconds = seconds_since(start);
 }
 
-std::unique_ptr<models::CausalLM> EngineLoader::create_loaded_model(
-    const weights::WeightSource& source) {
-  const ResolvedOptions& options = *engine_->options;
-  if (options.draft_head) {
-    return create_draft_head(engine_->args, options, source, *engine_->parameters, *target_);
-  }
-  std::unique_ptr<models::CausalLM> model = models::create_model(options.rank_config,
-                                                                 options.max_model_len,
-                                                                 *engine_->parameters,
-                                                                 engine_->adapter_slots.get(),
-                                                                 reserve_expert_counts());
-  model->set_auxiliary(options.auxiliary);
-  return model;
-}
-
 void EngineLoader::build_runner() {
   const ResolvedOptions& options = *engine_->options;
   StartupReport& report = engine_->report;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "reprise/api/engine_device.h"
+#include "reprise/api/draft_head.h"
 #include "reprise/api/engine_loader.h"
 #include "reprise/api/loaded_engine.h"
 #include "reprise/api/resolved_options.h"
@@ -12,27 +13,6 @@
 #include "reprise/runner/model_attention.h"
 
 namespace reprise::api {
-namespace {
-
-/// What a draft head changes about the program of this model; empty: nothing.
-std::string head_text(const ResolvedOptions& options) {
-  std::string text;
-  if (options.draft_head) {
-    const weights::DraftHeadConfig& head = *options.draft_head;
-    text = fmt::format(",head {} {} {} {} {}",
-                       static_cast<int>(head.kind),
-                       head.feature_size(),
-                       head.draft_vocab_size,
-                       head.norm_before_residual,
-                       head.norm_output);
-  }
-  for (const int64_t layer : options.auxiliary.layers) text += fmt::format(",gives {}", layer);
-  if (options.auxiliary.last_hidden) text += ",gives last";
-  return text;
-}
-
-}  // namespace
-
 kv_cache::KvCacheLayout EngineLoader::kv_cache_layout(int64_t num_blocks) const {
   const ResolvedOptions& options = *engine_->options;
   return engine::kv_cache_layout_of(options.rank_config,
@@ -53,7 +33,7 @@ std::string EngineLoader::kv_cache_text() const {
   // A program contains the number of state slots.
   const kv_cache::StateCacheLayout states = state_cache_layout();
   if (states.num_layers > 0) text += fmt::format(",{} states", states.num_slots);
-  text += head_text(*engine_->options);
+  text += draft_head_text(*engine_->options);
   if (engine_->expert_counts) text += ",experts are counted";
   if (!engine_->options->kv_cache_dtype.is_quantized()) return text;
   for (const attention::AttentionLayer* layer : engine_->model->attention_layers()) {

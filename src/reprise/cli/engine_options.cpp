@@ -295,11 +295,12 @@ void add_scheduler_options(OptionTable& table, api::EngineArgs& args) {
                        api::parse_scheduling_policy("--scheduling-policy", value);
                  },
              .choices = {"fcfs", "priority"}});
-  table.add_object("speculative-config",
-                   kScheduler,
-                   "Draft tokens that each step verifies: method ngram, suffix, draft_model, eagle, "
-                   "eagle3 or mtp, num_speculative_tokens, and the keys of the method; null = none.",
-                   args.speculative_config);
+  table.add_object(
+      "speculative-config",
+      kScheduler,
+      "Draft tokens that each step verifies: method ngram, suffix, draft_model, eagle, "
+      "eagle3 or mtp, num_speculative_tokens, and the keys of the method; null = none.",
+      args.speculative_config);
   table.add_switch("async-scheduling",
                    kScheduler,
                    "Schedule a step while the one before it is computed.",

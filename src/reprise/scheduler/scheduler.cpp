@@ -293,8 +293,8 @@ kv_cache::KvCacheManager::CachedPrefix Scheduler::find_prefix(const Request& req
   // scheduled yet.
   const int max_tokens = wants_prompt_logits(request) ? request.num_prompt_logits_scheduled_
                                                       : request.num_tokens() - 1;
-  const auto prefix = kv_cache_manager_->find_prefix(
-      request.block_hashes_, max_tokens / kv_cache_manager_->block_size());
+  const auto prefix = kv_cache_manager_->find_prefix(request.block_hashes_,
+                                                     max_tokens / kv_cache_manager_->block_size());
   if (!config_.recomputes_last_cached_block || prefix.num_blocks == 0) return prefix;
   return kv_cache_manager_->find_prefix(request.block_hashes_, prefix.num_blocks - 1);
 }

@@ -36,8 +36,8 @@ struct SchedulerConfig {
   /// other batches do not have.
   bool pad_drafts = false;
   /// A draft head computes its cache entries from the token behind each position. So the entry at
-  /// the end of a cached prefix may be that of another next token: the last cached block is computed
-  /// again, as in vLLM.
+  /// the end of a cached prefix may be that of another next token: the last cached block is
+  /// computed again, as in vLLM.
   bool recomputes_last_cached_block = false;
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
   /// Only for the policy `priority`: the bound that keeps a request from waiting for ever. A

@@ -50,8 +50,9 @@ TEST(SpeculativeConfig, names_what_it_refuses) {
               HasSubstr("method \"medusa\" is not supported"));
   EXPECT_THAT(refusal(R"({"method": 1})"), HasSubstr("method 1 is not supported"));
   EXPECT_THAT(refusal(R"({"method": "ngram"})"), HasSubstr("'num_speculative_tokens' is missing"));
-  EXPECT_THAT(refusal(R"({"method": "ngram", "model": "x"})"),
-              HasSubstr("'model' belongs to method draft_model, eagle, eagle3; method ngram takes"));
+  EXPECT_THAT(
+      refusal(R"({"method": "ngram", "model": "x"})"),
+      HasSubstr("'model' belongs to method draft_model, eagle, eagle3; method ngram takes"));
   EXPECT_THAT(refusal(R"({"method": "ngram", "prompt_lookup_mux": 3})"),
               HasSubstr("did you mean 'prompt_lookup_max'?"));
   EXPECT_THAT(refusal(R"({"method": "ngram", "num_speculative_tokens": 2,
@@ -81,11 +82,10 @@ TEST(SpeculativeConfig, reads_the_keys_of_draft_heads) {
       R"({"method": "eagle3", "model": "head", "num_speculative_tokens": 3, "max_model_len": 100,
           "quantization": "int8", "enforce_eager": true, "draft_sample_method": "greedy"})");
   EXPECT_EQ(eagle3.method, SpeculativeMethod::eagle3);
-  EXPECT_EQ(eagle3.draft_model,
-            (DraftModelOptions{.model = "head",
-                               .max_model_len = 100,
-                               .quantization = "int8",
-                               .enforce_eager = true}));
+  EXPECT_EQ(
+      eagle3.draft_model,
+      (DraftModelOptions{
+          .model = "head", .max_model_len = 100, .quantization = "int8", .enforce_eager = true}));
   EXPECT_EQ(parse(R"({"method": "eagle", "model": "x", "num_speculative_tokens": 1})").method,
             SpeculativeMethod::eagle);
   const SpeculativeConfig mtp = parse(R"({"method": "mtp", "num_speculative_tokens": 1})");

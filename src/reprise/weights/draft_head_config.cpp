@@ -14,12 +14,15 @@ namespace {
 
 constexpr size_t kMostAuxiliaryLayers = 8;  // published heads have 3
 
-void require_equal(const ConfigReader& reader, std::string_view key, int64_t got, int64_t expected) {
+void require_equal(const ConfigReader& reader,
+                   std::string_view key,
+                   int64_t got,
+                   int64_t expected) {
   if (got == expected) return;
-  reader.fail(key,
-              fmt::format("is {}, but the main model has {}; this head was made for another model",
-                          got,
-                          expected));
+  reader.fail(
+      key,
+      fmt::format(
+          "is {}, but the main model has {}; this head was made for another model", got, expected));
 }
 
 void refuse_if_true(const ConfigReader& reader, std::string_view key) {
@@ -68,8 +71,8 @@ DraftHeadConfig parse_eagle_config(DraftHeadKind kind,
   }
   require_equal(reader, "vocab_size", head.model.vocab_size, target.vocab_size);
   require_equal(reader, "hidden_size", head.model.hidden_size, target.hidden_size);
-  const int64_t target_size = reader.integer("target_hidden_size", 1, INT32_MAX)
-                                  .value_or(target.hidden_size);
+  const int64_t target_size =
+      reader.integer("target_hidden_size", 1, INT32_MAX).value_or(target.hidden_size);
   require_equal(reader, "target_hidden_size", target_size, target.hidden_size);
   head.draft_vocab_size = head.model.vocab_size;
   if (kind == DraftHeadKind::eagle) return head;
@@ -81,10 +84,10 @@ DraftHeadConfig parse_eagle_config(DraftHeadKind kind,
   head.auxiliary_layers = auxiliary_layers(reader, target);
   if (const auto parts = reader.integer("num_aux_hidden_states", 1, kMostAuxiliaryLayers)) {
     if (*parts != static_cast<int64_t>(head.auxiliary_layers.size())) {
-      reader.fail("num_aux_hidden_states",
-                  fmt::format("is {}, but the head reads the layers {}",
-                              *parts,
-                              head.auxiliary_layers.size()));
+      reader.fail(
+          "num_aux_hidden_states",
+          fmt::format(
+              "is {}, but the head reads the layers {}", *parts, head.auxiliary_layers.size()));
     }
   }
   head.norm_before_residual = reader.boolean("norm_before_residual").value_or(false);

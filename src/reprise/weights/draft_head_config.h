@@ -20,7 +20,7 @@ enum class DraftHeadKind : uint8_t {
 /// target. A value.
 struct DraftHeadConfig {
   DraftHeadKind kind = DraftHeadKind::eagle3;
-  ModelConfig model;             // the head as a model with one layer
+  ModelConfig model;  // the head as a model with one layer
   int64_t target_num_layers = 0;
   int64_t draft_vocab_size = 0;  // rows of its lm_head; those of eagle3 may be some tokens only
   /// Of the target: the head reads the input of these layers, side by side. Empty: it reads the

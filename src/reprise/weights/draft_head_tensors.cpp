@@ -67,15 +67,14 @@ std::vector<ExpectedTensor> expected_tensors(const DraftHeadConfig& head) {
   const int64_t hidden = head.model.hidden_size;
   std::vector<ExpectedTensor> tensors = expected_tensors(head.model);
   std::erase_if(tensors, [&](const ExpectedTensor& tensor) {
-    return head.kind == DraftHeadKind::eagle &&
-           (is_of(tensor, "model.layers.0.input_layernorm") ||
-            is_of(tensor, head_tensors::kFinalNorm));
+    return head.kind == DraftHeadKind::eagle && (is_of(tensor, "model.layers.0.input_layernorm") ||
+                                                 is_of(tensor, head_tensors::kFinalNorm));
   });
   for (ExpectedTensor& tensor : tensors) {
     if (tensor.name == head_tensors::kEmbedding) tensor.presence = Presence::optional;
     if (tensor.name == head_tensors::kLmHead) {
-      tensor.presence = head.draft_vocab_size == head.model.vocab_size ? Presence::optional
-                                                                       : Presence::required;
+      tensor.presence =
+          head.draft_vocab_size == head.model.vocab_size ? Presence::optional : Presence::required;
       tensor.shape = {head.draft_vocab_size, hidden};
     }
     // The layer of eagle3 reads embedding and hidden state side by side.
@@ -90,8 +89,7 @@ std::vector<ExpectedTensor> expected_tensors(const DraftHeadConfig& head) {
     tensors.push_back(
         {.name = fmt::format("{}.weight", module), .shape = {hidden}, .role = WeightRole::norm});
   };
-  const int64_t fc_inputs =
-      head.kind == DraftHeadKind::eagle3 ? head.feature_size() : 2 * hidden;
+  const int64_t fc_inputs = head.kind == DraftHeadKind::eagle3 ? head.feature_size() : 2 * hidden;
   tensors.push_back({.name = std::string(head_tensors::kFc), .shape = {hidden, fc_inputs}});
   if (head.kind == DraftHeadKind::eagle3) add_norm(head_tensors::kHiddenNorm);
   if (head.kind == DraftHeadKind::mtp) {

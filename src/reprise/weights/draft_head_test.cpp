@@ -38,12 +38,15 @@ ModelConfig head_test_config(const Json& json) {
 }
 
 DraftHeadConfig eagle_head(const Json& members,
-                        DraftHeadKind kind = DraftHeadKind::eagle3,
-                        int num_target_layers = 10) {
+                           DraftHeadKind kind = DraftHeadKind::eagle3,
+                           int num_target_layers = 10) {
   Json json = llama_json(1);
   json.update(members);
-  return parse_eagle_config(
-      kind, json.dump(), "head.json", head_test_config(json), head_test_config(llama_json(num_target_layers)));
+  return parse_eagle_config(kind,
+                            json.dump(),
+                            "head.json",
+                            head_test_config(json),
+                            head_test_config(llama_json(num_target_layers)));
 }
 
 std::string head_refusal(const Json& members, int num_target_layers = 10) {
@@ -87,9 +90,9 @@ TEST(DraftHeadConfig, has_the_defaults_of_vllm) {
   EXPECT_FALSE(head.norm_before_residual);
   EXPECT_THAT(eagle_head({{"eagle_aux_hidden_state_layer_ids", {9, 1}}}).auxiliary_layers,
               ElementsAre(1, 9));
-  EXPECT_THAT(
-      eagle_head({{"eagle_config", {{"eagle_aux_hidden_state_layer_ids", {0, 4, 10}}}}}).auxiliary_layers,
-      ElementsAre(0, 4, 10))
+  EXPECT_THAT(eagle_head({{"eagle_config", {{"eagle_aux_hidden_state_layer_ids", {0, 4, 10}}}}})
+                  .auxiliary_layers,
+              ElementsAre(0, 4, 10))
       << "10 stands for the result of the last layer";
   EXPECT_THAT(eagle_head(Json::object(), DraftHeadKind::eagle).auxiliary_layers, IsEmpty());
   EXPECT_EQ(eagle_head(Json::object(), DraftHeadKind::eagle).feature_size(), 16);
@@ -123,8 +126,7 @@ TEST(DraftHeadTensors, are_found_under_the_names_of_published_checkpoints) {
     return std::make_unique<DummyWeights>(expected_tensors(head), DType::bf16, 1);
   };
   EXPECT_THROW((void)verify_weights(head, RenamedWeights(dummy(), published)), FileError);
-  const auto source =
-      with_head_names(std::make_unique<RenamedWeights>(dummy(), published), head);
+  const auto source = with_head_names(std::make_unique<RenamedWeights>(dummy(), published), head);
   EXPECT_THAT(verify_weights(head, *source), IsEmpty());
   EXPECT_EQ(source->find("model.layers.0.self_attn.q_proj.weight")->shape,
             (std::vector<int64_t>{16, 32}))

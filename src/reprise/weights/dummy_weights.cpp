@@ -52,8 +52,7 @@ DummyWeights::DummyWeights(const std::vector<ExpectedTensor>& tensors, DType dty
     : seed_(seed) {
   for (const ExpectedTensor& tensor : tensors) {
     if (tensor.presence == Presence::optional) continue;
-    tensors_.emplace(tensor.name,
-                     Entry{.spec = {dtype, tensor.shape}, .role = tensor.role});
+    tensors_.emplace(tensor.name, Entry{.spec = {dtype, tensor.shape}, .role = tensor.role});
   }
 }
 
