@@ -151,21 +151,21 @@ std::string parse_packed_header(std::string_view header,
 std::string parse_packed_index(const PackedHeader& header,
                                std::string_view index,
                                PackedIndex& parsed) {
-  const std::string damaged = "the index is damaged";
+  constexpr const char* kDamaged = "the index is damaged";
   if (index.size() != header.index_bytes || checksum_of(index) != header.index_checksum) {
-    return damaged;
+    return kDamaged;
   }
   Fields fields(index);
   const auto key = fields.text();
   const auto count = fields.number();
-  if (!key || !count) return damaged;
+  if (!key || !count) return kDamaged;
   parsed = {.key = std::string(*key), .entries = {}};
   uint64_t offset = aligned(kPackedHeaderBytes + index.size());
   uint64_t end = offset;
   std::unordered_set<std::string> names;
   for (uint64_t i = 0; i < *count; ++i) {
     std::optional<PackedEntry> entry = parse_entry(fields);
-    if (!entry) return damaged;
+    if (!entry) return kDamaged;
     if (entry->offset != offset || offset > header.file_bytes ||
         entry->bytes > header.file_bytes - offset) {
       return fmt::format("the weight {} does not lie where it should", entry->name);
@@ -177,7 +177,7 @@ std::string parse_packed_index(const PackedHeader& header,
     offset = aligned(end);
     parsed.entries.push_back(std::move(*entry));
   }
-  if (fields.bytes_left() != 0 || end != header.file_bytes) return damaged;
+  if (fields.bytes_left() != 0 || end != header.file_bytes) return kDamaged;
   return {};
 }
 

@@ -123,6 +123,14 @@ TEST(PackedIndex, believes_no_offset_or_length_of_a_forged_file) {
   EXPECT_GT(num_accepted, 0u);
 }
 
+TEST(PackedIndex, refuses_a_length_with_which_offsets_begin_again_at_0) {
+  PackedIndex index = example();
+  index.entries[0].bytes = uint64_t{0} - kPackedAlignment;
+  index.lay_out();
+  EXPECT_LT(index.entries[1].offset, index.entries[0].offset);
+  EXPECT_NE(parse(index.print(), file_bytes_of(index)).refusal, "");
+}
+
 TEST(PackedIndex, refuses_two_weights_of_one_name) {
   PackedIndex index = example();
   index.entries[1].name = index.entries[0].name;
