@@ -129,13 +129,12 @@ void EngineLoader::report_options() {
 
 void EngineLoader::load_text() {
   const Clock::time_point start = Clock::now();
-  const ResolvedOptions& options = *engine_->options;
+  ResolvedOptions& options = *engine_->options;
   engine_->text = std::make_unique<ModelText>(engine_->args,
                                               options.generation,
                                               options.end_token_ids,
                                               static_cast<int32_t>(options.config.vocab_size));
-  engine_->report.classifier =
-      complete_classifier(engine_->args, engine_->text->tokenizer(), *engine_->options);
+  engine_->report.classifier = find_classifier(engine_->args, engine_->text->tokenizer(), options);
   engine_->report.tokenizer_seconds = seconds_since(start);
 }
 

@@ -240,9 +240,9 @@ void choose_cache_of_checkpoint(ResolvedOptions& options) {
 
 }  // namespace
 
-std::optional<weights::ClassifierConfig> complete_classifier(const EngineArgs& args,
-                                                             const tokenizer::Tokenizer& tokenizer,
-                                                             ResolvedOptions& options) {
+std::optional<weights::ClassifierConfig> find_classifier(const EngineArgs& args,
+                                                         const tokenizer::Tokenizer& tokenizer,
+                                                         ResolvedOptions& options) {
   if (!options.config.classifier) return std::nullopt;
   weights::ClassifierConfig& classifier = *options.config.classifier;
   for (size_t i = 0; i < classifier.from_tokens.size(); ++i) {

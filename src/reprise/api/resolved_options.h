@@ -55,9 +55,9 @@ struct ResolvedOptions {
 
 /// Completes the model's classifier, if it is one: the ids of the tokens from which it is made.
 /// \throws FileError E_CONFIG for a token that the tokenizer does not have
-std::optional<weights::ClassifierConfig> complete_classifier(const EngineArgs& args,
-                                                             const tokenizer::Tokenizer& tokenizer,
-                                                             ResolvedOptions& options);
+std::optional<weights::ClassifierConfig> find_classifier(const EngineArgs& args,
+                                                         const tokenizer::Tokenizer& tokenizer,
+                                                         ResolvedOptions& options);
 
 void append_warnings(std::vector<std::string>& warnings, const std::vector<std::string>& more);
 

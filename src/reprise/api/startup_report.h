@@ -13,7 +13,6 @@
 #include "reprise/config/resolved_config.h"
 #include "reprise/cudagraph/capture/capture_report.h"
 #include "reprise/runner/memory_report.h"
-#include "reprise/weights/classifier_config.h"
 #include "reprise/weights/pooling_type.h"
 
 namespace reprise::attention {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "reprise/base/nearest_name.h"
+#include "reprise/weights/classifier_config.h"
 #include "reprise/weights/config_overrides.h"
 #include "reprise/weights/config_reader.h"
 #include "reprise/weights/families/family_config.h"

@@ -9,7 +9,6 @@
 
 #include "reprise/base/json.h"
 #include "reprise/tensor/dtype.h"
-#include "reprise/weights/classifier_config.h"
 #include "reprise/weights/model_directory.h"
 #include "reprise/weights/pooling_type.h"
 #include "reprise/weights/quantization_config.h"
