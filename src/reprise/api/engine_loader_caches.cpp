@@ -1,8 +1,8 @@
 // The part of the engine loader that divides the memory of caches.
 #include <fmt/format.h>
 
-#include "reprise/api/engine_device.h"
 #include "reprise/api/draft_head.h"
+#include "reprise/api/engine_device.h"
 #include "reprise/api/engine_loader.h"
 #include "reprise/api/loaded_engine.h"
 #include "reprise/api/resolved_options.h"
@@ -13,6 +13,7 @@
 #include "reprise/runner/model_attention.h"
 
 namespace reprise::api {
+
 kv_cache::KvCacheLayout EngineLoader::kv_cache_layout(int64_t num_blocks) const {
   const ResolvedOptions& options = *engine_->options;
   return engine::kv_cache_layout_of(options.rank_config,

@@ -114,8 +114,7 @@ X(softmax_top_k, "(logits[T, E]; top_k) -> f32[T, top_k], i32[T, top_k]")
 X(top_k_softmax, "(logits[T, E]; top_k) -> f32[T, top_k], i32[T, top_k]")
 // The experts of a rank are those from `begin` to begin + length. They are numbered from 0 in the
 // result; other experts become -1 with the weight 0.
-X(local_experts,
-  "(weights f32[T, K], experts i32[T, K]; begin, length) -> f32[T, K], i32[T, K]")
+X(local_experts, "(weights f32[T, K], experts i32[T, K]; begin, length) -> f32[T, K], i32[T, K]")
 // Row r of the result is linear() with the weight of expert experts[r / K, r % K]. The row of x is
 // that of the token, r / K, if x has T rows, and r if x has T * K rows. A row with expert -1 is 0.
 X(expert_linear,

@@ -30,26 +30,27 @@ std::string blocks_text(const weights::ModelConfig& model) {
   for (int64_t layer = 0; layer < model.num_hidden_layers; ++layer) {
     rotations.push_back(model.rotates(layer));
   }
-  return fmt::format("{}",
-                     fmt::join({number_of(model.norm),
-                                number_of(model.norm_bias),
-                                number_of(model.qk_norm),
-                                number_of(model.has_unit_qk_norm),
-                                number_of(model.attention_temperature.has_value()),
-                                number_of(model.activation),
-                                number_of(model.has_gated_mlp),
-                                number_of(model.has_parallel_residual),
-                                number_of(model.has_parallel_norms),
-                                number_of(model.has_learned_positions),
-                                number_of(model.has_attention_sinks),
-                                number_of(model.has_attention_gate),
-                                number_of(model.has_mlp),
-                                number_of(model.is_encoder),
-                                number_of(model.num_token_types),
-                                model.pooling ? number_of(model.pooling->type) : -1,
-                                model.classifier ? static_cast<int>(model.classifier->num_rows()) : -1,
-                                number_of(model.sliding_rope.has_value())},
-                               ",")) +
+  return fmt::format(
+             "{}",
+             fmt::join({number_of(model.norm),
+                        number_of(model.norm_bias),
+                        number_of(model.qk_norm),
+                        number_of(model.has_unit_qk_norm),
+                        number_of(model.attention_temperature.has_value()),
+                        number_of(model.activation),
+                        number_of(model.has_gated_mlp),
+                        number_of(model.has_parallel_residual),
+                        number_of(model.has_parallel_norms),
+                        number_of(model.has_learned_positions),
+                        number_of(model.has_attention_sinks),
+                        number_of(model.has_attention_gate),
+                        number_of(model.has_mlp),
+                        number_of(model.is_encoder),
+                        number_of(model.num_token_types),
+                        model.pooling ? number_of(model.pooling->type) : -1,
+                        model.classifier ? static_cast<int>(model.classifier->num_rows()) : -1,
+                        number_of(model.sliding_rope.has_value())},
+                       ",")) +
          ";" + bits_text(rotations);
 }
 
