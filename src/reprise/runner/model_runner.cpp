@@ -349,20 +349,6 @@ const StepResult& ModelRunner::run(std::span<const BatchRequest> requests,
   return result_;
 }
 
-void ModelRunner::restore_states(std::span<const BatchRequest> requests) {
-  for (const BatchRequest& request : requests) {
-    if (request.restored_state == kv_cache::kNullStateSlot) continue;
-    states_.copy_slot(request.restored_state, request.state_slot, execution_->stream());
-  }
-}
-
-void ModelRunner::save_states(std::span<const BatchRequest> requests) {
-  for (const BatchRequest& request : requests) {
-    if (request.saved_state == kv_cache::kNullStateSlot) continue;
-    states_.copy_slot(request.state_slot, request.saved_state, execution_->stream());
-  }
-}
-
 Tensor ModelRunner::hidden_states() {
   return Tensor::borrow(
       {parameters_->dtype(), {batch_.shape().num_tokens, model_->hidden_input_size()}},
