@@ -7,6 +7,7 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reprise/base/error.h"
@@ -188,8 +189,8 @@ Transport* create_transport(std::string& reason) {
   }
   void* value = nullptr;
   int is_set = 0;
-  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &value, &is_set);
-  if (is_set == 0 || static_cast<uint32_t>(*static_cast<int*>(value)) < Transport::kMaxTag) {
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&value), &is_set);
+  if (is_set == 0 || std::cmp_less(*static_cast<int*>(value), Transport::kMaxTag)) {
     reason = "the tags of this MPI are too short; ranks need 31 bits";
     return nullptr;
   }
