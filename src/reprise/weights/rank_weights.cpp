@@ -12,10 +12,14 @@
 namespace reprise::weights {
 namespace {
 
+bool generates_text(const ModelConfig& config) {
+  return !config.pooling && !config.classifier && !config.is_encoder;
+}
+
 // The part of the model that tensor-parallel ranks cannot have yet; empty: there is none.
 std::string_view unready_part(const ModelConfig& config) {
   if (config.num_recurrent_layers() > 0) return "recurrent layers";
-  if (config.pooling || config.is_encoder) return "models that give vectors";
+  if (!generates_text(config)) return "models that give vectors or labels";
   if (config.quantization.method != QuantizationMethod::none) return "quantised weights";
   if (config.qk_norm == QkNorm::all_heads) return "norms over all heads of q and k";
   if (config.has_attention_gate) return "gates behind the heads of q";
@@ -29,7 +33,7 @@ std::string_view unready_part(const ModelConfig& config) {
 // The same for ranks that have whole layers, or whole experts.
 std::string_view unready_for_whole_parts(const ModelConfig& config) {
   if (config.num_recurrent_layers() > 0) return "recurrent layers";
-  if (config.pooling || config.is_encoder) return "models that give vectors";
+  if (!generates_text(config)) return "models that give vectors or labels";
   if (config.quantization.method != QuantizationMethod::none) return "quantised weights";
   return {};
 }
