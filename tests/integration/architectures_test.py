@@ -36,7 +36,9 @@ def run(*words):
     return subprocess.run([BINARY, *map(str, words)], capture_output=True, text=True, timeout=300)
 
 
-class Architectures(unittest.TestCase):
+class GoldenModels(unittest.TestCase):
+    """Runs models of tests/goldens/architectures."""
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="reprise_architectures_")
         self.addCleanup(folder.cleanup)
@@ -63,6 +65,8 @@ class Architectures(unittest.TestCase):
         self.assertEqual(tokens, [case["continuation"] for case in typed])
         return done
 
+
+class Architectures(GoldenModels):
     def test_generate_gives_the_tokens_of_transformers(self):
         names = sorted(path.name for path in (SOURCE / "tests" / "goldens" / "architectures").iterdir())
         self.assertGreater(len(names), 20)

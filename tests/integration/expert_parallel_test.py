@@ -21,14 +21,7 @@ COMMON = ["--num-threads", 1, "--kv-cache-memory-bytes", "16M", "--enable-expert
 TCP = ["--distributed-executor-backend", "mp"]
 
 
-class ExpertParallel(architectures_test.Architectures):
-    # Only the helpers of Architectures: its tests run elsewhere.
-    test_generate_gives_the_tokens_of_transformers = None
-    test_small_chunks_and_preemption_change_no_token = None
-    test_dump_shows_the_program = None
-    test_a_checkpoint_without_the_first_part_of_its_names_runs = None
-    test_an_unknown_architecture_is_refused_with_the_list_and_the_nearest_name = None
-
+class ExpertParallel(architectures_test.GoldenModels):
     def test_every_mode_gives_the_tokens_of_transformers(self):
         for name in NAMES:
             cases = self.copy_of(name)
