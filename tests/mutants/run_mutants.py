@@ -149,6 +149,10 @@ def main():
     options = parser.parse_args()
     mutants = json.loads((Path(__file__).parent / "mutants.json").read_text())
     edits = {m["id"]: edited_files(options.source, m) for m in mutants}  # all can still be applied
+    for mutant in mutants:
+        forgotten = {f for f in edits[mutant["id"]] if f.endswith(".cpp")} - set(mutant["compile"])
+        if forgotten:
+            sys.exit(f"{mutant['id']}: \"compile\" does not name {', '.join(sorted(forgotten))}, so the bug would not be built")
     mutants = mutants[number_of_commits(options.source) % options.one_of::options.one_of]
     if options.only:
         mutants = [m for m in mutants if m["id"] in options.only]
