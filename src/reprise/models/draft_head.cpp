@@ -1,6 +1,5 @@
 #include "reprise/models/draft_head.h"
 
-#include <array>
 #include <utility>
 
 #include "reprise/models/attention_block.h"
@@ -14,7 +13,7 @@
 namespace reprise::models {
 namespace {
 
-namespace names = weights::head_tensors;
+namespace head_tensors = weights::head_tensors;
 
 /// A matrix of the head's checkpoint, or the target's.
 Tensor own_or_shared(Parameters& parameters, std::string_view name, const Tensor& of_target) {
@@ -23,10 +22,20 @@ Tensor own_or_shared(Parameters& parameters, std::string_view name, const Tensor
   return parameters.share(name, of_target);
 }
 
-/// The parts that all heads have: their only layer's, and the projection of their inputs.
-struct HeadParts {
-  HeadParts(const weights::DraftHeadConfig& head, int64_t max_positions, Parameters& parameters)
+}  // namespace
+
+/// What all heads are made from: their checkpoint, the parts of their only layer, and the
+/// projection of their inputs.
+struct DraftHead::Parts {
+  Parts(const weights::DraftHeadConfig& head,
+        int64_t max_positions,
+        Parameters& head_parameters,
+        const SharedTensors& shared,
+        std::vector<int32_t> ids)
       : config(head),
+        parameters(head_parameters),
+        target(shared),
+        target_ids(std::move(ids)),
         names(weights::decoder_tensors(head.model)),
         layer({.config = head.model,
                .names = names,
@@ -35,32 +44,30 @@ struct HeadParts {
                    "rope_table",
                    make_rope_table(head.model.rope, head.model.head_dim, max_positions),
                    {max_positions, head.model.head_dim})}),
-        fc(parameters.load_projection(weights::head_tensors::kFc)) {}
+        fc(parameters.load_projection(head_tensors::kFc)) {}
 
   const weights::DraftHeadConfig& config;
+  Parameters& parameters;
+  const SharedTensors& target;
+  std::vector<int32_t> target_ids;
   weights::DecoderTensors names;
   LayerParts layer;
   Tensor fc;
 };
 
+namespace {
+
 /// Source: EAGLE (SafeAILab/EAGLE, cnets1.py) as in vLLM 0.32, llama_eagle.py: a projection of
 /// embedding and hidden state, a Llama layer without its first norm, and no last norm.
 class EagleHead final : public DraftHead {
  public:
-  EagleHead(const HeadParts& parts,
-            Parameters& parameters,
-            const SharedTensors& target,
-            std::vector<int32_t> target_ids)
-      : DraftHead(parts.config, parameters, target, std::move(target_ids)),
+  explicit EagleHead(const Parts& parts)
+      : DraftHead(parts),
         fc_(parts.fc),
         attention_(make_attention_block(parts.layer)),
         mlp_norm_(parts.layer, parts.names.mlp_norm),
         mlp_(make_feed_forward(parts.layer)) {
-    attention_layers_ = {&attention_->attention()};
-  }
-
-  [[nodiscard]] std::span<attention::AttentionLayer* const> attention_layers() override {
-    return attention_layers_;
+    set_attention(attention_->attention());
   }
 
  private:
@@ -77,33 +84,26 @@ class EagleHead final : public DraftHead {
   std::unique_ptr<AttentionBlock> attention_;
   Norm mlp_norm_;
   std::unique_ptr<FeedForward> mlp_;
-  std::array<attention::AttentionLayer*, 1> attention_layers_{};
 };
 
 /// Source: EAGLE-3 (cnets.py) as in vLLM 0.32, llama_eagle3.py: attention reads the normed
 /// embedding and the normed hidden state side by side.
 class Eagle3Head final : public DraftHead {
  public:
-  Eagle3Head(const HeadParts& parts,
-             Parameters& parameters,
-             const SharedTensors& target,
-             std::vector<int32_t> target_ids)
-      : DraftHead(parts.config, parameters, target, std::move(target_ids)),
+  explicit Eagle3Head(const Parts& parts)
+      : DraftHead(parts),
         norm_before_residual_(parts.config.norm_before_residual),
         norm_output_(parts.config.norm_output),
         fc_(parts.fc),
         embedding_norm_(parts.layer, parts.names.attention_norm),
-        hidden_norm_(parts.config.model, parameters, std::string(names::kHiddenNorm)),
+        hidden_norm_(parts.config.model, parts.parameters, std::string(head_tensors::kHiddenNorm)),
         attention_(make_attention_block(parts.layer)),
         mlp_norm_(parts.layer, parts.names.mlp_norm),
         mlp_(make_feed_forward(parts.layer)),
-        final_norm_(parts.config.model, parameters, std::string(names::kFinalNorm)) {
-    attention_layers_ = {&attention_->attention()};
+        final_norm_(parts.config.model, parts.parameters, std::string(head_tensors::kFinalNorm)) {
+    set_attention(attention_->attention());
   }
 
-  [[nodiscard]] std::span<attention::AttentionLayer* const> attention_layers() override {
-    return attention_layers_;
-  }
   [[nodiscard]] Tensor combine(const Tensor& features) const override {
     return project(features, fc_);
   }
@@ -132,28 +132,21 @@ class Eagle3Head final : public DraftHead {
   Norm mlp_norm_;
   std::unique_ptr<FeedForward> mlp_;
   Norm final_norm_;
-  std::array<attention::AttentionLayer*, 1> attention_layers_{};
 };
 
 /// Source: DeepSeek-V3, section 2.2, as in vLLM 0.32, deepseek_mtp.py. The difference: the
 /// embedding of position 0 is not replaced by zeros, which only affects drafts.
 class MtpHead final : public DraftHead {
  public:
-  MtpHead(const HeadParts& parts,
-          Parameters& parameters,
-          const SharedTensors& target,
-          std::vector<int32_t> target_ids)
-      : DraftHead(parts.config, parameters, target, std::move(target_ids)),
+  explicit MtpHead(const Parts& parts)
+      : DraftHead(parts),
         fc_(parts.fc),
-        embedding_norm_(parts.config.model, parameters, std::string(names::kEmbeddingNorm)),
-        target_norm_(parts.config.model, parameters, std::string(names::kTargetNorm)),
+        embedding_norm_(
+            parts.config.model, parts.parameters, std::string(head_tensors::kEmbeddingNorm)),
+        target_norm_(parts.config.model, parts.parameters, std::string(head_tensors::kTargetNorm)),
         layer_(parts.layer),
-        final_norm_(parts.config.model, parameters, std::string(names::kFinalNorm)) {
-    attention_layers_ = {&layer_.attention()};
-  }
-
-  [[nodiscard]] std::span<attention::AttentionLayer* const> attention_layers() override {
-    return attention_layers_;
+        final_norm_(parts.config.model, parts.parameters, std::string(head_tensors::kFinalNorm)) {
+    set_attention(layer_.attention());
   }
 
  private:
@@ -171,20 +164,16 @@ class MtpHead final : public DraftHead {
   Norm target_norm_;
   LlamaLayer layer_;
   Norm final_norm_;
-  std::array<attention::AttentionLayer*, 1> attention_layers_{};
 };
 
 }  // namespace
 
-DraftHead::DraftHead(const weights::DraftHeadConfig& config,
-                     Parameters& parameters,
-                     const SharedTensors& target,
-                     std::vector<int32_t> target_ids)
-    : config_(config),
-      dtype_(parameters.dtype()),
-      embedding_(own_or_shared(parameters, names::kEmbedding, target.embedding)),
-      lm_head_(own_or_shared(parameters, names::kLmHead, target.lm_head)),
-      target_ids_(std::move(target_ids)) {}
+DraftHead::DraftHead(const Parts& parts)
+    : config_(parts.config),
+      dtype_(parts.parameters.dtype()),
+      embedding_(own_or_shared(parts.parameters, head_tensors::kEmbedding, parts.target.embedding)),
+      lm_head_(own_or_shared(parts.parameters, head_tensors::kLmHead, parts.target.lm_head)),
+      target_ids_(parts.target_ids) {}
 
 Tensor DraftHead::forward(cudagraph::ForwardContext& context,
                           const Tensor& input_ids,
@@ -204,16 +193,16 @@ std::unique_ptr<DraftHead> create_draft_head(const weights::DraftHeadConfig& con
                                              Parameters& parameters,
                                              const SharedTensors& target,
                                              std::vector<int32_t> target_ids) {
-  const HeadParts parts(config, max_positions, parameters);
+  const DraftHead::Parts parts(config, max_positions, parameters, target, std::move(target_ids));
   switch (config.kind) {
     case weights::DraftHeadKind::eagle:
-      return std::make_unique<EagleHead>(parts, parameters, target, std::move(target_ids));
+      return std::make_unique<EagleHead>(parts);
     case weights::DraftHeadKind::eagle3:
-      return std::make_unique<Eagle3Head>(parts, parameters, target, std::move(target_ids));
+      return std::make_unique<Eagle3Head>(parts);
     case weights::DraftHeadKind::mtp:
       break;
   }
-  return std::make_unique<MtpHead>(parts, parameters, target, std::move(target_ids));
+  return std::make_unique<MtpHead>(parts);
 }
 
 AuxiliaryStates auxiliary_states(const weights::DraftHeadConfig& config) {

@@ -1,8 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <span>
 #include <vector>
 
 #include "reprise/models/causal_lm.h"
@@ -18,6 +19,8 @@ namespace reprise::models {
 /// hidden state when a later step continues without the target.
 class DraftHead : public CausalLM {
  public:
+  struct Parts;  // from which heads are made
+
   /// What the target gives this head, one row per token, as what forward() reads. The head's first
   /// step reads this, and its later steps what an earlier step gave.
   [[nodiscard]] virtual Tensor combine(const Tensor& features) const { return features; }
@@ -33,12 +36,15 @@ class DraftHead : public CausalLM {
                                       const Tensor& logits_indices,
                                       const Tensor& num_logits) final;
   [[nodiscard]] int64_t hidden_input_size() const final { return config_.model.hidden_size; }
+  [[nodiscard]] std::span<attention::AttentionLayer* const> attention_layers() final {
+    return attention_layers_;
+  }
 
  protected:
-  DraftHead(const weights::DraftHeadConfig& config,
-            Parameters& parameters,
-            const SharedTensors& target,
-            std::vector<int32_t> target_ids);
+  explicit DraftHead(const Parts& parts);
+
+  /// The attention of the head's only layer. Called once, by the constructor of the head.
+  void set_attention(attention::AttentionLayer& layer) { attention_layers_ = {&layer}; }
 
   /// Returns the hidden states of the logits, and stores those of later steps in the context.
   [[nodiscard]] virtual Tensor predict(cudagraph::ForwardContext& context,
@@ -51,6 +57,7 @@ class DraftHead : public CausalLM {
   Tensor embedding_;  // its own, or the target's
   Tensor lm_head_;    // likewise
   std::vector<int32_t> target_ids_;
+  std::array<attention::AttentionLayer*, 1> attention_layers_{};
 };
 
 /// Loads a head. `parameters`: with a source of weights::with_head_names(). `target`: the weights
