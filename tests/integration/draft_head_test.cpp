@@ -234,16 +234,6 @@ std::vector<Spec> make_specs(uint32_t seed, int count) {
   return specs;
 }
 
-std::vector<Answer> plain_answers(Machine& machine, const std::vector<Spec>& specs) {
-  const auto core = machine.make_core(machine.core_options());
-  return machine.answer(*core, specs);
-}
-
-void expect_equal(const std::vector<Answer>& answers, const std::vector<Answer>& expected) {
-  ASSERT_EQ(answers.size(), expected.size());
-  for (size_t i = 0; i < answers.size(); ++i) ASSERT_EQ(answers[i], expected[i]) << "request " << i;
-}
-
 /// Answers a load with and without the head.
 void expect_no_change(Head head, const testing::MachineOptions& wish, int count) {
   const testing::MachineOptions options = machine_options(head, wish);

@@ -103,16 +103,6 @@ class DraftModel {
   ModelDrafter drafter_;
 };
 
-std::vector<Answer> plain_answers(Machine& machine, const std::vector<Spec>& specs) {
-  const auto core = machine.make_core(machine.core_options());
-  return machine.answer(*core, specs);
-}
-
-void expect_equal(const std::vector<Answer>& answers, const std::vector<Answer>& expected) {
-  ASSERT_EQ(answers.size(), expected.size());
-  for (size_t i = 0; i < answers.size(); ++i) ASSERT_EQ(answers[i], expected[i]) << "request " << i;
-}
-
 class DraftModelModes : public ::testing::TestWithParam<CudagraphMode> {};
 
 TEST_P(DraftModelModes, change_nothing_that_any_request_is_told) {

@@ -274,4 +274,15 @@ class Machine {
   tokenizer::Tokenizer tokenizer_;
 };
 
+/// The answers of a core without draft tokens.
+inline std::vector<Answer> plain_answers(Machine& machine, const std::vector<Spec>& specs) {
+  const auto core = machine.make_core(machine.core_options());
+  return machine.answer(*core, specs);
+}
+
+inline void expect_equal(const std::vector<Answer>& answers, const std::vector<Answer>& expected) {
+  ASSERT_EQ(answers.size(), expected.size());
+  for (size_t i = 0; i < answers.size(); ++i) ASSERT_EQ(answers[i], expected[i]) << "request " << i;
+}
+
 }  // namespace reprise::testing

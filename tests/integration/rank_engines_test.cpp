@@ -10,6 +10,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -146,32 +147,37 @@ TEST(RankEngines, compute_the_logits_of_one_rank_in_every_mode) {
   }
 }
 
-// The configs of the golden checkpoints, with made-up weights.
-std::vector<std::filesystem::path> golden_configs() {
-  std::vector<std::filesystem::path> paths;
+// The configs of the golden checkpoints, by path. They run with made-up weights.
+std::map<std::string, std::string> golden_configs() {
+  std::map<std::string, std::string> configs;
   const std::filesystem::path folder = std::filesystem::path(source_dir()) / "tests/goldens";
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     const bool is_of_pooling = entry.path().parent_path().filename() == "1_Pooling";
-    if (entry.path().filename() == "config.json" && !is_of_pooling) paths.push_back(entry.path());
+    if (entry.path().filename() != "config.json" || is_of_pooling) continue;
+    std::ifstream file(entry.path());
+    configs[entry.path().string()] = {std::istreambuf_iterator<char>(file), {}};
   }
-  std::ranges::sort(paths);
-  return paths;
+  return configs;
+}
+
+// Whether ranks cannot divide this model. Then the message names the option.
+bool is_refused(const std::string& text,
+                const weights::RankOfModel& layout,
+                const std::string& option) {
+  try {
+    (void)weights::config_of_rank(weights::parse_model_config(text, "config.json").config, layout);
+  } catch (const InvalidArgument& refusal) {
+    EXPECT_THAT(refusal.what(), HasSubstr(option));
+    return true;
+  }
+  return false;
 }
 
 TEST(RankEngines, compute_the_logits_of_one_rank_or_refuse_every_architecture) {
   int num_run = 0;
-  for (const std::filesystem::path& path : golden_configs()) {
-    SCOPED_TRACE(path.string());
-    std::ifstream file(path);
-    const std::string text((std::istreambuf_iterator<char>(file)),
-                           std::istreambuf_iterator<char>());
-    try {
-      (void)weights::config_of_rank(weights::parse_model_config(text, "config.json").config,
-                                    tensor_ranks(2));
-    } catch (const InvalidArgument& refusal) {
-      EXPECT_THAT(refusal.what(), HasSubstr("--tensor-parallel-size"));
-      continue;
-    }
+  for (const auto& [path, text] : golden_configs()) {
+    SCOPED_TRACE(path);
+    if (is_refused(text, tensor_ranks(2), "--tensor-parallel-size")) continue;
     ++num_run;
     TinyEngineOptions alone = options_of(
         nullptr, cudagraph::CudagraphMode::FULL_AND_PIECEWISE, config::CompilationMode::NONE);
@@ -204,18 +210,9 @@ TEST(RankEngines, that_divide_the_layers_compute_the_bits_of_one_rank_in_every_m
 
 TEST(RankEngines, that_divide_the_layers_run_or_refuse_every_architecture) {
   int num_run = 0;
-  for (const std::filesystem::path& path : golden_configs()) {
-    SCOPED_TRACE(path.string());
-    std::ifstream file(path);
-    const std::string text((std::istreambuf_iterator<char>(file)),
-                           std::istreambuf_iterator<char>());
-    try {
-      (void)weights::config_of_rank(weights::parse_model_config(text, "config.json").config,
-                                    stages(2));
-    } catch (const InvalidArgument& refusal) {
-      EXPECT_THAT(refusal.what(), HasSubstr("--pipeline-parallel-size"));
-      continue;
-    }
+  for (const auto& [path, text] : golden_configs()) {
+    SCOPED_TRACE(path);
+    if (is_refused(text, stages(2), "--pipeline-parallel-size")) continue;
     ++num_run;
     TinyEngineOptions alone = options_of(
         nullptr, cudagraph::CudagraphMode::FULL_AND_PIECEWISE, config::CompilationMode::NONE);
@@ -281,18 +278,9 @@ TEST(RankEngines, that_divide_experts_compute_the_logits_of_one_rank_in_every_mo
 
 TEST(RankEngines, that_divide_experts_run_or_refuse_every_architecture) {
   int num_run = 0;
-  for (const std::filesystem::path& path : golden_configs()) {
-    SCOPED_TRACE(path.string());
-    std::ifstream file(path);
-    const std::string text((std::istreambuf_iterator<char>(file)),
-                           std::istreambuf_iterator<char>());
-    try {
-      (void)weights::config_of_rank(weights::parse_model_config(text, "config.json").config,
-                                    expert_ranks(2));
-    } catch (const InvalidArgument& refusal) {
-      EXPECT_THAT(refusal.what(), HasSubstr("--"));
-      continue;
-    }
+  for (const auto& [path, text] : golden_configs()) {
+    SCOPED_TRACE(path);
+    if (is_refused(text, expert_ranks(2), "--")) continue;
     ++num_run;
     const std::vector<float> logits = run_on_ranks(expert_ranks(2),
                                                    cudagraph::CudagraphMode::FULL_AND_PIECEWISE,

@@ -195,26 +195,17 @@ MTP_TARGET = {
 }
 
 
-class DraftHead(unittest.TestCase):
-    """An EAGLE-3 head that was trained for the bundled model, and MTP layers with made-up weights."""
+class SecondModel(unittest.TestCase):
+    """Drafts that a second model makes: config() names it. The answers are compared with those of a server without drafts."""
 
     @classmethod
     def setUpClass(cls):
-        cls.HEAD = str(Path(serve_test.MODEL).parent / "reprise-tiny-eagle3")
         plain = serve_test.Server("--max-model-len", "512")
         try:
             cls.plain = answers_of(plain)
             cls.plain_steps = sum_of(plain, "reprise:cudagraph_dispatch_total")
         finally:
             plain.stop()
-
-    def folder(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        return folder.name
-
-    def config(self, **members):
-        return json.dumps({"method": "eagle3", "model": self.HEAD, "num_speculative_tokens": 4, **members})
 
     def serve(self, *options, **members):
         server = serve_test.Server("--max-model-len", "512", "--speculative-config", self.config(**members), *options)
@@ -224,6 +215,23 @@ class DraftHead(unittest.TestCase):
     def expect_plain_answers(self, server):
         for body, wanted, answer in zip(CASES, self.plain, answers_of(server), strict=True):
             self.assertEqual(answer, wanted, body)
+
+
+class DraftHead(SecondModel):
+    """An EAGLE-3 head that was trained for the bundled model, and MTP layers with made-up weights."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.HEAD = str(Path(serve_test.MODEL).parent / "reprise-tiny-eagle3")
+        super().setUpClass()
+
+    def folder(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        return folder.name
+
+    def config(self, **members):
+        return json.dumps({"method": "eagle3", "model": self.HEAD, "num_speculative_tokens": 4, **members})
 
     def test_answers_are_those_without_drafts(self):
         for options, members in (
@@ -321,17 +329,12 @@ class DraftHead(unittest.TestCase):
             self.assertIn(words, done.stderr)
 
 
-class DraftModel(unittest.TestCase):
+class DraftModel(SecondModel):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.draft = make_draft_model(cls.folder.name)
-        plain = serve_test.Server("--max-model-len", "512")
-        try:
-            cls.plain = answers_of(plain)
-            cls.plain_steps = sum_of(plain, "reprise:cudagraph_dispatch_total")
-        finally:
-            plain.stop()
+        super().setUpClass()
 
     @classmethod
     def tearDownClass(cls):
@@ -339,15 +342,6 @@ class DraftModel(unittest.TestCase):
 
     def config(self, **members):
         return json.dumps({"method": "draft_model", "model": self.draft, "num_speculative_tokens": 3, **members})
-
-    def serve(self, *options, **members):
-        server = serve_test.Server("--max-model-len", "512", "--speculative-config", self.config(**members), *options)
-        self.addCleanup(server.stop)
-        return server
-
-    def expect_plain_answers(self, server):
-        for body, wanted, answer in zip(CASES, self.plain, answers_of(server), strict=True):
-            self.assertEqual(answer, wanted, body)
 
     def test_answers_are_those_without_drafts(self):
         for options, members in (

@@ -57,16 +57,6 @@ std::vector<Spec> make_specs(const Machine& machine, uint32_t seed, int count) {
   return specs;
 }
 
-std::vector<Answer> plain_answers(Machine& machine, const std::vector<Spec>& specs) {
-  const auto core = machine.make_core(machine.core_options());
-  return machine.answer(*core, specs);
-}
-
-void expect_equal(const std::vector<Answer>& answers, const std::vector<Answer>& expected) {
-  ASSERT_EQ(answers.size(), expected.size());
-  for (size_t i = 0; i < answers.size(); ++i) ASSERT_EQ(answers[i], expected[i]) << "request " << i;
-}
-
 /// The same up to the last bits of logits: a logit between 8 and 16 has steps of 0.06 in bfloat16.
 void expect_close(const std::vector<Answer>& answers, const std::vector<Answer>& expected) {
   ASSERT_EQ(answers.size(), expected.size());

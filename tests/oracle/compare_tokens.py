@@ -110,7 +110,7 @@ def compare_recorded(recorded, folder):
         return row | {"outcome": f"{len(differences)} differences" if differences else "equal"}, differences
     options, reason = DIFFERS[recorded["name"]]
     if not differences:
-        return row | {"outcome": "equal"}, [f"{recorded['name']}: there is no difference; take it out of DIFFERS"]
+        return row | {"outcome": "equal"}, [f"{recorded['name']}: vLLM and Reprise agree here; remove this kind from DIFFERS"]
     row, differences = compare_checkpoint(recorded, folder, options)
     return row | {"outcome": f"{len(differences)} differences" if differences else reason}, differences
 
