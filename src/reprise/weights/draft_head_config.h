@@ -23,8 +23,8 @@ struct DraftHeadConfig {
   ModelConfig model;  // the head as a model with one layer
   int64_t target_num_layers = 0;
   int64_t draft_vocab_size = 0;  // rows of its lm_head; those of eagle3 may be some tokens only
-  /// Of the target: the head reads the input of these layers, side by side. Empty: it reads the
-  /// hidden states after the last norm.
+  /// The layers of the target whose inputs the head reads, side by side. Empty: the head reads the
+  /// target's hidden states after the last norm.
   std::vector<int64_t> auxiliary_layers;
   bool norm_before_residual = false;  // the residual is the normed hidden state
   bool norm_output = false;           // later steps read hidden states after the head's last norm

@@ -164,7 +164,8 @@ int64_t vocab_rows_of_rank(int64_t vocab_size, int64_t ranks) {
   return (rows + kRows - 1) / kRows * kRows;
 }
 
-// What one rank has of one layer, of which all tensor ranks of its stage have a part.
+// Cuts the tensors of one layer to the part of one rank. The tensor ranks of a stage share each
+// layer.
 class RankWeights::Layer {
  public:
   Layer(RankWeights& weights, const ModelConfig& whole, const RankOfModel& rank, int64_t layer)

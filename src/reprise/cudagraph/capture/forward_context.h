@@ -35,11 +35,11 @@ struct ForwardContext {
   std::span<const device::BufferView> bindings;
   /// Set while a PIECEWISE wrapper captures without the compiler; see split_point().
   BreakableCapture* breakable = nullptr;
-  /// What the forward of a draft head reads of another model: one row per token. Undefined for all
-  /// other models.
+  /// Input of a draft head: the hidden states of the model that it drafts for, one row per token.
+  /// Undefined for all other models.
   Tensor hidden_states;
-  /// A second result of the forward: what a draft head reads of this model, one row per token. The
-  /// forward leaves it undefined if no head wants it.
+  /// A second result of the forward: hidden states for a draft head, one row per token. Undefined
+  /// if there is no head.
   Tensor auxiliary;
 };
 

@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kHighestCpu = 8191;
-// A longer file is no list of CPUs.
+// No list of CPUs is longer, so no more of a file is read.
 constexpr size_t kMaxListBytes = 64 << 10;
 
 std::optional<int> parse_number(std::string_view text) {

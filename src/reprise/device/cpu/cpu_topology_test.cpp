@@ -161,7 +161,7 @@ TEST(CpuTopologyFiles, a_core_with_two_threads_gets_one_worker) {
   const CpuTopology topology = read_cpu_topology(sysfs.root(), cpus_to(8));
   EXPECT_EQ(numbers_of(place(topology, "auto").workers), (Numbers{0, 1, 2, 3}));
   EXPECT_EQ(numbers_of(place(topology, "").workers), cpus_to(8));
-  // CPU 1 is not usable, so its sibling is no second thread.
+  // The process may not use CPU 1. So the other thread of that core counts as a core.
   const CpuTopology restricted = read_cpu_topology(sysfs.root(), {0, 4, 5, 6});
   EXPECT_EQ(numbers_of(place(restricted, "auto").workers), (Numbers{0, 5, 6}));
 }

@@ -25,8 +25,7 @@ std::vector<LogicalCpu> listed_cpus(const CpuTopology& topology,
   if (static_cast<size_t>(rank) >= binding.cpus.size()) {
     throw InvalidArgument(
         fmt::format("--cpu-threads-bind: there are lists for {} rank(s), and this is rank {}; "
-                    "separate the lists "
-                    "of ranks by |",
+                    "separate the lists of ranks by |",
                     binding.cpus.size(),
                     rank));
   }

@@ -154,8 +154,8 @@ PackedCopyFile::Saved PackedCopyFile::save(std::span<const PackedWeight> weights
   const uint64_t bytes = index.lay_out();
   if (const std::string why = why_no_room(descriptor, bytes); !why.empty()) return not_saved(why);
   Draft draft(disk, descriptor);
-  // Nothing is forced to the disk: if a power failure leaves a file with holes, its checksums say
-  // so at the next start, and it is written again.
+  // No sync: a power failure may leave holes in the file. Then the next start finds wrong checksums
+  // and writes the file again.
   if (const int error = write_all(draft, index, weights)) return not_saved(error_text_of(error));
   if (const int error = draft.publish(options_.name)) return not_saved(error_text_of(error));
   sweep(disk, descriptor, options_.name, options_.stale_after);
