@@ -190,7 +190,7 @@ void EngineLoader::build_runner() {
   const ResolvedOptions& options = *engine_->options;
   StartupReport& report = engine_->report;
   CacheMemory memory = without_states(cache_memory(), state_cache_layout());
-  take_snapshots(memory);
+  reserve_snapshots(memory);
   if (draft_) memory = without_draft_cache(memory, kv_cache_layout(1), draft_->kv_cache_layout(1));
   KvCacheSize size =
       size_kv_cache(engine_->args, kv_cache_layout(1), options.max_model_len, memory);

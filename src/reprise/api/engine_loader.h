@@ -89,7 +89,7 @@ class EngineLoader {
   /// Makes room for counts of the tokens of experts, if they are asked for.
   [[nodiscard]] const models::ExpertCounting* reserve_expert_counts();
   /// Gives a part of the memory of the caches to copies of states.
-  void take_snapshots(CacheMemory& memory);
+  void reserve_snapshots(CacheMemory& memory);
   [[nodiscard]] CacheMemory cache_memory();
   [[nodiscard]] std::unique_ptr<engine::ModelRunner> create_runner(
       const kv_cache::KvCacheLayout& layout, const cudagraph::DispatcherOptions& dispatcher);
@@ -102,7 +102,7 @@ class EngineLoader {
   std::unique_ptr<compile::ModelCompiler> compiler_;  // nullptr at level 0
   // Of the forward for batches with adapters; nullptr at level 0 and without adapters.
   std::unique_ptr<compile::ModelCompiler> adapter_compiler_;
-  std::unique_ptr<EngineLoader> draft_;       // nullptr: there is no draft model
+  std::unique_ptr<EngineLoader> draft_;       // nullptr: drafts need no model
   int64_t num_snapshots_ = 0;                 // of states of recurrent layers
   const models::CausalLM* target_ = nullptr;  // of a draft head: the main model
   bool keeps_stages_ = false;

@@ -2,13 +2,10 @@
 #include <fmt/format.h>
 
 #include "reprise/api/draft_head.h"
-#include "reprise/api/engine_device.h"
 #include "reprise/api/engine_loader.h"
 #include "reprise/api/loaded_engine.h"
 #include "reprise/api/resolved_options.h"
 #include "reprise/api/state_caching.h"
-#include "reprise/base/error.h"
-#include "reprise/compile/model/extensions.h"
 #include "reprise/runner/expert_counts.h"
 #include "reprise/runner/model_attention.h"
 
@@ -43,37 +40,7 @@ std::string EngineLoader::kv_cache_text() const {
   return text;
 }
 
-const models::ExpertCounting* EngineLoader::reserve_expert_counts() {
-  EngineArgs& args = engine_->args;
-  if (!args.expert_counters) return nullptr;
-  const weights::ModelConfig& config = engine_->options->config;
-  if (!config.moe) {
-    engine_->report.warnings.push_back(
-        fmt::format("--expert-counters has no effect: {} has no experts",
-                    weights::architecture_name(config.architecture)));
-    return nullptr;
-  }
-  if (engine_->device->is_gpu()) {
-    throw InvalidArgument("--expert-counters: only CPUs count the tokens of experts; leave it out");
-  }
-  if (const auto& experts = engine_->options->rank_config.moe; experts && experts->engines > 1) {
-    throw InvalidArgument(
-        "--expert-counters: engines that share experts (--data-parallel-size with "
-        "--enable-expert-parallel) do not count their tokens; leave one of the options out");
-  }
-  compile::Extensions all;
-  if (args.extensions != nullptr) all = *args.extensions;
-  all.add_op(engine::make_expert_counter());
-  args.extensions = std::make_shared<const compile::Extensions>(std::move(all));
-  engine_->expert_counts =
-      std::make_unique<engine::ExpertCounts>(config,
-                                             *args.extensions->find_op(engine::kExpertCounterName),
-                                             *engine_->device->device,
-                                             engine_->device->execution->executor());
-  return &engine_->expert_counts->counting();
-}
-
-void EngineLoader::take_snapshots(CacheMemory& memory) {
+void EngineLoader::reserve_snapshots(CacheMemory& memory) {
   const ResolvedOptions& options = *engine_->options;
   if (!options.caches_prefixes || options.config.num_recurrent_layers() == 0) return;
   num_snapshots_ = num_state_snapshots(

@@ -98,21 +98,6 @@ void EngineLoader::build_head_drafter() {
   engine_->drafter = std::move(drafter);
 }
 
-std::unique_ptr<models::CausalLM> EngineLoader::create_loaded_model(
-    const weights::WeightSource& source) {
-  const ResolvedOptions& options = *engine_->options;
-  if (options.draft_head) {
-    return create_draft_head(engine_->args, options, source, *engine_->parameters, *target_);
-  }
-  std::unique_ptr<models::CausalLM> model = models::create_model(options.rank_config,
-                                                                 options.max_model_len,
-                                                                 *engine_->parameters,
-                                                                 engine_->adapter_slots.get(),
-                                                                 reserve_expert_counts());
-  model->set_auxiliary(options.auxiliary);
-  return model;
-}
-
 const cudagraph::DispatchLedger* EngineLoader::draft_ledger() const noexcept {
   if (engine_->head_drafter != nullptr) return &engine_->head_drafter->ledger();
   return engine_->model_drafter == nullptr ? nullptr : &engine_->model_drafter->ledger();

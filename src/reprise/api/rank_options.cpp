@@ -31,8 +31,7 @@ void check_data_parallel_options(const EngineArgs& args) {
   if (args.shares_experts() && args.ranks_per_engine() > 1) {
     throw InvalidArgument(
         "--enable-expert-parallel: divides experts among engines (--data-parallel-size) of one "
-        "rank "
-        "each, or among the ranks of one engine (--tensor-parallel-size); use one of the two");
+        "rank each, or among the ranks of one engine (--tensor-parallel-size); use one of the two");
   }
   if (args.data_parallel_size == 1) {
     if (!args.data_parallel_lockstep) return;

@@ -57,7 +57,6 @@ bool caches_prefixes(const EngineArgs& args,
     throw InvalidArgument(
         fmt::format("--mamba-cache-mode: expected align or none, got '{}'", mode));
   }
-  if (config.is_encoder) return false;
   if (config.num_recurrent_layers() > 0) return caches_states(args, config, warnings);
   if (!args.mamba_cache_mode.empty() || args.prefix_cache_retention_interval > 0) {
     warnings.push_back(fmt::format(
@@ -65,7 +64,7 @@ bool caches_prefixes(const EngineArgs& args,
         "no recurrent layers",
         weights::architecture_name(config.architecture)));
   }
-  return args.enable_prefix_caching.value_or(true);
+  return !config.is_encoder && args.enable_prefix_caching.value_or(true);
 }
 
 int64_t num_state_snapshots(const EngineArgs& args,

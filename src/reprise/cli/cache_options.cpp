@@ -77,12 +77,6 @@ void add_cache_options(OptionTable& table, api::EngineArgs& args) {
                    "Compute attention over a prefix that all requests of a step share for each "
                    "request by itself, also where it is faster to do it once.",
                    args.disable_cascade_attn);
-  table.add_switch(
-      "expert-counters",
-      kCacheGroup,
-      "Count the tokens of each expert, for /metrics. Each layer with experts then has one "
-      "more op.",
-      args.expert_counters);
   table.add_integer("block-size", kCacheGroup, "Tokens per cache block.", args.block_size);
   add_kv_cache_dtype(table, kCacheGroup, args.kv_cache_dtype);
   table.add({.name = "kv-cache-memory-bytes",

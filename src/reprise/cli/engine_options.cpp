@@ -245,6 +245,12 @@ void add_model_settings(OptionTable& table, api::EngineArgs& args) {
              .default_text = args.quantization,
              .apply = [&args](std::string_view value) { args.quantization = value; },
              .choices = {kQuantizations.begin(), kQuantizations.end()}});
+  table.add_switch(
+      "expert-counters",
+      kModel,
+      "Count the tokens of each expert, for /metrics. Each layer with experts then has "
+      "one more op.",
+      args.expert_counters);
   add_packed_weights_cache(table, kModel, args.packed_weights_cache);
   table.add_text("dtype", kModel, "TYPE", "auto, bfloat16, float16 or float32.", args.dtype);
   table.add({.name = "max-model-len",

@@ -138,9 +138,9 @@ class EngineCore {
   [[nodiscard]] StepClock& clock() noexcept { return clock_; }
   /// Counts the dispatch decisions of all steps whose results were taken, including failed steps.
   [[nodiscard]] const cudagraph::DispatchLedger& ledger() const noexcept { return ledger_; }
-  /// EngineCoreOptions::draft_ledger.
   /// nullptr: the tokens of experts are not counted.
   [[nodiscard]] ExpertCounts* expert_counts() const noexcept { return options_.expert_counts; }
+  /// EngineCoreOptions::draft_ledger.
   [[nodiscard]] const cudagraph::DispatchLedger* draft_ledger() const noexcept {
     return options_.draft_ledger;
   }

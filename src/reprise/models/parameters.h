@@ -46,8 +46,7 @@ class Parameters {
   void use(std::shared_ptr<weights::MappedWeights> mapped) { mapped_ = std::move(mapped); }
   /// All loaded weights, for a file that use() can take. The memory is that of this object.
   [[nodiscard]] std::vector<weights::PackedWeight> packed_copy() const;
-  /// The number of loaded weights that were mapped, and of those that were read.
-  [[nodiscard]] size_t num_mapped() const noexcept { return num_mapped_; }
+  /// The number of loaded weights that were read, and not mapped.
   [[nodiscard]] size_t num_read() const noexcept { return origins_.size() - num_mapped_; }
 
   /// One tensor by its Hugging Face name.

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "reprise/device/device.h"
 #include "reprise/kv_cache/block_pool.h"
 #include "reprise/kv_cache/state_slot_pool.h"
+#include "reprise/scheduler/request_options.h"
 #include "reprise/tensor/tensor.h"
 
 namespace reprise::lora {
@@ -40,9 +40,6 @@ struct BatchLimits {
     return max_num_sampled_rows() + max_num_prompt_logits;
   }
 };
-
-/// The beginning of the second text of a request that has one text.
-inline constexpr int32_t kNoSecondText = std::numeric_limits<int32_t>::max();
 
 /// The tokens of a dummy batch.
 enum class DummyTokens : uint8_t { of_requests, padding };

@@ -183,9 +183,6 @@ class ModelRunner {
   /// Of a draft head: memory for a row per token of a step, which the caller of execute() fills
   /// before. Padding tokens have rows too, whose content does not matter.
   [[nodiscard]] device::BufferView hidden_memory() const noexcept { return hidden_states_.view(); }
-  [[nodiscard]] models::CausalLM& model() const noexcept { return *model_; }
-  /// nullptr: no expert's tokens are counted.
-  [[nodiscard]] ExpertCounts* expert_counts() const noexcept { return options_.expert_counts; }
   /// Returns when the device has finished all launched work. \throws device::DeviceError, which is
   /// sticky if a rank was lost meanwhile
   void wait();

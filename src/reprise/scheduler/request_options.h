@@ -41,6 +41,9 @@ enum class ErrorKind : uint8_t {
 
 /// The options of a request that concern the scheduler and the cache. Except for `constraint` and
 /// the adapter, no option changes the tokens of the answer.
+/// The beginning of the second text of a request that has one text.
+inline constexpr int32_t kNoSecondText = std::numeric_limits<int32_t>::max();
+
 struct RequestOptions {
   int priority = 0;  // lower runs first; a value other than 0 needs SchedulingPolicy::priority
   /// Requests share cached prompt prefixes only with requests of the same salt, so that the time of
@@ -50,7 +53,7 @@ struct RequestOptions {
 
   /// The first token of the second of two texts that a cross-encoder compares; default: there is
   /// one text.
-  int32_t second_text_begin = std::numeric_limits<int32_t>::max();
+  int32_t second_text_begin = kNoSecondText;
 
   /// Limits the tokens of the answer; belongs to this request alone. Null: any answer. The request
   /// ends when the constraint is complete, even if min_tokens or ignore_eos ask for more.

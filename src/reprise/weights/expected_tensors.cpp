@@ -96,12 +96,8 @@ class TensorList {
     const int64_t hidden = config_.hidden_size;
     add_norm(names_.attention_norm, hidden);
     if (config_.has_recurrence(layer_)) add_mixer(*config_.recurrent);
-    if (config_.is_recurrent_layer(layer_)) {
-      // no attention
-    } else if (config_.mla) {
-      add_latent_attention(*config_.mla);
-    } else {
-      add_attention();
+    if (!config_.is_recurrent_layer(layer_)) {
+      config_.mla ? add_latent_attention(*config_.mla) : add_attention();
     }
     add_norm(names_.attention_result_norm, hidden);
     if (!config_.has_mlp) return;

@@ -116,9 +116,8 @@ constexpr auto kOwnFamilies = std::to_array<MetricFamily>({
     {"reprise:cached_states_restored_total",
      kCounter,
      "",
-     "States of recurrent layers that were copied out of the cache, for requests whose prompt "
-     "began "
-     "with a cached prefix.",
+     "States of recurrent layers that were copied out of the cache, for requests whose "
+     "prompt began with a cached prefix.",
      [](Out out, From from) { out.count(from.engine.states_restored); }},
     {"reprise:kv_event_payloads_sent_total",
      kCounter,

@@ -177,18 +177,22 @@ std::vector<double> PoolingAnswer::scores() const {
   return scores;
 }
 
-std::string PoolingAnswer::scores_json() const {
-  Json data = Json::array();
-  const std::vector<double> all = scores();
-  for (size_t i = 0; i < all.size(); ++i) {
-    data.push_back({{"index", i}, {"object", "score"}, {"score", all[i]}});
-  }
+std::string PoolingAnswer::list_json(Json data) const {
   return dump({{"id", head_.id},
                {"object", "list"},
                {"created", head_.created},
                {"model", head_.model},
                {"data", std::move(data)},
                {"usage", to_json(usage_)}});
+}
+
+std::string PoolingAnswer::scores_json() const {
+  Json data = Json::array();
+  const std::vector<double> all = scores();
+  for (size_t i = 0; i < all.size(); ++i) {
+    data.push_back({{"index", i}, {"object", "score"}, {"score", all[i]}});
+  }
+  return list_json(std::move(data));
 }
 
 std::string PoolingAnswer::labels_json() const {
@@ -200,12 +204,7 @@ std::string PoolingAnswer::labels_json() const {
                     {"probs", vectors_[i]},
                     {"num_classes", vectors_[i].size()}});
   }
-  return dump({{"id", head_.id},
-               {"object", "list"},
-               {"created", head_.created},
-               {"model", head_.model},
-               {"data", std::move(data)},
-               {"usage", to_json(usage_)}});
+  return list_json(std::move(data));
 }
 
 std::string PoolingAnswer::ranking_json() const {

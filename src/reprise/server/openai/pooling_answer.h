@@ -25,6 +25,8 @@ class PoolingAnswer final : public RequestAnswer {
 
  private:
   [[nodiscard]] std::string vectors_json() const;
+  /// The answer around `data`.
+  [[nodiscard]] std::string list_json(Json data) const;
   [[nodiscard]] std::string scores_json() const;
   [[nodiscard]] std::string ranking_json() const;
   [[nodiscard]] std::string labels_json() const;

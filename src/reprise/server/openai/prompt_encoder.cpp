@@ -12,8 +12,6 @@
 namespace reprise::server {
 namespace {
 
-constexpr int32_t kNoSecondText = std::numeric_limits<int32_t>::max();
-
 size_t longest_token_bytes(const tokenizer::Tokenizer& tokenizer) {
   size_t longest = 1;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
@@ -63,7 +61,7 @@ std::vector<EncodedPrompt> PromptEncoder::encode_pairs(const GenerationRequest& 
         std::get<std::string>(query), std::get<std::string>(request.prompts[i]), request, work);
     const size_t num_whole = pair.token_ids.size();
     const bool is_cut = truncate(pair.token_ids, request);
-    if (is_cut && request.truncation.keeps_end && pair.second_text_begin < kNoSecondText) {
+    if (is_cut && request.truncation.keeps_end && pair.second_text_begin < engine::kNoSecondText) {
       const auto num_dropped = static_cast<int32_t>(num_whole - pair.token_ids.size());
       pair.second_text_begin = std::max(pair.second_text_begin - num_dropped, 0);
     }

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,7 +15,7 @@ namespace reprise::server {
 /// One prompt in the form that the model takes.
 struct EncodedPrompt {
   std::vector<int32_t> token_ids;
-  int32_t second_text_begin = std::numeric_limits<int32_t>::max();  // default: there is one text
+  int32_t second_text_begin = engine::kNoSecondText;
   std::string text;  // the text that a completion with `echo` repeats; else empty
 };
 
