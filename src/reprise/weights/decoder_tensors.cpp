@@ -73,6 +73,13 @@ DecoderTensors bert(const ModelConfig& config) {
   return names;
 }
 
+DecoderTensors olmo2() {
+  return {.attention_norm = {},
+          .attention_result_norm = "post_attention_layernorm",
+          .mlp_norm = {},
+          .mlp_result_norm = "post_feedforward_layernorm"};
+}
+
 DecoderTensors bart() {
   return {.embedding = "model.shared",
           .position_embedding = "model.decoder.embed_positions",
@@ -238,10 +245,7 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
       return glm4();
     case Architecture::olmo2:
     case Architecture::olmo3:
-      return {.attention_norm = {},
-              .attention_result_norm = "post_attention_layernorm",
-              .mlp_norm = {},
-              .mlp_result_norm = "post_feedforward_layernorm"};
+      return olmo2();
     case Architecture::mamba:
     case Architecture::mamba2:
       return mamba();

@@ -180,8 +180,17 @@ void PromptEncoder::check_length(size_t num_prompt_tokens, int64_t num_output) c
   if (num_prompt_tokens == 0) throw ApiError(400, "The prompt must not be empty.", "prompt");
   auto num_input = static_cast<int64_t>(num_prompt_tokens);
   if (num_decoder_prompt_tokens_ > 0) {
-    // The text of an encoder takes no positions of the answer.
-    if (num_input <= max_model_len_) num_input = num_decoder_prompt_tokens_;
+    if (num_input > max_model_len_) {
+      throw ApiError(400,
+                     fmt::format("This model's encoder reads at most {} tokens. However, your "
+                                 "prompt contains {} input tokens. Please reduce the length of "
+                                 "the input prompt.",
+                                 max_model_len_,
+                                 num_input),
+                     "input_tokens");
+    }
+    // The text of the encoder takes no positions of the answer.
+    num_input = num_decoder_prompt_tokens_;
   }
   if (num_input + num_output <= max_model_len_) return;
   throw ApiError(
