@@ -10,7 +10,9 @@
 #include "reprise/api/llm.h"
 #include "reprise/api/loaded_engine.h"
 #include "reprise/base/error.h"
+#include "reprise/device/cpu/cpu_features.h"
 #include "reprise/engine/engine_core.h"
+#include "reprise/kernels/isa.h"
 #include "reprise/runner/model_runner.h"
 #include "reprise/sampling/logprobs.h"
 #include "tests/integration/goldens.h"
@@ -110,6 +112,27 @@ TEST_P(EncoderDecoder, texts_of_many_lengths_give_the_golden_tokens_in_all_modes
       LLM llm(arguments(name(), mode, level));
       expect_goldens(cases, llm.generate_token_ids(texts_of(cases), greedy()));
     }
+  }
+}
+
+TEST_P(EncoderDecoder, every_instruction_set_and_backend_gives_the_golden_tokens) {
+  const std::vector<Case> cases = load_cases(name());
+  std::vector<EngineArgs> variants;
+  for (const kernels::Isa isa : kernels::supported_isas(device::detect_cpu_features())) {
+    variants.push_back(arguments(name(), "FULL_DECODE_ONLY"));
+    variants.back().cpu_isa = kernels::isa_name(isa);
+  }
+  for (const char* backend : {"FLASH_ATTN", "TRITON_ATTN", "ROCM_AITER_FA"}) {
+    variants.push_back(arguments(name(), "FULL_DECODE_ONLY"));
+    variants.back().attention_backend = backend;
+    variants.back().flash_attn_version = 2;
+  }
+  variants.push_back(arguments(name(), "FULL_DECODE_ONLY", 3));
+  variants.back().async_scheduling = true;
+  for (const EngineArgs& args : variants) {
+    SCOPED_TRACE(fmt::format("{}, {}", args.cpu_isa, args.attention_backend));
+    LLM llm(args);
+    expect_goldens(cases, llm.generate_token_ids(texts_of(cases), greedy()));
   }
 }
 
@@ -269,6 +292,25 @@ TEST(EncoderDecoderRequests, a_text_that_the_encoder_cannot_read_is_refused) {
   sampling::SamplingParams params = greedy();
   params.prompt_logprobs = 1;
   EXPECT_THAT(ask(5, params), HasSubstr("prompt_logprobs"));
+}
+
+TEST(EncoderDecoderRequests, the_text_leaves_less_of_a_small_cache_to_the_answer) {
+  EngineArgs args = arguments("encoder_decoder/bart", "FULL_DECODE_ONLY");
+  args.num_gpu_blocks_override = 4;
+  LLM llm(args);
+  const std::vector<Case> cases = load_cases("encoder_decoder/bart");
+  const Case& golden = cases.at(5);  // 40 tokens: three of the four blocks
+  const auto results =
+      llm.generate_token_ids(std::vector<std::vector<int32_t>>{golden.text}, greedy());
+  // 16 positions, of which two are those of the first tokens, and a last token without one.
+  EXPECT_EQ(results[0].output.token_ids,
+            std::vector(golden.continuation.begin(), golden.continuation.begin() + 15));
+  EXPECT_EQ(results[0].output.finish_reason, "length");
+  EXPECT_THAT(refusal([&] {
+                (void)llm.generate_token_ids(
+                    std::vector<std::vector<int32_t>>{std::vector<int32_t>(49, 5)}, greedy());
+              }),
+              HasSubstr("it needs 5 blocks of the KV cache, which has 4 of 16 tokens"));
 }
 
 TEST(EncoderDecoderOptions, that_have_no_code_are_refused_by_name) {
