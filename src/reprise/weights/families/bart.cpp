@@ -53,6 +53,10 @@ void read_bart(const FamilyConfig& in) {
       .intermediate_size = in.reader.required_integer("encoder_ffn_dim", 1, kMaxIntermediateSize),
       .decoder_prompt = read_decoder_prompt(in)};
   require_boolean(in, "is_encoder_decoder", true);
+  // Members of early configs, by which MBART and Marian differ.
+  require_boolean(in, "normalize_before", false);
+  require_boolean(in, "add_final_layer_norm", false);
+  require_boolean(in, "static_position_embeddings", false);
   read_tied_embeddings(in, true);
 }
 

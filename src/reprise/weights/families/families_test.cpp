@@ -251,6 +251,7 @@ TEST(Families, malformed_members_are_refused_by_name) {
       {"BartForConditionalGeneration", "decoder_start_token_id", 100, "decoder_start_token_id"},
       {"BartForConditionalGeneration", "forced_bos_token_id", -1, "forced_bos_token_id"},
       {"BartForConditionalGeneration", "is_encoder_decoder", false, "is_encoder_decoder"},
+      {"BartForConditionalGeneration", "normalize_before", true, "normalize_before"},
       {"BartForConditionalGeneration", "activation_function", "tanh", "activation_function"},
       {"OPTForCausalLM", "word_embed_proj_dim", 32, "word_embed_proj_dim"},
       {"OPTForCausalLM", "do_layer_norm_before", false, "do_layer_norm_before"},
