@@ -6,7 +6,10 @@
 
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/kernels/cpu_executor.h"
+#include "reprise/kernels/quantize/quantize.h"
 #include "reprise/kernels/quantize_blocks/quantize_blocks.h"
+#include "reprise/tensor/int8_panels.h"
+#include "tests/support/kernels/int8_panels.h"
 #include "tests/support/kernels/kernel_test_fixture.h"
 #include "tests/support/kernels/packed_weights.h"
 
@@ -55,9 +58,16 @@ class Aliasing : public KernelTest {
     fill_packed_weight(packed, parts, 64, random_);
     const Tensor blocks = make({rows, 80}, DType::i8);
     launch_quantize_blocks(stream_, kernels(), random({rows, 64}), blocks);
+    const Tensor int8_weight = make({96, 64 + kInt8TailBytes}, DType::i8_panels);
+    fill_int8_panels(int8_weight, random_);
+    const Tensor codes = make({rows, 64}, DType::i8);
+    const Tensor scales = make({rows}, DType::f32);
+    launch_quantize_per_token(stream_, kernels(), random({rows, 64}), codes, scales);
     return {
         {{OpCode::add, {}}, {x, residual}},
         {{OpCode::block_linear_add, {}}, {blocks, packed, weight, residual}},
+        {{OpCode::int8_linear_add, {}},
+         {codes, scales, int8_weight, random({96}), random({rows, 96})}},
         {{OpCode::add, {}}, {q, k}},
         {{OpCode::rms_norm, norm}, {x, weight}},
         {{OpCode::rms_norm, norm}, {q, head_norm}},

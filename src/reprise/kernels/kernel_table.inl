@@ -23,6 +23,10 @@
   X(linear_add)                                \
   X(linear_silu_and_mul)                       \
   X(linear_rope_kv_write)                      \
+  X(int8_linear)                               \
+  X(int8_linear_add)                           \
+  X(int8_linear_silu_and_mul)                  \
+  X(int8_embedding)                            \
   X(quantize_blocks)                           \
   X(rms_norm_quantize_blocks)                  \
   X(block_linear)                              \

@@ -1,7 +1,10 @@
 #include "reprise/kernels/reference.h"
 
+#include <cstring>
+
 #include "reprise/base/element.h"
 #include "reprise/tensor/column_panels.h"
+#include "reprise/tensor/int8_panels.h"
 
 namespace reprise::kernels {
 namespace {
@@ -40,6 +43,15 @@ double element(const Tensor& tensor, int64_t i, int64_t j, int64_t k, int64_t l)
       return static_cast<double>(tensor.data_as<int64_t>()[offset]);
     case DType::i8:
       return tensor.data_as<int8_t>()[offset];
+    case DType::i8_panels: {
+      // The last bytes of a row stand for its scale and sum, which are no elements.
+      const int64_t depth = tensor.size(1) - kInt8TailBytes;
+      REPRISE_ASSERT(j < depth, "element {} of {}", j, depth);
+      const auto* panels = tensor.data_as<int8_t>();
+      float scale = 0;
+      std::memcpy(&scale, panels + int8_scale_offset(i, depth), sizeof scale);
+      return static_cast<double>(scale) * panels[int8_panel_offset(i, j, depth)];
+    }
     case DType::u8:
       return tensor.data_as<uint8_t>()[offset];
     case DType::f8e4m3:

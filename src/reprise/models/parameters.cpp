@@ -13,6 +13,7 @@
 #include "reprise/device/placed_memory.h"
 #include "reprise/models/plan_digest.h"
 #include "reprise/tensor/column_panels.h"
+#include "reprise/tensor/int8_panels.h"
 #include "reprise/tensor/packed_weight.h"
 
 namespace reprise::models {
@@ -65,7 +66,9 @@ Tensor Parameters::load_projection(std::span<const std::string_view> names,
 WeightStorage Parameters::storage_of(std::span<const std::string_view> names,
                                      const Arrangement& arrangement) const {
   // Rows in blocks share panels, so they stay where they are.
-  if (arrangement.is_trivial() && is_packed(names)) return WeightStorage::block_panels;
+  if (arrangement.is_trivial()) {
+    if (const std::optional<WeightStorage> packed = packed_storage(names)) return *packed;
+  }
   if (packing_ == Packing::dequantise || arrangement.dtype.value_or(dtype_) != DType::bf16 ||
       arrangement.num_experts > 0) {
     return WeightStorage::elements;
@@ -84,12 +87,20 @@ WeightStorage Parameters::storage_of(std::span<const std::string_view> names,
              : WeightStorage::elements;
 }
 
-bool Parameters::is_packed(std::span<const std::string_view> names) const {
-  if (packing_ == Packing::dequantise) return false;
-  const bool are_packable = std::all_of(names.begin(), names.end(), [&](std::string_view name) {
-    return source_->panel_format(name).has_value();
+std::optional<WeightStorage> Parameters::packed_storage(
+    std::span<const std::string_view> names) const {
+  if (packing_ == Packing::dequantise) return std::nullopt;
+  const bool are_packable = std::ranges::all_of(
+      names, [&](std::string_view name) { return source_->panel_format(name).has_value(); });
+  if (!are_packable) return std::nullopt;
+  // One kernel reads a whole stack, so all of it has rows with one scale, or none of it has.
+  const auto num_rows_formats = std::ranges::count_if(names, [&](std::string_view name) {
+    return source_->panel_format(name) == PanelFormat::int8_rows;
   });
-  return are_packable && panel_parts(*source_, names).size() <= PanelHeader::kMaxParts;
+  if (std::cmp_equal(num_rows_formats, names.size())) return WeightStorage::int8_panels;
+  return num_rows_formats == 0 && panel_parts(*source_, names).size() <= PanelHeader::kMaxParts
+             ? std::optional(WeightStorage::block_panels)
+             : std::nullopt;
 }
 
 Tensor Parameters::load(std::span<const std::string_view> names,
@@ -98,7 +109,9 @@ Tensor Parameters::load(std::span<const std::string_view> names,
   WeightPlan plan = plan_of(*source_, names, storage, arrangement);
   const uint64_t digest = plan_digest(*source_, plan);
   origins_.push_back({.buffer = buffers_.size(), .plan = std::move(plan), .digest = digest});
-  const char* suffix = storage == WeightStorage::block_panels ? " (packed)" : "";
+  const bool is_packed =
+      storage == WeightStorage::block_panels || storage == WeightStorage::int8_panels;
+  const char* suffix = is_packed ? " (packed)" : "";
   const std::string name =
       (arrangement.name.empty() ? stacked_name(names) : arrangement.name) + suffix;
   if (std::optional<Tensor> mapped = find_mapped(name, origins_.back())) return *mapped;
@@ -135,7 +148,7 @@ std::vector<weights::PackedWeight> Parameters::packed_copy() const {
 
 Tensor Parameters::load_table(std::string_view name) {
   const std::span<const std::string_view> names(&name, 1);
-  return load(names, is_packed(names) ? WeightStorage::block_panels : WeightStorage::elements, {});
+  return load(names, packed_storage(names).value_or(WeightStorage::elements), {});
 }
 
 WeightPlan Parameters::plan_of(const weights::WeightSource& source,
@@ -149,6 +162,11 @@ WeightPlan Parameters::plan_of(const weights::WeightSource& source,
                   .type = {}};
   if (storage == WeightStorage::block_panels) {
     plan.type = packed_weight_type(panel_parts(source, names), source.find(names[0])->shape[1]);
+    return plan;
+  }
+  if (storage == WeightStorage::int8_panels) {
+    plan.type = {.dtype = DType::i8_panels,
+                 .shape = {plan.stacked.shape[0], plan.stacked.shape[1] + kInt8TailBytes}};
     return plan;
   }
   plan.type = arranged_type(plan.stacked, arrangement);

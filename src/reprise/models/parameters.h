@@ -59,9 +59,10 @@ class Parameters {
   [[nodiscard]] Tensor load_stacked(std::span<const std::string_view> names,
                                     const Arrangement& arrangement = {});
 
-  /// The same for weights of matrix products, which stay packed (int8, tensor/block_panels.h) if
-  /// the source has all of them in packed formats, and become bf16_panels (tensor/column_panels.h)
-  /// if they are bfloat16 of a shape that fits. models::project() takes any of these.
+  /// The same for weights of matrix products, which stay packed (int8, tensor/block_panels.h; or
+  /// i8_panels) if the source has all of them in packed formats, and become bf16_panels
+  /// (tensor/column_panels.h) if they are bfloat16 of a shape that fits. models::project() takes
+  /// any of these.
   [[nodiscard]] Tensor load_projection(std::span<const std::string_view> names,
                                        const Arrangement& arrangement = {});
   [[nodiscard]] Tensor load_projection(std::string_view name, const Arrangement& arrangement = {}) {
@@ -70,7 +71,9 @@ class Parameters {
   /// The same for a matrix of which only rows are looked up: it stays packed or row-major.
   [[nodiscard]] Tensor load_table(std::string_view name);
   /// Whether load_projection() would keep the packing of the source.
-  [[nodiscard]] bool is_packed(std::span<const std::string_view> names) const;
+  [[nodiscard]] bool is_packed(std::span<const std::string_view> names) const {
+    return packed_storage(names).has_value();
+  }
 
   /// A number that the source stores as a tensor with one element; nothing: there is none of that
   /// name. Read while loading. \throws FileError E_SHAPE, E_DTYPE
@@ -143,6 +146,9 @@ class Parameters {
     uint64_t digest = 0;  // of the plan
   };
 
+  /// How the packing of the source is kept, or nothing if it is not.
+  [[nodiscard]] std::optional<WeightStorage> packed_storage(
+      std::span<const std::string_view> names) const;
   [[nodiscard]] WeightStorage storage_of(std::span<const std::string_view> names,
                                          const Arrangement& arrangement) const;
   [[nodiscard]] Tensor load(std::span<const std::string_view> names,

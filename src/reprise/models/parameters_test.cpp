@@ -11,6 +11,7 @@
 #include "reprise/base/error.h"
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/tensor/column_panels.h"
+#include "reprise/tensor/int8_panels.h"
 #include "reprise/tensor/op.h"
 #include "reprise/weights/dummy_weights.h"
 #include "reprise/weights/model_config.h"
@@ -95,6 +96,28 @@ TEST_F(ParametersTest, keep_a_table_row_major_and_packed_blocks_as_the_source_ha
                         panels.data(),
                         panels.size()),
             0);
+}
+
+TEST_F(ParametersTest, stack_int8_rows_one_below_the_other) {
+  weights::ModelConfig whole_panels = config();
+  whole_panels.intermediate_size = 1216;
+  const weights::QuantizingWeights source(std::make_unique<weights::DummyWeights>(whole_panels, 3),
+                                          weights::LoadQuantization::int8);
+  Parameters loaded = parameters(source);
+  const std::array<std::string_view, 2> names = {kGate, kUp};
+  const Tensor weight = loaded.load_projection(names);
+  ASSERT_EQ(weight.dtype(), DType::i8_panels);
+  const int64_t rows = source.find(kGate)->shape[0];
+  EXPECT_EQ(weight.shape(), Shape({2 * rows, 256 + kInt8TailBytes}));
+  const auto bytes = static_cast<size_t>(panel_bytes(PanelFormat::int8_rows, rows, 256));
+  std::vector<std::byte> panels(bytes);
+  for (const size_t i : {0UL, 1UL}) {
+    source.read_panels(names[i], panels);
+    EXPECT_EQ(
+        std::memcmp(static_cast<const std::byte*>(weight.data()) + i * bytes, panels.data(), bytes),
+        0)
+        << names[i];
+  }
 }
 
 TEST_F(ParametersTest, are_the_same_after_loading_them_again) {

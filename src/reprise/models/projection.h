@@ -20,8 +20,9 @@ struct Projection {
 /// if each has a part of the weight.
 [[nodiscard]] Tensor project(const Tensor& x, const Projection& projection);
 
-/// x @ weight^T + bias, for a weight of Parameters::load_projection(). A packed weight is
-/// multiplied with x quantised in blocks of 32 elements.
+/// x @ weight^T + bias, for a weight of Parameters::load_projection(). A weight in blocks is
+/// multiplied with x quantised in blocks of 32 elements, one in int8 panels with x quantised with
+/// one scale for each token.
 [[nodiscard]] Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
 /// The columns of a, then those of b.

@@ -130,6 +130,8 @@ void WeightReader::read(const weights::WeightSource& source,
                         std::span<std::byte> dst) {
   const std::vector<std::string_view> names(plan.names.begin(), plan.names.end());
   if (plan.storage == WeightStorage::block_panels) {
+    read_blocks(source, names, dst);
+  } else if (plan.storage == WeightStorage::int8_panels) {
     read_panels(source, names, dst);
   } else if (plan.arrangement.is_in_order()) {
     read_stacked(source, names, plan.type.dtype, dst);
@@ -166,14 +168,21 @@ void WeightReader::read_stacked(const weights::WeightSource& source,
   }
 }
 
+void WeightReader::read_blocks(const weights::WeightSource& source,
+                               Names names,
+                               std::span<std::byte> dst) {
+  const PanelHeader header =
+      make_panel_header(panel_parts(source, names), depth_of(source, names[0]));
+  std::fill(dst.begin(), dst.begin() + kPanelHeaderBytes, std::byte{0});
+  std::memcpy(dst.data(), &header, sizeof header);
+  read_panels(source, names, dst.subspan(kPanelHeaderBytes));
+}
+
 void WeightReader::read_panels(const weights::WeightSource& source,
                                Names names,
                                std::span<std::byte> dst) {
   const int64_t depth = depth_of(source, names[0]);
-  const PanelHeader header = make_panel_header(panel_parts(source, names), depth);
-  std::fill(dst.begin(), dst.begin() + kPanelHeaderBytes, std::byte{0});
-  std::memcpy(dst.data(), &header, sizeof header);
-  size_t offset = kPanelHeaderBytes;
+  size_t offset = 0;
   for (std::string_view name : names) {
     const PanelFormat format = *source.panel_format(name);
     const auto bytes = static_cast<size_t>(panel_bytes(format, source.find(name)->shape[0], depth));

@@ -39,8 +39,9 @@ struct Arrangement {
 };
 
 /// How the elements of a loaded weight lie: row-major, in blocks as the source has them
-/// (block_panels.h), or reordered while loading (column_panels.h).
-enum class WeightStorage : uint8_t { elements, block_panels, column_panels };
+/// (block_panels.h), reordered while loading (column_panels.h), or as panels of int8 with one scale
+/// for each row (int8_panels.h).
+enum class WeightStorage : uint8_t { elements, block_panels, column_panels, int8_panels };
 
 /// What is read for one weight.
 struct WeightPlan {
@@ -83,7 +84,9 @@ class WeightReader {
                     Names names,
                     DType dtype,
                     std::span<std::byte> dst);
-  /// A packed weight.
+  /// A packed weight: a header and panels.
+  void read_blocks(const weights::WeightSource& source, Names names, std::span<std::byte> dst);
+  /// Panels one after the other, as the source packs them. Zeros fill up `dst`.
   void read_panels(const weights::WeightSource& source, Names names, std::span<std::byte> dst);
   /// Calls `run_part` from several threads with rows that are whole panels and make up the tensor,
   /// or once for the whole tensor.

@@ -32,7 +32,12 @@ TEST(RandomPrograms, are_well_formed_and_use_every_op) {
                OpCode::block_linear_silu_and_mul_quantize_blocks,
                OpCode::block_lm_head,
                OpCode::block_embedding,
-               OpCode::panel_embedding});
+               OpCode::panel_embedding,
+               OpCode::int8_linear,
+               OpCode::int8_linear_add,
+               OpCode::int8_linear_silu_and_mul,
+               OpCode::int8_lm_head,
+               OpCode::int8_embedding});
   EXPECT_EQ(seen.size(), all_ops().size());
 }
 

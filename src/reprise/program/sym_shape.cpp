@@ -16,6 +16,7 @@ constexpr std::array kDTypes = {DType::f32,
                                 DType::bf16_panels,
                                 DType::f8e5m2,
                                 DType::i8,
+                                DType::i8_panels,
                                 DType::u8,
                                 DType::i32,
                                 DType::i64};
@@ -167,6 +168,8 @@ std::string_view short_name(DType dtype) noexcept {
       return "f8e5m2";
     case DType::i8:
       return "i8";
+    case DType::i8_panels:
+      return "i8_panels";
     case DType::u8:
       return "u8";
     case DType::i32:

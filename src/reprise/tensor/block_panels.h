@@ -63,7 +63,11 @@ enum class PanelFormat : uint8_t {
   int4_g128,
   int8_g128,
   mxfp4,
+  // Whole rows with one scale: tensor/int8_panels.h. Its panels have no header, and activations are
+  // not quantised in blocks.
+  int8_rows,
 };
+/// Those of weights in blocks.
 inline constexpr int kNumPanelFormats = 16;
 
 inline constexpr int64_t kPanelColumns = 16;
@@ -89,6 +93,7 @@ struct PanelLayout {
   int head_bytes = 0;    // of a super-block
   int code_bytes = 0;    // of a block
   int scale_bytes = 0;   // of a block
+  int tail_bytes = 0;    // of a panel, behind its blocks
 };
 
 [[nodiscard]] static constexpr PanelLayout panel_layout(PanelFormat format) noexcept {
@@ -124,6 +129,8 @@ struct PanelLayout {
       return {.super_blocks = 4, .head_bytes = 4, .code_bytes = 32};
     case PanelFormat::mxfp4:
       return {.code_bytes = 16, .scale_bytes = 1};
+    case PanelFormat::int8_rows:
+      return {.super_blocks = 2, .code_bytes = 32, .tail_bytes = 8};
   }
   return {};
 }
@@ -139,7 +146,7 @@ struct PanelLayout {
   const PanelLayout layout = panel_layout(format);
   const int64_t blocks = depth / kPanelBlock;
   return blocks * (layout.code_bytes + layout.scale_bytes) +
-         blocks / layout.super_blocks * layout.head_bytes;
+         blocks / layout.super_blocks * layout.head_bytes + layout.tail_bytes;
 }
 
 [[nodiscard]] static constexpr int64_t num_panels(int64_t columns) noexcept {

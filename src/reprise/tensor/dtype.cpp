@@ -21,6 +21,8 @@ std::string_view dtype_name(DType dtype) noexcept {
       return "float8_e5m2";
     case DType::i8:
       return "int8";
+    case DType::i8_panels:
+      return "int8_panels";
     case DType::u8:
       return "uint8";
     case DType::i32:

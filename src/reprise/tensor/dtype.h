@@ -16,6 +16,7 @@ enum class DType : uint8_t {
   f8e4m3,  // OCP E4M3FN: no infinities, largest 448
   f8e5m2,  // OCP E5M2: the upper half of a float16, largest 57344
   i8,
+  i8_panels,  // a matrix of int8 with a scale per row, see int8_panels.h; weights only
   u8,
   i32,
   i64,
@@ -34,6 +35,7 @@ enum class DType : uint8_t {
     case DType::f8e4m3:
     case DType::f8e5m2:
     case DType::i8:
+    case DType::i8_panels:
     case DType::u8:
       return 1;
     case DType::i64:

@@ -7,8 +7,8 @@
 //   [T|1] accepts T or 1. The attributes `heads`, `length`, `top_k` and `ranks` may be used as
 //   sizes.
 // - Elements have one type, that of the model, unless the shape has another in front: i32, f32, q8
-//   (one type of eight bits), `packed` (that of the model, or its panels), `cache` (that of the
-//   model, or one of eight bits) or `dtype` (the attribute). A result of type q8 takes the
+//   (one type of eight bits), `packed` (that of the model, or its panels), i8_panels
+//   (int8_panels.h), `cache` (that of the model, or one of eight bits) or `dtype` (the attribute). A result of type q8 takes the
 //   attribute where no operand decides it.
 // - `?` marks an operand that may be left out. `state` is memory that outlives the program, which
 //   the op reads; `state!` is such memory that the op writes; `buffer` is memory that the op
@@ -293,6 +293,25 @@ X(silu_and_mul_quant,
 X(scaled_linear,
   "(x q8[T, K], scale f32[T|1], weight q8[N, K], weight_scale f32[N], bias dtype[N]?; dtype) -> "
   "dtype[T, N]")
+// The same with a weight in panels, which contain the scales (int8_panels.h). q8 is int8 here. A row
+// of the weight has at least K bytes.
+X(int8_linear,
+  "(x q8[T, K], scale f32[T], weight i8_panels[N, >=K], bias dtype[N]?; dtype) -> dtype[T, N]",
+  .check = check_int8_rows)
+X(int8_lm_head,
+  "(x q8[R, K], scale f32[R], weight i8_panels[V, >=K], num_rows i32[1]) -> f32[R, V]",
+  .check = check_int8_rows)
+// Rows of such a table as numbers. An id outside of the table gives zeros.
+X(int8_embedding, "(ids i32[T], table i8_panels[V, W]; length, dtype) -> dtype[T, length]")
+X(int8_linear_add,
+  "(x q8[T, K], scale f32[T], weight i8_panels[N, >=K], bias[N]?, residual[T, N]) -> "
+  "[T, N] over residual",
+  .check = check_int8_rows,
+  .parts = "int8_linear add")
+X(int8_linear_silu_and_mul,
+  "(x q8[T, K], scale f32[T], weight i8_panels[2*I, >=K], bias dtype[2*I]?; dtype) -> dtype[T, I]",
+  .check = check_int8_rows,
+  .parts = "int8_linear silu_and_mul")
 // Matrix products with weights that stay packed in blocks of 32 elements (block_panels.h). All q8
 // types here are int8. quantize_blocks turns 32 activations (4*8) into a block of 40 bytes (5*8):
 // 32 codes, a scale and sums. A row of a packed weight has W bytes.

@@ -78,6 +78,7 @@ struct SizeRule {
 enum class ElementRule : uint8_t {
   of_model,   // the model's element type: all operands with this rule have the same type
   of_weight,  // the same type, or its panels (column_panels.h)
+  i8_panels,  // int8_panels.h
   i32,
   f32,
   eight_bits,  // int8 or float8: all operands with this rule have the same type
@@ -248,6 +249,7 @@ class SignatureParser {
     if (word == "f32") return ElementRule::f32;
     if (word == "q8") return ElementRule::eight_bits;
     if (word == "packed") return ElementRule::of_weight;
+    if (word == "i8_panels") return ElementRule::i8_panels;
     if (word == "cache") return ElementRule::of_cache;
     if (word == "dtype") return ElementRule::of_dtype_attribute;
     throw "no element type has this name";

@@ -23,7 +23,7 @@ size_t infer_slice(const OpCall& call,
                     attributes.length >= 0 &&
                     attributes.begin + attributes.length <= x.size(attributes.dim);
   if (!fits) refuse_operands(call, inputs, "the slice leaves the tensor");
-  if (x.dtype() == DType::bf16_panels) {
+  if (x.dtype() == DType::bf16_panels || x.dtype() == DType::i8_panels) {
     refuse_operands(call, inputs, "a slice of a matrix in panels is no matrix in panels");
   }
   outputs[0] = x.type();
@@ -94,6 +94,10 @@ const char* check_rotation(OpCode code, std::span<const Tensor> inputs) {
 
 const char* check_packed_weight(OpCode, std::span<const Tensor> inputs) {
   return inputs[0].dtype() == DType::i8 ? nullptr : "packed weights are multiplied with int8";
+}
+
+const char* check_int8_rows(OpCode, std::span<const Tensor> inputs) {
+  return inputs[0].dtype() == DType::i8 ? nullptr : "int8 panels are multiplied with int8";
 }
 
 const char* check_latent(OpCode, std::span<const Tensor> inputs) {

@@ -92,6 +92,8 @@ double value_of(PanelFormat format, const BlockOfColumn& block, int64_t i) {
     case PanelFormat::mxfp4:
       return std::ldexp(static_cast<double>(kFp4Values[block.nibble(i)]),
                         block.unsigned_byte(own) - 128);
+    case PanelFormat::int8_rows:
+      REPRISE_ASSERT(false, "a packed weight has no parts of int8_rows");
   }
   return 0;
 }

@@ -88,8 +88,10 @@ class SignatureMatch {
         return matches_element(ElementRule::of_model,
                                dtype == DType::bf16_panels ? DType::bf16 : dtype);
       case ElementRule::of_model:
-        return dtype != DType::bf16_panels && dtype == model_dtype_.value_or(dtype) &&
-               (model_dtype_ = dtype, true);
+        return dtype != DType::bf16_panels && dtype != DType::i8_panels &&
+               dtype == model_dtype_.value_or(dtype) && (model_dtype_ = dtype, true);
+      case ElementRule::i8_panels:
+        return dtype == DType::i8_panels;
       case ElementRule::i32:
         return dtype == DType::i32;
       case ElementRule::f32:
@@ -176,6 +178,7 @@ class SignatureMatch {
         }
         return eight_bits_.value_or(call_.attributes.type.dtype);
       case ElementRule::of_cache:  // of operands only
+      case ElementRule::i8_panels:
       case ElementRule::of_dtype_attribute:
         break;
     }

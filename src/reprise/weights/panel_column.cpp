@@ -57,8 +57,10 @@ PanelColumn::PanelColumn(PanelFormat format,
                          std::span<std::byte> panels,
                          int64_t depth,
                          int64_t column)
-    : layout_(panel_layout(format)), column_(column % kPanelColumns) {
-  const int64_t panel_size = panel_bytes(format, kPanelColumns, depth);
+    : layout_(panel_layout(format)),
+      column_(column % kPanelColumns),
+      tail_offset_(panel_bytes(format, kPanelColumns, depth) - kPanelColumns * layout_.tail_bytes) {
+  const int64_t panel_size = tail_offset_ + kPanelColumns * layout_.tail_bytes;
   const int64_t begin = column / kPanelColumns * panel_size;
   REPRISE_ASSERT(static_cast<uint64_t>(begin + panel_size) <= panels.size(),
                  "column {} of {} bytes of panels",

@@ -26,6 +26,11 @@ class PanelColumn {
   void write_scale(int64_t block, int64_t offset, T value) {
     write(block_at(block) + kPanelColumns * layout_.code_bytes + offset, value);
   }
+  /// An entry of the bytes behind the blocks of the panel.
+  template <typename T>
+  void write_tail(int64_t offset, T value) {
+    write(panel_ + tail_offset_ + offset, value);
+  }
   template <typename T>
   void write_head(int64_t super_block, int64_t offset, T value) {
     write(super_block_at(super_block) + offset, value);
@@ -48,6 +53,7 @@ class PanelColumn {
   int64_t column_;  // in its panel
   int64_t block_bytes_ = kPanelColumns * (layout_.code_bytes + layout_.scale_bytes);
   int64_t super_bytes_ = kPanelColumns * layout_.head_bytes + layout_.super_blocks * block_bytes_;
+  int64_t tail_offset_;
   std::byte* panel_;
 };
 

@@ -73,6 +73,23 @@ void quantize_int8(std::span<const float> row, PanelColumn& to) {
   }
 }
 
+// The codes of quantize_int8() without the offset, and their sum.
+void quantize_int8_row(std::span<const float> row, PanelColumn& to) {
+  const float scale = largest_magnitude(row) / 127.0F;
+  const float inverse = scale > 0 ? std::min(1.0F / scale, 3e38F) : 0.0F;
+  int32_t sum = 0;
+  for (int64_t i = 0; i < static_cast<int64_t>(row.size()) / kPanelBlock; ++i) {
+    Codes codes = wide_codes(Block(row.data() + i * kPanelBlock, kPanelBlock), inverse);
+    for (uint8_t& code : codes) {
+      code = static_cast<uint8_t>(code - 128);
+      sum += static_cast<int8_t>(code);
+    }
+    to.write_codes(i, codes.data());
+  }
+  to.write_tail(0, scale);
+  to.write_tail(4 * kPanelColumns, sum);
+}
+
 }  // namespace
 
 void quantize_row(PanelFormat format,
@@ -83,6 +100,7 @@ void quantize_row(PanelFormat format,
   REPRISE_ASSERT(depth % panel_group_elements(format) == 0, "a row of {} elements", depth);
   PanelColumn to(format, panels, depth, column);
   if (format == PanelFormat::int8_g128) return quantize_int8(row, to);
+  if (format == PanelFormat::int8_rows) return quantize_int8_row(row, to);
   REPRISE_ASSERT(format == PanelFormat::q8_0 || format == PanelFormat::q4_0,
                  "rows are not quantised to format {}",
                  static_cast<int>(format));

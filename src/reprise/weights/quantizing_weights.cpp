@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "reprise/base/assert.h"
+#include "reprise/tensor/int8_panels.h"
 #include "reprise/weights/panel_column.h"
 #include "reprise/weights/quantize_rows.h"
 
@@ -14,7 +15,13 @@ bool is_float(DType dtype) {
   return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
 }
 
-PanelFormat format_for(LoadQuantization method, std::string_view name, int64_t depth) {
+PanelFormat format_for(LoadQuantization method, std::string_view name, const TensorSpec& spec) {
+  const int64_t depth = spec.shape[1];
+  // The products of experts have no kernels for rows with one scale.
+  const bool is_expert = name.find(".experts.") != std::string_view::npos;
+  if (method == LoadQuantization::int8 && !is_expert && fits_int8_panels(spec.shape[0], depth)) {
+    return PanelFormat::int8_rows;
+  }
   if (method == LoadQuantization::int4) {
     const bool is_layer = name.find(".layers.") != std::string_view::npos;
     return is_layer ? PanelFormat::q4_0 : PanelFormat::q8_0;
@@ -32,7 +39,7 @@ std::optional<PanelFormat> QuantizingWeights::panel_format(std::string_view name
   if (spec == nullptr || spec->shape.size() != 2 || !is_float(spec->dtype)) return std::nullopt;
   const int64_t depth = spec->shape[1];
   if (depth == 0 || depth % kPanelBlock != 0) return std::nullopt;
-  return format_for(method_, name, depth);
+  return format_for(method_, name, *spec);
 }
 
 void QuantizingWeights::read_panels(std::string_view name, std::span<std::byte> dst) const {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <random>
 
+#include "reprise/tensor/int8_panels.h"
 #include "reprise/tensor/packed_weight.h"
 #include "tests/support/weights/memory_weights.h"
 #include "tests/support/weights/weights_fixture.h"
@@ -91,6 +92,53 @@ TEST(QuantizingWeights, packs_matrices_of_whole_blocks_only) {
   EXPECT_EQ(source(96, LoadQuantization::int8).panel_format(kLayer), PanelFormat::q8_0);
   EXPECT_EQ(source(40, LoadQuantization::int8).panel_format(kLayer), std::nullopt);
   EXPECT_EQ(source(96, LoadQuantization::int4).panel_format(kLayer), PanelFormat::q4_0);
+}
+
+TEST(QuantizingWeights, packs_int8_in_rows_with_one_scale_where_the_shape_fits) {
+  const auto format = [](int64_t rows, int64_t depth) {
+    return quantizing(random_values(static_cast<size_t>(rows * depth)),
+                      rows,
+                      depth,
+                      LoadQuantization::int8)
+        .panel_format(kLayer);
+  };
+  EXPECT_EQ(format(32, 64), PanelFormat::int8_rows);
+  EXPECT_EQ(format(64, 192), PanelFormat::int8_rows);
+  EXPECT_EQ(format(48, 128), PanelFormat::int8_g128);  // its halves are no whole panels
+  EXPECT_EQ(format(32, 96), PanelFormat::q8_0);
+}
+
+TEST(QuantizingWeights, writes_codes_scales_and_sums_of_int8_rows) {
+  constexpr int64_t kRows = 64;
+  constexpr int64_t kDepth = 192;
+  std::vector<float> values = random_values(kRows * kDepth);
+  values[5] = std::numeric_limits<float>::quiet_NaN();
+  for (size_t i = kDepth; i < 2 * kDepth; ++i) values[i] = 0;
+  const QuantizingWeights source = quantizing(values, kRows, kDepth, LoadQuantization::int8);
+  std::vector<int8_t> panels(
+      static_cast<size_t>(panel_bytes(PanelFormat::int8_rows, kRows, kDepth)));
+  source.read_panels(kLayer, std::as_writable_bytes(std::span(panels)));
+  for (int64_t row = 0; row < kRows; ++row) {
+    float largest = 0;
+    for (int64_t i = 0; i < kDepth; ++i) {
+      const float value = values[static_cast<size_t>(row * kDepth + i)];
+      if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+    }
+    float scale = -1;
+    std::memcpy(&scale, panels.data() + int8_scale_offset(row, kDepth), sizeof scale);
+    ASSERT_EQ(scale, largest / 127.0F) << "row " << row;
+    int32_t sum = 0;
+    for (int64_t i = 0; i < kDepth; ++i) {
+      const int8_t code = panels[static_cast<size_t>(int8_panel_offset(row, i, kDepth))];
+      const float value = values[static_cast<size_t>(row * kDepth + i)];
+      const float want = std::isfinite(value) ? value : 0.0F;
+      ASSERT_NEAR(static_cast<float>(code) * scale, want, 0.51F * scale) << row << ", " << i;
+      sum += code;
+    }
+    int32_t stored_sum = 0;
+    std::memcpy(&stored_sum, panels.data() + int8_sum_offset(row, kDepth), sizeof stored_sum);
+    ASSERT_EQ(stored_sum, sum) << "row " << row;
+  }
 }
 
 TEST(QuantizingWeights, survives_values_that_are_no_numbers) {

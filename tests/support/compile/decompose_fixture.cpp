@@ -125,6 +125,18 @@ class Decomposer {
         emit(OpCode::add, {}, {in[3], p}, out);
         return;
       }
+      case OpCode::int8_linear_add: {
+        const ValueId p = like(in[4]);
+        emit(OpCode::int8_linear, {.dtype = to_.type(p).dtype}, {in[0], in[1], in[2], in[3]}, {p});
+        emit(OpCode::add, {}, {in[4], p}, out);
+        return;
+      }
+      case OpCode::int8_linear_silu_and_mul: {
+        const ValueId p = of(has.dtype, {to_.type(in[0]).shape[0], to_.type(in[2]).shape[0]});
+        emit(OpCode::int8_linear, {.dtype = has.dtype}, in, {p});
+        emit(OpCode::silu_and_mul, {}, {p}, out);
+        return;
+      }
       case OpCode::block_linear_silu_and_mul:
         emit(OpCode::silu_and_mul, {}, {block_product(node)}, out);
         return;

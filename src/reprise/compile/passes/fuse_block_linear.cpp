@@ -45,7 +45,7 @@ class BlockLinearFuser {
                .outputs = node.outputs,
                .location = first.location};
     fused.inputs.insert(fused.inputs.end(), more_inputs.begin(), more_inputs.end());
-    if (op == OpCode::block_linear_add) fused.attributes = {};
+    if (op == OpCode::block_linear_add || op == OpCode::int8_linear_add) fused.attributes = {};
     if (op == OpCode::rms_norm_quantize_blocks) fused.attributes.dtype = node.attributes.dtype;
     if (has_kernel_ && !has_kernel_(program_, fused)) return false;
     node = std::move(fused);
@@ -56,9 +56,11 @@ class BlockLinearFuser {
 
   void fuse_add(Node& add) {
     for (size_t operand : {size_t{1}, size_t{0}}) {
-      const auto product = only_use(add.inputs[operand], OpCode::block_linear);
-      if (product && fuse(add, *product, OpCode::block_linear_add, {add.inputs[1 - operand]})) {
-        return;
+      for (const auto& [product_op, fused_op] :
+           {std::pair(OpCode::block_linear, OpCode::block_linear_add),
+            std::pair(OpCode::int8_linear, OpCode::int8_linear_add)}) {
+        const auto product = only_use(add.inputs[operand], product_op);
+        if (product && fuse(add, *product, fused_op, {add.inputs[1 - operand]})) return;
       }
     }
   }
@@ -66,6 +68,8 @@ class BlockLinearFuser {
   void fuse_silu_and_mul(Node& silu) {
     if (const auto product = only_use(silu.inputs[0], OpCode::block_linear)) {
       fuse(silu, *product, OpCode::block_linear_silu_and_mul);
+    } else if (const auto int8_product = only_use(silu.inputs[0], OpCode::int8_linear)) {
+      fuse(silu, *int8_product, OpCode::int8_linear_silu_and_mul);
     }
   }
 

@@ -41,6 +41,35 @@ TEST(FuseBlockLinear, joins_the_ops_around_the_products_of_a_layer) {
 })");
 }
 
+TEST(FuseBlockLinear, joins_the_ops_behind_products_of_int8_rows) {
+  expect_rewrites(kFuseBlockLinear,
+                  2,
+                  R"(program {
+  input %x: bf16[T, 64]
+  parameter p0: i8_panels[128, 72]
+  parameter p1: i8_panels[64, 72]
+  parameter p2: bf16[64]
+  %0: i8[T, 64], %1: f32[T] = quantize_per_token(%x) {dtype=i8}
+  %2: bf16[T, 128] = int8_linear(%0, %1, p0, none) {dtype=bf16}  // gate_up
+  %3: bf16[T, 64] = silu_and_mul(%2)
+  %4: i8[T, 64], %5: f32[T] = quantize_per_token(%3) {dtype=i8}
+  %6: bf16[T, 64] = int8_linear(%4, %5, p1, p2) {dtype=bf16}  // down
+  %7: bf16[T, 64] = add(%6, %x)
+  return %7
+})",
+                  R"(program {
+  input %x: bf16[T, 64]
+  parameter p0: i8_panels[128, 72]
+  parameter p1: i8_panels[64, 72]
+  parameter p2: bf16[64]
+  %0: i8[T, 64], %1: f32[T] = quantize_per_token(%x) {dtype=i8}
+  %2: bf16[T, 64] = int8_linear_silu_and_mul(%0, %1, p0, none) {dtype=bf16}  // gate_up
+  %3: i8[T, 64], %4: f32[T] = quantize_per_token(%2) {dtype=i8}
+  %5: bf16[T, 64] = int8_linear_add(%3, %4, p1, p2, %x)  // down
+  return %5
+})");
+}
+
 TEST(FuseBlockLinear, takes_the_product_from_either_side_of_a_sum) {
   expect_rewrites(kFuseBlockLinear,
                   1,

@@ -47,6 +47,8 @@ constexpr PanelTraits panel_traits(PanelFormat format) {
       return {.planes = CodePlanes::two_one, .parts = 2, .offset = 4};
     case PanelFormat::q6_k:
       return {.planes = CodePlanes::nibble_two, .parts = 2, .offset = 32};
+    case PanelFormat::int8_rows:  // no format in blocks
+      break;
   }
   return {};
 }

@@ -8,5 +8,6 @@
 #include "reprise/kernels/vector/dot.inl"
 #include "reprise/kernels/vector/numbers.inl"
 #include "reprise/kernels/vector/pair_tile.inl"
+#include "reprise/kernels/vector/four_tile.inl"
 // clang-format on
 #include "reprise/kernels/kernel_bodies.inl"

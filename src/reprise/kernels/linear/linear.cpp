@@ -19,7 +19,8 @@ LinearPlan plan_linear(const Tensor& x,
   REPRISE_ASSERT(weight.is_dense() && out.is_dense(), "linear: weight and out must be dense");
   const int64_t rows = x.size(0);
   const int64_t columns = out.size(1);
-  const bool is_in_panels = weight.dtype() == DType::bf16_panels;
+  const bool is_in_panels =
+      weight.dtype() == DType::bf16_panels || weight.dtype() == DType::i8_panels;
   // With few rows the work is streaming weights, and small tiles balance it. With many rows larger
   // tiles read x less often. The choice does not change the bits.
   const int columns_per_block = (is_in_panels ? kMaxLinearTileColumns

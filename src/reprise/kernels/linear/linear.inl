@@ -1,5 +1,16 @@
 #include "reprise/kernels/linear/linear_blocks.inl"
 
+/// Where a column of a weight in panels begins, and the elements that it has there.
+template <typename T>
+REPRISE_INLINE int64_t column_begin(int64_t column, int64_t depth) {
+  return __is_same(T, int8_t) ? int8_panel_offset(column, 0, depth)
+                              : column_panel_offset(column, 0, depth);
+}
+template <typename T>
+REPRISE_INLINE int64_t weight_row_elements(int64_t depth) {
+  return __is_same(T, int8_t) ? depth + kInt8TailBytes : depth;
+}
+
 // The weight rows of one block, each with its bias. They belong to neighbouring outputs, or to
 // several ranges of outputs that an epilogue needs together. Ranges of a weight in panels are whole
 // panels.
@@ -12,7 +23,7 @@ struct LinearColumns {
   void append(const LinearArguments& a, int64_t column, int64_t columns) {
     for (int64_t c = column; c < column + columns; ++c, ++size) {
       weight[size] = static_cast<const T*>(a.weight) +
-                     (a.is_in_panels ? column_panel_offset(c, 0, a.depth) : c * a.depth);
+                     (a.is_in_panels ? column_begin<T>(c, a.depth) : c * a.depth);
       // Adding -0 changes no number, not even another -0.
       bias[size] = a.bias == nullptr ? -0.0F : to_float(static_cast<const Bias*>(a.bias)[c]);
     }
@@ -64,26 +75,30 @@ inline void linear_tile(const LinearArguments& a,
 #include "reprise/kernels/linear/panel_products.inl"
 
 /// Calls `store_row(row, sums)` with the sums of each row of the block, without biases.
-template <typename T, typename StoreRow>
+template <typename T, typename Bias, typename StoreRow>
 inline void linear_rows(const LinearArguments& a,
                         const LinearBlock& block,
-                        const LinearColumns<T>& columns,
-                        PanelProducts& products,
+                        const LinearColumns<T, Bias>& columns,
+                        PanelProducts<T>& products,
                         const StoreRow& store_row) {
   const auto store_sums = [&](int64_t r, const float* sums) { store_row(block.row + r, sums); };
-  if constexpr (__is_same(T, BFloat16)) {
-    if (a.is_in_panels) return products.run(a, block, columns, store_sums);
+  if constexpr (__is_same(T, int8_t)) {
+    products.run(a, block, columns, store_sums);
+  } else {
+    if constexpr (__is_same(T, BFloat16)) {
+      if (a.is_in_panels) return products.run(a, block, columns, store_sums);
+    }
+    linear_sums(a, block.row, block.rows, columns, store_sums);
   }
-  linear_sums(a, block.row, block.rows, columns, store_sums);
 }
 
-template <typename T, typename Out>
+template <typename T, typename Out, typename Bias = T>
 void run_linear(const void* args, device::BlockRange range) noexcept {
   const auto& a = *static_cast<const LinearArguments*>(args);
-  PanelProducts products;
+  PanelProducts<T> products;
   for (LinearBlocks blocks(a, range, kMostLinearColumns); blocks.next();) {
     const LinearBlock& b = blocks.now();
-    LinearColumns<T> columns;
+    LinearColumns<T, Bias> columns;
     columns.append(a, b.column, b.columns);
     linear_rows(a, b, columns, products, [&](int64_t row, const float* sums) {
       Out* out = static_cast<Out*>(a.out) + row * a.columns + b.column;

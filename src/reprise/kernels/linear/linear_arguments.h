@@ -6,10 +6,10 @@ namespace reprise::kernels {
 
 /// out = x @ weight^T + bias. Weight, bias and out are dense.
 struct alignas(16) LinearArguments {
-  const void* x;            // [rows, depth], rows x_stride apart
-  const void* weight;       // [columns, depth], row-major or in panels (column_panels.h)
-  const void* bias;         // [columns], or nullptr
-  void* out;                // [rows, columns]
+  const void* x;       // [rows, depth], rows x_stride apart
+  const void* weight;  // [columns, depth], row-major or in panels (column_panels.h, int8_panels.h)
+  const void* bias;    // [columns], or nullptr
+  void* out;           // [rows, columns]
   const int32_t* num_rows;  // rows to compute, read when the kernel runs; nullptr = all
   int64_t x_stride;         // elements
   int64_t rows;
@@ -18,6 +18,7 @@ struct alignas(16) LinearArguments {
   int32_t rows_per_block;     // at most kMaxLinearTileRows
   int32_t columns_per_block;  // at most kMaxLinearTileColumns; whole panels of a weight in panels
   bool is_in_panels;
+  const float* x_scale = nullptr;  // [rows], for a weight in int8 panels
 };
 
 inline constexpr int kMaxLinearTileRows = 64;

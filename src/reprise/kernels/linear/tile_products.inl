@@ -1,9 +1,9 @@
-// Products of bfloat16 rows with a weight in panels, through AMX tiles. 32 elements of the depth of
-// a panel are a tile as they are, and so are those of 16 rows of x. The sum of an output is one
-// chain of instructions over the depth, 32 elements each. So it depends on nothing but the depth,
-// and a row has the same bits in any batch.
+// Products of rows of bfloat16 or int8 with a weight in panels of this type, through AMX tiles. 64
+// bytes of the depth of a panel are a tile as they are, and so are those of 16 rows of x. The sum
+// of an output is one chain of instructions over the depth, a tile each. So it depends on nothing
+// but the depth, and a row has the same bits in any batch. Sums of int8 are exact, in int32.
 
-constexpr int64_t kTileElements = kTileDepth * kPanelColumns;
+constexpr int64_t kBytesOfTile = int64_t{kTileHeight} * kTileRowBytes;
 constexpr int64_t kSumsOfTile = int64_t{kTileHeight} * kTileSumColumns;
 // Columns that eight tiles multiply: two by two tiles of sums.
 constexpr int64_t kGroupColumns = int64_t{2} * kPanelColumns;
@@ -17,26 +17,34 @@ constexpr int64_t kLeastGroupsToPrefetch = 4;
 constexpr int64_t kCachedTiles = (int64_t{1} << 20) / kTileRowBytes;
 
 /// The part of the next chunk that is asked for while this one is computed.
+template <typename T>
 struct NextChunk {
-  const BFloat16* columns[2] = {};
+  static constexpr auto kSize = static_cast<int64_t>(sizeof(T));
+  const T* columns[2] = {};
   int first_line = 0;  // of the 32 cache lines of two tiles; no line: nothing
   int last_line = 0;
-  const BFloat16* rows = nullptr;
+  const T* rows = nullptr;
   int64_t x_stride = 0;
   int first_row = 0;
   int last_row = 0;
 
   REPRISE_INLINE void prefetch(int64_t tile) const {
     for (int line = first_line; line < last_line; ++line) {
-      __builtin_prefetch(columns[line / 16] + tile * kTileElements + line % 16 * 32, 0, 2);
+      __builtin_prefetch(columns[line / 16] + (tile * kBytesOfTile + line % 16 * 64) / kSize, 0, 2);
     }
     for (int row = first_row; row < last_row; ++row) {
-      __builtin_prefetch(rows + row * x_stride + tile * kTileDepth, 0, 2);
+      __builtin_prefetch(rows + row * x_stride + tile * kTileRowBytes / kSize, 0, 2);
     }
   }
 };
 
+template <typename T>
 class TileProducts {
+  using Sum = SumOfPanels<T>;
+  static constexpr auto kSize = static_cast<int64_t>(sizeof(T));
+  static constexpr int64_t kDepth = kTileRowBytes / kSize;  // elements of a row of a tile
+  static constexpr int64_t kElements = kBytesOfTile / kSize;
+
  public:
   /// Calls `store_row(r, sums)` with the sums of each row; see linear_sums.
   template <typename Columns, typename StoreRow>
@@ -46,8 +54,8 @@ class TileProducts {
            const StoreRow& store_row) {
     if (block.rows == 0) return;
     set_rows(a, block);
-    num_tiles_ = a.depth / kTileDepth;
-    rest_ = static_cast<int>(a.depth % kTileDepth);
+    num_tiles_ = a.depth / kDepth;
+    rest_ = static_cast<int>(a.depth % kDepth);
     pairs_ = ceil_div(columns.size, kGroupColumns);
     for (int64_t p = 0; p < pairs_; ++p) {
       const int64_t c = p * kGroupColumns;
@@ -56,17 +64,17 @@ class TileProducts {
       panels_[p][1] = columns.weight[c + kPanelColumns < columns.size ? c + kPanelColumns : c];
     }
     // The weight of the next block begins behind that of this one.
-    next_block_ = block.columns * a.depth;
+    next_block_ = block.columns * weight_row_elements<T>(a.depth);
     multiply();
     float sums[kMostLinearColumns];
     for (int64_t g = 0; g < groups_; ++g) {
       // The last group may begin with rows of the group before it.
       for (int64_t r = g * group_rows_ - first_row(g); r < group_rows_; ++r) {
         for (int64_t c = 0; c < columns.size; c += kTileSumColumns) {
-          const float* from = sums_of(g, c / kGroupColumns) + r / kTileHeight * 2 * kSumsOfTile +
-                              c % kGroupColumns / kTileSumColumns * kSumsOfTile +
-                              r % kTileHeight * kTileSumColumns;
-          for (int i = 0; i < kTileSumColumns; i += kLanes) store(sums + c + i, load(from + i));
+          const Sum* from = sums_of(g, c / kGroupColumns) + r / kTileHeight * 2 * kSumsOfTile +
+                            c % kGroupColumns / kTileSumColumns * kSumsOfTile +
+                            r % kTileHeight * kTileSumColumns;
+          finish_sums(from, a, block.row + first_row(g) + r, columns.weight[c], sums + c);
         }
         store_row(first_row(g) + r, sums);
       }
@@ -76,7 +84,7 @@ class TileProducts {
  private:
   /// Groups of as many rows each, so that all have the same shapes.
   void set_rows(const LinearArguments& a, const LinearBlock& block) {
-    x_ = static_cast<const BFloat16*>(a.x) + block.row * a.x_stride;
+    x_ = static_cast<const T*>(a.x) + block.row * a.x_stride;
     x_stride_ = a.x_stride;
     rows_ = block.rows;
     groups_ = ceil_div(rows_, kGroupRows);
@@ -118,8 +126,8 @@ class TileProducts {
     }
   }
 
-  void multiply_chunk(int64_t group, int64_t pair, int64_t tile, const NextChunk& next) {
-    float* sums = sums_of(group, pair);
+  void multiply_chunk(int64_t group, int64_t pair, int64_t tile, const NextChunk<T>& next) {
+    Sum* sums = sums_of(group, pair);
     if (tile == 0) {
       clear_sums();
     } else {
@@ -131,8 +139,8 @@ class TileProducts {
   }
 
   /// The pair goes on with its next chunk, or the next pair begins. All groups share the lines.
-  NextChunk next_of_pair(int64_t group, int64_t pair, int64_t tile) const {
-    NextChunk next;
+  NextChunk<T> next_of_pair(int64_t group, int64_t pair, int64_t tile) const {
+    NextChunk<T> next;
     if (groups_ < kLeastGroupsToPrefetch) return next;
     next.first_line = static_cast<int>(group * 32 / groups_);
     next.last_line = static_cast<int>((group + 1) * 32 / groups_);
@@ -146,8 +154,8 @@ class TileProducts {
 
   /// All pairs go on with their next chunk, or the next block begins. All pairs share the lines of
   /// the rows.
-  NextChunk next_of_all(int64_t group, int64_t pair, int64_t tile) const {
-    NextChunk next = next_of_pair(group, pair, tile);
+  NextChunk<T> next_of_all(int64_t group, int64_t pair, int64_t tile) const {
+    NextChunk<T> next = next_of_pair(group, pair, tile);
     if (tile + kChunkTiles >= num_tiles_) {
       for (int i : {0, 1}) next.columns[i] = panels_[pair][i] + next_block_;
       return next;
@@ -159,11 +167,11 @@ class TileProducts {
     return next;
   }
 
-  void add_tiles(int64_t group, int64_t pair, int64_t tile, const NextChunk& next) {
+  void add_tiles(int64_t group, int64_t pair, int64_t tile, const NextChunk<T>& next) {
     const int64_t count = min_of(kChunkTiles, num_tiles_ - tile);
-    const BFloat16* x = rows_of(group, tile);
-    const BFloat16* left = tiles_of(pair, 0, tile);
-    const BFloat16* right = tiles_of(pair, 1, tile);
+    const T* x = rows_of(group, tile);
+    const T* left = tiles_of(pair, 0, tile);
+    const T* right = tiles_of(pair, 1, tile);
     for (int64_t i = 0; i < count; ++i) {
       if (has_second_) {
         add_tile<true>(x, x_stride_, left, right);
@@ -172,93 +180,99 @@ class TileProducts {
         add_tile<false>(x, x_stride_, left, right);
       }
       next.prefetch(i);
-      x += kTileDepth;
-      left += kTileElements;
-      right += kTileElements;
+      x += kDepth;
+      left += kElements;
+      right += kElements;
     }
   }
 
   /// Asks for the next tile of two panels. With 17 to 32 rows, the processor alone reads weights at
   /// 0.8 of the bandwidth; with fewer rows it needs no help.
-  static REPRISE_INLINE void prefetch_next(const BFloat16* left, const BFloat16* right) {
+  static REPRISE_INLINE void prefetch_next(const T* left, const T* right) {
 #pragma GCC unroll 16
     for (int line = 0; line < kTileHeight; ++line) {
-      __builtin_prefetch(left + kTileElements + line * kTileDepth, 0, 2);
-      __builtin_prefetch(right + kTileElements + line * kTileDepth, 0, 2);
+      __builtin_prefetch(left + kElements + line * kDepth, 0, 2);
+      __builtin_prefetch(right + kElements + line * kDepth, 0, 2);
     }
   }
 
   template <bool kHasSecond>
-  REPRISE_INLINE void add_tile(const BFloat16* x,
-                               int64_t x_stride,
-                               const BFloat16* left,
-                               const BFloat16* right) {
-    constexpr auto kBytes = static_cast<int64_t>(sizeof(BFloat16));
-    tiles_.load<kColumns0>(left, kTileRowBytes);
-    tiles_.load<kRows0>(x, x_stride * kBytes);
-    tiles_.add_bf16<kSums00, kRows0, kColumns0>();
+  REPRISE_INLINE void add_tile(const T* x, int64_t x_stride, const T* left, const T* right) {
+    constexpr auto kBytes = static_cast<int64_t>(sizeof(T));
+    tiles_.template load<kColumns0>(left, kTileRowBytes);
+    tiles_.template load<kRows0>(x, x_stride * kBytes);
+    add_product<kSums00, kRows0, kColumns0>();
     if constexpr (kHasSecond) {
-      tiles_.load<kRows1>(x + kTileHeight * x_stride, x_stride * kBytes);
-      tiles_.add_bf16<kSums10, kRows1, kColumns0>();
+      tiles_.template load<kRows1>(x + kTileHeight * x_stride, x_stride * kBytes);
+      add_product<kSums10, kRows1, kColumns0>();
     }
-    tiles_.load<kColumns1>(right, kTileRowBytes);
-    tiles_.add_bf16<kSums01, kRows0, kColumns1>();
-    if constexpr (kHasSecond) tiles_.add_bf16<kSums11, kRows1, kColumns1>();
+    tiles_.template load<kColumns1>(right, kTileRowBytes);
+    add_product<kSums01, kRows0, kColumns1>();
+    if constexpr (kHasSecond) add_product<kSums11, kRows1, kColumns1>();
   }
 
-  /// Multiplies the last elements of a depth that is not a multiple of 32. Zeros fill up the tile.
+  template <int kSums, int kRows, int kColumns>
+  REPRISE_INLINE void add_product() {
+    if constexpr (__is_same(T, int8_t)) {
+      tiles_.template add_i8_i8<kSums, kRows, kColumns>();
+    } else {
+      tiles_.template add_bf16<kSums, kRows, kColumns>();
+    }
+  }
+
+  /// Multiplies the last elements of a depth that is not whole tiles. Zeros fill up the tile.
   void add_rest(int64_t group, int64_t pair) {
-    BFloat16 x[kGroupRows * kTileDepth] = {};
-    BFloat16 columns[2][kTileElements] = {};
-    const auto rest_bytes = static_cast<size_t>(rest_) * sizeof(BFloat16);
-    const BFloat16* from = rows_of(group, num_tiles_);
+    T x[kGroupRows * kDepth] = {};
+    T columns[2][kElements] = {};
+    const auto rest_bytes = static_cast<size_t>(rest_) * sizeof(T);
+    const T* from = rows_of(group, num_tiles_);
     for (int64_t r = 0; r < group_rows_; ++r) {
-      __builtin_memcpy(x + r * kTileDepth, from + r * x_stride_, rest_bytes);
+      __builtin_memcpy(x + r * kDepth, from + r * x_stride_, rest_bytes);
     }
     for (int i : {0, 1}) {
       __builtin_memcpy(columns[i], tiles_of(pair, i, num_tiles_), rest_bytes * kPanelColumns);
     }
     if (has_second_) {
-      add_tile<true>(x, kTileDepth, columns[0], columns[1]);
+      add_tile<true>(x, kDepth, columns[0], columns[1]);
     } else {
-      add_tile<false>(x, kTileDepth, columns[0], columns[1]);
+      add_tile<false>(x, kDepth, columns[0], columns[1]);
     }
   }
 
   void clear_sums() {
-    tiles_.clear<kSums00>();
-    tiles_.clear<kSums01>();
+    tiles_.template clear<kSums00>();
+    tiles_.template clear<kSums01>();
     if (!has_second_) return;
-    tiles_.clear<kSums10>();
-    tiles_.clear<kSums11>();
+    tiles_.template clear<kSums10>();
+    tiles_.template clear<kSums11>();
   }
-  void load_sums(const float* sums) {
-    tiles_.load<kSums00>(sums, kTileRowBytes);
-    tiles_.load<kSums01>(sums + kSumsOfTile, kTileRowBytes);
+  void load_sums(const Sum* sums) {
+    tiles_.template load<kSums00>(sums, kTileRowBytes);
+    tiles_.template load<kSums01>(sums + kSumsOfTile, kTileRowBytes);
     if (!has_second_) return;
-    tiles_.load<kSums10>(sums + 2 * kSumsOfTile, kTileRowBytes);
-    tiles_.load<kSums11>(sums + 3 * kSumsOfTile, kTileRowBytes);
+    tiles_.template load<kSums10>(sums + 2 * kSumsOfTile, kTileRowBytes);
+    tiles_.template load<kSums11>(sums + 3 * kSumsOfTile, kTileRowBytes);
   }
-  void store_sums(float* sums) const {
-    tiles_.store<kSums00>(sums, kTileRowBytes);
-    tiles_.store<kSums01>(sums + kSumsOfTile, kTileRowBytes);
+  void store_sums(Sum* sums) const {
+    tiles_.template store<kSums00>(sums, kTileRowBytes);
+    tiles_.template store<kSums01>(sums + kSumsOfTile, kTileRowBytes);
     if (!has_second_) return;
-    tiles_.store<kSums10>(sums + 2 * kSumsOfTile, kTileRowBytes);
-    tiles_.store<kSums11>(sums + 3 * kSumsOfTile, kTileRowBytes);
+    tiles_.template store<kSums10>(sums + 2 * kSumsOfTile, kTileRowBytes);
+    tiles_.template store<kSums11>(sums + 3 * kSumsOfTile, kTileRowBytes);
   }
 
-  float* sums_of(int64_t group, int64_t pair) {
+  Sum* sums_of(int64_t group, int64_t pair) {
     return sums_ + (group * pairs_ + pair) * 4 * kSumsOfTile;
   }
-  const BFloat16* rows_of(int64_t group, int64_t tile) const {
-    return x_ + first_row(group) * x_stride_ + tile * kTileDepth;
+  const T* rows_of(int64_t group, int64_t tile) const {
+    return x_ + first_row(group) * x_stride_ + tile * kDepth;
   }
-  const BFloat16* tiles_of(int64_t pair, int panel, int64_t tile) const {
-    return panels_[pair][panel] + tile * kTileElements;
+  const T* tiles_of(int64_t pair, int panel, int64_t tile) const {
+    return panels_[pair][panel] + tile * kElements;
   }
 
   Tiles tiles_;
-  const BFloat16* x_;
+  const T* x_;
   int64_t x_stride_;
   int64_t rows_;
   int64_t groups_;
@@ -268,6 +282,6 @@ class TileProducts {
   int rest_;           // elements of the depth behind the last whole tile
   int64_t pairs_;      // of panels
   int64_t next_block_;
-  const BFloat16* panels_[kMostLinearColumns / kGroupColumns][2];
-  alignas(64) float sums_[kMostLinearRows * kMostLinearColumns];
+  const T* panels_[kMostLinearColumns / kGroupColumns][2];
+  alignas(64) Sum sums_[kMostLinearRows * kMostLinearColumns];
 };

@@ -1,12 +1,13 @@
-// A block multiplies with rows of both halves of the weight: first the gates of its columns, then
-// the ups. Both are rounded to T, as linear would have stored them.
-template <typename T>
+// The elements of x and of the weight are X. A block multiplies with rows of both halves of the
+// weight: first the gates of its columns, then the ups. Both are rounded to T, as linear would have
+// stored them.
+template <typename T, typename X = T>
 void run_linear_silu_and_mul(const void* args, device::BlockRange range) noexcept {
   const auto& a = *static_cast<const LinearArguments*>(args);
-  PanelProducts products;
+  PanelProducts<X> products;
   for (LinearBlocks blocks(a, range, kMostLinearColumns / 2); blocks.next();) {
     const LinearBlock& b = blocks.now();
-    LinearColumns<T> columns;
+    LinearColumns<X, T> columns;
     columns.append(a, b.column, b.columns);
     columns.append(a, a.columns + b.column, b.columns);
     linear_rows(a, b, columns, products, [&](int64_t row, const float* sums) {

@@ -81,6 +81,49 @@ struct Panel {
     return {add_pairs(sums.first, codes.first, x), add_pairs(sums.last, codes.last, x)};
   }
 
+  // Products of signed bytes. The sums of a panel with one row of x begin with start_bytes(). The
+  // bytes become words, because the sums of vpmaddubsw could saturate.
+  struct Words {
+    __m256i even;
+    __m256i odd;
+  };
+  struct Bytes {  // codes of a weight
+    Words first;
+    Words last;
+  };
+  using FourBytes = Words;  // four elements of x, for every column
+  static REPRISE_INLINE Words split_bytes(__m256i v) {
+    return {_mm256_srai_epi16(_mm256_slli_epi16(v, 8), 8), _mm256_srai_epi16(v, 8)};
+  }
+  static REPRISE_INLINE Sums start_bytes(const int8_t*) { return start(0); }
+  static REPRISE_INLINE Bytes load_bytes(const int8_t* p) {
+    const Codes codes = load(reinterpret_cast<const uint8_t*>(p));
+    return {split_bytes(codes.first), split_bytes(codes.last)};
+  }
+  static REPRISE_INLINE FourBytes broadcast_bytes(const int8_t* x) {
+    return split_bytes(broadcast_four(x));
+  }
+  static REPRISE_INLINE __m256i add_words(__m256i sums, const Words& codes, const Words& x) {
+    const __m256i products = _mm256_add_epi32(_mm256_madd_epi16(codes.even, x.even),
+                                              _mm256_madd_epi16(codes.odd, x.odd));
+    return _mm256_add_epi32(sums, products);
+  }
+  static REPRISE_INLINE Sums add_bytes(const Sums& sums, const Bytes& codes, const FourBytes& x) {
+    return {add_words(sums.first, codes.first, x), add_words(sums.last, codes.last, x)};
+  }
+  static REPRISE_INLINE Sums load_sums(const int32_t* p) {
+    return load(reinterpret_cast<const uint8_t*>(p));
+  }
+  static REPRISE_INLINE void store_sums(int32_t* p, const Sums& sums) {
+    store_codes(reinterpret_cast<uint8_t*>(p), sums);
+  }
+  /// (sums * scale) * scales, rounded after each step.
+  static REPRISE_INLINE Floats scaled(const Sums& sums, float scale, const Floats& scales) {
+    const Vec x = broadcast(scale);
+    return {mul(mul(_mm256_cvtepi32_ps(sums.first), x), scales.first),
+            mul(mul(_mm256_cvtepi32_ps(sums.last), x), scales.last)};
+  }
+
   static REPRISE_INLINE Floats load_floats(const float* p) {
     return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
   }

@@ -66,6 +66,51 @@ struct Panel {
   }
 #endif
 
+  // Products of signed bytes. The sums of a panel with one row of x begin with start_bytes().
+#ifdef REPRISE_ISA_HAS_VNNI
+  // The instruction takes one unsigned operand: x + 128. So the sums begin with -128 times the sum
+  // of the codes.
+  using Bytes = __m512i;      // codes of a weight
+  using FourBytes = __m512i;  // four elements of x, for every column
+  static REPRISE_INLINE Sums start_bytes(const int8_t* code_sums) {
+    const __m512i sums = _mm512_loadu_si512(code_sums);
+    return _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(sums, 7));
+  }
+  static REPRISE_INLINE Bytes load_bytes(const int8_t* p) { return _mm512_loadu_si512(p); }
+  static REPRISE_INLINE FourBytes broadcast_bytes(const int8_t* x) {
+    return _mm512_xor_si512(broadcast_four(x), _mm512_set1_epi8(-128));
+  }
+  static REPRISE_INLINE Sums add_bytes(Sums sums, Bytes codes, FourBytes x) {
+    return _mm512_dpbusd_epi32(sums, x, codes);
+  }
+#else
+  struct Bytes {
+    __m512i even;  // as words
+    __m512i odd;
+  };
+  using FourBytes = Bytes;
+  static REPRISE_INLINE Bytes split_bytes(__m512i v) {
+    return {_mm512_srai_epi16(_mm512_slli_epi16(v, 8), 8), _mm512_srai_epi16(v, 8)};
+  }
+  static REPRISE_INLINE Sums start_bytes(const int8_t*) { return start(0); }
+  static REPRISE_INLINE Bytes load_bytes(const int8_t* p) {
+    return split_bytes(_mm512_loadu_si512(p));
+  }
+  static REPRISE_INLINE FourBytes broadcast_bytes(const int8_t* x) {
+    return split_bytes(broadcast_four(x));
+  }
+  static REPRISE_INLINE Sums add_bytes(Sums sums, const Bytes& codes, const FourBytes& x) {
+    const __m512i products = _mm512_add_epi32(_mm512_madd_epi16(codes.even, x.even),
+                                              _mm512_madd_epi16(codes.odd, x.odd));
+    return _mm512_add_epi32(sums, products);
+  }
+#endif
+  static REPRISE_INLINE void store_sums(int32_t* p, Sums sums) { _mm512_storeu_si512(p, sums); }
+  /// (sums * scale) * scales, rounded after each step.
+  static REPRISE_INLINE Floats scaled(Sums sums, float scale, Floats scales) {
+    return mul(mul(_mm512_cvtepi32_ps(sums), broadcast(scale)), scales);
+  }
+
   static REPRISE_INLINE Floats load_floats(const float* p) { return _mm512_loadu_ps(p); }
   static REPRISE_INLINE Floats load_f32(const uint8_t* p) { return _mm512_loadu_ps(p); }
   static REPRISE_INLINE Floats load_f16(const uint8_t* p) {

@@ -86,6 +86,34 @@ struct Panel {
     return add_wide(sums, codes, x);
   }
 
+  // Products of signed bytes. The sums of a panel with one row of x begin with start_bytes().
+  struct Bytes {  // codes of a weight
+    int8_t of[64];
+  };
+  using FourBytes = Four;  // four elements of x, for every column
+  static REPRISE_INLINE Sums start_bytes(const int8_t*) { return start(0); }
+  static REPRISE_INLINE Bytes load_bytes(const int8_t* p) {
+    Bytes bytes;
+    __builtin_memcpy(bytes.of, p, sizeof(bytes.of));
+    return bytes;
+  }
+  static REPRISE_INLINE FourBytes broadcast_bytes(const int8_t* x) { return broadcast_four(x); }
+  static REPRISE_INLINE Sums add_bytes(Sums sums, const Bytes& codes, const FourBytes& x) {
+    for (int i = 0; i < 16; ++i) {
+      for (int j = 0; j < 4; ++j) sums.of[i] += codes.of[4 * i + j] * x.of[j];
+    }
+    return sums;
+  }
+  static REPRISE_INLINE void store_sums(int32_t* p, const Sums& sums) {
+    __builtin_memcpy(p, sums.of, sizeof(sums.of));
+  }
+  /// (sums * scale) * scales, rounded after each step.
+  static REPRISE_INLINE Floats scaled(const Sums& sums, float scale, const Floats& scales) {
+    Floats v;
+    for (int i = 0; i < 16; ++i) v.of[i] = static_cast<float>(sums.of[i]) * scale * scales.of[i];
+    return v;
+  }
+
   static REPRISE_INLINE Floats load_floats(const float* p) {
     Floats v;
     __builtin_memcpy(v.of, p, sizeof(v.of));

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+
+#include "reprise/tensor/block_panels.h"
+
+/// The order of a matrix of type i8_panels (PanelFormat::int8_rows): signed codes of eight bits
+/// with one float32 scale for each output, for activations with one scale for each token. Sixteen
+/// outputs ("columns": rows of a weight) are one panel. In a panel, fours of neighbouring elements
+/// of all sixteen lie side by side, as the instructions for products of bytes (vpdpbusd, AMX) read
+/// them. The scales and the sums of the codes of the sixteen follow:
+///
+///     [columns / 16] { int8 [depth / 4][16][4], float32 scales[16], int32 sums[16] }
+///
+/// An element is its code times the scale of its column. Sums of products are exact in int32 over
+/// the whole depth, so no instruction set and no batch changes them.
+///
+/// The tensor is [columns, depth + kInt8TailBytes]: as many bytes as the panels have.
+namespace reprise {
+
+/// Bytes of a column that are no codes.
+inline constexpr int64_t kInt8TailBytes = panel_layout(PanelFormat::int8_rows).tail_bytes;
+/// The elements of an AMX tile in a row: the depth is a multiple of it.
+inline constexpr int64_t kInt8DepthStep = panel_group_elements(PanelFormat::int8_rows);
+/// With a larger depth, sums of products of -128 and -128 could overflow: 2^17 of them are 2^31.
+inline constexpr int64_t kMaxInt8Depth = (int64_t{1} << 17) - kInt8DepthStep;
+
+/// Whether a matrix can be stored in panels. Its two halves are then whole panels too: gates and
+/// ups, for example.
+[[nodiscard]] static constexpr bool fits_int8_panels(int64_t columns, int64_t depth) {
+  return columns > 0 && columns % (2 * kPanelColumns) == 0 && depth > 0 &&
+         depth % kInt8DepthStep == 0 && depth <= kMaxInt8Depth;
+}
+
+/// Where element `i` of a column is, in bytes.
+[[nodiscard]] static constexpr int64_t int8_panel_offset(int64_t column, int64_t i, int64_t depth) {
+  return column / kPanelColumns * kPanelColumns * (depth + kInt8TailBytes) +
+         i / 4 * 4 * kPanelColumns + column % kPanelColumns * 4 + i % 4;
+}
+/// Where the scale of a column is, and where the sum of its codes is, in bytes.
+[[nodiscard]] static constexpr int64_t int8_scale_offset(int64_t column, int64_t depth) {
+  return int8_panel_offset(column / kPanelColumns * kPanelColumns, depth, depth) +
+         column % kPanelColumns * 4;
+}
+[[nodiscard]] static constexpr int64_t int8_sum_offset(int64_t column, int64_t depth) {
+  return int8_scale_offset(column, depth) + 4 * kPanelColumns;
+}
+
+}  // namespace reprise

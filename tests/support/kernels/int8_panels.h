@@ -1,0 +1,21 @@
+#pragma once
+
+#include <random>
+#include <span>
+
+#include "reprise/tensor/tensor.h"
+
+/// Weights in int8 panels for tests of kernels.
+namespace reprise::kernels {
+
+/// Codes of all values, the extremes often, and scales of both signs up to 0.02.
+void fill_int8_panels(const Tensor& weight, std::mt19937& random);
+
+/// The code of an element, and the scale of a column.
+[[nodiscard]] int int8_panel_code(const Tensor& weight, int64_t column, int64_t element);
+[[nodiscard]] float int8_panel_scale(const Tensor& weight, int64_t column);
+
+/// Writes the codes of a column and their sum. The scale stays.
+void set_int8_panel_column(const Tensor& weight, int64_t column, std::span<const int8_t> codes);
+
+}  // namespace reprise::kernels
