@@ -289,6 +289,27 @@ class Quantization(unittest.TestCase):
                 self.assertEqual(self.tokens(folder, *OPTIONS), expected)
                 self.assertEqual(self.tokens(folder, *OPTIONS, "-q", config["quant_method"]), expected)
 
+    def test_quantises_activations_per_token_where_a_checkpoint_asks_for_it(self):
+        checkpoint = self.tools.Checkpoint(Path(MODEL))
+        stored = {}
+        for tensor, entry in checkpoint.tensors.items():
+            values, shape = list(checkpoint.floats(tensor)), entry["shape"]
+            if ".layers." not in tensor or len(shape) != 2:
+                stored[tensor] = ("F32", shape, struct.pack(f"<{len(values)}f", *values))
+                continue
+            rows = [values[at : at + shape[1]] for at in range(0, len(values), shape[1])]
+            stored |= int8_tensors(tensor.removesuffix(".weight"), rows)[0]
+        weights = {"num_bits": 8, "type": "int", "strategy": "channel"}
+        inputs = {"num_bits": 8, "type": "int", "strategy": "token", "dynamic": True, "symmetric": True}
+        config = {"quant_method": "compressed-tensors", "format": "int-quantized"}
+        exact = self.write_folder("w8a16", stored, config | {"config_groups": {"group_0": {"weights": weights}}})
+        coarse = self.write_folder(
+            "w8a8", stored, config | {"config_groups": {"group_0": {"weights": weights, "input_activations": inputs}}})
+        # The steps of a token's activations are coarser than those of blocks: other numbers, and soon other tokens.
+        for expected, got in zip(self.tokens(exact, *OPTIONS), self.tokens(coarse, *OPTIONS)):
+            self.assertEqual(got[:6], expected[:6])
+        self.assertNotEqual(self.tokens(coarse, *OPTIONS), self.tokens(exact, *OPTIONS))
+
     def test_takes_the_scales_of_a_float8_cache_from_the_checkpoint(self):
         checkpoint = self.tools.Checkpoint(Path(MODEL))
         plain = {}

@@ -100,7 +100,7 @@ std::vector<std::string> warnings_of_invariance(const EngineArgs& args,
   } else if (!kernels::has_kernels_without_invariance(device.isa)) {
     why = fmt::format("the kernels of {} have no faster products", kernels::isa_name(device.isa));
   } else if (!weights.has_block_panels()) {
-    why = "the faster products are those of packed weights, and this model has none";
+    why = "the faster products are those of weights in blocks, and this model has none";
   } else {
     return {};
   }

@@ -97,6 +97,24 @@ void PanelColumn::write_codes(int64_t block, const uint8_t* codes) {
   }
 }
 
+namespace {
+
+void write_int8_row(PanelColumn& to, std::span<const uint8_t> codes, float scale) {
+  std::array<uint8_t, kPanelBlock> block;
+  int32_t sum = 0;
+  for (size_t k = 0; k < codes.size(); k += block.size()) {
+    for (size_t i = 0; i < block.size(); ++i) {
+      block[i] = static_cast<uint8_t>(codes[k + i] - 128);
+      sum += static_cast<int8_t>(block[i]);
+    }
+    to.write_codes(static_cast<int64_t>(k) / kPanelBlock, block.data());
+  }
+  to.write_tail(0, scale);
+  to.write_tail(4 * kPanelColumns, sum);
+}
+
+}  // namespace
+
 void write_integer_row(PanelFormat format,
                        std::span<std::byte> panels,
                        int64_t column,
@@ -105,6 +123,7 @@ void write_integer_row(PanelFormat format,
   const auto depth = static_cast<int64_t>(codes.size());
   const int64_t head_elements = panel_group_elements(format);
   PanelColumn to(format, panels, depth, column);
+  if (format == PanelFormat::int8_rows) return write_int8_row(to, codes, groups.scales[0]);
   for (int64_t k = 0; k < depth; k += kPanelBlock) {
     to.write_codes(k / kPanelBlock, codes.data() + k);
     if (k % head_elements != 0) continue;

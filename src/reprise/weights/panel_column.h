@@ -71,7 +71,8 @@ struct IntegerGroups {
   std::span<const uint8_t> zeros;
 };
 
-/// Writes a row of codes to the panels of int4_g32, int4_g128 or int8_g128.
+/// Writes a row of codes to the panels of int4_g32, int4_g128, int8_g128 or int8_rows. Codes of
+/// eight bits are values + 128.
 void write_integer_row(PanelFormat format,
                        std::span<std::byte> panels,
                        int64_t column,

@@ -97,6 +97,16 @@ void require_format(const ConfigReader& reader) {
                           visible(format)));
 }
 
+// Whether `input_activations` of a group asks for int8 with one scale per token. The largest
+// magnitude then becomes 127, as in the kernels of vLLM.
+bool has_int8_tokens(const ConfigReader& group) {
+  const std::optional<ConfigReader> inputs = group.object("input_activations");
+  return inputs && inputs->integer("num_bits", 1, 64).value_or(8) == 8 &&
+         inputs->string("type").value_or("int") == "int" &&
+         inputs->string("strategy").value_or("") == "token" &&
+         inputs->boolean("dynamic").value_or(false) && inputs->boolean("symmetric").value_or(true);
+}
+
 QuantizationConfig read_compressed_tensors(const ConfigReader& reader) {
   require_format(reader);
   QuantizationConfig config{.method = QuantizationMethod::compressed_tensors};
@@ -109,6 +119,7 @@ QuantizationConfig read_compressed_tensors(const ConfigReader& reader) {
   }
   const Json* groups = reader.find("config_groups");
   if (groups != nullptr && groups->is_object()) {
+    config.has_int8_tokens = !groups->empty();
     for (const auto& [name, group] : groups->items()) {
       if (!group.is_object()) reader.fail("config_groups", "must contain objects");
       const std::string prefix = fmt::format("config_groups.{}.", visible(name));
@@ -116,6 +127,7 @@ QuantizationConfig read_compressed_tensors(const ConfigReader& reader) {
       if (group_reader.string("format")) require_format(group_reader);
       const std::optional<ConfigReader> weights = group_reader.object("weights");
       if (weights) read_block_size(*weights, "block_structure", config);
+      config.has_int8_tokens = config.has_int8_tokens && has_int8_tokens(group_reader);
     }
   }
   if (const std::optional<ConfigReader> cache = reader.object("kv_cache_scheme")) {

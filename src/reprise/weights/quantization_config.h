@@ -22,6 +22,9 @@ struct QuantizationConfig {
   // fp8 and compressed-tensors: the elements of a matrix that share a scale; 0: no such blocks.
   int64_t block_rows = 0;
   int64_t block_columns = 0;
+  // compressed-tensors: all groups quantise activations to int8 with one scale per token, computed
+  // while the model runs.
+  bool has_int8_tokens = false;
   bool has_float8_cache = false;  // scales of a float8 KV cache are part of the checkpoint
 
   bool operator==(const QuantizationConfig&) const = default;

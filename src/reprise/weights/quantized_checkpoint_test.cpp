@@ -1,11 +1,13 @@
 #include "reprise/weights/quantized_checkpoint.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstring>
 #include <memory>
 #include <random>
+#include <string>
 
 #include "reprise/base/json.h"
 #include "reprise/tensor/packed_weight.h"
@@ -263,6 +265,26 @@ TEST(QuantizationConfig, reads_what_quantisers_write) {
           "version":"GEMM","zero_point":true}})");
   EXPECT_EQ(awq,
             (QuantizationConfig{.method = QuantizationMethod::awq, .bits = 4, .group_size = 64}));
+}
+
+TEST(QuantizationConfig, finds_activations_with_one_scale_per_token) {
+  const auto has_int8_tokens = [](const char* inputs, const char* more = "") {
+    const std::string text =
+        fmt::format(R"({{"quantization_config":{{"quant_method":"compressed-tensors",
+        "format":"int-quantized","config_groups":{{"a":{{"input_activations":{}}}{}}}}}}})",
+                    inputs,
+                    more);
+    return read_config(text.c_str()).has_int8_tokens;
+  };
+  const char* dynamic = R"({"num_bits":8,"type":"int","strategy":"token","dynamic":true})";
+  EXPECT_TRUE(has_int8_tokens(dynamic));
+  EXPECT_FALSE(has_int8_tokens("null"));
+  EXPECT_FALSE(has_int8_tokens(dynamic, R"(,"b":{"weights":{"num_bits":8}})"));
+  EXPECT_FALSE(has_int8_tokens(R"({"num_bits":4,"strategy":"token","dynamic":true})"));
+  EXPECT_FALSE(has_int8_tokens(R"({"type":"float","strategy":"token","dynamic":true})"));
+  EXPECT_FALSE(has_int8_tokens(R"({"strategy":"tensor","dynamic":true})"));
+  EXPECT_FALSE(has_int8_tokens(R"({"strategy":"token","dynamic":false})"));
+  EXPECT_FALSE(has_int8_tokens(R"({"strategy":"token","dynamic":true,"symmetric":false})"));
 }
 
 TEST(QuantizationConfig, names_what_it_cannot_read) {

@@ -7,6 +7,7 @@
 
 #include "reprise/base/assert.h"
 #include "reprise/base/error.h"
+#include "reprise/tensor/int8_panels.h"
 #include "reprise/weights/convert.h"
 #include "reprise/weights/panel_column.h"
 
@@ -33,7 +34,12 @@ void IntegerMatrix::choose_panels(int bits,
   if (bits == 8) {
     const bool is_symmetric =
         std::ranges::all_of(zeros, [](uint8_t zero) { return zero == kMiddleOfByte; });
-    if (is_symmetric && fits(PanelFormat::int8_g128, 128)) panels_ = PanelFormat::int8_g128;
+    if (is_symmetric && has_int8_tokens_ && group_size_ >= depth() &&
+        fits_int8_panels(outputs(), depth())) {
+      panels_ = PanelFormat::int8_rows;
+    } else if (is_symmetric && fits(PanelFormat::int8_g128, 128)) {
+      panels_ = PanelFormat::int8_g128;
+    }
     return;
   }
   if (!std::ranges::all_of(scales, is_float16)) return;

@@ -70,11 +70,13 @@ class IntegerMatrix : public QuantizedMatrix {
   using QuantizedMatrix::QuantizedMatrix;
 
   [[nodiscard]] virtual Codes read_codes() const = 0;
-  /// Decides whether the matrix stays packed. `bits`: 4 or 8.
+  /// Decides whether the matrix stays packed. `bits`: 4 or 8. Codes of eight bits with one scale
+  /// for each output become int8_rows only if activations have one scale for each token.
   void choose_panels(int bits, std::span<const float> scales, std::span<const uint8_t> zeros);
 
   int64_t group_size_ = 0;
   std::vector<int32_t> group_of_;  // by element; empty: groups are neighbouring elements
+  bool has_int8_tokens_ = false;   // activations have one scale for each token
 
  private:
   [[nodiscard]] int64_t num_groups() const { return (depth() + group_size_ - 1) / group_size_; }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "reprise/tensor/int8_panels.h"
 #include "reprise/tensor/packed_weight.h"
 #include "reprise/weights/bitsandbytes_matrix.h"
 #include "reprise/weights/packed_matrix.h"
@@ -138,6 +139,44 @@ TEST(QuantizedMatrix, stays_packed_with_the_same_values_where_there_is_a_layout)
         ASSERT_NEAR(got, want, 3e-7 * std::abs(want)) << n << ", " << k;
       }
     }
+  }
+}
+
+TEST(QuantizedMatrix, has_one_scale_per_row_where_activations_have_one_per_token) {
+  constexpr int64_t kRows = 64;
+  constexpr int64_t kDepth = 128;
+  std::vector<int8_t> codes(kRows * kDepth);
+  for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<int8_t>(i * 37 % 256 - 128);
+  std::vector<float> scales(kRows);
+  for (size_t i = 0; i < scales.size(); ++i) scales[i] = 0.01F * static_cast<float>(i + 1);
+  const auto open = [&](const char* name, bool has_int8_tokens) {
+    auto stored = std::make_unique<MemoryWeights>();
+    stored->add(std::string(name) + ".weight", DType::i8, {kRows, kDepth}, codes);
+    stored->add(std::string(name) + ".weight_scale", DType::f32, {kRows, 1}, scales);
+    MatrixMap matrices =
+        find_scaled_matrices(*stored, QuantizationConfig{.has_int8_tokens = has_int8_tokens});
+    return std::make_unique<QuantizedMatrices>(std::move(stored), std::move(matrices));
+  };
+  EXPECT_EQ(open("m", false)->panel_format("m.weight"), PanelFormat::int8_g128);
+  EXPECT_EQ(open("l.experts.0", true)->panel_format("l.experts.0.weight"), PanelFormat::int8_g128);
+  const auto weights = open("m", true);
+  ASSERT_EQ(weights->panel_format("m.weight"), PanelFormat::int8_rows);
+  std::vector<int8_t> panels(
+      static_cast<size_t>(panel_bytes(PanelFormat::int8_rows, kRows, kDepth)));
+  weights->read_panels("m.weight", std::as_writable_bytes(std::span(panels)));
+  for (int64_t n = 0; n < kRows; ++n) {
+    int32_t want_sum = 0;
+    for (int64_t k = 0; k < kDepth; ++k) {
+      const int8_t want = codes[static_cast<size_t>(n * kDepth + k)];
+      ASSERT_EQ(panels[static_cast<size_t>(int8_panel_offset(n, k, kDepth))], want);
+      want_sum += want;
+    }
+    float scale = 0;
+    int32_t sum = 0;
+    std::memcpy(&scale, panels.data() + int8_scale_offset(n, kDepth), sizeof scale);
+    std::memcpy(&sum, panels.data() + int8_sum_offset(n, kDepth), sizeof sum);
+    ASSERT_EQ(scale, scales[static_cast<size_t>(n)]);
+    ASSERT_EQ(sum, want_sum);
   }
 }
 

@@ -133,6 +133,9 @@ class Int8Matrix final : public IntegerMatrix {
     const TensorSpec& spec = require_tensor(source, parts.weight);
     set_shape(spec.shape[0], spec.shape[1]);
     group_size_ = grid_.elements_across;
+    // The products of experts have no kernels for rows with one scale.
+    has_int8_tokens_ =
+        config.has_int8_tokens && parts.weight.find(".experts.") == std::string::npos;
     const Codes groups = read_groups();
     choose_panels(8, groups.scales, groups.zeros);
   }
