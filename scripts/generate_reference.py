@@ -62,6 +62,9 @@ NONE, PIECEWISE, FULL, FULL_DECODE_ONLY and FULL_AND_PIECEWISE at levels 0 and 3
 no class for MiniCPM: its folder is compared with Granite, which computes the same.
 
 BertModel makes vectors of texts instead ([how](../howto/embeddings.md)): `serve`, in mode PIECEWISE.
+BartForConditionalGeneration answers with a decoder what its encoder has read
+([how](../howto/encoder-decoder.md)): graphs in mode FULL_DECODE_ONLY. The test `encoder_decoder`
+compares its logits with Transformers within 1e-4, and its greedy tokens.
 The test `pooling` compares these vectors, and those of a decoder, with Transformers within 1e-5.
 Models with latent attention run with the backend FLASHMLA unless another is
 [chosen](attention-backends.md); all others with the one that `auto` stands for.

@@ -49,6 +49,9 @@ void check_can_transfer(const LoadedEngine& engine) {
   if (options.config.pooling || options.config.is_encoder) {
     refuse_transfer("a pooling model has no tokens to decode; leave the option out");
   }
+  if (options.config.encoder) {
+    refuse_transfer("the keys and values of an encoder's text stay in this process");
+  }
   if (has_draft_model(options)) {
     refuse_transfer(
         "the cache of a draft model is not exchanged; use --speculative-config with ngram or "

@@ -120,6 +120,10 @@ void EngineLoader::report_options() {
   report.warnings = options.warnings;
   report.attention = options.attention;
   report.pooling = options.config.pooling;
+  if (options.config.encoder) {
+    report.num_decoder_prompt_tokens =
+        static_cast<int32_t>(options.config.encoder->decoder_prompt.size());
+  }
   report.resolved = options.graphs;
   report.max_model_len = options.max_model_len;
   report.max_logprobs = options.max_logprobs;
@@ -258,6 +262,7 @@ std::unique_ptr<engine::ModelRunner> EngineLoader::create_runner(
                      .block_size = args.block_size,
                      .second_text_offset =
                          static_cast<int32_t>(options.config.second_text_offset()),
+                     .has_encoder = options.config.encoder.has_value(),
                      .has_states = options.config.num_recurrent_layers() > 0},
           .kv_cache = layout,
           .states = state_cache_layout(),
@@ -359,6 +364,9 @@ void EngineLoader::build_core() {
                         .recomputes_last_cached_block = engine_->head_drafter != nullptr,
                         .policy = args.scheduling_policy,
                         .is_pooling = pools,
+                        .decoder_prompt = options.config.encoder
+                                              ? options.config.encoder->decoder_prompt
+                                              : std::vector<int32_t>(),
                         .async_scheduling = options.async_scheduling,
                         .max_loras = args.enable_lora ? args.max_loras : 0,
                         .least_common_prefix_reqs = engine_->runner->least_cascade_reqs(),

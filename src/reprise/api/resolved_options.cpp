@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "reprise/api/encoder_decoder.h"
 #include "reprise/api/extension_options.h"
 #include "reprise/api/model_text.h"
 #include "reprise/api/rank_options.h"
@@ -174,6 +175,7 @@ void resolve_graphs(const EngineArgs& args,
   inputs.optimization_level = args.optimization_level;
   inputs.enforce_eager = args.enforce_eager;
   inputs.pooling = options.config.pooling.has_value();
+  inputs.encoder_decoder = options.config.encoder.has_value();
   inputs.attention = {{std::string(options.attention->name), options.attention->support}};
   if (model != nullptr) {
     const std::vector<attention::LayerBackend> backends =
@@ -288,6 +290,7 @@ ResolvedOptions resolve_options(const EngineArgs& args) {
   const bool is_recurrent = options.config.num_recurrent_layers() > 0;
   resolve_graphs(args, &options.config, options);
   if (is_recurrent) check_recurrent_options(options);
+  check_encoder_decoder(args, options);
   options.caches_prefixes = caches_prefixes(args, options.config, options.warnings);
   append_warnings(options.warnings, loaded.warnings);
   choose_cache_of_checkpoint(options);

@@ -52,7 +52,10 @@ struct StartupReport {
   std::vector<StartupStage> stages;               // in order; they sum to almost total_seconds
   std::optional<weights::PoolingConfig> pooling;  // of a model that makes vectors of texts
   std::optional<weights::ClassifierConfig> classifier;  // of one that gives scores of labels
-  const attention::BackendInfo* attention = nullptr;    // an entry of the list of backends
+  /// Of a model whose prompts are texts of an encoder: the tokens with which each answer begins. 0:
+  /// the model has no encoder.
+  int32_t num_decoder_prompt_tokens = 0;
+  const attention::BackendInfo* attention = nullptr;  // an entry of the list of backends
   config::ResolvedConfig resolved;
   compile::CompilationReport compilation;
   cudagraph::CaptureReport capture;

@@ -64,6 +64,16 @@ bool caches_prefixes(const EngineArgs& args,
         "no recurrent layers",
         weights::architecture_name(config.architecture)));
   }
+  if (config.encoder) {
+    // The prompts of the decoder are the same few tokens, behind texts that differ.
+    if (args.enable_prefix_caching.value_or(false)) {
+      warnings.push_back(
+          fmt::format("--enable-prefix-caching has no effect: {} has an encoder, whose texts are "
+                      "not shared",
+                      weights::architecture_name(config.architecture)));
+    }
+    return false;
+  }
   return !config.is_encoder && args.enable_prefix_caching.value_or(true);
 }
 

@@ -17,6 +17,11 @@ struct AttentionMetadata {
   /// int32[num_reqs]: the state slot of each request; padding is the null slot. Undefined if the
   /// model has no recurrent layers.
   Tensor state_indices;
+  /// Of the texts of an encoder, which the requests' tokens attend to: int32[num_reqs] and
+  /// int32[num_reqs, max_blocks_per_req]; padding is 0 and the null block. Undefined if the model
+  /// has no encoder.
+  Tensor encoder_lens;
+  Tensor encoder_block_table;
   /// The same lengths on the host, without padding. Backends that write attention plans read them.
   /// Empty while a model is traced.
   std::span<const int32_t> host_query_start_loc;  // [real requests + 1]

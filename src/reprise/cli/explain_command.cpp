@@ -157,7 +157,10 @@ std::optional<weights::ModelConfig> find_model_config(const std::filesystem::pat
 const attention::BackendInfo& set_attention(ExplainArguments& arguments) {
   const std::optional<weights::ModelConfig> model = find_model_config(arguments.model);
   std::optional<attention::AttentionKind> kind;
-  if (model) kind = engine::attention_kind_of(*model);
+  if (model) {
+    kind = engine::attention_kind_of(*model);
+    arguments.inputs.encoder_decoder = model->encoder.has_value();
+  }
   const attention::BackendInfo& backend = attention::find_attention_backend(
       arguments.attention_backend, arguments.flash_attn_version, kind);
   auto& groups = arguments.inputs.attention;

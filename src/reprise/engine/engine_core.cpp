@@ -55,6 +55,11 @@ void EngineCore::add_request(RequestId id,
                              std::vector<int32_t> prompt_token_ids,
                              const sampling::SamplingParams& params,
                              RequestOptions options) {
+  const std::vector<int32_t>& decoder_prompt = options_.scheduler.decoder_prompt;
+  if (!decoder_prompt.empty()) {
+    scheduler_.check_admissible(prompt_token_ids, params, options);
+    options.encoder_token_ids = std::exchange(prompt_token_ids, decoder_prompt);
+  }
   auto request = std::make_unique<Request>(
       id, std::move(prompt_token_ids), params, options_.seed, std::move(options));
   const auto added = requests_.emplace(static_cast<uint64_t>(id), std::move(request)).first;

@@ -23,12 +23,15 @@ KvCacheManager::KvCacheManager(int num_blocks,
   pool_.set_follower(&snapshots_->pool());
 }
 
-void KvCacheManager::reserve(BlockTable& table, int num_tokens) const {
-  table.blocks_.reserve(static_cast<size_t>(blocks_for(num_tokens)));
+void KvCacheManager::reserve(BlockTable& table, int num_tokens, int num_encoder_tokens) const {
+  REPRISE_ASSERT(table.empty(), "a table of {} blocks is reserved", table.num_blocks());
+  table.num_encoder_blocks_ = static_cast<size_t>(blocks_for(num_encoder_tokens));
+  table.blocks_.reserve(table.num_encoder_blocks_ + static_cast<size_t>(blocks_for(num_tokens)));
 }
 
 SlotResult KvCacheManager::allocate_slots(BlockTable& table, int num_tokens) {
-  const int num_missing = blocks_for(num_tokens) - table.num_blocks();
+  const int num_missing =
+      num_encoder_blocks(table) + blocks_for(num_tokens) - static_cast<int>(table.blocks_.size());
   const bool needs_state = states_.num_slots() > 0 && table.state_slot_ == kNullStateSlot;
   if (num_missing > pool_.num_free_blocks() || (needs_state && states_.num_free_slots() == 0)) {
     return SlotResult::no_blocks;
@@ -73,7 +76,9 @@ SlotResult KvCacheManager::allocate_slots_after(BlockTable& table,
                                                 const CachedPrefix& prefix,
                                                 int num_tokens) {
   REPRISE_ASSERT(table.empty(), "a prefix for a table of {} blocks", table.num_blocks());
-  const int num_missing = blocks_for(num_tokens) - prefix.num_blocks;
+  REPRISE_ASSERT(prefix.num_blocks == 0 || table.num_encoder_blocks_ == 0,
+                 "a prefix for a table that begins with blocks of an encoder");
+  const int num_missing = num_encoder_blocks(table) + blocks_for(num_tokens) - prefix.num_blocks;
   if (num_missing > pool_.num_free_blocks() - prefix.num_free_blocks) return SlotResult::no_blocks;
   if (states_.num_slots() > 0 && states_.num_free_slots() == 0) return SlotResult::no_blocks;
   if (prefix.snapshot != kNullStateSlot) {
@@ -177,7 +182,7 @@ std::string KvCacheManager::find_broken_invariant(std::span<const BlockTable* co
   if (std::string broken = pool_.find_broken_invariant(); !broken.empty()) return broken;
   std::vector<int> num_owners(static_cast<size_t>(num_blocks()), 0);
   for (const BlockTable* table : tables) {
-    for (const BlockId block : table->block_ids()) {
+    for (const BlockId block : table->blocks_) {
       const auto index = static_cast<size_t>(block);
       if (block == kNullBlock) return "a request owns the null block";
       if (index >= num_owners.size()) return fmt::format("a request owns unknown block {}", index);

@@ -24,24 +24,36 @@ class BlockTable {
   BlockTable& operator=(const BlockTable&) = delete;
   BlockTable(BlockTable&& other) noexcept
       : blocks_(std::move(other.blocks_)),
+        num_encoder_blocks_(other.num_encoder_blocks_),
         num_published_(std::exchange(other.num_published_, 0)),
         state_slot_(std::exchange(other.state_slot_, kNullStateSlot)) {}
   BlockTable& operator=(BlockTable&& other) noexcept {
     blocks_ = std::move(other.blocks_);
     num_published_ = std::exchange(other.num_published_, 0);
+    num_encoder_blocks_ = other.num_encoder_blocks_;
     state_slot_ = std::exchange(other.state_slot_, kNullStateSlot);
     return *this;
   }
 
-  [[nodiscard]] std::span<const BlockId> block_ids() const noexcept { return blocks_; }
-  [[nodiscard]] int num_blocks() const noexcept { return static_cast<int>(blocks_.size()); }
+  [[nodiscard]] std::span<const BlockId> block_ids() const noexcept {
+    return blocks_.empty() ? std::span<const BlockId>()
+                           : std::span(blocks_).subspan(num_encoder_blocks_);
+  }
+  /// The blocks of the text of an encoder, which the request has as long as it has others. Empty:
+  /// the model has no encoder.
+  [[nodiscard]] std::span<const BlockId> encoder_block_ids() const noexcept {
+    return blocks_.empty() ? std::span<const BlockId>()
+                           : std::span(blocks_).first(num_encoder_blocks_);
+  }
+  [[nodiscard]] int num_blocks() const noexcept { return static_cast<int>(block_ids().size()); }
   [[nodiscard]] bool empty() const noexcept { return blocks_.empty(); }
   /// The null slot: the request holds none.
   [[nodiscard]] StateSlot state_slot() const noexcept { return state_slot_; }
 
  private:
   friend class KvCacheManager;
-  std::vector<BlockId> blocks_;
+  std::vector<BlockId> blocks_;  // those of the encoder's text first
+  size_t num_encoder_blocks_ = 0;
   int num_published_ = 0;  // how many blocks from the start were published
   StateSlot state_slot_ = kNullStateSlot;
 };
@@ -76,8 +88,9 @@ class KvCacheManager {
                           int num_snapshots = 0);
 
   /// Allocates the memory of the table for `num_tokens` tokens, so that it can grow to that length
-  /// without further allocation.
-  void reserve(BlockTable& table, int num_tokens) const;
+  /// without further allocation. Its first blocks will be those of an encoder's text of so many
+  /// tokens.
+  void reserve(BlockTable& table, int num_tokens, int num_encoder_tokens = 0) const;
   /// Adds blocks to the table until it has slots for tokens [0, num_tokens), and the state slot if
   /// it has none. Adds all that is missing or nothing. Does nothing if the table is already long
   /// enough.
@@ -171,6 +184,9 @@ class KvCacheManager {
   [[nodiscard]] int block_size() const noexcept { return pool_.block_size(); }
   [[nodiscard]] int num_free_blocks() const noexcept { return pool_.num_free_blocks(); }
   [[nodiscard]] int num_free_state_slots() const noexcept { return states_.num_free_slots(); }
+  [[nodiscard]] static int num_encoder_blocks(const BlockTable& table) noexcept {
+    return static_cast<int>(table.num_encoder_blocks_);
+  }
   /// The number of blocks that hold `num_tokens` slots.
   [[nodiscard]] int blocks_for(int num_tokens) const noexcept;
   /// The largest number of slots that one request can have, if it owns all usable blocks.

@@ -45,6 +45,13 @@ class CausalLM {
                                        const Tensor& input_ids,       // int32[num_tokens]
                                        const Tensor& positions) = 0;  // int32[num_tokens]
 
+  /// Makes the keys and values of a text to which the decoder attends, and writes them to the slots
+  /// of the text. \pre has_encoder()
+  virtual void encode(cudagraph::ForwardContext& /*context*/,
+                      const Tensor& /*input_ids*/,
+                      const Tensor& /*positions*/) {}
+  [[nodiscard]] virtual bool has_encoder() const { return false; }
+
   /// Logits of the rows `logits_indices`; only the first num_logits[0] of them are computed. If the
   /// config has `pooling`: the vectors, in float32, of the texts whose last tokens these rows are.
   [[nodiscard]] virtual Tensor compute_logits(const Tensor& hidden,          // [num_tokens, hidden]

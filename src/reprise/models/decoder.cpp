@@ -149,6 +149,14 @@ Tensor Decoder::forward(cudagraph::ForwardContext& context,
   return normed;
 }
 
+std::vector<CrossAttention*> Decoder::cross_attentions() const {
+  std::vector<CrossAttention*> found;
+  for (const auto& layer : layers_) {
+    if (CrossAttention* cross = layer->cross_attention()) found.push_back(cross);
+  }
+  return found;
+}
+
 void Decoder::keep_auxiliary(cudagraph::ForwardContext& context,
                              size_t layer,
                              const Tensor& hidden) const {

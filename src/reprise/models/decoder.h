@@ -13,6 +13,8 @@
 
 namespace reprise::models {
 
+class CrossAttention;
+
 /// One layer of a decoder. A model file defines how it connects attention, MLP and norms.
 class DecoderLayer {
  public:
@@ -24,6 +26,8 @@ class DecoderLayer {
   [[nodiscard]] virtual attention::AttentionLayer& attention() noexcept = 0;
   /// A recurrence beside the attention; nullptr: there is none.
   [[nodiscard]] virtual attention::AttentionLayer* recurrence() noexcept { return nullptr; }
+  /// The attention to the text of an encoder; nullptr: there is none.
+  [[nodiscard]] virtual CrossAttention* cross_attention() noexcept { return nullptr; }
 };
 
 using MakeDecoderLayer = std::unique_ptr<DecoderLayer> (*)(const LayerParts& parts);
@@ -52,6 +56,9 @@ class Decoder final : public CausalLM {
   [[nodiscard]] SharedTensors shared_tensors() const override {
     return {.embedding = embedding_, .lm_head = lm_head_};
   }
+
+  /// Of all layers; empty: there is no encoder.
+  [[nodiscard]] std::vector<CrossAttention*> cross_attentions() const;
 
  private:
   /// Runs the layers of all stages, one stage after the other.

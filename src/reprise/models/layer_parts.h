@@ -26,8 +26,14 @@ struct LayerParts {
   lora::AdapterSlots* adapters = nullptr;           // nullptr: the engine has no adapters
   const ExpertCounting* expert_counting = nullptr;  // nullptr: nothing is counted
 
+  /// The layer of an encoder, whose keys and values are read in the same forward only: all of them
+  /// use the cache of the decoder's first layer.
+  bool is_of_encoder = false;
+
   /// The place of this layer among those of its cache.
-  [[nodiscard]] int64_t cache_index() const { return config.cache_index(layer); }
+  [[nodiscard]] int64_t cache_index() const {
+    return is_of_encoder ? 0 : config.cache_index(layer);
+  }
 
   /// The weights and biases of modules of this layer, one above the other. Adapters may change this
   /// projection.

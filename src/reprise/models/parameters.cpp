@@ -202,6 +202,16 @@ std::optional<float> Parameters::find_number(std::string_view name) const {
   return number;
 }
 
+bool Parameters::holds_only_zeros(std::string_view name) const {
+  const weights::TensorSpec* spec = source_->find(name);
+  if (spec == nullptr) return true;
+  const int64_t count =
+      std::accumulate(spec->shape.begin(), spec->shape.end(), int64_t{1}, std::multiplies());
+  std::vector<float> numbers(static_cast<size_t>(count));
+  source_->read(name, DType::f32, std::as_writable_bytes(std::span(numbers)));
+  return std::ranges::all_of(numbers, [](float number) { return number == 0; });
+}
+
 std::string Parameters::packed_weights() const {
   uint64_t digest = 0xcbf29ce484222325ULL;  // FNV-1a
   size_t count = 0;

@@ -76,6 +76,9 @@ class Parameters {
   /// name. Read while loading. \throws FileError E_SHAPE, E_DTYPE
   [[nodiscard]] std::optional<float> find_number(std::string_view name) const;
 
+  /// Whether all numbers of a vector are 0, or there is none of that name. Read while loading.
+  [[nodiscard]] bool holds_only_zeros(std::string_view name) const;
+
   /// Adds a float32 table that was computed on the host; the name is for messages.
   [[nodiscard]] Tensor add_table(std::string_view name,
                                  std::span<const float> values,

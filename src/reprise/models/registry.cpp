@@ -1,8 +1,11 @@
 #include <array>
+#include <utility>
 
+#include "reprise/models/bart.h"
 #include "reprise/models/bert.h"
 #include "reprise/models/causal_lm.h"
 #include "reprise/models/decoder.h"
+#include "reprise/models/encoder_decoder.h"
 #include "reprise/models/falcon_h1.h"
 #include "reprise/models/gemma.h"
 #include "reprise/models/gpt_neox.h"
@@ -72,6 +75,7 @@ constexpr std::array kRows = {
     Row{weights::Architecture::qwen3_5_moe, make<LlamaLayer>},
     Row{weights::Architecture::lfm2, make<LlamaLayer>},
     Row{weights::Architecture::bert, make<BertLayer>},
+    Row{weights::Architecture::bart, make<BartLayer>},
 };
 
 constexpr bool has_every_architecture_in_order() {
@@ -90,8 +94,10 @@ std::unique_ptr<CausalLM> create_model(const weights::ModelConfig& config,
                                        lora::AdapterSlots* adapters,
                                        const ExpertCounting* expert_counting) {
   const Row& row = kRows[static_cast<size_t>(config.architecture)];
-  return std::make_unique<Decoder>(
+  auto decoder = std::make_unique<Decoder>(
       config, max_positions, parameters, row.make_layer, adapters, expert_counting);
+  if (!config.encoder) return decoder;
+  return std::make_unique<EncoderDecoder>(config, parameters, std::move(decoder));
 }
 
 }  // namespace reprise::models

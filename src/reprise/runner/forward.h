@@ -22,6 +22,8 @@ enum ForwardInput : size_t {
   kNumLogits,
   kStateIndices,                  // only of models with recurrent layers
   kHiddenStates = kStateIndices,  // only of draft heads, which have no recurrent layers
+  kEncoderLens = kStateIndices,   // only of models with an encoder, which have neither
+  kEncoderBlockTable,
   kMaxForwardInputs
 };
 /// Of a step. Most models use all but the last.

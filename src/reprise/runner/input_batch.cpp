@@ -26,6 +26,9 @@ InputBatch::Layout InputBatch::make_layout(const BatchLimits& limits,
   place(layout.query_start_loc, limits.max_num_reqs + 1);
   place(layout.seq_lens, limits.max_num_reqs);
   place(layout.state_indices, limits.has_states ? limits.max_num_reqs : 0);
+  place(layout.encoder_lens, limits.has_encoder ? limits.max_num_reqs : 0);
+  place(layout.encoder_block_table,
+        limits.has_encoder ? limits.max_num_reqs * limits.max_blocks_per_req : 0);
   place(layout.input_ids, num_tokens);
   place(layout.positions, num_tokens);
   place(layout.slot_mapping, num_tokens);
@@ -127,8 +130,20 @@ int32_t InputBatch::stage_request(const BatchRequest& request, int32_t index, in
   if (limits_.has_states) {
     host(layout_.state_indices)[index] = static_cast<int32_t>(request.state_slot);
   }
+  stage_encoder_text(index, request.encoder_len, request.encoder_block_ids);
   stage_table_row(index, request.block_ids);
   return query_len;
+}
+
+void InputBatch::stage_encoder_text(int32_t index,
+                                    int32_t len,
+                                    std::span<const kv_cache::BlockId> block_ids) {
+  if (!limits_.has_encoder) return;
+  host(layout_.encoder_lens)[index] = len;
+  const size_t width = to_size(limits_.max_blocks_per_req);
+  int32_t* row = host(layout_.encoder_block_table) + to_size(index) * width;
+  for (const kv_cache::BlockId block : block_ids) *row++ = static_cast<int32_t>(block);
+  std::fill_n(row, width - block_ids.size(), static_cast<int32_t>(kv_cache::kNullBlock));
 }
 
 void InputBatch::pad_tokens(int32_t from, int32_t to) {
@@ -169,6 +184,7 @@ void InputBatch::pad(int32_t num_rows, int32_t num_tokens, int32_t num_logits) {
     fill_tail(layout_.state_indices, num_rows, shape_.num_reqs, kNoState);
   }
   for (int32_t row = num_rows; row < shape_.num_reqs; ++row) stage_table_row(row, {});
+  for (int32_t row = num_rows; row < shape_.num_reqs; ++row) stage_encoder_text(row, 0, {});
   fill_tail(layout_.logits_indices, num_logits, shape_.num_logits_rows, 0);
   host(layout_.num_logits)[0] = num_logits;
 }
@@ -194,6 +210,7 @@ void InputBatch::stage_dummy(const StagedShape& shape, device::Stream& stream, D
     std::fill_n(host(layout_.state_indices), shape.num_reqs, kNoState);
   }
   for (int32_t row = 0; row < shape.num_reqs; ++row) stage_table_row(row, {});
+  for (int32_t row = 0; row < shape.num_reqs; ++row) stage_encoder_text(row, 1, {});
   std::fill_n(host(layout_.logits_indices), shape.num_logits_rows, 0);
   host(layout_.num_logits)[0] = shape.num_logits_rows;
   upload(stream);
@@ -270,6 +287,12 @@ attention::AttentionMetadata InputBatch::attention_metadata() const {
           .slot_mapping = view(layout_.slot_mapping, {shape_.num_tokens}),
           .state_indices =
               limits_.has_states ? view(layout_.state_indices, {shape_.num_reqs}) : Tensor{},
+          .encoder_lens =
+              limits_.has_encoder ? view(layout_.encoder_lens, {shape_.num_reqs}) : Tensor{},
+          .encoder_block_table =
+              limits_.has_encoder
+                  ? view(layout_.encoder_block_table, {shape_.num_reqs, limits_.max_blocks_per_req})
+                  : Tensor{},
           .host_query_start_loc =
               std::span(host_).subspan(layout_.query_start_loc, to_size(num_real_reqs_) + 1),
           .host_seq_lens = std::span(host_).subspan(layout_.seq_lens, to_size(num_real_reqs_))};

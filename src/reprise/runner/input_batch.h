@@ -31,7 +31,8 @@ struct BatchLimits {
   /// What is added to the positions of tokens of a second text; 0: the model does not tell texts
   /// apart.
   int32_t second_text_offset = 0;
-  bool has_states = false;  // the model has recurrent layers, so each request has a state slot
+  bool has_encoder = false;  // requests have blocks with the text of an encoder
+  bool has_states = false;   // the model has recurrent layers, so each request has a state slot
 
   [[nodiscard]] int32_t max_num_sampled_rows() const noexcept {
     return max_num_reqs * max_sampled_rows_per_req;
@@ -54,6 +55,11 @@ struct BatchRequest {
   kv_cache::StateSlot restored_state = kv_cache::kNullStateSlot;
   // The slot to which the states are copied after the step; the null slot: they are not.
   kv_cache::StateSlot saved_state = kv_cache::kNullStateSlot;
+  /// The text of the encoder, if the request's first step needs its keys and values, and the
+  /// length and the blocks of that text.
+  std::span<const int32_t> encoder_token_ids;
+  int32_t encoder_len = 0;
+  std::span<const kv_cache::BlockId> encoder_block_ids;
   const lora::LoraAdapter* adapter = nullptr;  // nullptr: none
   int32_t second_text_begin = kNoSecondText;   // the first position of the second of two texts
   // Whether the logits of the last token are needed, to sample the next token.
@@ -141,6 +147,8 @@ class InputBatch {
     size_t query_start_loc = 0;
     size_t seq_lens = 0;
     size_t state_indices = 0;
+    size_t encoder_lens = 0;
+    size_t encoder_block_table = 0;
     size_t input_ids = 0;
     size_t positions = 0;
     size_t slot_mapping = 0;
@@ -163,6 +171,8 @@ class InputBatch {
   [[nodiscard]] int32_t* host(size_t offset) noexcept { return host_.data() + offset; }
   [[nodiscard]] Tensor view(size_t offset, Shape shape) const;
   int32_t stage_request(const BatchRequest& request, int32_t index, int32_t first_token);
+  /// Writes what tokens of row `index` read of an encoder's text. A row without blocks is padding.
+  void stage_encoder_text(int32_t index, int32_t len, std::span<const kv_cache::BlockId> block_ids);
   void stage_table_row(int32_t row_index, std::span<const kv_cache::BlockId> block_ids);
   void pad(int32_t num_rows, int32_t num_tokens, int32_t num_logits);
   void pad_tokens(int32_t from, int32_t to);

@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "reprise/device/error.h"
+#include "reprise/runner/encoder_texts.h"
 #include "reprise/runner/model_forward.h"
 #include "reprise/runner/ranged_forward.h"
 #include "reprise/runner/trace_forward.h"
@@ -94,6 +95,10 @@ ModelRunner::ModelRunner(Execution& execution,
           CudagraphRuntimeMode::FULL,
           execution.device(),
           permission_) {
+  if (options.limits.has_encoder) {
+    const BatchLimits limits = limits_of_encoder(options.limits);
+    encoder_batch_.emplace(limits, execution.device(), execution.executor());
+  }
   for (attention::AttentionLayer* layer : model.attention_layers()) layer->bind_caches(caches());
   bindings_ = parameters.memory();
   bindings_.push_back(kv_cache_.memory());
@@ -115,10 +120,12 @@ ModelRunner::ModelRunner(Execution& execution,
 
 program::TracedProgram ModelRunner::trace(ForwardKind kind) const {
   if (has_adapters()) options_.adapters->set_active(kind == ForwardKind::adapters);
-  return program::trace(
-      forward_signature(
-          *parameters_, caches(), options_.limits.max_blocks_per_req, model_->hidden_input_size()),
-      forward_function(*model_));
+  return program::trace(forward_signature(*parameters_,
+                                          caches(),
+                                          options_.limits.max_blocks_per_req,
+                                          model_->hidden_input_size(),
+                                          model_->has_encoder()),
+                        forward_function(*model_));
 }
 
 std::vector<program::ParameterSlot> ModelRunner::parameter_slots(
@@ -321,6 +328,7 @@ const StepResult& ModelRunner::run(std::span<const BatchRequest> requests,
   for (const BatchRequest& request : requests) num_logits += request.num_logits();
   {
     const PhaseTimer timer(spans_, StepPhase::prepare);
+    encode_texts(requests);
     if (requests.empty()) {
       const int32_t num_reqs =
           std::min(decision.descriptor.num_tokens, options_.limits.max_num_reqs);
@@ -368,7 +376,12 @@ std::span<const Tensor> ModelRunner::gather_inputs() {
              metadata_.state_indices};
   if (hidden_states_.bytes() > 0) inputs_[kHiddenStates] = hidden_states();
   const std::span<const Tensor> inputs = inputs_;
-  return inputs_.back().defined() ? inputs : inputs.first(kMaxForwardInputs - 1);
+  if (metadata_.encoder_lens.defined()) {
+    inputs_[kEncoderLens] = metadata_.encoder_lens;
+    inputs_[kEncoderBlockTable] = metadata_.encoder_block_table;
+    return inputs;
+  }
+  return inputs.first(inputs_[kStateIndices].defined() ? kStateIndices + 1 : kStateIndices);
 }
 
 void ModelRunner::run_staged(const cudagraph::BatchDescriptor& descriptor,
@@ -424,17 +437,6 @@ std::span<const float> ModelRunner::logits_row(const StepResult& result, int32_t
   host_logits_.resize(vocab_size);
   stream.copy_to_host(host_logits_.data(), address, vocab_size * sizeof(float));
   return host_logits_;
-}
-
-void ModelRunner::wait() {
-  const PhaseTimer timer(spans_, StepPhase::wait);
-  execution_->stream().synchronize();
-  if (options_.ranks == nullptr) return;
-  try {
-    options_.ranks->check();
-  } catch (const parallel::RankError& error) {
-    throw device::DeviceError(error.what(), device::DeviceError::Severity::sticky);
-  }
 }
 
 size_t ModelRunner::graph_bytes() const noexcept {

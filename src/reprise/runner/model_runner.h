@@ -229,6 +229,8 @@ class ModelRunner {
   /// Captures the best key for this batch if it has no graph yet.
   void capture_before_step(const cudagraph::BatchFacts& facts);
   void dummy_run(const cudagraph::DummyRun& run);
+  /// Runs the encoder for each request whose first step this is, eagerly and one after the other.
+  void encode_texts(std::span<const BatchRequest> requests);
   /// Copies cached states to the slots of requests that begin after a cached prefix.
   void restore_states(std::span<const BatchRequest> requests);
   /// Copies states after the step, for requests that may begin there later.
@@ -254,6 +256,7 @@ class ModelRunner {
   kv_cache::KvCacheTensors kv_cache_;
   kv_cache::StateCacheTensors states_;
   InputBatch batch_;
+  std::optional<InputBatch> encoder_batch_;  // one text; nothing: the model has no encoder
   device::Buffer hidden_states_;  // of a draft head: what its steps read of the main model
   std::unique_ptr<attention::AttentionBackend> attention_;
   std::unique_ptr<attention::CascadeAttention> cascade_;    // nullptr: no step uses it

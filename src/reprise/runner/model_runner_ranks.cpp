@@ -97,4 +97,15 @@ void ModelRunner::stop_other_ranks() noexcept {
   }
 }
 
+void ModelRunner::wait() {
+  const PhaseTimer timer(spans_, StepPhase::wait);
+  execution_->stream().synchronize();
+  if (options_.ranks == nullptr) return;
+  try {
+    options_.ranks->check();
+  } catch (const parallel::RankError& error) {
+    throw device::DeviceError(error.what(), device::DeviceError::Severity::sticky);
+  }
+}
+
 }  // namespace reprise::engine

@@ -91,19 +91,24 @@ void ModelStep::prepare(const SchedulerOutput& output, const SchedulerConfig& co
       last_tokens.push_back({entry.request, num_tokens + entry.num_scheduled_tokens - 1});
     }
     num_tokens += entry.query_len();
-    requests.push_back({.token_ids = entry.token_ids(),
-                        .num_computed_tokens = entry.num_computed_tokens,
-                        .block_ids = entry.request->block_ids(),
-                        .state_slot = entry.request->state_slot(),
-                        .restored_state = entry.restored_state,
-                        .saved_state = entry.saved_state,
-                        .adapter = entry.request->adapter(),
-                        .second_text_begin = entry.request->second_text_begin(),
-                        .samples = entry.samples,
-                        .num_drafts = entry.num_drafts,
-                        .num_padding_tokens = entry.num_padding_tokens,
-                        .first_prompt_logit = entry.first_prompt_logit,
-                        .num_prompt_logits = entry.num_prompt_logits});
+    requests.push_back(
+        {.token_ids = entry.token_ids(),
+         .num_computed_tokens = entry.num_computed_tokens,
+         .block_ids = entry.request->block_ids(),
+         .state_slot = entry.request->state_slot(),
+         .restored_state = entry.restored_state,
+         .saved_state = entry.saved_state,
+         .encoder_token_ids = entry.num_computed_tokens == 0 ? entry.request->encoder_token_ids()
+                                                             : std::span<const int32_t>(),
+         .encoder_len = static_cast<int32_t>(entry.request->encoder_token_ids().size()),
+         .encoder_block_ids = entry.request->encoder_block_ids(),
+         .adapter = entry.request->adapter(),
+         .second_text_begin = entry.request->second_text_begin(),
+         .samples = entry.samples,
+         .num_drafts = entry.num_drafts,
+         .num_padding_tokens = entry.num_padding_tokens,
+         .first_prompt_logit = entry.first_prompt_logit,
+         .num_prompt_logits = entry.num_prompt_logits});
     uses.push_back(logits_use(entry));
     has_constraints = has_constraints || uses.back().constraint != nullptr;
   }

@@ -28,7 +28,8 @@ bool has_states(const attention::LayerCaches& caches) {
 program::TraceSignature forward_signature(const models::Parameters& parameters,
                                           const attention::LayerCaches& caches,
                                           int32_t max_blocks_per_req,
-                                          int64_t hidden_input_size) {
+                                          int64_t hidden_input_size,
+                                          bool has_encoder) {
   const auto ints = [](program::SymShape shape) { return program::ValueType{DType::i32, shape}; };
   program::TraceSignature signature;
   signature.inputs = {{"input_ids", ints({Symbol::num_tokens})},
@@ -47,6 +48,11 @@ program::TraceSignature forward_signature(const models::Parameters& parameters,
     for (const Tensor& state : caches.states->tensors()) {
       signature.states.emplace_back(state, program::constant_type(state.type()));
     }
+  }
+  if (has_encoder) {
+    signature.inputs.emplace_back("encoder_lens", ints({Symbol::num_reqs}));
+    signature.inputs.emplace_back("encoder_block_table",
+                                  ints({Symbol::num_reqs, max_blocks_per_req}));
   }
   if (hidden_input_size > 0) {
     signature.inputs.emplace_back(
@@ -72,6 +78,9 @@ program::TracedFunction forward_function(models::CausalLM& model) {
     cudagraph::ForwardContext context{.attention = &metadata};
     if (model.hidden_input_size() > 0) {
       context.hidden_states = inputs[kHiddenStates];
+    } else if (model.has_encoder()) {
+      metadata.encoder_lens = inputs[kEncoderLens];
+      metadata.encoder_block_table = inputs[kEncoderBlockTable];
     } else if (inputs.size() > kStateIndices) {
       metadata.state_indices = inputs[kStateIndices];
     }

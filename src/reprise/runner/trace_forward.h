@@ -11,14 +11,16 @@
 
 namespace reprise::engine {
 
-/// The signature with which a model's forward is traced. `hidden_input_size`: as CausalLM's. The
-/// inputs are those of ForwardInput, where T, R and L stand for the numbers of tokens, requests and
-/// logits. The caches are the state: first that of keys and values, where B stands for the number
-/// of blocks, then that of recurrent layers. All memory is borrowed.
+/// The signature with which a model's forward is traced. `hidden_input_size`,
+/// `has_encoder`: as CausalLM's. The inputs are those of ForwardInput, where T, R and L stand for
+/// the numbers of tokens, requests and logits. The caches are the state: first that of keys and
+/// values, where B stands for the number of blocks, then that of recurrent layers. All memory is
+/// borrowed.
 [[nodiscard]] program::TraceSignature forward_signature(const models::Parameters& parameters,
                                                         const attention::LayerCaches& caches,
                                                         int32_t max_blocks_per_req,
-                                                        int64_t hidden_input_size = 0);
+                                                        int64_t hidden_input_size = 0,
+                                                        bool has_encoder = false);
 
 /// The model's own code as a function of these inputs. It borrows the model.
 [[nodiscard]] program::TracedFunction forward_function(models::CausalLM& model);

@@ -125,6 +125,12 @@ class Request {
   [[nodiscard]] kv_cache::StateSlot state_slot() const noexcept {
     return block_table_.state_slot();
   }
+  [[nodiscard]] std::span<const kv_cache::BlockId> encoder_block_ids() const noexcept {
+    return block_table_.encoder_block_ids();
+  }
+  [[nodiscard]] std::span<const int32_t> encoder_token_ids() const noexcept {
+    return options_.encoder_token_ids;
+  }
   [[nodiscard]] const kv_cache::BlockTable& block_table() const noexcept { return block_table_; }
   /// Prompt tokens that were not computed, because the prefix cache or another engine had them when
   /// the request was first admitted.

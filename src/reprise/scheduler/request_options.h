@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 namespace reprise::kv_cache {
 class KvExport;
@@ -54,6 +55,10 @@ struct RequestOptions {
   /// The first token of the second of two texts that a cross-encoder compares; default: there is
   /// one text.
   int32_t second_text_begin = kNoSecondText;
+
+  /// Of an encoder-decoder model: the text of the encoder. The prompt is then that of the decoder.
+  /// EngineCore::add_request() makes both of the prompt that it gets.
+  std::vector<int32_t> encoder_token_ids;
 
   /// Limits the tokens of the answer; belongs to this request alone. Null: any answer. The request
   /// ends when the constraint is complete, even if min_tokens or ignore_eos ask for more.

@@ -55,6 +55,11 @@ Scheduler::Scheduler(SchedulerConfig config,
 void Scheduler::check_admissible(std::span<const int32_t> prompt_token_ids,
                                  const sampling::SamplingParams& params,
                                  const RequestOptions& options) const {
+  if (!config_.decoder_prompt.empty()) {
+    const bool has_text = !options.encoder_token_ids.empty();
+    check_encoder_text(has_text ? options.encoder_token_ids : prompt_token_ids, params);
+    prompt_token_ids = config_.decoder_prompt;
+  }
   const size_t num_prompt_tokens = prompt_token_ids.size();
   if (num_prompt_tokens == 0) {
     throw InvalidArgument("prompt is empty, expected at least one token");
@@ -76,14 +81,7 @@ void Scheduler::check_admissible(std::span<const int32_t> prompt_token_ids,
         max_model_len_,
         max_model_len_ - 1));
   }
-  for (size_t i = 0; i < num_prompt_tokens; ++i) {
-    if (prompt_token_ids[i] < 0 || prompt_token_ids[i] >= config_.vocab_size) {
-      throw InvalidArgument(fmt::format("prompt token {} is {}, expected a token id in [0, {}]",
-                                        i,
-                                        prompt_token_ids[i],
-                                        config_.vocab_size - 1));
-    }
-  }
+  check_token_ids(prompt_token_ids);
   sampling::validate(params, config_.vocab_size, config_.max_logprobs);
   check_some_token_is_allowed(params, config_.eos_token_ids);
   if (options.priority != 0 && config_.policy != SchedulingPolicy::priority) {
@@ -116,7 +114,13 @@ void Scheduler::add_request(Request& request) {
   }
   request.token_ids_.reserve(static_cast<size_t>(request.max_total_tokens_));
   request.prompt_logprobs_.reserve(static_cast<size_t>(request.num_prompt_logits()));
-  kv_cache_manager_->reserve(request.block_table_, request.max_total_tokens_);
+  const auto num_encoder_tokens = static_cast<int>(request.encoder_token_ids().size());
+  // The blocks of the encoder's text are not there for the answer.
+  const int64_t num_blocks =
+      kv_cache_manager_->num_blocks() - 1 - kv_cache_manager_->blocks_for(num_encoder_tokens);
+  request.max_total_tokens_ = static_cast<int>(std::min<int64_t>(
+      request.max_total_tokens_, num_blocks * kv_cache_manager_->block_size() + 1));
+  kv_cache_manager_->reserve(request.block_table_, request.max_total_tokens_, num_encoder_tokens);
   kv_cache::PrefixKey prefix{.cache_salt = request.cache_salt()};
   if (request.lora_id() != 0) prefix.lora_id = request.lora_id();
   request.block_hashes_ = kv_cache_manager_->make_chain(prefix);
@@ -253,7 +257,8 @@ bool Scheduler::admit(Request& request, int token_budget) {
     return false;
   }
   if (config_.scheduler_reserve_full_isl &&
-      kv_cache_manager_->blocks_for(request.num_tokens()) - prefix.num_blocks >
+      kv_cache::KvCacheManager::num_encoder_blocks(request.block_table_) +
+              kv_cache_manager_->blocks_for(request.num_tokens()) - prefix.num_blocks >
           kv_cache_manager_->num_free_blocks() - prefix.num_free_blocks) {
     return false;
   }

@@ -167,6 +167,9 @@ class Scheduler {
   [[nodiscard]] const SchedulerConfig& config() const noexcept { return config_; }
 
  private:
+  void check_token_ids(std::span<const int32_t> token_ids) const;
+  void check_encoder_text(std::span<const int32_t> text,
+                          const sampling::SamplingParams& params) const;
   [[nodiscard]] SchedulerOutput& oldest_in_flight() { return outputs_[oldest_]; }
   [[nodiscard]] bool schedule_running(int& token_budget);
   void schedule_waiting(int& token_budget);

@@ -48,6 +48,9 @@ struct SchedulerConfig {
   /// The model makes a vector of each prompt: a request ends with its prompt, and gets the row of
   /// logits of its last token as its vector instead of a token.
   bool is_pooling = false;
+  /// The first tokens of each answer of an encoder-decoder model, whose prompts are texts of the
+  /// encoder. Empty: the model has no encoder.
+  std::vector<int32_t> decoder_prompt;
   /// A step may be scheduled while the one before it has no results yet.
   bool async_scheduling = false;
   /// A step waits at most so long for the constraints on answers, whose work other threads do, and

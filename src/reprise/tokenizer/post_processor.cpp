@@ -11,8 +11,15 @@ namespace {
 
 constexpr size_t kMaxTypeId = 1 << 16;
 
-constexpr std::array<std::string_view, 3> kPostProcessors = {
-    "Sequence", "TemplateProcessing", "ByteLevel"};
+constexpr std::array<std::string_view, 4> kPostProcessors = {
+    "Sequence", "TemplateProcessing", "RobertaProcessing", "ByteLevel"};
+
+// ["</s>", 2]
+int32_t read_token_and_id(const Component& component, std::string_view key) {
+  const std::vector<Component> parts = component.at(key).elements();
+  if (parts.size() != 2) component.at(key).fail("must be a token and its id");
+  return static_cast<int32_t>(parts[1].integer(Vocabulary::kMaxId - 1));
+}
 
 void append_special_token(const Component& piece,
                           const Component& component,
@@ -66,9 +73,20 @@ void PostProcessor::add(const Component& component) {
     for (const Component& child : component.elements("processors")) add(child);
   } else if (type == "TemplateProcessing") {
     add_template(component);
+  } else if (type == "RobertaProcessing") {
+    add_roberta(component);
   } else if (type != "ByteLevel") {  // it only moves offsets, which this engine does not compute
     component.at("type").fail_unknown("post-processor", type, kPostProcessors);
   }
+}
+
+// <s> A </s>, and for two texts <s> A </s></s> B </s>, which have no types of their own.
+void PostProcessor::add_roberta(const Component& component) {
+  const int32_t begin = read_token_and_id(component, "cls");
+  const int32_t end = read_token_and_id(component, "sep");
+  pair = PairTemplate{.prefix = {begin}, .middle = {end, end}, .suffix = {end}, .second_begin = {}};
+  prefix.insert(prefix.begin(), begin);
+  suffix.push_back(end);
 }
 
 void PostProcessor::add_template(const Component& component) {

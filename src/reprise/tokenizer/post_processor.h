@@ -33,6 +33,7 @@ struct PostProcessor {
  private:
   void add(const Component& component);
   void add_template(const Component& component);
+  void add_roberta(const Component& component);
 };
 
 }  // namespace reprise::tokenizer

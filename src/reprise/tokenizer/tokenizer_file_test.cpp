@@ -156,7 +156,7 @@ TEST(TokenizerFile, names_component_types_it_does_not_know) {
   expect_failure(
       R"({"pre_tokenizer":{"type":"UnicodeScripts"}})", "E_TOKENIZER", "/pre_tokenizer/type");
   expect_failure(
-      R"({"post_processor":{"type":"RobertaProcessing"}})", "E_TOKENIZER", "/post_processor/type");
+      R"({"post_processor":{"type":"BertProcessing"}})", "E_TOKENIZER", "/post_processor/type");
   expect_failure(R"({"decoder":{"type":"CTC"}})", "E_TOKENIZER", "/decoder/type");
   expect_failure(
       R"({"model":{"type":"WordPiece","unk_token":"[UNK]"}})", "E_TOKENIZER", "/model/unk_token");
@@ -219,6 +219,26 @@ TEST(TokenizerFile, puts_special_tokens_around_and_between_two_texts) {
                                    list({text('A', 0), text('B', 2)}),
                                    list({text('A', 0)})}) {
     EXPECT_THROW((void)pair_of(other), InvalidArgument) << other;
+  }
+}
+
+TEST(TokenizerFile, puts_the_tokens_of_roberta_around_and_between_texts) {
+  const auto with = [](std::string_view members) {
+    return patched(
+        fmt::format(R"({{"post_processor":{{"type":"RobertaProcessing",{}}}}})", members));
+  };
+  const Tokenizer tokenizer = Tokenizer::from_json(
+      with(R"("sep":["</s>",3],"cls":["<s>",4],"trim_offsets":true,"add_prefix_space":false)"));
+  EXPECT_EQ(tokenizer.encode(""), (std::vector<int32_t>{4, 3}));
+  const EncodedPair pair = tokenizer.encode_pair("", "");
+  EXPECT_EQ(pair.ids, (std::vector<int32_t>{4, 3, 3, 3}));
+  EXPECT_FALSE(pair.second_begin.has_value());
+  for (const char* members : {R"("sep":["</s>",3])",
+                              R"("sep":["</s>",3],"cls":["<s>"])",
+                              R"("sep":["</s>",77],"cls":["<s>",4])",
+                              R"("sep":["</s>",-1],"cls":["<s>",4])",
+                              R"("sep":3,"cls":["<s>",4])"}) {
+    EXPECT_EQ(failure_of(with(members)).code, "E_TOKENIZER") << members;
   }
 }
 

@@ -73,6 +73,33 @@ DecoderTensors bert(const ModelConfig& config) {
   return names;
 }
 
+DecoderTensors olmo2() {
+  return {.attention_norm = {},
+          .attention_result_norm = "post_attention_layernorm",
+          .mlp_norm = {},
+          .mlp_result_norm = "post_feedforward_layernorm"};
+}
+
+DecoderTensors bart() {
+  return {.embedding = "model.shared",
+          .position_embedding = "model.decoder.embed_positions",
+          .embedding_norm = "model.decoder.layernorm_embedding",
+          .layers = "model.decoder.layers.",
+          .final_norm = {},
+          .attention_norm = {},
+          .attention_result_norm = "self_attn_layer_norm",
+          .mlp_norm = {},
+          .mlp_result_norm = "final_layer_norm",
+          .o = "self_attn.out_proj",
+          .up = "fc1",
+          .down = "fc2",
+          .cross_q = "encoder_attn.q_proj",
+          .cross_k = "encoder_attn.k_proj",
+          .cross_v = "encoder_attn.v_proj",
+          .cross_o = "encoder_attn.out_proj",
+          .cross_result_norm = "encoder_attn_layer_norm"};
+}
+
 DecoderTensors mamba() {
   return {.embedding = "backbone.embeddings",
           .layers = "backbone.layers.",
@@ -199,6 +226,8 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
       return opt();
     case Architecture::bert:
       return bert(config);
+    case Architecture::bart:
+      return bart();
     case Architecture::gpt_neox:
       return gpt_neox();
     case Architecture::falcon:
@@ -216,10 +245,7 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
       return glm4();
     case Architecture::olmo2:
     case Architecture::olmo3:
-      return {.attention_norm = {},
-              .attention_result_norm = "post_attention_layernorm",
-              .mlp_norm = {},
-              .mlp_result_norm = "post_feedforward_layernorm"};
+      return olmo2();
     case Architecture::mamba:
     case Architecture::mamba2:
       return mamba();
@@ -248,6 +274,16 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
     default:
       return {};
   }
+}
+
+DecoderTensors encoder_tensors(const ModelConfig& config) {
+  DecoderTensors names = decoder_tensors(config);
+  names.position_embedding = "model.encoder.embed_positions";
+  names.embedding_norm = "model.encoder.layernorm_embedding";
+  names.layers = "model.encoder.layers.";
+  names.lm_head = {};
+  names.cross_q = names.cross_k = names.cross_v = names.cross_o = names.cross_result_norm = {};
+  return names;
 }
 
 }  // namespace reprise::weights

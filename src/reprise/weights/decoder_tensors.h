@@ -8,6 +8,9 @@
 
 namespace reprise::weights {
 
+/// A tensor of BART that published checkpoints fill with zeros.
+inline constexpr std::string_view kFinalLogitsBias = "final_logits_bias";
+
 /// Where the checkpoints of a family keep the tensors of a decoder: names of modules, without
 /// ".weight" and ".bias". An empty name means that the family has no such tensor. The defaults are
 /// those of Llama.
@@ -38,6 +41,13 @@ struct DecoderTensors {
   std::string_view up = "mlp.up_proj";
   std::string_view gate_up = {};  // instead of gate and up
   std::string_view down = "mlp.down_proj";
+
+  // Attention to the hidden states of an encoder; empty: there is none.
+  std::string_view cross_q = {};
+  std::string_view cross_k = {};
+  std::string_view cross_v = {};
+  std::string_view cross_o = {};
+  std::string_view cross_result_norm = {};
 
   // Names in a layer with latent attention.
   std::string_view q_a = "self_attn.q_a_proj";
@@ -85,5 +95,7 @@ struct DecoderTensors {
 };
 
 [[nodiscard]] DecoderTensors decoder_tensors(const ModelConfig& config);
+/// The tensors of config_of_encoder(). \pre config.encoder
+[[nodiscard]] DecoderTensors encoder_tensors(const ModelConfig& config);
 
 }  // namespace reprise::weights

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -17,8 +18,9 @@ namespace {
 // The tensors of one decoder, by the names of its family.
 class TensorList {
  public:
-  explicit TensorList(const ModelConfig& config)
-      : config_(config), names_(decoder_tensors(config)) {}
+  explicit TensorList(const ModelConfig& config) : TensorList(config, decoder_tensors(config)) {}
+  TensorList(const ModelConfig& config, const DecoderTensors& names)
+      : config_(config), names_(names) {}
 
   std::vector<ExpectedTensor> make() && {
     add_matrix(names_.embedding, config_.vocab_size, config_.hidden_size);
@@ -100,6 +102,7 @@ class TensorList {
       config_.mla ? add_latent_attention(*config_.mla) : add_attention();
     }
     add_norm(names_.attention_result_norm, hidden);
+    if (!names_.cross_q.empty()) add_cross_attention();
     if (!config_.has_mlp) return;
     // A parallel MLP without a norm of its own reads the result of the norm before attention.
     if (!config_.has_parallel_residual || config_.has_parallel_norms) {
@@ -133,6 +136,14 @@ class TensorList {
     if (config_.has_attention_sinks) {
       add(names_.in_layer(layer_, names_.sinks), {config_.num_attention_heads}, WeightRole::bias);
     }
+  }
+
+  void add_cross_attention() {
+    for (const std::string_view name : {names_.cross_q, names_.cross_k, names_.cross_v}) {
+      add_linear(name, config_.q_size(), config_.hidden_size, config_.qkv_bias);
+    }
+    add_linear(names_.cross_o, config_.hidden_size, config_.q_size(), config_.o_bias);
+    add_norm(names_.cross_result_norm, config_.hidden_size);
   }
 
   void add_mixer(const RecurrentConfig& mixer) {
@@ -301,7 +312,25 @@ bool is_known_leftover(std::string_view name) {
 }  // namespace
 
 std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config) {
-  return TensorList(config).make();
+  std::vector<ExpectedTensor> tensors = TensorList(config).make();
+  if (!config.encoder) return tensors;
+  const ModelConfig encoder = config_of_encoder(config);
+  std::vector<ExpectedTensor> more = TensorList(encoder, encoder_tensors(config)).make();
+  // The first one is the embedding, which both parts share.
+  tensors.insert(
+      tensors.end(), std::move_iterator(more.begin() + 1), std::move_iterator(more.end()));
+  const auto optional_matrix = [&](std::string name, int64_t rows) {
+    tensors.push_back(
+        {std::move(name), {rows, config.hidden_size}, WeightRole::matrix, Presence::optional});
+  };
+  // Early checkpoints store the shared embedding of each part again.
+  optional_matrix("model.encoder.embed_tokens.weight", config.vocab_size);
+  optional_matrix("model.decoder.embed_tokens.weight", config.vocab_size);
+  tensors.push_back({std::string(kFinalLogitsBias),
+                     {1, config.vocab_size},
+                     WeightRole::bias,
+                     Presence::optional});
+  return tensors;
 }
 
 int64_t num_parameters(const ModelConfig& config) {

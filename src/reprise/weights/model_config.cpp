@@ -149,6 +149,16 @@ int64_t ModelConfig::cache_index(int64_t layer) const {
   return index;
 }
 
+ModelConfig config_of_encoder(const ModelConfig& config) {
+  ModelConfig own = config;
+  own.encoder.reset();
+  own.is_encoder = true;
+  own.num_hidden_layers = config.encoder->num_layers;
+  own.intermediate_size = config.encoder->intermediate_size;
+  own.layer_types.assign(static_cast<size_t>(own.num_hidden_layers), LayerType::full_attention);
+  return own;
+}
+
 LoadedModelConfig parse_model_config(std::string_view json, std::string_view path) {
   LoadedModelConfig loaded;
   const Json document =

@@ -182,6 +182,17 @@ struct LayerMultipliers {
   bool operator==(const LayerMultipliers&) const = default;
 };
 
+/// The encoder of a model whose decoder attends to the hidden states of another text. Its layers
+/// have the heads and the positions of the decoder's.
+struct EncoderConfig {
+  int64_t num_layers = 0;
+  int64_t intermediate_size = 0;
+  /// The first tokens of every answer, which the model does not choose.
+  std::vector<int32_t> decoder_prompt;
+
+  bool operator==(const EncoderConfig&) const = default;
+};
+
 /// The content of a model's config.json, checked for range and consistency.
 ///
 /// A value; every choice that the file leaves open is already made. The numbers are bounded (see
@@ -237,6 +248,8 @@ struct ModelConfig {
 
   bool is_encoder = false;      // each token sees its whole text, and there are no next tokens
   int64_t num_token_types = 0;  // of an embedding, of which each token gets the first; 0: none
+  /// The config is that of the decoder, which attends to what this encoder makes of a text.
+  std::optional<EncoderConfig> encoder;
   /// The model gives vectors for texts instead of next tokens, and needs no lm_head.
   std::optional<PoolingConfig> pooling;
   /// The model gives scores of labels instead of vectors.
@@ -321,6 +334,9 @@ struct ModelConfig {
     return is_chunked ? attention_chunk_size : std::nullopt;
   }
 };
+
+/// The encoder of an encoder-decoder model as a model of its own. \pre config.encoder
+[[nodiscard]] ModelConfig config_of_encoder(const ModelConfig& config);
 
 /// A ModelConfig with warnings for people about oddities that did not prevent reading it.
 struct LoadedModelConfig {

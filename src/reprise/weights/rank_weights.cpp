@@ -38,6 +38,11 @@ std::string_view unready_for_whole_parts(const ModelConfig& config) {
   return {};
 }
 
+// An encoder runs on one rank alone.
+std::string_view encoder_part(const ModelConfig& config) {
+  return config.encoder ? "an encoder in front of the decoder" : "";
+}
+
 void refuse_part(std::string_view option,
                  int64_t ranks,
                  std::string_view part,
@@ -132,6 +137,7 @@ ExpertRange experts_of_part(int64_t num_experts, int64_t part, int64_t parts) {
 ModelConfig config_of_rank(const ModelConfig& whole, const RankOfModel& rank) {
   ModelConfig config = whole;
   if (rank.tensor_ranks > 1) {
+    refuse_part("--tensor-parallel-size", rank.tensor_ranks, encoder_part(whole), whole);
     refuse_part("--tensor-parallel-size", rank.tensor_ranks, unready_part(whole), whole);
     divide_heads(config, rank.tensor_ranks);
     divide_mlps(config, rank);
@@ -139,6 +145,7 @@ ModelConfig config_of_rank(const ModelConfig& whole, const RankOfModel& rank) {
     config.tensor_rank = rank.tensor_rank();
   }
   if (rank.stages > 1) {
+    refuse_part("--pipeline-parallel-size", rank.stages, encoder_part(whole), whole);
     refuse_part("--pipeline-parallel-size", rank.stages, unready_for_whole_parts(whole), whole);
     if (whole.num_hidden_layers < rank.stages) {
       throw InvalidArgument(

@@ -56,6 +56,9 @@ std::string outer_class(const Json& config) {
   const auto list = config.find("architectures");
   if (list == config.end() || !list->is_array() || list->empty()) return {};
   if (!list->front().is_string()) return {};
+  // An encoder-decoder model of that ending reads text alone.
+  const auto both = config.find("is_encoder_decoder");
+  if (both != config.end() && *both == true && !config.contains("text_config")) return {};
   auto name = list->front().get<std::string>();
   return name.ends_with(kOuterClassEnding) ? name : std::string();
 }

@@ -331,7 +331,12 @@ inline void attend_request(const AttentionKernelArguments& a,
   const auto context = [&](int64_t t) {
     return a.seq_lens[request] - (a.is_bidirectional ? 0 : query_end - t - 1);
   };
-  const int64_t first_seeing = min_of(end, max_of(token, query_end - a.seq_lens[request]));
+  // In one direction the first tokens of a query that is longer than the context see nothing. In
+  // both directions all see the whole text, which may be that of an encoder and shorter.
+  const int64_t num_positions = a.seq_lens[request];
+  const int64_t seeing_from =
+      a.is_bidirectional && num_positions > 0 ? token : query_end - num_positions;
+  const int64_t first_seeing = min_of(end, max_of(token, seeing_from));
   zero_rows<T>(a, kv_head, token, first_seeing);
   token = first_seeing;
   const int64_t heads_at_once = min_of(a.group_size, kMaxAttentionRows);

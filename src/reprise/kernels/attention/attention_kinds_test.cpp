@@ -131,6 +131,12 @@ TEST_P(AttentionKinds, bidirectional_tokens_see_all_positions_of_their_request) 
   expect_same_bits(run(model, batch, &path), run(model, batch));
 }
 
+// The text of an encoder may be shorter than the tokens of a decoder that attend to it.
+TEST_P(AttentionKinds, bidirectional_tokens_see_all_of_a_shorter_text) {
+  const Model model = {.group_size = 2, .is_bidirectional = true};
+  expect_agrees(model, {{5, 2}, {40, 7}, {1, 33}, {3, 0}}, 2);
+}
+
 INSTANTIATE_TEST_SUITE_P(AllKernels,
                          AttentionKinds,
                          testing::ValuesIn(all_kernel_cases()),

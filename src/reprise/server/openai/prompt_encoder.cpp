@@ -30,6 +30,7 @@ int64_t num_output_tokens(const GenerationRequest& request) {
 PromptEncoder::PromptEncoder(const api::AsyncEngine& engine)
     : engine_(&engine),
       max_model_len_(engine.startup_report().max_model_len),
+      num_decoder_prompt_tokens_(engine.startup_report().num_decoder_prompt_tokens),
       max_token_bytes_(longest_token_bytes(engine.tokenizer())) {}
 
 std::vector<EncodedPrompt> PromptEncoder::encode(const GenerationRequest& request,
@@ -138,7 +139,8 @@ bool PromptEncoder::truncate(std::vector<int32_t>& token_ids,
                                max_model_len_),
                    "truncate_prompt_tokens");
   }
-  const int64_t fitting = max_model_len_ - num_output_tokens(request);
+  const int64_t fitting =
+      max_model_len_ - (num_decoder_prompt_tokens_ > 0 ? 0 : num_output_tokens(request));
   const auto kept = static_cast<size_t>(std::max<int64_t>(most == -1 ? fitting : most, 0));
   if (token_ids.size() <= kept) return false;
   const auto num_dropped = static_cast<std::ptrdiff_t>(token_ids.size() - kept);
@@ -176,7 +178,20 @@ void PromptEncoder::refuse_long_text(std::string_view text,
 
 void PromptEncoder::check_length(size_t num_prompt_tokens, int64_t num_output) const {
   if (num_prompt_tokens == 0) throw ApiError(400, "The prompt must not be empty.", "prompt");
-  const auto num_input = static_cast<int64_t>(num_prompt_tokens);
+  auto num_input = static_cast<int64_t>(num_prompt_tokens);
+  if (num_decoder_prompt_tokens_ > 0) {
+    if (num_input > max_model_len_) {
+      throw ApiError(400,
+                     fmt::format("This model's encoder reads at most {} tokens. However, your "
+                                 "prompt contains {} input tokens. Please reduce the length of "
+                                 "the input prompt.",
+                                 max_model_len_,
+                                 num_input),
+                     "input_tokens");
+    }
+    // The text of the encoder takes no positions of the answer.
+    num_input = num_decoder_prompt_tokens_;
+  }
   if (num_input + num_output <= max_model_len_) return;
   throw ApiError(
       400,

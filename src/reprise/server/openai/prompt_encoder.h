@@ -52,7 +52,8 @@ class PromptEncoder {
 
   const api::AsyncEngine* engine_;
   int64_t max_model_len_;
-  size_t max_token_bytes_;  // of the longest token
+  int32_t num_decoder_prompt_tokens_;  // 0: no encoder reads the prompts
+  size_t max_token_bytes_;             // of the longest token
 };
 
 }  // namespace reprise::server

@@ -59,7 +59,15 @@ Json complete(std::string_view architecture) {
                  {"linear_value_head_dim", 16},
                  {"linear_key_head_dim", 8},
                  {"linear_conv_kernel_dim", 4},
-                 {"conv_L_cache", 3}};
+                 {"conv_L_cache", 3},
+                 {"d_model", 64},
+                 {"encoder_layers", 2},
+                 {"decoder_layers", 3},
+                 {"encoder_attention_heads", 4},
+                 {"decoder_attention_heads", 4},
+                 {"encoder_ffn_dim", 96},
+                 {"decoder_ffn_dim", 128},
+                 {"decoder_start_token_id", 2}};
   if (architecture == "GraniteMoeHybridForCausalLM") config["num_local_experts"] = 0;
   // Here this member is the number of a layer's values.
   if (architecture == "MambaForCausalLM") config.erase("intermediate_size");
@@ -231,6 +239,20 @@ TEST(Families, malformed_members_are_refused_by_name) {
        true,
        "scale_attn_by_inverse_layer_idx"},
       {"GPT2LMHeadModel", "activation_function", "silu", "activation_function"},
+      {"BartForConditionalGeneration", "encoder_layers", 0, "encoder_layers"},
+      {"BartForConditionalGeneration", "decoder_layers", 0, "decoder_layers"},
+      {"BartForConditionalGeneration", "encoder_layers", int64_t{1} << 40, "encoder_layers"},
+      {"BartForConditionalGeneration", "encoder_ffn_dim", nullptr, "encoder_ffn_dim"},
+      {"BartForConditionalGeneration", "encoder_ffn_dim", int64_t{1} << 40, "encoder_ffn_dim"},
+      {"BartForConditionalGeneration", "d_model", nullptr, "d_model"},
+      {"BartForConditionalGeneration", "encoder_attention_heads", 8, "encoder_attention_heads"},
+      {"BartForConditionalGeneration", "decoder_attention_heads", 3, "decoder_attention_heads"},
+      {"BartForConditionalGeneration", "decoder_start_token_id", nullptr, "decoder_start_token_id"},
+      {"BartForConditionalGeneration", "decoder_start_token_id", 100, "decoder_start_token_id"},
+      {"BartForConditionalGeneration", "forced_bos_token_id", -1, "forced_bos_token_id"},
+      {"BartForConditionalGeneration", "is_encoder_decoder", false, "is_encoder_decoder"},
+      {"BartForConditionalGeneration", "normalize_before", true, "normalize_before"},
+      {"BartForConditionalGeneration", "activation_function", "tanh", "activation_function"},
       {"OPTForCausalLM", "word_embed_proj_dim", 32, "word_embed_proj_dim"},
       {"OPTForCausalLM", "do_layer_norm_before", false, "do_layer_norm_before"},
       {"OPTForCausalLM", "ffn_dim", 0, "ffn_dim"},
@@ -605,6 +627,21 @@ TEST(Families, reads_the_multipliers_of_minicpm) {
   EXPECT_EQ(config.embedding_scale, 12);
   EXPECT_DOUBLE_EQ(config.residual_scale, 0.7);
   EXPECT_DOUBLE_EQ(config.logits_scale, 0.5);
+}
+
+TEST(Families, bart_has_two_parts_of_sizes_of_their_own) {
+  const ModelConfig config =
+      load_text(complete("BartForConditionalGeneration", "forced_bos_token_id", 0).dump()).config;
+  ASSERT_TRUE(config.encoder);
+  EXPECT_THAT(config.encoder->decoder_prompt, ElementsAre(2, 0));
+  EXPECT_EQ(config.num_hidden_layers, 3);
+  EXPECT_EQ(config.intermediate_size, 128);
+  EXPECT_FALSE(config.is_encoder);
+  const ModelConfig encoder = config_of_encoder(config);
+  EXPECT_TRUE(encoder.is_encoder);
+  EXPECT_EQ(encoder.num_hidden_layers, 2);
+  EXPECT_EQ(encoder.intermediate_size, 96);
+  EXPECT_EQ(encoder_tensors(config).in_layer(1, "fc1"), "model.encoder.layers.1.fc1");
 }
 
 }  // namespace
