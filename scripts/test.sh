@@ -5,13 +5,15 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
   cat <<'TEXT'
-usage: scripts/test.sh [--quick] [--sanitize] [--mutants] [--vllm] [--aarch64]
+usage: scripts/test.sh [--quick] [--sanitize] [--mutants] [--delays] [--vllm] [--aarch64]
 
   (none)       the whole suite, in Release
   --quick      without the tests labelled slow
   --sanitize   instead: the suite under AddressSanitizer + UndefinedBehaviorSanitizer, then the
                tests labelled tsan under ThreadSanitizer
   --mutants    afterwards: all planted bugs, not only a fifth of them
+  --delays     afterwards: the tests labelled tsan while their threads sleep for random moments at
+               locks (scripts/test_with_delays.sh)
   --vllm       afterwards: 10,000 configurations and the tokens of tiny checkpoints against the real
                vLLM, which is installed into build/vllm if it is not there; skipped if it cannot be
   --aarch64    afterwards: the kernels for aarch64, under QEMU (scripts/test_aarch64.sh)
@@ -21,6 +23,7 @@ TEXT
 quick=false
 sanitize=false
 mutants=false
+delays=false
 vllm=false
 aarch64=false
 for argument in "$@"; do
@@ -28,6 +31,7 @@ for argument in "$@"; do
     --quick) quick=true ;;
     --sanitize) sanitize=true ;;
     --mutants) mutants=true ;;
+    --delays) delays=true ;;
     --vllm) vllm=true ;;
     --aarch64) aarch64=true ;;
     -h | --help) usage; exit 0 ;;
@@ -64,9 +68,10 @@ if ! $sanitize; then
   use_python
   build_suite release
   printf '%s\n' "${report[@]}"
-  if $vllm || $mutants || $aarch64; then
+  if $vllm || $mutants || $delays || $aarch64; then
     run_suite release
     if $mutants; then python3 -B tests/mutants/run_mutants.py . build/release; fi
+    if $delays; then scripts/test_with_delays.sh; fi
     if $vllm; then
       if scripts/compare_with_vllm.sh --only install; then
         scripts/compare_with_vllm.sh

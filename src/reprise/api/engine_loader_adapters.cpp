@@ -2,10 +2,14 @@
 
 #include <memory>
 
+#include "reprise/api/engine_device.h"
 #include "reprise/api/engine_loader.h"
 #include "reprise/api/loaded_engine.h"
+#include "reprise/api/resolved_options.h"
 #include "reprise/base/error.h"
 #include "reprise/lora/adapter_registry.h"
+#include "reprise/models/parameters.h"
+#include "reprise/weights/model_config.h"
 
 // The part of the engine loader that loads the adapters of --enable-lora.
 namespace reprise::api {

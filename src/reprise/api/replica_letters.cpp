@@ -23,8 +23,6 @@ concept Plain = std::is_arithmetic_v<T> || std::is_enum_v<T>;
 /// names and no versions.
 class LetterWriter {
  public:
-  static constexpr bool kReads = false;
-
   template <typename... T>
   void operator()(const T&... values) {
     (write(values), ...);
@@ -81,8 +79,6 @@ class LetterWriter {
 
 class LetterReader {
  public:
-  static constexpr bool kReads = true;
-
   explicit LetterReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
   template <typename... T>

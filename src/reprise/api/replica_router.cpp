@@ -35,7 +35,7 @@ ReplicaRouter::ReplicaRouter(LoadedEngine& engine, AsyncEngineLoop& local)
     engine.data_parallel->set_on_begin(
         [this](uint64_t wave) { letters_.post_to_others(write_letter(LetterKind::wave, wave)); });
   }
-  wait_until([this] { return num_ready_ == static_cast<int>(loads_.size()); });
+  wait_until([this] { return std::cmp_equal(num_ready_, loads_.size()); });
   const Lock lock(mutex_);
   if (!failure_.empty()) throw parallel::RankError(failure_);
 }
@@ -135,7 +135,7 @@ bool ReplicaRouter::reset_prefix_cache() {
   local_->run_between_steps(
       [&is_reset](engine::EngineCore& core) { is_reset = core.reset_prefix_cache(); });
   letters_.post_to_others(write_letter(LetterKind::reset_cache));
-  wait_until([this] { return num_cache_answers_ == static_cast<int>(loads_.size()); });
+  wait_until([this] { return std::cmp_equal(num_cache_answers_, loads_.size()); });
   const Lock lock(mutex_);
   return is_reset && all_caches_reset_ && failure_.empty();
 }

@@ -79,7 +79,7 @@ TEST(NumStateSnapshots, take_half_of_the_memory_and_leave_room_for_one_request) 
     return num_state_snapshots(args, {.bytes = bytes, .option = ""}, block, states, max_model_len);
   };
   const auto slot = static_cast<int64_t>(states.bytes_per_slot());
-  EXPECT_EQ(of_memory(2 * 5 * slot, 16), 4) << "five fit, four is a power of two";
+  EXPECT_EQ(of_memory(10 * slot, 16), 4) << "five fit, four is a power of two";
   EXPECT_EQ(of_memory(slot, 16), 0);
   EXPECT_EQ(of_memory(1'000'000'000, 16), 256) << "at most four for each request";
   const auto blocks = static_cast<int64_t>(block.bytes_per_block());

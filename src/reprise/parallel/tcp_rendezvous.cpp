@@ -146,9 +146,8 @@ bool send_all(int fd, std::span<const std::byte> bytes, Clock::time_point deadli
     const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent > 0) {
       bytes = bytes.subspan(static_cast<size_t>(sent));
-    } else if (sent < 0 && errno != EAGAIN && errno != EINTR) {
-      return false;
-    } else if (!wait_for(fd, POLLOUT, deadline)) {
+    } else if ((sent < 0 && errno != EAGAIN && errno != EINTR) ||
+               !wait_for(fd, POLLOUT, deadline)) {
       return false;
     }
   }
@@ -160,9 +159,7 @@ bool receive_all(int fd, std::span<std::byte> bytes, Clock::time_point deadline)
     const ssize_t got = recv(fd, bytes.data(), bytes.size(), 0);
     if (got > 0) {
       bytes = bytes.subspan(static_cast<size_t>(got));
-    } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
-      return false;
-    } else if (!wait_for(fd, POLLIN, deadline)) {
+    } else if (got == 0 || (errno != EAGAIN && errno != EINTR) || !wait_for(fd, POLLIN, deadline)) {
       return false;
     }
   }
@@ -275,14 +272,14 @@ class Reception {
       return refuse(from, "its first bytes are not those of a rank of this version");
     }
     if (hello.token != token_) return refuse(from, "it was not at the meeting of the ranks");
-    if (hello.size != static_cast<uint32_t>(meeting_->size)) {
+    if (std::cmp_not_equal(hello.size, meeting_->size)) {
       return refuse(from,
                     fmt::format("it is rank {} of {}, and this engine has {}",
                                 hello.rank,
                                 hello.size,
                                 meeting_->size));
     }
-    if (hello.rank >= hello.size || hello.rank < static_cast<uint32_t>(first_rank) ||
+    if (hello.rank >= hello.size || std::cmp_less(hello.rank, first_rank) ||
         hello.port > UINT16_MAX || sockets[hello.rank].is_open()) {
       return refuse(from, fmt::format("rank {} is not expected (again)", hello.rank));
     }
@@ -303,7 +300,7 @@ class Reception {
 
   [[noreturn]] void fail(int first_rank, const std::vector<Socket>& sockets) const {
     std::string missing;
-    for (size_t rank = static_cast<size_t>(first_rank); rank < sockets.size(); ++rank) {
+    for (auto rank = static_cast<size_t>(first_rank); rank < sockets.size(); ++rank) {
       if (sockets[rank].is_open()) continue;
       missing += fmt::format("{}{}", missing.empty() ? "" : ", ", rank);
     }

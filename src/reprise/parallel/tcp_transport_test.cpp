@@ -13,6 +13,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "reprise/base/error.h"
@@ -39,7 +40,7 @@ void run_tcp_ranks(int size,
   if (stranger) stranger(port);
   for (int rank = 0; rank < size; ++rank) {
     TcpMeeting meeting{.rank = rank, .size = size, .port = port};
-    if (rank == 0) meeting.listener = std::move(listener);
+    if (rank == 0) meeting.listener = std::exchange(listener, Socket());
     meeting.on_stranger = [&mutex, strangers](const std::string& text) {
       const std::lock_guard lock(mutex);
       if (strangers != nullptr) strangers->push_back(text);

@@ -6,7 +6,9 @@
 #include <cmath>
 #include <map>
 #include <random>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace reprise::speculative {
@@ -21,7 +23,7 @@ struct Expected {
 
 bool ends_with(const SuffixTokens& text, size_t end, const SuffixTokens& suffix) {
   return end >= suffix.size() &&
-         std::equal(suffix.begin(), suffix.end(), text.begin() + end - suffix.size());
+         std::ranges::equal(suffix, std::span(text).subspan(end - suffix.size(), suffix.size()));
 }
 
 /// The definition, without any index: counts what follows each suffix in all texts.
@@ -48,7 +50,7 @@ Expected propose_by_counting(const std::vector<SuffixTokens>& texts,
                                static_cast<int>(std::floor(length * options.max_spec_factor))});
     Expected candidate;
     double probability = 1;
-    while (static_cast<int>(candidate.drafts.size()) < most) {
+    while (std::cmp_less(candidate.drafts.size(), most)) {
       std::vector<std::pair<int32_t, int>> counts;  // in the order of the places
       for (const Place& place : places) {
         if (place.next >= place.text->size()) continue;

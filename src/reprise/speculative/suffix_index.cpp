@@ -90,8 +90,8 @@ int32_t SuffixIndex::most_frequent_next(size_t depth, size_t& count) const {
   };
   int32_t best = kSeparator;
   count = 0;
-  for (size_t i = 0; i < active_.size(); ++i) {
-    const int32_t token = token_of(active_[i]);
+  for (const uint64_t place : active_) {
+    const int32_t token = token_of(place);
     if (token == kSeparator) continue;
     const auto num_equal = static_cast<size_t>(
         std::ranges::count_if(active_, [&](uint64_t next) { return token_of(next) == token; }));

@@ -83,7 +83,7 @@ DraftHeadConfig parse_eagle_config(DraftHeadKind kind,
   }
   head.auxiliary_layers = auxiliary_layers(reader, target);
   if (const auto parts = reader.integer("num_aux_hidden_states", 1, kMostAuxiliaryLayers)) {
-    if (*parts != static_cast<int64_t>(head.auxiliary_layers.size())) {
+    if (std::cmp_not_equal(*parts, head.auxiliary_layers.size())) {
       reader.fail(
           "num_aux_hidden_states",
           fmt::format(

@@ -12,6 +12,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "reprise/kv_cache/kv_cache_manager.h"
@@ -242,8 +243,7 @@ TEST_P(RandomCacheLoad, a_router_that_applies_the_events_knows_exactly_the_cache
     for (size_t i = live_.size(); i-- > 0;) {
       const auto index = static_cast<size_t>(below(static_cast<int>(live_.size())));
       compute(*live_[index]);
-      const bool is_done =
-          live_[index]->num_computed == static_cast<int>(live_[index]->tokens.size());
+      const bool is_done = std::cmp_equal(live_[index]->num_computed, live_[index]->tokens.size());
       if (is_done || below(10) == 0) end(index);
     }
     if (below(50) == 0) {

@@ -8,8 +8,6 @@
 namespace reprise::weights {
 namespace {
 
-constexpr int64_t kMaxMlpSize = int64_t{1} << 20;
-
 // `moe_layers` lists the layers with experts, or every interleave_moe_layer_step-th one has them.
 void read_expert_layers(const FamilyConfig& in) {
   const int64_t num_layers = in.config.num_hidden_layers;

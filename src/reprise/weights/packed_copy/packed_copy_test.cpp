@@ -1,15 +1,16 @@
 #include "reprise/weights/packed_copy/packed_copy.h"
 
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/compile/compile_cache_fixture.h"
@@ -64,7 +65,8 @@ class Model {
 class PackedCopyTest : public testing::Test {
  protected:
   [[nodiscard]] PackedCopyFile file(std::string key = "key", StepHook hook = {}) const {
-    return PackedCopyFile({.root = root_, .name = "m.weights", .key = key, .step_hook = hook});
+    return PackedCopyFile(
+        {.root = root_, .name = "m.weights", .key = std::move(key), .step_hook = std::move(hook)});
   }
   [[nodiscard]] static PackedCopyFile::Saved save(const PackedCopyFile& file, const Model& model) {
     return file.save(model.weights(), kOneAfterTheOther);
@@ -255,7 +257,7 @@ TEST_F(PackedCopyTest, what_a_killed_writer_has_left_goes_after_some_hours) {
   compile::plant_file(root_ / ".tmp-0123456789abcdef", "half a model");
   ASSERT_TRUE(save(file(), Model('a')).is_saved);
   EXPECT_EQ(names_in(root_).size(), 2u) << "the writer may still be at work";
-  compile::make_older(root_ / ".tmp-0123456789abcdef", 7 * 3600);
+  compile::make_older(root_ / ".tmp-0123456789abcdef", int64_t{7} * 3600);
   ASSERT_TRUE(save(file(), Model('a')).is_saved);
   EXPECT_EQ(names_in(root_), std::vector<std::string>{"m.weights"});
 }
