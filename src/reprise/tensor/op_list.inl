@@ -8,8 +8,8 @@
 //   sizes.
 // - Elements have one type, that of the model, unless the shape has another in front: i32, f32, q8
 //   (one type of eight bits), `packed` (that of the model, or its panels), i8_panels
-//   (int8_panels.h), `cache` (that of the model, or one of eight bits) or `dtype` (the attribute). A result of type q8 takes the
-//   attribute where no operand decides it.
+//   (int8_panels.h), `cache` (that of the model, or one of eight bits) or `dtype` (the attribute).
+//   A result of type q8 takes the attribute where no operand decides it.
 // - `?` marks an operand that may be left out. `state` is memory that outlives the program, which
 //   the op reads; `state!` is such memory that the op writes; `buffer` is memory that the op
 //   overwrites.
@@ -293,8 +293,8 @@ X(silu_and_mul_quant,
 X(scaled_linear,
   "(x q8[T, K], scale f32[T|1], weight q8[N, K], weight_scale f32[N], bias dtype[N]?; dtype) -> "
   "dtype[T, N]")
-// The same with a weight in panels, which contain the scales (int8_panels.h). q8 is int8 here. A row
-// of the weight has at least K bytes.
+// The same with a weight in panels, which contain the scales (int8_panels.h). q8 is int8 here. A
+// row of the weight has at least K bytes.
 X(int8_linear,
   "(x q8[T, K], scale f32[T], weight i8_panels[N, >=K], bias dtype[N]?; dtype) -> dtype[T, N]",
   .check = check_int8_rows)
