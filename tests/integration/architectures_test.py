@@ -77,9 +77,9 @@ class Architectures(GoldenModels):
                 self.assertNotIn("is not used", done.stderr)
 
     def test_small_chunks_and_preemption_change_no_token(self):
-        # 128 answer tokens and the prompts need more blocks than there are, so requests lose theirs and start again.
-        for name in ("gemma3", "gpt2", "falcon-40b", "qwen2-moe", "gpt-oss", "llama4", "llama4-vl", "deepseek-v2", "deepseek-v3", "mamba", "mamba2",
-                     "bamba", "granite-moe-hybrid", "qwen3-next", "qwen3_5", "lfm2"):
+        # 128 answer tokens and the prompts need more blocks than there are, so requests lose theirs and start again. The test
+        # scheduling_goldens does this with every architecture; here the program's options do it.
+        for name in ("gemma3", "deepseek-v3", "bamba"):
             with self.subTest(name):
                 self.generate(self.copy_of(name), "--num-gpu-blocks-override", 8, "--max-model-len", 96,
                               "--max-num-batched-tokens", 8, "--max-num-seqs", 4)
