@@ -36,6 +36,8 @@ Tensor load_token_types(const weights::ModelConfig& config,
                         const weights::DecoderTensors& names,
                         Parameters& parameters) {
   if (config.num_token_types == 0) return {};
+  REPRISE_ASSERT(config.rope.type == weights::RopeType::none,
+                 "the positions of second texts lie behind the rows of a rope table");
   const auto num_positions = static_cast<size_t>(config.max_position_embeddings);
   std::vector<int64_t> types(num_positions, 0);
   if (config.second_text_offset() > 0) types.resize(2 * num_positions, 1);

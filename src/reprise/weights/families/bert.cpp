@@ -1,11 +1,36 @@
 // BERT: an encoder with norms behind attention and MLP.
+#include <fmt/format.h>
+
+#include <string_view>
+
 #include "reprise/weights/families/family_config.h"
+#include "reprise/weights/tensor_spec.h"
 #include "reprise/weights/token_limits.h"
 
 namespace reprise::weights {
 namespace {
 
 constexpr int64_t kMaxTokenTypes = 1024;  // published models have 1 or 2
+
+// The position of a token also tells the type of its text (ModelConfig::second_text_offset), so
+// tokens with types have learned positions and are not rotated.
+void refuse_rotation(const ConfigReader& reader) {
+  const std::string kind = reader.string("position_embedding_type").value_or("absolute");
+  if (kind != "absolute") {
+    reader.fail("position_embedding_type",
+                fmt::format("'{}' is not supported; supported: absolute", visible(kind)));
+  }
+  for (const std::string_view key : {"rope_parameters",
+                                     "rope_scaling",
+                                     "rope_theta",
+                                     "rotary_emb_base",
+                                     "rotary_emb_fraction"}) {
+    if (reader.find(key) == nullptr) continue;
+    reader.fail(key,
+                "rotated positions together with token types are not supported; supported: learned "
+                "positions, without this member");
+  }
+}
 
 }  // namespace
 
@@ -21,10 +46,7 @@ void read_bert(const FamilyConfig& in) {
   config.has_learned_positions = true;
   config.rope.type = RopeType::none;
   config.num_token_types = in.reader.integer("type_vocab_size", 1, kMaxTokenTypes).value_or(2);
-  const std::string kind = in.reader.string("position_embedding_type").value_or("absolute");
-  if (kind != "absolute") {
-    in.reader.fail("position_embedding_type", "only absolute is supported");
-  }
+  refuse_rotation(in.reader);
   require_boolean(in, "is_decoder", false);
 }
 
