@@ -12,7 +12,7 @@
 namespace reprise::tokenizer {
 namespace {
 
-constexpr std::array<std::string_view, 10> kNormalizers = {"Sequence",
+constexpr std::array<std::string_view, 11> kNormalizers = {"Sequence",
                                                            "NFC",
                                                            "NFD",
                                                            "NFKC",
@@ -21,7 +21,8 @@ constexpr std::array<std::string_view, 10> kNormalizers = {"Sequence",
                                                            "Prepend",
                                                            "Replace",
                                                            "Strip",
-                                                           "BertNormalizer"};
+                                                           "BertNormalizer",
+                                                           "Precompiled"};
 
 std::string lowercased(std::string_view text) {
   std::string out;
@@ -128,6 +129,7 @@ struct ApplyNormalizer {
     if (step.strips_accents) result.text = without_accents(result.text);
     if (step.is_lower_case) result.text = lowercased(result.text);
   }
+  void operator()(const PrecompiledMap& map) const { result.text = map.apply(result.text); }
   void operator()(const StripSpaces& step) const {
     std::string_view text = result.text;
     if (step.left) text = strip_left(text);
@@ -161,6 +163,8 @@ void Normalizer::add(const Component& component) {
                                  component.boolean_or("handle_chinese_chars", true),
                                  component.boolean_or("strip_accents", is_lower_case),
                                  is_lower_case});
+  } else if (type == "Precompiled") {
+    steps_.emplace_back(parse_precompiled_map(component.at("precompiled_charsmap")));
   } else if (type == "Lowercase") {
     steps_.emplace_back(Lowercase{});
   } else if (type == "Prepend") {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "reprise/tokenizer/component.h"
+#include "reprise/tokenizer/precompiled_map.h"
 #include "reprise/tokenizer/regex.h"
 #include "reprise/tokenizer/unicode_form.h"
 
@@ -53,8 +54,13 @@ class Normalizer {
   }
 
  private:
-  using Step =
-      std::variant<UnicodeForm, PrependText, ReplaceText, Lowercase, StripSpaces, BertText>;
+  using Step = std::variant<UnicodeForm,
+                            PrependText,
+                            ReplaceText,
+                            Lowercase,
+                            StripSpaces,
+                            BertText,
+                            PrecompiledMap>;
   void add(const Component& component);
 
   std::vector<Step> steps_;

@@ -189,7 +189,7 @@ class Encoding {
       const std::string_view text = list.view(piece);
       work_.count(text.size());
       if (text.size() >= INT32_MAX) throw InvalidArgument("the normalized text is too long");
-      model_.encode(text, allowed_, scratch_, ids);
+      model_.encode(text, allowed_, scratch_, work_, ids);
     }
   }
 
@@ -201,7 +201,7 @@ class Encoding {
   AddedTokens::Special special_ =
       AddedTokens::Special::as_token;  // for the segment that is being encoded
   BpeModel::Allowed allowed_ = BpeModel::Allowed::every_token;
-  BpeModel::Scratch scratch_;
+  TokenModel::Scratch scratch_;
   WorkMeter work_;
 };
 

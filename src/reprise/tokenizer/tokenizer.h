@@ -38,10 +38,10 @@ struct EncodedPair {
 /// Turns text into token ids and back, with the results of the `tokenizers` package for the same
 /// tokenizer.json.
 ///
-/// It supports byte-level and SentencePiece-style BPE, and WordPiece. When loading, it refuses
-/// every other part of the file with a FileError that names the part. Immutable after loading: any
-/// number of threads may share one object. The object may be moved, but only after all its
-/// IncrementalDetokenizers are destroyed.
+/// It supports byte-level and SentencePiece-style BPE, WordPiece and Unigram. When loading, it
+/// refuses every other part of the file with a FileError that names the part. Immutable after
+/// loading: any number of threads may share one object. The object may be moved, but only after all
+/// its IncrementalDetokenizers are destroyed.
 class Tokenizer {
  public:
   /// Reads tokenizer.json of `model_dir` and the files beside it (see TokenizerConfig).

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,7 @@
 namespace reprise::tokenizer {
 namespace {
 
-constexpr std::array<std::string_view, 2> kSupportedModels = {"BPE", "WordPiece"};
+constexpr std::array<std::string_view, 3> kSupportedModels = {"BPE", "WordPiece", "Unigram"};
 
 struct Member {
   std::string name;
@@ -96,9 +97,13 @@ class Reader {
       }
     }
     const Component component(options, path_, "/model");
-    const bool is_word_piece = read_type(component) == "WordPiece";
     if (vocab == nullptr) fail("/model", "member 'vocab' is missing");
-    if (is_word_piece) {
+    const std::string type = read_type(component, vocab->value);
+    if (type == "Unigram") {
+      read_unigram(*vocab, component, file);
+      return;
+    }
+    if (type == "WordPiece") {
       read_vocabulary(*vocab, file.vocabulary);
       file.word_piece = read_word_piece(component, file.vocabulary);
       return;
@@ -109,8 +114,9 @@ class Reader {
     read_options(component, file);
   }
 
-  static std::string read_type(const Component& component) {
-    if (!component.has("type")) return "BPE";  // files written before this member existed hold BPE
+  static std::string read_type(const Component& component, std::string_view vocab) {
+    // Old files have no type. Only Unigram's vocabulary is a list; the other old files hold BPE.
+    if (!component.has("type")) return vocab.starts_with('[') ? "Unigram" : "BPE";
     std::string type = component.type();
     if (std::find(kSupportedModels.begin(), kSupportedModels.end(), type) ==
         kSupportedModels.end()) {
@@ -159,24 +165,76 @@ class Reader {
     cursor.for_each_member([&](std::string_view token) {
       // `token` may be a view of the cursor's storage; reading a number does not change that
       // storage.
-      const auto id = static_cast<uint32_t>(cursor.read_unsigned(Vocabulary::kMaxId - 1));
-      switch (vocabulary.add(token, id)) {
-        case Vocabulary::AddResult::added:
-          return;
-        case Vocabulary::AddResult::repeated_token:
-          fail("/model/vocab", fmt::format("token '{}' is repeated", token));
-        case Vocabulary::AddResult::repeated_id:
-          fail("/model/vocab",
-               fmt::format("id {} is given to '{}' and to '{}'",
-                           id,
-                           vocabulary.token(static_cast<int32_t>(id)).value_or(""),
-                           token));
-        case Vocabulary::AddResult::id_out_of_range:
-          fail("/model/vocab",
-               fmt::format("id {} of '{}' lies far beyond the number of tokens", id, token));
-      }
+      add_token(
+          token, static_cast<uint32_t>(cursor.read_unsigned(Vocabulary::kMaxId - 1)), vocabulary);
     });
     if (vocabulary.size() == 0) fail("/model/vocab", "the vocabulary is empty");
+  }
+
+  void add_token(std::string_view token, uint32_t id, Vocabulary& vocabulary) const {
+    switch (vocabulary.add(token, id)) {
+      case Vocabulary::AddResult::added:
+        return;
+      case Vocabulary::AddResult::repeated_token:
+        fail("/model/vocab", fmt::format("token '{}' is repeated", token));
+      case Vocabulary::AddResult::repeated_id:
+        fail("/model/vocab",
+             fmt::format("id {} is given to '{}' and to '{}'",
+                         id,
+                         vocabulary.token(static_cast<int32_t>(id)).value_or(""),
+                         token));
+      case Vocabulary::AddResult::id_out_of_range:
+        fail("/model/vocab",
+             fmt::format("id {} of '{}' lies far beyond the number of tokens", id, token));
+    }
+  }
+
+  // The vocabulary is a list of tokens and their scores; a token's id is its place in the list.
+  void read_unigram(const Member& member, const Component& component, TokenizerFile& file) const {
+    JsonCursor cursor(text_, path_, {"E_TOKENIZER"}, member.begin);
+    if (cursor.peek() != '[') fail("/model/vocab", "expected a list of tokens and scores");
+    file.vocabulary.reserve(member.value.size() / 24, member.value.size() / 2);
+    UnigramOptions& options = file.unigram.emplace();
+    std::string storage;
+    cursor.for_each_element([&] {
+      const auto id = static_cast<uint32_t>(options.scores.size());
+      size_t count = 0;
+      cursor.for_each_element([&] {
+        if (count == 0) {
+          const std::string_view token = cursor.read_string(storage);
+          if (token.size() > UnigramModel::kMaxTokenBytes) {
+            fail(fmt::format("/model/vocab/{}", id),
+                 fmt::format("a token of {} bytes, at most {} are accepted",
+                             token.size(),
+                             UnigramModel::kMaxTokenBytes));
+          }
+          add_token(token, id, file.vocabulary);
+        } else if (count == 1) {
+          options.scores.push_back(read_score(cursor.skip_value(), id));
+        } else {
+          fail_entry(id);
+        }
+        ++count;
+      });
+      if (count != 2) fail_entry(id);
+    });
+    if (options.scores.empty()) fail("/model/vocab", "the vocabulary is empty");
+    if (!component.has("unk_id")) component.fail("member 'unk_id' is missing");
+    options.unknown_id =
+        static_cast<int32_t>(component.at("unk_id").integer(options.scores.size() - 1));
+    options.byte_fallback = component.boolean_or("byte_fallback", false);
+  }
+
+  [[noreturn]] void fail_entry(uint32_t id) const {
+    fail(fmt::format("/model/vocab/{}", id), "expected a token and its score");
+  }
+
+  double read_score(std::string_view text, uint32_t id) const {
+    const Json score = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!score.is_number() || !std::isfinite(score.get<double>())) {
+      fail(fmt::format("/model/vocab/{}/1", id), "expected a finite number");
+    }
+    return score.get<double>();
   }
 
   void read_merges(const Member& member, TokenizerFile& file) const {

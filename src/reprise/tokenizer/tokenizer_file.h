@@ -5,6 +5,7 @@
 
 #include "reprise/base/json.h"
 #include "reprise/tokenizer/bpe_model.h"
+#include "reprise/tokenizer/unigram_model.h"
 #include "reprise/tokenizer/word_piece_model.h"
 
 namespace reprise::tokenizer {
@@ -16,6 +17,7 @@ struct TokenizerFile {
   MergeTable merges;
   BpeOptions bpe;
   std::optional<WordPieceOptions> word_piece;  // the model is WordPiece, which has no merges
+  std::optional<UnigramOptions> unigram;       // the model is Unigram, which has no merges either
   // Null when the file has no such member.
   Json added_tokens;
   Json normalizer;

@@ -152,7 +152,9 @@ TEST(TokenizerFile, refuses_sequences_nested_too_deep) {
 TEST(TokenizerFile, names_component_types_it_does_not_know) {
   expect_failure(R"({"normalizer":{"type":"Precompiled","precompiled_charsmap":"%%"}})",
                  "E_TOKENIZER",
-                 "/normalizer/type");
+                 "/normalizer/precompiled_charsmap");
+  expect_failure(R"({"normalizer":{"type":"Precompiled"}})", "E_TOKENIZER", "/normalizer");
+  expect_failure(R"({"normalizer":{"type":"Nmt"}})", "E_TOKENIZER", "/normalizer/type");
   expect_failure(
       R"({"pre_tokenizer":{"type":"UnicodeScripts"}})", "E_TOKENIZER", "/pre_tokenizer/type");
   expect_failure(
@@ -164,9 +166,42 @@ TEST(TokenizerFile, names_component_types_it_does_not_know) {
       R"({"model":{"type":"WordPiece","unk_token":"a","max_input_chars_per_word":1000000}})",
       "E_TOKENIZER",
       "/model/max_input_chars_per_word");
-  expect_failure(R"({"model":{"type":"Unigram"}})", "E_TOKENIZER", "/model/type");
+  expect_failure(R"({"model":{"type":"WordLevel"}})", "E_TOKENIZER", "/model/type");
   expect_failure(R"({"normalizer":{}})", "E_TOKENIZER", "/normalizer");
   expect_failure(R"({"normalizer":7})", "E_TOKENIZER", "/normalizer");
+}
+
+TEST(TokenizerFile, refuses_bad_tokens_and_scores_of_unigram_models) {
+  const auto failure_with = [](std::string_view vocab, std::string_view rest) {
+    return failure_of(fmt::format(R"({{"model":{{"type":"Unigram","vocab":{}{}}}}})", vocab, rest));
+  };
+  const std::string sound = R"([["<unk>",0.0],["a",-1],["b",-2.5e-1]])";
+  EXPECT_EQ(failure_with(sound, R"(,"unk_id":0)").code, "none");
+  EXPECT_EQ(failure_of(fmt::format(R"({{"model":{{"vocab":{},"unk_id":0}}}})", sound)).code, "none")
+      << "without a type, the list of scores tells it";
+  EXPECT_EQ(failure_with(sound, "").field, "/model");
+  EXPECT_EQ(failure_with(sound, R"(,"unk_id":null)").field, "/model");
+  EXPECT_EQ(failure_with(sound, R"(,"unk_id":3)").field, "/model/unk_id");
+  EXPECT_EQ(failure_with(sound, R"(,"unk_id":-1)").field, "/model/unk_id");
+  EXPECT_EQ(failure_with(sound, R"(,"unk_id":0,"byte_fallback":1)").field, "/model/byte_fallback");
+  for (const auto& [vocab, field] : std::initializer_list<std::pair<std::string, const char*>>{
+           {"[]", "/model/vocab"},
+           {R"({"a":0})", "/model/vocab"},
+           {R"([["a",0],["a",0]])", "/model/vocab"},
+           {R"([["a",0],["b"]])", "/model/vocab/1"},
+           {R"([["a",0,1]])", "/model/vocab/0"},
+           {R"([["a",null]])", "/model/vocab/0/1"},
+           {R"([["a","0"]])", "/model/vocab/0/1"},
+           {R"([["a",01]])", "/model/vocab/0/1"},
+           {R"([["a",1e999]])", "/model/vocab/0/1"},
+           {fmt::format(R"([["{}",0]])", std::string(1025, 'a')), "/model/vocab/0"}}) {
+    const Failure failure = failure_with(vocab, R"(,"unk_id":0)");
+    EXPECT_EQ(failure.code, "E_TOKENIZER") << vocab;
+    EXPECT_EQ(failure.field, field) << vocab;
+  }
+  for (const char* vocab : {"[7]", "[[7,0]]", "[[null,0]]", "[[]]", "7"}) {
+    EXPECT_EQ(failure_with(vocab, R"(,"unk_id":0)").code, "E_TOKENIZER") << vocab;
+  }
 }
 
 TEST(TokenizerFile, refuses_model_options_that_would_change_the_ids) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <string>
 #include <vector>
@@ -111,11 +112,23 @@ TEST_P(TokenizerGolden, encodes_a_megabyte_of_one_thing_as_the_reference_does) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Kinds,
-    TokenizerGolden,
-    testing::Values("qwen2", "llama3", "gpt2", "falcon", "llama2", "mistral", "metaspace", "bert"),
-    [](const auto& kind) { return kind.param; });
+INSTANTIATE_TEST_SUITE_P(Kinds,
+                         TokenizerGolden,
+                         testing::Values("qwen2",
+                                         "llama3",
+                                         "gpt2",
+                                         "falcon",
+                                         "llama2",
+                                         "mistral",
+                                         "metaspace",
+                                         "bert",
+                                         "xlm-roberta",
+                                         "t5"),
+                         [](const auto& kind) {
+                           std::string name = kind.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace reprise::tokenizer

@@ -3,13 +3,17 @@
 
 The oracle is the PyPI package `tokenizers`: it trains one small tokenizer per kind that real
 checkpoints use, and its answers over the texts below are what src/reprise/tokenizer must give.
+The pieces and the character maps of the Unigram kinds come from the package `sentencepiece`
+(which needs `protobuf`), as those of published models do.
 Run again only when a kind or a text is added: python make_tokenizer_goldens.py [KIND ...]
 """
 
+import io
 import json
 import pathlib
 import random
 import sys
+import tempfile
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
 from tokenizers import pre_tokenizers, processors, trainers
@@ -266,8 +270,85 @@ def bert():
     return t
 
 
+def sentencepiece_model(corpus, vocab_size, **options):
+    """The pieces of a Unigram model with their scores, and its character map."""
+    import sentencepiece
+    from sentencepiece import sentencepiece_model_pb2
+
+    out = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(corpus), model_writer=out, vocab_size=vocab_size, model_type="unigram", hard_vocab_limit=False,
+        character_coverage=0.98, num_threads=1, minloglevel=2, **options)
+    model = sentencepiece_model_pb2.ModelProto.FromString(out.getvalue())
+    return [(piece.piece, piece.score) for piece in model.pieces], model.normalizer_spec.precompiled_charsmap
+
+
+def unigram(vocab, unk_id, byte_fallback, charsmap, steps):
+    """A tokenizer whose normalizer begins with a character map."""
+    t = Tokenizer(models.Unigram(vocab, unk_id=unk_id, byte_fallback=byte_fallback))
+    t.normalizer = normalizers.Sequence([normalizers.Precompiled(charsmap), *steps])
+    return t
+
+
+def xlm_roberta():
+    """As in the class XLMRobertaTokenizerFast: the map nmt_nfkc of published models, no byte fallback."""
+    pieces, charsmap = sentencepiece_model(PROSE + CODE, 900, normalization_rule_name="nmt_nfkc")
+    vocab = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), *pieces[3:], ("<mask>", 0.0)]
+    t = unigram(vocab, 3, False, charsmap, [normalizers.Replace(Regex(" {2,}"), " ")])
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(),
+                                               pre_tokenizers.Metaspace("▁", prepend_scheme="always")])
+    t.decoder = decoders.Metaspace("▁", prepend_scheme="always")
+    t.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    t.add_special_tokens([AddedToken("<mask>", lstrip=True, normalized=False, special=True)])
+    add_tokens(t, ["<s>", "<pad>", "</s>", "<unk>", "<|im_end|>"])
+    return t
+
+
+# Of one and several characters, to nothing, to longer texts, and a sequence that begins with another.
+T5_MAP = {"A": "a", "B": "b", "É": "e", "e\u0301": "E", "\u0301": "", "…": "...", "ﬁ": "fi", "ß": "ss", "\t": " ", "\n": " ",
+          "\r": " ", "x": "", "ab": "AB", "abc": "", "😀": ":-)", "か\u3099": "が", "한": "", "\u200d": " ", "０": "0", "１": "1"}
+
+
+def t5():
+    """As in the class T5TokenizerFast, with a small map of our own and byte fallback."""
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv", encoding="utf-8") as rules:
+        for source, target in T5_MAP.items():
+            rules.write("\t".join(" ".join(f"{ord(c):X}" for c in text) for text in (source, target)) + "\n")
+        rules.flush()
+        pieces, charsmap = sentencepiece_model(PROSE + EMOJI, 700, normalization_rule_tsv=rules.name, byte_fallback=True, pad_id=0,
+                                               eos_id=1, unk_id=2, bos_id=-1)
+    vocab = pieces + [(f"<extra_id_{i}>", 0.0) for i in range(3)]
+    t = unigram(vocab, 2, True, charsmap, [normalizers.Strip(left=False, right=True), normalizers.Replace(Regex(" {2,}"), "▁")])
+    t.pre_tokenizer = pre_tokenizers.Metaspace("▁", prepend_scheme="first", split=True)
+    t.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace("▁", prepend_scheme="first")])
+    t.post_processor = processors.TemplateProcessing(
+        single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 1)])
+    add_tokens(t, ["<pad>", "</s>", "<unk>", "<extra_id_0>", "<extra_id_1>", "<extra_id_2>"])
+    return t
+
+
+def without_special_pieces(text):
+    """The tokenizer for text of users: its model cannot spell a special token.
+
+    `encode_special_tokens` alone still lets a Unigram model choose the piece "</s>".
+    """
+    data = json.loads(text)
+    vocab = data["model"]["vocab"]
+    unknown = data["model"]["unk_id"]  # its text is a plain one
+    data["added_tokens"] = [token for token in data["added_tokens"] if token["id"] != unknown]
+    for token in data["added_tokens"]:
+        if not token["special"]:
+            continue
+        token["content"] = chr(0x10F000 + token["id"])  # for private use, and in none of the texts
+        if token["id"] < len(vocab):
+            vocab[token["id"]][0] = token["content"]
+    data["post_processor"] = None
+    return Tokenizer.from_str(json.dumps(data))
+
+
 KINDS = {"qwen2": qwen2, "llama3": llama3, "gpt2": gpt2, "falcon": falcon, "llama2": llama2, "mistral": mistral,
-         "metaspace": metaspace, "bert": bert}
+         "metaspace": metaspace, "bert": bert, "xlm-roberta": xlm_roberta, "t5": t5}
 
 
 def digest(ids):
@@ -278,13 +359,18 @@ def digest(ids):
 
 
 def golden(kind, tokenizer):
+    is_unigram = isinstance(tokenizer.model, models.Unigram)
+    plain_tokenizer = without_special_pieces(tokenizer.to_str()) if is_unigram else None
     cases = []
     for text in TEXTS:
         tokenizer.encode_special_tokens = False
         with_special = tokenizer.encode(text).ids
         plain = tokenizer.encode(text, add_special_tokens=False).ids
-        tokenizer.encode_special_tokens = True
-        as_text = tokenizer.encode(text, add_special_tokens=False).ids
+        if plain_tokenizer:
+            as_text = plain_tokenizer.encode(text, add_special_tokens=False).ids
+        else:
+            tokenizer.encode_special_tokens = True
+            as_text = tokenizer.encode(text, add_special_tokens=False).ids
         case = {"text": text, "ids": plain, "decoded": tokenizer.decode(plain, skip_special_tokens=False)}
         if with_special != plain:
             case["with_special"] = with_special
