@@ -58,10 +58,13 @@ compilation levels and all cudagraph modes. The folders of the last column are t
 checkpoints. The tests `goldens` and `architecture_goldens` compare this engine with what Hugging
 Face Transformers computes from the same folder in float32: logits at every position within 1e-4 on
 every instruction set, and greedy tokens equal, with prompts in chunks, in batches, and in the modes
-NONE, PIECEWISE, FULL, FULL_DECODE_ONLY and FULL_AND_PIECEWISE at levels 0 and 3. Transformers has
+NONE, PIECEWISE, FULL, FULL_DECODE_ONLY and FULL_AND_PIECEWISE at levels 0 and 3. The test
+`scheduling_goldens` compares 32 greedy tokens of each folder when several prompts share a batch,
+in chunks of 5 to 64 tokens, after preemptions, and with cached prefixes. Transformers has
 no class for MiniCPM: its folder is compared with Granite, which computes the same.
 
-BertModel makes vectors of texts instead ([how](../howto/embeddings.md)): `serve`, in mode PIECEWISE.
+BertModel, RobertaModel and XLMRobertaModel make vectors of texts instead
+([how](../howto/embeddings.md)): `serve`, in mode PIECEWISE.
 BartForConditionalGeneration answers with a decoder what its encoder has read
 ([how](../howto/encoder-decoder.md)): graphs in mode FULL_DECODE_ONLY. The test `encoder_decoder`
 compares its logits with Transformers within 1e-4, and its greedy tokens.
@@ -71,7 +74,7 @@ Models with latent attention run with the backend FLASHMLA unless another is
 """
 
 CLASSIFIERS = """\
-Classes `...ForSequenceClassification` of BERT and of the decoders above score labels of texts, or pairs
+Classes `...ForSequenceClassification` of BERT, RoBERTa and the decoders above score labels of texts, or pairs
 of texts ([how](../howto/embeddings.md#classifiers-and-cross-encoders)). The test `classifiers` compares their scores with
 Transformers within 1e-5."""
 

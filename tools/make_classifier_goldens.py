@@ -4,7 +4,7 @@
     python tools/make_classifier_goldens.py [NAME ...]   # write these, or all (needs torch and transformers)
     python tools/make_classifier_goldens.py --check      # compute again from the committed checkpoints and compare
 
-Each folder has config.json, model.safetensors (bfloat16) and a tokenizer.json of 96 letters. golden.json has single texts and
+Each folder has config.json, model.safetensors (bfloat16) and a tokenizer.json of 96 letters (a Unigram model for XLM-RoBERTa). golden.json has single texts and
 pairs of texts, for each of them the token ids and types that the class PreTrainedTokenizerFast makes of it, and the scores
 that Transformers computes in float32 with eager attention, each text alone.
 """
@@ -16,13 +16,14 @@ from pathlib import Path
 
 import torch
 import transformers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, PreTrainedTokenizerFast
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "integration"))
 from architectures_test import LETTERS, write_tokenizer  # noqa: E402 - after the path is set
-from make_architecture_goldens import BASE, draw  # noqa: E402
-from make_pooling_goldens import BERT  # noqa: E402
+from make_architecture_goldens import BASE  # noqa: E402
+from make_pooling_goldens import BERT, ROBERTA, draw_encoder  # noqa: E402
 
 GOLDENS = Path(__file__).resolve().parent.parent / "tests" / "goldens" / "classifiers"
 QWEN3 = BASE | dict(head_dim=16, pad_token_id=0)
@@ -33,6 +34,8 @@ CLS, SEP = LETTERS[-2:]
 SHAPES: dict[str, tuple[str, dict, dict]] = {
     "bert-pairs": ("Bert", BERT | dict(num_labels=1), {}),
     "bert-labels": ("Bert", BERT | LABELS, {}),
+    "roberta-labels": ("Roberta", ROBERTA | LABELS, {}),
+    "xlm-roberta-pairs": ("XLMRoberta", ROBERTA | dict(num_labels=1), {}),
     "qwen3-score": ("Qwen3", QWEN3 | dict(num_labels=1), {}),
     # Qwen3-Reranker is a model for text; its users say how it is used.
     "qwen3-yes-no": ("Qwen3", QWEN3 | dict(tie_word_embeddings=True), dict(
@@ -59,20 +62,45 @@ def write_pair_template(path: Path) -> None:
     path.write_text(json.dumps(tokenizer), encoding="utf-8")
 
 
+def write_roberta_template(path: Path) -> None:
+    """The post-processor of RoBERTa's tokenizer: no types, and two tokens between two texts."""
+    tokenizer = json.loads(path.read_text(encoding="utf-8"))
+    tokenizer["post_processor"] = {"type": "RobertaProcessing", "sep": [SEP, LETTERS.index(SEP)], "cls": [CLS, LETTERS.index(CLS)],
+                                   "trim_offsets": True, "add_prefix_space": False}
+    path.write_text(json.dumps(tokenizer), encoding="utf-8")
+
+
+def write_unigram_tokenizer(path: Path) -> None:
+    """A tokenizer of XLM-RoBERTa's form, whose first ids are <s>, <pad>, </s> and <unk>."""
+    marks = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="always")]
+    names = ("<s>", "<pad>", "</s>", "<unk>")
+    pieces = [(name, 0.0) for name in names] + [("\u2581", -2.0), ("is", -3.0), ("\u2581wh", -3.5)]
+    letters = [letter for letter in LETTERS if letter.isascii()]
+    pieces += [(letter, -4.0 - i / 8) for i, letter in enumerate(letters[-(len(LETTERS) - len(pieces)):])]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=3))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(marks)
+    tokenizer.decoder = decoders.Metaspace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    tokenizer.add_special_tokens(list(names))
+    path.write_text(tokenizer.to_str(), encoding="utf-8")
+
+
 def write_checkpoint(name: str, out: Path) -> None:
     cls, arguments, changes = SHAPES[name]
     config = getattr(transformers, cls + "Config")(**arguments)
     auto = AutoModelForCausalLM if "classifier_from_token" in changes else AutoModelForSequenceClassification
     model = auto.from_config(config, attn_implementation="eager")
-    draw(model, config, seed=1)
+    draw_encoder(model, config)
     model.to(torch.bfloat16).save_pretrained(out)
     (out / "generation_config.json").unlink(missing_ok=True)
     (out / "model.safetensors").chmod(0o644)
     path = out / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes, indent=2) + "\n")
     write_tokenizer(out)
-    if cls == "Bert":
-        write_pair_template(out / "tokenizer.json")
+    write = {"Bert": write_pair_template, "Roberta": write_roberta_template, "XLMRoberta": write_unigram_tokenizer}.get(cls)
+    if write:
+        write(out / "tokenizer.json")
 
 
 @torch.inference_mode()

@@ -18,7 +18,7 @@ from pathlib import Path
 import serve_test
 
 SOURCE = None
-NAMES = ("bert-pairs", "qwen3-score", "qwen3-yes-no")  # with one label
+NAMES = ("bert-pairs", "xlm-roberta-pairs", "qwen3-score", "qwen3-yes-no")  # with one label
 
 
 def sigmoid(score):
@@ -103,21 +103,24 @@ class Classifiers(unittest.TestCase):
                 self.assertEqual(results[0]["document"]["text"], documents[order[0]])
 
     def test_labels_are_those_of_transformers(self):
-        model, golden = self.copy_of("bert-labels")
-        server = self.start(model)
-        texts = [case["texts"][0] for case in golden["texts"]]
-        answer = self.post(server, "/classify", input=texts)
-        self.assertEqual(answer["object"], "list")
-        self.assertTrue(answer["id"].startswith("classify-"))
-        for item, case in zip(answer["data"], golden["texts"], strict=True):
-            want = softmax(case["scores"])
-            self.assert_near(item["probs"], want)
-            self.assertEqual(item["num_classes"], 3)
-            self.assertEqual(item["label"], ["odd", "good", "bad"][want.index(max(want))])
-        raw = self.post(server, "/classify", input=texts[0], use_activation=False)["data"][0]["probs"]
-        self.assert_near(raw, golden["texts"][0]["scores"], 1e-4)
-        pooled = self.post(server, "/pooling", input=texts[0])["data"][0]["data"]
-        self.assert_near(pooled, answer["data"][0]["probs"], 1e-7)
+        for name in ("bert-labels", "roberta-labels"):
+            with self.subTest(name):
+                model, golden = self.copy_of(name)
+                server = self.start(model)
+                texts = [case["texts"][0] for case in golden["texts"]]
+                answer = self.post(server, "/classify", input=texts)
+                self.assertEqual(answer["object"], "list")
+                self.assertTrue(answer["id"].startswith("classify-"))
+                for item, case in zip(answer["data"], golden["texts"], strict=True):
+                    want = softmax(case["scores"])
+                    self.assert_near(item["probs"], want)
+                    self.assertEqual(item["num_classes"], 3)
+                    self.assertEqual(item["label"], ["odd", "good", "bad"][want.index(max(want))])
+                raw = self.post(server, "/classify", input=texts[0], use_activation=False)["data"][0]["probs"]
+                self.assert_near(raw, golden["texts"][0]["scores"], 1e-4)
+                pooled = self.post(server, "/pooling", input=texts[0])["data"][0]["data"]
+                self.assert_near(pooled, answer["data"][0]["probs"], 1e-7)
+                server.stop()
 
     def test_the_config_chooses_the_function(self):
         for members, function in (({"problem_type": "regression"}, lambda score: score),

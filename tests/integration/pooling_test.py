@@ -63,7 +63,7 @@ class Pooling(unittest.TestCase):
         self.assertLessEqual(max(abs(a - b) for a, b in zip(got, want, strict=True)), bound)
 
     def test_vectors_are_those_of_transformers_with_graphs_and_without(self):
-        for name in ("bert-mean", "bert-cls", "qwen3-last"):
+        for name in ("bert-mean", "bert-cls", "roberta-cls", "xlm-roberta-mean", "qwen3-last"):
             model, cases = self.copy_of(name)
             texts = [case["text"] for case in cases]
             whole = None

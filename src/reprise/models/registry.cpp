@@ -75,6 +75,8 @@ constexpr std::array kRows = {
     Row{weights::Architecture::qwen3_5_moe, make<LlamaLayer>},
     Row{weights::Architecture::lfm2, make<LlamaLayer>},
     Row{weights::Architecture::bert, make<BertLayer>},
+    Row{weights::Architecture::roberta, make<BertLayer>},
+    Row{weights::Architecture::xlm_roberta, make<BertLayer>},
     Row{weights::Architecture::bart, make<BartLayer>},
 };
 

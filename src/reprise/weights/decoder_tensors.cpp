@@ -73,6 +73,19 @@ DecoderTensors bert(const ModelConfig& config) {
   return names;
 }
 
+DecoderTensors roberta(const ModelConfig& config) {
+  DecoderTensors names = bert(config);
+  if (!config.classifier) return names;
+  names.embedding = "roberta.embeddings.word_embeddings";
+  names.position_embedding = "roberta.embeddings.position_embeddings";
+  names.token_type_embedding = "roberta.embeddings.token_type_embeddings";
+  names.embedding_norm = "roberta.embeddings.LayerNorm";
+  names.layers = "roberta.encoder.layer.";
+  names.pooler = "classifier.dense";
+  names.classifier = "classifier.out_proj";
+  return names;
+}
+
 DecoderTensors olmo2() {
   return {.attention_norm = {},
           .attention_result_norm = "post_attention_layernorm",
@@ -226,6 +239,9 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
       return opt();
     case Architecture::bert:
       return bert(config);
+    case Architecture::roberta:
+    case Architecture::xlm_roberta:
+      return roberta(config);
     case Architecture::bart:
       return bart();
     case Architecture::gpt_neox:

@@ -292,7 +292,9 @@ struct ModelConfig {
   /// A classifier knows which of two texts a token belongs to: the positions of the second text
   /// are larger by this. 0: the model does not tell texts apart.
   [[nodiscard]] int64_t second_text_offset() const noexcept {
-    return classifier.has_value() && num_token_types > 1 ? max_position_embeddings : 0;
+    // The tokenizers of RoBERTa give every token the first type.
+    const bool has_types = architecture == Architecture::bert && num_token_types > 1;
+    return classifier.has_value() && has_types ? max_position_embeddings : 0;
   }
   [[nodiscard]] bool has_recurrence(int64_t layer) const {
     return has_parallel_recurrence || is_recurrent_layer(layer);

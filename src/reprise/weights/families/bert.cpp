@@ -1,4 +1,4 @@
-// BERT: an encoder with norms behind attention and MLP.
+// BERT, RoBERTa and XLM-RoBERTa: encoders with norms behind attention and MLP.
 #include <fmt/format.h>
 
 #include <string_view>
@@ -11,6 +11,7 @@ namespace reprise::weights {
 namespace {
 
 constexpr int64_t kMaxTokenTypes = 1024;  // published models have 1 or 2
+constexpr int64_t kPaddingOfRoberta = 1;  // the default of RobertaConfig in Transformers
 
 // The position of a token also tells the type of its text (ModelConfig::second_text_offset), so
 // tokens with types have learned positions and are not rotated.
@@ -48,6 +49,22 @@ void read_bert(const FamilyConfig& in) {
   config.num_token_types = in.reader.integer("type_vocab_size", 1, kMaxTokenTypes).value_or(2);
   refuse_rotation(in.reader);
   require_boolean(in, "is_decoder", false);
+}
+
+// The rows up to that of the padding are not of positions. A padding token inside of a text gets a
+// position like any other token, as in vLLM; Transformers leaves it out of the count.
+void read_roberta(const FamilyConfig& in) {
+  read_bert(in);
+  ModelConfig& config = in.config;
+  const int64_t padding =
+      in.reader.integer("pad_token_id", 0, config.vocab_size - 1).value_or(kPaddingOfRoberta);
+  config.learned_position_offset = padding + 1;
+  config.max_position_embeddings -= config.learned_position_offset;
+  if (config.max_position_embeddings < 1) {
+    in.reader.fail("max_position_embeddings",
+                   fmt::format("leaves no position: the first one is row {} (pad_token_id + 1)",
+                               config.learned_position_offset));
+  }
 }
 
 }  // namespace reprise::weights

@@ -198,6 +198,11 @@ TEST(Families, malformed_members_are_refused_by_name) {
       {"BertModel", "rotary_emb_fraction", 1, "rotary_emb_fraction"},
       {"BertModel", "type_vocab_size", 0, "type_vocab_size"},
       {"BertModel", "is_decoder", true, "is_decoder"},
+      {"RobertaModel", "max_position_embeddings", 2, "max_position_embeddings"},
+      {"RobertaModel", "pad_token_id", 255, "pad_token_id"},
+      {"XLMRobertaModel", "pad_token_id", -1, "pad_token_id"},
+      {"XLMRobertaModel", "rope_theta", 10000, "rope_theta"},
+      {"XLMRobertaModel", "position_embedding_type", "relative_key", "position_embedding_type"},
       {"Qwen3NextForCausalLM", "linear_num_value_heads", 0, "linear_num_value_heads"},
       {"Qwen3NextForCausalLM", "linear_key_head_dim", nullptr, "linear_key_head_dim"},
       {"Qwen3NextForCausalLM", "linear_value_head_dim", 1 << 20, "linear_value_head_dim"},
@@ -636,6 +641,23 @@ TEST(Families, reads_the_multipliers_of_minicpm) {
   EXPECT_EQ(config.embedding_scale, 12);
   EXPECT_DOUBLE_EQ(config.residual_scale, 0.7);
   EXPECT_DOUBLE_EQ(config.logits_scale, 0.5);
+}
+
+TEST(Families, positions_of_roberta_begin_behind_the_padding) {
+  const ModelConfig config =
+      load_text(complete("XLMRobertaModel", "max_position_embeddings", 130).dump()).config;
+  EXPECT_EQ(config.learned_position_offset, 2);
+  EXPECT_EQ(config.max_position_embeddings, 128);
+  const ModelConfig other = load_text(complete("RobertaModel", "pad_token_id", 5).dump()).config;
+  EXPECT_EQ(other.learned_position_offset, 6);
+  EXPECT_EQ(other.max_position_embeddings, 250);
+}
+
+TEST(Families, only_bert_tells_two_texts_apart) {
+  for (const auto& [architecture, offset] : {std::pair{"BertForSequenceClassification", 256},
+                                             {"XLMRobertaForSequenceClassification", 0}}) {
+    EXPECT_EQ(load_text(complete(architecture).dump()).config.second_text_offset(), offset);
+  }
 }
 
 TEST(Families, bart_has_two_parts_of_sizes_of_their_own) {
