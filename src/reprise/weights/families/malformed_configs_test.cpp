@@ -1,0 +1,157 @@
+// Malformed configs and checkpoints of every architecture, by tables that no architecture can miss.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "reprise/base/error.h"
+#include "reprise/base/json.h"
+#include "reprise/weights/dummy_weights.h"
+#include "reprise/weights/expected_tensors.h"
+#include "reprise/weights/model_config.h"
+#include "tests/support/weights/complete_config.h"
+
+namespace reprise::weights {
+namespace {
+
+ModelConfig parsed(const Json& json) {
+  return parse_model_config(json.dump(), "config.json").config;
+}
+
+/// The member that the refusal names, or "" if the config is accepted.
+std::string refused_member(const Json& json, ModelConfig& config) {
+  try {
+    config = parsed(json);
+  } catch (const FileError& error) {
+    EXPECT_EQ(error.code(), "E_CONFIG") << error.what();
+    EXPECT_NE(error.field(), "") << error.what();
+    return error.field();
+  }
+  return "";
+}
+
+// Zero is a value of these members: here it means no experts.
+const std::set<std::pair<std::string_view, std::string_view>> kMayBeZero = {
+    {"GraniteMoeHybridForCausalLM", "num_local_experts"},
+};
+
+class MalformedConfigs : public ::testing::TestWithParam<Architecture> {
+ protected:
+  std::string name_{architecture_name(GetParam())};
+  Json complete_ = complete_config(name_);
+  ModelConfig sound_ = parsed(complete_);
+};
+
+TEST_P(MalformedConfigs, sizes_are_refused_by_name_unless_the_family_does_not_read_them) {
+  const std::vector<Json> bad = {
+      0, -1, int64_t{1} << 40, 1.5, "many", true, Json::array(), Json::object()};
+  std::set<std::string> read;
+  for (const auto& [key, value] : complete_.items()) {
+    if (key == "architectures") continue;
+    std::vector<Json> accepted_values;
+    for (const Json& wrong : bad) {
+      if (wrong == 0 && (kMayBeZero.contains({name_, key}) || key.ends_with("token_id"))) continue;
+      Json config = complete_;
+      config[key] = wrong;
+      ModelConfig accepted;
+      const std::string member = refused_member(config, accepted);
+      if (member.empty()) {
+        EXPECT_EQ(accepted, sound_) << key << " " << wrong.dump() << " changes the model";
+        accepted_values.push_back(wrong);
+      } else {
+        read.insert(key);
+      }
+    }
+    // A family that reads the member has to refuse all of these values.
+    EXPECT_TRUE(accepted_values.empty() || !read.contains(key))
+        << key << " " << Json(accepted_values).dump() << " is accepted";
+  }
+  EXPECT_TRUE(read.contains("vocab_size"));
+  EXPECT_GE(read.size(), 5U);
+}
+
+TEST_P(MalformedConfigs, a_missing_size_is_refused_by_its_name_or_has_a_default) {
+  int num_required = 0;
+  for (const auto& [key, value] : complete_.items()) {
+    Json config = complete_;
+    config.erase(key);
+    ModelConfig accepted;
+    const std::string member = refused_member(config, accepted);
+    if (member.empty()) {
+      for (const ExpectedTensor& tensor : expected_tensors(accepted)) {
+        for (const int64_t extent : tensor.shape) {
+          EXPECT_GT(extent, 0) << "without " << key << ": " << tensor.name;
+        }
+      }
+    } else {
+      ++num_required;
+    }
+  }
+  EXPECT_GT(num_required, 3);
+}
+
+TEST_P(MalformedConfigs, windows_need_lengths) {
+  for (const char* kind : {"sliding_attention", "chunked_attention"}) {
+    Json config = complete_;
+    config["layer_types"] =
+        std::vector<std::string>(static_cast<size_t>(sound_.num_hidden_layers), kind);
+    config["sliding_window"] = nullptr;
+    config["attention_chunk_size"] = nullptr;
+    ModelConfig accepted;
+    const std::string member = refused_member(config, accepted);
+    if (!member.empty()) continue;
+    for (const LayerType type : accepted.layer_types) {
+      if (type == LayerType::sliding_attention) {
+        EXPECT_TRUE(accepted.sliding_window) << kind;
+      }
+      if (type == LayerType::chunked_attention) {
+        EXPECT_TRUE(accepted.attention_chunk_size) << kind;
+      }
+    }
+  }
+}
+
+// Routers, states, biases: whatever a model needs.
+TEST_P(MalformedConfigs, each_tensor_that_a_checkpoint_lacks_is_named) {
+  const std::vector<ExpectedTensor> all = expected_tensors(sound_);
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].presence == Presence::optional) continue;
+    std::vector<ExpectedTensor> rest = all;
+    rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
+    try {
+      (void)verify_weights(sound_, DummyWeights(rest, DType::f32, 1));
+      ADD_FAILURE() << all[i].name << " is not missed";
+    } catch (const FileError& error) {
+      EXPECT_EQ(error.code(), "E_MISSING");
+      EXPECT_EQ(error.field(), all[i].name);
+    }
+  }
+}
+
+TEST_P(MalformedConfigs, experts_have_a_router_in_each_layer) {
+  if (!sound_.moe) return;
+  int64_t num_layers = 0;
+  for (int64_t layer = 0; layer < sound_.num_hidden_layers; ++layer) {
+    num_layers += static_cast<int64_t>(sound_.is_moe_layer(layer));
+  }
+  int64_t num_routers = 0;
+  for (const ExpectedTensor& tensor : expected_tensors(sound_)) {
+    const bool is_router =
+        tensor.shape == std::vector<int64_t>{sound_.moe->num_experts, sound_.hidden_size} &&
+        tensor.presence == Presence::required;
+    num_routers += static_cast<int64_t>(is_router);
+  }
+  EXPECT_GE(num_routers, num_layers);
+  EXPECT_GT(num_layers, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Every,
+                         MalformedConfigs,
+                         ::testing::ValuesIn(kAllArchitectures),
+                         [](const auto& param_info) {
+                           return std::string(architecture_name(param_info.param));
+                         });
+
+}  // namespace
+}  // namespace reprise::weights
