@@ -62,6 +62,14 @@ class EncoderDecoder(unittest.TestCase):
         self.assertIn("A15 encoder-decoder models", explained.stdout)
         self.assertNotIn("no images", explained.stderr)
 
+    def test_options_of_generation_that_are_not_used_are_named(self):
+        self.assertNotIn("not used", run("generate", self.folder, "--prompt", "One", "--max-tokens", 1).stderr)
+        (self.folder / "generation_config.json").write_text(json.dumps(
+            dict(decoder_start_token_id=2, forced_eos_token_id=2, no_repeat_ngram_size=3, min_length=0, num_beams=4)))
+        done = run("generate", self.folder, "--prompt", "One", "--max-tokens", 1)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("forced_eos_token_id 2, no_repeat_ngram_size 3, num_beams 4 are not used", done.stderr)
+
     def refusal(self, *options, **members):
         config = json.loads((self.folder / "config.json").read_text()) | members
         (self.folder / "config.json").write_text(json.dumps(config))

@@ -1,6 +1,7 @@
 #include "reprise/api/resolved_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
@@ -232,6 +233,15 @@ void warn_of_speculation(const EngineArgs& args, ResolvedOptions& options) {
                   to_string(options.speculative_config->method)));
 }
 
+void warn_of_ignored_generation_options(ResolvedOptions& options) {
+  if (options.generation.ignored.empty()) return;
+  options.warnings.push_back(
+      fmt::format("the generation config's {} {} not used; answers may differ from those of "
+                  "Transformers",
+                  fmt::join(options.generation.ignored, ", "),
+                  options.generation.ignored.size() == 1 ? "is" : "are"));
+}
+
 // As in vLLM, `auto` is fp8 for a checkpoint that was calibrated for a float8 cache.
 void choose_cache_of_checkpoint(ResolvedOptions& options) {
   const kv_cache::CacheDType& fp8 = kv_cache::find_cache_dtype("fp8");
@@ -296,6 +306,7 @@ ResolvedOptions resolve_options(const EngineArgs& args) {
   choose_cache_of_checkpoint(options);
   warn_of_speculation(args, options);
   options.generation = load_generation_config(args);
+  warn_of_ignored_generation_options(options);
   const std::vector<int64_t>& eos = options.generation.eos_token_ids.empty()
                                         ? options.config.eos_token_ids
                                         : options.generation.eos_token_ids;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -21,6 +22,9 @@ struct GenerationConfig {
   std::optional<double> min_p;               // [0, 1]
   std::optional<double> repetition_penalty;  // > 0
   std::optional<int64_t> max_new_tokens;     // >= 1
+  /// The other members that change an answer in Transformers, as "no_repeat_ngram_size 3"; members
+  /// whose value changes nothing are left out.
+  std::vector<std::string> ignored;
 
   bool operator==(const GenerationConfig&) const = default;
 };
@@ -31,7 +35,8 @@ struct GenerationConfig {
                                                        std::string_view path);
 
 /// A folder without generation_config.json has no recommendations but `overrides` (an object, see
-/// override_config). \throws FileError E_PATH, E_TOO_LARGE, E_CONFIG.
+/// override_config). Its `ignored` members are those of config.json, where older folders have them.
+/// \throws FileError E_PATH, E_TOO_LARGE, E_CONFIG.
 [[nodiscard]] GenerationConfig load_generation_config(const ModelDirectory& directory,
                                                       const Json& overrides = Json::object());
 

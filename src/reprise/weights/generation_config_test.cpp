@@ -38,6 +38,25 @@ TEST(GenerationConfig, takes_null_and_absence_for_no_recommendation) {
             std::vector<int64_t>{2});
 }
 
+TEST(GenerationConfig, names_what_it_does_not_use_and_what_would_change_an_answer) {
+  const GenerationConfig config = parse_generation_config(
+      R"({"forced_eos_token_id":2,"min_length":56,"no_repeat_ngram_size":3,"num_beams":4,)"
+      R"("length_penalty":2.0,"early_stopping":true,"typical_p":1.0,"suppress_tokens":[],)"
+      R"("bad_words_ids":[[7]],"min_new_tokens":0,"penalty_alpha":null,"stop_strings":"."})",
+      "g");
+  EXPECT_EQ(config.ignored,
+            (std::vector<std::string>{"bad_words_ids [[7]]",
+                                      "forced_eos_token_id 2",
+                                      "min_length 56",
+                                      "no_repeat_ngram_size 3",
+                                      "num_beams 4",
+                                      "stop_strings \".\""}));
+  EXPECT_EQ(parse_generation_config(R"({"forced_eos_token_id":0})", "g").ignored.size(), 1U);
+  const std::string many = R"({"suppress_tokens":[1234567890,1234567890,1234567890,1234567890]})";
+  EXPECT_EQ(parse_generation_config(many, "g").ignored,
+            std::vector<std::string>{"suppress_tokens ..."});
+}
+
 TEST(GenerationConfig, refuses_values_out_of_range_or_of_another_type) {
   for (const char* json : {R"({"temperature":-0.1})",
                            R"({"temperature":"0.5"})",
@@ -60,11 +79,20 @@ TEST(GenerationConfig, refuses_values_out_of_range_or_of_another_type) {
   }
 }
 
+TEST(GenerationConfig, names_what_older_folders_have_in_config_json) {
+  const TempDirectory directory;
+  directory.write("config.json", R"({"min_length":56,"top_k":7,"num_beams":1})");
+  EXPECT_EQ(load_generation_config(ModelDirectory(directory.path())),
+            (GenerationConfig{.ignored = {"min_length 56"}}));
+}
+
 TEST(GenerationConfig, is_empty_without_a_file) {
   const TempDirectory directory;
   EXPECT_EQ(load_generation_config(ModelDirectory(directory.path())), GenerationConfig{});
   directory.write("generation_config.json", R"({"top_k":5,"top_p":0.5})");
   EXPECT_EQ(load_generation_config(ModelDirectory(directory.path())).top_k, 5);
+  directory.write("config.json", R"({"min_length":5,"top_k":7})");
+  EXPECT_TRUE(load_generation_config(ModelDirectory(directory.path())).ignored.empty());
   const GenerationConfig overridden = load_generation_config(
       ModelDirectory(directory.path()), {{"top_k", 7}, {"top_p", nullptr}, {"min_p", 0.25}});
   EXPECT_EQ(overridden, (GenerationConfig{.top_k = 7, .min_p = 0.25}));
