@@ -86,6 +86,11 @@ DecoderTensors roberta(const ModelConfig& config) {
   return names;
 }
 
+// Models whose tokens have types.
+DecoderTensors encoder_with_types(const ModelConfig& config) {
+  return config.architecture == Architecture::bert ? bert(config) : roberta(config);
+}
+
 DecoderTensors olmo2() {
   return {.attention_norm = {},
           .attention_result_norm = "post_attention_layernorm",
@@ -230,6 +235,7 @@ std::string DecoderTensors::in_expert(int64_t layer, int64_t expert, std::string
 }
 
 DecoderTensors decoder_tensors(const ModelConfig& config) {
+  if (config.num_token_types > 0) return encoder_with_types(config);
   switch (config.architecture) {
     case Architecture::gpt2:
       return gpt2(true);
@@ -237,11 +243,6 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
       return gpt2(false);
     case Architecture::opt:
       return opt();
-    case Architecture::bert:
-      return bert(config);
-    case Architecture::roberta:
-    case Architecture::xlm_roberta:
-      return roberta(config);
     case Architecture::bart:
       return bart();
     case Architecture::gpt_neox:
