@@ -4,7 +4,7 @@
     tools/convert_to_gguf.py models/reprise-tiny /tmp/tiny.gguf --outtype q8_0
     tools/convert_to_gguf.py models/reprise-tiny /tmp/tiny.gguf --outtype f32 --parts 3
 
-For tests and measurements: Llama, Mistral, Qwen2 and Qwen3 with one safetensors file, float weights, and the
+For tests and measurements: Llama, Mistral, Qwen2, Qwen3, Granite and OLMo 2 with one safetensors file, float weights, and the
 tokenizers of tests. Names, metadata and row order are those of llama.cpp's convert_hf_to_gguf.py; embeddings and
 matrices get the type, vectors stay F32, and a matrix whose rows are no multiple of 32 is F16 in the quantised
 types. Large models are converted faster where numpy is installed, with the same result.
@@ -25,7 +25,7 @@ except ImportError:
     numpy = None
 
 ARCHITECTURES = {"LlamaForCausalLM": "llama", "MistralForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2",
-                 "Qwen3ForCausalLM": "qwen3"}
+                 "Qwen3ForCausalLM": "qwen3", "GraniteForCausalLM": "granite", "Olmo2ForCausalLM": "olmo2"}
 F32, F16, Q4_0, Q5_0, Q8_0, BF16 = 0, 1, 2, 6, 8, 30
 # llama.cpp's number for "mostly this type"; some readers refuse a file without it.
 FILE_TYPES = {F32: 0, F16: 1, Q4_0: 2, Q8_0: 7, Q5_0: 8, BF16: 32}
@@ -40,13 +40,19 @@ LAYER_NAMES = {
     "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
 }
+# The norms of OLMo 2 lie behind attention and MLP.
+OLMO2_NAMES = LAYER_NAMES | {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"}
+# Factors of Granite, by the members of its config.
+MULTIPLIERS = {"attention_multiplier": "attention.scale", "embedding_multiplier": "embedding_scale",
+               "residual_multiplier": "residual_scale", "logits_scaling": "logit_scale"}
 ALIGNMENT = 32
 
 
-def gguf_name(name: str) -> str:
+def gguf_name(name: str, architecture: str) -> str:
     module, _, leaf = name.rpartition(".")
     layer = re.fullmatch(r"model\.layers\.(\d+)\.(.+)", module)
-    return f"blk.{layer[1]}.{LAYER_NAMES[layer[2]]}.{leaf}" if layer else f"{NAMES[module]}.{leaf}"
+    names = OLMO2_NAMES if architecture == "olmo2" else LAYER_NAMES
+    return f"blk.{layer[1]}.{names[layer[2]]}.{leaf}" if layer else f"{NAMES[module]}.{leaf}"
 
 
 # ---------------------------------------------------------------------------------------------- tensors
@@ -193,7 +199,8 @@ def kind_of(name: str, shape: list[int], outtype: str) -> int:
 def tensors_of(folder: Path, config: dict, outtype: str) -> Iterator[tuple[str, list[int], int, bytes]]:
     """Name, shape (outermost extent first), type and bytes."""
     checkpoint = Checkpoint(folder)
-    permutes = ARCHITECTURES[config["architectures"][0]] == "llama"
+    architecture = ARCHITECTURES[config["architectures"][0]]
+    permutes = architecture in ("llama", "granite")
     heads = {"self_attn.q_proj": config["num_attention_heads"], "self_attn.k_proj": config["num_key_value_heads"]}
     factors = llama3_factors(config)
     if factors:
@@ -206,7 +213,7 @@ def tensors_of(folder: Path, config: dict, outtype: str) -> Iterator[tuple[str, 
             if permutes and f".{module}." in name:
                 values = permuted(values, shape[0], num_heads)
         kind = kind_of(name, shape, outtype)
-        yield gguf_name(name), shape, kind, encoded(values, kind)
+        yield gguf_name(name, architecture), shape, kind, encoded(values, kind)
 
 
 # --------------------------------------------------------------------------------------------- metadata
@@ -228,8 +235,9 @@ def config_keys(config: dict, outtype: str) -> list[tuple[str, int, object]]:
         (f"{name}.attention.layer_norm_rms_epsilon", FLOAT, config["rms_norm_eps"]),
         (f"{name}.attention.key_length", U32, head_dim),
         (f"{name}.attention.value_length", U32, head_dim),
-        (f"{name}.rope.freq_base", FLOAT, config["rope_theta"]),
+        (f"{name}.rope.freq_base", FLOAT, config.get("rope_theta") or config["rope_parameters"]["rope_theta"]),
     ]
+    keys += [(f"{name}.{key}", FLOAT, config[member]) for member, key in MULTIPLIERS.items() if member in config]
     rope = config.get("rope_scaling") or {}
     if rope.get("rope_type", rope.get("type")) == "linear":
         keys += [(f"{name}.rope.scaling.type", STRING, "linear"), (f"{name}.rope.scaling.factor", FLOAT, rope["factor"])]

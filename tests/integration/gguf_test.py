@@ -19,6 +19,8 @@ import unicodedata
 import unittest
 from pathlib import Path
 
+import architectures_test
+
 BINARY = MODEL = SOURCE = None
 TIMEOUT = 300
 PROMPT = "One day, a little girl named Lily found"
@@ -119,6 +121,19 @@ class Generate(Case):
                 expected = self.tokens(folder, *options)
                 self.assertGreater(len(set(expected[0])), 3)
                 self.assertEqual(self.tokens(self.gguf(folder, "f32"), *options), expected)
+
+    def test_gives_the_tokens_of_transformers_where_names_and_factors_differ(self):
+        for name in ("granite", "olmo2"):
+            folder = self.folder / name
+            shutil.copytree(SOURCE / "tests" / "goldens" / "architectures" / name, folder)
+            architectures_test.write_tokenizer(folder)
+            cases = [case for case in json.loads((folder / "golden.json").read_text())["cases"] if max(case["prompt"]) < 94]
+            prompts = [word for case in cases for word in
+                       ("--prompt", "".join(architectures_test.LETTERS[token] for token in case["prompt"]))]
+            with self.subTest(name):
+                self.assertGreater(len(cases), 1)
+                got = self.tokens(self.gguf(folder, "f32"), *prompts, "--dtype", "float32", "--ignore-eos", "--temperature", "0")
+                self.assertEqual(got, [case["continuation"][:24] for case in cases])
 
     def test_reads_all_parts_of_a_split_model(self):
         options = ("--prompt", PROMPT, "--ignore-eos")

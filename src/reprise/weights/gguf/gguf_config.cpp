@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <string>
 #include <utility>
@@ -17,8 +18,10 @@ namespace reprise::weights::gguf {
 namespace {
 
 // Names of general.architecture. Mistral models of the kind that this engine runs are "llama".
-constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kArchitectures = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kArchitectures = {{
+    {"granite", "GraniteForCausalLM"},
     {"llama", "LlamaForCausalLM"},
+    {"olmo2", "Olmo2ForCausalLM"},
     {"qwen2", "Qwen2ForCausalLM"},
     {"qwen3", "Qwen3ForCausalLM"},
 }};
@@ -30,12 +33,15 @@ std::string_view class_of(const Metadata& metadata) {
   constexpr std::string_view kKey = "general.architecture";
   const std::string* name = metadata.string(kKey);
   if (name == nullptr) metadata.fail(kKey, "is required: the name of the architecture");
+  std::string supported;
   for (const auto& [known, model_class] : kArchitectures) {
     if (known == *name) return model_class;
+    supported += fmt::format("{}{}", supported.empty() ? "" : ", ", known);
   }
-  metadata.fail(kKey,
-                fmt::format("'{}' is not supported in a GGUF file; supported: llama, qwen2, qwen3",
-                            visible(*name)));
+  metadata.fail(
+      kKey,
+      fmt::format(
+          "'{}' is not supported in a GGUF file; supported: {}", visible(*name), supported));
 }
 
 /// Keys of the architecture: "llama.block_count".
@@ -66,13 +72,28 @@ class ArchitectureKeys {
   std::string prefix_;
 };
 
-void refuse_unsupported(const ArchitectureKeys& keys) {
+void refuse_unsupported(const ArchitectureKeys& keys, bool has_multipliers) {
   if (keys.integer("expert_count").value_or(0) != 0) {
     keys.fail("expert_count", "mixtures of experts are not supported");
   }
   for (const std::string_view name : {"attention.clamp_kqv", "logit_scale"}) {
+    if (has_multipliers && name == "logit_scale") continue;
     if (keys.number(name).value_or(0) != 0) keys.fail(name, "is not supported");
   }
+}
+
+// Those of Granite. As in llama.cpp, a factor that is absent or 0 is not applied, and attention is
+// then scaled as usual.
+void read_multipliers(const ArchitectureKeys& keys, Json& config) {
+  const auto factor = [&](std::string_view name, double by_default) {
+    const double value = keys.number(name).value_or(0);
+    return value == 0 ? by_default : value;
+  };
+  const double usual_scale = 1 / std::sqrt(config["head_dim"].get<double>());
+  config["attention_multiplier"] = factor("attention.scale", usual_scale);
+  config["embedding_multiplier"] = factor("embedding_scale", 1);
+  config["residual_multiplier"] = factor("residual_scale", 1);
+  config["logits_scaling"] = factor("logit_scale", 1);
 }
 
 int64_t read_head_dim(const ArchitectureKeys& keys, int64_t hidden_size, int64_t num_heads) {
@@ -132,9 +153,11 @@ std::vector<int64_t> end_token_ids(const Metadata& metadata) {
 
 Json config_json(const Metadata& metadata, const GgufConfigTraits& traits) {
   Json config;
-  config["architectures"] = Json::array({std::string(class_of(metadata))});
+  const std::string_view model_class = class_of(metadata);
+  const bool has_multipliers = model_class == "GraniteForCausalLM";
+  config["architectures"] = Json::array({std::string(model_class)});
   const ArchitectureKeys keys(metadata);
-  refuse_unsupported(keys);
+  refuse_unsupported(keys, has_multipliers);
   if (traits.vocab_size == 0) {
     throw FileError("E_MISSING",
                     metadata.path(),
@@ -158,6 +181,7 @@ Json config_json(const Metadata& metadata, const GgufConfigTraits& traits) {
   config["attention_bias"] = traits.has_attention_bias;
   config["mlp_bias"] = traits.has_mlp_bias;
   read_rope(keys, config);
+  if (has_multipliers) read_multipliers(keys, config);
   config["eos_token_id"] = end_token_ids(metadata);
   return config;
 }

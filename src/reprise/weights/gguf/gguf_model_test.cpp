@@ -113,6 +113,25 @@ TEST_F(GgufModelTest, gives_the_frequency_factors_of_llama_3) {
   EXPECT_EQ(code_of_config(zero), "E_VALUE");
 }
 
+// As in llama.cpp: a factor that is absent or 0 is not applied.
+TEST_F(GgufModelTest, gives_the_factors_of_granite) {
+  GgufBytes file = model_file("granite");
+  const ModelConfig plain = open(file)->config().config;
+  EXPECT_EQ(plain.architecture, Architecture::granite);
+  EXPECT_EQ(plain.attention_scale, 0.5) << "1 / sqrt(head_dim 4)";
+  EXPECT_EQ(plain.embedding_scale, 1);
+  file.real("granite.attention.scale", 0.25F)
+      .real("granite.embedding_scale", 6)
+      .real("granite.residual_scale", 0.5F)
+      .real("granite.logit_scale", 8);
+  const ModelConfig config = open(file)->config().config;
+  EXPECT_EQ(config.attention_scale, 0.25);
+  EXPECT_EQ(config.embedding_scale, 6);
+  EXPECT_EQ(config.residual_scale, 0.5);
+  EXPECT_EQ(config.logits_scale, 0.125);
+  EXPECT_EQ(code_of_config(model_file().real("llama.logit_scale", 8)), "E_CONFIG");
+}
+
 TEST_F(GgufModelTest, names_the_key_that_is_not_supported) {
   EXPECT_EQ(code_of_config(GgufBytes()), "E_CONFIG");
   const auto message = [&](const GgufBytes& file) {

@@ -36,7 +36,7 @@ constexpr std::string_view kQwen2Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kTekkenPattern =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::array<PreTokenizer, 8> kPreTokenizers = {{
+constexpr std::array<PreTokenizer, 10> kPreTokenizers = {{
     {.name = "llama-bpe", .pattern = kLlama3Pattern, .ignores_merges = true, .adds_bos = true},
     {.name = "llama3", .pattern = kLlama3Pattern, .ignores_merges = true, .adds_bos = true},
     {.name = "llama-v3", .pattern = kLlama3Pattern, .ignores_merges = true, .adds_bos = true},
@@ -45,6 +45,8 @@ constexpr std::array<PreTokenizer, 8> kPreTokenizers = {{
     {.name = "tekken", .pattern = kTekkenPattern, .ignores_merges = true, .adds_bos = true},
     {.name = "gpt-2", .pattern = ""},
     {.name = "smollm", .pattern = "", .splits_digits = true},
+    {.name = "refact", .pattern = "", .splits_digits = true},
+    {.name = "dbrx", .pattern = kLlama3Pattern},
 }};
 
 const PreTokenizer& find_pre_tokenizer(const Metadata& metadata) {

@@ -13,7 +13,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kModelNam
     {"output", "lm_head"},
 }};
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kLayerNames = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kLayerNames = {{
     {"attn_norm", "input_layernorm"},
     {"attn_q", "self_attn.q_proj"},
     {"attn_k", "self_attn.k_proj"},
@@ -22,6 +22,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kLayerNa
     {"attn_q_norm", "self_attn.q_norm"},
     {"attn_k_norm", "self_attn.k_norm"},
     {"ffn_norm", "post_attention_layernorm"},
+    {"post_attention_norm", "post_attention_layernorm"},  // of OLMo 2, which has no ffn_norm
+    {"post_ffw_norm", "post_feedforward_layernorm"},
     {"ffn_gate", "mlp.gate_proj"},
     {"ffn_up", "mlp.up_proj"},
     {"ffn_down", "mlp.down_proj"},
@@ -58,7 +60,9 @@ std::string hugging_face_name(std::string_view name) {
 }
 
 int64_t num_interleaved_heads(std::string_view name, const ModelConfig& config) {
-  if (config.architecture != Architecture::llama) return 0;
+  const bool is_of_llama =
+      config.architecture == Architecture::llama || config.architecture == Architecture::granite;
+  if (!is_of_llama) return 0;
   if (!name.starts_with("blk.")) return 0;
   const auto is_of = [&](std::string_view module) {
     return name.ends_with(std::string(module) + ".weight") ||
