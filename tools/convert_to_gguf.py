@@ -19,6 +19,8 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+import k_quants
+
 try:
     import numpy
 except ImportError:
@@ -26,11 +28,16 @@ except ImportError:
 
 ARCHITECTURES = {"LlamaForCausalLM": "llama", "MistralForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2",
                  "Qwen3ForCausalLM": "qwen3", "GraniteForCausalLM": "granite", "Olmo2ForCausalLM": "olmo2"}
-F32, F16, Q4_0, Q5_0, Q8_0, BF16 = 0, 1, 2, 6, 8, 30
+F32, F16, Q4_0, Q5_0, Q8_0, Q4_K, Q6_K, BF16 = 0, 1, 2, 6, 8, 12, 14, 30
 # llama.cpp's number for "mostly this type"; some readers refuse a file without it.
-FILE_TYPES = {F32: 0, F16: 1, Q4_0: 2, Q8_0: 7, Q5_0: 8, BF16: 32}
-# q5_mixed: as the files that are called Q4_K_M, whose v and down projections have more bits than the others.
-OUTTYPES = {"f32": F32, "f16": F16, "bf16": BF16, "q8_0": Q8_0, "q5_0": Q5_0, "q4_0": Q4_0, "q5_mixed": Q5_0}
+FILE_TYPES = {F32: 0, F16: 1, Q4_0: 2, Q8_0: 7, Q5_0: 8, Q4_K: 15, Q6_K: 18, BF16: 32}
+# q4_k_m: as the files that are called Q4_K_M, whose embedding and half of whose v and down projections have more bits than
+# the others. q5_mixed: the same idea in blocks of 32.
+OUTTYPES = {"f32": F32, "f16": F16, "bf16": BF16, "q8_0": Q8_0, "q5_0": Q5_0, "q4_0": Q4_0, "q5_mixed": Q5_0, "q4_k": Q4_K,
+            "q6_k": Q6_K, "q4_k_m": Q4_K}
+K_QUANTS = {Q4_K: "q4_k", Q6_K: "q6_k"}
+# What llama.cpp takes where the rows are no multiple of 256.
+WITHOUT_SUPER_BLOCKS = {Q4_K: Q5_0, Q6_K: Q8_0}
 MORE_BITS = ("self_attn.v_proj", "mlp.down_proj", "embed_tokens", "lm_head")
 U32, I32, FLOAT, BOOL, STRING, ARRAY, U64 = 4, 5, 6, 7, 8, 9, 10
 NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
@@ -163,6 +170,8 @@ def encoded(values, kind: int) -> bytes:
     if kind == BF16:  # only used for weights that are bf16 already
         return numpy.asarray(values, "<f4").view("<u2")[1::2].tobytes() if numpy else b"".join(
             raw[2:4] for raw in struct.iter_unpack("4s", values.tobytes()) for raw in raw)
+    if kind in K_QUANTS:
+        return k_quants.encoded(values, K_QUANTS[kind])
     if numpy:
         return blocks_numpy(values, kind)
     quantise = {Q8_0: block_q8_0, Q5_0: block_q5_0, Q4_0: block_q4_0}[kind]
@@ -189,10 +198,26 @@ def llama3_factors(config: dict) -> list[float] | None:
     return factors
 
 
-def kind_of(name: str, shape: list[int], outtype: str) -> int:
+def has_more_bits(name: str, num_layers: int) -> bool:
+    """Whether a Q4_K_M file has six bits here: at both ends, in the first and last eighth of the layers, and in every third
+    layer between."""
+    layer = re.search(r"layers\.(\d+)\.", name)
+    if not layer or not any(module in name for module in MORE_BITS):
+        return any(module in name for module in MORE_BITS)
+    number, eighth = int(layer[1]), num_layers // 8
+    return number < eighth or number >= 7 * num_layers // 8 or (number - eighth) % 3 == 2
+
+
+def kind_of(name: str, shape: list[int], outtype: str, num_layers: int) -> int:
     if len(shape) == 1:
         return F32
-    kind = Q8_0 if outtype == "q5_mixed" and any(module in name for module in MORE_BITS) else OUTTYPES[outtype]
+    kind = OUTTYPES[outtype]
+    if outtype == "q5_mixed" and any(module in name for module in MORE_BITS):
+        kind = Q8_0
+    if outtype == "q4_k_m" and has_more_bits(name, num_layers):
+        kind = Q6_K
+    if shape[-1] % k_quants.SUPER_BLOCK != 0:
+        kind = WITHOUT_SUPER_BLOCKS.get(kind, kind)
     return F16 if kind in (Q4_0, Q5_0, Q8_0) and shape[-1] % 32 != 0 else kind
 
 
@@ -212,7 +237,7 @@ def tensors_of(folder: Path, config: dict, outtype: str) -> Iterator[tuple[str, 
         for module, num_heads in heads.items():
             if permutes and f".{module}." in name:
                 values = permuted(values, shape[0], num_heads)
-        kind = kind_of(name, shape, outtype)
+        kind = kind_of(name, shape, outtype, config["num_hidden_layers"])
         yield gguf_name(name, architecture), shape, kind, encoded(values, kind)
 
 

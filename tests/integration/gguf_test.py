@@ -18,6 +18,7 @@ import time
 import unicodedata
 import unittest
 from pathlib import Path
+from random import Random
 
 import architectures_test
 
@@ -46,9 +47,73 @@ def write_byte_tokenizer(folder):
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
 
 
-def decoded(blocks, outtype):
-    """The values of Q8_0, Q5_0 or Q4_0 blocks."""
+def decoded_q4_k(blocks):
+    """x = scale * code - least, each of eight parts of 32 with its own scale and least."""
     values = []
+    for scale_step, least_step, *raw in struct.iter_unpack("<2e12B128B", blocks):
+        packed, pairs = raw[:12], raw[12:]
+        for part in range(8):
+            if part < 4:
+                scale, low = packed[part] & 63, packed[part + 4] & 63
+            else:
+                scale = packed[part + 4] & 15 | packed[part - 4] >> 6 << 4
+                low = packed[part + 4] >> 4 | packed[part] >> 6 << 4
+            for pair in pairs[part // 2 * 32 : part // 2 * 32 + 32]:
+                values.append(scale_step * scale * (pair >> 4 if part % 2 else pair & 15) - least_step * low)
+    return values
+
+
+def decoded_q6_k(blocks):
+    """x = scale * (code - 32), each of sixteen parts of 16 with its own scale."""
+    values = []
+    for *raw, step in struct.iter_unpack("<192B16be", blocks):
+        low_bits, high_bits, scales = raw[:128], raw[128:192], raw[192:]
+        for i in range(256):
+            half, quarter, at = i // 128, i % 128 // 32, i % 32
+            low = low_bits[half * 64 + quarter % 2 * 32 + at] >> (4 if quarter > 1 else 0) & 15
+            code = low | (high_bits[half * 32 + at] >> 2 * quarter & 3) << 4
+            values.append(step * scales[i // 16] * (code - 32))
+    return values
+
+
+def write_random_llama(folder):
+    """A Llama whose rows are whole super-blocks of 256."""
+    random = Random(7)
+    config = json.loads((SOURCE / "tests" / "goldens" / "tiny-llama" / "config.json").read_text(encoding="utf-8"))
+    config |= {"vocab_size": 256, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2,
+               "num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": 32}
+    shapes = {"model.embed_tokens.weight": [256, 256], "lm_head.weight": [256, 256], "model.norm.weight": [256]}
+    for layer in range(2):
+        prefix = f"model.layers.{layer}"
+        shapes |= {f"{prefix}.self_attn.{name}_proj.weight": [256, 256] for name in "qkvo"}
+        shapes |= {f"{prefix}.mlp.{name}_proj.weight": [512, 256] for name in ("gate", "up")}
+        shapes |= {f"{prefix}.mlp.down_proj.weight": [256, 512]}
+        shapes |= {f"{prefix}.{name}_layernorm.weight": [256] for name in ("input", "post_attention")}
+    tensors = {}
+    for name, shape in shapes.items():
+        size = shape[0] * (shape[1] if len(shape) == 2 else 1)
+        tensors[name] = shape, [1.0] * size if len(shape) == 1 else [random.gauss(0, 0.05) for _ in range(size)]
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    write_byte_tokenizer(folder)
+    write_safetensors(folder, tensors)
+
+
+def write_safetensors(folder, tensors):
+    header, data = {}, b""
+    for name, (shape, values) in tensors.items():
+        raw = struct.pack(f"<{len(values)}f", *values)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def decoded(blocks, outtype):
+    """The values of quantised blocks."""
+    values = []
+    if outtype in ("q4_k", "q6_k"):
+        return decoded_q4_k(blocks) if outtype == "q4_k" else decoded_q6_k(blocks)
     if outtype == "q8_0":
         for scale, *codes in struct.iter_unpack("<e32b", blocks):
             values += [scale * code for code in codes]
@@ -183,25 +248,51 @@ class Packed(Case):
                 expected = self.tokens(self.dequantised_folder(outtype), *options)
                 self.assertEqual(self.tokens(self.gguf(MODEL, outtype), *options), expected)
 
-    def dequantised_folder(self, outtype):
-        """The bundled model with matrices that were quantised, and are float32 again."""
+    def prompt_logprobs(self, model):
+        """The log probability of every token of a prompt, after the ones before it."""
+        body = {"prompt": "Once upon a time, a curious mouse lived here", "max_tokens": 1, "temperature": 0,
+                "prompt_logprobs": 0}
+        request, result = self.folder / "request.jsonl", self.folder / "result.jsonl"
+        request.write_text(json.dumps({"custom_id": "1", "method": "POST", "url": "/v1/completions", "body": body}))
+        run = self.run_cli("run-batch", model, "-i", request, "-o", result, "--dtype", "float32")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        choice = json.loads(result.read_text())["response"]["body"]["choices"][0]
+        return [next(iter(entry.values()))["logprob"] for entry in choice["prompt_logprobs"][1:]]
+
+    def test_gives_the_probabilities_of_dequantised_super_blocks(self):
+        """Weights are random, so that tokens are close; the rounding of the weights moves probabilities further."""
+        source = self.folder / "wide"
+        write_random_llama(source)
+        before = self.prompt_logprobs(source)
+        for outtype in ("q6_k", "q4_k_m"):
+            with self.subTest(outtype):
+                expected = self.prompt_logprobs(self.dequantised_folder(outtype, source))
+                got = self.prompt_logprobs(self.gguf(source, outtype))
+                self.assertGreater(len(expected), 30)
+                error, rounding = (sum(abs(a - b) for a, b in zip(expected, other)) / len(expected)
+                                   for other in (got, before))
+                self.assertLess(error, 0.02)
+                self.assertGreater(rounding, 2 * error)
+
+    def dequantised_folder(self, outtype, source=None):
+        """A model with matrices that were quantised, and are float32 again."""
         import convert_to_gguf
 
-        folder = self.folder / f"dequantised-{outtype}"
-        shutil.copytree(MODEL, folder, ignore=shutil.ignore_patterns("eval", "*.safetensors"))
-        checkpoint = convert_to_gguf.Checkpoint(Path(MODEL))
-        header, data = {}, b""
+        source = source or MODEL
+        folder = self.folder / f"dequantised-{Path(source).name}-{outtype}"
+        shutil.copytree(source, folder, ignore=shutil.ignore_patterns("eval", "*.safetensors"))
+        checkpoint = convert_to_gguf.Checkpoint(Path(source))
+        num_layers = json.loads((folder / "config.json").read_text(encoding="utf-8"))["num_hidden_layers"]
+        names = {number: name for name, number in convert_to_gguf.OUTTYPES.items()
+                 if name not in ("q5_mixed", "q4_k_m")}
+        tensors = {}
         for name, entry in checkpoint.tensors.items():
             values = checkpoint.floats(name)
             if len(entry["shape"]) == 2:
-                kind = convert_to_gguf.kind_of(name, entry["shape"], outtype)
-                kind_name = {convert_to_gguf.Q8_0: "q8_0", convert_to_gguf.Q5_0: "q5_0"}.get(kind, "q4_0")
-                values = decoded(convert_to_gguf.encoded(values, kind), kind_name)
-            raw = struct.pack(f"<{len(values)}f", *values)
-            header[name] = {"dtype": "F32", "shape": entry["shape"], "data_offsets": [len(data), len(data) + len(raw)]}
-            data += raw
-        text = json.dumps(header).encode()
-        (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+                kind = convert_to_gguf.kind_of(name, entry["shape"], outtype, num_layers)
+                values = decoded(convert_to_gguf.encoded(values, kind), names[kind])
+            tensors[name] = entry["shape"], values
+        write_safetensors(folder, tensors)
         return folder
 
     def test_warns_of_no_tensor_when_all_stay_packed(self):
