@@ -128,7 +128,7 @@ struct EngineArgs {
   /// On which CPUs workers run: auto (one on each core, node after node), nobind, or lists for the
   /// ranks ("0-31|32-63"); empty: one on each usable CPU.
   std::string cpu_threads_bind;
-  std::string cpu_isa = "auto";  // scalar, avx2, avx512, avx512_bf16, amx
+  std::string cpu_isa = "auto";  // scalar, avx2, avx512, avx512_vnni, avx512_bf16, amx
   /// Whether an answer has the same bits in any batch. Without it some products are faster.
   bool batch_invariant = true;
 

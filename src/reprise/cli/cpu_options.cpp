@@ -10,8 +10,11 @@ void add_cpu_options(OptionTable& table, const std::string& group, api::EngineAr
                  "CPUS",
                  "CPUs of worker threads: auto (each core, by NUMA node), nobind, or 0-31|32-63.",
                  args.cpu_threads_bind);
-  table.add_text(
-      "cpu-isa", group, "ISA", "auto, scalar, avx2, avx512, avx512_bf16 or amx.", args.cpu_isa);
+  table.add_text("cpu-isa",
+                 group,
+                 "ISA",
+                 "auto, scalar, avx2, avx512, avx512_vnni, avx512_bf16 or amx.",
+                 args.cpu_isa);
   table.add_switch("batch-invariant",
                    group,
                    "The answer to a request does not depend on the other requests. Without it, "

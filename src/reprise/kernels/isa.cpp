@@ -9,11 +9,12 @@
 namespace reprise::kernels {
 namespace {
 
-constexpr std::array<std::pair<Isa, std::string_view>, 6> kNames = {
+constexpr std::array<std::pair<Isa, std::string_view>, 7> kNames = {
     {{Isa::amx_software, "amx_software"},
      {Isa::scalar, "scalar"},
      {Isa::avx2, "avx2"},
      {Isa::avx512, "avx512"},
+     {Isa::avx512_vnni, "avx512_vnni"},
      {Isa::avx512_bf16, "avx512_bf16"},
      {Isa::amx, "amx"}}};
 
@@ -31,9 +32,8 @@ constexpr std::array<Need, 12> kNeeds = {
      {Isa::avx512, &device::CpuFeatures::avx512bw, "avx512bw"},
      {Isa::avx512, &device::CpuFeatures::avx512vl, "avx512vl"},
      {Isa::avx512, &device::CpuFeatures::avx512dq, "avx512dq"},
-     // Every CPU with the one has the other; the integer products use it.
+     {Isa::avx512_vnni, &device::CpuFeatures::avx512_vnni, "avx512_vnni"},
      {Isa::avx512_bf16, &device::CpuFeatures::avx512_bf16, "avx512_bf16"},
-     {Isa::avx512_bf16, &device::CpuFeatures::avx512_vnni, "avx512_vnni"},
      {Isa::amx, &device::CpuFeatures::amx_tile, "amx_tile"},
      {Isa::amx, &device::CpuFeatures::amx_bf16, "amx_bf16"},
      {Isa::amx, &device::CpuFeatures::amx_int8, "amx_int8"}}};

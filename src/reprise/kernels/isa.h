@@ -11,11 +11,12 @@
 namespace reprise::kernels {
 
 /// The instruction sets that kernels are built for, weakest first. `scalar` is portable code for
-/// the baseline of the platform (SSE2 on x86-64). `amx_software` is the same code with the tiles of
+/// the baseline of the platform (SSE2 on x86-64). `avx512_vnni` is `avx512` with other products of
+/// bytes. `amx_software` is the same code with the tiles of
 /// `amx` in software: slow, for tests of the kernels that use tiles on any machine.
-enum class Isa : uint8_t { amx_software, scalar, avx2, avx512, avx512_bf16, amx };
+enum class Isa : uint8_t { amx_software, scalar, avx2, avx512, avx512_vnni, avx512_bf16, amx };
 
-/// "scalar", "avx2", "avx512", "avx512_bf16", "amx", "amx_software".
+/// "scalar", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "amx", "amx_software".
 [[nodiscard]] std::string_view isa_name(Isa isa) noexcept;
 [[nodiscard]] std::optional<Isa> parse_isa(std::string_view name) noexcept;
 

@@ -18,6 +18,8 @@ const KernelTable& kernel_table(Isa isa) {
       return kAvx2Kernels;
     case Isa::avx512:
       return kAvx512Kernels;
+    case Isa::avx512_vnni:
+      return kAvx512VnniKernels;
     case Isa::avx512_bf16:
       return kAvx512Bf16Kernels;
     case Isa::amx:

@@ -74,6 +74,7 @@ extern const KernelTable kAmxSoftwareKernels;
 extern const KernelTable kScalarKernels;
 extern const KernelTable kAvx2Kernels;
 extern const KernelTable kAvx512Kernels;
+extern const KernelTable kAvx512VnniKernels;
 extern const KernelTable kAvx512Bf16Kernels;
 extern const KernelTable kAmxKernels;
 // Those of kernel_table(isa, BatchInvariance::not_required), where they differ.

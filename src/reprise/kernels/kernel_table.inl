@@ -12,59 +12,63 @@
   REPRISE_ROW_KERNEL(context, rope, RopeArguments, 0)                           \
   REPRISE_ROW_KERNEL(context, rope_kv_write, RopeKvWriteArguments, 0)
 
+// Products of bytes, which instruction sets multiply in different ways with the same result.
+#define REPRISE_BYTE_KERNELS(X) \
+  X(int8_linear)                \
+  X(int8_linear_add)            \
+  X(int8_linear_silu_and_mul)   \
+  X(block_linear)               \
+  X(block_linear_add)           \
+  X(block_linear_silu_and_mul)  \
+  X(block_linear_silu_and_mul_quantize_blocks)
+
 // On the CPU only, or launched in another way on CUDA.
-#define REPRISE_CPU_KERNELS(X)                 \
-  X(kv_write_quant)                            \
-  X(attention)                                 \
-  X(uniform_attention)                         \
-  X(shared_prefix)                             \
-  X(planned_attention)                         \
-  X(merge_attention)                           \
-  X(linear_add)                                \
-  X(linear_silu_and_mul)                       \
-  X(linear_rope_kv_write)                      \
-  X(int8_linear)                               \
-  X(int8_linear_add)                           \
-  X(int8_linear_silu_and_mul)                  \
-  X(int8_embedding)                            \
-  X(quantize_blocks)                           \
-  X(rms_norm_quantize_blocks)                  \
-  X(block_linear)                              \
-  X(block_linear_add)                          \
-  X(block_linear_silu_and_mul)                 \
-  X(block_linear_silu_and_mul_quantize_blocks) \
-  X(block_embedding)                           \
-  X(gemma_rms_norm)                            \
-  X(layer_norm)                                \
-  X(gelu)                                      \
-  X(gelu_tanh)                                 \
-  X(relu)                                      \
-  X(scale)                                     \
-  X(soft_cap)                                  \
-  X(gelu_and_mul)                              \
-  X(gelu_tanh_and_mul)                         \
-  X(swigluoai_and_mul)                         \
-  X(softmax_top_k)                             \
-  X(top_k_softmax)                             \
-  X(grouped_softmax_top_k)                     \
-  X(grouped_sigmoid_top_k)                     \
-  X(expert_linear)                             \
-  X(combine_experts)                           \
-  X(sigmoid_gate)                              \
-  X(concat)                                    \
-  X(head_linear)                               \
-  X(concat_and_cache_mla)                      \
-  X(mul_silu)                                  \
-  X(mul_sigmoid)                               \
-  X(group_rms_norm)                            \
-  X(causal_conv1d)                             \
-  X(short_conv)                                \
-  X(selective_state_update)                    \
-  X(gated_delta_rule)                          \
-  X(lora_shrink)                               \
-  X(lora_expand)                               \
-  X(pool_last)                                 \
-  X(pool_cls)                                  \
+#define REPRISE_CPU_KERNELS(X) \
+  REPRISE_BYTE_KERNELS(X)      \
+  X(kv_write_quant)            \
+  X(attention)                 \
+  X(uniform_attention)         \
+  X(shared_prefix)             \
+  X(planned_attention)         \
+  X(merge_attention)           \
+  X(linear_add)                \
+  X(linear_silu_and_mul)       \
+  X(linear_rope_kv_write)      \
+  X(int8_embedding)            \
+  X(quantize_blocks)           \
+  X(rms_norm_quantize_blocks)  \
+  X(block_embedding)           \
+  X(gemma_rms_norm)            \
+  X(layer_norm)                \
+  X(gelu)                      \
+  X(gelu_tanh)                 \
+  X(relu)                      \
+  X(scale)                     \
+  X(soft_cap)                  \
+  X(gelu_and_mul)              \
+  X(gelu_tanh_and_mul)         \
+  X(swigluoai_and_mul)         \
+  X(softmax_top_k)             \
+  X(top_k_softmax)             \
+  X(grouped_softmax_top_k)     \
+  X(grouped_sigmoid_top_k)     \
+  X(expert_linear)             \
+  X(combine_experts)           \
+  X(sigmoid_gate)              \
+  X(concat)                    \
+  X(head_linear)               \
+  X(concat_and_cache_mla)      \
+  X(mul_silu)                  \
+  X(mul_sigmoid)               \
+  X(group_rms_norm)            \
+  X(causal_conv1d)             \
+  X(short_conv)                \
+  X(selective_state_update)    \
+  X(gated_delta_rule)          \
+  X(lora_shrink)               \
+  X(lora_expand)               \
+  X(pool_last)                 \
+  X(pool_cls)                  \
   X(pool_mean)
 
 // Between the float types and the types of eight bits.

@@ -2,7 +2,7 @@
 # cmake -DNM=... "-DOBJECTS=a.o;b.o" -P symbols_test.cmake
 set(num_objects 0)
 foreach(object ${OBJECTS})
-  if(NOT object MATCHES "/isa/(avx2|avx512|avx512_bf16|amx)\\.cpp")
+  if(NOT object MATCHES "/isa/(avx2|avx512|avx512_vnni|avx512_bf16|amx)\\.cpp")
     continue()
   endif()
   execute_process(COMMAND ${NM} -C ${object} OUTPUT_VARIABLE symbols RESULT_VARIABLE result)

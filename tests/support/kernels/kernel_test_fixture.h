@@ -81,6 +81,8 @@ struct KernelCase {
 /// Every instruction set of this machine with every float type. (This function and case_name are in
 /// a separate file, because the tests also run over kernels of another device.)
 [[nodiscard]] std::vector<KernelCase> all_kernel_cases();
+/// The same and avx512_vnni, for kernels that multiply bytes; it shares all others with avx512.
+[[nodiscard]] std::vector<KernelCase> kernel_cases_of_bytes();
 [[nodiscard]] const KernelTable& kernels_of(const KernelCase& test_case);
 
 /// A test of one op's kernels under one KernelCase.

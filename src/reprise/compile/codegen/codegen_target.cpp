@@ -26,6 +26,7 @@ int lanes_of(Isa isa) noexcept {
     case Isa::avx2:
       return 8;
     case Isa::avx512:
+    case Isa::avx512_vnni:
     case Isa::avx512_bf16:
     case Isa::amx:
       return 16;
@@ -41,6 +42,7 @@ const char* target_features(Isa isa) noexcept {
     case Isa::avx2:
       return "+avx2,+fma,+f16c";
     case Isa::avx512:
+    case Isa::avx512_vnni:
       return "+avx2,+fma,+f16c,+avx512f,+avx512bw,+avx512vl,+avx512dq,+evex512";
     case Isa::amx:
       return "+avx2,+fma,+f16c,+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx512vnni,+evex512";

@@ -150,7 +150,10 @@ TEST_P(BlockLinear, launches_nothing_for_no_rows) {
       launch_block_linear(stream_, kernels(), make({0, 40}, DType::i8), weight, {}, make({0, 16})));
 }
 
-INSTANTIATE_TEST_SUITE_P(AllKernels, BlockLinear, testing::ValuesIn(all_kernel_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(AllKernels,
+                         BlockLinear,
+                         testing::ValuesIn(kernel_cases_of_bytes()),
+                         case_name);
 
 }  // namespace
 }  // namespace reprise::kernels

@@ -38,7 +38,7 @@ TEST_P(BlockLinearAdd, has_the_bits_of_two_kernels) {
 
 INSTANTIATE_TEST_SUITE_P(AllKernels,
                          BlockLinearAdd,
-                         testing::ValuesIn(all_kernel_cases()),
+                         testing::ValuesIn(kernel_cases_of_bytes()),
                          case_name);
 
 }  // namespace

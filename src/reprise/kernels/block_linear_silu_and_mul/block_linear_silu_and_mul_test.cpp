@@ -77,7 +77,7 @@ TEST_P(BlockLinearSiluAndMul, has_the_bits_of_three_kernels_when_it_quantises) {
 
 INSTANTIATE_TEST_SUITE_P(AllKernels,
                          BlockLinearSiluAndMul,
-                         testing::ValuesIn(all_kernel_cases()),
+                         testing::ValuesIn(kernel_cases_of_bytes()),
                          case_name);
 
 }  // namespace

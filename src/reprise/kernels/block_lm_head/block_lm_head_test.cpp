@@ -35,7 +35,10 @@ TEST_P(BlockLmHead, computes_the_rows_that_the_device_counts_and_leaves_the_othe
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(AllKernels, BlockLmHead, testing::ValuesIn(all_kernel_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(AllKernels,
+                         BlockLmHead,
+                         testing::ValuesIn(kernel_cases_of_bytes()),
+                         case_name);
 
 }  // namespace
 }  // namespace reprise::kernels

@@ -190,7 +190,10 @@ TEST_P(Int8Linear, launches_nothing_for_no_rows) {
                                    .out = make({0, 32})}));
 }
 
-INSTANTIATE_TEST_SUITE_P(AllKernels, Int8Linear, testing::ValuesIn(all_kernel_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(AllKernels,
+                         Int8Linear,
+                         testing::ValuesIn(kernel_cases_of_bytes()),
+                         case_name);
 
 }  // namespace
 }  // namespace reprise::kernels

@@ -1,23 +1,5 @@
-// The KernelTable of one instruction set, from the lists of kernel_table.inl. REPRISE_ISA is its
-// name, unquoted.
-#define REPRISE_TEXT_OF(text) #text
-#define REPRISE_TEXT(text) REPRISE_TEXT_OF(text)
-#define REPRISE_KERNEL(name, suffix, ...) {name suffix "_" REPRISE_TEXT(REPRISE_ISA), __VA_ARGS__}
-#define REPRISE_FLOAT_ENTRY(name, function)           \
-  {REPRISE_KERNEL(name, "_f32", function<float>),     \
-   REPRISE_KERNEL(name, "_bf16", function<BFloat16>), \
-   REPRISE_KERNEL(name, "_f16", function<Float16>)}
-#define REPRISE_QUANT_ENTRY(name, function)                                     \
-  {                                                                             \
-    {REPRISE_KERNEL(name, "_i8_f32", function<float, int8_t>),                  \
-     REPRISE_KERNEL(name, "_i8_bf16", function<BFloat16, int8_t>),              \
-     REPRISE_KERNEL(name, "_i8_f16", function<Float16, int8_t>)},               \
-    {                                                                           \
-      REPRISE_KERNEL(name, "_f8e4m3_f32", function<float, Float8E4M3>),         \
-          REPRISE_KERNEL(name, "_f8e4m3_bf16", function<BFloat16, Float8E4M3>), \
-          REPRISE_KERNEL(name, "_f8e4m3_f16", function<Float16, Float8E4M3>)    \
-    }                                                                           \
-  }
+// The KernelTable of one instruction set, from the lists of kernel_table.inl.
+#include "reprise/kernels/isa/table_entries.inl"
 
 #define REPRISE_ROW_KERNEL(context, name, ...) .name = REPRISE_FLOAT_ENTRY(#name, run_##name),
 #define REPRISE_CPU_KERNEL(name) .name = REPRISE_FLOAT_ENTRY(#name, run_##name),
