@@ -69,6 +69,8 @@ BartForConditionalGeneration answers with a decoder what its encoder has read
 ([how](../howto/encoder-decoder.md)): graphs in mode FULL_DECODE_ONLY. The test `encoder_decoder`
 compares its logits with Transformers within 1e-4, and its greedy tokens.
 The test `pooling` compares these vectors, and those of a decoder, with Transformers within 1e-5.
+The last column comes from the ops in the programs of these folders: whether all have CUDA kernels,
+and which of these are [plain](../gpu.md#what-runs-there). The test `cuda_architectures` runs the folders on a simulated GPU.
 Models with latent attention run with the backend FLASHMLA unless another is
 [chosen](attention-backends.md); all others with the one that `auto` stands for.
 """
@@ -134,25 +136,53 @@ def compared_folders():
         if config.exists():
             name = json.loads(config.read_text(encoding="utf-8"))["architectures"][0]
             version = json.loads(golden.read_text(encoding="utf-8"))["transformers"]
-            folders.setdefault(name, []).append((golden.parent.name, version))
+            folders.setdefault(name, []).append((golden.parent, version))
     return folders
 
 
-def models(table):
+def source_of(name):
+    return (SOURCE / "src" / "reprise" / name).read_text(encoding="utf-8")
+
+
+def cuda_ops():
+    """The ops that the CUDA executor runs, and those of them that only some models use, whose kernels are plain."""
+    lists = source_of("kernels/kernel_table.inl").split("#define ")
+    kernels = {name: re.findall(r"REPRISE_ROW_KERNEL\(context, (\w+),", text)
+               for text in lists for name in re.findall(r"^(REPRISE_(?:ROW|MODEL)_KERNELS)", text)}
+    launched = re.findall(r"OpCode::(\w+)", source_of("kernels/cuda/cuda_executor.cpp"))
+    views = [op.split(",")[0] for op in source_of("tensor/op_list.inl").split("\nX(") if ".is_view = true" in op]
+    plain = {*kernels["REPRISE_MODEL_KERNELS"], "attention_with_sinks", "encoder_attention", "mla_attention"}
+    return {*kernels["REPRISE_ROW_KERNELS"], *launched, *views, *plain}, plain
+
+
+def cuda_kernels(binary, folders):
+    """What the programs of these golden folders find on CUDA."""
+    known, plain = cuda_ops()
+    ops = set()
+    for folder in folders:
+        ops |= set(re.findall(r" = (\w+)\(", output_of(binary, "dump", str(folder), "--dtype", "float32")))
+    if ops - known:
+        return f"missing: {', '.join(sorted(ops - known))}"
+    return f"all; plain: {', '.join(sorted(ops & plain))}" if ops & plain else "all"
+
+
+def models(binary, table):
     folders = compared_folders()
-    text = "| architecture | model_type | compared with Transformers |\n|---|---|---|\n"
+    text = "| architecture | model_type | compared with Transformers | CUDA kernels |\n|---|---|---|---|\n"
     for name, model_type in re.findall(r"^\| `(\w+)` \| `(\w+)` \|$", table, re.MULTILINE):
-        versions = ", ".join(sorted({version for _, version in folders[name]}))
-        text += f"| `{name}` | `{model_type}` | {versions}: {', '.join(folder for folder, _ in folders.pop(name))} |\n"
+        compared = folders.pop(name)
+        versions = ", ".join(sorted({version for _, version in compared}))
+        kernels = cuda_kernels(binary, [folder for folder, _ in compared])
+        text += f"| `{name}` | `{model_type}` | {versions}: {', '.join(folder.name for folder, _ in compared)} | {kernels} |\n"
     classifiers = {name: folders.pop(name) for name in sorted(folders) if name.endswith("ForSequenceClassification")}
     text += f"\n{CLASSIFIERS}\n\n| class | compared with Transformers |\n|---|---|\n"
     for name, compared in classifiers.items():
         versions = ", ".join(sorted({version for _, version in compared}))
-        text += f"| `{name}` | {versions}: {', '.join(folder for folder, _ in compared)} |\n"
+        text += f"| `{name}` | {versions}: {', '.join(folder.name for folder, _ in compared)} |\n"
     text += f"\n{OUTER_CLASSES}\n\n| class | compared with Transformers |\n|---|---|\n"
     for name, compared in sorted(folders.items()):
         versions = ", ".join(sorted({version for _, version in compared}))
-        text += f"| `{name}` | {versions}: {', '.join(folder for folder, _ in compared)} |\n"
+        text += f"| `{name}` | {versions}: {', '.join(folder.name for folder, _ in compared)} |\n"
     return text
 
 
@@ -163,7 +193,7 @@ def pages(binary):
         "cli.md": HEAD + "\n" + "\n".join(sections(binary)),
         "environment.md": f"{ENVIRONMENT_HEAD}\n{tables['environment']}\n\n## Exit codes\n\n{tables['exit-codes']}\n",
         "vllm-flags.md": f"{VLLM_HEAD}\n{tables['vllm-flags']}\n",
-        "models.md": f"{MODELS_HEAD}\n{models(tables['architectures'])}",
+        "models.md": f"{MODELS_HEAD}\n{models(binary, tables['architectures'])}",
         "parsers.md": f"{PARSERS_HEAD}\n## Tool calls\n\n{tables['tool-parsers']}\n\n## Reasoning\n\n{tables['reasoning-parsers']}\n",
         "metrics.md": metrics(binary),
     }

@@ -15,9 +15,12 @@ import threading
 import unittest
 from pathlib import Path
 
+import architectures_test
+import lora_serve_test
 import serve_test
 
 PLUGIN = None
+GOLDENS = Path(__file__).resolve().parent.parent / "goldens"
 LIMITS = ["--max-num-seqs", "2", "--max-num-batched-tokens", "32", "--max-model-len", "128", "--dtype", "float32"]
 STORY = {"model": serve_test.NAME, "prompt": "Once upon a time", "temperature": 0, "max_tokens": 6}
 
@@ -34,8 +37,8 @@ class CudaProgram(unittest.TestCase):
         for source in (cls.cpu_program, *cls.cpu_program.parent.glob("reprise_codegen_*.so"), Path(PLUGIN)):
             shutil.copy(source, cls.folder / source.name)
 
-    def generate(self, program, *options):
-        done = subprocess.run([program, "generate", serve_test.MODEL, "--prompt", "Once upon a time", "--temperature", "0",
+    def generate(self, program, *options, model=None):
+        done = subprocess.run([program, "generate", model or serve_test.MODEL, "--prompt", "Once upon a time", "--temperature", "0",
                                "--max-tokens", "6", *LIMITS, *options],
                               capture_output=True, text=True, timeout=serve_test.TIMEOUT)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -85,6 +88,56 @@ class CudaProgram(unittest.TestCase):
             self.assertEqual(self.complete(server, temperature=1, seed=3), sampled)
             self.assertGreater(server.metric("reprise:cudagraph_dispatch_total", 'runtime_mode="FULL"'), 0)
             self.assertEqual(server.stop(), 0)
+
+    def copy_of(self, golden):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        model = Path(folder.name) / "model"
+        shutil.copytree(GOLDENS / golden, model)
+        architectures_test.write_tokenizer(model)
+        return model
+
+    def test_models_of_other_kinds_generate_what_the_cpu_generates(self):
+        # Latent attention and experts in groups; a delta net, experts and attention; an encoder and a decoder.
+        for golden in ("architectures/deepseek-v3", "architectures/qwen3-next", "encoder_decoder/bart"):
+            model = self.copy_of(golden)
+            limits = ("--max-model-len", "64", "--disable-compile-cache")
+            expected = self.generate(self.cpu_program, "--device", "cpu", *limits, model=model).stdout
+            done = self.generate(serve_test.BINARY, "--device", "cuda", "--kv-cache-memory-bytes", "4M", *limits, model=model)
+            self.assertEqual(done.stdout, expected, golden)
+            self.assertIn("on Fake GPU", done.stderr)
+
+    def test_an_adapter_answers_as_on_the_cpu(self):
+        adapter = lora_serve_test.write_adapter(self.folder / "fox", seed=1)
+        options = ("--enable-lora", "--lora-modules", f"fox={adapter}", "--lora", "fox")
+        expected = self.generate(self.cpu_program, "--device", "cpu", *options).stdout
+        self.assertNotEqual(expected, self.generate(self.cpu_program, "--device", "cpu").stdout)
+        done = self.generate(serve_test.BINARY, "--device", "cuda", "--kv-cache-memory-bytes", "4M", *options)
+        self.assertEqual(done.stdout, expected)
+
+    def test_the_memory_of_a_model_with_states_and_attention_is_profiled(self):
+        model = self.copy_of("architectures/bamba")
+        limits = ("--max-model-len", "64", "--disable-compile-cache")
+        expected = self.generate(self.cpu_program, "--device", "cpu", *limits, model=model).stdout
+        self.assertEqual(self.generate(serve_test.BINARY, "--device", "cuda", *limits, model=model).stdout, expected)
+
+    def test_serves_the_vectors_of_the_cpu(self):
+        serve_test.MODEL, story_model = str(self.copy_of("pooling/bert-mean")), serve_test.MODEL
+        self.addCleanup(setattr, serve_test, "MODEL", story_model)
+        binary = serve_test.BINARY
+        self.addCleanup(setattr, serve_test, "BINARY", binary)
+        vectors = []
+        for program, device in ((binary, "cuda"), (str(self.cpu_program), "cpu")):
+            serve_test.BINARY = program
+            server = serve_test.Server("--dtype", "float32", "--max-num-seqs", "2", "--max-num-batched-tokens", "64",
+                                       "--max-model-len", "32", "--disable-compile-cache", "--kv-cache-memory-bytes", "4M",
+                                       "--device", device)
+            self.addCleanup(server.stop, 9)
+            status, answer = server.post("/v1/embeddings", {"input": ["abc", "Zebras"]})
+            self.assertEqual(status, 200, answer)
+            vectors.append([x for item in answer["data"] for x in item["embedding"]])
+        self.assertEqual(len(vectors[0]), len(vectors[1]))
+        self.assertLess(max(abs(a - b) for a, b in zip(*vectors)), 1e-5)
 
     def test_the_cache_takes_its_part_of_the_devices_memory(self):
         def start(part):

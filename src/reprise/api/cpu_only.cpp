@@ -21,18 +21,6 @@ void refuse_what_needs_the_cpu(const EngineArgs& args, const ResolvedOptions& op
                     "--device cpu, or auto",
                     options.kv_cache_dtype.name));
   }
-  if (options.config.num_recurrent_layers() > 0) {
-    throw InvalidArgument(
-        fmt::format("--device: {} has recurrent layers, whose kernels are the CPU's; use --device "
-                    "cpu",
-                    weights::architecture_name(options.config.architecture)));
-  }
-  if (options.config.encoder) {
-    throw InvalidArgument(
-        fmt::format("--device: {} has an encoder, whose attention has kernels on CPUs only; use "
-                    "--device cpu",
-                    weights::architecture_name(options.config.architecture)));
-  }
   if (has_draft_model(options)) {
     throw InvalidArgument(
         "--speculative-config: the memory of a draft model is only planned on CPUs; use --device "

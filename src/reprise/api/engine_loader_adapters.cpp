@@ -16,11 +16,6 @@ namespace reprise::api {
 
 void EngineLoader::reserve_adapters() {
   const EngineArgs& args = engine_->args;
-  if (engine_->device->is_gpu()) {
-    throw InvalidArgument(
-        "--enable-lora: the kernels of adapters are the CPU's; use --device cpu, or merge the "
-        "adapter into the weights");
-  }
   engine_->adapter_slots = std::make_unique<lora::AdapterSlots>(args.max_loras, args.max_lora_rank);
   engine_->adapter_slots->set_token_slots(engine_->parameters->add_buffer(
       "lora_token_slots", {DType::i32, {args.max_num_batched_tokens}}));

@@ -6,6 +6,7 @@
 #include "reprise/api/loaded_engine.h"
 #include "reprise/api/resolved_options.h"
 #include "reprise/api/state_caching.h"
+#include "reprise/compile/model/model_compiler.h"
 #include "reprise/runner/expert_counts.h"
 #include "reprise/runner/model_attention.h"
 
@@ -46,6 +47,11 @@ void EngineLoader::reserve_snapshots(CacheMemory& memory) {
   num_snapshots_ = num_state_snapshots(
       engine_->args, memory, kv_cache_layout(1), state_cache_layout(), options.max_model_len);
   memory.bytes -= num_snapshots_ * static_cast<int64_t>(state_cache_layout().bytes_per_slot());
+  if (num_snapshots_ > 0) {
+    // A program contains the number of state slots, so those of a memory profile do not fit.
+    compiler_.reset();
+    adapter_compiler_.reset();
+  }
   engine_->report.num_state_snapshots = num_snapshots_;
 }
 

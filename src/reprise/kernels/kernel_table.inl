@@ -1,9 +1,11 @@
 // The kernels with one function for each type of elements, by name: the members of KernelTable and
 // the entries of every instruction set's table are made of these lists.
 
-// Kernels that work on rows; CUDA has them too, with the same arguments and grids. Calls
-// REPRISE_ROW_KERNEL(context, name, Arguments, shared_bytes) for each. shared_bytes is the shared
-// memory on CUDA: one float per warp, or 0 if the kernel needs none.
+// CUDA has the kernels of this list and the next one too, with the same arguments and grids. The
+// lists call REPRISE_ROW_KERNEL(context, name, Arguments, shared_bytes) for each. shared_bytes is
+// the shared memory of a block on CUDA: a float for each warp where a block sums a row, the scores
+// of all experts for each warp where it routes in groups, a query and a key where it updates the
+// state of a delta net, or 0.
 #define REPRISE_ROW_KERNELS(REPRISE_ROW_KERNEL, context)                        \
   REPRISE_ROW_KERNEL(context, rms_norm, RmsNormArguments, 64)                   \
   REPRISE_ROW_KERNEL(context, fused_add_rms_norm, FusedAddRmsNormArguments, 64) \
@@ -11,6 +13,41 @@
   REPRISE_ROW_KERNEL(context, silu_and_mul, SiluAndMulArguments, 0)             \
   REPRISE_ROW_KERNEL(context, rope, RopeArguments, 0)                           \
   REPRISE_ROW_KERNEL(context, rope_kv_write, RopeKvWriteArguments, 0)
+
+// The same for ops that only some models use.
+#define REPRISE_MODEL_KERNELS(REPRISE_ROW_KERNEL, context)                              \
+  REPRISE_ROW_KERNEL(context, gemma_rms_norm, RmsNormArguments, 64)                     \
+  REPRISE_ROW_KERNEL(context, layer_norm, LayerNormArguments, 64)                       \
+  REPRISE_ROW_KERNEL(context, gelu, ElementwiseArguments, 0)                            \
+  REPRISE_ROW_KERNEL(context, gelu_tanh, ElementwiseArguments, 0)                       \
+  REPRISE_ROW_KERNEL(context, relu, ElementwiseArguments, 0)                            \
+  REPRISE_ROW_KERNEL(context, scale, ElementwiseArguments, 0)                           \
+  REPRISE_ROW_KERNEL(context, soft_cap, ElementwiseArguments, 0)                        \
+  REPRISE_ROW_KERNEL(context, gelu_and_mul, SiluAndMulArguments, 0)                     \
+  REPRISE_ROW_KERNEL(context, gelu_tanh_and_mul, SiluAndMulArguments, 0)                \
+  REPRISE_ROW_KERNEL(context, swigluoai_and_mul, SwigluoaiAndMulArguments, 0)           \
+  REPRISE_ROW_KERNEL(context, softmax_top_k, TopKSoftmaxArguments, 0)                   \
+  REPRISE_ROW_KERNEL(context, top_k_softmax, TopKSoftmaxArguments, 0)                   \
+  REPRISE_ROW_KERNEL(context, grouped_softmax_top_k, GroupedTopKArguments, 32768)       \
+  REPRISE_ROW_KERNEL(context, grouped_sigmoid_top_k, GroupedTopKArguments, 32768)       \
+  REPRISE_ROW_KERNEL(context, expert_linear, ExpertLinearArguments, 0)                  \
+  REPRISE_ROW_KERNEL(context, combine_experts, CombineExpertsArguments, 0)              \
+  REPRISE_ROW_KERNEL(context, sigmoid_gate, SigmoidGateArguments, 0)                    \
+  REPRISE_ROW_KERNEL(context, concat, ConcatArguments, 0)                               \
+  REPRISE_ROW_KERNEL(context, head_linear, HeadLinearArguments, 0)                      \
+  REPRISE_ROW_KERNEL(context, concat_and_cache_mla, ConcatAndCacheMlaArguments, 0)      \
+  REPRISE_ROW_KERNEL(context, mul_silu, GatesArguments, 0)                              \
+  REPRISE_ROW_KERNEL(context, mul_sigmoid, GatesArguments, 0)                           \
+  REPRISE_ROW_KERNEL(context, group_rms_norm, GroupRmsNormArguments, 64)                \
+  REPRISE_ROW_KERNEL(context, causal_conv1d, CausalConv1dArguments, 0)                  \
+  REPRISE_ROW_KERNEL(context, short_conv, CausalConv1dArguments, 0)                     \
+  REPRISE_ROW_KERNEL(context, selective_state_update, SelectiveStateUpdateArguments, 0) \
+  REPRISE_ROW_KERNEL(context, gated_delta_rule, GatedDeltaRuleArguments, 8256)          \
+  REPRISE_ROW_KERNEL(context, lora_shrink, LoraShrinkArguments, 0)                      \
+  REPRISE_ROW_KERNEL(context, lora_expand, LoraExpandArguments, 0)                      \
+  REPRISE_ROW_KERNEL(context, pool_last, PoolRowsArguments, 0)                          \
+  REPRISE_ROW_KERNEL(context, pool_cls, PoolRowsArguments, 0)                           \
+  REPRISE_ROW_KERNEL(context, pool_mean, PoolRowsArguments, 0)
 
 // Products of bytes, which instruction sets multiply in different ways with the same result.
 #define REPRISE_BYTE_KERNELS(X) \
@@ -22,9 +59,8 @@
   X(block_linear_silu_and_mul)  \
   X(block_linear_silu_and_mul_quantize_blocks)
 
-// On the CPU only, or launched in another way on CUDA.
+// On the CPU only, or launched in another way on CUDA; then the lists above.
 #define REPRISE_CPU_KERNELS(X) \
-  REPRISE_BYTE_KERNELS(X)      \
   X(kv_write_quant)            \
   X(attention)                 \
   X(uniform_attention)         \
@@ -38,38 +74,9 @@
   X(quantize_blocks)           \
   X(rms_norm_quantize_blocks)  \
   X(block_embedding)           \
-  X(gemma_rms_norm)            \
-  X(layer_norm)                \
-  X(gelu)                      \
-  X(gelu_tanh)                 \
-  X(relu)                      \
-  X(scale)                     \
-  X(soft_cap)                  \
-  X(gelu_and_mul)              \
-  X(gelu_tanh_and_mul)         \
-  X(swigluoai_and_mul)         \
-  X(softmax_top_k)             \
-  X(top_k_softmax)             \
-  X(grouped_softmax_top_k)     \
-  X(grouped_sigmoid_top_k)     \
-  X(expert_linear)             \
-  X(combine_experts)           \
-  X(sigmoid_gate)              \
-  X(concat)                    \
-  X(head_linear)               \
-  X(concat_and_cache_mla)      \
-  X(mul_silu)                  \
-  X(mul_sigmoid)               \
-  X(group_rms_norm)            \
-  X(causal_conv1d)             \
-  X(short_conv)                \
-  X(selective_state_update)    \
-  X(gated_delta_rule)          \
-  X(lora_shrink)               \
-  X(lora_expand)               \
-  X(pool_last)                 \
-  X(pool_cls)                  \
-  X(pool_mean)
+  REPRISE_BYTE_KERNELS(X)      \
+  REPRISE_MODEL_KERNELS(REPRISE_NAME_OF_KERNEL, X)
+#define REPRISE_NAME_OF_KERNEL(X, name, ...) X(name)
 
 // Between the float types and the types of eight bits.
 #define REPRISE_QUANT_KERNELS(X) \

@@ -69,7 +69,9 @@ MemoryProfile profile_memory(ModelRunner& runner,
   const cudagraph::CaptureReport report = runner.capture({});
   profile.probed_graph_bytes = report.bytes;
   profile.estimated_graph_bytes = estimate_graph_bytes(report.records, whole_plan);
-  profile.used_bytes = used_bytes(execution.device().memory()) - runner.kv_cache().memory().bytes;
+  // The caches of this runner are not those of the engine.
+  profile.used_bytes = used_bytes(execution.device().memory()) - runner.kv_cache().memory().bytes -
+                       runner.states().memory().bytes;
   profile.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return profile;
 }

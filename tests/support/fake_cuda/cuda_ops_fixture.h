@@ -94,6 +94,16 @@ struct Batch {
   int32_t padding_reqs = 0;
 };
 
+/// The kind of attention, beside the sizes of heads.
+struct AttentionOptions {
+  int64_t window = 0;
+  int64_t chunk_size = 0;
+  float soft_cap = 0;
+  bool has_sinks = false;
+  bool is_bidirectional = false;
+  int64_t latent_size = 0;  // of latent attention: one cache, whose rows begin with the values
+};
+
 using CudaAttentionCase = std::tuple<DType, AttentionPath::Kind>;
 
 class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
@@ -112,6 +122,12 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
          .partials = make({std::max(plan.num_parts, 1) * heads * (head_dim + 2)}, DType::f32)});
   }
 
+  static OpCode op_of(const AttentionOptions& options) {
+    if (options.latent_size > 0) return OpCode::mla_attention;
+    if (options.has_sinks) return OpCode::attention_with_sinks;
+    return options.is_bidirectional ? OpCode::encoder_attention : OpCode::attention;
+  }
+
   [[nodiscard]] bool is_uniform_only() const { return kind() == AttentionPath::Kind::uniform; }
 
   void expect_oracle(const Batch& batch,
@@ -120,6 +136,22 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
                      int64_t head_dim,
                      int64_t block_size,
                      int64_t window = 0,
+                     const PlanOptions& plan_options = {}) {
+    expect_oracle(batch,
+                  heads,
+                  kv_heads,
+                  head_dim,
+                  block_size,
+                  AttentionOptions{.window = window},
+                  plan_options);
+  }
+
+  void expect_oracle(const Batch& batch,
+                     int64_t heads,
+                     int64_t kv_heads,
+                     int64_t head_dim,
+                     int64_t block_size,
+                     const AttentionOptions& options,
                      const PlanOptions& plan_options = {}) {
     std::vector<int32_t> starts{0};
     for (int32_t len : batch.query_lens) starts.push_back(starts.back() + len);
@@ -136,7 +168,9 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
     std::iota(table.begin(), table.end(), 0);
     std::shuffle(table.begin(), table.end(), random_);
     const Tensor keys = random({reqs * blocks_per_req, kv_heads, block_size, head_dim});
-    const Tensor values = random({reqs * blocks_per_req, kv_heads, block_size, head_dim});
+    const Tensor values = options.latent_size > 0
+                              ? keys
+                              : random({reqs * blocks_per_req, kv_heads, block_size, head_dim});
     // Padding rows and rows after a request's end hold NaNs, and the table holds invalid blocks
     // there.
     for (int64_t r = 0; r < reqs; ++r) {
@@ -154,8 +188,10 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
     const Tensor start_tensor = ints({reqs + 1}, starts);
     const Tensor len_tensor = ints({reqs}, lens);
     const Tensor table_tensor = ints({reqs, blocks_per_req}, table);
-    const Tensor want = make({tokens, heads, head_dim}, DType::f32);
-    const Tensor out = make({tokens, heads, head_dim});
+    const int64_t value_dim = options.latent_size > 0 ? options.latent_size : head_dim;
+    const Tensor want = make({tokens, heads, value_dim}, DType::f32);
+    const Tensor out = make({tokens, heads, value_dim});
+    const Tensor sinks = random({heads}, 2.0);
     const float scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
     attention_ref({.q = q,
                    .key_cache = keys,
@@ -165,7 +201,11 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
                    .block_table = table_tensor,
                    .out = want,
                    .scale = scale,
-                   .sliding_window = window});
+                   .sliding_window = options.window,
+                   .chunk_size = options.chunk_size,
+                   .soft_cap = options.soft_cap,
+                   .sinks = options.has_sinks ? &sinks : nullptr,
+                   .is_bidirectional = options.is_bidirectional});
     if (kind() == AttentionPath::Kind::planned) {
       std::vector<PlannedLengths> lengths;
       for (size_t r = 0; r < batch.query_lens.size(); ++r) {
@@ -179,12 +219,17 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
     std::vector<std::byte> first_round;
     // the state that one launch leaves must suit the next
     for (int round = 0; round < 2; ++round) {
-      const std::array<Tensor, 7> inputs{
-          q, keys, values, start_tensor, len_tensor, table_tensor, out};
+      std::vector<Tensor> inputs{q, keys};
+      if (options.latent_size == 0) inputs.push_back(values);
+      inputs.insert(inputs.end(), {start_tensor, len_tensor, table_tensor});
+      if (options.has_sinks) inputs.push_back(sinks);
+      inputs.push_back(out);
       OpAttributes attributes;
       attributes.scale = scale;
-      attributes.sliding_window = window;
-      executor_.execute({.code = OpCode::attention, .attributes = attributes}, inputs, {});
+      attributes.sliding_window = options.window;
+      attributes.chunk_size = options.chunk_size;
+      attributes.soft_cap = options.soft_cap;
+      executor_.execute({.code = op_of(options), .attributes = attributes}, inputs, {});
       stream_->synchronize();
       expect_close(out, want, dtype() == DType::f32 ? 1e-5 : 2.5 * unit());
       if (HasFatalFailure()) return;

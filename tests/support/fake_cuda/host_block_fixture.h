@@ -98,6 +98,9 @@ inline void atomic_add(uint64_t* value, uint64_t amount) { *value += amount; }
 inline float exponential_2(float x) { return std::exp2(x); }
 inline float fast_exponential_2(float x) { return std::exp2(x); }
 inline float larger(float a, float b) { return std::fmax(a, b); }
+inline float error_function(float x) { return std::erf(x); }
+inline float hyperbolic_tangent(float x) { return std::tanh(x); }
+inline float log_1p(float x) { return std::log1p(x); }
 inline float exponential(float x) { return std::exp(x); }
 inline float square_root(float x) { return std::sqrt(x); }
 inline float multiply_add(float a, float b, float c) { return std::fma(a, b, c); }

@@ -1,16 +1,22 @@
 #include "tests/support/fake_cuda/host_kernels_fixture.h"
 
 #include "reprise/base/assert.h"
+#include "reprise/kernels/cuda/activation_kernels.cuh"
+#include "reprise/kernels/cuda/adapter_kernels.cuh"
 #include "reprise/kernels/cuda/attention_kernels.cuh"
 #include "reprise/kernels/cuda/cuda_kernels.h"
+#include "reprise/kernels/cuda/expert_kernels.cuh"
+#include "reprise/kernels/cuda/head_kernels.cuh"
 #include "reprise/kernels/cuda/kernel_list.inl"
 #include "reprise/kernels/cuda/linear_kernels.cuh"
+#include "reprise/kernels/cuda/norm_kernels.cuh"
 #include "reprise/kernels/cuda/planned_attention_kernels.cuh"
 #include "reprise/kernels/cuda/prefill_attention_kernels.cuh"
 #include "reprise/kernels/cuda/rope_kernels.cuh"
 #include "reprise/kernels/cuda/row_kernels.cuh"
 #include "reprise/kernels/cuda/sampling_kernels.cuh"
 #include "reprise/kernels/cuda/staged_linear_kernels.cuh"
+#include "reprise/kernels/cuda/state_kernels.cuh"
 
 namespace reprise::kernels::cuda {
 namespace {
@@ -63,16 +69,14 @@ void add_function(device::Kernel& kernel) {
 
 KernelTable make_row_kernels() {
   KernelTable table = row_kernels();
-  for (FloatKernels* kernels : {&table.rms_norm,
-                                &table.add,
-                                &table.fused_add_rms_norm,
-                                &table.silu_and_mul,
-                                &table.rope,
-                                &table.rope_kv_write}) {
+#define REPRISE_ROW_KERNEL(context, name, ...) &table.name,
+  for (FloatKernels* kernels :
+       {REPRISE_ROW_KERNELS(REPRISE_ROW_KERNEL, ) REPRISE_MODEL_KERNELS(REPRISE_ROW_KERNEL, )}) {
     add_function(kernels->f32);
     add_function(kernels->bf16);
     add_function(kernels->f16);
   }
+#undef REPRISE_ROW_KERNEL
   add_function(table.gather_rows);
   add_function(table.kv_write);
   return table;

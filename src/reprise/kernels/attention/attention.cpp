@@ -323,7 +323,7 @@ void attention_ref(const AttentionCall& call) {
 namespace {
 
 template <OpCode kOp>
-AttentionCall attention_call(const OpRun& run) {
+AttentionCall key_value_call(const OpRun& run) {
   const auto in = run.operands<kOp>();
   return {.q = in["q"],
           .key_cache = in["key_cache"],
@@ -340,43 +340,51 @@ AttentionCall attention_call(const OpRun& run) {
           .scales = {.k = run.call.attributes.k_scale, .v = run.call.attributes.v_scale}};
 }
 
+AttentionCall latent_call(const OpRun& run) {
+  const auto in = run.operands<OpCode::mla_attention>();
+  return {.q = in["q"],
+          .key_cache = in["kv_cache"],
+          .value_cache = in["kv_cache"],
+          .query_start_loc = in["query_start_loc"],
+          .seq_lens = in["seq_lens"],
+          .block_table = in["block_table"],
+          .out = in["out"],
+          .scale = run.call.attributes.scale,
+          .path = &run.attention};
+}
+
 }  // namespace
 
+AttentionCall attention_call_of(const OpRun& run) {
+  switch (run.call.code) {
+    case OpCode::mla_attention:
+      return latent_call(run);
+    case OpCode::attention_with_sinks: {
+      AttentionCall call = key_value_call<OpCode::attention_with_sinks>(run);
+      call.sinks = &run.operands<OpCode::attention_with_sinks>()["sinks"];
+      return call;
+    }
+    case OpCode::encoder_attention: {
+      AttentionCall call = key_value_call<OpCode::encoder_attention>(run);
+      call.is_bidirectional = true;
+      return call;
+    }
+    case OpCode::attention_quant: {
+      AttentionCall call = key_value_call<OpCode::attention_quant>(run);
+      call.out_scale = &run.operands<OpCode::attention_quant>()["scale"];
+      return call;
+    }
+    default:
+      return key_value_call<OpCode::attention>(run);
+  }
+}
+
 bool launch_attention(const OpRun& run) {
-  return launch_attention(run.stream, run.kernels, attention_call<OpCode::attention>(run));
+  return launch_attention(run.stream, run.kernels, attention_call_of(run));
 }
-
-bool launch_mla_attention(const OpRun& run) {
-  const auto in = run.operands<OpCode::mla_attention>();
-  return launch_attention(run.stream,
-                          run.kernels,
-                          {.q = in["q"],
-                           .key_cache = in["kv_cache"],
-                           .value_cache = in["kv_cache"],
-                           .query_start_loc = in["query_start_loc"],
-                           .seq_lens = in["seq_lens"],
-                           .block_table = in["block_table"],
-                           .out = in["out"],
-                           .scale = run.call.attributes.scale,
-                           .path = &run.attention});
-}
-
-bool launch_attention_with_sinks(const OpRun& run) {
-  AttentionCall call = attention_call<OpCode::attention_with_sinks>(run);
-  call.sinks = &run.operands<OpCode::attention_with_sinks>()["sinks"];
-  return launch_attention(run.stream, run.kernels, call);
-}
-
-bool launch_encoder_attention(const OpRun& run) {
-  AttentionCall call = attention_call<OpCode::encoder_attention>(run);
-  call.is_bidirectional = true;
-  return launch_attention(run.stream, run.kernels, call);
-}
-
-bool launch_attention_quant(const OpRun& run) {
-  AttentionCall call = attention_call<OpCode::attention_quant>(run);
-  call.out_scale = &run.operands<OpCode::attention_quant>()["scale"];
-  return launch_attention(run.stream, run.kernels, call);
-}
+bool launch_mla_attention(const OpRun& run) { return launch_attention(run); }
+bool launch_attention_with_sinks(const OpRun& run) { return launch_attention(run); }
+bool launch_encoder_attention(const OpRun& run) { return launch_attention(run); }
+bool launch_attention_quant(const OpRun& run) { return launch_attention(run); }
 
 }  // namespace reprise::kernels

@@ -5,6 +5,7 @@
 #include "reprise/device/device.h"
 #include "reprise/kernels/kernel_table.h"
 #include "reprise/kernels/kv_write/kv_write.h"
+#include "reprise/kernels/op_run.h"
 #include "reprise/tensor/attention_path.h"
 #include "reprise/tensor/tensor.h"
 
@@ -52,6 +53,9 @@ struct AttentionCall {
 bool launch_attention(device::Stream& stream,
                       const KernelTable& kernels,
                       const AttentionCall& call);
+
+/// The call of any op of attention, with the operands and attributes of `run`.
+[[nodiscard]] AttentionCall attention_call_of(const OpRun& run);
 
 /// Oracle, in double.
 void attention_ref(const AttentionCall& call);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "reprise/kernels/cuda/activation_kernels.cuh"
 #include "reprise/kernels/cuda/attention_rows.cuh"
 #include "reprise/kernels/cuda/attention_share.cuh"
 #include "reprise/kernels/cuda/attention_tile.cuh"
@@ -26,6 +27,11 @@ REPRISE_DEVICE AttentionRow attend_row(const AttentionKernelArguments& a,
                                        int64_t end) {
   const T* q = static_cast<const T*>(a.q) + token * a.q_token_stride + head * a.q_head_stride;
   AttentionRow row = {{}, kLowest, 0};
+  if (a.sinks != nullptr) {
+    // One more score, whose value is 0.
+    row.largest = as_float(static_cast<const T*>(a.sinks)[head]);
+    row.total = 1;
+  }
   for (int64_t position = begin; position < end; ++position) {
     const T* key = cache_row<T>(a, a.key_cache, request, head / a.group_size, position);
     const T* value = cache_row<T>(a, a.value_cache, request, head / a.group_size, position);
@@ -34,6 +40,7 @@ REPRISE_DEVICE AttentionRow attend_row(const AttentionKernelArguments& a,
       score = multiply_add(as_float(q[i]), as_float(key[i]), score);
     }
     score = warp_sum(score) * a.scale;
+    if (a.soft_cap > 0) score = soft_capped(score, a.soft_cap);
     const float maximum = score > row.largest ? score : row.largest;
     const float correction = exponential(row.largest - maximum);
     const float weight = exponential(score - maximum);
@@ -42,7 +49,7 @@ REPRISE_DEVICE AttentionRow attend_row(const AttentionKernelArguments& a,
     REPRISE_UNROLL
     for (int j = 0; j < AttentionRow::kMost; ++j) {
       const int64_t i = lane_index() + j * kWarpSize;
-      if (i < a.head_dim) {
+      if (i < a.value_dim) {
         row.sums[j] = multiply_add(weight, as_float(value[i]), row.sums[j] * correction);
       }
     }
@@ -59,11 +66,11 @@ REPRISE_DEVICE void store_row(const AttentionKernelArguments& a,
   REPRISE_UNROLL
   for (int j = 0; j < AttentionRow::kMost; ++j) {
     const int64_t i = lane_index() + j * kWarpSize;
-    if (i < a.head_dim) put(out + i, row.total > 0 ? row.sums[j] / row.total : 0.0F);
+    if (i < a.value_dim) put(out + i, row.total > 0 ? row.sums[j] / row.total : 0.0F);
   }
 }
 
-/// For any type and head size: a warp computes one head of one token.
+/// For any type, head size and kind of attention: a warp computes one head of one token.
 template <typename T, bool kUniform>
 REPRISE_DEVICE void attention_by_rows(const CudaAttentionArguments& arguments) {
   const AttentionKernelArguments& a = arguments.call;
@@ -87,7 +94,7 @@ REPRISE_DEVICE void attention_by_rows(const CudaAttentionArguments& arguments) {
           token >= candidate.first_token && token < candidate.first_token + candidate.num_tokens;
       if (has_it) {
         r = candidate;
-        context = context_of(r, token - r.first_token);
+        context = a.is_bidirectional != 0 ? r.seq_len : context_of(r, token - r.first_token);
       }
     }
   }

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "reprise/base/error.h"
+#include "reprise/kernels/attention/attention.h"
 #include "reprise/kernels/cuda/attention_arguments.h"
 #include "reprise/kernels/cuda/cuda_executor.h"
 #include "reprise/kernels/cuda/cuda_kernels.h"
@@ -45,126 +46,132 @@ const device::Kernel* prefill_kernel(const AttentionKernels& kernels,
                                      const Tensor& q,
                                      const Tensor& out) {
   const bool has_many_rows = a.num_tokens * a.group_size > kAttentionWarpRows * a.num_reqs;
-  const bool is_served =
-      is_aligned(out) && a.scale > 0 && std::has_single_bit(static_cast<uint64_t>(a.block_size));
+  const bool is_served = is_aligned(out) && a.scale > 0 && a.chunk_size == 0 &&
+                         std::has_single_bit(static_cast<uint64_t>(a.block_size));
   return has_many_rows && is_served ? fragment_kernel(kernels, q) : nullptr;
 }
 
-using AttentionOperands = Operands<OpCode::attention>;
+/// Whether only the kernel that computes row by row serves the call: the others have no soft cap
+/// and no sinks, see no later positions, and keep keys and values of one size.
+bool needs_rows(const AttentionCall& call) {
+  return call.soft_cap != 0 || call.sinks != nullptr || call.is_bidirectional ||
+         call.out.size(2) != call.q.size(2);
+}
 
-AttentionKernelArguments attention_arguments(const OpRun& run) {
-  const AttentionOperands in(run.in);
-  const Tensor& q = in["q"];
-  const Tensor& keys = in["key_cache"];
-  const Tensor& out = in["out"];
-  if (keys.dtype() != q.dtype()) {
-    throw InvalidArgument(
-        fmt::format("attention: no CUDA kernel reads a cache of {}", dtype_name(keys.dtype())));
+void require_supported(const AttentionCall& call) {
+  if (call.key_cache.dtype() != call.q.dtype()) {
+    throw InvalidArgument(fmt::format("attention: no CUDA kernel reads a cache of {}",
+                                      dtype_name(call.key_cache.dtype())));
   }
+  if (call.out.size(2) > kMaxAttentionHeadDim) {
+    throw InvalidArgument(
+        fmt::format("attention: head_dim {} is more than the {} that the CUDA kernels support",
+                    call.out.size(2),
+                    kMaxAttentionHeadDim));
+  }
+  require_dense_rows(call.q, "attention");
+  require_dense_rows(call.out, "attention");
+}
+
+AttentionKernelArguments attention_arguments(const AttentionCall& call) {
+  const Tensor& q = call.q;
+  const Tensor& keys = call.key_cache;
   return {.q = q.data(),
           .key_cache = keys.data(),
-          .value_cache = in["value_cache"].data(),
-          .out = out.data(),
-          .sinks = nullptr,
+          .value_cache = call.value_cache.data(),
+          .out = call.out.data(),
+          .sinks = call.sinks == nullptr ? nullptr : call.sinks->data(),
           .out_scale = nullptr,
-          .query_start_loc = in["query_start_loc"].data_as<int32_t>(),
-          .seq_lens = in["seq_lens"].data_as<int32_t>(),
-          .block_table = in["block_table"].data_as<int32_t>(),
+          .query_start_loc = call.query_start_loc.data_as<int32_t>(),
+          .seq_lens = call.seq_lens.data_as<int32_t>(),
+          .block_table = call.block_table.data_as<int32_t>(),
           .q_token_stride = q.stride(0),
           .q_head_stride = q.stride(1),
-          .out_token_stride = out.stride(0),
-          .out_head_stride = out.stride(1),
-          .block_table_stride = in["block_table"].stride(0),
+          .out_token_stride = call.out.stride(0),
+          .out_head_stride = call.out.stride(1),
+          .block_table_stride = call.block_table.stride(0),
           .num_tokens = q.size(0),
-          .num_reqs = in["seq_lens"].size(0),
+          .num_reqs = call.seq_lens.size(0),
           .block_stride = keys.stride(0),
           .kv_head_stride = keys.stride(1),
           .kv_heads = keys.size(1),
           .group_size = q.size(1) / keys.size(1),
           .head_dim = q.size(2),
-          .value_dim = q.size(2),
+          .value_dim = call.out.size(2),
           .block_size = keys.size(2),
-          .sliding_window = run.call.attributes.sliding_window,
+          .sliding_window = call.sliding_window,
+          .chunk_size = call.chunk_size,
           .tokens_per_block = 0,
           .query_len = 1,
-          .scale = run.call.attributes.scale,
-          .soft_cap = 0,
-          .is_bidirectional = 0,
+          .scale = call.scale,
+          .soft_cap = call.soft_cap,
+          .is_bidirectional = call.is_bidirectional ? 1 : 0,
           .out_type = AttentionOut::like_q};
 }
 
 // The first use is the buffer that the kernel writes.
-std::array<device::BufferUse, 7> attention_uses(const OpRun& run) {
-  const AttentionOperands in(run.in);
-  return {writes(in["out"]),
-          reads(in["q"]),
-          reads(in["key_cache"]),
-          reads(in["value_cache"]),
-          reads(in["query_start_loc"]),
-          reads(in["seq_lens"]),
-          reads(in["block_table"])};
+std::array<device::BufferUse, 8> attention_uses(const AttentionCall& call) {
+  return {writes(call.out),
+          reads(call.q),
+          reads(call.key_cache),
+          reads(call.value_cache),
+          reads(call.query_start_loc),
+          reads(call.seq_lens),
+          reads(call.block_table),
+          reads(call.sinks == nullptr ? Tensor() : *call.sinks)};
+}
+
+uint32_t blocks_by_rows(const AttentionKernelArguments& a, const device::Kernel& kernel) {
+  return static_cast<uint32_t>(
+      ceil_div(a.num_tokens * a.kv_heads * a.group_size, kernel.cuda.threads_per_block / 32));
 }
 
 }  // namespace
 
 bool CudaExecutor::launch_attention(const OpRun& run) {
-  const AttentionOperands in(run.in);
-  const Tensor& q = in["q"];
-  const Tensor& out = in["out"];
-  if (q.size(2) > kMaxAttentionHeadDim) {
-    throw InvalidArgument(
-        fmt::format("attention: head_dim {} is more than the {} that the CUDA kernels support",
-                    q.size(2),
-                    kMaxAttentionHeadDim));
+  const AttentionCall call = attention_call_of(run);
+  require_supported(call);
+  if (call.q.size(0) == 0) return false;
+  if (attention().kind == AttentionPath::Kind::planned && !needs_rows(call)) {
+    return launch_planned_attention(call);
   }
-  if (run.call.attributes.soft_cap != 0) {
-    throw InvalidArgument(
-        "attention: the CUDA kernels have no soft cap of scores; use --device cpu for this model");
-  }
-  if (run.call.attributes.chunk_size != 0) {
-    throw InvalidArgument(
-        "attention: the CUDA kernels have no chunks of positions; use --device cpu for this model");
-  }
-  require_dense_rows(q, "attention");
-  require_dense_rows(out, "attention");
-  if (q.size(0) == 0) return false;
-  return attention().kind == AttentionPath::Kind::planned ? launch_planned_attention(run)
-                                                          : launch_divided_attention(run);
+  return launch_divided_attention(call);
 }
 
-bool CudaExecutor::launch_divided_attention(const OpRun& run) {
-  const AttentionOperands in(run.in);
-  const Tensor& q = in["q"];
+bool CudaExecutor::launch_divided_attention(const AttentionCall& call) {
   CudaAttentionArguments arguments = {
-      .call = attention_arguments(run),
+      .call = attention_arguments(call),
       .partials = static_cast<float*>(partials_.data()),
       .arrived = static_cast<int32_t*>(arrived_.data()),
       .most_partial_rows = partial_rows_,
       .max_tiles = 0,
       .max_parts = 1,
       .served = ServedRequests::all,
-      .block_bits = std::countr_zero(static_cast<uint64_t>(in["key_cache"].size(2)))};
+      .block_bits = std::countr_zero(static_cast<uint64_t>(call.key_cache.size(2)))};
   AttentionKernelArguments& a = arguments.call;
+  const AttentionPathKernels paths = attention_kernels(call.q.dtype());
+  if (needs_rows(call)) {
+    const device::Kernel& by_rows = *paths.any_batch.by_rows;
+    return launch(stream(), by_rows, blocks_by_rows(a, by_rows), arguments, attention_uses(call));
+  }
   a.query_len = attention().query_len;
-  const AttentionPathKernels paths = attention_kernels(q.dtype());
   // In a uniform batch a tile is a whole request.
   const bool is_uniform = attention().kind == AttentionPath::Kind::uniform &&
                           a.query_len * a.group_size <= kAttentionTileRows;
   const AttentionKernels& kernels = is_uniform ? paths.uniform : paths.any_batch;
-  const device::Kernel* kernel = fragment_kernel(kernels, q);
+  const device::Kernel* kernel = fragment_kernel(kernels, call.q);
   const device::Kernel* prefill =
-      is_uniform ? nullptr : prefill_kernel(paths.prefill, a, q, in["out"]);
-  if (prefill != nullptr) return launch_prefill_attention(run, *prefill, *kernel, arguments);
+      is_uniform ? nullptr : prefill_kernel(paths.prefill, a, call.q, call.out);
+  if (prefill != nullptr) return launch_prefill_attention(call, *prefill, *kernel, arguments);
 
   uint32_t blocks = 0;
   if (kernel != nullptr) {
     blocks = decode_blocks(a, is_uniform ? a.num_reqs : most_tiles(a, kAttentionTileRows));
   } else {
     kernel = kernels.by_rows;
-    blocks = static_cast<uint32_t>(
-        ceil_div(a.num_tokens * a.kv_heads * a.group_size, kernel->cuda.threads_per_block / 32));
+    blocks = blocks_by_rows(a, *kernel);
   }
-  return launch(stream(), *kernel, blocks, arguments, attention_uses(run));
+  return launch(stream(), *kernel, blocks, arguments, attention_uses(call));
 }
 
 uint32_t CudaExecutor::decode_blocks(const AttentionKernelArguments& a, int64_t tiles) const {
@@ -175,12 +182,12 @@ uint32_t CudaExecutor::decode_blocks(const AttentionKernelArguments& a, int64_t 
   return static_cast<uint32_t>(blocks);
 }
 
-bool CudaExecutor::launch_prefill_attention(const OpRun& run,
+bool CudaExecutor::launch_prefill_attention(const AttentionCall& call,
                                             const device::Kernel& prefill,
                                             const device::Kernel& decode,
                                             CudaAttentionArguments arguments) {
   const AttentionKernelArguments& a = arguments.call;
-  auto uses = attention_uses(run);
+  auto uses = attention_uses(call);
   // A tile of the kernel for prompts has 128 rows, and most of them would be empty for a decoding
   // request. If there is only one request, it is a prompt.
   const bool has_decoding = a.num_reqs > 1;
@@ -199,46 +206,47 @@ bool CudaExecutor::launch_prefill_attention(const OpRun& run,
       stream(), decode, decode_blocks(a, std::min(a.num_reqs, a.num_tokens)), arguments, uses);
 }
 
-bool CudaExecutor::launch_planned_attention(const OpRun& run) {
-  const Tensor& q = AttentionOperands(run.in)["q"];
+bool CudaExecutor::launch_planned_attention(const AttentionCall& call) {
+  const Tensor& q = call.q;
   const Tensor& plan = attention().plan;
   const Tensor& partials = attention().partials;
   const auto blocks =
       static_cast<uint32_t>(kBlocksPerMultiprocessor * options_.num_multiprocessors);
-  const PlannedAttentionArguments arguments = {.call = attention_arguments(run),
+  const PlannedAttentionArguments arguments = {.call = attention_arguments(call),
                                                .plan = plan.data_as<int32_t>(),
                                                .partials = partials.data_as<float>(),
                                                .grid_size = blocks};
   const AttentionPathKernels paths = attention_kernels(q.dtype());
-  const FlashInferKernels* flashinfer = flashinfer_for(run);
+  const FlashInferKernels* flashinfer = flashinfer_for(call);
   const device::Kernel* kernel =
       flashinfer != nullptr ? flashinfer->decode : fragment_kernel(paths.planned, q);
   const device::Kernel* merge = flashinfer != nullptr ? flashinfer->merge : paths.merge;
-  std::array<device::BufferUse, 9> uses;
-  std::ranges::copy(attention_uses(run), uses.begin());
-  uses[7] = reads(plan);
-  uses[8] = writes(partials);
+  constexpr size_t kPlan = 8;
+  constexpr size_t kPartials = 9;
+  std::array<device::BufferUse, 10> uses;
+  std::ranges::copy(attention_uses(call), uses.begin());
+  uses[kPlan] = reads(plan);
+  uses[kPartials] = writes(partials);
   (void)launch(
       stream(), kernel != nullptr ? *kernel : *paths.planned.by_rows, blocks, arguments, uses);
   // The second launch writes the rows of requests with parts and keeps the other rows.
   uses[0].access = device::BufferUse::Access::read_write;
-  uses[8] = reads(partials);
+  uses[kPartials] = reads(partials);
   return launch(stream(), *merge, blocks, arguments, uses);
 }
 
-const FlashInferKernels* CudaExecutor::flashinfer_for(const OpRun& run) const {
-  const AttentionOperands in(run.in);
-  const Tensor& q = in["q"];
-  const Tensor& out = in["out"];
+const FlashInferKernels* CudaExecutor::flashinfer_for(const AttentionCall& call) const {
+  const Tensor& q = call.q;
+  const Tensor& out = call.out;
   // FlashInfer writes head by head, and its parts of an odd number of heads are not aligned to 16
   // bytes.
-  const bool fits = attention().query_len == 1 && run.call.attributes.sliding_window == 0 &&
-                    is_aligned(q) && is_aligned(out) && out.stride(1) == q.size(2) &&
-                    q.size(1) % 2 == 0;
+  const bool fits = attention().query_len == 1 && call.sliding_window == 0 &&
+                    call.chunk_size == 0 && is_aligned(q) && is_aligned(out) &&
+                    out.stride(1) == q.size(2) && q.size(1) % 2 == 0;
   if (!fits) return nullptr;
   const auto found = std::ranges::find_if(options_.flashinfer, [&](const FlashInferKernels& one) {
     return one.dtype == q.dtype() && one.head_dim == q.size(2) &&
-           one.group_size == q.size(1) / in["key_cache"].size(1);
+           one.group_size == q.size(1) / call.key_cache.size(1);
   });
   return found == options_.flashinfer.end() ? nullptr : &*found;
 }

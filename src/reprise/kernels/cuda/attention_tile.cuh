@@ -30,6 +30,7 @@ REPRISE_DEVICE int64_t context_of(const RequestTokens& r, int64_t token) {
   return r.seq_len - r.num_tokens + token + 1;
 }
 REPRISE_DEVICE int64_t window_begin_of(const AttentionKernelArguments& a, int64_t context) {
+  if (a.chunk_size > 0) return max_of(0, context - 1) / a.chunk_size * a.chunk_size;
   return a.sliding_window > 0 ? max_of(0, context - a.sliding_window) : 0;
 }
 

@@ -81,6 +81,9 @@ REPRISE_DEVICE float fast_exponential_2(float x) {
   return result;
 }
 REPRISE_DEVICE float larger(float a, float b) { return fmaxf(a, b); }
+REPRISE_DEVICE float error_function(float x) { return erff(x); }
+REPRISE_DEVICE float hyperbolic_tangent(float x) { return tanhf(x); }
+REPRISE_DEVICE float log_1p(float x) { return log1pf(x); }
 
 struct alignas(16) Words4 {
   uint32_t word[4];
@@ -173,6 +176,12 @@ REPRISE_DEVICE float element_of(const Words4& words, int j) {
   } else {
     return as_float(T{static_cast<uint16_t>(words.word[j / 2] >> (j % 2 * 16))});
   }
+}
+
+/// Increases with x, and is the same for both zeros.
+REPRISE_DEVICE uint32_t ordered_bits(float x) {
+  const uint32_t bits = bits_of(x + 0.0F);
+  return (bits >> 31) != 0 ? ~bits : bits | 0x80000000U;
 }
 
 REPRISE_DEVICE bool is_aligned(const void* address) {

@@ -49,7 +49,7 @@ bool launch_custom(const OpRun& run) {
 // Ops that need no kernel, or whose kernels take the arguments and the grids of the CPU's.
 constexpr std::array kLaunchedAsOnCpu = {
 #define REPRISE_OP_OF_KERNEL(unused, op, ...) OpCode::op,
-    REPRISE_ROW_KERNELS(REPRISE_OP_OF_KERNEL, )
+    REPRISE_ROW_KERNELS(REPRISE_OP_OF_KERNEL, ) REPRISE_MODEL_KERNELS(REPRISE_OP_OF_KERNEL, )
 #undef REPRISE_OP_OF_KERNEL
         OpCode::empty,
     OpCode::embedding,
@@ -133,9 +133,14 @@ const LaunchTable& CudaExecutor::launches() {
     set(OpCode::rms_norm_linear_rope_kv_write,
         launch_product_of_norm<&CudaExecutor::linear_rope_kv_write>);
     set(OpCode::rms_norm_lm_head, launch_product_of_norm<&CudaExecutor::lm_head>);
-    set(OpCode::attention, [](const OpRun& run) {
-      return static_cast<CudaExecutor&>(run.executor).launch_attention(run);
-    });
+    for (OpCode op : {OpCode::attention,
+                      OpCode::attention_with_sinks,
+                      OpCode::encoder_attention,
+                      OpCode::mla_attention}) {
+      set(op, [](const OpRun& run) {
+        return static_cast<CudaExecutor&>(run.executor).launch_attention(run);
+      });
+    }
     set(OpCode::row_group, launch_group);
     set(OpCode::custom, launch_custom);
     return launches;

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "reprise/device/device.h"
+#include "reprise/kernels/attention/attention.h"
 #include "reprise/kernels/cuda/attention_arguments.h"
 #include "reprise/kernels/cuda/flashinfer_table.h"
 #include "reprise/kernels/cuda/gemm_library.h"
@@ -74,17 +75,17 @@ class CudaExecutor final : public DeviceExecutor {
                   const Tensor& out);
 
   bool launch_attention(const OpRun& run);
-  bool launch_divided_attention(const OpRun& run);
+  bool launch_divided_attention(const AttentionCall& call);
   /// Prompts, and the decoding requests among them in a launch of their own.
-  bool launch_prefill_attention(const OpRun& run,
+  bool launch_prefill_attention(const AttentionCall& call,
                                 const device::Kernel& prefill,
                                 const device::Kernel& decode,
                                 CudaAttentionArguments arguments);
   /// The blocks of a launch of the kernels for decoding.
   [[nodiscard]] uint32_t decode_blocks(const AttentionKernelArguments& a, int64_t tiles) const;
-  bool launch_planned_attention(const OpRun& run);
+  bool launch_planned_attention(const AttentionCall& call);
   /// nullptr: the project's own kernels serve the call.
-  [[nodiscard]] const FlashInferKernels* flashinfer_for(const OpRun& run) const;
+  [[nodiscard]] const FlashInferKernels* flashinfer_for(const AttentionCall& call) const;
 
   CudaExecutorOptions options_;
   int64_t partial_rows_ = 0;

@@ -24,8 +24,8 @@ def entries(image):
         at += entry_header_bytes + bytes_of_code
 
 
-# A warp per row, or a copy: neither is on the path of a large model. FlashInfer's are not ours.
-MAY_SPILL = re.compile("_by_rows_|kv_write$|flashinfer")
+# A warp per row, a copy, or a plain convolution: none is on the path of a large model. FlashInfer's are not ours.
+MAY_SPILL = re.compile("_by_rows_|kv_write$|_conv1d_|short_conv_|flashinfer")
 
 
 def spills(log):

@@ -31,7 +31,7 @@ constexpr const Kernel* kAll[] = {REPRISE_CUDA_KERNELS(REPRISE_CUDA_LIST)};
 constinit const KernelTable kRowKernels{
     .isa = Isa::scalar,
 #define REPRISE_ROW_KERNEL(context, name, ...) .name = {name##_f32, name##_bf16, name##_f16},
-    REPRISE_ROW_KERNELS(REPRISE_ROW_KERNEL, )
+    REPRISE_ROW_KERNELS(REPRISE_ROW_KERNEL, ) REPRISE_MODEL_KERNELS(REPRISE_ROW_KERNEL, )
 #undef REPRISE_ROW_KERNEL
         .gather_rows = gather_rows,
     .kv_write = kv_write,

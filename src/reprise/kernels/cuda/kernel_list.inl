@@ -109,6 +109,7 @@
 
 #define REPRISE_CUDA_LATE_KERNELS(X)                       \
   REPRISE_ROW_KERNELS(REPRISE_CUDA_ROW_KERNEL, X)          \
+  REPRISE_MODEL_KERNELS(REPRISE_CUDA_ROW_KERNEL, X)        \
   X(gather_rows, GatherRowsArguments, 256, 0, gather_rows) \
   X(kv_write, KvWriteArguments, 256, 0, kv_write)          \
   REPRISE_CUDA_DOT_KERNELS(X, f32, float)                  \

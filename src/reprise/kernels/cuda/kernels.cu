@@ -1,13 +1,19 @@
 // The image of all kernels: one __global__ function per line of kernel_list.inl.
+#include "reprise/kernels/cuda/activation_kernels.cuh"
+#include "reprise/kernels/cuda/adapter_kernels.cuh"
 #include "reprise/kernels/cuda/attention_kernels.cuh"
+#include "reprise/kernels/cuda/expert_kernels.cuh"
+#include "reprise/kernels/cuda/head_kernels.cuh"
 #include "reprise/kernels/cuda/kernel_list.inl"
 #include "reprise/kernels/cuda/linear_kernels.cuh"
+#include "reprise/kernels/cuda/norm_kernels.cuh"
 #include "reprise/kernels/cuda/planned_attention_kernels.cuh"
 #include "reprise/kernels/cuda/prefill_attention_kernels.cuh"
 #include "reprise/kernels/cuda/rope_kernels.cuh"
 #include "reprise/kernels/cuda/row_kernels.cuh"
 #include "reprise/kernels/cuda/sampling_kernels.cuh"
 #include "reprise/kernels/cuda/staged_linear_kernels.cuh"
+#include "reprise/kernels/cuda/state_kernels.cuh"
 
 namespace reprise::kernels::cuda {
 

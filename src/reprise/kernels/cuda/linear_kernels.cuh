@@ -322,15 +322,7 @@ REPRISE_DEVICE void linear_dots(const CudaLinearArguments& arguments) {
     float sums[kParts];
     for (int part = 0; part < kParts; ++part) {
       const T* weight = static_cast<const T*>(a.weight) + (part * a.columns + column) * a.depth;
-      float sum = 0;
-      for_each_columns({lane_index(), kWarpSize}, 0, a.depth, [&](int64_t k, int64_t count) {
-        float left[kColumns];
-        float right[kColumns];
-        load_columns(x + k, count, left);
-        load_columns(weight + k, count, right);
-        for (int i = 0; i < kColumns; ++i) sum = multiply_add(left[i], right[i], sum);
-      });
-      sums[part] = warp_sum(sum);
+      sums[part] = dot(x, weight, a.depth);
     }
     if (lane_index() == 0) {
       ProductResult<T, Out, kEpilogue> result;

@@ -31,17 +31,24 @@ REPRISE_DEVICE float rms_norm_scale(const T* x, int64_t width, float epsilon, co
   return rms_norm_scale(team.sum(sum_of_squares(x, width, team)), width, epsilon);
 }
 
-template <typename T>
-REPRISE_DEVICE void scale_row(
-    const T* x, const T* weight, T* out, int64_t width, float scale, const Team& team) {
+/// out = result(element of x, element of the weight).
+template <typename T, typename Result>
+REPRISE_DEVICE void weigh_row(
+    const T* x, const T* weight, T* out, int64_t width, const Team& team, const Result& result) {
   for_each_columns(team, 0, width, [&](int64_t column, int64_t count) {
     float values[kColumns];
     float weights[kColumns];
     load_columns(x + column, count, values);
     load_columns(weight + column, count, weights);
-    for (int i = 0; i < kColumns; ++i) values[i] = values[i] * scale * weights[i];
+    for (int i = 0; i < kColumns; ++i) values[i] = result(values[i], weights[i]);
     store_columns(out + column, count, values);
   });
+}
+
+template <typename T>
+REPRISE_DEVICE void scale_row(
+    const T* x, const T* weight, T* out, int64_t width, float scale, const Team& team) {
+  weigh_row(x, weight, out, width, team, [&](float value, float w) { return value * scale * w; });
 }
 
 template <typename T>
@@ -97,31 +104,69 @@ REPRISE_DEVICE void for_each_tile_columns(const RowTiles& tiles, const Act& act)
   }
 }
 
-template <typename T>
-REPRISE_DEVICE void add(const AddArguments& a) {
-  for_each_tile_columns(a.tiles, [&](int64_t row, int64_t column, int64_t count) {
+/// out = function(a, b), element by element. The result may lie in the memory of an operand,
+/// because a thread reads its columns before it writes them.
+template <typename T, typename Function>
+REPRISE_DEVICE void combine_rows(const RowTiles& tiles,
+                                 const T* a,
+                                 const RowLayout& a_layout,
+                                 const T* b,
+                                 const RowLayout& b_layout,
+                                 T* out,
+                                 const Function& function) {
+  for_each_tile_columns(tiles, [&](int64_t row, int64_t column, int64_t count) {
     float left[kColumns];
     float right[kColumns];
-    load_columns(static_cast<const T*>(a.a) + row_offset(a.a_layout, row) + column, count, left);
-    load_columns(static_cast<const T*>(a.b) + row_offset(a.b_layout, row) + column, count, right);
-    for (int i = 0; i < kColumns; ++i) left[i] += right[i];
-    store_columns(static_cast<T*>(a.out) + row * a.tiles.width + column, count, left);
+    load_columns(a + row_offset(a_layout, row) + column, count, left);
+    load_columns(b + row_offset(b_layout, row) + column, count, right);
+    for (int i = 0; i < kColumns; ++i) left[i] = function(left[i], right[i]);
+    store_columns(out + row * tiles.width + column, count, left);
   });
+}
+
+template <typename T>
+REPRISE_DEVICE void add(const AddArguments& a) {
+  combine_rows(a.tiles,
+               static_cast<const T*>(a.a),
+               a.a_layout,
+               static_cast<const T*>(a.b),
+               a.b_layout,
+               static_cast<T*>(a.out),
+               [](float left, float right) { return left + right; });
 }
 
 REPRISE_DEVICE float silu(float x) { return x / (1.0F + exponential(-x)); }
 
+/// out = function(gate, up), where a row of x holds the gate, then up.
+template <typename T, typename Arguments, typename Function>
+REPRISE_DEVICE void combine_halves(const Arguments& a, const Function& function) {
+  const T* gate = static_cast<const T*>(a.x);
+  combine_rows(a.tiles,
+               gate,
+               a.x_layout,
+               gate + a.tiles.width,
+               a.x_layout,
+               static_cast<T*>(a.out),
+               function);
+}
+
 template <typename T>
 REPRISE_DEVICE void silu_and_mul(const SiluAndMulArguments& a) {
-  for_each_tile_columns(a.tiles, [&](int64_t row, int64_t column, int64_t count) {
-    const T* x = static_cast<const T*>(a.x) + row_offset(a.x_layout, row) + column;
-    float gate[kColumns];
-    float up[kColumns];
-    load_columns(x, count, gate);
-    load_columns(x + a.tiles.width, count, up);
-    for (int i = 0; i < kColumns; ++i) gate[i] = silu(gate[i]) * up[i];
-    store_columns(static_cast<T*>(a.out) + row * a.tiles.width + column, count, gate);
+  combine_halves<T>(a, [](float gate, float up) { return silu(gate) * up; });
+}
+
+/// The sum of the products of two rows, for the calling warp. Its order depends only on the depth.
+template <typename T>
+REPRISE_DEVICE float dot(const T* x, const T* weight, int64_t depth) {
+  float sum = 0;
+  for_each_columns({lane_index(), kWarpSize}, 0, depth, [&](int64_t k, int64_t count) {
+    float left[kColumns];
+    float right[kColumns];
+    load_columns(x + k, count, left);
+    load_columns(weight + k, count, right);
+    for (int i = 0; i < kColumns; ++i) sum = multiply_add(left[i], right[i], sum);
   });
+  return warp_sum(sum);
 }
 
 REPRISE_DEVICE void copy_bytes(const char* from, char* to, int64_t bytes, int rank, int size) {

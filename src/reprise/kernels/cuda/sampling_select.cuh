@@ -21,12 +21,6 @@ inline constexpr int kSelectWords = kBins + kBins / 16 + 3;
 inline constexpr int kWeightBits = 44;
 inline constexpr uint64_t kBrokenLogit = ~uint64_t{0};  // larger than every key
 
-/// Increases with x, and is the same for both zeros.
-REPRISE_DEVICE uint32_t ordered_bits(float x) {
-  const uint32_t bits = bits_of(x + 0.0F);
-  return (bits >> 31) != 0 ? ~bits : bits | 0x80000000U;
-}
-
 REPRISE_DEVICE uint64_t token_key(float logit, int64_t id) {
   constexpr uint64_t kLargestId = (uint64_t{1} << kTokenBits) - 1;
   return (uint64_t{ordered_bits(logit)} << kTokenBits) | (kLargestId - static_cast<uint64_t>(id));

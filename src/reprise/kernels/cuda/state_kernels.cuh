@@ -1,0 +1,208 @@
+#pragma once
+
+#include "reprise/kernels/causal_conv1d/causal_conv1d_arguments.h"
+#include "reprise/kernels/cuda/activation_kernels.cuh"
+#include "reprise/kernels/gated_delta_rule/gated_delta_rule_arguments.h"
+#include "reprise/kernels/selective_state_update/selective_state_update_arguments.h"
+
+// Recurrent layers. A request keeps its state in a slot, and a block computes a part of the state
+// of one request. One thread or warp changes an element of the state token after token, so a prompt
+// has the same bits in chunks and in decode.
+namespace reprise::kernels::cuda {
+
+/// The tokens of one request that a step computes, and the slot with its state.
+struct StateTokens {
+  int64_t begin;
+  int64_t end;
+  int64_t slot;
+  bool is_new;  // no earlier token has left a state
+};
+
+template <typename T>
+REPRISE_DEVICE void clear_columns(T* out, int64_t stride, int64_t rows, int64_t columns) {
+  for (int64_t i = thread_index(); i < rows * columns; i += num_threads()) {
+    put(out + i / columns * stride + i % columns, 0.0F);
+  }
+}
+
+/// The tokens that a block computes, none if the request has no slot. `out` is the block's part of
+/// a row of the results, `stride` the distance of rows, and `columns` the size of the part. The
+/// results of requests without a slot become zeros, and those of tokens behind the last request,
+/// too.
+template <typename Arguments, typename T>
+REPRISE_DEVICE StateTokens
+begin_request(const Arguments& a, int64_t request, T* out, int64_t stride, int64_t columns) {
+  StateTokens tokens = {a.query_start_loc[request],
+                        min_of(int64_t{a.query_start_loc[request + 1]}, a.num_tokens),
+                        a.state_indices[request],
+                        false};
+  tokens.is_new = a.seq_lens[request] <= tokens.end - tokens.begin;
+  if (request + 1 == a.num_reqs) {
+    const int64_t end = min_of(int64_t{a.query_start_loc[a.num_reqs]}, a.num_tokens);
+    clear_columns(out + end * stride, stride, a.num_tokens - end, columns);
+  }
+  // Slot 0 is the null slot of requests that only pad a batch. A slot beyond the cache would be
+  // other memory.
+  if (tokens.slot <= 0 || tokens.slot >= a.num_slots) {
+    clear_columns(
+        out + tokens.begin * stride, stride, max_of(0, tokens.end - tokens.begin), columns);
+    tokens.end = tokens.begin;
+  }
+  return tokens;
+}
+
+/// A thread convolves one channel over the tokens of a request. input(token, channel) is what is
+/// convolved, and result(token, channel, sum) what becomes of a sum.
+template <typename T, typename Input, typename Result>
+REPRISE_DEVICE void convolve(const CausalConv1dArguments& a,
+                             const Input& input,
+                             const Result& result) {
+  const int64_t channel_blocks = ceil_div(a.channels, a.channels_per_block);
+  const int64_t first = block_index() % channel_blocks * a.channels_per_block;
+  const int64_t last = min_of(first + a.channels_per_block, a.channels);
+  T* out = static_cast<T*>(a.out);
+  const StateTokens tokens =
+      begin_request(a, block_index() / channel_blocks, out + first, a.channels, last - first);
+  if (tokens.begin >= tokens.end) return;
+  const int64_t num_earlier = a.kernel - 1;
+  for (int64_t channel = first + thread_index(); channel < last; channel += num_threads()) {
+    const T* weight = static_cast<const T*>(a.weight) + channel * a.kernel;
+    float* state = a.conv_state + tokens.slot * num_earlier * a.channels + channel;
+    // The input of a token, or of an earlier step.
+    const auto input_at = [&](int64_t token) {
+      if (token >= tokens.begin) return input(token, channel);
+      return tokens.is_new ? 0.0F : state[(num_earlier + token - tokens.begin) * a.channels];
+    };
+    const float bias = a.bias == nullptr ? 0.0F : as_float(static_cast<const T*>(a.bias)[channel]);
+    for (int64_t token = tokens.begin; token < tokens.end; ++token) {
+      float sum = bias;
+      for (int64_t k = 0; k <= num_earlier; ++k) {
+        sum = multiply_add(input_at(token - num_earlier + k), as_float(weight[k]), sum);
+      }
+      put(out + token * a.channels + channel, result(token, channel, sum));
+    }
+    // An entry is read only by itself and by entries before it.
+    for (int64_t k = 0; k < num_earlier; ++k) {
+      state[k * a.channels] = input_at(tokens.end - num_earlier + k);
+    }
+  }
+}
+
+template <typename T>
+REPRISE_DEVICE void causal_conv1d(const CausalConv1dArguments& a) {
+  const T* x = static_cast<const T*>(a.x);
+  convolve<T>(
+      a,
+      [&](int64_t token, int64_t channel) { return as_float(x[token * a.x_stride + channel]); },
+      [](int64_t, int64_t, float sum) { return silu(sum); });
+}
+
+/// A row of x is [B | C | values], of `channels` elements each.
+template <typename T>
+REPRISE_DEVICE void short_conv(const CausalConv1dArguments& a) {
+  const auto part = [&](int64_t number, int64_t token, int64_t channel) {
+    return as_float(static_cast<const T*>(a.x)[token * a.x_stride + number * a.channels + channel]);
+  };
+  convolve<T>(
+      a,
+      [&](int64_t token, int64_t channel) {
+        return part(0, token, channel) * part(2, token, channel);
+      },
+      [&](int64_t token, int64_t channel, float sum) { return part(1, token, channel) * sum; });
+}
+
+/// log(1 + exp(x)), which is x in float32 from 20 on.
+REPRISE_DEVICE float softplus(float x) { return x > 20.0F ? x : log_1p(exponential(x)); }
+
+/// A warp changes one row of the state of a head, token after token; a lane has every 32nd element.
+template <typename T>
+REPRISE_DEVICE void selective_state_update(const SelectiveStateUpdateArguments& a) {
+  const int64_t head_blocks = ceil_div(a.heads, a.heads_per_block);
+  const int64_t first = block_index() % head_blocks * a.heads_per_block * a.head_dim;
+  const int64_t values = a.heads * a.head_dim;
+  const int64_t last = min_of(first + a.heads_per_block * a.head_dim, values);
+  T* out = static_cast<T*>(a.out);
+  const StateTokens tokens =
+      begin_request(a, block_index() / head_blocks, out + first, values, last - first);
+  for (int64_t value = first + warp_index(); value < last; value += num_warps()) {
+    const int64_t head = value / a.head_dim;
+    const int64_t shared = head / a.heads_per_group * a.state_size;
+    float* state = a.ssm_state + (tokens.slot * values + value) * a.state_size;
+    for (int64_t token = tokens.begin; token < tokens.end; ++token) {
+      const float x = as_float(static_cast<const T*>(a.x)[token * a.x_stride + value]);
+      const float step = softplus(
+          as_float(static_cast<const T*>(a.dt)[token * a.dt_stride + head]) + a.dt_bias[head]);
+      const T* b = static_cast<const T*>(a.b) + token * a.b_stride + shared;
+      const T* c = static_cast<const T*>(a.c) + token * a.c_stride + shared;
+      float sum = 0;
+      for (int64_t n = lane_index(); n < a.state_size; n += kWarpSize) {
+        const float rate = exponential(a.a_log[head * a.decays + (a.decays == 1 ? 0 : n)]);
+        const float before = tokens.is_new && token == tokens.begin ? 0.0F : state[n];
+        const float added = step * as_float(b[n]) * x;
+        const float h = multiply_add(before, exponential(-(rate * step)), added);
+        state[n] = h;
+        sum = multiply_add(h, as_float(c[n]), sum);
+      }
+      sum = warp_sum(sum);
+      if (lane_index() == 0) put(out + token * values + value, sum + a.d[head] * x);
+    }
+  }
+}
+
+/// x / sqrt(sum of squares + 1e-6) * scale, in shared memory; the whole block takes part.
+template <typename T>
+REPRISE_DEVICE void normalise_key(const T* x, float* out, int64_t size, float scale) {
+  const Team team{thread_index(), num_threads()};
+  const float factor = scale / square_root(team.sum(sum_of_squares(x, size, team)) + 1e-6F);
+  for (int64_t i = team.rank; i < size; i += team.size) out[i] = as_float(x[i]) * factor;
+}
+
+// Shared memory: a float for each warp, then a query and a key.
+inline constexpr int kDeltaShared = 64;
+static_assert(kDeltaShared + 2 * kMaxStateSize * sizeof(float) == 8256);
+
+/// A block has one head of a request, and a thread one column of its state: [key_dim, value_dim].
+template <typename T>
+REPRISE_DEVICE void gated_delta_rule(const GatedDeltaRuleArguments& a) {
+  const int64_t head = block_index() % a.heads;
+  const int64_t values = a.heads * a.value_dim;
+  T* out = static_cast<T*>(a.out) + head * a.value_dim;
+  const StateTokens tokens = begin_request(a, block_index() / a.heads, out, values, a.value_dim);
+  auto* q = reinterpret_cast<float*>(shared_memory() + kDeltaShared);
+  float* k = q + kMaxStateSize;
+  const int64_t shared = head / a.heads_per_group * a.key_dim;
+  const float rate = exponential(a.a_log[head]);
+  const float q_scale = 1.0F / square_root(static_cast<float>(a.key_dim));
+  float* state = a.state + (tokens.slot * a.heads + head) * a.key_dim * a.value_dim;
+  for (int64_t token = tokens.begin; token < tokens.end; ++token) {
+    const auto of_token = [&](const void* x, int64_t stride, int64_t column) {
+      return static_cast<const T*>(x) + token * stride + column;
+    };
+    normalise_key(of_token(a.q, a.q_stride, shared), q, a.key_dim, q_scale);
+    normalise_key(of_token(a.k, a.k_stride, shared), k, a.key_dim, 1.0F);
+    sync_block();  // the next token needs no other one: its sums wait for all threads
+    const float step = softplus(as_float(*of_token(a.dt, a.dt_stride, head)) + a.dt_bias[head]);
+    const float decay = exponential(-rate * step);
+    const float beta = sigmoid(as_float(*of_token(a.beta, a.beta_stride, head)));
+    const bool is_first = tokens.is_new && token == tokens.begin;
+    for (int64_t column = thread_index(); column < a.value_dim; column += num_threads()) {
+      float remembered = 0;
+      for (int64_t i = 0; i < a.key_dim; ++i) {
+        float& h = state[i * a.value_dim + column];
+        h = is_first ? 0.0F : h * decay;
+        remembered = multiply_add(h, k[i], remembered);
+      }
+      const float v = as_float(*of_token(a.v, a.v_stride, head * a.value_dim + column));
+      const float change = (v - remembered) * beta;
+      float result = 0;
+      for (int64_t i = 0; i < a.key_dim; ++i) {
+        float& h = state[i * a.value_dim + column];
+        h = multiply_add(k[i], change, h);
+        result = multiply_add(h, q[i], result);
+      }
+      put(out + token * values + column, result);
+    }
+  }
+}
+
+}  // namespace reprise::kernels::cuda

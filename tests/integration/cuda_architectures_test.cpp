@@ -1,0 +1,93 @@
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "tests/integration/cuda_engine_machine.h"
+#include "tests/integration/golden_runner.h"
+#include "tests/integration/goldens.h"
+
+// The tiny checkpoint of every architecture on CUDA, against the logits of Hugging Face
+// Transformers. The fake driver runs the source of the kernels thread by thread, so the prompts are
+// short.
+namespace reprise {
+namespace {
+
+using cudagraph::CudagraphMode;
+using cudagraph::CudagraphRuntimeMode;
+using testing::CudaEngineMachine;
+using testing::GoldenCase;
+using testing::TinyEngine;
+using testing::TinyEngineOptions;
+
+class CudaArchitectures : public ::testing::TestWithParam<const char*> {
+ protected:
+  static TinyEngineOptions options() {
+    TinyEngineOptions options{.mode = CudagraphMode::FULL_AND_PIECEWISE,
+                              .max_num_tokens = 8,
+                              .max_num_reqs = 2,
+                              .num_blocks = 8,
+                              .dtype = DType::f32,
+                              .model = testing::golden_folder(GetParam())};
+    options.compilation.cudagraph_capture_sizes = std::vector<int32_t>{1, 8};
+    return options;
+  }
+
+  /// One step of a request in state slot 2, replayed or eager.
+  static std::vector<float> step(TinyEngine& engine,
+                                 std::span<const int32_t> tokens,
+                                 size_t computed,
+                                 bool is_replayed) {
+    static constexpr std::array kBlocks = {kv_cache::BlockId{3}, kv_cache::BlockId{1}};
+    const engine::BatchRequest row{.token_ids = tokens,
+                                   .num_computed_tokens = static_cast<int32_t>(computed),
+                                   .block_ids = kBlocks,
+                                   .state_slot = kv_cache::StateSlot{2},
+                                   .samples = true};
+    const cudagraph::Decision decision =
+        engine.runner().dispatcher().dispatch({.num_tokens = static_cast<int32_t>(tokens.size()),
+                                               .num_reqs = 1,
+                                               .uniform = tokens.size() == 1});
+    EXPECT_NE(decision.mode, CudagraphRuntimeMode::NONE);
+    return engine.logits(engine.runner().run(
+        {&row, 1}, decision, is_replayed ? decision.mode : CudagraphRuntimeMode::NONE));
+  }
+};
+
+TEST_P(CudaArchitectures, logits_are_within_1e_4_of_transformers_and_replay_equals_eager) {
+  const std::vector<GoldenCase> cases = testing::load_goldens(GetParam());
+  const auto golden =
+      std::ranges::find_if(cases, [](const GoldenCase& one) { return one.prompt.size() == 7; });
+  ASSERT_NE(golden, cases.end());
+  CudaEngineMachine machine;
+  TinyEngine engine(machine.options(options()));
+  for (const auto& record : engine.runner().capture({}).records) EXPECT_EQ(record.failure, "");
+  std::vector<std::vector<float>> runs;
+  double worst = 0;
+  for (const bool is_replayed : {true, false}) {
+    std::vector<float> all;
+    for (size_t i = 0; i < golden->prompt.size(); ++i) {
+      const std::vector<float> logits =
+          step(engine, std::span(golden->prompt).subspan(i, 1), i, is_replayed);
+      worst =
+          std::max(worst, testing::largest_abs_error(logits, golden->row(golden->logits_f32, i)));
+      all.insert(all.end(), logits.begin(), logits.end());
+    }
+    const std::vector<float> whole = step(engine, golden->prompt, 0, is_replayed);
+    worst = std::max(worst, testing::largest_abs_error(whole, golden->row(golden->logits_f32, 6)));
+    all.insert(all.end(), whole.begin(), whole.end());
+    runs.push_back(std::move(all));
+  }
+  fmt::print("[measured] {} f32 on CUDA: max abs error {:.2e}\n", GetParam(), worst);
+  EXPECT_LE(worst, 1e-4);
+  EXPECT_EQ(runs[0], runs[1]) << "replay changed bits";
+}
+
+INSTANTIATE_TEST_SUITE_P(models,
+                         CudaArchitectures,
+                         ::testing::ValuesIn(testing::kArchitectureGoldens),
+                         [](const auto& param_info) {
+                           return testing::test_name(param_info.param);
+                         });
+
+}  // namespace
+}  // namespace reprise
