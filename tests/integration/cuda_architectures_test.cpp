@@ -22,6 +22,10 @@ using testing::TinyEngineOptions;
 
 class CudaArchitectures : public ::testing::TestWithParam<const char*> {
  protected:
+  // One GPU for all models, because making its context takes longer than running a model.
+  static void SetUpTestSuite() { machine_ = std::make_unique<CudaEngineMachine>(); }
+  static void TearDownTestSuite() { machine_.reset(); }
+
   static TinyEngineOptions options(CompilationMode level) {
     TinyEngineOptions options{.mode = CudagraphMode::FULL_AND_PIECEWISE,
                               .level = level,
@@ -70,20 +74,21 @@ class CudaArchitectures : public ::testing::TestWithParam<const char*> {
     return all;
   }
 
+  static std::unique_ptr<CudaEngineMachine> machine_;
   double worst_ = 0;  // the largest error of a logit
 };
+std::unique_ptr<CudaEngineMachine> CudaArchitectures::machine_;
 
 TEST_P(CudaArchitectures, logits_are_within_1e_4_of_transformers_and_replay_equals_eager) {
   const std::vector<GoldenCase> cases = testing::load_goldens(GetParam());
   const auto golden =
       std::ranges::find_if(cases, [](const GoldenCase& one) { return one.prompt.size() == 7; });
   ASSERT_NE(golden, cases.end());
-  CudaEngineMachine machine;
   for (const CompilationMode level : {CompilationMode::NONE, CompilationMode::VLLM_COMPILE}) {
     SCOPED_TRACE(config::to_string(level));
-    TinyEngineOptions options = machine.options(this->options(level));
-    // The fake NVRTC takes seconds; cuda_generated_code_test has cases with generated code.
-    if (!machine.is_real()) options.generator.reset();
+    TinyEngineOptions options = machine_->options(this->options(level));
+    // NVRTC takes seconds for each model; cuda_generated_code_test has cases with generated code.
+    options.generator.reset();
     TinyEngine engine(options);
     for (const auto& record : engine.runner().capture({}).records) EXPECT_EQ(record.failure, "");
     EXPECT_EQ(run(engine, *golden, true), run(engine, *golden, false)) << "replay changed bits";
