@@ -60,7 +60,7 @@ SECTIONS = (
     Section("replay", 60, "replay equals eager bit for bit: 5 modes x 4 levels x 4 mixes x 18 sizes; 1,000 replays take no "
             "memory; logits equal the CPU's; the same after sleep",
             "{bin}/cuda_engine_test && {bin}/cuda_sleep_test"),
-    Section("models", 40, "a tiny checkpoint of every architecture: logits within 1e-4 of Transformers, and replay equals "
+    Section("models", 20, "a tiny checkpoint of every architecture: logits within 1e-4 of Transformers, and replay equals "
             "eager", "{bin}/cuda_architectures_test"),
     Section("bench-1b", 40, "tokens/s, host time per step, capture time and share of bandwidth by mode, with programmatic "
             "dependent launch and without, 1B shape", "{bin}/cuda_benchmark 1b {rows} {limit}"),
