@@ -49,6 +49,7 @@
   X(grouped_softmax_top_k)                     \
   X(grouped_sigmoid_top_k)                     \
   X(expert_linear)                             \
+  X(block_expert_linear)                       \
   X(combine_experts)                           \
   X(sigmoid_gate)                              \
   X(concat)                                    \
