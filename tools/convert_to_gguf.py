@@ -4,8 +4,8 @@
     tools/convert_to_gguf.py models/reprise-tiny /tmp/tiny.gguf --outtype q8_0
     tools/convert_to_gguf.py models/reprise-tiny /tmp/tiny.gguf --outtype f32 --parts 3
 
-For tests and measurements: Llama, Mistral, Qwen2, Qwen3, Granite and OLMo 2 with one safetensors file, float weights, and the
-tokenizers of tests. Names, metadata and row order are those of llama.cpp's convert_hf_to_gguf.py; embeddings and
+For tests and measurements: Llama, Mistral, Qwen2, Qwen3, Granite and OLMo 2, and Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE and
+Granite-MoE, with one safetensors file, float weights, and the tokenizers of tests. Names, metadata and row order are those of llama.cpp's convert_hf_to_gguf.py; embeddings and
 matrices get the type, vectors stay F32, and a matrix whose rows are no multiple of 32 is F16 in the quantised
 types. Large models are converted faster where numpy is installed, with the same result.
 """
@@ -27,7 +27,9 @@ except ImportError:
     numpy = None
 
 ARCHITECTURES = {"LlamaForCausalLM": "llama", "MistralForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2",
-                 "Qwen3ForCausalLM": "qwen3", "GraniteForCausalLM": "granite", "Olmo2ForCausalLM": "olmo2"}
+                 "Qwen3ForCausalLM": "qwen3", "GraniteForCausalLM": "granite", "Olmo2ForCausalLM": "olmo2",
+                 "MixtralForCausalLM": "llama", "Qwen2MoeForCausalLM": "qwen2moe", "Qwen3MoeForCausalLM": "qwen3moe",
+                 "OlmoeForCausalLM": "olmoe", "GraniteMoeForCausalLM": "granitemoe"}
 F32, F16, Q4_0, Q5_0, Q8_0, Q4_K, Q6_K, BF16 = 0, 1, 2, 6, 8, 12, 14, 30
 # llama.cpp's number for "mostly this type"; some readers refuse a file without it.
 FILE_TYPES = {F32: 0, F16: 1, Q4_0: 2, Q8_0: 7, Q5_0: 8, Q4_K: 15, Q6_K: 18, BF16: 32}
@@ -38,7 +40,7 @@ OUTTYPES = {"f32": F32, "f16": F16, "bf16": BF16, "q8_0": Q8_0, "q5_0": Q5_0, "q
 K_QUANTS = {Q4_K: "q4_k", Q6_K: "q6_k"}
 # What llama.cpp takes where the rows are no multiple of 256.
 WITHOUT_SUPER_BLOCKS = {Q4_K: Q5_0, Q6_K: Q8_0}
-MORE_BITS = ("self_attn.v_proj", "mlp.down_proj", "embed_tokens", "lm_head")
+MORE_BITS = ("self_attn.v_proj", "mlp.down_proj", "embed_tokens", "lm_head", "ffn_down_exps")
 U32, I32, FLOAT, BOOL, STRING, ARRAY, U64 = 4, 5, 6, 7, 8, 9, 10
 NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 LAYER_NAMES = {
@@ -46,7 +48,16 @@ LAYER_NAMES = {
     "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
     "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+    # Routers and shared experts.
+    "mlp.gate": "ffn_gate_inp", "block_sparse_moe.gate": "ffn_gate_inp", "block_sparse_moe.router.layer": "ffn_gate_inp",
+    "mlp.shared_expert.gate_proj": "ffn_gate_shexp", "mlp.shared_expert.up_proj": "ffn_up_shexp",
+    "mlp.shared_expert.down_proj": "ffn_down_shexp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
 }
+# The matrices of experts, which a checkpoint has apart or in tensors of all experts of a layer.
+EXPERT_NAMES = {"gate_proj": "ffn_gate_exps", "up_proj": "ffn_up_exps", "down_proj": "ffn_down_exps",
+                "w1": "ffn_gate_exps", "w3": "ffn_up_exps", "w2": "ffn_down_exps"}
+GATE_UP_NAMES = ("mlp.experts.gate_up_proj", "block_sparse_moe.experts.gate_up_proj", "block_sparse_moe.input_linear.weight")
+DOWN_NAMES = ("mlp.experts.down_proj", "block_sparse_moe.experts.down_proj", "block_sparse_moe.output_linear.weight")
 # The norms of OLMo 2 lie behind attention and MLP.
 OLMO2_NAMES = LAYER_NAMES | {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"}
 # Factors of Granite, by the members of its config.
@@ -198,10 +209,45 @@ def llama3_factors(config: dict) -> list[float] | None:
     return factors
 
 
+def joined(arrays: list):
+    if numpy:
+        return numpy.concatenate(arrays)
+    return array.array("f", b"".join(values.tobytes() for values in arrays))
+
+
+def expert_tensors(checkpoint: Checkpoint) -> Iterator[tuple[str, list[int], object]]:
+    """Name in the file, shape and values of the matrices of experts, all of one kind and layer in one tensor."""
+    apart: dict[tuple[int, str], dict[int, str]] = {}
+    for name in checkpoint.tensors:
+        one = re.fullmatch(r"model\.layers\.(\d+)\.\w+\.experts\.(\d+)\.(\w+)\.weight", name)
+        if one:
+            apart.setdefault((int(one[1]), EXPERT_NAMES[one[3]]), {})[int(one[2])] = name
+            continue
+        layer = re.match(r"model\.layers\.(\d+)\.(.+)", name)
+        if not layer or layer[2] not in GATE_UP_NAMES + DOWN_NAMES:
+            continue
+        shape, values = checkpoint.tensors[name]["shape"], checkpoint.floats(name)
+        if layer[2] in DOWN_NAMES:
+            yield f"blk.{layer[1]}.ffn_down_exps.weight", shape, values
+            continue
+        half = shape[1] // 2 * shape[2]
+        for place, part in enumerate(("ffn_gate_exps", "ffn_up_exps")):
+            parts = [values[(2 * i + place) * half : (2 * i + place + 1) * half] for i in range(shape[0])]
+            yield f"blk.{layer[1]}.{part}.weight", [shape[0], shape[1] // 2, shape[2]], joined(parts)
+    for (layer, module), names in sorted(apart.items()):
+        shape = checkpoint.tensors[names[0]]["shape"]
+        values = joined([checkpoint.floats(names[expert]) for expert in range(len(names))])
+        yield f"blk.{layer}.{module}.weight", [len(names), *shape], values
+
+
+def is_of_experts(name: str) -> bool:
+    return ".experts." in name or name.endswith(GATE_UP_NAMES + DOWN_NAMES)
+
+
 def has_more_bits(name: str, num_layers: int) -> bool:
     """Whether a Q4_K_M file has six bits here: at both ends, in the first and last eighth of the layers, and in every third
     layer between."""
-    layer = re.search(r"layers\.(\d+)\.", name)
+    layer = re.search(r"(?:layers|blk)\.(\d+)\.", name)
     if not layer or not any(module in name for module in MORE_BITS):
         return any(module in name for module in MORE_BITS)
     number, eighth = int(layer[1]), num_layers // 8
@@ -209,7 +255,8 @@ def has_more_bits(name: str, num_layers: int) -> bool:
 
 
 def kind_of(name: str, shape: list[int], outtype: str, num_layers: int) -> int:
-    if len(shape) == 1:
+    # llama.cpp reads routers of every type, but its converter and its quantiser leave them F32.
+    if len(shape) == 1 or name.endswith((".mlp.gate.weight", "block_sparse_moe.gate.weight", ".router.layer.weight")):
         return F32
     kind = OUTTYPES[outtype]
     if outtype == "q5_mixed" and any(module in name for module in MORE_BITS):
@@ -225,20 +272,25 @@ def tensors_of(folder: Path, config: dict, outtype: str) -> Iterator[tuple[str, 
     """Name, shape (outermost extent first), type and bytes."""
     checkpoint = Checkpoint(folder)
     architecture = ARCHITECTURES[config["architectures"][0]]
-    permutes = architecture in ("llama", "granite")
+    permutes = architecture in ("llama", "granite", "granitemoe")
     heads = {"self_attn.q_proj": config["num_attention_heads"], "self_attn.k_proj": config["num_key_value_heads"]}
     factors = llama3_factors(config)
     if factors:
         yield "rope_freqs.weight", [len(factors)], F32, array.array("f", factors).tobytes()
     for name, entry in checkpoint.tensors.items():
-        if name == "lm_head.weight" and config.get("tie_word_embeddings"):
+        if (name == "lm_head.weight" and config.get("tie_word_embeddings")) or is_of_experts(name):
             continue
         shape, values = entry["shape"], checkpoint.floats(name)
         for module, num_heads in heads.items():
             if permutes and f".{module}." in name:
                 values = permuted(values, shape[0], num_heads)
+        if name.endswith("shared_expert_gate.weight"):  # a matrix with one row
+            shape = shape[1:]
         kind = kind_of(name, shape, outtype, config["num_hidden_layers"])
         yield gguf_name(name, architecture), shape, kind, encoded(values, kind)
+    for name, shape, values in expert_tensors(checkpoint):
+        kind = kind_of(name, shape, outtype, config["num_hidden_layers"])
+        yield name, shape, kind, encoded(values, kind)
 
 
 # --------------------------------------------------------------------------------------------- metadata
@@ -263,6 +315,13 @@ def config_keys(config: dict, outtype: str) -> list[tuple[str, int, object]]:
         (f"{name}.rope.freq_base", FLOAT, config.get("rope_theta") or config["rope_parameters"]["rope_theta"]),
     ]
     keys += [(f"{name}.{key}", FLOAT, config[member]) for member, key in MULTIPLIERS.items() if member in config]
+    experts = config.get("num_local_experts") or config.get("num_experts")
+    if experts:
+        keys += [(f"{name}.expert_count", U32, experts), (f"{name}.expert_used_count", U32, config["num_experts_per_tok"])]
+    for member, key in (("moe_intermediate_size", "expert_feed_forward_length"),
+                        ("shared_expert_intermediate_size", "expert_shared_feed_forward_length")):
+        if member in config:
+            keys.append((f"{name}.{key}", U32, config[member]))
     rope = config.get("rope_scaling") or {}
     if rope.get("rope_type", rope.get("type")) == "linear":
         keys += [(f"{name}.rope.scaling.type", STRING, "linear"), (f"{name}.rope.scaling.factor", FLOAT, rope["factor"])]

@@ -183,6 +183,12 @@ void EngineLoader::load_model() {
   if (engine_->args.enable_lora) reserve_adapters();
   engine_->model = create_loaded_model(*source);
   engine_->parameters->finish_loading();
+  if (const std::string& reason = engine_->parameters->unpacked_experts(); !reason.empty()) {
+    report.warnings.push_back(
+        fmt::format("experts are dequantised while loading, so they take as much memory as "
+                    "unquantised weights: {}",
+                    reason));
+  }
   append_warnings(report.warnings,
                   warnings_of_invariance(engine_->args, device, *engine_->parameters));
   packed.keep(*engine_->parameters);

@@ -43,7 +43,7 @@ int64_t weight_bytes(const weights::WeightSource& source,
     const auto format = packing == models::Parameters::Packing::keep
                             ? source.panel_format(tensor.name)
                             : std::nullopt;
-    total += format ? panel_bytes(*format, tensor.shape[0], tensor.shape[1])
+    total += format ? panel_bytes(*format, elements / tensor.shape.back(), tensor.shape.back())
                     : elements * static_cast<int64_t>(dtype_bytes(dtype));
   }
   return total;

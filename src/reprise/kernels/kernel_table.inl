@@ -50,14 +50,15 @@
   REPRISE_ROW_KERNEL(context, pool_mean, PoolRowsArguments, 0)
 
 // Products of bytes, which instruction sets multiply in different ways with the same result.
-#define REPRISE_BYTE_KERNELS(X) \
-  X(int8_linear)                \
-  X(int8_linear_add)            \
-  X(int8_linear_silu_and_mul)   \
-  X(block_linear)               \
-  X(block_linear_add)           \
-  X(block_linear_silu_and_mul)  \
-  X(block_linear_silu_and_mul_quantize_blocks)
+#define REPRISE_BYTE_KERNELS(X)                \
+  X(int8_linear)                               \
+  X(int8_linear_add)                           \
+  X(int8_linear_silu_and_mul)                  \
+  X(block_linear)                              \
+  X(block_linear_add)                          \
+  X(block_linear_silu_and_mul)                 \
+  X(block_linear_silu_and_mul_quantize_blocks) \
+  X(block_expert_linear)
 
 // On the CPU only, or launched in another way on CUDA; then the lists above.
 #define REPRISE_CPU_KERNELS(X) \

@@ -29,7 +29,7 @@ Tensor load_experts(const LayerParts& parts, std::initializer_list<std::string_v
   const std::string of_all = fmt::format("{}*.{}.weight",
                                          parts.names.in_layer(parts.layer, parts.names.experts),
                                          fmt::join(modules, "+"));
-  return parts.parameters.load_stacked(views, {.num_experts = mine.count, .name = of_all});
+  return parts.parameters.load_experts(views, {.num_experts = mine.count, .name = of_all});
 }
 
 // The rows of the router that belong to this rank's experts.
@@ -64,15 +64,16 @@ ExpertMlp::ExpertMlp(const LayerParts& parts)
         {&view, 1}, rows_of(routing_.local_experts(), name + " by expert"));
   }
   if (routing_.is_stacked) {
-    const auto load = [&](std::string_view part, std::string_view ending) {
-      return parts.parameters.load(
-          fmt::format("{}{}{}", names.in_layer(parts.layer, names.experts), part, ending));
+    const std::string prefix = names.in_layer(parts.layer, names.experts);
+    const auto load = [&](std::string_view part) {
+      const std::string name = prefix + std::string(part);
+      const std::string_view view = name;
+      return std::pair(parts.parameters.load_experts({&view, 1}, {}),
+                       parts.parameters.load(name + "_bias"));
     };
     router_weight_bias_ = parts.load_bias(true, {names.router});
-    gate_up_ = load(names.expert_gate_up, "");
-    gate_up_bias_ = load(names.expert_gate_up, "_bias");
-    down_ = load(names.expert_down, "");
-    down_bias_ = load(names.expert_down, "_bias");
+    std::tie(gate_up_, gate_up_bias_) = load(names.expert_gate_up);
+    std::tie(down_, down_bias_) = load(names.expert_down);
     return;
   }
   gate_up_ = load_experts(parts, {names.expert_gate, names.expert_up});
@@ -112,12 +113,13 @@ Tensor ExpertMlp::run_experts(const Tensor& hidden) const {
   if (const auto& mine = routing_.of_rank) {
     std::tie(weights, experts) = ops::local_experts(weights, experts, mine->begin, mine->count);
   }
-  Tensor gate_up = ops::expert_linear(hidden, gate_up_, gate_up_bias_, experts);
+  const int64_t count = routing_.local_experts().count;
+  Tensor gate_up = project_by_expert(hidden, gate_up_, gate_up_bias_, experts, count);
   if (router_rows_.defined()) {
     // The factor of what an expert reads may as well multiply what comes out of its first matrices.
     gate_up = ops::sigmoid_gate(gate_up, ops::expert_linear(hidden, router_rows_, {}, experts));
   }
-  const Tensor down = ops::expert_linear(activate(gate_up), down_, down_bias_, experts);
+  const Tensor down = project_by_expert(activate(gate_up), down_, down_bias_, experts, count);
   return ops::combine_experts(down, weights);
 }
 

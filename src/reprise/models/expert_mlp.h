@@ -32,9 +32,9 @@ class ExpertMlp final : public FeedForward {
   Tensor router_rows_;         // [experts, 1, hidden]: for the input of experts; undefined: none
   Tensor router_bias_;         // float32[experts], of the choice; undefined: none
   Tensor router_weight_bias_;  // [experts], of the logits; undefined, like the next two: none
-  Tensor gate_up_;             // [experts of this rank, 2 * intermediate, hidden]
+  Tensor gate_up_;             // [experts of this rank, 2 * intermediate, hidden], or packed
   Tensor gate_up_bias_;        // [experts, 2 * intermediate]
-  Tensor down_;                // [experts, hidden, intermediate]
+  Tensor down_;                // [experts, hidden, intermediate], or packed
   Tensor down_bias_;           // [experts, hidden]
   Tensor shared_gate_up_;      // [2 * shared intermediate, hidden]; undefined: no shared expert
   Tensor shared_down_;

@@ -63,6 +63,41 @@ Tensor Parameters::load_projection(std::span<const std::string_view> names,
   return load(names, storage_of(names, arrangement), arrangement);
 }
 
+Tensor Parameters::load_experts(std::span<const std::string_view> names,
+                                const Arrangement& arrangement) {
+  const bool has_blocks =
+      packing_ == Packing::keep && std::ranges::any_of(names, [&](std::string_view name) {
+        return source_->panel_format(name).has_value();
+      });
+  if (!has_blocks) return load_stacked(names, arrangement);
+  const std::string reason = reason_to_unpack(names);
+  if (reason.empty()) return load(names, WeightStorage::block_panels, {.name = arrangement.name});
+  if (unpacked_experts_.empty()) {
+    unpacked_experts_ =
+        fmt::format("{}: {}", arrangement.name.empty() ? names[0] : arrangement.name, reason);
+  }
+  return load_stacked(names, arrangement);
+}
+
+std::string Parameters::reason_to_unpack(std::span<const std::string_view> names) const {
+  for (std::string_view name : names) {
+    const std::optional<PanelFormat> format = source_->panel_format(name);
+    if (!format) return fmt::format("{} is not stored in blocks", name);
+    if (*format == PanelFormat::int8_rows) {
+      return "experts have no kernels for int8 with one scale for each output";
+    }
+    const std::vector<int64_t>& shape = source_->find(name)->shape;
+    const int64_t rows = shape[shape.size() - 2];
+    if (rows % kPanelColumns != 0) {
+      return fmt::format("{} rows of an expert are no multiple of {}", rows, kPanelColumns);
+    }
+  }
+  const size_t parts = panel_parts(*source_, names).size();
+  return parts <= PanelHeader::kMaxParts
+             ? std::string()
+             : fmt::format("the formats of neighbouring matrices differ {} times", parts - 1);
+}
+
 WeightStorage Parameters::storage_of(std::span<const std::string_view> names,
                                      const Arrangement& arrangement) const {
   // Rows in blocks share panels, so they stay where they are.
@@ -161,7 +196,7 @@ WeightPlan Parameters::plan_of(const weights::WeightSource& source,
                   .stacked = stacked_type(source, names, arrangement),
                   .type = {}};
   if (storage == WeightStorage::block_panels) {
-    plan.type = packed_weight_type(panel_parts(source, names), source.find(names[0])->shape[1]);
+    plan.type = packed_weight_type(panel_parts(source, names), source.find(names[0])->shape.back());
     return plan;
   }
   if (storage == WeightStorage::int8_panels) {

@@ -68,6 +68,13 @@ class Parameters {
   [[nodiscard]] Tensor load_projection(std::string_view name, const Arrangement& arrangement = {}) {
     return load_projection({&name, 1}, arrangement);
   }
+  /// The matrices of all experts, arrangement.num_experts groups of equally many tensors. They stay
+  /// packed, one below the other, if the source has all of them in blocks and no panel has rows of
+  /// two tensors. Otherwise they become [num_experts, rows, columns].
+  [[nodiscard]] Tensor load_experts(std::span<const std::string_view> names,
+                                    const Arrangement& arrangement);
+  /// Why experts that the source has in blocks did not stay packed: the first case. Empty: none.
+  [[nodiscard]] const std::string& unpacked_experts() const noexcept { return unpacked_experts_; }
   /// The same for a matrix of which only rows are looked up: it stays packed or row-major.
   [[nodiscard]] Tensor load_table(std::string_view name);
   /// Whether load_projection() would keep the packing of the source.
@@ -154,6 +161,8 @@ class Parameters {
   [[nodiscard]] Tensor load(std::span<const std::string_view> names,
                             WeightStorage storage,
                             const Arrangement& arrangement);
+  /// Why experts with blocks cannot stay packed; empty: they can.
+  [[nodiscard]] std::string reason_to_unpack(std::span<const std::string_view> names) const;
   /// \throws FileError if a tensor is missing
   [[nodiscard]] WeightPlan plan_of(const weights::WeightSource& source,
                                    std::span<const std::string_view> names,
@@ -188,6 +197,7 @@ class Parameters {
   // For a device whose memory the host cannot write; the largest tensor decides its size.
   std::vector<std::byte> staging_;
   size_t total_bytes_ = 0;
+  std::string unpacked_experts_;
 };
 
 }  // namespace reprise::models

@@ -30,6 +30,16 @@ Tensor project(const Tensor& x, const Projection& projection) {
   return ops::lora_expand(product, shrunk, lora->b, lora->ends, slots);
 }
 
+Tensor project_by_expert(const Tensor& x,
+                         const Tensor& weights,
+                         const Tensor& biases,
+                         const Tensor& experts,
+                         int64_t num_experts) {
+  if (!is_in_blocks(weights)) return ops::expert_linear(x, weights, biases, experts);
+  return ops::block_expert_linear(
+      ops::quantize_blocks(x, DType::i8), weights, biases, experts, num_experts, x.dtype());
+}
+
 Tensor side_by_side(const Tensor& a, const Tensor& b) {
   return ops::flatten(ops::concat(ops::unflatten(a, 1), ops::unflatten(b, 1)));
 }

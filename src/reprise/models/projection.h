@@ -25,6 +25,15 @@ struct Projection {
 /// one scale for each token.
 [[nodiscard]] Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
+/// The product of each row with the weight of its expert, for weights of
+/// Parameters::load_experts(): see ops::expert_linear(). Packed weights are multiplied with x
+/// quantised in blocks of 32 elements.
+[[nodiscard]] Tensor project_by_expert(const Tensor& x,
+                                       const Tensor& weights,
+                                       const Tensor& biases,
+                                       const Tensor& experts,
+                                       int64_t num_experts);
+
 /// The columns of a, then those of b.
 [[nodiscard]] Tensor side_by_side(const Tensor& a, const Tensor& b);
 

@@ -13,7 +13,7 @@ namespace reprise::models {
 namespace {
 
 int64_t depth_of(const weights::WeightSource& source, std::string_view name) {
-  return source.find(name)->shape[1];
+  return source.find(name)->shape.back();
 }
 
 // Writes the transpose of `stored` to `dst`, whose type is `type`.
@@ -114,7 +114,7 @@ std::vector<PanelPart> panel_parts(const weights::WeightSource& source,
     if (!format) {
       throw FileError("E_DTYPE", source.description(), name, "the tensor was packed before");
     }
-    const int64_t rows = source.find(name)->shape[0];
+    const int64_t rows = weights::num_matrix_rows(*source.find(name));
     if (!parts.empty() && parts.back().format == *format &&
         parts.back().columns % kPanelColumns == 0) {
       parts.back().columns += rows;
@@ -182,20 +182,45 @@ void WeightReader::read_panels(const weights::WeightSource& source,
                                Names names,
                                std::span<std::byte> dst) {
   const int64_t depth = depth_of(source, names[0]);
-  size_t offset = 0;
+  const auto bytes_of = [&](std::string_view name, int64_t rows) {
+    return static_cast<size_t>(panel_bytes(*source.panel_format(name), rows, depth));
+  };
+  std::vector<size_t> begins = {0};
   for (std::string_view name : names) {
-    const PanelFormat format = *source.panel_format(name);
-    const auto bytes = static_cast<size_t>(panel_bytes(format, source.find(name)->shape[0], depth));
-    const std::span<std::byte> to = dst.subspan(offset, bytes);
-    offset += bytes;
+    begins.push_back(begins.back() + bytes_of(name, num_matrix_rows(*source.find(name))));
+  }
+  for_tensors(source, names, [&](size_t i, bool may_share) {
+    const std::string_view name = names[i];
+    const std::span<std::byte> to = dst.subspan(begins[i], begins[i + 1] - begins[i]);
+    if (!may_share) return source.read_panels(name, to);
+    const weights::TensorSpec& spec = *source.find(name);
+    const int64_t rows_of_entry = num_matrix_rows(spec) / spec.shape[0];
     for_parts(source, name, [&](std::optional<weights::RowRange> rows) {
       if (!rows) return source.read_panels(name, to);
-      const auto begin = static_cast<size_t>(panel_bytes(format, rows->first, depth));
-      const auto count = static_cast<size_t>(panel_bytes(format, rows->count, depth));
+      const size_t begin = bytes_of(name, rows->first * rows_of_entry);
+      const size_t count = bytes_of(name, rows->count * rows_of_entry);
       source.read_panel_rows(name, *rows, to.subspan(begin, count));
     });
+  });
+  std::fill(dst.begin() + static_cast<std::ptrdiff_t>(begins.back()), dst.end(), std::byte{0});
+}
+
+void WeightReader::for_tensors(
+    const weights::WeightSource& source,
+    Names names,
+    const std::function<void(size_t index, bool may_share)>& read_tensor) {
+  // Fewer tensors are better cut into parts. A source may need memory for a whole tensor as
+  // float32, in every thread.
+  constexpr size_t kManyTensors = 16;
+  constexpr uint64_t kSmallBytes = uint64_t{4} << 20;
+  const bool are_small = std::ranges::all_of(
+      names, [&](std::string_view name) { return source.stored_bytes(name) <= kSmallBytes; });
+  if (names.size() < kManyTensors || !are_small) {
+    for (size_t i = 0; i < names.size(); ++i) read_tensor(i, true);
+    return;
   }
-  std::fill(dst.begin() + static_cast<std::ptrdiff_t>(offset), dst.end(), std::byte{0});
+  parts_.run(static_cast<int64_t>(names.size()),
+             [&](int64_t i) { read_tensor(static_cast<size_t>(i), false); });
 }
 
 void WeightReader::for_parts(const weights::WeightSource& source,

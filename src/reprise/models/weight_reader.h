@@ -93,6 +93,12 @@ class WeightReader {
   void for_parts(const weights::WeightSource& source,
                  std::string_view name,
                  const RunPart& run_part);
+  /// Calls `read_tensor(i)` for all tensors: from several threads if they are many and small, which
+  /// is true of experts, and otherwise one after the other. `read_tensor` gets whether it may share
+  /// its own work among threads.
+  void for_tensors(const weights::WeightSource& source,
+                   Names names,
+                   const std::function<void(size_t index, bool may_share)>& read_tensor);
 
   PartRunner parts_;
 };

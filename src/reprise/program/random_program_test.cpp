@@ -27,6 +27,7 @@ TEST(RandomPrograms, are_well_formed_and_use_every_op) {
   seen.insert({OpCode::quantize_blocks,
                OpCode::rms_norm_quantize_blocks,
                OpCode::block_linear,
+               OpCode::block_expert_linear,
                OpCode::block_linear_add,
                OpCode::block_linear_silu_and_mul,
                OpCode::block_linear_silu_and_mul_quantize_blocks,

@@ -319,6 +319,12 @@ X(quantize_blocks, "(x[T, 4*8*B]; dtype) -> q8[T, 5*8*B]")
 X(block_linear,
   "(x q8[T, 5*8*B], weight q8[N, W], bias dtype[N]?; dtype) -> dtype[T, N]",
   .check = check_packed_weight)
+// expert_linear with the packed matrices of `length` experts, one below the other: N is a multiple
+// of 16, so that no panel has outputs of two experts.
+X(block_expert_linear,
+  "(x q8[R, 5*8*B], weight q8[length*N, W], bias dtype[length, N]?, experts i32[T, K]; "
+  "length, dtype) -> dtype[T*K, N]",
+  .check = check_packed_experts)
 X(block_lm_head,
   "(x q8[R, 5*8*B], weight q8[V, W], num_rows i32[1]) -> f32[R, V]",
   .check = check_packed_weight)

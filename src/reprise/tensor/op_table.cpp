@@ -134,13 +134,22 @@ const char* check_delta_groups(OpCode, std::span<const Tensor> inputs) {
              : "the groups of q and k do not divide the heads";
 }
 
-const char* check_expert_rows(OpCode, std::span<const Tensor> inputs) {
-  const Operands<OpCode::expert_linear> in(inputs);
-  const int64_t rows = in["x"].size(0);
-  const Tensor& experts = in["experts"];
+const char* check_rows_of_experts(const Tensor& x, const Tensor& experts) {
+  const int64_t rows = x.size(0);
   return rows == experts.size(0) || rows == experts.size(0) * experts.size(1)
              ? nullptr
              : "x needs a row for each token, or for each expert of each token";
+}
+
+const char* check_expert_rows(OpCode, std::span<const Tensor> inputs) {
+  const Operands<OpCode::expert_linear> in(inputs);
+  return check_rows_of_experts(in["x"], in["experts"]);
+}
+
+const char* check_packed_experts(OpCode code, std::span<const Tensor> inputs) {
+  const Operands<OpCode::block_expert_linear> in(inputs);
+  const char* mistake = check_packed_weight(code, inputs);
+  return mistake == nullptr ? check_rows_of_experts(in["x"], in["experts"]) : mistake;
 }
 
 constexpr std::array<OpDefinition, kNumOpCodes> kDefinitions = {

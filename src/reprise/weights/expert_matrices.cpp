@@ -11,6 +11,7 @@
 #include "reprise/base/error.h"
 #include "reprise/weights/convert.h"
 #include "reprise/weights/decoder_tensors.h"
+#include "reprise/weights/panel_column.h"
 
 namespace reprise::weights {
 namespace {
@@ -122,11 +123,59 @@ std::vector<std::string_view> ExpertMatrices::names() const {
 }
 
 std::optional<PanelFormat> ExpertMatrices::panel_format(std::string_view name) const {
-  return entries_.contains(name) ? std::nullopt : source_->panel_format(name);
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return source_->panel_format(name);
+  return found->second.stored == Stored::mxfp4 ? std::optional(PanelFormat::mxfp4) : std::nullopt;
 }
 
 void ExpertMatrices::read_panels(std::string_view name, std::span<std::byte> dst) const {
-  source_->read_panels(name, dst);
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return source_->read_panels(name, dst);
+  read_panel_rows(name, {.first = 0, .count = found->second.spec.shape[0]}, dst);
+}
+
+bool ExpertMatrices::reads_rows(std::string_view name) const {
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return source_->reads_rows(name);
+  if (found->second.stored != Stored::mxfp4) return source_->reads_rows(name);
+  return source_->reads_rows(named(name, kBlocks)) && source_->reads_rows(named(name, kScales));
+}
+
+void ExpertMatrices::read_rows(std::string_view name,
+                               RowRange rows,
+                               DType dtype,
+                               std::span<std::byte> dst) const {
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return source_->read_rows(name, rows, dtype, dst);
+  const Entry& entry = found->second;
+  if (entry.stored == Stored::mxfp4) return read_mxfp4(name, entry, rows, dtype, dst);
+  read_floats(name, entry, rows, dtype, dst);
+}
+
+void ExpertMatrices::read_panel_rows(std::string_view name,
+                                     RowRange rows,
+                                     std::span<std::byte> dst) const {
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return source_->read_panel_rows(name, rows, dst);
+  const TensorSpec& spec = found->second.spec;
+  const int64_t depth = spec.shape[2];
+  clear_unused_columns(PanelFormat::mxfp4, dst, depth, rows.count * spec.shape[1]);
+  for_each_row(name,
+               found->second,
+               rows,
+               [&](int64_t place, const uint8_t* blocks, std::span<const uint8_t> scales) {
+                 PanelColumn column(PanelFormat::mxfp4, dst, depth, place);
+                 for (size_t i = 0; i < scales.size(); ++i) {
+                   std::array<uint8_t, kBlockElements> codes;
+                   for (size_t b = 0; b < kBlockBytes; ++b) {
+                     const uint8_t pair = blocks[i * kBlockBytes + b];
+                     codes[2 * b] = pair & 15U;
+                     codes[2 * b + 1] = static_cast<uint8_t>(pair >> 4U);
+                   }
+                   column.write_codes(static_cast<int64_t>(i), codes.data());
+                   column.write_scale(static_cast<int64_t>(i), 0, scales[i]);
+                 }
+               });
 }
 
 uint64_t ExpertMatrices::stored_bytes(std::string_view name) const {
@@ -140,22 +189,26 @@ uint64_t ExpertMatrices::stored_bytes(std::string_view name) const {
 void ExpertMatrices::read(std::string_view name, DType dtype, std::span<std::byte> dst) const {
   const auto found = entries_.find(name);
   if (found == entries_.end()) return source_->read(name, dtype, dst);
-  if (found->second.stored == Stored::mxfp4) return read_mxfp4(name, found->second, dtype, dst);
-  read_floats(name, found->second, dtype, dst);
+  read_rows(name, {.first = 0, .count = found->second.spec.shape[0]}, dtype, dst);
 }
 
 // A matrix is stored [in, out], and a bias is a matrix with one input.
 void ExpertMatrices::read_floats(std::string_view name,
                                  const Entry& entry,
+                                 RowRange experts,
                                  DType dtype,
                                  std::span<std::byte> dst) const {
   std::vector<std::byte> stored(dst.size());
-  source_->read(name, dtype, stored);
+  if (experts.count == entry.spec.shape[0]) {
+    source_->read(name, dtype, stored);
+  } else {
+    source_->read_rows(name, experts, dtype, stored);
+  }
   const std::vector<int64_t>& shape = entry.spec.shape;
   const int64_t rows = shape[1];
   const int64_t columns = entry.stored == Stored::bias ? 1 : shape[2];
   const size_t bytes = dtype_bytes(dtype);
-  for (int64_t expert = 0; expert < shape[0]; ++expert) {
+  for (int64_t expert = 0; expert < experts.count; ++expert) {
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t place = place_of(row, rows, entry.alternates);
       for (int64_t column = 0; column < columns; ++column) {
@@ -167,33 +220,52 @@ void ExpertMatrices::read_floats(std::string_view name,
   }
 }
 
+void ExpertMatrices::for_each_row(std::string_view name,
+                                  const Entry& entry,
+                                  RowRange experts,
+                                  const OnRow& on_row) const {
+  const std::vector<int64_t>& shape = entry.spec.shape;
+  const auto num_blocks = static_cast<size_t>(shape[2] / kBlockElements);  // of a row
+  const int64_t num_rows = experts.count * shape[1];
+  std::vector<uint8_t> scales(static_cast<size_t>(num_rows) * num_blocks);
+  std::vector<uint8_t> blocks(scales.size() * static_cast<size_t>(kBlockBytes));
+  const auto read = [&](std::string_view ending, std::vector<uint8_t>& to) {
+    const std::span<std::byte> bytes = std::as_writable_bytes(std::span(to));
+    experts.count == shape[0] ? source_->read(named(name, ending), DType::u8, bytes)
+                              : source_->read_rows(named(name, ending), experts, DType::u8, bytes);
+  };
+  read(kBlocks, blocks);
+  read(kScales, scales);
+  for (int64_t stored = 0; stored < num_rows; ++stored) {
+    const size_t first = static_cast<size_t>(stored) * num_blocks;
+    const int64_t row = stored % shape[1];
+    on_row(stored - row + place_of(row, shape[1], entry.alternates),
+           blocks.data() + first * static_cast<size_t>(kBlockBytes),
+           std::span(scales).subspan(first, num_blocks));
+  }
+}
+
 void ExpertMatrices::read_mxfp4(std::string_view name,
                                 const Entry& entry,
+                                RowRange experts,
                                 DType dtype,
                                 std::span<std::byte> dst) const {
-  const std::vector<int64_t>& shape = entry.spec.shape;
-  const int64_t num_blocks = shape[2] / kBlockElements;  // of a row
-  const auto num_scales = static_cast<size_t>(shape[0] * shape[1] * num_blocks);
-  std::vector<uint8_t> blocks(num_scales * static_cast<size_t>(kBlockBytes));
-  std::vector<uint8_t> scales(num_scales);
-  source_->read(named(name, kBlocks), DType::u8, std::as_writable_bytes(std::span(blocks)));
-  source_->read(named(name, kScales), DType::u8, std::as_writable_bytes(std::span(scales)));
-  std::vector<float> row_values(static_cast<size_t>(shape[2]));
-  const size_t row_bytes = row_values.size() * dtype_bytes(dtype);
-  for (int64_t stored = 0; stored < shape[0] * shape[1]; ++stored) {
-    for (int64_t i = 0; i < num_blocks; ++i) {
-      const auto block = static_cast<size_t>(stored * num_blocks + i);
-      decode_block(blocks.data() + block * static_cast<size_t>(kBlockBytes),
-                   scales[block],
-                   row_values.data() + i * kBlockElements);
-    }
-    const int64_t row = stored % shape[1];
-    const int64_t place = stored - row + place_of(row, shape[1], entry.alternates);
-    convert(DType::f32,
-            std::as_bytes(std::span(row_values)),
-            dtype,
-            dst.subspan(static_cast<size_t>(place) * row_bytes, row_bytes));
-  }
+  std::vector<float> values(static_cast<size_t>(entry.spec.shape[2]));
+  const size_t row_bytes = values.size() * dtype_bytes(dtype);
+  for_each_row(name,
+               entry,
+               experts,
+               [&](int64_t place, const uint8_t* blocks, std::span<const uint8_t> scales) {
+                 for (size_t i = 0; i < scales.size(); ++i) {
+                   decode_block(blocks + i * static_cast<size_t>(kBlockBytes),
+                                scales[i],
+                                values.data() + i * static_cast<size_t>(kBlockElements));
+                 }
+                 convert(DType::f32,
+                         std::as_bytes(std::span(values)),
+                         dtype,
+                         dst.subspan(static_cast<size_t>(place) * row_bytes, row_bytes));
+               });
 }
 
 }  // namespace reprise::weights

@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <vector>
 
 #include "reprise/base/error.h"
+#include "reprise/tensor/packed_weight.h"
 #include "tests/support/weights/memory_weights.h"
 
 namespace reprise::weights {
@@ -75,6 +77,33 @@ TEST(ExpertMatrices, dequantises_mxfp4) {
   EXPECT_EQ(matrix[2 * 32], 12.0F) << "row 1 is the first row of up";
   EXPECT_EQ(source.names(), std::vector<std::string_view>{kGateUp});
   EXPECT_EQ(source.find(kDown), nullptr);
+}
+
+TEST(ExpertMatrices, packs_the_values_of_mxfp4_that_it_would_read) {
+  std::vector<uint8_t> blocks(2 * 4 * 16);
+  for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<uint8_t>(i * 37 + i / 16);
+  std::vector<uint8_t> scales(2 * 4);
+  for (size_t i = 0; i < scales.size(); ++i) scales[i] = static_cast<uint8_t>(120 + i);
+  auto stored = std::make_unique<MemoryWeights>();
+  stored->add(std::string(kGateUp) + "_blocks", DType::u8, {2, 4, 1, 16}, blocks)
+      .add(std::string(kGateUp) + "_scales", DType::u8, {2, 4, 1}, scales)
+      .add(kDown, DType::f32, {2, 32, 4}, counting(2 * 32 * 4));
+  const ExpertMatrices source(std::move(stored), config());
+  ASSERT_EQ(source.panel_format(kGateUp), PanelFormat::mxfp4);
+  EXPECT_EQ(source.panel_format(kDown), std::nullopt);
+  // The rows of both experts, one below the other.
+  const PanelPart part = {.format = PanelFormat::mxfp4, .columns = 8};
+  std::vector<uint8_t> packed(static_cast<size_t>(packed_weight_bytes({&part, 1}, 32)), 0xAA);
+  const PanelHeader header = make_panel_header({&part, 1}, 32);
+  std::memcpy(packed.data(), &header, sizeof header);
+  source.read_panels(kGateUp, std::as_writable_bytes(std::span(packed)).subspan(kPanelHeaderBytes));
+  const std::vector<float> values = read(source, kGateUp);
+  for (int64_t row = 0; row < 8; ++row) {
+    for (int64_t i = 0; i < 32; ++i) {
+      EXPECT_EQ(panel_element(packed.data(), row, i), values[static_cast<size_t>(row * 32 + i)])
+          << row << ", " << i;
+    }
+  }
 }
 
 TEST(ExpertMatrices, refuses_blocks_without_fitting_scales) {

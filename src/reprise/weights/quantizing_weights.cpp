@@ -15,10 +15,16 @@ bool is_float(DType dtype) {
   return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
 }
 
+// A matrix, or those of all experts.
+bool are_matrices(std::string_view name, const TensorSpec& spec) {
+  if (spec.shape.size() == 2) return true;
+  return spec.shape.size() == 3 && name.find(".experts.") != std::string_view::npos;
+}
+
 PanelFormat format_for(LoadQuantization method, std::string_view name, const TensorSpec& spec) {
-  const int64_t depth = spec.shape[1];
+  const int64_t depth = spec.shape.back();
   // The products of experts have no kernels for rows with one scale.
-  const bool is_expert = name.find(".experts.") != std::string_view::npos;
+  const bool is_expert = spec.shape.size() == 3 || name.find(".experts.") != std::string_view::npos;
   if (method == LoadQuantization::int8 && !is_expert && fits_int8_panels(spec.shape[0], depth)) {
     return PanelFormat::int8_rows;
   }
@@ -36,8 +42,8 @@ PanelFormat format_for(LoadQuantization method, std::string_view name, const Ten
 std::optional<PanelFormat> QuantizingWeights::panel_format(std::string_view name) const {
   if (const std::optional<PanelFormat> packed = source_->panel_format(name)) return packed;
   const TensorSpec* spec = source_->find(name);
-  if (spec == nullptr || spec->shape.size() != 2 || !is_float(spec->dtype)) return std::nullopt;
-  const int64_t depth = spec->shape[1];
+  if (spec == nullptr || !is_float(spec->dtype) || !are_matrices(name, *spec)) return std::nullopt;
+  const int64_t depth = spec->shape.back();
   if (depth == 0 || depth % kPanelBlock != 0) return std::nullopt;
   return format_for(method_, name, *spec);
 }
@@ -45,7 +51,7 @@ std::optional<PanelFormat> QuantizingWeights::panel_format(std::string_view name
 void QuantizingWeights::read_panels(std::string_view name, std::span<std::byte> dst) const {
   if (source_->panel_format(name)) return source_->read_panels(name, dst);
   const TensorSpec& spec = *source_->find(name);
-  std::vector<float> values(static_cast<size_t>(spec.shape[0] * spec.shape[1]));
+  std::vector<float> values(static_cast<size_t>(num_matrix_rows(spec) * spec.shape.back()));
   source_->read(name, DType::f32, std::as_writable_bytes(std::span(values)));
   quantize_rows(name, values, dst);
 }
@@ -55,7 +61,8 @@ void QuantizingWeights::read_panel_rows(std::string_view name,
                                         std::span<std::byte> dst) const {
   if (source_->panel_format(name)) return source_->read_panel_rows(name, rows, dst);
   const TensorSpec& spec = *source_->find(name);
-  std::vector<float> values(static_cast<size_t>(rows.count * spec.shape[1]));
+  const int64_t num_rows = rows.count * (num_matrix_rows(spec) / spec.shape[0]);
+  std::vector<float> values(static_cast<size_t>(num_rows * spec.shape.back()));
   source_->read_rows(name, rows, DType::f32, std::as_writable_bytes(std::span(values)));
   quantize_rows(name, values, dst);
 }
@@ -65,7 +72,7 @@ void QuantizingWeights::quantize_rows(std::string_view name,
                                       std::span<std::byte> dst) const {
   const std::optional<PanelFormat> format = panel_format(name);
   REPRISE_ASSERT(format.has_value(), "{}: the tensor has no panels", name);
-  const auto depth = static_cast<size_t>(source_->find(name)->shape[1]);
+  const auto depth = static_cast<size_t>(source_->find(name)->shape.back());
   const auto rows = static_cast<int64_t>(values.size() / depth);
   clear_unused_columns(*format, dst, static_cast<int64_t>(depth), rows);
   for (int64_t row = 0; row < rows; ++row) {

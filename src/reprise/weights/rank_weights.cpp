@@ -344,7 +344,8 @@ void RankWeights::add_as(const std::string& name,
                          std::vector<Range> ranges) {
   const TensorSpec* stored = source_->find(stored_name);
   if (stored == nullptr) return;  // most models have no biases
-  if (source_->panel_format(stored_name)) {
+  // Stacked experts in blocks are cut as numbers.
+  if (source_->panel_format(stored_name) && stored->shape.size() == 2) {
     throw InvalidArgument(fmt::format(
         "--tensor-parallel-size: {}: weights in blocks cannot be divided among ranks yet; use 1",
         stored_name));

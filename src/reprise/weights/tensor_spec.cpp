@@ -25,6 +25,12 @@ uint64_t size_bytes(const TensorSpec& spec) {
   return *bytes;
 }
 
+int64_t num_matrix_rows(const TensorSpec& spec) {
+  int64_t rows = 1;
+  for (const int64_t extent : std::span(spec.shape).first(spec.shape.size() - 1)) rows *= extent;
+  return rows;
+}
+
 std::string shape_text(std::span<const int64_t> shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }

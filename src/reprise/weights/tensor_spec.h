@@ -26,6 +26,10 @@ struct TensorSpec {
 /// Like checked_size_bytes for a spec that was validated before.
 [[nodiscard]] uint64_t size_bytes(const TensorSpec& spec);
 
+/// The rows of a matrix [rows, columns], or of all matrices [matrices, rows, columns].
+/// \pre two or more dimensions
+[[nodiscard]] int64_t num_matrix_rows(const TensorSpec& spec);
+
 /// "[151936, 896]".
 [[nodiscard]] std::string shape_text(std::span<const int64_t> shape);
 

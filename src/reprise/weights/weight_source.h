@@ -39,7 +39,8 @@ class WeightSource {
   virtual void read(std::string_view name, DType dtype, std::span<std::byte> dst) const = 0;
 
   /// The layout in which kernels can read the tensor as it is stored, or nothing: then it is read
-  /// as numbers only. The tensor is a matrix whose rows are whole groups of panel_group_elements().
+  /// as numbers only. The tensor is a matrix whose rows are whole groups of panel_group_elements(),
+  /// or several such matrices, whose panels are those of one matrix that has all rows.
   [[nodiscard]] virtual std::optional<PanelFormat> panel_format(std::string_view name) const;
   /// Writes the panels of the whole tensor to `dst` (tensor/block_panels.h), without a header.
   /// \pre panel_format(name), and dst.size() is exactly panel_bytes() of the tensor.
@@ -54,8 +55,9 @@ class WeightSource {
                          RowRange rows,
                          DType dtype,
                          std::span<std::byte> dst) const;
-  /// Writes the panels of these rows to `dst`, as read_panels() would. \pre reads_rows(name), and
-  /// `rows` are whole panels, except at the end of the tensor
+  /// Writes the panels of these rows to `dst`, as read_panels() would; of several matrices, `rows`
+  /// are some of the matrices. \pre reads_rows(name), and `rows` are whole panels, except at the
+  /// end of the tensor
   virtual void read_panel_rows(std::string_view name,
                                RowRange rows,
                                std::span<std::byte> dst) const;

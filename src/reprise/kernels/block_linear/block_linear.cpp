@@ -11,11 +11,12 @@
 #include "reprise/tensor/packed_weight.h"
 
 namespace reprise::kernels {
-namespace {
 
 int64_t num_activation_blocks(const Tensor& x) {
   return x.size(1) / static_cast<int64_t>(sizeof(ActivationBlock));
 }
+
+namespace {
 
 PanelHeader header_of(const Tensor& x, const Tensor& weight) {
   const PanelHeader header = read_panel_header(weight);

@@ -17,6 +17,9 @@ bool launch_block_linear(device::Stream& stream,
                          const Tensor& bias,    // [out_features] of out's type, or undefined
                          const Tensor& out);    // [num_tokens, out_features], dense
 
+/// Blocks of a row of quantised activations.
+[[nodiscard]] int64_t num_activation_blocks(const Tensor& x);
+
 /// The grid and arguments of a product with a packed weight, for any epilogue. An output of `out`
 /// needs `columns_per_output` outputs of the weight: 1, or 2 that lie half of the weight apart.
 struct BlockLinearPlan {

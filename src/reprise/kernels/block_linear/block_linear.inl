@@ -13,23 +13,30 @@ inline int lines_ahead(int64_t rows, PanelFormat format) {
   return static_cast<int>(ceil_div(lines, tiles * kChunkBlocks));
 }
 
-// Several rows times the panels of all slots.
-inline void multiply_rows(
-    const ActivationBlock* x, int64_t rows, int64_t blocks, const PanelSlots& slots, float* sums) {
+// Several rows times the panels of all slots. `stretch_of(begin, count)`: see RowStretch.
+template <typename StretchOf>
+inline void multiply_rows(const StretchOf& stretch_of,
+                          int64_t rows,
+                          int64_t blocks,
+                          const PanelSlots& slots,
+                          float* sums) {
 #ifdef REPRISE_ISA_HAS_TILES
-  if (tiles_are_faster(slots, rows)) return multiply_by_tiles(x, rows, blocks, slots, sums);
+  if (tiles_are_faster(slots, rows)) {
+    return multiply_by_tiles(stretch_of, rows, blocks, slots, sums);
+  }
 #endif
   UnpackedPanel unpacked[kMaxPanelSlots];
   for (int64_t begin = 0; begin < blocks; begin += kChunkBlocks) {
     const int64_t count = min_of(kChunkBlocks, blocks - begin);
+    const RowStretch stretch = stretch_of(begin, count);
     for (int s = 0; s < slots.size; ++s) {
       unpack_panel<false>(slots.of[s].format, slots.of[s].panel, begin, count, unpacked[s]);
     }
     int s = 0;
     while (s < slots.size) {
       const TileKind kind = tile_kind(slots.of[s].format);
-      TileRows tile = {.x = x + begin,
-                       .x_blocks = blocks,
+      TileRows tile = {.x = stretch.x,
+                       .x_blocks = stretch.x_blocks,
                        .blocks = count,
                        .is_first = begin == 0,
                        .totals = {},
@@ -54,6 +61,19 @@ inline void multiply_rows(
   }
 }
 
+// One row times the panels of all slots.
+inline void multiply_row(const ActivationBlock* x,
+                         int64_t blocks,
+                         const PanelSlots& slots,
+                         float* sums) {
+  for (int s = 0; s < slots.size; ++s) {
+    with_panel_format(slots.of[s].format, [&](auto format) {
+      panel_row<static_cast<PanelFormat>(format.value)>(
+          x, blocks, slots.of[s].panel, sums + s * kPanelColumns);
+    });
+  }
+}
+
 // Computes the sums of rows [row, row + rows) and calls `store_row(r, sums)` with those of row + r.
 template <typename StoreRow>
 inline void block_linear_sums(const BlockLinearArguments& a,
@@ -64,25 +84,23 @@ inline void block_linear_sums(const BlockLinearArguments& a,
   alignas(64) float sums[kMaxPanelTileRows * kPanelSumStride];
   const ActivationBlock* x = a.x + row * a.blocks;
   if (rows == 1) {
-    for (int s = 0; s < slots.size; ++s) {
-      with_panel_format(slots.of[s].format, [&](auto format) {
-        panel_row<static_cast<PanelFormat>(format.value)>(
-            x, a.blocks, slots.of[s].panel, sums + s * kPanelColumns);
-      });
-    }
+    multiply_row(x, a.blocks, slots, sums);
   } else {
-    multiply_rows(x, rows, a.blocks, slots, sums);
+    const auto stretch_of = [&](int64_t begin, int64_t) {
+      return RowStretch{.x = x + begin, .x_blocks = a.blocks};
+    };
+    multiply_rows(stretch_of, rows, a.blocks, slots, sums);
   }
   for (int64_t r = 0; r < rows; ++r) store_row(r, sums + r * kPanelSumStride);
 }
 
-// The sums of one row and slot plus their biases, rounded.
+// The sums of one row and slot plus their biases, rounded. `biases` of all outputs, or nullptr.
 template <typename Out>
-REPRISE_INLINE void round_sums(const BlockLinearArguments& a,
+REPRISE_INLINE void round_sums(const void* biases,
                                const PanelSlot& slot,
                                const float* sums,
                                Out* out) {
-  const Out* bias = a.bias == nullptr ? nullptr : static_cast<const Out*>(a.bias) + slot.column;
+  const Out* bias = biases == nullptr ? nullptr : static_cast<const Out*>(biases) + slot.column;
   if (slot.columns == kPanelColumns) {
 #pragma GCC unroll 4
     for (int64_t c = 0; c < kPanelColumns; c += kLanes) {
@@ -175,7 +193,7 @@ void run_block_linear(const void* args, device::BlockRange blocks) noexcept {
       [&](const PanelSlots& slots, int64_t row, const float* sums) {
         Out* out = static_cast<Out*>(a.out) + row * a.columns;
         for (int s = 0; s < slots.size; ++s) {
-          round_sums(a, slots.of[s], sums + s * kPanelColumns, out + slots.of[s].column);
+          round_sums(a.bias, slots.of[s], sums + s * kPanelColumns, out + slots.of[s].column);
         }
       });
 }

@@ -70,6 +70,13 @@ constexpr int64_t kPrefetchTiles = 4;
 // With several rows, a stretch of blocks is unpacked once and multiplied with all rows.
 constexpr int kChunkBlocks = 8;  // a multiple of all super-blocks
 
+// A stretch of blocks of the rows of x that are multiplied together: the first block of row r lies
+// at x + r * x_blocks. A stretch is used up before the next one is asked for.
+struct RowStretch {
+  const ActivationBlock* x;
+  int64_t x_blocks;
+};
+
 struct UnpackedPanel {
   alignas(64) uint8_t codes[kChunkBlocks * 512];
   alignas(64) float scales[kChunkBlocks * 2 * 16];  // of a block: [parts][columns]

@@ -129,9 +129,10 @@ inline void scale_unit(const TileUnit& unit, int p, const TileUnitSums& sums) {
 struct TileStretch {
   const ActivationBlock* x;  // in the first row
   int64_t rows;
-  int64_t x_blocks;
+  int64_t x_blocks;  // between rows
   int64_t begin;
   int64_t blocks;
+  int64_t depth;  // blocks of a whole row
   float* sums;
 };
 
@@ -178,8 +179,8 @@ inline void multiply_stretch(Tiles& tiles,
           .is_first = stretch.begin == 0,
           .x_sums = x_sums,
           .x_ahead = s == begin && has_ahead ? x + kTileHeight * stretch.x_blocks : nullptr,
-          .panel_ahead = {panel_ahead(slots, s, next, stretch.x_blocks),
-                          panel_ahead(slots, other, next, stretch.x_blocks)},
+          .panel_ahead = {panel_ahead(slots, s, next, stretch.depth),
+                          panel_ahead(slots, other, next, stretch.depth)},
           .lines_ahead = row == 0 ? static_cast<int>(ceil_div(bytes, 64 * rows)) : 0};
       multiply_unit(tiles, unit, stretch.blocks, unit_sums);
       for_numbers<1, kChunkBlocks + 1>([&](auto blocks) REPRISE_LAMBDA_INLINE {
@@ -190,16 +191,24 @@ inline void multiply_stretch(Tiles& tiles,
   }
 }
 
-inline void multiply_by_tiles(
-    const ActivationBlock* x, int64_t rows, int64_t blocks, const PanelSlots& slots, float* sums) {
+// `stretch_of(begin, count)`: see RowStretch.
+template <typename StretchOf>
+inline void multiply_by_tiles(const StretchOf& stretch_of,
+                              int64_t rows,
+                              int64_t blocks,
+                              const PanelSlots& slots,
+                              float* sums) {
   UnpackedPanel unpacked[kMaxPanelSlots];
   Tiles tiles;
   for (int64_t begin = 0; begin < blocks; begin += kChunkBlocks) {
-    const TileStretch stretch = {.x = x + begin,
+    const int64_t count = min_of(kChunkBlocks, blocks - begin);
+    const RowStretch x = stretch_of(begin, count);
+    const TileStretch stretch = {.x = x.x,
                                  .rows = rows,
-                                 .x_blocks = blocks,
+                                 .x_blocks = x.x_blocks,
                                  .begin = begin,
-                                 .blocks = min_of(kChunkBlocks, blocks - begin),
+                                 .blocks = count,
+                                 .depth = blocks,
                                  .sums = sums};
     for (int s = 0; s < slots.size; ++s) {
       unpack_panel<true>(slots.of[s].format, slots.of[s].panel, begin, stretch.blocks, unpacked[s]);

@@ -15,7 +15,7 @@ void run_block_linear_add(const void* args, device::BlockRange blocks) noexcept 
         T* out = static_cast<T*>(a.out) + row * a.columns;
         T product[kMaxPanelSlots * kPanelColumns];
         for (int s = 0; s < slots.size; ++s) {
-          round_sums(a, slots.of[s], sums + s * kPanelColumns, product + s * kPanelColumns);
+          round_sums(a.bias, slots.of[s], sums + s * kPanelColumns, product + s * kPanelColumns);
         }
         // Neighbouring panels are added at once; the last panel of a part may have fewer columns.
         for (int s = 0; s < slots.size;) {

@@ -24,8 +24,8 @@ inline void run_gated_panels(const BlockLinearArguments& a,
         T result[kMaxPanelSlots / 2 * kPanelColumns];
         for (int s = 0; s < panels; ++s) {
           const int64_t at = s * kPanelColumns;
-          round_sums(a, slots.of[s], sums + at, gate + at);
-          round_sums(a, slots.of[panels + s], sums + (panels + s) * kPanelColumns, up + at);
+          round_sums(a.bias, slots.of[s], sums + at, gate + at);
+          round_sums(a.bias, slots.of[panels + s], sums + (panels + s) * kPanelColumns, up + at);
         }
         silu_and_mul_row(gate, up, result, columns);
         store(row, column, columns, result);

@@ -8,13 +8,10 @@
 #include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
-namespace {
 
 int64_t rows_per_x(const Tensor& x, const Tensor& experts) {
   return x.size(0) == experts.size(0) ? experts.size(1) : 1;
 }
-
-}  // namespace
 
 bool launch_expert_linear(device::Stream& stream,
                           const KernelTable& kernels,

@@ -21,6 +21,9 @@ bool launch_expert_linear(
     const Tensor& experts,  // int32[num_tokens, K], each an expert or -1: a row of 0
     const Tensor& out);     // [num_tokens * K, columns]
 
+/// The rows of the result for each row of x: K or 1.
+[[nodiscard]] int64_t rows_per_x(const Tensor& x, const Tensor& experts);
+
 /// Oracle, in double.
 void expert_linear_ref(const Tensor& x,
                        const Tensor& weight,

@@ -18,13 +18,19 @@ namespace reprise::weights::gguf {
 namespace {
 
 // Names of general.architecture. Mistral models of the kind that this engine runs are "llama".
-constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kArchitectures = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kArchitectures = {{
     {"granite", "GraniteForCausalLM"},
+    {"granitemoe", "GraniteMoeForCausalLM"},
     {"llama", "LlamaForCausalLM"},
     {"olmo2", "Olmo2ForCausalLM"},
+    {"olmoe", "OlmoeForCausalLM"},
     {"qwen2", "Qwen2ForCausalLM"},
+    {"qwen2moe", "Qwen2MoeForCausalLM"},
     {"qwen3", "Qwen3ForCausalLM"},
+    {"qwen3moe", "Qwen3MoeForCausalLM"},
 }};
+// The class of "llama" files with experts.
+constexpr std::string_view kLlamaWithExperts = "MixtralForCausalLM";
 
 // A generous limit: parse_model_config() later checks the exact range of each member.
 constexpr int64_t kMost = int64_t{1} << 40;
@@ -33,6 +39,9 @@ std::string_view class_of(const Metadata& metadata) {
   constexpr std::string_view kKey = "general.architecture";
   const std::string* name = metadata.string(kKey);
   if (name == nullptr) metadata.fail(kKey, "is required: the name of the architecture");
+  if (*name == "llama" && metadata.integer("llama.expert_count", 0, kMost).value_or(0) != 0) {
+    return kLlamaWithExperts;
+  }
   std::string supported;
   for (const auto& [known, model_class] : kArchitectures) {
     if (known == *name) return model_class;
@@ -72,9 +81,68 @@ class ArchitectureKeys {
   std::string prefix_;
 };
 
-void refuse_unsupported(const ArchitectureKeys& keys, bool has_multipliers) {
-  if (keys.integer("expert_count").value_or(0) != 0) {
-    keys.fail("expert_count", "mixtures of experts are not supported");
+/// How the files of a class with experts name them, and what llama.cpp knows without the file.
+struct ExpertTraits {
+  std::string_view model_class;
+  std::string_view count;    // the member of config.json
+  std::string_view size;     // the same: rows of an expert
+  bool renormalises = true;  // norm_topk_prob
+  bool has_shared_expert = false;
+};
+// Source: the constructors of each model in llama.cpp's src/models, which pass norm_w.
+constexpr std::array<ExpertTraits, 5> kExpertTraits = {{
+    {.model_class = "GraniteMoeForCausalLM",
+     .count = "num_local_experts",
+     .size = "intermediate_size"},
+    {.model_class = kLlamaWithExperts, .count = "num_local_experts", .size = "intermediate_size"},
+    {.model_class = "OlmoeForCausalLM",
+     .count = "num_experts",
+     .size = "intermediate_size",
+     .renormalises = false},
+    {.model_class = "Qwen2MoeForCausalLM",
+     .count = "num_experts",
+     .size = "moe_intermediate_size",
+     .renormalises = false,
+     .has_shared_expert = true},
+    {.model_class = "Qwen3MoeForCausalLM", .count = "num_experts", .size = "moe_intermediate_size"},
+}};
+
+const ExpertTraits* find_expert_traits(std::string_view model_class) {
+  const auto* const found =
+      std::ranges::find(kExpertTraits, model_class, &ExpertTraits::model_class);
+  return found == kExpertTraits.end() ? nullptr : &*found;
+}
+
+// After feed_forward_length, which files of some converters have for experts.
+void read_experts(const ArchitectureKeys& keys, const ExpertTraits& traits, Json& config) {
+  config[std::string(traits.count)] = keys.required("expert_count");
+  const int64_t top_k = keys.required("expert_used_count");
+  config["num_experts_per_tok"] = top_k;
+  // As llama.cpp: without a size of their own, the experts of a token are as large as a dense MLP,
+  // or each of them is.
+  const int64_t dense = keys.required("feed_forward_length");
+  const int64_t size_by_default = traits.size == "intermediate_size" ? dense : dense / top_k;
+  config[std::string(traits.size)] =
+      keys.integer("expert_feed_forward_length").value_or(size_by_default);
+  config["norm_topk_prob"] = traits.renormalises;
+  constexpr std::string_view kShared = "expert_shared_feed_forward_length";
+  if (traits.has_shared_expert) {
+    config["shared_expert_intermediate_size"] = keys.integer(kShared).value_or(dense);
+  } else if (keys.integer(kShared).value_or(0) != 0) {
+    keys.fail(kShared, fmt::format("shared experts are not supported in {}", traits.model_class));
+  }
+  if (keys.integer("leading_dense_block_count").value_or(0) != 0) {
+    keys.fail("leading_dense_block_count", "is not supported");
+  }
+  if (const double scale = keys.number("expert_weights_scale").value_or(0);
+      scale != 0 && scale != 1) {
+    keys.fail("expert_weights_scale", "is not supported");
+  }
+}
+
+void refuse_unsupported(const ArchitectureKeys& keys, bool has_multipliers, bool has_experts) {
+  if (!has_experts && keys.integer("expert_count").value_or(0) != 0) {
+    keys.fail("expert_count", "this architecture is supported without experts only");
   }
   for (const std::string_view name : {"attention.clamp_kqv", "logit_scale"}) {
     if (has_multipliers && name == "logit_scale") continue;
@@ -154,10 +222,11 @@ std::vector<int64_t> end_token_ids(const Metadata& metadata) {
 Json config_json(const Metadata& metadata, const GgufConfigTraits& traits) {
   Json config;
   const std::string_view model_class = class_of(metadata);
-  const bool has_multipliers = model_class == "GraniteForCausalLM";
+  const bool has_multipliers = model_class.starts_with("Granite");
+  const ExpertTraits* experts = find_expert_traits(model_class);
   config["architectures"] = Json::array({std::string(model_class)});
   const ArchitectureKeys keys(metadata);
-  refuse_unsupported(keys, has_multipliers);
+  refuse_unsupported(keys, has_multipliers, experts != nullptr);
   if (traits.vocab_size == 0) {
     throw FileError("E_MISSING",
                     metadata.path(),
@@ -178,7 +247,9 @@ Json config_json(const Metadata& metadata, const GgufConfigTraits& traits) {
   if (!epsilon) keys.fail("attention.layer_norm_rms_epsilon", "is required: a number");
   config["rms_norm_eps"] = *epsilon;
   config["tie_word_embeddings"] = !traits.has_lm_head;
+  if (experts != nullptr) read_experts(keys, *experts, config);
   config["attention_bias"] = traits.has_attention_bias;
+  if (experts != nullptr) config["qkv_bias"] = traits.has_attention_bias;
   config["mlp_bias"] = traits.has_mlp_bias;
   read_rope(keys, config);
   if (has_multipliers) read_multipliers(keys, config);

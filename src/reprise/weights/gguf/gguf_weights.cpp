@@ -60,19 +60,19 @@ GgufWeights::GgufWeights(std::shared_ptr<const GgufModel> model, const ModelConf
 void GgufWeights::add(const GgufFile& file, const TensorInfo& tensor, const ModelConfig& config) {
   // Part of the rotary embedding: ModelConfig has it.
   if (tensor.name == kRopeFactorsTensor) return;
-  const auto [entry, is_new] = tensors_.try_emplace(
-      hugging_face_name(tensor.name),
-      Location{.spec = {.dtype = stored_dtype(tensor.format), .shape = tensor.shape},
-               .file = &file,
-               .tensor = &tensor,
-               .num_interleaved_heads = num_interleaved_heads(tensor.name, config)});
-  const Location& location = entry->second;
-  if (!is_new) {
-    throw FileError("E_DUPLICATE",
-                    file.path(),
-                    visible(tensor.name),
-                    "is also stored in " + location.file->path());
+  const DecoderTensors names = decoder_tensors(config);
+  if (const auto experts = find_expert_matrices(tensor.name, names)) {
+    if (config.moe) return add_experts(file, tensor, *experts, config);
   }
+  Location location{.spec = {.dtype = stored_dtype(tensor.format), .shape = tensor.shape},
+                    .file = &file,
+                    .tensor = &tensor,
+                    .num_interleaved_heads = num_interleaved_heads(tensor.name, config)};
+  // Files have the gate of a shared expert as a vector, checkpoints as a matrix with one row.
+  if (tensor.name.ends_with(".ffn_gate_inp_shexp.weight") && tensor.shape.size() == 1) {
+    location.spec.shape = {1, tensor.shape[0]};
+  }
+  add(hugging_face_name(tensor.name, names), location);
   const int64_t heads = location.num_interleaved_heads;
   if (heads != 0 && tensor.shape.front() % (2 * heads) != 0) {
     throw FileError(
@@ -82,6 +82,43 @@ void GgufWeights::add(const GgufFile& file, const TensorInfo& tensor, const Mode
         fmt::format(
             "has {} rows, which are no pairs of rows for {} heads", tensor.shape.front(), heads));
   }
+}
+
+void GgufWeights::add_experts(const GgufFile& file,
+                              const TensorInfo& tensor,
+                              const ExpertMatricesName& experts,
+                              const ModelConfig& config) {
+  const DecoderTensors names = decoder_tensors(config);
+  const int64_t num_experts = experts.expert ? 1 : config.moe->num_experts;
+  std::vector<int64_t> matrix = tensor.shape;
+  if (!experts.expert) matrix.erase(matrix.begin());
+  const bool has_all = experts.expert || tensor.shape.front() == num_experts;
+  if (matrix.size() != 2 || !has_all) {
+    throw FileError("E_SHAPE",
+                    file.path(),
+                    visible(tensor.name),
+                    fmt::format("has shape {}; expected a matrix for each of {} experts",
+                                shape_text(tensor.shape),
+                                num_experts));
+  }
+  for (int64_t i = 0; i < num_experts; ++i) {
+    const int64_t expert = experts.expert.value_or(i);
+    add(names.in_expert(experts.layer, expert, experts.module) + ".weight",
+        {.spec = {.dtype = stored_dtype(tensor.format), .shape = matrix},
+         .file = &file,
+         .tensor = &tensor,
+         .first_row = static_cast<uint64_t>(i * matrix[0]),
+         .num_experts = static_cast<uint64_t>(num_experts)});
+  }
+}
+
+void GgufWeights::add(const std::string& name, const Location& location) {
+  const auto [entry, is_new] = tensors_.try_emplace(name, location);
+  if (is_new) return;
+  throw FileError("E_DUPLICATE",
+                  location.file->path(),
+                  visible(location.tensor->name),
+                  "is also stored in " + entry->second.file->path());
 }
 
 const TensorSpec* GgufWeights::find(std::string_view name) const {
@@ -110,7 +147,7 @@ void GgufWeights::for_each_row(const Location& location,
   const TensorInfo& tensor = *location.tensor;
   const uint64_t row_bytes = location.row_bytes();
   const auto count = static_cast<uint64_t>(rows.count);
-  const auto first = static_cast<uint64_t>(rows.first);
+  const auto first = location.first_row + static_cast<uint64_t>(rows.first);
   // Large enough to hide the system call, small enough for the second cache level. Rows that are
   // neighbours in the checkpoint lie apart where heads are interleaved.
   constexpr uint64_t kChunkBytes = uint64_t{256} << 10;
@@ -175,7 +212,7 @@ std::optional<PanelFormat> GgufWeights::panel_format(std::string_view name) cons
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) return std::nullopt;
   const TensorInfo& tensor = *found->second.tensor;
-  return tensor.shape.size() == 2 ? panel_format_of(tensor.format) : std::nullopt;
+  return found->second.spec.shape.size() == 2 ? panel_format_of(tensor.format) : std::nullopt;
 }
 
 void GgufWeights::read_panels(std::string_view name, std::span<std::byte> dst) const {

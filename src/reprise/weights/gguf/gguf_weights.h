@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "reprise/weights/gguf/gguf_model.h"
+#include "reprise/weights/gguf/tensor_names.h"
 #include "reprise/weights/model_config.h"
 #include "reprise/weights/weight_source.h"
 
@@ -37,7 +38,8 @@ class GgufWeights final : public WeightSource {
                        RowRange rows,
                        std::span<std::byte> dst) const override;
   [[nodiscard]] uint64_t stored_bytes(std::string_view name) const override {
-    return location_of(name).tensor->bytes;
+    const Location& location = location_of(name);
+    return location.tensor->bytes / location.num_experts;
   }
   [[nodiscard]] std::string description() const override { return model_->path(); }
 
@@ -57,6 +59,8 @@ class GgufWeights final : public WeightSource {
     const GgufFile* file = nullptr;      // owned by model_
     const TensorInfo* tensor = nullptr;  // owned by *file
     int64_t num_interleaved_heads = 0;
+    uint64_t first_row = 0;    // of the tensor: an expert has some of its rows
+    uint64_t num_experts = 1;  // that share the tensor evenly
 
     // A bias has a row per element: its rows are interleaved too.
     [[nodiscard]] bool is_list_of_elements() const {
@@ -65,13 +69,19 @@ class GgufWeights final : public WeightSource {
     [[nodiscard]] uint64_t row_bytes() const {
       return is_list_of_elements() ? block_size(tensor->format).bytes : tensor->row_bytes();
     }
-    [[nodiscard]] uint64_t num_rows() const { return tensor->bytes / row_bytes(); }
+    [[nodiscard]] uint64_t num_rows() const { return tensor->bytes / row_bytes() / num_experts; }
     [[nodiscard]] uint64_t row_elements() const {
       return is_list_of_elements() ? 1 : static_cast<uint64_t>(tensor->row_elements());
     }
   };
 
   void add(const GgufFile& file, const TensorInfo& tensor, const ModelConfig& config);
+  /// The matrices of all experts in one tensor, each under its own name.
+  void add_experts(const GgufFile& file,
+                   const TensorInfo& tensor,
+                   const ExpertMatricesName& experts,
+                   const ModelConfig& config);
+  void add(const std::string& name, const Location& location);
 
   std::shared_ptr<const GgufModel> model_;
   std::map<std::string, Location, std::less<>> tensors_;

@@ -1,6 +1,8 @@
 #include "reprise/weights/gguf/tensor_names.h"
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <utility>
 
 namespace reprise::weights::gguf {
@@ -39,10 +41,59 @@ std::string_view find_module(
   return {};
 }
 
+constexpr std::string_view kLayerPrefix = "blk.";
+
+// The module of a router or of a shared expert; empty: the name is of something else.
+std::string find_expert_module(std::string_view module, const DecoderTensors& names) {
+  if (module == "ffn_gate_inp") return std::string(names.router);
+  if (module == "ffn_gate_inp_shexp") return std::string(names.shared_expert_gate);
+  const std::string shared(names.shared_expert);
+  if (module == "ffn_gate_shexp") return shared + std::string(names.expert_gate);
+  if (module == "ffn_up_shexp") return shared + std::string(names.expert_up);
+  if (module == "ffn_down_shexp") return shared + std::string(names.expert_down);
+  return {};
+}
+
+// A whole text as a number that is not negative; nothing: it is no such number.
+std::optional<int64_t> number_of(std::string_view text) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool is_number = error == std::errc() && end == text.data() + text.size() && number >= 0;
+  return is_number ? std::optional(number) : std::nullopt;
+}
+
 }  // namespace
 
-std::string hugging_face_name(std::string_view name) {
-  constexpr std::string_view kLayerPrefix = "blk.";
+std::optional<ExpertMatricesName> find_expert_matrices(std::string_view name,
+                                                       const DecoderTensors& names) {
+  constexpr std::string_view kWeight = ".weight";
+  constexpr std::string_view kStacked = "_exps";
+  if (!name.starts_with(kLayerPrefix) || !name.ends_with(kWeight)) return std::nullopt;
+  name = name.substr(kLayerPrefix.size(), name.size() - kLayerPrefix.size() - kWeight.size());
+  const size_t dot = name.find('.');
+  if (dot == std::string_view::npos) return std::nullopt;
+  const std::optional<int64_t> layer = number_of(name.substr(0, dot));
+  std::string_view module = name.substr(dot + 1);
+  std::optional<int64_t> expert;
+  if (module.ends_with(kStacked)) {
+    module.remove_suffix(kStacked.size());
+  } else {
+    const size_t last = module.rfind('.');
+    if (last == std::string_view::npos) return std::nullopt;
+    expert = number_of(module.substr(last + 1));
+    if (!expert) return std::nullopt;
+    module = module.substr(0, last);
+  }
+  const std::array<std::pair<std::string_view, std::string_view>, 3> modules = {
+      {{"ffn_gate", names.expert_gate},
+       {"ffn_up", names.expert_up},
+       {"ffn_down", names.expert_down}}};
+  const std::string_view found = find_module(modules, module);
+  if (!layer || found.empty()) return std::nullopt;
+  return ExpertMatricesName{.layer = *layer, .module = found, .expert = expert};
+}
+
+std::string hugging_face_name(std::string_view name, const DecoderTensors& names) {
   const size_t leaf = name.rfind('.');
   if (leaf == std::string_view::npos) return std::string(name);
   const std::string_view suffix = name.substr(leaf);  // ".weight" or ".bias"
@@ -53,17 +104,17 @@ std::string hugging_face_name(std::string_view name) {
   const std::string_view rest = name.substr(kLayerPrefix.size(), leaf - kLayerPrefix.size());
   const size_t dot = rest.find('.');
   if (dot == std::string_view::npos) return std::string(name);
-  const std::string_view module = find_module(kLayerNames, rest.substr(dot + 1));
+  std::string module(find_module(kLayerNames, rest.substr(dot + 1)));
+  if (module.empty()) module = find_expert_module(rest.substr(dot + 1), names);
   if (module.empty()) return std::string(name);
-  return "model.layers." + std::string(rest.substr(0, dot)) + "." + std::string(module) +
-         std::string(suffix);
+  return "model.layers." + std::string(rest.substr(0, dot)) + "." + module + std::string(suffix);
 }
 
 int64_t num_interleaved_heads(std::string_view name, const ModelConfig& config) {
-  const bool is_of_llama =
-      config.architecture == Architecture::llama || config.architecture == Architecture::granite;
-  if (!is_of_llama) return 0;
-  if (!name.starts_with("blk.")) return 0;
+  constexpr std::array kLikeLlama = {
+      Architecture::llama, Architecture::mixtral, Architecture::granite, Architecture::granite_moe};
+  if (std::ranges::find(kLikeLlama, config.architecture) == kLikeLlama.end()) return 0;
+  if (!name.starts_with(kLayerPrefix)) return 0;
   const auto is_of = [&](std::string_view module) {
     return name.ends_with(std::string(module) + ".weight") ||
            name.ends_with(std::string(module) + ".bias");
