@@ -30,8 +30,10 @@ constexpr Target kTargets[] = {
     {"json", json},
     {"model_config", model_config},
     {"pattern", pattern},
+    {"ranked_bytes", ranked_bytes},
     {"safetensors", safetensors},
     {"schema", schema},
+    {"sentencepiece", sentencepiece},
     {"tokenizer_file", tokenizer_file},
     {"tokenizer_text", tokenizer_text},
 };

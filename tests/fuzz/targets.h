@@ -13,8 +13,10 @@ void http(std::string_view input);            // bytes that a client sends
 void json(std::string_view input);            // a JSON document
 void model_config(std::string_view input);    // config.json and generation_config.json
 void pattern(std::string_view input);         // a regular expression of a request
+void ranked_bytes(std::string_view input);    // tekken.json, and a file of tiktoken
 void safetensors(std::string_view input);     // two bytes for the size of the data, then the header
 void schema(std::string_view input);          // a JSON schema of a request
+void sentencepiece(std::string_view input);   // tokenizer.model
 void chat_template(std::string_view input);   // Jinja source
 void tokenizer_file(std::string_view input);  // tokenizer.json
 void tokenizer_text(std::string_view input);  // text that becomes tokens

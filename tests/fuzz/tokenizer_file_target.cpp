@@ -1,28 +1,12 @@
 #include "reprise/base/error.h"
 #include "reprise/tokenizer/tokenizer.h"
 #include "tests/fuzz/targets.h"
+#include "tests/fuzz/use_tokenizer.h"
 
 namespace reprise::fuzz {
-namespace {
-
-void use(const tokenizer::Tokenizer& tokenizer) {
-  constexpr std::string_view kText = "It's 1\u00e9 <|im_end|>  \n\xFF ab";
-  for (const bool parse_special : {true, false}) {
-    const std::vector<int32_t> ids = tokenizer.encode(kText, {.parse_special = parse_special});
-    for (const int32_t id : ids) {
-      require(id >= 0 && id < tokenizer.vocab_size(), "a token has an id of the vocabulary");
-      require(tokenizer.id_to_token(id).has_value(), "every id of a text has a token");
-    }
-    (void)tokenizer.decode(ids);
-  }
-  (void)tokenizer.find_control_tokens(kText);
-}
-
-}  // namespace
-
 void tokenizer_file(std::string_view input) {
   try {
-    use(tokenizer::Tokenizer::from_json(input));
+    use_tokenizer(tokenizer::Tokenizer::from_json(input));
   } catch (const FileError&) {
     // The file is refused with a named error, or its pattern backtracks too much on the text.
   }

@@ -32,6 +32,10 @@ bool is_other(char32_t c) noexcept {
 
 bool is_nonspacing_mark(char32_t c) noexcept { return category(c) == UTF8PROC_CATEGORY_MN; }
 
+bool is_mark(char32_t c) noexcept {
+  return is_between(category(c), UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME);
+}
+
 bool is_punctuation(char32_t c) noexcept {
   if (c < 0x80) {
     return is_between(c, '!', '/') || is_between(c, ':', '@') || is_between(c, '[', '`') ||

@@ -17,6 +17,9 @@ namespace reprise::tokenizer {
 /// General category Mn.
 [[nodiscard]] bool is_nonspacing_mark(char32_t code_point) noexcept;
 
+/// General category Mn, Mc or Me.
+[[nodiscard]] bool is_mark(char32_t code_point) noexcept;
+
 /// `\w` of UTS #18: Alphabetic, M*, Nd, Pc and the join controls.
 [[nodiscard]] bool is_word(char32_t code_point) noexcept;
 

@@ -12,7 +12,7 @@
 namespace reprise::tokenizer {
 namespace {
 
-constexpr std::array<std::string_view, 11> kNormalizers = {"Sequence",
+constexpr std::array<std::string_view, 12> kNormalizers = {"Sequence",
                                                            "NFC",
                                                            "NFD",
                                                            "NFKC",
@@ -21,6 +21,7 @@ constexpr std::array<std::string_view, 11> kNormalizers = {"Sequence",
                                                            "Prepend",
                                                            "Replace",
                                                            "Strip",
+                                                           "StripAccents",
                                                            "BertNormalizer",
                                                            "Precompiled"};
 
@@ -92,6 +93,16 @@ std::string without_accents(std::string_view text) {
   return out;
 }
 
+std::string without_marks(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t position = 0; position < text.size();) {
+    const char32_t c = next_code_point(text, position);
+    if (!is_mark(c)) append_utf8(c, out);
+  }
+  return out;
+}
+
 std::string_view strip_left(std::string_view text) {
   size_t begin = 0;
   for (size_t next = 0; next < text.size(); begin = next) {
@@ -123,6 +134,7 @@ struct ApplyNormalizer {
     result.text = step.pattern.replace_all(result.text, step.replacement, work);
   }
   void operator()(Lowercase) const { result.text = lowercased(result.text); }
+  void operator()(StripAccents) const { result.text = without_marks(result.text); }
   void operator()(const BertText& step) const {
     if (step.cleans) result.text = cleaned(result.text);
     if (step.isolates_chinese) result.text = with_isolated_chinese(result.text);
@@ -167,6 +179,8 @@ void Normalizer::add(const Component& component) {
     steps_.emplace_back(parse_precompiled_map(component.at("precompiled_charsmap")));
   } else if (type == "Lowercase") {
     steps_.emplace_back(Lowercase{});
+  } else if (type == "StripAccents") {
+    steps_.emplace_back(StripAccents{});
   } else if (type == "Prepend") {
     steps_.emplace_back(PrependText{component.at("prepend").text()});
   } else if (type == "Replace") {

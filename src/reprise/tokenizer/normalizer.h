@@ -20,6 +20,8 @@ struct ReplaceText {
   std::string replacement;
 };
 struct Lowercase {};
+/// Drops every mark (category M); an accent is one after NFD or NFKD.
+struct StripAccents {};
 /// The four steps of BERT's normalizer, in this order.
 struct BertText {
   bool cleans = true;            // drops control characters; white space becomes spaces
@@ -58,6 +60,7 @@ class Normalizer {
                             PrependText,
                             ReplaceText,
                             Lowercase,
+                            StripAccents,
                             StripSpaces,
                             BertText,
                             PrecompiledMap>;

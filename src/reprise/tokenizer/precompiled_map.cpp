@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <utf8proc.h>
 
+#include "reprise/base/error.h"
 #include "reprise/base/text/utf8.h"
+#include "reprise/tokenizer/base64.h"
 
 namespace reprise::tokenizer {
 namespace {
@@ -26,37 +28,6 @@ uint32_t read_unit(std::string_view bytes, size_t at) {
     value |= static_cast<uint32_t>(static_cast<uint8_t>(bytes[at + i])) << (8 * i);
   }
   return value;
-}
-
-// The six bits of a letter of base64.
-std::optional<uint32_t> bits_of(char c) {
-  if (c >= 'A' && c <= 'Z') return static_cast<uint32_t>(c - 'A');
-  if (c >= 'a' && c <= 'z') return static_cast<uint32_t>(c - 'a' + 26);
-  if (c >= '0' && c <= '9') return static_cast<uint32_t>(c - '0' + 52);
-  if (c == '+') return 62;
-  if (c == '/') return 63;
-  return std::nullopt;
-}
-
-std::string decode_base64(const Component& component) {
-  const std::string text = component.text();
-  if (text.size() % 4 != 0) component.fail("is no base64: its length is no multiple of 4");
-  size_t num_letters = text.size();
-  while (num_letters > 0 && text.size() - num_letters < 2 && text[num_letters - 1] == '=') {
-    --num_letters;
-  }
-  std::string bytes;
-  bytes.reserve(text.size() / 4 * 3);
-  uint32_t held = 0;
-  for (size_t i = 0; i < num_letters; ++i) {
-    const auto bits = bits_of(text[i]);
-    if (!bits) component.fail(fmt::format("is no base64: a wrong letter at {}", i));
-    held = held << 6U | *bits;
-    // Four letters have three bytes; each but the first completes one.
-    const uint32_t num_spare_bits = (3 - static_cast<uint32_t>(i % 4)) * 2;
-    if (i % 4 != 0) bytes.push_back(static_cast<char>(held >> num_spare_bits & 0xFFU));
-  }
-  return bytes;
 }
 
 // The end of the grapheme cluster that begins at `begin`.
@@ -178,7 +149,13 @@ std::string PrecompiledMap::apply(std::string_view text) const {
 }
 
 PrecompiledMap parse_precompiled_map(const Component& component) {
-  return {decode_base64(component), component};
+  try {
+    return {decode_base64(component.text()), component};
+  } catch (const FileError&) {
+    throw;
+  } catch (const InvalidArgument& error) {
+    component.fail(error.what());
+  }
 }
 
 }  // namespace reprise::tokenizer

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "reprise/base/error.h"
+#include "reprise/base/text/json_cursor.h"
 
 namespace reprise::tokenizer {
 
@@ -24,6 +25,20 @@ std::string read_text_file(const std::filesystem::path& path, size_t max_bytes) 
   std::string text(num_bytes, '\0');
   if (!file.read(text.data(), static_cast<std::streamsize>(num_bytes))) fail("cannot be read");
   return text;
+}
+
+Json parse_json_file(std::string_view text, std::string_view path) {
+  JsonCursor cursor(text, path, {"E_TOKENIZER"});  // refuses truncated and too deep documents
+  static_cast<void>(cursor.skip_value());
+  cursor.expect_end();
+  try {
+    return parse_json(
+        text, path, {.max_bytes = kMaxJsonFileBytes, .max_depth = JsonCursor::kMaxDepth});
+  } catch (const FileError&) {
+    throw;
+  } catch (const InvalidArgument& error) {
+    throw FileError("E_TOKENIZER", path, "", error.what());
+  }
 }
 
 }  // namespace reprise::tokenizer

@@ -230,6 +230,10 @@ Tokenizer Tokenizer::from_json(std::string_view text,
       std::make_unique<const Impl>(read_tokenizer_file(text, path), path, std::move(config)));
 }
 
+Tokenizer Tokenizer::from_file(TokenizerFile file, std::string_view path, TokenizerConfig config) {
+  return Tokenizer(std::make_unique<const Impl>(std::move(file), path, std::move(config)));
+}
+
 std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
   if (text.size() > kMaxTextBytes) {
     throw InvalidArgument(fmt::format(

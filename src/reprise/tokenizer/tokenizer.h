@@ -15,6 +15,8 @@
 
 namespace reprise::tokenizer {
 
+struct TokenizerFile;
+
 struct EncodeOptions {
   /// Adds the tokens that the file's post-processor puts around a prompt (BOS, EOS).
   bool add_special_tokens = true;
@@ -51,6 +53,8 @@ class Tokenizer {
   static Tokenizer from_json(std::string_view text,
                              std::string_view path = "tokenizer.json",
                              TokenizerConfig config = {});
+  /// Makes a tokenizer from tables and components that another kind of file gave.
+  static Tokenizer from_file(TokenizerFile file, std::string_view path, TokenizerConfig config);
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;

@@ -1,32 +1,18 @@
 #include "reprise/tokenizer/tokenizer_config.h"
 
+#include <system_error>
 #include <utility>
 
 #include "reprise/base/error.h"
-#include "reprise/base/text/json_cursor.h"
 #include "reprise/tokenizer/component.h"
 #include "reprise/tokenizer/text_file.h"
 
 namespace reprise::tokenizer {
 namespace {
 
-// The longest published chat templates have some 20 KB, added_tokens_decoder some MB.
-constexpr size_t kMaxConfigBytes = size_t{32} << 20;
+// The longest published chat templates have some 20 KB.
 constexpr size_t kMaxTemplateBytes = size_t{1} << 20;
-
-Json parse(std::string_view text, std::string_view path) {
-  JsonCursor cursor(text, path, {"E_TOKENIZER"});  // refuses truncated and too deep documents
-  static_cast<void>(cursor.skip_value());
-  cursor.expect_end();
-  try {
-    return parse_json(
-        text, path, {.max_bytes = kMaxConfigBytes, .max_depth = JsonCursor::kMaxDepth});
-  } catch (const FileError&) {
-    throw;
-  } catch (const InvalidArgument& error) {
-    throw FileError("E_TOKENIZER", path, "", error.what());
-  }
-}
+constexpr size_t kMaxTemplates = 64;
 
 /// Reads a token: a string or, in older files, an object with the member "content".
 void read_token(const Component& root, std::string_view name, std::optional<std::string>& token) {
@@ -52,6 +38,27 @@ void read_templates(const Component& member, TokenizerConfig& config) {
   }
 }
 
+void set_template(std::string name, std::string source, TokenizerConfig& config) {
+  std::erase_if(config.chat_templates, [&](const auto& item) { return item.name == name; });
+  config.chat_templates.push_back({std::move(name), std::move(source)});
+}
+
+// Templates for tools and the like, each with its name as the name of a file.
+void read_more_templates(const std::filesystem::path& model_dir, TokenizerConfig& config) {
+  std::error_code error;
+  std::filesystem::directory_iterator files(model_dir / "additional_chat_templates", error);
+  if (error) return;  // there is no such folder
+  for (const auto& entry : files) {
+    if (entry.path().extension() != ".jinja") continue;
+    if (config.chat_templates.size() == kMaxTemplates) {
+      throw FileError(
+          "E_TOKENIZER", entry.path().string(), "", "the folder has too many templates");
+    }
+    set_template(
+        entry.path().stem().string(), read_text_file(entry.path(), kMaxTemplateBytes), config);
+  }
+}
+
 // Models that read images too may have an object with the member "chat_template" as their file.
 void read_template_file(const std::filesystem::path& model_dir, TokenizerConfig& config) {
   for (const std::string_view name : {"chat_template.jinja", "chat_template.json"}) {
@@ -59,11 +66,10 @@ void read_template_file(const std::filesystem::path& model_dir, TokenizerConfig&
     if (!std::filesystem::exists(path)) continue;
     std::string source = read_text_file(path, kMaxTemplateBytes);
     if (name.ends_with(".json")) {
-      const Json json = parse(source, path.string());
+      const Json json = parse_json_file(source, path.string());
       source = Component(json, path.string(), "").at("chat_template").text();
     }
-    std::erase_if(config.chat_templates, [](const auto& item) { return item.name == "default"; });
-    config.chat_templates.push_back({"default", std::move(source)});
+    set_template("default", std::move(source), config);
     config.template_file = name;
     return;
   }
@@ -72,7 +78,7 @@ void read_template_file(const std::filesystem::path& model_dir, TokenizerConfig&
 }  // namespace
 
 TokenizerConfig TokenizerConfig::from_json(std::string_view text, std::string_view path) {
-  const Json json = parse(text, path);
+  const Json json = parse_json_file(text, path);
   const Component root(json, path, "");
   TokenizerConfig config;
   read_tokens(root, config);
@@ -86,14 +92,16 @@ TokenizerConfig TokenizerConfig::load(const std::filesystem::path& model_dir) {
   TokenizerConfig config;
   const auto config_path = model_dir / "tokenizer_config.json";
   if (std::filesystem::exists(config_path)) {
-    config = from_json(read_text_file(config_path, kMaxConfigBytes), config_path.string());
+    config = from_json(read_text_file(config_path, kMaxJsonFileBytes), config_path.string());
   }
   const auto map_path = model_dir / "special_tokens_map.json";
   if (std::filesystem::exists(map_path)) {
-    const Json json = parse(read_text_file(map_path, kMaxConfigBytes), map_path.string());
+    const Json json =
+        parse_json_file(read_text_file(map_path, kMaxJsonFileBytes), map_path.string());
     read_tokens(Component(json, map_path.string(), ""), config);
   }
   read_template_file(model_dir, config);
+  read_more_templates(model_dir, config);
   return config;
 }
 

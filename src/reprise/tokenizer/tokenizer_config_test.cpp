@@ -34,6 +34,20 @@ TEST_F(TokenizerConfigFiles, may_all_be_missing) {
   EXPECT_EQ(config.chat_template(), "");
 }
 
+TEST_F(TokenizerConfigFiles, may_hold_named_templates_in_a_folder) {
+  write("tokenizer_config.json", R"({"chat_template":[{"name":"tool_use","template":"old"}]})");
+  write("chat_template.jinja", "d");
+  std::filesystem::create_directories(dir_ / "additional_chat_templates");
+  write("additional_chat_templates/tool_use.jinja", "new");
+  write("additional_chat_templates/rag.jinja", "r");
+  write("additional_chat_templates/notes.txt", "n");
+  const TokenizerConfig config = TokenizerConfig::load(dir_);
+  EXPECT_EQ(config.chat_template(), "d");
+  EXPECT_EQ(config.chat_template("tool_use"), "new");
+  EXPECT_EQ(config.chat_template("rag"), "r");
+  EXPECT_EQ(config.chat_templates.size(), 3u);
+}
+
 TEST_F(TokenizerConfigFiles, give_tokens_as_strings_objects_or_null) {
   write("tokenizer_config.json",
         R"({"eos_token":"<|im_end|>","bos_token":{"content":"<s>","lstrip":false},"pad_token":null,

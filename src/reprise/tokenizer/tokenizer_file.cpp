@@ -11,6 +11,7 @@
 #include "reprise/base/error.h"
 #include "reprise/base/text/json_cursor.h"
 #include "reprise/tokenizer/component.h"
+#include "reprise/tokenizer/token_table.h"
 
 namespace reprise::tokenizer {
 namespace {
@@ -165,28 +166,10 @@ class Reader {
     cursor.for_each_member([&](std::string_view token) {
       // `token` may be a view of the cursor's storage; reading a number does not change that
       // storage.
-      add_token(
-          token, static_cast<uint32_t>(cursor.read_unsigned(Vocabulary::kMaxId - 1)), vocabulary);
+      const auto id = static_cast<uint32_t>(cursor.read_unsigned(Vocabulary::kMaxId - 1));
+      add_token(token, id, {path_, "/model/vocab"}, vocabulary);
     });
     if (vocabulary.size() == 0) fail("/model/vocab", "the vocabulary is empty");
-  }
-
-  void add_token(std::string_view token, uint32_t id, Vocabulary& vocabulary) const {
-    switch (vocabulary.add(token, id)) {
-      case Vocabulary::AddResult::added:
-        return;
-      case Vocabulary::AddResult::repeated_token:
-        fail("/model/vocab", fmt::format("token '{}' is repeated", token));
-      case Vocabulary::AddResult::repeated_id:
-        fail("/model/vocab",
-             fmt::format("id {} is given to '{}' and to '{}'",
-                         id,
-                         vocabulary.token(static_cast<int32_t>(id)).value_or(""),
-                         token));
-      case Vocabulary::AddResult::id_out_of_range:
-        fail("/model/vocab",
-             fmt::format("id {} of '{}' lies far beyond the number of tokens", id, token));
-    }
   }
 
   // The vocabulary is a list of tokens and their scores; a token's id is its place in the list.
@@ -208,7 +191,7 @@ class Reader {
                              token.size(),
                              UnigramModel::kMaxTokenBytes));
           }
-          add_token(token, id, file.vocabulary);
+          add_token(token, id, {path_, "/model/vocab"}, file.vocabulary);
         } else if (count == 1) {
           options.scores.push_back(read_score(cursor.skip_value(), id));
         } else {
@@ -253,7 +236,8 @@ class Reader {
           fail(fmt::format("/model/merges/{}", rank),
                "expected two tokens with one space between them");
         }
-        add_merge(line.substr(0, space), line.substr(space + 1), rank++, file);
+        add_merge(
+            line.substr(0, space), line.substr(space + 1), rank++, {path_, "/model/merges"}, file);
         return;
       }
       std::array<std::string_view, 2> pair;
@@ -264,28 +248,8 @@ class Reader {
         ++count;
       });
       if (count != 2) fail(fmt::format("/model/merges/{}", rank), "expected two tokens");
-      add_merge(pair[0], pair[1], rank++, file);
+      add_merge(pair[0], pair[1], rank++, {path_, "/model/merges"}, file);
     });
-  }
-
-  void add_merge(std::string_view left,
-                 std::string_view right,
-                 uint32_t rank,
-                 TokenizerFile& file) const {
-    const auto find = [&](std::string_view token) {
-      const auto id = file.vocabulary.find(token);
-      if (!id) {
-        fail(fmt::format("/model/merges/{}", rank),
-             fmt::format("token '{}' of this merge is not in the vocabulary", token));
-      }
-      return static_cast<uint32_t>(*id);
-    };
-    std::string joined;
-    joined.reserve(left.size() + right.size());
-    joined.append(left).append(right);
-    const uint32_t left_id = find(left);
-    const uint32_t right_id = find(right);
-    file.merges.set(left_id, right_id, {rank, find(joined)});
   }
 
   std::string_view text_;
