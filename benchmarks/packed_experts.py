@@ -84,7 +84,7 @@ def run(command: list, nice: int) -> tuple[str, float]:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
         raise SystemExit(f"{' '.join(map(str, command))} failed:\n{text}")
-    return text, usage.ru_maxrss / 1024
+    return text, usage.ru_maxrss * 1024 / 1e6
 
 
 def decode(options, model: list) -> tuple[float, float]:
