@@ -33,6 +33,8 @@ _LLAMA = dict(architectures=["LlamaForCausalLM"], model_type="llama", attention_
 _MISTRAL = dict(architectures=["MistralForCausalLM"], model_type="mistral", sliding_window=None)
 _QWEN2 = dict(architectures=["Qwen2ForCausalLM"], model_type="qwen2", use_sliding_window=False)
 _QWEN3 = dict(architectures=["Qwen3ForCausalLM"], model_type="qwen3", attention_bias=False, use_sliding_window=False)
+_QWEN3_MOE = dict(architectures=["Qwen3MoeForCausalLM"], model_type="qwen3_moe", attention_bias=False, use_sliding_window=False,
+                  norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[])
 
 SHAPES: dict[str, dict] = {
     "tiny-llama": _TINY | _LLAMA | dict(tie_word_embeddings=False, num_key_value_heads=4),
@@ -42,6 +44,14 @@ SHAPES: dict[str, dict] = {
     "tiny-qwen2": _TINY | _QWEN2 | dict(rms_norm_eps=1e-6),
     # head_dim * heads differs from hidden_size here, as in Qwen3-0.6B.
     "tiny-qwen3": _TINY | _QWEN3 | dict(rms_norm_eps=1e-6, head_dim=32, rope_theta=1000000.0),
+    "tiny-qwen3-moe": _TINY | _QWEN3_MOE | dict(rms_norm_eps=1e-6, head_dim=32, num_experts=8, num_experts_per_tok=3,
+                                                moe_intermediate_size=64),
+    # 8 of 64 experts: 3.2B parameters in all, of which a token uses 0.6B.
+    "moe-3b": _QWEN3_MOE | dict(
+        vocab_size=32768, hidden_size=1536, intermediate_size=6144, num_hidden_layers=20, num_attention_heads=16,
+        num_key_value_heads=4, head_dim=128, num_experts=64, num_experts_per_tok=8, moe_intermediate_size=512,
+        max_position_embeddings=32768, rms_norm_eps=1e-6, rope_theta=1000000.0, rope_scaling=None,
+        tie_word_embeddings=True, initializer_range=0.02),
     "qwen2.5-0.5b": _QWEN2 | dict(
         vocab_size=151936, hidden_size=896, intermediate_size=4864, num_hidden_layers=24, num_attention_heads=14,
         num_key_value_heads=2, head_dim=64, max_position_embeddings=32768, rms_norm_eps=1e-6, rope_theta=1000000.0,
@@ -79,11 +89,18 @@ def tensor_shapes(config: dict) -> Iterator[tuple[str, tuple[int, ...]]]:
             yield f"{layer}.self_attn.{name}.weight", (width, hidden)
             if config["model_type"] == "qwen2":
                 yield f"{layer}.self_attn.{name}.bias", (width,)
-        if config["model_type"] == "qwen3":
+        if config["model_type"] in ("qwen3", "qwen3_moe"):
             yield f"{layer}.self_attn.q_norm.weight", (head,)
             yield f"{layer}.self_attn.k_norm.weight", (head,)
         yield f"{layer}.self_attn.o_proj.weight", (hidden, widths["q_proj"])
         yield f"{layer}.post_attention_layernorm.weight", (hidden,)
+        if "num_experts" in config:
+            yield f"{layer}.mlp.gate.weight", (config["num_experts"], hidden)
+            for expert in range(config["num_experts"]):
+                for module in ("gate_proj", "up_proj"):
+                    yield f"{layer}.mlp.experts.{expert}.{module}.weight", (config["moe_intermediate_size"], hidden)
+                yield f"{layer}.mlp.experts.{expert}.down_proj.weight", (hidden, config["moe_intermediate_size"])
+            continue
         yield f"{layer}.mlp.gate_proj.weight", (config["intermediate_size"], hidden)
         yield f"{layer}.mlp.up_proj.weight", (config["intermediate_size"], hidden)
         yield f"{layer}.mlp.down_proj.weight", (hidden, config["intermediate_size"])

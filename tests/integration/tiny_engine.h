@@ -128,6 +128,7 @@ struct TinyEngineOptions {
   models::AuxiliaryStates auxiliary = {};  // what a draft head reads of the model
   /// Weights for `config`, instead of random ones. Borrowed.
   const weights::WeightSource* weights = nullptr;
+  models::Parameters::Packing packing = models::Parameters::Packing::dequantise;
   std::optional<kernels::Isa> isa;   // default: the best one
   device::Device* device = nullptr;  // borrowed; default: a CPU device of its own
   /// The ranks of which this engine is one. Borrowed; default: this is the only one.
@@ -161,7 +162,12 @@ class TinyEngine {
                                                kernels::best_isa(device::detect_cpu_features())))),
         own_weights_(options.weights == nullptr ? open_weights(options, config_) : nullptr),
         weights_(options.weights == nullptr ? own_weights_.get() : options.weights),
-        parameters_(*weights_, options.dtype, *device_, execution_.stream(), execution_.executor()),
+        parameters_(*weights_,
+                    options.dtype,
+                    *device_,
+                    execution_.stream(),
+                    execution_.executor(),
+                    options.packing),
         adapters_(create_adapters(options)),
         model_(options.make_model
                    ? options.make_model(parameters_)

@@ -1,5 +1,7 @@
 #include "reprise/weights/quantizing_weights.h"
 
+#include <algorithm>
+#include <array>
 #include <span>
 #include <vector>
 
@@ -15,8 +17,19 @@ bool is_float(DType dtype) {
   return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
 }
 
+// Routers are small, and rounding them would choose other experts.
+bool is_router(std::string_view name) {
+  constexpr std::array<std::string_view, 4> kEndings = {".mlp.gate.weight",
+                                                        ".block_sparse_moe.gate.weight",
+                                                        ".router.weight",
+                                                        ".router.layer.weight"};
+  return std::ranges::any_of(kEndings,
+                             [&](std::string_view ending) { return name.ends_with(ending); });
+}
+
 // A matrix, or those of all experts.
 bool are_matrices(std::string_view name, const TensorSpec& spec) {
+  if (is_router(name)) return false;
   if (spec.shape.size() == 2) return true;
   return spec.shape.size() == 3 && name.find(".experts.") != std::string_view::npos;
 }

@@ -17,8 +17,8 @@ namespace reprise::weights {
 enum class LoadQuantization : uint8_t { int8, int4, q8_0 };
 
 /// Wraps a source and offers its matrices packed, quantised row by row as they are read. Matrices
-/// that the source has packed stay as they are. Vectors, and matrices whose rows are not whole
-/// blocks, are read as numbers.
+/// that the source has packed stay as they are. Vectors, routers of experts, and matrices whose
+/// rows are not whole blocks, are read as numbers.
 class QuantizingWeights final : public WeightSource {
  public:
   QuantizingWeights(std::unique_ptr<WeightSource> source, LoadQuantization method)

@@ -155,5 +155,35 @@ TEST(QuantizingWeights, survives_values_that_are_no_numbers) {
   }
 }
 
+TEST(QuantizingWeights, packs_the_matrices_of_all_experts_and_leaves_routers_as_they_are) {
+  const char* experts = "model.layers.0.mlp.experts.up_proj";
+  const std::vector<float> values = random_values(3 * 16 * 64);
+  auto source = std::make_unique<MemoryWeights>();
+  source->add(experts, DType::f32, {3, 16, 64}, values)
+      .add("model.layers.0.mlp.gate.weight", DType::f32, {3, 64}, random_values(192))
+      .add("model.layers.0.block_sparse_moe.gate.weight", DType::f32, {3, 64}, random_values(192))
+      .add("model.layers.0.mlp.gate_proj.weight", DType::f32, {3, 64}, random_values(192))
+      .add("model.layers.0.conv.weight", DType::f32, {3, 16, 64}, values);
+  const QuantizingWeights quantising(std::move(source), LoadQuantization::q8_0);
+  EXPECT_EQ(quantising.panel_format(experts), PanelFormat::q8_0);
+  EXPECT_EQ(quantising.panel_format("model.layers.0.mlp.gate.weight"), std::nullopt);
+  EXPECT_EQ(quantising.panel_format("model.layers.0.block_sparse_moe.gate.weight"), std::nullopt);
+  EXPECT_EQ(quantising.panel_format("model.layers.0.mlp.gate_proj.weight"), PanelFormat::q8_0);
+  EXPECT_EQ(quantising.panel_format("model.layers.0.conv.weight"), std::nullopt);
+  // The panels of one matrix that has the rows of all experts.
+  const PanelPart part = {.format = PanelFormat::q8_0, .columns = 48};
+  std::vector<uint8_t> packed(static_cast<size_t>(packed_weight_bytes({&part, 1}, 64)));
+  const PanelHeader header = make_panel_header({&part, 1}, 64);
+  std::memcpy(packed.data(), &header, sizeof header);
+  quantising.read_panels(experts,
+                         std::as_writable_bytes(std::span(packed)).subspan(kPanelHeaderBytes));
+  for (int64_t row = 0; row < 48; ++row) {
+    for (int64_t i = 0; i < 64; ++i) {
+      ASSERT_NEAR(
+          panel_element(packed.data(), row, i), values[static_cast<size_t>(row * 64 + i)], 0.001);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace reprise::weights
