@@ -61,7 +61,7 @@ void GgufWeights::add(const GgufFile& file, const TensorInfo& tensor, const Mode
   // Part of the rotary embedding: ModelConfig has it.
   if (tensor.name == kRopeFactorsTensor) return;
   const auto [entry, is_new] = tensors_.try_emplace(
-      hugging_face_name(tensor.name),
+      hugging_face_name(tensor.name, config.architecture),
       Location{.spec = {.dtype = stored_dtype(tensor.format), .shape = tensor.shape},
                .file = &file,
                .tensor = &tensor,

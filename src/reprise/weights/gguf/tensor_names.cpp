@@ -13,16 +13,17 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kModelNam
     {"output", "lm_head"},
 }};
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kLayerNames = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kLayerNames = {{
     {"attn_norm", "input_layernorm"},
     {"attn_q", "self_attn.q_proj"},
     {"attn_k", "self_attn.k_proj"},
     {"attn_v", "self_attn.v_proj"},
+    {"attn_qkv", "self_attn.qkv_proj"},  // of Phi-3
     {"attn_output", "self_attn.o_proj"},
     {"attn_q_norm", "self_attn.q_norm"},
     {"attn_k_norm", "self_attn.k_norm"},
     {"ffn_norm", "post_attention_layernorm"},
-    {"post_attention_norm", "post_attention_layernorm"},  // of OLMo 2, which has no ffn_norm
+    {"post_attention_norm", "post_attention_layernorm"},  // where there is no ffn_norm
     {"post_ffw_norm", "post_feedforward_layernorm"},
     {"ffn_gate", "mlp.gate_proj"},
     {"ffn_up", "mlp.up_proj"},
@@ -41,7 +42,7 @@ std::string_view find_module(
 
 }  // namespace
 
-std::string hugging_face_name(std::string_view name) {
+std::string hugging_face_name(std::string_view name, Architecture architecture) {
   constexpr std::string_view kLayerPrefix = "blk.";
   const size_t leaf = name.rfind('.');
   if (leaf == std::string_view::npos) return std::string(name);
@@ -53,15 +54,19 @@ std::string hugging_face_name(std::string_view name) {
   const std::string_view rest = name.substr(kLayerPrefix.size(), leaf - kLayerPrefix.size());
   const size_t dot = rest.find('.');
   if (dot == std::string_view::npos) return std::string(name);
-  const std::string_view module = find_module(kLayerNames, rest.substr(dot + 1));
+  const bool has_gate_in_up =
+      architecture == Architecture::phi3 && rest.substr(dot + 1) == "ffn_up";
+  const std::string_view module =
+      has_gate_in_up ? "mlp.gate_up_proj" : find_module(kLayerNames, rest.substr(dot + 1));
   if (module.empty()) return std::string(name);
   return "model.layers." + std::string(rest.substr(0, dot)) + "." + std::string(module) +
          std::string(suffix);
 }
 
 int64_t num_interleaved_heads(std::string_view name, const ModelConfig& config) {
-  const bool is_of_llama =
-      config.architecture == Architecture::llama || config.architecture == Architecture::granite;
+  const bool is_of_llama = config.architecture == Architecture::llama ||
+                           config.architecture == Architecture::granite ||
+                           config.architecture == Architecture::smollm3;
   if (!is_of_llama) return 0;
   if (!name.starts_with("blk.")) return 0;
   const auto is_of = [&](std::string_view module) {
