@@ -4,9 +4,10 @@
     tools/convert_to_gguf.py models/reprise-tiny /tmp/tiny.gguf --outtype q8_0
     tools/convert_to_gguf.py models/reprise-tiny /tmp/tiny.gguf --outtype f32 --parts 3
 
-For tests and measurements: Llama, Mistral, Qwen2, Qwen3, Granite and OLMo 2, and Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE and
-Granite-MoE, with one safetensors file, float weights, and the tokenizers of tests. Names, metadata and row order are those of llama.cpp's convert_hf_to_gguf.py; embeddings and
-matrices get the type, vectors stay F32, and a matrix whose rows are no multiple of 32 is F16 in the quantised
+For tests and measurements: Llama, Mistral, Qwen2, Qwen3, Granite, OLMo 2, ERNIE 4.5, MiniCPM, Phi-3, Seed-OSS and SmolLM3,
+and Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE and Granite-MoE, with one safetensors file, float weights, and the tokenizers of
+tests. Names, metadata and row order are those of llama.cpp's convert_hf_to_gguf.py; embeddings and matrices get the type,
+vectors stay F32, and a matrix whose rows are no multiple of 32 is F16 in the quantised
 types. Large models are converted faster where numpy is installed, with the same result.
 """
 
@@ -29,7 +30,9 @@ except ImportError:
 ARCHITECTURES = {"LlamaForCausalLM": "llama", "MistralForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2",
                  "Qwen3ForCausalLM": "qwen3", "GraniteForCausalLM": "granite", "Olmo2ForCausalLM": "olmo2",
                  "MixtralForCausalLM": "llama", "Qwen2MoeForCausalLM": "qwen2moe", "Qwen3MoeForCausalLM": "qwen3moe",
-                 "OlmoeForCausalLM": "olmoe", "GraniteMoeForCausalLM": "granitemoe"}
+                 "OlmoeForCausalLM": "olmoe", "GraniteMoeForCausalLM": "granitemoe",
+                 "Ernie4_5ForCausalLM": "ernie4_5", "MiniCPMForCausalLM": "minicpm", "Phi3ForCausalLM": "phi3",
+                 "SeedOssForCausalLM": "seed_oss", "SmolLM3ForCausalLM": "smollm3"}
 F32, F16, Q4_0, Q5_0, Q8_0, Q4_K, Q6_K, BF16 = 0, 1, 2, 6, 8, 12, 14, 30
 # llama.cpp's number for "mostly this type"; some readers refuse a file without it.
 FILE_TYPES = {F32: 0, F16: 1, Q4_0: 2, Q8_0: 7, Q5_0: 8, Q4_K: 15, Q6_K: 18, BF16: 32}
@@ -60,6 +63,12 @@ GATE_UP_NAMES = ("mlp.experts.gate_up_proj", "block_sparse_moe.experts.gate_up_p
 DOWN_NAMES = ("mlp.experts.down_proj", "block_sparse_moe.experts.down_proj", "block_sparse_moe.output_linear.weight")
 # The norms of OLMo 2 lie behind attention and MLP.
 OLMO2_NAMES = LAYER_NAMES | {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"}
+# The second norm of Seed-OSS has the name that other models use for a third one; Phi-3 stacks projections.
+NAMES_OF = {
+    "olmo2": OLMO2_NAMES,
+    "seed_oss": LAYER_NAMES | {"post_attention_layernorm": "post_attention_norm"},
+    "phi3": LAYER_NAMES | {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"},
+}
 # Factors of Granite, by the members of its config.
 MULTIPLIERS = {"attention_multiplier": "attention.scale", "embedding_multiplier": "embedding_scale",
                "residual_multiplier": "residual_scale", "logits_scaling": "logit_scale"}
@@ -69,7 +78,7 @@ ALIGNMENT = 32
 def gguf_name(name: str, architecture: str) -> str:
     module, _, leaf = name.rpartition(".")
     layer = re.fullmatch(r"model\.layers\.(\d+)\.(.+)", module)
-    names = OLMO2_NAMES if architecture == "olmo2" else LAYER_NAMES
+    names = NAMES_OF.get(architecture, LAYER_NAMES)
     return f"blk.{layer[1]}.{names[layer[2]]}.{leaf}" if layer else f"{NAMES[module]}.{leaf}"
 
 
@@ -272,7 +281,7 @@ def tensors_of(folder: Path, config: dict, outtype: str) -> Iterator[tuple[str, 
     """Name, shape (outermost extent first), type and bytes."""
     checkpoint = Checkpoint(folder)
     architecture = ARCHITECTURES[config["architectures"][0]]
-    permutes = architecture in ("llama", "granite", "granitemoe")
+    permutes = architecture in ("llama", "granite", "granitemoe", "minicpm", "smollm3")
     heads = {"self_attn.q_proj": config["num_attention_heads"], "self_attn.k_proj": config["num_key_value_heads"]}
     factors = llama3_factors(config)
     if factors:
@@ -322,6 +331,14 @@ def config_keys(config: dict, outtype: str) -> list[tuple[str, int, object]]:
                         ("shared_expert_intermediate_size", "expert_shared_feed_forward_length")):
         if member in config:
             keys.append((f"{name}.{key}", U32, config[member]))
+    if name == "minicpm":
+        keys += [(f"{name}.embedding_scale", FLOAT, config["scale_emb"]),
+                 (f"{name}.residual_scale", FLOAT, config["scale_depth"] / math.sqrt(config["num_hidden_layers"])),
+                 (f"{name}.logit_scale", FLOAT, config["hidden_size"] / config["dim_model_base"])]
+    if name == "phi3":
+        keys.append((f"{name}.rope.dimension_count", U32, head_dim))
+        if config.get("sliding_window"):
+            keys.append((f"{name}.attention.sliding_window", U32, config["sliding_window"]))
     rope = config.get("rope_scaling") or {}
     if rope.get("rope_type", rope.get("type")) == "linear":
         keys += [(f"{name}.rope.scaling.type", STRING, "linear"), (f"{name}.rope.scaling.factor", FLOAT, rope["factor"])]

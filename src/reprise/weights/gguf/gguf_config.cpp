@@ -18,16 +18,22 @@ namespace reprise::weights::gguf {
 namespace {
 
 // Names of general.architecture. Mistral models of the kind that this engine runs are "llama".
-constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kArchitectures = {{
+// MiniCPM computes what Granite does, and its files have the factors under Granite's keys.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kArchitectures = {{
+    {"ernie4_5", "Ernie4_5ForCausalLM"},
     {"granite", "GraniteForCausalLM"},
     {"granitemoe", "GraniteMoeForCausalLM"},
     {"llama", "LlamaForCausalLM"},
+    {"minicpm", "GraniteForCausalLM"},
     {"olmo2", "Olmo2ForCausalLM"},
     {"olmoe", "OlmoeForCausalLM"},
+    {"phi3", "Phi3ForCausalLM"},
     {"qwen2", "Qwen2ForCausalLM"},
     {"qwen2moe", "Qwen2MoeForCausalLM"},
     {"qwen3", "Qwen3ForCausalLM"},
     {"qwen3moe", "Qwen3MoeForCausalLM"},
+    {"seed_oss", "SeedOssForCausalLM"},
+    {"smollm3", "SmolLM3ForCausalLM"},
 }};
 // The class of "llama" files with experts.
 constexpr std::string_view kLlamaWithExperts = "MixtralForCausalLM";
@@ -60,6 +66,9 @@ class ArchitectureKeys {
       : metadata_(metadata), prefix_(*metadata.string("general.architecture") + ".") {}
 
   [[nodiscard]] std::string key(std::string_view name) const { return prefix_ + std::string(name); }
+  [[nodiscard]] bool is_of(std::string_view architecture) const {
+    return prefix_ == std::string(architecture) + ".";
+  }
   [[nodiscard]] int64_t required(std::string_view name) const {
     return metadata_.required_integer(key(name), 1, kMost);
   }
@@ -150,6 +159,13 @@ void refuse_unsupported(const ArchitectureKeys& keys, bool has_multipliers, bool
   }
 }
 
+// llama.cpp has factors of its own for files of MiniCPM that name none.
+void require_multipliers(const ArchitectureKeys& keys) {
+  for (const std::string_view name : {"embedding_scale", "residual_scale", "logit_scale"}) {
+    if (!keys.number(name)) keys.fail(name, "is required; convert the model again to get it");
+  }
+}
+
 // Those of Granite. As in llama.cpp, a factor that is absent or 0 is not applied, and attention is
 // then scaled as usual.
 void read_multipliers(const ArchitectureKeys& keys, Json& config) {
@@ -168,6 +184,7 @@ int64_t read_head_dim(const ArchitectureKeys& keys, int64_t hidden_size, int64_t
   const int64_t head_dim =
       keys.integer("attention.key_length").value_or(num_heads == 0 ? 0 : hidden_size / num_heads);
   for (const std::string_view name : {"attention.value_length", "rope.dimension_count"}) {
+    if (name == "rope.dimension_count" && keys.is_of("phi3")) continue;
     if (const int64_t other = keys.integer(name).value_or(head_dim); other != head_dim) {
       keys.fail(name,
                 fmt::format("is {}, only that of the keys, {}, is supported", other, head_dim));
@@ -188,6 +205,18 @@ void read_rope(const ArchitectureKeys& keys, Json& config) {
     factor = keys.number("rope.scaling.factor").value_or(factor);
   }
   if (factor != 1.0) config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", factor}};
+}
+
+// Phi-3 turns the first part of each head, and may have a window. As in Transformers, the window
+// counts, which llama.cpp leaves out.
+void read_phi3(const ArchitectureKeys& keys, Json& config) {
+  const auto head_dim = config["head_dim"].get<int64_t>();
+  const int64_t turned = keys.integer("rope.dimension_count").value_or(head_dim);
+  if (turned != head_dim) {
+    config["partial_rotary_factor"] = static_cast<double>(turned) / static_cast<double>(head_dim);
+  }
+  const int64_t window = keys.integer("attention.sliding_window").value_or(0);
+  if (window != 0) config["sliding_window"] = window;
 }
 
 std::vector<int64_t> end_token_ids(const Metadata& metadata) {
@@ -251,7 +280,11 @@ Json config_json(const Metadata& metadata, const GgufConfigTraits& traits) {
   config["attention_bias"] = traits.has_attention_bias;
   if (experts != nullptr) config["qkv_bias"] = traits.has_attention_bias;
   config["mlp_bias"] = traits.has_mlp_bias;
+  config["attention_out_bias"] = traits.has_attention_out_bias;  // read for Seed-OSS alone
+  config["use_bias"] = traits.has_attention_bias;                // the name in ERNIE 4.5
   read_rope(keys, config);
+  if (keys.is_of("phi3")) read_phi3(keys, config);
+  if (keys.is_of("minicpm")) require_multipliers(keys);
   if (has_multipliers) read_multipliers(keys, config);
   config["eos_token_id"] = end_token_ids(metadata);
   return config;

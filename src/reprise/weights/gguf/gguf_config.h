@@ -12,6 +12,7 @@ struct GgufConfigTraits {
   int64_t vocab_size = 0;  // rows of the embedding; 0 when there is none
   bool has_lm_head = false;
   bool has_attention_bias = false;
+  bool has_attention_out_bias = false;
   bool has_mlp_bias = false;
 };
 

@@ -107,12 +107,14 @@ std::vector<double> GgufModel::rope_factors(int64_t head_dim) const {
 }
 
 LoadedModelConfig GgufModel::config(const Json& overrides) const {
-  const GgufConfigTraits traits{.vocab_size = find("token_embd.weight").tensor == nullptr
-                                                  ? 0
-                                                  : find("token_embd.weight").tensor->shape.front(),
-                                .has_lm_head = find("output.weight").tensor != nullptr,
-                                .has_attention_bias = find("blk.0.attn_q.bias").tensor != nullptr,
-                                .has_mlp_bias = find("blk.0.ffn_gate.bias").tensor != nullptr};
+  const GgufConfigTraits traits{
+      .vocab_size = find("token_embd.weight").tensor == nullptr
+                        ? 0
+                        : find("token_embd.weight").tensor->shape.front(),
+      .has_lm_head = find("output.weight").tensor != nullptr,
+      .has_attention_bias = find("blk.0.attn_q.bias").tensor != nullptr,
+      .has_attention_out_bias = find("blk.0.attn_output.bias").tensor != nullptr,
+      .has_mlp_bias = find("blk.0.ffn_gate.bias").tensor != nullptr};
   const Json json = gguf::config_json(metadata(), traits);
   LoadedModelConfig loaded =
       parse_model_config(override_config(json.dump(), path(), overrides), path());

@@ -132,6 +132,52 @@ TEST_F(GgufModelTest, gives_the_factors_of_granite) {
   EXPECT_EQ(code_of_config(model_file().real("llama.logit_scale", 8)), "E_CONFIG");
 }
 
+TEST_F(GgufModelTest, gives_the_factors_of_minicpm_and_needs_them) {
+  GgufBytes file = model_file("minicpm");
+  EXPECT_NE(message_of([&] {
+              static_cast<void>(open(file)->config());
+            }).find("minicpm.embedding_scale: is required"),
+            std::string::npos);
+  file.real("minicpm.embedding_scale", 12)
+      .real("minicpm.residual_scale", 0.25F)
+      .real("minicpm.logit_scale", 4);
+  const ModelConfig config = open(file)->config().config;
+  EXPECT_EQ(config.embedding_scale, 12);
+  EXPECT_EQ(config.residual_scale, 0.25);
+  EXPECT_EQ(config.logits_scale, 0.25);
+  EXPECT_EQ(num_interleaved_heads("blk.0.attn_q.weight", config), 2);
+}
+
+TEST_F(GgufModelTest, gives_the_window_and_the_partial_rotation_of_phi_3) {
+  GgufBytes file = model_file("phi3");
+  EXPECT_EQ(open(file)->config().config.sliding_window, std::nullopt);
+  file.integer("phi3.attention.sliding_window", 7).integer("phi3.rope.dimension_count", 2);
+  const ModelConfig config = open(file)->config().config;
+  EXPECT_EQ(config.sliding_window, 7);
+  EXPECT_EQ(config.rope.rotary_dim, 2);
+  EXPECT_EQ(num_interleaved_heads("blk.0.attn_q.weight", config), 0);
+  EXPECT_EQ(hugging_face_name("blk.1.ffn_up.weight", {}, config.architecture),
+            "model.layers.1.mlp.gate_up_proj.weight");
+  EXPECT_EQ(hugging_face_name("blk.1.attn_qkv.weight", {}, config.architecture),
+            "model.layers.1.self_attn.qkv_proj.weight");
+}
+
+TEST_F(GgufModelTest, leaves_every_fourth_layer_of_smollm3_without_rotation) {
+  GgufBytes file = model_file("smollm3");
+  const ModelConfig config = open(file)->config({{"num_hidden_layers", 4}}).config;
+  EXPECT_EQ(config.rope_layers, (std::vector<bool>{true, true, true, false}));
+  EXPECT_EQ(num_interleaved_heads("blk.0.attn_k.weight", config), 1);
+}
+
+TEST_F(GgufModelTest, knows_the_biases_of_seed_oss_and_ernie_by_their_tensors) {
+  GgufBytes file = model_file("seed_oss");
+  EXPECT_TRUE(open(file)->config().config.qkv_bias);
+  EXPECT_FALSE(open(file)->config().config.o_bias);
+  file.tensor("blk.0.attn_output.bias", 0, {8}, bytes_of(counting(8, 0)));
+  EXPECT_TRUE(open(file)->config().config.o_bias);
+  EXPECT_TRUE(open(model_file("ernie4_5"))->config().config.qkv_bias);
+}
+
 TEST_F(GgufModelTest, names_the_key_that_is_not_supported) {
   EXPECT_EQ(code_of_config(GgufBytes()), "E_CONFIG");
   const auto message = [&](const GgufBytes& file) {

@@ -72,7 +72,7 @@ void GgufWeights::add(const GgufFile& file, const TensorInfo& tensor, const Mode
   if (tensor.name.ends_with(".ffn_gate_inp_shexp.weight") && tensor.shape.size() == 1) {
     location.spec.shape = {1, tensor.shape[0]};
   }
-  add(hugging_face_name(tensor.name, names), location);
+  add(hugging_face_name(tensor.name, names, config.architecture), location);
   const int64_t heads = location.num_interleaved_heads;
   if (heads != 0 && tensor.shape.front() % (2 * heads) != 0) {
     throw FileError(

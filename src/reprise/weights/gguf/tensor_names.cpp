@@ -15,16 +15,17 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kModelNam
     {"output", "lm_head"},
 }};
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kLayerNames = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kLayerNames = {{
     {"attn_norm", "input_layernorm"},
     {"attn_q", "self_attn.q_proj"},
     {"attn_k", "self_attn.k_proj"},
     {"attn_v", "self_attn.v_proj"},
+    {"attn_qkv", "self_attn.qkv_proj"},  // of Phi-3
     {"attn_output", "self_attn.o_proj"},
     {"attn_q_norm", "self_attn.q_norm"},
     {"attn_k_norm", "self_attn.k_norm"},
     {"ffn_norm", "post_attention_layernorm"},
-    {"post_attention_norm", "post_attention_layernorm"},  // of OLMo 2, which has no ffn_norm
+    {"post_attention_norm", "post_attention_layernorm"},  // where there is no ffn_norm
     {"post_ffw_norm", "post_feedforward_layernorm"},
     {"ffn_gate", "mlp.gate_proj"},
     {"ffn_up", "mlp.up_proj"},
@@ -93,7 +94,9 @@ std::optional<ExpertMatricesName> find_expert_matrices(std::string_view name,
   return ExpertMatricesName{.layer = *layer, .module = found, .expert = expert};
 }
 
-std::string hugging_face_name(std::string_view name, const DecoderTensors& names) {
+std::string hugging_face_name(std::string_view name,
+                              const DecoderTensors& names,
+                              Architecture architecture) {
   const size_t leaf = name.rfind('.');
   if (leaf == std::string_view::npos) return std::string(name);
   const std::string_view suffix = name.substr(leaf);  // ".weight" or ".bias"
@@ -104,15 +107,21 @@ std::string hugging_face_name(std::string_view name, const DecoderTensors& names
   const std::string_view rest = name.substr(kLayerPrefix.size(), leaf - kLayerPrefix.size());
   const size_t dot = rest.find('.');
   if (dot == std::string_view::npos) return std::string(name);
-  std::string module(find_module(kLayerNames, rest.substr(dot + 1)));
+  const bool has_gate_in_up =
+      architecture == Architecture::phi3 && rest.substr(dot + 1) == "ffn_up";
+  std::string module(has_gate_in_up ? "mlp.gate_up_proj"
+                                    : find_module(kLayerNames, rest.substr(dot + 1)));
   if (module.empty()) module = find_expert_module(rest.substr(dot + 1), names);
   if (module.empty()) return std::string(name);
   return "model.layers." + std::string(rest.substr(0, dot)) + "." + module + std::string(suffix);
 }
 
 int64_t num_interleaved_heads(std::string_view name, const ModelConfig& config) {
-  constexpr std::array kLikeLlama = {
-      Architecture::llama, Architecture::mixtral, Architecture::granite, Architecture::granite_moe};
+  constexpr std::array kLikeLlama = {Architecture::llama,
+                                     Architecture::mixtral,
+                                     Architecture::granite,
+                                     Architecture::granite_moe,
+                                     Architecture::smollm3};
   if (std::ranges::find(kLikeLlama, config.architecture) == kLikeLlama.end()) return 0;
   if (!name.starts_with(kLayerPrefix)) return 0;
   const auto is_of = [&](std::string_view module) {

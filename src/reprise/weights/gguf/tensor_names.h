@@ -12,9 +12,10 @@ namespace reprise::weights::gguf {
 
 /// The name that models ask for ("model.layers.3.self_attn.q_proj.weight"), by that of the file
 /// ("blk.3.attn_q.weight"). A name that the format does not define stays as it is. `names`: those
-/// of the family, for routers and shared experts.
+/// of the family, for routers and shared experts. "ffn_up" of Phi-3 holds the gate too.
 [[nodiscard]] std::string hugging_face_name(std::string_view name,
-                                            const DecoderTensors& names = {});
+                                            const DecoderTensors& names = {},
+                                            Architecture architecture = Architecture::llama);
 
 /// The matrices of experts that one tensor holds: those of all experts of a layer
 /// ("blk.3.ffn_up_exps.weight"), or of one expert as in files before 2024
