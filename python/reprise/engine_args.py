@@ -87,7 +87,7 @@ class EngineArgs:
     specialize_active_lora: bool = False
     max_logprobs: int = 20  # that a request may ask for; -1: the whole vocabulary
     load_format: str = "auto"
-    quantization: str | None = None  # int8, int4 or q8_0: quantised while they are loaded
+    quantization: str | None = None  # int8, int4, q8_0 or fp8: quantised while they are loaded
     attention_backend: str = dataclasses.field(default_factory=lambda: os.environ.get("VLLM_ATTENTION_BACKEND") or "auto")
     flash_attn_version: int = 0  # for FLASH_ATTN: 2 or 3
     enforce_eager: bool = False

@@ -227,7 +227,7 @@ class Quantization(unittest.TestCase):
         self.assertEqual(self.tokens(MODEL, *OPTIONS, "--quantization", "q8_0"), expected)
 
     def test_gives_the_same_tokens_eagerly_and_compiled(self):
-        for method in ("int8", "int4"):
+        for method in ("int8", "int4", "fp8"):
             with self.subTest(method):
                 expected = self.tokens(MODEL, *OPTIONS, "-q", method, "--enforce-eager")
                 self.assertEqual(self.tokens(MODEL, *OPTIONS, "-q", method), expected)
@@ -266,6 +266,8 @@ class Quantization(unittest.TestCase):
             "fp8": (lambda module, rows: float8_tensors(module, rows, 1 << 20), {"quant_method": "fp8"}),
             "fp8_block": (lambda module, rows: float8_tensors(module, rows, 64),
                           {"quant_method": "fp8", "weight_block_size": [64, 64]}),
+            "fp8_block_128": (lambda module, rows: float8_tensors(module, rows, 128),
+                              {"quant_method": "fp8", "weight_block_size": [128, 128]}),
             "int8": (int8_tensors, {"quant_method": "compressed-tensors", "format": "int-quantized"}),
             "int4": (lambda module, rows: (pack_quantized_tensors(module, *(four := four_bits(rows))[:3]), four[3]),
                      {"quant_method": "compressed-tensors", "format": "pack-quantized"}),
@@ -378,7 +380,7 @@ class Quantization(unittest.TestCase):
     def test_names_a_method_that_it_does_not_have(self):
         run = self.run_cli("generate", MODEL, "--prompt", "x", "--quantization", "nf4")
         self.assertEqual(run.returncode, 2)
-        self.assertIn("'nf4' is not one of none, int8, int4, q8_0, gptq, awq", run.stderr)
+        self.assertIn("'nf4' is not one of none, int8, int4, q8_0, fp8, gptq, awq", run.stderr)
         run = self.run_cli("generate", MODEL, "--prompt", "x", "--quantization", "gptq")
         self.assertEqual(run.returncode, 2)
         self.assertIn("stored as none", run.stderr)

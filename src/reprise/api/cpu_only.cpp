@@ -9,7 +9,7 @@
 namespace reprise::api {
 
 void refuse_what_needs_the_cpu(const EngineArgs& args, const ResolvedOptions& options) {
-  if (quantizes_while_loading(args)) {
+  if (quantizes_while_loading(args, options.config)) {
     throw InvalidArgument(
         fmt::format("--quantization: {}: the kernels of packed weights are the "
                     "CPU's; use --device cpu, or leave the option out",

@@ -109,6 +109,7 @@ std::optional<weights::LoadQuantization> find_load_quantization(std::string_view
   if (name == "int8") return weights::LoadQuantization::int8;
   if (name == "int4") return weights::LoadQuantization::int4;
   if (name == "q8_0") return weights::LoadQuantization::q8_0;
+  if (name == "fp8") return weights::LoadQuantization::fp8;
   return std::nullopt;
 }
 
@@ -128,11 +129,11 @@ std::optional<weights::LoadQuantization> load_quantization(const EngineArgs& arg
   if (asked == "none" || asked == "None" || asked == stored) return std::nullopt;
   const auto method = find_load_quantization(asked);
   if (!method) {
-    throw InvalidArgument(fmt::format("--quantization: '{}' is not one of none, int8, int4, q8_0{}",
-                                      asked,
-                                      is_stored_format(asked)
-                                          ? fmt::format("; the checkpoint is stored as {}", stored)
-                                          : ", gptq, awq, fp8, compressed-tensors, bitsandbytes"));
+    throw InvalidArgument(fmt::format(
+        "--quantization: '{}' is not one of none, int8, int4, q8_0, fp8{}",
+        asked,
+        is_stored_format(asked) ? fmt::format("; the checkpoint is stored as {}", stored)
+                                : ", gptq, awq, compressed-tensors, bitsandbytes"));
   }
   if (stored != "none") {
     throw InvalidArgument(fmt::format(
@@ -146,7 +147,12 @@ std::optional<weights::LoadQuantization> load_quantization(const EngineArgs& arg
 }  // namespace
 
 bool quantizes_while_loading(const EngineArgs& args) {
-  return find_load_quantization(args.quantization).has_value();
+  const auto method = find_load_quantization(args.quantization);
+  return method && *method != weights::LoadQuantization::fp8;
+}
+
+bool quantizes_while_loading(const EngineArgs& args, const weights::ModelConfig& config) {
+  return load_quantization(args, config).has_value();
 }
 
 std::unique_ptr<weights::WeightSource> open_weights(const EngineArgs& args,
@@ -155,6 +161,10 @@ std::unique_ptr<weights::WeightSource> open_weights(const EngineArgs& args,
   const auto method = load_quantization(args, config);
   std::unique_ptr<weights::WeightSource> source = open_stored(args, config, warnings);
   if (!method) return source;
+  if (method == weights::LoadQuantization::fp8 &&
+      (args.ranks_per_engine() > 1 || args.shares_experts())) {
+    throw InvalidArgument("--quantization: fp8: is not supported with several ranks yet; use 1");
+  }
   return std::make_unique<weights::QuantizingWeights>(std::move(source), *method);
 }
 

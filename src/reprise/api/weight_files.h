@@ -11,8 +11,12 @@
 
 namespace reprise::api {
 
-/// Whether `args` ask for weights that are quantised while they are loaded.
+/// Whether `args` ask for weights that are quantised while they are loaded. fp8 is left out: it may
+/// also be the format in which the checkpoint is stored.
 [[nodiscard]] bool quantizes_while_loading(const EngineArgs& args);
+/// The same with fp8. \throws InvalidArgument for a method that does not fit the checkpoint
+[[nodiscard]] bool quantizes_while_loading(const EngineArgs& args,
+                                           const weights::ModelConfig& config);
 
 /// The weights that `args` select: the model folder's files, or random values, quantised if `args`
 /// ask for it. Warnings about the files are added to `warnings`. \throws FileError, InvalidArgument

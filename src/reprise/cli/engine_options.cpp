@@ -213,7 +213,7 @@ void add_model_files(OptionTable& table, api::EngineArgs& args) {
 
 // What --quantization takes: what Reprise quantises to, then what a checkpoint may hold.
 constexpr std::array<std::string_view, 9> kQuantizations = {
-    "none", "int8", "int4", "q8_0", "gptq", "awq", "fp8", "compressed-tensors", "bitsandbytes"};
+    "none", "int8", "int4", "q8_0", "fp8", "gptq", "awq", "compressed-tensors", "bitsandbytes"};
 
 void add_model_settings(OptionTable& table, api::EngineArgs& args) {
   table.add_integer("max-logprobs",
@@ -237,14 +237,15 @@ void add_model_settings(OptionTable& table, api::EngineArgs& args) {
                    args.load_format = api::parse_load_format("--load-format", value);
                  },
              .choices = {"auto", "safetensors", "dummy"}});
-  table.add({.name = "quantization",
-             .short_name = "-q",
-             .group = kModel,
-             .value_name = "METHOD",
-             .help = "int8, int4 or q8_0: quantises while loading, on a CPU; others: as stored.",
-             .default_text = args.quantization,
-             .apply = [&args](std::string_view value) { args.quantization = value; },
-             .choices = {kQuantizations.begin(), kQuantizations.end()}});
+  table.add(
+      {.name = "quantization",
+       .short_name = "-q",
+       .group = kModel,
+       .value_name = "METHOD",
+       .help = "int8, int4, q8_0 or fp8: quantises while loading, on a CPU; others: as stored.",
+       .default_text = args.quantization,
+       .apply = [&args](std::string_view value) { args.quantization = value; },
+       .choices = {kQuantizations.begin(), kQuantizations.end()}});
   table.add_switch(
       "expert-counters",
       kModel,

@@ -52,6 +52,11 @@ double element(const Tensor& tensor, int64_t i, int64_t j, int64_t k, int64_t l)
       std::memcpy(&scale, panels + int8_scale_offset(i, depth), sizeof scale);
       return static_cast<double>(scale) * panels[int8_panel_offset(i, j, depth)];
     }
+    case DType::f8e4m3_panels:
+    case DType::f8e5m2_panels:
+    case DType::f4_panels:
+      REPRISE_ASSERT(false, "the depth of {} is not known", tensor.type().to_string());
+      return 0;
     case DType::u8:
       return tensor.data_as<uint8_t>()[offset];
     case DType::f8e4m3:

@@ -13,6 +13,7 @@
 #include "reprise/device/placed_memory.h"
 #include "reprise/models/plan_digest.h"
 #include "reprise/tensor/column_panels.h"
+#include "reprise/tensor/float_panels.h"
 #include "reprise/tensor/int8_panels.h"
 #include "reprise/tensor/packed_weight.h"
 
@@ -128,12 +129,21 @@ std::optional<WeightStorage> Parameters::packed_storage(
   const bool are_packable = std::ranges::all_of(
       names, [&](std::string_view name) { return source_->panel_format(name).has_value(); });
   if (!are_packable) return std::nullopt;
-  // One kernel reads a whole stack, so all of it has rows with one scale, or none of it has.
-  const auto num_rows_formats = std::ranges::count_if(names, [&](std::string_view name) {
-    return source_->panel_format(name) == PanelFormat::int8_rows;
+  // Panels without a header say nothing of their format, so a stack of them has only one.
+  const auto is_without_header = [](PanelFormat format) {
+    return format == PanelFormat::int8_rows || is_float_panels(format);
+  };
+  const PanelFormat first = *source_->panel_format(names[0]);
+  if (is_without_header(first)) {
+    const bool has_one_format = std::ranges::all_of(
+        names, [&](std::string_view name) { return source_->panel_format(name) == first; });
+    if (!has_one_format) return std::nullopt;
+    return is_float_panels(first) ? WeightStorage::float_panels : WeightStorage::int8_panels;
+  }
+  const bool have_headers = std::ranges::none_of(names, [&](std::string_view name) {
+    return is_without_header(*source_->panel_format(name));
   });
-  if (std::cmp_equal(num_rows_formats, names.size())) return WeightStorage::int8_panels;
-  return num_rows_formats == 0 && panel_parts(*source_, names).size() <= PanelHeader::kMaxParts
+  return have_headers && panel_parts(*source_, names).size() <= PanelHeader::kMaxParts
              ? std::optional(WeightStorage::block_panels)
              : std::nullopt;
 }
@@ -144,9 +154,7 @@ Tensor Parameters::load(std::span<const std::string_view> names,
   WeightPlan plan = plan_of(*source_, names, storage, arrangement);
   const uint64_t digest = plan_digest(*source_, plan);
   origins_.push_back({.buffer = buffers_.size(), .plan = std::move(plan), .digest = digest});
-  const bool is_packed =
-      storage == WeightStorage::block_panels || storage == WeightStorage::int8_panels;
-  const char* suffix = is_packed ? " (packed)" : "";
+  const char* suffix = models::is_packed(storage) ? " (packed)" : "";
   const std::string name =
       (arrangement.name.empty() ? stacked_name(names) : arrangement.name) + suffix;
   if (std::optional<Tensor> mapped = find_mapped(name, origins_.back())) return *mapped;
@@ -183,7 +191,10 @@ std::vector<weights::PackedWeight> Parameters::packed_copy() const {
 
 Tensor Parameters::load_table(std::string_view name) {
   const std::span<const std::string_view> names(&name, 1);
-  return load(names, packed_storage(names).value_or(WeightStorage::elements), {});
+  const auto packed = packed_storage(names);
+  // No op looks up rows of panels of smaller floats.
+  const bool has_rows = packed && *packed != WeightStorage::float_panels;
+  return load(names, has_rows ? *packed : WeightStorage::elements, {});
 }
 
 WeightPlan Parameters::plan_of(const weights::WeightSource& source,
@@ -202,6 +213,13 @@ WeightPlan Parameters::plan_of(const weights::WeightSource& source,
   if (storage == WeightStorage::int8_panels) {
     plan.type = {.dtype = DType::i8_panels,
                  .shape = {plan.stacked.shape[0], plan.stacked.shape[1] + kInt8TailBytes}};
+    return plan;
+  }
+  if (storage == WeightStorage::float_panels) {
+    const PanelFormat format = *source.panel_format(names[0]);
+    plan.type = {
+        .dtype = float_panel_dtype(format),
+        .shape = {plan.stacked.shape[0], panel_column_bytes(format, plan.stacked.shape[1])}};
     return plan;
   }
   plan.type = arranged_type(plan.stacked, arrangement);

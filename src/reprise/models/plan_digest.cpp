@@ -29,9 +29,7 @@ uint64_t plan_digest(const weights::WeightSource& source, const WeightPlan& plan
                                  arrangement.transposes_each);
   for (const std::string& name : plan.names) {
     const std::optional<PanelFormat> format =
-        plan.storage == WeightStorage::block_panels || plan.storage == WeightStorage::int8_panels
-            ? source.panel_format(name)
-            : std::nullopt;
+        is_packed(plan.storage) ? source.panel_format(name) : std::nullopt;
     text += fmt::format("{};{};{};",
                         name,
                         format ? static_cast<int>(*format) : -1,

@@ -131,7 +131,7 @@ void WeightReader::read(const weights::WeightSource& source,
   const std::vector<std::string_view> names(plan.names.begin(), plan.names.end());
   if (plan.storage == WeightStorage::block_panels) {
     read_blocks(source, names, dst);
-  } else if (plan.storage == WeightStorage::int8_panels) {
+  } else if (is_packed(plan.storage)) {
     read_panels(source, names, dst);
   } else if (plan.arrangement.is_in_order()) {
     read_stacked(source, names, plan.type.dtype, dst);

@@ -39,9 +39,21 @@ struct Arrangement {
 };
 
 /// How the elements of a loaded weight lie: row-major, in blocks as the source has them
-/// (block_panels.h), reordered while loading (column_panels.h), or as panels of int8 with one scale
-/// for each row (int8_panels.h).
-enum class WeightStorage : uint8_t { elements, block_panels, column_panels, int8_panels };
+/// (block_panels.h), reordered while loading (column_panels.h), as panels of int8 with one scale
+/// for each row (int8_panels.h), or as panels of smaller floats (float_panels.h).
+enum class WeightStorage : uint8_t {
+  elements,
+  block_panels,
+  column_panels,
+  int8_panels,
+  float_panels
+};
+
+/// Whether the source packs such weights.
+[[nodiscard]] constexpr bool is_packed(WeightStorage storage) noexcept {
+  return storage == WeightStorage::block_panels || storage == WeightStorage::int8_panels ||
+         storage == WeightStorage::float_panels;
+}
 
 /// What is read for one weight.
 struct WeightPlan {

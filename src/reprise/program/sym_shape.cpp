@@ -14,7 +14,10 @@ constexpr std::array kDTypes = {DType::f32,
                                 DType::f16,
                                 DType::f8e4m3,
                                 DType::bf16_panels,
+                                DType::f8e4m3_panels,
                                 DType::f8e5m2,
+                                DType::f8e5m2_panels,
+                                DType::f4_panels,
                                 DType::i8,
                                 DType::i8_panels,
                                 DType::u8,
@@ -160,6 +163,12 @@ std::string_view short_name(DType dtype) noexcept {
       return "bf16";
     case DType::bf16_panels:
       return "bf16_panels";
+    case DType::f8e4m3_panels:
+      return "f8e4m3_panels";
+    case DType::f8e5m2_panels:
+      return "f8e5m2_panels";
+    case DType::f4_panels:
+      return "f4_panels";
     case DType::f16:
       return "f16";
     case DType::f8e4m3:

@@ -66,6 +66,13 @@ enum class PanelFormat : uint8_t {
   // Whole rows with one scale: tensor/int8_panels.h. Its panels have no header, and activations are
   // not quantised in blocks.
   int8_rows,
+  // Floats with scales: tensor/float_panels.h. Their panels have no header, and activations are not
+  // quantised at all.
+  f8e4m3_rows,
+  f8e4m3_g128,
+  f8e5m2_rows,
+  f8e5m2_g128,
+  f4_g64,
 };
 /// Those of weights in blocks.
 inline constexpr int kNumPanelFormats = 16;
@@ -131,6 +138,14 @@ struct PanelLayout {
       return {.code_bytes = 16, .scale_bytes = 1};
     case PanelFormat::int8_rows:
       return {.super_blocks = 2, .code_bytes = 32, .tail_bytes = 8};
+    case PanelFormat::f8e4m3_rows:
+    case PanelFormat::f8e5m2_rows:
+      return {.code_bytes = 32, .tail_bytes = 4};
+    case PanelFormat::f8e4m3_g128:
+    case PanelFormat::f8e5m2_g128:
+      return {.super_blocks = 4, .head_bytes = 4, .code_bytes = 32};
+    case PanelFormat::f4_g64:
+      return {.super_blocks = 2, .head_bytes = 4, .code_bytes = 16, .tail_bytes = 4};
   }
   return {};
 }

@@ -20,6 +20,10 @@ enum class DType : uint8_t {
   u8,
   i32,
   i64,
+  // Matrices of smaller floats with scales, see float_panels.h; weights only.
+  f8e4m3_panels,
+  f8e5m2_panels,
+  f4_panels,  // of four bits
 };
 
 /// Size of one element in bytes.
@@ -33,7 +37,10 @@ enum class DType : uint8_t {
     case DType::f16:
       return 2;
     case DType::f8e4m3:
+    case DType::f8e4m3_panels:
     case DType::f8e5m2:
+    case DType::f8e5m2_panels:
+    case DType::f4_panels:
     case DType::i8:
     case DType::i8_panels:
     case DType::u8:
@@ -42,6 +49,13 @@ enum class DType : uint8_t {
       return 8;
   }
   return 0;
+}
+
+/// Whether a type is that of matrices in panels, which only ops with such a weight take.
+[[nodiscard]] constexpr bool is_panels(DType dtype) noexcept {
+  return dtype == DType::bf16_panels || dtype == DType::i8_panels ||
+         dtype == DType::f8e4m3_panels || dtype == DType::f8e5m2_panels ||
+         dtype == DType::f4_panels;
 }
 
 /// The usual name of an element type: "float32", "bfloat16", "float16", "float8_e4m3fn",

@@ -77,7 +77,7 @@ struct SizeRule {
 
 enum class ElementRule : uint8_t {
   of_model,   // the model's element type: all operands with this rule have the same type
-  of_weight,  // the same type, or its panels (column_panels.h)
+  of_weight,  // the same type, its panels (column_panels.h), or panels of smaller floats
   i8_panels,  // int8_panels.h
   i32,
   f32,

@@ -23,7 +23,7 @@ size_t infer_slice(const OpCall& call,
                     attributes.length >= 0 &&
                     attributes.begin + attributes.length <= x.size(attributes.dim);
   if (!fits) refuse_operands(call, inputs, "the slice leaves the tensor");
-  if (x.dtype() == DType::bf16_panels || x.dtype() == DType::i8_panels) {
+  if (is_panels(x.dtype())) {
     refuse_operands(call, inputs, "a slice of a matrix in panels is no matrix in panels");
   }
   outputs[0] = x.type();

@@ -93,7 +93,12 @@ double value_of(PanelFormat format, const BlockOfColumn& block, int64_t i) {
       return std::ldexp(static_cast<double>(kFp4Values[block.nibble(i)]),
                         block.unsigned_byte(own) - 128);
     case PanelFormat::int8_rows:
-      REPRISE_ASSERT(false, "a packed weight has no parts of int8_rows");
+    case PanelFormat::f8e4m3_rows:
+    case PanelFormat::f8e4m3_g128:
+    case PanelFormat::f8e5m2_rows:
+    case PanelFormat::f8e5m2_g128:
+    case PanelFormat::f4_g64:
+      REPRISE_ASSERT(false, "a packed weight has no parts of format {}", static_cast<int>(format));
   }
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "reprise/tensor/float_panels.h"
 #include "reprise/tensor/op_table.h"
 
 namespace reprise {
@@ -36,6 +37,7 @@ class SignatureMatch {
     }
     for (size_t i = 0; i < inputs_.size(); ++i) match_type(i);
     for (size_t i = 0; i < inputs_.size(); ++i) match_sums(i);
+    for (size_t i = 0; i < inputs_.size(); ++i) match_float_panels(i);
     if (op_.properties.check != nullptr) {
       if (const char* broken = op_.properties.check(call_.code, inputs_)) refuse(broken);
     }
@@ -72,7 +74,8 @@ class SignatureMatch {
       if (!leading_) leading_ = sizes;
       if (!std::ranges::equal(sizes, *leading_)) refuse(operand, "shape");
     }
-    for (size_t i = 0; i < type.rank; ++i) {
+    const size_t num_sizes = type.rank - (has_float_panels(operand) ? 1U : 0U);
+    for (size_t i = 0; i < num_sizes; ++i) {
       if (type.sizes[i].kind != SizeRule::Kind::symbol) continue;
       const int64_t size = shape[num_leading + i];
       int64_t& known = sizes_[type.sizes[i].products[0].symbols[0]];
@@ -82,14 +85,30 @@ class SignatureMatch {
     }
   }
 
+  [[nodiscard]] bool has_float_panels(size_t operand) const {
+    return op_.rule.operands[operand].type.element == ElementRule::of_weight &&
+           inputs_[operand].defined() && is_float_panels(inputs_[operand].dtype());
+  }
+  // The row of a weight in such panels has the bytes of so many elements as its signature says.
+  void match_float_panels(size_t operand) {
+    if (!has_float_panels(operand)) return;
+    const TypeRule& type = op_.rule.operands[operand].type;
+    const Tensor& weight = inputs_[operand];
+    const int64_t depth = sizes_[type.sizes[type.rank - 1U].products[0].symbols[0]];
+    if (float_panel_group(weight.dtype(), weight.size(weight.rank() - 1), depth) == 0) {
+      refuse(operand, "shape");
+    }
+  }
+
   bool matches_element(ElementRule rule, DType dtype) {
     switch (rule) {
       case ElementRule::of_weight:
-        return matches_element(ElementRule::of_model,
+        return is_float_panels(dtype) ||
+               matches_element(ElementRule::of_model,
                                dtype == DType::bf16_panels ? DType::bf16 : dtype);
       case ElementRule::of_model:
-        return dtype != DType::bf16_panels && dtype != DType::i8_panels &&
-               dtype == model_dtype_.value_or(dtype) && (model_dtype_ = dtype, true);
+        return !is_panels(dtype) && dtype == model_dtype_.value_or(dtype) &&
+               (model_dtype_ = dtype, true);
       case ElementRule::i8_panels:
         return dtype == DType::i8_panels;
       case ElementRule::i32:

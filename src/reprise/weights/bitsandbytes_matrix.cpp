@@ -7,6 +7,7 @@
 
 #include "reprise/base/error.h"
 #include "reprise/weights/config_reader.h"
+#include "reprise/weights/float_panel_column.h"
 
 namespace reprise::weights {
 namespace {
@@ -97,17 +98,49 @@ class BitsAndBytesMatrix final : public QuantizedMatrix {
     std::vector<float> row(static_cast<size_t>(depth()));
     for (int64_t n = 0; n < outputs(); ++n) {
       for (int64_t k = 0; k < depth(); ++k) {
-        const int64_t element = n * depth() + k;
-        const auto pair = std::to_integer<unsigned>(codes[static_cast<size_t>(element / 2)]);
-        const unsigned code = element % 2 == 0 ? pair >> 4 : pair & 15U;
-        row[static_cast<size_t>(k)] =
-            map[code] * largest[static_cast<size_t>(element / state_.block_size)];
+        row[static_cast<size_t>(k)] = map[code_of(codes, n, k)] * largest[block_of(n, k)];
       }
       on_row(n, row);
     }
   }
 
+  [[nodiscard]] std::optional<PanelFormat> panels() const override {
+    constexpr PanelFormat kFormat = PanelFormat::f4_g64;
+    const bool has_groups = state_.block_size % float_panel_group(kFormat) == 0;
+    return has_groups && is_multiplied_whole(name_) &&
+                   fits_float_panels(kFormat, outputs(), depth())
+               ? std::optional(kFormat)
+               : std::nullopt;
+  }
+  void read_panels(std::span<std::byte> dst) const override {
+    const std::vector<std::byte> codes = read_stored(source(), name_);
+    const std::vector<float> map = read_numbers(source(), name_ + ".quant_map");
+    const std::vector<float> largest = read_largest();
+    std::vector<uint8_t> row(static_cast<size_t>(depth()));
+    for (int64_t n = 0; n < outputs(); ++n) {
+      for (int64_t k = 0; k < depth(); ++k) {
+        row[static_cast<size_t>(k)] = static_cast<uint8_t>(code_of(codes, n, k));
+      }
+      FloatPanelColumn to(*panels(), dst, depth(), n);
+      to.write_codes(std::span<const uint8_t>(row));
+      to.write_table(map);
+      for (int64_t g = 0; g < depth() / to.group(); ++g) {
+        to.write_scale(g, largest[block_of(n, g * to.group())]);
+      }
+    }
+  }
+
  private:
+  // The first of two elements is in the upper half of a byte.
+  [[nodiscard]] unsigned code_of(const std::vector<std::byte>& codes, int64_t n, int64_t k) const {
+    const int64_t element = n * depth() + k;
+    const auto pair = std::to_integer<unsigned>(codes[static_cast<size_t>(element / 2)]);
+    return element % 2 == 0 ? pair >> 4 : pair & 15U;
+  }
+  // The index of an element's block.
+  [[nodiscard]] size_t block_of(int64_t n, int64_t k) const {
+    return static_cast<size_t>((n * depth() + k) / state_.block_size);
+  }
   // The largest magnitude of each block.
   [[nodiscard]] std::vector<float> read_largest() const {
     if (!is_nested_) return read_numbers(source(), name_ + ".absmax");

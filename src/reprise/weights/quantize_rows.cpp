@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <vector>
 
 #include "reprise/base/assert.h"
+#include "reprise/base/element.h"
 #include "reprise/weights/convert.h"
+#include "reprise/weights/float_panel_column.h"
 #include "reprise/weights/panel_column.h"
 
 namespace reprise::weights {
@@ -90,12 +93,28 @@ void quantize_int8_row(std::span<const float> row, PanelColumn& to) {
   to.write_tail(4 * kPanelColumns, sum);
 }
 
+// The largest magnitude becomes 448, the largest float8.
+void quantize_float8_row(std::span<const float> row, int64_t column, std::span<std::byte> panels) {
+  const float scale = largest_magnitude(row) / 448.0F;
+  const float inverse = scale > 0 ? std::min(1.0F / scale, 3e38F) : 0.0F;
+  std::vector<std::byte> codes(row.size());
+  for (size_t i = 0; i < row.size(); ++i) {
+    Float8E4M3 code;
+    store_element(&code, finite(row[i]) * inverse);
+    codes[i] = static_cast<std::byte>(code.bits);
+  }
+  FloatPanelColumn to(PanelFormat::f8e4m3_rows, panels, static_cast<int64_t>(row.size()), column);
+  to.write_codes(codes);
+  to.write_scale(0, scale);
+}
+
 }  // namespace
 
 void quantize_row(PanelFormat format,
                   std::span<const float> row,
                   int64_t column,
                   std::span<std::byte> panels) {
+  if (format == PanelFormat::f8e4m3_rows) return quantize_float8_row(row, column, panels);
   const auto depth = static_cast<int64_t>(row.size());
   REPRISE_ASSERT(depth % panel_group_elements(format) == 0, "a row of {} elements", depth);
   PanelColumn to(format, panels, depth, column);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "reprise/base/assert.h"
@@ -147,6 +148,11 @@ std::string QuantizedMatrices::matrices_without_panels() const {
   });
   return count == 0 ? std::string()
                     : fmt::format("{} {}", count, count == 1 ? "matrix" : "matrices");
+}
+
+bool is_multiplied_whole(std::string_view name) {
+  return std::ranges::none_of(std::array{".experts.", "embed", "wte.", "wpe."},
+                              [&](const char* part) { return name.find(part) != name.npos; });
 }
 
 std::vector<std::byte> read_stored(const WeightSource& source, std::string_view name) {

@@ -118,6 +118,40 @@ void add_gptq_and_awq(Random& random, std::map<std::string, Case>& cases) {
   awq.config = {.method = QuantizationMethod::awq, .bits = 4, .group_size = 128};
 }
 
+// Float8 and four bits in shapes that stay packed.
+void add_float_panels(Random& random, std::map<std::string, Case>& cases) {
+  const auto float8 = [&](DType dtype, std::vector<int64_t> shape) {
+    Stored stored = random_tensor(random, dtype, std::move(shape));
+    for (std::byte& code : stored.bytes) code &= std::byte{0x77};  // no NaN
+    return stored;
+  };
+  const auto ones = [&](std::vector<int64_t> shape) {
+    Stored stored = random_tensor(random, DType::f32, std::move(shape));
+    const float one = 1;
+    for (size_t i = 0; i < stored.bytes.size(); i += sizeof one) {
+      std::memcpy(stored.bytes.data() + i, &one, sizeof one);
+    }
+    return stored;
+  };
+  Case& rows = cases["float8_rows"];
+  rows.tensors["m.weight"] = float8(DType::f8e4m3, {32, 64});
+  rows.tensors["m.weight_scale"] = ones({32, 1});
+  rows.config.method = QuantizationMethod::fp8;
+  Case& blocks = cases["float8_blocks"];
+  blocks.tensors["m.weight"] = float8(DType::f8e5m2, {32, 256});
+  blocks.tensors["m.weight_scale_inv"] = ones({2, 2});
+  blocks.config = {.method = QuantizationMethod::fp8, .block_rows = 16, .block_columns = 128};
+  Case& four = cases["float4"];
+  const std::string_view state = R"({"shape": [32, 128], "blocksize": 64})";
+  Stored text{DType::u8, {static_cast<int64_t>(state.size())}, {}};
+  for (const char c : state) text.bytes.push_back(static_cast<std::byte>(c));
+  four.tensors["m.weight"] = random_tensor(random, DType::u8, {2048, 1});
+  four.tensors["m.weight.absmax"] = ones({64});
+  four.tensors["m.weight.quant_map"] = ones({16});
+  four.tensors["m.weight.quant_state.bitsandbytes__fp4"] = std::move(text);
+  four.config.method = QuantizationMethod::bitsandbytes;
+}
+
 std::unique_ptr<WeightSource> open(const Case& test) {
   auto source = std::make_unique<MemoryWeights>();
   for (const auto& [name, stored] : test.tensors) {
@@ -230,6 +264,10 @@ TEST(QuantizedMutation, is_read_or_refused_by_name) {
   Random random(7);
   std::map<std::string, Case> cases = golden_cases();
   add_gptq_and_awq(random, cases);
+  add_float_panels(random, cases);
+  for (const char* name : {"float8_rows", "float8_blocks", "float4"}) {
+    ASSERT_TRUE(open(cases.at(name))->panel_format("m.weight")) << name;
+  }
   for (const auto& [name, test] : cases) {
     ASSERT_NO_THROW(read_all(*open(test))) << name;
   }

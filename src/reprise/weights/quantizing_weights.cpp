@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "reprise/base/assert.h"
+#include "reprise/tensor/float_panels.h"
 #include "reprise/tensor/int8_panels.h"
 #include "reprise/weights/panel_column.h"
 #include "reprise/weights/quantize_rows.h"
+#include "reprise/weights/quantized_matrix.h"
 
 namespace reprise::weights {
 namespace {
@@ -34,16 +36,25 @@ bool are_matrices(std::string_view name, const TensorSpec& spec) {
   return spec.shape.size() == 3 && name.find(".experts.") != std::string_view::npos;
 }
 
-PanelFormat format_for(LoadQuantization method, std::string_view name, const TensorSpec& spec) {
+bool is_in_layer(std::string_view name) { return name.find(".layers.") != std::string_view::npos; }
+
+std::optional<PanelFormat> format_for(LoadQuantization method,
+                                      std::string_view name,
+                                      const TensorSpec& spec) {
   const int64_t depth = spec.shape.back();
+  if (method == LoadQuantization::fp8) {
+    const bool is_quantised = spec.shape.size() == 2 && is_in_layer(name) &&
+                              is_multiplied_whole(name) &&
+                              fits_float_panels(PanelFormat::f8e4m3_rows, spec.shape[0], depth);
+    return is_quantised ? std::optional(PanelFormat::f8e4m3_rows) : std::nullopt;
+  }
   // The products of experts have no kernels for rows with one scale.
   const bool is_expert = spec.shape.size() == 3 || name.find(".experts.") != std::string_view::npos;
   if (method == LoadQuantization::int8 && !is_expert && fits_int8_panels(spec.shape[0], depth)) {
     return PanelFormat::int8_rows;
   }
   if (method == LoadQuantization::int4) {
-    const bool is_layer = name.find(".layers.") != std::string_view::npos;
-    return is_layer ? PanelFormat::q4_0 : PanelFormat::q8_0;
+    return is_in_layer(name) ? PanelFormat::q4_0 : PanelFormat::q8_0;
   }
   const bool has_groups = depth % panel_group_elements(PanelFormat::int8_g128) == 0;
   return method == LoadQuantization::int8 && has_groups ? PanelFormat::int8_g128

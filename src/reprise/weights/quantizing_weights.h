@@ -13,8 +13,9 @@ namespace reprise::weights {
 
 /// How matrices are quantised while they are loaded (`--quantization`). int8: one scale per output;
 /// q8_0: one per 32 elements; int4: four bits with one scale per 32 elements, and eight bits (q8_0)
-/// for the embedding and the logits.
-enum class LoadQuantization : uint8_t { int8, int4, q8_0 };
+/// for the embedding and the logits; fp8: float8 E4M3 with one scale per output, in the layers
+/// only, as vLLM does it.
+enum class LoadQuantization : uint8_t { int8, int4, q8_0, fp8 };
 
 /// Wraps a source and offers its matrices packed, quantised row by row as they are read. Matrices
 /// that the source has packed stay as they are. Vectors, routers of experts, and matrices whose

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "reprise/base/error.h"
+#include "reprise/tensor/float_panels.h"
 #include "reprise/weights/decoder_tensors.h"
 
 namespace reprise::weights {
@@ -344,8 +345,10 @@ void RankWeights::add_as(const std::string& name,
                          std::vector<Range> ranges) {
   const TensorSpec* stored = source_->find(stored_name);
   if (stored == nullptr) return;  // most models have no biases
-  // Stacked experts in blocks are cut as numbers.
-  if (source_->panel_format(stored_name) && stored->shape.size() == 2) {
+  // Stacked experts in blocks are cut as numbers. Panels of smaller floats can be read as numbers
+  // too, and then they are.
+  const std::optional<PanelFormat> packed = source_->panel_format(stored_name);
+  if (packed && stored->shape.size() == 2 && !is_float_panels(*packed)) {
     throw InvalidArgument(fmt::format(
         "--tensor-parallel-size: {}: weights in blocks cannot be divided among ranks yet; use 1",
         stored_name));

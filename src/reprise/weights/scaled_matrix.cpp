@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <cmath>
 
 #include "reprise/base/element.h"
 #include "reprise/base/error.h"
+#include "reprise/weights/float_panel_column.h"
 
 namespace reprise::weights {
 namespace {
@@ -83,7 +84,11 @@ void require_matrix(const WeightSource& source, const std::string& name) {
 
 std::vector<float> read_scales(const WeightSource& source, const ScaledParts& parts) {
   std::vector<float> scales = read_numbers(source, parts.scale);
-  for (float& scale : scales) scale *= parts.scale_factor;
+  for (float& scale : scales) {
+    scale *= parts.scale_factor;
+    if (std::isfinite(scale)) continue;
+    throw FileError("E_VALUE", source.description(), visible(parts.scale), "is no finite number");
+  }
   return scales;
 }
 
@@ -103,6 +108,22 @@ class Float8Matrix final : public QuantizedMatrix {
       numbers_[code] =
           spec.dtype == DType::f8e4m3 ? to_float(Float8E4M3{bits}) : to_float(Float8E5M2{bits});
     }
+    choose_panels(spec.dtype);
+  }
+
+  [[nodiscard]] std::optional<PanelFormat> panels() const override { return panels_; }
+  void read_panels(std::span<std::byte> dst) const override {
+    const std::vector<std::byte> codes = read_stored(source(), parts_.weight);
+    require_numbers(codes);
+    const std::vector<float> scales = read_scales(source(), parts_);
+    for (int64_t n = 0; n < outputs(); ++n) {
+      FloatPanelColumn to(*panels_, dst, depth(), n);
+      to.write_codes(
+          std::span(codes).subspan(static_cast<size_t>(n * depth()), static_cast<size_t>(depth())));
+      for (int64_t g = 0; g < depth() / to.group(); ++g) {
+        to.write_scale(g, scales[static_cast<size_t>(grid_.index(n, g * to.group()))]);
+      }
+    }
   }
 
   void read_rows(const OnRow& on_row) const override {
@@ -120,9 +141,36 @@ class Float8Matrix final : public QuantizedMatrix {
   }
 
  private:
+  void choose_panels(DType dtype) {
+    const bool is_e4m3 = dtype == DType::f8e4m3;
+    const bool has_rows = grid_.elements_across >= depth();
+    const PanelFormat format = has_rows
+                                   ? is_e4m3 ? PanelFormat::f8e4m3_rows : PanelFormat::f8e5m2_rows
+                               : is_e4m3 ? PanelFormat::f8e4m3_g128
+                                         : PanelFormat::f8e5m2_g128;
+    const int64_t group = float_panel_group(format);
+    const bool has_groups = group == 0 || grid_.elements_across % group == 0;
+    if (has_groups && is_multiplied_whole(parts_.weight) &&
+        fits_float_panels(format, outputs(), depth())) {
+      panels_ = format;
+    }
+  }
+  // Kernels put the bits of a float8 into those of a float16, where its NaN would be a number.
+  void require_numbers(std::span<const std::byte> codes) const {
+    if (float_panel_dtype(*panels_) != DType::f8e4m3_panels) return;
+    constexpr unsigned kNan = 0x7f;
+    const bool has_nan = std::ranges::any_of(
+        codes, [](std::byte code) { return (std::to_integer<unsigned>(code) & kNan) == kNan; });
+    if (has_nan) {
+      throw FileError(
+          "E_VALUE", source().description(), visible(parts_.weight), "has elements that are NaN");
+    }
+  }
+
   ScaledParts parts_;
   ScaleGrid grid_;
   std::array<float, 256> numbers_;  // by code
+  std::optional<PanelFormat> panels_;
 };
 
 // int8. A code of IntegerMatrix is the stored one plus 128.

@@ -13,6 +13,7 @@ namespace {
 // clang-format off: later files use earlier ones.
 #include "reprise/kernels/vector/avx512.inl"
 #include "reprise/kernels/vector/panel_avx512.inl"
+#include "reprise/kernels/vector/float_codes_avx512.inl"
 #include "reprise/kernels/vector/tile_shapes.inl"
 #include "reprise/kernels/vector/tiles_amx.inl"
 #include "reprise/kernels/vector/tile_layouts_avx512.inl"

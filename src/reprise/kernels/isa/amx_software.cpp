@@ -8,6 +8,7 @@ namespace {
 // clang-format off: later files use earlier ones.
 #include "reprise/kernels/vector/portable.inl"
 #include "reprise/kernels/vector/panel_portable.inl"
+#include "reprise/kernels/vector/float_codes_portable.inl"
 #include "reprise/kernels/vector/tile_shapes.inl"
 #include "reprise/kernels/vector/tiles_software.inl"
 #include "reprise/kernels/vector/tile_layouts_portable.inl"

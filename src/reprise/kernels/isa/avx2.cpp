@@ -6,9 +6,10 @@ namespace reprise::kernels {
 namespace {
 
 #define REPRISE_ISA avx2
-// clang-format off: the second file uses the first.
+// clang-format off: later files use earlier ones.
 #include "reprise/kernels/vector/avx2.inl"
 #include "reprise/kernels/vector/panel_avx2.inl"
+#include "reprise/kernels/vector/float_codes_avx2.inl"
 // clang-format on
 
 #include "reprise/kernels/isa/kernels.inl"

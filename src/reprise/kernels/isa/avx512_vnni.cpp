@@ -7,9 +7,10 @@ namespace {
 
 #define REPRISE_ISA_HAS_VNNI
 #define REPRISE_ISA avx512_vnni
-// clang-format off: the second file uses the first.
+// clang-format off: later files use earlier ones.
 #include "reprise/kernels/vector/avx512.inl"
 #include "reprise/kernels/vector/panel_avx512.inl"
+#include "reprise/kernels/vector/float_codes_avx512.inl"
 // clang-format on
 
 #include "reprise/kernels/isa/kernels.inl"

@@ -11,6 +11,7 @@
 #include "reprise/kernels/vector/exp_arguments.h"
 #include "reprise/tensor/attention_plan.h"
 #include "reprise/tensor/column_panels.h"
+#include "reprise/tensor/float_panels.h"
 #include "reprise/tensor/int8_panels.h"
 
 // Vector lanes must not be passed through a call.

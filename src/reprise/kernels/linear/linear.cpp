@@ -7,8 +7,22 @@
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
 #include "reprise/kernels/reference.h"
+#include "reprise/tensor/float_panels.h"
 
 namespace reprise::kernels {
+
+void set_weight_elements(const Tensor& weight, LinearArguments& arguments) {
+  if (!is_float_panels(weight.dtype())) return;
+  arguments.elements = weight.dtype() == DType::f8e4m3_panels   ? WeightElements::f8e4m3
+                       : weight.dtype() == DType::f8e5m2_panels ? WeightElements::f8e5m2
+                                                                : WeightElements::f4;
+  arguments.column_bytes = weight.size(1);
+  arguments.group = float_panel_group(weight.dtype(), arguments.column_bytes, arguments.depth);
+  REPRISE_ASSERT(arguments.group > 0 && weight.size(0) % (2 * kPanelColumns) == 0,
+                 "a weight of type {} for rows of {} elements",
+                 weight.type().to_string(),
+                 arguments.depth);
+}
 
 LinearPlan plan_linear(const Tensor& x,
                        const Tensor& weight,
@@ -19,28 +33,29 @@ LinearPlan plan_linear(const Tensor& x,
   REPRISE_ASSERT(weight.is_dense() && out.is_dense(), "linear: weight and out must be dense");
   const int64_t rows = x.size(0);
   const int64_t columns = out.size(1);
-  const bool is_in_panels =
-      weight.dtype() == DType::bf16_panels || weight.dtype() == DType::i8_panels;
+  const bool is_in_panels = is_panels(weight.dtype());
   // With few rows the work is streaming weights, and small tiles balance it. With many rows larger
   // tiles read x less often. The choice does not change the bits.
   const int columns_per_block = (is_in_panels ? kMaxLinearTileColumns
                                  : rows > 16  ? 32
                                               : 16) /
                                 weights_per_column;
-  return {.arguments = {.x = x.data(),
-                        .weight = weight.data(),
-                        .bias = bias.data(),
-                        .out = out.data(),
-                        .num_rows = nullptr,
-                        .x_stride = x.stride(0),
-                        .rows = rows,
-                        .columns = columns,
-                        .depth = x.size(1),
-                        .rows_per_block = kMaxLinearTileRows,
-                        .columns_per_block = columns_per_block,
-                        .is_in_panels = is_in_panels},
-          .num_blocks = static_cast<uint32_t>(ceil_div(rows, kMaxLinearTileRows) *
-                                              ceil_div(columns, columns_per_block))};
+  LinearPlan plan = {.arguments = {.x = x.data(),
+                                   .weight = weight.data(),
+                                   .bias = bias.data(),
+                                   .out = out.data(),
+                                   .num_rows = nullptr,
+                                   .x_stride = x.stride(0),
+                                   .rows = rows,
+                                   .columns = columns,
+                                   .depth = x.size(1),
+                                   .rows_per_block = kMaxLinearTileRows,
+                                   .columns_per_block = columns_per_block,
+                                   .is_in_panels = is_in_panels},
+                     .num_blocks = static_cast<uint32_t>(ceil_div(rows, kMaxLinearTileRows) *
+                                                         ceil_div(columns, columns_per_block))};
+  set_weight_elements(weight, plan.arguments);
+  return plan;
 }
 
 bool launch_linear(device::Stream& stream,

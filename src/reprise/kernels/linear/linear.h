@@ -22,6 +22,8 @@ struct LinearPlan {
   LinearArguments arguments;
   uint32_t num_blocks;
 };
+/// Says how the elements of a weight with rows of `depth` elements lie.
+void set_weight_elements(const Tensor& weight, LinearArguments& arguments);
 [[nodiscard]] LinearPlan plan_linear(const Tensor& x,
                                      const Tensor& weight,
                                      const Tensor& bias,

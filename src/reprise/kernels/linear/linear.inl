@@ -22,11 +22,21 @@ struct LinearColumns {
 
   void append(const LinearArguments& a, int64_t column, int64_t columns) {
     for (int64_t c = column; c < column + columns; ++c, ++size) {
-      weight[size] = static_cast<const T*>(a.weight) +
-                     (a.is_in_panels ? column_begin<T>(c, a.depth) : c * a.depth);
+      weight[size] = begin_of(a, c);
       // Adding -0 changes no number, not even another -0.
       bias[size] = a.bias == nullptr ? -0.0F : to_float(static_cast<const Bias*>(a.bias)[c]);
     }
+  }
+
+ private:
+  static const T* begin_of(const LinearArguments& a, int64_t column) {
+    if (a.elements != WeightElements::as_given) {
+      // Where the panel begins.
+      const int64_t panel = column / kPanelColumns * kPanelColumns * a.column_bytes;
+      return reinterpret_cast<const T*>(static_cast<const uint8_t*>(a.weight) + panel);
+    }
+    return static_cast<const T*>(a.weight) +
+           (a.is_in_panels ? column_begin<T>(column, a.depth) : column * a.depth);
   }
 };
 
@@ -72,7 +82,12 @@ inline void linear_tile(const LinearArguments& a,
   });
 }
 
+#include "reprise/kernels/linear/float_products.inl"
 #include "reprise/kernels/linear/panel_products.inl"
+#if defined(REPRISE_ISA_HAS_TILES) || defined(REPRISE_ISA_HAS_BF16)
+#include "reprise/kernels/linear/float_products_in_bf16.inl"
+#define REPRISE_ISA_MULTIPLIES_BF16
+#endif
 
 /// Calls `store_row(row, sums)` with the sums of each row of the block, without biases.
 template <typename T, typename Bias, typename StoreRow>
@@ -85,6 +100,14 @@ inline void linear_rows(const LinearArguments& a,
   if constexpr (__is_same(T, int8_t)) {
     products.run(a, block, columns, store_sums);
   } else {
+    if (a.elements != WeightElements::as_given) {
+#ifdef REPRISE_ISA_MULTIPLIES_BF16
+      if constexpr (__is_same(T, BFloat16)) {
+        return float_products_in_bf16(a, block, columns, products, store_sums);
+      }
+#endif
+      return float_products<T>(a, block, columns, store_sums);
+    }
     if constexpr (__is_same(T, BFloat16)) {
       if (a.is_in_panels) return products.run(a, block, columns, store_sums);
     }

@@ -5,6 +5,7 @@
 #include "reprise/base/assert.h"
 #include "reprise/base/error.h"
 #include "reprise/kernels/launch.h"
+#include "reprise/kernels/linear/linear.h"
 #include "reprise/kernels/linear_rope_kv_write/linear_rope_kv_write_arguments.h"
 #include "reprise/kernels/op_run.h"
 #include "reprise/tensor/column_panels.h"
@@ -12,7 +13,7 @@
 namespace reprise::kernels {
 
 bool supports_linear_rope_kv_write(int64_t head_dim, DType weight) {
-  const bool has_whole_heads = weight != DType::bf16_panels || head_dim % kPanelColumns == 0;
+  const bool has_whole_heads = !is_panels(weight) || head_dim % kPanelColumns == 0;
   return head_dim <= kMaxLinearRopeHeadDim && has_whole_heads;
 }
 
@@ -34,7 +35,7 @@ bool launch_linear_rope_kv_write(device::Stream& stream,
   require_dense_rows(x, "linear_rope_kv_write");
   REPRISE_ASSERT(weight.is_dense(), "linear_rope_kv_write: the weight must be dense");
   const int64_t rows = x.size(0);
-  const LinearRopeKvWriteArguments arguments = {
+  LinearRopeKvWriteArguments arguments = {
       .product = {.x = x.data(),
                   .weight = weight.data(),
                   .bias = bias.data(),
@@ -46,9 +47,10 @@ bool launch_linear_rope_kv_write(device::Stream& stream,
                   .depth = x.size(1),
                   .rows_per_block = kMaxLinearTileRows,
                   .columns_per_block = static_cast<int32_t>(head_dim),
-                  .is_in_panels = weight.dtype() == DType::bf16_panels},
+                  .is_in_panels = is_panels(weight.dtype())},
       .to = rope_and_cache(call),
   };
+  set_weight_elements(weight, arguments.product);
   const int64_t num_heads = arguments.to.heads + 2 * arguments.to.kv_heads;
   return launch(stream,
                 kernel_for(kernels.linear_rope_kv_write, x.dtype()),
