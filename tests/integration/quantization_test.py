@@ -17,6 +17,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import gguf_test
+
 BINARY = MODEL = SOURCE = None
 TIMEOUT = 300
 GROUP = 32
@@ -260,6 +262,42 @@ class Quantization(unittest.TestCase):
         run = self.run_cli("generate", gptq, "--prompt", "x", "--quantization", "int8")
         self.assertEqual(run.returncode, 2)
         self.assertIn("quantised already (gptq)", run.stderr)
+
+    def test_keeps_the_experts_of_checkpoints_packed(self):
+        tensors = {"plain": {}, "gptq": {}, "awq": {}, "compressed": {}}
+        for name, shape in gguf_test.mixture_shapes(gguf_test.MIXTURE).items():
+            values = gguf_test.random_values(name, shape)
+            if ".experts." not in name:
+                for each in tensors.values():
+                    each[name] = ("F32", shape, values.tobytes())
+                continue
+            codes, zeros, scales, numbers = four_bits([values[at : at + shape[1]] for at in range(0, len(values), shape[1])])
+            module = name.removesuffix(".weight")
+            tensors["plain"][name] = ("F32", shape, floats(numbers))
+            tensors["gptq"] |= gptq_tensors(module, codes, zeros, scales)
+            tensors["awq"] |= awq_tensors(module, codes, zeros, scales)
+            tensors["compressed"] |= pack_quantized_tensors(module, codes, zeros, scales)
+        common = {"bits": 4, "group_size": GROUP}
+        methods = {"plain": None, "gptq": common | {"quant_method": "gptq", "desc_act": False},
+                   "awq": common | {"quant_method": "awq", "version": "gemm"},
+                   "compressed": {"quant_method": "compressed-tensors", "format": "pack-quantized"}}
+        options = [word for i, first in enumerate("abcdefghijkl") for word in ("--prompt", f"{first}{i}The"[:4 + i % 2])]
+        options += ["--ignore-eos", "--temperature", "0", "--dtype", "float32"]
+        tokens = {}
+        for name, method in methods.items():
+            folder = self.write_folder(f"mixture-{name}", tensors[name], method)
+            config = gguf_test.MIXTURE | ({"quantization_config": method} if method else {})
+            (folder / "config.json").write_text(json.dumps(config))
+            gguf_test.write_byte_tokenizer(folder)
+            tokens[name] = self.tokens(folder, *options)
+            run = self.run_cli("generate", folder, "--prompt", "x", "--max-tokens", "1")
+            self.assertNotIn("dequantised", run.stderr)
+        # The same panels, so the same bits.
+        self.assertEqual(tokens["awq"], tokens["gptq"])
+        self.assertEqual(tokens["compressed"], tokens["gptq"])
+        # Weights are random, so some steps are close: of twelve first tokens, most are those of the numbers.
+        same = sum(got[0] == want[0] for got, want in zip(tokens["gptq"], tokens["plain"]))
+        self.assertGreaterEqual(same, 10, tokens)
 
     def test_gives_the_tokens_of_the_weights_that_other_checkpoints_stand_for(self):
         formats = {
