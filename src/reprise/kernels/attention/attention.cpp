@@ -50,6 +50,12 @@ void require_supported(const AttentionCall& call) {
                     call.out.size(2),
                     kMaxAttentionHeadDim));
   }
+  if (call.q.size(2) > kMaxAttentionKeyDim) {
+    throw InvalidArgument(fmt::format(
+        "attention: keys of {} elements are more than the {} that the CPU kernels support",
+        call.q.size(2),
+        kMaxAttentionKeyDim));
+  }
   require_dense_rows(call.q, "attention");
   require_dense_rows(call.out, "attention");
   require_dense_rows(call.block_table, "attention");

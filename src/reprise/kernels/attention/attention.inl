@@ -9,154 +9,12 @@ struct AttentionState {
   alignas(64) float sums[kMaxAttentionRows * kMaxAttentionHeadDim];  // rows value_dim apart
 };
 
-/// sums[r] = sums[r] * corrections[r] + sum over positions of scores[r][p] * values[p].
-template <typename T, int kRows, int kVecs>
-inline void accumulate_values(AttentionState& state,
-                              int row,
-                              const T* const* values,
-                              int begin,
-                              int end,
-                              int64_t column,
-                              int64_t value_dim) {
-  Vec sums[kRows][kVecs];
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-    const Vec correction = broadcast(state.corrections[row + r]);
-#pragma GCC unroll 8
-    for (int v = 0; v < kVecs; ++v) {
-      sums[r][v] = mul(load(state.sums + (row + r) * value_dim + column + v * kLanes), correction);
-    }
-  }
-  for (int p = begin; p < end; ++p) {
-    Vec value[kVecs];
-#pragma GCC unroll 8
-    for (int v = 0; v < kVecs; ++v) value[v] = load(values[p] + column + v * kLanes);
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const Vec weight = broadcast(state.scores[row + r][p]);
-#pragma GCC unroll 8
-      for (int v = 0; v < kVecs; ++v) sums[r][v] = fma(weight, value[v], sums[r][v]);
-    }
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 8
-    for (int v = 0; v < kVecs; ++v) {
-      store(state.sums + (row + r) * value_dim + column + v * kLanes, sums[r][v]);
-    }
-  }
-}
-
-/// The last columns of a value_dim that is not a multiple of the number of lanes.
-template <typename T>
-inline void accumulate_values_rest(AttentionState& state,
-                                   int row,
-                                   const T* const* values,
-                                   int begin,
-                                   int end,
-                                   int64_t column,
-                                   int64_t value_dim) {
-  const int rest = static_cast<int>(value_dim - column);
-  float* sums = state.sums + row * value_dim + column;
-  Vec sum = mul(load_first(sums, rest), broadcast(state.corrections[row]));
-  for (int p = begin; p < end; ++p) {
-    sum = fma(broadcast(state.scores[row][p]), load_first(values[p] + column, rest), sum);
-  }
-  store_first(sums, sum, rest);
-}
-
-template <typename T, int kRows>
-inline void accumulate_value_rows(
-    AttentionState& state, int row, const T* const* values, int begin, int end, int64_t value_dim) {
-  int64_t column = 0;
-  for (; column + kValueVecs * kLanes <= value_dim; column += kValueVecs * kLanes) {
-    accumulate_values<T, kRows, kValueVecs>(state, row, values, begin, end, column, value_dim);
-  }
-  for (; column + kLanes <= value_dim; column += kLanes) {
-    accumulate_values<T, kRows, 1>(state, row, values, begin, end, column, value_dim);
-  }
-  if (column < value_dim) {
-    for (int r = 0; r < kRows; ++r) {
-      accumulate_values_rest(state, row + r, values, begin, end, column, value_dim);
-    }
-  }
-}
-
 #include "reprise/kernels/attention/update_softmax.inl"
 
-/// Tokens [token, token + count) see the same part [begin, end) of a chunk.
-template <typename T>
-inline void update_rows(const AttentionRows<T>& rows,
-                        AttentionState& state,
-                        const ChunkPointers<T>& chunk,
-                        int row,
-                        int count,
-                        int begin,
-                        int end) {
-  update_softmax(state, row, count, begin, end, rows.a);
-  if (chunk.value_scales != nullptr) scale_positions(state, row, count, chunk.value_scales);
-  int r = row;
-  for (; r + kValueRows <= row + count; r += kValueRows) {
-    accumulate_value_rows<T, kValueRows>(state, r, chunk.values, begin, end, rows.a.value_dim);
-  }
-  const int rest = row + count - r;
-  if constexpr (kValueRows > 3) {
-    if (rest == 3)
-      accumulate_value_rows<T, 3>(state, r, chunk.values, begin, end, rows.a.value_dim);
-  }
-  if constexpr (kValueRows > 2) {
-    if (rest == 2)
-      accumulate_value_rows<T, 2>(state, r, chunk.values, begin, end, rows.a.value_dim);
-  }
-  if (rest == 1) accumulate_value_rows<T, 1>(state, r, chunk.values, begin, end, rows.a.value_dim);
-}
-
-template <typename T>
-inline void attend_chunk(const AttentionRows<T>& rows,
-                         AttentionState& state,
-                         const T* const* queries,
-                         const ChunkPointers<T>& pointers,
-                         int64_t chunk,
-                         int begin,
-                         int end) {
-  const int first_column = begin / 4 * 4;
-  dot_products<T>(queries,
-                  rows.num_tokens * rows.num_heads,
-                  pointers.keys + first_column,
-                  (end + 3) / 4 * 4 - first_column,
-                  rows.a.head_dim,
-                  state.scores[0] + first_column,
-                  kChunk);
-  if (pointers.key_scales != nullptr) {
-    scale_positions(state, 0, rows.num_tokens * rows.num_heads, pointers.key_scales);
-  }
-  // Tokens that see the same positions of this chunk are handled together: all tokens, except on
-  // the diagonal and at the edge of the window.
-  const auto begin_of = [&](int token) {
-    return static_cast<int>(max_of(0, rows.window_begin(token) - chunk));
-  };
-  const auto end_of = [&](int token) {
-    return static_cast<int>(max_of(0, min_of(kChunk, rows.context(token) - chunk)));
-  };
-  int token = 0;
-  while (token < rows.num_tokens) {
-    const int token_begin = begin_of(token);
-    const int token_end = end_of(token);
-    int next = token + 1;
-    while (next < rows.num_tokens && begin_of(next) == token_begin && end_of(next) == token_end)
-      ++next;
-    if (token_begin < token_end) {
-      update_rows(rows,
-                  state,
-                  pointers,
-                  token * rows.num_heads,
-                  (next - token) * rows.num_heads,
-                  token_begin,
-                  token_end);
-    }
-    token = next;
-  }
-}
+// clang-format off: the second file uses the first.
+#include "reprise/kernels/attention/lane_tiles.inl"
+#include "reprise/kernels/attention/lane_attention.inl"
+// clang-format on
 
 /// Quantises a result row. The row is rounded to T first, as quantize_static would have read it.
 template <typename T>
@@ -191,14 +49,11 @@ inline void store_out(const AttentionKernelArguments& a,
   quantize_out(a, rounded, out_offset);
 }
 
-#include "reprise/kernels/attention/quantized_cache.inl"
-
 #ifdef REPRISE_ISA_HAS_TILES
 #include "reprise/kernels/attention/tile_attention.inl"
 #endif
 
-template <typename T>
-inline void begin_states(const AttentionRows<T>& rows, AttentionState& state) {
+inline void begin_states(const AttentionRows& rows, AttentionState& state) {
   const int count = rows.num_tokens * rows.num_heads;
   for (int r = 0; r < count; ++r) {
     state.maxima[r] = -__builtin_inff();
@@ -207,40 +62,39 @@ inline void begin_states(const AttentionRows<T>& rows, AttentionState& state) {
   __builtin_memset(state.sums, 0, static_cast<size_t>(count * rows.a.value_dim) * sizeof(float));
 }
 
+/// attend_positions() for queries of T and a cache of E. Apart, because of the stack that it needs.
+template <typename T, typename E>
+__attribute__((noinline)) void attend_with_lanes(const AttentionRows& rows,
+                                                 AttentionState& state,
+                                                 int64_t begin,
+                                                 int64_t end) {
+  LaneAttention<E> attention(rows, state);
+  attention.template pack_queries<T>();
+  attention.run(begin, end);
+}
+
 /// Takes positions [begin, end) into the state, which has begun. \pre begin < end; all of them are
 /// seen by some row, no row sees one of the chunk of `end` behind it, and the state has no position
 /// of the chunk of `begin`
 template <typename T>
-inline void attend_positions(const AttentionRows<T>& rows,
+inline void attend_positions(const AttentionRows& rows,
                              AttentionState& state,
                              int64_t begin,
                              int64_t end) {
-  const T* queries[kMaxAttentionRows];
-  for (int r = 0; r < rows.num_tokens * rows.num_heads; ++r) queries[r] = rows.q(r);
-
 #ifdef REPRISE_ISA_HAS_TILES
   if constexpr (__is_same(T, BFloat16)) {
     if (TileAttention::fits(rows.a)) return TileAttention(rows, state).run(begin, end);
   }
 #endif
-  if (rows.a.cache.type != CacheType::like_model) {
-    return attend_quantized_positions(rows, state, queries, begin, end);
-  }
-  const auto begin_in = [&](int64_t chunk) { return static_cast<int>(max_of(0, begin - chunk)); };
-  const auto end_in = [&](int64_t chunk) { return static_cast<int>(min_of(kChunk, end - chunk)); };
-  int64_t chunk = begin / kChunk * kChunk;
-  ChunkPointers<T> pointers(rows, chunk, begin_in(chunk), end_in(chunk));
-  for (;;) {
-    const int64_t next = chunk + kChunk;
-    if (next >= end) {
-      attend_chunk(rows, state, queries, pointers, chunk, begin_in(chunk), end_in(chunk));
-      break;
-    }
-    const ChunkPointers<T> next_pointers(rows, next, 0, end_in(next));
-    next_pointers.prefetch(0, end_in(next), rows.a);
-    attend_chunk(rows, state, queries, pointers, chunk, begin_in(chunk), end_in(chunk));
-    pointers = next_pointers;
-    chunk = next;
+  switch (rows.a.cache.type) {
+    case CacheType::like_model:
+      return attend_with_lanes<T, T>(rows, state, begin, end);
+    case CacheType::f8e4m3:
+      return attend_with_lanes<T, Float8E4M3>(rows, state, begin, end);
+    case CacheType::f8e5m2:
+      return attend_with_lanes<T, Float8E5M2>(rows, state, begin, end);
+    case CacheType::i8:
+      return attend_with_lanes<T, int8_t>(rows, state, begin, end);
   }
 }
 
@@ -266,7 +120,7 @@ inline float scale_of_sums(const AttentionKernelArguments& a,
 }
 
 template <typename T>
-inline void attend(const AttentionRows<T>& rows) {
+inline void attend(const AttentionRows& rows) {
   AttentionState state;
   const int64_t known = rows.a.shared_prefix_len;
   if (known > 0) {
@@ -275,7 +129,7 @@ inline void attend(const AttentionRows<T>& rows) {
     begin_states(rows, state);
   }
   const int64_t begin = max_of(known, rows.window_begin(0));
-  attend_positions(rows, state, begin, rows.context(rows.num_tokens - 1));
+  attend_positions<T>(rows, state, begin, rows.context(rows.num_tokens - 1));
   for (int r = 0; r < rows.num_tokens * rows.num_heads; ++r) {
     const int64_t head = rows.first_head + r % rows.num_heads;
     store_out<T>(rows.a,
@@ -343,7 +197,7 @@ inline void attend_request(const AttentionKernelArguments& a,
   const int64_t tokens_at_once = max_of(1, kMaxAttentionRows / a.group_size);
   for (; token < end; token += tokens_at_once) {
     for (int64_t head = 0; head < a.group_size; head += heads_at_once) {
-      attend(AttentionRows<T>{a,
+      attend<T>(AttentionRows{a,
                               request,
                               kv_head,
                               token,

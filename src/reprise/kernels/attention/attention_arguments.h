@@ -71,6 +71,8 @@ struct alignas(16) PlannedAttentionArguments {
 
 /// The limit of the kernel, which keeps kMaxAttentionRows x value_dim float32 sums on the stack.
 inline constexpr int kMaxAttentionHeadDim = 512;
+/// The limit of the kernels for the size of queries and keys, for the same reason.
+inline constexpr int kMaxAttentionKeyDim = 640;
 /// Query rows (tokens x heads of one group) that share the loads of keys and values.
 inline constexpr int kMaxAttentionRows = 32;
 

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "reprise/base/error.h"
 #include "tests/support/kernels/attention_fixture.h"
 #include "tests/support/kernels/attention_plan_fixture.h"
 
@@ -41,6 +42,12 @@ TEST_P(AttentionKinds, latent_agrees_for_any_number_of_heads_and_size_of_latents
       expect_agrees(latent(heads, latent_size, rope_size), {{3, 40}, {1, 17}, {1, 129}}, 2);
     }
   }
+}
+
+TEST_P(AttentionKinds, latent_refuses_keys_it_has_no_room_for) {
+  const Model model = latent(2, 512, 136);
+  const Batch batch = make_batch(model, {{1, 1}});
+  EXPECT_THROW(run(model, batch), InvalidArgument);
 }
 
 TEST_P(AttentionKinds, latent_has_the_same_bits_on_the_uniform_path) {

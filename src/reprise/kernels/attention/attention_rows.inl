@@ -4,7 +4,6 @@ constexpr int kChunk = 32;
 
 /// Query rows that read the same cache rows together: some tokens of one request times some heads
 /// of one group. Row = token * num_heads + head.
-template <typename T>
 struct AttentionRows {
   const AttentionKernelArguments& a;
   int64_t request;
@@ -22,6 +21,7 @@ struct AttentionRows {
     if (a.chunk_size > 0) return (context(token) - 1) / a.chunk_size * a.chunk_size;
     return a.sliding_window > 0 ? max_of(0, context(token) - a.sliding_window) : 0;
   }
+  template <typename T>
   const T* q(int row) const {
     return static_cast<const T*>(a.q) + (first_token + row / num_heads) * a.q_token_stride +
            (first_head + row % num_heads) * a.q_head_stride;
@@ -37,46 +37,85 @@ struct AttentionRows {
   }
 };
 
-/// Keys and values of one chunk. Entries outside the valid positions repeat a valid entry: their
-/// products are computed and dropped, so no other table entry or cache row is read.
-template <typename T>
+constexpr int64_t kCacheLine = 64;  // bytes
+constexpr int kPrefetchLevel = 2;   // the second-level cache
+
+template <typename E>
+constexpr int64_t kLineSize = kCacheLine / static_cast<int64_t>(sizeof(E));  // elements
+
+/// Lines of memory that will be read soon. The loops over a chunk ask for the lines of the next
+/// chunk little by little: all at once, they would keep the loads of the first chunk waiting.
+struct CacheLines {
+  const char* row = nullptr;  // where the pointer to the next row is, of any type
+  const char* last_row = nullptr;
+  int64_t row_bytes = 0;
+  int64_t lines_at_once = 1;
+  int64_t byte = 0;
+
+  REPRISE_INLINE void prefetch_next() {
+    for (int64_t i = 0; i < lines_at_once && row != last_row; ++i) {
+      const char* bytes;
+      __builtin_memcpy(&bytes, row, sizeof bytes);
+      __builtin_prefetch(bytes + byte, 0, kPrefetchLevel);
+      byte += kCacheLine;
+      if (byte < row_bytes) continue;
+      byte = 0;
+      row += sizeof bytes;
+    }
+  }
+};
+
+/// Keys and values of one chunk of a cache of elements E: numbers, or codes of eight bits. Entries
+/// outside the valid positions repeat a valid entry: their products are computed and dropped, so no
+/// other table entry or cache row is read.
+template <typename E>
 struct ChunkPointers {
-  const T* keys[kChunk];
-  const T* values[kChunk];
-  // By position, for the codes of a cache of eight bits; nullptr: keys and values are numbers.
-  const float* key_scales = nullptr;
-  const float* value_scales = nullptr;
+  const E* keys[kChunk];
+  const E* values[kChunk];
 
   ChunkPointers() = default;
-  ChunkPointers(const AttentionRows<T>& rows, int64_t chunk, int begin, int end) {
+  ChunkPointers(const AttentionRows& rows, int64_t chunk, int begin, int end) {
     const int64_t block_size = rows.a.block_size;
+    const int64_t row_size = row_bytes(rows.a) / static_cast<int64_t>(sizeof(E));
     int64_t block = (chunk + begin) / block_size;
     int64_t slot = (chunk + begin) % block_size;
-    int64_t start = rows.block_offset(block);
-    for (int i = begin; i < end; ++i, ++slot) {
-      if (slot == block_size) {
-        start = rows.block_offset(++block);
-        slot = 0;
+    for (int i = begin; i < end;) {
+      const int64_t offset = rows.block_offset(block) + slot * row_size;
+      const E* key = static_cast<const E*>(rows.a.key_cache) + offset;
+      const E* value = static_cast<const E*>(rows.a.value_cache) + offset;
+      const int last = static_cast<int>(min_of(end, i + block_size - slot));
+      for (; i < last; ++i, key += row_size, value += row_size) {
+        keys[i] = key;
+        values[i] = value;
       }
-      const int64_t offset = start + slot * rows.a.head_dim;
-      keys[i] = static_cast<const T*>(rows.a.key_cache) + offset;
-      values[i] = static_cast<const T*>(rows.a.value_cache) + offset;
+      ++block;
+      slot = 0;
     }
-    for (int i = 0; i < begin; ++i) keys[i] = keys[begin];
-    for (int i = end; i < kChunk; ++i) keys[i] = keys[end - 1];
+    for (int i = 0; i < begin; ++i) repeat(begin, i);
+    for (int i = end; i < kChunk; ++i) repeat(end - 1, i);
   }
 
-  /// Cache blocks are scattered in memory, and each is too short for the hardware prefetcher.
-  void prefetch(int begin, int end, const AttentionKernelArguments& a) const {
-    constexpr int64_t kLine = 64 / sizeof(T);
-    const int64_t value_dim = keys[begin] == values[begin] ? 0 : a.value_dim;
-    for (int i = begin; i < end; ++i) {
-      for (int64_t column = 0; column < a.head_dim; column += kLine) {
-        __builtin_prefetch(keys[i] + column);
-      }
-      for (int64_t column = 0; column < value_dim; column += kLine) {
-        __builtin_prefetch(values[i] + column);
-      }
-    }
+  /// The lines of the first `count` keys. A tile of scores asks once with each element.
+  CacheLines key_lines(int count, const AttentionKernelArguments& a) const {
+    return lines_of(keys, count, a);
+  }
+  /// None if the values are parts of the keys.
+  CacheLines value_lines(int count, const AttentionKernelArguments& a) const {
+    return lines_of(values, keys[0] == values[0] ? 0 : count, a);
+  }
+
+ private:
+  static int64_t row_bytes(const AttentionKernelArguments& a) {
+    return sizeof(E) == 1 ? a.cache.row_bytes : a.head_dim * static_cast<int64_t>(sizeof(E));
+  }
+  static CacheLines lines_of(const E* const* rows, int count, const AttentionKernelArguments& a) {
+    return {.row = reinterpret_cast<const char*>(rows),
+            .last_row = reinterpret_cast<const char*>(rows + count),
+            .row_bytes = row_bytes(a),
+            .lines_at_once = sizeof(E) > 2 ? 2 : 1};
+  }
+  void repeat(int from, int to) {
+    keys[to] = keys[from];
+    values[to] = values[from];
   }
 };

@@ -124,6 +124,28 @@ TEST_P(Attention, gives_a_token_the_same_bits_alone_and_in_any_chunk) {
   }
 }
 
+TEST_P(Attention, gives_a_token_the_same_bits_in_tiles_of_any_height) {
+  // One token of a group is one tile of rows, and the tokens of a prompt are several tiles of
+  // other heights.
+  for (int64_t group_size : {1, 2, 5, 7, 8, 9, 16}) {
+    for (int64_t head_dim : {40, 64}) {
+      SCOPED_TRACE(testing::Message() << "group of " << group_size << ", head_dim " << head_dim);
+      const Model model = {.kv_heads = 2, .group_size = group_size, .head_dim = head_dim};
+      const Batch prompt = make_batch(model, {{.query = 200, .context = 215}});
+      const Tensor all = run(model, prompt);
+      for (int first : {0, 100, 199}) {
+        Batch alone = prompt;
+        alone.q = prompt.q.with_layout({1, prompt.q.size(1), prompt.q.size(2)},
+                                       prompt.q.strides(),
+                                       first * prompt.q.stride(0));
+        alone.query_start_loc = ints({0, 1});
+        alone.seq_lens = ints({15 + first + 1});
+        expect_same_row(run(model, alone), 0, all, first);
+      }
+    }
+  }
+}
+
 TEST_P(Attention, gives_a_request_the_same_bits_beside_any_other) {
   const Model model = {.group_size = 7};
   const Batch batch = make_batch(

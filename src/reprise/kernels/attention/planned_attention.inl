@@ -59,19 +59,19 @@ inline void attend_part(const PlannedAttentionArguments& p,
   AttentionState state;
   const int64_t heads_at_once = min_of(a.group_size, kMaxAttentionRows);
   for (int64_t head = 0; head < a.group_size; head += heads_at_once) {
-    const AttentionRows<T> rows{a,
-                                request,
-                                kv_head,
-                                r.first_token,
-                                r.seq_len,
-                                1,
-                                static_cast<int>(kv_head * a.group_size + head),
-                                static_cast<int>(min_of(heads_at_once, a.group_size - head))};
+    const AttentionRows rows{a,
+                             request,
+                             kv_head,
+                             r.first_token,
+                             r.seq_len,
+                             1,
+                             static_cast<int>(kv_head * a.group_size + head),
+                             static_cast<int>(min_of(heads_at_once, a.group_size - head))};
     const int64_t begin = max_of(part * positions, rows.window_begin(0));
     const int64_t end = min_of((part + 1) * positions, r.seq_len);
     if (begin < end) {
       begin_states(rows, state);
-      attend_positions(rows, state, begin, end);
+      attend_positions<T>(rows, state, begin, end);
     }
     for (int row = 0; row < rows.num_heads; ++row) {
       float* partial =

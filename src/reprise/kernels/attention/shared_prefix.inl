@@ -9,8 +9,7 @@ inline float* prefix_state(const AttentionKernelArguments& a,
   return states + (token * a.kv_heads * a.group_size + head) * (a.value_dim + 2);
 }
 
-template <typename T>
-inline void load_prefix_states(const AttentionRows<T>& rows, AttentionState& state) {
+inline void load_prefix_states(const AttentionRows& rows, AttentionState& state) {
   const int64_t value_dim = rows.a.value_dim;
   for (int r = 0; r < rows.num_tokens * rows.num_heads; ++r) {
     const float* from = prefix_state(rows.a,
@@ -24,8 +23,7 @@ inline void load_prefix_states(const AttentionRows<T>& rows, AttentionState& sta
   }
 }
 
-template <typename T>
-inline void store_prefix_states(const AttentionRows<T>& rows,
+inline void store_prefix_states(const AttentionRows& rows,
                                 const AttentionState& state,
                                 float* states) {
   const int64_t value_dim = rows.a.value_dim;
@@ -56,16 +54,16 @@ void run_shared_prefix(const void* args, device::BlockRange blocks) noexcept {
     const int64_t end = min_of(token + p.tokens_per_block, num_tokens);
     if (token >= end) continue;
     for (int64_t head = 0; head < a.group_size; head += heads_at_once) {
-      const AttentionRows<T> rows{a,
-                                  0,  // any request: its table begins with the blocks of the prefix
-                                  kv_head,
-                                  token,
-                                  p.prefix_len,
-                                  static_cast<int>(end - token),
-                                  static_cast<int>(kv_head * a.group_size + head),
-                                  static_cast<int>(min_of(heads_at_once, a.group_size - head))};
+      const AttentionRows rows{a,
+                               0,  // any request: its table begins with the blocks of the prefix
+                               kv_head,
+                               token,
+                               p.prefix_len,
+                               static_cast<int>(end - token),
+                               static_cast<int>(kv_head * a.group_size + head),
+                               static_cast<int>(min_of(heads_at_once, a.group_size - head))};
       begin_states(rows, state);
-      attend_positions(rows, state, 0, p.prefix_len);
+      attend_positions<T>(rows, state, 0, p.prefix_len);
       store_prefix_states(rows, state, p.states);
     }
   }

@@ -15,7 +15,7 @@ class TileAttention {
            a.head_dim <= kMostHeadDim && a.value_dim % kTileHeight == 0;
   }
 
-  TileAttention(const AttentionRows<BFloat16>& rows, AttentionState& state)
+  TileAttention(const AttentionRows& rows, AttentionState& state)
       : rows_(rows),
         state_(state),
         count_(rows.num_tokens * rows.num_heads),
@@ -42,7 +42,7 @@ class TileAttention {
       ChunkPointers<BFloat16> next;
       if (chunk + kChunk < end) {
         next = ChunkPointers<BFloat16>(rows_, chunk + kChunk, 0, end_in(chunk + kChunk));
-        next.prefetch(0, end_in(chunk + kChunk), rows_.a);
+        prefetch(next, end_in(chunk + kChunk));
       }
       attend_chunk(pointers, chunk, begin_in(chunk), end_in(chunk));
       pointers = next;
@@ -57,6 +57,14 @@ class TileAttention {
   static_assert(kRowTiles == 2 && kChunk == 32, "as many as there are tiles for");
   static_assert(kTileHeight % kLanes == 0, "lanes are rows");
 
+  /// Cache blocks are scattered in memory, and each is too short for the hardware prefetcher.
+  void prefetch(const ChunkPointers<BFloat16>& pointers, int count) const {
+    CacheLines lines[] = {pointers.key_lines(count, rows_.a), pointers.value_lines(count, rows_.a)};
+    for (CacheLines& some : lines) {
+      while (some.row != some.last_row) some.prefetch_next();
+    }
+  }
+
   void pack_queries() {
     static constexpr BFloat16 kZeros[kTileDepth] = {};
     for (int t = 0; t < row_tiles_; ++t) {
@@ -64,7 +72,7 @@ class TileAttention {
         const void* words[kTileHeight];
         for (int i = 0; i < kTileHeight; ++i) {
           const int row = t * kTileHeight + i;
-          words[i] = row < count_ ? rows_.q(row) + k * kTileDepth : kZeros;
+          words[i] = row < count_ ? rows_.q<BFloat16>(row) + k * kTileDepth : kZeros;
         }
         TileLayouts::transpose_words(words, queries_[t * depth_tiles_ + k]);
       }
@@ -337,7 +345,7 @@ class TileAttention {
     return sums_ + (value_tile * row_tiles_ + row_tile) * kTileHeight * kTileHeight;
   }
 
-  const AttentionRows<BFloat16>& rows_;
+  const AttentionRows& rows_;
   AttentionState& state_;
   int count_;  // rows
   int row_tiles_;

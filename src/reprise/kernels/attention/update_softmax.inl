@@ -1,21 +1,26 @@
-/// One update of the softmax of `rows` rows from `row` on. These see positions [begin, end) of the
-/// chunk.
-inline void update_softmax(AttentionState& state,
-                           int row,
-                           int rows,
-                           int begin,
-                           int end,
-                           const AttentionKernelArguments& a) {
+/// Scales the scores of rows [row, row + rows), which see positions [begin, end) of the chunk, and
+/// finds the new maxima.
+template <bool kSeeAll>
+inline void scale_scores(AttentionState& state,
+                         int row,
+                         int rows,
+                         int begin,
+                         int end,
+                         const AttentionKernelArguments& a) {
   const float infinity = __builtin_inff();
+  const Vec scale = broadcast(a.scale);
   for (int r = row; r < row + rows; ++r) {
     Vec largest = broadcast(-infinity);
+#pragma GCC unroll 2
     for (int i = 0; i < kChunk; i += kLanes) {
-      Vec scaled = mul(load(state.scores[r] + i), broadcast(a.scale));
-      if (a.soft_cap > 0) scaled = soft_capped(scaled, a.soft_cap);
-      const Vec score = keep_lanes(scaled,
-                                   static_cast<int>(max_of(0, min_of(begin - i, kLanes))),
-                                   static_cast<int>(max_of(0, min_of(end - i, kLanes))),
-                                   -infinity);
+      Vec score = mul(load(state.scores[r] + i), scale);
+      if (a.soft_cap > 0) score = soft_capped(score, a.soft_cap);
+      if constexpr (!kSeeAll) {
+        score = keep_lanes(score,
+                           static_cast<int>(max_of(0, min_of(begin - i, kLanes))),
+                           static_cast<int>(max_of(0, min_of(end - i, kLanes))),
+                           -infinity);
+      }
       store(state.scores[r] + i, score);
       largest = max(largest, score);
     }
@@ -24,21 +29,32 @@ inline void update_softmax(AttentionState& state,
     state.corrections[r] = state.maxima[r] - new_maximum;
     state.maxima[r] = new_maximum;
   }
+}
+
+/// One update of the softmax of `rows` rows from `row` on. These see positions [begin, end) of the
+/// chunk.
+inline void update_softmax(AttentionState& state,
+                           int row,
+                           int rows,
+                           int begin,
+                           int end,
+                           const AttentionKernelArguments& a) {
+  if (begin == 0 && end == kChunk) {
+    scale_scores<true>(state, row, rows, begin, end, a);
+  } else {
+    scale_scores<false>(state, row, rows, begin, end, a);
+  }
   for (int r = row; r < row + rows; r += kLanes) {
     const int count = static_cast<int>(min_of(kLanes, row + rows - r));
-    const Vec correction = exp(count == kLanes ? load(state.corrections + r)
-                                               : load_first(state.corrections + r, count));
-    if (count == kLanes) {
-      store(state.corrections + r, correction);
-    } else {
-      store_first(state.corrections + r, correction, count);
-    }
+    store_some(state.corrections + r, exp(load_some(state.corrections + r, count)), count);
   }
   for (int r = row; r < row + rows; ++r) {
+    const Vec largest = broadcast(state.maxima[r]);
     Vec total = zero();
+#pragma GCC unroll 2
     for (int i = 0; i < kChunk; i += kLanes) {
       // exp(-inf) is 0, so positions that the row does not see add nothing.
-      const Vec weight = exp(sub(load(state.scores[r] + i), broadcast(state.maxima[r])));
+      const Vec weight = exp(sub(load(state.scores[r] + i), largest));
       store(state.scores[r] + i, weight);
       total = add(total, weight);
     }

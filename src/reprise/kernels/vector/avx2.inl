@@ -167,6 +167,35 @@ REPRISE_INLINE float maximum(Vec v) {
   const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
+/// The 8 words of each of 8 rows from `element` on: word i of row r becomes lane r of lines[i].
+template <typename T>
+REPRISE_INLINE void load_transposed(const T* const* rows, int64_t element, Vec (&lines)[kLanes]) {
+#pragma GCC unroll 2
+  for (int half = 0; half < 8; half += 4) {
+    const auto words = [&](int row) REPRISE_LAMBDA_INLINE {
+      return _mm_loadu_ps(reinterpret_cast<const float*>(rows[row] + element) + half);
+    };
+    const auto both = [&](int row) REPRISE_LAMBDA_INLINE {
+      return _mm256_insertf128_ps(_mm256_castps128_ps256(words(row)), words(row + 4), 1);
+    };
+    const Vec ab_low = _mm256_unpacklo_ps(both(0), both(1));
+    const Vec ab_high = _mm256_unpackhi_ps(both(0), both(1));
+    const Vec cd_low = _mm256_unpacklo_ps(both(2), both(3));
+    const Vec cd_high = _mm256_unpackhi_ps(both(2), both(3));
+    lines[half] = _mm256_shuffle_ps(ab_low, cd_low, 0x44);
+    lines[half + 1] = _mm256_shuffle_ps(ab_low, cd_low, 0xee);
+    lines[half + 2] = _mm256_shuffle_ps(ab_high, cd_high, 0x44);
+    lines[half + 3] = _mm256_shuffle_ps(ab_high, cd_high, 0xee);
+  }
+}
+/// The first, or the second, elements of pairs of bfloat16.
+REPRISE_INLINE Vec first_of_pairs(Vec pairs) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(pairs), 16));
+}
+REPRISE_INLINE Vec second_of_pairs(Vec pairs) {
+  const __m256i high = _mm256_set1_epi32(static_cast<int>(0xffff0000U));
+  return _mm256_castsi256_ps(_mm256_and_si256(_mm256_castps_si256(pairs), high));
+}
 REPRISE_INLINE float square_root(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 
 /// Sums of products of T: the elements of one load, and their product with those of another load.
@@ -253,6 +282,6 @@ constexpr int kPairTileVecs = 4;
 constexpr int kTileRows = 2;
 constexpr int kTileColumns = 4;
 constexpr int kSingleRowColumns = 8;
-// Register tile of attention's weighted sum of values: rows x vectors.
-constexpr int kValueRows = 2;
-constexpr int kValueVecs = 4;
+// Register tile of attention's scores, and of its weighted sums of values: rows x vectors.
+constexpr int kAttentionTileRows = 6;
+constexpr int kAttentionTileVecs = 2;

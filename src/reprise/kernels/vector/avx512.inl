@@ -157,6 +157,50 @@ REPRISE_INLINE void sum_tile(const Vec (&sums)[4][4], float* out, int64_t out_st
   _mm_storeu_ps(out + 2 * out_stride, _mm512_extractf32x4_ps(rows, 2));
   _mm_storeu_ps(out + 3 * out_stride, _mm512_extractf32x4_ps(rows, 3));
 }
+/// The 16 words of each of 16 rows from `element` on: word i of row r becomes lane r of lines[i].
+/// Loads of half a vector take the place of a quarter of the shuffles, of which a core computes
+/// only one at a time.
+template <typename T>
+REPRISE_INLINE void load_transposed(const T* const* rows, int64_t element, Vec (&lines)[kLanes]) {
+#pragma GCC unroll 2
+  for (int half = 0; half < 16; half += 8) {
+    const auto words = [&](int row) REPRISE_LAMBDA_INLINE {
+      return _mm256_loadu_ps(reinterpret_cast<const float*>(rows[row] + element) + half);
+    };
+    const auto both = [&](int first, int second) REPRISE_LAMBDA_INLINE {
+      return _mm512_insertf32x8(_mm512_castps256_ps512(words(first)), words(second), 1);
+    };
+    Vec columns[2][4];  // quarters: column c, then column c + 4, of four rows each
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+      const Vec a = both(8 * i, 8 * i + 4);
+      const Vec b = both(8 * i + 1, 8 * i + 5);
+      const Vec c = both(8 * i + 2, 8 * i + 6);
+      const Vec d = both(8 * i + 3, 8 * i + 7);
+      const Vec ab_low = _mm512_unpacklo_ps(a, b);
+      const Vec ab_high = _mm512_unpackhi_ps(a, b);
+      const Vec cd_low = _mm512_unpacklo_ps(c, d);
+      const Vec cd_high = _mm512_unpackhi_ps(c, d);
+      columns[i][0] = _mm512_shuffle_ps(ab_low, cd_low, 0x44);
+      columns[i][1] = _mm512_shuffle_ps(ab_low, cd_low, 0xee);
+      columns[i][2] = _mm512_shuffle_ps(ab_high, cd_high, 0x44);
+      columns[i][3] = _mm512_shuffle_ps(ab_high, cd_high, 0xee);
+    }
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; ++c) {
+      lines[half + c] = _mm512_shuffle_f32x4(columns[0][c], columns[1][c], 0x88);
+      lines[half + 4 + c] = _mm512_shuffle_f32x4(columns[0][c], columns[1][c], 0xdd);
+    }
+  }
+}
+/// The first, or the second, elements of pairs of bfloat16.
+REPRISE_INLINE Vec first_of_pairs(Vec pairs) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(pairs), 16));
+}
+REPRISE_INLINE Vec second_of_pairs(Vec pairs) {
+  const __m512i high = _mm512_set1_epi32(static_cast<int>(0xffff0000U));
+  return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(pairs), high));
+}
 REPRISE_INLINE float maximum(Vec v) { return _mm512_reduce_max_ps(v); }
 REPRISE_INLINE float square_root(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 
@@ -271,6 +315,6 @@ constexpr int kPairTileVecs = 4;
 constexpr int kTileRows = 4;
 constexpr int kTileColumns = 4;
 constexpr int kSingleRowColumns = 8;
-// Register tile of attention's weighted sum of values: rows x vectors.
-constexpr int kValueRows = 4;
-constexpr int kValueVecs = 4;
+// Register tile of attention's scores, and of its weighted sums of values: rows x vectors.
+constexpr int kAttentionTileRows = 8;
+constexpr int kAttentionTileVecs = 2;

@@ -79,6 +79,27 @@ REPRISE_INLINE void sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
   out[2] = sum(c);
   out[3] = sum(d);
 }
+/// The 4 words of each of 4 rows from `element` on: word i of row r becomes lane r of lines[i].
+template <typename T>
+REPRISE_INLINE void load_transposed(const T* const* rows, int64_t element, Vec (&lines)[kLanes]) {
+  const auto words = [&](int row) REPRISE_LAMBDA_INLINE {
+    Vec four;
+    __builtin_memcpy(&four, rows[row] + element, sizeof four);
+    return four;
+  };
+  const Vec a = words(0);
+  const Vec b = words(1);
+  const Vec c = words(2);
+  const Vec d = words(3);
+  for (int i = 0; i < kLanes; ++i) lines[i] = Vec{a[i], b[i], c[i], d[i]};
+}
+/// The first, or the second, elements of pairs of bfloat16. Little-endian.
+REPRISE_INLINE Vec first_of_pairs(Vec pairs) {
+  return reinterpret_cast<Vec>(reinterpret_cast<BitsVec>(pairs) << 16);
+}
+REPRISE_INLINE Vec second_of_pairs(Vec pairs) {
+  return reinterpret_cast<Vec>(reinterpret_cast<BitsVec>(pairs) & 0xffff0000U);
+}
 REPRISE_INLINE float square_root(float x) { return __builtin_sqrtf(x); }
 
 /// Sums of products of T: the elements of one load, and their product with those of another load.
@@ -160,6 +181,6 @@ constexpr int kPairTileVecs = 4;
 constexpr int kTileRows = 2;
 constexpr int kTileColumns = 4;
 constexpr int kSingleRowColumns = 4;
-// Register tile of attention's weighted sum of values: rows x vectors.
-constexpr int kValueRows = 2;
-constexpr int kValueVecs = 4;
+// Register tile of attention's scores, and of its weighted sums of values: rows x vectors.
+constexpr int kAttentionTileRows = 4;
+constexpr int kAttentionTileVecs = 2;

@@ -1,0 +1,166 @@
+// Attention with vector lanes: attend_positions() for a cache whose elements are of type E.
+//
+// In scores, lanes are positions. The keys of a chunk are brought into lines: line i has element i
+// of every key. Each element of a query multiplies whole lines, so a score is a sum in the order of
+// the elements, without a step across lanes, and no other row has an influence on it. In the
+// weighted sums of values, lanes are elements of a value.
+template <typename E>
+class LaneAttention : LaneTiles {
+ public:
+  LaneAttention(const AttentionRows& rows, AttentionState& state)
+      : LaneTiles(rows, state),
+        rows_(rows),
+        count_(rows.num_tokens * rows.num_heads),
+        is_widened_(kIsCodes || (count_ > kAttentionTileRows && sizeof(E) < sizeof(float))) {}
+
+  /// Reads the queries, of type T.
+  template <typename T>
+  void pack_queries() {
+    const T* queries[kMaxAttentionRows];
+    for (int r = 0; r < kMaxAttentionRows; ++r) queries[r] = rows_.q<T>(r < count_ ? r : 0);
+    transpose_rows(queries, 0, count_, 0, rows_.a.head_dim, queries_);
+  }
+
+  /// See attend_positions. The state of all rows has begun.
+  void run(int64_t begin, int64_t end) {
+    const auto begin_in = [&](int64_t chunk) { return static_cast<int>(max_of(0, begin - chunk)); };
+    const auto end_in = [&](int64_t chunk) {
+      return static_cast<int>(min_of(kChunk, end - chunk));
+    };
+    int64_t chunk = begin / kChunk * kChunk;
+    ChunkPointers<E> pointers(rows_, chunk, begin_in(chunk), end_in(chunk));
+    for (; chunk < end; chunk += kChunk) {
+      const bool is_last = chunk + kChunk >= end;
+      ChunkPointers<E> next;
+      keys_ahead_ = {};
+      if (!is_last) {
+        const int count = end_in(chunk + kChunk);
+        next = ChunkPointers<E>(rows_, chunk + kChunk, 0, count);
+        keys_ahead_ = next.key_lines(count, rows_.a);
+      }
+      const auto& ahead = is_last ? pointers : next;
+      attend_chunk(pointers, ahead.values, chunk, begin_in(chunk), end_in(chunk));
+      pointers = next;
+    }
+  }
+
+ private:
+  static constexpr bool kIsCodes = sizeof(E) == 1;
+
+  /// `ahead` are the next values that will be read.
+  void attend_chunk(
+      const ChunkPointers<E>& pointers, const E* const* ahead, int64_t chunk, int begin, int end) {
+    compute_scores(pointers.keys, begin, end);
+    if constexpr (kIsCodes) {
+      find_scales(pointers.keys, rows_.a.cache.k_scale);
+      scale_positions(state_, 0, count_, scales_);
+      find_scales(pointers.values, rows_.a.cache.v_scale);
+    }
+    if (is_widened_) widen_values(pointers.values, ahead, begin, end);
+    // Tokens that see the same positions of this chunk are handled together: all tokens, except on
+    // the diagonal and at the edge of the window.
+    const auto begin_of = [&](int token) {
+      return static_cast<int>(max_of(0, rows_.window_begin(token) - chunk));
+    };
+    const auto end_of = [&](int token) {
+      return static_cast<int>(max_of(0, min_of(kChunk, rows_.context(token) - chunk)));
+    };
+    int token = 0;
+    while (token < rows_.num_tokens) {
+      const int first = begin_of(token);
+      const int last = end_of(token);
+      int next = token + 1;
+      while (next < rows_.num_tokens && begin_of(next) == first && end_of(next) == last) ++next;
+      if (first < last) {
+        const int row = token * rows_.num_heads;
+        update_rows(pointers.values, ahead, row, next * rows_.num_heads - row, first, last);
+      }
+      token = next;
+    }
+  }
+
+  /// Rows [row, row + count) see positions [begin, end) of the chunk.
+  void update_rows(
+      const E* const* values, const E* const* ahead, int row, int count, int begin, int end) {
+    update_softmax(state_, row, count, begin, end, rows_.a);
+    if constexpr (kIsCodes) scale_positions(state_, row, count, scales_);
+    if constexpr (!kIsCodes) {
+      if (!is_widened_) return add_values(values, ahead, row, count, begin, end);
+    }
+    add_values(widened_, widened_, row, count, begin, end);
+  }
+
+  /// lines[i * kChunk + r] = element `from` + i of row r, for the vectors of rows that have rows of
+  /// [begin, end).
+  template <typename T>
+  static __attribute__((noinline)) void transpose_rows(
+      const T* const* rows, int begin, int end, int64_t from, int64_t num_elements, float* lines) {
+    for (int r = begin / kLanes * kLanes; r < end; r += kLanes) {
+      Vec columns[kLanes];
+      int64_t i = 0;
+      if constexpr (__is_same(T, BFloat16)) {
+        for (; i + 2 * kLanes <= num_elements; i += 2 * kLanes) {
+          load_transposed(rows + r, from + i, columns);
+#pragma GCC unroll 16
+          for (int l = 0; l < kLanes; ++l) {
+            store(lines + (i + 2 * l) * kChunk + r, first_of_pairs(columns[l]));
+            store(lines + (i + 2 * l + 1) * kChunk + r, second_of_pairs(columns[l]));
+          }
+        }
+      }
+      for (; i < num_elements; i += kLanes) {
+        const int count = lanes_at(i, num_elements);
+        alignas(64) float numbers[kLanes][kLanes];
+        const float* starts[kLanes];
+        for (int l = 0; l < kLanes; ++l) {
+          starts[l] = numbers[l];
+          store(numbers[l], load_elements(rows[r + l] + from + i, count));
+        }
+        load_transposed(starts, 0, columns);
+        for (int l = 0; l < count; ++l) store(lines + (i + l) * kChunk + r, columns[l]);
+      }
+    }
+  }
+
+  /// state_.scores = queries x keys, without their scales
+  void compute_scores(const E* const* keys, int begin, int end) {
+    const int64_t head_dim = rows_.a.head_dim;
+    const int first = begin / kPositions * kPositions;
+    const auto last = static_cast<int>(ceil_div(end, kPositions) * kPositions);
+    for (int64_t i = 0; i < head_dim; i += kElementsAtOnce) {
+      const int64_t num_elements = min_of(kElementsAtOnce, head_dim - i);
+      transpose_rows(keys, first, last, i, num_elements, keys_);
+      add_products(count_, first, last, i, num_elements);
+    }
+  }
+
+  /// The scales of the rows of a chunk.
+  void find_scales(const E* const* rows, float scale) {
+    const bool has_row_scales = rows_.a.cache.has_row_scales != 0;
+    for (int p = 0; p < kChunk; ++p) {
+      scales_[p] = scale;
+      if (has_row_scales) __builtin_memcpy(scales_ + p, rows[p] + rows_.a.head_dim, sizeof(float));
+    }
+  }
+
+  void widen_values(const E* const* values, const E* const* ahead, int begin, int end) {
+    for (int p = begin; p < end; ++p) {
+      float* numbers = values_ + p * value_dim_;
+      widened_[p] = numbers;
+      int64_t i = 0;
+      for (; i + kLanes <= value_dim_; i += kLanes) {
+        store(numbers + i, load(values[p] + i));
+        __builtin_prefetch(ahead[p] + i, 0, kPrefetchLevel);
+      }
+      for (; i < value_dim_; ++i) numbers[i] = to_float(values[p][i]);
+    }
+  }
+
+  const AttentionRows& rows_;
+  int count_;  // rows
+  // Values of eight bits, and those for several tiles of rows, become float32 once for all rows.
+  bool is_widened_;
+  const float* widened_[kChunk];
+  alignas(64) float scales_[kChunk];                         // of codes, by position
+  alignas(64) float values_[kChunk * kMaxAttentionHeadDim];  // rows value_dim apart
+};
