@@ -47,7 +47,12 @@ constexpr PanelTraits panel_traits(PanelFormat format) {
       return {.planes = CodePlanes::two_one, .parts = 2, .offset = 4};
     case PanelFormat::q6_k:
       return {.planes = CodePlanes::nibble_two, .parts = 2, .offset = 32};
-    case PanelFormat::int8_rows:  // no format in blocks
+    case PanelFormat::int8_rows:  // These are no formats in blocks.
+    case PanelFormat::f8e4m3_rows:
+    case PanelFormat::f8e4m3_g128:
+    case PanelFormat::f8e5m2_rows:
+    case PanelFormat::f8e5m2_g128:
+    case PanelFormat::f4_g64:
       break;
   }
   return {};
