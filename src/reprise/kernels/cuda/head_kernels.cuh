@@ -9,7 +9,7 @@
 // What latent attention needs beside attention itself, and pooling.
 namespace reprise::kernels::cuda {
 
-/// A warp copies the rows of a, then those of b, one after the other.
+/// Copies a row of a, then a row of b; all lanes of a warp take part.
 template <typename T>
 REPRISE_DEVICE void copy_side_by_side(
     const T* a, int64_t a_width, const T* b, int64_t b_width, T* out) {
