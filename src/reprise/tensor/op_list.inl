@@ -8,8 +8,9 @@
 //   sizes.
 // - Elements have one type, that of the model, unless the shape has another in front: i32, f32, q8
 //   (one type of eight bits), `packed` (that of the model, its panels, or panels of smaller floats,
-//   whose rows have as many bytes as float_panels.h says), i8_panels (int8_panels.h), `cache` (that of the model, or one of eight bits) or `dtype` (the attribute).
-//   A result of type q8 takes the attribute where no operand decides it.
+//   whose rows have as many bytes as float_panels.h says), i8_panels (int8_panels.h), `cache` (that
+//   of the model, or one of eight bits) or `dtype` (the attribute). A result of type q8 takes the
+//   attribute where no operand decides it.
 // - `?` marks an operand that may be left out. `state` is memory that outlives the program, which
 //   the op reads; `state!` is such memory that the op writes; `buffer` is memory that the op
 //   overwrites.
