@@ -52,11 +52,12 @@ struct CacheLines {
   int64_t lines_at_once = 1;
   int64_t byte = 0;
 
+  template <int kLevel = kPrefetchLevel>
   REPRISE_INLINE void prefetch_next() {
     for (int64_t i = 0; i < lines_at_once && row != last_row; ++i) {
       const char* bytes;
       __builtin_memcpy(&bytes, row, sizeof bytes);
-      __builtin_prefetch(bytes + byte, 0, kPrefetchLevel);
+      __builtin_prefetch(bytes + byte, 0, kLevel);
       byte += kCacheLine;
       if (byte < row_bytes) continue;
       byte = 0;

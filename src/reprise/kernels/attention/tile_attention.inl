@@ -61,7 +61,7 @@ class TileAttention {
   void prefetch(const ChunkPointers<BFloat16>& pointers, int count) const {
     CacheLines lines[] = {pointers.key_lines(count, rows_.a), pointers.value_lines(count, rows_.a)};
     for (CacheLines& some : lines) {
-      while (some.row != some.last_row) some.prefetch_next();
+      while (some.row != some.last_row) some.prefetch_next<3>();  // the first-level cache
     }
   }
 
