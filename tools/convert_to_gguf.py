@@ -286,6 +286,11 @@ def tensors_of(folder: Path, config: dict, outtype: str) -> Iterator[tuple[str, 
     factors = llama3_factors(config)
     if factors:
         yield "rope_freqs.weight", [len(factors)], F32, array.array("f", factors).tobytes()
+    rope = config.get("rope_parameters") or {}
+    for length in ("short", "long"):
+        if rope.get("rope_type") == "longrope":
+            values = array.array("f", rope[f"{length}_factor"])
+            yield f"rope_factors_{length}.weight", [len(values)], F32, values.tobytes()
     for name, entry in checkpoint.tensors.items():
         if (name == "lm_head.weight" and config.get("tie_word_embeddings")) or is_of_experts(name):
             continue
@@ -336,7 +341,9 @@ def config_keys(config: dict, outtype: str) -> list[tuple[str, int, object]]:
                  (f"{name}.residual_scale", FLOAT, config["scale_depth"] / math.sqrt(config["num_hidden_layers"])),
                  (f"{name}.logit_scale", FLOAT, config["hidden_size"] / config["dim_model_base"])]
     if name == "phi3":
-        keys.append((f"{name}.rope.dimension_count", U32, head_dim))
+        partial = (config.get("rope_parameters") or {}).get("partial_rotary_factor", 1)
+        keys += [(f"{name}.rope.dimension_count", U32, int(head_dim * partial)),
+                 (f"{name}.rope.scaling.original_context_length", U32, config["original_max_position_embeddings"])]
         if config.get("sliding_window"):
             keys.append((f"{name}.attention.sliding_window", U32, config["sliding_window"]))
     rope = config.get("rope_scaling") or {}

@@ -241,7 +241,7 @@ class Generate(Case):
     def test_gives_the_tokens_of_transformers_where_names_and_factors_differ(self):
         # The format has no key for the layers without rotation: they are every fourth one.
         overrides = {"smollm3": ("--hf-overrides", '{"no_rope_layers":[1,0]}')}
-        for name in ("granite", "olmo2", "ernie4_5", "minicpm", "phi3", "seed-oss", "smollm3"):
+        for name in ("granite", "olmo2", "ernie4_5", "minicpm", "phi3", "phi3-longrope", "seed-oss", "smollm3"):
             folder = self.folder / name
             shutil.copytree(SOURCE / "tests" / "goldens" / "architectures" / name, folder)
             architectures_test.write_tokenizer(folder)

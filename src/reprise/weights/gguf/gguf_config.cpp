@@ -196,7 +196,8 @@ int64_t read_head_dim(const ArchitectureKeys& keys, int64_t hidden_size, int64_t
 void read_rope(const ArchitectureKeys& keys, Json& config) {
   config["rope_theta"] = keys.number("rope.freq_base").value_or(10000.0);
   const std::string* type = keys.string("rope.scaling.type");
-  if (type != nullptr && *type != "none" && *type != "linear") {
+  const bool is_longrope = type != nullptr && *type == "longrope" && keys.is_of("phi3");
+  if (type != nullptr && *type != "none" && *type != "linear" && !is_longrope) {
     keys.fail("rope.scaling.type",
               fmt::format("'{}' is not supported; supported: none, linear", visible(*type)));
   }
@@ -217,6 +218,20 @@ void read_phi3(const ArchitectureKeys& keys, Json& config) {
   }
   const int64_t window = keys.integer("attention.sliding_window").value_or(0);
   if (window != 0) config["sliding_window"] = window;
+}
+
+// The factors of longrope lie in tensors. The engine computes the attention factor, as
+// Transformers.
+void read_longrope(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config) {
+  if (traits.short_factors.empty() && traits.long_factors.empty()) return;
+  constexpr std::string_view kOriginal = "rope.scaling.original_context_length";
+  const auto original = keys.integer(kOriginal);
+  if (!original) keys.fail(kOriginal, "is required: the file has rope_factors");
+  if (!keys.is_of("phi3")) keys.fail(kOriginal, "longrope is supported for phi3 alone");
+  config["original_max_position_embeddings"] = *original;
+  config["rope_scaling"] = {{"rope_type", "longrope"},
+                            {"short_factor", traits.short_factors},
+                            {"long_factor", traits.long_factors}};
 }
 
 std::vector<int64_t> end_token_ids(const Metadata& metadata) {
@@ -284,6 +299,7 @@ Json config_json(const Metadata& metadata, const GgufConfigTraits& traits) {
   config["use_bias"] = traits.has_attention_bias;                // the name in ERNIE 4.5
   read_rope(keys, config);
   if (keys.is_of("phi3")) read_phi3(keys, config);
+  read_longrope(keys, traits, config);
   if (keys.is_of("minicpm")) require_multipliers(keys);
   if (has_multipliers) read_multipliers(keys, config);
   config["eos_token_id"] = end_token_ids(metadata);

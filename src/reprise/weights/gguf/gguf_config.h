@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "reprise/base/json.h"
 #include "reprise/weights/gguf/metadata.h"
@@ -14,6 +15,9 @@ struct GgufConfigTraits {
   bool has_attention_bias = false;
   bool has_attention_out_bias = false;
   bool has_mlp_bias = false;
+  // Of longrope; empty: the file has no such tensors.
+  std::vector<double> short_factors;
+  std::vector<double> long_factors;
 };
 
 /// The config.json that a model with this metadata would have. \throws FileError E_CONFIG naming

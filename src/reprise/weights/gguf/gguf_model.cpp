@@ -81,19 +81,24 @@ GgufModel::FoundTensor GgufModel::find(std::string_view name) const {
   return {};
 }
 
-std::vector<double> GgufModel::rope_factors(int64_t head_dim) const {
-  const auto [file, tensor] = find(kRopeFactorsTensor);
+std::vector<double> GgufModel::rope_factors(std::string_view name,
+                                            std::optional<int64_t> expected) const {
+  const auto [file, tensor] = find(name);
   if (tensor == nullptr) return {};
-  if (tensor->format != BlockFormat::f32 || tensor->shape != std::vector<int64_t>{head_dim / 2}) {
+  const int64_t count = expected.value_or(tensor->shape.empty() ? 0 : tensor->shape.front());
+  // Half of the largest head that a configuration may have.
+  constexpr int64_t kMostFactors = 1 << 15;
+  if (tensor->format != BlockFormat::f32 || tensor->shape != std::vector<int64_t>{count} ||
+      count > kMostFactors) {
     throw FileError("E_SHAPE",
                     file->path(),
                     tensor->name,
                     fmt::format("must be F32 [{}], is {} {}",
-                                head_dim / 2,
+                                expected ? std::to_string(count) : "N",
                                 block_format_name(tensor->format),
                                 shape_text(tensor->shape)));
   }
-  std::vector<float> factors(static_cast<size_t>(head_dim / 2));
+  std::vector<float> factors(static_cast<size_t>(count));
   file->read(*tensor, 0, std::as_writable_bytes(std::span(factors)));
   for (const float factor : factors) {
     if (!(factor >= 1e-6F && factor <= 1e6F)) {
@@ -114,11 +119,13 @@ LoadedModelConfig GgufModel::config(const Json& overrides) const {
       .has_lm_head = find("output.weight").tensor != nullptr,
       .has_attention_bias = find("blk.0.attn_q.bias").tensor != nullptr,
       .has_attention_out_bias = find("blk.0.attn_output.bias").tensor != nullptr,
-      .has_mlp_bias = find("blk.0.ffn_gate.bias").tensor != nullptr};
+      .has_mlp_bias = find("blk.0.ffn_gate.bias").tensor != nullptr,
+      .short_factors = rope_factors("rope_factors_short.weight", {}),
+      .long_factors = rope_factors("rope_factors_long.weight", {})};
   const Json json = gguf::config_json(metadata(), traits);
   LoadedModelConfig loaded =
       parse_model_config(override_config(json.dump(), path(), overrides), path());
-  std::vector<double> factors = rope_factors(loaded.config.head_dim);
+  std::vector<double> factors = rope_factors(kRopeFactorsTensor, loaded.config.head_dim / 2);
   if (!factors.empty()) {
     loaded.config.rope.type = RopeType::factors;
     loaded.config.rope.frequency_factors = std::move(factors);

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,7 +51,9 @@ class GgufModel {
   GgufModel() = default;
   void add_parts(const std::filesystem::path& path);
   [[nodiscard]] FoundTensor find(std::string_view name) const;
-  [[nodiscard]] std::vector<double> rope_factors(int64_t head_dim) const;
+  /// The factors in this tensor, `expected` of them if given; none when there is no such tensor.
+  [[nodiscard]] std::vector<double> rope_factors(std::string_view name,
+                                                 std::optional<int64_t> expected) const;
 
   std::vector<std::unique_ptr<const GgufFile>> files_;
 };

@@ -162,6 +162,27 @@ TEST_F(GgufModelTest, gives_the_window_and_the_partial_rotation_of_phi_3) {
             "model.layers.1.self_attn.qkv_proj.weight");
 }
 
+TEST_F(GgufModelTest, gives_the_two_lists_of_factors_of_long_phi_3) {
+  const auto with_factors = [&](std::string_view architecture, const Floats& longer) {
+    GgufBytes file = model_file(architecture);
+    file.tensor("rope_factors_short.weight", 0, {2}, bytes_of({1, 2}))
+        .tensor("rope_factors_long.weight", 0, {longer.size()}, bytes_of(longer));
+    return file;
+  };
+  EXPECT_EQ(code_of_config(with_factors("phi3", {3, 4})), "E_CONFIG") << "no original length";
+  const auto complete = [&](std::string_view architecture, const Floats& longer) {
+    GgufBytes file = with_factors(architecture, longer);
+    file.integer(std::string(architecture) + ".rope.scaling.original_context_length", 16);
+    return file;
+  };
+  const RopeParameters rope = open(complete("phi3", {3, 4}))->config().config.rope;
+  EXPECT_EQ(rope.type, RopeType::longrope);
+  EXPECT_EQ(rope.original_max_position_embeddings, 16);
+  EXPECT_EQ(code_of_config(complete("llama", {3, 4})), "E_CONFIG");
+  EXPECT_EQ(code_of_config(complete("phi3", {3, 0})), "E_VALUE");
+  EXPECT_NE(code_of_config(complete("phi3", {3, 4, 5})), "none");
+}
+
 TEST_F(GgufModelTest, leaves_every_fourth_layer_of_smollm3_without_rotation) {
   GgufBytes file = model_file("smollm3");
   const ModelConfig config = open(file)->config({{"num_hidden_layers", 4}}).config;
