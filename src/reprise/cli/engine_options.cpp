@@ -215,18 +215,8 @@ void add_model_files(OptionTable& table, api::EngineArgs& args) {
 constexpr std::array<std::string_view, 9> kQuantizations = {
     "none", "int8", "int4", "q8_0", "fp8", "gptq", "awq", "compressed-tensors", "bitsandbytes"};
 
-void add_model_settings(OptionTable& table, api::EngineArgs& args) {
-  table.add_integer("max-logprobs",
-                    kModel,
-                    "Log-probabilities that a request may ask for per token; -1 is all.",
-                    args.max_logprobs);
-  table.add({.name = "runner",
-             .group = kModel,
-             .value_name = "KIND",
-             .help = "generate: text; pooling: vectors of texts; auto: as the model folder says.",
-             .default_text = "auto",
-             .apply = [&args](std::string_view value) { args.runner = std::string(value); },
-             .choices = {"auto", "generate", "pooling"}});
+// How weights are read and kept.
+void add_weight_settings(OptionTable& table, api::EngineArgs& args) {
   table.add({.name = "load-format",
              .group = kModel,
              .value_name = "FORMAT",
@@ -253,6 +243,21 @@ void add_model_settings(OptionTable& table, api::EngineArgs& args) {
       "one more op.",
       args.expert_counters);
   add_packed_weights_cache(table, kModel, args.packed_weights_cache);
+}
+
+void add_model_settings(OptionTable& table, api::EngineArgs& args) {
+  table.add_integer("max-logprobs",
+                    kModel,
+                    "Log-probabilities that a request may ask for per token; -1 is all.",
+                    args.max_logprobs);
+  table.add({.name = "runner",
+             .group = kModel,
+             .value_name = "KIND",
+             .help = "generate: text; pooling: vectors of texts; auto: as the model folder says.",
+             .default_text = "auto",
+             .apply = [&args](std::string_view value) { args.runner = std::string(value); },
+             .choices = {"auto", "generate", "pooling"}});
+  add_weight_settings(table, args);
   table.add_text("dtype", kModel, "TYPE", "auto, bfloat16, float16 or float32.", args.dtype);
   table.add({.name = "max-model-len",
              .group = kModel,

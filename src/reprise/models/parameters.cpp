@@ -84,8 +84,8 @@ std::string Parameters::reason_to_unpack(std::span<const std::string_view> names
   for (std::string_view name : names) {
     const std::optional<PanelFormat> format = source_->panel_format(name);
     if (!format) return fmt::format("{} is not stored in blocks", name);
-    if (*format == PanelFormat::int8_rows) {
-      return "experts have no kernels for int8 with one scale for each output";
+    if (*format == PanelFormat::int8_rows || is_float_panels(*format)) {
+      return "experts have kernels for weights in blocks only";
     }
     const std::vector<int64_t>& shape = source_->find(name)->shape;
     const int64_t rows = shape[shape.size() - 2];
