@@ -155,7 +155,9 @@ std::map<std::string, std::string> golden_configs() {
     const bool is_of_pooling = entry.path().parent_path().filename() == "1_Pooling";
     if (entry.path().filename() != "config.json" || is_of_pooling) continue;
     std::ifstream file(entry.path());
-    configs[entry.path().string()] = {std::istreambuf_iterator<char>(file), {}};
+    const std::string text(std::istreambuf_iterator<char>(file), {});
+    // Folders of tokenizers name no architecture.
+    if (text.find("\"architectures\"") != std::string::npos) configs[entry.path().string()] = text;
   }
   return configs;
 }
