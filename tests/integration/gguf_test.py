@@ -374,7 +374,7 @@ class Packed(Case):
             for name, shape in shapes.items():
                 values = random_values(name, shape)
                 tensors[name] = dequantised[name] = (shape, values)
-                kind = convert_to_gguf.kind_of(name, shape, outtype)
+                kind = convert_to_gguf.kind_of(name, shape, outtype, num_layers=1)
                 if kind in (convert_to_gguf.Q8_0, convert_to_gguf.Q4_0):
                     dequantised[name] = (shape, decoded(convert_to_gguf.encoded(values, kind), outtype))
             write_folder(folder, config, tensors)
