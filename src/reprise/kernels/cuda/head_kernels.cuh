@@ -6,7 +6,7 @@
 #include "reprise/kernels/head_linear/head_linear_arguments.h"
 #include "reprise/kernels/pool_rows/pool_rows_arguments.h"
 
-// What latent attention needs beside attention itself, and pooling.
+// Kernels for pooling, and for the parts of latent attention around the attention op.
 namespace reprise::kernels::cuda {
 
 /// Copies a row of a, then a row of b; all lanes of a warp take part.

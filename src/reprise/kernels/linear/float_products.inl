@@ -12,7 +12,7 @@ constexpr int64_t kFloatStretch = 128;
 constexpr int64_t kFloatRows = 64;
 // The weights that few rows ask for ahead, in bytes per panel: decoding is as fast as memory.
 constexpr int64_t kFloatBytesAhead = 2048;
-// What is decoded at once: four or eight elements of 16 columns.
+// One load of codes decodes four or eight elements of 16 columns.
 constexpr int64_t kBytesOfCodes = 64;
 
 /// One stretch of the depth, for some rows and panels.

@@ -127,8 +127,8 @@ void read_experts(const ArchitectureKeys& keys, const ExpertTraits& traits, Json
   config[std::string(traits.count)] = keys.required("expert_count");
   const int64_t top_k = keys.required("expert_used_count");
   config["num_experts_per_tok"] = top_k;
-  // As llama.cpp: without a size of their own, the experts of a token are as large as a dense MLP,
-  // or each of them is.
+  // llama.cpp's rule for a file without a size of experts: either each expert is as large as a
+  // dense MLP, or all experts of a token together are.
   const int64_t dense = keys.required("feed_forward_length");
   const int64_t size_by_default = traits.size == "intermediate_size" ? dense : dense / top_k;
   config[std::string(traits.size)] =
