@@ -19,7 +19,6 @@ batch, is left out with its reason.
 """
 
 import argparse
-import itertools
 import json
 import os
 import platform
@@ -28,138 +27,24 @@ import shlex
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
+
+from peer_engines import LOAD
 
 ROOT = Path(__file__).resolve().parent.parent
 ENGINES = ("reprise", "llama.cpp", "ik_llama.cpp", "openvino", "vllm")
-FORMATS = ("bf16", "q8_0", "q4_0")
-PROMPT_TOKEN = 100  # any; the time does not depend on it
-WARMUP_TOKENS = 8
+FORMATS = ("bf16", "q8_0", "q4_0")  # --formats takes any type of tools/convert_to_gguf.py, and these:
+QUANTIZED_WHILE_LOADING = ("int8", "int4", "fp8")
+BYTES_OF = {"int8": "q8_0", "int4": "q4_0", "fp8": "q8_0"}  # whose file has nearly as many bytes
 
 
 # ------------------------------------------------------------------------------- one engine, one process
 
 
-def timed(call) -> float:
-    begin = time.perf_counter()
-    call()
-    return time.perf_counter() - begin
-
-
-def prompts_of(arguments, number: int = 0) -> list[list[int]]:
-    """The prompts of one measurement. No two begin alike, so that no engine finds one in its prefix cache."""
-    first = [PROMPT_TOKEN + (number * arguments.batch + row) % 900 for row in range(arguments.batch)]
-    return [[token] + [PROMPT_TOKEN + i % 900 for i in range(1, arguments.prompt)] for token in first]
-
-
-def load_llama_cpp(path: str, arguments):
-    from llama_cpp import Llama
-
-    if arguments.batch > 1:
-        raise NotImplementedError("this interface runs one sequence at a time")
-    model = Llama(model_path=path, n_ctx=arguments.prompt + arguments.decode + 64, n_threads=arguments.threads,
-                  n_threads_batch=arguments.threads, n_batch=arguments.prompt, n_ubatch=arguments.prompt, verbose=False)
-    tokens = prompts_of(arguments)[0]
-    model.eval(tokens[:WARMUP_TOKENS])
-
-    def measure_once() -> tuple[float, float]:
-        model.reset()
-        prefill = timed(lambda: model.eval(tokens))
-        return prefill, timed(lambda: [model.eval([PROMPT_TOKEN]) for _ in range(arguments.decode)])
-
-    return measure_once
-
-
-def load_ik_llama_cpp(path: str, arguments):
-    """The package's own `generate` samples too; its context and batches give the model's work alone."""
-    from ik_llama_cpp import IkLlama, llama
-
-    if arguments.batch > 1:
-        raise NotImplementedError("this interface runs one sequence at a time")
-    model = IkLlama(path, n_ctx=arguments.prompt + arguments.decode + 64, n_threads=arguments.threads, verbose=False)
-    tokens = prompts_of(arguments)[0]
-
-    def run(batch) -> None:
-        context = model._context  # the model frees it when nothing refers to the model any more
-        status = context.decode(batch)
-        llama.C.llama_batch_free(batch)
-        if status != 0:
-            raise RuntimeError(f"llama_decode returned {status}")
-        context.get_logits(-1)
-
-    def run_prompt(prompt: list[int]) -> None:
-        step = model._context._n_ubatch
-        for begin in range(0, len(prompt), step):
-            part = prompt[begin:begin + step]
-            run(llama.make_batch_range(part, pos_start=begin, logits_last=begin + step >= len(prompt)))
-
-    run_prompt(tokens[:WARMUP_TOKENS])
-
-    def measure_once() -> tuple[float, float]:
-        model._context.kv_cache_clear()
-        prefill = timed(lambda: run_prompt(tokens))
-        return prefill, timed(lambda: [run(llama.make_batch_single(PROMPT_TOKEN, len(tokens) + i))
-                                       for i in range(arguments.decode)])
-
-    return measure_once
-
-
-def load_openvino(path: str, arguments):
-    import numpy
-    import openvino
-    import openvino_genai
-
-    if arguments.batch > 1:
-        raise NotImplementedError("its pipeline for GGUF files is measured with one sequence only")
-    pipeline = openvino_genai.LLMPipeline(path, "CPU", INFERENCE_NUM_THREADS=arguments.threads)
-    numbers = itertools.count()
-
-    def generate(tokens: int):
-        ids = numpy.array(prompts_of(arguments, next(numbers)), dtype=numpy.int64)
-        inputs = openvino_genai.TokenizedInputs(openvino.Tensor(ids), openvino.Tensor(numpy.ones_like(ids)))
-        config = openvino_genai.GenerationConfig(max_new_tokens=tokens, ignore_eos=True, do_sample=False)
-        return pipeline.generate(inputs, config).perf_metrics
-
-    generate(2)
-
-    def measure_once() -> tuple[float, float]:
-        metrics = generate(arguments.decode + 1)
-        return metrics.get_ttft().mean / 1e3, arguments.decode * metrics.get_tpot().mean / 1e3
-
-    return measure_once
-
-
-def load_vllm(path: str, arguments):
-    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # one process, so that its memory is seen
-    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", f"0-{arguments.threads - 1}")
-    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
-    import vllm
-
-    room = arguments.prompt + arguments.decode + 64
-    model = vllm.LLM(path, skip_tokenizer_init=True, max_model_len=room, enable_prefix_caching=False,
-                     max_num_seqs=max(16, arguments.batch), max_num_batched_tokens=max(2048, room))
-    prompts = [{"prompt_token_ids": tokens} for tokens in prompts_of(arguments)]
-
-    def generate(tokens: int) -> float:
-        sampling = vllm.SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False)
-        return timed(lambda: model.generate(prompts, sampling, use_tqdm=False))
-
-    generate(2)
-
-    def measure_once() -> tuple[float, float]:
-        prefill = generate(1)
-        return prefill, generate(arguments.decode + 1) - prefill
-
-    return measure_once
-
-
 def run_worker(arguments) -> None:
     """Loads the engine, says so, then measures once for every line of the input."""
     engine, path = arguments.worker
-    load = {"llama.cpp": load_llama_cpp, "ik_llama.cpp": load_ik_llama_cpp, "openvino": load_openvino,
-            "vllm": load_vllm}[engine]
-    measure_once = load(path, arguments)
+    measure_once = LOAD[engine](path, arguments)
     print(json.dumps({"ready": engine}), flush=True)
     for _ in sys.stdin:
         prefill, decode = measure_once()
@@ -181,6 +66,8 @@ class Peer:
         command = [python, __file__, str(arguments.binary), str(arguments.folder), "--worker", engine, path]
         for name in ("threads", "prompt", "decode", "batch"):
             command += [f"--{name}", str(getattr(arguments, name))]
+        command += [f"--{'' if arguments.ik_repack else 'no-'}ik-repack",
+                    f"--{'' if arguments.ik_flash_attention else 'no-'}ik-flash-attention"]
         self.log = arguments.out / f"{engine}-{Path(path).stem}.log"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
@@ -214,13 +101,13 @@ def last_json(command: list[str]) -> dict:
     return json.loads(lines[-1])
 
 
-def reprise_latency(arguments, path: str, prompt: int, tokens: int, out: Path) -> tuple[float, float]:
+def reprise_latency(arguments, path: str, options: list[str], prompt: int, tokens: int, out: Path) -> tuple[float, float]:
     """The median of the latencies in seconds, and the peak memory of the process in MB."""
     command = [arguments.binary, "bench", "latency", path, "--input-len", str(prompt), "--output-len", str(tokens),
                "--batch-size", str(arguments.batch), "--num-iters-warmup", "1", "--num-iters", "3",
                "--no-enable-prefix-caching", "--temperature", "0",
                "--max-model-len", str(arguments.prompt + arguments.decode + 64),
-               "--num-threads", str(arguments.threads), "--output-json", str(out), *shlex.split(arguments.reprise_options)]
+               "--num-threads", str(arguments.threads), "--output-json", str(out), *options, *shlex.split(arguments.reprise_options)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     errors = process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)  # the usage of this child alone
@@ -230,18 +117,23 @@ def reprise_latency(arguments, path: str, prompt: int, tokens: int, out: Path) -
     return statistics.median(json.loads(out.read_text())["latencies"]), usage.ru_maxrss / 1024
 
 
-def measure_reprise(arguments, path: str) -> dict:
+def measure_reprise(arguments, path: str, kind: str) -> dict:
     out = arguments.out / "latency.json"
+    options = ["--quantization", kind] if kind in QUANTIZED_WHILE_LOADING else []
     try:
-        prefill, _ = reprise_latency(arguments, path, arguments.prompt, 1, out)
-        both, peak = reprise_latency(arguments, path, arguments.prompt, arguments.decode + 1, out)
+        prefill, _ = reprise_latency(arguments, path, options, arguments.prompt, 1, out)
+        both, peak = reprise_latency(arguments, path, options, arguments.prompt, arguments.decode + 1, out)
     except subprocess.CalledProcessError as error:
         return {"error": error.stderr.strip().splitlines()[-1][:200] if error.stderr else str(error)}
     return speeds(arguments, prefill, both - prefill, peak)
 
 
 def file_for(arguments, engine: str, kind: str) -> Path:
-    """vLLM reads the folder itself; the others read GGUF."""
+    """vLLM reads the folder itself, and so does Reprise when it quantises; the others read GGUF."""
+    if kind in QUANTIZED_WHILE_LOADING:
+        if engine != "reprise":
+            raise NotImplementedError("a format of Reprise alone")
+        return arguments.folder
     if engine != "vllm":
         return gguf_of(arguments, kind)
     if kind != "bf16":
@@ -261,7 +153,7 @@ class Entrant:
         try:
             path = str(file_for(self.arguments, self.engine, self.kind))
             if self.engine == "reprise":
-                figures = measure_reprise(self.arguments, path)
+                figures = measure_reprise(self.arguments, path, self.kind)
             else:
                 self.peer = self.peer or Peer(self.arguments, self.engine, path)
                 figures = self.peer.measure()
@@ -345,7 +237,7 @@ def write_report(arguments, entrants: list[Entrant], roofs: list[dict]) -> str:
     results: dict = {}
     for entrant in entrants:
         results.setdefault(entrant.kind, {})[entrant.engine] = entrant.rounds
-    sizes = {kind: gguf_of(arguments, kind).stat().st_size for kind in results}
+    sizes = {kind: gguf_of(arguments, BYTES_OF.get(kind, kind)).stat().st_size for kind in results}
     text = markdown(table_rows(results, roofs, sizes, arguments.batch), roofs, arguments)
     shown = {key: str(value) for key, value in vars(arguments).items()}
     report = {"arguments": shown, "file_bytes": sizes, "roofs": roofs, "results": results}
@@ -363,6 +255,9 @@ def main() -> None:
     parser.add_argument("--formats", default=",".join(FORMATS))
     parser.add_argument("--python", action="append", default=[], metavar="ENGINE=PATH", help="interpreter of an engine")
     parser.add_argument("--reprise-options", default="", metavar="OPTIONS", help="more options of Reprise")
+    parser.add_argument("--ik-repack", action=argparse.BooleanOptionalAction, default=True,
+                        help="ik_llama.cpp packs weights while loading")
+    parser.add_argument("--ik-flash-attention", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--batch", type=int, default=1)

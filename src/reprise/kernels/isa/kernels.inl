@@ -7,6 +7,7 @@
 #include "reprise/kernels/vector/tanh_erf.inl"
 #include "reprise/kernels/vector/dot.inl"
 #include "reprise/kernels/vector/numbers.inl"
+#include "reprise/kernels/vector/panel_stretch.inl"
 #include "reprise/kernels/vector/pair_tile.inl"
 #include "reprise/kernels/vector/four_tile.inl"
 // clang-format on

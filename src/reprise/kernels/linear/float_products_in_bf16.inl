@@ -15,6 +15,7 @@ constexpr int64_t kBf16StretchPanels = 4;
 
 /// Decoded panels, as LinearColumns has them.
 struct Bf16Columns {
+  static constexpr bool kIsStreamed = false;
   const BFloat16* weight[kBf16StretchPanels * kPanelColumns];  // of columns that begin a panel
   int64_t size = 0;
 };

@@ -31,6 +31,14 @@ REPRISE_INLINE void finish_sums(
 template <typename T>
 using PanelProducts = TileProducts<T>;
 #else
+// A few groups of rows ask for the weights that they read next, a stretch of so many lines ahead.
+// One group reads as fast as memory without that, and many groups read a stretch so often that
+// asking pays no more.
+constexpr int64_t kMostAskingGroups = 4;
+constexpr int64_t kAskingLines = 256;
+// What many groups read again and again stays in the second cache level.
+constexpr int64_t kMostStretchBytes = 640 * 1024;
+
 template <typename T>
 struct PanelProducts {
   static constexpr int64_t kMostRows = __is_same(T, int8_t) ? kPanelTileRows : kPairTileRows;
@@ -41,34 +49,91 @@ struct PanelProducts {
            const LinearBlock& block,
            const Columns& columns,
            const StoreRow& store_row) {
-    const T* x_rows[kMostRows];
-    SumOfPanels<T> sums[kMostRows * kMostLinearColumns];
-    float finished[kMostLinearColumns];
-    for (int64_t r = 0; r < block.rows; r += kMostRows) {
-      const int64_t group = min_of(kMostRows, block.rows - r);
-      for (int64_t g = 0; g < group; ++g) {
-        x_rows[g] = static_cast<const T*>(a.x) + (block.row + r + g) * a.x_stride;
-      }
-      multiply(x_rows, group, columns, a.depth, sums);
-      for (int64_t g = 0; g < group; ++g) {
-        for (int64_t c = 0; c < columns.size; c += kPanelColumns) {
-          finish_sums(
-              sums + g * columns.size + c, a, block.row + r + g, columns.weight[c], finished + c);
-        }
-        store_row(r + g, finished);
+    const int64_t groups = ceil_div(block.rows, kMostRows);
+    const int64_t panels = columns.size / kPanelColumns;
+    const bool asks = Columns::kIsStreamed && groups > 1 && groups <= kMostAskingGroups;
+    const int64_t lines = a.depth / kElementsOfLine;
+    const int64_t most = groups == 1 ? lines : asks ? kAskingLines : kMostStretchBytes / 64 / panels;
+    for (int64_t begin = 0; begin < lines; begin += most) {
+      PanelStretch stretch = {.begin = begin, .end = min_of(begin + most, lines)};
+      if (asks) stretch.bytes_ahead = bytes_ahead(a.depth, columns, stretch, lines);
+      for (int64_t g = 0; g < groups; ++g) {
+        stretch.first_panel = g * panels / groups;
+        stretch.last_panel = (g + 1) * panels / groups;
+        multiply(a, block, g * kMostRows, columns, stretch);
       }
     }
+    finish(a, block, columns, store_row);
   }
 
  private:
+  static constexpr int64_t kElementsOfLine = 64 / static_cast<int64_t>(sizeof(T)) / kPanelColumns;
+
+  /// From a stretch to the one that is read after it.
   template <typename Columns>
-  static void multiply(
-      const T* const* x, int64_t rows, const Columns& columns, int64_t depth, SumOfPanels<T>* out) {
-    if constexpr (__is_same(T, int8_t)) {
-      four_products(x, rows, columns.weight, columns.size, depth, out);
+  static int64_t bytes_ahead(int64_t depth,
+                             const Columns& columns,
+                             const PanelStretch& stretch,
+                             int64_t lines) {
+    if (stretch.end < lines) return (stretch.end - stretch.begin) * 64;
+    // The next block has as many panels of each range of outputs.
+    const int64_t panel_elements = weight_row_elements<T>(depth) * kPanelColumns;
+    int64_t panels = 1;
+    while (panels * kPanelColumns < columns.size &&
+           columns.weight[panels * kPanelColumns] == columns.weight[0] + panels * panel_elements) {
+      ++panels;
+    }
+    return panels * panel_elements * static_cast<int64_t>(sizeof(T)) - stretch.begin * 64;
+  }
+
+  template <typename Columns>
+  void multiply(const LinearArguments& a,
+                const LinearBlock& block,
+                int64_t row,
+                const Columns& columns,
+                const PanelStretch& stretch) {
+    const int64_t rows = min_of(kMostRows, block.rows - row);
+    const T* x[kMostRows];
+    for (int64_t r = 0; r < rows; ++r) {
+      x[r] = static_cast<const T*>(a.x) + (block.row + row + r) * a.x_stride;
+    }
+    SumOfPanels<T>* sums = sums_ + row * columns.size;
+    if (stretch.bytes_ahead != 0) {
+      products<true>(x, rows, columns, a.depth, stretch, sums);
     } else {
-      pair_products(x, rows, columns.weight, columns.size, depth, out);
+      products<false>(x, rows, columns, a.depth, stretch, sums);
     }
   }
+
+  template <bool kAsks, typename Columns>
+  static void products(const T* const* x,
+                       int64_t rows,
+                       const Columns& columns,
+                       int64_t depth,
+                       const PanelStretch& stretch,
+                       SumOfPanels<T>* sums) {
+    if constexpr (__is_same(T, int8_t)) {
+      four_products<kAsks>(x, rows, columns, depth, stretch, sums);
+    } else {
+      pair_products<kAsks>(x, rows, columns, stretch, sums);
+    }
+  }
+
+  template <typename Columns, typename StoreRow>
+  void finish(const LinearArguments& a,
+              const LinearBlock& block,
+              const Columns& columns,
+              const StoreRow& store_row) {
+    float finished[kMostLinearColumns];
+    for (int64_t r = 0; r < block.rows; ++r) {
+      const SumOfPanels<T>* sums = sums_ + r * columns.size;
+      for (int64_t c = 0; c < columns.size; c += kPanelColumns) {
+        finish_sums(sums + c, a, block.row + r, columns.weight[c], finished + c);
+      }
+      store_row(r, finished);
+    }
+  }
+
+  alignas(64) SumOfPanels<T> sums_[kMostLinearRows * kMostLinearColumns];
 };
 #endif

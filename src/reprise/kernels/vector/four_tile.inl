@@ -1,18 +1,21 @@
 // Products of int8 rows with a weight in panels (tensor/int8_panels.h). The sums are exact.
 
-// The weights that a single row asks for ahead, in bytes per panel: decoding is as fast as memory.
-constexpr int64_t kFoursBytesAhead = 4096;
+// The weights that a single row asks for ahead, in lines: decoding is as fast as memory.
+constexpr int64_t kFoursAhead = 64;
 // Panels that a single row is multiplied with at once, so that their sums need not wait for each
 // other.
 constexpr int kSingleRowPanels = 4;
 
-/// out[r][p] = the sums of row r with the outputs of panel p.
-template <int kRows, int kPanels>
+/// sums[r][p] += the products of row r with the outputs of panel p. The first stretch begins with
+/// what the instruction set needs.
+template <int kRows, int kPanels, bool kAsks>
 inline void four_tile(const int8_t* const* x,
                       const int8_t* const* panels,
                       int64_t depth,
-                      int32_t* out,
-                      int64_t out_stride) {
+                      const PanelStretch& stretch,
+                      const LinesAhead& ahead,
+                      int32_t* sums_at,
+                      int64_t stride) {
   constexpr int64_t kLine = 4 * kPanelColumns;
   Panel::Sums sums[kRows][kPanels];
 #pragma GCC unroll 8
@@ -20,15 +23,20 @@ inline void four_tile(const int8_t* const* x,
     // The sums of the codes lie behind the codes and the scales.
     const Panel::Sums start = Panel::start_bytes(panels[p] + (depth + 4) * kPanelColumns);
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) sums[r][p] = start;
+    for (int r = 0; r < kRows; ++r) {
+      sums[r][p] = stretch.begin == 0
+                       ? start
+                       : Panel::load_sums(sums_at + r * stride + p * kPanelColumns);
+    }
   }
-  for (int64_t four = 0; four < depth / 4; ++four) {
+  for (int64_t four = stretch.begin; four < stretch.end; ++four) {
+    if constexpr (kAsks) ask_for_line(ahead, four - stretch.begin);
     Panel::Bytes codes[kPanels];
 #pragma GCC unroll 8
     for (int p = 0; p < kPanels; ++p) {
       codes[p] = Panel::load_bytes(panels[p] + four * kLine);
-      if constexpr (kRows == 1) {
-        __builtin_prefetch(panels[p] + four * kLine + kFoursBytesAhead, 0, 2);
+      if constexpr (kRows == 1 && !kAsks) {
+        __builtin_prefetch(panels[p] + (four + kFoursAhead) * kLine, 0, 2);
       }
     }
 #pragma GCC unroll 8
@@ -42,30 +50,35 @@ inline void four_tile(const int8_t* const* x,
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (int p = 0; p < kPanels; ++p) {
-      Panel::store_sums(out + r * out_stride + p * kPanelColumns, sums[r][p]);
+      Panel::store_sums(sums_at + r * stride + p * kPanelColumns, sums[r][p]);
     }
   }
 }
 
-/// The sums of `rows` rows with `columns` outputs: out is [rows, columns]. \pre rows is at most
-/// kPanelTileRows, columns are whole panels, and weight[c] is where column c begins
+/// The sums of `rows` rows with the outputs of `columns`: sums is [rows, columns.size]. \pre rows is
+/// at most kPanelTileRows, columns are whole panels
+template <bool kAsks, typename Columns>
 inline void four_products(const int8_t* const* x,
                           int64_t rows,
-                          const int8_t* const* weight,
-                          int64_t columns,
+                          const Columns& columns,
                           int64_t depth,
-                          int32_t* out) {
+                          const PanelStretch& stretch,
+                          int32_t* sums) {
   for_numbers<1, kPanelTileRows + 1>([&](auto count) REPRISE_LAMBDA_INLINE {
     if (rows != count.value) return;
     constexpr int kPanels = count.value == 1 ? kSingleRowPanels : kPanelTileColumns;
     const int8_t* panels[kPanels];
     int64_t column = 0;
-    for (; column + kPanels * kPanelColumns <= columns; column += kPanels * kPanelColumns) {
-      for (int p = 0; p < kPanels; ++p) panels[p] = weight[column + p * kPanelColumns];
-      four_tile<count.value, kPanels>(x, panels, depth, out + column, columns);
+    for (; column + kPanels * kPanelColumns <= columns.size; column += kPanels * kPanelColumns) {
+      for (int p = 0; p < kPanels; ++p) panels[p] = columns.weight[column + p * kPanelColumns];
+      const LinesAhead ahead = stretch.ahead(columns.weight, column, kPanels * kPanelColumns);
+      four_tile<count.value, kPanels, kAsks>(
+          x, panels, depth, stretch, ahead, sums + column, columns.size);
     }
-    for (; column < columns; column += kPanelColumns) {
-      four_tile<count.value, 1>(x, weight + column, depth, out + column, columns);
+    for (; column < columns.size; column += kPanelColumns) {
+      const LinesAhead ahead = stretch.ahead(columns.weight, column, kPanelColumns);
+      four_tile<count.value, 1, kAsks>(
+          x, columns.weight + column, depth, stretch, ahead, sums + column, columns.size);
     }
   });
 }

@@ -2,31 +2,35 @@
 // products of one output, pair after pair. So the order of a sum depends on nothing but the depth,
 // and a row has the same bits in any batch.
 
-// The weights that a single row asks for ahead, in bytes per vector: decoding is as fast as memory.
+// The weights that a single row asks for ahead, in lines: decoding is as fast as memory.
 constexpr int64_t kPairsAhead = 64;
 
-/// out[r][v] = the sums of row r with the outputs of `weight[v]`, which begins with their first
-/// pairs; those of the next pairs are a panel's line further.
-template <int kRows, int kVecs>
+/// sums[r][v] += the products of row r with the outputs of `weight[v]`, which begins with their
+/// first pairs; those of the next pairs are a panel's line further. The first stretch begins at 0.
+template <int kRows, int kVecs, bool kAsks>
 inline void pair_tile(const BFloat16* const* x,
                       const BFloat16* const* weight,
-                      int64_t depth,
-                      float* out,
-                      int64_t out_stride) {
+                      const PanelStretch& stretch,
+                      const LinesAhead& ahead,
+                      float* sums_at,
+                      int64_t stride) {
   using D = Dot<BFloat16>;
   constexpr int64_t kLine = 2 * kPanelColumns;
   Vec sums[kRows][kVecs];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-    for (int v = 0; v < kVecs; ++v) sums[r][v] = zero();
+    for (int v = 0; v < kVecs; ++v) {
+      sums[r][v] = stretch.begin == 0 ? zero() : load(sums_at + r * stride + v * kLanes);
+    }
   }
-  for (int64_t pair = 0; pair < depth / 2; ++pair) {
+  for (int64_t pair = stretch.begin; pair < stretch.end; ++pair) {
+    if constexpr (kAsks) ask_for_line(ahead, pair - stretch.begin);
     typename D::Packet weights[kVecs];
 #pragma GCC unroll 8
     for (int v = 0; v < kVecs; ++v) {
       weights[v] = D::load_packet(weight[v] + pair * kLine);
-      if constexpr (kRows == 1) {
+      if constexpr (kRows == 1 && !kAsks) {
         __builtin_prefetch(weight[v] + (pair + kPairsAhead) * kLine, 0, 2);
       }
     }
@@ -40,29 +44,33 @@ inline void pair_tile(const BFloat16* const* x,
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-    for (int v = 0; v < kVecs; ++v) store(out + r * out_stride + v * kLanes, sums[r][v]);
+    for (int v = 0; v < kVecs; ++v) store(sums_at + r * stride + v * kLanes, sums[r][v]);
   }
 }
 
-/// The sums of `rows` rows with `columns` outputs: out is [rows, columns]. \pre rows is at most
-/// kPairTileRows, columns are whole panels, and weight[c] is where the pairs of column c begin
+/// The sums of `rows` rows with the outputs of `columns`: sums is [rows, columns.size]. \pre rows is
+/// at most kPairTileRows, columns are whole panels
+template <bool kAsks, typename Columns>
 inline void pair_products(const BFloat16* const* x,
                           int64_t rows,
-                          const BFloat16* const* weight,
-                          int64_t columns,
-                          int64_t depth,
-                          float* out) {
+                          const Columns& columns,
+                          const PanelStretch& stretch,
+                          float* sums) {
   for_numbers<1, kPairTileRows + 1>([&](auto count) REPRISE_LAMBDA_INLINE {
     if (rows != count.value) return;
     const BFloat16* starts[kPairTileVecs];
     int64_t column = 0;
-    while (column + kPairTileVecs * kLanes <= columns) {
-      for (int v = 0; v < kPairTileVecs; ++v) starts[v] = weight[column + v * kLanes];
-      pair_tile<count.value, kPairTileVecs>(x, starts, depth, out + column, columns);
+    while (column + kPairTileVecs * kLanes <= columns.size) {
+      for (int v = 0; v < kPairTileVecs; ++v) starts[v] = columns.weight[column + v * kLanes];
+      const LinesAhead ahead = stretch.ahead(columns.weight, column, kPairTileVecs * kLanes);
+      pair_tile<count.value, kPairTileVecs, kAsks>(
+          x, starts, stretch, ahead, sums + column, columns.size);
       column += kPairTileVecs * kLanes;
     }
-    for (; column < columns; column += kLanes) {
-      pair_tile<count.value, 1>(x, weight + column, depth, out + column, columns);
+    for (; column < columns.size; column += kLanes) {
+      const LinesAhead ahead = stretch.ahead(columns.weight, column, kLanes);
+      pair_tile<count.value, 1, kAsks>(
+          x, columns.weight + column, stretch, ahead, sums + column, columns.size);
     }
   });
 }
