@@ -139,6 +139,11 @@ def number_of_commits(source):
     return int(counted.stdout) if counted.returncode == 0 else 0
 
 
+def has_cpu(flag):
+    """Whether Linux names this flag of the CPU; there is always no flag."""
+    return flag is None or flag in Path("/proc/cpuinfo").read_text().split()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=lambda p: Path(p).resolve())
@@ -159,6 +164,9 @@ def main():
     build = Build(options.source, options.build)
     for mutant in [m for m in mutants if not build.has(m["compile"])]:
         print(f"{mutant['id']} skipped: this build leaves out {', '.join(mutant['compile'])}", flush=True)
+        mutants.remove(mutant)
+    for mutant in [m for m in mutants if not has_cpu(m.get("cpu_flag"))]:
+        print(f"{mutant['id']} skipped: this CPU has no {mutant['cpu_flag']}", flush=True)
         mutants.remove(mutant)
     start = time.monotonic()
 

@@ -11,9 +11,15 @@ struct AttentionState {
 
 #include "reprise/kernels/attention/update_softmax.inl"
 
-// clang-format off: the second file uses the first.
+// clang-format off: later files use earlier ones.
+#include "reprise/kernels/attention/chunk_attention.inl"
 #include "reprise/kernels/attention/lane_tiles.inl"
 #include "reprise/kernels/attention/lane_attention.inl"
+#if defined(REPRISE_ISA_HAS_BF16) && !defined(REPRISE_ISA_HAS_TILES)
+#define REPRISE_ATTENDS_IN_PAIRS
+#include "reprise/kernels/attention/pair_softmax.inl"
+#include "reprise/kernels/attention/pair_attention.inl"
+#endif
 // clang-format on
 
 /// Quantises a result row. The row is rounded to T first, as quantize_static would have read it.
@@ -62,6 +68,15 @@ inline void begin_states(const AttentionRows& rows, AttentionState& state) {
   __builtin_memset(state.sums, 0, static_cast<size_t>(count * rows.a.value_dim) * sizeof(float));
 }
 
+#ifdef REPRISE_ATTENDS_IN_PAIRS
+__attribute__((noinline)) inline void attend_with_pairs(const AttentionRows& rows,
+                                                        AttentionState& state,
+                                                        int64_t begin,
+                                                        int64_t end) {
+  PairAttention(rows, state).run(begin, end);
+}
+#endif
+
 /// attend_positions() for queries of T and a cache of E. Apart, because of the stack that it needs.
 template <typename T, typename E>
 __attribute__((noinline)) void attend_with_lanes(const AttentionRows& rows,
@@ -84,6 +99,11 @@ inline void attend_positions(const AttentionRows& rows,
 #ifdef REPRISE_ISA_HAS_TILES
   if constexpr (__is_same(T, BFloat16)) {
     if (TileAttention::fits(rows.a)) return TileAttention(rows, state).run(begin, end);
+  }
+#endif
+#ifdef REPRISE_ATTENDS_IN_PAIRS
+  if constexpr (__is_same(T, BFloat16)) {
+    if (PairAttention::fits(rows.a)) return attend_with_pairs(rows, state, begin, end);
   }
 #endif
   switch (rows.a.cache.type) {

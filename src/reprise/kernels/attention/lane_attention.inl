@@ -5,78 +5,39 @@
 // the elements, without a step across lanes, and no other row has an influence on it. In the
 // weighted sums of values, lanes are elements of a value.
 template <typename E>
-class LaneAttention : LaneTiles {
+class LaneAttention : LaneTiles, public ChunkAttention<LaneAttention<E>, E> {
+  using Chunks = ChunkAttention<LaneAttention<E>, E>;
+  friend Chunks;
+  using Chunks::count_;
+  using Chunks::rows_;
+
  public:
   LaneAttention(const AttentionRows& rows, AttentionState& state)
       : LaneTiles(rows, state),
-        rows_(rows),
-        count_(rows.num_tokens * rows.num_heads),
+        Chunks(rows),
         is_widened_(kIsCodes || (count_ > kAttentionTileRows && sizeof(E) < sizeof(float))) {}
 
   /// Reads the queries, of type T.
   template <typename T>
   void pack_queries() {
     const T* queries[kMaxAttentionRows];
-    for (int r = 0; r < kMaxAttentionRows; ++r) queries[r] = rows_.q<T>(r < count_ ? r : 0);
+    for (int r = 0; r < kMaxAttentionRows; ++r)
+      queries[r] = rows_.template q<T>(r < count_ ? r : 0);
     transpose_rows(queries, 0, count_, 0, rows_.a.head_dim, queries_);
   }
 
-  /// See attend_positions. The state of all rows has begun.
-  void run(int64_t begin, int64_t end) {
-    const auto begin_in = [&](int64_t chunk) { return static_cast<int>(max_of(0, begin - chunk)); };
-    const auto end_in = [&](int64_t chunk) {
-      return static_cast<int>(min_of(kChunk, end - chunk));
-    };
-    int64_t chunk = begin / kChunk * kChunk;
-    ChunkPointers<E> pointers(rows_, chunk, begin_in(chunk), end_in(chunk));
-    for (; chunk < end; chunk += kChunk) {
-      const bool is_last = chunk + kChunk >= end;
-      ChunkPointers<E> next;
-      keys_ahead_ = {};
-      if (!is_last) {
-        const int count = end_in(chunk + kChunk);
-        next = ChunkPointers<E>(rows_, chunk + kChunk, 0, count);
-        keys_ahead_ = next.key_lines(count, rows_.a);
-      }
-      const auto& ahead = is_last ? pointers : next;
-      attend_chunk(pointers, ahead.values, chunk, begin_in(chunk), end_in(chunk));
-      pointers = next;
-    }
-  }
+  void ask_for_keys(const CacheLines& lines) { keys_ahead_ = lines; }
 
  private:
   static constexpr bool kIsCodes = sizeof(E) == 1;
 
-  /// `ahead` are the next values that will be read.
-  void attend_chunk(
-      const ChunkPointers<E>& pointers, const E* const* ahead, int64_t chunk, int begin, int end) {
-    compute_scores(pointers.keys, begin, end);
+  void begin_values(const ChunkPointers<E>& pointers, const E* const* ahead, int begin, int end) {
     if constexpr (kIsCodes) {
       find_scales(pointers.keys, rows_.a.cache.k_scale);
       scale_positions(state_, 0, count_, scales_);
       find_scales(pointers.values, rows_.a.cache.v_scale);
     }
     if (is_widened_) widen_values(pointers.values, ahead, begin, end);
-    // Tokens that see the same positions of this chunk are handled together: all tokens, except on
-    // the diagonal and at the edge of the window.
-    const auto begin_of = [&](int token) {
-      return static_cast<int>(max_of(0, rows_.window_begin(token) - chunk));
-    };
-    const auto end_of = [&](int token) {
-      return static_cast<int>(max_of(0, min_of(kChunk, rows_.context(token) - chunk)));
-    };
-    int token = 0;
-    while (token < rows_.num_tokens) {
-      const int first = begin_of(token);
-      const int last = end_of(token);
-      int next = token + 1;
-      while (next < rows_.num_tokens && begin_of(next) == first && end_of(next) == last) ++next;
-      if (first < last) {
-        const int row = token * rows_.num_heads;
-        update_rows(pointers.values, ahead, row, next * rows_.num_heads - row, first, last);
-      }
-      token = next;
-    }
   }
 
   /// Rows [row, row + count) see positions [begin, end) of the chunk.
@@ -156,8 +117,6 @@ class LaneAttention : LaneTiles {
     }
   }
 
-  const AttentionRows& rows_;
-  int count_;  // rows
   // Values of eight bits, and those for several tiles of rows, become float32 once for all rows.
   bool is_widened_;
   const float* widened_[kChunk];

@@ -5,14 +5,6 @@ class LaneTiles {
   LaneTiles(const AttentionRows& rows, AttentionState& state)
       : state_(state), value_dim_(rows.a.value_dim) {}
 
- protected:
-  static constexpr int kVecs = kAttentionTileVecs;
-  static constexpr int kPositions = kVecs * kLanes;  // of a tile of scores
-  static_assert(kChunk % kPositions == 0);
-  static_assert(kMaxAttentionRows == kChunk, "queries are brought into lines like keys");
-  // So many elements of all keys stay in the first-level cache.
-  static constexpr int64_t kElementsAtOnce = 128;
-
   /// Splits rows [row, row + count) into tiles of nearly the same height.
   template <typename F>
   static REPRISE_INLINE void for_row_tiles(int row, int count, const F& f) {
@@ -25,6 +17,14 @@ class LaneTiles {
       });
     }
   }
+
+ protected:
+  static constexpr int kVecs = kAttentionTileVecs;
+  static constexpr int kPositions = kVecs * kLanes;  // of a tile of scores
+  static_assert(kChunk % kPositions == 0);
+  static_assert(kMaxAttentionRows == kChunk, "queries are brought into lines like keys");
+  // So many elements of all keys stay in the first-level cache.
+  static constexpr int64_t kElementsAtOnce = 128;
 
   /// Adds the products of some elements, from `element` on, to the scores of rows [0, count) with
   /// positions [begin, end). keys_ holds these elements.

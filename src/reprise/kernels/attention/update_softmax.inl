@@ -1,30 +1,37 @@
-/// Scales the scores of rows [row, row + rows), which see positions [begin, end) of the chunk, and
-/// finds the new maxima.
+/// Scales the scores of a row, which sees positions [begin, end) of the chunk, and returns the
+/// largest ones of all lanes.
 template <bool kSeeAll>
-inline void scale_scores(AttentionState& state,
-                         int row,
-                         int rows,
-                         int begin,
-                         int end,
-                         const AttentionKernelArguments& a) {
+REPRISE_INLINE Vec scale_scores(
+    AttentionState& state, int row, int begin, int end, const AttentionKernelArguments& a) {
   const float infinity = __builtin_inff();
   const Vec scale = broadcast(a.scale);
-  for (int r = row; r < row + rows; ++r) {
-    Vec largest = broadcast(-infinity);
+  Vec largest = broadcast(-infinity);
 #pragma GCC unroll 2
-    for (int i = 0; i < kChunk; i += kLanes) {
-      Vec score = mul(load(state.scores[r] + i), scale);
-      if (a.soft_cap > 0) score = soft_capped(score, a.soft_cap);
-      if constexpr (!kSeeAll) {
-        score = keep_lanes(score,
-                           static_cast<int>(max_of(0, min_of(begin - i, kLanes))),
-                           static_cast<int>(max_of(0, min_of(end - i, kLanes))),
-                           -infinity);
-      }
-      store(state.scores[r] + i, score);
-      largest = max(largest, score);
+  for (int i = 0; i < kChunk; i += kLanes) {
+    Vec score = mul(load(state.scores[row] + i), scale);
+    if (a.soft_cap > 0) score = soft_capped(score, a.soft_cap);
+    if constexpr (!kSeeAll) {
+      score = keep_lanes(score,
+                         static_cast<int>(max_of(0, min_of(begin - i, kLanes))),
+                         static_cast<int>(max_of(0, min_of(end - i, kLanes))),
+                         -infinity);
     }
-    const float chunk_maximum = maximum(largest);
+    store(state.scores[row] + i, score);
+    largest = max(largest, score);
+  }
+  return largest;
+}
+
+/// Scales the scores of rows [row, row + rows) and finds the new maxima.
+template <bool kSeeAll>
+inline void find_maxima(AttentionState& state,
+                        int row,
+                        int rows,
+                        int begin,
+                        int end,
+                        const AttentionKernelArguments& a) {
+  for (int r = row; r < row + rows; ++r) {
+    const float chunk_maximum = maximum(scale_scores<kSeeAll>(state, r, begin, end, a));
     const float new_maximum = chunk_maximum > state.maxima[r] ? chunk_maximum : state.maxima[r];
     state.corrections[r] = state.maxima[r] - new_maximum;
     state.maxima[r] = new_maximum;
@@ -32,7 +39,7 @@ inline void scale_scores(AttentionState& state,
 }
 
 /// One update of the softmax of `rows` rows from `row` on. These see positions [begin, end) of the
-/// chunk.
+/// chunk. The weights are written over the scores.
 inline void update_softmax(AttentionState& state,
                            int row,
                            int rows,
@@ -40,9 +47,9 @@ inline void update_softmax(AttentionState& state,
                            int end,
                            const AttentionKernelArguments& a) {
   if (begin == 0 && end == kChunk) {
-    scale_scores<true>(state, row, rows, begin, end, a);
+    find_maxima<true>(state, row, rows, begin, end, a);
   } else {
-    scale_scores<false>(state, row, rows, begin, end, a);
+    find_maxima<false>(state, row, rows, begin, end, a);
   }
   for (int r = row; r < row + rows; r += kLanes) {
     const int count = static_cast<int>(min_of(kLanes, row + rows - r));

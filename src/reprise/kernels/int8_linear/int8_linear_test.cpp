@@ -80,8 +80,11 @@ TEST_P(Int8Linear, is_exact_at_edges_of_rows_columns_and_depth) {
 
 // More rows than a worker joins, more columns, and more of the depth than stays in a cache.
 TEST_P(Int8Linear, is_exact_for_large_batches_and_depths) {
-  for (const auto& [rows, columns, depth] :
-       {std::array<int64_t, 3>{300, 32, 64}, {40, 352, 64}, {65, 64, 1088}, {258, 32, 4352}}) {
+  for (const auto& [rows, columns, depth] : {std::array<int64_t, 3>{300, 32, 64},
+                                             {40, 352, 64},
+                                             {65, 64, 1088},
+                                             {258, 32, 4352},
+                                             {7, 96, 2112}}) {
     SCOPED_TRACE(testing::Message() << rows << " rows, " << columns << " x " << depth);
     const Tensor x = random_codes({rows, depth});
     const Tensor scale = random_scales(rows);

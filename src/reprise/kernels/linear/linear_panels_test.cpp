@@ -47,6 +47,21 @@ TEST_P(LinearPanels, agree_with_the_reference_of_the_row_major_weight) {
   }
 }
 
+// A few groups of rows take the depth in stretches (panel_products.inl).
+TEST_P(LinearPanels, agree_with_the_reference_over_several_stretches) {
+  for (int64_t rows : {7, 8}) {
+    for (int64_t columns : {32, 96}) {
+      SCOPED_TRACE(testing::Message() << rows << " rows, " << columns << " columns");
+      const Tensor x = random({rows, 1100});
+      const Tensor weight = random({columns, 1100});
+      expect_product(x, weight, random({columns}));
+      const Tensor packed = in_panels(weight);
+      const Tensor last = x.with_layout({1, 1100}, {1100, 1}, (rows - 1) * 1100);
+      expect_same_row(linear(last, packed), 0, linear(x, packed), rows - 1);
+    }
+  }
+}
+
 TEST_P(LinearPanels, give_a_row_the_same_bits_in_every_batch) {
   const Tensor x = random({70, 130});
   const Tensor weight = in_panels(random({96, 130}));

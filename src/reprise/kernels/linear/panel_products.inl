@@ -53,7 +53,9 @@ struct PanelProducts {
     const int64_t panels = columns.size / kPanelColumns;
     const bool asks = Columns::kIsStreamed && groups > 1 && groups <= kMostAskingGroups;
     const int64_t lines = a.depth / kElementsOfLine;
-    const int64_t most = groups == 1 ? lines : asks ? kAskingLines : kMostStretchBytes / 64 / panels;
+    const int64_t most = groups == 1 ? lines
+                         : asks      ? kAskingLines
+                                     : kMostStretchBytes / 64 / panels;
     for (int64_t begin = 0; begin < lines; begin += most) {
       PanelStretch stretch = {.begin = begin, .end = min_of(begin + most, lines)};
       if (asks) stretch.bytes_ahead = bytes_ahead(a.depth, columns, stretch, lines);

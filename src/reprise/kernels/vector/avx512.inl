@@ -228,6 +228,59 @@ REPRISE_INLINE int load_pair(const BFloat16* p) {
 }
 
 #ifdef REPRISE_ISA_HAS_BF16
+// Pairs of bfloat16 that lie in memory of float32.
+REPRISE_INLINE __m512i packet_at(const float* p) { return _mm512_loadu_si512(p); }
+REPRISE_INLINE __m512i broadcast_at(const float* p) {
+  int pair;
+  __builtin_memcpy(&pair, p, sizeof(pair));
+  return _mm512_set1_epi32(pair);
+}
+/// to[i] = the pair of first[i] and second[i], for 32 elements.
+REPRISE_INLINE void store_bf16_pairs(float* to, const BFloat16* first, const BFloat16* second) {
+  const __m512i a = _mm512_loadu_si512(first);
+  const __m512i b = _mm512_loadu_si512(second);
+  alignas(64) static constexpr uint16_t kLow[32] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
+                                                    37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
+                                                    11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+  const __m512i low = _mm512_load_si512(kLow);
+  const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+  _mm512_storeu_si512(to, _mm512_permutex2var_epi16(a, low, b));
+  _mm512_storeu_si512(to + 16, _mm512_permutex2var_epi16(a, high, b));
+}
+/// Lane r is `reduce` over all lanes of rows[r], in an order that is the same for all rows. The
+/// other lanes repeat them.
+template <typename Reduce>
+REPRISE_INLINE Vec reduce_rows(const Vec (&rows)[8], const Reduce& reduce) {
+  Vec pairs[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    pairs[i] = reduce(_mm512_unpacklo_ps(rows[2 * i], rows[2 * i + 1]),
+                      _mm512_unpackhi_ps(rows[2 * i], rows[2 * i + 1]));
+  }
+  Vec fours[2];
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {
+    fours[i] = reduce(_mm512_shuffle_ps(pairs[2 * i], pairs[2 * i + 1], 0x44),
+                      _mm512_shuffle_ps(pairs[2 * i], pairs[2 * i + 1], 0xee));
+  }
+  const Vec quarters = reduce(_mm512_shuffle_f32x4(fours[0], fours[1], 0x44),
+                              _mm512_shuffle_f32x4(fours[0], fours[1], 0xee));
+  const Vec all = reduce(quarters, _mm512_shuffle_f32x4(quarters, quarters, 0xb1));
+  return _mm512_shuffle_f32x4(all, all, 0x88);
+}
+REPRISE_INLINE Vec max_of_rows(const Vec (&rows)[8]) {
+  return reduce_rows(rows, [](Vec a, Vec b) REPRISE_LAMBDA_INLINE { return max(a, b); });
+}
+REPRISE_INLINE Vec sum_of_rows(const Vec (&rows)[8]) {
+  return reduce_rows(rows, [](Vec a, Vec b) REPRISE_LAMBDA_INLINE { return add(a, b); });
+}
+/// Rounds to bfloat16, subnormal numbers to zero, and returns what was stored.
+REPRISE_INLINE Vec store_rounded(BFloat16* p, Vec v) {
+  const auto rounded = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), rounded);
+  return widen_bf16(rounded);
+}
+
 // The instruction flushes subnormal inputs and partial sums to zero, which does not matter to a dot
 // product.
 template <>

@@ -24,9 +24,8 @@ inline void four_tile(const int8_t* const* x,
     const Panel::Sums start = Panel::start_bytes(panels[p] + (depth + 4) * kPanelColumns);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      sums[r][p] = stretch.begin == 0
-                       ? start
-                       : Panel::load_sums(sums_at + r * stride + p * kPanelColumns);
+      sums[r][p] =
+          stretch.begin == 0 ? start : Panel::load_sums(sums_at + r * stride + p * kPanelColumns);
     }
   }
   for (int64_t four = stretch.begin; four < stretch.end; ++four) {
@@ -55,8 +54,8 @@ inline void four_tile(const int8_t* const* x,
   }
 }
 
-/// The sums of `rows` rows with the outputs of `columns`: sums is [rows, columns.size]. \pre rows is
-/// at most kPanelTileRows, columns are whole panels
+/// The sums of `rows` rows with the outputs of `columns`: sums is [rows, columns.size]. \pre rows
+/// is at most kPanelTileRows, columns are whole panels
 template <bool kAsks, typename Columns>
 inline void four_products(const int8_t* const* x,
                           int64_t rows,

@@ -48,8 +48,8 @@ inline void pair_tile(const BFloat16* const* x,
   }
 }
 
-/// The sums of `rows` rows with the outputs of `columns`: sums is [rows, columns.size]. \pre rows is
-/// at most kPairTileRows, columns are whole panels
+/// The sums of `rows` rows with the outputs of `columns`: sums is [rows, columns.size]. \pre rows
+/// is at most kPairTileRows, columns are whole panels
 template <bool kAsks, typename Columns>
 inline void pair_products(const BFloat16* const* x,
                           int64_t rows,

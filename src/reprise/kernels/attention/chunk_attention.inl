@@ -1,0 +1,71 @@
+// The loop over the chunks of a context, for attention with vectors. `Attention` derives from
+// ChunkAttention<Attention, E> and has, for a cache whose elements are of type E:
+//
+//     compute_scores(keys, begin, end)                      state.scores = queries x keys
+//     begin_values(pointers, ahead, begin, end)             what all rows need of the values
+//     update_rows(values, ahead, row, count, begin, end)    the softmax and the sums of some rows
+//
+// `ahead` are the next values that will be read.
+template <typename Attention, typename E>
+class ChunkAttention {
+ public:
+  /// See attend_positions. The state of all rows has begun.
+  void run(int64_t begin, int64_t end) {
+    const auto begin_in = [&](int64_t chunk) { return static_cast<int>(max_of(0, begin - chunk)); };
+    const auto end_in = [&](int64_t chunk) {
+      return static_cast<int>(min_of(kChunk, end - chunk));
+    };
+    int64_t chunk = begin / kChunk * kChunk;
+    ChunkPointers<E> pointers(rows_, chunk, begin_in(chunk), end_in(chunk));
+    for (; chunk < end; chunk += kChunk) {
+      const bool is_last = chunk + kChunk >= end;
+      ChunkPointers<E> next;
+      attention().ask_for_keys({});
+      if (!is_last) {
+        const int count = end_in(chunk + kChunk);
+        next = ChunkPointers<E>(rows_, chunk + kChunk, 0, count);
+        attention().ask_for_keys(next.key_lines(count, rows_.a));
+      }
+      const auto& ahead = is_last ? pointers : next;
+      attend_chunk(pointers, ahead.values, chunk, begin_in(chunk), end_in(chunk));
+      pointers = next;
+    }
+  }
+
+ protected:
+  explicit ChunkAttention(const AttentionRows& rows)
+      : rows_(rows), count_(rows.num_tokens * rows.num_heads) {}
+
+  const AttentionRows& rows_;
+  int count_;  // rows
+
+ private:
+  Attention& attention() { return *static_cast<Attention*>(this); }
+
+  void attend_chunk(
+      const ChunkPointers<E>& pointers, const E* const* ahead, int64_t chunk, int begin, int end) {
+    attention().compute_scores(pointers.keys, begin, end);
+    attention().begin_values(pointers, ahead, begin, end);
+    // Tokens that see the same positions of this chunk are handled together: all tokens, except on
+    // the diagonal and at the edge of the window.
+    const auto begin_of = [&](int token) {
+      return static_cast<int>(max_of(0, rows_.window_begin(token) - chunk));
+    };
+    const auto end_of = [&](int token) {
+      return static_cast<int>(max_of(0, min_of(kChunk, rows_.context(token) - chunk)));
+    };
+    int token = 0;
+    while (token < rows_.num_tokens) {
+      const int first = begin_of(token);
+      const int last = end_of(token);
+      int next = token + 1;
+      while (next < rows_.num_tokens && begin_of(next) == first && end_of(next) == last) ++next;
+      if (first < last) {
+        const int row = token * rows_.num_heads;
+        attention().update_rows(
+            pointers.values, ahead, row, next * rows_.num_heads - row, first, last);
+      }
+      token = next;
+    }
+  }
+};

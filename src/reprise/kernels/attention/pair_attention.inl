@@ -1,0 +1,204 @@
+// Attention of bfloat16 with products of pairs (vdpbf16ps): attend_positions() for queries and a
+// cache of bfloat16. It is LaneAttention with half as many products. In scores, a line has two
+// elements of every key. In the weighted sums of values, a lane has one element of the values of
+// two positions.
+//
+// Weights are rounded to bfloat16, as kernels for GPUs do it. The total that the sums are divided
+// by adds up the rounded weights, so rounding moves weight between positions, and does not change
+// that the weights of a row add up to one.
+class PairAttention : public ChunkAttention<PairAttention, BFloat16> {
+  using Chunks = ChunkAttention<PairAttention, BFloat16>;
+  friend Chunks;
+
+ public:
+  /// Whether these sizes are multiplied in pairs. It depends on the model alone.
+  static bool fits(const AttentionKernelArguments& a) {
+    return a.cache.type == CacheType::like_model && a.head_dim % kStep == 0 &&
+           a.value_dim % kStep == 0;
+  }
+
+  PairAttention(const AttentionRows& rows, AttentionState& state)
+      : Chunks(rows), state_(state), value_dim_(rows.a.value_dim) {
+    const BFloat16* queries[kMaxAttentionRows];
+    for (int r = 0; r < kMaxAttentionRows; ++r) {
+      queries[r] = rows_.q<BFloat16>(r < count_ ? r : 0);
+    }
+    transpose_pairs(queries, 0, count_, 0, rows_.a.head_dim, queries_);
+  }
+
+ private:
+  using Pairs = Dot<BFloat16>;
+  static constexpr int kVecs = kAttentionTileVecs;
+  static constexpr int kPositions = kVecs * kLanes;  // of a tile of scores
+  static constexpr int kStep = 2 * kLanes;
+  static constexpr int64_t kPairsAtOnce = 64;  // of all keys, which stay in the first-level cache
+  static constexpr int kChunkPairs = kChunk / 2;
+
+  void ask_for_keys(const CacheLines& lines) { keys_ahead_ = lines; }
+
+  /// lines[i * kChunk + r] = pair `from` / 2 + i of row r, for the vectors of rows that have rows
+  /// of [begin, end).
+  static __attribute__((noinline)) void transpose_pairs(const BFloat16* const* rows,
+                                                        int begin,
+                                                        int end,
+                                                        int64_t from,
+                                                        int64_t num_elements,
+                                                        float* lines) {
+    for (int r = begin / kLanes * kLanes; r < end; r += kLanes) {
+      for (int64_t i = 0; i < num_elements; i += kStep) {
+        Vec pairs[kLanes];
+        load_transposed(rows + r, from + i, pairs);
+#pragma GCC unroll 16
+        for (int l = 0; l < kLanes; ++l) store(lines + (i / 2 + l) * kChunk + r, pairs[l]);
+      }
+    }
+  }
+
+  void compute_scores(const BFloat16* const* keys, int begin, int end) {
+    const int64_t head_dim = rows_.a.head_dim;
+    const int first = begin / kPositions * kPositions;
+    const auto last = static_cast<int>(ceil_div(end, kPositions) * kPositions);
+    for (int64_t i = 0; i < head_dim; i += 2 * kPairsAtOnce) {
+      const int64_t num_elements = min_of(2 * kPairsAtOnce, head_dim - i);
+      transpose_pairs(keys, first, last, i, num_elements, keys_);
+      LaneTiles::for_row_tiles(0, count_, [&](int row, auto rows) REPRISE_LAMBDA_INLINE {
+        for (int p = first; p < last; p += kPositions) {
+          add_product_tile<rows.value>(row, p, i / 2, num_elements / 2);
+        }
+      });
+    }
+  }
+
+  template <int kRows>
+  __attribute__((noinline)) void add_product_tile(int row,
+                                                  int position,
+                                                  int64_t pair,
+                                                  int64_t num_pairs) {
+    float* scores = state_.scores[row] + position;
+    const float* queries = queries_ + pair * kMaxAttentionRows + row;
+    const float* keys = keys_ + position;
+    CacheLines ahead = keys_ahead_;
+    Vec sums[kRows][kVecs];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kVecs; ++v) {
+        sums[r][v] = pair == 0 ? zero() : load(scores + r * kChunk + v * kLanes);
+      }
+    }
+    for (int64_t i = 0; i < num_pairs; ++i) {
+      Pairs::Packet key[kVecs];
+#pragma GCC unroll 8
+      for (int v = 0; v < kVecs; ++v) key[v] = packet_at(keys + i * kChunk + v * kLanes);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const Pairs::Packet query = broadcast_at(queries + i * kMaxAttentionRows + r);
+#pragma GCC unroll 8
+        for (int v = 0; v < kVecs; ++v) sums[r][v] = Pairs::accumulate(key[v], query, sums[r][v]);
+      }
+      ahead.prefetch_next();
+      ahead.prefetch_next();
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kVecs; ++v) store(scores + r * kChunk + v * kLanes, sums[r][v]);
+    }
+    keys_ahead_ = ahead;
+  }
+
+  /// values_[i][column] = the element `column` of positions 2 * i and 2 * i + 1.
+  void begin_values(const ChunkPointers<BFloat16>& pointers,
+                    const BFloat16* const*,
+                    int begin,
+                    int end) {
+    for (int p = begin / 2; 2 * p < end; ++p) {
+      const BFloat16* first = pointers.values[2 * p];
+      const BFloat16* second = pointers.values[2 * p + 1];
+      float* to = values_ + p * value_dim_;
+      for (int64_t c = 0; c < value_dim_; c += kStep) {
+        store_bf16_pairs(to + c, first + c, second + c);
+      }
+    }
+  }
+
+  /// Rows [row, row + count) see positions [begin, end) of the chunk.
+  void update_rows(const BFloat16* const*,
+                   const BFloat16* const* ahead,
+                   int row,
+                   int count,
+                   int begin,
+                   int end) {
+    update_pair_softmax(state_, weights_, row, count, begin, end, rows_.a);
+    const float* lines[kChunkPairs];
+    for (int p = begin / 2; 2 * p < end; ++p) lines[p] = values_ + p * value_dim_;
+    // A row does not see the other position of these pairs, whose value could be infinite.
+    if (begin % 2 != 0) lines[begin / 2] = half_of(lines[begin / 2], 0xffff0000U, half_pairs_[0]);
+    if (end % 2 != 0) lines[end / 2] = half_of(lines[end / 2], 0x0000ffffU, half_pairs_[1]);
+    LaneTiles::for_row_tiles(row, count, [&](int first, auto rows) REPRISE_LAMBDA_INLINE {
+      for (int64_t column = 0; column < value_dim_; column += kVecs * kLanes) {
+        add_value_tile<rows.value>(lines, ahead, first, begin / 2, (end + 1) / 2, column);
+      }
+    });
+  }
+
+  const float* half_of(const float* pairs, uint32_t mask, float* to) const {
+    for (int64_t i = 0; i < value_dim_; ++i) {
+      uint32_t pair;
+      __builtin_memcpy(&pair, pairs + i, sizeof pair);
+      pair &= mask;
+      __builtin_memcpy(to + i, &pair, sizeof pair);
+    }
+    return to;
+  }
+
+  /// sums[r] = sums[r] * corrections[r] + sum over pairs [begin, end) of weights[r] * values.
+  template <int kRows>
+  __attribute__((noinline)) void add_value_tile(const float* const* lines,
+                                                const BFloat16* const* ahead,
+                                                int row,
+                                                int begin,
+                                                int end,
+                                                int64_t column) {
+    const int64_t value_dim = value_dim_;
+    float* all_sums = state_.sums + row * value_dim + column;
+    Vec sums[kRows][kVecs];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const Vec correction = broadcast(state_.corrections[row + r]);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVecs; ++v) {
+        sums[r][v] = mul(load(all_sums + r * value_dim + v * kLanes), correction);
+      }
+    }
+    for (int p = begin; p < end; ++p) {
+      Pairs::Packet value[kVecs];
+#pragma GCC unroll 8
+      for (int v = 0; v < kVecs; ++v) value[v] = packet_at(lines[p] + column + v * kLanes);
+      __builtin_prefetch(ahead[2 * p] + column, 0, kPrefetchLevel);
+      __builtin_prefetch(ahead[2 * p + 1] + column, 0, kPrefetchLevel);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const Pairs::Packet weight = Pairs::broadcast_pair(weights_.of[row + r] + 2 * p);
+#pragma GCC unroll 8
+        for (int v = 0; v < kVecs; ++v)
+          sums[r][v] = Pairs::accumulate(value[v], weight, sums[r][v]);
+      }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kVecs; ++v) store(all_sums + r * value_dim + v * kLanes, sums[r][v]);
+    }
+  }
+
+  AttentionState& state_;
+  int64_t value_dim_;
+  CacheLines keys_ahead_;  // of the next chunk
+  // Pairs of bfloat16, in the type of their vectors: [pair][row], [pair][position], [pair][column].
+  alignas(64) float queries_[kMaxAttentionKeyDim / 2 * kMaxAttentionRows];
+  alignas(64) float keys_[kPairsAtOnce * kChunk];
+  alignas(64) float values_[kChunkPairs * kMaxAttentionHeadDim];  // pairs value_dim apart
+  alignas(64) float half_pairs_[2][kMaxAttentionHeadDim];
+  RoundedWeights weights_;
+};

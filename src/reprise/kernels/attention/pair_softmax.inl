@@ -1,0 +1,73 @@
+// The softmax of attention in pairs, for rows of lanes: eight rows are a step, so their maxima and
+// totals need no steps across lanes of their own.
+
+constexpr int kSoftmaxRows = 8;
+
+/// Weights as bfloat16, and what rows divide their sums by.
+struct RoundedWeights {
+  alignas(64) BFloat16 of[kMaxAttentionRows][kChunk];
+};
+
+/// e^x with an error of 2^-13.7, for a weight that is rounded to eight bits. x <= 0, and e^-inf
+/// is 0 once it is rounded. The polynomial is a minimax of 2^r for |r| <= 1/2, by Remez's exchange.
+REPRISE_INLINE Vec exp_of_weight(Vec x) {
+  const Vec two = max(broadcast(-150.0F), mul(x, broadcast(1.44269504088896341F)));  // keeps a NaN
+  const Vec n = round_nearest(two);
+  const Vec r = sub(two, n);
+  Vec p = broadcast(0.0551716685F);
+  p = fma(p, r, broadcast(0.242611125F));
+  p = fma(p, r, broadcast(0.693260968F));
+  p = fma(p, r, broadcast(0.999928057F));
+  return scale_by_power_of_two(p, n);
+}
+
+template <bool kSeeAll>
+inline void update_some_rows(AttentionState& state,
+                             RoundedWeights& weights,
+                             int row,
+                             int rows,
+                             int begin,
+                             int end,
+                             const AttentionKernelArguments& a) {
+  Vec lanes[kSoftmaxRows];
+#pragma GCC unroll 8
+  for (int r = 0; r < kSoftmaxRows; ++r) {
+    lanes[r] = r < rows ? scale_scores<kSeeAll>(state, row + r, begin, end, a) : zero();
+  }
+  const Vec before = load_some(state.maxima + row, rows);
+  const Vec maxima = max(before, max_of_rows(lanes));
+  const Vec corrections = exp(sub(before, maxima));
+  store_some(state.maxima + row, maxima, rows);
+  store_some(state.corrections + row, corrections, rows);
+#pragma GCC unroll 8
+  for (int r = 0; r < kSoftmaxRows; ++r) {
+    lanes[r] = zero();
+    if (r >= rows) continue;
+    const Vec largest = broadcast(state.maxima[row + r]);
+#pragma GCC unroll 2
+    for (int i = 0; i < kChunk; i += kLanes) {
+      const Vec weight = exp_of_weight(sub(load(state.scores[row + r] + i), largest));
+      lanes[r] = add(lanes[r], store_rounded(weights.of[row + r] + i, weight));
+    }
+  }
+  const Vec totals = load_some(state.totals + row, rows);
+  store_some(state.totals + row, fma(totals, corrections, sum_of_rows(lanes)), rows);
+}
+
+/// As update_softmax(), but the weights are rounded and written to `weights`.
+inline void update_pair_softmax(AttentionState& state,
+                                RoundedWeights& weights,
+                                int row,
+                                int rows,
+                                int begin,
+                                int end,
+                                const AttentionKernelArguments& a) {
+  for (int r = row; r < row + rows; r += kSoftmaxRows) {
+    const auto count = static_cast<int>(min_of(kSoftmaxRows, row + rows - r));
+    if (begin == 0 && end == kChunk) {
+      update_some_rows<true>(state, weights, r, count, begin, end, a);
+    } else {
+      update_some_rows<false>(state, weights, r, count, begin, end, a);
+    }
+  }
+}
