@@ -4,7 +4,7 @@
 # 32 requests of 230 random prompt tokens and 215 output tokens; greedy, bfloat16. One round with other prompts warms
 # all up. VLLM_PYTHON: the interpreter of an environment with vLLM (docs/howto/compare-with-vllm.md).
 # RATES ("inf"): requests per second, one load after the other; inf: all at once.
-# Q8=1 adds Reprise with weights of 8 bits, quantised while loading, with --no-batch-invariant.
+# QUANTIZED ("int8 q8_0", say): adds Reprise with weights that are quantised while loading, a server for each word.
 set -euo pipefail
 model="$1" python="$2" rounds="${3:-5}" out="${4:-build/serving_vs_vllm}"
 read -ra rates <<<"${RATES:-inf}"
@@ -41,9 +41,10 @@ measure() {
 VLLM_CPU_KVCACHE_SPACE=2 VLLM_CPU_OMP_THREADS_BIND="0-$(( $(nproc) - 1 ))" VLLM_LOGGING_LEVEL=WARNING \
   start vllm 8102 "$python" -m vllm.entrypoints.openai.api_server --model "$model" --dtype bfloat16
 start reprise 8101 "$binary" serve "$model" --dtype bfloat16 --kv-cache-memory-bytes 2G
-if [[ "${Q8:-0}" == 1 ]]; then
-  start reprise-q8_0 8103 "$binary" serve "$model" --quantization q8_0 --no-batch-invariant --kv-cache-memory-bytes 2G
-fi
+read -ra quantized <<<"${QUANTIZED:-}"
+for (( i = 0; i < ${#quantized[@]}; i++ )); do
+  start "reprise-${quantized[i]}" $((8103 + i)) "$binary" serve "$model" --quantization "${quantized[i]}" --kv-cache-memory-bytes 2G
+done
 for name in "${names[@]}"; do measure "$name" inf 100; done
 for rate in "${rates[@]}"; do
   for (( i = 0; i < rounds; i++ )); do

@@ -76,7 +76,7 @@ TEST_P(AttentionKinds, latent_in_parts_agrees_with_the_oracle) {
   const Tensor out = run(model, batch, &path);
   const Tensor want = make_ref(result_shape(model, batch));
   attention_ref(call_of(model, batch, want));
-  expect_close(out, want, 1.01 * rounding_error(dtype()), weights_error());
+  expect_close(out, want, 1.01 * rounding_error(dtype()), weights_error(model));
 }
 
 TEST_P(AttentionKinds, sinks_take_part_in_the_softmax_on_every_path) {
@@ -89,7 +89,8 @@ TEST_P(AttentionKinds, sinks_take_part_in_the_softmax_on_every_path) {
     const AttentionPath path = planned(model, mixed_requests());
     const Tensor want = make_ref(result_shape(model, batch));
     attention_ref(call_of(model, batch, want));
-    expect_close(run(model, batch, &path), want, 1.01 * rounding_error(dtype()), weights_error());
+    expect_close(
+        run(model, batch, &path), want, 1.01 * rounding_error(dtype()), weights_error(model));
   }
 }
 
@@ -115,7 +116,8 @@ TEST_P(AttentionKinds, a_token_sees_its_own_chunk_of_positions_on_every_path) {
     const AttentionPath path = planned(model, mixed_requests());
     const Tensor want = make_ref(result_shape(model, batch));
     attention_ref(call_of(model, batch, want));
-    expect_close(run(model, batch, &path), want, 1.01 * rounding_error(dtype()), weights_error());
+    expect_close(
+        run(model, batch, &path), want, 1.01 * rounding_error(dtype()), weights_error(model));
     const Batch uniform = make_batch(model, {{3, 40}, {3, 3}, {3, 129}});
     const AttentionPath uniform_path = {.kind = AttentionPath::Kind::uniform, .query_len = 3};
     expect_same_bits(run(model, uniform, &uniform_path), run(model, uniform));

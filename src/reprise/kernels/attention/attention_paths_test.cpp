@@ -33,7 +33,7 @@ class AttentionPaths : public AttentionTest {
     const Tensor out = run(model, batch, &path);
     const Tensor want = make_ref(batch.q.shape());
     attention_ref(call_of(model, batch, want));
-    expect_close(out, want, 1.01 * rounding_error(dtype()), weights_error());
+    expect_close(out, want, 1.01 * rounding_error(dtype()), weights_error(model));
   }
 
   static bool is_nan_row(const Tensor& out, int64_t token) {

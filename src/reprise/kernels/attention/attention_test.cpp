@@ -44,6 +44,21 @@ TEST_P(Attention, agrees_for_a_mix_of_prefill_chunk_decode_and_idle) {
                  {.query = 2, .context = 1000}});
 }
 
+// All weights are then 1, which every kernel has exactly. So no position is missed or taken twice.
+TEST_P(Attention, averages_all_values_where_scores_are_equal) {
+  for (const Model& model : {Model{},
+                             Model{.group_size = 7, .head_dim = 64},
+                             Model{.head_dim = 256, .sliding_window = 33},
+                             Model{.head_dim = 24}}) {
+    SCOPED_TRACE(model.head_dim);
+    const Batch batch = make_batch(model, {{33, 33}, {1, 1000}, {17, 65}, {1, 31}, {2, 700}});
+    fill_random(batch.q, 1e-30);  // scores that are as good as 0
+    const Tensor want = make_ref(result_shape(model, batch));
+    attention_ref(call_of(model, batch, want));
+    expect_close(run(model, batch), want, 1.01 * rounding_error(dtype()), 4e-6);
+  }
+}
+
 TEST_P(Attention, agrees_when_blocks_hold_several_tokens) {
   // 300 tokens x 2 heads: more work than wanted blocks.
   expect_agrees({.group_size = 1, .head_dim = 16}, {{.query = 300, .context = 333}});

@@ -31,10 +31,8 @@ REPRISE_INLINE void finish_sums(
 template <typename T>
 using PanelProducts = TileProducts<T>;
 #else
-// A few groups of rows ask for the weights that they read next, a stretch of so many lines ahead.
-// One group reads as fast as memory without that, and many groups read a stretch so often that
-// asking pays no more.
-constexpr int64_t kMostAskingGroups = 4;
+// Groups of rows ask for the weights that they read next, a stretch of so many lines ahead. One
+// group reads as fast as memory without that.
 constexpr int64_t kAskingLines = 256;
 // What many groups read again and again stays in the second cache level.
 constexpr int64_t kMostStretchBytes = 640 * 1024;
@@ -51,7 +49,8 @@ struct PanelProducts {
            const StoreRow& store_row) {
     const int64_t groups = ceil_div(block.rows, kMostRows);
     const int64_t panels = columns.size / kPanelColumns;
-    const bool asks = Columns::kIsStreamed && groups > 1 && groups <= kMostAskingGroups;
+    // Before the last rows, the same weights are read again, from a cache.
+    const bool asks = Columns::kIsStreamed && groups > 1 && block.row + block.rows == a.rows;
     const int64_t lines = a.depth / kElementsOfLine;
     const int64_t most = groups == 1 ? lines
                          : asks      ? kAskingLines
