@@ -1,5 +1,9 @@
 // The softmax of attention in pairs, for rows of lanes: eight rows are a step, so their maxima and
 // totals need no steps across lanes of their own.
+//
+// A maximum is rounded up to a multiple of ln 2. So a weight that a later maximum changes is halved
+// some times, and corrections are powers of two: what rounding a weight to bfloat16 does to it does
+// not depend on the positions that were seen before it, nor on how a context is divided.
 
 constexpr int kSoftmaxRows = 8;
 
@@ -8,17 +12,21 @@ struct RoundedWeights {
   alignas(64) BFloat16 of[kMaxAttentionRows][kChunk];
 };
 
-/// e^x with an error of 2^-13.7, for a weight that is rounded to eight bits. x <= 0, and e^-inf
-/// is 0 once it is rounded. The polynomial is a minimax of 2^r for |r| <= 1/2, by Remez's exchange.
-REPRISE_INLINE Vec exp_of_weight(Vec x) {
-  const Vec two = max(broadcast(-150.0F), mul(x, broadcast(1.44269504088896341F)));  // keeps a NaN
+constexpr float kLog2E = 1.44269504088896341F;
+constexpr float kLn2 = 0.693147180559945309F;
+
+/// e^x / 2^power with an error of 2^-13.7, for a weight that is rounded to eight bits. `power` is
+/// integral, and e^-inf is 0. The polynomial is a minimax of 2^r for |r| <= 1/2, by Remez's
+/// exchange.
+REPRISE_INLINE Vec exp_of_weight(Vec x, Vec power) {
+  const Vec two = max(broadcast(-1e30F), mul(x, broadcast(kLog2E)));  // keeps a NaN
   const Vec n = round_nearest(two);
   const Vec r = sub(two, n);
   Vec p = broadcast(0.0551716685F);
   p = fma(p, r, broadcast(0.242611125F));
   p = fma(p, r, broadcast(0.693260968F));
   p = fma(p, r, broadcast(0.999928057F));
-  return scale_by_power_of_two(p, n);
+  return scale_by_power_of_two(p, sub(n, power));
 }
 
 template <bool kSeeAll>
@@ -34,19 +42,22 @@ inline void update_some_rows(AttentionState& state,
   for (int r = 0; r < kSoftmaxRows; ++r) {
     lanes[r] = r < rows ? scale_scores<kSeeAll>(state, row + r, begin, end, a) : zero();
   }
-  const Vec before = load_some(state.maxima + row, rows);
-  const Vec maxima = max(before, max_of_rows(lanes));
-  const Vec corrections = exp(sub(before, maxima));
-  store_some(state.maxima + row, maxima, rows);
+  // Powers of two instead of powers of e. The maxima of the state are multiples of ln 2.
+  const Vec before = round_nearest(mul(load_some(state.maxima + row, rows), broadcast(kLog2E)));
+  const Vec now = max(before, round_up(mul(max_of_rows(lanes), broadcast(kLog2E))));
+  const Vec corrections = scale_by_power_of_two(broadcast(1.0F), sub(before, now));
+  float powers[kLanes];
+  store(powers, now);
+  store_some(state.maxima + row, mul(now, broadcast(kLn2)), rows);
   store_some(state.corrections + row, corrections, rows);
 #pragma GCC unroll 8
   for (int r = 0; r < kSoftmaxRows; ++r) {
     lanes[r] = zero();
     if (r >= rows) continue;
-    const Vec largest = broadcast(state.maxima[row + r]);
+    const Vec power = broadcast(powers[r]);
 #pragma GCC unroll 2
     for (int i = 0; i < kChunk; i += kLanes) {
-      const Vec weight = exp_of_weight(sub(load(state.scores[row + r] + i), largest));
+      const Vec weight = exp_of_weight(load(state.scores[row + r] + i), power);
       lanes[r] = add(lanes[r], store_rounded(weights.of[row + r] + i, weight));
     }
   }

@@ -17,6 +17,9 @@ REPRISE_INLINE Vec min(Vec a, Vec b) { return _mm512_min_ps(a, b); }
 REPRISE_INLINE Vec round_nearest(Vec x) {
   return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
+REPRISE_INLINE Vec round_up(Vec x) {
+  return _mm512_roundscale_ps(x, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC);
+}
 /// x * 2^n for integral n.
 REPRISE_INLINE Vec scale_by_power_of_two(Vec x, Vec n) { return _mm512_scalef_ps(x, n); }
 
