@@ -122,7 +122,8 @@ def load_openvino(path: str, arguments):
 
     def measure_once() -> tuple[float, float]:
         metrics = generate(arguments.decode + 1)
-        return metrics.get_ttft().mean / 1e3, arguments.decode * metrics.get_tpot().mean / 1e3
+        prefill = metrics.get_ttft().mean / 1e3
+        return prefill, metrics.get_generate_duration().mean / 1e3 - prefill
 
     return measure_once
 
