@@ -128,7 +128,7 @@ class AttentionTest : public KernelTest {
   /// What the errors of weights change in a result. Attention in pairs rounds weights to bfloat16,
   /// by 2^-9 at most, and so their total too; values lie about 2 from a result. A test with equal
   /// weights, which are exact, has the tolerance of all.
-  double weights_error(const Model& model) const {
+  [[nodiscard]] double weights_error(const Model& model) const {
     const bool in_pairs =
         GetParam().isa == Isa::avx512_bf16 && dtype() == DType::bf16 && model.head_dim % 32 == 0;
     return in_pairs ? 0x1p-7 : 4e-6;

@@ -67,7 +67,7 @@ TEST_P(AttentionPaths, uniform_zeroes_rows_of_padding_requests_and_tokens) {
       ints({4, batch.block_table.size(1)},
            std::vector<int>(static_cast<size_t>(4 * batch.block_table.size(1)), 0));
   for (int64_t i = 0; i < batch.block_table.size(1); ++i) {
-    set_element(padded_table, int_element(batch.block_table, 0, i), 0, i);
+    set_element(padded_table, static_cast<double>(int_element(batch.block_table, 0, i)), 0, i);
   }
   batch.block_table = padded_table;
   batch.query_start_loc = ints({0, 1, 1, 1, 1});
