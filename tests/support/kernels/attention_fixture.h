@@ -125,9 +125,9 @@ class AttentionTest : public KernelTest {
     return out;
   }
 
-  /// What the errors of weights change in a result. Attention in pairs rounds weights to bfloat16,
-  /// by 2^-9 at most, and so their total too; values lie about 2 from a result. A test with equal
-  /// weights, which are exact, has the tolerance of all.
+  /// How far rounded weights may move a result. Attention in pairs rounds each weight by 2^-9 of
+  /// itself at most, which moves the total as far; the values are about 2 away from the result.
+  /// Where all weights are equal they are exact, and a test of that allows 4e-6 everywhere.
   [[nodiscard]] double weights_error(const Model& model) const {
     const bool in_pairs =
         GetParam().isa == Isa::avx512_bf16 && dtype() == DType::bf16 && model.head_dim % 32 == 0;

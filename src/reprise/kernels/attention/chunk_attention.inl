@@ -1,6 +1,7 @@
 // The loop over the chunks of a context, for attention with vectors. `Attention` derives from
 // ChunkAttention<Attention, E> and has, for a cache whose elements are of type E:
 //
+//     ask_for_keys(lines)                                   the next keys that will be read
 //     compute_scores(keys, begin, end)                      state.scores = queries x keys
 //     begin_values(pointers, ahead, begin, end)             what all rows need of the values
 //     update_rows(values, ahead, row, count, begin, end)    the softmax and the sums of some rows

@@ -1,11 +1,10 @@
 // Attention of bfloat16 with products of pairs (vdpbf16ps): attend_positions() for queries and a
-// cache of bfloat16. It is LaneAttention with half as many products. In scores, a line has two
-// elements of every key. In the weighted sums of values, a lane has one element of the values of
-// two positions.
+// cache of bfloat16. It needs half as many products as LaneAttention. In scores, each lane
+// multiplies two elements of its position's key at once. In the weighted sums of values, each lane
+// multiplies one element of the values of two positions.
 //
-// Weights are rounded to bfloat16, as kernels for GPUs do it. The total that the sums are divided
-// by adds up the rounded weights, so rounding moves weight between positions, and does not change
-// that the weights of a row add up to one.
+// Weights are rounded to bfloat16, as kernels for GPUs do it. The total of a row adds up the
+// rounded weights. So after the division they still add up to one.
 class PairAttention : public ChunkAttention<PairAttention, BFloat16> {
   using Chunks = ChunkAttention<PairAttention, BFloat16>;
   friend Chunks;
@@ -36,20 +35,22 @@ class PairAttention : public ChunkAttention<PairAttention, BFloat16> {
 
   void ask_for_keys(const CacheLines& lines) { keys_ahead_ = lines; }
 
-  /// lines[i * kChunk + r] = pair `from` / 2 + i of row r, for the vectors of rows that have rows
-  /// of [begin, end).
+  /// Pair i * kChunk + r of `lines` is pair `from` / 2 + i of row r, for the vectors of rows that
+  /// have rows of [begin, end).
   static __attribute__((noinline)) void transpose_pairs(const BFloat16* const* rows,
                                                         int begin,
                                                         int end,
                                                         int64_t from,
                                                         int64_t num_elements,
-                                                        float* lines) {
+                                                        BFloat16* lines) {
     for (int r = begin / kLanes * kLanes; r < end; r += kLanes) {
       for (int64_t i = 0; i < num_elements; i += kStep) {
         Vec pairs[kLanes];
         load_transposed(rows + r, from + i, pairs);
 #pragma GCC unroll 16
-        for (int l = 0; l < kLanes; ++l) store(lines + (i / 2 + l) * kChunk + r, pairs[l]);
+        for (int l = 0; l < kLanes; ++l) {
+          store_words(lines + 2 * ((i / 2 + l) * kChunk + r), pairs[l]);
+        }
       }
     }
   }
@@ -75,8 +76,8 @@ class PairAttention : public ChunkAttention<PairAttention, BFloat16> {
                                                   int64_t pair,
                                                   int64_t num_pairs) {
     float* scores = state_.scores[row] + position;
-    const float* queries = queries_ + pair * kMaxAttentionRows + row;
-    const float* keys = keys_ + position;
+    const BFloat16* queries = queries_ + 2 * (pair * kMaxAttentionRows + row);
+    const BFloat16* keys = keys_ + 2 * position;
     CacheLines ahead = keys_ahead_;
     Vec sums[kRows][kVecs];
 #pragma GCC unroll 8
@@ -89,10 +90,12 @@ class PairAttention : public ChunkAttention<PairAttention, BFloat16> {
     for (int64_t i = 0; i < num_pairs; ++i) {
       Pairs::Packet key[kVecs];
 #pragma GCC unroll 8
-      for (int v = 0; v < kVecs; ++v) key[v] = packet_at(keys + i * kChunk + v * kLanes);
+      for (int v = 0; v < kVecs; ++v)
+        key[v] = Pairs::load_packet(keys + 2 * (i * kChunk + v * kLanes));
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
-        const Pairs::Packet query = broadcast_at(queries + i * kMaxAttentionRows + r);
+        const Pairs::Packet query =
+            Pairs::broadcast_pair(queries + 2 * (i * kMaxAttentionRows + r));
 #pragma GCC unroll 8
         for (int v = 0; v < kVecs; ++v) sums[r][v] = Pairs::accumulate(key[v], query, sums[r][v]);
       }
@@ -115,10 +118,8 @@ class PairAttention : public ChunkAttention<PairAttention, BFloat16> {
     for (int p = begin / 2; 2 * p < end; ++p) {
       const BFloat16* first = pointers.values[2 * p];
       const BFloat16* second = pointers.values[2 * p + 1];
-      float* to = values_ + p * value_dim_;
-      for (int64_t c = 0; c < value_dim_; c += kStep) {
-        store_bf16_pairs(to + c, first + c, second + c);
-      }
+      BFloat16* to = values_ + 2 * p * value_dim_;
+      for (int64_t c = 0; c < value_dim_; c += kStep) interleave(to + 2 * c, first + c, second + c);
     }
   }
 
@@ -130,11 +131,11 @@ class PairAttention : public ChunkAttention<PairAttention, BFloat16> {
                    int begin,
                    int end) {
     update_pair_softmax(state_, weights_, row, count, begin, end, rows_.a);
-    const float* lines[kChunkPairs];
-    for (int p = begin / 2; 2 * p < end; ++p) lines[p] = values_ + p * value_dim_;
+    const BFloat16* lines[kChunkPairs];
+    for (int p = begin / 2; 2 * p < end; ++p) lines[p] = values_ + 2 * p * value_dim_;
     // A row does not see the other position of these pairs, whose value could be infinite.
-    if (begin % 2 != 0) lines[begin / 2] = half_of(lines[begin / 2], 0xffff0000U, half_pairs_[0]);
-    if (end % 2 != 0) lines[end / 2] = half_of(lines[end / 2], 0x0000ffffU, half_pairs_[1]);
+    if (begin % 2 != 0) lines[begin / 2] = half_of(lines[begin / 2], 1, half_pairs_[0]);
+    if (end % 2 != 0) lines[end / 2] = half_of(lines[end / 2], 0, half_pairs_[1]);
     LaneTiles::for_row_tiles(row, count, [&](int first, auto rows) REPRISE_LAMBDA_INLINE {
       for (int64_t column = 0; column < value_dim_; column += kVecs * kLanes) {
         add_value_tile<rows.value>(lines, ahead, first, begin / 2, (end + 1) / 2, column);
@@ -142,19 +143,18 @@ class PairAttention : public ChunkAttention<PairAttention, BFloat16> {
     });
   }
 
-  const float* half_of(const float* pairs, uint32_t mask, float* to) const {
+  /// The pairs with their first (0) or second (1) elements, and zeros for the others.
+  const BFloat16* half_of(const BFloat16* pairs, int kept, BFloat16* to) const {
     for (int64_t i = 0; i < value_dim_; ++i) {
-      uint32_t pair;
-      __builtin_memcpy(&pair, pairs + i, sizeof pair);
-      pair &= mask;
-      __builtin_memcpy(to + i, &pair, sizeof pair);
+      to[2 * i + kept] = pairs[2 * i + kept];
+      to[2 * i + 1 - kept] = {};
     }
     return to;
   }
 
   /// sums[r] = sums[r] * corrections[r] + sum over pairs [begin, end) of weights[r] * values.
   template <int kRows>
-  __attribute__((noinline)) void add_value_tile(const float* const* lines,
+  __attribute__((noinline)) void add_value_tile(const BFloat16* const* lines,
                                                 const BFloat16* const* ahead,
                                                 int row,
                                                 int begin,
@@ -174,7 +174,9 @@ class PairAttention : public ChunkAttention<PairAttention, BFloat16> {
     for (int p = begin; p < end; ++p) {
       Pairs::Packet value[kVecs];
 #pragma GCC unroll 8
-      for (int v = 0; v < kVecs; ++v) value[v] = packet_at(lines[p] + column + v * kLanes);
+      for (int v = 0; v < kVecs; ++v) {
+        value[v] = Pairs::load_packet(lines[p] + 2 * (column + v * kLanes));
+      }
       __builtin_prefetch(ahead[2 * p] + column, 0, kPrefetchLevel);
       __builtin_prefetch(ahead[2 * p + 1] + column, 0, kPrefetchLevel);
 #pragma GCC unroll 8
@@ -194,11 +196,10 @@ class PairAttention : public ChunkAttention<PairAttention, BFloat16> {
 
   AttentionState& state_;
   int64_t value_dim_;
-  CacheLines keys_ahead_;  // of the next chunk
-  // Pairs of bfloat16, in the type of their vectors: [pair][row], [pair][position], [pair][column].
-  alignas(64) float queries_[kMaxAttentionKeyDim / 2 * kMaxAttentionRows];
-  alignas(64) float keys_[kPairsAtOnce * kChunk];
-  alignas(64) float values_[kChunkPairs * kMaxAttentionHeadDim];  // pairs value_dim apart
-  alignas(64) float half_pairs_[2][kMaxAttentionHeadDim];
+  CacheLines keys_ahead_;                                                  // of the next chunk
+  alignas(64) BFloat16 queries_[kMaxAttentionKeyDim * kMaxAttentionRows];  // [pair][row][2]
+  alignas(64) BFloat16 keys_[2 * kPairsAtOnce * kChunk];                   // [pair][position][2]
+  alignas(64) BFloat16 values_[kChunk * kMaxAttentionHeadDim];             // [pair][column][2]
+  alignas(64) BFloat16 half_pairs_[2][2 * kMaxAttentionHeadDim];
   RoundedWeights weights_;
 };

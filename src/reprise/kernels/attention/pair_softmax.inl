@@ -1,9 +1,9 @@
-// The softmax of attention in pairs, for rows of lanes: eight rows are a step, so their maxima and
-// totals need no steps across lanes of their own.
+// The softmax of attention in pairs. It takes eight rows together, because their maxima and totals
+// then need fewer steps across lanes.
 //
-// A maximum is rounded up to a multiple of ln 2. So a weight that a later maximum changes is halved
-// some times, and corrections are powers of two: what rounding a weight to bfloat16 does to it does
-// not depend on the positions that were seen before it, nor on how a context is divided.
+// A running maximum is rounded up to a multiple of ln 2. So corrections are powers of two, which
+// bfloat16 has exactly. A weight is then rounded alike whatever positions were seen before it, and
+// however a context is divided.
 
 constexpr int kSoftmaxRows = 8;
 
@@ -65,7 +65,7 @@ inline void update_some_rows(AttentionState& state,
   store_some(state.totals + row, fma(totals, corrections, sum_of_rows(lanes)), rows);
 }
 
-/// As update_softmax(), but the weights are rounded and written to `weights`.
+/// Does what update_softmax() does, but rounds the weights and writes them to `weights`.
 inline void update_pair_softmax(AttentionState& state,
                                 RoundedWeights& weights,
                                 int row,

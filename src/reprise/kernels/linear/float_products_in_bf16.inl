@@ -15,7 +15,6 @@ constexpr int64_t kBf16StretchPanels = 4;
 
 /// Decoded panels, as LinearColumns has them.
 struct Bf16Columns {
-  static constexpr bool kIsStreamed = false;
   const BFloat16* weight[kBf16StretchPanels * kPanelColumns];  // of columns that begin a panel
   int64_t size = 0;
 };
@@ -79,6 +78,7 @@ class Bf16StretchProducts {
     stretch.depth = elements;
     LinearBlock block = block_;
     block.columns = columns.size;
+    block.is_last_use = false;  // decoded weights lie in a cache
     products.run(stretch, block, columns, [&](int64_t row, const float* sums) {
       float* to = s_.sums + (row * s_.num_panels + panel) * kPanelColumns;
       for (int64_t c = 0; c < columns.size; c += kLanes) {

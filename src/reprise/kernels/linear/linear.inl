@@ -16,7 +16,6 @@ REPRISE_INLINE int64_t weight_row_elements(int64_t depth) {
 // panels.
 template <typename T, typename Bias = T>
 struct LinearColumns {
-  static constexpr bool kIsStreamed = true;  // from memory, block after block
   const T* weight[kMostLinearColumns];  // of a weight in panels: where the column's pairs begin
   float bias[kMostLinearColumns];
   int64_t size = 0;

@@ -15,6 +15,8 @@ struct LinearBlock {
   int64_t rows;  // may be 0
   int64_t column;
   int64_t columns;
+  // No more rows meet these weights: the next ones are read from memory.
+  bool is_last_use = false;
 };
 
 inline LinearBlock linear_block(const LinearArguments& a, uint32_t block) {
@@ -47,6 +49,7 @@ class LinearBlocks {
     if (row_ >= last_row_ && !begin_columns()) return false;
     now_.row = row_;
     now_.rows = max_of(0, min_of(min_of(most_rows_, last_row_ - row_), limit_ - row_));
+    now_.is_last_use = now_.row + now_.rows >= limit_;
     row_ += most_rows_;
     return true;
   }

@@ -31,11 +31,10 @@ REPRISE_INLINE void finish_sums(
 template <typename T>
 using PanelProducts = TileProducts<T>;
 #else
-// Groups of rows ask for the weights that they read next, a stretch of so many lines ahead. One
-// group reads as fast as memory without that.
-constexpr int64_t kAskingLines = 256;
-// What many groups read again and again stays in the second cache level.
-constexpr int64_t kMostStretchBytes = 640 * 1024;
+// Several groups of rows take the depth in stretches of so many lines. While they multiply one,
+// each of them asks memory for its share of the next. A single group reads as fast as memory by
+// itself.
+constexpr int64_t kStretchLines = 256;
 
 template <typename T>
 struct PanelProducts {
@@ -49,14 +48,11 @@ struct PanelProducts {
            const StoreRow& store_row) {
     const int64_t groups = ceil_div(block.rows, kMostRows);
     const int64_t panels = columns.size / kPanelColumns;
-    // Before the last rows, the same weights are read again, from a cache.
-    const bool asks = Columns::kIsStreamed && groups > 1 && block.row + block.rows == a.rows;
+    const bool asks = groups > 1 && block.is_last_use;
     const int64_t lines = a.depth / kElementsOfLine;
-    const int64_t most = groups == 1 ? lines
-                         : asks      ? kAskingLines
-                                     : kMostStretchBytes / 64 / panels;
-    for (int64_t begin = 0; begin < lines; begin += most) {
-      PanelStretch stretch = {.begin = begin, .end = min_of(begin + most, lines)};
+    const int64_t at_once = asks ? kStretchLines : lines;
+    for (int64_t begin = 0; begin < lines; begin += at_once) {
+      PanelStretch stretch = {.begin = begin, .end = min_of(begin + at_once, lines)};
       if (asks) stretch.bytes_ahead = bytes_ahead(a.depth, columns, stretch, lines);
       for (int64_t g = 0; g < groups; ++g) {
         stretch.first_panel = g * panels / groups;

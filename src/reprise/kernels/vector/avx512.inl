@@ -231,15 +231,10 @@ REPRISE_INLINE int load_pair(const BFloat16* p) {
 }
 
 #ifdef REPRISE_ISA_HAS_BF16
-// Pairs of bfloat16 that lie in memory of float32.
-REPRISE_INLINE __m512i packet_at(const float* p) { return _mm512_loadu_si512(p); }
-REPRISE_INLINE __m512i broadcast_at(const float* p) {
-  int pair;
-  __builtin_memcpy(&pair, p, sizeof(pair));
-  return _mm512_set1_epi32(pair);
-}
-/// to[i] = the pair of first[i] and second[i], for 32 elements.
-REPRISE_INLINE void store_bf16_pairs(float* to, const BFloat16* first, const BFloat16* second) {
+/// Stores words of two elements each.
+REPRISE_INLINE void store_words(BFloat16* to, Vec words) { _mm512_storeu_ps(to, words); }
+/// to[2 * i] = first[i] and to[2 * i + 1] = second[i], for 32 elements.
+REPRISE_INLINE void interleave(BFloat16* to, const BFloat16* first, const BFloat16* second) {
   const __m512i a = _mm512_loadu_si512(first);
   const __m512i b = _mm512_loadu_si512(second);
   alignas(64) static constexpr uint16_t kLow[32] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
@@ -248,7 +243,7 @@ REPRISE_INLINE void store_bf16_pairs(float* to, const BFloat16* first, const BFl
   const __m512i low = _mm512_load_si512(kLow);
   const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
   _mm512_storeu_si512(to, _mm512_permutex2var_epi16(a, low, b));
-  _mm512_storeu_si512(to + 16, _mm512_permutex2var_epi16(a, high, b));
+  _mm512_storeu_si512(to + 32, _mm512_permutex2var_epi16(a, high, b));
 }
 /// Lane r is `reduce` over all lanes of rows[r], in an order that is the same for all rows. The
 /// other lanes repeat them.

@@ -1,8 +1,9 @@
-// A weight in panels is multiplied a stretch of its depth at a time, so that the stretch stays in a
-// cache while all rows meet it. Meanwhile the processor fetches the next stretch: decoding a few
-// rows is as fast as memory, and decoding many is not slowed down by it.
+// A batch meets a weight in panels a stretch of the depth at a time. The stretch comes from memory
+// for the first rows and from a cache for the others. While they multiply it, memory would be idle:
+// so tiles ask for the next stretch, line by line.
 
-/// Addresses whose lines are read next, one of each for every line that a tile multiplies.
+/// Where the next stretches begin that a tile asks for. With each line that it multiplies, it asks
+/// for one line of each of them.
 struct LinesAhead {
   const char* at[kMaxLinearTileColumns / kPanelColumns];
   int size = 0;
@@ -12,14 +13,14 @@ REPRISE_INLINE void ask_for_line(const LinesAhead& ahead, int64_t line) {
   for (int i = 0; i < ahead.size; ++i) __builtin_prefetch(ahead.at[i] + line * 64, 0, 2);
 }
 
-/// Lines [begin, end) of each panel. A line has all outputs of a panel with a few elements of x.
+/// Lines [begin, end) of each panel. A line has 64 bytes: a few elements of all 16 outputs.
 struct PanelStretch {
   int64_t begin;
   int64_t end;
-  // The bytes from a stretch of a panel to what is read after it: the next stretch of the panel, or
-  // the first one of a panel in the next block. 0: it is not in memory, and nothing is asked for.
+  // How many bytes behind this stretch the next one is: that of the same panel, or at its end the
+  // first one of a panel of the next block. 0: nothing is asked for.
   int64_t bytes_ahead = 0;
-  // The panels that this group of rows asks for; the other groups ask for the others.
+  // The panels that this group of rows asks for. The other groups ask for the others.
   int64_t first_panel = 0;
   int64_t last_panel = 0;
 
