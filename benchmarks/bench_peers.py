@@ -257,7 +257,8 @@ def main() -> None:
     parser.add_argument("--reprise-options", default="", metavar="OPTIONS", help="more options of Reprise")
     parser.add_argument("--ik-repack", action=argparse.BooleanOptionalAction, default=True,
                         help="ik_llama.cpp packs weights while loading")
-    parser.add_argument("--ik-flash-attention", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--ik-flash-attention", action=argparse.BooleanOptionalAction, default=True,
+                        help="ik_llama.cpp uses its flash attention")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--batch", type=int, default=1)
