@@ -52,6 +52,11 @@ SHAPES: dict[str, dict] = {
         num_key_value_heads=4, head_dim=128, num_experts=64, num_experts_per_tok=8, moe_intermediate_size=512,
         max_position_embeddings=32768, rms_norm_eps=1e-6, rope_theta=1000000.0, rope_scaling=None,
         tie_word_embeddings=True, initializer_range=0.02),
+    # The shape of the 15M model of Karpathy's llama2.c.
+    "stories-15m": _LLAMA | dict(
+        vocab_size=32000, hidden_size=288, intermediate_size=768, num_hidden_layers=6, num_attention_heads=6,
+        num_key_value_heads=6, head_dim=48, max_position_embeddings=1024, rms_norm_eps=1e-5, rope_theta=10000.0,
+        rope_scaling=None, tie_word_embeddings=True, initializer_range=0.02),
     "qwen2.5-0.5b": _QWEN2 | dict(
         vocab_size=151936, hidden_size=896, intermediate_size=4864, num_hidden_layers=24, num_attention_heads=14,
         num_key_value_heads=2, head_dim=64, max_position_embeddings=32768, rms_norm_eps=1e-6, rope_theta=1000000.0,
