@@ -21,7 +21,7 @@ shape_output="${SHAPE_OUTPUT:-32}"
 shape_rate="${SHAPE_RATE:-0.5}"
 
 if [[ ! -x "$binary" ]]; then
-  echo "serving_table.sh: $binary is no program; build it first (scripts/quickstart.sh) or name another" >&2
+  echo "serving_table.sh: $binary is not a program; build it first (scripts/quickstart.sh) or name another" >&2
   exit 2
 fi
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs real clients from PyPI against `reprise serve` of the bundled model. Downloads them (about 4 GB
-# installed) into build/clients-venv, so it is no part of the test suite.
+# installed) into build/clients-venv, so it is not part of the test suite.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

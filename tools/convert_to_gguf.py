@@ -7,7 +7,7 @@
 For tests and measurements: Llama, Mistral, Qwen2, Qwen3, Granite, OLMo 2, ERNIE 4.5, MiniCPM, Phi-3, Seed-OSS and SmolLM3,
 and Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE and Granite-MoE, with one safetensors file, float weights, and the tokenizers of
 tests. Names, metadata and row order are those of llama.cpp's convert_hf_to_gguf.py; embeddings and matrices get the type,
-vectors stay F32, and a matrix whose rows are no multiple of 32 is F16 in the quantised
+vectors stay F32, and a matrix whose rows are not a multiple of 32 is F16 in the quantised
 types. Large models are converted faster where numpy is installed, with the same result.
 """
 
@@ -41,7 +41,7 @@ FILE_TYPES = {F32: 0, F16: 1, Q4_0: 2, Q8_0: 7, Q5_0: 8, Q4_K: 15, Q6_K: 18, BF1
 OUTTYPES = {"f32": F32, "f16": F16, "bf16": BF16, "q8_0": Q8_0, "q5_0": Q5_0, "q4_0": Q4_0, "q5_mixed": Q5_0, "q4_k": Q4_K,
             "q6_k": Q6_K, "q4_k_m": Q4_K}
 K_QUANTS = {Q4_K: "q4_k", Q6_K: "q6_k"}
-# What llama.cpp takes where the rows are no multiple of 256.
+# What llama.cpp takes where the rows are not a multiple of 256.
 WITHOUT_SUPER_BLOCKS = {Q4_K: Q5_0, Q6_K: Q8_0}
 MORE_BITS = ("self_attn.v_proj", "mlp.down_proj", "embed_tokens", "lm_head", "ffn_down_exps")
 U32, I32, FLOAT, BOOL, STRING, ARRAY, U64 = 4, 5, 6, 7, 8, 9, 10

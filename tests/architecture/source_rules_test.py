@@ -146,7 +146,7 @@ class SourceRules(unittest.TestCase):
             with self.subTest(what):
                 self.assertEqual(len(too_long(path, text % ("  g();\n" * 60))), 1)
                 self.assertEqual(too_long(path, text % ("  if (x) { g(\"{\"); }  // {\n" * 56)), [])
-        with self.subTest("a table is no function"):
+        with self.subTest("a table is not a function"):
             table = "constexpr auto kRows = std::to_array<Row>({\n%s});\n" % ("  {1, f(2)},\n" * 99)
             self.assertEqual(too_long(path, table), [])
 

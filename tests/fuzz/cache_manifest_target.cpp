@@ -45,7 +45,7 @@ void cache_manifest(std::string_view input) {
   try {
     read(with_checksum(input));
   } catch (const InvalidArgument&) {
-    // The input is no JSON, so it has no checksum.
+    // The input is not JSON, so it has no checksum.
   }
 }
 

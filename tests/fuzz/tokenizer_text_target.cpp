@@ -32,7 +32,7 @@ const std::array<tokenizer::Tokenizer, 3>& tokenizers() {
 void tokenizer_text(std::string_view input) {
   const bool is_text = is_valid_utf8(input);
   for (const tokenizer::Tokenizer& tokenizer : tokenizers()) {
-    // The unknown token is no control token, although files mark it as special.
+    // The unknown token is not a control token, although files mark it as special.
     const auto is_control = [&](int32_t id) {
       return tokenizer.is_special(id) && tokenizer.token_to_id("<unk>") != id;
     };

@@ -405,7 +405,7 @@ class LostRanks(unittest.TestCase):
             self.assertNotEqual(client.connect_ex((host, int(port))), 0)
 
     def assert_still_well(self, server, state, case):
-        """A rank that was late for a second is no lost rank."""
+        """A rank that was late for a second is not a lost rank."""
         if state != "shutdown":
             if not hasattr(server, "url"):
                 server.wait_until_ready()

@@ -247,7 +247,7 @@ TEST(PackedExperts, are_numbers_where_a_panel_would_have_rows_of_two_experts) {
                      .weights = &weights.packed,
                      .packing = Parameters::Packing::keep});
   EXPECT_NE(engine.parameters().unpacked_experts().find(
-                "gate_proj+up_proj.weight: 24 rows of an expert are no multiple of 16"),
+                "gate_proj+up_proj.weight: 24 rows of an expert are not a multiple of 16"),
             std::string::npos)
       << engine.parameters().unpacked_experts();
   const std::vector<float> logits = logits_of(engine, TestBatch(Mix::prefill, 5, 16, 3));

@@ -84,7 +84,7 @@ async def call(port, method, path):
 
 
 async def ask(port, request):
-    """The status and the events of a completion (one for an answer that is no stream), or None for a client that went."""
+    """The status and the events of a completion (one for an answer that is not a stream), or None for a client that went."""
     await asyncio.sleep(request.delay)
     response = await exchange(port, http_bytes("POST", "/v1/completions", json.dumps(request.body).encode()),
                               request.goes_after)

@@ -21,7 +21,7 @@ std::string read_given(const std::string& given) {
     // A path never contains these characters, and nearly every template contains one of them.
     if (given.find_first_of("{}\n") != std::string::npos) return given;
     throw InvalidArgument(fmt::format(
-        "--chat-template: '{}' is no file, and no template either: it has no braces", given));
+        "--chat-template: '{}' is not a file, and no template either: it has no braces", given));
   }
   if (const uintmax_t bytes = std::filesystem::file_size(path, error);
       error || bytes > kMaxTemplateBytes) {

@@ -172,7 +172,7 @@ TEST(SharedLibrary, is_loadable_when_all_of_it_is_there) {
     EXPECT_NE(why_not_loadable(part), "") << size << " of " << num_bytes;
   }
   std::ofstream(part) << std::string(10000, 'x');
-  EXPECT_EQ(why_not_loadable(part), "is no shared library");
+  EXPECT_EQ(why_not_loadable(part), "is not a shared library");
   fs::remove(part);
   EXPECT_NE(why_not_loadable(part), "");
   EXPECT_NE(why_not_loadable(fs::temp_directory_path()), "");

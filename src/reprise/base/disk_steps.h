@@ -46,12 +46,12 @@ class DiskSteps {
   explicit DiskSteps(const StepHook& hook) noexcept : hook_(&hook) {}
 
   /// Creates a folder and its missing parents. Only the owner can access them. An existing folder
-  /// is no error.
+  /// is not an error.
   [[nodiscard]] int make_directories(const std::filesystem::path& path) const;
   /// Opens the root folder. It may be a link; the folder behind the link is then checked.
   [[nodiscard]] int open_root(const std::filesystem::path& path, Descriptor& opened) const;
 
-  /// An existing folder is no error.
+  /// An existing folder is not an error.
   [[nodiscard]] int make_directory(int directory, const std::string& name) const;
   [[nodiscard]] int open_directory(int directory,
                                    const std::string& name,

@@ -39,7 +39,7 @@ std::string why_not_loadable(const std::filesystem::path& path) {
   if (!read_at(file, 0, &header, sizeof header) ||
       std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
       header.e_type != ET_DYN || header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum == 0) {
-    return "is no shared library";
+    return "is not a shared library";
   }
   if (!lies_within(header.e_phoff, sizeof(Elf64_Phdr), header.e_phnum, num_bytes)) {
     return cut_short("segments' headers", num_bytes);

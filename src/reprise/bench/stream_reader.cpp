@@ -95,7 +95,7 @@ StreamMessage parse_stream_message(std::string_view json) {
   MessageSax sax(message);
   if (!Json::sax_parse(json, &sax)) {
     throw InvalidArgument(
-        fmt::format("an event of the stream is no JSON: {}", json.substr(0, 200)));
+        fmt::format("an event of the stream is not JSON: {}", json.substr(0, 200)));
   }
   return message;
 }

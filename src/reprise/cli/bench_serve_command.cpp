@@ -48,7 +48,7 @@ std::filesystem::path find_tokenizer(const ServeArguments& arguments, const std:
     if (!folder.empty() && folder == arguments.tokenizer) break;
   }
   throw InvalidArgument(fmt::format(
-      "{} is no folder with a tokenizer; prompts are counted in tokens on this side: give "
+      "{} is not a folder with a tokenizer; prompts are counted in tokens on this side: give "
       "--tokenizer DIR",
       !arguments.tokenizer.empty() ? arguments.tokenizer
       : !arguments.model.empty()   ? arguments.model

@@ -246,7 +246,7 @@ void settle(ServeArguments& arguments) {
   const bool fits = arguments.endpoint.starts_with('/') &&
                     arguments.endpoint.ends_with(is_chat ? "chat/completions" : "completions");
   if (!fits || (!is_chat && arguments.endpoint.ends_with("chat/completions"))) {
-    throw InvalidArgument(fmt::format("--endpoint: '{}' is no path that --backend {} can use",
+    throw InvalidArgument(fmt::format("--endpoint: '{}' is not a path that --backend {} can use",
                                       arguments.endpoint,
                                       arguments.backend));
   }

@@ -145,10 +145,11 @@ std::vector<Assignment> parse_config(const OptionTable& table,
                                      std::string_view text,
                                      std::string_view file_name) {
   if (text.size() > kMaxBytes) {
-    throw InvalidArgument(fmt::format("{}: {} bytes are no configuration; at most {} are read",
-                                      file_name,
-                                      text.size(),
-                                      kMaxBytes));
+    throw InvalidArgument(
+        fmt::format("{}: {} bytes are too many for a configuration; at most {} are read",
+                    file_name,
+                    text.size(),
+                    kMaxBytes));
   }
   return ConfigReader(table, file_name).read(text);
 }

@@ -27,7 +27,7 @@ struct LaunchedRank {
 /// LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT), else of SLURM (SLURM_PROCID, SLURM_NTASKS,
 /// SLURM_LOCALID, with MASTER_ADDR or else the first name of SLURM_STEP_NODELIST). nullopt: no
 /// launcher started this process as one of several ranks.
-/// \throws InvalidArgument for a variable that is no number or out of its range
+/// \throws InvalidArgument for a variable that is not a number or out of its range
 [[nodiscard]] std::optional<LaunchedRank> find_launched_rank(const LookUpVariable& look_up);
 
 /// The first name of a list in SLURM's notation: "node[03-07,9],other" begins with "node03".

@@ -33,7 +33,7 @@ void OutputProcessor::append_token(State& state, const RequestUpdate& update, Ou
     delta.logprobs.push_back(
         {.token = update.sampled->logprob, .top = update.sampled->top_logprobs});
   }
-  // The token that stopped the request is no part of the text, unless the caller asked for its
+  // The token that stopped the request is not part of the text, unless the caller asked for its
   // text.
   const bool is_stop_token = update.finished &&
                              request.status() == RequestStatus::finished_stopped &&

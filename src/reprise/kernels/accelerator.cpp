@@ -28,7 +28,7 @@ LoadedAccelerator load(const fs::path& path) {
   auto* entry = reinterpret_cast<AcceleratorEntry>(dlsym(library, kAcceleratorEntry));
   dlclose(library);
   if (entry == nullptr) {
-    loaded.reason = fmt::format("{}: is no plug-in of Reprise", path.string());
+    loaded.reason = fmt::format("{}: is not a plug-in of Reprise", path.string());
     return loaded;
   }
   loaded.accelerator.reset(entry(kAcceleratorVersion, loaded.reason));

@@ -62,7 +62,7 @@ struct LoadedAccelerator {
 };
 
 /// Loads the CUDA plug-in from the first of these paths that exists, and looks for a driver. A
-/// machine without one is no error.
+/// machine without one is not an error.
 [[nodiscard]] LoadedAccelerator load_cuda_plugin(std::span<const std::filesystem::path> paths);
 
 /// The paths of the plug-in: next to the running executable, and in ../lib from there.

@@ -45,7 +45,7 @@ bool launch(device::Stream& stream,
   static_assert(std::is_trivially_copyable_v<Arguments>);
   static_assert(sizeof(Arguments) <= device::kMaxLaunchArgumentBytes && alignof(Arguments) == 16);
   if (blocks == 0) return false;
-  // Optional operands that are left out are no uses.
+  // Optional operands that are left out are not uses.
   std::array<device::BufferUse, kUses> used;
   size_t num_used = 0;
   for (const device::BufferUse& use : uses) {

@@ -44,7 +44,7 @@ double element(const Tensor& tensor, int64_t i, int64_t j, int64_t k, int64_t l)
     case DType::i8:
       return tensor.data_as<int8_t>()[offset];
     case DType::i8_panels: {
-      // The last bytes of a row stand for its scale and sum, which are no elements.
+      // The last bytes of a row stand for its scale and sum, which are not elements.
       const int64_t depth = tensor.size(1) - kInt8TailBytes;
       REPRISE_ASSERT(j < depth, "element {} of {}", j, depth);
       const auto* panels = tensor.data_as<int8_t>();

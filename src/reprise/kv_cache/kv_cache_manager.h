@@ -58,8 +58,8 @@ class BlockTable {
   StateSlot state_slot_ = kNullStateSlot;
 };
 
-/// The result of asking for slots. `no_blocks` is no error: the scheduler then preempts a request
-/// or waits.
+/// The result of asking for slots. `no_blocks` is not an error: the scheduler then preempts a
+/// request or waits.
 enum class [[nodiscard]] SlotResult { allocated, no_blocks };
 
 enum class PrefixCaching : uint8_t { off, on };

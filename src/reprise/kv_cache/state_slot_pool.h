@@ -21,7 +21,7 @@ class StateSlotPool {
   /// Slots 1 to num_slots. 0: the model has no recurrent layers.
   explicit StateSlotPool(int num_slots);
 
-  /// A free slot, or nothing, which is no error.
+  /// A free slot, or nothing, which is not an error.
   [[nodiscard]] std::optional<StateSlot> allocate();
   /// \pre the slot is in use
   void release(StateSlot slot);

@@ -90,7 +90,7 @@ std::string Parameters::reason_to_unpack(std::span<const std::string_view> names
     const std::vector<int64_t>& shape = source_->find(name)->shape;
     const int64_t rows = shape[shape.size() - 2];
     if (rows % kPanelColumns != 0) {
-      return fmt::format("{} rows of an expert are no multiple of {}", rows, kPanelColumns);
+      return fmt::format("{} rows of an expert are not a multiple of {}", rows, kPanelColumns);
     }
   }
   const size_t parts = panel_parts(*source_, names).size();

@@ -111,7 +111,7 @@ void HarmonyParser::end_call(std::string_view end_marker, MessageDelta& out) {
     if (end_marker == "<|call|>") pass(end_marker, out);
     return;
   }
-  // The header says that this is a call. Arguments that are no JSON reach the client as they are.
+  // The header says that this is a call. Arguments that are not JSON reach the client as they are.
   const std::optional<Json> json = json_of(trimmed(call_));
   writer_.add({name_, json ? compact(*json) : call_}, out);
 }

@@ -22,7 +22,7 @@ struct CallMarkers {
   bool may_lack_end = true;
 };
 
-/// Parses calls between markers. A text between the markers that is no call becomes content,
+/// Parses calls between markers. A text between the markers that is not a call becomes content,
 /// together with its markers.
 class MarkedCallParser final : public OutputParser {
  public:

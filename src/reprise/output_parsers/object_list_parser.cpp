@@ -30,7 +30,7 @@ void ObjectListParser::push(std::string_view text, MessageDelta& out) {
 void ObjectListParser::finish(MessageDelta& out) {
   read(true, out);
   const std::string rest = scanner_.take_all();
-  // Separators and brackets behind the last call are no content.
+  // Separators and brackets behind the last call are not content.
   const bool is_only_framing =
       rest.empty() && skipped_.find_first_not_of(" \t\r\n,;]") == std::string::npos;
   if (writer_.num_calls() == 0 || !is_only_framing) writer_.add_content(skipped_, out);
@@ -82,7 +82,7 @@ std::optional<bool> ObjectListParser::read_framing(size_t first, bool is_end) {
   if (c == '[') in_list_ = true;
   if (c == ']') {
     in_list_ = false;
-    // The end of a list of calls is no content, whatever follows.
+    // The end of a list of calls is not content, whatever follows.
     if (skipped_.find_first_not_of(" \t\r\n,;]") == std::string::npos) skipped_.clear();
   }
   return true;

@@ -13,7 +13,7 @@
 namespace reprise::output_parsers {
 
 /// Parses a series of objects, each of which is a call: the whole answer, or the text after a
-/// marker. Nothing marks the end of the series, so the first text that is no call ends it.
+/// marker. Nothing marks the end of the series, so the first text that is not a call ends it.
 class ObjectListParser final : public OutputParser {
  public:
   struct Style {

@@ -318,7 +318,7 @@ TEST(OutputParsers, an_answer_that_breaks_off_anywhere_loses_no_text) {
       const MessageDelta found = parse(tools(test.parser, kSchemas), text);
       ASSERT_LE(found.tool_calls.size(), 2U);
       for (size_t i = 0; i < found.tool_calls.size(); ++i) {
-        // A call that broke off is no call, except where its end says nothing.
+        // A call that broke off is not a call, except where its end says nothing.
         if (test.parser == "openai") continue;
         ASSERT_EQ(found.tool_calls[i], test.calls[i]) << test.parser << "\n" << text;
       }

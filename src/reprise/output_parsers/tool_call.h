@@ -26,7 +26,7 @@ struct Call {
 [[nodiscard]] std::string_view trimmed(std::string_view text);
 /// nullopt if `text` is not strict JSON.
 [[nodiscard]] std::optional<Json> json_of(std::string_view text);
-/// Compact JSON; bytes that are no UTF-8 are replaced.
+/// Compact JSON; bytes that are not UTF-8 are replaced.
 [[nodiscard]] std::string compact(const Json& json);
 /// nullopt unless `name` can be the name of a function and `arguments` is a JSON object.
 [[nodiscard]] std::optional<Call> call_with_object(std::string_view name,

@@ -29,7 +29,7 @@ LoadedTransport load_transport(const fs::path& path) {
   auto* entry = reinterpret_cast<TransportEntry>(dlsym(library, kTransportEntry));
   dlclose(library);
   if (entry == nullptr) {
-    loaded.reason = fmt::format("{}: is no plug-in of Reprise", path.string());
+    loaded.reason = fmt::format("{}: is not a plug-in of Reprise", path.string());
     return loaded;
   }
   loaded.transport.reset(entry(kTransportVersion, loaded.reason));

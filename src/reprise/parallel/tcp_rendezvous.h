@@ -38,7 +38,7 @@ struct TcpMeeting {
   /// Rank 0 may get a socket that already listens, so that no other program can take the port
   /// before. It need not know address and port then.
   Socket listener;
-  /// Hears of connections that are no rank of this engine. They are closed, and the ranks go on.
+  /// Hears of connections that are not a rank of this engine. They are closed, and the ranks go on.
   std::function<void(const std::string&)> on_stranger;
 };
 

@@ -188,7 +188,7 @@ void TcpTransport::begin_body(Peer& peer, int rank) {
       header.num_bytes > kMaxMessageBytes || header.num_bytes > room) {
     peer.has_ended = true;
     throw Error(
-        fmt::format("rank {} sent bytes that are no message of a rank (magic {:08x}, tag "
+        fmt::format("rank {} sent bytes that are not a message of a rank (magic {:08x}, tag "
                     "{:08x}, {} bytes)",
                     rank,
                     header.magic,

@@ -205,7 +205,7 @@ TEST(TcpTransport, wrong_bytes_are_an_error_and_no_allocation) {
       (void)transport.test(handle);
       ADD_FAILURE() << "the bytes were taken";
     } catch (const Error& error) {
-      EXPECT_THAT(error.what(), HasSubstr("rank 1 sent bytes that are no message of a rank"));
+      EXPECT_THAT(error.what(), HasSubstr("rank 1 sent bytes that are not a message of a rank"));
     }
     close(pair[1]);
   }

@@ -88,7 +88,7 @@ class Reader {
   }
   static size_t count(const Json& value) {
     const int64_t items = number(value);
-    if (items < 0 || items > kMostItems) fail(fmt::format("{} is no count", items));
+    if (items < 0 || items > kMostItems) fail(fmt::format("{} is not a count", items));
     return static_cast<size_t>(items);
   }
   static bool flag(const Json& value) {
@@ -180,7 +180,7 @@ class Reader {
   static int64_t bytes(const Json& value) {
     const int64_t size = number(value);
     if (size < 0 || size > (int64_t{1} << 30) || size % kPlanAlignment != 0) {
-      fail(fmt::format("{} is no size in a plan", size));
+      fail(fmt::format("{} is not a size in a plan", size));
     }
     return size;
   }

@@ -134,7 +134,7 @@ class Parser {
     int64_t number = 0;
     const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), number);
     if (result.ec != std::errc() || result.ptr != digits.data() + digits.size()) {
-      in_.fail_at(position, fmt::format("'{}' is no number", digits));
+      in_.fail_at(position, fmt::format("'{}' is not a number", digits));
     }
     if (number > kMaxNumber)
       in_.fail_at(position, fmt::format("{} is above {}", number, kMaxNumber));
@@ -285,7 +285,7 @@ class Parser {
     const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
     if (result.ec != std::errc() || result.ptr != text.data() + text.size() ||
         !std::isfinite(number)) {
-      in_.fail_at(position, fmt::format("'{}' is no finite number", text));
+      in_.fail_at(position, fmt::format("'{}' is not a finite number", text));
     }
     return number;
   }

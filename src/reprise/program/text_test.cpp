@@ -105,7 +105,7 @@ TEST(ProgramText, says_where_it_is_wrong) {
       {"program {\n  input %x: f32[Q]\n", 2, 17, "'Q'"},
       {"program {\n  input %x: f32[1, 2, 3, 4, 5]\n", 2, 28, "more than 4"},
       {"program {\n  input %x: f32[2147483648]\n", 2, 17, "above"},
-      {"program {\n  input %x: f32[99999999999999999999]\n", 2, 17, "is no number"},
+      {"program {\n  input %x: f32[99999999999999999999]\n", 2, 17, "is not a number"},
       {"program {\n  input %7: f32[T]\n", 2, 10, "begins with a letter"},
       {"program {\n  input %x: f32[T]\n  input %x: f32[T]\n", 3, 10, "defined twice"},
       {"program {\n  parameter p1: f32[T]\n", 2, 13, "expected p0"},

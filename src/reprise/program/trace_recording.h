@@ -179,7 +179,7 @@ class TracingExecutor final : public OpExecutor {
     }
     if (!is_parameter(tensor)) {
       fail(TraceError::Reason::undeclared_memory,
-           fmt::format("reads {}, which is no input, parameter or state",
+           fmt::format("reads {}, which is not an input, parameter or state",
                        tensor.type().to_string()));
     }
     parameters.push_back(tensor);

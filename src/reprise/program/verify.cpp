@@ -338,7 +338,7 @@ class Verifier {
       if (program_.value(id).state) return "return: state is kept, not returned";
       if (std::find(program_.parameters.begin(), program_.parameters.end(), id) !=
           program_.parameters.end()) {
-        return "return: a parameter is no result";
+        return "return: a parameter is not a result";
       }
     }
     if (program_.final_states != current_) return "keep: must name the last version of each state";

@@ -183,7 +183,7 @@ TEST(Verify, refuses_broken_ids) {
   EXPECT_THAT(verify(idle).value_or(""), HasSubstr("does not read"));
   Program returned = good;
   returned.outputs = {returned.add_parameter(type)};
-  EXPECT_THAT(verify(returned).value_or(""), HasSubstr("a parameter is no result"));
+  EXPECT_THAT(verify(returned).value_or(""), HasSubstr("a parameter is not a result"));
   EXPECT_THROW(check(returned), ProgramError);
 }
 

@@ -112,7 +112,7 @@ TEST(SchedulerDrafts, a_step_computes_the_last_token_and_its_drafts) {
   EXPECT_EQ(output.num_sampling_requests, 1);
   EXPECT_EQ(output.max_query_len, 4);
   EXPECT_EQ(bench.drafter.seen, (Tokens{100, 101, 102, 103, 104, kPlain}));
-  EXPECT_EQ(to_tokens(request.output_token_ids()), Tokens{kPlain}) << "drafts are no tokens yet";
+  EXPECT_EQ(to_tokens(request.output_token_ids()), Tokens{kPlain}) << "drafts are not tokens yet";
   EXPECT_EQ(entry.sampling_input({}).output_token_ids.size(), 1);
 }
 

@@ -30,7 +30,7 @@ struct GrammarCompilerOptions {
 struct CompileResult {
   std::shared_ptr<const CompiledSpec> compiled;
   std::string error;     // a sentence for the sender of the spec
-  bool is_busy = false;  // the error is no fault of the spec; the sender may try again
+  bool is_busy = false;  // the error is not the fault of the spec; the sender may try again
 };
 
 /// Compiles specs on its own threads and keeps the most recently used ones, up to a number of

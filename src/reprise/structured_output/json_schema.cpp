@@ -309,7 +309,7 @@ class SchemaWriter {
     }
     if (type == "array") return array(given, depth);
     if (type == "object") return object(given, depth);
-    fail(fmt::format("'{}' is no type", type));
+    fail(fmt::format("'{}' is not a type", type));
   }
 
   Json array(const Json& given, int depth) {

@@ -18,7 +18,7 @@
 /// The tensor is [columns, depth + kInt8TailBytes]: as many bytes as the panels have.
 namespace reprise {
 
-/// Bytes of a column that are no codes.
+/// Bytes of a column that are not codes.
 inline constexpr int64_t kInt8TailBytes = panel_layout(PanelFormat::int8_rows).tail_bytes;
 /// The elements of an AMX tile in a row: the depth is a multiple of it.
 inline constexpr int64_t kInt8DepthStep = panel_group_elements(PanelFormat::int8_rows);

@@ -24,7 +24,7 @@ size_t infer_slice(const OpCall& call,
                     attributes.begin + attributes.length <= x.size(attributes.dim);
   if (!fits) refuse_operands(call, inputs, "the slice leaves the tensor");
   if (is_panels(x.dtype())) {
-    refuse_operands(call, inputs, "a slice of a matrix in panels is no matrix in panels");
+    refuse_operands(call, inputs, "a slice of a matrix in panels is not a matrix in panels");
   }
   outputs[0] = x.type();
   outputs[0].shape[attributes.dim] = attributes.length;

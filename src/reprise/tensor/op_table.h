@@ -73,8 +73,8 @@ consteval size_t operand_of(std::string_view name) {
   return operand_index(kRuleOf<kOp>, name);
 }
 
-/// The operands of a call of a known op, by name: in["weight"]. A name that is no operand of the op
-/// is a compile error.
+/// The operands of a call of a known op, by name: in["weight"]. A name that is not an operand of
+/// the op is a compile error.
 template <OpCode kOp>
 class Operands {
  public:

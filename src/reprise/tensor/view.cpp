@@ -26,7 +26,7 @@ Tensor flatten(const Tensor& x) {
 bool is_view(OpCode code) noexcept { return definition_of(code).properties.is_view; }
 
 Tensor make_view(const OpCall& call, const Tensor& x) {
-  REPRISE_ASSERT(is_view(call.code), "{} is no view", op_name(call.code));
+  REPRISE_ASSERT(is_view(call.code), "{} is not a view", op_name(call.code));
   if (call.code == OpCode::slice) return slice(x, call.attributes);
   return call.code == OpCode::unflatten ? unflatten(x, call.attributes.length) : flatten(x);
 }

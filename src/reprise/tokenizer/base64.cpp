@@ -27,7 +27,7 @@ std::optional<uint32_t> bits_of(char c) {
 
 std::string decode_base64(std::string_view text) {
   if (text.size() % 4 != 0) {
-    throw InvalidArgument("is no base64: its length is no multiple of 4");
+    throw InvalidArgument("is not base64: its length is not a multiple of 4");
   }
   size_t num_letters = text.size();
   while (num_letters > 0 && text.size() - num_letters < 2 && text[num_letters - 1] == '=') {
@@ -38,7 +38,7 @@ std::string decode_base64(std::string_view text) {
   uint32_t held = 0;
   for (size_t i = 0; i < num_letters; ++i) {
     const auto bits = bits_of(text[i]);
-    if (!bits) throw InvalidArgument(fmt::format("is no base64: a wrong letter at {}", i));
+    if (!bits) throw InvalidArgument(fmt::format("is not base64: a wrong letter at {}", i));
     held = held << 6U | *bits;
     // Four letters have three bytes; each but the first completes one.
     const uint32_t num_spare_bits = (3 - static_cast<uint32_t>(i % 4)) * 2;

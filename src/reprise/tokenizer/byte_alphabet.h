@@ -16,7 +16,7 @@ class ByteAlphabet {
 
   /// Appends the letters of `bytes`.
   void append_letters(std::string_view bytes, std::string& out) const;
-  /// Appends the bytes that `letters` stand for. If one character is no letter of the alphabet,
+  /// Appends the bytes that `letters` stand for. If one character is not a letter of the alphabet,
   /// `letters` is appended unchanged. \pre well-formed UTF-8
   void append_bytes(std::string_view letters, std::string& out) const;
 

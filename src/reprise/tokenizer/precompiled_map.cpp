@@ -71,7 +71,7 @@ PrecompiledMap::PrecompiledMap(std::string_view bytes, const Component& componen
 
 // Walks from the root to every unit that some text can reach, each once.
 void PrecompiledMap::check(const Component& component) const {
-  if (!is_valid_utf8(texts_)) component.fail("has texts that are no UTF-8");
+  if (!is_valid_utf8(texts_)) component.fail("has texts that are not UTF-8");
   const auto require_unit = [&](size_t position) {
     if (position < units_.size()) return;
     component.fail(

@@ -120,8 +120,8 @@ TEST(FloatPanels, hold_float8_with_the_values_that_are_read_as_numbers) {
       {k4, {192, 256}, {2, 2}, f8e4m3_g128, kBlocks},
       {DType::f8e5m2, {192, 256}, {2, 2}, f8e5m2_g128, kBlocks},
       {k4, {64, 512}, {64, 2}, f8e4m3_g128},  // groups of 256
-      // No kernels: groups of 64, half a panel, a depth that is no multiple of 32, the last block
-      // of the depth cut, a table, experts.
+      // No kernels: groups of 64, half a panel, a depth that is not a multiple of 32, the last
+      // block of the depth cut, a table, experts.
       {k4, {64, 256}, {64, 4}, std::nullopt},
       {k4, {48, 96}, {1}, std::nullopt},
       {k4, {64, 72}, {1}, std::nullopt},

@@ -112,8 +112,9 @@ class QuantizedMatrices final : public WeightSource {
   std::vector<std::string_view> names_;  // sorted
 };
 
-/// Whether a matrix of this name is only multiplied with, as a whole: it is no table whose rows are
-/// looked up, and none of many experts. Panels of smaller floats have kernels for such matrices.
+/// Whether a matrix of this name is only multiplied with, as a whole: it is not a table whose rows
+/// are looked up, and none of many experts. Panels of smaller floats have kernels for such
+/// matrices.
 [[nodiscard]] bool is_multiplied_whole(std::string_view name);
 /// Reads a stored tensor's bytes as they are.
 [[nodiscard]] std::vector<std::byte> read_stored(const WeightSource& source, std::string_view name);

@@ -104,7 +104,7 @@ TEST(QuantizingWeights, packs_int8_in_rows_with_one_scale_where_the_shape_fits) 
   };
   EXPECT_EQ(format(32, 64), PanelFormat::int8_rows);
   EXPECT_EQ(format(64, 192), PanelFormat::int8_rows);
-  EXPECT_EQ(format(48, 128), PanelFormat::int8_g128);  // its halves are no whole panels
+  EXPECT_EQ(format(48, 128), PanelFormat::int8_g128);  // its halves are not whole panels
   EXPECT_EQ(format(32, 96), PanelFormat::q8_0);
 }
 

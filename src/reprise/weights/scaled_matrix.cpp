@@ -87,7 +87,8 @@ std::vector<float> read_scales(const WeightSource& source, const ScaledParts& pa
   for (float& scale : scales) {
     scale *= parts.scale_factor;
     if (std::isfinite(scale)) continue;
-    throw FileError("E_VALUE", source.description(), visible(parts.scale), "is no finite number");
+    throw FileError(
+        "E_VALUE", source.description(), visible(parts.scale), "is not a finite number");
   }
   return scales;
 }

@@ -82,7 +82,7 @@ def train_sentencepiece(folder, name, has_map=False, **options):
 
 
 def without_trainer_paths(model):
-    """The names of the trainer's temporary files are no part of a golden."""
+    """The names of the trainer's temporary files are not part of a golden."""
     from sentencepiece import sentencepiece_model_pb2
     proto = sentencepiece_model_pb2.ModelProto()
     proto.ParseFromString(model)

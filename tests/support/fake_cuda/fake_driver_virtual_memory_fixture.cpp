@@ -70,7 +70,7 @@ CUresult mem_address_reserve(
   REPRISE_FAKE_ENTER("cuMemAddressReserve");
   if (const CUresult result = fake->enter_unsafe(); result != CUDA_SUCCESS) return result;
   if (!is_multiple(bytes) || alignment != 0 || wish != 0) {
-    return invalid("cuMemAddressReserve of what is no multiple of the granularity");
+    return invalid("cuMemAddressReserve of what is not a multiple of the granularity");
   }
   if (bytes > size_t{1} << 47) return CUDA_ERROR_INVALID_VALUE;  // more than the GPU has addresses
   const size_t mapped = bytes + kGranularity;                    // to cut an aligned range out of
@@ -102,7 +102,7 @@ CUresult mem_create(CUmemGenericAllocationHandle* handle,
   REPRISE_FAKE_ENTER("cuMemCreate");
   if (const CUresult result = fake->enter_unsafe(); result != CUDA_SUCCESS) return result;
   if (!is_multiple(bytes) || !is_memory_of_the_gpu(*memory)) {
-    return invalid("cuMemCreate of what is no multiple of the granularity, or elsewhere");
+    return invalid("cuMemCreate of what is not a multiple of the granularity, or elsewhere");
   }
   if (fake->allocated_bytes + bytes > kTotalBytes) return CUDA_ERROR_OUT_OF_MEMORY;
   PhysicalHandle made{.file = memfd_create("fake GPU memory", MFD_CLOEXEC)};

@@ -145,7 +145,7 @@ class Grid {
  public:
   void run(const HostLaunch& launch, uint64_t order, const std::function<void()>& kernel) {
     REPRISE_ASSERT(launch.threads_per_block % kLanes == 0,
-                   "{} threads are no whole warps",
+                   "{} threads are not whole warps",
                    launch.threads_per_block);
     launch_ = launch;
     kernel_ = &kernel;

@@ -356,7 +356,7 @@ class RandomBuilder {
     };
     ValueId weights = *add_routes(linear(4));
     ValueId experts = program_.nodes.back().outputs[1];
-    std::erase(pool_, experts);  // integers are no operands of other ops
+    std::erase(pool_, experts);  // integers are not operands of other ops
     int64_t num_experts = 4;
     if (pick(0, 1) == 1) {  // a rank with two of the four experts
       num_experts = 2;

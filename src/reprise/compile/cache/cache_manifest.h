@@ -40,7 +40,7 @@ struct ManifestFile {
 /// Whether `name` has the form of a result of stored_name().
 [[nodiscard]] bool is_stored_name(std::string_view name);
 
-/// The list of an entry's files. Files without a manifest are no entry.
+/// The list of an entry's files. Files without a manifest are not entries.
 struct Manifest {
   std::string key_text;  // CacheKey::text()
   // Program and version, for people. Has no time and no host, so that equal content gives equal

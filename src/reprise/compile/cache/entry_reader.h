@@ -18,8 +18,8 @@ inline constexpr int kMaxQuarantined = 4;
 
 /// Reads the entry in an open folder and verifies it: the manifest, the key, and the size and
 /// checksum of each file. If the entry is broken, its manifest is renamed, because files without a
-/// manifest are no entry. If another process replaces the entry during the call, it is read again.
-/// Never waits.
+/// manifest are not an entry. If another process replaces the entry during the call, it is read
+/// again. Never waits.
 [[nodiscard]] LoadOutcome read_entry(const DiskSteps& disk,
                                      int directory,
                                      const CacheKey& key,

@@ -59,8 +59,8 @@ class Drafts {
       if (error != 0) return error;
       draft.is_on_disk = false;
     }
-    // From here on, readers see the new entry. If this sync fails, that is no error, but a power
-    // failure may then undo the save.
+    // From here on, readers see the new entry. If this sync fails, that is not an error, but a
+    // power failure may then undo the save.
     (void)disk_.sync_directory(directory_);
     return 0;
   }

@@ -19,7 +19,7 @@ struct CodegenPlugin {
 
 /// Loads the plug-in that generates CPU code, from the first of `paths` that exists. The plug-in
 /// loads LLVM into the process (about 50 MB) and is never unloaded, so call this only if there is
-/// something to compile. A missing plug-in is no error: the engine also works without it, but
+/// something to compile. A missing plug-in is not an error: the engine also works without it, but
 /// slower.
 [[nodiscard]] CodegenPlugin load_codegen_plugin(std::span<const std::filesystem::path> paths,
                                                 kernels::Isa isa);

@@ -86,7 +86,7 @@ class BodyReader {
     const ValueId id = body_.inputs[operand].value;
     const ValueType& type = body_.type(id);
     if (body_.inputs[operand].is_buffer) refuse("a buffer as input");
-    // Weights, tables and indices are no rows; the ops that read them add values for them.
+    // Weights, tables and indices are not rows; the ops that read them add values for them.
     if (type.shape.rank() < 2 || type.shape.rank() > 3 || type.shape[0] != *domain_) return;
     if (!is_float(type.dtype)) return;
     const auto [heads, width] = heads_and_width(type);
@@ -146,7 +146,7 @@ class BodyReader {
   void set_ref(ValueId id, const RowRef& ref) { refs_[program::index_of(id)] = ref; }
   const RowRef& ref(ValueId id) const {
     const auto& found = refs_[program::index_of(id)];
-    if (!found) refuse("{} is no row of this group", body_.type(id).to_string());
+    if (!found) refuse("{} is not a row of this group", body_.type(id).to_string());
     return *found;
   }
 

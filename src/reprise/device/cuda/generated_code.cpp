@@ -21,7 +21,7 @@ void require_whole(std::span<const std::byte> image) {
   const uint64_t table_bytes = uint64_t{header.e_shnum} * header.e_shentsize;
   if (!has_header || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
       header.e_shoff > image.size() || table_bytes > image.size() - header.e_shoff) {
-    throw CodeLoadError("generated code: the image is no ELF file, or is cut short");
+    throw CodeLoadError("generated code: the image is not an ELF file, or is cut short");
   }
 }
 

@@ -425,7 +425,7 @@ TEST_P(CudaAttention, serves_odd_groups_blocks_and_windows) {
   for (const int64_t head_dim : {64, 40}) {
     expect_oracle(batch, 7, 1, head_dim, 16);  // a group of seven
     expect_oracle(batch, 3, 3, head_dim, 8);   // blocks shorter than a step
-    expect_oracle(batch, 2, 1, head_dim, 24);  // blocks whose size is no power of two
+    expect_oracle(batch, 2, 1, head_dim, 24);  // blocks whose size is not a power of two
     expect_oracle(batch, 4, 2, head_dim, 16, 1);
     expect_oracle(batch, 4, 2, head_dim, 16, 37);
     expect_oracle(batch, 20, 1, head_dim, 16);  // more heads than a warp has rows

@@ -8,7 +8,7 @@
 
 namespace reprise::kernels {
 
-/// Passes over one row of logits with the vectors of an instruction set. They are no ops: they run
+/// Passes over one row of logits with the vectors of an instruction set. They are not ops: they run
 /// on the calling thread and read memory of the host. sampling::RowPasses says what each one
 /// computes.
 class LogitPasses {

@@ -9,7 +9,7 @@ inline constexpr int64_t kLogitPart = 64;
 /// The number of levels of one LogitMassArguments.
 inline constexpr int kLogitLevels = 8;
 
-/// The largest logit of each part. These kernels are no ops: each takes one block.
+/// The largest logit of each part. These kernels are not ops: each takes one block.
 struct alignas(16) LogitMaximaArguments {
   const float* logits;
   int64_t size;

@@ -12,7 +12,7 @@
 /// Per token: each row has scale = max(largest |x| of the row, 1e-10) / largest in float32, where
 /// largest is 127 or 448, and is divided by this scale. No scale is zero, and a row of zeros stays
 /// a row of zeros. A row with a NaN or an infinity has the scale NaN or infinity, so its products
-/// are no numbers that look valid. Source: vLLM's dynamic per-token quantisation,
+/// are not numbers that look valid. Source: vLLM's dynamic per-token quantisation,
 /// csrc/quantization. It differs in the floor, which is the same for both types here (vLLM has none
 /// for int8, and 1 / (512 * 448) as the smallest scale of float8). It also differs in dividing by
 /// the scale for int8, where vLLM multiplies by 127 / largest |x|.

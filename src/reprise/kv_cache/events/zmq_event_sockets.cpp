@@ -181,7 +181,7 @@ class ZmqEventSockets final : public EventSockets {
   }
 
   /// One message: at most three frames, of which the first is the name of the peer. Returns the
-  /// number of frames; 0: no message waits; more than three: a message that is no request.
+  /// number of frames; 0: no message waits; more than three: a message that is not a request.
   size_t receive(std::array<Frame, 3>& frames) {
     size_t count = 0;
     for (int more = 1; more != 0; ++count) {

@@ -33,7 +33,7 @@ class AllowedHosts {
 
 /// For a route that changes something and takes no JSON body: browsers let any page send such a
 /// request without asking first. \throws ApiError 403 when `request` comes from a page of another
-/// origin that `cors` does not allow. Programs that are no browsers send no Origin.
+/// origin that `cors` does not allow. Programs that are not browsers send no Origin.
 void check_is_not_cross_site(const HttpRequest& request, const CorsOptions& cors);
 
 }  // namespace reprise::server

@@ -136,7 +136,7 @@ std::optional<ApiError> check_head(const RequestHead& head, const HttpLimits& li
   const size_t num_hosts = head.count(http::field::host);
   const std::string_view host = head[http::field::host];
   if (!is_host(host) || (num_hosts == 1 && host.empty())) {
-    return ApiError(400, "The Host header is no host.");
+    return ApiError(400, "The Host header is not a host.");
   }
   if (num_hosts > 1 || (num_hosts == 0 && head.version() == 11)) {
     return ApiError(400, "A request needs exactly one Host header.");

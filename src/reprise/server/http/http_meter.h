@@ -20,7 +20,7 @@ class HttpMeter {
 
   /// An answer that is complete, or whose client has gone.
   struct Answered {
-    std::string_view handler;  // the route's path; "none" for a path that is no route
+    std::string_view handler;  // the route's path; "none" for a path that is not a route
     std::string_view method;   // as sent; counted as "other" when HTTP does not define it
     int status = 200;
     double seconds = 0;

@@ -47,7 +47,7 @@ using CreateOutputParser = std::function<std::unique_ptr<output_parsers::OutputP
                                                std::optional<bool> begins_inside = {});
 
 /// Whether the prompt ends inside the reasoning, because the chat template wrote its start.
-/// nullopt: the marks are no single tokens, or there is none in the prompt.
+/// nullopt: the marks are not single tokens, or there is none in the prompt.
 [[nodiscard]] std::optional<bool> ends_in_reasoning(const AnswerReaderOptions& options,
                                                     const tokenizer::Tokenizer& tokenizer,
                                                     std::span<const int32_t> prompt);

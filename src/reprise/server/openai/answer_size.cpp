@@ -65,7 +65,7 @@ void check_answer_size(const GenerationRequest& request,
     throw ApiError(
         400,
         fmt::format("The log-probabilities of the prompt would have up to {} bytes in one event of "
-                    "the stream; an event has at most {}. Ask for an answer that is no stream.",
+                    "the stream; an event has at most {}. Ask for an answer that is not a stream.",
                     event_bytes,
                     kMaxEventBytes),
         field);

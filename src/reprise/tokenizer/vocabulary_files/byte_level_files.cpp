@@ -202,7 +202,7 @@ TokenizerFile word_piece_tokenizer(FolderSettings& settings) {
   TokenizerFile file;
   const std::string path = settings.path_of("vocab.txt");
   const std::string text = read_text_file(path);
-  if (!is_valid_utf8(text)) throw FileError("E_TOKENIZER", path, "", "is no UTF-8");
+  if (!is_valid_utf8(text)) throw FileError("E_TOKENIZER", path, "", "is not UTF-8");
   for_each_line(text, [&](std::string_view line, size_t index) {
     while (!line.empty() && (line.back() == ' ' || line.back() == '\t')) line.remove_suffix(1);
     add_token(line, static_cast<uint32_t>(index), {path, ""}, file.vocabulary);

@@ -152,7 +152,7 @@ class SettingsLoader {
       uint32_t id = 0;
       const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
       if (error != std::errc() || end != key.data() + key.size() || id >= Vocabulary::kMaxId) {
-        token.fail("the name of the member is no id");
+        token.fail("the name of the member is not an id");
       }
       add(id, entry_of(token, false));
     }

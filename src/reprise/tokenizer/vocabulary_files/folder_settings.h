@@ -64,7 +64,8 @@ struct FolderSettings {
 
 /// The array added_tokens of a tokenizer.json: the entries of `settings`, then `tokens` of the
 /// vocabulary file (by id) that they do not have, then the named tokens that `find` gives an id.
-/// Named tokens are special. A named token that has no id is no token of the model: it is left out.
+/// Named tokens are special. A named token that has no id is not a token of the model: it is left
+/// out.
 [[nodiscard]] Json added_tokens_json(
     const FolderSettings& settings,
     const std::map<uint32_t, Json>& tokens,

@@ -29,7 +29,7 @@ uint64_t ProtobufReader::read_varint() {
   throw FileError("E_TOKENIZER",
                   path_,
                   fmt::format("byte {}", offset_ + position_),
-                  "a number has more than ten bytes: the file is no Protocol Buffers message");
+                  "a number has more than ten bytes: the file is not a Protocol Buffers message");
 }
 
 uint64_t ProtobufReader::read_fixed(size_t num_bytes) {

@@ -35,7 +35,8 @@ uint32_t read_rank(std::string_view text, size_t line, std::string_view path) {
   if (error == std::errc() && end == text.data() + text.size() && rank < Vocabulary::kMaxId) {
     return rank;
   }
-  throw FileError("E_TOKENIZER", path, fmt::format("line {}", line), "the rank is no small number");
+  throw FileError(
+      "E_TOKENIZER", path, fmt::format("line {}", line), "the rank is not a small number");
 }
 
 std::string read_bytes(std::string_view text, size_t line, std::string_view path) {

@@ -76,8 +76,8 @@ class SentencePieceReader {
                              piece.text.size(),
                              SentencePieceFile::kMaxPieceBytes));
     }
-    if (!is_valid_utf8(piece.text)) fail_piece(id, "is no UTF-8");
-    if (!std::isfinite(piece.score)) fail_piece(id, "has a score that is no finite number");
+    if (!is_valid_utf8(piece.text)) fail_piece(id, "is not UTF-8");
+    if (!std::isfinite(piece.score)) fail_piece(id, "has a score that is not a finite number");
     file_.pieces.push_back(piece);
   }
 

@@ -45,8 +45,8 @@ struct SentencePieceFile {
   bool removes_extra_spaces = true;
   bool escapes_spaces = true;
 
-  /// \throws FileError E_TRUNCATED or E_TOKENIZER for a file that is no such model, and for a model
-  /// with a part that this engine does not support
+  /// \throws FileError E_TRUNCATED or E_TOKENIZER for a file that is not a model of that kind, and
+  /// for a model with a part that this engine does not support
   [[nodiscard]] static SentencePieceFile read(std::string_view bytes, std::string_view path);
 };
 

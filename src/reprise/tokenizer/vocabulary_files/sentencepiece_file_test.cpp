@@ -113,7 +113,7 @@ TEST(SentencePieceFile, refuses_bytes_that_are_no_message) {
 TEST(SentencePieceFile, refuses_pieces_that_no_model_has) {
   const auto bad = [](const std::string& fields) { return kUnknown + text_field(1, fields); };
   expect_model_refusal(bad(""), "piece 1: has no text");
-  expect_model_refusal(bad(text_field(1, "\xFF")), "piece 1: is no UTF-8");
+  expect_model_refusal(bad(text_field(1, "\xFF")), "piece 1: is not UTF-8");
   expect_model_refusal(bad(text_field(1, std::string(1025, 'a'))), "piece 1: has 1025 bytes");
   expect_model_refusal(bad(text_field(1, "a") + number_field(3, 7)), "piece 1: has the type 7");
   const float infinity = std::numeric_limits<float>::infinity();

@@ -197,8 +197,8 @@ TEST_F(TokenizerFolder, refuses_files_of_tiktoken_that_are_damaged) {
   expect("", "the file has no tokens");
   expect("YQ== 0\n", "the byte 0x00 has no token");
   expect("YQ==0\n", "line 1: expected base64, a space and a rank");
-  expect("YQ== 0\nY!== 1\n", "line 2: is no base64: a wrong letter at 1");
-  expect("YQ== 99999999999\n", "line 1: the rank is no small number");
+  expect("YQ== 0\nY!== 1\n", "line 2: is not base64: a wrong letter at 1");
+  expect("YQ== 99999999999\n", "line 1: the rank is not a small number");
   expect("YQ== 0\nYQ== 1\n", "is repeated");
   expect(" 0\n", "line 1: the token has no bytes");
 }
@@ -221,7 +221,7 @@ TEST_F(TokenizerFolder, refuses_tekken_files_that_are_damaged) {
   expect("/special_tokens/1/rank", 6, "expected an integer from 0 to 5");
   expect("/vocab/7/rank", 8, "/vocab/7/rank: the ranks must be 0, 1, 2");
   expect("/vocab/7/token_bytes", "", "/vocab/7/token_bytes: 0 bytes");
-  expect("/vocab/7/token_bytes", "?", "/vocab/7/token_bytes: is no base64");
+  expect("/vocab/7/token_bytes", "?", "/vocab/7/token_bytes: is not base64");
   expect("/vocab/7/token_bytes", "AA==", "is repeated");
 }
 
