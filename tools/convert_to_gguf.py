@@ -4,8 +4,7 @@
     tools/convert_to_gguf.py models/reprise-tiny /tmp/tiny.gguf --outtype q8_0
     tools/convert_to_gguf.py models/reprise-tiny /tmp/tiny.gguf --outtype f32 --parts 3
 
-For tests and measurements: Llama, Mistral, Qwen2, Qwen3, Granite, OLMo 2, ERNIE 4.5, MiniCPM, Phi-3, Seed-OSS and SmolLM3,
-and Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE and Granite-MoE, with one safetensors file, float weights, and the tokenizers of
+For tests and measurements: the classes of gguf_kinds.py, with one safetensors file, float weights, and the tokenizers of
 tests. Names, metadata and row order are those of llama.cpp's convert_hf_to_gguf.py; embeddings and matrices get the type,
 vectors stay F32, and a matrix whose rows are not a multiple of 32 is F16 in the quantised
 types. Large models are converted faster where numpy is installed, with the same result.
@@ -20,19 +19,15 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+import gguf_kinds
 import k_quants
+from gguf_kinds import joined
 
 try:
     import numpy
 except ImportError:
     numpy = None
 
-ARCHITECTURES = {"LlamaForCausalLM": "llama", "MistralForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2",
-                 "Qwen3ForCausalLM": "qwen3", "GraniteForCausalLM": "granite", "Olmo2ForCausalLM": "olmo2",
-                 "MixtralForCausalLM": "llama", "Qwen2MoeForCausalLM": "qwen2moe", "Qwen3MoeForCausalLM": "qwen3moe",
-                 "OlmoeForCausalLM": "olmoe", "GraniteMoeForCausalLM": "granitemoe",
-                 "Ernie4_5ForCausalLM": "ernie4_5", "MiniCPMForCausalLM": "minicpm", "Phi3ForCausalLM": "phi3",
-                 "SeedOssForCausalLM": "seed_oss", "SmolLM3ForCausalLM": "smollm3"}
 F32, F16, Q4_0, Q5_0, Q8_0, Q4_K, Q6_K, BF16 = 0, 1, 2, 6, 8, 12, 14, 30
 # llama.cpp's number for "mostly this type"; some readers refuse a file without it.
 FILE_TYPES = {F32: 0, F16: 1, Q4_0: 2, Q8_0: 7, Q5_0: 8, Q4_K: 15, Q6_K: 18, BF16: 32}
@@ -45,41 +40,12 @@ K_QUANTS = {Q4_K: "q4_k", Q6_K: "q6_k"}
 WITHOUT_SUPER_BLOCKS = {Q4_K: Q5_0, Q6_K: Q8_0}
 MORE_BITS = ("self_attn.v_proj", "mlp.down_proj", "embed_tokens", "lm_head", "ffn_down_exps")
 U32, I32, FLOAT, BOOL, STRING, ARRAY, U64 = 4, 5, 6, 7, 8, 9, 10
-NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
-LAYER_NAMES = {
-    "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
-    "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
-    # Routers and shared experts.
-    "mlp.gate": "ffn_gate_inp", "block_sparse_moe.gate": "ffn_gate_inp", "block_sparse_moe.router.layer": "ffn_gate_inp",
-    "mlp.shared_expert.gate_proj": "ffn_gate_shexp", "mlp.shared_expert.up_proj": "ffn_up_shexp",
-    "mlp.shared_expert.down_proj": "ffn_down_shexp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
-}
 # The matrices of experts, which a checkpoint has apart or in tensors of all experts of a layer.
 EXPERT_NAMES = {"gate_proj": "ffn_gate_exps", "up_proj": "ffn_up_exps", "down_proj": "ffn_down_exps",
                 "w1": "ffn_gate_exps", "w3": "ffn_up_exps", "w2": "ffn_down_exps"}
 GATE_UP_NAMES = ("mlp.experts.gate_up_proj", "block_sparse_moe.experts.gate_up_proj", "block_sparse_moe.input_linear.weight")
 DOWN_NAMES = ("mlp.experts.down_proj", "block_sparse_moe.experts.down_proj", "block_sparse_moe.output_linear.weight")
-# The norms of OLMo 2 lie behind attention and MLP.
-OLMO2_NAMES = LAYER_NAMES | {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"}
-# The second norm of Seed-OSS has the name that other models use for a third one; Phi-3 stacks projections.
-NAMES_OF = {
-    "olmo2": OLMO2_NAMES,
-    "seed_oss": LAYER_NAMES | {"post_attention_layernorm": "post_attention_norm"},
-    "phi3": LAYER_NAMES | {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"},
-}
-# Factors of Granite, by the members of its config.
-MULTIPLIERS = {"attention_multiplier": "attention.scale", "embedding_multiplier": "embedding_scale",
-               "residual_multiplier": "residual_scale", "logits_scaling": "logit_scale"}
 ALIGNMENT = 32
-
-
-def gguf_name(name: str, architecture: str) -> str:
-    module, _, leaf = name.rpartition(".")
-    layer = re.fullmatch(r"model\.layers\.(\d+)\.(.+)", module)
-    names = NAMES_OF.get(architecture, LAYER_NAMES)
-    return f"blk.{layer[1]}.{names[layer[2]]}.{leaf}" if layer else f"{NAMES[module]}.{leaf}"
 
 
 # ---------------------------------------------------------------------------------------------- tensors
@@ -218,12 +184,6 @@ def llama3_factors(config: dict) -> list[float] | None:
     return factors
 
 
-def joined(arrays: list):
-    if numpy:
-        return numpy.concatenate(arrays)
-    return array.array("f", b"".join(values.tobytes() for values in arrays))
-
-
 def expert_tensors(checkpoint: Checkpoint) -> Iterator[tuple[str, list[int], object]]:
     """Name in the file, shape and values of the matrices of experts, all of one kind and layer in one tensor."""
     apart: dict[tuple[int, str], dict[int, str]] = {}
@@ -280,9 +240,8 @@ def kind_of(name: str, shape: list[int], outtype: str, num_layers: int) -> int:
 def tensors_of(folder: Path, config: dict, outtype: str) -> Iterator[tuple[str, list[int], int, bytes]]:
     """Name, shape (outermost extent first), type and bytes."""
     checkpoint = Checkpoint(folder)
-    architecture = ARCHITECTURES[config["architectures"][0]]
-    permutes = architecture in ("llama", "granite", "granitemoe", "minicpm", "smollm3")
-    heads = {"self_attn.q_proj": config["num_attention_heads"], "self_attn.k_proj": config["num_key_value_heads"]}
+    num_layers = gguf_kinds.size(config, "num_layers")
+    heads = {"self_attn.q_proj": gguf_kinds.size(config, "num_heads"), "self_attn.k_proj": gguf_kinds.num_kv_heads(config)}
     factors = llama3_factors(config)
     if factors:
         yield "rope_freqs.weight", [len(factors)], F32, array.array("f", factors).tobytes()
@@ -296,14 +255,15 @@ def tensors_of(folder: Path, config: dict, outtype: str) -> Iterator[tuple[str, 
             continue
         shape, values = entry["shape"], checkpoint.floats(name)
         for module, num_heads in heads.items():
-            if permutes and f".{module}." in name:
+            if gguf_kinds.kind_of_model(config).permutes and f".{module}." in name:
                 values = permuted(values, shape[0], num_heads)
         if name.endswith("shared_expert_gate.weight"):  # a matrix with one row
             shape = shape[1:]
-        kind = kind_of(name, shape, outtype, config["num_hidden_layers"])
-        yield gguf_name(name, architecture), shape, kind, encoded(values, kind)
+        for stored, stored_shape, stored_values in gguf_kinds.in_file(name, shape, values, config):
+            kind = kind_of(name, stored_shape, outtype, num_layers)
+            yield stored, stored_shape, kind, encoded(stored_values, kind)
     for name, shape, values in expert_tensors(checkpoint):
-        kind = kind_of(name, shape, outtype, config["num_hidden_layers"])
+        kind = kind_of(name, shape, outtype, num_layers)
         yield name, shape, kind, encoded(values, kind)
 
 
@@ -311,45 +271,9 @@ def tensors_of(folder: Path, config: dict, outtype: str) -> Iterator[tuple[str, 
 
 
 def config_keys(config: dict, outtype: str) -> list[tuple[str, int, object]]:
-    name = ARCHITECTURES[config["architectures"][0]]
-    heads = config["num_attention_heads"]
-    head_dim = config.get("head_dim") or config["hidden_size"] // heads
-    keys = [
-        ("general.architecture", STRING, name),
-        ("general.file_type", U32, FILE_TYPES[OUTTYPES[outtype]]),
-        (f"{name}.block_count", U32, config["num_hidden_layers"]),
-        (f"{name}.context_length", U32, config["max_position_embeddings"]),
-        (f"{name}.embedding_length", U32, config["hidden_size"]),
-        (f"{name}.feed_forward_length", U32, config["intermediate_size"]),
-        (f"{name}.attention.head_count", U32, heads),
-        (f"{name}.attention.head_count_kv", U32, config.get("num_key_value_heads", heads)),
-        (f"{name}.attention.layer_norm_rms_epsilon", FLOAT, config["rms_norm_eps"]),
-        (f"{name}.attention.key_length", U32, head_dim),
-        (f"{name}.attention.value_length", U32, head_dim),
-        (f"{name}.rope.freq_base", FLOAT, config.get("rope_theta") or config["rope_parameters"]["rope_theta"]),
-    ]
-    keys += [(f"{name}.{key}", FLOAT, config[member]) for member, key in MULTIPLIERS.items() if member in config]
-    experts = config.get("num_local_experts") or config.get("num_experts")
-    if experts:
-        keys += [(f"{name}.expert_count", U32, experts), (f"{name}.expert_used_count", U32, config["num_experts_per_tok"])]
-    for member, key in (("moe_intermediate_size", "expert_feed_forward_length"),
-                        ("shared_expert_intermediate_size", "expert_shared_feed_forward_length")):
-        if member in config:
-            keys.append((f"{name}.{key}", U32, config[member]))
-    if name == "minicpm":
-        keys += [(f"{name}.embedding_scale", FLOAT, config["scale_emb"]),
-                 (f"{name}.residual_scale", FLOAT, config["scale_depth"] / math.sqrt(config["num_hidden_layers"])),
-                 (f"{name}.logit_scale", FLOAT, config["hidden_size"] / config["dim_model_base"])]
-    if name == "phi3":
-        partial = (config.get("rope_parameters") or {}).get("partial_rotary_factor", 1)
-        keys += [(f"{name}.rope.dimension_count", U32, int(head_dim * partial)),
-                 (f"{name}.rope.scaling.original_context_length", U32, config["original_max_position_embeddings"])]
-        if config.get("sliding_window"):
-            keys.append((f"{name}.attention.sliding_window", U32, config["sliding_window"]))
-    rope = config.get("rope_scaling") or {}
-    if rope.get("rope_type", rope.get("type")) == "linear":
-        keys += [(f"{name}.rope.scaling.type", STRING, "linear"), (f"{name}.rope.scaling.factor", FLOAT, rope["factor"])]
-    return keys
+    name = gguf_kinds.kind_of_model(config).name
+    keys = [("general.architecture", STRING, name), ("general.file_type", U32, FILE_TYPES[OUTTYPES[outtype]])]
+    return keys + [(f"{name}.{key}", kind, value) for key, kind, value in gguf_kinds.keys_of_model(config)]
 
 
 PATTERNS = {r"\p{N}{1,3}": "llama-bpe", r"|\p{N}|": "qwen2"}

@@ -238,24 +238,15 @@ class Generate(Case):
                 self.assertGreater(len(set(expected[0])), 3)
                 self.assertEqual(self.tokens(self.gguf(folder, "f32"), *options), expected)
 
-    def test_gives_the_tokens_of_transformers_where_names_and_factors_differ(self):
-        # The format has no key for the layers without rotation: they are every fourth one.
-        overrides = {"smollm3": ("--hf-overrides", '{"no_rope_layers":[1,0]}')}
-        for name in ("granite", "olmo2", "ernie4_5", "minicpm", "phi3", "phi3-longrope", "seed-oss", "smollm3"):
-            folder = self.folder / name
-            shutil.copytree(SOURCE / "tests" / "goldens" / "architectures" / name, folder)
-            architectures_test.write_tokenizer(folder)
-            cases = [case for case in json.loads((folder / "golden.json").read_text())["cases"] if max(case["prompt"]) < 94]
-            prompts = [word for case in cases for word in
-                       ("--prompt", "".join(architectures_test.LETTERS[token] for token in case["prompt"]))]
-            with self.subTest(name):
-                self.assertGreater(len(cases), 1)
-                got = self.tokens(self.gguf(folder, "f32"), *prompts, "--dtype", "float32", "--ignore-eos", "--temperature", "0",
-                                  *overrides.get(name, ()))
-                self.assertEqual(got, [case["continuation"][:24] for case in cases])
-
-    def test_gives_the_tokens_of_transformers_for_mixtures_of_experts(self):
-        for name, overrides in (("mixtral", {"sliding_window": 13}), ("qwen2-moe", {}), ("olmoe", {}), ("granite-moe", {})):
+    def test_gives_the_tokens_of_transformers(self):
+        """Overrides: what the format has no key for, because the published models of the class all have the same."""
+        two_layers = {"layer_types": ["sliding_attention", "full_attention"]}
+        for name, overrides in (
+            ("granite", {}), ("olmo2", {}), ("ernie4_5", {}), ("minicpm", {}), ("phi3", {}), ("phi3-longrope", {}),
+            ("seed-oss", {}), ("smollm3", {"no_rope_layers": [1, 0]}), ("mixtral", {"sliding_window": 13}), ("qwen2-moe", {}),
+            ("olmoe", {}), ("granite-moe", {}),
+            ("gemma", {}), ("gemma2", {"query_pre_attn_scalar": 24}), ("gemma3", {"query_pre_attn_scalar": 24} | two_layers),
+        ):
             folder = self.folder / name
             shutil.copytree(SOURCE / "tests" / "goldens" / "architectures" / name, folder)
             architectures_test.write_tokenizer(folder)

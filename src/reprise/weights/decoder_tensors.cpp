@@ -5,8 +5,7 @@
 namespace reprise::weights {
 namespace {
 
-// GPT-2 stores matrices [in, out], GPT-BigCode does not.
-DecoderTensors gpt2(bool is_transposed) {
+DecoderTensors gpt2(const ModelConfig& config) {
   return {.embedding = "transformer.wte",
           .position_embedding = "transformer.wpe",
           .layers = "transformer.h.",
@@ -17,7 +16,7 @@ DecoderTensors gpt2(bool is_transposed) {
           .o = "attn.c_proj",
           .up = "mlp.c_fc",
           .down = "mlp.c_proj",
-          .is_transposed = is_transposed};
+          .is_transposed = config.has_transposed_matrices};
 }
 
 DecoderTensors opt() {
@@ -238,9 +237,8 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
   if (config.num_token_types > 0) return encoder_with_types(config);
   switch (config.architecture) {
     case Architecture::gpt2:
-      return gpt2(true);
     case Architecture::gpt_bigcode:
-      return gpt2(false);
+      return gpt2(config);
     case Architecture::opt:
       return opt();
     case Architecture::bart:

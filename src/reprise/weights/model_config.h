@@ -211,6 +211,7 @@ struct ModelConfig {
   bool has_parallel_recurrence = false;
   LayerMultipliers multipliers;
   QkvLayout qkv_layout = QkvLayout::separate;
+  bool has_transposed_matrices = false;  // of attention and MLP: stored [in, out]
   int64_t vocab_size = 0;
   int64_t max_position_embeddings = 0;
   NormType norm = NormType::rms_norm;

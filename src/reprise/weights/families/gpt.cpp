@@ -44,6 +44,7 @@ void read_any_gpt2(const FamilyConfig& in, std::string_view activation_by_defaul
 
 void read_gpt2(const FamilyConfig& in) {
   read_any_gpt2(in, "gelu_new");
+  in.config.has_transposed_matrices = true;
   require_boolean(in, "scale_attn_by_inverse_layer_idx", false);
 }
 

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "reprise/base/json.h"
@@ -11,13 +14,13 @@ namespace reprise::weights::gguf {
 /// Facts about a model that are not in the metadata: the list of tensors tells them.
 struct GgufConfigTraits {
   int64_t vocab_size = 0;  // rows of the embedding; 0 when there is none
-  bool has_lm_head = false;
-  bool has_attention_bias = false;
-  bool has_attention_out_bias = false;
-  bool has_mlp_bias = false;
+  /// Names of the tensors, those of layers without the layer: "output.weight", "attn_q.bias".
+  std::set<std::string, std::less<>> tensors;
   // Of longrope; empty: the file has no such tensors.
   std::vector<double> short_factors;
   std::vector<double> long_factors;
+
+  [[nodiscard]] bool has(std::string_view tensor) const { return tensors.contains(tensor); }
 };
 
 /// The config.json that a model with this metadata would have. \throws FileError E_CONFIG naming

@@ -9,6 +9,7 @@
 #include "reprise/weights/gguf/dequantize.h"
 #include "reprise/weights/gguf/gguf_config.h"
 #include "reprise/weights/gguf/gguf_tokenizer.h"
+#include "reprise/weights/gguf/tensor_names.h"
 #include "reprise/weights/tensor_spec.h"
 
 namespace reprise::weights::gguf {
@@ -111,20 +112,27 @@ std::vector<double> GgufModel::rope_factors(std::string_view name,
   return {factors.begin(), factors.end()};
 }
 
+std::set<std::string, std::less<>> GgufModel::tensor_names() const {
+  std::set<std::string, std::less<>> names;
+  for (const std::unique_ptr<const GgufFile>& file : files_) {
+    for (const TensorInfo& tensor : file->tensors()) {
+      names.insert(std::string(name_in_layer(tensor.name)));
+    }
+  }
+  return names;
+}
+
 LoadedModelConfig GgufModel::config(const Json& overrides) const {
-  const GgufConfigTraits traits{
-      .vocab_size = find("token_embd.weight").tensor == nullptr
-                        ? 0
-                        : find("token_embd.weight").tensor->shape.front(),
-      .has_lm_head = find("output.weight").tensor != nullptr,
-      .has_attention_bias = find("blk.0.attn_q.bias").tensor != nullptr,
-      .has_attention_out_bias = find("blk.0.attn_output.bias").tensor != nullptr,
-      .has_mlp_bias = find("blk.0.ffn_gate.bias").tensor != nullptr,
-      .short_factors = rope_factors("rope_factors_short.weight", {}),
-      .long_factors = rope_factors("rope_factors_long.weight", {})};
+  const GgufConfigTraits traits{.vocab_size = find("token_embd.weight").tensor == nullptr
+                                                  ? 0
+                                                  : find("token_embd.weight").tensor->shape.front(),
+                                .tensors = tensor_names(),
+                                .short_factors = rope_factors("rope_factors_short.weight", {}),
+                                .long_factors = rope_factors("rope_factors_long.weight", {})};
   const Json json = gguf::config_json(metadata(), traits);
   LoadedModelConfig loaded =
       parse_model_config(override_config(json.dump(), path(), overrides), path());
+  use_order_of_files(loaded.config);
   std::vector<double> factors = rope_factors(kRopeFactorsTensor, loaded.config.head_dim / 2);
   if (!factors.empty()) {
     loaded.config.rope.type = RopeType::factors;

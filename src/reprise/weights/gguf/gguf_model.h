@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,6 +52,8 @@ class GgufModel {
   GgufModel() = default;
   void add_parts(const std::filesystem::path& path);
   [[nodiscard]] FoundTensor find(std::string_view name) const;
+  /// Of all files, those of layers without the layer.
+  [[nodiscard]] std::set<std::string, std::less<>> tensor_names() const;
   /// The factors in this tensor, `expected` of them if given; none when there is no such tensor.
   [[nodiscard]] std::vector<double> rope_factors(std::string_view name,
                                                  std::optional<int64_t> expected) const;

@@ -66,6 +66,11 @@ Floats read(const WeightSource& source, std::string_view name, size_t count) {
   return values;
 }
 
+std::string name_of(std::string_view name, const ModelConfig& config) {
+  const auto found = checkpoint_name(name, config, decoder_tensors(config));
+  return found ? found->name : std::string();
+}
+
 class GgufModelTest : public testing::Test {
  protected:
   std::shared_ptr<const GgufModel> open(const GgufBytes& file) {
@@ -156,10 +161,8 @@ TEST_F(GgufModelTest, gives_the_window_and_the_partial_rotation_of_phi_3) {
   EXPECT_EQ(config.sliding_window, 7);
   EXPECT_EQ(config.rope.rotary_dim, 2);
   EXPECT_EQ(num_interleaved_heads("blk.0.attn_q.weight", config), 0);
-  EXPECT_EQ(hugging_face_name("blk.1.ffn_up.weight", {}, config.architecture),
-            "model.layers.1.mlp.gate_up_proj.weight");
-  EXPECT_EQ(hugging_face_name("blk.1.attn_qkv.weight", {}, config.architecture),
-            "model.layers.1.self_attn.qkv_proj.weight");
+  EXPECT_EQ(name_of("blk.1.ffn_up.weight", config), "model.layers.1.mlp.gate_up_proj.weight");
+  EXPECT_EQ(name_of("blk.1.attn_qkv.weight", config), "model.layers.1.self_attn.qkv_proj.weight");
 }
 
 TEST_F(GgufModelTest, gives_the_two_lists_of_factors_of_long_phi_3) {
@@ -204,17 +207,35 @@ TEST_F(GgufModelTest, names_the_key_that_is_not_supported) {
   const auto message = [&](const GgufBytes& file) {
     return message_of([&] { static_cast<void>(open(file)->config()); });
   };
-  EXPECT_NE(message(model_file("gemma3")).find("general.architecture: 'gemma3' is not supported"),
+  EXPECT_NE(message(model_file("gemma3n")).find("general.architecture: 'gemma3n' is not supported"),
             std::string::npos);
   EXPECT_NE(
       message(model_file("qwen3").integer("qwen3.expert_count", 8)).find("qwen3.expert_count"),
       std::string::npos);
-  EXPECT_NE(message(model_file().string("llama.rope.scaling.type", "yarn")).find("yarn"),
+  EXPECT_NE(message(model_file().string("llama.rope.scaling.type", "su")).find("'su'"),
             std::string::npos);
   EXPECT_EQ(code_of_config(model_file().integer("llama.rope.dimension_count", 2)), "E_CONFIG");
   GgufBytes no_embedding;
   no_embedding.string("general.architecture", "llama");
   EXPECT_EQ(code_of_config(no_embedding), "E_MISSING");
+}
+
+// As in llama.cpp: the scale of scores follows from the number of layers.
+TEST_F(GgufModelTest, gives_the_norms_and_the_scale_of_gemma) {
+  GgufBytes file = model_file("gemma2");
+  file.tensor("blk.0.attn_norm.weight", 0, {8}, bytes_of(counting(8, 1)))
+      .integer("gemma2.attention.sliding_window", 7)
+      .real("gemma2.attn_logit_softcapping", 3);
+  const auto model = open(file);
+  const ModelConfig config = model->config().config;
+  EXPECT_EQ(config.sliding_window, 7);
+  EXPECT_EQ(config.attention_soft_cap, 3);
+  EXPECT_EQ(config.logits_soft_cap, 30) << "that of all published models";
+  EXPECT_EQ(config.attention_scale, 0.5) << "1 / sqrt(head_dim 4)";
+  const Floats norm = read(GgufWeights(model, config), "model.layers.0.input_layernorm.weight", 8);
+  EXPECT_EQ(norm, counting(8, 0)) << "the file has 1 + weight";
+  const Json layers = {{"num_hidden_layers", 46}};
+  EXPECT_EQ(open(file)->config(layers).config.attention_scale, 0.5) << "the file has one layer";
 }
 
 // Oracle: the rows that convert_hf_to_gguf.py puts at a place, from its reshape and swapaxes.
@@ -326,13 +347,33 @@ TEST_F(GgufModelTest, packs_the_values_that_it_would_read) {
 }
 
 TEST_F(GgufModelTest, names_every_tensor_as_the_models_do) {
-  EXPECT_EQ(hugging_face_name("blk.12.ffn_down.weight"), "model.layers.12.mlp.down_proj.weight");
-  EXPECT_EQ(hugging_face_name("blk.0.attn_k_norm.weight"),
-            "model.layers.0.self_attn.k_norm.weight");
-  EXPECT_EQ(hugging_face_name("output.weight"), "lm_head.weight");
+  const ModelConfig config = open(model_file("qwen3"))->config().config;
+  EXPECT_EQ(name_of("blk.12.ffn_down.weight", config), "model.layers.12.mlp.down_proj.weight");
+  EXPECT_EQ(name_of("blk.0.attn_k_norm.weight", config), "model.layers.0.self_attn.k_norm.weight");
+  EXPECT_EQ(name_of("output.weight", config), "lm_head.weight");
   for (const char* unknown : {"blk.0.ssm_a", "blk.0.weight", "blk.", "", "x.weight", "."}) {
-    EXPECT_EQ(hugging_face_name(unknown), unknown);
+    EXPECT_EQ(name_of(unknown, config), "");
   }
+}
+
+// As llama.cpp does it. A tensor that no code reads is part of another model than this one.
+TEST_F(GgufModelTest, refuses_tensors_that_the_model_does_not_have) {
+  const auto message_with = [&](std::string_view name, std::string_view architecture) {
+    GgufBytes file = model_file(architecture);
+    file.tensor(name, 0, {4}, bytes_of(counting(4, 1)));
+    const auto model = open(file);
+    const ModelConfig config = model->config().config;
+    return message_of([&] { static_cast<void>(GgufWeights(model, config)); });
+  };
+  for (const char* name :
+       {"blk.0.attn_q_norm.weight", "blk.0.surprise.weight", "surprise", "blk.0.ffn_up.0.weight"}) {
+    EXPECT_NE(message_with(name, "llama").find(std::string("E_UNKNOWN")), std::string::npos);
+    EXPECT_NE(message_with(name, "llama").find(name), std::string::npos);
+  }
+  EXPECT_EQ(message_with("blk.0.attn_q_norm.weight", "qwen3"), "accepted");
+  // Tables that the engine computes, and layers that the user has asked to leave out.
+  EXPECT_EQ(message_with("blk.0.attn_rot_embd.weight", "llama"), "accepted");
+  EXPECT_EQ(message_with("blk.1.attn_norm.weight", "llama"), "accepted");
 }
 
 TEST_F(GgufModelTest, joins_the_parts_of_a_split_model) {

@@ -21,7 +21,8 @@ namespace reprise::weights::gguf {
 class GgufWeights final : public WeightSource {
  public:
   /// `config` tells how many heads the rows of q and k are interleaved by.
-  /// \throws FileError E_DUPLICATE, E_SHAPE
+  /// \throws FileError E_DUPLICATE, E_SHAPE, and E_UNKNOWN for a tensor that the model does not
+  /// have
   GgufWeights(std::shared_ptr<const GgufModel> model, const ModelConfig& config);
 
   [[nodiscard]] const TensorSpec* find(std::string_view name) const override;
@@ -39,7 +40,7 @@ class GgufWeights final : public WeightSource {
                        std::span<std::byte> dst) const override;
   [[nodiscard]] uint64_t stored_bytes(std::string_view name) const override {
     const Location& location = location_of(name);
-    return location.tensor->bytes / location.num_experts;
+    return location.num_rows() * location.row_bytes();
   }
   [[nodiscard]] std::string description() const override { return model_->path(); }
 
@@ -48,32 +49,40 @@ class GgufWeights final : public WeightSource {
   [[nodiscard]] std::string formats_without_panels() const;
 
  private:
-  struct Location;
+  /// Rows of a tensor of a file, which are neighbours in the checkpoint's tensor too.
+  struct Part {
+    const GgufFile* file = nullptr;      // owned by model_
+    const TensorInfo* tensor = nullptr;  // owned by *file
+    uint64_t first_row = 0;              // of the tensor
+    uint64_t num_rows = 0;
+  };
+  /// A tensor of the checkpoint. Usually it has one part.
+  struct Location {
+    TensorSpec spec;
+    std::vector<Part> parts;  // of one format
+    int64_t num_interleaved_heads = 0;
+    ValueChange change = ValueChange::none;
+    bool is_list = false;  // its rows are single elements
+
+    [[nodiscard]] const TensorInfo& tensor() const { return *parts.front().tensor; }
+    [[nodiscard]] uint64_t row_bytes() const {
+      return is_list ? block_size(tensor().format).bytes : tensor().row_bytes();
+    }
+    [[nodiscard]] uint64_t row_elements() const {
+      return is_list ? 1 : static_cast<uint64_t>(tensor().row_elements());
+    }
+    [[nodiscard]] uint64_t num_rows() const {
+      uint64_t sum = 0;
+      for (const Part& part : parts) sum += part.num_rows;
+      return sum;
+    }
+  };
   /// Called with the index of a row in a range of the checkpoint's rows, and its bytes as stored.
   using TakeRow = std::function<void(uint64_t row, std::span<const std::byte> stored)>;
   void for_each_row(const Location& location, RowRange rows, const TakeRow& take_row) const;
   [[nodiscard]] const Location& location_of(std::string_view name) const;
-
-  struct Location {
-    TensorSpec spec;
-    const GgufFile* file = nullptr;      // owned by model_
-    const TensorInfo* tensor = nullptr;  // owned by *file
-    int64_t num_interleaved_heads = 0;
-    uint64_t first_row = 0;    // of the tensor: an expert has some of its rows
-    uint64_t num_experts = 1;  // that share the tensor evenly
-
-    // A bias has a row per element: its rows are interleaved too.
-    [[nodiscard]] bool is_list_of_elements() const {
-      return tensor->shape.size() == 1 && block_size(tensor->format).num_elements == 1;
-    }
-    [[nodiscard]] uint64_t row_bytes() const {
-      return is_list_of_elements() ? block_size(tensor->format).bytes : tensor->row_bytes();
-    }
-    [[nodiscard]] uint64_t num_rows() const { return tensor->bytes / row_bytes() / num_experts; }
-    [[nodiscard]] uint64_t row_elements() const {
-      return is_list_of_elements() ? 1 : static_cast<uint64_t>(tensor->row_elements());
-    }
-  };
+  [[nodiscard]] static Location whole(const GgufFile& file, const TensorInfo& tensor);
+  [[noreturn]] void fail_unknown(const GgufFile& file, const TensorInfo& tensor) const;
 
   void add(const GgufFile& file, const TensorInfo& tensor, const ModelConfig& config);
   /// The matrices of all experts in one tensor, each under its own name.
@@ -84,6 +93,10 @@ class GgufWeights final : public WeightSource {
   void add(const std::string& name, const Location& location);
 
   std::shared_ptr<const GgufModel> model_;
+  DecoderTensors names_;
+  std::string_view model_class_;
+  int64_t num_layers_ = 0;
+  std::map<std::string, std::vector<int64_t>, std::less<>> expected_shapes_;
   std::map<std::string, Location, std::less<>> tensors_;
 };
 

@@ -93,6 +93,10 @@ class Metadata {
   [[nodiscard]] std::optional<bool> boolean(std::string_view key) const;
   /// The string lives as long as this object; nullptr when not given.
   [[nodiscard]] const std::string* string(std::string_view key) const;
+  [[nodiscard]] bool is_array(std::string_view key) const {
+    const Value* value = find(key);
+    return value != nullptr && std::holds_alternative<ArrayValue>(*value);
+  }
   /// nullptr when not given.
   [[nodiscard]] const ArrayValue* array(std::string_view key) const;
   /// nullptr when not given. \throws FileError when the array does not hold strings

@@ -3,57 +3,74 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <span>
 #include <utility>
 
 namespace reprise::weights::gguf {
 namespace {
 
+using Role = std::string_view DecoderTensors::*;
+
+/// A module of the format, and what a family calls it.
+struct ModuleRow {
+  std::string_view module;
+  Role role;
+  Role otherwise = nullptr;  // for families without the first role
+};
+
 // Source: gguf-py/gguf/tensor_mapping.py of https://github.com/ggml-org/llama.cpp
-constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kModelNames = {{
-    {"token_embd", "model.embed_tokens"},
-    {"output_norm", "model.norm"},
-    {"output", "lm_head"},
-}};
+constexpr auto kModelModules = std::to_array<ModuleRow>({
+    {"token_embd", &DecoderTensors::embedding},
+    {"position_embd", &DecoderTensors::position_embedding},
+    {"output_norm", &DecoderTensors::final_norm},
+    {"output", &DecoderTensors::lm_head},
+});
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kLayerNames = {{
-    {"attn_norm", "input_layernorm"},
-    {"attn_q", "self_attn.q_proj"},
-    {"attn_k", "self_attn.k_proj"},
-    {"attn_v", "self_attn.v_proj"},
-    {"attn_qkv", "self_attn.qkv_proj"},  // of Phi-3
-    {"attn_output", "self_attn.o_proj"},
-    {"attn_q_norm", "self_attn.q_norm"},
-    {"attn_k_norm", "self_attn.k_norm"},
-    {"ffn_norm", "post_attention_layernorm"},
-    {"post_attention_norm", "post_attention_layernorm"},  // where there is no ffn_norm
-    {"post_ffw_norm", "post_feedforward_layernorm"},
-    {"ffn_gate", "mlp.gate_proj"},
-    {"ffn_up", "mlp.up_proj"},
-    {"ffn_down", "mlp.down_proj"},
-}};
+constexpr auto kLayerModules = std::to_array<ModuleRow>({
+    {"attn_norm", &DecoderTensors::attention_norm},
+    {"attn_norm_2", &DecoderTensors::attention_norm},  // of Falcon
+    {"attn_q", &DecoderTensors::q},
+    {"attn_k", &DecoderTensors::k},
+    {"attn_v", &DecoderTensors::v},
+    {"attn_qkv", &DecoderTensors::qkv},
+    {"attn_output", &DecoderTensors::o},
+    {"attn_q_norm", &DecoderTensors::q_norm},
+    {"attn_k_norm", &DecoderTensors::k_norm},
+    {"ffn_norm", &DecoderTensors::mlp_norm},
+    {"post_attention_norm", &DecoderTensors::attention_result_norm, &DecoderTensors::mlp_norm},
+    {"post_ffw_norm", &DecoderTensors::mlp_result_norm},
+    {"ffn_gate", &DecoderTensors::gate},
+    {"ffn_up", &DecoderTensors::gate_up, &DecoderTensors::up},
+    {"ffn_down", &DecoderTensors::down},
+    {"ffn_gate_inp", &DecoderTensors::router},
+    {"ffn_gate_inp_shexp", &DecoderTensors::shared_expert_gate},
+});
 
-template <size_t kCount>
-std::string_view find_module(
-    const std::array<std::pair<std::string_view, std::string_view>, kCount>& names,
-    std::string_view module) {
-  for (const auto& [from, to] : names) {
-    if (from == module) return to;
+// Modules of the expert that every token uses.
+constexpr auto kSharedExpertModules = std::to_array<ModuleRow>({
+    {"ffn_gate_shexp", &DecoderTensors::expert_gate},
+    {"ffn_up_shexp", &DecoderTensors::expert_up},
+    {"ffn_down_shexp", &DecoderTensors::expert_down},
+});
+
+constexpr auto kExpertModules = std::to_array<ModuleRow>({
+    {"ffn_gate", &DecoderTensors::expert_gate},
+    {"ffn_up", &DecoderTensors::expert_up},
+    {"ffn_down", &DecoderTensors::expert_down},
+});
+
+std::string_view find_module(std::span<const ModuleRow> rows,
+                             std::string_view module,
+                             const DecoderTensors& names) {
+  for (const ModuleRow& row : rows) {
+    if (row.module != module) continue;
+    const std::string_view name = names.*row.role;
+    return name.empty() && row.otherwise != nullptr ? names.*row.otherwise : name;
   }
   return {};
 }
 
 constexpr std::string_view kLayerPrefix = "blk.";
-
-// The module of a router or of a shared expert; empty: the name is of something else.
-std::string find_expert_module(std::string_view module, const DecoderTensors& names) {
-  if (module == "ffn_gate_inp") return std::string(names.router);
-  if (module == "ffn_gate_inp_shexp") return std::string(names.shared_expert_gate);
-  const std::string shared(names.shared_expert);
-  if (module == "ffn_gate_shexp") return shared + std::string(names.expert_gate);
-  if (module == "ffn_up_shexp") return shared + std::string(names.expert_up);
-  if (module == "ffn_down_shexp") return shared + std::string(names.expert_down);
-  return {};
-}
 
 // A whole text as a number that is not negative; nothing: it is no such number.
 std::optional<int64_t> number_of(std::string_view text) {
@@ -63,18 +80,46 @@ std::optional<int64_t> number_of(std::string_view text) {
   return is_number ? std::optional(number) : std::nullopt;
 }
 
-}  // namespace
+/// "blk.3.attn_q.weight".
+struct NameInLayer {
+  int64_t layer = 0;
+  std::string_view module;  // "attn_q"
+  std::string_view suffix;  // ".weight"
+};
 
-std::optional<ExpertMatricesName> find_expert_matrices(std::string_view name,
-                                                       const DecoderTensors& names) {
-  constexpr std::string_view kWeight = ".weight";
-  constexpr std::string_view kStacked = "_exps";
-  if (!name.starts_with(kLayerPrefix) || !name.ends_with(kWeight)) return std::nullopt;
-  name = name.substr(kLayerPrefix.size(), name.size() - kLayerPrefix.size() - kWeight.size());
+std::optional<NameInLayer> split(std::string_view name) {
+  if (!name.starts_with(kLayerPrefix)) return std::nullopt;
+  name.remove_prefix(kLayerPrefix.size());
   const size_t dot = name.find('.');
   if (dot == std::string_view::npos) return std::nullopt;
   const std::optional<int64_t> layer = number_of(name.substr(0, dot));
-  std::string_view module = name.substr(dot + 1);
+  if (!layer) return std::nullopt;
+  const std::string_view rest = name.substr(dot + 1);
+  const size_t leaf = rest.rfind('.');
+  if (leaf == std::string_view::npos) return NameInLayer{*layer, rest, {}};
+  return NameInLayer{*layer, rest.substr(0, leaf), rest.substr(leaf)};
+}
+
+bool is_parameter(std::string_view suffix) { return suffix == ".weight" || suffix == ".bias"; }
+
+}  // namespace
+
+std::optional<int64_t> layer_of(std::string_view name) {
+  const std::optional<NameInLayer> parts = split(name);
+  return parts ? std::optional(parts->layer) : std::nullopt;
+}
+
+std::string_view name_in_layer(std::string_view name) {
+  if (!split(name)) return name;
+  return name.substr(name.find('.', kLayerPrefix.size()) + 1);
+}
+
+std::optional<ExpertMatricesName> find_expert_matrices(std::string_view name,
+                                                       const DecoderTensors& names) {
+  constexpr std::string_view kStacked = "_exps";
+  const std::optional<NameInLayer> parts = split(name);
+  if (!parts || parts->suffix != ".weight") return std::nullopt;
+  std::string_view module = parts->module;
   std::optional<int64_t> expert;
   if (module.ends_with(kStacked)) {
     module.remove_suffix(kStacked.size());
@@ -85,35 +130,52 @@ std::optional<ExpertMatricesName> find_expert_matrices(std::string_view name,
     if (!expert) return std::nullopt;
     module = module.substr(0, last);
   }
-  const std::array<std::pair<std::string_view, std::string_view>, 3> modules = {
-      {{"ffn_gate", names.expert_gate},
-       {"ffn_up", names.expert_up},
-       {"ffn_down", names.expert_down}}};
-  const std::string_view found = find_module(modules, module);
-  if (!layer || found.empty()) return std::nullopt;
-  return ExpertMatricesName{.layer = *layer, .module = found, .expert = expert};
+  const std::string_view found = find_module(kExpertModules, module, names);
+  if (found.empty()) return std::nullopt;
+  return ExpertMatricesName{.layer = parts->layer, .module = found, .expert = expert};
 }
 
-std::string hugging_face_name(std::string_view name,
-                              const DecoderTensors& names,
-                              Architecture architecture) {
-  const size_t leaf = name.rfind('.');
-  if (leaf == std::string_view::npos) return std::string(name);
-  const std::string_view suffix = name.substr(leaf);  // ".weight" or ".bias"
-  if (!name.starts_with(kLayerPrefix)) {
-    const std::string_view module = find_module(kModelNames, name.substr(0, leaf));
-    return module.empty() ? std::string(name) : std::string(module) + std::string(suffix);
+std::optional<CheckpointName> checkpoint_name(std::string_view name,
+                                              const ModelConfig& config,
+                                              const DecoderTensors& names) {
+  const std::optional<NameInLayer> parts = split(name);
+  if (!parts) {
+    const size_t leaf = name.rfind('.');
+    if (leaf == std::string_view::npos || !is_parameter(name.substr(leaf))) return std::nullopt;
+    const std::string_view module = find_module(kModelModules, name.substr(0, leaf), names);
+    if (module.empty()) return std::nullopt;
+    return CheckpointName{std::string(module) + std::string(name.substr(leaf))};
   }
-  const std::string_view rest = name.substr(kLayerPrefix.size(), leaf - kLayerPrefix.size());
-  const size_t dot = rest.find('.');
-  if (dot == std::string_view::npos) return std::string(name);
-  const bool has_gate_in_up =
-      architecture == Architecture::phi3 && rest.substr(dot + 1) == "ffn_up";
-  std::string module(has_gate_in_up ? "mlp.gate_up_proj"
-                                    : find_module(kLayerNames, rest.substr(dot + 1)));
-  if (module.empty()) module = find_expert_module(rest.substr(dot + 1), names);
-  if (module.empty()) return std::string(name);
-  return "model.layers." + std::string(rest.substr(0, dot)) + "." + module + std::string(suffix);
+  if (!is_parameter(parts->suffix)) return std::nullopt;
+  std::string module(find_module(kLayerModules, parts->module, names));
+  // The first norm of Falcon is that of the MLP, where attention has a second one.
+  if (config.architecture == Architecture::falcon && config.has_parallel_norms &&
+      parts->module == "attn_norm") {
+    module = names.mlp_norm;
+  }
+  if (module.empty()) {
+    const std::string_view part = find_module(kSharedExpertModules, parts->module, names);
+    if (!part.empty()) module = std::string(names.shared_expert) + std::string(part);
+  }
+  if (module.empty()) return std::nullopt;
+  return CheckpointName{names.in_layer(parts->layer, module) + std::string(parts->suffix)};
+}
+
+ValueChange value_change(std::string_view name, const ModelConfig& config) {
+  const bool is_norm = name.ends_with("norm.weight");
+  if (is_norm && config.norm == NormType::gemma_rms_norm) return ValueChange::minus_one;
+  return ValueChange::none;
+}
+
+bool is_derived(std::string_view name) {
+  constexpr std::array kDerived = {
+      // Divisors of frequencies: ModelConfig has them.
+      std::string_view("rope_freqs.weight"),
+      std::string_view("rope_factors_long.weight"),
+      std::string_view("rope_factors_short.weight"),
+  };
+  return std::ranges::find(kDerived, name) != kDerived.end() ||
+         name.ends_with(".attn_rot_embd.weight");  // inverse frequencies, in old files
 }
 
 int64_t num_interleaved_heads(std::string_view name, const ModelConfig& config) {
@@ -123,26 +185,22 @@ int64_t num_interleaved_heads(std::string_view name, const ModelConfig& config) 
                                      Architecture::granite_moe,
                                      Architecture::smollm3};
   if (std::ranges::find(kLikeLlama, config.architecture) == kLikeLlama.end()) return 0;
-  if (!name.starts_with(kLayerPrefix)) return 0;
-  const auto is_of = [&](std::string_view module) {
-    return name.ends_with(std::string(module) + ".weight") ||
-           name.ends_with(std::string(module) + ".bias");
-  };
-  if (is_of(".attn_q")) return config.num_attention_heads;
-  if (is_of(".attn_k")) return config.num_key_value_heads;
+  const std::optional<NameInLayer> parts = split(name);
+  if (!parts || !is_parameter(parts->suffix)) return 0;
+  if (parts->module == "attn_q") return config.num_attention_heads;
+  if (parts->module == "attn_k") return config.num_key_value_heads;
   return 0;
-}
-
-int64_t checkpoint_row(int64_t row, int64_t num_rows, int64_t num_heads) {
-  const int64_t head_rows = num_rows / num_heads;
-  const int64_t in_head = row % head_rows;
-  return row - in_head + in_head % 2 * (head_rows / 2) + in_head / 2;
 }
 
 int64_t stored_row(int64_t row, int64_t num_rows, int64_t num_heads) {
   const int64_t half = num_rows / num_heads / 2;
   const int64_t in_head = row % (2 * half);
   return row - in_head + in_head % half * 2 + in_head / half;
+}
+
+void use_order_of_files(ModelConfig& config) {
+  if (config.qkv_layout != QkvLayout::separate) config.qkv_layout = QkvLayout::stacked;
+  config.has_transposed_matrices = false;
 }
 
 }  // namespace reprise::weights::gguf

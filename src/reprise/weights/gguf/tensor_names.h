@@ -10,12 +10,29 @@
 
 namespace reprise::weights::gguf {
 
-/// The name that models ask for ("model.layers.3.self_attn.q_proj.weight"), by that of the file
-/// ("blk.3.attn_q.weight"). A name that the format does not define stays as it is. `names`: those
-/// of the family, for routers and shared experts. "ffn_up" of Phi-3 holds the gate too.
-[[nodiscard]] std::string hugging_face_name(std::string_view name,
-                                            const DecoderTensors& names = {},
-                                            Architecture architecture = Architecture::llama);
+/// Which rows of a checkpoint's tensor a file has in a tensor of its own. The checkpoint's tensor
+/// has groups of rows, one for each head or expert: in each group, the first rows, then the last.
+enum class RowsOfGroup : uint8_t { all, first, last };
+
+/// Where the models look for a tensor of a file.
+struct CheckpointName {
+  std::string name;  // "model.layers.3.self_attn.q_proj.weight"
+  RowsOfGroup rows = RowsOfGroup::all;
+
+  bool operator==(const CheckpointName&) const = default;
+};
+
+/// The name that models ask for, by that of the file ("blk.3.attn_q.weight"). Nothing: models of
+/// this configuration have no tensor that the format calls so. `names`: those of the family.
+[[nodiscard]] std::optional<CheckpointName> checkpoint_name(std::string_view name,
+                                                            const ModelConfig& config,
+                                                            const DecoderTensors& names);
+
+/// The layer of a tensor ("blk.3.attn_q.weight"). Nothing: the tensor belongs to no layer.
+[[nodiscard]] std::optional<int64_t> layer_of(std::string_view name);
+
+/// The name without its layer ("attn_q.weight").
+[[nodiscard]] std::string_view name_in_layer(std::string_view name);
 
 /// The matrices of experts that one tensor holds: those of all experts of a layer
 /// ("blk.3.ffn_up_exps.weight"), or of one expert as in files before 2024
@@ -30,16 +47,29 @@ struct ExpertMatricesName {
 [[nodiscard]] std::optional<ExpertMatricesName> find_expert_matrices(std::string_view name,
                                                                      const DecoderTensors& names);
 
+/// What the values of a tensor become on the way from the file to the checkpoint.
+enum class ValueChange : uint8_t {
+  none,
+  minus_one,        // norms that multiply by 1 + weight: the file has the sum
+  log_of_negative,  // A of a recurrence: the file has -exp(A_log)
+};
+[[nodiscard]] ValueChange value_change(std::string_view name, const ModelConfig& config);
+
+/// The tensor is a table that the model computes for itself.
+[[nodiscard]] bool is_derived(std::string_view name);
+
 /// The number of heads whose rows the file has in the order of the pairs that rotary embedding
 /// turns; 0 for a tensor whose rows are in the order of the checkpoint. Converters interleave the
 /// two halves of each head of q and k, for "llama" and the architectures made after it: row 2j of
 /// the file is row j of the checkpoint's head, row 2j + 1 is row head_dim / 2 + j.
 [[nodiscard]] int64_t num_interleaved_heads(std::string_view name, const ModelConfig& config);
 
-/// The row of the checkpoint that is row `row` of the file. \pre row < num_rows, and each head has
+/// The row of the file that is row `row` of the checkpoint. \pre row < num_rows, and each head has
 /// an even number of rows
-[[nodiscard]] int64_t checkpoint_row(int64_t row, int64_t num_rows, int64_t num_heads);
-/// The inverse.
 [[nodiscard]] int64_t stored_row(int64_t row, int64_t num_rows, int64_t num_heads);
+
+/// Changes what the readers of config.json say about the order of matrices to what files have:
+/// converters put q, k and v one above the other, and matrices as [out, in].
+void use_order_of_files(ModelConfig& config);
 
 }  // namespace reprise::weights::gguf

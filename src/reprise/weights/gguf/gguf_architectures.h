@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "reprise/base/json.h"
+#include "reprise/weights/gguf/architecture_keys.h"
+#include "reprise/weights/gguf/gguf_config.h"
+
+namespace reprise::weights::gguf {
+
+/// A key of the file whose value is a member of config.json. A key that is absent, or an integer
+/// that is 0, leaves the member out.
+struct CopiedMember {
+  enum class Type : uint8_t { integer, number, boolean };
+
+  std::string_view key;
+  std::string_view member;
+  Type type = Type::integer;
+};
+
+/// What the files of an architecture have beyond the sizes that all have.
+struct GgufArchitecture {
+  std::string_view name;         // general.architecture
+  std::string_view model_class;  // of config.json
+  bool has_experts = false;      // the row is for files with experts
+  bool has_layer_norm = false;   // instead of RMSNorm
+  bool has_attention = true;
+  bool rotates_part = false;  // rope.dimension_count may be smaller than a head
+  bool reads_longrope = false;
+  bool reads_logit_scale = false;
+  std::span<const CopiedMember> members = {};
+  /// Writes the members that need more than a copy; nullptr: there are none.
+  void (*read)(const ArchitectureKeys& keys,
+               const GgufConfigTraits& traits,
+               Json& config) = nullptr;
+};
+
+/// \throws FileError E_CONFIG for an architecture that is not in the list
+[[nodiscard]] const GgufArchitecture& find_architecture(const ArchitectureKeys& keys,
+                                                        const Metadata& metadata);
+
+}  // namespace reprise::weights::gguf

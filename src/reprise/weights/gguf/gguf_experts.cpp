@@ -1,0 +1,75 @@
+#include "reprise/weights/gguf/gguf_experts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "reprise/base/assert.h"
+
+namespace reprise::weights::gguf {
+namespace {
+
+/// How the files of a class with experts name them, and what llama.cpp knows without the file.
+struct ExpertTraits {
+  std::string_view model_class;
+  std::string_view count;    // the member of config.json
+  std::string_view size;     // the same: rows of an expert
+  bool renormalises = true;  // norm_topk_prob
+  bool has_shared_expert = false;
+};
+// Source: the constructors of each model in llama.cpp's src/models, which pass norm_w.
+constexpr auto kExpertTraits = std::to_array<ExpertTraits>({
+    {.model_class = "GraniteMoeForCausalLM",
+     .count = "num_local_experts",
+     .size = "intermediate_size"},
+    {.model_class = "MixtralForCausalLM",
+     .count = "num_local_experts",
+     .size = "intermediate_size"},
+    {.model_class = "OlmoeForCausalLM",
+     .count = "num_experts",
+     .size = "intermediate_size",
+     .renormalises = false},
+    {.model_class = "Qwen2MoeForCausalLM",
+     .count = "num_experts",
+     .size = "moe_intermediate_size",
+     .renormalises = false,
+     .has_shared_expert = true},
+    {.model_class = "Qwen3MoeForCausalLM", .count = "num_experts", .size = "moe_intermediate_size"},
+});
+
+}  // namespace
+
+void read_experts(const ArchitectureKeys& keys, std::string_view model_class, Json& config) {
+  const auto* const found =
+      std::ranges::find(kExpertTraits, model_class, &ExpertTraits::model_class);
+  REPRISE_ASSERT(found != kExpertTraits.end(), "{}: no line in kExpertTraits", model_class);
+  const ExpertTraits& traits = *found;
+  config[std::string(traits.count)] = keys.required("expert_count");
+  const int64_t top_k = keys.required("expert_used_count");
+  config["num_experts_per_tok"] = top_k;
+  // llama.cpp's rule for a file without a size of experts: either each expert is as large as a
+  // dense MLP, or all experts of a token together are.
+  const int64_t dense = keys.required("feed_forward_length");
+  const int64_t size_by_default = traits.size == "intermediate_size" ? dense : dense / top_k;
+  config[std::string(traits.size)] =
+      keys.integer("expert_feed_forward_length").value_or(size_by_default);
+  config["norm_topk_prob"] = traits.renormalises;
+  constexpr std::string_view kShared = "expert_shared_feed_forward_length";
+  if (traits.has_shared_expert) {
+    config["shared_expert_intermediate_size"] = keys.integer(kShared).value_or(dense);
+  } else if (keys.integer(kShared).value_or(0) != 0) {
+    keys.fail(kShared, fmt::format("shared experts are not supported in {}", traits.model_class));
+  }
+  if (keys.integer("leading_dense_block_count").value_or(0) != 0) {
+    keys.fail("leading_dense_block_count", "is not supported");
+  }
+  if (const double scale = keys.number("expert_weights_scale").value_or(0);
+      scale != 0 && scale != 1) {
+    keys.fail("expert_weights_scale", "is not supported");
+  }
+}
+
+}  // namespace reprise::weights::gguf
