@@ -52,6 +52,7 @@ struct BackendResources {
   int64_t num_kv_heads = 0;
   // Number of float32 values of the largest part: heads * (value_dim + 2).
   int64_t max_partial_size = 0;
+  int64_t max_context = 0;  // positions of a request
   AttentionPlanOptions plan;
 };
 

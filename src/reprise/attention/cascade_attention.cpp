@@ -15,6 +15,8 @@ constexpr int64_t kMostRows = 32;
 constexpr int64_t kRowsPerLoad = 3;
 /// The states of a row are written and read once, which costs as much as so many chunks of one row.
 constexpr int64_t kChunksPerState = 2;
+/// Of the complete segments of a prefix, and of the one in which the prefix ends.
+constexpr int64_t kStatesPerRow = 2;
 
 int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -70,7 +72,7 @@ std::unique_ptr<CascadeAttention> CascadeAttention::create(std::span<AttentionLa
     const bool has_states = shape.num_heads == 0;
     if (has_states || shape.sliding_window > 0 || shape.chunk_size > 0 || shape.is_bidirectional)
       return nullptr;
-    values = std::max(values, shape.num_heads * (shape.value_dim + 2));
+    values = std::max(values, shape.num_heads * kStatesPerRow * (shape.value_dim + 2));
   }
   const AttentionShape& shape = layers.front()->shape();
   return std::make_unique<CascadeAttention>(

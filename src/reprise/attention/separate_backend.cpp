@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "reprise/attention/attention_backend.h"
+#include "reprise/attention/segment_buffers.h"
 #include "reprise/base/error.h"
 
 namespace reprise::attention {
@@ -28,11 +29,20 @@ enum class FullGraphs : uint8_t { of_any_batch, of_uniform_batches };
 
 class SeparateBackend final : public AttentionBackend {
  public:
-  explicit SeparateBackend(FullGraphs graphs) : graphs_(graphs) {}
+  SeparateBackend(const BackendResources& resources, FullGraphs graphs)
+      : graphs_(graphs), segments_(resources) {}
 
   AttentionPath prepare_step(const AttentionMetadata& metadata,
                              const cudagraph::BatchDescriptor& descriptor,
-                             device::Stream&) override {
+                             device::Stream& stream) override {
+    AttentionPath path = choose_path(metadata, descriptor);
+    segments_.add_to(path, stream);
+    return path;
+  }
+
+ private:
+  [[nodiscard]] AttentionPath choose_path(const AttentionMetadata& metadata,
+                                          const cudagraph::BatchDescriptor& descriptor) const {
     // For a FULL graph the descriptor decides, and not the batch of this step: uniform batches also
     // occur in captures and replays of graphs for mixed batches.
     if (descriptor.num_reqs) {
@@ -48,18 +58,18 @@ class SeparateBackend final : public AttentionBackend {
     return path_of(common_query_len(metadata.host_query_start_loc));
   }
 
- private:
   FullGraphs graphs_;
+  SegmentBuffers segments_;
 };
 
 }  // namespace
 
-std::unique_ptr<AttentionBackend> create_separate_backend(const BackendResources&) {
-  return std::make_unique<SeparateBackend>(FullGraphs::of_any_batch);
+std::unique_ptr<AttentionBackend> create_separate_backend(const BackendResources& resources) {
+  return std::make_unique<SeparateBackend>(resources, FullGraphs::of_any_batch);
 }
 
-std::unique_ptr<AttentionBackend> create_uniform_graph_backend(const BackendResources&) {
-  return std::make_unique<SeparateBackend>(FullGraphs::of_uniform_batches);
+std::unique_ptr<AttentionBackend> create_uniform_graph_backend(const BackendResources& resources) {
+  return std::make_unique<SeparateBackend>(resources, FullGraphs::of_uniform_batches);
 }
 
 }  // namespace reprise::attention

@@ -65,6 +65,7 @@
   X(kv_write_quant)            \
   X(attention)                 \
   X(uniform_attention)         \
+  X(split_attention)           \
   X(shared_prefix)             \
   X(planned_attention)         \
   X(merge_attention)           \

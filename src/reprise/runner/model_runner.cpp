@@ -31,12 +31,14 @@ std::unique_ptr<attention::AttentionBackend> create_attention(const ModelRunnerO
     const attention::AttentionShape& shape = layer->shape();
     max_partial_size = std::max(max_partial_size, shape.num_heads * (shape.value_dim + 2));
   }
-  return backend.create({.device = &execution.device(),
-                         .executor = &execution.executor(),
-                         .max_num_reqs = options.limits.max_num_reqs,
-                         .num_kv_heads = options.kv_cache.num_kv_heads,
-                         .max_partial_size = max_partial_size,
-                         .plan = options.attention_plan});
+  return backend.create(
+      {.device = &execution.device(),
+       .executor = &execution.executor(),
+       .max_num_reqs = options.limits.max_num_reqs,
+       .num_kv_heads = options.kv_cache.num_kv_heads,
+       .max_partial_size = max_partial_size,
+       .max_context = options.kv_cache.block_size * options.limits.max_blocks_per_req,
+       .plan = options.attention_plan});
 }
 
 device::Buffer create_hidden_states(const BatchLimits& limits,

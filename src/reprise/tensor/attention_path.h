@@ -27,7 +27,12 @@ struct AttentionPath {
   /// part is computed once for many tokens. On the CPU only, and only outside of FULL graphs.
   int32_t shared_prefix_len = 0;
   int32_t tokens_per_prefix_block = 1;  // that share the loads of the prefix
-  Tensor prefix_states;                 // float32[>= num_tokens * heads * (value_dim + 2)]
+  Tensor prefix_states;                 // float32[>= num_tokens * heads * 2 * (value_dim + 2)]
+  /// Not for `planned`: room for the sums of the segments of long contexts (attention_segments.h),
+  /// so that several workers can compute one row. With less room, or none, one worker computes all
+  /// segments of some rows, with the same bits. On the CPU only.
+  Tensor segment_sums;      // float32[parts, tokens, heads, value_dim + 2]
+  Tensor segment_counters;  // int32[parts * heads], zeros before and after each launch
 };
 
 }  // namespace reprise

@@ -14,6 +14,7 @@
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
 #include "reprise/kernels/reference.h"
+#include "reprise/tensor/attention_segments.h"
 
 namespace reprise::kernels {
 namespace {
@@ -21,6 +22,8 @@ namespace {
 // The first aim is enough blocks for many cores. The second aim is more tokens per block, because
 // these share the loads of keys and values.
 constexpr int64_t kWantedBlocks = 128;
+// The shares of a launch whose blocks divide contexts. Most numbers of workers divide it evenly.
+constexpr int64_t kSplitGrid = 5040;
 // Heads that share their keys and values are divided into groups of at least so many, each of which
 // reads the cache by itself: with one group, one thread would compute a request.
 constexpr int64_t kFewestSharingHeads = 8;
@@ -206,7 +209,7 @@ void launch_shared_prefix(device::Stream& stream,
                           AttentionKernelArguments& arguments) {
   if (!has_shared_prefix(call)) return;
   const AttentionPath& path = *call.path;
-  const int64_t num_values = arguments.num_tokens * call.q.size(1) * (arguments.value_dim + 2);
+  const int64_t num_values = arguments.num_tokens * call.q.size(1) * 2 * (arguments.value_dim + 2);
   REPRISE_ASSERT(path.prefix_states.num_elements() >= num_values,
                  "attention: {} values of states do not fit into {}",
                  num_values,
@@ -236,6 +239,39 @@ void launch_shared_prefix(device::Stream& stream,
   arguments.prefix_states = prefix.states;
 }
 
+/// Whether contexts may have several segments, and there is room for their sums.
+bool can_be_split(const AttentionCall& call) {
+  return call.path != nullptr && call.path->segment_sums.defined() && !has_shared_prefix(call) &&
+         call.q.size(0) > 0 &&
+         call.block_table.size(1) * call.key_cache.size(2) > kAttentionSegment;
+}
+
+/// Launches jobs of `tokens_per_job` tokens whose long contexts are divided among blocks.
+bool launch_split(device::Stream& stream,
+                  const KernelTable& kernels,
+                  const AttentionCall& call,
+                  int64_t tokens_per_job) {
+  const Tensor& sums = call.path->segment_sums;
+  const Tensor& counters = call.path->segment_counters;
+  const AttentionKernelArguments arguments = arguments_of(call);
+  const int64_t part_size = tokens_per_job * call.q.size(1) * (arguments.value_dim + 2);
+  const SplitAttentionArguments split = {
+      .call = arguments,
+      .sums = sums.data_as<float>(),
+      .counters = counters.data_as<int32_t>(),
+      .most_parts =
+          std::min(sums.num_elements() / part_size, counters.num_elements() / arguments.kv_heads),
+      .tokens_per_job = tokens_per_job,
+      .grid_size = kSplitGrid};
+  std::array<device::BufferUse, 11> uses;
+  std::ranges::copy(uses_of(call), uses.begin());
+  uses[9] = writes(sums);
+  uses[10] = writes(counters);
+  uses[10].access = device::BufferUse::Access::read_write;
+  return launch(
+      stream, kernel_for(kernels.split_attention, call.q.dtype()), kSplitGrid, split, uses);
+}
+
 bool launch_any_batch(device::Stream& stream,
                       const KernelTable& kernels,
                       const AttentionCall& call) {
@@ -243,6 +279,10 @@ bool launch_any_batch(device::Stream& stream,
   launch_shared_prefix(stream, kernels, call, arguments);
   arguments.tokens_per_block =
       tokens_per_block(arguments.num_tokens, arguments.kv_heads, arguments.group_size);
+  const bool has_few_rows = arguments.num_tokens * arguments.kv_heads < 2 * kWantedBlocks;
+  if (has_few_rows && can_be_split(call)) {
+    return launch_split(stream, kernels, call, 1);
+  }
   const int64_t blocks =
       ceil_div(arguments.num_tokens, arguments.tokens_per_block) * arguments.kv_heads;
   return launch(stream,
@@ -253,6 +293,7 @@ bool launch_any_batch(device::Stream& stream,
 }
 
 bool launch_uniform(device::Stream& stream, const KernelTable& kernels, const AttentionCall& call) {
+  if (can_be_split(call)) return launch_split(stream, kernels, call, call.path->query_len);
   AttentionKernelArguments arguments = arguments_of(call);
   launch_shared_prefix(stream, kernels, call, arguments);
   arguments.query_len = call.path->query_len;

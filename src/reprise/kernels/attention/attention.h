@@ -46,7 +46,9 @@ struct AttentionCall {
 /// The bits of a row depend only on its query and its context: not on the batch, on the block size,
 /// or on the division of its prompt into steps. One exception: if a plan divides the context of the
 /// request into parts (attention_plan.h), the bits also depend on this division. An attention with
-/// a plan takes two launches.
+/// a plan takes two launches. Without a plan, every context is divided into segments at fixed
+/// positions (attention_segments.h). If the path has memory for the sums of segments, several
+/// workers compute the segments of one row, with the same bits.
 ///
 /// For latent attention, key_cache and value_cache are the same tensor with one key/value head, and
 /// `out` has the size of a value, with which a row of the cache begins.

@@ -118,13 +118,16 @@ inline void attend_positions(const AttentionRows& rows,
   }
 }
 
-#include "reprise/kernels/attention/shared_prefix.inl"
-
 inline float exp_of(float x) {
   float lanes[kLanes];
   store(lanes, exp(broadcast(x)));
   return lanes[0];
 }
+
+// clang-format off: later files use earlier ones.
+#include "reprise/kernels/attention/attention_segments.inl"
+#include "reprise/kernels/attention/shared_prefix.inl"
+// clang-format on
 
 /// What the sums of a row are multiplied by. A sink is one more score, whose value is zero.
 template <typename T>
@@ -143,13 +146,18 @@ template <typename T>
 inline void attend(const AttentionRows& rows) {
   AttentionState state;
   const int64_t known = rows.a.shared_prefix_len;
-  if (known > 0) {
-    load_prefix_states(rows, state);
-  } else {
-    begin_states(rows, state);
-  }
   const int64_t begin = max_of(known, rows.window_begin(0));
-  attend_positions<T>(rows, state, begin, rows.context(rows.num_tokens - 1));
+  const int64_t end = rows.context(rows.num_tokens - 1);
+  if (known >= kAttentionSegment) {
+    attend_behind_prefix<T>(rows, state, end);
+  } else {
+    if (known > 0) {
+      load_prefix_states(rows, kOpenSegment, state.sums, state.maxima, state.totals);
+    } else {
+      begin_states(rows, state);
+    }
+    attend_context<T>(rows, state, begin, end);
+  }
   for (int r = 0; r < rows.num_tokens * rows.num_heads; ++r) {
     const int64_t head = rows.first_head + r % rows.num_heads;
     store_out<T>(rows.a,
@@ -275,3 +283,4 @@ void run_uniform_attention(const void* args, device::BlockRange blocks) noexcept
 }
 
 #include "reprise/kernels/attention/planned_attention.inl"
+#include "reprise/kernels/attention/split_attention.inl"

@@ -47,7 +47,9 @@ struct alignas(16) AttentionKernelArguments {
   /// Positions whose part of the softmax is known already: a multiple of 32, which every token sees
   /// and no window cuts. 0 = none.
   int64_t shared_prefix_len = 0;
-  /// [num_tokens, heads, value_dim + 2]: sums, largest score and total weight after these positions
+  /// [num_tokens, heads, 2, value_dim + 2]: sums, largest score and total weight. The first are
+  /// those after the complete segments of these positions, the second those of the last segment if
+  /// it is not complete.
   const float* prefix_states = nullptr;
 };
 
@@ -58,6 +60,18 @@ struct alignas(16) SharedPrefixArguments {
   float* states;                  // see AttentionKernelArguments::prefix_states
   int64_t prefix_len;
   int64_t tokens_per_block;
+};
+
+/// Arguments of the kernel that divides long contexts among blocks. A job is `tokens_per_job`
+/// tokens from a multiple of it on, which belong to one request. The grid is a measure: block b
+/// takes a `grid_size`-th of the positions of all jobs.
+struct alignas(16) SplitAttentionArguments {
+  AttentionKernelArguments call;  // without a shared prefix
+  float* sums;                    // [most_parts, tokens_per_job, heads, value_dim + 2]
+  int32_t* counters;              // [most_parts, kv_heads], zeros before and after
+  int64_t most_parts;
+  int64_t tokens_per_job;
+  int64_t grid_size;
 };
 
 /// Arguments of the planned kernels. Their grids are fixed: `plan` gives any number of items, and

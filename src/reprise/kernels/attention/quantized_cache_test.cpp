@@ -296,6 +296,25 @@ TEST_P(QuantizedCache, is_read_in_parts_of_a_long_context) {
   }
 }
 
+TEST_P(QuantizedCache, is_read_in_segments_of_a_long_context) {
+  const Model model = {.kv_heads = 1, .head_dim = 64};
+  for (const CacheKind& kind : kCacheKinds) {
+    SCOPED_TRACE(dtype_name(kind.dtype));
+    const Batch batch = quantized(make_batch(model, {{1, 2100}}), kind, kSomeScales);
+    const AttentionPath path = {
+        .segment_sums = make({2 * 2 * (model.head_dim + 2)}, DType::f32),
+        .segment_counters = ints({0, 0}),
+    };
+    const Tensor want = make_ref(batch.q.shape());
+    AttentionCall call = call_of(model, batch, want);
+    call.scales = kSomeScales;
+    attention_ref(call);
+    const Tensor got = attend(model, batch, kSomeScales, &path);
+    expect_close(got, want, 1.01 * rounding_error(dtype()), 4e-6);
+    expect_same_bits(got, attend(model, batch, kSomeScales));
+  }
+}
+
 // The results stay near those over the cache of numbers: a value has at most the error of its
 // format, and keys change the weights little.
 TEST_P(QuantizedCache, changes_attention_by_no_more_than_its_format) {

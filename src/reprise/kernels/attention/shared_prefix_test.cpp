@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "reprise/tensor/attention_segments.h"
 #include "tests/support/kernels/attention_fixture.h"
 
 // Cascade attention: the part of a prefix that all requests share is computed once for all of them.
@@ -29,7 +30,7 @@ class SharedPrefix : public AttentionTest {
             .query_len = uniform_query_len,
             .shared_prefix_len = prefix_len,
             .tokens_per_prefix_block = tokens_per_block,
-            .prefix_states = make({rows[0] * rows[1] * (rows[2] + 2)}, DType::f32)};
+            .prefix_states = make({rows[0] * rows[1] * 2 * (rows[2] + 2)}, DType::f32)};
   }
 
   void expect_bits_of_plain(const Model& model, const Batch& batch, int32_t prefix_len) {
@@ -81,6 +82,22 @@ TEST_P(SharedPrefix, has_the_bits_of_plain_attention_for_every_kind_of_causal_at
   with_sinks.sinks = random({4}, 3.0);
   share_prefix({}, with_sinks, 64);
   expect_bits_of_plain({}, with_sinks, 64);
+}
+
+TEST_P(SharedPrefix, has_the_bits_of_plain_attention_for_prefixes_of_several_segments) {
+  constexpr auto kLength = static_cast<int>(kAttentionSegment);
+  const Model model = {.kv_heads = 1, .group_size = 4};
+  const Batch batch = make_batch(model,
+                                 {{1, 2 * kLength + 64},
+                                  {3, 3 * kLength + 5},
+                                  {1, 2 * kLength + 33},
+                                  {1, 2 * kLength + 65}});
+  share_prefix(model, batch, 2 * kLength + 32);
+  for (const int32_t prefix_len :
+       {kLength - 32, kLength, kLength + 32, 2 * kLength, 2 * kLength + 32}) {
+    SCOPED_TRACE(testing::Message() << "prefix " << prefix_len);
+    expect_bits_of_plain(model, batch, prefix_len);
+  }
 }
 
 TEST_P(SharedPrefix, is_read_from_the_first_request_alone) {

@@ -10,6 +10,7 @@
 #include "reprise/kernels/rows.h"
 #include "reprise/kernels/vector/exp_arguments.h"
 #include "reprise/tensor/attention_plan.h"
+#include "reprise/tensor/attention_segments.h"
 #include "reprise/tensor/column_panels.h"
 #include "reprise/tensor/float_panels.h"
 #include "reprise/tensor/int8_panels.h"

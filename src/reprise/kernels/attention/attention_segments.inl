@@ -1,0 +1,124 @@
+// Segments: a context is divided at multiples of kAttentionSegment positions, for every batch and
+// every query. The softmax of each segment is computed by itself, and the results are added from
+// the first segment to the last. The result has the same bits whether one thread computes the
+// segments one after the other (attend_context) or several threads share them
+// (split_attention.inl).
+
+static_assert(kAttentionSegment % kChunk == 0, "no chunk lies in two segments");
+
+/// What rows have after their first segments.
+struct SegmentSums {
+  alignas(64) float maxima[kMaxAttentionRows];
+  alignas(64) float totals[kMaxAttentionRows];
+  alignas(64) float sums[kMaxAttentionRows * kMaxAttentionHeadDim];  // rows value_dim apart
+};
+
+/// Which positions of a segment a token sees, as far as adding up segments needs to know it.
+enum class SegmentView { none, first, later };
+
+/// `first`: the token sees no position of an earlier segment.
+inline SegmentView segment_view(const AttentionRows& rows, int token, int64_t segment) {
+  const int64_t begin = segment * kAttentionSegment;
+  const int64_t window = rows.window_begin(token);
+  if (rows.context(token) <= begin || window >= begin + kAttentionSegment) return SegmentView::none;
+  return window >= begin ? SegmentView::first : SegmentView::later;
+}
+
+/// Adds a later segment to what a row has after earlier segments. It is one function in memory, so
+/// that the compiler chooses the same instructions for all callers.
+__attribute__((noinline)) inline void add_segment(float* sums,
+                                                  float& largest,
+                                                  float& total,
+                                                  const float* segment_sums,
+                                                  float segment_largest,
+                                                  float segment_total,
+                                                  int64_t value_dim) {
+  const float new_largest = segment_largest > largest ? segment_largest : largest;
+  const float old_factor = exp_of(largest - new_largest);
+  const float new_factor = exp_of(segment_largest - new_largest);
+  largest = new_largest;
+  total = total * old_factor + segment_total * new_factor;
+  const Vec old_weight = broadcast(old_factor);
+  const Vec new_weight = broadcast(new_factor);
+  int64_t i = 0;
+  for (; i + kLanes <= value_dim; i += kLanes) {
+    store(sums + i, fma(new_weight, load(segment_sums + i), mul(old_weight, load(sums + i))));
+  }
+  if (i == value_dim) return;
+  const int rest = static_cast<int>(value_dim - i);
+  const Vec old_sums = mul(old_weight, load_first(sums + i, rest));
+  store_first(sums + i, fma(new_weight, load_first(segment_sums + i, rest), old_sums), rest);
+}
+
+/// Adds a segment's state to the sums of the rows that see some of the segment.
+inline void add_segment_of_rows(const AttentionRows& rows,
+                                const AttentionState& state,
+                                int64_t segment,
+                                SegmentSums& before) {
+  const int64_t value_dim = rows.a.value_dim;
+  for (int r = 0; r < rows.num_tokens * rows.num_heads; ++r) {
+    const SegmentView view = segment_view(rows, r / rows.num_heads, segment);
+    if (view == SegmentView::none) continue;
+    const float* sums = state.sums + r * value_dim;
+    if (view == SegmentView::later) {
+      add_segment(before.sums + r * value_dim,
+                  before.maxima[r],
+                  before.totals[r],
+                  sums,
+                  state.maxima[r],
+                  state.totals[r],
+                  value_dim);
+    } else {
+      __builtin_memcpy(
+          before.sums + r * value_dim, sums, static_cast<size_t>(value_dim) * sizeof(float));
+      before.maxima[r] = state.maxima[r];
+      before.totals[r] = state.totals[r];
+    }
+  }
+}
+
+/// Takes positions [begin, end) of several segments, and leaves the state of all of them.
+/// `before`: what the rows have after the segments before `begin`. The state has begun for the
+/// first segment.
+template <typename T>
+inline void attend_segments(const AttentionRows& rows,
+                            AttentionState& state,
+                            int64_t begin,
+                            int64_t end,
+                            SegmentSums& before) {
+  for (int64_t segment = begin / kAttentionSegment; begin < end; ++segment) {
+    const int64_t segment_end = min_of((segment + 1) * kAttentionSegment, end);
+    attend_positions<T>(rows, state, begin, segment_end);
+    add_segment_of_rows(rows, state, segment, before);
+    begin = segment_end;
+    if (begin < end) begin_states(rows, state);
+  }
+  const int count = rows.num_tokens * rows.num_heads;
+  const auto bytes = static_cast<size_t>(count) * sizeof(float);
+  __builtin_memcpy(state.maxima, before.maxima, bytes);
+  __builtin_memcpy(state.totals, before.totals, bytes);
+  __builtin_memcpy(state.sums, before.sums, bytes * static_cast<size_t>(rows.a.value_dim));
+}
+
+/// attend_segments() from a first segment on. Apart, because of the stack that it needs.
+template <typename T>
+__attribute__((noinline)) void attend_first_segments(const AttentionRows& rows,
+                                                     AttentionState& state,
+                                                     int64_t begin,
+                                                     int64_t end) {
+  SegmentSums before;
+  attend_segments<T>(rows, state, begin, end, before);
+}
+
+/// Takes positions [begin, end), in segments. The state has begun, and perhaps has earlier
+/// positions of the segment of `begin`. \pre as of attend_positions
+template <typename T>
+inline void attend_context(const AttentionRows& rows,
+                           AttentionState& state,
+                           int64_t begin,
+                           int64_t end) {
+  if (begin / kAttentionSegment == (end - 1) / kAttentionSegment) {
+    return attend_positions<T>(rows, state, begin, end);
+  }
+  attend_first_segments<T>(rows, state, begin, end);
+}
