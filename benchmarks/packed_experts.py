@@ -21,6 +21,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 import convert_to_gguf as gguf  # noqa: E402
+import gguf_kinds  # noqa: E402
 import make_random_checkpoint as checkpoint  # noqa: E402
 
 LENGTHS = (9, 73)
@@ -32,12 +33,12 @@ def file_tensors(config: dict, outtype: str):
     """Name, shape and type of each tensor of the file. "int4": as --quantization int4 makes them."""
     seen = set()
     for name, shape in checkpoint.tensor_shapes(config):
-        kind = gguf.kind_of(name, list(shape), "q4_0" if outtype == "int4" else outtype)
+        kind = gguf.kind_of(name, list(shape), "q4_0" if outtype == "int4" else outtype, config["num_hidden_layers"])
         if outtype == "int4" and name == "model.embed_tokens.weight":
             kind = gguf.Q8_0
         layer, _, rest = name.partition(".mlp.experts.")
         if not rest:
-            yield gguf.gguf_name(name, "qwen3moe"), list(shape), kind
+            yield gguf_kinds.gguf_name(name, gguf_kinds.kind_of_model(config)), list(shape), kind
             continue
         module = gguf.EXPERT_NAMES[rest.split(".")[1]]
         stacked = f"blk.{layer.split('.')[2]}.{module}.weight"
