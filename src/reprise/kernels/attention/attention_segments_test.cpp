@@ -83,7 +83,7 @@ TEST_P(AttentionSegments, change_no_bit_of_a_context_of_one_segment) {
 
 TEST_P(AttentionSegments, have_the_same_bits_for_every_kind_of_attention) {
   const std::vector<Request> requests = {{.query = 1, .context = kSegment + 40},
-                                         {.query = 2, .context = 2 * kSegment + 33}};
+                                         {.query = 2, .context = kSegment + 33}};
   for (const Model& model :
        {Model{.sliding_window = 90},
         Model{.sliding_window = kSegment - 1},
@@ -105,12 +105,12 @@ TEST_P(AttentionSegments, have_the_same_bits_for_every_kind_of_attention) {
 }
 
 TEST_P(AttentionSegments, give_a_token_the_same_bits_in_a_prompt_and_alone) {
-  for (const int64_t window : {0, 300, kSegment + 7}) {
+  for (const int64_t window : {0, kSegment + 7}) {
     const Model model = {.kv_heads = 1, .group_size = 3, .sliding_window = window};
     // Tokens on both sides of a boundary share a block.
     const Batch prompt = make_batch(model, {{.query = 300, .context = kSegment + 100}});
     const Tensor all = run(model, prompt);
-    for (const int token : {0, 190, 198, 199, 200, 201, 207, 299}) {
+    for (const int token : {0, 198, 199, 200, 299}) {
       SCOPED_TRACE(testing::Message() << "token " << token << ", window " << window);
       const Batch one = alone(prompt, token, 0, kSegment - 200 + token + 1);
       const AttentionPath path = divided(model, one, 4);
