@@ -45,6 +45,9 @@ EXPERT_NAMES = {"gate_proj": "ffn_gate_exps", "up_proj": "ffn_up_exps", "down_pr
                 "w1": "ffn_gate_exps", "w3": "ffn_up_exps", "w2": "ffn_down_exps"}
 GATE_UP_NAMES = ("mlp.experts.gate_up_proj", "block_sparse_moe.experts.gate_up_proj", "block_sparse_moe.input_linear.weight")
 DOWN_NAMES = ("mlp.experts.down_proj", "block_sparse_moe.experts.down_proj", "block_sparse_moe.output_linear.weight")
+# Small tables and recurrences, which llama.cpp leaves as they are.
+ALWAYS_F32 = ("ssm_a", "ssm_d", "ssm_conv1d.weight", "ssm_norm.weight", "shortconv.conv.weight", "position_embd.weight",
+              ".bias", "ffn_norm")
 ALIGNMENT = 32
 
 
@@ -241,6 +244,7 @@ def tensors_of(folder: Path, config: dict, outtype: str) -> Iterator[tuple[str, 
     """Name, shape (outermost extent first), type and bytes."""
     checkpoint = Checkpoint(folder)
     num_layers = gguf_kinds.size(config, "num_layers")
+    kind_of_model = gguf_kinds.kind_of_model(config)
     heads = {"self_attn.q_proj": gguf_kinds.size(config, "num_heads"), "self_attn.k_proj": gguf_kinds.num_kv_heads(config)}
     factors = llama3_factors(config)
     if factors:
@@ -251,17 +255,20 @@ def tensors_of(folder: Path, config: dict, outtype: str) -> Iterator[tuple[str, 
             values = array.array("f", rope[f"{length}_factor"])
             yield f"rope_factors_{length}.weight", [len(values)], F32, values.tobytes()
     for name, entry in checkpoint.tensors.items():
-        if (name == "lm_head.weight" and config.get("tie_word_embeddings")) or is_of_experts(name):
+        is_taken_apart = is_of_experts(name) and not kind_of_model.has_stacked_experts
+        if (name == "lm_head.weight" and config.get("tie_word_embeddings")) or is_taken_apart:
             continue
         shape, values = entry["shape"], checkpoint.floats(name)
         for module, num_heads in heads.items():
-            if gguf_kinds.kind_of_model(config).permutes and f".{module}." in name:
+            if kind_of_model.permutes and f".{module}." in name:
                 values = permuted(values, shape[0], num_heads)
         if name.endswith("shared_expert_gate.weight"):  # a matrix with one row
             shape = shape[1:]
         for stored, stored_shape, stored_values in gguf_kinds.in_file(name, shape, values, config):
-            kind = kind_of(name, stored_shape, outtype, num_layers)
+            kind = F32 if stored.endswith(ALWAYS_F32) else kind_of(name, stored_shape, outtype, num_layers)
             yield stored, stored_shape, kind, encoded(stored_values, kind)
+    if kind_of_model.has_stacked_experts:
+        return
     for name, shape, values in expert_tensors(checkpoint):
         kind = kind_of(name, shape, outtype, num_layers)
         yield name, shape, kind, encoded(values, kind)

@@ -14,14 +14,14 @@ try:
 except ImportError:
     numpy = None
 
-U32, FLOAT, BOOL, STRING = 4, 6, 7, 8
+U32, FLOAT, BOOL, STRING, ARRAY = 4, 6, 7, 8, 9
 
 MODEL_NAMES = {
     "model.embed_tokens": "token_embd", "transformer.wte": "token_embd", "transformer.word_embeddings": "token_embd",
     "gpt_neox.embed_in": "token_embd", "backbone.embeddings": "token_embd",
     "transformer.wpe": "position_embd",
     "model.norm": "output_norm", "transformer.ln_f": "output_norm", "gpt_neox.final_layer_norm": "output_norm",
-    "backbone.norm_f": "output_norm", "model.final_layernorm": "output_norm",
+    "backbone.norm_f": "output_norm", "model.final_layernorm": "output_norm", "model.embedding_norm": "token_embd_norm",
     "lm_head": "output", "embed_out": "output",
 }
 LAYER = re.compile(r"(?:model\.layers|transformer\.h|gpt_neox\.layers|backbone\.layers)\.(\d+)\.(.+)")
@@ -40,6 +40,38 @@ LAYER_NAMES = {
 # Norms that lie behind attention and MLP.
 RESULT_NORMS = {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"}
 GEMMA_NORMS = RESULT_NORMS | {"pre_feedforward_layernorm": "ffn_norm"}
+GPT2_NAMES = {"ln_1": "attn_norm", "ln_2": "ffn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output",
+              "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
+GPT_NEOX_NAMES = {
+    "input_layernorm": "attn_norm", "attention.query_key_value": "attn_qkv", "attention.dense": "attn_output",
+    "post_attention_layernorm": "ffn_norm", "mlp.dense_h_to_4h": "ffn_up", "mlp.dense_4h_to_h": "ffn_down",
+    # Of Falcon, whose first norm is that of the MLP where attention has a second one.
+    "self_attention.query_key_value": "attn_qkv", "self_attention.dense": "attn_output", "ln_mlp": "attn_norm",
+    "ln_attn": "attn_norm_2",
+}
+MIXER_NAMES = {"in_proj": "ssm_in", "conv1d": "ssm_conv1d", "x_proj": "ssm_x", "dt_proj": "ssm_dt", "out_proj": "ssm_out",
+               "norm": "ssm_norm", "A_log": "ssm_a", "D": "ssm_d", "dt_bias": "ssm_dt.bias"}
+MAMBA_NAMES = {"norm": "attn_norm"} | {f"mixer.{part}": name for part, name in MIXER_NAMES.items()}
+HYBRID_NAMES = LAYER_NAMES | {f"mamba.{part}": name for part, name in MIXER_NAMES.items()}
+FALCON_H1_NAMES = HYBRID_NAMES | {
+    "feed_forward.gate_proj": "ffn_gate", "feed_forward.up_proj": "ffn_up", "feed_forward.down_proj": "ffn_down",
+    "pre_ff_layernorm.weight": "ffn_norm"}
+GRANITE_HYBRID_NAMES = HYBRID_NAMES | {"shared_mlp.input_linear": "ffn_gate_up", "shared_mlp.output_linear": "ffn_down"}
+LFM2_NAMES = LAYER_NAMES | {
+    "operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "self_attn.out_proj": "attn_output",
+    "self_attn.q_layernorm": "attn_q_norm", "self_attn.k_layernorm": "attn_k_norm", "feed_forward.w1": "ffn_gate",
+    "feed_forward.w3": "ffn_up", "feed_forward.w2": "ffn_down", "conv.conv": "shortconv.conv",
+    "conv.in_proj": "shortconv.in_proj", "conv.out_proj": "shortconv.out_proj"}
+GPT_OSS_NAMES = LAYER_NAMES | {
+    "post_attention_layernorm": "post_attention_norm", "self_attn.sinks": "attn_sinks.weight", "mlp.router": "ffn_gate_inp",
+    "mlp.experts.gate_up_proj": "ffn_gate_up_exps.weight", "mlp.experts.gate_up_proj_bias": "ffn_gate_up_exps.bias",
+    "mlp.experts.down_proj": "ffn_down_exps.weight", "mlp.experts.down_proj_bias": "ffn_down_exps.bias"}
+DEEPSEEK_NAMES = LAYER_NAMES | {
+    "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
+    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+    "self_attn.kv_b_proj": "attn_kv_b", "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
+    "mlp.shared_experts.gate_proj": "ffn_gate_shexp", "mlp.shared_experts.up_proj": "ffn_up_shexp",
+    "mlp.shared_experts.down_proj": "ffn_down_shexp"}
 # The other names of sizes.
 SIZES = {
     "hidden_size": ("hidden_size", "n_embd"), "num_layers": ("num_hidden_layers", "n_layer"),
@@ -94,8 +126,104 @@ def plus_one(name: str, shape: list[int], values, config: dict) -> Iterator[Tens
     yield name, shape, mapped(values, lambda value: value + 1)
 
 
-def text_key(key: str, value: str):
-    return (key, STRING, lambda config: value)
+def transposed(name: str, shape: list[int], values, config: dict) -> Iterator[Tensor]:
+    rows, columns = shape
+    yield name, [columns, rows], joined([values[column::columns] for column in range(columns)])
+
+
+def minus_exp(name: str, shape: list[int], values, config: dict) -> Iterator[Tensor]:
+    yield name, shape, mapped(values, lambda value: -math.exp(value))
+
+
+def minus_exp_of_heads(name: str, shape: list[int], values, config: dict) -> Iterator[Tensor]:
+    yield name, [*shape, 1], mapped(values, lambda value: -math.exp(value))
+
+
+def with_one_column(name: str, shape: list[int], values, config: dict) -> Iterator[Tensor]:
+    yield name, [*shape, 1], values
+
+
+def without_channels(name: str, shape: list[int], values, config: dict) -> Iterator[Tensor]:
+    """Of a convolution that has one input channel for each output channel."""
+    yield name, [shape[0], shape[2]], values
+
+
+def norm_in_groups(name: str, shape: list[int], values, config: dict) -> Iterator[Tensor]:
+    groups = config.get("n_groups") or config["mamba_n_groups"]
+    yield name, [groups, shape[0] // groups], values
+
+
+def gate_and_up(name: str, shape: list[int], values, config: dict) -> Iterator[Tensor]:
+    half, suffix = len(values) // 2, "_shexp" if experts_of(config) else ""
+    for part, part_values in (("ffn_gate", values[:half]), ("ffn_up", values[half:])):
+        yield name.replace("ffn_gate_up", part + suffix), [shape[0] // 2, *shape[1:]], part_values
+
+
+def down_of_shared_expert(name: str, shape: list[int], values, config: dict) -> Iterator[Tensor]:
+    yield name.replace("ffn_down", "ffn_down_shexp" if experts_of(config) else "ffn_down"), shape, values
+
+
+def stacked_gate_and_up(name: str, shape: list[int], values, config: dict) -> Iterator[Tensor]:
+    """Experts of GPT-OSS, [experts, in, out] with the columns of gate and up in turn."""
+    num_experts, *_, columns = shape
+    rows = shape[1] if len(shape) == 3 else 1
+    block = rows * columns
+    for place, part in enumerate(("ffn_gate_exps", "ffn_up_exps")):
+        of_part = [values[expert * block : (expert + 1) * block][column::columns]
+                   for expert in range(num_experts) for column in range(place, columns, 2)]
+        part_shape = [num_experts, columns // 2] + ([rows] if len(shape) == 3 else [])
+        yield name.replace("ffn_gate_up_exps", part), part_shape, joined(of_part)
+
+
+def stacked_down(name: str, shape: list[int], values, config: dict) -> Iterator[Tensor]:
+    num_experts, rows, columns = shape
+    block = rows * columns
+    yield name, [num_experts, columns, rows], joined([
+        values[expert * block : (expert + 1) * block][column::columns]
+        for expert in range(num_experts) for column in range(columns)])
+
+
+def keys_then_values(name: str, shape: list[int], values, config: dict) -> Iterator[Tensor]:
+    """The rows that make keys and values from a latent: those of keys with rows and columns exchanged."""
+    heads, latent = config["num_attention_heads"], shape[1]
+    key, value = config["qk_nope_head_dim"] * latent, config["v_head_dim"] * latent
+    blocks = [values[head * (key + value) : (head + 1) * (key + value)] for head in range(heads)]
+    yield (name.replace("attn_kv_b", "attn_k_b"), [heads, latent, key // latent],
+           joined([block[:key][column::latent] for block in blocks for column in range(latent)]))
+    yield (name.replace("attn_kv_b", "attn_v_b"), [heads, value // latent, latent],
+           joined([block[key:] for block in blocks]))
+
+
+def times_multipliers(name: str, shape: list[int], values, config: dict) -> Iterator[Tensor]:
+    """Falcon-H1: the file's weights have all factors in them."""
+    given = config.get
+    attention_in = given("attention_in_multiplier", 1)
+    factors = {
+        "ffn_gate": config["mlp_multipliers"][0], "ffn_down": config["mlp_multipliers"][1], "attn_q": attention_in,
+        "attn_k": attention_in * given("key_multiplier", 1), "attn_v": attention_in,
+        "attn_output": given("attention_out_multiplier", 1), "ssm_out": given("ssm_out_multiplier", 1),
+        "ssm_in": given("ssm_in_multiplier", 1), "output": given("lm_head_multiplier", 1),
+        "token_embd": given("embedding_multiplier", 1)}
+    module = name.removesuffix(".weight").split(".")[-1]
+    factor = factors[module]
+    if module != "ssm_in":
+        yield name, shape, mapped(values, lambda value: value * factor)
+        return
+    group = config["mamba_n_groups"] * config["mamba_d_state"]
+    rows = [config["mamba_d_ssm"]] * 2 + [group] * 2 + [config["mamba_n_heads"]]
+    of_rows = [part for part, count in zip(config["ssm_multipliers"], rows) for _ in range(count * shape[1])]
+    changed = array.array("f", (value * factor * part for value, part in zip(values, of_rows)))
+    yield name, shape, numpy.frombuffer(changed, "<f4") if numpy else changed
+
+
+def q_then_k_then_v(name: str, shape: list[int], values, config: dict) -> Iterator[Tensor]:
+    """The checkpoint has the heads of q that share a head of k and v, then these two, then the next such group."""
+    groups = num_kv_heads(config)
+    per_group = size(config, "num_heads") // groups
+    head = len(values) // (groups * (per_group + 2))
+    of_group = [values[i * head * (per_group + 2) : (i + 1) * head * (per_group + 2)] for i in range(groups)]
+    parts = [(0, per_group), (per_group, per_group + 1), (per_group + 1, per_group + 2)]
+    yield name, shape, joined([group[begin * head : end * head] for begin, end in parts for group in of_group])
 
 
 @dataclass(frozen=True)
@@ -105,6 +233,8 @@ class Kind:
     permutes: bool = False  # the rows of q and k
     rotates_part: bool = False
     has_layer_norm: bool = False
+    has_attention: bool = True
+    has_stacked_experts: bool = False  # which `changes` takes apart
     # Key, type, and the member of the config or a function of it. A member that is absent or null has no key.
     keys: tuple = ()
     changes: tuple = ()  # of tensors whose name in the file matches: expression, function
@@ -125,6 +255,63 @@ MINICPM = (("embedding_scale", FLOAT, "scale_emb"),
 WINDOW = (("attention.sliding_window", U32, "sliding_window"),)
 CAPS = (("attn_logit_softcapping", FLOAT, "attn_logit_softcapping"),
         ("final_logit_softcapping", FLOAT, "final_logit_softcapping"))
+SSM = (("ssm.conv_kernel", U32, lambda config: config.get("conv_kernel") or config["mamba_d_conv"]),
+       ("ssm.state_size", U32, lambda config: config.get("state_size") or config["mamba_d_state"]))
+NO_ATTENTION = (("attention.head_count", U32, lambda config: 0), ("feed_forward_length", U32, lambda config: 0))
+MAMBA = (*NO_ATTENTION, *SSM, ("ssm.inner_size", U32, "intermediate_size"), ("ssm.time_step_rank", U32, "time_step_rank"))
+
+
+def inner_size(config: dict) -> int:
+    heads, of_head = config.get("num_heads") or config["mamba_n_heads"], config.get("mamba_d_head") or config["head_dim"]
+    return heads * of_head
+
+
+MAMBA2 = (*SSM, ("ssm.inner_size", U32, inner_size),
+          ("ssm.time_step_rank", U32, lambda config: config.get("num_heads") or config["mamba_n_heads"]),
+          ("ssm.group_count", U32, lambda config: config.get("n_groups") or config["mamba_n_groups"]))
+
+
+def kv_heads_of_layers(config: dict):
+    heads = config["num_key_value_heads"]
+    return U32, [heads if "attention" in kind and "linear" not in kind else 0 for kind in config["layer_types"]]
+
+
+def lfm2_mlp_size(config: dict) -> int:
+    multiple = config["block_multiple_of"]
+    scaled = int(config["block_ffn_dim_multiplier"] * int(2 * config["intermediate_size"] / 3))
+    return (scaled + multiple - 1) // multiple * multiple if config["block_auto_adjust_ff_dim"] else config["intermediate_size"]
+
+
+LFM2 = (("shortconv.l_cache", U32, "conv_L_cache"), ("attention.head_count_kv", ARRAY, kv_heads_of_layers),
+        ("feed_forward_length", U32, lfm2_mlp_size))
+GRANITE_HYBRID = (("attention.head_count_kv", ARRAY, kv_heads_of_layers),
+                  ("rope.scaling.finetuned", BOOL, lambda config: config.get("position_embedding_type") == "rope"),
+                  ("expert_shared_feed_forward_length", U32, "shared_intermediate_size"))
+GPT_OSS = (*WINDOW, ("expert_count", U32, experts_of), ("expert_used_count", U32, "num_experts_per_tok"),
+           ("expert_feed_forward_length", U32, "intermediate_size"))
+DEEPSEEK = (
+    ("attention.head_count_kv", U32, lambda config: 1),
+    ("attention.q_lora_rank", U32, "q_lora_rank"), ("attention.kv_lora_rank", U32, "kv_lora_rank"),
+    ("attention.key_length", U32, lambda config: config["kv_lora_rank"] + config["qk_rope_head_dim"]),
+    ("attention.value_length", U32, "kv_lora_rank"),
+    ("attention.key_length_mla", U32, lambda config: config["qk_nope_head_dim"] + config["qk_rope_head_dim"]),
+    ("attention.value_length_mla", U32, "v_head_dim"), ("rope.dimension_count", U32, "qk_rope_head_dim"),
+    ("expert_count", U32, "n_routed_experts"), ("expert_used_count", U32, "num_experts_per_tok"),
+    ("expert_feed_forward_length", U32, "moe_intermediate_size"), ("expert_shared_count", U32, "n_shared_experts"),
+    ("leading_dense_block_count", U32, "first_k_dense_replace"), ("expert_weights_scale", FLOAT, "routed_scaling_factor"),
+    ("expert_weights_norm", BOOL, "norm_topk_prob"), ("expert_group_count", U32, "n_group"),
+    ("expert_group_used_count", U32, "topk_group"),
+    ("expert_gating_func", U32, lambda config: 2 if config["architectures"] == ["DeepseekV3ForCausalLM"] else 1),
+    ("rope.scaling.yarn_log_multiplier", FLOAT, lambda config: rope_of(config).get("mscale_all_dim", 0) / 10 or None))
+LOGIT_SCALE = (("logit_scale", FLOAT, "logit_scale"),)
+QKV_CHANGES = ((r"attn_qkv\.", q_then_k_then_v),)
+GPT2_CHANGES = ((r"(attn_qkv|attn_output|ffn_up|ffn_down)\.weight$", transposed),)
+CONV = (r"(ssm_conv1d|shortconv\.conv)\.weight$", without_channels)
+MAMBA2_CHANGES = (CONV, (r"ssm_a$", minus_exp_of_heads), (r"ssm_d$", with_one_column), (r"ssm_norm\.weight$", norm_in_groups))
+FALCON_H1_CHANGES = (*MAMBA2_CHANGES,
+                     (r"(token_embd|output|attn_[qkv]|attn_output|ssm_in|ssm_out|ffn_gate|ffn_down)\.weight$", times_multipliers))
+GRANITE_HYBRID_CHANGES = (*MAMBA2_CHANGES, (r"ffn_gate_up\.", gate_and_up), (r"ffn_down\.", down_of_shared_expert))
+GPT_OSS_CHANGES = ((r"ffn_gate_up_exps", stacked_gate_and_up), (r"ffn_down_exps\.weight$", stacked_down))
 GEMMA_CHANGES = ((r"norm\.weight$", plus_one),)
 
 KINDS = {
@@ -148,6 +335,28 @@ KINDS = {
     "GemmaForCausalLM": Kind("gemma", changes=GEMMA_CHANGES),
     "Gemma2ForCausalLM": Kind("gemma2", LAYER_NAMES | GEMMA_NORMS, keys=CAPS + WINDOW, changes=GEMMA_CHANGES),
     "Gemma3ForCausalLM": Kind("gemma3", LAYER_NAMES | GEMMA_NORMS, keys=CAPS + WINDOW, changes=GEMMA_CHANGES),
+    "Starcoder2ForCausalLM": Kind("starcoder2", LAYER_NAMES | {"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"},
+                                  has_layer_norm=True),
+    "GPTBigCodeForCausalLM": Kind("starcoder", GPT2_NAMES, has_layer_norm=True),
+    "GPT2LMHeadModel": Kind("gpt2", GPT2_NAMES, has_layer_norm=True, changes=GPT2_CHANGES),
+    "GPTNeoXForCausalLM": Kind("gptneox", GPT_NEOX_NAMES, has_layer_norm=True, rotates_part=True, changes=QKV_CHANGES,
+                               keys=(("use_parallel_residual", BOOL, "use_parallel_residual"),)),
+    "FalconForCausalLM": Kind("falcon", GPT_NEOX_NAMES, has_layer_norm=True, changes=QKV_CHANGES),
+    "StableLmForCausalLM": Kind("stablelm", has_layer_norm=True, rotates_part=True),
+    "CohereForCausalLM": Kind("command-r", has_layer_norm=True, keys=LOGIT_SCALE),
+    "Cohere2ForCausalLM": Kind("cohere2", has_layer_norm=True, keys=LOGIT_SCALE + WINDOW),
+    "GlmForCausalLM": Kind("chatglm", rotates_part=True),
+    "Glm4ForCausalLM": Kind("glm4", LAYER_NAMES | {"post_self_attn_layernorm": "post_attention_norm",
+                                                  "post_mlp_layernorm": "post_ffw_norm"}, rotates_part=True),
+    "MambaForCausalLM": Kind("mamba", MAMBA_NAMES, has_attention=False, keys=MAMBA, changes=(CONV, (r"ssm_a$", minus_exp))),
+    "Mamba2ForCausalLM": Kind("mamba2", MAMBA_NAMES, has_attention=False, keys=NO_ATTENTION + MAMBA2, changes=MAMBA2_CHANGES),
+    "GptOssForCausalLM": Kind("gpt-oss", GPT_OSS_NAMES, has_stacked_experts=True, keys=GPT_OSS, changes=GPT_OSS_CHANGES),
+    "DeepseekV2ForCausalLM": Kind("deepseek2", DEEPSEEK_NAMES, keys=DEEPSEEK, changes=((r"attn_kv_b\.", keys_then_values),)),
+    "DeepseekV3ForCausalLM": Kind("deepseek2", DEEPSEEK_NAMES, keys=DEEPSEEK, changes=((r"attn_kv_b\.", keys_then_values),)),
+    "Lfm2ForCausalLM": Kind("lfm2", LFM2_NAMES, keys=LFM2, changes=(CONV,)),
+    "FalconH1ForCausalLM": Kind("falcon-h1", FALCON_H1_NAMES, keys=MAMBA2, changes=FALCON_H1_CHANGES),
+    "GraniteMoeHybridForCausalLM": Kind("granitehybrid", GRANITE_HYBRID_NAMES, permutes=True, changes=GRANITE_HYBRID_CHANGES,
+                                        keys=MULTIPLIERS + EXPERTS + MAMBA2 + GRANITE_HYBRID),
 }
 
 
@@ -157,6 +366,8 @@ def kind_of_model(config: dict) -> Kind:
 
 def gguf_name(name: str, kind: Kind) -> str:
     layer = LAYER.fullmatch(name)
+    if layer and layer[2] in kind.names:  # a tensor that is no module
+        return f"blk.{layer[1]}.{kind.names[layer[2]]}"
     module, _, leaf = (layer[2] if layer else name).rpartition(".")
     return f"blk.{layer[1]}.{kind.names[module]}.{leaf}" if layer else f"{MODEL_NAMES[module]}.{leaf}"
 
@@ -194,21 +405,21 @@ def keys_of_model(config: dict) -> list[tuple[str, int, object]]:
         ("feed_forward_length", U32, size(config, "intermediate_size", 4 * hidden)),
         ("attention.layer_norm_epsilon" if kind.has_layer_norm else "attention.layer_norm_rms_epsilon", FLOAT,
          size(config, "epsilon")),
-        ("attention.head_count", U32, size(config, "num_heads")),
-        ("attention.head_count_kv", U32, num_kv_heads(config)),
-        ("attention.key_length", U32, head_dim(config)),
-        ("attention.value_length", U32, head_dim(config)),
     ]
     rope = rope_of(config)
+    if kind.has_attention:
+        keys += [("attention.head_count", U32, size(config, "num_heads")),
+                 ("attention.head_count_kv", U32, num_kv_heads(config)),
+                 ("attention.key_length", U32, head_dim(config)),
+                 ("attention.value_length", U32, head_dim(config))] + scaling_keys(config)
     if "rope_theta" in rope:
         keys.append(("rope.freq_base", FLOAT, rope["rope_theta"]))
     if kind.rotates_part:
         partial = rope.get("partial_rotary_factor", config.get("partial_rotary_factor", 1))
         keys.append(("rope.dimension_count", U32, int(head_dim(config) * partial)))
-    keys += scaling_keys(config)
     replaced = {}
     for key, key_type, source in kind.keys:
         value = source(config) if callable(source) else config.get(source)
-        if value is not None:
+        if value is not None and not (key.startswith("expert_") and not value):
             replaced[key] = (key, key_type, value)
     return [key for key in keys if key[0] not in replaced] + list(replaced.values())

@@ -246,6 +246,12 @@ class Generate(Case):
             ("seed-oss", {}), ("smollm3", {"no_rope_layers": [1, 0]}), ("mixtral", {"sliding_window": 13}), ("qwen2-moe", {}),
             ("olmoe", {}), ("granite-moe", {}),
             ("gemma", {}), ("gemma2", {"query_pre_attn_scalar": 24}), ("gemma3", {"query_pre_attn_scalar": 24} | two_layers),
+            ("starcoder2", {"sliding_window": 10}), ("gpt-bigcode", {}), ("gpt2", {}), ("gpt-neox", {}),
+            ("gpt-neox-sequential", {}), ("falcon-7b", {}), ("falcon-11b", {}), ("falcon-40b", {}), ("stablelm", {}),
+            ("stablelm-parallel", {}), ("cohere", {}), ("cohere2", two_layers), ("glm", {}), ("glm4", {}),
+            ("mamba", {}), ("mamba2", {}), ("lfm2", {}), ("falcon-h1", {}), ("granite-moe-hybrid", {}),
+            ("granite-moe-hybrid-experts", {}), ("gpt-oss", two_layers | {"swiglu_limit": 0.75}), ("deepseek-v2", {}),
+            ("deepseek-v2-lite", {"rope_scaling": {"mscale": 0.7}}), ("deepseek-v3", {"rope_scaling": {"mscale": 0.7}}),
         ):
             folder = self.folder / name
             shutil.copytree(SOURCE / "tests" / "goldens" / "architectures" / name, folder)

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "reprise/weights/tensor_spec.h"
 
@@ -55,6 +57,154 @@ void read_gemma3(const ArchitectureKeys& /*keys*/,
   read_gemma_scale(62, config);
 }
 
+// The files have q, k and v one above the other, which is what the newer class has for any number
+// of key/value heads.
+void read_falcon(const ArchitectureKeys& /*keys*/, const GgufConfigTraits& traits, Json& config) {
+  config["new_decoder_architecture"] = true;
+  config["num_ln_in_parallel_attn"] = traits.has("attn_norm_2.weight") ? 2 : 1;
+}
+
+// As in llama.cpp: an MLP without a norm of its own reads what attention reads.
+void read_stablelm(const ArchitectureKeys& /*keys*/, const GgufConfigTraits& traits, Json& config) {
+  config["use_parallel_residual"] = !traits.has("ffn_norm.weight");
+}
+
+// The names that hybrid models have for the sizes of a Mamba-2 layer. Files have the number of
+// heads where the first Mamba has the rank of the time step.
+void read_mamba2_layers(const ArchitectureKeys& keys,
+                        const GgufConfigTraits& traits,
+                        Json& config) {
+  const int64_t values = keys.required("ssm.inner_size");
+  const int64_t heads = keys.required("ssm.time_step_rank");
+  if (values % heads != 0) {
+    keys.fail("ssm.time_step_rank", fmt::format("{} does not divide inner_size {}", heads, values));
+  }
+  config["mamba_n_heads"] = heads;
+  config["mamba_d_head"] = values / heads;
+  config["mamba_d_ssm"] = values;
+  config["mamba_expand"] = std::max<int64_t>(values / config["hidden_size"].get<int64_t>(), 1);
+  config["mamba_d_state"] = keys.required("ssm.state_size");
+  config["mamba_d_conv"] = keys.required("ssm.conv_kernel");
+  config["mamba_n_groups"] = keys.integer("ssm.group_count").value_or(1);
+  config["mamba_conv_bias"] = traits.has("ssm_conv1d.bias");
+  config["mamba_proj_bias"] = config["projectors_bias"] = traits.has("ssm_in.bias");
+}
+
+void read_mamba(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config) {
+  if (keys.boolean("ssm.dt_b_c_rms").value_or(false)) {
+    keys.fail("ssm.dt_b_c_rms", "norms of FalconMamba are not supported");
+  }
+  config["use_conv_bias"] = traits.has("ssm_conv1d.bias");
+  config["use_bias"] = traits.has("ssm_in.bias");
+}
+
+void read_mamba2(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config) {
+  read_mamba2_layers(keys, traits, config);
+  for (const auto& [hybrid, name] :
+       std::to_array<std::pair<const char*, const char*>>({{"mamba_n_heads", "num_heads"},
+                                                           {"mamba_d_head", "head_dim"},
+                                                           {"mamba_expand", "expand"},
+                                                           {"mamba_d_state", "state_size"},
+                                                           {"mamba_d_conv", "conv_kernel"},
+                                                           {"mamba_n_groups", "n_groups"},
+                                                           {"mamba_conv_bias", "use_conv_bias"},
+                                                           {"mamba_proj_bias", "use_bias"}})) {
+    config[name] = config[hybrid];
+  }
+}
+
+// A layer without heads of keys and values is a recurrent one.
+void write_layer_types(const ArchitectureKeys& keys, Json& config) {
+  config["layer_types"] = Json::array();
+  for (const int64_t heads :
+       keys.integers("attention.head_count_kv", keys.required("block_count"))) {
+    config["layer_types"].push_back(heads == 0 ? "linear_attention" : "full_attention");
+  }
+}
+
+// The factors of Falcon-H1 are part of the file's weights.
+void read_falcon_h1(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config) {
+  read_mamba2_layers(keys, traits, config);
+  config["mamba_rms_norm"] = traits.has("ssm_norm.weight");
+  config["mamba_norm_before_gate"] = false;  // llama.cpp has no other order
+}
+
+void read_granite_hybrid(const ArchitectureKeys& keys,
+                         const GgufConfigTraits& traits,
+                         Json& config) {
+  read_granite(keys, traits, config);
+  read_mamba2_layers(keys, traits, config);
+  write_layer_types(keys, config);
+  const bool rotates = keys.boolean("rope.scaling.finetuned").value_or(false);
+  config["position_embedding_type"] = rotates ? "rope" : "nope";
+  if (keys.integer("expert_count").value_or(0) != 0) return;
+  config["num_local_experts"] = 0;
+  config["shared_intermediate_size"] = config["intermediate_size"];
+}
+
+void read_lfm2(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config) {
+  write_layer_types(keys, config);
+  config["conv_L_cache"] = keys.required("shortconv.l_cache");
+  config["conv_bias"] = traits.has("shortconv.conv.bias");
+  config["block_auto_adjust_ff_dim"] = false;  // the file has the size of the result
+}
+
+// Newer files have the sizes of the heads that are made from the latent under keys of their own.
+void read_latent_attention(const ArchitectureKeys& keys, Json& config) {
+  const auto size = [&](std::string_view name) {
+    const std::string of_heads = std::string(name) + "_mla";
+    return keys.has(of_heads) ? keys.required(of_heads) : keys.required(name);
+  };
+  const int64_t rotated = keys.required("rope.dimension_count");
+  const int64_t key = size("attention.key_length");
+  if (key <= rotated) {
+    keys.fail("rope.dimension_count",
+              fmt::format("is {}, not less than the {} elements of a key", rotated, key));
+  }
+  config["qk_rope_head_dim"] = rotated;
+  config["qk_nope_head_dim"] = key - rotated;
+  config["v_head_dim"] = size("attention.value_length");
+  config["kv_lora_rank"] = keys.required("attention.kv_lora_rank");
+  const int64_t q_rank = keys.integer("attention.q_lora_rank").value_or(0);
+  config["q_lora_rank"] = q_rank == 0 ? Json(nullptr) : Json(q_rank);
+}
+
+// The class follows from the function that makes scores of a router's logits. Both members about
+// magnitudes are equal in published models; files have one tenth of it.
+void read_deepseek2(const ArchitectureKeys& keys,
+                    const GgufConfigTraits& /*traits*/,
+                    Json& config) {
+  constexpr int64_t kSigmoid = 2;
+  config["num_attention_heads"] = keys.required("attention.head_count");
+  read_latent_attention(keys, config);
+  const bool is_v3 = keys.integer("expert_gating_func").value_or(1) == kSigmoid;
+  if (is_v3) config["architectures"] = Json::array({"DeepseekV3ForCausalLM"});
+  config["norm_topk_prob"] = keys.boolean("expert_weights_norm").value_or(false);
+  config["n_shared_experts"] = keys.integer("expert_shared_count").value_or(0);
+  config["first_k_dense_replace"] = keys.integer("leading_dense_block_count").value_or(0);
+  const double scale = keys.number("expert_weights_scale").value_or(1);
+  config["routed_scaling_factor"] = scale == 0 ? 1 : scale;
+  const int64_t groups = std::max<int64_t>(keys.integer("expert_group_count").value_or(1), 1);
+  config["n_group"] = groups;
+  config["topk_group"] = keys.integer("expert_group_used_count").value_or(groups);
+  config["topk_method"] = groups == 1 ? "greedy" : "group_limited_greedy";
+  if (!config.contains("rope_scaling") || config["rope_scaling"]["rope_type"] != "yarn") return;
+  Json& scaling = config["rope_scaling"];
+  const double magnitude = 10 * keys.number("rope.scaling.yarn_log_multiplier").value_or(0);
+  if (magnitude == 0) {
+    scaling["attention_factor"] = 1.0;
+  } else {
+    scaling["mscale"] = scaling["mscale_all_dim"] = magnitude;
+  }
+}
+
+// As in Transformers, YaRN blends between fractions of dimensions, which llama.cpp rounds.
+void read_gpt_oss(const ArchitectureKeys& /*keys*/,
+                  const GgufConfigTraits& /*traits*/,
+                  Json& config) {
+  if (config.contains("rope_scaling")) config["rope_scaling"]["truncate"] = false;
+}
+
 constexpr auto kWindow =
     std::to_array<CopiedMember>({{"attention.sliding_window", "sliding_window"}});
 constexpr auto kGemmaMembers = std::to_array<CopiedMember>({
@@ -64,11 +214,46 @@ constexpr auto kGemmaMembers = std::to_array<CopiedMember>({
     {"rope.freq_base_swa", "rope_local_base_freq", number},
 });
 
+constexpr auto kCohereMembers = std::to_array<CopiedMember>({
+    {"attention.sliding_window", "sliding_window"},
+    {"logit_scale", "logit_scale", number},
+});
+constexpr auto kMambaMembers = std::to_array<CopiedMember>({
+    {"ssm.conv_kernel", "conv_kernel"},
+    {"ssm.inner_size", "intermediate_size"},
+    {"ssm.state_size", "state_size"},
+    {"ssm.time_step_rank", "time_step_rank"},
+});
+constexpr auto kGptNeoxMembers = std::to_array<CopiedMember>({
+    {"use_parallel_residual", "use_parallel_residual", boolean},
+});
+
 // Mistral models of the kind that this engine runs are "llama". MiniCPM computes what Granite does,
 // and its files have the factors under Granite's keys.
 // Source: gguf-py/gguf/constants.py of https://github.com/ggml-org/llama.cpp
 constexpr auto kArchitectures = std::to_array<GgufArchitecture>({
+    {.name = "chatglm", .model_class = "GlmForCausalLM", .rotates_part = true},
+    {.name = "cohere2",
+     .model_class = "Cohere2ForCausalLM",
+     .has_layer_norm = true,
+     .reads_logit_scale = true,
+     .members = kCohereMembers},
+    {.name = "command-r",
+     .model_class = "CohereForCausalLM",
+     .has_layer_norm = true,
+     .reads_logit_scale = true,
+     .members = kCohereMembers},
+    {.name = "deepseek2",
+     .model_class = "DeepseekV2ForCausalLM",
+     .has_experts = true,
+     .has_latent_attention = true,
+     .read = read_deepseek2},
     {.name = "ernie4_5", .model_class = "Ernie4_5ForCausalLM"},
+    {.name = "falcon",
+     .model_class = "FalconForCausalLM",
+     .has_layer_norm = true,
+     .read = read_falcon},
+    {.name = "falcon-h1", .model_class = "FalconH1ForCausalLM", .read = read_falcon_h1},
     {.name = "gemma", .model_class = "GemmaForCausalLM"},
     {.name = "gemma2",
      .model_class = "Gemma2ForCausalLM",
@@ -78,17 +263,53 @@ constexpr auto kArchitectures = std::to_array<GgufArchitecture>({
      .model_class = "Gemma3ForCausalLM",
      .members = kGemmaMembers,
      .read = read_gemma3},
+    {.name = "glm4", .model_class = "Glm4ForCausalLM", .rotates_part = true},
+    {.name = "gpt-oss",
+     .model_class = "GptOssForCausalLM",
+     .has_experts = true,
+     .members = kWindow,
+     .read = read_gpt_oss},
+    {.name = "gpt2", .model_class = "GPT2LMHeadModel", .has_layer_norm = true},
+    {.name = "gptneox",
+     .model_class = "GPTNeoXForCausalLM",
+     .has_layer_norm = true,
+     .rotates_part = true,
+     .members = kGptNeoxMembers},
     {.name = "granite",
      .model_class = "GraniteForCausalLM",
      .reads_logit_scale = true,
      .read = read_granite},
+    {.name = "granitehybrid",
+     .model_class = "GraniteMoeHybridForCausalLM",
+     .has_recurrent_layers = true,
+     .reads_logit_scale = true,
+     .read = read_granite_hybrid},
+    {.name = "granitehybrid",
+     .model_class = "GraniteMoeHybridForCausalLM",
+     .has_experts = true,
+     .has_recurrent_layers = true,
+     .reads_logit_scale = true,
+     .read = read_granite_hybrid},
     {.name = "granitemoe",
      .model_class = "GraniteMoeForCausalLM",
      .has_experts = true,
      .reads_logit_scale = true,
      .read = read_granite},
+    {.name = "lfm2",
+     .model_class = "Lfm2ForCausalLM",
+     .has_recurrent_layers = true,
+     .read = read_lfm2},
     {.name = "llama", .model_class = "LlamaForCausalLM"},
     {.name = "llama", .model_class = "MixtralForCausalLM", .has_experts = true},
+    {.name = "mamba",
+     .model_class = "MambaForCausalLM",
+     .has_attention = false,
+     .members = kMambaMembers,
+     .read = read_mamba},
+    {.name = "mamba2",
+     .model_class = "Mamba2ForCausalLM",
+     .has_attention = false,
+     .read = read_mamba2},
     {.name = "minicpm",
      .model_class = "GraniteForCausalLM",
      .reads_logit_scale = true,
@@ -107,6 +328,13 @@ constexpr auto kArchitectures = std::to_array<GgufArchitecture>({
     {.name = "qwen3moe", .model_class = "Qwen3MoeForCausalLM", .has_experts = true},
     {.name = "seed_oss", .model_class = "SeedOssForCausalLM"},
     {.name = "smollm3", .model_class = "SmolLM3ForCausalLM"},
+    {.name = "stablelm",
+     .model_class = "StableLmForCausalLM",
+     .has_layer_norm = true,
+     .rotates_part = true,
+     .read = read_stablelm},
+    {.name = "starcoder", .model_class = "GPTBigCodeForCausalLM", .has_layer_norm = true},
+    {.name = "starcoder2", .model_class = "Starcoder2ForCausalLM", .has_layer_norm = true},
 });
 
 }  // namespace

@@ -27,6 +27,8 @@ struct GgufArchitecture {
   bool has_experts = false;      // the row is for files with experts
   bool has_layer_norm = false;   // instead of RMSNorm
   bool has_attention = true;
+  bool has_recurrent_layers = false;  // head_count_kv may be a list with 0 for some layers
+  bool has_latent_attention = false;
   bool rotates_part = false;  // rope.dimension_count may be smaller than a head
   bool reads_longrope = false;
   bool reads_logit_scale = false;

@@ -40,11 +40,25 @@ void write_partial_rotation(const ArchitectureKeys& keys, int64_t head_dim, Json
                           : (static_cast<double>(rotated) + 0.5) / static_cast<double>(head_dim);
 }
 
+int64_t read_kv_heads(const ArchitectureKeys& keys,
+                      const GgufArchitecture& architecture,
+                      int64_t num_heads) {
+  constexpr std::string_view kKey = "attention.head_count_kv";
+  if (!keys.has(kKey)) return num_heads;
+  const std::vector<int64_t> counts = keys.integers(kKey, keys.required("block_count"));
+  const int64_t most = *std::ranges::max_element(counts);
+  for (const int64_t count : counts) {
+    if (count == most || (count == 0 && architecture.has_recurrent_layers)) continue;
+    keys.fail(kKey, fmt::format("differs between layers: {} and {}", count, most));
+  }
+  return most;
+}
+
 void read_heads(const ArchitectureKeys& keys, const GgufArchitecture& architecture, Json& config) {
   const int64_t hidden_size = keys.required("embedding_length");
   const int64_t num_heads = keys.required("attention.head_count");
   config["num_attention_heads"] = num_heads;
-  config["num_key_value_heads"] = keys.integer("attention.head_count_kv").value_or(num_heads);
+  config["num_key_value_heads"] = read_kv_heads(keys, architecture, num_heads);
   const int64_t head_dim = keys.integer("attention.key_length").value_or(hidden_size / num_heads);
   for (const std::string_view name : {"attention.value_length", "rope.dimension_count"}) {
     if (name == "rope.dimension_count" && architecture.rotates_part) continue;
@@ -210,7 +224,7 @@ Json config_json(const Metadata& metadata, const GgufConfigTraits& traits) {
   config["mlp_bias"] = traits.has("ffn_up.bias");
   if (architecture.has_attention) {
     config["intermediate_size"] = keys.required("feed_forward_length");
-    read_heads(keys, architecture, config);
+    if (!architecture.has_latent_attention) read_heads(keys, architecture, config);
     read_rope(keys, architecture, config);
     read_longrope(keys, architecture, traits, config);
   }

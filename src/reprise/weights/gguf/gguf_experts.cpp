@@ -15,16 +15,26 @@ namespace {
 /// How the files of a class with experts name them, and what llama.cpp knows without the file.
 struct ExpertTraits {
   std::string_view model_class;
-  std::string_view count;    // the member of config.json
-  std::string_view size;     // the same: rows of an expert
-  bool renormalises = true;  // norm_topk_prob
-  bool has_shared_expert = false;
+  std::string_view count;             // the member of config.json
+  std::string_view size;              // the same: rows of an expert
+  bool renormalises = true;           // norm_topk_prob
+  std::string_view shared_size = {};  // the member; empty: there is no shared expert
+  bool reads_more = false;            // the architecture reads dense layers and scales itself
 };
 // Source: the constructors of each model in llama.cpp's src/models, which pass norm_w.
 constexpr auto kExpertTraits = std::to_array<ExpertTraits>({
+    {.model_class = "DeepseekV2ForCausalLM",
+     .count = "n_routed_experts",
+     .size = "moe_intermediate_size",
+     .reads_more = true},
     {.model_class = "GraniteMoeForCausalLM",
      .count = "num_local_experts",
      .size = "intermediate_size"},
+    {.model_class = "GraniteMoeHybridForCausalLM",
+     .count = "num_local_experts",
+     .size = "intermediate_size",
+     .shared_size = "shared_intermediate_size"},
+    {.model_class = "GptOssForCausalLM", .count = "num_local_experts", .size = "intermediate_size"},
     {.model_class = "MixtralForCausalLM",
      .count = "num_local_experts",
      .size = "intermediate_size"},
@@ -36,7 +46,7 @@ constexpr auto kExpertTraits = std::to_array<ExpertTraits>({
      .count = "num_experts",
      .size = "moe_intermediate_size",
      .renormalises = false,
-     .has_shared_expert = true},
+     .shared_size = "shared_expert_intermediate_size"},
     {.model_class = "Qwen3MoeForCausalLM", .count = "num_experts", .size = "moe_intermediate_size"},
 });
 
@@ -58,11 +68,12 @@ void read_experts(const ArchitectureKeys& keys, std::string_view model_class, Js
       keys.integer("expert_feed_forward_length").value_or(size_by_default);
   config["norm_topk_prob"] = traits.renormalises;
   constexpr std::string_view kShared = "expert_shared_feed_forward_length";
-  if (traits.has_shared_expert) {
-    config["shared_expert_intermediate_size"] = keys.integer(kShared).value_or(dense);
+  if (!traits.shared_size.empty()) {
+    config[std::string(traits.shared_size)] = keys.integer(kShared).value_or(dense);
   } else if (keys.integer(kShared).value_or(0) != 0) {
     keys.fail(kShared, fmt::format("shared experts are not supported in {}", traits.model_class));
   }
+  if (traits.reads_more) return;
   if (keys.integer("leading_dense_block_count").value_or(0) != 0) {
     keys.fail("leading_dense_block_count", "is not supported");
   }

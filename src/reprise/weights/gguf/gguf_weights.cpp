@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <functional>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -11,58 +12,29 @@
 #include "reprise/base/error.h"
 #include "reprise/weights/convert.h"
 #include "reprise/weights/expected_tensors.h"
-#include "reprise/weights/gguf/dequantize.h"
 #include "reprise/weights/gguf/pack_panels.h"
+#include "reprise/weights/gguf/row_decoder.h"
 #include "reprise/weights/gguf/tensor_names.h"
 #include "reprise/weights/panel_column.h"
 
 namespace reprise::weights::gguf {
 namespace {
 
-DType stored_dtype(BlockFormat format) {
-  if (format == BlockFormat::f16) return DType::f16;
-  if (format == BlockFormat::bf16) return DType::bf16;
-  return DType::f32;
-}
-
-bool is_quantised(BlockFormat format) {
-  return format != BlockFormat::f32 && format != BlockFormat::f16 && format != BlockFormat::bf16;
-}
-
-// Turns rows of one tensor, as stored, into rows of one element type.
-class RowDecoder {
- public:
-  RowDecoder(const TensorInfo& tensor, ValueChange change, uint64_t row_elements, DType dtype)
-      : tensor_(tensor), change_(change), dtype_(dtype) {
-    if (is_quantised(tensor.format) || change != ValueChange::none) values_.resize(row_elements);
-  }
-
-  void decode(std::span<const std::byte> row, std::span<std::byte> dst) {
-    const DType stored = stored_dtype(tensor_.format);
-    if (values_.empty()) return convert(stored, row, dtype_, dst);
-    if (is_quantised(tensor_.format)) {
-      dequantize(tensor_.format, row, values_);
-    } else {
-      convert(stored, row, DType::f32, std::as_writable_bytes(std::span(values_)));
-    }
-    if (change_ == ValueChange::minus_one) {
-      for (float& value : values_) value -= 1;
-    } else if (change_ == ValueChange::log_of_negative) {
-      for (float& value : values_) value = std::log(-value);
-    }
-    convert(DType::f32, std::as_bytes(std::span(values_)), dtype_, dst);
-  }
-
- private:
-  const TensorInfo& tensor_;
-  ValueChange change_;
-  DType dtype_;
-  std::vector<float> values_;
-};
-
 std::vector<int64_t> without_ones(std::vector<int64_t> shape) {
   std::erase(shape, 1);
   return shape;
+}
+
+int64_t num_elements(const std::vector<int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+// Files leave out extents of 1: of a gate with one row, of a convolution with one input channel.
+// They have the norm of a recurrence in groups.
+bool is_same_but_for_form(const std::vector<int64_t>& stored,
+                          const std::vector<int64_t>& expected) {
+  return without_ones(stored) == without_ones(expected) ||
+         (expected.size() == 1 && num_elements(stored) == expected.front());
 }
 
 }  // namespace
@@ -80,6 +52,8 @@ GgufWeights::GgufWeights(std::shared_ptr<const GgufModel> model, const ModelConf
       if (!is_derived(tensor.name)) add(*file, tensor, config);
     }
   }
+  for (const auto& [name, halves] : halves_) add(name, join(name, halves));
+  halves_.clear();
 }
 
 void GgufWeights::fail_unknown(const GgufFile& file, const TensorInfo& tensor) const {
@@ -91,41 +65,109 @@ void GgufWeights::fail_unknown(const GgufFile& file, const TensorInfo& tensor) c
                               model_class_));
 }
 
+void GgufWeights::fail_shape(const Location& location, std::string_view message) {
+  throw FileError("E_SHAPE",
+                  location.parts.front().file->path(),
+                  visible(location.tensor().name),
+                  fmt::format("has shape {}; {}", shape_text(location.tensor().shape), message));
+}
+
 GgufWeights::Location GgufWeights::whole(const GgufFile& file, const TensorInfo& tensor) {
   Location location{
       .spec = {.dtype = stored_dtype(tensor.format), .shape = tensor.shape},
       .parts = {{.file = &file, .tensor = &tensor}},
       // A bias has a row per element: its rows are interleaved too.
       .is_list = tensor.shape.size() == 1 && block_size(tensor.format).num_elements == 1};
-  location.parts.front().num_rows = tensor.bytes / location.row_bytes();
+  location.row_elements = location.is_list ? 1 : static_cast<uint64_t>(tensor.row_elements());
+  Part& part = location.parts.front();
+  part.num_rows = tensor.bytes / location.row_bytes(part);
   return location;
 }
 
 void GgufWeights::add(const GgufFile& file, const TensorInfo& tensor, const ModelConfig& config) {
   if (const auto experts = find_expert_matrices(tensor.name, names_)) {
-    if (config.moe) return add_experts(file, tensor, *experts, config);
+    if (config.moe && !config.moe->is_stacked) return add_experts(file, tensor, *experts, config);
   }
   const std::optional<CheckpointName> name = checkpoint_name(tensor.name, config, names_);
   if (!name) fail_unknown(file, tensor);
   Location location = whole(file, tensor);
+  if (name->rows != RowsOfGroup::all) {
+    Halves& halves = halves_[name->name];
+    halves.num_groups = name->num_groups;
+    std::optional<Location>& half = name->rows == RowsOfGroup::first ? halves.first : halves.last;
+    if (half) fail_twice(location, *half);
+    location.parts.front().is_transposed = name->is_transposed;
+    half = std::move(location);
+    return;
+  }
   location.num_interleaved_heads = num_interleaved_heads(tensor.name, config);
   location.change = value_change(tensor.name, config);
-  // Files leave out extents of 1: of a gate with one row, of a convolution with one input channel.
-  const auto expected = expected_shapes_.find(name->name);
-  if (expected != expected_shapes_.end() &&
-      without_ones(tensor.shape) == without_ones(expected->second)) {
-    location.spec.shape = expected->second;
-  }
-  add(name->name, location);
   const int64_t heads = location.num_interleaved_heads;
   if (heads != 0 && tensor.shape.front() % (2 * heads) != 0) {
-    throw FileError(
-        "E_SHAPE",
-        file.path(),
-        visible(tensor.name),
-        fmt::format(
-            "has {} rows, which are no pairs of rows for {} heads", tensor.shape.front(), heads));
+    fail_shape(location, fmt::format("these are no pairs of rows for {} heads", heads));
   }
+  const auto expected = expected_shapes_.find(name->name);
+  if (expected != expected_shapes_.end() && is_same_but_for_form(tensor.shape, expected->second)) {
+    location.spec.shape = expected->second;
+  }
+  if (name->num_groups != 1 && tensor.shape.size() == 3) {
+    location.rows_per_matrix = static_cast<uint64_t>(tensor.shape[1]);
+  }
+  add(name->name, location);
+}
+
+GgufWeights::Location GgufWeights::join(const std::string& name, const Halves& halves) const {
+  if (!halves.first || !halves.last) {
+    const Location& other = halves.first ? *halves.first : *halves.last;
+    throw FileError("E_MISSING",
+                    other.parts.front().file->path(),
+                    visible(other.tensor().name),
+                    "is one of two tensors that belong together, and the other one is not there");
+  }
+  const auto expected = expected_shapes_.find(name);
+  if (expected == expected_shapes_.end()) {
+    fail_unknown(*halves.first->parts.front().file, halves.first->tensor());
+  }
+  const auto groups = static_cast<uint64_t>(halves.num_groups);
+  Location joined{.spec = {.dtype = halves.first->spec.dtype, .shape = expected->second},
+                  .parts = {}};
+  // A bias of stacked experts: each expert has elements.
+  joined.is_list = groups != 1 && halves.first->tensor().shape.size() == 2;
+  joined.row_elements = joined.is_list ? 1 : static_cast<uint64_t>(expected->second.back());
+  if (expected->second.size() == 3) {
+    joined.rows_per_matrix = static_cast<uint64_t>(expected->second[1]);
+  }
+  for (uint64_t group = 0; group < groups; ++group) {
+    for (const Location* half : {&*halves.first, &*halves.last}) {
+      Part part = half->parts.front();
+      const std::vector<int64_t>& shape = part.tensor->shape;
+      const bool is_matrix_each = shape.size() == 3 && shape.front() == halves.num_groups;
+      const auto rows = static_cast<uint64_t>(num_elements(shape)) / groups /
+                        (part.is_transposed && is_matrix_each ? static_cast<uint64_t>(shape[1])
+                                                              : joined.row_elements);
+      const uint64_t stored_rows = part.is_transposed ? static_cast<uint64_t>(shape[1]) : rows;
+      const bool fits =
+          (groups == 1 ? shape.size() == 2 : is_matrix_each || joined.is_list) &&
+          (joined.is_list ? block_size(part.tensor->format).num_elements == 1
+                          : static_cast<uint64_t>(part.is_transposed ? shape[1] : shape.back()) ==
+                                joined.row_elements);
+      if (!fits)
+        fail_shape(*half, fmt::format("it is no part of {}", shape_text(expected->second)));
+      part.first_row = group * stored_rows;
+      part.num_rows = rows;
+      part.shares = groups;
+      joined.parts.push_back(part);
+    }
+  }
+  if (joined.num_rows() * joined.row_elements !=
+      static_cast<uint64_t>(num_elements(expected->second))) {
+    fail_shape(*halves.first,
+               fmt::format("with {} {} it is no {}",
+                           halves.last->tensor().name,
+                           shape_text(halves.last->tensor().shape),
+                           shape_text(expected->second)));
+  }
+  return joined;
 }
 
 void GgufWeights::add_experts(const GgufFile& file,
@@ -151,7 +193,9 @@ void GgufWeights::add_experts(const GgufFile& file,
          .parts = {{.file = &file,
                     .tensor = &tensor,
                     .first_row = static_cast<uint64_t>(i * matrix[0]),
-                    .num_rows = static_cast<uint64_t>(matrix[0])}}});
+                    .num_rows = static_cast<uint64_t>(matrix[0]),
+                    .shares = static_cast<uint64_t>(num_experts)}},
+         .row_elements = static_cast<uint64_t>(matrix[1])});
   }
 }
 
@@ -162,11 +206,14 @@ void GgufWeights::add(const std::string& name, const Location& location) {
     fail_unknown(*location.parts.front().file, location.tensor());
   }
   const auto [entry, is_new] = tensors_.try_emplace(name, location);
-  if (is_new) return;
+  if (!is_new) fail_twice(location, entry->second);
+}
+
+void GgufWeights::fail_twice(const Location& location, const Location& other) {
   throw FileError("E_DUPLICATE",
                   location.parts.front().file->path(),
                   visible(location.tensor().name),
-                  "is also stored in " + entry->second.parts.front().file->path());
+                  "is also stored in " + other.parts.front().file->path());
 }
 
 const TensorSpec* GgufWeights::find(std::string_view name) const {
@@ -192,30 +239,30 @@ const GgufWeights::Location& GgufWeights::location_of(std::string_view name) con
 void GgufWeights::for_each_row(const Location& location,
                                RowRange rows,
                                const TakeRow& take_row) const {
-  const uint64_t row_bytes = location.row_bytes();
   const auto begin = static_cast<uint64_t>(rows.first);
   const uint64_t end = begin + static_cast<uint64_t>(rows.count);
   // Large enough to hide the system call, small enough for the second cache level. Rows that are
   // neighbours in the checkpoint lie apart where heads are interleaved.
   constexpr uint64_t kChunkBytes = uint64_t{256} << 10;
-  const uint64_t most =
-      location.num_interleaved_heads != 0 ? 1 : std::max<uint64_t>(kChunkBytes / row_bytes, 1);
-  std::vector<std::byte> chunk(std::min(most, std::max<uint64_t>(end - begin, 1)) * row_bytes);
+  std::vector<std::byte> chunk;
   uint64_t first = 0;  // row of the part
   for (const Part& part : location.parts) {
+    const uint64_t row_bytes = location.row_bytes(part);
+    const uint64_t most =
+        location.num_interleaved_heads != 0 ? 1 : std::max<uint64_t>(kChunkBytes / row_bytes, 1);
     const uint64_t last = std::min(end, first + part.num_rows);
     for (uint64_t row = std::max(begin, first); row < last;) {
-      const uint64_t count = std::min(chunk.size() / row_bytes, last - row);
+      const uint64_t count = std::min(most, last - row);
       const uint64_t in_part =
           location.num_interleaved_heads == 0
               ? row - first
               : static_cast<uint64_t>(stored_row(static_cast<int64_t>(row),
                                                  static_cast<int64_t>(part.num_rows),
                                                  location.num_interleaved_heads));
-      const std::span<std::byte> bytes = std::span(chunk).first(count * row_bytes);
-      part.file->read(*part.tensor, (part.first_row + in_part) * row_bytes, bytes);
+      chunk.resize(count * row_bytes);
+      part.file->read(*part.tensor, (part.first_row + in_part) * row_bytes, chunk);
       for (uint64_t i = 0; i < count; ++i) {
-        take_row(row + i - begin, bytes.subspan(i * row_bytes, row_bytes));
+        take_row(row + i - begin, std::span(chunk).subspan(i * row_bytes, row_bytes), part);
       }
       row += count;
     }
@@ -223,14 +270,56 @@ void GgufWeights::for_each_row(const Location& location,
   }
 }
 
+// The rows are columns of the file's matrices, so each matrix is read as a whole.
+void GgufWeights::read_whole_transposed(const Location& location,
+                                        DType dtype,
+                                        std::span<std::byte> dst) const {
+  std::vector<float> values(location.num_rows() * location.row_elements);
+  uint64_t first = 0;
+  for (const Part& part : location.parts) {
+    const Location stored{
+        .spec = {},
+        .parts = {{.file = part.file,
+                   .tensor = part.tensor,
+                   .first_row = part.first_row,
+                   .num_rows = part.is_transposed ? location.row_elements : part.num_rows}}};
+    const auto columns = static_cast<uint64_t>(part.tensor->row_elements());
+    RowDecoder decoder(ValueChange::none, columns, dtype);
+    const RowRange all{.first = 0, .count = static_cast<int64_t>(stored.num_rows())};
+    for_each_row(stored, all, [&](uint64_t row, std::span<const std::byte> bytes, const Part&) {
+      const std::span<const float> floats = decoder.floats(*part.tensor, bytes);
+      for (uint64_t column = 0; column < columns; ++column) {
+        const uint64_t at = part.is_transposed ? (first + column) * location.row_elements + row
+                                               : (first + row) * location.row_elements + column;
+        values[at] = floats[column];
+      }
+    });
+    first += part.num_rows;
+  }
+  convert(DType::f32, std::as_bytes(std::span(values)), dtype, dst);
+}
+
 void GgufWeights::read(std::string_view name, DType dtype, std::span<std::byte> dst) const {
-  const RowRange all{.first = 0, .count = static_cast<int64_t>(location_of(name).num_rows())};
-  read_rows(name, all, dtype, dst);
+  const Location& location = location_of(name);
+  if (location.parts.front().is_transposed) {
+    if (!is_convertible(DType::f32, dtype)) fail_dtype(location, dtype);
+    return read_whole_transposed(location, dtype, dst);
+  }
+  read_rows_of(
+      location, {.first = 0, .count = static_cast<int64_t>(location.num_rows())}, dtype, dst);
 }
 
 bool GgufWeights::reads_rows(std::string_view name) const {
   const auto found = tensors_.find(name);
-  return found != tensors_.end() && found->second.spec.shape.size() == 2;
+  if (found == tensors_.end()) return false;
+  const Location& location = found->second;
+  if (location.parts.front().is_transposed || location.is_list) return false;
+  return location.spec.shape.size() == 2 || location.rows_per_matrix != 1;
+}
+
+RowRange GgufWeights::rows_of_matrices(const Location& location, RowRange matrices) {
+  const auto rows = static_cast<int64_t>(location.rows_per_matrix);
+  return {.first = matrices.first * rows, .count = matrices.count * rows};
 }
 
 void GgufWeights::read_rows(std::string_view name,
@@ -238,32 +327,45 @@ void GgufWeights::read_rows(std::string_view name,
                             DType dtype,
                             std::span<std::byte> dst) const {
   const Location& location = location_of(name);
-  const TensorInfo& tensor = location.tensor();
-  if (!is_convertible(location.spec.dtype, dtype)) {
-    throw FileError("E_DTYPE",
-                    location.parts.front().file->path(),
-                    visible(tensor.name),
-                    fmt::format("is stored as {} and cannot be read as {}",
-                                block_format_name(tensor.format),
-                                dtype_name(dtype)));
-  }
-  const uint64_t dst_bytes = location.row_elements() * dtype_bytes(dtype);
+  read_rows_of(location, rows_of_matrices(location, rows), dtype, dst);
+}
+
+void GgufWeights::fail_dtype(const Location& location, DType dtype) {
+  throw FileError("E_DTYPE",
+                  location.parts.front().file->path(),
+                  visible(location.tensor().name),
+                  fmt::format("is stored as {} and cannot be read as {}",
+                              block_format_name(location.tensor().format),
+                              dtype_name(dtype)));
+}
+
+void GgufWeights::read_rows_of(const Location& location,
+                               RowRange rows,
+                               DType dtype,
+                               std::span<std::byte> dst) const {
+  if (!is_convertible(location.spec.dtype, dtype)) fail_dtype(location, dtype);
+  const uint64_t dst_bytes = location.row_elements * dtype_bytes(dtype);
   REPRISE_ASSERT(dst.size() == static_cast<uint64_t>(rows.count) * dst_bytes,
                  "{}: rows of {} bytes into {} bytes",
-                 name,
+                 location.tensor().name,
                  dst_bytes,
                  dst.size());
-  RowDecoder decoder(tensor, location.change, location.row_elements(), dtype);
-  for_each_row(location, rows, [&](uint64_t row, std::span<const std::byte> stored) {
-    decoder.decode(stored, dst.subspan(row * dst_bytes, dst_bytes));
-  });
+  RowDecoder decoder(location.change, location.row_elements, dtype);
+  for_each_row(
+      location, rows, [&](uint64_t row, std::span<const std::byte> stored, const Part& part) {
+        decoder.decode(*part.tensor, stored, dst.subspan(row * dst_bytes, dst_bytes));
+      });
 }
 
 std::optional<PanelFormat> GgufWeights::panel_format(std::string_view name) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) return std::nullopt;
   const Location& location = found->second;
-  if (location.spec.shape.size() != 2 || location.change != ValueChange::none) return std::nullopt;
+  const bool is_matrix = location.spec.shape.size() == 2 || location.rows_per_matrix != 1;
+  const bool is_as_stored = std::ranges::all_of(location.parts, [&](const Part& part) {
+    return !part.is_transposed && part.tensor->format == location.tensor().format;
+  });
+  if (!is_matrix || !is_as_stored || location.change != ValueChange::none) return std::nullopt;
   return panel_format_of(location.tensor().format);
 }
 
@@ -277,16 +379,18 @@ void GgufWeights::read_panel_rows(std::string_view name,
   const Location& location = location_of(name);
   const std::optional<PanelFormat> format = panel_format(name);
   REPRISE_ASSERT(format.has_value(), "{}: the tensor has no panels", name);
-  const int64_t depth = location.spec.shape[1];
-  REPRISE_ASSERT(dst.size() == static_cast<uint64_t>(panel_bytes(*format, rows.count, depth)),
+  const int64_t depth = location.spec.shape.back();
+  const RowRange all = rows_of_matrices(location, rows);
+  REPRISE_ASSERT(dst.size() == static_cast<uint64_t>(panel_bytes(*format, all.count, depth)),
                  "{}: panels of {} bytes into {} bytes",
                  name,
-                 panel_bytes(*format, rows.count, depth),
+                 panel_bytes(*format, all.count, depth),
                  dst.size());
-  clear_unused_columns(*format, dst, depth, rows.count);
-  for_each_row(location, rows, [&](uint64_t row, std::span<const std::byte> stored) {
-    pack_row(location.tensor().format, stored, static_cast<int64_t>(row), dst);
-  });
+  clear_unused_columns(*format, dst, depth, all.count);
+  for_each_row(
+      location, all, [&](uint64_t row, std::span<const std::byte> stored, const Part& part) {
+        pack_row(part.tensor->format, stored, static_cast<int64_t>(row), dst);
+      });
 }
 
 std::string GgufWeights::formats_without_panels() const {

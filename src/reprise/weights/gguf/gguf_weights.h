@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,8 +40,11 @@ class GgufWeights final : public WeightSource {
                        RowRange rows,
                        std::span<std::byte> dst) const override;
   [[nodiscard]] uint64_t stored_bytes(std::string_view name) const override {
-    const Location& location = location_of(name);
-    return location.num_rows() * location.row_bytes();
+    uint64_t bytes = 0;
+    for (const Part& part : location_of(name).parts) {
+      bytes += part.tensor->bytes / part.shares;
+    }
+    return bytes;
   }
   [[nodiscard]] std::string description() const override { return model_->path(); }
 
@@ -55,21 +59,23 @@ class GgufWeights final : public WeightSource {
     const TensorInfo* tensor = nullptr;  // owned by *file
     uint64_t first_row = 0;              // of the tensor
     uint64_t num_rows = 0;
+    uint64_t shares = 1;  // of the tensor: this is one of them
+    /// The rows are the columns of a matrix of the file that begins at first_row.
+    bool is_transposed = false;
   };
   /// A tensor of the checkpoint. Usually it has one part.
   struct Location {
     TensorSpec spec;
-    std::vector<Part> parts;  // of one format
+    std::vector<Part> parts;
     int64_t num_interleaved_heads = 0;
     ValueChange change = ValueChange::none;
-    bool is_list = false;  // its rows are single elements
+    bool is_list = false;          // its rows are single elements
+    uint64_t row_elements = 0;     // the same in all parts
+    uint64_t rows_per_matrix = 1;  // of a tensor that is matrices of experts
 
     [[nodiscard]] const TensorInfo& tensor() const { return *parts.front().tensor; }
-    [[nodiscard]] uint64_t row_bytes() const {
-      return is_list ? block_size(tensor().format).bytes : tensor().row_bytes();
-    }
-    [[nodiscard]] uint64_t row_elements() const {
-      return is_list ? 1 : static_cast<uint64_t>(tensor().row_elements());
+    [[nodiscard]] uint64_t row_bytes(const Part& part) const {
+      return is_list ? block_size(part.tensor->format).bytes : part.tensor->row_bytes();
     }
     [[nodiscard]] uint64_t num_rows() const {
       uint64_t sum = 0;
@@ -77,12 +83,29 @@ class GgufWeights final : public WeightSource {
       return sum;
     }
   };
-  /// Called with the index of a row in a range of the checkpoint's rows, and its bytes as stored.
-  using TakeRow = std::function<void(uint64_t row, std::span<const std::byte> stored)>;
+  /// The tensors of a file that are one tensor of the checkpoint.
+  struct Halves {
+    std::optional<Location> first;
+    std::optional<Location> last;
+    int64_t num_groups = 1;
+  };
+  /// Called with the index of a row in a range of the checkpoint's rows, its bytes as stored, and
+  /// the part that it is of.
+  using TakeRow =
+      std::function<void(uint64_t row, std::span<const std::byte> stored, const Part& part)>;
   void for_each_row(const Location& location, RowRange rows, const TakeRow& take_row) const;
+  void read_rows_of(const Location& location,
+                    RowRange rows,
+                    DType dtype,
+                    std::span<std::byte> dst) const;
+  void read_whole_transposed(const Location& location, DType dtype, std::span<std::byte> dst) const;
+  [[nodiscard]] static RowRange rows_of_matrices(const Location& location, RowRange matrices);
   [[nodiscard]] const Location& location_of(std::string_view name) const;
   [[nodiscard]] static Location whole(const GgufFile& file, const TensorInfo& tensor);
   [[noreturn]] void fail_unknown(const GgufFile& file, const TensorInfo& tensor) const;
+  [[noreturn]] static void fail_shape(const Location& location, std::string_view message);
+  [[noreturn]] static void fail_twice(const Location& location, const Location& other);
+  [[noreturn]] static void fail_dtype(const Location& location, DType dtype);
 
   void add(const GgufFile& file, const TensorInfo& tensor, const ModelConfig& config);
   /// The matrices of all experts in one tensor, each under its own name.
@@ -91,12 +114,15 @@ class GgufWeights final : public WeightSource {
                    const ExpertMatricesName& experts,
                    const ModelConfig& config);
   void add(const std::string& name, const Location& location);
+  /// The tensor of the checkpoint whose groups of rows are some of `first`, then some of `last`.
+  [[nodiscard]] Location join(const std::string& name, const Halves& halves) const;
 
   std::shared_ptr<const GgufModel> model_;
   DecoderTensors names_;
   std::string_view model_class_;
   int64_t num_layers_ = 0;
   std::map<std::string, std::vector<int64_t>, std::less<>> expected_shapes_;
+  std::map<std::string, Halves> halves_;  // while the constructor runs
   std::map<std::string, Location, std::less<>> tensors_;
 };
 

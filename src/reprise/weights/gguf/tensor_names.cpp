@@ -22,6 +22,8 @@ struct ModuleRow {
 constexpr auto kModelModules = std::to_array<ModuleRow>({
     {"token_embd", &DecoderTensors::embedding},
     {"position_embd", &DecoderTensors::position_embedding},
+    // LFM2 calls its last norm so.
+    {"token_embd_norm", &DecoderTensors::embedding_norm, &DecoderTensors::final_norm},
     {"output_norm", &DecoderTensors::final_norm},
     {"output", &DecoderTensors::lm_head},
 });
@@ -44,6 +46,47 @@ constexpr auto kLayerModules = std::to_array<ModuleRow>({
     {"ffn_down", &DecoderTensors::down},
     {"ffn_gate_inp", &DecoderTensors::router},
     {"ffn_gate_inp_shexp", &DecoderTensors::shared_expert_gate},
+    // Of latent attention.
+    {"attn_q_a", &DecoderTensors::q_a},
+    {"attn_q_a_norm", &DecoderTensors::q_a_norm},
+    {"attn_q_b", &DecoderTensors::q_b},
+    {"attn_kv_a_mqa", &DecoderTensors::kv_a},
+    {"attn_kv_a_norm", &DecoderTensors::kv_a_norm},
+    {"attn_kv_b", &DecoderTensors::kv_b},
+});
+
+constexpr auto kMixerModules = std::to_array<ModuleRow>({
+    {"ssm_in", &DecoderTensors::mixer_in},
+    {"ssm_conv1d", &DecoderTensors::mixer_conv},
+    {"ssm_out", &DecoderTensors::mixer_out},
+    {"shortconv.in_proj", &DecoderTensors::mixer_in},
+    {"shortconv.conv", &DecoderTensors::mixer_conv},
+    {"shortconv.out_proj", &DecoderTensors::mixer_out},
+});
+
+/// Tensors whose whole name is looked up, and what all families call them.
+struct TensorRow {
+  std::string_view tensor;
+  std::string_view name;
+};
+constexpr auto kMixerTensors = std::to_array<TensorRow>({
+    {"ssm_a", "A_log"},
+    {"ssm_d", "D"},
+    {"ssm_dt.bias", "dt_bias"},
+    {"ssm_norm.weight", "norm.weight"},
+    // Of the first Mamba alone.
+    {"ssm_x.weight", "x_proj.weight"},
+    {"ssm_dt.weight", "dt_proj.weight"},
+});
+
+// Those that are no modules in checkpoints.
+struct SingleRow {
+  std::string_view tensor;
+  Role role;
+};
+constexpr auto kSingleTensors = std::to_array<SingleRow>({
+    {"attn_sinks.weight", &DecoderTensors::sinks},
+    {"exp_probs_b.bias", &DecoderTensors::router_bias},
 });
 
 // Modules of the expert that every token uses.
@@ -100,6 +143,67 @@ std::optional<NameInLayer> split(std::string_view name) {
   return NameInLayer{*layer, rest.substr(0, leaf), rest.substr(leaf)};
 }
 
+// What follows the mixer's prefix; empty: the tensor is of no mixer.
+std::string name_in_mixer(const NameInLayer& parts,
+                          const ModelConfig& config,
+                          const DecoderTensors& names) {
+  const std::string whole = std::string(parts.module) + std::string(parts.suffix);
+  // The bias is that of a projection in the first Mamba, and a tensor of its own in all others.
+  if (whole == "ssm_dt.bias" && config.recurrent->recurrence == Recurrence::mamba1) {
+    return "dt_proj.bias";
+  }
+  for (const TensorRow& row : kMixerTensors) {
+    if (row.tensor == whole) return std::string(row.name);
+  }
+  const std::string_view module = find_module(kMixerModules, parts.module, names);
+  return module.empty() ? std::string() : std::string(module) + std::string(parts.suffix);
+}
+
+// The stacked experts of GPT-OSS, and projections of which a checkpoint has two in one tensor.
+std::optional<CheckpointName> find_joined(const NameInLayer& parts,
+                                          const ModelConfig& config,
+                                          const DecoderTensors& names) {
+  const int64_t heads = config.num_attention_heads;
+  const int64_t experts = config.moe && config.moe->is_stacked ? config.moe->num_experts : 0;
+  const bool has_halves = !names.shared_gate_up.empty();  // of gate and up, in Granite's models
+  const std::string shared = std::string(names.shared_expert) + std::string(names.shared_gate_up);
+  const std::string kv_b(names.kv_b);
+  const std::string gate_up(names.gate_up);
+  using enum RowsOfGroup;
+  struct Line {
+    bool applies;
+    std::string_view module;
+    const std::string& name;
+    RowsOfGroup rows;
+    int64_t num_groups;
+    bool is_transposed = false;
+  };
+  const std::string expert_gate_up = std::string(names.experts) + std::string(names.expert_gate_up);
+  const std::string expert_down = std::string(names.experts) + std::string(names.expert_down);
+  const std::array lines = {
+      Line{has_halves, "ffn_gate", gate_up, first, 1},
+      Line{has_halves, "ffn_up", gate_up, last, 1},
+      Line{has_halves, "ffn_gate_shexp", shared, first, 1},
+      Line{has_halves, "ffn_up_shexp", shared, last, 1},
+      Line{config.mla.has_value(), "attn_k_b", kv_b, first, heads, true},
+      Line{config.mla.has_value(), "attn_v_b", kv_b, last, heads},
+      Line{experts != 0, "ffn_gate_exps", expert_gate_up, first, experts},
+      Line{experts != 0, "ffn_up_exps", expert_gate_up, last, experts},
+      Line{experts != 0, "ffn_down_exps", expert_down, all, experts},
+  };
+  for (const Line& line : lines) {
+    if (!line.applies || line.module != parts.module || line.name.empty()) continue;
+    std::string suffix(parts.suffix);
+    // These are tensors of a checkpoint, not modules.
+    if (line.num_groups == experts) suffix = suffix == ".bias" ? "_bias" : "";
+    return CheckpointName{.name = names.in_layer(parts.layer, line.name) + suffix,
+                          .rows = line.rows,
+                          .num_groups = line.num_groups,
+                          .is_transposed = line.is_transposed};
+  }
+  return std::nullopt;
+}
+
 bool is_parameter(std::string_view suffix) { return suffix == ".weight" || suffix == ".bias"; }
 
 }  // namespace
@@ -138,7 +242,7 @@ std::optional<ExpertMatricesName> find_expert_matrices(std::string_view name,
 std::optional<CheckpointName> checkpoint_name(std::string_view name,
                                               const ModelConfig& config,
                                               const DecoderTensors& names) {
-  const std::optional<NameInLayer> parts = split(name);
+  std::optional<NameInLayer> parts = split(name);
   if (!parts) {
     const size_t leaf = name.rfind('.');
     if (leaf == std::string_view::npos || !is_parameter(name.substr(leaf))) return std::nullopt;
@@ -146,7 +250,18 @@ std::optional<CheckpointName> checkpoint_name(std::string_view name,
     if (module.empty()) return std::nullopt;
     return CheckpointName{std::string(module) + std::string(name.substr(leaf))};
   }
+  if (config.recurrent) {
+    const std::string mixer = name_in_mixer(*parts, config, names);
+    if (!mixer.empty()) return CheckpointName{names.in_mixer(parts->layer, mixer)};
+  }
+  for (const SingleRow& row : kSingleTensors) {
+    if (row.tensor != name_in_layer(name)) continue;
+    return CheckpointName{names.in_layer(parts->layer, names.*row.role)};
+  }
+  // Converters write a norm of Falcon-H1 without ".weight".
+  if (parts->suffix.empty()) parts->suffix = ".weight";
   if (!is_parameter(parts->suffix)) return std::nullopt;
+  if (auto joined = find_joined(*parts, config, names)) return joined;
   std::string module(find_module(kLayerModules, parts->module, names));
   // The first norm of Falcon is that of the MLP, where attention has a second one.
   if (config.architecture == Architecture::falcon && config.has_parallel_norms &&
@@ -162,8 +277,9 @@ std::optional<CheckpointName> checkpoint_name(std::string_view name,
 }
 
 ValueChange value_change(std::string_view name, const ModelConfig& config) {
-  const bool is_norm = name.ends_with("norm.weight");
+  const bool is_norm = name.ends_with("norm.weight") && !name.ends_with(".ssm_norm.weight");
   if (is_norm && config.norm == NormType::gemma_rms_norm) return ValueChange::minus_one;
+  if (name.ends_with(".ssm_a")) return ValueChange::log_of_negative;
   return ValueChange::none;
 }
 
@@ -183,6 +299,7 @@ int64_t num_interleaved_heads(std::string_view name, const ModelConfig& config) 
                                      Architecture::mixtral,
                                      Architecture::granite,
                                      Architecture::granite_moe,
+                                     Architecture::granite_moe_hybrid,
                                      Architecture::smollm3};
   if (std::ranges::find(kLikeLlama, config.architecture) == kLikeLlama.end()) return 0;
   const std::optional<NameInLayer> parts = split(name);

@@ -18,6 +18,8 @@ enum class RowsOfGroup : uint8_t { all, first, last };
 struct CheckpointName {
   std::string name;  // "model.layers.3.self_attn.q_proj.weight"
   RowsOfGroup rows = RowsOfGroup::all;
+  int64_t num_groups = 1;      // of rows; of a tensor of all experts: their number
+  bool is_transposed = false;  // the rows of a group are the columns of a matrix of the file
 
   bool operator==(const CheckpointName&) const = default;
 };

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "reprise/tensor/dtype.h"
+#include "reprise/weights/gguf/block_format.h"
+#include "reprise/weights/gguf/header.h"
+#include "reprise/weights/gguf/tensor_names.h"
+
+namespace reprise::weights::gguf {
+
+/// The element type that a tensor of this format has for its readers.
+[[nodiscard]] DType stored_dtype(BlockFormat format) noexcept;
+/// Whether the format has blocks that share a scale.
+[[nodiscard]] bool is_quantised(BlockFormat format) noexcept;
+
+/// Turns rows of tensors, as stored, into rows of one element type. Keeps a row in memory.
+class RowDecoder {
+ public:
+  RowDecoder(ValueChange change, uint64_t row_elements, DType dtype)
+      : change_(change), dtype_(dtype), values_(row_elements) {}
+
+  void decode(const TensorInfo& tensor, std::span<const std::byte> row, std::span<std::byte> dst);
+  /// The result is overwritten by the next call.
+  [[nodiscard]] std::span<const float> floats(const TensorInfo& tensor,
+                                              std::span<const std::byte> row);
+
+ private:
+  ValueChange change_;
+  DType dtype_;
+  std::vector<float> values_;
+};
+
+}  // namespace reprise::weights::gguf
