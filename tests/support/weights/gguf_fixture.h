@@ -8,6 +8,20 @@
 
 namespace reprise::weights::gguf {
 
+using Floats = std::vector<float>;
+
+/// The elements of an F32 tensor.
+inline std::string bytes_of(const Floats& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+}
+
+/// first, first + 1, ...
+inline Floats counting(size_t count, float first) {
+  Floats values(count);
+  for (size_t i = 0; i < count; ++i) values[i] = first + static_cast<float>(i);
+  return values;
+}
+
 /// Builds the bytes of a GGUF file, valid or not.
 class GgufBytes {
  public:

@@ -13,21 +13,9 @@
 namespace reprise::weights::gguf {
 namespace {
 
-using Floats = std::vector<float>;
-
 constexpr uint32_t kF32 = 0;
 constexpr uint32_t kQ8_0 = 8;
 constexpr uint64_t kQ8Block = 34;  // bytes
-
-std::string bytes_of(const Floats& values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
-}
-
-Floats counting(size_t count, float first) {
-  Floats values(count);
-  for (size_t i = 0; i < count; ++i) values[i] = first + static_cast<float>(i);
-  return values;
-}
 
 // Blocks with the scale 1 whose first code is the number of the block.
 std::string numbered_blocks(uint64_t count) {
@@ -40,7 +28,7 @@ std::string numbered_blocks(uint64_t count) {
 }
 
 /// Three experts of 32 rows with 32 inputs.
-GgufBytes model_file(const std::string& architecture) {
+GgufBytes mixture_file(const std::string& architecture) {
   const std::string prefix = architecture + ".";
   GgufBytes file;
   file.string("general.architecture", architecture)
@@ -73,7 +61,7 @@ class GgufExperts : public testing::Test {
 
 TEST_F(GgufExperts, give_the_configuration_that_llama_cpp_knows_for_each_architecture) {
   const auto config_of = [&](const std::string& name, uint32_t size, uint32_t shared) {
-    GgufBytes file = model_file(name);
+    GgufBytes file = mixture_file(name);
     if (size != 0) file.integer(name + ".expert_feed_forward_length", size);
     if (shared != 0) file.integer(name + ".expert_shared_feed_forward_length", shared);
     return open(file)->config().config;
@@ -104,7 +92,7 @@ TEST_F(GgufExperts, give_the_configuration_that_llama_cpp_knows_for_each_archite
 }
 
 TEST_F(GgufExperts, are_matrices_of_their_own_that_share_a_tensor) {
-  GgufBytes file = model_file("qwen3moe");
+  GgufBytes file = mixture_file("qwen3moe");
   file.integer("qwen3moe.expert_feed_forward_length", 32)
       .tensor("blk.0.ffn_up_exps.weight", kF32, {3, 32, 32}, bytes_of(counting(3072, 7)))
       .tensor("blk.0.ffn_down_exps.weight", kQ8_0, {3, 32, 32}, numbered_blocks(96))
@@ -135,7 +123,7 @@ TEST_F(GgufExperts, are_matrices_of_their_own_that_share_a_tensor) {
 }
 
 TEST_F(GgufExperts, have_the_names_of_their_family_and_are_found_in_older_files) {
-  GgufBytes file = model_file("llama");
+  GgufBytes file = mixture_file("llama");
   for (const char* expert : {"0", "1", "2"}) {
     file.tensor(std::string("blk.0.ffn_gate.") + expert + ".weight",
                 kF32,
@@ -147,7 +135,7 @@ TEST_F(GgufExperts, have_the_names_of_their_family_and_are_found_in_older_files)
   EXPECT_TRUE(mixtral.has("model.layers.0.block_sparse_moe.experts.1.w1.weight"));
   EXPECT_TRUE(mixtral.has("model.layers.0.block_sparse_moe.gate.weight"));
 
-  GgufBytes shared = model_file("qwen2moe");
+  GgufBytes shared = mixture_file("qwen2moe");
   shared.integer("qwen2moe.expert_shared_feed_forward_length", 8)
       .tensor("blk.0.ffn_up_shexp.weight", kF32, {8, 32}, bytes_of(counting(256, 0)))
       .tensor("blk.0.ffn_gate_inp_shexp.weight", kF32, {32}, bytes_of(counting(32, 5)));
@@ -165,7 +153,7 @@ TEST_F(GgufExperts, have_the_names_of_their_family_and_are_found_in_older_files)
 
 TEST_F(GgufExperts, that_do_not_fit_are_refused_by_the_name_of_the_tensor) {
   const auto with = [](std::string_view name, const std::vector<uint64_t>& shape, size_t count) {
-    GgufBytes file = model_file("qwen3moe");
+    GgufBytes file = mixture_file("qwen3moe");
     file.tensor(name, kF32, shape, bytes_of(counting(count, 0)));
     return file;
   };

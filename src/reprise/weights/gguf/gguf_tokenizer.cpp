@@ -21,11 +21,13 @@ constexpr std::string_view kSpaceMark = "\u2581";
 /// How the text is cut before merging, by the value of tokenizer.ggml.pre.
 struct PreTokenizer {
   std::string_view name;
-  std::string_view pattern;  // empty: GPT-2's own
+  /// Each cuts what the ones before have left. None: GPT-2's own.
+  std::array<std::string_view, 6> patterns = {};
   bool splits_digits = false;
   bool composes = false;  // Unicode NFC first
   bool ignores_merges = false;
-  bool adds_bos = false;  // when the file does not say
+  bool adds_bos = false;   // when the file does not say
+  bool is_falcon = false;  // cuts at punctuation before, and numbers in threes behind
 };
 
 // The expressions are those of the models' tokenizer.json; src/llama-vocab.cpp of
@@ -36,18 +38,49 @@ constexpr std::string_view kQwen2Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kTekkenPattern =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::array<PreTokenizer, 10> kPreTokenizers = {{
-    {.name = "llama-bpe", .pattern = kLlama3Pattern, .ignores_merges = true, .adds_bos = true},
-    {.name = "llama3", .pattern = kLlama3Pattern, .ignores_merges = true, .adds_bos = true},
-    {.name = "llama-v3", .pattern = kLlama3Pattern, .ignores_merges = true, .adds_bos = true},
-    {.name = "qwen2", .pattern = kQwen2Pattern, .composes = true},
-    {.name = "deepseek-r1-qwen", .pattern = kQwen2Pattern, .composes = true},
-    {.name = "tekken", .pattern = kTekkenPattern, .ignores_merges = true, .adds_bos = true},
-    {.name = "gpt-2", .pattern = ""},
-    {.name = "smollm", .pattern = "", .splits_digits = true},
-    {.name = "refact", .pattern = "", .splits_digits = true},
-    {.name = "dbrx", .pattern = kLlama3Pattern},
-}};
+constexpr std::string_view kQwen35Pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kSeedCoderPattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kGpt4oPattern =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Chinese, Japanese and Korean, as DeepSeek's tokenizers have them.
+constexpr std::string_view kDeepSeekV3Signs = "[一-龥\u3040-ゟ゠-ヿ]+";
+constexpr std::string_view kDeepSeekSigns = "[一-龥ࠀ-一가-\xED\x9F\xBF]+";
+constexpr std::string_view kDeepSeekV3Pattern =
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr auto kPreTokenizers = std::to_array<PreTokenizer>({
+    {.name = "llama-bpe", .patterns = {kLlama3Pattern}, .ignores_merges = true, .adds_bos = true},
+    {.name = "llama3", .patterns = {kLlama3Pattern}, .ignores_merges = true, .adds_bos = true},
+    {.name = "llama-v3", .patterns = {kLlama3Pattern}, .ignores_merges = true, .adds_bos = true},
+    {.name = "falcon3", .patterns = {kLlama3Pattern}, .ignores_merges = true, .adds_bos = true},
+    {.name = "falcon-h1", .patterns = {kLlama3Pattern}, .ignores_merges = true, .adds_bos = true},
+    {.name = "lfm2", .patterns = {kLlama3Pattern}, .ignores_merges = true, .adds_bos = true},
+    {.name = "pixtral", .patterns = {kLlama3Pattern}, .ignores_merges = true, .adds_bos = true},
+    {.name = "dbrx", .patterns = {kLlama3Pattern}},
+    {.name = "smaug-bpe", .patterns = {kLlama3Pattern}},
+    {.name = "glm4", .patterns = {kLlama3Pattern}, .ignores_merges = true},
+    {.name = "chatglm-bpe", .patterns = {kLlama3Pattern}},
+    {.name = "qwen2", .patterns = {kQwen2Pattern}, .composes = true},
+    {.name = "deepseek-r1-qwen", .patterns = {kQwen2Pattern}, .composes = true},
+    {.name = "stablelm2", .patterns = {kQwen2Pattern}},
+    {.name = "qwen35", .patterns = {kQwen35Pattern}, .composes = true},
+    {.name = "seed-coder", .patterns = {kSeedCoderPattern}},
+    {.name = "gpt-4o", .patterns = {kGpt4oPattern}},
+    {.name = "llama4", .patterns = {kGpt4oPattern}},
+    {.name = "tekken", .patterns = {kTekkenPattern}, .ignores_merges = true, .adds_bos = true},
+    {.name = "deepseek-coder",
+     .patterns = {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", kDeepSeekSigns, "\\p{N}"}},
+    {.name = "deepseek-v3", .patterns = {"\\p{N}{1,3}", kDeepSeekV3Signs, kDeepSeekV3Pattern}},
+    {.name = "falcon", .is_falcon = true},
+    {.name = "gpt-2"},
+    {.name = "mpt", .composes = true},
+    {.name = "olmo", .composes = true},
+    {.name = "smollm", .splits_digits = true},
+    {.name = "refact", .splits_digits = true},
+    {.name = "starcoder", .splits_digits = true},
+    {.name = "command-r", .splits_digits = true, .composes = true},
+});
 
 const PreTokenizer& find_pre_tokenizer(const Metadata& metadata) {
   const std::string* name = metadata.string(kPreKey);
@@ -121,16 +154,25 @@ Json byte_level_json(bool uses_gpt2_pattern) {
           {"use_regex", uses_gpt2_pattern}};
 }
 
+Json split_json(std::string_view pattern) {
+  return {{"type", "Split"},
+          {"pattern", {{"Regex", std::string(pattern)}}},
+          {"behavior", "Isolated"},
+          {"invert", false}};
+}
+
 Json pre_tokenizer_json(const PreTokenizer& pre) {
   Json steps = Json::array();
   if (pre.splits_digits) steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
-  if (!pre.pattern.empty()) {
-    steps.push_back({{"type", "Split"},
-                     {"pattern", {{"Regex", std::string(pre.pattern)}}},
-                     {"behavior", "Isolated"},
-                     {"invert", false}});
+  if (pre.is_falcon) steps.push_back({{"type", "Punctuation"}, {"behavior", "Contiguous"}});
+  for (const std::string_view pattern : pre.patterns) {
+    if (!pattern.empty()) steps.push_back(split_json(pattern));
   }
-  steps.push_back(byte_level_json(pre.pattern.empty()));
+  steps.push_back(byte_level_json(pre.patterns.front().empty()));
+  if (pre.is_falcon) {
+    steps.push_back({{"type", "Digits"}, {"individual_digits", false}});
+    steps.push_back(split_json("[0-9][0-9][0-9]"));
+  }
   return {{"type", "Sequence"}, {"pretokenizers", steps}};
 }
 
