@@ -283,7 +283,7 @@ def config_keys(config: dict, outtype: str) -> list[tuple[str, int, object]]:
     return keys + [(f"{name}.{key}", kind, value) for key, kind, value in gguf_kinds.keys_of_model(config)]
 
 
-PATTERNS = {r"\p{N}{1,3}": "llama-bpe", r"|\p{N}|": "qwen2"}
+PATTERNS = {r"\p{N}{1,3}": "llama-bpe", r"|\p{N}|": "qwen2", "[0-9][0-9][0-9]": "falcon"}
 
 
 def pre_of(tokenizer: dict) -> str:

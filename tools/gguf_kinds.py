@@ -57,6 +57,9 @@ FALCON_H1_NAMES = HYBRID_NAMES | {
     "feed_forward.gate_proj": "ffn_gate", "feed_forward.up_proj": "ffn_up", "feed_forward.down_proj": "ffn_down",
     "pre_ff_layernorm.weight": "ffn_norm"}
 GRANITE_HYBRID_NAMES = HYBRID_NAMES | {"shared_mlp.input_linear": "ffn_gate_up", "shared_mlp.output_linear": "ffn_down"}
+QWEN3_NEXT_NAMES = LAYER_NAMES | {"post_attention_layernorm": "post_attention_norm"} | {
+    f"linear_attn.{part}": name for part, name in MIXER_NAMES.items()} | {
+    "linear_attn.in_proj_qkvz": "attn_qkvz", "linear_attn.in_proj_ba": "ssm_ba"}
 LFM2_NAMES = LAYER_NAMES | {
     "operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "self_attn.out_proj": "attn_output",
     "self_attn.q_layernorm": "attn_q_norm", "self_attn.k_layernorm": "attn_k_norm", "feed_forward.w1": "ffn_gate",
@@ -194,6 +197,19 @@ def keys_then_values(name: str, shape: list[int], values, config: dict) -> Itera
            joined([block[key:] for block in blocks]))
 
 
+def q_k_v_and_gate(name: str, shape: list[int], values, config: dict) -> Iterator[Tensor]:
+    """The checkpoint has q, k, v and the gate of each group of heads together."""
+    groups, row = config["linear_num_key_heads"], shape[1]
+    key = config["linear_key_head_dim"] * row
+    value = config["linear_num_value_heads"] // groups * config["linear_value_head_dim"] * row
+    of_group = [values[i * 2 * (key + value) : (i + 1) * 2 * (key + value)] for i in range(groups)]
+    bounds = [0, key, 2 * key, 2 * key + value, 2 * (key + value)]
+    parts = [joined([group[begin:end] for group in of_group]) for begin, end in zip(bounds, bounds[1:])]
+    gate_rows = groups * value // row
+    yield name.replace("attn_qkvz", "attn_qkv"), [shape[0] - gate_rows, row], joined(parts[:3])
+    yield name.replace("attn_qkvz", "attn_gate"), [gate_rows, row], parts[3]
+
+
 def times_multipliers(name: str, shape: list[int], values, config: dict) -> Iterator[Tensor]:
     """Falcon-H1: the file's weights have all factors in them."""
     given = config.get
@@ -253,6 +269,8 @@ MINICPM = (("embedding_scale", FLOAT, "scale_emb"),
            ("residual_scale", FLOAT, lambda config: config["scale_depth"] / math.sqrt(config["num_hidden_layers"])),
            ("logit_scale", FLOAT, lambda config: config["hidden_size"] / config["dim_model_base"]))
 WINDOW = (("attention.sliding_window", U32, "sliding_window"),)
+WINDOW_LAYERS = (("attention.sliding_window_pattern", ARRAY,
+                  lambda config: (BOOL, [kind == "sliding_attention" for kind in config["layer_types"]])),)
 CAPS = (("attn_logit_softcapping", FLOAT, "attn_logit_softcapping"),
         ("final_logit_softcapping", FLOAT, "final_logit_softcapping"))
 SSM = (("ssm.conv_kernel", U32, lambda config: config.get("conv_kernel") or config["mamba_d_conv"]),
@@ -282,6 +300,11 @@ def lfm2_mlp_size(config: dict) -> int:
     return (scaled + multiple - 1) // multiple * multiple if config["block_auto_adjust_ff_dim"] else config["intermediate_size"]
 
 
+QWEN3_NEXT = (
+    ("ssm.conv_kernel", U32, "linear_conv_kernel_dim"), ("ssm.state_size", U32, "linear_key_head_dim"),
+    ("ssm.group_count", U32, "linear_num_key_heads"), ("ssm.time_step_rank", U32, "linear_num_value_heads"),
+    ("ssm.inner_size", U32, lambda config: config["linear_value_head_dim"] * config["linear_num_value_heads"]),
+    ("full_attention_interval", U32, "full_attention_interval"))
 LFM2 = (("shortconv.l_cache", U32, "conv_L_cache"), ("attention.head_count_kv", ARRAY, kv_heads_of_layers),
         ("feed_forward_length", U32, lfm2_mlp_size))
 GRANITE_HYBRID = (("attention.head_count_kv", ARRAY, kv_heads_of_layers),
@@ -312,6 +335,8 @@ FALCON_H1_CHANGES = (*MAMBA2_CHANGES,
                      (r"(token_embd|output|attn_[qkv]|attn_output|ssm_in|ssm_out|ffn_gate|ffn_down)\.weight$", times_multipliers))
 GRANITE_HYBRID_CHANGES = (*MAMBA2_CHANGES, (r"ffn_gate_up\.", gate_and_up), (r"ffn_down\.", down_of_shared_expert))
 GPT_OSS_CHANGES = ((r"ffn_gate_up_exps", stacked_gate_and_up), (r"ffn_down_exps\.weight$", stacked_down))
+QWEN3_NEXT_CHANGES = (CONV, (r"ssm_a$", minus_exp), (r"attn_qkvz", q_k_v_and_gate),
+                      (r"(attn|attn_q|attn_k|post_attention|output)_norm\.weight$", plus_one))
 GEMMA_CHANGES = ((r"norm\.weight$", plus_one),)
 
 KINDS = {
@@ -325,6 +350,7 @@ KINDS = {
     "GraniteForCausalLM": Kind("granite", permutes=True, keys=MULTIPLIERS),
     "GraniteMoeForCausalLM": Kind("granitemoe", permutes=True, keys=MULTIPLIERS + EXPERTS),
     "Olmo2ForCausalLM": Kind("olmo2", LAYER_NAMES | RESULT_NORMS),
+    "Olmo3ForCausalLM": Kind("olmo2", LAYER_NAMES | RESULT_NORMS, keys=WINDOW + WINDOW_LAYERS),
     "OlmoeForCausalLM": Kind("olmoe", keys=EXPERTS),
     "Ernie4_5ForCausalLM": Kind("ernie4_5"),
     "MiniCPMForCausalLM": Kind("minicpm", permutes=True, keys=MINICPM),
@@ -357,6 +383,8 @@ KINDS = {
     "FalconH1ForCausalLM": Kind("falcon-h1", FALCON_H1_NAMES, keys=MAMBA2, changes=FALCON_H1_CHANGES),
     "GraniteMoeHybridForCausalLM": Kind("granitehybrid", GRANITE_HYBRID_NAMES, permutes=True, changes=GRANITE_HYBRID_CHANGES,
                                         keys=MULTIPLIERS + EXPERTS + MAMBA2 + GRANITE_HYBRID),
+    "Qwen3NextForCausalLM": Kind("qwen3next", QWEN3_NEXT_NAMES, rotates_part=True, keys=EXPERTS + QWEN3_NEXT,
+                                 changes=QWEN3_NEXT_CHANGES),
 }
 
 

@@ -242,13 +242,14 @@ class Generate(Case):
         """Overrides: what the format has no key for, because the published models of the class all have the same."""
         two_layers = {"layer_types": ["sliding_attention", "full_attention"]}
         for name, overrides in (
-            ("granite", {}), ("olmo2", {}), ("ernie4_5", {}), ("minicpm", {}), ("phi3", {}), ("phi3-longrope", {}),
+            ("granite", {}), ("olmo2", {}), ("olmo3", {}), ("ernie4_5", {}), ("minicpm", {}), ("phi3", {}), ("phi3-longrope", {}),
             ("seed-oss", {}), ("smollm3", {"no_rope_layers": [1, 0]}), ("mixtral", {"sliding_window": 13}), ("qwen2-moe", {}),
             ("olmoe", {}), ("granite-moe", {}),
             ("gemma", {}), ("gemma2", {"query_pre_attn_scalar": 24}), ("gemma3", {"query_pre_attn_scalar": 24} | two_layers),
             ("starcoder2", {"sliding_window": 10}), ("gpt-bigcode", {}), ("gpt2", {}), ("gpt-neox", {}),
             ("gpt-neox-sequential", {}), ("falcon-7b", {}), ("falcon-11b", {}), ("falcon-40b", {}), ("stablelm", {}),
             ("stablelm-parallel", {}), ("cohere", {}), ("cohere2", two_layers), ("glm", {}), ("glm4", {}),
+            ("qwen3-next", {"layer_types": ["linear_attention", "full_attention", "linear_attention"], "mlp_only_layers": [1]}),
             ("mamba", {}), ("mamba2", {}), ("lfm2", {}), ("falcon-h1", {}), ("granite-moe-hybrid", {}),
             ("granite-moe-hybrid-experts", {}), ("gpt-oss", two_layers | {"swiglu_limit": 0.75}), ("deepseek-v2", {}),
             ("deepseek-v2-lite", {"rope_scaling": {"mscale": 0.7}}), ("deepseek-v3", {"rope_scaling": {"mscale": 0.7}}),

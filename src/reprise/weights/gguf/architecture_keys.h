@@ -25,6 +25,9 @@ class ArchitectureKeys {
     return *architecture_ == architecture;
   }
   [[nodiscard]] bool has(std::string_view name) const { return metadata_->has(key(name)); }
+  [[nodiscard]] bool is_array(std::string_view name) const {
+    return metadata_->is_array(key(name));
+  }
   [[nodiscard]] int64_t required(std::string_view name) const {
     return metadata_->required_integer(key(name), 1, kMost);
   }

@@ -142,6 +142,24 @@ void read_granite_hybrid(const ArchitectureKeys& keys,
   config["shared_intermediate_size"] = config["intermediate_size"];
 }
 
+// Files have no list of layers with dense MLPs: all layers have experts.
+void read_qwen3_next(const ArchitectureKeys& keys,
+                     const GgufConfigTraits& /*traits*/,
+                     Json& config) {
+  const int64_t heads = keys.required("ssm.time_step_rank");
+  const int64_t values = keys.required("ssm.inner_size");
+  if (values % heads != 0) {
+    keys.fail("ssm.time_step_rank", fmt::format("{} does not divide inner_size {}", heads, values));
+  }
+  config["linear_num_value_heads"] = heads;
+  config["linear_value_head_dim"] = values / heads;
+  config["linear_num_key_heads"] = keys.required("ssm.group_count");
+  config["linear_key_head_dim"] = keys.required("ssm.state_size");
+  config["linear_conv_kernel_dim"] = keys.required("ssm.conv_kernel");
+  const int64_t interval = keys.integer("full_attention_interval").value_or(0);
+  config["full_attention_interval"] = interval == 0 ? 4 : interval;
+}
+
 void read_lfm2(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config) {
   write_layer_types(keys, config);
   config["conv_L_cache"] = keys.required("shortconv.l_cache");
@@ -203,6 +221,15 @@ void read_gpt_oss(const ArchitectureKeys& /*keys*/,
                   const GgufConfigTraits& /*traits*/,
                   Json& config) {
   if (config.contains("rope_scaling")) config["rope_scaling"]["truncate"] = false;
+}
+
+// OLMo 3 has windows.
+void read_olmo2(const ArchitectureKeys& /*keys*/,
+                const GgufConfigTraits& /*traits*/,
+                Json& config) {
+  if (config.contains("sliding_window")) {
+    config["architectures"] = Json::array({"Olmo3ForCausalLM"});
+  }
 }
 
 constexpr auto kWindow =
@@ -314,7 +341,7 @@ constexpr auto kArchitectures = std::to_array<GgufArchitecture>({
      .model_class = "GraniteForCausalLM",
      .reads_logit_scale = true,
      .read = read_minicpm},
-    {.name = "olmo2", .model_class = "Olmo2ForCausalLM"},
+    {.name = "olmo2", .model_class = "Olmo2ForCausalLM", .members = kWindow, .read = read_olmo2},
     {.name = "olmoe", .model_class = "OlmoeForCausalLM", .has_experts = true},
     // As in Transformers, the window counts, which llama.cpp leaves out.
     {.name = "phi3",
@@ -326,6 +353,11 @@ constexpr auto kArchitectures = std::to_array<GgufArchitecture>({
     {.name = "qwen2moe", .model_class = "Qwen2MoeForCausalLM", .has_experts = true},
     {.name = "qwen3", .model_class = "Qwen3ForCausalLM"},
     {.name = "qwen3moe", .model_class = "Qwen3MoeForCausalLM", .has_experts = true},
+    {.name = "qwen3next",
+     .model_class = "Qwen3NextForCausalLM",
+     .has_experts = true,
+     .rotates_part = true,
+     .read = read_qwen3_next},
     {.name = "seed_oss", .model_class = "SeedOssForCausalLM"},
     {.name = "smollm3", .model_class = "SmolLM3ForCausalLM"},
     {.name = "stablelm",

@@ -51,7 +51,7 @@ int64_t read_kv_heads(const ArchitectureKeys& keys,
     if (count == most || (count == 0 && architecture.has_recurrent_layers)) continue;
     keys.fail(kKey, fmt::format("differs between layers: {} and {}", count, most));
   }
-  return most;
+  return most == 0 ? num_heads : most;  // no layer has attention
 }
 
 void read_heads(const ArchitectureKeys& keys, const GgufArchitecture& architecture, Json& config) {
@@ -139,6 +139,20 @@ void copy_members(const ArchitectureKeys& keys,
     } else if (const auto value = keys.boolean(copied.key)) {
       config[member] = *value;
     }
+  }
+}
+
+// Which layers have the window: every n-th has none, or a list of all layers says it.
+void read_window_layers(const ArchitectureKeys& keys, Json& config) {
+  constexpr std::string_view kKey = "attention.sliding_window_pattern";
+  if (!config.contains("sliding_window") || !keys.has(kKey)) return;
+  if (!keys.is_array(kKey)) {
+    config["sliding_window_pattern"] = keys.required(kKey);
+    return;
+  }
+  config["layer_types"] = Json::array();
+  for (const int64_t has_window : keys.integers(kKey, keys.required("block_count"))) {
+    config["layer_types"].push_back(has_window != 0 ? "sliding_attention" : "full_attention");
   }
 }
 
@@ -231,6 +245,7 @@ Json config_json(const Metadata& metadata, const GgufConfigTraits& traits) {
   if (architecture.has_experts) read_experts(keys, architecture.model_class, config);
   add_other_names(config);
   copy_members(keys, architecture, config);
+  read_window_layers(keys, config);
   if (architecture.read != nullptr) architecture.read(keys, traits, config);
   config["eos_token_id"] = end_token_ids(metadata);
   return config;

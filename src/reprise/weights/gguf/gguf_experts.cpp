@@ -47,6 +47,10 @@ constexpr auto kExpertTraits = std::to_array<ExpertTraits>({
      .size = "moe_intermediate_size",
      .renormalises = false,
      .shared_size = "shared_expert_intermediate_size"},
+    {.model_class = "Qwen3NextForCausalLM",
+     .count = "num_experts",
+     .size = "moe_intermediate_size",
+     .shared_size = "shared_expert_intermediate_size"},
     {.model_class = "Qwen3MoeForCausalLM", .count = "num_experts", .size = "moe_intermediate_size"},
 });
 

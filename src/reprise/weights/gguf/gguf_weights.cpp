@@ -94,6 +94,7 @@ void GgufWeights::add(const GgufFile& file, const TensorInfo& tensor, const Mode
   if (name->rows != RowsOfGroup::all) {
     Halves& halves = halves_[name->name];
     halves.num_groups = name->num_groups;
+    if (name->rows == RowsOfGroup::first) halves.pieces = name->pieces;
     std::optional<Location>& half = name->rows == RowsOfGroup::first ? halves.first : halves.last;
     if (half) fail_twice(location, *half);
     location.parts.front().is_transposed = name->is_transposed;
@@ -116,56 +117,72 @@ void GgufWeights::add(const GgufFile& file, const TensorInfo& tensor, const Mode
   add(name->name, location);
 }
 
+void GgufWeights::add_rows_of_group(const Location& half,
+                                    uint64_t group,
+                                    const Halves& halves,
+                                    Location& joined) {
+  const auto groups = static_cast<uint64_t>(halves.num_groups);
+  Part part = half.parts.front();
+  part.shares = groups;
+  const std::vector<int64_t>& shape = part.tensor->shape;
+  const auto elements = static_cast<uint64_t>(num_elements(shape));
+  if (part.is_transposed) {
+    const bool fits = shape.size() == 3 && shape[0] == halves.num_groups &&
+                      static_cast<uint64_t>(shape[1]) == joined.row_elements;
+    if (!fits) fail_shape(half, fmt::format("expected a matrix for each of {} heads", groups));
+    part.first_row = group * joined.row_elements;
+    part.num_rows = static_cast<uint64_t>(shape[2]);
+    joined.parts.push_back(part);
+    return;
+  }
+  // A matrix for each group lies in the file as one that has the rows of all.
+  const bool has_whole_rows = joined.is_list
+                                  ? !is_quantised(part.tensor->format)
+                                  : static_cast<uint64_t>(shape.back()) == joined.row_elements;
+  const uint64_t rows = elements / joined.row_elements / groups;
+  std::vector<int64_t> pieces = {static_cast<int64_t>(rows)};
+  if (&half == &*halves.first && !halves.pieces.empty()) pieces = halves.pieces;
+  const auto sum = static_cast<uint64_t>(std::accumulate(pieces.begin(), pieces.end(), int64_t{0}));
+  if (!has_whole_rows || rows * groups * joined.row_elements != elements || sum != rows) {
+    fail_shape(
+        half,
+        fmt::format("expected rows of {} for each of {} groups", joined.row_elements, groups));
+  }
+  uint64_t before = 0;
+  for (const int64_t piece : pieces) {
+    part.num_rows = static_cast<uint64_t>(piece);
+    part.first_row = before + group * part.num_rows;
+    before += groups * part.num_rows;
+    joined.parts.push_back(part);
+  }
+}
+
 GgufWeights::Location GgufWeights::join(const std::string& name, const Halves& halves) const {
+  const Location& any = halves.first ? *halves.first : *halves.last;
   if (!halves.first || !halves.last) {
-    const Location& other = halves.first ? *halves.first : *halves.last;
     throw FileError("E_MISSING",
-                    other.parts.front().file->path(),
-                    visible(other.tensor().name),
+                    any.parts.front().file->path(),
+                    visible(any.tensor().name),
                     "is one of two tensors that belong together, and the other one is not there");
   }
   const auto expected = expected_shapes_.find(name);
-  if (expected == expected_shapes_.end()) {
-    fail_unknown(*halves.first->parts.front().file, halves.first->tensor());
-  }
-  const auto groups = static_cast<uint64_t>(halves.num_groups);
-  Location joined{.spec = {.dtype = halves.first->spec.dtype, .shape = expected->second},
-                  .parts = {}};
+  if (expected == expected_shapes_.end()) fail_unknown(*any.parts.front().file, any.tensor());
+  const std::vector<int64_t>& shape = expected->second;
+  Location joined{.spec = {.dtype = any.spec.dtype, .shape = shape}, .parts = {}};
   // A bias of stacked experts: each expert has elements.
-  joined.is_list = groups != 1 && halves.first->tensor().shape.size() == 2;
-  joined.row_elements = joined.is_list ? 1 : static_cast<uint64_t>(expected->second.back());
-  if (expected->second.size() == 3) {
-    joined.rows_per_matrix = static_cast<uint64_t>(expected->second[1]);
+  joined.is_list = halves.num_groups != 1 && shape.size() == 2 && shape[0] == halves.num_groups;
+  joined.row_elements = joined.is_list ? 1 : static_cast<uint64_t>(shape.back());
+  if (shape.size() == 3) joined.rows_per_matrix = static_cast<uint64_t>(shape[1]);
+  for (uint64_t group = 0; group < static_cast<uint64_t>(halves.num_groups); ++group) {
+    add_rows_of_group(*halves.first, group, halves, joined);
+    add_rows_of_group(*halves.last, group, halves, joined);
   }
-  for (uint64_t group = 0; group < groups; ++group) {
-    for (const Location* half : {&*halves.first, &*halves.last}) {
-      Part part = half->parts.front();
-      const std::vector<int64_t>& shape = part.tensor->shape;
-      const bool is_matrix_each = shape.size() == 3 && shape.front() == halves.num_groups;
-      const auto rows = static_cast<uint64_t>(num_elements(shape)) / groups /
-                        (part.is_transposed && is_matrix_each ? static_cast<uint64_t>(shape[1])
-                                                              : joined.row_elements);
-      const uint64_t stored_rows = part.is_transposed ? static_cast<uint64_t>(shape[1]) : rows;
-      const bool fits =
-          (groups == 1 ? shape.size() == 2 : is_matrix_each || joined.is_list) &&
-          (joined.is_list ? block_size(part.tensor->format).num_elements == 1
-                          : static_cast<uint64_t>(part.is_transposed ? shape[1] : shape.back()) ==
-                                joined.row_elements);
-      if (!fits)
-        fail_shape(*half, fmt::format("it is no part of {}", shape_text(expected->second)));
-      part.first_row = group * stored_rows;
-      part.num_rows = rows;
-      part.shares = groups;
-      joined.parts.push_back(part);
-    }
-  }
-  if (joined.num_rows() * joined.row_elements !=
-      static_cast<uint64_t>(num_elements(expected->second))) {
-    fail_shape(*halves.first,
+  if (joined.num_rows() * joined.row_elements != static_cast<uint64_t>(num_elements(shape))) {
+    fail_shape(any,
                fmt::format("with {} {} it is no {}",
                            halves.last->tensor().name,
                            shape_text(halves.last->tensor().shape),
-                           shape_text(expected->second)));
+                           shape_text(shape)));
   }
   return joined;
 }

@@ -88,6 +88,7 @@ class GgufWeights final : public WeightSource {
     std::optional<Location> first;
     std::optional<Location> last;
     int64_t num_groups = 1;
+    std::vector<int64_t> pieces;  // of `first`: see CheckpointName
   };
   /// Called with the index of a row in a range of the checkpoint's rows, its bytes as stored, and
   /// the part that it is of.
@@ -114,6 +115,10 @@ class GgufWeights final : public WeightSource {
                    const ExpertMatricesName& experts,
                    const ModelConfig& config);
   void add(const std::string& name, const Location& location);
+  static void add_rows_of_group(const Location& half,
+                                uint64_t group,
+                                const Halves& halves,
+                                Location& joined);
   /// The tensor of the checkpoint whose groups of rows are some of `first`, then some of `last`.
   [[nodiscard]] Location join(const std::string& name, const Halves& halves) const;
 

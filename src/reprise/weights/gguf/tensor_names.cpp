@@ -59,6 +59,7 @@ constexpr auto kMixerModules = std::to_array<ModuleRow>({
     {"ssm_in", &DecoderTensors::mixer_in},
     {"ssm_conv1d", &DecoderTensors::mixer_conv},
     {"ssm_out", &DecoderTensors::mixer_out},
+    {"ssm_ba", &DecoderTensors::mixer_gates},
     {"shortconv.in_proj", &DecoderTensors::mixer_in},
     {"shortconv.conv", &DecoderTensors::mixer_conv},
     {"shortconv.out_proj", &DecoderTensors::mixer_out},
@@ -168,6 +169,17 @@ std::optional<CheckpointName> find_joined(const NameInLayer& parts,
   const bool has_halves = !names.shared_gate_up.empty();  // of gate and up, in Granite's models
   const std::string shared = std::string(names.shared_expert) + std::string(names.shared_gate_up);
   const std::string kv_b(names.kv_b);
+  // Qwen3-Next, whose checkpoints have both together, one group of heads after the other.
+  const bool has_gated_groups = !names.mixer_gates.empty() &&
+                                parts.layer < config.num_hidden_layers &&
+                                config.is_recurrent_layer(parts.layer);
+  const int64_t groups = config.recurrent ? config.recurrent->num_groups : 0;
+  std::vector<int64_t> rows_of_qkv;
+  if (has_gated_groups) {
+    const int64_t keys = config.recurrent->state_size;
+    rows_of_qkv = {keys, keys, config.recurrent->value_size() / groups};
+  }
+  const std::string mixer_in = std::string(names.mixer) + std::string(names.mixer_in);
   const std::string gate_up(names.gate_up);
   using enum RowsOfGroup;
   struct Line {
@@ -177,6 +189,7 @@ std::optional<CheckpointName> find_joined(const NameInLayer& parts,
     RowsOfGroup rows;
     int64_t num_groups;
     bool is_transposed = false;
+    std::vector<int64_t> pieces = {};
   };
   const std::string expert_gate_up = std::string(names.experts) + std::string(names.expert_gate_up);
   const std::string expert_down = std::string(names.experts) + std::string(names.expert_down);
@@ -185,6 +198,8 @@ std::optional<CheckpointName> find_joined(const NameInLayer& parts,
       Line{has_halves, "ffn_up", gate_up, last, 1},
       Line{has_halves, "ffn_gate_shexp", shared, first, 1},
       Line{has_halves, "ffn_up_shexp", shared, last, 1},
+      Line{has_gated_groups, "attn_qkv", mixer_in, first, groups, false, rows_of_qkv},
+      Line{has_gated_groups, "attn_gate", mixer_in, last, groups},
       Line{config.mla.has_value(), "attn_k_b", kv_b, first, heads, true},
       Line{config.mla.has_value(), "attn_v_b", kv_b, last, heads},
       Line{experts != 0, "ffn_gate_exps", expert_gate_up, first, experts},
@@ -195,11 +210,12 @@ std::optional<CheckpointName> find_joined(const NameInLayer& parts,
     if (!line.applies || line.module != parts.module || line.name.empty()) continue;
     std::string suffix(parts.suffix);
     // These are tensors of a checkpoint, not modules.
-    if (line.num_groups == experts) suffix = suffix == ".bias" ? "_bias" : "";
+    if (experts != 0 && line.num_groups == experts) suffix = suffix == ".bias" ? "_bias" : "";
     return CheckpointName{.name = names.in_layer(parts.layer, line.name) + suffix,
                           .rows = line.rows,
                           .num_groups = line.num_groups,
-                          .is_transposed = line.is_transposed};
+                          .is_transposed = line.is_transposed,
+                          .pieces = line.pieces};
   }
   return std::nullopt;
 }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "reprise/weights/decoder_tensors.h"
 #include "reprise/weights/model_config.h"
@@ -20,6 +21,8 @@ struct CheckpointName {
   RowsOfGroup rows = RowsOfGroup::all;
   int64_t num_groups = 1;      // of rows; of a tensor of all experts: their number
   bool is_transposed = false;  // the rows of a group are the columns of a matrix of the file
+  /// Rows of a group: the file has all groups' first ones, then all groups' second ones, and so on.
+  std::vector<int64_t> pieces = {};
 
   bool operator==(const CheckpointName&) const = default;
 };
