@@ -1,12 +1,38 @@
 #include <cstring>
+#include <string>
 
 #include "reprise/base/error.h"
 #include "reprise/weights/gguf/gguf_config.h"
 #include "reprise/weights/gguf/gguf_tokenizer.h"
 #include "reprise/weights/gguf/header.h"
+#include "reprise/weights/gguf/tensor_names.h"
+#include "reprise/weights/model_config.h"
 #include "tests/fuzz/targets.h"
 
 namespace reprise::fuzz {
+
+namespace {
+
+// The configuration, and the names that the tensors have for its models.
+void read_config(const weights::gguf::Header& header) {
+  namespace gguf = weights::gguf;
+  gguf::GgufConfigTraits traits{.vocab_size = 1};
+  for (const gguf::TensorInfo& tensor : header.tensors) {
+    traits.tensors.insert(std::string(gguf::name_in_layer(tensor.name)));
+  }
+  const std::string json = gguf::config_json(header.metadata, traits).dump();
+  const weights::ModelConfig config = weights::parse_model_config(json, "f").config;
+  const weights::DecoderTensors names = weights::decoder_tensors(config);
+  for (const gguf::TensorInfo& tensor : header.tensors) {
+    const auto name = gguf::checkpoint_name(tensor.name, config, names);
+    require(!name || !name->name.empty(), "a tensor of the model has a name");
+    require(gguf::num_interleaved_heads(tensor.name, config) >= 0, "heads are counted");
+    static_cast<void>(gguf::find_expert_matrices(tensor.name, names));
+    static_cast<void>(gguf::value_change(tensor.name, config));
+  }
+}
+
+}  // namespace
 
 void gguf(std::string_view input) {
   namespace gguf = weights::gguf;
@@ -22,7 +48,7 @@ void gguf(std::string_view input) {
               "an accepted tensor lies inside the file");
     }
     try {
-      static_cast<void>(gguf::config_json(header.metadata, {.vocab_size = 1}));
+      read_config(header);
     } catch (const FileError&) {
       // The metadata is refused with a named error, as intended.
     }
