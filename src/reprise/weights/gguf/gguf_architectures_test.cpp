@@ -109,6 +109,9 @@ TEST_F(GgufArchitectures, are_those_of_the_registry_that_the_format_names) {
     if (name == "granitehybrid" || name == "lfm2") {
       file.numbers<uint32_t>(name + ".attention.head_count_kv", 4, {0});
     }
+    if (architecture == Architecture::deepseek_v3) {
+      file.boolean("deepseek2.expert_weights_norm", true);
+    }
     SCOPED_TRACE(name);
     EXPECT_EQ(config_of(file).architecture, architecture);
   }
@@ -283,6 +286,7 @@ TEST_F(GgufArchitectures, have_pre_tokenizers_of_their_own) {
                                                             {"gpt-4o", 2},
                                                             {"deepseek-v3", 4},
                                                             {"deepseek-coder", 6},
+                                                            {"deepseek-llm", 7},
                                                             {"command-r", 2},
                                                             {"starcoder", 2},
                                                             {"falcon", 4},
