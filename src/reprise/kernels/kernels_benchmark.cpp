@@ -65,6 +65,13 @@ class Bench {
     std::copy(values.begin(), values.end(), tensor.data_as<int32_t>());
     return tensor;
   }
+  // Several workers may compute the segments of a long context of `heads` heads.
+  void divide_contexts(int64_t heads, int64_t value_dim) {
+    AttentionPath path;
+    path.segment_sums = make({DType::f32, {64 * heads * (value_dim + 2)}});
+    path.segment_counters = ints({64 * heads}, std::vector<int>(static_cast<size_t>(64 * heads)));
+    executor_.set_attention(path);
+  }
 
  private:
   std::unique_ptr<device::Device> device_;
@@ -121,13 +128,14 @@ void bench_linear_panels(benchmark::State& state, Setup setup, int64_t in, int64
          2.0 * static_cast<double>(rows * in * out));
 }
 
-// Decode of one request of a 14-head, 2-kv-head model with head_dim 64.
-void bench_attention(benchmark::State& state, Setup setup, int query, DType cache_type) {
+// Attention of one request of a model of 14 heads with head_dim 64.
+void bench_attention(
+    benchmark::State& state, Setup setup, int query, DType cache_type, int64_t kv_heads) {
   Bench bench(setup.isa, setup.threads);
   const auto context = static_cast<int>(state.range(0));
   const int blocks = (context + 15) / 16;
   const int64_t row = cache_type == DType::i8 ? 68 : 64;
-  const Tensor cache = bench.random({blocks, 2, 16, row}, cache_type);
+  const Tensor cache = bench.random({blocks, kv_heads, 16, row}, cache_type);
   const std::vector<Tensor> keys = bench.ring(cache);
   const std::vector<Tensor> values = bench.ring(cache);
   const Tensor q = bench.random({query, 14, 64}, setup.dtype);
@@ -138,16 +146,15 @@ void bench_attention(benchmark::State& state, Setup setup, int query, DType cach
                                              .seq_lens = bench.ints({1}, {context}),
                                              .block_table = bench.ints({1, blocks}, table),
                                              .scale = 0.125F};
+  bench.divide_contexts(14, 64);
   size_t turn = 0;
   for (auto _ : state) {
     const size_t i = turn++ % keys.size();
     ops::attention(q, keys[i], values[i], arguments, out);
   }
   const double pairs = static_cast<double>(query) * (context - (query - 1) / 2.0);
-  report(
-      state,
-      2.0 * context * 2 * static_cast<double>(row) * static_cast<double>(dtype_bytes(cache_type)),
-      pairs * 14 * 64 * 4);
+  const auto elements = static_cast<double>(2 * context * kv_heads * row);
+  report(state, elements * static_cast<double>(dtype_bytes(cache_type)), pairs * 14 * 64 * 4);
 }
 
 void bench_rms_norm(benchmark::State& state, Setup setup) {
@@ -387,10 +394,11 @@ void register_all() {
         for (DType cache : {dtype, DType::f8e4m3, DType::i8}) {
           const std::string name =
               cache == dtype ? std::string() : "_" + std::string(dtype_name(cache)) + "_cache";
-          const auto bench = [=](int query) {
-            return [=](auto& state) { bench_attention(state, setup, query, cache); };
+          const auto bench = [=](int query, int64_t kv_heads = 2) {
+            return [=](auto& state) { bench_attention(state, setup, query, cache, kv_heads); };
           };
-          add("decode" + name, bench(1), {512, 4096});
+          add("decode" + name, bench(1), {512, 4096, 16384});
+          add("decode_1_kv_head" + name, bench(1, 1), {512, 4096, 16384});
           add("prefill" + name, bench(512), {512, 4096});
         }
         add("rms_norm_896", [=](auto& state) { bench_rms_norm(state, setup); }, {1, 512});
