@@ -81,22 +81,36 @@ struct UnpackedPanel {
   alignas(64) uint8_t codes[kChunkBlocks * 512];
   alignas(64) float scales[kChunkBlocks * 2 * 16];  // of a block: [parts][columns]
   alignas(64) float least[kChunkBlocks * 2 * 16];
+  // Where tiles read the codes of each block: in `codes`, or in the weight.
+  const uint8_t* blocks[kChunkBlocks];
 };
 
 // Which of the kernels below an unpacked panel needs.
 struct TileKind {
   bool is_wide = false;
   bool has_least = false;
+  bool is_nibbles = false;  // two codes of a byte are told apart in registers
   int parts = 1;
   int offset = 0;  // only where is_wide is false
 
   friend constexpr bool operator==(const TileKind&, const TileKind&) = default;
 };
 
+// Whether tiles read nibbles as they are in the weight. Each tile of rows then takes them apart
+// again, which vectors of 64 bytes do beside their products.
+constexpr bool tiles_read_nibbles(PanelFormat format) {
+  return kPanelTilesReadNibbles && panel_traits(format).planes == CodePlanes::nibble;
+}
+// Whether the codes of a stretch need no copy.
+constexpr bool tiles_read_weights(PanelFormat format) {
+  return panel_traits(format).planes == CodePlanes::byte || tiles_read_nibbles(format);
+}
+
 constexpr TileKind tile_kind(PanelFormat format) {
   const PanelTraits traits = panel_traits(format);
   return {.is_wide = traits.is_wide(),
           .has_least = traits.has_least,
+          .is_nibbles = tiles_read_nibbles(format),
           .parts = traits.parts,
           .offset = traits.is_wide() ? Panel::kWideOffset : traits.offset};
 }
@@ -112,11 +126,16 @@ inline void unpack_panel(const uint8_t* panel, int64_t begin, int64_t blocks, Un
     const uint8_t* head = panel;
     panel += Unpacker::kHeadBytes;
     for (int64_t b = super; b < super + kSuperBlocks; ++b, panel += Unpacker::kBlockBytes) {
-      for_numbers<0, 8>([&](auto group) REPRISE_LAMBDA_INLINE {
-        Panel::Codes codes = Unpacker::template codes<group.value>(panel);
-        if constexpr (kSigned) codes = Panel::minus(codes, Unpacker::kTraits.offset);
-        Panel::store_codes(to.codes + b * 512 + group.value * 64, codes);
-      });
+      if constexpr (!kSigned && tiles_read_weights(kFormat)) {
+        to.blocks[b] = panel;
+      } else {
+        to.blocks[b] = to.codes + b * 512;
+        for_numbers<0, 8>([&](auto group) REPRISE_LAMBDA_INLINE {
+          Panel::Codes codes = Unpacker::template codes<group.value>(panel);
+          if constexpr (kSigned) codes = Panel::minus(codes, Unpacker::kTraits.offset);
+          Panel::store_codes(to.codes + b * 512 + group.value * 64, codes);
+        });
+      }
       for_numbers<0, Unpacker::kTraits.parts>([&](auto part) REPRISE_LAMBDA_INLINE {
         const int64_t at = (b * Unpacker::kTraits.parts + part.value) * kPanelColumns;
         Panel::store(to.scales + at, Unpacker::template scales<part.value>(head, panel));
@@ -185,10 +204,60 @@ REPRISE_INLINE void add_scaled_sums(const UnpackedPanel& panel,
   }
 }
 
+// sums += the products of kRows rows with group `group` of the codes of a block.
+template <bool kWide, int kRows>
+REPRISE_INLINE void add_group(const ActivationBlock* x,
+                              int64_t x_blocks,
+                              int group,
+                              const Panel::Codes (&codes)[kPanelTileColumns],
+                              Panel::Sums (&sums)[kPanelTileColumns][kRows]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    const Panel::Four four = Panel::broadcast_four(x[r * x_blocks].codes + 4 * group);
+#pragma GCC unroll 2
+    for (int c = 0; c < kPanelTileColumns; ++c) {
+      sums[c][r] = add_products<kWide>(sums[c][r], codes[c], four);
+    }
+  }
+}
+
+// The same for a block, or for part `part` of one. `blocks[c]`: codes of panel c.
+template <TileKind kKind, int kRows>
+REPRISE_INLINE void add_block(const ActivationBlock* x,
+                              int64_t x_blocks,
+                              int part,
+                              const uint8_t* const (&blocks)[kPanelTileColumns],
+                              Panel::Sums (&sums)[kPanelTileColumns][kRows]) {
+  Panel::Codes codes[kPanelTileColumns];
+  if constexpr (kKind.is_nibbles) {
+#pragma GCC unroll 4
+    for (int g = 0; g < 4; ++g) {
+      Panel::Codes pairs[kPanelTileColumns];
+#pragma GCC unroll 2
+      for (int c = 0; c < kPanelTileColumns; ++c) {
+        pairs[c] = Panel::load(blocks[c] + g * 64);
+        codes[c] = Panel::low_halves(pairs[c]);
+      }
+      add_group<kKind.is_wide, kRows>(x, x_blocks, g, codes, sums);
+#pragma GCC unroll 2
+      for (int c = 0; c < kPanelTileColumns; ++c) codes[c] = Panel::high_halves(pairs[c]);
+      add_group<kKind.is_wide, kRows>(x, x_blocks, 4 + g, codes, sums);
+    }
+  } else {
+    constexpr int kGroups = 8 / kKind.parts;
+#pragma GCC unroll 8
+    for (int g = part * kGroups; g < (part + 1) * kGroups; ++g) {
+#pragma GCC unroll 2
+      for (int c = 0; c < kPanelTileColumns; ++c) codes[c] = Panel::load(blocks[c] + g * 64);
+      add_group<kKind.is_wide, kRows>(x, x_blocks, g, codes, sums);
+    }
+  }
+}
+
 // totals += kRows rows of x times kPanelTileColumns unpacked panels of one kind.
-template <bool kWide, bool kLeast, int kParts, int kRows>
+template <TileKind kKind, int kRows>
 inline void panel_tile(const UnpackedPanel* const* panels, int offset, TileRows& rows) {
-  constexpr int kGroups = 8 / kParts;
+  constexpr int kParts = kKind.parts;
   Panel::Floats totals[kPanelTileColumns][kRows];
 #pragma GCC unroll 2
   for (int c = 0; c < kPanelTileColumns; ++c) {
@@ -202,6 +271,8 @@ inline void panel_tile(const UnpackedPanel* const* panels, int offset, TileRows&
   for (int64_t i = 0; i < rows.blocks * kParts; ++i) {
     const int part = kParts == 2 ? static_cast<int>(i % 2) : 0;
     if (part == 0) prefetch_ahead(rows);
+    const uint8_t* blocks[kPanelTileColumns];
+    for (int c = 0; c < kPanelTileColumns; ++c) blocks[c] = panels[c]->blocks[i / kParts];
     Panel::Sums sums[kPanelTileColumns][kRows];
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -209,26 +280,10 @@ inline void panel_tile(const UnpackedPanel* const* panels, int offset, TileRows&
 #pragma GCC unroll 2
       for (int c = 0; c < kPanelTileColumns; ++c) sums[c][r] = start;
     }
-#pragma GCC unroll 8
-    for (int g = 0; g < kGroups; ++g) {
-      Panel::Codes codes[kPanelTileColumns];
-#pragma GCC unroll 2
-      for (int c = 0; c < kPanelTileColumns; ++c) {
-        codes[c] = Panel::load(panels[c]->codes + (i * kGroups + g) * 64);
-      }
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        const Panel::Four four =
-            Panel::broadcast_four(x[r * rows.x_blocks].codes + 4 * (part * kGroups + g));
-#pragma GCC unroll 2
-        for (int c = 0; c < kPanelTileColumns; ++c) {
-          sums[c][r] = add_products<kWide>(sums[c][r], codes[c], four);
-        }
-      }
-    }
+    add_block<kKind, kRows>(x, rows.x_blocks, part, blocks, sums);
 #pragma GCC unroll 2
     for (int c = 0; c < kPanelTileColumns; ++c) {
-      add_scaled_sums<kLeast, kParts, kRows>(
+      add_scaled_sums<kKind.has_least, kParts, kRows>(
           *panels[c], i, part, x, rows.x_blocks, sums[c], totals[c]);
     }
     if (kParts == 1 || part == 1) ++x;
@@ -241,7 +296,7 @@ inline void panel_tile(const UnpackedPanel* const* panels, int offset, TileRows&
 }
 
 // The same for `num_rows` rows, in tiles.
-template <bool kWide, bool kLeast, int kParts>
+template <TileKind kKind>
 inline void panel_tiles(const UnpackedPanel* const* panels,
                         int offset,
                         int64_t num_rows,
@@ -249,9 +304,7 @@ inline void panel_tiles(const UnpackedPanel* const* panels,
   for (int64_t row = 0; row < num_rows; row += kPanelTileRows) {
     const int64_t count = min_of(kPanelTileRows, num_rows - row);
     for_numbers<1, kPanelTileRows + 1>([&](auto number) REPRISE_LAMBDA_INLINE {
-      if (count == number.value) {
-        panel_tile<kWide, kLeast, kParts, number.value>(panels, offset, rows);
-      }
+      if (count == number.value) panel_tile<kKind, number.value>(panels, offset, rows);
     });
     if (row == (kPrefetchTiles - 1) * kPanelTileRows) rows.lines_ahead = 0;
     rows.x += kPanelTileRows * rows.x_blocks;
@@ -264,14 +317,20 @@ inline void panel_tiles(const UnpackedPanel* const* panels,
                         int64_t num_rows,
                         const TileRows& rows) {
   if (kind.is_wide) {
-    panel_tiles<true, false, 1>(panels, kind.offset, num_rows, rows);
+    panel_tiles<TileKind{.is_wide = true}>(panels, kind.offset, num_rows, rows);
   } else if (kind.parts == 2 && kind.has_least) {
-    panel_tiles<false, true, 2>(panels, kind.offset, num_rows, rows);
+    panel_tiles<TileKind{.has_least = true, .parts = 2}>(panels, kind.offset, num_rows, rows);
   } else if (kind.parts == 2) {
-    panel_tiles<false, false, 2>(panels, kind.offset, num_rows, rows);
+    panel_tiles<TileKind{.parts = 2}>(panels, kind.offset, num_rows, rows);
+  } else if (kind.is_nibbles && kind.has_least) {
+    panel_tiles<TileKind{.has_least = true, .is_nibbles = kPanelTilesReadNibbles}>(
+        panels, kind.offset, num_rows, rows);
+  } else if (kind.is_nibbles) {
+    panel_tiles<TileKind{.is_nibbles = kPanelTilesReadNibbles}>(
+        panels, kind.offset, num_rows, rows);
   } else if (kind.has_least) {
-    panel_tiles<false, true, 1>(panels, kind.offset, num_rows, rows);
+    panel_tiles<TileKind{.has_least = true}>(panels, kind.offset, num_rows, rows);
   } else {
-    panel_tiles<false, false, 1>(panels, kind.offset, num_rows, rows);
+    panel_tiles<TileKind{}>(panels, kind.offset, num_rows, rows);
   }
 }

@@ -195,3 +195,4 @@ struct Panel {
 // Register tile of matrix products: 6 of 16 registers hold sums.
 constexpr int kPanelTileRows = 3;
 constexpr int kPanelTileColumns = 1;  // in panels
+constexpr bool kPanelTilesReadNibbles = false;

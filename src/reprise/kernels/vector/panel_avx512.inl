@@ -194,3 +194,4 @@ struct Panel {
 // the broadcasts of x.
 constexpr int kPanelTileRows = 6;
 constexpr int kPanelTileColumns = 2;  // in panels
+constexpr bool kPanelTilesReadNibbles = true;

@@ -218,3 +218,4 @@ struct Panel {
 };
 constexpr int kPanelTileRows = 2;
 constexpr int kPanelTileColumns = 1;  // in panels
+constexpr bool kPanelTilesReadNibbles = false;
