@@ -103,10 +103,6 @@ struct TileKind {
 constexpr bool tiles_read_nibbles(PanelFormat format) {
   return kPanelTilesReadNibbles && panel_traits(format).planes == CodePlanes::nibble;
 }
-// Whether the codes of a stretch need no copy.
-constexpr bool tiles_read_weights(PanelFormat format) {
-  return panel_traits(format).planes == CodePlanes::byte || tiles_read_nibbles(format);
-}
 
 constexpr TileKind tile_kind(PanelFormat format) {
   const PanelTraits traits = panel_traits(format);
@@ -128,7 +124,7 @@ inline void unpack_panel(const uint8_t* panel, int64_t begin, int64_t blocks, Un
     const uint8_t* head = panel;
     panel += Unpacker::kHeadBytes;
     for (int64_t b = super; b < super + kSuperBlocks; ++b, panel += Unpacker::kBlockBytes) {
-      if constexpr (!kSigned && tiles_read_weights(kFormat)) {
+      if constexpr (!kSigned && tiles_read_nibbles(kFormat)) {
         to.blocks[b] = panel;
       } else {
         to.blocks[b] = to.codes + b * 512;
