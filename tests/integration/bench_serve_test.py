@@ -291,7 +291,7 @@ class BadServers(unittest.TestCase):
         self.assertEqual((result["completed"], result["failed"]), (2, 5))
         self.assertEqual(result["total_output_tokens"], 14)
         for error, expected in zip(result["errors"][1:6], ("500 .*out of luck", "closed the connection",
-                                                           "the device is lost", "without any choice", "no JSON")):
+                                                           "the device is lost", "without any choice", "is not JSON")):
             self.assertRegex(error, expected)
         self.assertIn("Failed requests during benchmark run detected", run.stderr)
 

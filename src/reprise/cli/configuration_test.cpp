@@ -194,7 +194,8 @@ TEST_F(ConfigurationTest, a_file_that_explodes_is_refused) {
         i - 1);
   }
   EXPECT_NE(refusal(bomb).find("too large"), std::string::npos);
-  EXPECT_NE(refusal(std::string(2 << 20, '#')).find("too many for a configuration"), std::string::npos);
+  EXPECT_NE(refusal(std::string(2 << 20, '#')).find("too many for a configuration"),
+            std::string::npos);
 }
 
 TEST(YamlScalar, any_text_reads_back_as_itself) {

@@ -80,7 +80,7 @@ TEST(PrecompiledMap, names_what_is_wrong_with_a_map) {
     EXPECT_NE(refusal(value).find(part), std::string::npos) << refusal(value);
   };
   expect_refusal(7, "expected a string");
-  expect_refusal("abc", "no multiple of 4");
+  expect_refusal("abc", "not a multiple of 4");
   expect_refusal("ab*d", "a wrong letter at 2");
   expect_refusal("====", "a wrong letter at");
   expect_refusal("", "expected the size of a trie");
@@ -93,7 +93,7 @@ TEST(PrecompiledMap, names_what_is_wrong_with_a_map) {
   expect_refusal(base64(unit(4) + unit(0xFFFFFC00)), "of a trie that has 1 units");
   expect_refusal(base64(one_letter_map(2, "ab")), "at byte 2 of 2 bytes");
   expect_refusal(base64(one_letter_map(1, "\u00e9")), "at byte 1 of 2 bytes");
-  expect_refusal(base64(one_letter_map(0, "\xff")), "no UTF-8");
+  expect_refusal(base64(one_letter_map(0, "\xff")), "not UTF-8");
 }
 
 // Whatever the bytes are, a map is refused by name or gives well-formed text.

@@ -87,11 +87,9 @@ TEST_P(SharedPrefix, has_the_bits_of_plain_attention_for_every_kind_of_causal_at
 TEST_P(SharedPrefix, has_the_bits_of_plain_attention_for_prefixes_of_several_segments) {
   constexpr auto kLength = static_cast<int>(kAttentionSegment);
   const Model model = {.kv_heads = 1, .group_size = 4};
-  const Batch batch = make_batch(model,
-                                 {{1, 2 * kLength + 64},
-                                  {3, 3 * kLength + 5},
-                                  {1, 2 * kLength + 33},
-                                  {1, 2 * kLength + 65}});
+  const Batch batch = make_batch(
+      model,
+      {{1, 2 * kLength + 64}, {3, 3 * kLength + 5}, {1, 2 * kLength + 33}, {1, 2 * kLength + 65}});
   share_prefix(model, batch, 2 * kLength + 32);
   for (const int32_t prefix_len :
        {kLength - 32, kLength, kLength + 32, 2 * kLength, 2 * kLength + 32}) {

@@ -25,6 +25,18 @@ REPRISE_INLINE void prefetch_bytes(const uint8_t* at, int64_t bytes) {
 // Bytes that decoding asks for ahead: about 100 ns of reading at the bandwidth of one core.
 constexpr int64_t kPrefetchBytes = 4096;
 
+// Whether a single row asks for its weights. Zen 4, whose kernels are those with bf16 and without
+// tiles, reads ahead by itself: asking made decoding of Q8_0 a fifth slower, and only plain blocks
+// of nibbles gained from it (benchmarks/results/2026-11-26-block-scaled-products.md).
+constexpr bool row_asks_ahead([[maybe_unused]] PanelFormat format) {
+#ifdef REPRISE_ISA_HAS_BF16
+  return panel_traits(format).planes == CodePlanes::nibble &&
+         panel_layout(format).super_blocks == 1;
+#else
+  return true;
+#endif
+}
+
 // One row of x times one panel, read as it is: decoding reads each weight once, so the codes of a
 // block go through registers only.
 template <PanelFormat kFormat>
@@ -41,8 +53,10 @@ inline void panel_row(const ActivationBlock* x,
     const uint8_t* head = panel;
     panel += Unpacker::kHeadBytes;
     for (int b = 0; b < Unpacker::kLayout.super_blocks; ++b, ++x, panel += Unpacker::kBlockBytes) {
-      // Into the first cache level: on Zen 4, asking for the second one was slower than not asking.
-      prefetch_bytes<3>(panel + kPrefetchBytes, Unpacker::kBlockBytes);
+      if constexpr (row_asks_ahead(kFormat)) {
+        // Into the first cache level: asking for the second one was slower on Zen 4.
+        prefetch_bytes<3>(panel + kPrefetchBytes, Unpacker::kBlockBytes);
+      }
       for_numbers<0, kTraits.parts>([&](auto part) REPRISE_LAMBDA_INLINE {
         const int32_t x_sum = sum_of(*x, part.value, kTraits.parts);
         Panel::Sums sums = Panel::start(-kOffset * x_sum);

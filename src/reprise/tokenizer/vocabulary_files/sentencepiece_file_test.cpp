@@ -117,9 +117,9 @@ TEST(SentencePieceFile, refuses_pieces_that_no_model_has) {
   expect_model_refusal(bad(text_field(1, std::string(1025, 'a'))), "piece 1: has 1025 bytes");
   expect_model_refusal(bad(text_field(1, "a") + number_field(3, 7)), "piece 1: has the type 7");
   const float infinity = std::numeric_limits<float>::infinity();
-  expect_model_refusal(bad(text_field(1, "a") + real_field(2, infinity)), "no finite number");
+  expect_model_refusal(bad(text_field(1, "a") + real_field(2, infinity)), "not a finite number");
   expect_model_refusal(bad(text_field(1, "a") + real_field(2, infinity - infinity)),
-                       "no finite number");
+                       "not a finite number");
   expect_model_refusal(kUnknown + kUnknown, "piece 1: is unknown, and so is piece 0");
   expect_model_refusal(piece("a"), "no piece has the type 2");
 }

@@ -37,7 +37,7 @@ void read_minicpm(const ArchitectureKeys& keys, const GgufConfigTraits& traits, 
   read_granite(keys, traits, config);
 }
 
-// The scale of scores is 1 / sqrt(query_pre_attn_scalar), which is no part of a file. As in
+// The scale of scores is 1 / sqrt(query_pre_attn_scalar), which is not part of a file. As in
 // llama.cpp, the largest published size has another one than the others.
 void read_gemma_scale(int64_t layers_of_largest, Json& config) {
   const auto hidden_size = config["hidden_size"].get<int64_t>();

@@ -420,7 +420,7 @@ TEST_F(GgufModelTest, writes_a_tokenizer_and_names_what_it_cannot) {
   GgufBytes bytes;
   bytes.string("tokenizer.ggml.model", "gpt2").string("tokenizer.ggml.pre", "qwen2");
   bytes.strings("tokenizer.ggml.tokens", {"\xff"});
-  EXPECT_NE(message_of_tokenizer(bytes).find("is no UTF-8"), std::string::npos);
+  EXPECT_NE(message_of_tokenizer(bytes).find("is not UTF-8"), std::string::npos);
 }
 
 }  // namespace

@@ -139,7 +139,7 @@ std::string listed_merges_json(const Metadata& metadata) {
   if (merges == nullptr) fail_tokenizer(metadata, kMergesKey, "is required: the list of merges");
   std::string json = "[";
   for (const std::string& merge : *merges) {
-    if (!is_valid_utf8(merge)) fail_tokenizer(metadata, kMergesKey, "a merge is no UTF-8");
+    if (!is_valid_utf8(merge)) fail_tokenizer(metadata, kMergesKey, "a merge is not UTF-8");
     json += fmt::format("{}{}", json.size() > 1 ? "," : "", json_text(merge));
   }
   return json + "]";
@@ -305,7 +305,7 @@ void add_chat_templates(const Metadata& metadata, Json& config) {
     const std::string* source = metadata.string(key);
     if (source == nullptr) return;
     if (!is_valid_utf8(*source) || !is_valid_utf8(name)) {
-      fail_tokenizer(metadata, key, "is no UTF-8");
+      fail_tokenizer(metadata, key, "is not UTF-8");
     }
     templates.push_back({{"name", name}, {"template", *source}});
   };

@@ -105,7 +105,7 @@ void GgufWeights::add(const GgufFile& file, const TensorInfo& tensor, const Mode
   location.change = value_change(tensor.name, config);
   const int64_t heads = location.num_interleaved_heads;
   if (heads != 0 && tensor.shape.front() % (2 * heads) != 0) {
-    fail_shape(location, fmt::format("these are no pairs of rows for {} heads", heads));
+    fail_shape(location, fmt::format("these are not pairs of rows for {} heads", heads));
   }
   const auto expected = expected_shapes_.find(name->name);
   if (expected != expected_shapes_.end() && is_same_but_for_form(tensor.shape, expected->second)) {

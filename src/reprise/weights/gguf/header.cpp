@@ -300,7 +300,7 @@ class HeaderReader {
         cursor_.fail(
             "E_OFFSET",
             tensor.name,
-            fmt::format("begins at {}, which is no multiple of {}", tensor.begin, alignment));
+            fmt::format("begins at {}, which is not a multiple of {}", tensor.begin, alignment));
       }
       if (tensor.begin > data_bytes || tensor.bytes > data_bytes - tensor.begin) {
         cursor_.fail("E_TRUNCATED",

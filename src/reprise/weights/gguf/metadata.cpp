@@ -50,7 +50,7 @@ Value read_number(ValueType type, const std::byte* bytes) {
     case ValueType::array:
       break;
   }
-  REPRISE_ASSERT(false, "type {} is no number", static_cast<uint32_t>(type));
+  REPRISE_ASSERT(false, "type {} is not a number", static_cast<uint32_t>(type));
 }
 
 double ArrayValue::number(size_t index) const {

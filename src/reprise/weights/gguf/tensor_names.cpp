@@ -116,7 +116,7 @@ std::string_view find_module(std::span<const ModuleRow> rows,
 
 constexpr std::string_view kLayerPrefix = "blk.";
 
-// A whole text as a number that is not negative; nothing: it is no such number.
+// A whole text as a number that is not negative; nothing: it is not such a number.
 std::optional<int64_t> number_of(std::string_view text) {
   int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -66,7 +66,7 @@ Vocabulary Vocabulary::read(const Metadata& metadata) {
   const size_t count = vocabulary.tokens->size();
   for (size_t id = 0; id < count; ++id) {
     if (is_valid_utf8((*vocabulary.tokens)[id])) continue;
-    fail_tokenizer(metadata, kTokensKey, fmt::format("token {} is no UTF-8", id));
+    fail_tokenizer(metadata, kTokensKey, fmt::format("token {} is not UTF-8", id));
   }
   vocabulary.types = read_types(metadata, count);
   if (const ArrayValue* scores = numbers_of_tokens(metadata, kScoresKey, count)) {
