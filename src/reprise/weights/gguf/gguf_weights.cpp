@@ -128,7 +128,7 @@ void GgufWeights::add_rows_of_group(const Location& half,
   const auto elements = static_cast<uint64_t>(num_elements(shape));
   if (part.is_transposed) {
     const bool fits = shape.size() == 3 && shape[0] == halves.num_groups &&
-                      static_cast<uint64_t>(shape[1]) == joined.row_elements;
+                      std::cmp_equal(shape[1], joined.row_elements);
     if (!fits) fail_shape(half, fmt::format("expected a matrix for each of {} heads", groups));
     part.first_row = group * joined.row_elements;
     part.num_rows = static_cast<uint64_t>(shape[2]);
@@ -136,9 +136,8 @@ void GgufWeights::add_rows_of_group(const Location& half,
     return;
   }
   // A matrix for each group lies in the file as one that has the rows of all.
-  const bool has_whole_rows = joined.is_list
-                                  ? !is_quantised(part.tensor->format)
-                                  : static_cast<uint64_t>(shape.back()) == joined.row_elements;
+  const bool has_whole_rows = joined.is_list ? !is_quantised(part.tensor->format)
+                                             : std::cmp_equal(shape.back(), joined.row_elements);
   const uint64_t rows = elements / joined.row_elements / groups;
   std::vector<int64_t> pieces = {static_cast<int64_t>(rows)};
   if (&half == &*halves.first && !halves.pieces.empty()) pieces = halves.pieces;
@@ -173,7 +172,7 @@ GgufWeights::Location GgufWeights::join(const std::string& name, const Halves& h
   joined.is_list = halves.num_groups != 1 && shape.size() == 2 && shape[0] == halves.num_groups;
   joined.row_elements = joined.is_list ? 1 : static_cast<uint64_t>(shape.back());
   if (shape.size() == 3) joined.rows_per_matrix = static_cast<uint64_t>(shape[1]);
-  for (uint64_t group = 0; group < static_cast<uint64_t>(halves.num_groups); ++group) {
+  for (uint64_t group = 0; std::cmp_less(group, halves.num_groups); ++group) {
     add_rows_of_group(*halves.first, group, halves, joined);
     add_rows_of_group(*halves.last, group, halves, joined);
   }
