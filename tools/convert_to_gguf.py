@@ -36,7 +36,7 @@ FILE_TYPES = {F32: 0, F16: 1, Q4_0: 2, Q8_0: 7, Q5_0: 8, Q4_K: 15, Q6_K: 18, BF1
 OUTTYPES = {"f32": F32, "f16": F16, "bf16": BF16, "q8_0": Q8_0, "q5_0": Q5_0, "q4_0": Q4_0, "q5_mixed": Q5_0, "q4_k": Q4_K,
             "q6_k": Q6_K, "q4_k_m": Q4_K}
 K_QUANTS = {Q4_K: "q4_k", Q6_K: "q6_k"}
-# What llama.cpp takes where the rows are not a multiple of 256.
+# K-quants have blocks of 256. Shorter rows get these formats, as llama.cpp chooses them.
 WITHOUT_SUPER_BLOCKS = {Q4_K: Q5_0, Q6_K: Q8_0}
 MORE_BITS = ("self_attn.v_proj", "mlp.down_proj", "embed_tokens", "lm_head", "ffn_down_exps")
 U32, I32, FLOAT, BOOL, STRING, ARRAY, U64 = 4, 5, 6, 7, 8, 9, 10

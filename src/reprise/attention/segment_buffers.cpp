@@ -7,7 +7,7 @@
 namespace reprise::attention {
 namespace {
 
-/// The longest context may need more.
+/// Room for more than the longest context takes no more memory than this.
 constexpr int64_t kSmallBytes = int64_t{8} << 20;
 /// Groups of heads that share latents, for each of which a segment has a counter. With more groups
 /// there would be counters for fewer segments.

@@ -11,7 +11,7 @@ namespace reprise::attention {
 
 /// The number of segments for whose sums there is room: all segments of the longest context, or
 /// more if they take no more than 8 MiB. 0: no context has more than one segment, or the device is
-/// no CPU.
+/// not a CPU.
 [[nodiscard]] int64_t most_segments(const BackendResources& resources) noexcept;
 
 /// The memory through which several workers compute the segments of one context. All layers and all

@@ -22,7 +22,8 @@ namespace {
 // The first aim is enough blocks for many cores. The second aim is more tokens per block, because
 // these share the loads of keys and values.
 constexpr int64_t kWantedBlocks = 128;
-// The shares of a launch whose blocks divide contexts. Most numbers of workers divide it evenly.
+// The number of equal shares of the work, in a launch that divides contexts. Most numbers of
+// workers divide it evenly.
 constexpr int64_t kSplitGrid = 5040;
 // Heads that share their keys and values are divided into groups of at least so many, each of which
 // reads the cache by itself: with one group, one thread would compute a request.

@@ -7,10 +7,10 @@
 // positions. Of a job that is divided, the thread that finishes the last segment adds up all
 // segments, in their order. No thread waits for another thread.
 
-/// A job that is less than this part of the work is not divided: there are more such jobs than
-/// most machines have threads.
+/// A job is divided if it is more than a 128th of the work. Smaller jobs are more than most
+/// machines have threads, so they keep all threads busy undivided.
 constexpr int64_t kMostDividedUnits = 128;
-/// What a unit costs besides its positions, in positions.
+/// A unit costs as much as this many positions before it has read one.
 constexpr int64_t kPositionsPerUnit = 64;
 
 /// Tokens of one request, for one key/value head or all of them.

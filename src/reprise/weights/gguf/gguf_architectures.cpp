@@ -37,8 +37,9 @@ void read_minicpm(const ArchitectureKeys& keys, const GgufConfigTraits& traits, 
   read_granite(keys, traits, config);
 }
 
-// The scale of scores is 1 / sqrt(query_pre_attn_scalar), which is not part of a file. As in
-// llama.cpp, the largest published size has another one than the others.
+// Attention scores are multiplied by 1 / sqrt(query_pre_attn_scalar), and files do not have that
+// number. As llama.cpp does, we know the largest published size by its layers: only its number is
+// not the size of a head.
 void read_gemma_scale(int64_t layers_of_largest, Json& config) {
   const auto hidden_size = config["hidden_size"].get<int64_t>();
   const auto num_heads = config["num_attention_heads"].get<int64_t>();
@@ -69,18 +70,24 @@ void read_stablelm(const ArchitectureKeys& /*keys*/, const GgufConfigTraits& tra
   config["use_parallel_residual"] = !traits.has("ffn_norm.weight");
 }
 
-// The names that hybrid models have for the sizes of a Mamba-2 layer. Files have the number of
-// heads where the first Mamba has the rank of the time step.
-void read_mamba2_layers(const ArchitectureKeys& keys,
-                        const GgufConfigTraits& traits,
-                        Json& config) {
+// Values of one head of a recurrent layer. Files have the number of heads where the first Mamba has
+// the rank of the time step.
+int64_t recurrent_head_size(const ArchitectureKeys& keys) {
   const int64_t values = keys.required("ssm.inner_size");
   const int64_t heads = keys.required("ssm.time_step_rank");
   if (values % heads != 0) {
     keys.fail("ssm.time_step_rank", fmt::format("{} does not divide inner_size {}", heads, values));
   }
-  config["mamba_n_heads"] = heads;
-  config["mamba_d_head"] = values / heads;
+  return values / heads;
+}
+
+// The names that hybrid models have for the sizes of a Mamba-2 layer.
+void read_mamba2_layers(const ArchitectureKeys& keys,
+                        const GgufConfigTraits& traits,
+                        Json& config) {
+  const int64_t values = keys.required("ssm.inner_size");
+  config["mamba_n_heads"] = keys.required("ssm.time_step_rank");
+  config["mamba_d_head"] = recurrent_head_size(keys);
   config["mamba_d_ssm"] = values;
   config["mamba_expand"] = std::max<int64_t>(values / config["hidden_size"].get<int64_t>(), 1);
   config["mamba_d_state"] = keys.required("ssm.state_size");
@@ -146,13 +153,8 @@ void read_granite_hybrid(const ArchitectureKeys& keys,
 void read_qwen3_next(const ArchitectureKeys& keys,
                      const GgufConfigTraits& /*traits*/,
                      Json& config) {
-  const int64_t heads = keys.required("ssm.time_step_rank");
-  const int64_t values = keys.required("ssm.inner_size");
-  if (values % heads != 0) {
-    keys.fail("ssm.time_step_rank", fmt::format("{} does not divide inner_size {}", heads, values));
-  }
-  config["linear_num_value_heads"] = heads;
-  config["linear_value_head_dim"] = values / heads;
+  config["linear_num_value_heads"] = keys.required("ssm.time_step_rank");
+  config["linear_value_head_dim"] = recurrent_head_size(keys);
   config["linear_num_key_heads"] = keys.required("ssm.group_count");
   config["linear_key_head_dim"] = keys.required("ssm.state_size");
   config["linear_conv_kernel_dim"] = keys.required("ssm.conv_kernel");
@@ -187,8 +189,8 @@ void read_latent_attention(const ArchitectureKeys& keys, Json& config) {
   config["q_lora_rank"] = q_rank == 0 ? Json(nullptr) : Json(q_rank);
 }
 
-// The class follows from the function that makes scores of a router's logits. Both members about
-// magnitudes are equal in published models; files have one tenth of it.
+// Files of V2 and V3 have the same name: V3 makes scores of the router's logits with a sigmoid.
+// Published models have one value for mscale and mscale_all_dim, of which files have a tenth.
 void read_deepseek2(const ArchitectureKeys& keys,
                     const GgufConfigTraits& /*traits*/,
                     Json& config) {

@@ -171,6 +171,15 @@ TEST_F(GgufArchitectures, with_windows_list_their_layers) {
   EXPECT_EQ(code_of([&] { config_of(wrong); }), "E_CONFIG");
 }
 
+TEST_F(GgufArchitectures, with_a_recurrence_refuse_what_has_no_logarithm) {
+  for (const float wrong : {1.0F, NAN}) {
+    GgufBytes file = file_of("mamba2", kMamba2);
+    file.tensor("blk.0.ssm_a", 0, {4, 1}, bytes_of({-1, -2, wrong, -8}));
+    const GgufWeights weights = weights_of(file);
+    EXPECT_EQ(code_of([&] { read(weights, "backbone.layers.0.mixer.A_log", 4); }), "E_VALUE");
+  }
+}
+
 // Oracle: the formulas of convert_hf_to_gguf.py, backwards.
 TEST_F(GgufArchitectures, with_a_recurrence_have_its_logarithm_and_its_convolution) {
   GgufBytes file = file_of("mamba2", kMamba2);

@@ -71,7 +71,8 @@ void read_heads(const ArchitectureKeys& keys, const GgufArchitecture& architectu
   if (architecture.rotates_part) write_partial_rotation(keys, head_dim, config);
 }
 
-// What llama.cpp and Transformers agree on. Without attn_factor, both scale by 0.1 ln(factor) + 1.
+// The part of YaRN that llama.cpp and Transformers compute alike. Both multiply by
+// 0.1 ln(factor) + 1 if the file has no attn_factor.
 Json yarn_scaling(const ArchitectureKeys& keys, double factor) {
   Json scaling = {{"rope_type", "yarn"}, {"factor", factor}};
   constexpr std::string_view kOriginal = "rope.scaling.original_context_length";

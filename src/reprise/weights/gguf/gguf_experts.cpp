@@ -15,11 +15,12 @@ namespace {
 /// How the files of a class with experts name them, and what llama.cpp knows without the file.
 struct ExpertTraits {
   std::string_view model_class;
-  std::string_view count;             // the member of config.json
-  std::string_view size;              // the same: rows of an expert
-  bool renormalises = true;           // norm_topk_prob
-  std::string_view shared_size = {};  // the member; empty: there is no shared expert
-  bool reads_more = false;            // the architecture reads dense layers and scales itself
+  std::string_view count;    // the member of config.json
+  std::string_view size;     // the same: rows of an expert
+  bool renormalises = true;  // norm_topk_prob
+  std::string_view shared_size =
+      {};                   // the member with the size of the shared expert, if there is one
+  bool reads_more = false;  // the architecture reads dense layers and scales itself
 };
 // Source: the constructors of each model in llama.cpp's src/models, which pass norm_w.
 constexpr auto kExpertTraits = std::to_array<ExpertTraits>({

@@ -52,7 +52,7 @@ class GgufModel {
   GgufModel() = default;
   void add_parts(const std::filesystem::path& path);
   [[nodiscard]] FoundTensor find(std::string_view name) const;
-  /// Of all files, those of layers without the layer.
+  /// Names of the tensors of all files, without the number of the layer.
   [[nodiscard]] std::set<std::string, std::less<>> tensor_names() const;
   /// The factors in this tensor, `expected` of them if given; none when there is no such tensor.
   [[nodiscard]] std::vector<double> rope_factors(std::string_view name,

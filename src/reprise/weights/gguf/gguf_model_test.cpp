@@ -208,7 +208,7 @@ TEST_F(GgufModelTest, names_the_key_that_is_not_supported) {
   EXPECT_EQ(code_of_config(no_embedding), "E_MISSING");
 }
 
-// As in llama.cpp: the scale of scores follows from the number of layers.
+// Files do not have the scale of attention scores. It follows from the number of layers.
 TEST_F(GgufModelTest, gives_the_norms_and_the_scale_of_gemma) {
   GgufBytes file = model_file("gemma2");
   file.tensor("blk.0.attn_norm.weight", 0, {8}, bytes_of(counting(8, 1)))
@@ -344,7 +344,8 @@ TEST_F(GgufModelTest, names_every_tensor_as_the_models_do) {
   }
 }
 
-// As llama.cpp does it. A tensor that no code reads is part of another model than this one.
+// A tensor that nothing would read says that the file is of another model. llama.cpp refuses it
+// too.
 TEST_F(GgufModelTest, refuses_tensors_that_the_model_does_not_have) {
   const auto message_with = [&](std::string_view name, std::string_view architecture) {
     GgufBytes file = model_file(architecture);

@@ -178,7 +178,7 @@ GgufWeights::Location GgufWeights::join(const std::string& name, const Halves& h
   }
   if (joined.num_rows() * joined.row_elements != static_cast<uint64_t>(num_elements(shape))) {
     fail_shape(any,
-               fmt::format("with {} {} it is no {}",
+               fmt::format("together with {} {} it does not make {}",
                            halves.last->tensor().name,
                            shape_text(halves.last->tensor().shape),
                            shape_text(shape)));
@@ -300,7 +300,7 @@ void GgufWeights::read_whole_transposed(const Location& location,
                    .first_row = part.first_row,
                    .num_rows = part.is_transposed ? location.row_elements : part.num_rows}}};
     const auto columns = static_cast<uint64_t>(part.tensor->row_elements());
-    RowDecoder decoder(ValueChange::none, columns, dtype);
+    RowDecoder decoder(model_->path(), ValueChange::none, columns, dtype);
     const RowRange all{.first = 0, .count = static_cast<int64_t>(stored.num_rows())};
     for_each_row(stored, all, [&](uint64_t row, std::span<const std::byte> bytes, const Part&) {
       const std::span<const float> floats = decoder.floats(*part.tensor, bytes);
@@ -366,7 +366,7 @@ void GgufWeights::read_rows_of(const Location& location,
                  location.tensor().name,
                  dst_bytes,
                  dst.size());
-  RowDecoder decoder(location.change, location.row_elements, dtype);
+  RowDecoder decoder(model_->path(), location.change, location.row_elements, dtype);
   for_each_row(
       location, rows, [&](uint64_t row, std::span<const std::byte> stored, const Part& part) {
         decoder.decode(*part.tensor, stored, dst.subspan(row * dst_bytes, dst_bytes));

@@ -1,9 +1,13 @@
 #include "reprise/weights/gguf/row_decoder.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
+#include "reprise/base/error.h"
 #include "reprise/weights/convert.h"
 #include "reprise/weights/gguf/dequantize.h"
+#include "reprise/weights/tensor_spec.h"
 
 namespace reprise::weights::gguf {
 
@@ -37,8 +41,15 @@ std::span<const float> RowDecoder::floats(const TensorInfo& tensor,
   if (change_ == ValueChange::minus_one) {
     for (float& value : values_) value -= 1;
   } else if (change_ == ValueChange::log_of_negative) {
-    // A positive number, which no converter writes, becomes a NaN.
-    for (float& value : values_) value = std::log(-value);
+    for (float& value : values_) {
+      if (!(value <= 0)) {
+        throw FileError("E_VALUE",
+                        path_,
+                        visible(tensor.name),
+                        fmt::format("has {}, expected no number above 0", value));
+      }
+      value = std::log(-value);
+    }
   }
   return values_;
 }

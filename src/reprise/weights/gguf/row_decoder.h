@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "reprise/tensor/dtype.h"
@@ -20,15 +22,18 @@ namespace reprise::weights::gguf {
 /// Turns rows of tensors, as stored, into rows of one element type. Keeps a row in memory.
 class RowDecoder {
  public:
-  RowDecoder(ValueChange change, uint64_t row_elements, DType dtype)
-      : change_(change), dtype_(dtype), values_(row_elements) {}
+  /// `path`: of the model, for messages.
+  RowDecoder(std::string path, ValueChange change, uint64_t row_elements, DType dtype)
+      : path_(std::move(path)), change_(change), dtype_(dtype), values_(row_elements) {}
 
+  /// \throws FileError E_VALUE for a number that the change is not defined for
   void decode(const TensorInfo& tensor, std::span<const std::byte> row, std::span<std::byte> dst);
-  /// The result is overwritten by the next call.
+  /// The result is overwritten by the next call. \throws as decode()
   [[nodiscard]] std::span<const float> floats(const TensorInfo& tensor,
                                               std::span<const std::byte> row);
 
  private:
+  std::string path_;
   ValueChange change_;
   DType dtype_;
   std::vector<float> values_;

@@ -22,7 +22,7 @@ struct ModuleRow {
 constexpr auto kModelModules = std::to_array<ModuleRow>({
     {"token_embd", &DecoderTensors::embedding},
     {"position_embd", &DecoderTensors::position_embedding},
-    // LFM2 calls its last norm so.
+    // The last norm of LFM2 has this name.
     {"token_embd_norm", &DecoderTensors::embedding_norm, &DecoderTensors::final_norm},
     {"output_norm", &DecoderTensors::final_norm},
     {"output", &DecoderTensors::lm_head},
@@ -46,7 +46,7 @@ constexpr auto kLayerModules = std::to_array<ModuleRow>({
     {"ffn_down", &DecoderTensors::down},
     {"ffn_gate_inp", &DecoderTensors::router},
     {"ffn_gate_inp_shexp", &DecoderTensors::shared_expert_gate},
-    // Of latent attention.
+    // These belong to latent attention.
     {"attn_q_a", &DecoderTensors::q_a},
     {"attn_q_a_norm", &DecoderTensors::q_a_norm},
     {"attn_q_b", &DecoderTensors::q_b},
@@ -75,12 +75,12 @@ constexpr auto kMixerTensors = std::to_array<TensorRow>({
     {"ssm_d", "D"},
     {"ssm_dt.bias", "dt_bias"},
     {"ssm_norm.weight", "norm.weight"},
-    // Of the first Mamba alone.
+    // Only Mamba-1 has these.
     {"ssm_x.weight", "x_proj.weight"},
     {"ssm_dt.weight", "dt_proj.weight"},
 });
 
-// Those that are no modules in checkpoints.
+// Tensors that checkpoints have beside the modules, not in one.
 struct SingleRow {
   std::string_view tensor;
   Role role;
@@ -116,7 +116,7 @@ std::string_view find_module(std::span<const ModuleRow> rows,
 
 constexpr std::string_view kLayerPrefix = "blk.";
 
-// A whole text as a number that is not negative; nothing: it is not such a number.
+// The number that a text is, if it is one and is not negative.
 std::optional<int64_t> number_of(std::string_view text) {
   int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -144,7 +144,7 @@ std::optional<NameInLayer> split(std::string_view name) {
   return NameInLayer{*layer, rest.substr(0, leaf), rest.substr(leaf)};
 }
 
-// What follows the mixer's prefix; empty: the tensor is of no mixer.
+// The name inside of the mixer, such as "conv1d.weight". Empty: the tensor does not belong to one.
 std::string name_in_mixer(const NameInLayer& parts,
                           const ModelConfig& config,
                           const DecoderTensors& names) {

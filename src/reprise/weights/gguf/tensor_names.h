@@ -52,7 +52,7 @@ struct ExpertMatricesName {
 [[nodiscard]] std::optional<ExpertMatricesName> find_expert_matrices(std::string_view name,
                                                                      const DecoderTensors& names);
 
-/// What the values of a tensor become on the way from the file to the checkpoint.
+/// How the values of a checkpoint follow from those of the file.
 enum class ValueChange : uint8_t {
   none,
   minus_one,        // norms that multiply by 1 + weight: the file has the sum
