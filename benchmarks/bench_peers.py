@@ -101,31 +101,27 @@ def last_json(command: list[str]) -> dict:
     return json.loads(lines[-1])
 
 
-def reprise_latency(arguments, path: str, options: list[str], prompt: int, tokens: int, out: Path) -> tuple[float, float]:
-    """The median of the latencies in seconds, and the peak memory of the process in MB."""
-    command = [arguments.binary, "bench", "latency", path, "--input-len", str(prompt), "--output-len", str(tokens),
-               "--batch-size", str(arguments.batch), "--num-iters-warmup", "1", "--num-iters", "3",
-               "--no-enable-prefix-caching", "--temperature", "0",
+def measure_reprise(arguments, path: str, kind: str) -> dict:
+    """Medians of three batches of one process, after a batch as warm-up."""
+    out = arguments.out / "latency.json"
+    quantization = ["--quantization", kind] if kind in QUANTIZED_WHILE_LOADING else []
+    command = [arguments.binary, "bench", "latency", path, "--input-len", str(arguments.prompt),
+               "--output-len", str(arguments.decode + 1), "--batch-size", str(arguments.batch),
+               "--num-iters-warmup", "1", "--num-iters", "3", "--no-enable-prefix-caching", "--temperature", "0",
                "--max-model-len", str(arguments.prompt + arguments.decode + 64),
-               "--num-threads", str(arguments.threads), "--output-json", str(out), *options, *shlex.split(arguments.reprise_options)]
+               "--num-threads", str(arguments.threads), "--output-json", str(out),
+               *quantization, *shlex.split(arguments.reprise_options)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     errors = process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)  # the usage of this child alone
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
-        raise subprocess.CalledProcessError(process.returncode, command, stderr=errors)
-    return statistics.median(json.loads(out.read_text())["latencies"]), usage.ru_maxrss / 1024
-
-
-def measure_reprise(arguments, path: str, kind: str) -> dict:
-    out = arguments.out / "latency.json"
-    options = ["--quantization", kind] if kind in QUANTIZED_WHILE_LOADING else []
-    try:
-        prefill, _ = reprise_latency(arguments, path, options, arguments.prompt, 1, out)
-        both, peak = reprise_latency(arguments, path, options, arguments.prompt, arguments.decode + 1, out)
-    except subprocess.CalledProcessError as error:
-        return {"error": error.stderr.strip().splitlines()[-1][:200] if error.stderr else str(error)}
-    return speeds(arguments, prefill, both - prefill, peak)
+        lines = errors.strip().splitlines()
+        return {"error": lines[-1][:200] if lines else f"exit status {process.returncode}"}
+    measured = json.loads(out.read_text())
+    prefill = measured["first_token_latencies"]
+    decode = [whole - first for whole, first in zip(measured["latencies"], prefill)]
+    return speeds(arguments, statistics.median(prefill), statistics.median(decode), usage.ru_maxrss / 1024)
 
 
 def file_for(arguments, engine: str, kind: str) -> Path:

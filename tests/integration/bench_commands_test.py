@@ -53,6 +53,10 @@ class BenchCommands(unittest.TestCase):
                          "--num-iters-warmup", 1, "--temperature", 0, "--output-json", output)
         result = json.loads(output.read_text(encoding="utf-8"))
         self.assertEqual(len(result["latencies"]), 5)
+        self.assertEqual(len(result["first_token_latencies"]), 5)
+        for first, whole in zip(result["first_token_latencies"], result["latencies"]):
+            self.assertGreater(first, 0)
+            self.assertLess(first, whole)
         self.assertAlmostEqual(result["avg_latency"], statistics.fmean(result["latencies"]), places=12)
         self.assertEqual(list(result["percentiles"]), ["10", "25", "50", "75", "90", "99"])
         for percent, value in result["percentiles"].items():

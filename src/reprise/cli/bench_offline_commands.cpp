@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <condition_variable>
@@ -54,6 +55,31 @@ sampling::SamplingParams full_length(int32_t num_tokens) {
   return params;
 }
 
+/// One entry per batch, in seconds from the batch's beginning.
+struct BatchLatencies {
+  std::vector<double> whole;
+  std::vector<double> first_token;  // until every answer has its first token
+};
+
+BatchLatencies measure_batches(api::LLM& llm,
+                               std::span<const std::vector<int32_t>> prompts,
+                               const sampling::SamplingParams& params,
+                               int32_t num_batches) {
+  BatchLatencies latencies;
+  for (int32_t i = 0; i < num_batches; ++i) {
+    const Clock::time_point begin = Clock::now();
+    const std::vector<api::RequestOutput> outputs = llm.generate_token_ids(prompts, params);
+    latencies.whole.push_back(seconds_since(begin));
+    require_complete(outputs);
+    double first_token = 0;
+    for (const api::RequestOutput& output : outputs) {
+      first_token = std::max(first_token, output.metrics.time_to_first_token);
+    }
+    latencies.first_token.push_back(first_token);
+  }
+  return latencies;
+}
+
 }  // namespace
 
 void write_result(const std::string& path, const Json& json) {
@@ -99,13 +125,11 @@ int run_bench_latency(std::span<const std::string> raw_arguments) {
       engine.seed, std::min(llm.tokenizer().vocab_size(), 10000), batch_size, input_len);
   sampling::SamplingParams params = full_length(output_len);
   params.temperature = static_cast<float>(temperature);
-  std::vector<double> latencies;
   print_log(LogLevel::info, "Warming up...\n");
-  for (int32_t i = -num_warmups; i < num_iters; ++i) {
-    const Clock::time_point begin = Clock::now();
+  for (int32_t i = 0; i < num_warmups; ++i) {
     require_complete(llm.generate_token_ids(prompts, params));
-    if (i >= 0) latencies.push_back(seconds_since(begin));
   }
+  const auto [latencies, first_token_latencies] = measure_batches(llm, prompts, params, num_iters);
   Json percentiles = Json::object();
   fmt::print("Avg latency: {} seconds\n", bench::mean(latencies));
   for (const int percent : bench::kLatencyPercentiles) {
@@ -117,6 +141,8 @@ int run_bench_latency(std::span<const std::string> raw_arguments) {
                {{"avg_latency", bench::mean(latencies)},
                 {"std_latency", bench::standard_deviation(latencies)},
                 {"latencies", latencies},
+                // This key is an addition to vLLM's.
+                {"first_token_latencies", first_token_latencies},
                 {"percentiles", percentiles}});
   return 0;
 }
