@@ -92,7 +92,8 @@ Tensor RecurrentLayer::delta_scan(cudagraph::ForwardContext& context, const Delt
                           .beta = in.beta.without_ownership(),
                           .dt = in.dt.without_ownership(),
                           .a_log = in.a_log,
-                          .dt_bias = in.dt_bias};
+                          .dt_bias = in.dt_bias,
+                          .neighbours = in.neighbours};
   cudagraph::split_point(context,
                          [state = states()->heads(layer_index()),
                           kept,
@@ -109,7 +110,8 @@ Tensor RecurrentLayer::delta_scan(cudagraph::ForwardContext& context, const Delt
                                                  batch.state_indices,
                                                  batch.query_start_loc,
                                                  batch.seq_lens,
-                                                 out);
+                                                 out,
+                                                 kept.neighbours);
                          });
   return out;
 }

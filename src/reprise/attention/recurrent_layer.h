@@ -44,13 +44,14 @@ class RecurrentLayer final : public AttentionLayer {
                                       const SelectiveState& in) const;
 
   struct DeltaRule {
-    Tensor q;        // [num_tokens, groups * key_dim]
-    Tensor k;        // like q
-    Tensor v;        // [num_tokens, heads * value_dim]
-    Tensor beta;     // [num_tokens, heads]
-    Tensor dt;       // [num_tokens, heads]
-    Tensor a_log;    // float32[heads]
-    Tensor dt_bias;  // float32[heads]
+    Tensor q;                // [num_tokens, groups * key_dim]
+    Tensor k;                // like q
+    Tensor v;                // [num_tokens, heads * value_dim]
+    Tensor beta;             // [num_tokens, heads]
+    Tensor dt;               // [num_tokens, heads]
+    Tensor a_log;            // float32[heads]
+    Tensor dt_bias;          // float32[heads]
+    int64_t neighbours = 1;  // heads next to each other that share q and k
   };
   /// The recurrence of a gated delta net; see the op gated_delta_rule. Like v.
   [[nodiscard]] Tensor delta_scan(cudagraph::ForwardContext& context, const DeltaRule& in) const;

@@ -153,6 +153,8 @@ struct RecurrentConfig {
   bool proj_bias = false;          // of the projections into and out of the layer
   bool has_norm = true;            // mamba2: of the result
   bool norms_before_gate = false;  // mamba2: the gate multiplies what the norm gives
+  /// Every num_groups-th head shares query and key of a delta net, instead of neighbours.
+  bool has_tiled_heads = false;
 
   bool operator==(const RecurrentConfig&) const = default;
 

@@ -609,7 +609,7 @@ class RandomBuilder {
     } else {
       const ValueId keys = *add_linear(x, 2 * 3);
       add(OpCode::gated_delta_rule,
-          {},
+          {.length = pick(1, 2)},
           {keys,
            *add_linear(x, 2 * 3),
            values,

@@ -118,7 +118,7 @@ std::string recurrent_layers_text(const weights::ModelConfig& model) {
   for (int64_t layer = 0; layer < model.num_hidden_layers; ++layer) {
     are_recurrent.push_back(model.is_recurrent_layer(layer));
   }
-  return fmt::format("{},{},{},{},{},{},{},{},{},{},{},{};{}",
+  return fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{};{}",
                      number_of(layers.recurrence),
                      layers.conv_kernel,
                      layers.num_heads,
@@ -130,6 +130,7 @@ std::string recurrent_layers_text(const weights::ModelConfig& model) {
                      layers.proj_bias,
                      layers.has_norm,
                      layers.norms_before_gate,
+                     layers.has_tiled_heads,
                      model.has_parallel_recurrence,
                      bits_text(are_recurrent));
 }

@@ -170,7 +170,7 @@ REPRISE_DEVICE void gated_delta_rule(const GatedDeltaRuleArguments& a) {
   const StateTokens tokens = begin_request(a, block_index() / a.heads, out, values, a.value_dim);
   auto* q = reinterpret_cast<float*>(shared_memory() + kDeltaShared);
   float* k = q + kMaxStateSize;
-  const int64_t shared = head / a.heads_per_group * a.key_dim;
+  const int64_t shared = head / a.neighbours % a.groups * a.key_dim;
   const float rate = exponential(a.a_log[head]);
   const float q_scale = 1.0F / square_root(static_cast<float>(a.key_dim));
   float* state = a.state + (tokens.slot * a.heads + head) * a.key_dim * a.value_dim;

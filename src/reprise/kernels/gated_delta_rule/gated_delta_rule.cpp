@@ -22,9 +22,15 @@ bool launch_gated_delta_rule(device::Stream& stream,
   }
   const int64_t heads = states.state.size(1);
   const int64_t key_dim = states.state.size(2);
+  const int64_t groups = max_of(1, in.k.size(1) / key_dim);
   REPRISE_ASSERT(states.state.is_dense() && out.is_dense() && key_dim <= kMaxStateSize,
                  "gated_delta_rule: keys of {}, or a tensor that is not dense",
                  key_dim);
+  REPRISE_ASSERT(in.neighbours > 0 && heads % (groups * in.neighbours) == 0,
+                 "gated_delta_rule: {} neighbours in each of {} groups of {} heads",
+                 in.neighbours,
+                 groups,
+                 heads);
   const GatedDeltaRuleArguments arguments = {
       .q = in.q.data(),
       .k = in.k.data(),
@@ -48,7 +54,8 @@ bool launch_gated_delta_rule(device::Stream& stream,
       .heads = heads,
       .key_dim = key_dim,
       .value_dim = states.state.size(3),
-      .heads_per_group = heads / max_of(1, in.k.size(1) / key_dim),
+      .groups = groups,
+      .neighbours = in.neighbours,
       .num_slots = states.state.size(0),
   };
   return launch(stream,
@@ -90,7 +97,7 @@ void update_head_ref(const DeltaRuleInputs& in,
                      int64_t head) {
   const int64_t keys = state.size(2);
   const int64_t groups = in.k.size(1) / keys;
-  const int64_t shared = head / (state.size(1) / groups) * keys;
+  const int64_t shared = head / in.neighbours % groups * keys;
   const std::vector<double> q = normalised_ref(in.q, token, shared, keys);
   const std::vector<double> k = normalised_ref(in.k, token, shared, keys);
   const double raw = element(in.dt, token, head) + element(in.dt_bias, head);
@@ -158,7 +165,8 @@ bool launch_gated_delta_rule(const OpRun& run) {
                                   .beta = in["beta"],
                                   .dt = in["dt"],
                                   .a_log = in["a_log"],
-                                  .dt_bias = in["dt_bias"]},
+                                  .dt_bias = in["dt_bias"],
+                                  .neighbours = run.call.attributes.length},
                                  {.state = in["delta_state"],
                                   .state_indices = in["state_indices"],
                                   .query_start_loc = in["query_start_loc"],

@@ -10,8 +10,9 @@ namespace reprise::kernels {
 /// The recurrence of a gated delta net, one token after the other, in float32. Queries and keys are
 /// divided by their length, queries also by sqrt(key_dim). The state h of a head is multiplied by
 /// exp(-exp(a_log) * softplus(dt + dt_bias)); then it learns sigmoid(beta) of the difference
-/// between v and what it answers to k; the result is its answer to q. Neighbouring heads share q
-/// and k. Requests, slots and states are used as by causal_conv1d.
+/// between v and what it answers to k; the result is its answer to q. Each `neighbours` heads share
+/// q and k; behind the last group, the first one follows. Requests, slots and states are used as by
+/// causal_conv1d.
 /// Source: Yang, Kautz, Hatamizadeh, "Gated Delta Networks" (2024), equation 10.
 struct DeltaRuleInputs {
   const Tensor& q;        // [num_tokens, groups * key_dim], rows may be strided, like those below
@@ -21,6 +22,7 @@ struct DeltaRuleInputs {
   const Tensor& dt;       // [num_tokens, heads]
   const Tensor& a_log;    // float32[heads]
   const Tensor& dt_bias;  // float32[heads]
+  int64_t neighbours;     // heads; groups * neighbours divides the number of heads
 };
 bool launch_gated_delta_rule(
     device::Stream& stream,

@@ -42,7 +42,7 @@ inline void update_delta_head(const GatedDeltaRuleArguments& a,
                               const RequestTokens& tokens,
                               int64_t head) {
   const int64_t values = a.heads * a.value_dim;
-  const int64_t shared = head / a.heads_per_group * a.key_dim;
+  const int64_t shared = head / a.neighbours % a.groups * a.key_dim;
   const float rate = scalar_of(exp(broadcast(a.a_log[head])));
   const float q_scale = 1.0F / square_root(static_cast<float>(a.key_dim));
   float* state = a.state + (tokens.slot * a.heads + head) * a.key_dim * a.value_dim;

@@ -27,7 +27,8 @@ struct alignas(16) GatedDeltaRuleArguments {
   int64_t heads;
   int64_t key_dim;
   int64_t value_dim;
-  int64_t heads_per_group;
+  int64_t groups;
+  int64_t neighbours;  // heads that lie next to each other and share q and k
   int64_t num_slots;
 };
 
