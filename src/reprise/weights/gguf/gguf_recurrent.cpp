@@ -1,0 +1,113 @@
+#include "reprise/weights/gguf/gguf_recurrent.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <utility>
+
+namespace reprise::weights::gguf {
+namespace {
+
+// Values of one head of a recurrent layer. Files have the number of heads where the first Mamba has
+// the rank of the time step.
+int64_t recurrent_head_size(const ArchitectureKeys& keys) {
+  const int64_t values = keys.required("ssm.inner_size");
+  const int64_t heads = keys.required("ssm.time_step_rank");
+  if (values % heads != 0) {
+    keys.fail("ssm.time_step_rank", fmt::format("{} does not divide inner_size {}", heads, values));
+  }
+  return values / heads;
+}
+
+// The names that hybrid models have for the sizes of a Mamba-2 layer.
+void read_mamba2_layers(const ArchitectureKeys& keys,
+                        const GgufConfigTraits& traits,
+                        Json& config) {
+  const int64_t values = keys.required("ssm.inner_size");
+  config["mamba_n_heads"] = keys.required("ssm.time_step_rank");
+  config["mamba_d_head"] = recurrent_head_size(keys);
+  config["mamba_d_ssm"] = values;
+  config["mamba_expand"] = std::max<int64_t>(values / config["hidden_size"].get<int64_t>(), 1);
+  config["mamba_d_state"] = keys.required("ssm.state_size");
+  config["mamba_d_conv"] = keys.required("ssm.conv_kernel");
+  config["mamba_n_groups"] = keys.integer("ssm.group_count").value_or(1);
+  config["mamba_conv_bias"] = traits.has("ssm_conv1d.bias");
+  config["mamba_proj_bias"] = config["projectors_bias"] = traits.has("ssm_in.bias");
+}
+
+// A layer without heads of keys and values is a recurrent one.
+void write_layer_types(const ArchitectureKeys& keys, Json& config) {
+  config["layer_types"] = Json::array();
+  for (const int64_t heads :
+       keys.integers("attention.head_count_kv", keys.required("block_count"))) {
+    config["layer_types"].push_back(heads == 0 ? "linear_attention" : "full_attention");
+  }
+}
+
+}  // namespace
+
+void read_mamba(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config) {
+  if (keys.boolean("ssm.dt_b_c_rms").value_or(false)) {
+    keys.fail("ssm.dt_b_c_rms", "norms of FalconMamba are not supported");
+  }
+  config["use_conv_bias"] = traits.has("ssm_conv1d.bias");
+  config["use_bias"] = traits.has("ssm_in.bias");
+}
+
+void read_mamba2(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config) {
+  read_mamba2_layers(keys, traits, config);
+  for (const auto& [hybrid, name] :
+       std::to_array<std::pair<const char*, const char*>>({{"mamba_n_heads", "num_heads"},
+                                                           {"mamba_d_head", "head_dim"},
+                                                           {"mamba_expand", "expand"},
+                                                           {"mamba_d_state", "state_size"},
+                                                           {"mamba_d_conv", "conv_kernel"},
+                                                           {"mamba_n_groups", "n_groups"},
+                                                           {"mamba_conv_bias", "use_conv_bias"},
+                                                           {"mamba_proj_bias", "use_bias"}})) {
+    config[name] = config[hybrid];
+  }
+}
+
+// The factors of Falcon-H1 are part of the file's weights.
+void read_falcon_h1(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config) {
+  read_mamba2_layers(keys, traits, config);
+  config["mamba_rms_norm"] = traits.has("ssm_norm.weight");
+  config["mamba_norm_before_gate"] = false;  // llama.cpp has no other order
+}
+
+void read_granite_hybrid_layers(const ArchitectureKeys& keys,
+                                const GgufConfigTraits& traits,
+                                Json& config) {
+  read_mamba2_layers(keys, traits, config);
+  write_layer_types(keys, config);
+  const bool rotates = keys.boolean("rope.scaling.finetuned").value_or(false);
+  config["position_embedding_type"] = rotates ? "rope" : "nope";
+  if (keys.integer("expert_count").value_or(0) != 0) return;
+  config["num_local_experts"] = 0;
+  config["shared_intermediate_size"] = config["intermediate_size"];
+}
+
+// Files have no list of layers with dense MLPs: all layers have experts.
+void read_qwen3_next(const ArchitectureKeys& keys,
+                     const GgufConfigTraits& /*traits*/,
+                     Json& config) {
+  config["linear_num_value_heads"] = keys.required("ssm.time_step_rank");
+  config["linear_value_head_dim"] = recurrent_head_size(keys);
+  config["linear_num_key_heads"] = keys.required("ssm.group_count");
+  config["linear_key_head_dim"] = keys.required("ssm.state_size");
+  config["linear_conv_kernel_dim"] = keys.required("ssm.conv_kernel");
+  const int64_t interval = keys.integer("full_attention_interval").value_or(0);
+  config["full_attention_interval"] = interval == 0 ? 4 : interval;
+}
+
+void read_lfm2(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config) {
+  write_layer_types(keys, config);
+  config["conv_L_cache"] = keys.required("shortconv.l_cache");
+  config["conv_bias"] = traits.has("shortconv.conv.bias");
+  config["block_auto_adjust_ff_dim"] = false;  // the file has the size of the result
+}
+
+}  // namespace reprise::weights::gguf

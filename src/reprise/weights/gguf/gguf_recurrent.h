@@ -1,0 +1,21 @@
+#pragma once
+
+#include "reprise/base/json.h"
+#include "reprise/weights/gguf/architecture_keys.h"
+#include "reprise/weights/gguf/gguf_config.h"
+
+/// What the files of architectures with recurrent layers have beyond the sizes that all have. Each
+/// function is the `read` of a line in kArchitectures, and throws as config_json().
+namespace reprise::weights::gguf {
+
+void read_falcon_h1(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config);
+/// Without the factors, which all models of Granite have.
+void read_granite_hybrid_layers(const ArchitectureKeys& keys,
+                                const GgufConfigTraits& traits,
+                                Json& config);
+void read_lfm2(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config);
+void read_mamba(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config);
+void read_mamba2(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config);
+void read_qwen3_next(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config);
+
+}  // namespace reprise::weights::gguf

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "reprise/weights/gguf/metadata.h"
+
+namespace reprise::weights::gguf {
+
+/// How the text of byte-level BPE is cut before merging, by the value of tokenizer.ggml.pre.
+struct PreTokenizer {
+  std::string_view name;
+  /// Each cuts what the ones before have left. None: GPT-2's own.
+  std::array<std::string_view, 6> patterns = {};
+  bool splits_digits = false;
+  bool composes = false;  // Unicode NFC first
+  bool ignores_merges = false;
+  bool adds_bos = false;   // when the file does not say
+  bool is_falcon = false;  // cuts at punctuation before, and numbers in threes behind
+};
+
+/// \throws FileError E_TOKENIZER without tokenizer.ggml.pre, or for a name that is not in the list
+[[nodiscard]] const PreTokenizer& find_pre_tokenizer(const Metadata& metadata);
+
+}  // namespace reprise::weights::gguf
