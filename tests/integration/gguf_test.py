@@ -22,8 +22,6 @@ import unittest
 from pathlib import Path
 from random import Random
 
-import architectures_test
-
 BINARY = MODEL = SOURCE = None
 TIMEOUT = 300
 PROMPT = "One day, a little girl named Lily found"
@@ -210,6 +208,32 @@ class Case(unittest.TestCase):
         target = self.folder / f"{Path(source).name}-{outtype}.gguf"
         return self.convert(Path(source), target, outtype, parts)[0]
 
+    def serve(self, path, *options):
+        """Starts a server and returns a function that posts to it."""
+        log = tempfile.TemporaryFile()
+        self.addCleanup(log.close)
+        arguments = [BINARY, "serve", path, "--port", "0", *options]
+        server = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=log)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.terminate)
+        deadline = time.monotonic() + TIMEOUT
+        text = ""
+        while "Application startup complete." not in text:
+            self.assertIsNone(server.poll(), text)
+            self.assertLess(time.monotonic(), deadline, text)
+            time.sleep(0.05)
+            log.seek(0)
+            text = log.read().decode()
+        port = int(re.search(r"server on http://127\.0\.0\.1:(\d+)\n", text)[1])
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
+        self.addCleanup(connection.close)
+
+        def post(route, body):
+            connection.request("POST", route, json.dumps(body), {"Content-Type": "application/json"})
+            return json.loads(connection.getresponse().read())
+
+        return post
+
 
 class Generate(Case):
     def test_gives_the_tokens_and_the_text_of_the_folder(self):
@@ -237,34 +261,6 @@ class Generate(Case):
                 expected = self.tokens(folder, *options)
                 self.assertGreater(len(set(expected[0])), 3)
                 self.assertEqual(self.tokens(self.gguf(folder, "f32"), *options), expected)
-
-    def test_gives_the_tokens_of_transformers(self):
-        """Overrides: what the format has no key for, because the published models of the class all have the same."""
-        two_layers = {"layer_types": ["sliding_attention", "full_attention"]}
-        for name, overrides in (
-            ("granite", {}), ("olmo2", {}), ("olmo3", {}), ("ernie4_5", {}), ("minicpm", {}), ("phi3", {}), ("phi3-longrope", {}),
-            ("seed-oss", {}), ("smollm3", {"no_rope_layers": [1, 0]}), ("mixtral", {"sliding_window": 13}), ("qwen2-moe", {}),
-            ("olmoe", {}), ("granite-moe", {}),
-            ("gemma", {}), ("gemma2", {"query_pre_attn_scalar": 24}), ("gemma3", {"query_pre_attn_scalar": 24} | two_layers),
-            ("starcoder2", {"sliding_window": 10}), ("gpt-bigcode", {}), ("gpt2", {}), ("gpt-neox", {}),
-            ("gpt-neox-sequential", {}), ("falcon-7b", {}), ("falcon-11b", {}), ("falcon-40b", {}), ("stablelm", {}),
-            ("stablelm-parallel", {}), ("cohere", {}), ("cohere2", two_layers), ("glm", {}), ("glm4", {}),
-            ("qwen3-next", {"layer_types": ["linear_attention", "full_attention", "linear_attention"], "mlp_only_layers": [1]}),
-            ("mamba", {}), ("mamba2", {}), ("lfm2", {}), ("falcon-h1", {}), ("granite-moe-hybrid", {}),
-            ("granite-moe-hybrid-experts", {}), ("gpt-oss", two_layers | {"swiglu_limit": 0.75}), ("deepseek-v2", {}),
-            ("deepseek-v2-lite", {"rope_scaling": {"mscale": 0.7}}), ("deepseek-v3", {"rope_scaling": {"mscale": 0.7}}),
-        ):
-            folder = self.folder / name
-            shutil.copytree(SOURCE / "tests" / "goldens" / "architectures" / name, folder)
-            architectures_test.write_tokenizer(folder)
-            cases = [case for case in json.loads((folder / "golden.json").read_text())["cases"] if max(case["prompt"]) < 94]
-            prompts = [word for case in cases for word in
-                       ("--prompt", "".join(architectures_test.LETTERS[token] for token in case["prompt"]))]
-            with self.subTest(name):
-                self.assertGreater(len(cases), 1)
-                got = self.tokens(self.gguf(folder, "f32"), *prompts, "--dtype", "float32", "--ignore-eos", "--temperature", "0",
-                                  "--hf-overrides", json.dumps(overrides))
-                self.assertEqual(got, [case["continuation"][:24] for case in cases])
 
     def test_reads_all_parts_of_a_split_model(self):
         options = ("--prompt", PROMPT, "--ignore-eos")
@@ -406,39 +402,12 @@ class Packed(Case):
 
 
 class Serve(Case):
-    def serve(self, path, *options):
-        """Starts a server and returns a function that posts to it."""
-        log = tempfile.TemporaryFile()
-        self.addCleanup(log.close)
-        arguments = [BINARY, "serve", path, "--port", "0", *options]
-        server = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=log)
-        self.addCleanup(server.wait)
-        self.addCleanup(server.terminate)
-        deadline = time.monotonic() + TIMEOUT
-        text = ""
-        while "Application startup complete." not in text:
-            self.assertIsNone(server.poll(), text)
-            self.assertLess(time.monotonic(), deadline, text)
-            time.sleep(0.05)
-            log.seek(0)
-            text = log.read().decode()
-        port = int(re.search(r"server on http://127\.0\.0\.1:(\d+)\n", text)[1])
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
-        self.addCleanup(connection.close)
-
-        def post(route, body):
-            connection.request("POST", route, json.dumps(body), {"Content-Type": "application/json"})
-            return json.loads(connection.getresponse().read())
-
-        return post
-
     def test_answers_as_a_server_of_the_folder_does(self):
         post = self.serve(self.gguf(MODEL, "bf16"))
         request = {"messages": [{"role": "user", "content": "What is 2 plus 3?"}], "max_tokens": 24}
         body = post("/v1/chat/completions", request)
         expected = self.answer(MODEL, "--chat", "--prompt", "What is 2 plus 3?")["outputs"][0]["text"]
         self.assertEqual(body["choices"][0]["message"]["content"], expected)
-
 
     def test_encodes_as_the_tokenizers_of_every_supported_kind(self):
         """Oracle: the PyPI package tokenizers, in tests/goldens/tokenizers."""
