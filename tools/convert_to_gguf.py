@@ -49,7 +49,7 @@ DOWN_NAMES = ("mlp.experts.down_proj", "block_sparse_moe.experts.down_proj", "bl
 # Small tables and recurrences, which llama.cpp leaves as they are.
 ALWAYS_F32 = ("ssm_a", "ssm_d", "ssm_conv1d.weight", "ssm_norm.weight", "shortconv.conv.weight", "position_embd.weight",
               ".bias", "ffn_norm")
-ROUTERS = (".mlp.gate.weight", "block_sparse_moe.gate.weight", ".router.layer.weight")
+ROUTERS = (".mlp.gate.weight", "block_sparse_moe.gate.weight", ".router.layer.weight", ".router.weight")
 ALIGNMENT = 32
 
 

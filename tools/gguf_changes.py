@@ -167,3 +167,40 @@ def q_then_k_then_v(name: str, shape: list[int], values, config: dict) -> Iterat
     of_group = [values[i * head * (per_group + 2) : (i + 1) * head * (per_group + 2)] for i in range(groups)]
     parts = [(0, per_group), (per_group, per_group + 1), (per_group + 1, per_group + 2)]
     yield name, shape, joined([group[begin * head : end * head] for begin, end in parts for group in of_group])
+
+
+def halves_of_columns(name: str, shape: list[int], values, config: dict) -> Iterator[Tensor]:
+    """Experts of Llama 4, [experts, in, out] with the columns of the gate before those of up."""
+    num_experts, rows, columns = shape
+    block, half = rows * columns, columns // 2
+    for begin, part in ((0, "ffn_gate_exps"), (half, "ffn_up_exps")):
+        yield name.replace("ffn_gate_up_exps", part), [num_experts, half, rows], joined([
+            values[expert * block : (expert + 1) * block][column::columns]
+            for expert in range(num_experts) for column in range(begin, begin + half)])
+
+
+def tiled(values, config: dict):
+    """The heads of values of Qwen3.5: those that share a query and key lie apart in the file, one of each group in turn."""
+    heads, groups = config["linear_num_value_heads"], config["linear_num_key_heads"]
+    block = len(values) // heads
+    order = [group * (heads // groups) + place for place in range(heads // groups) for group in range(groups)]
+    return joined([values[head * block : (head + 1) * block] for head in order])
+
+
+def tiled_rows(name: str, shape: list[int], values, config: dict) -> Iterator[Tensor]:
+    yield name, shape, tiled(values, config)
+
+
+def tiled_rows_behind_keys(name: str, shape: list[int], values, config: dict) -> Iterator[Tensor]:
+    """Also of the convolution, whose single input channel the file leaves out."""
+    begin = 2 * config["linear_num_key_heads"] * config["linear_key_head_dim"] * shape[-1]
+    yield name, [shape[0], shape[-1]], joined([values[:begin], tiled(values[begin:], config)])
+
+
+def tiled_columns(name: str, shape: list[int], values, config: dict) -> Iterator[Tensor]:
+    rows, columns = shape
+    yield name, shape, joined([tiled(values[row * columns : (row + 1) * columns], config) for row in range(rows)])
+
+
+def tiled_minus_exp(name: str, shape: list[int], values, config: dict) -> Iterator[Tensor]:
+    yield name, shape, tiled(mapped(values, lambda value: -math.exp(value)), config)

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gguf_changes import (
-    Tensor, down_of_shared_expert, experts_of, gate_and_up, joined, keys_then_values,
+    Tensor, down_of_shared_expert, experts_of, gate_and_up, halves_of_columns, joined, keys_then_values,
     minus_exp, minus_exp_of_heads, norm_in_groups, num_kv_heads, plus_one, q_k_v_and_gate, q_then_k_then_v, size,
-    stacked_down, stacked_gate_and_up, times_multipliers,
+    stacked_down, stacked_gate_and_up, tiled_columns, tiled_minus_exp, tiled_rows, tiled_rows_behind_keys, times_multipliers,
     transposed, with_one_column, without_channels)
 
 __all__ = ["joined"]
-U32, FLOAT, BOOL, STRING, ARRAY = 4, 6, 7, 8, 9
+U32, I32, FLOAT, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
 
 MODEL_NAMES = {
     "model.embed_tokens": "token_embd", "transformer.wte": "token_embd", "transformer.word_embeddings": "token_embd",
@@ -61,6 +61,14 @@ GRANITE_HYBRID_NAMES = HYBRID_NAMES | {"shared_mlp.input_linear": "ffn_gate_up",
 QWEN3_NEXT_NAMES = LAYER_NAMES | {"post_attention_layernorm": "post_attention_norm"} | {
     f"linear_attn.{part}": name for part, name in MIXER_NAMES.items()} | {
     "linear_attn.in_proj_qkvz": "attn_qkvz", "linear_attn.in_proj_ba": "ssm_ba"}
+QWEN3_5_NAMES = QWEN3_NEXT_NAMES | {
+    "linear_attn.in_proj_qkv": "attn_qkv", "linear_attn.in_proj_z": "attn_gate", "linear_attn.in_proj_b": "ssm_beta",
+    "linear_attn.in_proj_a": "ssm_alpha"}
+LLAMA4_NAMES = LAYER_NAMES | {
+    "feed_forward.gate_proj": "ffn_gate", "feed_forward.up_proj": "ffn_up", "feed_forward.down_proj": "ffn_down",
+    "feed_forward.router": "ffn_gate_inp", "feed_forward.experts.gate_up_proj": "ffn_gate_up_exps.weight",
+    "feed_forward.experts.down_proj": "ffn_down_exps.weight", "feed_forward.shared_expert.gate_proj": "ffn_gate_shexp",
+    "feed_forward.shared_expert.up_proj": "ffn_up_shexp", "feed_forward.shared_expert.down_proj": "ffn_down_shexp"}
 LFM2_NAMES = LAYER_NAMES | {
     "operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "self_attn.out_proj": "attn_output",
     "self_attn.q_layernorm": "attn_q_norm", "self_attn.k_layernorm": "attn_k_norm", "feed_forward.w1": "ffn_gate",
@@ -149,6 +157,17 @@ QWEN3_NEXT = (
     ("ssm.group_count", U32, "linear_num_key_heads"), ("ssm.time_step_rank", U32, "linear_num_value_heads"),
     ("ssm.inner_size", U32, lambda config: config["linear_value_head_dim"] * config["linear_num_value_heads"]),
     ("full_attention_interval", U32, "full_attention_interval"))
+def rotated_sections(config: dict):
+    """The parts of a head that positions in images rotate. A text has one position for all; the format asks for them."""
+    sections = rope_of(config).get("mrope_section", [11, 11, 10])
+    return I32, sections + [0] * (4 - len(sections))
+
+
+QWEN3_5 = (*QWEN3_NEXT, ("full_attention_interval", U32, lambda config: config.get("full_attention_interval", 4)),
+           ("rope.dimension_sections", ARRAY, rotated_sections))
+LLAMA4 = (("expert_count", U32, experts_of), ("expert_used_count", U32, "num_experts_per_tok"),
+          ("feed_forward_length", U32, "intermediate_size_mlp"), ("expert_feed_forward_length", U32, "intermediate_size"),
+          ("interleave_moe_layer_step", U32, "interleave_moe_layer_step"), ("rope.dimension_count", U32, head_dim))
 LFM2 = (("shortconv.l_cache", U32, "conv_L_cache"), ("attention.head_count_kv", ARRAY, kv_heads_of_layers),
         ("feed_forward_length", U32, lfm2_mlp_size))
 GRANITE_HYBRID = (("attention.head_count_kv", ARRAY, kv_heads_of_layers),
@@ -181,6 +200,10 @@ GRANITE_HYBRID_CHANGES = (*MAMBA2_CHANGES, (r"ffn_gate_up\.", gate_and_up), (r"f
 GPT_OSS_CHANGES = ((r"ffn_gate_up_exps", stacked_gate_and_up), (r"ffn_down_exps\.weight$", stacked_down))
 QWEN3_NEXT_CHANGES = (CONV, (r"ssm_a$", minus_exp), (r"attn_qkvz", q_k_v_and_gate),
                       (r"(attn|attn_q|attn_k|post_attention|output)_norm\.weight$", plus_one))
+QWEN3_5_CHANGES = ((r"(attn_qkv|ssm_conv1d)\.weight$", tiled_rows_behind_keys), (r"ssm_out\.weight$", tiled_columns),
+                   (r"attn_gate|ssm_beta|ssm_alpha|ssm_dt\.bias$", tiled_rows), (r"ssm_a$", tiled_minus_exp),
+                   QWEN3_NEXT_CHANGES[-1])
+LLAMA4_CHANGES = ((r"ffn_gate_up_exps", halves_of_columns), (r"ffn_down_exps\.weight$", stacked_down))
 GEMMA_CHANGES = ((r"norm\.weight$", plus_one),)
 
 KINDS = {
@@ -227,6 +250,10 @@ KINDS = {
     "FalconH1ForCausalLM": Kind("falcon-h1", FALCON_H1_NAMES, keys=MAMBA2, changes=FALCON_H1_CHANGES),
     "GraniteMoeHybridForCausalLM": Kind("granitehybrid", GRANITE_HYBRID_NAMES, permutes=True, changes=GRANITE_HYBRID_CHANGES,
                                         keys=MULTIPLIERS + EXPERTS + MAMBA2 + GRANITE_HYBRID),
+    "Llama4ForCausalLM": Kind("llama4", LLAMA4_NAMES, has_stacked_experts=True, keys=LLAMA4, changes=LLAMA4_CHANGES),
+    "Qwen3_5ForCausalLM": Kind("qwen35", QWEN3_5_NAMES, rotates_part=True, keys=QWEN3_5, changes=QWEN3_5_CHANGES),
+    "Qwen3_5MoeForCausalLM": Kind("qwen35moe", QWEN3_5_NAMES, rotates_part=True, keys=EXPERTS + QWEN3_5,
+                                  changes=QWEN3_5_CHANGES),
     "Qwen3NextForCausalLM": Kind("qwen3next", QWEN3_NEXT_NAMES, rotates_part=True, keys=EXPERTS + QWEN3_NEXT,
                                  changes=QWEN3_NEXT_CHANGES),
 }

@@ -12,6 +12,14 @@ ArchitectureKeys::ArchitectureKeys(const Metadata& metadata) : metadata_(&metada
   if (architecture_ == nullptr) metadata.fail(kKey, "is required: the name of the architecture");
 }
 
+int64_t ArchitectureKeys::num_layers() const {
+  constexpr std::string_view kKey = "nextn_predict_layers";
+  const int64_t all = required("block_count");
+  const int64_t ahead = integer(kKey).value_or(0);
+  if (ahead >= all) fail(kKey, fmt::format("is {}, of {} layers in all", ahead, all));
+  return all - ahead;
+}
+
 std::vector<int64_t> ArchitectureKeys::integers(std::string_view name, int64_t count) const {
   // A file cannot have so many layers; the list must not be longer than it is said to be.
   constexpr int64_t kMostLayers = 1 << 16;

@@ -43,6 +43,9 @@ class ArchitectureKeys {
   [[nodiscard]] const std::string* string(std::string_view name) const {
     return metadata_->string(key(name));
   }
+  /// The layers of the model proper. block_count also counts those behind them that predict tokens
+  /// further ahead (MTP).
+  [[nodiscard]] int64_t num_layers() const;
   /// A list with a number for each of `count` layers, or one number that all of them have.
   [[nodiscard]] std::vector<int64_t> integers(std::string_view name, int64_t count) const;
 

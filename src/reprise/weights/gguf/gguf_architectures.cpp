@@ -134,6 +134,28 @@ void read_gpt_oss(const ArchitectureKeys& /*keys*/,
   if (config.contains("rope_scaling")) config["rope_scaling"]["truncate"] = false;
 }
 
+// llama.cpp knows what files do not say, because it is the same in all published models: the
+// chunks, the layers without rotation and the temperature of attention. The model with 128 experts
+// has no norms of q and k.
+void read_llama4(const ArchitectureKeys& keys, const GgufConfigTraits& /*traits*/, Json& config) {
+  constexpr int64_t kChunk = 8192;
+  constexpr int64_t kPeriod = 4;  // layers of which one sees everything
+  constexpr int64_t kExpertsWithoutNorms = 128;
+  const auto require = [&](std::string_view key, int64_t only) {
+    if (const int64_t value = keys.integer(key).value_or(only); value != only) {
+      keys.fail(key, fmt::format("is {}, only {} is supported", value, only));
+    }
+  };
+  require("attention.sliding_window", kChunk);
+  require("attention.sliding_window_pattern", kPeriod);
+  require("expert_shared_feed_forward_length", config["intermediate_size"].get<int64_t>());
+  config["attention_chunk_size"] = kChunk;
+  config["no_rope_layer_interval"] = kPeriod;
+  config["intermediate_size_mlp"] = keys.required("feed_forward_length");
+  config["interleave_moe_layer_step"] = keys.required("interleave_moe_layer_step");
+  config["use_qk_norm"] = keys.required("expert_count") != kExpertsWithoutNorms;
+}
+
 // OLMo 3 has windows.
 void read_olmo2(const ArchitectureKeys& /*keys*/,
                 const GgufConfigTraits& /*traits*/,
@@ -239,6 +261,10 @@ constexpr auto kArchitectures = std::to_array<GgufArchitecture>({
      .read = read_lfm2},
     {.name = "llama", .model_class = "LlamaForCausalLM"},
     {.name = "llama", .model_class = "MixtralForCausalLM", .has_experts = true},
+    {.name = "llama4",
+     .model_class = "Llama4ForCausalLM",
+     .has_experts = true,
+     .read = read_llama4},
     {.name = "mamba",
      .model_class = "MambaForCausalLM",
      .has_attention = false,
@@ -263,6 +289,15 @@ constexpr auto kArchitectures = std::to_array<GgufArchitecture>({
     {.name = "qwen2", .model_class = "Qwen2ForCausalLM"},
     {.name = "qwen2moe", .model_class = "Qwen2MoeForCausalLM", .has_experts = true},
     {.name = "qwen3", .model_class = "Qwen3ForCausalLM"},
+    {.name = "qwen35",
+     .model_class = "Qwen3_5ForCausalLM",
+     .rotates_part = true,
+     .read = read_qwen35},
+    {.name = "qwen35moe",
+     .model_class = "Qwen3_5MoeForCausalLM",
+     .has_experts = true,
+     .rotates_part = true,
+     .read = read_qwen35},
     {.name = "qwen3moe", .model_class = "Qwen3MoeForCausalLM", .has_experts = true},
     {.name = "qwen3next",
      .model_class = "Qwen3NextForCausalLM",

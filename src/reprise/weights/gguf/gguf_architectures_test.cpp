@@ -40,6 +40,10 @@ const Keys kMamba2 = {{"ssm.conv_kernel", 4},
                       {"ssm.time_step_rank", 4},
                       {"ssm.group_count", 2}};
 const Keys kExperts = {{"expert_count", 3}, {"expert_used_count", 2}};
+const Keys kLlama4 = {{"expert_count", 3},
+                      {"expert_used_count", 1},
+                      {"expert_feed_forward_length", 6},
+                      {"interleave_moe_layer_step", 1}};
 const Keys kDeepSeek = {{"expert_count", 4},
                         {"expert_used_count", 2},
                         {"expert_feed_forward_length", 6},
@@ -97,8 +101,11 @@ TEST_F(GgufArchitectures, are_those_of_the_registry_that_the_format_names) {
       {"granitehybrid", kMamba2, Architecture::granite_moe_hybrid},
       {"granitehybrid", kMamba2 + kExperts, Architecture::granite_moe_hybrid},
       {"lfm2", {{"shortconv.l_cache", 3}}, Architecture::lfm2},
+      {"llama4", kLlama4, Architecture::llama4},
       {"mamba", kMamba2, Architecture::mamba},
       {"mamba2", kMamba2, Architecture::mamba2},
+      {"qwen35", kMamba2, Architecture::qwen3_5},
+      {"qwen35moe", kMamba2 + kExperts, Architecture::qwen3_5_moe},
       {"qwen3next", kMamba2 + kExperts, Architecture::qwen3_next},
       {"stablelm", {}, Architecture::stablelm},
       {"starcoder", {}, Architecture::gpt_bigcode},
@@ -287,6 +294,81 @@ TEST_F(GgufArchitectures, of_qwen3_next_have_each_group_of_heads_together) {
   const std::vector<std::pair<size_t, float>> firsts = {
       {0, 0}, {6, 12}, {12, 24}, {20, 125}, {28, 6}, {34, 18}, {40, 32}, {48, 133}};
   for (const auto& [row, stored] : firsts) EXPECT_EQ(values[row * 8], stored * 8) << row;
+}
+
+// What llama.cpp knows about the class without the file.
+TEST_F(GgufArchitectures, of_llama4_have_the_layers_of_published_models) {
+  GgufBytes file = file_of("llama4", kLlama4);
+  file.tensor("blk.0.ffn_down_shexp.weight", 0, {8, 6}, bytes_of(counting(48, 2)));
+  const ModelConfig config = config_of(file);
+  EXPECT_EQ(config.intermediate_size, 16);
+  EXPECT_EQ(config.moe->intermediate_size, 6);
+  EXPECT_EQ(config.moe->shared_intermediate_size, 6);
+  EXPECT_EQ(config.attention_chunk_size, 8192);
+  EXPECT_EQ(config.layer_types, std::vector{LayerType::chunked_attention});
+  EXPECT_TRUE(config.has_unit_qk_norm);
+  EXPECT_EQ(config.attention_temperature->floor_positions, 8192);
+  EXPECT_EQ(
+      read(weights_of(file), "model.layers.0.feed_forward.shared_expert.down_proj.weight", 48),
+      counting(48, 2));
+  const Keys others = {{"expert_used_count", 1},
+                       {"expert_feed_forward_length", 6},
+                       {"interleave_moe_layer_step", 1}};
+  EXPECT_FALSE(config_of(file_of("llama4", others + Keys{{"expert_count", 128}})).has_unit_qk_norm);
+  EXPECT_EQ(code_of([&] { config_of(file_of("llama4", others)); }), "E_CONFIG") << "no experts";
+  for (const Keys& wrong : {Keys{{"attention.sliding_window", 0}},
+                            {{"attention.sliding_window_pattern", 2}},
+                            {{"expert_shared_feed_forward_length", 7}}}) {
+    EXPECT_EQ(code_of([&] { config_of(file_of("llama4", kLlama4 + wrong)); }), "E_CONFIG");
+  }
+}
+
+TEST_F(GgufArchitectures,
+       of_qwen35_keep_the_order_of_heads_and_leave_out_layers_that_predict_more) {
+  GgufBytes file = file_of("qwen35", kMamba2 + Keys{{"nextn_predict_layers", 1}});
+  EXPECT_EQ(code_of([&] { config_of(file); }), "E_CONFIG") << "no layer is left";
+  file = file_of("qwen35", kMamba2);
+  file.tensor("blk.0.attn_qkv.weight", 0, {40, 8}, bytes_of(counting(320, 0)))
+      .tensor("blk.0.attn_gate.weight", 0, {16, 8}, bytes_of(counting(128, 3)))
+      .tensor("blk.0.ssm_beta.weight", 0, {4, 8}, bytes_of(counting(32, 5)))
+      .tensor("blk.0.ssm_alpha.weight", 0, {4, 8}, bytes_of(counting(32, 7)))
+      .tensor("blk.0.post_attention_norm.weight", 0, {8}, bytes_of(counting(8, 1)));
+  const ModelConfig config = config_of(file);
+  EXPECT_TRUE(config.is_recurrent_layer(0));
+  EXPECT_TRUE(config.recurrent->has_tiled_heads);
+  EXPECT_FALSE(config_of(file_of("qwen3next", kMamba2 + kExperts)).recurrent->has_tiled_heads);
+  const GgufWeights weights = weights_of(file);
+  const std::string mixer = "model.layers.0.linear_attn.";
+  EXPECT_EQ(read(weights, mixer + "in_proj_qkv.weight", 320), counting(320, 0));
+  EXPECT_EQ(read(weights, mixer + "in_proj_z.weight", 128), counting(128, 3));
+  EXPECT_EQ(read(weights, mixer + "in_proj_b.weight", 32), counting(32, 5));
+  EXPECT_EQ(read(weights, mixer + "in_proj_a.weight", 32), counting(32, 7));
+  EXPECT_EQ(read(weights, "model.layers.0.post_attention_layernorm.weight", 8), counting(8, 0));
+}
+
+TEST_F(GgufArchitectures, of_qwen35_may_list_their_recurrent_layers) {
+  const auto file_with = [](const std::vector<uint8_t>& are_recurrent) {
+    GgufBytes file;
+    for (const auto& [key, value] : kMamba2) file.integer("qwen35." + key, value);
+    return file.string("general.architecture", "qwen35")
+        .integer("qwen35.block_count", 3)
+        .integer("qwen35.nextn_predict_layers", 1)
+        .integer("qwen35.context_length", 64)
+        .integer("qwen35.embedding_length", 8)
+        .integer("qwen35.feed_forward_length", 16)
+        .integer("qwen35.attention.head_count", 2)
+        .real("qwen35.attention.layer_norm_rms_epsilon", 1e-5F)
+        .numbers<uint8_t>("qwen35.attention.recurrent_layers", 7, are_recurrent)
+        .tensor("token_embd.weight", 0, {4, 8}, bytes_of(counting(32, 0)))
+        .tensor("blk.2.nextn.eh_proj.weight", 0, {8, 16}, bytes_of(counting(128, 0)))
+        .tensor("blk.2.attn_norm.weight", 0, {8}, bytes_of(counting(8, 0)));
+  };
+  const ModelConfig config = config_of(file_with({0, 1, 0}));
+  EXPECT_EQ(config.num_hidden_layers, 2);
+  EXPECT_EQ(config.layer_types,
+            (std::vector{LayerType::full_attention, LayerType::linear_attention}));
+  EXPECT_EQ(weights_of(file_with({0, 1, 0})).names().size(), 1U);
+  EXPECT_EQ(code_of([&] { config_of(file_with({0, 1})); }), "E_CONFIG");
 }
 
 // Each name has an expression that PCRE2 takes; the tests of the tokenizer have the oracle.

@@ -225,7 +225,7 @@ Json config_json(const Metadata& metadata, const GgufConfigTraits& traits) {
   config["architectures"] = Json::array({std::string(architecture.model_class)});
   config["vocab_size"] = traits.vocab_size;
   config["hidden_size"] = keys.required("embedding_length");
-  config["num_hidden_layers"] = keys.required("block_count");
+  config["num_hidden_layers"] = keys.num_layers();
   config["max_position_embeddings"] = keys.required("context_length");
   const std::string_view epsilon_key = architecture.has_layer_norm
                                            ? "attention.layer_norm_epsilon"
@@ -238,7 +238,11 @@ Json config_json(const Metadata& metadata, const GgufConfigTraits& traits) {
   config["attention_out_bias"] = traits.has("attn_output.bias");  // read for Seed-OSS alone
   config["mlp_bias"] = traits.has("ffn_up.bias");
   if (architecture.has_attention) {
-    config["intermediate_size"] = keys.required("feed_forward_length");
+    // Without it, all layers have experts.
+    constexpr std::string_view kSize = "feed_forward_length";
+    if (!architecture.has_experts || keys.has(kSize)) {
+      config["intermediate_size"] = keys.required(kSize);
+    }
     if (!architecture.has_latent_attention) read_heads(keys, architecture, config);
     read_rope(keys, architecture, config);
     read_longrope(keys, architecture, traits, config);

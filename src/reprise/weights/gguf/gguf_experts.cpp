@@ -19,8 +19,9 @@ struct ExpertTraits {
   std::string_view size;     // the same: rows of an expert
   bool renormalises = true;  // norm_topk_prob
   std::string_view shared_size =
-      {};                   // the member with the size of the shared expert, if there is one
-  bool reads_more = false;  // the architecture reads dense layers and scales itself
+      {};                          // the member with the size of the shared expert, if there is one
+  bool reads_shared_size = false;  // the architecture checks it
+  bool reads_more = false;         // the architecture reads dense layers and scales itself
 };
 // Source: the constructors of each model in llama.cpp's src/models, which pass norm_w.
 constexpr auto kExpertTraits = std::to_array<ExpertTraits>({
@@ -36,6 +37,10 @@ constexpr auto kExpertTraits = std::to_array<ExpertTraits>({
      .size = "intermediate_size",
      .shared_size = "shared_intermediate_size"},
     {.model_class = "GptOssForCausalLM", .count = "num_local_experts", .size = "intermediate_size"},
+    {.model_class = "Llama4ForCausalLM",
+     .count = "num_local_experts",
+     .size = "intermediate_size",
+     .reads_shared_size = true},
     {.model_class = "MixtralForCausalLM",
      .count = "num_local_experts",
      .size = "intermediate_size"},
@@ -47,6 +52,10 @@ constexpr auto kExpertTraits = std::to_array<ExpertTraits>({
      .count = "num_experts",
      .size = "moe_intermediate_size",
      .renormalises = false,
+     .shared_size = "shared_expert_intermediate_size"},
+    {.model_class = "Qwen3_5MoeForCausalLM",
+     .count = "num_experts",
+     .size = "moe_intermediate_size",
      .shared_size = "shared_expert_intermediate_size"},
     {.model_class = "Qwen3NextForCausalLM",
      .count = "num_experts",
@@ -67,15 +76,18 @@ void read_experts(const ArchitectureKeys& keys, std::string_view model_class, Js
   config["num_experts_per_tok"] = top_k;
   // llama.cpp's rule for a file without a size of experts: either each expert is as large as a
   // dense MLP, or all experts of a token together are.
-  const int64_t dense = keys.required("feed_forward_length");
-  const int64_t size_by_default = traits.size == "intermediate_size" ? dense : dense / top_k;
+  // A file with both sizes of experts needs no size of dense MLPs.
+  const auto size_of = [&](std::string_view key, int64_t divisor) {
+    const auto stored = keys.integer(key);
+    return stored ? *stored : keys.required("feed_forward_length") / divisor;
+  };
   config[std::string(traits.size)] =
-      keys.integer("expert_feed_forward_length").value_or(size_by_default);
+      size_of("expert_feed_forward_length", traits.size == "intermediate_size" ? 1 : top_k);
   config["norm_topk_prob"] = traits.renormalises;
   constexpr std::string_view kShared = "expert_shared_feed_forward_length";
   if (!traits.shared_size.empty()) {
-    config[std::string(traits.shared_size)] = keys.integer(kShared).value_or(dense);
-  } else if (keys.integer(kShared).value_or(0) != 0) {
+    config[std::string(traits.shared_size)] = size_of(kShared, 1);
+  } else if (!traits.reads_shared_size && keys.integer(kShared).value_or(0) != 0) {
     keys.fail(kShared, fmt::format("shared experts are not supported in {}", traits.model_class));
   }
   if (traits.reads_more) return;

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <utility>
 
 #include "reprise/base/error.h"
 #include "reprise/weights/config_overrides.h"
+#include "reprise/weights/gguf/architecture_keys.h"
 #include "reprise/weights/gguf/dequantize.h"
 #include "reprise/weights/gguf/gguf_config.h"
 #include "reprise/weights/gguf/gguf_tokenizer.h"
@@ -80,6 +82,12 @@ GgufModel::FoundTensor GgufModel::find(std::string_view name) const {
     }
   }
   return {};
+}
+
+int64_t GgufModel::end_of_layers() const {
+  const ArchitectureKeys keys(metadata());
+  const int64_t end = keys.num_layers();
+  return end == keys.required("block_count") ? std::numeric_limits<int64_t>::max() : end;
 }
 
 std::vector<double> GgufModel::rope_factors(std::string_view name,

@@ -33,6 +33,9 @@ class GgufModel {
   [[nodiscard]] LoadedModelConfig config(const Json& overrides = Json::object()) const;
   /// End tokens and recommended sampling parameters.
   [[nodiscard]] GenerationConfig generation_config(const Json& overrides = Json::object()) const;
+  /// The layers from this one on predict tokens further ahead (MTP) and are not read; the largest
+  /// number there is when the file has none of them.
+  [[nodiscard]] int64_t end_of_layers() const;
   /// The text of the tokenizer.json and of the tokenizer_config.json (names of control tokens, chat
   /// template) that this model would have. \throws FileError E_TOKENIZER
   [[nodiscard]] std::string tokenizer_json() const;

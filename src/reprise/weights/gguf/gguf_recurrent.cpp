@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 namespace reprise::weights::gguf {
 namespace {
@@ -101,6 +103,19 @@ void read_qwen3_next(const ArchitectureKeys& keys,
   config["linear_conv_kernel_dim"] = keys.required("ssm.conv_kernel");
   const int64_t interval = keys.integer("full_attention_interval").value_or(0);
   config["full_attention_interval"] = interval == 0 ? 4 : interval;
+}
+
+// Qwen3-Next with a projection for each part. A list may say which layers are recurrent.
+void read_qwen35(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config) {
+  read_qwen3_next(keys, traits, config);
+  constexpr std::string_view kKey = "attention.recurrent_layers";
+  if (!keys.has(kKey)) return;
+  std::vector<int64_t> are_recurrent = keys.integers(kKey, keys.required("block_count"));
+  are_recurrent.resize(static_cast<size_t>(keys.num_layers()));
+  config["layer_types"] = Json::array();
+  for (const int64_t is_recurrent : are_recurrent) {
+    config["layer_types"].push_back(is_recurrent != 0 ? "linear_attention" : "full_attention");
+  }
 }
 
 void read_lfm2(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config) {

@@ -17,5 +17,6 @@ void read_lfm2(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Jso
 void read_mamba(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config);
 void read_mamba2(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config);
 void read_qwen3_next(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config);
+void read_qwen35(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config);
 
 }  // namespace reprise::weights::gguf

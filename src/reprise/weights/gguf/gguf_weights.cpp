@@ -47,9 +47,11 @@ GgufWeights::GgufWeights(std::shared_ptr<const GgufModel> model, const ModelConf
   for (ExpectedTensor& tensor : expected_tensors(config)) {
     expected_shapes_.emplace(std::move(tensor.name), std::move(tensor.shape));
   }
+  const int64_t end = model_->end_of_layers();
   for (const std::unique_ptr<const GgufFile>& file : model_->files()) {
     for (const TensorInfo& tensor : file->tensors()) {
-      if (!is_derived(tensor.name)) add(*file, tensor, config);
+      const bool is_used = layer_of(tensor.name).value_or(0) < end && !is_derived(tensor.name);
+      if (is_used) add(*file, tensor, config);
     }
   }
   for (const auto& [name, halves] : halves_) add(name, join(name, halves));

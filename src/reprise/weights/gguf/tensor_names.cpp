@@ -59,7 +59,10 @@ constexpr auto kMixerModules = std::to_array<ModuleRow>({
     {"ssm_in", &DecoderTensors::mixer_in},
     {"ssm_conv1d", &DecoderTensors::mixer_conv},
     {"ssm_out", &DecoderTensors::mixer_out},
+    {"attn_gate", &DecoderTensors::mixer_z},
     {"ssm_ba", &DecoderTensors::mixer_gates},
+    {"ssm_beta", &DecoderTensors::mixer_beta},
+    {"ssm_alpha", &DecoderTensors::mixer_dt},
     {"shortconv.in_proj", &DecoderTensors::mixer_in},
     {"shortconv.conv", &DecoderTensors::mixer_conv},
     {"shortconv.out_proj", &DecoderTensors::mixer_out},
@@ -156,7 +159,9 @@ std::string name_in_mixer(const NameInLayer& parts,
   for (const TensorRow& row : kMixerTensors) {
     if (row.tensor == whole) return std::string(row.name);
   }
-  const std::string_view module = find_module(kMixerModules, parts.module, names);
+  std::string_view module = find_module(kMixerModules, parts.module, names);
+  // Qwen3.5, whose q, k and v are not together with the gate.
+  if (parts.module == "attn_qkv" && !names.mixer_z.empty()) module = names.mixer_in;
   return module.empty() ? std::string() : std::string(module) + std::string(parts.suffix);
 }
 
@@ -332,6 +337,9 @@ int64_t stored_row(int64_t row, int64_t num_rows, int64_t num_heads) {
 }
 
 void use_order_of_files(ModelConfig& config) {
+  const bool is_tiled = config.architecture == Architecture::qwen3_5 ||
+                        config.architecture == Architecture::qwen3_5_moe;
+  if (is_tiled) config.recurrent->has_tiled_heads = true;
   if (config.qkv_layout != QkvLayout::separate) config.qkv_layout = QkvLayout::stacked;
   config.has_transposed_matrices = false;
 }

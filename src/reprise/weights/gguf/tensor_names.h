@@ -74,7 +74,8 @@ enum class ValueChange : uint8_t {
 [[nodiscard]] int64_t stored_row(int64_t row, int64_t num_rows, int64_t num_heads);
 
 /// Changes what the readers of config.json say about the order of matrices to what files have:
-/// converters put q, k and v one above the other, and matrices as [out, in].
+/// converters put q, k and v one above the other, matrices as [out, in], and the heads of Qwen3.5's
+/// values so that those which share a query and key lie apart.
 void use_order_of_files(ModelConfig& config);
 
 }  // namespace reprise::weights::gguf
