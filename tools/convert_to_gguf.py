@@ -48,6 +48,7 @@ GATE_UP_NAMES = ("mlp.experts.gate_up_proj", "block_sparse_moe.experts.gate_up_p
 DOWN_NAMES = ("mlp.experts.down_proj", "block_sparse_moe.experts.down_proj", "block_sparse_moe.output_linear.weight")
 # Small tables and recurrences, which llama.cpp leaves as they are.
 ALWAYS_F32 = ("ssm_a", "ssm_d", "ssm_conv1d.weight", "ssm_norm.weight", "shortconv.conv.weight", "position_embd.weight",
+              "token_types.weight",
               ".bias", "ffn_norm")
 ROUTERS = (".mlp.gate.weight", "block_sparse_moe.gate.weight", ".router.layer.weight", ".router.weight")
 ALIGNMENT = 32
@@ -282,7 +283,17 @@ def tensors_of(folder: Path, config: dict, outtype: str) -> Iterator[tuple[str, 
 def config_keys(config: dict, outtype: str) -> list[tuple[str, int, object]]:
     name = gguf_kinds.kind_of_model(config).name
     keys = [("general.architecture", STRING, name), ("general.file_type", U32, FILE_TYPES[OUTTYPES[outtype]])]
+    if "type_vocab_size" in config:
+        keys.append(("tokenizer.ggml.token_type_count", U32, config["type_vocab_size"]))
     return keys + [(f"{name}.{key}", kind, value) for key, kind, value in gguf_kinds.keys_of_model(config)]
+
+
+def pooling_keys(folder: Path, name: str) -> list[tuple[str, int, object]]:
+    """What stands for a text, a token or the mean of all, as a folder of Sentence Transformers says it."""
+    path = folder / "1_Pooling" / "config.json"
+    pooling = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    kinds = {"pooling_mode_mean_tokens": 1, "pooling_mode_cls_token": 2, "pooling_mode_lasttoken": 3}
+    return [(f"{name}.pooling_type", U32, kind) for member, kind in kinds.items() if pooling.get(member)]
 
 
 # ------------------------------------------------------------------------------------------------- file
@@ -324,7 +335,8 @@ def write_file(path: Path, keys: list, tensors: list) -> None:
 def convert(folder: Path, target: Path, outtype: str, num_parts: int = 1) -> list[Path]:
     """Returns the files, the first of which is the model."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    keys = config_keys(config, outtype) + tokenizer_keys(folder, config["vocab_size"])
+    keys = config_keys(config, outtype) + pooling_keys(folder, gguf_kinds.kind_of_model(config).name)
+    keys += tokenizer_keys(folder, config["vocab_size"])
     tensors = list(tensors_of(folder, config, outtype))
     if num_parts == 1:
         write_file(target, keys, tensors)

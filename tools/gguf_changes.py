@@ -204,3 +204,13 @@ def tiled_columns(name: str, shape: list[int], values, config: dict) -> Iterator
 
 def tiled_minus_exp(name: str, shape: list[int], values, config: dict) -> Iterator[Tensor]:
     yield name, shape, tiled(mapped(values, lambda value: -math.exp(value)), config)
+
+
+def nothing(name: str, shape: list[int], values, config: dict) -> Iterator[Tensor]:
+    yield from ()
+
+
+def behind_padding(name: str, shape: list[int], values, config: dict) -> Iterator[Tensor]:
+    """Without the rows up to that of the padding, which are of no position."""
+    first = config["pad_token_id"] + 1
+    yield name, [shape[0] - first, shape[1]], values[first * shape[1] :]

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gguf_changes import (
-    Tensor, down_of_shared_expert, experts_of, gate_and_up, halves_of_columns, joined, keys_then_values,
-    minus_exp, minus_exp_of_heads, norm_in_groups, num_kv_heads, plus_one, q_k_v_and_gate, q_then_k_then_v, size,
+    Tensor, behind_padding, down_of_shared_expert, experts_of, gate_and_up, halves_of_columns, joined, keys_then_values,
+    minus_exp, minus_exp_of_heads, norm_in_groups, nothing, num_kv_heads, plus_one, q_k_v_and_gate, q_then_k_then_v, size,
     stacked_down, stacked_gate_and_up, tiled_columns, tiled_minus_exp, tiled_rows, tiled_rows_behind_keys, times_multipliers,
     transposed, with_one_column, without_channels)
 
@@ -19,13 +19,16 @@ U32, I32, FLOAT, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
 
 MODEL_NAMES = {
     "model.embed_tokens": "token_embd", "transformer.wte": "token_embd", "transformer.word_embeddings": "token_embd",
+    "embed_tokens": "token_embd", "norm": "output_norm",  # without the class of the head
     "gpt_neox.embed_in": "token_embd", "backbone.embeddings": "token_embd",
     "transformer.wpe": "position_embd",
+    "embeddings.word_embeddings": "token_embd", "embeddings.position_embeddings": "position_embd",
+    "embeddings.token_type_embeddings": "token_types", "embeddings.LayerNorm": "token_embd_norm", "pooler.dense": "pooler",
     "model.norm": "output_norm", "transformer.ln_f": "output_norm", "gpt_neox.final_layer_norm": "output_norm",
     "backbone.norm_f": "output_norm", "model.final_layernorm": "output_norm", "model.embedding_norm": "token_embd_norm",
     "lm_head": "output", "embed_out": "output",
 }
-LAYER = re.compile(r"(?:model\.layers|transformer\.h|gpt_neox\.layers|backbone\.layers)\.(\d+)\.(.+)")
+LAYER = re.compile(r"(?:(?:model\.)?layers|transformer\.h|gpt_neox\.layers|backbone\.layers|encoder\.layer)\.(\d+)\.(.+)")
 LAYER_NAMES = {
     "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
@@ -69,6 +72,10 @@ LLAMA4_NAMES = LAYER_NAMES | {
     "feed_forward.router": "ffn_gate_inp", "feed_forward.experts.gate_up_proj": "ffn_gate_up_exps.weight",
     "feed_forward.experts.down_proj": "ffn_down_exps.weight", "feed_forward.shared_expert.gate_proj": "ffn_gate_shexp",
     "feed_forward.shared_expert.up_proj": "ffn_up_shexp", "feed_forward.shared_expert.down_proj": "ffn_down_shexp"}
+BERT_NAMES = {
+    "attention.self.query": "attn_q", "attention.self.key": "attn_k", "attention.self.value": "attn_v",
+    "attention.output.dense": "attn_output", "attention.output.LayerNorm": "attn_output_norm",
+    "intermediate.dense": "ffn_up", "output.dense": "ffn_down", "output.LayerNorm": "layer_output_norm"}
 LFM2_NAMES = LAYER_NAMES | {
     "operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "self_attn.out_proj": "attn_output",
     "self_attn.q_layernorm": "attn_q_norm", "self_attn.k_layernorm": "attn_k_norm", "feed_forward.w1": "ffn_gate",
@@ -168,6 +175,8 @@ QWEN3_5 = (*QWEN3_NEXT, ("full_attention_interval", U32, lambda config: config.g
 LLAMA4 = (("expert_count", U32, experts_of), ("expert_used_count", U32, "num_experts_per_tok"),
           ("feed_forward_length", U32, "intermediate_size_mlp"), ("expert_feed_forward_length", U32, "intermediate_size"),
           ("interleave_moe_layer_step", U32, "interleave_moe_layer_step"), ("rope.dimension_count", U32, head_dim))
+BERT = (("attention.causal", BOOL, lambda config: False),)
+ROBERTA = (*BERT, ("context_length", U32, lambda config: config["max_position_embeddings"] - config["pad_token_id"] - 1))
 LFM2 = (("shortconv.l_cache", U32, "conv_L_cache"), ("attention.head_count_kv", ARRAY, kv_heads_of_layers),
         ("feed_forward_length", U32, lfm2_mlp_size))
 GRANITE_HYBRID = (("attention.head_count_kv", ARRAY, kv_heads_of_layers),
@@ -204,6 +213,7 @@ QWEN3_5_CHANGES = ((r"(attn_qkv|ssm_conv1d)\.weight$", tiled_rows_behind_keys), 
                    (r"attn_gate|ssm_beta|ssm_alpha|ssm_dt\.bias$", tiled_rows), (r"ssm_a$", tiled_minus_exp),
                    QWEN3_NEXT_CHANGES[-1])
 LLAMA4_CHANGES = ((r"ffn_gate_up_exps", halves_of_columns), (r"ffn_down_exps\.weight$", stacked_down))
+BERT_CHANGES = ((r"^pooler\.", nothing),)
 GEMMA_CHANGES = ((r"norm\.weight$", plus_one),)
 
 KINDS = {
@@ -254,6 +264,11 @@ KINDS = {
     "Qwen3_5ForCausalLM": Kind("qwen35", QWEN3_5_NAMES, rotates_part=True, keys=QWEN3_5, changes=QWEN3_5_CHANGES),
     "Qwen3_5MoeForCausalLM": Kind("qwen35moe", QWEN3_5_NAMES, rotates_part=True, keys=EXPERTS + QWEN3_5,
                                   changes=QWEN3_5_CHANGES),
+    "BertModel": Kind("bert", BERT_NAMES, has_layer_norm=True, keys=BERT, changes=BERT_CHANGES),
+    "RobertaModel": Kind("bert", BERT_NAMES, has_layer_norm=True, keys=ROBERTA,
+                         changes=(*BERT_CHANGES, (r"position_embd", behind_padding))),
+    "XLMRobertaModel": Kind("bert", BERT_NAMES, has_layer_norm=True, keys=ROBERTA,
+                            changes=(*BERT_CHANGES, (r"position_embd", behind_padding))),
     "Qwen3NextForCausalLM": Kind("qwen3next", QWEN3_NEXT_NAMES, rotates_part=True, keys=EXPERTS + QWEN3_NEXT,
                                  changes=QWEN3_NEXT_CHANGES),
 }

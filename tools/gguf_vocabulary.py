@@ -15,6 +15,11 @@ def pre_of(tokenizer: dict) -> str:
     return next((name for pattern, name in PATTERNS.items() if pattern in text), "gpt-2")
 
 
+def word_piece(text: str, kind: int) -> str:
+    """The piece of WordPiece as the file has it: a mark where a word begins, instead of one where it goes on."""
+    return text if kind == CONTROL else text[2:] if text.startswith("##") else "\u2581" + text
+
+
 def token_type(text: str, added: dict | None, is_sentencepiece: bool) -> int:
     if added is not None:
         return 2 if is_sentencepiece and text == "<unk>" else CONTROL if added["special"] else 4
@@ -37,6 +42,11 @@ def tokenizer_keys(folder: Path, vocab_size: int = 0) -> list[tuple[str, int, ob
     is_sentencepiece = bool(model.get("byte_fallback"))
     types = [5 if id not in by_id else token_type(text, added.get(id), is_sentencepiece)
              for id, text in enumerate(tokens)]
+    if model["type"] == "WordPiece":
+        return [("tokenizer.ggml.model", STRING, "bert"), ("tokenizer.ggml.pre", STRING, "default"),
+                ("tokenizer.ggml.tokens", ARRAY, (STRING, list(map(word_piece, tokens, types)))),
+                ("tokenizer.ggml.token_type", ARRAY, (I32, types)),
+                *special_token_keys(folder, tokenizer, texts)]
     merges = [tuple(merge.split(" ", 1)) if isinstance(merge, str) else tuple(merge) for merge in model["merges"]]
     keys = [
         ("tokenizer.ggml.model", STRING, "llama" if is_sentencepiece else "gpt2"),
@@ -59,11 +69,15 @@ def special_token_keys(folder: Path, tokenizer: dict, ids: dict) -> list[tuple[s
     path = folder / "tokenizer_config.json"
     config = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     keys = []
-    for member, name in (("bos_token", "bos"), ("eos_token", "eos"), ("pad_token", "padding"), ("unk_token", "unknown")):
+    is_word_piece = tokenizer["model"]["type"] == "WordPiece"
+    for member, name in (("cls_token" if is_word_piece else "bos_token", "bos"), ("eos_token", "eos"), ("pad_token", "padding"),
+                         ("unk_token", "unknown"), ("sep_token", "seperator"), ("mask_token", "mask")):
         token = config.get(member)
         token = token["content"] if isinstance(token, dict) else token
         if token is not None:
             keys.append((f"tokenizer.ggml.{name}_token_id", U32, ids[token]))
+    if is_word_piece:
+        return keys
     if '"bos_token"' not in json.dumps(config) or config.get("bos_token") is None:
         keys.append(("tokenizer.ggml.add_bos_token", BOOL, False))
     else:

@@ -16,7 +16,7 @@ namespace {
 // The configuration, and the names that the tensors have for its models.
 void read_config(const weights::gguf::Header& header) {
   namespace gguf = weights::gguf;
-  gguf::GgufConfigTraits traits{.vocab_size = 1};
+  gguf::GgufConfigTraits traits{.vocab_size = 1, .num_token_types = 1};
   for (const gguf::TensorInfo& tensor : header.tensors) {
     traits.tensors.insert(std::string(gguf::name_in_layer(tensor.name)));
   }

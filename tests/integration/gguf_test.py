@@ -416,7 +416,8 @@ class Serve(Case):
         goldens = SOURCE / "tests" / "goldens"
         config = json.loads((goldens / "tiny-llama" / "config.json").read_text(encoding="utf-8"))
         for kind, special in (("qwen2", {}), ("llama3", {"bos_token": "<|begin_of_text|>"}),
-                              ("llama2", {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"})):
+                              ("llama2", {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}),
+                              ("bert", {"cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"})):
             folder = self.folder / kind
             folder.mkdir()
             tokenizer = json.loads((goldens / "tokenizers" / f"{kind}.tokenizer.json").read_text(encoding="utf-8"))

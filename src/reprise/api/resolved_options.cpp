@@ -140,7 +140,7 @@ std::optional<weights::PoolingConfig> resolve_pooling(const EngineArgs& args,
   }
   const std::optional<weights::PoolingConfig> stored =
       weights::gguf::is_gguf_path(args.model)
-          ? std::nullopt
+          ? weights::gguf::GgufModel::open(args.model)->pooling_config()
           : weights::load_pooling_config(weights::ModelDirectory(args.model));
   const bool pools = args.runner == "pooling" || config.is_encoder || stored.has_value();
   if (!pools) return std::nullopt;

@@ -156,6 +156,15 @@ void read_llama4(const ArchitectureKeys& keys, const GgufConfigTraits& /*traits*
   config["use_qk_norm"] = keys.required("expert_count") != kExpertsWithoutNorms;
 }
 
+// Files have neither the pooler, which only classifiers read, nor the function of the MLP.
+void read_bert(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config) {
+  if (traits.num_token_types == 0) {
+    keys.fail("block_count", "the model has no token_types.weight; DistilBERT is not supported");
+  }
+  config["type_vocab_size"] = traits.num_token_types;
+  config["hidden_act"] = "gelu";
+}
+
 // OLMo 3 has windows.
 void read_olmo2(const ArchitectureKeys& /*keys*/,
                 const GgufConfigTraits& /*traits*/,
@@ -192,6 +201,11 @@ constexpr auto kGptNeoxMembers = std::to_array<CopiedMember>({
 // and its files have the factors under Granite's keys.
 // Source: gguf-py/gguf/constants.py of https://github.com/ggml-org/llama.cpp
 constexpr auto kArchitectures = std::to_array<GgufArchitecture>({
+    {.name = "bert",
+     .model_class = "BertModel",
+     .has_layer_norm = true,
+     .is_encoder = true,
+     .read = read_bert},
     {.name = "chatglm", .model_class = "GlmForCausalLM", .rotates_part = true},
     {.name = "cohere2",
      .model_class = "Cohere2ForCausalLM",

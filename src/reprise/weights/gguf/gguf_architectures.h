@@ -27,6 +27,7 @@ struct GgufArchitecture {
   bool has_experts = false;      // the row is for files with experts
   bool has_layer_norm = false;   // instead of RMSNorm
   bool has_attention = true;
+  bool is_encoder = false;            // each token sees its whole text; positions are learned
   bool has_recurrent_layers = false;  // head_count_kv may be a list with 0 for some layers
   bool has_latent_attention = false;
   bool rotates_part = false;  // rope.dimension_count may be smaller than a head

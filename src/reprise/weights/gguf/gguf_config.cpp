@@ -25,6 +25,15 @@ void refuse_unsupported(const ArchitectureKeys& keys, const GgufArchitecture& ar
     if (architecture.reads_logit_scale && name == "logit_scale") continue;
     if (keys.number(name).value_or(0) != 0) keys.fail(name, "is not supported");
   }
+  if (keys.boolean("attention.causal").value_or(!architecture.is_encoder) ==
+      architecture.is_encoder) {
+    keys.fail("attention.causal",
+              fmt::format("only {} is supported in this architecture", !architecture.is_encoder));
+  }
+  constexpr std::string_view kRotation = "rope.freq_base";
+  if (architecture.is_encoder && keys.has(kRotation)) {
+    keys.fail(kRotation, "rotated positions are not supported in this architecture");
+  }
 }
 
 // The elements of each head that are rotated are its first ones.
@@ -244,7 +253,7 @@ Json config_json(const Metadata& metadata, const GgufConfigTraits& traits) {
       config["intermediate_size"] = keys.required(kSize);
     }
     if (!architecture.has_latent_attention) read_heads(keys, architecture, config);
-    read_rope(keys, architecture, config);
+    if (!architecture.is_encoder) read_rope(keys, architecture, config);
     read_longrope(keys, architecture, traits, config);
   }
   if (architecture.has_experts) read_experts(keys, architecture.model_class, config);

@@ -13,7 +13,8 @@ namespace reprise::weights::gguf {
 
 /// Facts about a model that are not in the metadata: the list of tensors tells them.
 struct GgufConfigTraits {
-  int64_t vocab_size = 0;  // rows of the embedding; 0 when there is none
+  int64_t vocab_size = 0;       // rows of the embedding; 0 when there is none
+  int64_t num_token_types = 0;  // likewise
   /// Names of the tensors, without the number of the layer: "output.weight", "attn_q.bias".
   std::set<std::string, std::less<>> tensors;
   // Of longrope; empty: the file has no such tensors.

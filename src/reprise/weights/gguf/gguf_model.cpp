@@ -84,10 +84,35 @@ GgufModel::FoundTensor GgufModel::find(std::string_view name) const {
   return {};
 }
 
+int64_t GgufModel::rows_of(std::string_view name) const {
+  const TensorInfo* tensor = find(name).tensor;
+  if (tensor == nullptr || tensor->shape.empty()) return 0;
+  return tensor->shape.size() == 1 ? 1 : tensor->shape.front();  // files leave out an extent of 1
+}
+
 int64_t GgufModel::end_of_layers() const {
   const ArchitectureKeys keys(metadata());
   const int64_t end = keys.num_layers();
   return end == keys.required("block_count") ? std::numeric_limits<int64_t>::max() : end;
+}
+
+std::optional<PoolingConfig> GgufModel::pooling_config() const {
+  constexpr std::string_view kKey = "pooling_type";
+  const ArchitectureKeys keys(metadata());
+  // llama.cpp's numbers. It gives vectors of length 1 unless a request says otherwise.
+  switch (keys.integer(kKey).value_or(0)) {
+    case 0:
+      return std::nullopt;
+    case 1:
+      return PoolingConfig{.type = PoolingType::mean};
+    case 2:
+      return PoolingConfig{.type = PoolingType::cls};
+    case 3:
+      return PoolingConfig{.type = PoolingType::last};
+    default:
+      keys.fail(kKey,
+                "is not supported; supported: 1 (mean), 2 (the first token), 3 (the last token)");
+  }
 }
 
 std::vector<double> GgufModel::rope_factors(std::string_view name,
@@ -131,9 +156,8 @@ std::set<std::string, std::less<>> GgufModel::tensor_names() const {
 }
 
 LoadedModelConfig GgufModel::config(const Json& overrides) const {
-  const GgufConfigTraits traits{.vocab_size = find("token_embd.weight").tensor == nullptr
-                                                  ? 0
-                                                  : find("token_embd.weight").tensor->shape.front(),
+  const GgufConfigTraits traits{.vocab_size = rows_of("token_embd.weight"),
+                                .num_token_types = rows_of("token_types.weight"),
                                 .tensors = tensor_names(),
                                 .short_factors = rope_factors("rope_factors_short.weight", {}),
                                 .long_factors = rope_factors("rope_factors_long.weight", {})};

@@ -12,6 +12,7 @@
 #include "reprise/weights/generation_config.h"
 #include "reprise/weights/gguf/gguf_file.h"
 #include "reprise/weights/model_config.h"
+#include "reprise/weights/pooling_type.h"
 
 namespace reprise::weights::gguf {
 
@@ -33,6 +34,8 @@ class GgufModel {
   [[nodiscard]] LoadedModelConfig config(const Json& overrides = Json::object()) const;
   /// End tokens and recommended sampling parameters.
   [[nodiscard]] GenerationConfig generation_config(const Json& overrides = Json::object()) const;
+  /// How the file says that vectors of texts are made; nothing: it does not say.
+  [[nodiscard]] std::optional<PoolingConfig> pooling_config() const;
   /// The layers from this one on predict tokens further ahead (MTP) and are not read; the largest
   /// number there is when the file has none of them.
   [[nodiscard]] int64_t end_of_layers() const;
@@ -55,6 +58,8 @@ class GgufModel {
   GgufModel() = default;
   void add_parts(const std::filesystem::path& path);
   [[nodiscard]] FoundTensor find(std::string_view name) const;
+  /// Rows of a matrix; 0 when there is none of this name.
+  [[nodiscard]] int64_t rows_of(std::string_view name) const;
   /// Names of the tensors of all files, without the number of the layer.
   [[nodiscard]] std::set<std::string, std::less<>> tensor_names() const;
   /// The factors in this tensor, `expected` of them if given; none when there is no such tensor.

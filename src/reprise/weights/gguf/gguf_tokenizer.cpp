@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -198,6 +200,105 @@ Parts sentencepiece_parts(const Metadata& metadata, const Vocabulary& vocabulary
           .merges = scored_merges_json(vocabulary)};
 }
 
+// The texts of WordPiece files: a piece that begins a word has the mark of a space in front, and
+// the other pieces have lost their "##". Control tokens are as they were.
+std::vector<std::string> word_pieces(const Vocabulary& vocabulary) {
+  std::vector<std::string> texts = *vocabulary.tokens;
+  for (size_t id = 0; id < texts.size(); ++id) {
+    std::string& text = texts[id];
+    // Older converters know control tokens by their brackets.
+    const bool has_brackets = text.starts_with('[') && text.ends_with(']');
+    if (text.starts_with(kSpaceMark)) {
+      text.erase(0, kSpaceMark.size());
+    } else if (vocabulary.types[id] == TokenType::normal && !has_brackets) {
+      text.insert(0, "##");
+    }
+  }
+  return texts;
+}
+
+// The id under one of these keys, or that of a token with this text.
+int64_t required_token(const Metadata& metadata,
+                       const Vocabulary& vocabulary,
+                       std::initializer_list<std::string_view> keys,
+                       std::string_view text) {
+  for (const std::string_view key : keys) {
+    if (const auto id = token_id(metadata, key, vocabulary)) return *id;
+  }
+  const auto found = std::ranges::find(*vocabulary.tokens, text);
+  if (found == vocabulary.tokens->end()) {
+    fail_tokenizer(metadata, *keys.begin(), fmt::format("is required: no token is {}", text));
+  }
+  return found - vocabulary.tokens->begin();
+}
+
+// Whether texts become lower case: as the file says, or unless a piece has a capital letter.
+bool lowers_case(const Metadata& metadata, const Vocabulary& vocabulary) {
+  const auto says = metadata.boolean("tokenizer.ggml.normalizer.lowercase");
+  if (says) return *says;
+  for (size_t id = 0; id < vocabulary.tokens->size(); ++id) {
+    const std::string& text = (*vocabulary.tokens)[id];
+    const bool is_bracketed = text.find('[') != std::string::npos;  // "[unused0]"
+    if (vocabulary.types[id] != TokenType::normal || is_bracketed) continue;
+    if (std::ranges::any_of(text, [](char c) { return c >= 'A' && c <= 'Z'; })) return false;
+  }
+  return true;
+}
+
+Json word_piece_post_processor(const Metadata& metadata, const Vocabulary& vocabulary) {
+  const Json::array_t ends = {
+      required_token(metadata,
+                     vocabulary,
+                     {"tokenizer.ggml.cls_token_id", "tokenizer.ggml.bos_token_id"},
+                     "[CLS]"),
+      required_token(metadata,
+                     vocabulary,
+                     {"tokenizer.ggml.seperator_token_id", "tokenizer.ggml.eos_token_id"},
+                     "[SEP]")};
+  Json special_tokens = Json::object();
+  Json::array_t pieces;
+  for (const Json& id : ends) {
+    const std::string& text = (*vocabulary.tokens)[id.get<size_t>()];
+    special_tokens[text] = {
+        {"id", text}, {"ids", Json::array({id})}, {"tokens", Json::array({text})}};
+    pieces.push_back({{"SpecialToken", {{"id", text}, {"type_id", 0}}}});
+  }
+  const Json first = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  const Json second = {{"Sequence", {{"id", "B"}, {"type_id", 1}}}};
+  const Json last = {{"SpecialToken", {{"id", pieces[1]["SpecialToken"]["id"]}, {"type_id", 1}}}};
+  return {{"type", "TemplateProcessing"},
+          {"single", Json::array({pieces[0], first, pieces[1]})},
+          {"pair", Json::array({pieces[0], first, pieces[1], second, last})},
+          {"special_tokens", special_tokens}};
+}
+
+Parts word_piece_parts(const Metadata& metadata, Vocabulary vocabulary) {
+  const std::vector<std::string> texts = word_pieces(vocabulary);
+  vocabulary.tokens = &texts;
+  Vocabulary of_model = vocabulary;
+  // An added token is no piece: "word" is not found in "words", nor in "WORD" as lower case.
+  std::ranges::replace(of_model.types, TokenType::user_defined, TokenType::unused);
+  const bool lowers = lowers_case(metadata, vocabulary);
+  const auto strips = metadata.boolean("tokenizer.ggml.normalizer.strip_accents");
+  const int64_t unknown =
+      required_token(metadata, vocabulary, {"tokenizer.ggml.unknown_token_id"}, "[UNK]");
+  return {.added_tokens = added_tokens_json(vocabulary),
+          .normalizer = {{"type", "BertNormalizer"},
+                         {"clean_text", true},
+                         {"handle_chinese_chars", true},
+                         {"strip_accents", strips ? Json(*strips) : Json(nullptr)},
+                         {"lowercase", lowers}},
+          .pre_tokenizer = {{"type", "BertPreTokenizer"}},
+          .post_processor = word_piece_post_processor(metadata, vocabulary),
+          .decoder = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}},
+          .model = {{"type", "WordPiece"},
+                    {"unk_token", texts[static_cast<size_t>(unknown)]},
+                    {"continuing_subword_prefix", "##"},
+                    {"max_input_chars_per_word", 100}},
+          .vocabulary = vocabulary_json(of_model),
+          .merges = "[]"};
+}
+
 void add_chat_templates(const Metadata& metadata, Json& config) {
   constexpr std::string_view kKey = "tokenizer.chat_template";
   Json templates = Json::array();
@@ -221,16 +322,17 @@ void add_chat_templates(const Metadata& metadata, Json& config) {
 std::string tokenizer_json(const Metadata& metadata) {
   const std::string* model = metadata.string(kModelKey);
   if (model == nullptr) {
-    fail_tokenizer(metadata, kModelKey, "is required; supported: gpt2, llama");
+    fail_tokenizer(metadata, kModelKey, "is required; supported: gpt2, llama, bert");
   }
-  if (*model != "gpt2" && *model != "llama") {
+  if (*model != "gpt2" && *model != "llama" && *model != "bert") {
     fail_tokenizer(metadata,
                    kModelKey,
                    fmt::format("'{}' is not supported; supported: gpt2 (byte-level BPE), llama "
-                               "(SentencePiece BPE)",
+                               "(SentencePiece BPE), bert (WordPiece)",
                                visible(*model)));
   }
   const Vocabulary vocabulary = Vocabulary::read(metadata);
+  if (*model == "bert") return join(word_piece_parts(metadata, vocabulary));
   return join(*model == "gpt2" ? byte_level_parts(metadata, vocabulary)
                                : sentencepiece_parts(metadata, vocabulary));
 }

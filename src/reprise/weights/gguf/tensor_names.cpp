@@ -22,6 +22,7 @@ struct ModuleRow {
 constexpr auto kModelModules = std::to_array<ModuleRow>({
     {"token_embd", &DecoderTensors::embedding},
     {"position_embd", &DecoderTensors::position_embedding},
+    {"token_types", &DecoderTensors::token_type_embedding},
     // The last norm of LFM2 has this name.
     {"token_embd_norm", &DecoderTensors::embedding_norm, &DecoderTensors::final_norm},
     {"output_norm", &DecoderTensors::final_norm},
@@ -36,6 +37,8 @@ constexpr auto kLayerModules = std::to_array<ModuleRow>({
     {"attn_v", &DecoderTensors::v},
     {"attn_qkv", &DecoderTensors::qkv},
     {"attn_output", &DecoderTensors::o},
+    {"attn_output_norm", &DecoderTensors::attention_result_norm},
+    {"layer_output_norm", &DecoderTensors::mlp_result_norm},
     {"attn_q_norm", &DecoderTensors::q_norm},
     {"attn_k_norm", &DecoderTensors::k_norm},
     {"ffn_norm", &DecoderTensors::mlp_norm},
