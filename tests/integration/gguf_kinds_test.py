@@ -1,13 +1,19 @@
 #!/usr/bin/env python3
-"""GGUF files of every architecture: the tokens and vectors of Transformers.
+"""GGUF files of every architecture: the tokens and vectors of Transformers, and quantised tensors of every kind.
 
     gguf_kinds_test.py REPRISE_BINARY MODEL_FOLDER SOURCE_FOLDER
 
 The models are those of tests/goldens, converted by tools/convert_to_gguf.py. Uses only Python's standard library.
 """
 
+import array
 import json
+import math
+import random
+import re
 import shutil
+import statistics
+import struct
 import sys
 import unittest
 from pathlib import Path
@@ -38,8 +44,77 @@ ENCODERS = {"bert-mean": {}, "bert-cls": {"hidden_act": "gelu_new"}, "roberta-cl
 WORDS = ["the", "cat", "sat", "on", "mat", "with", "hat", "##s", "##ing", "##ed"]
 
 
+# Classes whose heads or values follow from the hidden size, so that it cannot be another.
+NOT_WIDENED = ("starcoder2", "gpt-bigcode", "gpt2", "gpt-neox", "gpt-neox-sequential", "falcon-7b", "falcon-11b", "falcon-40b", "mamba2",
+               "granite-moe-hybrid", "granite-moe-hybrid-experts")
+# Modules that write hidden states, those that read something else, and norms of something else.
+TO_HIDDEN = re.compile(r"(o_proj|out_proj|down_proj(_bias)?|\.w2|output_linear)(\.weight|\.bias)?$")
+NOT_FROM_HIDDEN = re.compile(r"(kv_b_proj|q_b_proj|x_proj|dt_proj|conv1d|A_log)\.|A_log$")
+NOT_OF_HIDDEN = re.compile(r"(self_attn\.[qk]_(layer)?norm|_a_layernorm|(mixer|mamba|linear_attn)\.norm)\.")
+
+
 def typed(case):
     return "".join(architectures_test.LETTERS[token] for token in case["prompt"])
+
+
+def as_floats(kind, raw):
+    """The bytes of a tensor as those of the float32 numbers that they stand for."""
+    import convert_to_gguf
+
+    formats = {number: name for name, number in convert_to_gguf.OUTTYPES.items() if name not in ("q5_mixed", "q4_k_m")}
+    if kind == convert_to_gguf.F32:
+        return raw
+    values = struct.unpack(f"<{len(raw) // 2}e", raw) if kind == convert_to_gguf.F16 else gguf_test.decoded(raw, formats[kind])
+    return array.array("f", values).tobytes()
+
+
+def hidden_axes(name, shape, size):
+    """The axes of a tensor that are as long as hidden states."""
+    if "conv.conv." in name:  # LFM2 convolves hidden states
+        return [0]
+    if "conv.in_proj" in name:
+        return [0, 1][: len(shape)]
+    if len(shape) == 1:
+        is_norm = "norm" in name and not NOT_OF_HIDDEN.search(name)
+        return [0] if is_norm or (TO_HIDDEN.search(name) and shape[0] == size) else []
+    is_transposed = len(shape) == 3 and "input_linear" not in name and "output_linear" not in name
+    if TO_HIDDEN.search(name):
+        axes = [len(shape) - 1 if is_transposed or name.endswith("_bias") else len(shape) - 2]
+        return axes + [1] if "conv.out_proj" in name else axes
+    if NOT_FROM_HIDDEN.search(name) or name.endswith("_bias"):
+        return []
+    return [1] if is_transposed else [len(shape) - 1]
+
+
+def widen(source, folder):
+    """Writes a model of the same class with a hidden size of 256, a super-block, and random weights."""
+    import convert_to_gguf
+
+    checkpoint = convert_to_gguf.Checkpoint(source)
+    config = json.loads((source / "config.json").read_text())
+    size = config["hidden_size"]
+    if not config.get("head_dim") and "num_attention_heads" in config:
+        config["head_dim"] = size // config["num_attention_heads"]
+    config["hidden_size"] = 256
+    tensors = {}
+    for name, entry in checkpoint.tensors.items():
+        shape, axes, draw = list(entry["shape"]), hidden_axes(name, entry["shape"], size), random.Random(name)
+        values = checkpoint.floats(name)
+        if axes:
+            mean, deviation = statistics.fmean(values), statistics.pstdev(values)
+            for axis in axes:
+                assert shape[axis] % size == 0, (name, shape)
+                shape[axis] *= 256 // size
+            deviation *= 1 if TO_HIDDEN.search(name) or len(shape) == 1 else math.sqrt(size / 256)
+            values = array.array("f", (draw.gauss(mean, deviation) for _ in range(math.prod(shape))))
+        tensors[name] = shape, values
+    gguf_test.write_folder(folder, config, tensors)
+    architectures_test.write_tokenizer(folder)
+    shutil.copy(source / "golden.json", folder / "golden.json")
+
+
+def mean_distance(first, second):
+    return sum(abs(a - b) for a, b in zip(first, second, strict=True)) / len(first)
 
 
 def write_word_pieces(folder, size):
@@ -86,6 +161,56 @@ class Kinds(gguf_test.Case):
                 got = self.tokens(self.gguf(folder, "f32"), *prompts, "--dtype", "float32", "--ignore-eos", "--temperature", "0",
                                   "--hf-overrides", json.dumps(overrides))
                 self.assertEqual(got, [case["continuation"][:24] for case in cases])
+
+    def logprobs(self, model, name):
+        """The log probability of every token of the golden texts, after the ones before it."""
+        _, cases = self.copy_of(name)
+        request, result = self.folder / "request.jsonl", self.folder / "result.jsonl"
+        request.write_text("\n".join(json.dumps({
+            "custom_id": str(i), "method": "POST", "url": "/v1/completions",
+            "body": {"prompt": case["prompt"] + case["continuation"], "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0},
+        }) for i, case in enumerate(cases)))
+        run = self.run_cli("run-batch", model, "-i", request, "-o", result, "--dtype", "float32", "--enforce-eager",
+                           "--hf-overrides", json.dumps(KINDS[name]))
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertNotIn("dequantised", run.stderr)
+        logprobs = []
+        for line in result.read_text().splitlines():
+            choice = json.loads(line)["response"]["body"]["choices"][0]
+            logprobs += [next(iter(entry.values()))["logprob"] for entry in choice["prompt_logprobs"][1:]]
+        self.assertTrue(all(map(math.isfinite, logprobs)), logprobs)
+        return logprobs
+
+    def errors(self, folder, name, outtype):
+        """How far probabilities are from those of the numbers that packed weights stand for, and how far these are from those of
+        the weights before they were quantised."""
+        import convert_to_gguf
+
+        config = json.loads((folder / "config.json").read_text())
+        tensors = list(convert_to_gguf.tensors_of(folder, config, outtype))
+        self.assertGreater(sum(kind == convert_to_gguf.OUTTYPES[outtype] for _, _, kind, _ in tensors), 2)
+        keys = convert_to_gguf.config_keys(config, outtype) + convert_to_gguf.tokenizer_keys(folder, config["vocab_size"])
+        packed, numbers = self.folder / "packed.gguf", self.folder / "numbers.gguf"
+        convert_to_gguf.write_file(packed, keys, tensors)
+        convert_to_gguf.write_file(numbers, keys, [
+            (tensor, shape, convert_to_gguf.F32, as_floats(kind, raw)) for tensor, shape, kind, raw in tensors])
+        want = self.logprobs(numbers, name)
+        exact = self.logprobs(self.gguf(folder, "f32"), name)
+        return mean_distance(self.logprobs(packed, name), want), mean_distance(exact, want)
+
+    def test_give_the_probabilities_of_their_dequantised_tensors(self):
+        """The kernels of packed weights quantise activations to eight bits. That moves probabilities far less than the rounding
+        of weights to four bits, and an error in the place of rows or matrices as much as other weights would."""
+        for name in KINDS:
+            folder, _ = self.copy_of(name)
+            with self.subTest(name):
+                if name not in NOT_WIDENED:
+                    widen(folder, self.folder / f"{name}-wide")
+                    folder = self.folder / f"{name}-wide"
+                error, rounding = self.errors(folder, name, "q4_0" if name in NOT_WIDENED else "q4_k")
+                errors = [error, self.errors(folder, name, "q8_0")[0]]
+                self.assertGreater(min(errors), 0, "nothing was packed")
+                self.assertLess(max(errors), rounding / 5)
 
 
 class Vectors(gguf_test.Case):
