@@ -1,5 +1,6 @@
 #include "reprise/kernels/causal_conv1d/causal_conv1d.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "reprise/base/assert.h"
@@ -16,15 +17,30 @@ constexpr int64_t kConvChannelsPerBlock = 256;
 
 }  // namespace
 
-ConvolutionPlan plan_convolution(const char* op,
-                                 const Tensor& x,
-                                 const Tensor& weight,
-                                 const Tensor& bias,
-                                 const StateOperands& states,
-                                 const Tensor& out) {
+StateArguments state_arguments(const StateOperands& states, int64_t num_tokens) {
+  REPRISE_ASSERT(states.state.is_dense(),
+                 "the states of requests are {}, and must be dense",
+                 states.state.type().to_string());
+  return {.state = states.state.data_as<float>(),
+          .state_indices = states.state_indices.data_as<int32_t>(),
+          .query_start_loc = states.query_start_loc.data_as<int32_t>(),
+          .seq_lens = states.seq_lens.data_as<int32_t>(),
+          .num_tokens = num_tokens,
+          .num_reqs = states.seq_lens.size(0),
+          .num_slots = states.state.size(0)};
+}
+
+bool launch_convolution(device::Stream& stream,
+                        const FloatKernels& kernels,
+                        const char* op,
+                        const Tensor& x,
+                        const Tensor& weight,
+                        const Tensor& bias,
+                        const StateOperands& states,
+                        const Tensor& out) {
   require_dense_rows(x, op);
-  REPRISE_ASSERT(states.state.is_dense() && weight.is_dense() && out.is_dense() &&
-                     weight.size(2) >= 2 && weight.size(2) <= kMaxConvKernel,
+  REPRISE_ASSERT(weight.is_dense() && out.is_dense() && weight.size(2) >= 2 &&
+                     weight.size(2) <= kMaxConvKernel,
                  "{}: a kernel of {} tokens, or a tensor that is not dense",
                  op,
                  weight.size(2));
@@ -32,37 +48,20 @@ ConvolutionPlan plan_convolution(const char* op,
       .x = x.data(),
       .weight = weight.data(),
       .bias = bias.defined() ? bias.data() : nullptr,
-      .conv_state = states.state.data_as<float>(),
-      .state_indices = states.state_indices.data_as<int32_t>(),
-      .query_start_loc = states.query_start_loc.data_as<int32_t>(),
-      .seq_lens = states.seq_lens.data_as<int32_t>(),
+      .states = state_arguments(states, x.size(0)),
       .out = out.data(),
       .x_stride = x.stride(0),
-      .num_tokens = x.size(0),
-      .num_reqs = states.seq_lens.size(0),
       .channels = out.size(1),
       .kernel = weight.size(2),
-      .num_slots = states.state.size(0),
       .channels_per_block = kConvChannelsPerBlock,
   };
   const int64_t blocks =
       states.seq_lens.size(0) * ceil_div(arguments.channels, arguments.channels_per_block);
-  return {.arguments = arguments, .num_blocks = static_cast<uint32_t>(blocks)};
-}
-
-bool launch_causal_conv1d(device::Stream& stream,
-                          const KernelTable& kernels,
-                          const Tensor& x,
-                          const Tensor& weight,
-                          const Tensor& bias,
-                          const StateOperands& states,
-                          const Tensor& out) {
-  const ConvolutionPlan plan = plan_convolution("causal_conv1d", x, weight, bias, states, out);
   // Only the device knows which slots are written, so the launch declares a write of all states.
   return launch(stream,
-                kernel_for(kernels.causal_conv1d, x.dtype()),
-                plan.num_blocks,
-                plan.arguments,
+                kernel_for(kernels, x.dtype()),
+                static_cast<uint32_t>(blocks),
+                arguments,
                 std::array{writes(out),
                            writes(states.state),
                            reads(x),
@@ -73,11 +72,51 @@ bool launch_causal_conv1d(device::Stream& stream,
                            reads(states.seq_lens)});
 }
 
+bool launch_causal_conv1d(device::Stream& stream,
+                          const KernelTable& kernels,
+                          const Tensor& x,
+                          const Tensor& weight,
+                          const Tensor& bias,
+                          const StateOperands& states,
+                          const Tensor& out) {
+  return launch_convolution(
+      stream, kernels.causal_conv1d, "causal_conv1d", x, weight, bias, states, out);
+}
+
+namespace {
+
+void clear_row_ref(const Tensor& out, int64_t token) {
+  for (int64_t i = 0; i < out.size(1); ++i) set_element(out, 0, token, i);
+}
+
+// Tokens behind those of the last request.
 void clear_padding_ref(const StateOperands& states, const Tensor& out) {
   for (int64_t token = int_element(states.query_start_loc, states.seq_lens.size(0));
        token < out.size(0);
        ++token) {
-    for (int64_t i = 0; i < out.size(1); ++i) set_element(out, 0, token, i);
+    clear_row_ref(out, token);
+  }
+}
+
+}  // namespace
+
+void recurrence_ref(const UpdateStateRef& update, const StateOperands& states, const Tensor& out) {
+  clear_padding_ref(states, out);
+  for (int64_t request = 0; request < states.seq_lens.size(0); ++request) {
+    const int64_t begin = int_element(states.query_start_loc, request);
+    const int64_t end = int_element(states.query_start_loc, request + 1);
+    const int64_t slot = int_element(states.state_indices, request);
+    if (slot > 0 && begin < end && int_element(states.seq_lens, request) <= end - begin) {
+      const int64_t size = states.state.stride(0);
+      std::fill_n(states.state.data_as<float>() + slot * size, size, 0.0F);
+    }
+    for (int64_t token = begin; token < end; ++token) {
+      if (slot > 0) {
+        update(slot, token);
+      } else {
+        clear_row_ref(out, token);
+      }
+    }
   }
 }
 
@@ -136,10 +175,7 @@ bool launch_causal_conv1d(const OpRun& run) {
                               in["x"],
                               in["weight"],
                               in["bias"],
-                              {.state = in["conv_state"],
-                               .state_indices = in["state_indices"],
-                               .query_start_loc = in["query_start_loc"],
-                               .seq_lens = in["seq_lens"]},
+                              state_operands(in["conv_state"], in),
                               in["out"]);
 }
 

@@ -6,6 +6,7 @@
 #include "reprise/device/device.h"
 #include "reprise/kernels/causal_conv1d/causal_conv1d_arguments.h"
 #include "reprise/kernels/kernel_table.h"
+#include "reprise/tensor/op_table.h"
 #include "reprise/tensor/tensor.h"
 
 namespace reprise::kernels {
@@ -18,6 +19,16 @@ struct StateOperands {
   const Tensor& query_start_loc;  // int32[num_reqs + 1]
   const Tensor& seq_lens;         // int32[num_reqs]
 };
+/// Those of a call. Only the state has another name in each op.
+template <OpCode kOp>
+[[nodiscard]] StateOperands state_operands(const Tensor& state, const Operands<kOp>& in) {
+  return {.state = state,
+          .state_indices = in["state_indices"],
+          .query_start_loc = in["query_start_loc"],
+          .seq_lens = in["seq_lens"]};
+}
+/// \pre the state is dense
+[[nodiscard]] StateArguments state_arguments(const StateOperands& states, int64_t num_tokens);
 
 /// Each channel is convolved over the tokens of its request, then goes through silu. A request
 /// begins with zeros if all of its tokens are in this step, and with the last inputs in its slot
@@ -32,21 +43,20 @@ bool launch_causal_conv1d(device::Stream& stream,
                           const StateOperands& states,  // state: [num_slots, kernel - 1, channels]
                           const Tensor& out);           // like x
 
-/// What a convolution over the tokens of requests is launched with, and its number of blocks.
-struct ConvolutionPlan {
-  CausalConv1dArguments arguments;
-  uint32_t num_blocks;
-};
-/// `op` names the op in errors. \pre weight, states and out are dense
-[[nodiscard]] ConvolutionPlan plan_convolution(const char* op,
-                                               const Tensor& x,
-                                               const Tensor& weight,
-                                               const Tensor& bias,
-                                               const StateOperands& states,
-                                               const Tensor& out);
+/// The same with other kernels of CausalConv1dArguments. `op` names the op in errors.
+bool launch_convolution(device::Stream& stream,
+                        const FloatKernels& kernels,
+                        const char* op,
+                        const Tensor& x,
+                        const Tensor& weight,
+                        const Tensor& bias,
+                        const StateOperands& states,
+                        const Tensor& out);
 
-/// The part of the oracles that is the same for all ops with states: zeros for padding tokens.
-void clear_padding_ref(const StateOperands& states, const Tensor& out);
+/// The oracles of recurrences: `update` computes the results of a token and changes the state in a
+/// slot.
+using UpdateStateRef = std::function<void(int64_t slot, int64_t token)>;
+void recurrence_ref(const UpdateStateRef& update, const StateOperands& states, const Tensor& out);
 
 /// The oracles of convolutions, in double: what is convolved, and what becomes of a sum.
 struct ConvolutionRef {

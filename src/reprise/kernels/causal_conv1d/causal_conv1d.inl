@@ -7,19 +7,14 @@ struct RequestTokens {
   int64_t slot;
   bool is_new;  // no earlier token has left a state
 };
-REPRISE_INLINE RequestTokens request_tokens(const int32_t* query_start_loc,
-                                            const int32_t* seq_lens,
-                                            const int32_t* state_indices,
-                                            int64_t request,
-                                            int64_t num_tokens,
-                                            int64_t num_slots) {
+REPRISE_INLINE RequestTokens request_tokens(const StateArguments& a, int64_t request) {
   RequestTokens tokens;
-  tokens.begin = query_start_loc[request];
-  tokens.end = min_of(static_cast<int64_t>(query_start_loc[request + 1]), num_tokens);
-  tokens.slot = state_indices[request];
+  tokens.begin = a.query_start_loc[request];
+  tokens.end = min_of(static_cast<int64_t>(a.query_start_loc[request + 1]), a.num_tokens);
+  tokens.slot = a.state_indices[request];
   // A slot beyond the cache would be foreign memory.
-  if (tokens.slot < 0 || tokens.slot >= num_slots) tokens.slot = 0;
-  tokens.is_new = seq_lens[request] <= tokens.end - tokens.begin;
+  if (tokens.slot < 0 || tokens.slot >= a.num_slots) tokens.slot = 0;
+  tokens.is_new = a.seq_lens[request] <= tokens.end - tokens.begin;
   return tokens;
 }
 
@@ -33,13 +28,34 @@ inline void clear_columns(T* out, int64_t stride, int64_t rows, int64_t columns)
   }
 }
 
-// The tokens behind those of the last request pad the batch. The blocks of that request clear them.
-template <typename Arguments, typename T>
-inline void clear_padding(
-    const Arguments& a, int64_t request, T* out, int64_t stride, int64_t first, int64_t columns) {
-  if (request + 1 < a.num_reqs) return;
-  const int64_t end = min_of(a.query_start_loc[a.num_reqs], a.num_tokens);
-  clear_columns(out + end * stride + first, stride, a.num_tokens - end, columns);
+// Each block has some columns of the results of one request. `compute(tokens, first, last)`
+// computes the columns of a request with tokens and a slot.
+template <typename T, typename Compute>
+REPRISE_INLINE void for_each_state_block(const StateArguments& a,
+                                         T* out,
+                                         int64_t columns,
+                                         int64_t columns_per_block,
+                                         device::BlockRange blocks,
+                                         const Compute& compute) {
+  const int64_t parts = ceil_div(columns, columns_per_block);
+  for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
+    const int64_t request = block / parts;
+    const int64_t first = block % parts * columns_per_block;
+    const int64_t last = min_of(first + columns_per_block, columns);
+    const RequestTokens tokens = request_tokens(a, request);
+    // The blocks of the last request clear the tokens behind it, which pad the batch.
+    if (request + 1 == a.num_reqs) {
+      const int64_t end = min_of(a.query_start_loc[a.num_reqs], a.num_tokens);
+      clear_columns(out + end * columns + first, columns, a.num_tokens - end, last - first);
+    }
+    if (tokens.begin >= tokens.end) continue;
+    if (tokens.slot == 0) {
+      clear_columns(
+          out + tokens.begin * columns + first, columns, tokens.end - tokens.begin, last - first);
+      continue;
+    }
+    compute(tokens, first, last);
+  }
 }
 
 // The channels of one vector, over all tokens of a request. `input(token)` gives what is convolved,
@@ -54,7 +70,7 @@ REPRISE_INLINE void convolve_channels(const CausalConv1dArguments& a,
   const int64_t num_earlier = a.kernel - 1;
   Vec weight[kMaxConvKernel];
   Vec earlier[kMaxConvKernel];  // the inputs before the next token, the oldest one first
-  float* state = a.conv_state + tokens.slot * num_earlier * a.channels + channel;
+  float* state = a.states.state + tokens.slot * num_earlier * a.channels + channel;
   for (int64_t k = 0; k < a.kernel; ++k) {
     float of_lane[kLanes] = {};
     const T* row = static_cast<const T*>(a.weight) + channel * a.kernel + k;
@@ -87,30 +103,16 @@ template <typename T, typename Convolve>
 REPRISE_INLINE void for_each_channel_vector(const CausalConv1dArguments& a,
                                             device::BlockRange blocks,
                                             const Convolve& convolve) {
-  const int64_t channel_blocks = ceil_div(a.channels, a.channels_per_block);
-  for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
-    const RequestTokens tokens = request_tokens(a.query_start_loc,
-                                                a.seq_lens,
-                                                a.state_indices,
-                                                block / channel_blocks,
-                                                a.num_tokens,
-                                                a.num_slots);
-    const int64_t first = block % channel_blocks * a.channels_per_block;
-    const int64_t last = min_of(first + a.channels_per_block, a.channels);
-    clear_padding(
-        a, block / channel_blocks, static_cast<T*>(a.out), a.channels, first, last - first);
-    if (tokens.begin >= tokens.end) continue;
-    if (tokens.slot == 0) {
-      clear_columns(static_cast<T*>(a.out) + tokens.begin * a.channels + first,
-                    a.channels,
-                    tokens.end - tokens.begin,
-                    last - first);
-      continue;
-    }
-    for (int64_t channel = first; channel < last; channel += kLanes) {
-      convolve(tokens, channel, lanes_at(channel, last));
-    }
-  }
+  for_each_state_block(a.states,
+                       static_cast<T*>(a.out),
+                       a.channels,
+                       a.channels_per_block,
+                       blocks,
+                       [&](const RequestTokens& tokens, int64_t first, int64_t last) {
+                         for (int64_t channel = first; channel < last; channel += kLanes) {
+                           convolve(tokens, channel, lanes_at(channel, last));
+                         }
+                       });
 }
 
 template <typename T>

@@ -4,24 +4,29 @@
 
 namespace reprise::kernels {
 
+/// Where the tokens of a step belong, and where their requests keep their states.
+struct StateArguments {
+  float* state;                    // [num_slots, ...], dense
+  const int32_t* state_indices;    // [num_reqs]
+  const int32_t* query_start_loc;  // [num_reqs + 1]
+  const int32_t* seq_lens;         // [num_reqs]
+  int64_t num_tokens;
+  int64_t num_reqs;
+  int64_t num_slots;
+};
+
 /// The longest convolution; published models see 4 tokens.
 inline constexpr int64_t kMaxConvKernel = 16;
 
 struct alignas(16) CausalConv1dArguments {
-  const void* x;                   // [num_tokens, channels]
-  const void* weight;              // [channels, 1, kernel], dense
-  const void* bias;                // [channels], or nullptr
-  float* conv_state;               // [num_slots, kernel - 1, channels], dense
-  const int32_t* state_indices;    // [num_reqs]
-  const int32_t* query_start_loc;  // [num_reqs + 1]
-  const int32_t* seq_lens;         // [num_reqs]
-  void* out;                       // [num_tokens, channels], dense
-  int64_t x_stride;                // elements
-  int64_t num_tokens;
-  int64_t num_reqs;
+  const void* x;          // [num_tokens, channels]
+  const void* weight;     // [channels, 1, kernel], dense
+  const void* bias;       // [channels], or nullptr
+  StateArguments states;  // [num_slots, kernel - 1, channels]
+  void* out;              // [num_tokens, channels], dense
+  int64_t x_stride;       // elements
   int64_t channels;
   int64_t kernel;
-  int64_t num_slots;
   int64_t channels_per_block;
 };
 

@@ -29,9 +29,9 @@ REPRISE_DEVICE void clear_columns(T* out, int64_t stride, int64_t rows, int64_t 
 /// a row of the results, `stride` the distance of rows, and `columns` the size of the part. The
 /// results of requests without a slot become zeros, and those of tokens behind the last request,
 /// too.
-template <typename Arguments, typename T>
+template <typename T>
 REPRISE_DEVICE StateTokens
-begin_request(const Arguments& a, int64_t request, T* out, int64_t stride, int64_t columns) {
+begin_request(const StateArguments& a, int64_t request, T* out, int64_t stride, int64_t columns) {
   StateTokens tokens = {a.query_start_loc[request],
                         min_of(int64_t{a.query_start_loc[request + 1]}, a.num_tokens),
                         a.state_indices[request],
@@ -61,13 +61,13 @@ REPRISE_DEVICE void convolve(const CausalConv1dArguments& a,
   const int64_t first = block_index() % channel_blocks * a.channels_per_block;
   const int64_t last = min_of(first + a.channels_per_block, a.channels);
   T* out = static_cast<T*>(a.out);
-  const StateTokens tokens =
-      begin_request(a, block_index() / channel_blocks, out + first, a.channels, last - first);
+  const StateTokens tokens = begin_request(
+      a.states, block_index() / channel_blocks, out + first, a.channels, last - first);
   if (tokens.begin >= tokens.end) return;
   const int64_t num_earlier = a.kernel - 1;
   for (int64_t channel = first + thread_index(); channel < last; channel += num_threads()) {
     const T* weight = static_cast<const T*>(a.weight) + channel * a.kernel;
-    float* state = a.conv_state + tokens.slot * num_earlier * a.channels + channel;
+    float* state = a.states.state + tokens.slot * num_earlier * a.channels + channel;
     // The input of a token, or of an earlier step.
     const auto input_at = [&](int64_t token) {
       if (token >= tokens.begin) return input(token, channel);
@@ -123,11 +123,11 @@ REPRISE_DEVICE void selective_state_update(const SelectiveStateUpdateArguments& 
   const int64_t last = min_of(first + a.heads_per_block * a.head_dim, values);
   T* out = static_cast<T*>(a.out);
   const StateTokens tokens =
-      begin_request(a, block_index() / head_blocks, out + first, values, last - first);
+      begin_request(a.states, block_index() / head_blocks, out + first, values, last - first);
   for (int64_t value = first + warp_index(); value < last; value += num_warps()) {
     const int64_t head = value / a.head_dim;
     const int64_t shared = head / a.heads_per_group * a.state_size;
-    float* state = a.ssm_state + (tokens.slot * values + value) * a.state_size;
+    float* state = a.states.state + (tokens.slot * values + value) * a.state_size;
     for (int64_t token = tokens.begin; token < tokens.end; ++token) {
       const float x = as_float(static_cast<const T*>(a.x)[token * a.x_stride + value]);
       const float step = softplus(
@@ -167,13 +167,14 @@ REPRISE_DEVICE void gated_delta_rule(const GatedDeltaRuleArguments& a) {
   const int64_t head = block_index() % a.heads;
   const int64_t values = a.heads * a.value_dim;
   T* out = static_cast<T*>(a.out) + head * a.value_dim;
-  const StateTokens tokens = begin_request(a, block_index() / a.heads, out, values, a.value_dim);
+  const StateTokens tokens =
+      begin_request(a.states, block_index() / a.heads, out, values, a.value_dim);
   auto* q = reinterpret_cast<float*>(shared_memory() + kDeltaShared);
   float* k = q + kMaxStateSize;
   const int64_t shared = head / a.neighbours % a.groups * a.key_dim;
   const float rate = exponential(a.a_log[head]);
   const float q_scale = 1.0F / square_root(static_cast<float>(a.key_dim));
-  float* state = a.state + (tokens.slot * a.heads + head) * a.key_dim * a.value_dim;
+  float* state = a.states.state + (tokens.slot * a.heads + head) * a.key_dim * a.value_dim;
   for (int64_t token = tokens.begin; token < tokens.end; ++token) {
     const auto of_token = [&](const void* x, int64_t stride, int64_t column) {
       return static_cast<const T*>(x) + token * stride + column;

@@ -23,7 +23,7 @@ bool launch_gated_delta_rule(device::Stream& stream,
   const int64_t heads = states.state.size(1);
   const int64_t key_dim = states.state.size(2);
   const int64_t groups = max_of(1, in.k.size(1) / key_dim);
-  REPRISE_ASSERT(states.state.is_dense() && out.is_dense() && key_dim <= kMaxStateSize,
+  REPRISE_ASSERT(out.is_dense() && key_dim <= kMaxStateSize,
                  "gated_delta_rule: keys of {}, or a tensor that is not dense",
                  key_dim);
   REPRISE_ASSERT(in.neighbours > 0 && heads % (groups * in.neighbours) == 0,
@@ -39,24 +39,18 @@ bool launch_gated_delta_rule(device::Stream& stream,
       .dt = in.dt.data(),
       .a_log = in.a_log.data_as<float>(),
       .dt_bias = in.dt_bias.data_as<float>(),
-      .state = states.state.data_as<float>(),
-      .state_indices = states.state_indices.data_as<int32_t>(),
-      .query_start_loc = states.query_start_loc.data_as<int32_t>(),
-      .seq_lens = states.seq_lens.data_as<int32_t>(),
+      .states = state_arguments(states, in.v.size(0)),
       .out = out.data(),
       .q_stride = in.q.stride(0),
       .k_stride = in.k.stride(0),
       .v_stride = in.v.stride(0),
       .beta_stride = in.beta.stride(0),
       .dt_stride = in.dt.stride(0),
-      .num_tokens = in.v.size(0),
-      .num_reqs = states.seq_lens.size(0),
       .heads = heads,
       .key_dim = key_dim,
       .value_dim = states.state.size(3),
       .groups = groups,
       .neighbours = in.neighbours,
-      .num_slots = states.state.size(0),
   };
   return launch(stream,
                 kernel_for(kernels.gated_delta_rule, in.v.dtype()),
@@ -122,37 +116,17 @@ void update_head_ref(const DeltaRuleInputs& in,
   }
 }
 
-void clear_state_ref(const Tensor& state, int64_t slot) {
-  for (int64_t head = 0; head < state.size(1); ++head) {
-    for (int64_t key = 0; key < state.size(2); ++key) {
-      for (int64_t i = 0; i < state.size(3); ++i) set_element(state, 0, slot, head, key, i);
-    }
-  }
-}
-
 }  // namespace
 
 void gated_delta_rule_ref(const DeltaRuleInputs& in,
                           const StateOperands& states,
                           const Tensor& out) {
-  clear_padding_ref(states, out);
-  for (int64_t request = 0; request < states.seq_lens.size(0); ++request) {
-    const int64_t begin = int_element(states.query_start_loc, request);
-    const int64_t end = int_element(states.query_start_loc, request + 1);
-    const int64_t slot = int_element(states.state_indices, request);
-    if (slot > 0 && begin < end && int_element(states.seq_lens, request) <= end - begin) {
-      clear_state_ref(states.state, slot);
+  const auto update = [&](int64_t slot, int64_t token) {
+    for (int64_t head = 0; head < states.state.size(1); ++head) {
+      update_head_ref(in, states.state, out, slot, token, head);
     }
-    for (int64_t token = begin; token < end; ++token) {
-      if (slot == 0) {
-        for (int64_t i = 0; i < out.size(1); ++i) set_element(out, 0, token, i);
-        continue;
-      }
-      for (int64_t head = 0; head < states.state.size(1); ++head) {
-        update_head_ref(in, states.state, out, slot, token, head);
-      }
-    }
-  }
+  };
+  recurrence_ref(update, states, out);
 }
 
 bool launch_gated_delta_rule(const OpRun& run) {
@@ -167,10 +141,7 @@ bool launch_gated_delta_rule(const OpRun& run) {
                                   .a_log = in["a_log"],
                                   .dt_bias = in["dt_bias"],
                                   .neighbours = run.call.attributes.length},
-                                 {.state = in["delta_state"],
-                                  .state_indices = in["state_indices"],
-                                  .query_start_loc = in["query_start_loc"],
-                                  .seq_lens = in["seq_lens"]},
+                                 state_operands(in["delta_state"], in),
                                  in["out"]);
 }
 

@@ -45,7 +45,7 @@ inline void update_delta_head(const GatedDeltaRuleArguments& a,
   const int64_t shared = head / a.neighbours % a.groups * a.key_dim;
   const float rate = scalar_of(exp(broadcast(a.a_log[head])));
   const float q_scale = 1.0F / square_root(static_cast<float>(a.key_dim));
-  float* state = a.state + (tokens.slot * a.heads + head) * a.key_dim * a.value_dim;
+  float* state = a.states.state + (tokens.slot * a.heads + head) * a.key_dim * a.value_dim;
   if (tokens.is_new) clear_columns(state, a.value_dim, a.key_dim, a.value_dim);
   float q[kMaxStateSize];
   float k[kMaxStateSize];
@@ -77,21 +77,12 @@ inline void update_delta_head(const GatedDeltaRuleArguments& a,
 template <typename T>
 void run_gated_delta_rule(const void* args, device::BlockRange blocks) noexcept {
   const auto& a = *static_cast<const GatedDeltaRuleArguments*>(args);
-  for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
-    const RequestTokens tokens = request_tokens(
-        a.query_start_loc, a.seq_lens, a.state_indices, block / a.heads, a.num_tokens, a.num_slots);
-    const int64_t head = block % a.heads;
-    const int64_t values = a.heads * a.value_dim;
-    clear_padding(
-        a, block / a.heads, static_cast<T*>(a.out), values, head * a.value_dim, a.value_dim);
-    if (tokens.begin >= tokens.end) continue;
-    if (tokens.slot == 0) {
-      clear_columns(static_cast<T*>(a.out) + tokens.begin * values + head * a.value_dim,
-                    values,
-                    tokens.end - tokens.begin,
-                    a.value_dim);
-      continue;
-    }
-    update_delta_head<T>(a, tokens, head);
-  }
+  for_each_state_block(a.states,
+                       static_cast<T*>(a.out),
+                       a.heads * a.value_dim,
+                       a.value_dim,
+                       blocks,
+                       [&](const RequestTokens& tokens, int64_t first, int64_t) {
+                         update_delta_head<T>(a, tokens, first / a.value_dim);
+                       });
 }

@@ -27,8 +27,7 @@ bool launch_selective_state_update(device::Stream& stream,
   const int64_t heads = states.state.size(1);
   const int64_t head_dim = states.state.size(2);
   const int64_t state_size = states.state.size(3);
-  REPRISE_ASSERT(states.state.is_dense() && in.a_log.is_dense() && out.is_dense() &&
-                     state_size <= kMaxStateSize,
+  REPRISE_ASSERT(in.a_log.is_dense() && out.is_dense() && state_size <= kMaxStateSize,
                  "selective_state_update: a state of {}, or a tensor that is not dense",
                  state_size);
   const SelectiveStateUpdateArguments arguments = {
@@ -39,23 +38,17 @@ bool launch_selective_state_update(device::Stream& stream,
       .a_log = in.a_log.data_as<float>(),
       .d = in.d.data_as<float>(),
       .dt_bias = in.dt_bias.data_as<float>(),
-      .ssm_state = states.state.data_as<float>(),
-      .state_indices = states.state_indices.data_as<int32_t>(),
-      .query_start_loc = states.query_start_loc.data_as<int32_t>(),
-      .seq_lens = states.seq_lens.data_as<int32_t>(),
+      .states = state_arguments(states, in.x.size(0)),
       .out = out.data(),
       .x_stride = in.x.stride(0),
       .dt_stride = in.dt.stride(0),
       .b_stride = in.b.stride(0),
       .c_stride = in.c.stride(0),
-      .num_tokens = in.x.size(0),
-      .num_reqs = states.seq_lens.size(0),
       .heads = heads,
       .head_dim = head_dim,
       .state_size = state_size,
       .heads_per_group = heads / max_of(1, in.b.size(1) / state_size),
       .decays = num_decays(in.a_log),
-      .num_slots = states.state.size(0),
       .heads_per_block = max_of(1, kElementsPerBlock / (head_dim * state_size)),
   };
   const int64_t blocks = states.seq_lens.size(0) * ceil_div(heads, arguments.heads_per_block);
@@ -112,29 +105,10 @@ void update_token_ref(const SelectiveStateInputs& in,
 void selective_state_update_ref(const SelectiveStateInputs& in,
                                 const StateOperands& states,
                                 const Tensor& out) {
-  clear_padding_ref(states, out);
-  for (int64_t request = 0; request < states.seq_lens.size(0); ++request) {
-    const int64_t begin = int_element(states.query_start_loc, request);
-    const int64_t end = int_element(states.query_start_loc, request + 1);
-    const int64_t slot = int_element(states.state_indices, request);
-    if (begin >= end) continue;
-    if (slot > 0 && int_element(states.seq_lens, request) <= end - begin) {
-      for (int64_t head = 0; head < states.state.size(1); ++head) {
-        for (int64_t p = 0; p < states.state.size(2); ++p) {
-          for (int64_t n = 0; n < states.state.size(3); ++n) {
-            set_element(states.state, 0, slot, head, p, n);
-          }
-        }
-      }
-    }
-    for (int64_t token = begin; token < end; ++token) {
-      if (slot > 0) {
-        update_token_ref(in, states.state, out, slot, token);
-        continue;
-      }
-      for (int64_t i = 0; i < out.size(1); ++i) set_element(out, 0, token, i);
-    }
-  }
+  const auto update = [&](int64_t slot, int64_t token) {
+    update_token_ref(in, states.state, out, slot, token);
+  };
+  recurrence_ref(update, states, out);
 }
 
 bool launch_selective_state_update(const OpRun& run) {
@@ -148,10 +122,7 @@ bool launch_selective_state_update(const OpRun& run) {
                                         .a_log = in["a_log"],
                                         .d = in["d"],
                                         .dt_bias = in["dt_bias"]},
-                                       {.state = in["ssm_state"],
-                                        .state_indices = in["state_indices"],
-                                        .query_start_loc = in["query_start_loc"],
-                                        .seq_lens = in["seq_lens"]},
+                                       state_operands(in["ssm_state"], in),
                                        in["out"]);
 }
 

@@ -17,7 +17,7 @@ inline void update_head(const SelectiveStateUpdateArguments& a,
   const int64_t size = a.state_size;
   const int64_t values = a.heads * a.head_dim;
   const int64_t shared = head / a.heads_per_group * size;
-  float* state = a.ssm_state + (tokens.slot * a.heads + head) * a.head_dim * size;
+  float* state = a.states.state + (tokens.slot * a.heads + head) * a.head_dim * size;
   if (tokens.is_new) clear_columns(state, size, a.head_dim, size);
   float step_b[kMaxStateSize];  // time step * B
   float decay[kMaxStateSize];
@@ -56,31 +56,14 @@ inline void update_head(const SelectiveStateUpdateArguments& a,
 template <typename T>
 void run_selective_state_update(const void* args, device::BlockRange blocks) noexcept {
   const auto& a = *static_cast<const SelectiveStateUpdateArguments*>(args);
-  const int64_t head_blocks = ceil_div(a.heads, a.heads_per_block);
-  for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
-    const RequestTokens tokens = request_tokens(a.query_start_loc,
-                                                a.seq_lens,
-                                                a.state_indices,
-                                                block / head_blocks,
-                                                a.num_tokens,
-                                                a.num_slots);
-    const int64_t first = block % head_blocks * a.heads_per_block;
-    const int64_t last = min_of(first + a.heads_per_block, a.heads);
-    const int64_t values = a.heads * a.head_dim;
-    clear_padding(a,
-                  block / head_blocks,
-                  static_cast<T*>(a.out),
-                  values,
-                  first * a.head_dim,
-                  (last - first) * a.head_dim);
-    if (tokens.begin >= tokens.end) continue;
-    if (tokens.slot == 0) {
-      clear_columns(static_cast<T*>(a.out) + tokens.begin * values + first * a.head_dim,
-                    values,
-                    tokens.end - tokens.begin,
-                    (last - first) * a.head_dim);
-      continue;
-    }
-    for (int64_t head = first; head < last; ++head) update_head<T>(a, tokens, head);
-  }
+  for_each_state_block(a.states,
+                       static_cast<T*>(a.out),
+                       a.heads * a.head_dim,
+                       a.heads_per_block * a.head_dim,
+                       blocks,
+                       [&](const RequestTokens& tokens, int64_t first, int64_t last) {
+                         for (int64_t value = first; value < last; value += a.head_dim) {
+                           update_head<T>(a, tokens, value / a.head_dim);
+                         }
+                       });
 }

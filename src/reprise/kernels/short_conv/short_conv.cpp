@@ -1,6 +1,5 @@
 #include "reprise/kernels/short_conv/short_conv.h"
 
-#include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
 #include "reprise/kernels/reference.h"
 
@@ -13,19 +12,7 @@ bool launch_short_conv(device::Stream& stream,
                        const Tensor& bias,
                        const StateOperands& states,
                        const Tensor& out) {
-  const ConvolutionPlan plan = plan_convolution("short_conv", x, weight, bias, states, out);
-  return launch(stream,
-                kernel_for(kernels.short_conv, x.dtype()),
-                plan.num_blocks,
-                plan.arguments,
-                std::array{writes(out),
-                           writes(states.state),
-                           reads(x),
-                           reads(weight),
-                           reads(bias),
-                           reads(states.state_indices),
-                           reads(states.query_start_loc),
-                           reads(states.seq_lens)});
+  return launch_convolution(stream, kernels.short_conv, "short_conv", x, weight, bias, states, out);
 }
 
 void short_conv_ref(const Tensor& x,
@@ -55,10 +42,7 @@ bool launch_short_conv(const OpRun& run) {
                            in["x"],
                            in["weight"],
                            in["bias"],
-                           {.state = in["conv_state"],
-                            .state_indices = in["state_indices"],
-                            .query_start_loc = in["query_start_loc"],
-                            .seq_lens = in["seq_lens"]},
+                           state_operands(in["conv_state"], in),
                            in["out"]);
 }
 
