@@ -2,13 +2,17 @@
 
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "reprise/base/json.h"
 #include "reprise/weights/gguf/gguf_model.h"
 #include "reprise/weights/gguf/gguf_weights.h"
+#include "reprise/weights/model_directory.h"
+#include "tests/support/source_dir.h"
 #include "tests/support/weights/gguf_fixture.h"
 #include "tests/support/weights/weights_fixture.h"
 
@@ -73,6 +77,14 @@ class GgufArchitectures : public testing::Test {
   }
   std::string code_of_weights(const GgufBytes& file) {
     return code_of([&] { static_cast<void>(weights_of(file)); });
+  }
+  Json pre_tokenizer_of(std::string_view name) {
+    GgufBytes file = file_of("qwen2");
+    file.string("tokenizer.ggml.model", "gpt2")
+        .string("tokenizer.ggml.pre", name)
+        .strings("tokenizer.ggml.tokens", {"a", "b", "ab"})
+        .strings("tokenizer.ggml.merges", {"a b"});
+    return parse_json(open(file)->tokenizer_json(), "tokenizer")["pre_tokenizer"];
   }
   static Floats read(const WeightSource& source, std::string_view name, size_t count) {
     Floats values(count);
@@ -384,14 +396,14 @@ TEST_F(GgufArchitectures, have_pre_tokenizers_of_their_own) {
                                                             {"olmo", 1},
                                                             {"lfm2", 2}};
   for (const auto& [name, num_steps] : rows) {
-    GgufBytes file = file_of("qwen2");
-    file.string("tokenizer.ggml.model", "gpt2")
-        .string("tokenizer.ggml.pre", name)
-        .strings("tokenizer.ggml.tokens", {"a", "b", "ab"})
-        .strings("tokenizer.ggml.merges", {"a b"});
-    const Json tokenizer = parse_json(open(file)->tokenizer_json(), "tokenizer");
-    EXPECT_EQ(tokenizer["pre_tokenizer"]["pretokenizers"].size(), num_steps) << name;
+    EXPECT_EQ(pre_tokenizer_of(name)["pretokenizers"].size(), num_steps) << name;
   }
+}
+
+TEST_F(GgufArchitectures, cut_text_as_the_tokenizer_of_falcon_does) {
+  const ModelDirectory goldens(std::filesystem::path(source_dir()) / "tests/goldens/tokenizers");
+  const std::string published = goldens.read_text("falcon.tokenizer.json", 1 << 20);
+  EXPECT_EQ(pre_tokenizer_of("falcon"), parse_json(published, "golden")["pre_tokenizer"]);
 }
 
 }  // namespace

@@ -90,12 +90,14 @@ Json split_json(std::string_view pattern) {
 Json pre_tokenizer_json(const PreTokenizer& pre) {
   Json steps = Json::array();
   if (pre.splits_digits) steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
-  if (pre.is_falcon) steps.push_back({{"type", "Punctuation"}, {"behavior", "Contiguous"}});
+  if (pre.splits_punctuation) {
+    steps.push_back({{"type", "Punctuation"}, {"behavior", "Contiguous"}});
+  }
   for (const std::string_view pattern : pre.patterns) {
     if (!pattern.empty()) steps.push_back(split_json(pattern));
   }
   steps.push_back(byte_level_json(pre.patterns.front().empty()));
-  if (pre.is_falcon) {
+  if (pre.groups_digits) {
     steps.push_back({{"type", "Digits"}, {"individual_digits", false}});
     steps.push_back(split_json("[0-9][0-9][0-9]"));
   }

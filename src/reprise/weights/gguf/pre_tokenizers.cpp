@@ -79,7 +79,7 @@ constexpr auto kPreTokenizers = std::to_array<PreTokenizer>({
      .patterns =
          {"[\\r\\n]", kDeepSeekLetters, kDeepSeekPunctuation, "\\s+$", kDeepSeekSigns, "\\p{N}+"}},
     {.name = "deepseek-v3", .patterns = {"\\p{N}{1,3}", kDeepSeekV3Signs, kDeepSeekV3Pattern}},
-    {.name = "falcon", .is_falcon = true},
+    {.name = "falcon", .splits_punctuation = true, .groups_digits = true},
     {.name = "gpt-2"},
     {.name = "mpt", .composes = true},
     {.name = "olmo", .composes = true},

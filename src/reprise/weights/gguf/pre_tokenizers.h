@@ -12,11 +12,12 @@ struct PreTokenizer {
   std::string_view name;
   /// Each cuts what the ones before have left. None: GPT-2's own.
   std::array<std::string_view, 6> patterns = {};
-  bool splits_digits = false;
-  bool composes = false;  // Unicode NFC first
+  bool splits_digits = false;       // before the patterns: each digit is a piece
+  bool splits_punctuation = false;  // before the patterns: neighbouring signs are a piece
+  bool groups_digits = false;       // at last: numbers lie apart from other text, in threes
+  bool composes = false;            // Unicode NFC first
   bool ignores_merges = false;
-  bool adds_bos = false;   // when the file does not say
-  bool is_falcon = false;  // cuts at punctuation before, and numbers in threes behind
+  bool adds_bos = false;  // when the file does not say
 };
 
 /// \throws FileError E_TOKENIZER without tokenizer.ggml.pre, or for a name that is not in the list
