@@ -1,12 +1,7 @@
 #include "reprise/kernels/gemma_rms_norm/gemma_rms_norm.h"
 
-#include <cmath>
-
-#include "reprise/base/assert.h"
-#include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
-#include "reprise/kernels/reference.h"
-#include "reprise/kernels/rms_norm/rms_norm_arguments.h"
+#include "reprise/kernels/rms_norm/rms_norm.h"
 
 namespace reprise::kernels {
 
@@ -16,34 +11,11 @@ bool launch_gemma_rms_norm(device::Stream& stream,
                            const Tensor& weight,
                            float epsilon,
                            const Tensor& out) {
-  require_dense_rows(x, "gemma_rms_norm");
-  REPRISE_ASSERT(out.is_dense() && weight.is_dense(),
-                 "gemma_rms_norm: weight and out must be dense");
-  const RmsNormArguments arguments = {
-      .x = x.data(),
-      .weight = weight.data(),
-      .out = out.data(),
-      .x_layout = row_layout(x),
-      .tiles = row_tiles(num_rows(x), x.size(-1), RowCut::whole_rows),
-      .epsilon = epsilon,
-  };
-  return launch(stream,
-                kernel_for(kernels.gemma_rms_norm, x.dtype()),
-                num_blocks(arguments.tiles),
-                arguments,
-                std::array{writes(out), reads(x), reads(weight)});
+  return launch_rms_norm(stream, kernels.gemma_rms_norm, "gemma_rms_norm", x, weight, epsilon, out);
 }
 
 void gemma_rms_norm_ref(const Tensor& x, const Tensor& weight, float epsilon, const Tensor& out) {
-  const int64_t width = x.size(-1);
-  for (const RowIndex& row : all_rows(x)) {
-    double sum = 0;
-    for (int64_t i = 0; i < width; ++i) sum += std::pow(row_element(x, row, i), 2);
-    const double scale = 1.0 / std::sqrt(sum / static_cast<double>(width) + epsilon);
-    for (int64_t i = 0; i < width; ++i) {
-      set_row_element(out, row_element(x, row, i) * scale * (1.0 + element(weight, i)), row, i);
-    }
-  }
+  rms_norm_ref(x, weight, epsilon, out, 1.0);
 }
 
 bool launch_gemma_rms_norm(const OpRun& run) {

@@ -11,16 +11,5 @@ inline void gemma_rms_norm_row(const T* x, const T* weight, T* out, int64_t widt
 
 template <typename T>
 void run_gemma_rms_norm(const void* args, device::BlockRange blocks) noexcept {
-  const auto& a = *static_cast<const RmsNormArguments*>(args);
-  const int64_t width = a.tiles.width;
-  for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
-    const RowTile tile = row_tile(a.tiles, block);
-    for (int64_t row = tile.row_begin; row < tile.row_end; ++row) {
-      gemma_rms_norm_row(static_cast<const T*>(a.x) + row_offset(a.x_layout, row),
-                         static_cast<const T*>(a.weight),
-                         static_cast<T*>(a.out) + row * width,
-                         width,
-                         a.epsilon);
-    }
-  }
+  norm_rows<T>(args, blocks, gemma_rms_norm_row<T>);
 }

@@ -11,13 +11,14 @@
 namespace reprise::kernels {
 
 bool launch_rms_norm(device::Stream& stream,
-                     const KernelTable& kernels,
+                     const FloatKernels& kernels,
+                     const char* op,
                      const Tensor& x,
                      const Tensor& weight,
                      float epsilon,
                      const Tensor& out) {
-  require_dense_rows(x, "rms_norm");
-  REPRISE_ASSERT(out.is_dense() && weight.is_dense(), "rms_norm: weight and out must be dense");
+  require_dense_rows(x, op);
+  REPRISE_ASSERT(out.is_dense() && weight.is_dense(), "{}: weight and out must be dense", op);
   const RmsNormArguments arguments = {
       .x = x.data(),
       .weight = weight.data(),
@@ -27,20 +28,30 @@ bool launch_rms_norm(device::Stream& stream,
       .epsilon = epsilon,
   };
   return launch(stream,
-                kernel_for(kernels.rms_norm, x.dtype()),
+                kernel_for(kernels, x.dtype()),
                 num_blocks(arguments.tiles),
                 arguments,
                 std::array{writes(out), reads(x), reads(weight)});
 }
 
-void rms_norm_ref(const Tensor& x, const Tensor& weight, float epsilon, const Tensor& out) {
+bool launch_rms_norm(device::Stream& stream,
+                     const KernelTable& kernels,
+                     const Tensor& x,
+                     const Tensor& weight,
+                     float epsilon,
+                     const Tensor& out) {
+  return launch_rms_norm(stream, kernels.rms_norm, "rms_norm", x, weight, epsilon, out);
+}
+
+void rms_norm_ref(
+    const Tensor& x, const Tensor& weight, float epsilon, const Tensor& out, double origin) {
   const int64_t width = x.size(-1);
   for (const RowIndex& row : all_rows(x)) {
     double sum = 0;
     for (int64_t i = 0; i < width; ++i) sum += std::pow(row_element(x, row, i), 2);
     const double scale = 1.0 / std::sqrt(sum / static_cast<double>(width) + epsilon);
     for (int64_t i = 0; i < width; ++i) {
-      set_row_element(out, row_element(x, row, i) * scale * element(weight, i), row, i);
+      set_row_element(out, row_element(x, row, i) * scale * (origin + element(weight, i)), row, i);
     }
   }
 }

@@ -14,7 +14,17 @@ bool launch_rms_norm(device::Stream& stream,
                      float epsilon,
                      const Tensor& out);  // like x, dense
 
-/// Oracle, in double.
-void rms_norm_ref(const Tensor& x, const Tensor& weight, float epsilon, const Tensor& out);
+/// The same with other kernels of RmsNormArguments. `op` names the op in errors.
+bool launch_rms_norm(device::Stream& stream,
+                     const FloatKernels& kernels,
+                     const char* op,
+                     const Tensor& x,
+                     const Tensor& weight,
+                     float epsilon,
+                     const Tensor& out);
+
+/// Oracle, in double. `origin` is added to each weight.
+void rms_norm_ref(
+    const Tensor& x, const Tensor& weight, float epsilon, const Tensor& out, double origin = 0);
 
 }  // namespace reprise::kernels

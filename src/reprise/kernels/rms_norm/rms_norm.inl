@@ -45,18 +45,26 @@ inline void rms_norm_row(const T* x, const T* weight, T* out, int64_t width, flo
   scale_columns(x, weight, out, width, rms_norm_scale(x, width, epsilon));
 }
 
-template <typename T>
-void run_rms_norm(const void* args, device::BlockRange blocks) noexcept {
+// `norm_row(x, weight, out, width, epsilon)` computes a row.
+template <typename T, typename NormRow>
+REPRISE_INLINE void norm_rows(const void* args,
+                              device::BlockRange blocks,
+                              const NormRow& norm_row) {
   const auto& a = *static_cast<const RmsNormArguments*>(args);
   const int64_t width = a.tiles.width;
   for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
     const RowTile tile = row_tile(a.tiles, block);
     for (int64_t row = tile.row_begin; row < tile.row_end; ++row) {
-      rms_norm_row(static_cast<const T*>(a.x) + row_offset(a.x_layout, row),
-                   static_cast<const T*>(a.weight),
-                   static_cast<T*>(a.out) + row * width,
-                   width,
-                   a.epsilon);
+      norm_row(static_cast<const T*>(a.x) + row_offset(a.x_layout, row),
+               static_cast<const T*>(a.weight),
+               static_cast<T*>(a.out) + row * width,
+               width,
+               a.epsilon);
     }
   }
+}
+
+template <typename T>
+void run_rms_norm(const void* args, device::BlockRange blocks) noexcept {
+  norm_rows<T>(args, blocks, rms_norm_row<T>);
 }
