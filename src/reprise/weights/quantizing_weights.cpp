@@ -64,8 +64,8 @@ std::optional<PanelFormat> format_for(LoadQuantization method,
 }  // namespace
 
 std::optional<PanelFormat> QuantizingWeights::panel_format(std::string_view name) const {
-  if (const std::optional<PanelFormat> packed = source_->panel_format(name)) return packed;
-  const TensorSpec* spec = source_->find(name);
+  if (const std::optional<PanelFormat> packed = source().panel_format(name)) return packed;
+  const TensorSpec* spec = source().find(name);
   if (spec == nullptr || !is_float(spec->dtype) || !are_matrices(name, *spec)) return std::nullopt;
   const int64_t depth = spec->shape.back();
   if (depth == 0 || depth % kPanelBlock != 0) return std::nullopt;
@@ -73,21 +73,21 @@ std::optional<PanelFormat> QuantizingWeights::panel_format(std::string_view name
 }
 
 void QuantizingWeights::read_panels(std::string_view name, std::span<std::byte> dst) const {
-  if (source_->panel_format(name)) return source_->read_panels(name, dst);
-  const TensorSpec& spec = *source_->find(name);
+  if (source().panel_format(name)) return source().read_panels(name, dst);
+  const TensorSpec& spec = *source().find(name);
   std::vector<float> values(static_cast<size_t>(num_matrix_rows(spec) * spec.shape.back()));
-  source_->read(name, DType::f32, std::as_writable_bytes(std::span(values)));
+  source().read(name, DType::f32, std::as_writable_bytes(std::span(values)));
   quantize_rows(name, values, dst);
 }
 
 void QuantizingWeights::read_panel_rows(std::string_view name,
                                         RowRange rows,
                                         std::span<std::byte> dst) const {
-  if (source_->panel_format(name)) return source_->read_panel_rows(name, rows, dst);
-  const TensorSpec& spec = *source_->find(name);
+  if (source().panel_format(name)) return source().read_panel_rows(name, rows, dst);
+  const TensorSpec& spec = *source().find(name);
   const int64_t num_rows = rows.count * (num_matrix_rows(spec) / spec.shape[0]);
   std::vector<float> values(static_cast<size_t>(num_rows * spec.shape.back()));
-  source_->read_rows(name, rows, DType::f32, std::as_writable_bytes(std::span(values)));
+  source().read_rows(name, rows, DType::f32, std::as_writable_bytes(std::span(values)));
   quantize_rows(name, values, dst);
 }
 
@@ -96,7 +96,7 @@ void QuantizingWeights::quantize_rows(std::string_view name,
                                       std::span<std::byte> dst) const {
   const std::optional<PanelFormat> format = panel_format(name);
   REPRISE_ASSERT(format.has_value(), "{}: the tensor has no panels", name);
-  const auto depth = static_cast<size_t>(source_->find(name)->shape.back());
+  const auto depth = static_cast<size_t>(source().find(name)->shape.back());
   const auto rows = static_cast<int64_t>(values.size() / depth);
   clear_unused_columns(*format, dst, static_cast<int64_t>(depth), rows);
   for (int64_t row = 0; row < rows; ++row) {

@@ -3,11 +3,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
-#include <vector>
 
-#include "reprise/weights/weight_source.h"
+#include "reprise/weights/wrapped_weights.h"
 
 namespace reprise::weights {
 
@@ -20,36 +18,16 @@ enum class LoadQuantization : uint8_t { int8, int4, q8_0, fp8 };
 /// Wraps a source and offers its matrices packed, quantised row by row as they are read. Matrices
 /// that the source has packed stay as they are. Vectors, routers of experts, and matrices whose
 /// rows are not whole blocks, are read as numbers.
-class QuantizingWeights final : public WeightSource {
+class QuantizingWeights final : public WrappedWeights {
  public:
   QuantizingWeights(std::unique_ptr<WeightSource> source, LoadQuantization method)
-      : source_(std::move(source)), method_(method) {}
+      : WrappedWeights(std::move(source)), method_(method) {}
 
-  [[nodiscard]] const TensorSpec* find(std::string_view name) const override {
-    return source_->find(name);
-  }
-  [[nodiscard]] std::vector<std::string_view> names() const override { return source_->names(); }
-  void read(std::string_view name, DType dtype, std::span<std::byte> dst) const override {
-    source_->read(name, dtype, dst);
-  }
   [[nodiscard]] std::optional<PanelFormat> panel_format(std::string_view name) const override;
   void read_panels(std::string_view name, std::span<std::byte> dst) const override;
-  [[nodiscard]] bool reads_rows(std::string_view name) const override {
-    return source_->reads_rows(name);
-  }
-  void read_rows(std::string_view name,
-                 RowRange rows,
-                 DType dtype,
-                 std::span<std::byte> dst) const override {
-    source_->read_rows(name, rows, dtype, dst);
-  }
   void read_panel_rows(std::string_view name,
                        RowRange rows,
                        std::span<std::byte> dst) const override;
-  [[nodiscard]] uint64_t stored_bytes(std::string_view name) const override {
-    return source_->stored_bytes(name);
-  }
-  [[nodiscard]] std::string description() const override { return source_->description(); }
 
  private:
   /// Writes the panels of rows of numbers.
@@ -57,7 +35,6 @@ class QuantizingWeights final : public WeightSource {
                      std::span<const float> values,
                      std::span<std::byte> dst) const;
 
-  std::unique_ptr<WeightSource> source_;
   LoadQuantization method_;
 };
 

@@ -6,6 +6,7 @@
 
 #include "reprise/weights/convert.h"
 #include "reprise/weights/decoder_tensors.h"
+#include "reprise/weights/wrapped_weights.h"
 
 namespace reprise::weights {
 namespace {
@@ -24,46 +25,23 @@ std::vector<float> channel_multipliers(const ModelConfig& config) {
   return multipliers;
 }
 
-class ScaledChannels final : public WeightSource {
+class ScaledChannels final : public WrappedWeights {
  public:
   ScaledChannels(std::unique_ptr<WeightSource> source, const ModelConfig& config)
-      : source_(std::move(source)),
+      : WrappedWeights(std::move(source)),
         suffix_(config_suffix(config)),
         multipliers_(channel_multipliers(config)) {}
 
-  [[nodiscard]] const TensorSpec* find(std::string_view name) const override {
-    return source_->find(name);
-  }
-  [[nodiscard]] std::vector<std::string_view> names() const override { return source_->names(); }
   [[nodiscard]] std::optional<PanelFormat> panel_format(std::string_view name) const override {
-    return is_scaled(name) ? std::nullopt : source_->panel_format(name);
-  }
-  void read_panels(std::string_view name, std::span<std::byte> dst) const override {
-    source_->read_panels(name, dst);
+    return is_scaled(name) ? std::nullopt : source().panel_format(name);
   }
   [[nodiscard]] bool reads_rows(std::string_view name) const override {
-    return !is_scaled(name) && source_->reads_rows(name);
+    return !is_scaled(name) && source().reads_rows(name);
   }
-  void read_rows(std::string_view name,
-                 RowRange rows,
-                 DType dtype,
-                 std::span<std::byte> dst) const override {
-    source_->read_rows(name, rows, dtype, dst);
-  }
-  void read_panel_rows(std::string_view name,
-                       RowRange rows,
-                       std::span<std::byte> dst) const override {
-    source_->read_panel_rows(name, rows, dst);
-  }
-  [[nodiscard]] uint64_t stored_bytes(std::string_view name) const override {
-    return source_->stored_bytes(name);
-  }
-  [[nodiscard]] std::string description() const override { return source_->description(); }
-
   void read(std::string_view name, DType dtype, std::span<std::byte> dst) const override {
-    if (!is_scaled(name)) return source_->read(name, dtype, dst);
+    if (!is_scaled(name)) return source().read(name, dtype, dst);
     std::vector<float> values(dst.size() / dtype_bytes(dtype));
-    source_->read(name, DType::f32, std::as_writable_bytes(std::span(values)));
+    source().read(name, DType::f32, std::as_writable_bytes(std::span(values)));
     const size_t per_channel = values.size() / multipliers_.size();
     for (size_t i = 0; i < values.size(); ++i) values[i] *= multipliers_[i / per_channel];
     convert(DType::f32, std::as_bytes(std::span(values)), dtype, dst);
@@ -77,7 +55,6 @@ class ScaledChannels final : public WeightSource {
   // A tensor of another shape is refused before it is read.
   [[nodiscard]] bool is_scaled(std::string_view name) const { return name.ends_with(suffix_); }
 
-  std::unique_ptr<WeightSource> source_;
   std::string suffix_;              // of the names of the convolutions
   std::vector<float> multipliers_;  // one per channel
 };

@@ -79,18 +79,18 @@ void copy_transposed(const StackedExperts::Part& part,
 }  // namespace
 
 StackedExperts::StackedExperts(std::unique_ptr<WeightSource> source, Parts parts)
-    : source_(std::move(source)), parts_(std::move(parts)) {}
+    : WrappedWeights(std::move(source)), parts_(std::move(parts)) {}
 
 const TensorSpec* StackedExperts::find(std::string_view name) const {
   const auto found = parts_.find(name);
-  return found == parts_.end() ? source_->find(name) : &found->second.spec;
+  return found == parts_.end() ? source().find(name) : &found->second.spec;
 }
 
 std::vector<std::string_view> StackedExperts::names() const {
   std::set<std::string_view> stacked;
   for (const auto& [name, part] : parts_) stacked.insert(part.stored_name);
   std::vector<std::string_view> names;
-  for (const std::string_view name : source_->names()) {
+  for (const std::string_view name : source().names()) {
     if (!stacked.contains(name)) names.push_back(name);
   }
   for (const auto& [name, part] : parts_) names.push_back(name);
@@ -100,19 +100,19 @@ std::vector<std::string_view> StackedExperts::names() const {
 
 void StackedExperts::read(std::string_view name, DType dtype, std::span<std::byte> dst) const {
   const auto found = parts_.find(name);
-  if (found == parts_.end()) return source_->read(name, dtype, dst);
+  if (found == parts_.end()) return source().read(name, dtype, dst);
   const Part& part = found->second;
-  const std::vector<int64_t>& stored = source_->find(part.stored_name)->shape;
-  const bool reads_expert = source_->reads_rows(part.stored_name);
+  const std::vector<int64_t>& stored = source().find(part.stored_name)->shape;
+  const bool reads_expert = source().reads_rows(part.stored_name);
   const auto row_bytes = static_cast<size_t>(stored[2]) * dtype_bytes(dtype);
   const auto expert_bytes = static_cast<size_t>(stored[1]) * row_bytes;
   std::vector<std::byte> bytes(reads_expert ? expert_bytes
                                             : static_cast<size_t>(stored[0]) * expert_bytes);
   size_t begin = part.is_transposed ? 0 : static_cast<size_t>(part.first_row) * row_bytes;
   if (reads_expert) {
-    source_->read_rows(part.stored_name, {.first = part.expert, .count = 1}, dtype, bytes);
+    source().read_rows(part.stored_name, {.first = part.expert, .count = 1}, dtype, bytes);
   } else {
-    source_->read(part.stored_name, dtype, bytes);
+    source().read(part.stored_name, dtype, bytes);
     begin += static_cast<size_t>(part.expert) * expert_bytes;
   }
   if (part.is_transposed) {
@@ -123,33 +123,16 @@ void StackedExperts::read(std::string_view name, DType dtype, std::span<std::byt
 }
 
 std::optional<PanelFormat> StackedExperts::panel_format(std::string_view name) const {
-  return parts_.contains(name) ? std::nullopt : source_->panel_format(name);
-}
-
-void StackedExperts::read_panels(std::string_view name, std::span<std::byte> dst) const {
-  source_->read_panels(name, dst);
+  return parts_.contains(name) ? std::nullopt : source().panel_format(name);
 }
 
 bool StackedExperts::reads_rows(std::string_view name) const {
-  return !parts_.contains(name) && source_->reads_rows(name);
-}
-
-void StackedExperts::read_rows(std::string_view name,
-                               RowRange rows,
-                               DType dtype,
-                               std::span<std::byte> dst) const {
-  source_->read_rows(name, rows, dtype, dst);
-}
-
-void StackedExperts::read_panel_rows(std::string_view name,
-                                     RowRange rows,
-                                     std::span<std::byte> dst) const {
-  source_->read_panel_rows(name, rows, dst);
+  return !parts_.contains(name) && source().reads_rows(name);
 }
 
 uint64_t StackedExperts::stored_bytes(std::string_view name) const {
   const auto found = parts_.find(name);
-  if (found == parts_.end()) return source_->stored_bytes(name);
+  if (found == parts_.end()) return source().stored_bytes(name);
   const std::vector<int64_t>& shape = found->second.spec.shape;
   return static_cast<uint64_t>(shape[0]) * static_cast<uint64_t>(shape[1]) *
          dtype_bytes(found->second.spec.dtype);

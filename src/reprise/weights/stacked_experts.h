@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "reprise/weights/model_config.h"
-#include "reprise/weights/weight_source.h"
+#include "reprise/weights/wrapped_weights.h"
 
 namespace reprise::weights {
 
@@ -16,7 +16,7 @@ namespace reprise::weights {
 /// as matrices of single experts, which other checkpoints of the same architecture have. All other
 /// tensors are those of `source`. Llama 4 has these matrices transposed: [experts, hidden, 2 *
 /// size] and [experts, size, hidden].
-class StackedExperts final : public WeightSource {
+class StackedExperts final : public WrappedWeights {
  public:
   /// The rows of one expert's matrix in the tensor of all.
   struct Part {
@@ -33,20 +33,10 @@ class StackedExperts final : public WeightSource {
   [[nodiscard]] std::vector<std::string_view> names() const override;
   void read(std::string_view name, DType dtype, std::span<std::byte> dst) const override;
   [[nodiscard]] std::optional<PanelFormat> panel_format(std::string_view name) const override;
-  void read_panels(std::string_view name, std::span<std::byte> dst) const override;
   [[nodiscard]] bool reads_rows(std::string_view name) const override;
-  void read_rows(std::string_view name,
-                 RowRange rows,
-                 DType dtype,
-                 std::span<std::byte> dst) const override;
-  void read_panel_rows(std::string_view name,
-                       RowRange rows,
-                       std::span<std::byte> dst) const override;
   [[nodiscard]] uint64_t stored_bytes(std::string_view name) const override;
-  [[nodiscard]] std::string description() const override { return source_->description(); }
 
  private:
-  std::unique_ptr<WeightSource> source_;
   std::map<std::string, Part, std::less<>> parts_;
 };
 

@@ -6,50 +6,40 @@
 namespace reprise::weights {
 
 WatchedWeights::WatchedWeights(std::unique_ptr<WeightSource> source, OnRead on_read)
-    : source_(std::move(source)), on_read_(std::move(on_read)) {
-  for (const std::string_view name : source_->names()) {
-    bytes_total_ += source_->stored_bytes(name);
+    : WrappedWeights(std::move(source)), on_read_(std::move(on_read)) {
+  for (const std::string_view name : this->source().names()) {
+    bytes_total_ += this->source().stored_bytes(name);
   }
 }
 
-const TensorSpec* WatchedWeights::find(std::string_view name) const { return source_->find(name); }
-
-std::vector<std::string_view> WatchedWeights::names() const { return source_->names(); }
-
 void WatchedWeights::read(std::string_view name, DType dtype, std::span<std::byte> dst) const {
-  source_->read(name, dtype, dst);
-  count(source_->stored_bytes(name));
-}
-
-std::optional<PanelFormat> WatchedWeights::panel_format(std::string_view name) const {
-  return source_->panel_format(name);
+  source().read(name, dtype, dst);
+  count(source().stored_bytes(name));
 }
 
 void WatchedWeights::read_panels(std::string_view name, std::span<std::byte> dst) const {
-  source_->read_panels(name, dst);
-  count(source_->stored_bytes(name));
+  source().read_panels(name, dst);
+  count(source().stored_bytes(name));
 }
-
-bool WatchedWeights::reads_rows(std::string_view name) const { return source_->reads_rows(name); }
 
 void WatchedWeights::read_rows(std::string_view name,
                                RowRange rows,
                                DType dtype,
                                std::span<std::byte> dst) const {
-  source_->read_rows(name, rows, dtype, dst);
+  source().read_rows(name, rows, dtype, dst);
   count(bytes_of(name, rows));
 }
 
 void WatchedWeights::read_panel_rows(std::string_view name,
                                      RowRange rows,
                                      std::span<std::byte> dst) const {
-  source_->read_panel_rows(name, rows, dst);
+  source().read_panel_rows(name, rows, dst);
   count(bytes_of(name, rows));
 }
 
 uint64_t WatchedWeights::bytes_of(std::string_view name, RowRange rows) const {
-  const uint64_t bytes = source_->stored_bytes(name);
-  const auto num_rows = static_cast<uint64_t>(source_->find(name)->shape[0]);
+  const uint64_t bytes = source().stored_bytes(name);
+  const auto num_rows = static_cast<uint64_t>(source().find(name)->shape[0]);
   const auto bytes_before = [&](int64_t row) {
     return bytes / num_rows * static_cast<uint64_t>(row) +
            bytes % num_rows * static_cast<uint64_t>(row) / num_rows;
@@ -57,16 +47,10 @@ uint64_t WatchedWeights::bytes_of(std::string_view name, RowRange rows) const {
   return bytes_before(rows.first + rows.count) - bytes_before(rows.first);
 }
 
-uint64_t WatchedWeights::stored_bytes(std::string_view name) const {
-  return source_->stored_bytes(name);
-}
-
 void WatchedWeights::count(uint64_t bytes) const {
   const std::lock_guard lock(mutex_);
   bytes_done_ += bytes;
   on_read_(std::min(bytes_done_, bytes_total_), bytes_total_);
 }
-
-std::string WatchedWeights::description() const { return source_->description(); }
 
 }  // namespace reprise::weights

@@ -5,26 +5,22 @@
 #include <memory>
 #include <mutex>
 
-#include "reprise/weights/weight_source.h"
+#include "reprise/weights/wrapped_weights.h"
 
 namespace reprise::weights {
 
 /// Wraps another source and reports how much of it was read, in stored bytes. The total includes
 /// tensors that are never read. A tensor that is read twice counts twice, but never beyond the
 /// total.
-class WatchedWeights final : public WeightSource {
+class WatchedWeights final : public WrappedWeights {
  public:
   /// Called after each tensor or part of one, by the thread that read it. Calls follow each other.
   using OnRead = std::function<void(uint64_t bytes_done, uint64_t bytes_total)>;
 
   WatchedWeights(std::unique_ptr<WeightSource> source, OnRead on_read);
 
-  [[nodiscard]] const TensorSpec* find(std::string_view name) const override;
-  [[nodiscard]] std::vector<std::string_view> names() const override;
   void read(std::string_view name, DType dtype, std::span<std::byte> dst) const override;
-  [[nodiscard]] std::optional<PanelFormat> panel_format(std::string_view name) const override;
   void read_panels(std::string_view name, std::span<std::byte> dst) const override;
-  [[nodiscard]] bool reads_rows(std::string_view name) const override;
   void read_rows(std::string_view name,
                  RowRange rows,
                  DType dtype,
@@ -32,15 +28,12 @@ class WatchedWeights final : public WeightSource {
   void read_panel_rows(std::string_view name,
                        RowRange rows,
                        std::span<std::byte> dst) const override;
-  [[nodiscard]] uint64_t stored_bytes(std::string_view name) const override;
-  [[nodiscard]] std::string description() const override;
 
  private:
   void count(uint64_t bytes) const;
   /// The stored bytes of these rows. Those of all parts add up to those of the tensor.
   [[nodiscard]] uint64_t bytes_of(std::string_view name, RowRange rows) const;
 
-  std::unique_ptr<WeightSource> source_;
   OnRead on_read_;
   uint64_t bytes_total_ = 0;
   mutable std::mutex mutex_;
