@@ -6,7 +6,6 @@
 #include <array>
 #include <utility>
 
-#include "reprise/base/assert.h"
 #include "reprise/base/error.h"
 #include "reprise/weights/config_reader.h"
 #include "reprise/weights/convert.h"
@@ -156,12 +155,7 @@ void Checkpoint::read(std::string_view name, DType dtype, std::span<std::byte> d
   const Location& location = location_of(name);
   const DType stored = location.tensor->spec.dtype;
   const uint64_t num_elements = location.tensor->size_bytes() / dtype_bytes(stored);
-  REPRISE_ASSERT(dst.size() == num_elements * dtype_bytes(dtype),
-                 "{}: {} elements of {} into {} bytes",
-                 name,
-                 num_elements,
-                 dtype_name(dtype),
-                 dst.size());
+  require_size(name, num_elements, dtype, dst);
   read_elements(location, 0, dtype, dst);
 }
 
@@ -178,14 +172,7 @@ void Checkpoint::read_rows(std::string_view name,
   const TensorSpec& spec = location.tensor->spec;
   const auto num_rows = static_cast<uint64_t>(spec.shape[0]);
   const uint64_t row_elements = location.tensor->size_bytes() / dtype_bytes(spec.dtype) / num_rows;
-  const auto count = static_cast<uint64_t>(rows.count);
-  REPRISE_ASSERT(dst.size() == count * row_elements * dtype_bytes(dtype),
-                 "{}: {} rows of {} elements of {} into {} bytes",
-                 name,
-                 count,
-                 row_elements,
-                 dtype_name(dtype),
-                 dst.size());
+  require_size(name, static_cast<uint64_t>(rows.count) * row_elements, dtype, dst);
   read_elements(location, static_cast<uint64_t>(rows.first) * row_elements, dtype, dst);
 }
 

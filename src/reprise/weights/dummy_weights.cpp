@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 
-#include "reprise/base/assert.h"
 #include "reprise/base/error.h"
 #include "reprise/weights/convert.h"
 
@@ -89,12 +88,7 @@ const DummyWeights::Entry& DummyWeights::entry_of(std::string_view name, DType d
 void DummyWeights::read(std::string_view name, DType dtype, std::span<std::byte> dst) const {
   const TensorSpec& spec = entry_of(name, dtype).spec;
   const uint64_t num_elements = size_bytes(spec) / dtype_bytes(spec.dtype);
-  REPRISE_ASSERT(dst.size() == num_elements * dtype_bytes(dtype),
-                 "{}: {} elements of {} into {} bytes",
-                 name,
-                 num_elements,
-                 dtype_name(dtype),
-                 dst.size());
+  require_size(name, num_elements, dtype, dst);
   make_elements(name, 0, dtype, dst);
 }
 
@@ -110,14 +104,7 @@ void DummyWeights::read_rows(std::string_view name,
   const TensorSpec& spec = entry_of(name, dtype).spec;
   const uint64_t row_elements =
       size_bytes(spec) / dtype_bytes(spec.dtype) / static_cast<uint64_t>(spec.shape[0]);
-  REPRISE_ASSERT(
-      dst.size() == static_cast<uint64_t>(rows.count) * row_elements * dtype_bytes(dtype),
-      "{}: {} rows of {} elements of {} into {} bytes",
-      name,
-      rows.count,
-      row_elements,
-      dtype_name(dtype),
-      dst.size());
+  require_size(name, static_cast<uint64_t>(rows.count) * row_elements, dtype, dst);
   make_elements(name, static_cast<uint64_t>(rows.first) * row_elements, dtype, dst);
 }
 

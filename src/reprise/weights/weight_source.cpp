@@ -12,6 +12,18 @@ void WeightSource::read_panels(std::string_view name, std::span<std::byte>) cons
   REPRISE_ASSERT(false, "{}: the source packs no tensor", name);
 }
 
+void require_size(std::string_view name,
+                  uint64_t num_elements,
+                  DType dtype,
+                  std::span<const std::byte> dst) {
+  REPRISE_ASSERT(dst.size() == num_elements * dtype_bytes(dtype),
+                 "{}: {} elements of {} into {} bytes",
+                 name,
+                 num_elements,
+                 dtype_name(dtype),
+                 dst.size());
+}
+
 bool WeightSource::reads_rows(std::string_view) const { return false; }
 
 void WeightSource::read_rows(std::string_view name, RowRange, DType, std::span<std::byte>) const {

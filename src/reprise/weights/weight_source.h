@@ -19,6 +19,12 @@ struct RowRange {
   int64_t count = 0;
 };
 
+/// \pre `dst` has exactly the bytes of that many elements of the tensor `name`
+void require_size(std::string_view name,
+                  uint64_t num_elements,
+                  DType dtype,
+                  std::span<const std::byte> dst);
+
 /// The source of a model's weights: a checkpoint on disk, or values made up from a seed.
 ///
 /// Immutable after construction; every member may be called from several threads at once.
