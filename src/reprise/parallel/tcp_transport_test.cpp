@@ -111,7 +111,9 @@ TEST(TcpTransport, names_a_rank_whose_connection_ends) {
   });
 }
 
-TEST(TcpTransport, strangers_at_the_port_are_named_and_change_nothing) {
+// What two ranks report of strangers that connect to their port while they meet.
+template <typename Connect>
+std::vector<std::string> strangers_seen(const Connect& connect) {
   std::vector<int> fds;
   std::vector<std::string> strangers;
   run_tcp_ranks(
@@ -121,20 +123,25 @@ TEST(TcpTransport, strangers_at_the_port_are_named_and_change_nothing) {
         ranks.barrier(Operation::data);
         ranks.finish();
       },
-      [&fds](uint16_t port) {
-        const std::array<std::string, 3> first_bytes = {
-            "GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n",
-            std::string(100, '\xff'),
-            "RPRSRANK\x01"};
-        for (const std::string& bytes : first_bytes) {
-          fds.push_back(connect_to_port(port));
-          (void)::send(fds.back(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-        }
-        fds.push_back(connect_to_port(port));  // says nothing
-        close(connect_to_port(port));          // and one that leaves
-      },
+      [&](uint16_t port) { connect(port, fds); },
       &strangers);
   for (const int fd : fds) close(fd);
+  return strangers;
+}
+
+TEST(TcpTransport, strangers_at_the_port_are_named_and_change_nothing) {
+  const std::vector<std::string> strangers = strangers_seen([](uint16_t port, auto& fds) {
+    const std::array<std::string, 3> first_bytes = {
+        "GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n",
+        std::string(100, '\xff'),
+        "RPRSRANK\x01"};
+    for (const std::string& bytes : first_bytes) {
+      fds.push_back(connect_to_port(port));
+      (void)::send(fds.back(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    }
+    fds.push_back(connect_to_port(port));  // says nothing
+    close(connect_to_port(port));          // and one that leaves
+  });
   ASSERT_GE(strangers.size(), 2U);
   for (const std::string& text : strangers) {
     EXPECT_THAT(text, HasSubstr("a connection from 127.0.0.1 was closed"));
@@ -152,23 +159,12 @@ struct FirstBytes {
 };
 
 TEST(TcpTransport, a_connection_without_the_token_of_the_meeting_is_refused) {
-  std::vector<int> fds;
-  std::vector<std::string> strangers;
-  run_tcp_ranks(
-      2,
-      [](std::unique_ptr<Transport> transport) {
-        Communicator ranks(std::move(transport), {});
-        ranks.barrier(Operation::data);
-        ranks.finish();
-      },
-      [&fds](uint16_t port) {
-        FirstBytes bytes;
-        bytes.token.fill(1);
-        fds.push_back(connect_to_port(port));
-        (void)::send(fds.back(), &bytes, sizeof bytes, MSG_NOSIGNAL);
-      },
-      &strangers);
-  for (const int fd : fds) close(fd);
+  const std::vector<std::string> strangers = strangers_seen([](uint16_t port, auto& fds) {
+    FirstBytes bytes;
+    bytes.token.fill(1);
+    fds.push_back(connect_to_port(port));
+    (void)::send(fds.back(), &bytes, sizeof bytes, MSG_NOSIGNAL);
+  });
   ASSERT_EQ(strangers.size(), 1U);
   EXPECT_THAT(strangers[0], HasSubstr("it was not at the meeting of the ranks"));
 }
