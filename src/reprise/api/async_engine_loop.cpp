@@ -51,35 +51,15 @@ engine::RequestId AsyncEngineLoop::submit(std::vector<int32_t> prompt_token_ids,
                                           const sampling::SamplingParams& params,
                                           OnDelta on_delta,
                                           engine::RequestOptions options,
-                                          TimePoint arrived) {
+                                          TimePoint arrived,
+                                          std::optional<engine::RequestId> id) {
   core_->scheduler().check_admissible(prompt_token_ids, params, options);
-  return enqueue(std::nullopt,
-                 {.prompt_token_ids = std::move(prompt_token_ids),
-                  .params = params,
-                  .options = std::move(options),
-                  .on_delta = std::move(on_delta),
-                  .arrived = arrived,
-                  .queued = Clock::now()});
-}
-
-void AsyncEngineLoop::submit_as(engine::RequestId id,
-                                std::vector<int32_t> prompt_token_ids,
-                                const sampling::SamplingParams& params,
-                                OnDelta on_delta,
-                                engine::RequestOptions options,
-                                TimePoint arrived) {
-  core_->scheduler().check_admissible(prompt_token_ids, params, options);
-  (void)enqueue(id,
-                {.prompt_token_ids = std::move(prompt_token_ids),
-                 .params = params,
-                 .options = std::move(options),
-                 .on_delta = std::move(on_delta),
-                 .arrived = arrived,
-                 .queued = Clock::now()});
-}
-
-engine::RequestId AsyncEngineLoop::enqueue(std::optional<engine::RequestId> id,
-                                           Submission submission) {
+  Submission submission = {.prompt_token_ids = std::move(prompt_token_ids),
+                           .params = params,
+                           .options = std::move(options),
+                           .on_delta = std::move(on_delta),
+                           .arrived = arrived,
+                           .queued = Clock::now()};
   {
     const std::lock_guard lock(mutex_);
     submission.id = id ? *id : core_->new_request_id();

@@ -49,19 +49,14 @@ class AsyncEngineLoop {
   /// Aborts unfinished requests (each still gets its last delta) and joins the thread.
   ~AsyncEngineLoop();
 
-  // See AsyncEngine.
+  /// See AsyncEngine. `id` is one that another engine's core has given: ids must be unique. Without
+  /// it the request gets a new id.
   engine::RequestId submit(std::vector<int32_t> prompt_token_ids,
                            const sampling::SamplingParams& params,
                            OnDelta on_delta,
                            engine::RequestOptions options = {},
-                           TimePoint arrived = std::chrono::steady_clock::now());
-  /// Submits a request under an id that another engine's core has given. Ids must be unique.
-  void submit_as(engine::RequestId id,
-                 std::vector<int32_t> prompt_token_ids,
-                 const sampling::SamplingParams& params,
-                 OnDelta on_delta,
-                 engine::RequestOptions options,
-                 TimePoint arrived);
+                           TimePoint arrived = std::chrono::steady_clock::now(),
+                           std::optional<engine::RequestId> id = std::nullopt);
   /// Lets the thread ask again whether idle steps are wanted. Thread-safe.
   void wake();
   void abort(engine::RequestId id);
@@ -107,8 +102,6 @@ class AsyncEngineLoop {
   };
   using LiveRequests = std::unordered_map<uint64_t, Live>;  // by engine::RequestId
 
-  /// nullopt: the request gets a new id.
-  engine::RequestId enqueue(std::optional<engine::RequestId> id, Submission submission);
   void run();
   void serve(Inbox& inbox);
   [[nodiscard]] bool wants_idle_steps() const {

@@ -96,13 +96,13 @@ class Replica {
     const engine::RequestId id{letter.id};
     const auto num_prompt_tokens = static_cast<int32_t>(letter.prompt_token_ids.size());
     try {
-      loop_->submit_as(
-          id,
+      loop_->submit(
           std::move(letter.prompt_token_ids),
           letter.params,
           [this](engine::OutputDelta&& delta) { letters_.post(kFront, write_letter(delta)); },
           {.priority = letter.priority, .cache_salt = std::move(letter.cache_salt)},
-          std::chrono::steady_clock::now());
+          std::chrono::steady_clock::now(),
+          id);
     } catch (const std::exception& error) {
       // The front has asked its own scheduler, which has the same limits.
       letters_.post(kFront,
