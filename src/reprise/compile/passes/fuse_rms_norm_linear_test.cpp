@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <string_view>
+
 #include "tests/support/compile/pass_fixture.h"
 
 namespace reprise::compile {
@@ -42,8 +45,7 @@ TEST(FuseRmsNormLinear, gives_norms_to_the_products_that_alone_use_them) {
 })");
 }
 
-std::string heads(const std::string& norms, const std::string& epsilon) {
-  return R"(program {
+constexpr std::string_view kHeadOperands = R"(program {
   input %positions: i32[T]
   input %slots: i32[T]
   input %x: bf16[T, 64]
@@ -53,7 +55,10 @@ std::string heads(const std::string& norms, const std::string& epsilon) {
   parameter p3: bf16[16]
   state s0: bf16[24, 1, 16, 16]
   state s1: bf16[24, 1, 16, 16]
-  %0: bf16[T, 64] = rms_norm(%x, p0) {epsilon=1e-05}
+)";
+
+std::string heads(const std::string& norms, const std::string& epsilon) {
+  return std::string(kHeadOperands) + R"(  %0: bf16[T, 64] = rms_norm(%x, p0) {epsilon=1e-05}
   %1: bf16[T, 2, 16], %2: s0, %3: s1 = linear_rope_kv_write(%0, p1, none, %positions, p2, s0, s1, %slots, )" +
          norms + R"() {epsilon=)" + epsilon + R"(, heads=2}
   return %1
@@ -61,17 +66,8 @@ std::string heads(const std::string& norms, const std::string& epsilon) {
 })";
 }
 std::string normed_heads(const std::string& norms) {
-  return R"(program {
-  input %positions: i32[T]
-  input %slots: i32[T]
-  input %x: bf16[T, 64]
-  parameter p0: bf16[64]
-  parameter p1: bf16[64, 64]
-  parameter p2: f32[64, 16]
-  parameter p3: bf16[16]
-  state s0: bf16[24, 1, 16, 16]
-  state s1: bf16[24, 1, 16, 16]
-  %0: bf16[T, 2, 16], %1: s0, %2: s1 = rms_norm_linear_rope_kv_write(%x, p1, none, %positions, p2, s0, s1, %slots, )" +
+  return std::string(kHeadOperands) +
+         R"(  %0: bf16[T, 2, 16], %1: s0, %2: s1 = rms_norm_linear_rope_kv_write(%x, p1, none, %positions, p2, s0, s1, %slots, )" +
          norms + R"(, p0) {epsilon=1e-05, heads=2}
   return %0
   keep %1, %2
