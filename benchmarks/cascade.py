@@ -28,6 +28,11 @@ LOADS = [(1024, 8), (1024, 64), (4096, 32), (8192, 16)]
 OWN_TOKENS = 16
 
 
+def load(text):
+    prefix, requests = text.split("x")
+    return int(prefix), int(requests)
+
+
 def user_seconds(program, model, prefix, requests, output_len, dtype, more=()):
     overrides = dict(model, num_hidden_layers=4, max_position_embeddings=16384)
     length = prefix + OWN_TOKENS
@@ -47,11 +52,14 @@ def main():
     parser.add_argument("--program", default=ROOT / "build/release/bin/reprise")
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS, metavar="NAME")
+    parser.add_argument("--loads", nargs="+", type=load, default=LOADS, metavar="PREFIXxREQUESTS", help="such as 1024x8")
     options = parser.parse_args()
     print("| model (4 layers) | prefix | requests | plain, ms per step | cascade, ms per step | ratio (range) |\n|---|---|---|---|---|---|")
     plain_flag = ["--disable-cascade-attn"]
-    for name, model in MODELS.items():
-        for prefix, requests in LOADS:
+    for name in options.models:
+        model = MODELS[name]
+        for prefix, requests in options.loads:
             start = user_seconds(options.program, model, prefix, requests, 1, options.dtype, plain_flag)
             pairs = []
             for _ in range(options.pairs):

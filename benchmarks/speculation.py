@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Compares `reprise generate` with and without n-gram drafts, in alternating runs.
 
-    speculation.py REPRISE MODEL [--rounds N] [--drafts N] [--lookup-min N] [--lookup-max N] [-- options of generate]
+    speculation.py REPRISE MODEL [--rounds N] [--drafts N] [--lookup-min N] [--lookup-max N] [--prompts N]
+                   [-- options of generate]
 
 MODEL is the bundled model or one with the same eval/problems.jsonl. Two tasks, one request at a time:
   copy           each prompt holds three answered problems and asks one of them again, so the answer is in the prompt
@@ -78,6 +79,7 @@ def main():
     parser.add_argument("--drafts", type=int, default=4)
     parser.add_argument("--lookup-min", type=int, default=2)
     parser.add_argument("--lookup-max", type=int, default=5)
+    parser.add_argument("--prompts", type=int, help="only the first ones of each task")
     parser.add_argument("--config", type=json.loads, help="another --speculative-config to compare")
     parser.add_argument("--greedy", action="store_true", help="stories at temperature 0")
     own, options = sys.argv[1:], []
@@ -91,6 +93,7 @@ def main():
     args.options += ["--temperature", "0"] if args.greedy else []
     configs = {"plain": None, "drafts": drafts}
     for task, (prompts, task_options) in tasks(args.model).items():
+        prompts = prompts[: args.prompts]
         results = {name: [] for name in configs}
         for i in range(args.rounds):
             for name in configs if i % 2 == 0 else reversed(configs):

@@ -30,7 +30,7 @@ MODELS = {
         num_attention_heads=8, num_key_value_heads=2, head_dim=128, full_attention_interval=4, linear_conv_kernel_dim=4,
         linear_key_head_dim=128, linear_value_head_dim=128, linear_num_key_heads=8, linear_num_value_heads=16),
 }
-TURNS, QUESTION, ANSWER, FIRST = 6, 60, 40, 600
+QUESTION, ANSWER = 60, 40
 
 
 def free_port():
@@ -82,14 +82,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--program", default=ROOT / "build/release/bin/reprise")
     parser.add_argument("--chats", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=6)
+    parser.add_argument("--first", type=int, default=600, help="tokens of the first prompt")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS, metavar="NAME")
     options = parser.parse_args()
-    for name, model in MODELS.items():
+    for name in options.models:
+        model = MODELS[name]
         servers = {"off": Server(options.program, model, ["--no-enable-prefix-caching"]), "on": Server(options.program, model, [])}
-        results = {key: [[] for _ in range(TURNS)] for key in servers}
+        results = {key: [[] for _ in range(options.turns)] for key in servers}
         for chat in range(options.chats):
             draw = random.Random(chat)
-            text = [draw.randrange(100, 1000) for _ in range(FIRST)]
-            for turn in range(TURNS):
+            text = [draw.randrange(100, 1000) for _ in range(options.first)]
+            for turn in range(options.turns):
                 answers = set()
                 for key, server in servers.items():
                     first, cpu, answer = server.ask(text)
@@ -99,10 +103,10 @@ def main():
                 text += [*answers.pop(), *(draw.randrange(100, 1000) for _ in range(QUESTION))]
         print(f"\n{name}, {options.chats} chats\n\n| turn | prompt | first token without, ms | with, ms | ratio | CPU of the turn without, ms | "
               "with, ms | ratio |\n|---|---|---|---|---|---|---|---|")
-        for turn in range(TURNS):
+        for turn in range(options.turns):
             (off_first, off_cpu), (on_first, on_cpu) = (
                 [1000 * statistics.median(column) for column in zip(*results[key][turn])] for key in ("off", "on"))
-            print(f"| {turn + 1} | {FIRST + turn * (QUESTION + ANSWER)} | {off_first:.0f} | {on_first:.0f} | {off_first / on_first:.2f} | "
+            print(f"| {turn + 1} | {options.first + turn * (QUESTION + ANSWER)} | {off_first:.0f} | {on_first:.0f} | {off_first / on_first:.2f} | "
                   f"{off_cpu:.0f} | {on_cpu:.0f} | {off_cpu / on_cpu:.2f} |", flush=True)
         for server in servers.values():
             server.stop()

@@ -39,6 +39,7 @@ if [[ " $* " == *" --tests "* ]]; then
   wants+=(
     "chromium|tool chromium chromium-browser google-chrome|tests of the chat page; without it they are skipped"
     "prometheus|tool promtool|a test of the metrics; without it one check is skipped"
+    "python3-numpy|python_module numpy|makes random weights; without it some tests of benchmarks are skipped"
     "python3-jsonschema|python_module jsonschema|checks answers that had to fit a schema"
     "python3-dev|python_headers|the Python package"
     "python3-venv|python_module ensurepip|tools that test the Python package"

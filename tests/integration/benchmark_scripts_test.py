@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""The scripts of benchmarks/ run to their end at their smallest settings, and report a figure for everything they measure.
+
+    benchmark_scripts_test.py REPRISE_BINARY MODEL_FOLDER SOURCE_FOLDER
+
+The test looks at what the scripts write, and never at how fast anything is. Uses only Python's standard library;
+without numpy, what makes random weights is skipped.
+"""
+
+import ast
+import importlib.util
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+from pathlib import Path
+
+BINARY = MODEL = SOURCE = None
+HAS_NUMPY = importlib.util.find_spec("numpy") is not None
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+# What a script that is not run here needs. It must at least be a program.
+NEEDS = {
+    "compare_transformers.py": "PyTorch and Transformers",
+    "compare_transformers_cuda.py": "PyTorch, Transformers and a GPU",
+    "lm_eval_table.py": "lm_eval",
+    "peer_engines.py": "the engines that bench_peers.py compares with",
+    "serving_vs_vllm.sh": "vLLM",
+}
+
+
+def rows_of(text):
+    """The rows of a Markdown table, as lists of cells, without the header."""
+    rows = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in text.splitlines() if line.startswith("|")]
+    rule = next(i for i, row in enumerate(rows) if set("".join(row)) == {"-"})
+    return rows[rule + 1:]
+
+
+class BenchmarkScripts(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def run_python(self, script, *arguments):
+        environment = os.environ | {"REPRISE_CACHE_ROOT": str(self.folder / "cache"), "TMPDIR": str(self.folder)}
+        run = subprocess.run([sys.executable, "-B", SOURCE / script, *map(str, arguments)], capture_output=True, text=True,
+                             timeout=600, check=False, env=environment)
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        return run.stdout
+
+    def assert_positive(self, *values):
+        for value in values:
+            self.assertTrue(math.isfinite(float(value)) and float(value) > 0, values)
+
+    def assert_row(self, row, names, positive=()):
+        """The first cells are the names; the others are numbers, and those at the indices `positive` are not 0."""
+        self.assertEqual(row[:len(names)], names)
+        for i, cell in enumerate(row[len(names):], len(names)):
+            self.assertRegex(cell, NUMBER, row)
+            self.assertGreaterEqual(float(NUMBER.search(cell)[0]), 0, row)
+            if i in positive:
+                self.assert_positive(NUMBER.search(cell)[0])
+
+    def test_bench_peers(self):
+        model, out = MODEL, self.folder / "out"
+        if HAS_NUMPY:
+            model = self.folder / "tiny"
+            self.run_python("tools/make_random_checkpoint.py", "tiny-llama", model)
+        formats = ["bf16", "q8_0", "q4_0", "int8"]
+        self.run_python("benchmarks/bench_peers.py", BINARY, model, "--engines", "reprise", "--formats", ",".join(formats),
+                        "--rounds", 1, "--prompt", 32, "--decode", 64, "--out", out)
+        report = json.loads((out / "peers.json").read_text(encoding="utf-8"))
+        self.assertEqual(list(report), ["arguments", "file_bytes", "roofs", "results"])
+        self.assertEqual((list(report["file_bytes"]), list(report["results"])), (formats, formats))
+        self.assert_positive(*report["file_bytes"].values(), *report["roofs"][0].values())
+        for engines in report["results"].values():
+            self.assertEqual([list(engines), len(engines["reprise"])], [["reprise"], 1])
+            self.assertLessEqual({"prefill", "decode", "rss_mb"}, set(engines["reprise"][0]), engines)
+            self.assert_positive(*engines["reprise"][0].values())
+        rows = rows_of((out / "peers.md").read_text(encoding="utf-8"))
+        self.assertEqual(len(rows), len(formats))
+        for kind, row in zip(formats, rows):
+            self.assert_row(row, [kind, "reprise"], positive=(2, 4, 5))
+        chart = xml.etree.ElementTree.parse(out / "peers.svg")
+        bars = chart.findall("{http://www.w3.org/2000/svg}rect")[1:]  # the first is the background
+        self.assertEqual(len(bars), 2 * len(formats))
+
+    @unittest.skipUnless(HAS_NUMPY, "numpy is not installed: it makes the weights")
+    def test_packed_experts(self):
+        output = self.run_python("benchmarks/packed_experts.py", "--shape", "tiny-qwen3-moe", "--folder", self.folder / "moe",
+                                 "--binary", BINARY.parent, "--repeats", 1, "--iterations", 1, "--threads", 2, "--quantization", "int4")
+        self.assert_positive(*NUMBER.findall(output.splitlines()[0]))
+        names = ["GGUF q8_0", "GGUF q4_0", "--quantization int4"]
+        rows = rows_of(output)
+        self.assertEqual(len(rows), len(names))
+        for name, row in zip(names, rows):
+            self.assert_row(row, [name], positive=(6,))
+
+    def test_packed_weights_start(self):
+        rows = rows_of(self.run_python("benchmarks/packed_weights_start.py", MODEL, "--binary", BINARY, "--repeats", 1))
+        kinds = ["reads the model", "maps the copy", "writes the copy (once)"]
+        self.assertEqual(len(rows), len(kinds))
+        for kind, row in zip(kinds, rows):
+            self.assert_row(row, [MODEL.name, kind], positive=(2, 3, 6, 7))
+
+    def test_cascade(self):
+        model = "14 heads on 2 of 64, hidden 896"
+        rows = rows_of(self.run_python("benchmarks/cascade.py", "--program", BINARY, "--pairs", 1, "--models", model,
+                                       "--loads", "256x4", "320x4"))
+        self.assertEqual(len(rows), 2)
+        for prefix, row in zip(("256", "320"), rows):
+            self.assert_row(row, [model, prefix, "4"], positive=(3, 4, 5))
+
+    def test_state_caching(self):
+        model = "Qwen3-Next's delta net, 4 layers"
+        rows = rows_of(self.run_python("benchmarks/state_caching.py", "--program", BINARY, "--chats", 1, "--turns", 2, "--first", 64,
+                                       "--models", model))
+        self.assertEqual(len(rows), 2)
+        for names, row in zip((["1", "64"], ["2", "164"]), rows):
+            self.assert_row(row, names, positive=range(2, 8))
+
+    def test_speculation(self):
+        output = self.run_python("benchmarks/speculation.py", BINARY, MODEL, "--rounds", 1, "--prompts", 4, "--", "--num-threads", 1)
+        # The CPU time beyond that of a start may be lost in the noise of such short runs.
+        task = (r"{}: (\d+) tokens decoded\n"
+                r" +plain: ([\d.]+) us per token, -?[\d.]+ us of CPU, (\d+) graph steps\n"
+                r" +drafts: ([\d.]+) us per token, -?[\d.]+ us of CPU, (\d+) graph steps\n"
+                r" +speed-up, 1 pairs: median ([\d.]+), quartiles ([\d.]+) to ([\d.]+)\n"
+                r" +of CPU time: median -?[\d.]+, quartiles -?[\d.]+ to -?[\d.]+\n")
+        found = re.fullmatch(task.format("copy") + task.format("no repetition"), output)
+        self.assertIsNotNone(found, output)
+        self.assert_positive(*found.groups())
+
+    def test_async_scheduling(self):
+        output = self.run_python("benchmarks/async_scheduling.py", BINARY, MODEL, "--rounds", 1, "--", "--num-prompts", 8,
+                                 "--input-len", 16, "--output-len", 8)
+        header, *modes, ratio = output.splitlines()
+        self.assertEqual([mode.split()[0] for mode in modes], ["--no-async-scheduling", "--async-scheduling"])
+        for mode in modes:
+            figures = mode.split()[1:]
+            self.assertEqual(len(figures), len(header.split()))
+            self.assert_positive(*figures[:2])
+        self.assertRegex(ratio, r"^async / sync, tokens/s, of 1 pairs: median [\d.]+, quartiles [\d.]+ to [\d.]+$")
+
+    def test_every_other_script_says_what_it_needs(self):
+        ours = {"bench_peers.py", "packed_experts.py", "packed_weights_start.py", "cascade.py", "state_caching.py", "speculation.py",
+                "async_scheduling.py"}
+        folder = SOURCE / "benchmarks"
+        found = {path.name for pattern in ("*.py", "*.sh") for path in folder.glob(pattern)}
+        self.assertEqual(found, ours | set(NEEDS), "add a test of the new script here, or say in NEEDS why there is none")
+        for name, need in NEEDS.items():
+            with self.subTest(script=name, not_run_because_it_needs=need):
+                if name.endswith(".py"):
+                    ast.parse((folder / name).read_text(encoding="utf-8"))
+                else:
+                    subprocess.run(["bash", "-n", folder / name], check=True)
+
+
+if __name__ == "__main__":
+    BINARY, MODEL, SOURCE = map(Path, sys.argv[1:4])
+    unittest.main(argv=sys.argv[:1] + sys.argv[4:], verbosity=2, warnings="ignore")
