@@ -23,7 +23,7 @@ from pathlib import Path
 BINARY = MODEL = SOURCE = None
 HAS_NUMPY = importlib.util.find_spec("numpy") is not None
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-# What a script that is not run here needs. It must at least be a program.
+# The scripts that this test does not run, and what each needs. They must at least compile.
 NEEDS = {
     "compare_transformers.py": "PyTorch and Transformers",
     "compare_transformers_cuda.py": "PyTorch, Transformers and a GPU",

@@ -64,6 +64,7 @@ class CausalLM {
   [[nodiscard]] virtual SharedTensors shared_tensors() const { return {}; }
   /// Makes each later forward() store these hidden states in ForwardContext::auxiliary.
   /// \pre the layers exist
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): models with layers keep the value.
   virtual void set_auxiliary(AuxiliaryStates /*states*/) {}
   /// Columns of the hidden states that forward() reads (ForwardContext::hidden_states); 0: none.
   [[nodiscard]] virtual int64_t hidden_input_size() const { return 0; }

@@ -111,7 +111,7 @@ TEST(TcpTransport, names_a_rank_whose_connection_ends) {
   });
 }
 
-// What two ranks report of strangers that connect to their port while they meet.
+// Two ranks meet while strangers connect to their port. These are the reports of the ranks.
 template <typename Connect>
 std::vector<std::string> strangers_seen(const Connect& connect) {
   std::vector<int> fds;

@@ -48,8 +48,7 @@ std::vector<int64_t> auxiliary_layers(const ConfigReader& reader, const ModelCon
   }
   // vLLM gives them in this order, each once.
   std::ranges::sort(layers);
-  const auto rest = std::ranges::unique(layers);
-  layers.erase(rest.begin(), rest.end());
+  layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
   return layers;
 }
 

@@ -161,9 +161,11 @@ class SettingsLoader {
   void read_added(const Component& added) {
     for (const auto& [content, value] : added.json().items()) {
       const Component id(value, added.file(), fmt::format("/{}", content));
+      // clang 14 cannot capture a structured binding by [&].
       const bool is_special = std::ranges::any_of(
-          settings_.named,
-          [&](const FolderSettings::NamedToken& token) { return token.content == content; });
+          settings_.named, [&name = content](const FolderSettings::NamedToken& token) {
+            return token.content == name;
+          });
       add(static_cast<uint32_t>(id.integer(Vocabulary::kMaxId - 1)),
           added_token(content, is_special));
     }

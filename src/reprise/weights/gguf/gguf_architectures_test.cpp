@@ -219,7 +219,7 @@ TEST_F(GgufArchitectures, with_a_recurrence_have_its_logarithm_and_its_convoluti
 }
 
 TEST_F(GgufArchitectures, with_two_tensors_for_one_have_both_or_are_refused) {
-  const auto file_with = [](std::vector<uint64_t> gate, bool has_up) {
+  const auto file_with = [](const std::vector<uint64_t>& gate, bool has_up) {
     GgufBytes file = file_of("granitehybrid", kMamba2);
     file.numbers<uint32_t>("granitehybrid.attention.head_count_kv", 4, {0});
     size_t count = 1;
@@ -245,7 +245,7 @@ TEST_F(GgufArchitectures, with_two_tensors_for_one_have_both_or_are_refused) {
 }
 
 TEST_F(GgufArchitectures, with_latent_attention_exchange_rows_and_columns_of_keys) {
-  const auto file_with = [](std::vector<uint64_t> k_shape) {
+  const auto file_with = [](const std::vector<uint64_t>& k_shape) {
     GgufBytes file = file_of("deepseek2", kDeepSeek);
     file.tensor("blk.0.attn_k_b.weight", 0, k_shape, bytes_of(counting(24, 0)))
         .tensor("blk.0.attn_v_b.weight", 0, {2, 2, 4}, bytes_of(counting(16, 100)));
@@ -308,7 +308,7 @@ TEST_F(GgufArchitectures, of_qwen3_next_have_each_group_of_heads_together) {
   for (const auto& [row, stored] : firsts) EXPECT_EQ(values[row * 8], stored * 8) << row;
 }
 
-// What llama.cpp knows about the class without the file.
+// Llama 4 files do not hold these settings; llama.cpp has them in its code.
 TEST_F(GgufArchitectures, of_llama4_have_the_layers_of_published_models) {
   GgufBytes file = file_of("llama4", kLlama4);
   file.tensor("blk.0.ffn_down_shexp.weight", 0, {8, 6}, bytes_of(counting(48, 2)));

@@ -136,7 +136,7 @@ TEST_F(GgufBert, has_word_pieces_with_and_without_the_mark_of_a_word) {
   EXPECT_EQ(tokenizer["model"]["unk_token"], "[UNK]");
   ASSERT_EQ(tokenizer["added_tokens"].size(), 5U);
   EXPECT_EQ(tokenizer["added_tokens"][4]["content"], "w");
-  EXPECT_FALSE(pieces.contains("w")) << "an added token is no piece";
+  EXPECT_FALSE(pieces.contains("w")) << "an added token is not a piece of words";
   const Json& ends = tokenizer["post_processor"]["special_tokens"];
   EXPECT_EQ(ends["[CLS]"]["ids"], Json::array({2}));
   EXPECT_EQ(ends["[SEP]"]["ids"], Json::array({3}));

@@ -4,8 +4,8 @@
 #include "reprise/weights/gguf/architecture_keys.h"
 #include "reprise/weights/gguf/gguf_config.h"
 
-/// What the files of architectures with recurrent layers have beyond the sizes that all have. Each
-/// function is the `read` of a line in kArchitectures, and throws as config_json().
+/// Reads the keys that only files of models with recurrent layers have. Each function is the `read`
+/// of a line in kArchitectures, and throws as config_json().
 namespace reprise::weights::gguf {
 
 void read_falcon_h1(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config);

@@ -278,7 +278,7 @@ Parts word_piece_parts(const Metadata& metadata, Vocabulary vocabulary) {
   const std::vector<std::string> texts = word_pieces(vocabulary);
   vocabulary.tokens = &texts;
   Vocabulary of_model = vocabulary;
-  // An added token is no piece: "word" is not found in "words", nor in "WORD" as lower case.
+  // An added token matches only as a whole. As a piece, "word" would also match inside "words".
   std::ranges::replace(of_model.types, TokenType::user_defined, TokenType::unused);
   const bool lowers = lowers_case(metadata, vocabulary);
   const auto strips = metadata.boolean("tokenizer.ggml.normalizer.strip_accents");
