@@ -74,7 +74,8 @@ fetch_sources() {
   [[ -f "$archive" ]] && return 0
   echo "Downloading the source of ${pin%.tar.gz}, for structured outputs ..."
   mkdir -p "$downloads"
-  if ! python3 -m pip download -q --no-deps --no-binary :all: --require-hashes -d "$downloads" -r cmake/xgrammar.txt; then
+  # Only xgrammar itself as source: pip would also compile the build tools that it needs to read the archive's metadata.
+  if ! python3 -m pip download -q --no-deps --no-binary xgrammar --require-hashes -d "$downloads" -r cmake/xgrammar.txt; then
     echo "It could not be downloaded; going on without structured outputs."
   fi
 }
