@@ -78,8 +78,11 @@ class Rules(Case):
             self.assertEqual(self.post(COMPLETIONS, b" " * size), status, size)
         for depth, status in ((63, 200), (64, 200), (65, 400)):
             self.assertEqual(self.post(COMPLETIONS, nested(depth)), status, depth)
-        for count, status in ((199_993, 200), (199_994, 400)):  # beside five members, the body and the array
+        for count, status in ((199_991, 200), (199_992, 400)):  # beside the members, their texts, the body and the array
             body = json.dumps(stories(max_tokens=1)).encode()[:-1] + b', "x": [' + b"[]," * (count - 1) + b"[]]}"
+            self.assertEqual(self.post(COMPLETIONS, body), status, count)
+        for count, status in ((1 << 21, 200), ((1 << 21) + 1, 400)):  # max_tokens is a number too
+            body = json.dumps(stories(max_tokens=1)).encode()[:-1] + b', "x": [' + b"1," * (count - 3) + b"1]}"
             self.assertEqual(self.post(COMPLETIONS, body), status, count)
         for count, status in ((1023, 200), (1024, 200), (1025, 400)):
             body = {**stories(max_tokens=1), **{f"x{number}": 1 for number in range(count - 4)}}
@@ -135,6 +138,18 @@ class Rules(Case):
                     b'{"prompt": "a", "logit_bias": {"+5": 1}}', b'{"prompt": "a", "logit_bias": {" 5": 1}}',
                     good.decode().encode("utf-16")):
             self.assertEqual(self.post(COMPLETIONS, bad), 400, bad)
+
+    def test_json_in_the_texts_of_a_request_counts_together(self):
+        def chat(num_calls, arguments):
+            call = {"type": "function", "function": {"name": "f", "arguments": arguments}}
+            return chats(messages=[{"role": "assistant", "content": "", "tool_calls": [call] * num_calls},
+                                   {"role": "user", "content": "a"}])
+
+        for num_calls, arguments, is_refused in ((1, '{"a": [' + "[]," * 199_996 + "[]]}", False), (1, '{"a": [' + "[]," * 199_997 + "[]]}", True),
+                                                 (3, '{"a": [' + "[]," * 70_000 + "[]]}", True), (1, '{"a": [' + "1," * 199_999 + "1]}", False), (1, '{"a": [' + "1," * 200_000 + "1]}", True),
+                                                 (2, '{"a": [' + '"",' * 120_000 + '""]}', True), (1, "[" * 65 + "]" * 65, True)):
+            status, answer = self.server.post(CHAT, chat(num_calls, arguments))
+            self.assertEqual((status == 400, "not JSON" in str(answer)), (is_refused, is_refused), (arguments[:20], answer))
 
     def test_http_is_read_strictly(self):
         local = b"Host: localhost\r\n"

@@ -14,6 +14,7 @@
 #include "reprise/base/equal_ignoring_case.h"
 #include "reprise/base/error.h"
 #include "reprise/base/json.h"
+#include "reprise/base/json_budget.h"
 #include "reprise/base/log.h"
 #include "reprise/base/nearest_name.h"
 #include "reprise/base/shared_library.h"
@@ -56,6 +57,29 @@ TEST(Json, keeps_member_order_and_all_value_kinds) {
   EXPECT_EQ(document.dump(), R"({"b":[1,-2,2.5,true,null,"é"],"a":{}})");
   EXPECT_EQ(document.at("b").at(1), -2);
   EXPECT_TRUE(document.contains("a"));
+}
+
+TEST(JsonBudget, counts_texts_and_numbers_of_several_documents_together) {
+  const auto accepts = [](std::string_view text, JsonBudget budget) {
+    try {
+      (void)parse_json(text, "test", {}, budget);
+      return true;
+    } catch (const InvalidArgument&) {
+      return false;
+    }
+  };
+  EXPECT_TRUE(accepts("[1,true,null]", {.max_parts = 1, .max_numbers = 3}));
+  EXPECT_FALSE(accepts("[1,true,null,0.5]", {.max_parts = 1, .max_numbers = 3}));
+  EXPECT_FALSE(accepts(R"({"a":1,"b":false})", {.max_parts = 9, .max_numbers = 1}));
+  EXPECT_FALSE(accepts(R"(["","",""])", {.max_parts = 3}));
+  EXPECT_TRUE(accepts(R"(["",""])", {.max_parts = 3}));
+  EXPECT_FALSE(accepts(R"(["",""])", {.max_parts = 3, .num_parts = 1}));
+  JsonBudget budget{.max_parts = 5, .max_numbers = 2};
+  (void)parse_json(R"({"a":[1,2]})", "test", {}, budget);
+  (void)parse_json(R"(["b"])", "test", {}, budget);
+  EXPECT_EQ(budget.num_parts, 5U);
+  EXPECT_EQ(budget.num_numbers, 2U);
+  EXPECT_THROW((void)parse_json("[]", "test", {}, budget), InvalidArgument);
 }
 
 TEST(Json, counts_members_arrays_and_objects_but_not_numbers) {

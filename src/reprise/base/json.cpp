@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "reprise/base/error.h"
+#include "reprise/base/json_budget.h"
 
 namespace reprise {
 namespace {
@@ -30,15 +31,19 @@ std::string with_short_quote(std::string_view message) {
 // before memory is spent on its deeper values.
 class StrictBuilder : public nlohmann::json_sax<Json> {
  public:
-  StrictBuilder(std::string_view where, const JsonLimits& limits)
-      : where_(where), limits_(limits) {}
+  /// `budget` may be null: there is none.
+  StrictBuilder(std::string_view where, const JsonLimits& limits, JsonBudget* budget)
+      : where_(where), limits_(limits), budget_(budget) {}
 
-  bool null() override { return add(nullptr); }
-  bool boolean(bool value) override { return add(value); }
-  bool number_integer(number_integer_t value) override { return add(value); }
-  bool number_unsigned(number_unsigned_t value) override { return add(value); }
-  bool number_float(number_float_t value, const string_t&) override { return add(value); }
-  bool string(string_t& value) override { return add(std::move(value)); }
+  bool null() override { return add_number(nullptr); }
+  bool boolean(bool value) override { return add_number(value); }
+  bool number_integer(number_integer_t value) override { return add_number(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add_number(value); }
+  bool number_float(number_float_t value, const string_t&) override { return add_number(value); }
+  bool string(string_t& value) override {
+    take_part();
+    return add(std::move(value));
+  }
   bool binary(binary_t&) override { return fail("binary value"); }
 
   bool start_object(size_t) override { return open(Json::object()); }
@@ -84,6 +89,21 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
     if (++num_parts_ > limits_.max_parts) {
       fail(fmt::format("more than {} members, arrays and objects", limits_.max_parts));
     }
+    take_part();
+  }
+
+  void take_part() {
+    if (budget_ != nullptr && ++budget_->num_parts > budget_->max_parts) {
+      fail(fmt::format("more than {} members, arrays, objects and texts", budget_->max_parts));
+    }
+  }
+
+  template <typename Value>
+  bool add_number(Value value) {
+    if (budget_ != nullptr && ++budget_->num_numbers > budget_->max_numbers) {
+      fail(fmt::format("more than {} numbers", budget_->max_numbers));
+    }
+    return add(value);
   }
 
   bool open(Json container) {
@@ -122,14 +142,16 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
 
   std::string_view where_;
   JsonLimits limits_;
+  JsonBudget* budget_;  // the caller's
   size_t num_parts_ = 0;
   std::vector<Frame> frames_;
   Json root_;
 };
 
-}  // namespace
-
-Json parse_json(std::string_view text, std::string_view where, const JsonLimits& limits) {
+Json parse(std::string_view text,
+           std::string_view where,
+           const JsonLimits& limits,
+           JsonBudget* budget) {
   if (text.size() > limits.max_bytes) {
     throw InvalidArgument(fmt::format(
         "{}: {} bytes of JSON, at most {} are accepted", where, text.size(), limits.max_bytes));
@@ -142,9 +164,22 @@ Json parse_json(std::string_view text, std::string_view where, const JsonLimits&
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
     throw InvalidArgument(fmt::format("{}: not valid JSON at byte {}: a NUL byte", where, nul));
   }
-  StrictBuilder builder(where, limits);
+  StrictBuilder builder(where, limits, budget);
   Json::sax_parse(text.begin(), text.end(), &builder);
   return builder.take();
+}
+
+}  // namespace
+
+Json parse_json(std::string_view text, std::string_view where, const JsonLimits& limits) {
+  return parse(text, where, limits, nullptr);
+}
+
+Json parse_json(std::string_view text,
+                std::string_view where,
+                const JsonLimits& limits,
+                JsonBudget& budget) {
+  return parse(text, where, limits, &budget);
 }
 
 }  // namespace reprise

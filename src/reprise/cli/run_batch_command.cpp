@@ -18,6 +18,7 @@ namespace {
 
 constexpr const char* kBatch = "Batch";
 constexpr size_t kMaxLineBytes = size_t{16} << 20;
+constexpr size_t kMaxLineParts = 400'000;       // more than a body may have
 constexpr int32_t kMaxRequestsInFlight = 1024;  // bounds the memory for any size of input file
 
 struct BatchArguments {
@@ -144,7 +145,7 @@ class BatchRun {
   void submit(const std::string& line, size_t number, Answer& answer) {
     Json request;
     try {
-      request = parse_json(line, "request");
+      request = parse_json(line, "request", {.max_parts = kMaxLineParts});
     } catch (const InvalidArgument& error) {
       answer = refusal(nullptr, number, error.what());
       return;

@@ -54,7 +54,7 @@ std::string read_role(const RequestFields& message, const std::string& place) {
   return name;
 }
 
-Json read_message(const Json& json, const std::string& place) {
+Json read_message(const Json& json, const std::string& place, JsonBudget& nested) {
   if (!json.is_object()) refuse_type(place, "an object", json);
   const RequestFields message(json);
   const std::string role = read_role(message, place);
@@ -74,7 +74,7 @@ Json read_message(const Json& json, const std::string& place) {
     if (role != "assistant") {
       throw ApiError(400, "Only an assistant's message has tool_calls.", calls_place);
     }
-    read["tool_calls"] = read_past_calls(*calls, calls_place);
+    read["tool_calls"] = read_past_calls(*calls, calls_place, nested);
   }
   return read;
 }
@@ -94,8 +94,9 @@ Json read_messages(const RequestFields& fields) {
         "messages");
   }
   Json read = Json::array();
+  JsonBudget nested = budget_of_nested_texts();
   for (size_t i = 0; i < messages->size(); ++i) {
-    read.push_back(read_message((*messages)[i], fmt::format("messages[{}]", i)));
+    read.push_back(read_message((*messages)[i], fmt::format("messages[{}]", i), nested));
   }
   return read;
 }

@@ -13,8 +13,12 @@ namespace {
 // The nesting limit is above the depth of any chat message and far below the depth that overflows
 // the stack.
 constexpr int kMaxDepth = 64;
-// Far more than tools, messages and schemas of real requests have. Token ids do not count.
+// Far more than tools, messages and schemas of real requests have.
 constexpr size_t kMaxParts = 200'000;
+// Token ids: 1024 prompts of 2048.
+constexpr size_t kMaxNumbers = size_t{1} << 21;
+constexpr JsonLimits kLimits{.max_bytes = std::numeric_limits<size_t>::max(),
+                             .max_depth = kMaxDepth};
 
 std::string_view type_of(const Json& json) {
   if (json.is_number_float()) return "a number with a fraction or exponent";
@@ -34,16 +38,20 @@ bool fits_int64(const Json& json) {
 
 }  // namespace
 
+// No token ids are among these numbers, and a chat template makes a larger value of each.
+JsonBudget budget_of_nested_texts() { return {.max_parts = kMaxParts, .max_numbers = kMaxParts}; }
+
 Json parse_body(std::string_view body) {
   try {
-    return parse_json(body,
-                      "request body",
-                      {.max_bytes = std::numeric_limits<size_t>::max(),
-                       .max_depth = kMaxDepth,
-                       .max_parts = kMaxParts});
+    JsonBudget budget{.max_parts = kMaxParts, .max_numbers = kMaxNumbers};
+    return parse_json(body, "request body", kLimits, budget);
   } catch (const InvalidArgument& error) {
     throw ApiError(400, error.what());
   }
+}
+
+Json parse_nested(const std::string& text, std::string_view where, JsonBudget& budget) {
+  return parse_json(text, where, kLimits, budget);
 }
 
 void refuse_type(std::string_view field, std::string_view expected, const Json& found) {

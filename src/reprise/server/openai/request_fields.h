@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "reprise/base/json.h"
+#include "reprise/base/json_budget.h"
 
 namespace reprise::server {
 
@@ -14,6 +14,13 @@ inline constexpr int kMaxMembers = 1024;  // limit on the members of a body
 
 /// Parses the JSON of a request body. \throws ApiError 400 with the position of the error
 [[nodiscard]] Json parse_body(std::string_view body);
+
+/// What the JSON in the texts of one request may hold together.
+[[nodiscard]] JsonBudget budget_of_nested_texts();
+/// Parses JSON that a text of a request body holds. \throws InvalidArgument
+[[nodiscard]] Json parse_nested(const std::string& text,
+                                std::string_view where,
+                                JsonBudget& budget);
 
 /// Reads the members of a request body by name and type. null counts as absent, because clients
 /// expect this. Integers need integer syntax; no value is converted. All functions throw ApiError

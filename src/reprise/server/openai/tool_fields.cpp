@@ -155,7 +155,7 @@ std::optional<AskedOutput> forced_call(const ToolUse& use) {
                      "tools"};
 }
 
-Json read_past_calls(const Json& calls, const std::string& place) {
+Json read_past_calls(const Json& calls, const std::string& place, JsonBudget& nested) {
   if (!calls.is_array()) refuse_type(place, "an array", calls);
   Json read = Json::array();
   for (const Json& call : calls) {
@@ -171,9 +171,10 @@ Json read_past_calls(const Json& calls, const std::string& place) {
           !arguments.is_string() ? (arguments.is_null() ? Json::object() : arguments)
           : arguments.get_ref<const std::string&>().empty()
               ? Json::object()
-              : parse_json(arguments.get_ref<const std::string&>(), "arguments");
-    } catch (const InvalidArgument&) {
-      throw ApiError(400, "The arguments of a tool call are not JSON.", place);
+              : parse_nested(arguments.get_ref<const std::string&>(), "arguments", nested);
+    } catch (const InvalidArgument& error) {
+      throw ApiError(
+          400, fmt::format("The arguments of a tool call are not JSON: {}.", error.what()), place);
     }
     Json copy = {{"type", "function"}, {"function", std::move(function)}};
     if (call.contains("id") && call["id"].is_string()) copy["id"] = call["id"];

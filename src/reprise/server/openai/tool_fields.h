@@ -33,6 +33,6 @@ struct ToolUse {
 [[nodiscard]] std::optional<AskedOutput> forced_call(const ToolUse& use);
 /// Converts the tool calls of an assistant's message to the form of chat templates, with arguments
 /// as objects. `place`: "messages[0].tool_calls". \throws ApiError 400
-[[nodiscard]] Json read_past_calls(const Json& calls, const std::string& place);
+[[nodiscard]] Json read_past_calls(const Json& calls, const std::string& place, JsonBudget& nested);
 
 }  // namespace reprise::server
