@@ -10,7 +10,9 @@ costs, and not what two machines would gain.
 
 import argparse
 import json
+import os
 import re
+import secrets
 import shutil
 import subprocess
 import sys
@@ -22,7 +24,7 @@ from pathlib import Path
 
 import openai
 
-PREFILL, DECODE, FRONT, ROUTER_METRICS = 8401, 8402, 8400, 8403
+PREFILL, DECODE, FRONT, ROUTER_METRICS, TRANSFER = 8401, 8402, 8400, 8403, 8404
 
 
 def get(port, path):
@@ -54,12 +56,13 @@ def steps_by_mode(port):
 class Arrangement:
     def __init__(self, options, connector, front):
         self.options, self.log, self.all = options, tempfile.TemporaryFile("w+"), []
+        self.environment = {**os.environ, "REPRISE_KV_TRANSFER_SECRET": secrets.token_hex(32)}
         serve = [options.program, "serve", options.model, "--served-model-name", "model", "--num-threads", 1, "--quiet",
                  "--disable-uvicorn-access-log", *options.more]
         if connector is None:
             self.start(*serve, "--port", FRONT)
         else:
-            role = {"kv_connector": connector, "kv_port": 0}
+            role = {"kv_connector": connector, "kv_port": TRANSFER}
             self.start(*serve, "--port", PREFILL, "--kv-transfer-config", json.dumps({**role, "kv_role": "kv_producer"}))
             self.start(*serve, "--port", DECODE, "-cc.cudagraph_mode", "FULL_DECODE_ONLY", "--kv-transfer-config",
                        json.dumps({**role, "kv_role": "kv_consumer"}))
@@ -75,7 +78,7 @@ class Arrangement:
         wait_for(FRONT, "/health")
 
     def start(self, *command):
-        self.all.append(subprocess.Popen([str(word) for word in command], stdout=self.log, stderr=self.log))
+        self.all.append(subprocess.Popen([str(word) for word in command], stdout=self.log, stderr=self.log, env=self.environment))
 
     def stop(self):
         for process in reversed(self.all):

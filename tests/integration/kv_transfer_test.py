@@ -7,11 +7,19 @@ deploy/disaggregated/proxy.py
 
 import collections
 import concurrent.futures
+import hashlib
+import hmac
 import http.client
 import json
+import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
+import tempfile
+import threading
+import time
 import unittest
 
 import serve_test
@@ -19,19 +27,26 @@ import serve_test
 PROXY = ""
 PROMPTS = ["Once upon a time", "One day, a small dog " * 7, "The sun was warm. " * 20 + "Lily said", "A"]
 DECODE_ONLY = ["-cc.cudagraph_mode", "FULL_DECODE_ONLY"]
+SECRET = "a secret of sixteen bytes or more"
+FAILED = "The keys and values of the prompt could not be fetched; the log of this server says why."
 
 
 def transfer(connector, role, **more):
-    return ["--kv-transfer-config", json.dumps({"kv_connector": connector, "kv_role": role, "kv_port": 0, **more})]
+    return ["--kv-transfer-config", json.dumps({"kv_connector": connector, "kv_role": role, **more})]
 
 
 class Pair:
     """A server that computes prompts, one that continues them, and the steps of a proxy between them."""
 
-    def __init__(self, test, connector, decode_options=(), **decode_config):
-        self.prefill = serve_test.Server(*transfer(connector, "kv_producer"))
+    def __init__(self, test, connector, decode_options=(), more_peers=(), secret=SECRET, **decode_config):
+        environment = {"REPRISE_KV_TRANSFER_SECRET": secret} if secret else {}
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.prefill = serve_test.Server(*transfer(connector, "kv_producer", kv_port=self.port), **environment)
         test.addCleanup(self.stop, self.prefill)
-        self.decode = serve_test.Server(*transfer(connector, "kv_consumer", **decode_config), *DECODE_ONLY, *decode_options)
+        extra = {"peers": [f"127.0.0.1:{port}" for port in (self.port, *more_peers)]}
+        self.decode = serve_test.Server(*transfer(connector, "kv_consumer", kv_connector_extra_config=extra, **decode_config),
+                                        *DECODE_ONLY, *decode_options, **environment)
         test.addCleanup(self.stop, self.decode)
 
     @staticmethod
@@ -49,6 +64,42 @@ class Pair:
 
     def end(self, body, params, path="/v1/completions"):
         return self.decode.post(path, {**body, "kv_transfer_params": params})
+
+
+class Stranger:
+    """A listener at a port of this machine, which does with each connection what `act` says."""
+
+    def __init__(self, test, act):
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self.port = self.listener.getsockname()[1]
+        self.act, self.held = act, []
+        threading.Thread(target=self.run, daemon=True).start()
+        test.addCleanup(self.stop)
+
+    def run(self):
+        try:
+            while True:
+                peer, _ = self.listener.accept()
+                self.held.append(peer)
+                self.act(peer)
+        except OSError:  # the test is over, or the peer has gone
+            pass
+
+    def stop(self):
+        self.listener.close()
+        for peer in self.held:
+            peer.close()
+
+
+def text_bytes(*texts):
+    return b"".join(struct.pack("<Q", len(text)) + text for text in (text.encode() for text in texts))
+
+
+def prompt_code(tokens, nonce):
+    """What a producer without a secret says about a prompt: anyone who knows the tokens can."""
+    ids = struct.pack(f"<{len(tokens)}i", *tokens)
+    digest = hashlib.sha256(struct.pack("<QQ", len(ids), 0) + ids).hexdigest()
+    return hmac.new(b"", text_bytes("prompt", nonce, digest), hashlib.sha256).hexdigest()
 
 
 class KvTransfer(unittest.TestCase):
@@ -115,9 +166,11 @@ class KvTransfer(unittest.TestCase):
             pair.prefill.process.kill()
             pair.prefill.process.wait()
             status, answer = pair.end(body, params)
+            self.assertIn(f"127.0.0.1:{pair.port}", pair.decode.log_so_far())
             if policy == "fail":
                 self.assertEqual(status, 503, answer)
-                self.assertIn(str(params["remote_port"]), answer["error"]["message"])
+                self.assertIn(FAILED, answer["error"]["message"])
+                self.assertNotIn(str(pair.port), answer["error"]["message"])
             else:
                 self.assertEqual((status, answer["choices"]), (200, expected))
             self.assertEqual(pair.decode.metric("reprise:kv_transfer_failures_total"), 1)
@@ -128,6 +181,7 @@ class KvTransfer(unittest.TestCase):
         pair = Pair(self, "TcpConnector")
         good = pair.begin({"prompt": "a"})
         for params, what in (({**good, "remote_host": "169.254.169.254"}, "peers"),
+                             ({**good, "remote_port": pair.decode.port}, "peers"), ({**good, "remote_host": "a\nb"}, r"a\u{a}b"),
                              ({**good, "remote_port": 0}, "remote_port"),
                              ({**good, "remote_request_id": ""}, "remote_request_id"),
                              ({"do_remote_decode": True}, "kv_consumer"), ([], "kv_transfer_params")):
@@ -136,13 +190,131 @@ class KvTransfer(unittest.TestCase):
             self.assertIn(what, answer["error"]["message"])
         status, answer = pair.decode.post("/v1/completions", {"prompt": "b", "kv_transfer_params": good})
         self.assertEqual(status, 503, answer)
-        self.assertIn("another prompt", answer["error"]["message"])
+        self.assertIn(FAILED, answer["error"]["message"])
+        self.assertIn("another prompt", pair.decode.log_so_far())
         status, answer = self.alone.post("/v1/completions", {"prompt": "a", "kv_transfer_params": good})
         self.assertEqual(status, 400)
         self.assertIn("--kv-transfer-config", answer["error"]["message"])
 
+    def test_silent_ports_and_sockets_do_not_stop_others(self):
+        silent = Stranger(self, lambda peer: None)
+        pair = Pair(self, "TcpConnector", more_peers=[silent.port])
+        for _ in range(40):
+            connection = socket.create_connection(("127.0.0.1", pair.port))
+            self.addCleanup(connection.close)
+        body = {"prompt": PROMPTS[1], "max_tokens": 5, "temperature": 0}
+        bad = {**pair.begin(body), "remote_port": silent.port}
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            stuck = [pool.submit(pair.end, body, bad) for _ in range(8)]
+            while len(silent.held) < 8:
+                time.sleep(0.01)
+            begin = time.monotonic()
+            self.expect_same(pair, body)
+            self.assertLess(time.monotonic() - begin, 4)
+            for request in stuck:
+                self.assertEqual(request.result()[0], 503)
+        self.assertLess(time.monotonic() - begin, 20)
+
+    def test_a_client_learns_nothing_about_other_ports(self):
+        banner = b"SSH-2.0-Secret_banner\x1b[31m\r\n"
+        talks = Stranger(self, lambda peer: peer.sendall(banner))
+        lies = Stranger(self, lambda peer: peer.sendall(b'{"status":"error","message":"Secret_text"}\n'))
+        wrong = Stranger(self, lambda peer: peer.sendall(b'{"status":"ok","model":"","prompt":"","num_tokens":1,"num_bytes":"x"}\n'))
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            closed = taken.getsockname()[1]
+        ports = [talks.port, lies.port, wrong.port, closed]
+        pair = Pair(self, "TcpConnector", more_peers=ports, secret=None)
+        body = {"prompt": PROMPTS[1], "max_tokens": 5}
+        good = pair.begin(body)
+        answers = {json.dumps(pair.end(body, {**good, "remote_port": port})) for port in ports}
+        self.assertEqual(len(answers), 1, answers)
+        self.assertIn(FAILED, answers.pop())
+        log = pair.decode.log_so_far()
+        self.assertIn("Secret_text", log)
+        for port in ports:
+            self.assertIn(f"127.0.0.1:{port}: ", log)
+        self.assertNotIn("\x1b[31m", log)
+        self.assertNotIn("json.exception", log)
+        # Any other port is refused before a connection is tried.
+        before = len(talks.held)
+        status, answer = pair.end(body, {**good, "remote_host": "127.0.0.2", "remote_port": talks.port})
+        self.assertEqual((status, "peers" in answer["error"]["message"]), (400, True))
+        self.assertEqual(len(talks.held), before)
+
+    def header_of(self, pair, secret, tokens):
+        """What a real producer says to somebody who knows an id, and the secret if there is one."""
+        get = {"op": "get", "id": pair.begin({"prompt": tokens})["remote_request_id"], "nonce": "0" * 32}
+        if secret:
+            get["mac"] = hmac.new(secret.encode(), text_bytes("get", get["id"], get["nonce"]), hashlib.sha256).hexdigest()
+        with socket.create_connection(("127.0.0.1", pair.port)) as peer:
+            peer.sendall(json.dumps(get).encode() + b"\n")
+            return json.loads(peer.makefile("rb").readline())
+
+    def test_a_lying_producer_poisons_no_other_request(self):
+        system = "The quick brown fox said: " * 8
+        tokens = self.alone.post("/tokenize", {"prompt": system})[1]["tokens"]
+        header = {}
+
+        def lie(peer):
+            """The header of a real producer with a right code of the prompt, and zeros for the bytes."""
+            get = json.loads(peer.makefile("rb").readline())
+            lines = [json.dumps({**header, "prompt": prompt_code(tokens, get["nonce"])}), json.dumps({"mac": "0" * 64})]
+            peer.sendall(lines[0].encode() + b"\n" + bytes(header["num_bytes"]) + lines[1].encode() + b"\n")
+
+        for secret in (None, SECRET):
+            with self.subTest(secret=secret):
+                liar = Stranger(self, lie)
+                pair = Pair(self, "TcpConnector", more_peers=[liar.port], secret=secret)
+                header.update(self.header_of(pair, secret, tokens))
+                body = {"prompt": tokens + tokens[:3], "max_tokens": 8, "temperature": 0}
+                params = {"do_remote_prefill": True, "remote_host": "127.0.0.1", "remote_port": liar.port, "remote_request_id": "x"}
+                status, answer = pair.end(body, params)
+                if secret:
+                    self.assertEqual(status, 503, answer)
+                    self.assertIn("not its message", pair.decode.log_so_far())
+                else:  # the request that named the liar, and no other one, is answered wrongly
+                    self.assertEqual(status, 200, answer)
+                    self.assertEqual(pair.decode.metric("reprise:kv_transfer_tokens_total"), len(tokens))
+                    self.assertNotEqual(answer["choices"], self.alone.post("/v1/completions", body)[1]["choices"])
+                for number in range(6):
+                    body = {"prompt": f"{system}What is {number}?", "max_tokens": 8, "temperature": 0, "logprobs": 1}
+                    self.assertEqual(pair.decode.post("/v1/completions", body)[1]["choices"],
+                                     self.alone.post("/v1/completions", body)[1]["choices"])
+
+    def test_the_secret_comes_from_a_file_or_a_variable_and_is_printed_nowhere(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = os.path.join(folder.name, "secret")
+        with open(path, "w", encoding="ascii") as file:
+            file.write(SECRET + "\n")
+        options = transfer("TcpConnector", "kv_producer", kv_port=0, kv_connector_extra_config={"secret_file": path})
+        server = serve_test.Server(*options, REPRISE_KV_TRANSFER_SECRET="another secret, which the file overrides")
+        self.addCleanup(Pair.stop, server)
+        self.assertNotIn("there is no secret", server.text())
+        self.assertNotIn(SECRET, server.text())
+        self.assertNotIn(SECRET, server.request("GET", "/server_info")[1].decode())
+        body = {"prompt": "a", "kv_transfer_params": {"do_remote_decode": True}}
+        params = server.post("/v1/completions", body)[1]["kv_transfer_params"]
+        with socket.create_connection(("127.0.0.1", params["remote_port"])) as peer:
+            get = {"op": "get", "id": params["remote_request_id"], "nonce": "0" * 32}
+            peer.sendall(json.dumps(get).encode() + b"\n")
+            self.assertIn(b"no secret", peer.makefile("rb").readline())
+        done = subprocess.run([serve_test.BINARY, "serve", serve_test.MODEL, *options, "--dump-config"], capture_output=True,
+                              text=True, timeout=serve_test.TIMEOUT, check=True)
+        self.assertIn(path, done.stdout + done.stderr)
+        self.assertNotIn(SECRET, done.stdout + done.stderr)
+        silent = serve_test.Server(*transfer("TcpConnector", "kv_consumer"))
+        self.addCleanup(Pair.stop, silent)
+        self.assertIn("there is no secret", silent.text())
+
     def test_the_start_refuses_what_cannot_work(self):
-        for config, what in (({"kv_connector": "NixlConnector", "kv_role": "kv_both"}, "TcpConnector"),
+        for config, what in (({"kv_connector": "TcpConnector", "kv_role": "kv_consumer", "kv_port": 0}, "HOST:PORT"),
+                             ({"kv_connector": "TcpConnector", "kv_connector_extra_config": {"peers": ["a:b"]}}, "HOST:PORT"),
+                             ({"kv_connector": "TcpConnector", "kv_connector_extra_config": {"peers": ["[::1"]}}, "HOST:PORT"),
+                             ({"kv_connector": "TcpConnector", "kv_connector_extra_config": {"peers": ["a:70000"]}}, "HOST:PORT"),
+                             ({"kv_connector": "TcpConnector", "kv_connector_extra_config": {"secret_file": "/none"}}, "/none"),
+                             ({"kv_connector": "TcpConnector", "kv_connector_extra_config": {"secret_file": os.devnull}}, "empty"),
+                             ({"kv_connector": "NixlConnector", "kv_role": "kv_both"}, "TcpConnector"),
                              ({"kv_role": "kv_producer"}, "kv_connector"),
                              ({"kv_connector": "TcpConnector", "kv_rolle": "kv_both"}, "kv_role"),
                              ({"kv_connector": "TcpConnector", "kv_ip": "203.0.113.7", "kv_port": 0}, "203.0.113.7"),

@@ -28,7 +28,7 @@ if VENV.exists() and Path(sys.executable) != VENV:
     os.execv(VENV, [str(VENV), "-B", *sys.argv])
 DEPLOY = SOURCE / "deploy"
 MODEL = str(SOURCE / "models/reprise-tiny")
-KUSTOMIZATIONS = [DEPLOY / "kubernetes/overlays" / name for name in ("demo", "production")]
+KUSTOMIZATIONS = [DEPLOY / "kubernetes/overlays" / name for name in ("demo", "production", "disaggregated")]
 LIMIT = 60  # seconds, for what takes a moment on a machine that is not busy
 
 try:
@@ -176,6 +176,21 @@ class Schemas(unittest.TestCase):
         self.assertEqual(
             {"/model", "/etc/reprise", "/var/cache/reprise"},
             {mount["mountPath"] for mount in container_of(production)["volumeMounts"]})
+
+    def test_both_sides_of_a_pair_get_one_secret(self):
+        found = {}
+        for role in ("prefill", "decode"):
+            text = (DEPLOY / "kubernetes/overlays/disaggregated" / role / "kustomization.yaml").read_text()
+            steps = yaml.safe_load(yaml.safe_load(text)["patches"][0]["patch"])
+            values = {step["path"].rsplit("/", 1)[-1]: step["value"] for step in steps if not step["path"].endswith("/-")}
+            found[role] = [step["value"] for step in steps if "/args/" in step["path"]]
+            variables = {variable["name"]: variable["valueFrom"] for variable in values["env"]}
+            self.assertEqual({"name": "reprise-kv-transfer", "key": "secret"},
+                             variables["REPRISE_KV_TRANSFER_SECRET"]["secretKeyRef"])
+        for role, more in (("prefill", []), ("decode", ["--port", "1"])):
+            words = [word.replace("$(POD_IP)", "127.0.0.1") for word in found[role]]
+            done = run(BINARY, "serve", MODEL, *words, *more, "--dump-config")
+            self.assertIn({"prefill": "kv_producer", "decode": "*:14579"}[role], done)
 
     @unittest.skipUnless(tool("check-jsonschema"), "check-jsonschema is not installed")
     def test_the_compose_file_fits_its_schema(self):

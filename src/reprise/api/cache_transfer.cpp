@@ -93,12 +93,19 @@ void open_kv_transfer(LoadedEngine& engine) {
                   engine.args.quantization,
                   kv_cache::describe_cache(layout));
   engine.kv_transfer = std::make_unique<kv_cache::KvTransfer>(config, layout, model);
+  std::vector<std::string>& warnings = engine.report.warnings;
   if (config.produces() && !engine.kv_transfer->is_loopback()) {
-    engine.report.warnings.push_back(
+    warnings.push_back(
         fmt::format("--kv-transfer-config: {}:{} is open to other machines, and what goes through "
                     "it is not encrypted; use it in a network of your own",
                     config.kv_ip,
                     engine.kv_transfer->port()));
+  }
+  if (!config.trusts_peers()) {
+    warnings.emplace_back(
+        "--kv-transfer-config: there is no secret, so prompts that are fetched serve one request "
+        "each and stay out of the prefix cache; give both sides one secret_file in "
+        "kv_connector_extra_config, or REPRISE_KV_TRANSFER_SECRET");
   }
 }
 

@@ -81,6 +81,10 @@ constexpr std::array kVariables = {
              "serve: 0 gives events of --kv-events-config the whole hashes of blocks as bytes; 1, "
              "the default, their last 64 bits as integers.",
              ""},
+    Variable{"REPRISE_KV_TRANSFER_SECRET",
+             "serve: the secret that the servers of --kv-transfer-config share; its secret_file "
+             "comes first.",
+             ""},
     Variable{"VLLM_TORCH_PROFILER_DIR",
              "serve: folder for traces, as --profiler-config.torch_profiler_dir.",
              "profiler-config",

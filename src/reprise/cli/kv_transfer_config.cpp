@@ -1,20 +1,29 @@
 #include "reprise/cli/kv_transfer_config.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <chrono>
 #include <cstdint>
+#include <fstream>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "reprise/base/error.h"
 #include "reprise/cli/config_field.h"
+#include "reprise/cli/environment.h"
 
 namespace reprise::cli {
 namespace {
 
 using kv_cache::KvConnector;
 using kv_cache::KvLoadFailurePolicy;
+using kv_cache::KvPeer;
 using kv_cache::KvRole;
 using kv_cache::KvTransferConfig;
 
@@ -33,7 +42,10 @@ constexpr auto kFields = std::to_array<std::string_view>({"kv_connector",
                                                           "kv_connector_extra_config",
                                                           "kv_load_failure_policy"});
 constexpr auto kExtraFields =
-    std::to_array<std::string_view>({"peers", "keep_seconds", "timeout_seconds"});
+    std::to_array<std::string_view>({"peers", "secret_file", "keep_seconds", "timeout_seconds"});
+/// Shorter secrets can be guessed.
+constexpr size_t kLeastSecretBytes = 16;
+constexpr size_t kMostSecretBytes = 4096;
 
 constexpr int64_t kMostBytes = int64_t{1} << 46;
 constexpr int64_t kMostSeconds = 86'400;
@@ -47,18 +59,88 @@ KvConnector connector_of(const ConfigField& field) {
       "vLLM's NixlConnector, so its proxies and routers work)");
 }
 
-std::vector<std::string> peers_of(const ConfigField& field) {
-  if (!field.value.is_array()) field.refuse("a list of host names and addresses, or [\"*\"]");
-  std::vector<std::string> peers;
+/// HOST, HOST:PORT, [IPV6]:PORT; "*" for any host or any port.
+KvPeer peer_of(const ConfigField& field, const std::string& text) {
+  const auto refuse = [&field] {
+    field.refuse("a list of HOST:PORT, such as [\"10.0.0.1:14579\", \"*:14579\"]");
+  };
+  std::string_view host = text;
+  std::string_view port;
+  const size_t end_of_host = text.starts_with('[') ? text.find(']') : 0;
+  if (end_of_host == std::string::npos) refuse();
+  const size_t colon = text.find(':', end_of_host);
+  // An address of IPv6 without brackets has no port.
+  if (colon != std::string::npos && (end_of_host > 0 || colon == text.rfind(':'))) {
+    host = host.substr(0, colon);
+    port = std::string_view(text).substr(colon + 1);
+    if (port.empty()) refuse();
+  }
+  if (host.starts_with('[')) host = host.substr(1, end_of_host - 1);
+  if (host.empty()) refuse();
+  KvPeer peer{.host = std::string(host), .port = {}};
+  if (port == "*") {
+    peer.port = 0;
+  } else if (!port.empty()) {
+    int32_t number = 0;
+    const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+    if (error != std::errc() || end != port.data() + port.size() || number < 1 || number > 65'535) {
+      refuse();
+    }
+    peer.port = number;
+  }
+  return peer;
+}
+
+std::vector<KvPeer> peers_of(const ConfigField& field) {
+  if (!field.value.is_array()) field.refuse("a list of HOST:PORT");
+  std::vector<KvPeer> peers;
   for (const Json& peer : field.value) {
-    peers.push_back(ConfigField{.flag = field.flag, .name = field.name, .value = peer}.text());
+    const ConfigField item{.flag = field.flag, .name = field.name, .value = peer};
+    peers.push_back(peer_of(item, item.text()));
   }
   return peers;
+}
+
+std::string text_of(const KvPeer& peer) {
+  const std::string host =
+      peer.host.find(':') == std::string::npos ? peer.host : fmt::format("[{}]", peer.host);
+  if (!peer.port) return peer.host;
+  return *peer.port == 0 ? host + ":*" : fmt::format("{}:{}", host, *peer.port);
+}
+
+std::string checked_secret(std::string_view from, std::string secret) {
+  if (secret.size() < kLeastSecretBytes || secret.size() > kMostSecretBytes) {
+    throw InvalidArgument(
+        fmt::format("--kv-transfer-config: the secret of {} has {} bytes; expected {}..{}, for "
+                    "example those of `openssl rand -hex 32`",
+                    from,
+                    secret.size(),
+                    kLeastSecretBytes,
+                    kMostSecretBytes));
+  }
+  return secret;
+}
+
+std::string secret_of_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kMostSecretBytes + 2, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (text.empty()) {
+    throw InvalidArgument(
+        fmt::format("--kv-transfer-config: secret_file {} cannot be read, or is empty", path));
+  }
+  while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
+  return text;
 }
 
 void assign_extra(KvTransferConfig& config, const ConfigField& field) {
   if (field.name == "peers") {
     config.peers = peers_of(field);
+  } else if (field.name == "secret_file") {
+    if (field.value.is_null()) return;
+    config.secret_file = field.text();
+    config.secret = checked_secret("secret_file", secret_of_file(config.secret_file));
   } else if (field.name == "keep_seconds") {
     config.keep_time = std::chrono::seconds(field.number(1, kMostSeconds));
   } else if (field.name == "timeout_seconds") {
@@ -102,6 +184,8 @@ void assign(KvTransferConfig& config, const ConfigField& field) {
 
 Json to_json(const KvTransferConfig& config) {
   const auto connector = static_cast<size_t>(config.connector);
+  Json peers = Json::array();
+  for (const KvPeer& peer : config.peers) peers.push_back(text_of(peer));
   return {{"kv_connector", config.is_on() ? Json(kConnectors[connector - 1]) : Json(nullptr)},
           {"engine_id", config.engine_id.empty() ? Json(nullptr) : Json(config.engine_id)},
           {"kv_role", kRoles[static_cast<size_t>(config.role)]},
@@ -110,7 +194,8 @@ Json to_json(const KvTransferConfig& config) {
           {"kv_buffer_size", config.kv_buffer_size},
           {"kv_load_failure_policy", kPolicies[static_cast<size_t>(config.load_failure_policy)]},
           {"kv_connector_extra_config",
-           {{"peers", config.peers},
+           {{"peers", std::move(peers)},
+            {"secret_file", config.secret_file.empty() ? Json(nullptr) : Json(config.secret_file)},
             {"keep_seconds", config.keep_time.count()},
             {"timeout_seconds", config.timeout.count()}}}};
 }
@@ -129,7 +214,22 @@ void add_kv_transfer_config(OptionTable& table, KvTransferConfig& config) {
       [&config] { return to_json(config); }));
 }
 
+void read_kv_transfer_environment(KvTransferConfig& config) {
+  constexpr const char* kVariable = "REPRISE_KV_TRANSFER_SECRET";
+  std::optional<std::string> secret = look_up_process_environment(kVariable);
+  if (secret && config.secret.empty())
+    config.secret = checked_secret(kVariable, *std::move(secret));
+}
+
 void check_kv_transfer_config(const KvTransferConfig& config) {
+  const bool names_all_ports =
+      std::ranges::all_of(config.peers, [](const KvPeer& peer) { return peer.port.has_value(); });
+  if (config.is_on() && config.role == KvRole::consumer && config.kv_port == 0 &&
+      !names_all_ports) {
+    throw InvalidArgument(
+        "--kv-transfer-config: kv_port is 0, so peers of a kv_consumer have no port; give peers "
+        "as HOST:PORT, or the kv_port of the producers");
+  }
   // What the defaults are, without a connector.
   const KvTransferConfig defaults;
   if (config.is_on() || (config.role == defaults.role && config.kv_port == defaults.kv_port &&

@@ -312,6 +312,7 @@ int run_serve(std::span<const std::string> arguments) {
   options.generations.log = Log(log_options_of_environment(false), options.lines);
   read_serve_environment(options, log_choices.least);
   read_kv_events_environment(engine_args.kv_events);
+  read_kv_transfer_environment(engine_args.kv_transfer);
   check_kv_transfer_config(engine_args.kv_transfer);
   if (switches.disable_stats) options.log_stats_interval_seconds = 0;
   server::check_exposure(options);  // checked before the model is loaded

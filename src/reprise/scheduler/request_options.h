@@ -74,6 +74,9 @@ struct RequestOptions {
   /// null: none. The request gives them back when they are in the cache.
   std::shared_ptr<const kv_cache::KvImage> kv_image;
   int kv_image_tokens = 0;  // KvImage::num_tokens of `kv_image`
+  /// Whether the request finds and leaves prefixes in the shared cache. False for keys and values
+  /// that nothing vouches for: what they make of the prompt stays with this request.
+  bool shares_prefixes = true;
   /// Takes the keys and values of the prompt when they are computed; null: nobody does.
   std::shared_ptr<kv_cache::KvExport> kv_export;
 

@@ -121,9 +121,11 @@ void Scheduler::add_request(Request& request) {
   request.max_total_tokens_ = static_cast<int>(std::min<int64_t>(
       request.max_total_tokens_, num_blocks * kv_cache_manager_->block_size() + 1));
   kv_cache_manager_->reserve(request.block_table_, request.max_total_tokens_, num_encoder_tokens);
-  kv_cache::PrefixKey prefix{.cache_salt = request.cache_salt()};
-  if (request.lora_id() != 0) prefix.lora_id = request.lora_id();
-  request.block_hashes_ = kv_cache_manager_->make_chain(prefix);
+  if (request.options_.shares_prefixes) {
+    kv_cache::PrefixKey prefix{.cache_salt = request.cache_salt()};
+    if (request.lora_id() != 0) prefix.lora_id = request.lora_id();
+    request.block_hashes_ = kv_cache_manager_->make_chain(prefix);
+  }
   request.block_hashes_.reserve(request.max_total_tokens_);
   request.block_hashes_.extend(request.token_ids());
   request.all_stop_token_ids_ = params.stop_token_ids;

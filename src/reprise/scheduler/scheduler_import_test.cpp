@@ -88,6 +88,24 @@ TEST(SchedulerImport, calls_a_prompt_that_is_cached_as_a_whole_a_decode_too) {
   EXPECT_EQ(imported.kv_image(), nullptr);
 }
 
+TEST(SchedulerImport, keeps_what_nothing_vouches_for_out_of_the_shared_cache) {
+  Bench bench(small_config(), 101, kv_cache::PrefixCaching::on);
+  RequestOptions options = with_image(40);
+  options.shares_prefixes = false;
+  Request& imported = bench.add(40, {}, options);
+  bench.step();
+  bench.step();
+  EXPECT_EQ(imported.num_imported_tokens(), 39);
+  Request& later = bench.add(49);
+  bench.step();
+  EXPECT_EQ(later.num_cached_tokens(), 0);
+  // Nor does such a request find what others computed: it would show how long that took.
+  Request& again = bench.add(40, {}, options);
+  const SchedulerOutput& output = bench.scheduler.schedule();
+  ASSERT_EQ(output.scheduled.back().request, &again);
+  EXPECT_EQ(output.scheduled.back().first_imported_token, 0);
+}
+
 TEST(SchedulerImport, waits_for_blocks_like_any_other_request) {
   Bench bench(small_config(), 4);  // three blocks that requests can use
   Request& first = bench.add(20);

@@ -51,7 +51,10 @@ bool Scheduler::wants_snapshot(const Request& request, int position) const {
 
 /// Lets the step copy the states behind its last token, if a later request may begin there.
 void Scheduler::schedule_snapshot(const Request& request, ScheduledRequest& entry) {
-  if (!kv_cache_manager_->has_snapshots() || !wants_snapshot(request, entry.end())) return;
+  if (!kv_cache_manager_->has_snapshots() || !request.options_.shares_prefixes ||
+      !wants_snapshot(request, entry.end())) {
+    return;
+  }
   entry.saved_state = kv_cache_manager_->begin_snapshot();
 }
 

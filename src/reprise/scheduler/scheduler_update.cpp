@@ -115,6 +115,7 @@ void Scheduler::end_step() {
 
 /// Publishes the blocks that a step has filled, so that later requests find them.
 void Scheduler::publish_blocks(Request& request, int num_computed_tokens) {
+  if (!request.options_.shares_prefixes) return;
   request.block_hashes_.extend(request.token_ids().first(static_cast<size_t>(num_computed_tokens)));
   kv_cache::BlockSource source{.token_ids = request.token_ids(),
                                .cache_salt = request.cache_salt(),

@@ -60,18 +60,21 @@ std::string describe_cache(const KvCacheLayout& layout) {
                      layout.has_row_scales ? " with scales" : "");
 }
 
-std::string prompt_digest(std::span<const int32_t> token_ids, std::string_view adapter) {
+std::string prompt_digest(std::span<const int32_t> token_ids,
+                          std::string_view adapter,
+                          std::string_view cache_salt) {
   const auto tokens = std::as_bytes(token_ids);
-  const uint64_t num_bytes = tokens.size();
+  const std::array<uint64_t, 2> sizes = {tokens.size(), adapter.size()};
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int size = 0;
   EVP_MD_CTX* const hash = EVP_MD_CTX_new();
   if (hash == nullptr) throw std::bad_alloc();
-  // The length in front keeps tokens and adapter apart.
+  // The lengths in front keep the parts apart.
   EVP_DigestInit_ex2(hash, EVP_sha256(), nullptr);
-  EVP_DigestUpdate(hash, &num_bytes, sizeof(num_bytes));
+  EVP_DigestUpdate(hash, sizes.data(), sizeof(sizes));
   EVP_DigestUpdate(hash, tokens.data(), tokens.size());
   EVP_DigestUpdate(hash, adapter.data(), adapter.size());
+  EVP_DigestUpdate(hash, cache_salt.data(), cache_salt.size());
   EVP_DigestFinal_ex(hash, digest.data(), &size);
   EVP_MD_CTX_free(hash);
   return fmt::format("{:02x}", fmt::join(digest.begin(), digest.begin() + size, ""));

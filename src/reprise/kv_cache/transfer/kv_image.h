@@ -19,8 +19,9 @@ namespace reprise::kv_cache {
 /// (KvCacheTensors::tensors()). The slots of the last block that hold no token are zero.
 struct KvImage {
   std::string model;   // equal where images can be exchanged; see describe_cache()
-  std::string prompt;  // prompt_digest() of what was computed
+  std::string prompt;  // prompt_digest() of what was computed; never leaves the process
   int32_t num_tokens = 0;
+  bool is_trusted = false;  // other requests may use it: see KvTransferConfig::trusts_peers()
   SharedBytes bytes;
 };
 
@@ -30,9 +31,11 @@ struct KvImage {
 /// The shape of a cache, for KvImage::model.
 [[nodiscard]] std::string describe_cache(const KvCacheLayout& layout);
 
-/// Identifies tokens and the adapter that computed them ("": none): SHA-256, hexadecimal.
+/// Identifies tokens, the adapter that computed them ("": none) and the salt of their request:
+/// SHA-256, hexadecimal.
 [[nodiscard]] std::string prompt_digest(std::span<const int32_t> token_ids,
-                                        std::string_view adapter);
+                                        std::string_view adapter,
+                                        std::string_view cache_salt);
 
 /// Copies the slots [0, num_tokens) of a request out of the cache; `stream` orders the copy after
 /// the steps before it. Sealed. \pre `block_ids` have these slots \throws OutOfMemory

@@ -1,38 +1,214 @@
 #include "reprise/kv_cache/transfer/kv_server.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 
-#include <exception>
+#include <algorithm>
+#include <list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "reprise/base/error.h"
-#include "reprise/base/json.h"
+#include "reprise/kv_cache/transfer/kv_messages.h"
+#include "reprise/kv_cache/transfer/kv_socket.h"
 
 namespace reprise::kv_cache {
 namespace {
 
-/// Connections that are served side by side; others wait.
-constexpr int kNumThreads = 4;
-/// A peer that has connected sends its line at once.
-constexpr std::chrono::seconds kPatience{5};
-constexpr size_t kMaxLineBytes = 4096;
-constexpr JsonLimits kLineLimits{.max_bytes = kMaxLineBytes, .max_depth = 2, .max_parts = 16};
+/// A consumer sends its message as soon as it has connected.
+constexpr std::chrono::seconds kMessagePatience{5};
+/// Bytes that one connection may send before the others have their turn.
+constexpr size_t kBytesSentAtOnce = size_t{1} << 20;
 
-Json read_message(KvSocket& peer, KvSocket::Clock::time_point deadline) {
-  Json message = parse_json(peer.read_line(kMaxLineBytes, deadline), "a KV transfer", kLineLimits);
-  if (!message.is_object()) throw InvalidArgument("a KV transfer: expected a JSON object");
-  return message;
-}
+/// A few, so that connections that were given up are gone before more are.
+constexpr int kMaxAcceptedAtOnce = 16;
 
-std::string text_of(const Json& message, const char* name) {
-  const auto found = message.find(name);
-  if (found == message.end() || !found->is_string()) {
-    throw InvalidArgument(fmt::format("a KV transfer: expected a text {}", name));
+class Serving;
+
+/// The connections that are open. Shared by them; only for the loop's thread.
+struct Guests {
+  std::list<Serving*> silent;  // those whose message has not arrived, the oldest first
+  size_t num_open = 0;
+};
+
+/// One consumer.
+class Serving final : public KvExchange {
+ public:
+  Serving(KvSocket peer,
+          const KvTransferConfig& config,
+          KvExports& exports,
+          std::shared_ptr<Guests> guests)
+      : peer_(std::move(peer)),
+        host_(peer_.peer_host()),
+        config_(&config),
+        exports_(&exports),
+        guests_(std::move(guests)),
+        deadline_(Clock::now() + kMessagePatience) {
+    ++guests_->num_open;
+    guests_->silent.push_back(this);
   }
-  return found->get<std::string>();
-}
+  ~Serving() override {
+    --guests_->num_open;
+    guests_->silent.remove(this);
+  }
+
+  [[nodiscard]] const std::string& host() const noexcept { return host_; }
+  /// Ends the exchange in the loop's next round.
+  void give_up() noexcept {
+    deadline_ = Clock::time_point::min();
+    guests_->silent.remove(this);
+  }
+
+  [[nodiscard]] Wish wish() const override {
+    const bool reads = state_ == State::asked || state_ == State::done;
+    return {peer_.descriptor(), static_cast<short>(reads ? POLLIN : POLLOUT), deadline_};
+  }
+
+  [[nodiscard]] bool advance() override {
+    switch (state_) {
+      case State::asked:
+        if (!peer_.read_line(line_, kMaxMessageBytes)) return true;
+        begin_answer();
+        state_ = State::answer;
+        [[fallthrough]];
+      case State::answer:
+        if (!send_line()) return true;
+        state_ = State::image;
+        [[fallthrough]];
+      case State::image:
+        if (!send_image()) return true;
+        line_ = mac_ ? write_code(mac_->finish()) + "\n" : "";
+        state_ = State::code;
+        [[fallthrough]];
+      case State::code:
+        if (!send_line()) return true;
+        line_.clear();
+        state_ = State::done;
+        [[fallthrough]];
+      case State::done:
+        break;
+    }
+    if (!peer_.read_line(line_, kMaxMessageBytes)) return true;
+    if (is_done(line_)) exports_->remove(get_.id);
+    return false;
+  }
+
+  void fail(std::string_view problem) noexcept override {
+    // A peer that waits for the bytes of an image would take a message for some of them.
+    if (state_ != State::asked) return;
+    try {
+      const std::string line = write_error(problem) + "\n";
+      (void)peer_.write(std::as_bytes(std::span(line)));
+    } catch (const std::exception&) {
+      // The peer is gone.
+    }
+  }
+
+ private:
+  enum class State : uint8_t { asked, answer, image, code, done };
+
+  void begin_answer() {
+    get_ = read_get(line_, config_->secret);
+    image_ = exports_->find(get_.id);
+    if (!image_) throw InvalidArgument("this prompt is not kept here (any more)");
+    guests_->silent.remove(this);
+    deadline_ = Clock::now() + config_->timeout;
+    const KvAnswer answer = make_answer(*image_, get_, config_->secret);
+    line_ = write_answer(answer) + "\n";
+    unsent_ = image_->bytes.bytes();
+    if (config_->signs_bytes()) mac_ = begin_code_of_bytes(answer, config_->secret);
+  }
+
+  /// Whether all of line_ is sent.
+  [[nodiscard]] bool send_line() {
+    while (num_sent_ < line_.size()) {
+      const size_t sent = peer_.write(std::as_bytes(std::span(line_)).subspan(num_sent_));
+      if (sent == 0) return false;
+      num_sent_ += sent;
+    }
+    num_sent_ = 0;
+    return true;
+  }
+
+  [[nodiscard]] bool send_image() {
+    if (config_->connector == KvConnector::shared_memory) {
+      return peer_.send_descriptor(image_->bytes.descriptor());
+    }
+    for (size_t budget = kBytesSentAtOnce; budget > 0 && !unsent_.empty();) {
+      const size_t sent = peer_.write(unsent_.first(std::min(unsent_.size(), budget)));
+      if (sent == 0) break;
+      if (mac_) mac_->add_piece(unsent_.first(sent));
+      unsent_ = unsent_.subspan(sent);
+      budget -= sent;
+    }
+    return unsent_.empty();
+  }
+
+  KvSocket peer_;
+  std::string host_;
+  const KvTransferConfig* config_;  // of the KvTransfer
+  KvExports* exports_;              // of the KvTransfer
+  std::shared_ptr<Guests> guests_;
+  State state_ = State::asked;
+  Clock::time_point deadline_;
+  std::string line_;  // what is read or sent
+  size_t num_sent_ = 0;
+  KvGet get_;
+  std::shared_ptr<const KvImage> image_;
+  std::span<const std::byte> unsent_;
+  std::optional<KvMac> mac_;  // of the bytes
+};
+
+/// The place where consumers arrive.
+class Listening final : public KvExchange {
+ public:
+  Listening(KvSocket listener, const KvTransferConfig& config, KvExports& exports, KvLoop& loop)
+      : listener_(std::move(listener)), config_(&config), exports_(&exports), loop_(&loop) {}
+
+  [[nodiscard]] Wish wish() const override {
+    return {listener_.descriptor(), static_cast<short>(is_out_of_descriptors_ ? 0 : POLLIN)};
+  }
+
+  [[nodiscard]] bool advance() override {
+    try {
+      is_out_of_descriptors_ = false;
+      for (int i = 0; i < kMaxAcceptedAtOnce; ++i) {
+        std::optional<KvSocket> peer = listener_.accept();
+        if (!peer) break;
+        admit(std::move(*peer));
+      }
+    } catch (const Error&) {
+      is_out_of_descriptors_ = true;  // tries again after a moment
+    }
+    return true;
+  }
+
+  void fail(std::string_view) noexcept override {}
+
+ private:
+  void admit(KvSocket peer) {
+    std::list<Serving*>& silent = guests_->silent;
+    const std::string host = peer.peer_host();
+    const auto is_of_host = [&host](const Serving* other) { return other->host() == host; };
+    const auto num_of_host = std::ranges::count_if(silent, is_of_host);
+    if (std::cmp_greater_equal(num_of_host, KvServer::kMaxSilentOfOneHost)) {
+      (*std::ranges::find_if(silent, is_of_host))->give_up();
+    } else if (guests_->num_open >= KvServer::kMaxConnections) {
+      if (silent.empty()) return;  // all of them work
+      silent.front()->give_up();
+    }
+    loop_->add(std::make_unique<Serving>(std::move(peer), *config_, *exports_, guests_));
+  }
+
+  KvSocket listener_;
+  const KvTransferConfig* config_;
+  KvExports* exports_;
+  KvLoop* loop_;
+  std::shared_ptr<Guests> guests_ = std::make_shared<Guests>();
+  bool is_out_of_descriptors_ = false;
+};
 
 KvSocket open_listener(const KvTransferConfig& config) {
   try {
@@ -48,101 +224,10 @@ KvSocket open_listener(const KvTransferConfig& config) {
 
 }  // namespace
 
-KvServer::KvServer(const KvTransferConfig& config, KvExports& exports)
-    : timeout_(config.timeout),
-      shares_memory_(config.connector == KvConnector::shared_memory),
-      exports_(&exports),
-      listener_(open_listener(config)) {
-  for (int i = 0; i < kNumThreads; ++i) threads_.emplace_back([this] { run(); });
-}
-
-KvServer::~KvServer() {
-  ends_ = true;
-  listener_.shut_down();
-}
-
-void KvServer::run() {
-  for (;;) {
-    try {
-      KvSocket peer = listener_.accept(&ends_);
-      if (!peer.is_valid()) return;
-      try {
-        serve(peer);
-      } catch (const std::exception& error) {
-        peer.write_line(Json{{"status", "error"}, {"message", error.what()}}.dump(
-                            -1, ' ', false, Json::error_handler_t::replace),
-                        KvSocket::Clock::now() + kPatience);
-      }
-    } catch (const std::exception&) {
-      // The peer is gone, or the process has no descriptor left; the next connection may be better.
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-  }
-}
-
-void KvServer::serve(KvSocket& peer) const {
-  const auto asked = KvSocket::Clock::now();
-  const Json request = read_message(peer, asked + kPatience);
-  const std::string op = text_of(request, "op");
-  const std::string id = text_of(request, "id");
-  if (op != "get") throw InvalidArgument(fmt::format("expected op get, got {}", op));
-  const std::shared_ptr<const KvImage> image = exports_->find(id);
-  if (!image) throw InvalidArgument("this prompt is not kept here (any more)");
-  const auto deadline = asked + timeout_;
-  peer.write_line(Json{{"status", "ok"},
-                       {"model", image->model},
-                       {"prompt", image->prompt},
-                       {"num_tokens", image->num_tokens},
-                       {"num_bytes", image->bytes.bytes().size()}}
-                      .dump(),
-                  deadline);
-  if (shares_memory_) {
-    peer.send_descriptor(image->bytes.descriptor(), deadline);
-  } else {
-    peer.write(image->bytes.bytes(), deadline);
-  }
-  if (text_of(read_message(peer, deadline), "op") == "done") exports_->remove(id);
-}
-
-std::shared_ptr<const KvImage> fetch_image(const KvTransferConfig& config,
-                                           const KvCacheLayout& layout,
-                                           const KvSource& source,
-                                           std::string_view model,
-                                           std::span<const int32_t> token_ids,
-                                           std::string_view adapter,
-                                           const std::atomic<bool>* end) {
-  const auto deadline = KvSocket::Clock::now() + config.timeout;
-  KvSocket peer = config.connector == KvConnector::tcp
-                      ? KvSocket::connect(source.host, source.port, deadline, end)
-                      : KvSocket::connect_here(source.port, deadline, end);
-  peer.write_line(Json{{"op", "get"}, {"id", source.id}}.dump(), deadline);
-  const Json answer = read_message(peer, deadline);
-  if (text_of(answer, "status") != "ok") throw Error(text_of(answer, "message"));
-  auto image = std::make_shared<KvImage>();
-  image->model = text_of(answer, "model");
-  image->prompt = text_of(answer, "prompt");
-  if (image->model != model) {
-    throw Error(
-        fmt::format("it has another model or cache: expected {}, got {}", model, image->model));
-  }
-  image->num_tokens = answer.value("num_tokens", 0);
-  const bool is_a_beginning =
-      image->num_tokens > 0 && std::cmp_less_equal(image->num_tokens, token_ids.size()) &&
-      image->prompt ==
-          prompt_digest(token_ids.first(static_cast<size_t>(image->num_tokens)), adapter);
-  if (!is_a_beginning) throw Error("it computed another prompt, or this one with another adapter");
-  const size_t num_bytes = kv_image_bytes(layout, image->num_tokens);
-  if (answer.value("num_bytes", size_t{0}) != num_bytes) {
-    throw Error(fmt::format("expected {} bytes, got {}", num_bytes, answer.at("num_bytes").dump()));
-  }
-  if (config.connector == KvConnector::shared_memory) {
-    image->bytes = SharedBytes::adopt(peer.receive_descriptor(deadline), num_bytes);
-  } else {
-    image->bytes = SharedBytes(num_bytes);
-    peer.read(image->bytes.writable(), deadline);
-  }
-  peer.write_line(Json{{"op", "done"}, {"id", source.id}}.dump(), deadline);
-  return image;
+KvServer::KvServer(const KvTransferConfig& config, KvExports& exports, KvLoop& loop) {
+  KvSocket listener = open_listener(config);
+  port_ = listener.port();
+  loop.add(std::make_unique<Listening>(std::move(listener), config, exports, loop));
 }
 
 }  // namespace reprise::kv_cache

@@ -5,8 +5,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
-#include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -35,7 +33,9 @@ struct FreeAddresses {
   void operator()(addrinfo* list) const noexcept { freeaddrinfo(list); }
 };
 
-std::unique_ptr<addrinfo, FreeAddresses> look_up(const std::string& host, int32_t port, int flags) {
+std::unique_ptr<addrinfo, FreeAddresses> find_addresses(const std::string& host,
+                                                        int32_t port,
+                                                        int flags) {
   const addrinfo hints = {.ai_flags = flags | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
   addrinfo* list = nullptr;
   const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
@@ -50,21 +50,6 @@ int32_t port_of(int descriptor) {
   const bool is_ipv6 = address.ss_family == AF_INET6;
   return ntohs(is_ipv6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
                        : reinterpret_cast<const sockaddr_in&>(address).sin_port);
-}
-
-struct LocalAddress {
-  sockaddr_un address{};
-  socklen_t size = 0;
-};
-
-/// A name in Linux's abstract namespace begins with a zero.
-LocalAddress local_address(int32_t port) {
-  LocalAddress local;
-  local.address.sun_family = AF_UNIX;
-  const std::string name = fmt::format("reprise-kv-{}", port);
-  std::copy(name.begin(), name.end(), local.address.sun_path + 1);
-  local.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  return local;
 }
 
 bool is_of_this_user(int descriptor) {
@@ -96,17 +81,30 @@ void send_small_messages_at_once(int descriptor) {
   setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
+KvAddress copy_of(const sockaddr* address, socklen_t size) {
+  KvAddress result{.size = size};
+  std::memcpy(&result.storage, address, size);
+  return result;
+}
+
+const sockaddr* raw(const KvAddress& address) {
+  return reinterpret_cast<const sockaddr*>(&address.storage);
+}
+
+/// Whether the call should be tried again when the socket is ready.
+bool is_not_now() { return errno == EAGAIN || errno == EINTR; }
+
 constexpr int kSocketFlags = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
 
 }  // namespace
 
 KvSocket KvSocket::listen(const std::string& host, int32_t port) {
-  const auto addresses = look_up(host, port, AI_PASSIVE);
+  const auto addresses = find_addresses(host, port, AI_PASSIVE);
   const addrinfo& first = *addresses;
   KvSocket result(socket(first.ai_family, kSocketFlags, 0), port);
   const int on = 1;
   setsockopt(result.descriptor_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (!result.is_valid() || bind(result.descriptor_, first.ai_addr, first.ai_addrlen) != 0 ||
+  if (result.descriptor_ < 0 || bind(result.descriptor_, first.ai_addr, first.ai_addrlen) != 0 ||
       ::listen(result.descriptor_, kBacklog) != 0) {
     fail(fmt::format("{}:{}", host, port));
   }
@@ -114,32 +112,13 @@ KvSocket KvSocket::listen(const std::string& host, int32_t port) {
   return result;
 }
 
-KvSocket KvSocket::connect(const std::string& host,
-                           int32_t port,
-                           Clock::time_point deadline,
-                           const std::atomic<bool>* end) {
-  const auto addresses = look_up(host, port, 0);
-  for (const addrinfo* next = addresses.get();; next = next->ai_next) {
-    KvSocket result(socket(next->ai_family, kSocketFlags, 0), port, end);
-    if (!result.is_valid()) fail("socket");
-    try {
-      result.connect_to(next->ai_addr, next->ai_addrlen, deadline);
-      send_small_messages_at_once(result.descriptor_);
-      return result;
-    } catch (const Error&) {
-      if (next->ai_next == nullptr) throw;
-    }
-  }
-}
-
 KvSocket KvSocket::listen_here(int32_t port) {
   const bool is_any = port == 0;
   for (int32_t tried = is_any ? kFirstFreePort : port;; ++tried) {
     KvSocket result(socket(AF_UNIX, kSocketFlags, 0), tried);
-    if (!result.is_valid()) fail("socket");
-    const LocalAddress local = local_address(tried);
-    const auto* const address = reinterpret_cast<const sockaddr*>(&local.address);
-    if (bind(result.descriptor_, address, local.size) == 0 &&
+    if (result.descriptor_ < 0) fail("socket");
+    const KvAddress address = address_here(tried);
+    if (bind(result.descriptor_, raw(address), address.size) == 0 &&
         ::listen(result.descriptor_, kBacklog) == 0) {
       return result;
     }
@@ -149,44 +128,73 @@ KvSocket KvSocket::listen_here(int32_t port) {
   }
 }
 
-KvSocket KvSocket::connect_here(int32_t port,
-                                Clock::time_point deadline,
-                                const std::atomic<bool>* end) {
-  KvSocket result(socket(AF_UNIX, kSocketFlags, 0), port, end);
-  if (!result.is_valid()) fail("socket");
-  const LocalAddress local = local_address(port);
-  result.connect_to(&local.address, local.size, deadline);
-  if (!is_of_this_user(result.descriptor_)) {
-    throw Error(fmt::format("shared memory of port {} belongs to another user", port));
+/// A name in Linux's abstract namespace begins with a zero.
+KvAddress KvSocket::address_here(int32_t port) {
+  sockaddr_un local{};
+  local.sun_family = AF_UNIX;
+  const std::string name = fmt::format("reprise-kv-{}", port);
+  std::copy(name.begin(), name.end(), local.sun_path + 1);
+  return copy_of(reinterpret_cast<const sockaddr*>(&local),
+                 static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size()));
+}
+
+bool KvSocket::is_numeric(const std::string& host) {
+  const addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM};
+  addrinfo* list = nullptr;
+  if (getaddrinfo(host.c_str(), nullptr, &hints, &list) != 0) return false;
+  freeaddrinfo(list);
+  return true;
+}
+
+std::vector<KvAddress> KvSocket::look_up(const std::string& host, int32_t port) {
+  const auto list = find_addresses(host, port, 0);
+  std::vector<KvAddress> addresses;
+  for (const addrinfo* next = list.get(); next != nullptr; next = next->ai_next) {
+    addresses.push_back(copy_of(next->ai_addr, next->ai_addrlen));
   }
-  return result;
+  return addresses;
+}
+
+KvSocket::KvSocket(const KvAddress& address)
+    : descriptor_(socket(address.storage.ss_family, kSocketFlags, 0)) {
+  if (descriptor_ < 0) fail("socket");
 }
 
 KvSocket::KvSocket(KvSocket&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)), port_(other.port_), end_(other.end_) {}
+    : descriptor_(std::exchange(other.descriptor_, -1)), port_(other.port_) {}
 
 KvSocket& KvSocket::operator=(KvSocket&& other) noexcept {
   std::swap(descriptor_, other.descriptor_);
   std::swap(port_, other.port_);
-  std::swap(end_, other.end_);
   return *this;
 }
 
 KvSocket::~KvSocket() {
-  if (is_valid()) close(descriptor_);
+  if (descriptor_ >= 0) close(descriptor_);
 }
 
-KvSocket KvSocket::accept(const std::atomic<bool>* end) {
+bool KvSocket::connect(const KvAddress& address) {
+  if (::connect(descriptor_, raw(address), address.size) != 0 && errno != EISCONN) {
+    // A local listener with too many connections says EAGAIN; others connect in the background.
+    if (is_not_now() || errno == EINPROGRESS || errno == EALREADY) return false;
+    fail("no connection");
+  }
+  if (address.storage.ss_family != AF_UNIX) {
+    send_small_messages_at_once(descriptor_);
+  } else if (!is_of_this_user(descriptor_)) {
+    throw Error("the shared memory belongs to another user");
+  }
+  return true;
+}
+
+std::optional<KvSocket> KvSocket::accept() {
   for (;;) {
-    wait(POLLIN, Clock::time_point::max());
-    if (end != nullptr && end->load()) return {};
     const int accepted = accept4(descriptor_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (accepted < 0) {
-      // Another thread was quicker, or the connection is gone already.
-      if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) continue;
+      if (is_not_now() || errno == ECONNABORTED) return {};
       fail("accept");
     }
-    KvSocket connection(accepted, port_, end);
+    KvSocket connection(accepted, port_);
     int family = 0;
     socklen_t size = sizeof(family);
     getsockopt(accepted, SOL_SOCKET, SO_DOMAIN, &family, &size);
@@ -199,100 +207,63 @@ KvSocket KvSocket::accept(const std::atomic<bool>* end) {
   }
 }
 
-void KvSocket::shut_down() noexcept {
-  if (is_valid()) shutdown(descriptor_, SHUT_RDWR);
+size_t KvSocket::write(std::span<const std::byte> bytes) {
+  const ssize_t sent = send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  if (sent >= 0) return static_cast<size_t>(sent);
+  if (!is_not_now()) fail("the other side");
+  return 0;
 }
 
-/// May return early; the caller tries again.
-void KvSocket::wait(short events, Clock::time_point deadline) const {
-  if (end_ != nullptr && end_->load()) throw Error("the server is shutting down");
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-  if (left.count() <= 0) fail("the other side", ETIMEDOUT);
-  // A listener has nothing to look for meanwhile: shut_down() wakes it.
-  const int64_t longest = end_ == nullptr ? 60'000 : 100;
-  pollfd waited = {.fd = descriptor_, .events = events, .revents = 0};
-  const int num_ready = poll(&waited, 1, static_cast<int>(std::min(left.count(), longest)));
-  if (num_ready < 0 && errno != EINTR) fail("poll");
+size_t KvSocket::read(std::span<std::byte> bytes) {
+  const ssize_t received = recv(descriptor_, bytes.data(), bytes.size(), 0);
+  if (received > 0 || bytes.empty()) return static_cast<size_t>(received);
+  if (received == 0) throw Error("the other side ended the connection too early");
+  if (!is_not_now()) fail("the other side");
+  return 0;
 }
 
-void KvSocket::connect_to(const void* address, size_t size, Clock::time_point deadline) {
-  const auto* const target = static_cast<const sockaddr*>(address);
-  while (::connect(descriptor_, target, static_cast<socklen_t>(size)) != 0) {
-    if (errno == EISCONN) return;
-    // A local listener with too many connections says EAGAIN; others connect in the background.
-    if (errno != EINPROGRESS && errno != EALREADY && errno != EAGAIN && errno != EINTR) {
-      fail(fmt::format("port {}", port_));
-    }
-    wait(POLLOUT, deadline);
-  }
-}
-
-void KvSocket::write(std::span<const std::byte> bytes, Clock::time_point deadline) {
-  while (!bytes.empty()) {
-    const ssize_t sent = send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent > 0) {
-      bytes = bytes.subspan(static_cast<size_t>(sent));
-    } else if (errno == EAGAIN) {
-      wait(POLLOUT, deadline);
-    } else if (errno != EINTR) {
-      fail("the other side");
-    }
-  }
-}
-
-void KvSocket::read(std::span<std::byte> bytes, Clock::time_point deadline) {
-  while (!bytes.empty()) {
-    const ssize_t received = recv(descriptor_, bytes.data(), bytes.size(), 0);
-    if (received > 0) {
-      bytes = bytes.subspan(static_cast<size_t>(received));
-    } else if (received == 0) {
-      throw Error(
-          fmt::format("the other side ended the connection; {} bytes are missing", bytes.size()));
-    } else if (errno == EAGAIN) {
-      wait(POLLIN, deadline);
-    } else if (errno != EINTR) {
-      fail("the other side");
-    }
-  }
-}
-
-std::string KvSocket::read_line(size_t max_bytes, Clock::time_point deadline) {
-  std::string line;
+bool KvSocket::read_line(std::string& line, size_t max_bytes) {
+  std::array<char, 1024> seen{};
   for (;;) {
-    char next = 0;
-    read(std::as_writable_bytes(std::span(&next, 1)), deadline);
-    if (next == '\n') return line;
-    if (line.size() == max_bytes) {
+    // Looks first, because bytes behind the line belong to another reader.
+    const ssize_t received = recv(descriptor_, seen.data(), seen.size(), MSG_PEEK);
+    if (received == 0) throw Error("the other side ended the connection too early");
+    if (received < 0) {
+      if (!is_not_now()) fail("the other side");
+      return false;
+    }
+    const std::string_view part(seen.data(), static_cast<size_t>(received));
+    const size_t end = part.find('\n');
+    line.append(part.substr(0, end));
+    const size_t taken = std::min(end, part.size() - 1) + 1;
+    if (read(std::as_writable_bytes(std::span(seen)).first(taken)) != taken) {
+      throw Error("the other side: bytes that had arrived are gone");
+    }
+    if (line.size() > max_bytes) {
       throw Error(fmt::format("the other side sent a line of more than {} bytes", max_bytes));
     }
-    line += next;
+    if (end != std::string_view::npos) return true;
   }
 }
 
-void KvSocket::write_line(std::string line, Clock::time_point deadline) {
-  line += '\n';
-  write(std::as_bytes(std::span(line)), deadline);
-}
-
-void KvSocket::send_descriptor(int descriptor, Clock::time_point deadline) {
+bool KvSocket::send_descriptor(int descriptor) {
   DescriptorMessage message;
   cmsghdr* const header = CMSG_FIRSTHDR(&message.header);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(header), &descriptor, sizeof(int));
-  while (sendmsg(descriptor_, &message.header, MSG_NOSIGNAL) < 0) {
-    if (errno != EAGAIN && errno != EINTR) fail("the other side");
-    wait(POLLOUT, deadline);
-  }
+  if (sendmsg(descriptor_, &message.header, MSG_NOSIGNAL) >= 0) return true;
+  if (!is_not_now()) fail("the other side");
+  return false;
 }
 
-int KvSocket::receive_descriptor(Clock::time_point deadline) {
+std::optional<int> KvSocket::receive_descriptor() {
   DescriptorMessage message;
-  ssize_t received = 0;
-  while ((received = recvmsg(descriptor_, &message.header, MSG_CMSG_CLOEXEC)) < 0) {
-    if (errno != EAGAIN && errno != EINTR) fail("the other side");
-    wait(POLLIN, deadline);
+  const ssize_t received = recvmsg(descriptor_, &message.header, MSG_CMSG_CLOEXEC);
+  if (received < 0) {
+    if (!is_not_now()) fail("the other side");
+    return {};
   }
   const cmsghdr* const header = CMSG_FIRSTHDR(&message.header);
   if (received == 0 || header == nullptr || header->cmsg_type != SCM_RIGHTS ||
@@ -302,6 +273,24 @@ int KvSocket::receive_descriptor(Clock::time_point deadline) {
   int descriptor = -1;
   std::memcpy(&descriptor, CMSG_DATA(header), sizeof(int));
   return descriptor;
+}
+
+std::string KvSocket::peer_host() const {
+  KvAddress peer{.size = sizeof(peer.storage)};
+  if (getpeername(descriptor_, reinterpret_cast<sockaddr*>(&peer.storage), &peer.size) != 0) {
+    return {};
+  }
+  const auto bytes_of = [](const auto& address) {
+    return std::string(reinterpret_cast<const char*>(&address), sizeof(address));
+  };
+  switch (peer.storage.ss_family) {
+    case AF_INET:
+      return bytes_of(reinterpret_cast<const sockaddr_in&>(peer.storage).sin_addr);
+    case AF_INET6:
+      return bytes_of(reinterpret_cast<const sockaddr_in6&>(peer.storage).sin6_addr);
+    default:
+      return {};  // this machine
+  }
 }
 
 }  // namespace reprise::kv_cache

@@ -1,68 +1,76 @@
 #pragma once
 
-#include <atomic>
-#include <chrono>
+#include <sys/socket.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace reprise::kv_cache {
 
-/// One end of a connection, or a place where connections arrive. Every operation has a deadline.
-/// One thread at a time, except shut_down(). Move-only.
+/// Where a socket connects to.
+struct KvAddress {
+  sockaddr_storage storage{};
+  socklen_t size = 0;
+};
+
+/// One end of a connection, or a place where connections arrive. No function waits; wait with
+/// poll() until the socket can do more. One thread at a time. Move-only.
 ///
 /// All functions throw Error, which says what failed and why.
 class KvSocket {
  public:
-  using Clock = std::chrono::steady_clock;
-
   KvSocket() = default;
   /// TCP. Port 0: any free port.
   [[nodiscard]] static KvSocket listen(const std::string& host, int32_t port);
-  /// `end` ends all waiting of this socket when it becomes true. Borrowed; null: nothing does.
-  [[nodiscard]] static KvSocket connect(const std::string& host,
-                                        int32_t port,
-                                        Clock::time_point deadline,
-                                        const std::atomic<bool>* end = nullptr);
   /// Between processes of one user on one machine: a name outside of the file system, which goes
   /// with its process. Only such connections can send descriptors. Port 0: any free port.
   [[nodiscard]] static KvSocket listen_here(int32_t port);
-  [[nodiscard]] static KvSocket connect_here(int32_t port,
-                                             Clock::time_point deadline,
-                                             const std::atomic<bool>* end = nullptr);
+  [[nodiscard]] static KvAddress address_here(int32_t port);
+
+  /// Whether a host is an address in digits, which needs no name server.
+  [[nodiscard]] static bool is_numeric(const std::string& host);
+  /// The addresses of a host. Waits for a name server unless is_numeric().
+  [[nodiscard]] static std::vector<KvAddress> look_up(const std::string& host, int32_t port);
+
+  /// A socket that will connect to this address.
+  explicit KvSocket(const KvAddress& address);
   KvSocket(KvSocket&& other) noexcept;
   KvSocket& operator=(KvSocket&& other) noexcept;
   ~KvSocket();
 
-  /// Waits for a connection. An invalid socket: `end` is true, which shut_down() makes this
-  /// function notice. The connection has the same `end`.
-  [[nodiscard]] KvSocket accept(const std::atomic<bool>* end = nullptr);
-  /// Wakes all threads that wait in this socket. Thread-safe.
-  void shut_down() noexcept;
+  /// Whether the connection is there. \throws Error too when the other side is of another user
+  [[nodiscard]] bool connect(const KvAddress& address);
+  /// A connection that has arrived, if any.
+  [[nodiscard]] std::optional<KvSocket> accept();
 
-  void write(std::span<const std::byte> bytes, Clock::time_point deadline);
-  void read(std::span<std::byte> bytes, Clock::time_point deadline);
-  /// A line without its end. \throws Error too when it is longer than `max_bytes`
-  [[nodiscard]] std::string read_line(size_t max_bytes, Clock::time_point deadline);
-  void write_line(std::string line, Clock::time_point deadline);
-  void send_descriptor(int descriptor, Clock::time_point deadline);
+  /// These return the number of bytes; 0: not now. Reading throws too when the connection has
+  /// ended.
+  [[nodiscard]] size_t write(std::span<const std::byte> bytes);
+  [[nodiscard]] size_t read(std::span<std::byte> bytes);
+  /// Reads up to the end of a line and appends it to `line`, without the end. Returns whether the
+  /// end was there. \throws Error too when the line is longer than `max_bytes`
+  [[nodiscard]] bool read_line(std::string& line, size_t max_bytes);
+  /// Whether it was sent.
+  [[nodiscard]] bool send_descriptor(int descriptor);
   /// The caller owns the descriptor.
-  [[nodiscard]] int receive_descriptor(Clock::time_point deadline);
+  [[nodiscard]] std::optional<int> receive_descriptor();
 
-  [[nodiscard]] bool is_valid() const noexcept { return descriptor_ >= 0; }
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
   /// Where this socket listens.
   [[nodiscard]] int32_t port() const noexcept { return port_; }
+  /// The host at the other end, as bytes to compare.
+  [[nodiscard]] std::string peer_host() const;
 
  private:
-  KvSocket(int descriptor, int32_t port, const std::atomic<bool>* end = nullptr)
-      : descriptor_(descriptor), port_(port), end_(end) {}
-  void wait(short events, Clock::time_point deadline) const;
-  void connect_to(const void* address, size_t size, Clock::time_point deadline);
+  KvSocket(int descriptor, int32_t port) : descriptor_(descriptor), port_(port) {}
 
   int descriptor_ = -1;
   int32_t port_ = 0;
-  const std::atomic<bool>* end_ = nullptr;
 };
 
 }  // namespace reprise::kv_cache

@@ -1,28 +1,14 @@
 #include "reprise/kv_cache/transfer/kv_transfer.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <exception>
-#include <random>
 #include <string_view>
 #include <utility>
 
-#include "reprise/base/error.h"
+#include "reprise/kv_cache/transfer/kv_mac.h"
+#include "reprise/kv_cache/transfer/kv_socket.h"
 
 namespace reprise::kv_cache {
-namespace {
-
-constexpr int kNumFetchers = 4;
-constexpr size_t kMaxWaiting = 1024;
-
-/// A number that nobody guesses, from the system's source of them.
-std::string secret_id() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
-}
-
-}  // namespace
 
 void KvExport::save(device::Stream& stream,
                     const KvCacheTensors& cache,
@@ -33,7 +19,7 @@ void KvExport::save(device::Stream& stream,
     if (is_kept() || !exports_->has_room(kv_image_bytes(cache.layout(), num_tokens))) return;
     auto image = std::make_shared<KvImage>();
     image->model = model_;
-    image->prompt = prompt_digest(prompt_token_ids, adapter_);
+    image->prompt = prompt_digest(prompt_token_ids, adapter_, cache_salt_);
     image->num_tokens = num_tokens;
     image->bytes = save_kv(stream, cache, block_ids, num_tokens);
     if (exports_->add(id_, std::move(image))) num_tokens_ = num_tokens;
@@ -44,24 +30,16 @@ void KvExport::save(device::Stream& stream,
 
 KvTransfer::KvTransfer(KvTransferConfig config, const KvCacheLayout& layout, std::string model)
     : config_(std::move(config)),
-      layout_(layout),
       model_(std::move(model)),
       exports_(static_cast<size_t>(config_.kv_buffer_size), config_.keep_time) {
-  if (config_.engine_id.empty()) config_.engine_id = secret_id();
-  if (config_.produces()) server_ = std::make_unique<KvServer>(config_, exports_);
-  if (!config_.consumes()) return;
-  for (int i = 0; i < kNumFetchers; ++i) threads_.emplace_back([this] { run(); });
+  if (config_.engine_id.empty()) config_.engine_id = random_digits();
+  if (config_.consumes()) fetches_ = std::make_unique<KvFetches>(config_, layout, model_, loop_);
+  if (config_.produces()) server_ = std::make_unique<KvServer>(config_, exports_, loop_);
 }
 
 KvTransfer::~KvTransfer() {
-  std::deque<Job> left;
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-    left.swap(jobs_);
-  }
-  work_.notify_all();
-  for (const Job& job : left) job.on_fetched({.error = "the server is shutting down"});
+  if (fetches_) fetches_->stop();
+  loop_.stop();
 }
 
 bool KvTransfer::is_loopback() const {
@@ -69,93 +47,23 @@ bool KvTransfer::is_loopback() const {
          config_.kv_ip == "::1" || config_.kv_ip == "localhost";
 }
 
-std::shared_ptr<KvExport> KvTransfer::begin_export(std::string_view adapter) {
-  return std::make_shared<KvExport>(secret_id(), model_, std::string(adapter), exports_);
+std::shared_ptr<KvExport> KvTransfer::begin_export(std::string_view adapter,
+                                                   std::string_view cache_salt) {
+  return std::make_shared<KvExport>(
+      random_digits(), model_, std::string(adapter), std::string(cache_salt), exports_);
 }
 
-bool KvTransfer::is_peer(std::string_view host) const {
-  return std::ranges::any_of(
-      config_.peers, [host](const std::string& peer) { return peer == "*" || peer == host; });
-}
-
-void KvTransfer::fetch(KvSource source,
-                       std::vector<int32_t> prompt_token_ids,
-                       std::string adapter,
-                       std::function<void(Fetched)> on_fetched) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (jobs_.size() < kMaxWaiting) {
-      jobs_.push_back({.source = std::move(source),
-                       .prompt_token_ids = std::move(prompt_token_ids),
-                       .adapter = std::move(adapter),
-                       .on_fetched = std::move(on_fetched)});
-      work_.notify_one();
-      return;
-    }
-    ++counts_.num_failed;
-  }
-  on_fetched({.error = fmt::format("{} other prompts wait to be fetched", kMaxWaiting)});
-}
-
-void KvTransfer::run() {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    work_.wait(lock, [this] { return stop_ || !jobs_.empty(); });
-    if (stop_) return;
-    const Job job = std::move(jobs_.front());
-    jobs_.pop_front();
-    lock.unlock();
-    const auto begin = std::chrono::steady_clock::now();
-    Fetched fetched = fetch_now(job);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    lock.lock();
-    counts_.seconds += took.count();
-    if (fetched.image == nullptr) {
-      ++counts_.num_failed;
-    } else {
-      ++counts_.num_fetched;
-      counts_.bytes_fetched += fetched.image->bytes.bytes().size();
-      counts_.tokens_fetched += static_cast<uint64_t>(fetched.image->num_tokens);
-    }
-    lock.unlock();
-    // From here on only the receiver holds the image.
-    job.on_fetched(std::move(fetched));
-    lock.lock();
-  }
-}
-
-std::shared_ptr<const KvImage> KvTransfer::fetch_into_room(const Job& job) {
-  const size_t num_bytes =
-      kv_image_bytes(layout_, static_cast<int64_t>(job.prompt_token_ids.size()));
-  const auto give_back = [held = bytes_held_, num_bytes](const void*) { *held -= num_bytes; };
-  *bytes_held_ += num_bytes;
-  const std::shared_ptr<const void> room(bytes_held_.get(), give_back);
-  if (std::cmp_greater(bytes_held_->load(), config_.kv_buffer_size)) {
-    throw Error(
-        fmt::format("other prompts fill the kv_buffer_size of {} bytes", config_.kv_buffer_size));
-  }
-  std::shared_ptr<const KvImage> image =
-      fetch_image(config_, layout_, job.source, model_, job.prompt_token_ids, job.adapter, &stop_);
-  const KvImage* const address = image.get();
-  return {address, [image = std::move(image), room](const KvImage*) {}};
-}
-
-KvTransfer::Fetched KvTransfer::fetch_now(const Job& job) {
-  const KvSource& from = job.source;
-  try {
-    return {.image = fetch_into_room(job)};
-  } catch (const std::exception& error) {
-    return {.error = fmt::format("the keys and values of the prompt could not be fetched from "
-                                 "{}:{}: {}",
-                                 from.host,
-                                 from.port,
-                                 error.what())};
-  }
+bool KvTransfer::is_peer(const KvProducer& producer) const {
+  return std::ranges::any_of(config_.peers, [&](const KvPeer& peer) {
+    const int32_t port = peer.port.value_or(config_.kv_port);
+    if (port != 0 && port != producer.port) return false;
+    // A wildcard stands for addresses only: a client could give any name an address of its choice.
+    return peer.host == "*" ? KvSocket::is_numeric(producer.host) : peer.host == producer.host;
+  });
 }
 
 KvTransferCounts KvTransfer::counts() const {
-  const std::lock_guard lock(mutex_);
-  KvTransferCounts counts = counts_;
+  KvTransferCounts counts = fetches_ ? fetches_->counts() : KvTransferCounts();
   counts.exports = exports_.counts();
   return counts;
 }

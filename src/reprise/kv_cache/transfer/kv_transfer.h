@@ -1,18 +1,16 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <deque>
-#include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
-#include <thread>
-#include <vector>
+#include <string_view>
+#include <utility>
 
 #include "reprise/kv_cache/transfer/kv_exports.h"
+#include "reprise/kv_cache/transfer/kv_fetches.h"
+#include "reprise/kv_cache/transfer/kv_loop.h"
 #include "reprise/kv_cache/transfer/kv_server.h"
 #include "reprise/kv_cache/transfer/kv_transfer_config.h"
 
@@ -21,10 +19,15 @@ namespace reprise::kv_cache {
 /// Takes the image of one request's prompt when it is computed.
 class KvExport {
  public:
-  KvExport(std::string id, std::string model, std::string adapter, KvExports& exports)
+  KvExport(std::string id,
+           std::string model,
+           std::string adapter,
+           std::string cache_salt,
+           KvExports& exports)
       : id_(std::move(id)),
         model_(std::move(model)),
         adapter_(std::move(adapter)),
+        cache_salt_(std::move(cache_salt)),
         exports_(&exports) {}
 
   /// Called by the thread that computes steps, once the whole prompt is computed. Keeps nothing
@@ -43,6 +46,7 @@ class KvExport {
   std::string id_;
   std::string model_;
   std::string adapter_;
+  std::string cache_salt_;
   KvExports* exports_;
   std::atomic<int32_t> num_tokens_ = 0;
 };
@@ -66,50 +70,23 @@ class KvTransfer {
   [[nodiscard]] bool is_loopback() const;
 
   /// For the prompt of one request of this producer, computed with this adapter ("": none).
-  [[nodiscard]] std::shared_ptr<KvExport> begin_export(std::string_view adapter);
+  [[nodiscard]] std::shared_ptr<KvExport> begin_export(std::string_view adapter,
+                                                       std::string_view cache_salt);
 
-  /// Whether requests may name this host.
-  [[nodiscard]] bool is_peer(std::string_view host) const;
-  struct Fetched {
-    std::shared_ptr<const KvImage> image;  // null: `error` says why
-    std::string error;
-  };
-  /// Fetches the image of the prompt's beginning and calls `on_fetched` once, on a thread of this
-  /// object, or in this call when too many others wait. It must not block or throw. The images that
-  /// were fetched and are still held have at most kv_buffer_size bytes together.
-  void fetch(KvSource source,
-             std::vector<int32_t> prompt_token_ids,
-             std::string adapter,
-             std::function<void(Fetched)> on_fetched);
+  /// Whether requests may name this producer.
+  [[nodiscard]] bool is_peer(const KvProducer& producer) const;
+  /// As KvFetches::fetch(). \pre config().consumes()
+  void fetch(KvFetch wanted) { fetches_->fetch(std::move(wanted)); }
 
   [[nodiscard]] KvTransferCounts counts() const;
 
  private:
-  struct Job {
-    KvSource source;
-    std::vector<int32_t> prompt_token_ids;
-    std::string adapter;
-    std::function<void(Fetched)> on_fetched;
-  };
-
-  void run();
-  [[nodiscard]] Fetched fetch_now(const Job& job);
-  [[nodiscard]] std::shared_ptr<const KvImage> fetch_into_room(const Job& job);
-
   KvTransferConfig config_;
-  KvCacheLayout layout_;
   std::string model_;
   KvExports exports_;
-  /// Of the images that were fetched. Shared with these images, which may outlive this object.
-  std::shared_ptr<std::atomic<size_t>> bytes_held_ = std::make_shared<std::atomic<size_t>>(0);
-  std::unique_ptr<KvServer> server_;  // null: a consumer
-
-  mutable std::mutex mutex_;  // guards the members below, except the threads
-  std::condition_variable work_;
-  std::deque<Job> jobs_;
-  KvTransferCounts counts_;
-  std::atomic<bool> stop_ = false;
-  std::vector<std::jthread> threads_;  // last: they use the members above
+  KvLoop loop_;
+  std::unique_ptr<KvFetches> fetches_;  // null: a producer
+  std::unique_ptr<KvServer> server_;    // null: a consumer
 };
 
 }  // namespace reprise::kv_cache

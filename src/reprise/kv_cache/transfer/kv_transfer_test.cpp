@@ -4,13 +4,24 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
+#include <chrono>
 #include <cstring>
+#include <functional>
 #include <future>
+#include <memory>
 #include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
 #include <thread>
 
 #include "reprise/base/error.h"
 #include "reprise/device/cpu/cpu_device.h"
+#include "reprise/kv_cache/transfer/kv_mac.h"
+#include "reprise/kv_cache/transfer/kv_messages.h"
+#include "reprise/kv_cache/transfer/kv_socket.h"
 #include "reprise/tensor/op.h"
 
 namespace reprise::kv_cache {
@@ -73,28 +84,109 @@ class Cache {
   KvCacheTensors tensors_;
 };
 
+/// The other end of a connection, which says whatever a test wants. Waits at most a minute.
+class Peer {
+ public:
+  explicit Peer(const KvAddress& address) : socket_(address) {
+    while (!socket_.connect(address)) pause();
+  }
+  explicit Peer(KvSocket socket) : socket_(std::move(socket)) {}
+  static Peer accept_from(KvSocket& listener) {
+    for (;;) {
+      if (std::optional<KvSocket> arrived = listener.accept()) return Peer(std::move(*arrived));
+      pause();
+    }
+  }
+
+  void write(std::string_view text) {
+    while (!text.empty()) {
+      text.remove_prefix(socket_.write(std::as_bytes(std::span(text))));
+      if (!text.empty()) pause();
+    }
+  }
+  void skip(size_t num_bytes) {
+    std::vector<std::byte> bytes(num_bytes);
+    for (std::span<std::byte> left = bytes; !left.empty();) {
+      left = left.subspan(socket_.read(left));
+      if (!left.empty()) pause();
+    }
+  }
+  std::string read_line() {
+    std::string line;
+    for (int i = 0; !socket_.read_line(line, 8192); ++i) {
+      if (i == 60'000) throw Error("nothing came for a minute");
+      pause();
+    }
+    return line;
+  }
+  /// Whether the other side ended the connection, after what it sent.
+  bool is_ended() {
+    try {
+      for (int i = 0; i < 60'000; ++i) {
+        std::array<std::byte, 4096> bytes{};
+        if (socket_.read(bytes) == 0) pause();
+      }
+    } catch (const Error&) {
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  static void pause() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
+
+  KvSocket socket_;
+};
+
+constexpr const char* kSecret = "a secret of sixteen bytes and more";
+
 class Transfer : public ::testing::TestWithParam<KvConnector> {
  protected:
-  [[nodiscard]] static KvTransferConfig config(KvRole role) {
-    return {.connector = GetParam(), .role = role, .kv_port = 0};
+  [[nodiscard]] static KvTransferConfig config(KvRole role, const char* secret = "") {
+    return {.connector = GetParam(), .role = role, .kv_port = 0, .secret = secret};
   }
   /// Fetches as a consumer of `from` does.
-  static KvTransfer::Fetched fetch(KvTransfer& to, const KvSource& from, int num_tokens = 10) {
-    std::promise<KvTransfer::Fetched> promise;
-    to.fetch(from, prompt_of(num_tokens), "", [&promise](KvTransfer::Fetched fetched) {
-      promise.set_value(std::move(fetched));
-    });
-    return promise.get_future().get();
+  static KvFetch::Result fetch(KvTransfer& to,
+                               const KvSource& from,
+                               int num_tokens = 10,
+                               const std::string& cache_salt = "") {
+    return begin_fetch(to, from, num_tokens, cache_salt).get();
+  }
+  static std::future<KvFetch::Result> begin_fetch(KvTransfer& to,
+                                                  const KvSource& from,
+                                                  int num_tokens = 10,
+                                                  const std::string& cache_salt = "") {
+    auto promise = std::make_shared<std::promise<KvFetch::Result>>();
+    std::future<KvFetch::Result> result = promise->get_future();
+    to.fetch({.source = from,
+              .token_ids = prompt_of(num_tokens),
+              .adapter = "",
+              .cache_salt = cache_salt,
+              .on_fetched = [promise](KvFetch::Result fetched) {
+                promise->set_value(std::move(fetched));
+              }});
+    return result;
   }
 
   /// An export of 10 tokens in blocks 5, 2 and 9.
   std::shared_ptr<KvExport> save(KvTransfer& from, int num_tokens = 10) {
-    auto exported = from.begin_export("");
+    auto exported = from.begin_export("", "");
     exported->save(here_.stream(), here_.tensors(), blocks({5, 2, 9}), prompt_of(num_tokens));
     return exported;
   }
   static KvSource source_of(const KvTransfer& producer, const KvExport& exported) {
-    return {.host = "127.0.0.1", .port = producer.port(), .id = exported.id()};
+    return source_at(producer.port(), exported.id());
+  }
+  static KvSource source_at(int32_t port, const std::string& id = "x") {
+    return {.producer = {.host = "127.0.0.1", .port = port}, .id = id};
+  }
+  static Peer peer_of(int32_t port) {
+    return Peer(GetParam() == KvConnector::tcp ? KvSocket::look_up("127.0.0.1", port).front()
+                                               : KvSocket::address_here(port));
+  }
+  static KvSocket listener() {
+    return GetParam() == KvConnector::tcp ? KvSocket::listen("127.0.0.1", 0)
+                                          : KvSocket::listen_here(0);
   }
 
   Cache here_{1};
@@ -112,7 +204,7 @@ TEST_P(Transfer, brings_each_slot_to_its_place_and_nothing_else) {
   KvTransfer consumer(config(KvRole::consumer), kLayout, std::string(kModel));
   const auto exported = save(producer);
   ASSERT_TRUE(exported->is_kept());
-  const KvTransfer::Fetched fetched = fetch(consumer, source_of(producer, *exported));
+  const KvFetch::Result fetched = fetch(consumer, source_of(producer, *exported));
   ASSERT_TRUE(fetched.image) << fetched.error;
   ASSERT_EQ(fetched.image->num_tokens, 10);
 
@@ -170,8 +262,7 @@ TEST_P(Transfer, refuses_what_belongs_to_another_model_or_prompt) {
 
 TEST_P(Transfer, says_who_does_not_answer) {
   KvTransfer consumer(config(KvRole::consumer), kLayout, std::string(kModel));
-  KvSource nobody{.host = "127.0.0.1", .port = 1, .id = "x"};
-  const std::string error = fetch(consumer, nobody).error;
+  const std::string error = fetch(consumer, source_at(1)).error;
   EXPECT_NE(error.find("127.0.0.1:1"), std::string::npos) << error;
 }
 
@@ -193,7 +284,7 @@ TEST_P(Transfer, holds_no_more_bytes_of_fetched_prompts_than_it_may) {
   KvTransfer producer(config(KvRole::producer), kLayout, std::string(kModel));
   const auto first = save(producer);
   const auto second = save(producer);
-  KvTransfer::Fetched held = fetch(consumer, source_of(producer, *first));
+  KvFetch::Result held = fetch(consumer, source_of(producer, *first));
   ASSERT_TRUE(held.image) << held.error;
   EXPECT_NE(fetch(consumer, source_of(producer, *second)).error.find("kv_buffer_size"),
             std::string::npos);
@@ -214,25 +305,70 @@ TEST_P(Transfer, forgets_what_nobody_fetches) {
 }
 
 TEST_P(Transfer, ends_at_once_although_a_peer_is_silent) {
-  // A listener that never answers.
-  KvSocket silent =
-      GetParam() == KvConnector::tcp ? KvSocket::listen("127.0.0.1", 0) : KvSocket::listen_here(0);
+  KvSocket silent = listener();  // never answers
   auto consumer =
       std::make_unique<KvTransfer>(config(KvRole::consumer), kLayout, std::string(kModel));
-  std::promise<KvTransfer::Fetched> promise;
-  consumer->fetch({.host = "127.0.0.1", .port = silent.port(), .id = "x"},
-                  prompt_of(10),
-                  "",
-                  [&promise](const KvTransfer::Fetched& fetched) { promise.set_value(fetched); });
-  KvSocket peer = silent.accept();
+  std::future<KvFetch::Result> fetched = begin_fetch(*consumer, source_at(silent.port()));
+  const Peer peer = Peer::accept_from(silent);
   consumer.reset();
-  EXPECT_NE(promise.get_future().get().error.find("shutting down"), std::string::npos);
+  EXPECT_NE(fetched.get().error.find("shutting down"), std::string::npos);
+}
+
+TEST_P(Transfer, serves_a_consumer_beside_many_that_are_silent) {
+  KvTransfer producer(config(KvRole::producer), kLayout, std::string(kModel));
+  KvTransfer consumer(config(KvRole::consumer), kLayout, std::string(kModel));
+  std::vector<Peer> silent;
+  for (size_t i = 0; i < 2 * KvServer::kMaxSilentOfOneHost; ++i) {
+    silent.push_back(peer_of(producer.port()));
+    // Most connections fit into the queue of the listener, so wait until this one was accepted.
+    if (i >= KvServer::kMaxSilentOfOneHost) {
+      EXPECT_TRUE(silent[i - KvServer::kMaxSilentOfOneHost].is_ended());
+    }
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const auto exported = save(producer);
+  EXPECT_TRUE(fetch(consumer, source_of(producer, *exported)).image);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(4));
+}
+
+TEST_P(Transfer, fetches_beside_a_producer_that_is_silent) {
+  KvSocket silent = listener();
+  KvTransfer producer(config(KvRole::producer), kLayout, std::string(kModel));
+  auto consumer =
+      std::make_unique<KvTransfer>(config(KvRole::consumer), kLayout, std::string(kModel));
+  std::vector<std::future<KvFetch::Result>> stuck;
+  for (size_t i = 0; i < 2 * KvFetches::kMaxConnectionsToOne; ++i) {
+    stuck.push_back(begin_fetch(*consumer, source_at(silent.port())));
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const auto exported = save(producer);
+  EXPECT_TRUE(fetch(*consumer, source_of(producer, *exported)).image);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(4));
+  // A silent producer is given up long before the time of a whole transfer is over.
+  EXPECT_NE(stuck.front().get().error.find("silent"), std::string::npos);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  consumer.reset();
+  for (size_t i = 1; i < stuck.size(); ++i) EXPECT_FALSE(stuck[i].get().image);
+}
+
+TEST_P(Transfer, lets_one_producer_take_a_part_of_the_queue_only) {
+  KvSocket silent = listener();
+  auto consumer =
+      std::make_unique<KvTransfer>(config(KvRole::consumer), kLayout, std::string(kModel));
+  std::vector<std::future<KvFetch::Result>> stuck;
+  for (size_t i = 0; i < KvFetches::kMaxOfOne; ++i) {
+    stuck.push_back(begin_fetch(*consumer, source_at(silent.port())));
+  }
+  EXPECT_NE(fetch(*consumer, source_at(silent.port())).error.find("wait to be fetched"),
+            std::string::npos);
+  KvTransfer producer(config(KvRole::producer), kLayout, std::string(kModel));
+  const auto exported = save(producer);
+  EXPECT_TRUE(fetch(*consumer, source_of(producer, *exported)).image);
 }
 
 TEST_P(Transfer, survives_peers_that_send_anything) {
   KvTransfer producer(config(KvRole::producer), kLayout, std::string(kModel));
   KvTransfer consumer(config(KvRole::consumer), kLayout, std::string(kModel));
-  const auto soon = [] { return KvSocket::Clock::now() + std::chrono::minutes(1); };
   const std::string long_line(5000, 'x');
   for (const std::string& text : {std::string("\n"),
                                   std::string("{}\n"),
@@ -240,45 +376,186 @@ TEST_P(Transfer, survives_peers_that_send_anything) {
                                   std::string("\xff\n"),
                                   std::string(R"({"op": "get"})") + "\n",
                                   std::string(R"({"op": 1, "id": 2})") + "\n",
+                                  std::string(R"({"op": "get", "id": "x", "nonce": "1"})") + "\n",
                                   std::string(R"({"op": "delete", "id": "x"})") + "\n",
                                   long_line + "\n",
                                   std::string()}) {
-    KvSocket peer = GetParam() == KvConnector::tcp
-                        ? KvSocket::connect("127.0.0.1", producer.port(), soon())
-                        : KvSocket::connect_here(producer.port(), soon());
-    peer.write(std::as_bytes(std::span(text)), soon());
+    Peer peer = peer_of(producer.port());
+    peer.write(text);
     if (text.empty()) continue;  // goes away
-    EXPECT_NE(peer.read_line(4096, soon()).find(R"("status":"error")"), std::string::npos);
+    EXPECT_NE(peer.read_line().find(R"("status":"error")"), std::string::npos);
   }
   const auto exported = save(producer);
   EXPECT_TRUE(fetch(consumer, source_of(producer, *exported)).image);
 }
 
-/// A producer that lies.
+/// A producer that answers one request with what `write` makes of it.
+class Liar {
+ public:
+  explicit Liar(KvSocket listener, std::function<void(Peer&, const std::string& line)> answer)
+      : listener_(std::move(listener)), thread_([this, answer = std::move(answer)] {
+          Peer peer = Peer::accept_from(listener_);
+          answer(peer, peer.read_line());
+          // Then the connection ends.
+        }) {}
+  [[nodiscard]] int32_t port() const { return listener_.port(); }
+
+ private:
+  KvSocket listener_;
+  std::jthread thread_;
+};
+
+std::string answer_of(const std::string& request, const std::string& sizes) {
+  const KvGet get = read_get(request, "");
+  return fmt::format(R"({{"status":"ok","model":"a model","prompt":"{}",{}}})",
+                     code_of_prompt(prompt_digest(prompt_of(10), "", ""), get, ""),
+                     sizes) +
+         "\n";
+}
+
 TEST_P(Transfer, believes_no_size_of_a_producer) {
-  KvSocket liar =
-      GetParam() == KvConnector::tcp ? KvSocket::listen("127.0.0.1", 0) : KvSocket::listen_here(0);
-  const auto soon = [] { return KvSocket::Clock::now() + std::chrono::minutes(1); };
-  const std::string digest = prompt_digest(prompt_of(10), "");
   const size_t real = kv_image_bytes(kLayout, 10);
   for (const std::string& claim : {std::string(R"("num_tokens":10,"num_bytes":1000000000000)"),
                                    std::string(R"("num_tokens":10,"num_bytes":-1)"),
                                    std::string(R"("num_tokens":-10,"num_bytes":1)"),
                                    std::string(R"("num_tokens":"ten","num_bytes":1)"),
+                                   std::string(R"("num_tokens":10,"num_bytes":"many")"),
                                    std::string(R"("num_tokens":1000000,"num_bytes":1)"),
                                    fmt::format(R"("num_tokens":10,"num_bytes":{})", real)}) {
-    std::jthread answering([&] {
-      KvSocket peer = liar.accept();
-      (void)peer.read_line(4096, soon());
-      peer.write_line(
-          fmt::format(R"({{"status":"ok","model":"a model","prompt":"{}",{}}})", digest, claim),
-          soon());
-      // Then the connection ends, without the bytes.
+    const Liar liar(listener(), [&claim](Peer& peer, const std::string& request) {
+      peer.write(answer_of(request, claim));
     });
     KvTransfer consumer(config(KvRole::consumer), kLayout, std::string(kModel));
-    const KvSource source{.host = "127.0.0.1", .port = liar.port(), .id = "x"};
-    EXPECT_FALSE(fetch(consumer, source).image) << claim;
+    const KvFetch::Result fetched = fetch(consumer, source_at(liar.port()));
+    EXPECT_FALSE(fetched.image) << claim;
+    EXPECT_EQ(fetched.error.find("json.exception"), std::string::npos) << fetched.error;
   }
+}
+
+TEST_P(Transfer, takes_nothing_from_a_producer_without_the_secret_or_for_one) {
+  KvTransfer open(config(KvRole::producer), kLayout, std::string(kModel));
+  KvTransfer closed(config(KvRole::producer, kSecret), kLayout, std::string(kModel));
+  KvTransfer stranger(config(KvRole::consumer), kLayout, std::string(kModel));
+  KvTransfer other(
+      config(KvRole::consumer, "another secret of some bytes"), kLayout, std::string(kModel));
+  KvTransfer member(config(KvRole::consumer, kSecret), kLayout, std::string(kModel));
+  const auto exported = save(closed);
+  // The producer gives a stranger nothing, even one that knows the id, and keeps the prompt.
+  EXPECT_NE(fetch(stranger, source_of(closed, *exported)).error.find("no secret"),
+            std::string::npos);
+  EXPECT_NE(fetch(other, source_of(closed, *exported)).error.find("another secret"),
+            std::string::npos);
+  const KvFetch::Result fetched = fetch(member, source_of(closed, *exported));
+  ASSERT_TRUE(fetched.image) << fetched.error;
+  EXPECT_TRUE(fetched.image->is_trusted);
+  EXPECT_NE(fetch(member, source_of(open, *save(open))).error.find("no secret"), std::string::npos);
+}
+
+TEST_P(Transfer, trusts_what_the_secret_or_the_kernel_vouches_for) {
+  KvTransfer producer(config(KvRole::producer), kLayout, std::string(kModel));
+  KvTransfer consumer(config(KvRole::consumer), kLayout, std::string(kModel));
+  const KvFetch::Result fetched = fetch(consumer, source_of(producer, *save(producer)));
+  ASSERT_TRUE(fetched.image) << fetched.error;
+  EXPECT_EQ(fetched.image->is_trusted, GetParam() == KvConnector::shared_memory);
+}
+
+TEST_P(Transfer, refuses_the_message_of_another_time_prompt_or_salt) {
+  KvTransfer producer(config(KvRole::producer, kSecret), kLayout, std::string(kModel));
+  KvTransfer consumer(config(KvRole::consumer, kSecret), kLayout, std::string(kModel));
+  // Someone between the two keeps the answer of an honest producer and gives it to the next
+  // request for the same prompt.
+  const auto exported = save(producer);
+  std::string kept;
+  {
+    const Liar between(listener(), [&](Peer& peer, const std::string& request) {
+      Peer honest = peer_of(producer.port());
+      honest.write(request + "\n");
+      kept = honest.read_line() + "\n";
+      (void)peer;
+    });
+    EXPECT_FALSE(fetch(consumer, source_at(between.port(), exported->id())).image);
+  }
+  EXPECT_NE(kept.find("mac"), std::string::npos);
+  const Liar between(listener(), [&](Peer& peer, const std::string&) { peer.write(kept); });
+  EXPECT_NE(
+      fetch(consumer, source_at(between.port(), exported->id())).error.find("not its message"),
+      std::string::npos);
+  EXPECT_NE(fetch(consumer, source_of(producer, *exported), 9).error.find("another prompt"),
+            std::string::npos);
+  EXPECT_NE(fetch(consumer, source_of(producer, *exported), 10, "salt").error.find("cache_salt"),
+            std::string::npos);
+  EXPECT_TRUE(fetch(consumer, source_of(producer, *exported)).image);
+}
+
+TEST(TcpTransfer, refuses_bytes_that_were_changed_on_their_way) {
+  const KvTransferConfig producing{
+      .connector = KvConnector::tcp, .role = KvRole::producer, .kv_port = 0, .secret = kSecret};
+  KvTransferConfig consuming = producing;
+  consuming.role = KvRole::consumer;
+  KvTransfer producer(producing, kLayout, std::string(kModel));
+  KvTransfer consumer(consuming, kLayout, std::string(kModel));
+  Cache here(1);
+  const auto exported = producer.begin_export("", "");
+  exported->save(here.stream(), here.tensors(), blocks({5, 2, 9}), prompt_of(10));
+  const size_t num_bytes = kv_image_bytes(kLayout, 10);
+  const std::string zeros(num_bytes, '\0');
+  Liar between(KvSocket::listen("127.0.0.1", 0), [&](Peer& peer, const std::string& request) {
+    Peer honest(KvSocket::look_up("127.0.0.1", producer.port()).front());
+    honest.write(request + "\n");
+    peer.write(honest.read_line() + "\n");
+    peer.write(zeros);
+    honest.skip(num_bytes);
+    peer.write(honest.read_line() + "\n");
+    (void)peer.is_ended();
+  });
+  std::promise<KvFetch::Result> promise;
+  consumer.fetch(
+      {.source = {.producer = {.host = "127.0.0.1", .port = between.port()}, .id = exported->id()},
+       .token_ids = prompt_of(10),
+       .adapter = "",
+       .cache_salt = "",
+       .on_fetched = [&promise](KvFetch::Result fetched) {
+         promise.set_value(std::move(fetched));
+       }});
+  const KvFetch::Result fetched = promise.get_future().get();
+  EXPECT_FALSE(fetched.image);
+  EXPECT_NE(fetched.error.find("another code"), std::string::npos) << fetched.error;
+}
+
+TEST(KvPeers, are_a_host_and_a_port) {
+  KvTransferConfig config{
+      .connector = KvConnector::tcp, .role = KvRole::consumer, .kv_port = 14'579};
+  const auto is_peer = [&config](const std::string& host, int32_t port) {
+    return KvTransfer(config, kLayout, std::string(kModel)).is_peer({.host = host, .port = port});
+  };
+  EXPECT_TRUE(is_peer("127.0.0.1", 14'579));
+  EXPECT_TRUE(is_peer("::1", 14'579));
+  EXPECT_FALSE(is_peer("127.0.0.1", 22)) << "any other service of this machine";
+  EXPECT_FALSE(is_peer("10.0.0.1", 14'579));
+  config.peers = {{"*", 7}};
+  EXPECT_TRUE(is_peer("10.0.0.1", 7));
+  EXPECT_FALSE(is_peer("10.0.0.1", 8));
+  EXPECT_FALSE(is_peer("any.name.example", 7)) << "who has a name chooses its address";
+  config.peers = {{"a.example", 0}};
+  EXPECT_TRUE(is_peer("a.example", 9));
+  EXPECT_FALSE(is_peer("b.example", 9));
+}
+
+TEST(KvMessages, tell_a_reader_of_the_connection_nothing_about_a_prompt) {
+  const std::string digest = prompt_digest(prompt_of(10), "", "");
+  const KvGet first{.id = "x", .nonce = random_digits()};
+  const KvGet second{.id = "x", .nonce = random_digits()};
+  EXPECT_NE(code_of_prompt(digest, first, kSecret), code_of_prompt(digest, second, kSecret));
+  EXPECT_NE(code_of_prompt(digest, first, kSecret), code_of_prompt(digest, first, ""));
+  EXPECT_NE(digest, prompt_digest(prompt_of(10), "", "salt"));
+  EXPECT_NE(prompt_digest(prompt_of(10), "a", "b"), prompt_digest(prompt_of(10), "ab", ""));
+}
+
+// The expected code is that of Python's hmac: eight zeros, the length of the purpose, come first.
+TEST(KvMac, is_hmac_with_sha_256) {
+  KvMac mac("Jefe", "");
+  mac.add_piece(std::as_bytes(std::span(std::string_view("what do ya want for nothing?"))));
+  EXPECT_EQ(mac.finish(), "d524ab401192a2b9f214a6a4feff4277ba99d7c4abd37f5caa3f2508a541cd22");
 }
 
 TEST(SharedBytes, takes_no_memory_that_its_owner_can_still_change) {

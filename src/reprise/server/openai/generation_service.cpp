@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "reprise/base/text/visible_text.h"
 #include "reprise/kv_cache/transfer/kv_transfer.h"
 #include "reprise/server/openai/answer_size.h"
 #include "reprise/server/openai/pooling_answer.h"
@@ -219,11 +220,14 @@ void GenerationService::start_transferred(const GenerationRequest& request,
   const Key key = next_key_++;
   preparing_.emplace(key, exchange);
   auto go_on = [this, key, request = request, prompts, request_id, exchange, arrived](
-                   const kv_cache::KvTransfer::Fetched& fetched) mutable {
+                   const kv_cache::KvFetch::Result& fetched) mutable {
     if (preparing_.erase(key) == 0) return;  // refused meanwhile
     request.kv_transfer.from.reset();
     request.options.kv_image = fetched.image;
-    if (fetched.image) request.options.kv_image_tokens = fetched.image->num_tokens;
+    if (fetched.image) {
+      request.options.kv_image_tokens = fetched.image->num_tokens;
+      request.options.shares_prefixes = fetched.image->is_trusted;
+    }
     try {
       if (!fetched.image) note_failed_transfer(fetched.error);
       start(request, prompts, request_id, exchange, arrived);
@@ -232,23 +236,27 @@ void GenerationService::start_transferred(const GenerationRequest& request,
     }
   };
   engine_->kv_transfer()->fetch(
-      *request.kv_transfer.from,
-      prompts.front().token_ids,
-      request.options.lora_name,
-      [door = door_, go_on = std::move(go_on)](kv_cache::KvTransfer::Fetched fetched) {
-        door->bring([go_on, fetched = std::move(fetched)]() mutable { go_on(fetched); });
-      });
+      {.source = *request.kv_transfer.from,
+       .token_ids = prompts.front().token_ids,
+       .adapter = request.options.lora_name,
+       .cache_salt = request.options.cache_salt,
+       .on_fetched = [door = door_, go_on = std::move(go_on)](kv_cache::KvFetch::Result fetched) {
+         door->bring([go_on, fetched = std::move(fetched)]() mutable { go_on(fetched); });
+       }});
 }
 
 void GenerationService::note_failed_transfer(const std::string& problem) {
   const bool fails =
       engine_->kv_transfer()->config().load_failure_policy == kv_cache::KvLoadFailurePolicy::fail;
-  log_.warning(fmt::format("{}; {}", problem, fails ? "the request fails" : "computing it here"));
+  log_.warning(fmt::format(
+      "{}; {}", visible_text(problem), fails ? "the request fails" : "computing it here"));
   if (!fails) return;
+  // One text for all reasons: it tells a client nothing about other machines, whose addresses came
+  // with the request.
   throw ApiError(503,
-                 fmt::format("Sent without kv_transfer_params, the request is answered by this "
-                             "server alone: {}.",
-                             problem));
+                 "The keys and values of the prompt could not be fetched; the log of this server "
+                 "says why. Sent without kv_transfer_params, the request is answered by this "
+                 "server alone.");
 }
 
 void GenerationService::submit(Key key,

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "reprise/base/text/visible_text.h"
 #include "reprise/kv_cache/transfer/kv_transfer.h"
 #include "reprise/server/http/api_error.h"
 #include "reprise/server/openai/generation_request.h"
@@ -61,9 +62,9 @@ KvTransferFields read_kv_transfer_params(const RequestFields& fields) {
   if (!port || *port < 1 || *port > 65535) {
     refuse_transfer("do_remote_prefill needs remote_port, a number from 1 to 65535");
   }
-  result.from = kv_cache::KvSource{.host = required_text(params, "remote_host"),
-                                   .port = *port,
-                                   .id = required_text(params, "remote_request_id")};
+  result.from =
+      kv_cache::KvSource{.producer = {.host = required_text(params, "remote_host"), .port = *port},
+                         .id = required_text(params, "remote_request_id")};
   return result;
 }
 
@@ -83,7 +84,8 @@ void prepare_kv_transfer(GenerationRequest& request, kv_cache::KvTransfer* trans
     if (request.n != 1 || request.stream) {
       refuse_transfer("do_remote_decode goes with n = 1 and without stream");
     }
-    const auto prompt = transfer->begin_export(request.options.lora_name);
+    const auto prompt =
+        transfer->begin_export(request.options.lora_name, request.options.cache_salt);
     request.options.kv_export = prompt;
     request.kv_transfer.describe_export = [prompt, transfer] {
       return export_json(*prompt, *transfer);
@@ -93,11 +95,13 @@ void prepare_kv_transfer(GenerationRequest& request, kv_cache::KvTransfer* trans
   if (!transfer->config().consumes()) {
     refuse_transfer("this server is a kv_producer and continues no prompts of others");
   }
-  if (!transfer->is_peer(asked.from->host)) {
+  const kv_cache::KvProducer& producer = asked.from->producer;
+  if (!transfer->is_peer(producer)) {
     refuse_transfer(
-        fmt::format("remote_host {} is not one of the peers in the server's "
+        fmt::format("remote_host {} with remote_port {} is not one of the peers in the server's "
                     "kv_connector_extra_config",
-                    asked.from->host));
+                    visible_text(producer.host),
+                    producer.port));
   }
 }
 

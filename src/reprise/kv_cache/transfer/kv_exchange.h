@@ -1,0 +1,33 @@
+#pragma once
+
+#include <chrono>
+#include <string_view>
+
+namespace reprise::kv_cache {
+
+/// One conversation with one peer, or a place where peers arrive: a state machine that a KvLoop
+/// drives. Only the loop's thread calls these functions, and none of them waits.
+class KvExchange {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  KvExchange() = default;
+  KvExchange(const KvExchange&) = delete;
+  KvExchange& operator=(const KvExchange&) = delete;
+  virtual ~KvExchange() = default;
+
+  /// What the exchange waits for.
+  struct Wish {
+    int descriptor = -1;
+    short events = 0;                                       // of poll(); 0: a moment to go by
+    Clock::time_point deadline = Clock::time_point::max();  // then fail() ends the exchange
+  };
+  [[nodiscard]] virtual Wish wish() const = 0;
+  /// Does what is possible now, at most so much that other exchanges are not kept waiting. Returns
+  /// false when the exchange is over. \throws std::exception: fail() ends the exchange
+  [[nodiscard]] virtual bool advance() = 0;
+  /// Tells the owner, or the peer, why the exchange ends.
+  virtual void fail(std::string_view problem) noexcept = 0;
+};
+
+}  // namespace reprise::kv_cache
