@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
@@ -14,6 +15,10 @@ namespace {
 
 constexpr std::array<std::string_view, 8> kDecoders = {
     "Sequence", "ByteLevel", "Replace", "ByteFallback", "Fuse", "Strip", "Metaspace", "WordPiece"};
+
+/// Far above what published files do. Chains of replacements multiply, for each token of each
+/// answer.
+constexpr size_t kMaxGrowth = 64;
 
 // Source: the crate `tokenizers`, decoders/wordpiece.rs.
 void clean_up(std::string& token) {
@@ -93,8 +98,16 @@ void Decoder::add(const Component& component) {
     steps_.emplace_back(LettersToBytes{});
     is_fused_ = true;
   } else if (type == "Replace") {
-    steps_.emplace_back(
-        ReplaceInToken{Pattern(component.at("pattern")), component.at("content").text()});
+    ReplaceInToken step{Pattern(component.at("pattern")), component.at("content").text()};
+    const size_t growth = step.replacement.size() / step.pattern.least_match_bytes();
+    growth_ *= std::clamp<size_t>(growth, 1, kMaxGrowth + 1);
+    if (growth_ > kMaxGrowth) {
+      component.at("content").fail(fmt::format(
+          "the decoder makes a token more than {} times as long; published ones do not make it "
+          "longer",
+          kMaxGrowth));
+    }
+    steps_.push_back(std::move(step));
   } else if (type == "ByteFallback") {
     steps_.emplace_back(JoinBytePieces{});
   } else if (type == "Fuse") {

@@ -57,6 +57,7 @@ class Decoder {
 
   std::vector<Step> steps_;
   bool is_fused_ = false;  // the steps so far give one text for all tokens, not one text per token
+  size_t growth_ = 1;      // how many times as long replacements can make a token
 };
 
 /// Runs a Decoder over tokens one at a time. push() and finish() append well-formed UTF-8. All

@@ -68,6 +68,18 @@ TEST(DecodeStream, drops_the_metaspace_of_the_first_token) {
       (Pieces{" a", " b", ""}));
 }
 
+TEST(Decoder, refuses_replacements_that_multiply_each_token) {
+  const std::string tenfold =
+      R"({"type":"Replace","pattern":{"String":"a"},"content":"aaaaaaaaaa"})";
+  const std::string two = tenfold + "," + tenfold;
+  EXPECT_EQ(streamed(tenfold, {"a"}).front().size(), 10U);
+  EXPECT_THROW((void)streamed(R"({"type":"Sequence","decoders":[)" + two + "]}", {"a"}), FileError);
+  EXPECT_THROW((void)streamed(R"({"type":"Replace","pattern":{"Regex":"b*"},"content":")" +
+                                  std::string(65, 'a') + R"("})",
+                              {"a"}),
+               FileError);
+}
+
 TEST(DecodeStream, joins_tokens_with_spaces_without_a_decoder) {
   EXPECT_EQ(streamed("null", {"a", "b"}), (Pieces{"a", " b", ""}));
 }

@@ -125,13 +125,18 @@ std::string_view strip_right(std::string_view text) {
 struct ApplyNormalizer {
   Normalizer::Result& result;
   WorkMeter& work;
+  size_t max_bytes;  // of the result
 
-  void operator()(UnicodeForm form) const { result.text = to_unicode_form(result.text, form); }
+  void operator()(UnicodeForm form) const {
+    result.text = to_unicode_form(result.text, form, max_bytes);
+  }
   void operator()(const PrependText& step) const {
-    if (!result.text.empty()) result.text.insert(0, step.text);
+    if (result.text.empty()) return;
+    BoundedText(max_bytes).check(result.text.size() + step.text.size());
+    result.text.insert(0, step.text);
   }
   void operator()(const ReplaceText& step) const {
-    result.text = step.pattern.replace_all(result.text, step.replacement, work);
+    result.text = step.pattern.replace_all(result.text, step.replacement, work, max_bytes);
   }
   void operator()(Lowercase) const { result.text = lowercased(result.text); }
   void operator()(StripAccents) const { result.text = without_marks(result.text); }
@@ -141,7 +146,9 @@ struct ApplyNormalizer {
     if (step.strips_accents) result.text = without_accents(result.text);
     if (step.is_lower_case) result.text = lowercased(result.text);
   }
-  void operator()(const PrecompiledMap& map) const { result.text = map.apply(result.text); }
+  void operator()(const PrecompiledMap& map) const {
+    result.text = map.apply(result.text, max_bytes);
+  }
   void operator()(const StripSpaces& step) const {
     std::string_view text = result.text;
     if (step.left) text = strip_left(text);
@@ -196,9 +203,12 @@ void Normalizer::add(const Component& component) {
 
 Normalizer::Result Normalizer::apply(std::string_view text, WorkMeter& work) const {
   Result result{std::string(text), true};
+  const size_t max_bytes = BoundedText::most_normalized_bytes(text.size());
   for (const Step& step : steps_) {
     work.count(result.text.size());
-    std::visit(ApplyNormalizer{result, work}, step);
+    std::visit(ApplyNormalizer{result, work, max_bytes}, step);
+    // The other steps make a text at most three times as long.
+    BoundedText(max_bytes).check(result.text.size());
   }
   return result;
 }

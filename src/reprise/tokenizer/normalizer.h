@@ -47,7 +47,8 @@ class Normalizer {
     /// of the input.
     bool keeps_start = true;
   };
-  /// \pre `text` is well-formed UTF-8. \throws Abandoned when `work` says so
+  /// \pre `text` is well-formed UTF-8. \throws Abandoned when `work` says so, and InvalidArgument
+  /// when the result would be longer than BoundedText::most_normalized_bytes()
   [[nodiscard]] Result apply(std::string_view text, WorkMeter& work) const;
   /// Without a limit on the work.
   [[nodiscard]] Result apply(std::string_view text) const {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "reprise/base/error.h"
 #include "reprise/base/text/utf8.h"
 
 namespace reprise::tokenizer {
@@ -67,6 +68,39 @@ TEST(Normalizer, runs_a_sequence_in_order) {
           "İ É")
           .text,
       "▁i\u0307▁é");
+}
+
+TEST(Normalizer, refuses_a_text_that_its_steps_multiply) {
+  const auto sequence = [](const std::string& step, int count) {
+    std::string steps = step;
+    for (int i = 1; i < count; ++i) steps += "," + step;
+    return R"({"type":"Sequence","normalizers":[)" + steps + "]}";
+  };
+  const std::string tenfold =
+      R"({"type":"Replace","pattern":{"String":"a"},"content":"aaaaaaaaaa"})";
+  const std::string by_regex =
+      R"({"type":"Replace","pattern":{"Regex":"."},"content":"aaaaaaaaaa"})";
+  const std::string in_front =
+      R"({"type":"Prepend","prepend":")" + std::string(1000, 'a') + R"("})";
+  const std::string text(100, 'a');
+  EXPECT_EQ(normalized(sequence(tenfold, 1), text).text.size(), 1000U);
+  EXPECT_THROW(normalized(sequence(tenfold, 7), text), InvalidArgument);
+  EXPECT_THROW(normalized(sequence(by_regex, 7), text), InvalidArgument);
+  EXPECT_THROW(normalized(sequence(in_front, 3), text), InvalidArgument);
+  EXPECT_THROW(normalized(sequence(R"({"type":"Replace","pattern":{"String":"a"},"content":")" +
+                                       std::string(1'000'000, 'b') + R"("})",
+                                   1),
+                          text),
+               InvalidArgument);
+  // The longest growth of one character under Unicode's forms is honest.
+  std::string ligatures;
+  for (int i = 0; i < 1000; ++i) ligatures += "\uFDFA";
+  EXPECT_EQ(normalized(R"({"type":"NFKD"})", ligatures).text.size(), 33'000U);
+  EXPECT_EQ(normalized(R"({"type":"Sequence","normalizers":[{"type":"NFKD"},{"type":"Replace",
+                           "pattern":{"String":" "},"content":"▁"}]})",
+                       ligatures)
+                .text.size(),
+            39'000U);
 }
 
 TEST(Normalizer, prepends_nothing_to_nothing) {

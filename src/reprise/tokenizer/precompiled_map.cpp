@@ -127,8 +127,8 @@ std::optional<std::string_view> PrecompiledMap::find(std::string_view characters
   return std::nullopt;
 }
 
-std::string PrecompiledMap::apply(std::string_view text) const {
-  std::string out;
+std::string PrecompiledMap::apply(std::string_view text, size_t max_bytes) const {
+  BoundedText out(max_bytes);
   out.reserve(text.size());
   for (size_t begin = 0; begin < text.size();) {
     const std::string_view cluster = text.substr(begin, cluster_end(text, begin) - begin);
@@ -145,7 +145,7 @@ std::string PrecompiledMap::apply(std::string_view text) const {
       at += character.size();
     }
   }
-  return out;
+  return std::move(out).take();
 }
 
 PrecompiledMap parse_precompiled_map(const Component& component) {

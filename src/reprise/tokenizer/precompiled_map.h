@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "reprise/tokenizer/bounded_text.h"
 #include "reprise/tokenizer/component.h"
 
 namespace reprise::tokenizer {
@@ -25,8 +26,10 @@ class PrecompiledMap {
   /// checked. \throws FileError E_TOKENIZER that names `component`
   PrecompiledMap(std::string_view bytes, const Component& component);
 
-  /// \pre `text` is well-formed UTF-8
-  [[nodiscard]] std::string apply(std::string_view text) const;
+  /// \pre `text` is well-formed UTF-8 \throws InvalidArgument when the result would have more than
+  /// `max_bytes`
+  [[nodiscard]] std::string apply(std::string_view text,
+                                  size_t max_bytes = BoundedText::kNoLimit) const;
 
  private:
   void check(const Component& component) const;

@@ -5,9 +5,11 @@
 #include <pcre2.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "reprise/base/error.h"
 #include "reprise/base/text/utf8.h"
+#include "reprise/tokenizer/bounded_text.h"
 #include "reprise/tokenizer/regex_dialect.h"
 
 namespace reprise::tokenizer {
@@ -205,15 +207,16 @@ void Pattern::split(std::string_view text, std::vector<MatchSpan>& spans, WorkMe
 
 std::string Pattern::replace_all(std::string_view text,
                                  std::string_view replacement,
-                                 WorkMeter& work) const {
+                                 WorkMeter& work,
+                                 size_t max_bytes) const {
   std::vector<MatchSpan> spans;
   split(text, spans, work);
-  std::string out;
+  BoundedText out(max_bytes);
   out.reserve(text.size());
   for (const MatchSpan& span : spans) {
     out.append(span.is_match ? replacement : text.substr(span.begin, span.end - span.begin));
   }
-  return out;
+  return std::move(out).take();
 }
 
 }  // namespace reprise::tokenizer

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -44,18 +45,24 @@ class Regex {
 /// A "pattern" member: {"String": text} or {"Regex": expression}.
 class Pattern {
  public:
+  static constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
+
   explicit Pattern(const Component& component);
 
   /// Works like Regex::split().
   void split(std::string_view text, std::vector<MatchSpan>& spans, WorkMeter& work) const;
+  /// \throws InvalidArgument too when the result would have more than `max_bytes`
   [[nodiscard]] std::string replace_all(std::string_view text,
                                         std::string_view replacement,
-                                        WorkMeter& work) const;
-  /// Without a limit on the work.
+                                        WorkMeter& work,
+                                        size_t max_bytes = kNoLimit) const;
+  /// Without limits on the work and the result.
   [[nodiscard]] std::string replace_all(std::string_view text, std::string_view replacement) const {
     WorkMeter no_limit;
     return replace_all(text, replacement, no_limit);
   }
+  /// No match is shorter than this, unless it is empty.
+  [[nodiscard]] size_t least_match_bytes() const { return regex_.empty() ? literal_.size() : 1; }
 
  private:
   std::string literal_;  // used when regex_ is empty

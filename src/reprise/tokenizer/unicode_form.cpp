@@ -3,6 +3,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "reprise/base/assert.h"
@@ -23,9 +24,12 @@ class FormWriter {
     if (form == UnicodeForm::nfkc || form == UnicodeForm::nfkd) options_ |= UTF8PROC_COMPAT;
   }
 
-  void append(std::string_view text, std::string& out) {
+  void append(std::string_view text, BoundedText& out) {
     code_points_.clear();
-    for (size_t position = 0; position < text.size();) decompose(next_code_point(text, position));
+    for (size_t position = 0; position < text.size();) {
+      decompose(next_code_point(text, position));
+      out.check(code_points_.size());
+    }
     sort_marks();
     size_t count = code_points_.size();
     if (composes_) {
@@ -36,7 +40,12 @@ class FormWriter {
       REPRISE_ASSERT(composed >= 0, "utf8proc: {}", utf8proc_errmsg(composed));
       count = static_cast<size_t>(composed);
     }
-    for (size_t i = 0; i < count; ++i) append_utf8(static_cast<char32_t>(code_points_[i]), out);
+    std::string character;
+    for (size_t i = 0; i < count; ++i) {
+      character.clear();
+      append_utf8(static_cast<char32_t>(code_points_[i]), character);
+      out.append(character);
+    }
   }
 
  private:
@@ -83,8 +92,8 @@ class FormWriter {
 
 }  // namespace
 
-std::string to_unicode_form(std::string_view text, UnicodeForm form) {
-  std::string out;
+std::string to_unicode_form(std::string_view text, UnicodeForm form, size_t max_bytes) {
+  BoundedText out(max_bytes);
   out.reserve(text.size());
   FormWriter writer(form);
   size_t begin = 0;
@@ -104,7 +113,7 @@ std::string to_unicode_form(std::string_view text, UnicodeForm form) {
     writer.append(text.substr(plain_end, end - plain_end), out);
     begin = end;
   }
-  return out;
+  return std::move(out).take();
 }
 
 }  // namespace reprise::tokenizer
