@@ -343,6 +343,40 @@ class KvEvents(unittest.TestCase):
             self.assertGreaterEqual(server.metric("reprise:kv_event_payloads_sent_total"), 150)
             self.assertTrue(found.numbers)
 
+    def test_subscribers_that_never_read_take_a_bounded_memory(self):
+        port = free_port()
+        # The topic makes messages long, so that they fill the buffers of the kernel first and then those of the server.
+        with Server(config(port, topic="x" * 4000), "--disable-uvicorn-access-log") as server:
+            def memory():
+                return int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{server.process.pid}/status").read_text()).group(1)) / 1024
+
+            def reset(number):
+                connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=LIMIT)
+                for _ in range(number):
+                    connection.request("POST", "/reset_prefix_cache")
+                    connection.getresponse().read()
+                connection.close()
+
+            for _ in range(60):
+                still = zmq.Context.instance().socket(zmq.SUB)
+                self.addCleanup(still.close, 0)
+                still.setsockopt(zmq.RCVHWM, 1)
+                still.setsockopt(zmq.RCVBUF, 4096)
+                still.setsockopt(zmq.SUBSCRIBE, b"")
+                still.connect(f"tcp://127.0.0.1:{port}")  # and never reads
+            found = self.subscribe(server, port)
+            reset(2000)
+            before = memory()
+            for thread in [threading.Thread(target=reset, args=(3000,)) for _ in range(4)]:
+                thread.start()
+                self.addCleanup(thread.join)
+            while server.metric("reprise:kv_event_payloads_sent_total") < 14_000:
+                time.sleep(0.1)
+            # Without a limit, each of the 60 would hold some 10,000 messages of 192 bytes.
+            self.assertLess(memory() - before, 60)
+            self.assertGreater(server.metric("reprise:kv_event_payloads_missed_total"), 0)
+            self.wait_until_heard(server, found)
+
     def test_it_is_off_unless_asked_for(self):
         for fields in ({}, {"enable_kv_cache_events": False}, {"enable_kv_cache_events": True, "publisher": "null"}):
             with Server({"endpoint": "tcp://*:1", **fields}) as server:  # a port that cannot be used

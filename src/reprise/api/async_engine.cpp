@@ -130,6 +130,7 @@ EngineStats AsyncEngine::stats() const {
   if (const auto& publisher = engine_->event_publisher) {
     stats.kv_event_payloads_sent = publisher->num_sent();
     stats.kv_event_payloads_dropped = publisher->num_dropped();
+    stats.kv_event_payloads_missed = publisher->num_missed();
   }
   if (engine_->kv_transfer) stats.kv_transfer = engine_->kv_transfer->counts();
   if (is_sleeping()) stats.sleep_level = static_cast<SleepLevel>(impl_->sleep_level.load());

@@ -102,6 +102,7 @@ struct EngineStats {
   std::vector<uint64_t> expert_tokens;
   uint64_t kv_event_payloads_sent = 0;     // steps whose cache events went to subscribers
   uint64_t kv_event_payloads_dropped = 0;  // ... and those that did not
+  uint64_t kv_event_payloads_missed = 0;   // sent, but not to a slow subscriber
   uint64_t num_preemptions = 0;
   speculative::SpeculationStats speculation;
   uint64_t num_steps = 0;  // computed steps; failed steps do not count

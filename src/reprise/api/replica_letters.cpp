@@ -178,7 +178,8 @@ void add_stats(auto& a, auto& x) {
   a(x.prompt_tokens_cached, x.generation_tokens, x.dropped_tokens, x.postponed_tokens);
   a(x.prefix_cache_queries, x.prefix_cache_hits, x.kv_event_payloads_sent);
   a(x.cached_states, x.states_saved, x.states_restored, x.expert_layers, x.expert_tokens);
-  a(x.kv_event_payloads_dropped, x.num_preemptions, x.speculation, x.num_steps);
+  a(x.kv_event_payloads_dropped, x.kv_event_payloads_missed);
+  a(x.num_preemptions, x.speculation, x.num_steps);
   a(x.num_failed_steps, x.num_finished_stop, x.num_finished_length, x.num_finished_abort);
   a(x.num_finished_error, x.steps_full, x.steps_piecewise, x.steps_eager, x.padding_tokens);
   a(x.is_dead, x.sleep_level, x.decisions, x.draft_decisions, x.num_retired_graphs);

@@ -12,6 +12,13 @@ struct NumberedPayload {
   std::string_view payload;
 };
 
+/// What became of a payload.
+enum class EventDelivery : uint8_t {
+  sent,
+  missed_by_some,  // sent, but a subscriber that does not keep up did not get it
+  dropped,
+};
+
 /// What a KvEventPublisher sends through. Only its thread calls these functions.
 class EventSockets {
  public:
@@ -20,8 +27,8 @@ class EventSockets {
   EventSockets& operator=(const EventSockets&) = delete;
   virtual ~EventSockets() = default;
 
-  /// Sends a payload to all subscribers. Returns whether it was sent.
-  [[nodiscard]] virtual bool send(const NumberedPayload& payload) = 0;
+  /// Sends a payload to all subscribers.
+  [[nodiscard]] virtual EventDelivery send(const NumberedPayload& payload) = 0;
 
   /// Gives one payload after the other to its argument, until there is none or the argument returns
   /// false.

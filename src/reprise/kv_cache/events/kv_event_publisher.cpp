@@ -68,11 +68,9 @@ void KvEventPublisher::run() {
 }
 
 void KvEventPublisher::send(Entry entry) {
-  if (sockets_->send({.number = entry.number, .payload = entry.payload})) {
-    ++num_sent_;
-  } else {
-    ++num_dropped_;
-  }
+  const EventDelivery delivery = sockets_->send({.number = entry.number, .payload = entry.payload});
+  ++(delivery == EventDelivery::dropped ? num_dropped_ : num_sent_);
+  if (delivery == EventDelivery::missed_by_some) ++num_missed_;
   keep(std::move(entry));
 }
 

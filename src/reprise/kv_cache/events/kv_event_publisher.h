@@ -37,6 +37,8 @@ class KvEventPublisher {
   /// Since the start; any thread.
   [[nodiscard]] uint64_t num_sent() const noexcept { return num_sent_; }
   [[nodiscard]] uint64_t num_dropped() const noexcept { return num_dropped_; }
+  /// Those that were sent, but not to a subscriber that does not keep up.
+  [[nodiscard]] uint64_t num_missed() const noexcept { return num_missed_; }
 
  private:
   struct Entry {
@@ -57,6 +59,7 @@ class KvEventPublisher {
   size_t kept_bytes_ = 0;
   std::atomic<uint64_t> num_sent_ = 0;
   std::atomic<uint64_t> num_dropped_ = 0;
+  std::atomic<uint64_t> num_missed_ = 0;
 
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -22,7 +22,8 @@ using Sent = std::pair<uint64_t, std::string>;
 struct FakeNetwork {
   std::mutex mutex;
   std::condition_variable changed;
-  bool is_stuck = false;  // sending takes for ever
+  bool is_stuck = false;
+  EventDelivery delivery = EventDelivery::sent;  // sending takes for ever
   std::vector<Sent> sent;
   std::optional<uint64_t> replay_from;  // a request that waits
   std::vector<Sent> replayed;
@@ -51,12 +52,12 @@ class FakeSockets final : public EventSockets {
  public:
   explicit FakeSockets(FakeNetwork& network) : network_(&network) {}
 
-  bool send(const NumberedPayload& payload) override {
+  EventDelivery send(const NumberedPayload& payload) override {
     std::unique_lock lock(network_->mutex);
     network_->changed.wait(lock, [&] { return !network_->is_stuck; });
     network_->sent.emplace_back(payload.number, payload.payload);
     network_->changed.notify_all();
-    return true;
+    return network_->delivery;
   }
 
   void answer_replays(const ForEachFrom& payloads_from) override {
@@ -102,6 +103,16 @@ TEST(KvEventPublisher, never_waits_for_the_network_and_counts_what_it_drops) {
   // Dropped payloads had numbers too: a subscriber sees the gap.
   EXPECT_EQ(network.sent.front(), (Sent{0, "0"}));
   EXPECT_EQ(network.sent.back(), (Sent{100, "after"}));
+}
+
+TEST(KvEventPublisher, counts_what_slow_subscribers_miss) {
+  FakeNetwork network;
+  network.delivery = EventDelivery::missed_by_some;
+  KvEventPublisher publisher({}, std::make_unique<FakeSockets>(network));
+  publisher.publish("a");
+  while (publisher.num_missed() == 0) std::this_thread::yield();
+  EXPECT_EQ(publisher.num_sent(), 1U);
+  EXPECT_EQ(publisher.num_dropped(), 0U);
 }
 
 TEST(KvEventPublisher, replays_the_last_payloads_from_a_number_on) {

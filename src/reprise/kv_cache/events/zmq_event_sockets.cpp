@@ -7,8 +7,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "reprise/base/error.h"
 
@@ -25,6 +28,11 @@ constexpr int kMaxMessageSize = 22;
 constexpr int kSendHwm = 23;
 constexpr int kReceiveHwm = 24;
 constexpr int kIpv6 = 42;
+constexpr int kXpubNoDrop = 69;
+constexpr int kPair = 0;
+constexpr int kEventConnected = 0x0001;
+constexpr int kEventAccepted = 0x0020;
+constexpr int kEventDisconnected = 0x0200;
 constexpr int kDontWait = 1;
 constexpr int kSendMore = 2;
 
@@ -41,7 +49,29 @@ struct ZmqApi {
   int (*recv)(void*, void*, size_t, int) = nullptr;
   int (*last_errno)() = nullptr;
   const char* (*strerror)(int) = nullptr;
+  int (*socket_monitor)(void*, const char*, int) = nullptr;
 };
+
+/// Memory for what waits for subscribers, all together. libzmq limits the messages of each
+/// subscriber only, and keeps them as long as it is connected.
+constexpr size_t kMaxWaitingBytes = size_t{32} << 20;
+/// libzmq keeps three frames of a message for each subscriber. The payload is shared by all.
+constexpr size_t kFrameBytes = 3 * 64;
+/// Enough for a pause of a subscriber that reads.
+constexpr size_t kLeastWaiting = 16;
+/// Memory for answers to replays that peers may not have read. Beyond it all of them are
+/// disconnected; those that read connect again.
+constexpr size_t kMaxReplayedBytes = size_t{256} << 20;
+/// New subscribers get the limit of the socket's beginning until the next update.
+constexpr int kFirstHwm = 1000;
+constexpr int kSendsBetweenUpdates = 64;
+
+/// How many payloads may wait for each of so many subscribers.
+int waiting_limit(size_t num_subscribers, size_t payload_bytes, int hwm) {
+  const size_t of_one = kMaxWaitingBytes / (num_subscribers * kFrameBytes + payload_bytes + 1);
+  const size_t most = hwm == 0 ? std::numeric_limits<int>::max() : static_cast<size_t>(hwm);
+  return static_cast<int>(std::min(std::max(of_one, kLeastWaiting), most));
+}
 
 template <typename Function>
 bool resolve(void* library, const char* name, Function& function) {
@@ -70,7 +100,8 @@ ZmqApi load_zmq() {
       resolve(library, "zmq_getsockopt", api.getsockopt) &&
       resolve(library, "zmq_send", api.send) && resolve(library, "zmq_recv", api.recv) &&
       resolve(library, "zmq_errno", api.last_errno) &&
-      resolve(library, "zmq_strerror", api.strerror);
+      resolve(library, "zmq_strerror", api.strerror) &&
+      resolve(library, "zmq_socket_monitor", api.socket_monitor);
   if (!is_complete) {
     throw InvalidArgument(
         fmt::format("--kv-events-config: {} is not the library of ZeroMQ 4", kZmqLibrary));
@@ -101,12 +132,12 @@ bool is_listening(std::string_view endpoint) {
 class ZmqEventSockets final : public EventSockets {
  public:
   explicit ZmqEventSockets(const KvEventsConfig& config)
-      : zmq_(load_zmq()), topic_(config.topic), context_(zmq_.ctx_new()) {
+      : zmq_(load_zmq()), config_(config), context_(zmq_.ctx_new()) {
     try {
-      events_ = open(kPub, config.hwm, "endpoint", config.endpoint, is_listening(config.endpoint));
-      if (!config.replay_endpoint.empty()) {
-        replays_ = open(kRouter, config.hwm, "replay_endpoint", config.replay_endpoint, true);
-      }
+      const int first_hwm = config.hwm == 0 ? kFirstHwm : std::min(config.hwm, kFirstHwm);
+      events_ = open(kPub, first_hwm, "endpoint", config.endpoint, is_listening(config.endpoint));
+      watch_connections();
+      if (!config.replay_endpoint.empty()) replays_ = open_replays();
     } catch (...) {
       close();
       throw;
@@ -114,10 +145,27 @@ class ZmqEventSockets final : public EventSockets {
   }
   ~ZmqEventSockets() override { close(); }
 
-  bool send(const NumberedPayload& payload) override { return send_to(events_, payload); }
+  EventDelivery send(const NumberedPayload& payload) override {
+    update_limit(config_.topic.size() + payload.payload.size());
+    // First to all or to nobody, which tells whether somebody is behind.
+    if (send_to(events_, payload)) return EventDelivery::sent;
+    set(events_, kXpubNoDrop, 0);
+    const bool is_sent = send_to(events_, payload);
+    set(events_, kXpubNoDrop, 1);
+    return is_sent ? EventDelivery::missed_by_some : EventDelivery::dropped;
+  }
 
   void answer_replays(const ForEachFrom& payloads_from) override {
-    if (replays_ == nullptr) return;
+    if (config_.replay_endpoint.empty()) return;
+    if (replayed_bytes_ > kMaxReplayedBytes && replays_ != nullptr) {
+      zmq_.close(std::exchange(replays_, nullptr));
+      replayed_bytes_ = 0;
+    }
+    try {
+      if (replays_ == nullptr) replays_ = open_replays();
+    } catch (const InvalidArgument&) {
+      return;  // the address is not free again yet
+    }
     // Bounded, so that many requests do not keep new events waiting.
     for (int i = 0; i < kMaxReplaysAtOnce && answer_one_replay(payloads_from); ++i) {
     }
@@ -133,18 +181,66 @@ class ZmqEventSockets final : public EventSockets {
     [[nodiscard]] std::string_view text() const { return {bytes.data(), size}; }
   };
 
+  void* open_replays() {
+    // A replay has at most all payloads that are kept, and an end.
+    const int kept = std::min(config_.buffer_steps, std::numeric_limits<int>::max() - 1) + 1;
+    const int hwm = config_.hwm == 0 ? kept : std::min(config_.hwm, kept);
+    return open(kRouter, hwm, "replay_endpoint", config_.replay_endpoint, true);
+  }
+
+  void set(void* socket, int option, int value) const {
+    zmq_.setsockopt(socket, option, &value, sizeof(value));
+  }
+
+  /// From now on libzmq tells how many subscribers there are.
+  void watch_connections() {
+    set(events_, kXpubNoDrop, 1);
+    constexpr const char* kPlace = "inproc://reprise-kv-events-connections";
+    if (zmq_.socket_monitor(
+            events_, kPlace, kEventConnected | kEventAccepted | kEventDisconnected) != 0) {
+      return;
+    }
+    connections_ = zmq_.socket(context_, kPair);
+    if (connections_ != nullptr) zmq_.connect(connections_, kPlace);
+  }
+
+  void count_connections() {
+    std::array<char, 6> event{};  // its kind in two bytes, and a value
+    while (connections_ != nullptr &&
+           zmq_.recv(connections_, event.data(), event.size(), kDontWait) >= 0) {
+      uint16_t kind = 0;
+      std::memcpy(&kind, event.data(), sizeof(kind));
+      std::array<char, 256> address{};
+      (void)zmq_.recv(connections_, address.data(), address.size(), kDontWait);
+      num_subscribers_ += kind == kEventDisconnected ? -1 : 1;
+    }
+  }
+
+  /// Sets how many payloads may wait for each subscriber. libzmq applies it to the connections that
+  /// are there, so it is set again for those that come.
+  void update_limit(size_t payload_bytes) {
+    // The mean of about the last 16.
+    mean_bytes_ += (static_cast<double>(payload_bytes) - mean_bytes_) / 16;
+    if (--sends_until_update_ > 0) return;
+    sends_until_update_ = kSendsBetweenUpdates;
+    count_connections();
+    set(events_,
+        kSendHwm,
+        waiting_limit(static_cast<size_t>(std::max(num_subscribers_, 1)),
+                      static_cast<size_t>(mean_bytes_),
+                      config_.hwm));
+  }
+
   void* open(int type, int hwm, std::string_view key, const std::string& endpoint, bool listens) {
     void* const socket = zmq_.socket(context_, type);
     if (socket == nullptr) throw InvalidArgument(problem(key, endpoint));
-    const auto set = [this, socket](int option, auto value) {
-      zmq_.setsockopt(socket, option, &value, sizeof(value));
-    };
-    set(kLinger, 0);
-    set(kSendHwm, hwm);
-    set(kReceiveHwm, hwm);
+    set(socket, kLinger, 0);
+    set(socket, kSendHwm, hwm);
+    set(socket, kReceiveHwm, hwm);
     // What peers may send: topics to a PUB socket, requests to a ROUTER socket.
-    set(kMaxMessageSize, type == kPub ? kMaxTopicBytes : kMaxRequestBytes);
-    set(kIpv6, static_cast<int>(endpoint.find("::") != std::string::npos));
+    const int64_t max_bytes = type == kPub ? kMaxTopicBytes : kMaxRequestBytes;
+    zmq_.setsockopt(socket, kMaxMessageSize, &max_bytes, sizeof(max_bytes));
+    set(socket, kIpv6, static_cast<int>(endpoint.find("::") != std::string::npos));
     const int failed =
         listens ? zmq_.bind(socket, endpoint.c_str()) : zmq_.connect(socket, endpoint.c_str());
     if (failed == 0) return socket;
@@ -164,6 +260,7 @@ class ZmqEventSockets final : public EventSockets {
   }
 
   void close() {
+    if (connections_ != nullptr) zmq_.close(connections_);
     if (events_ != nullptr) zmq_.close(events_);
     if (replays_ != nullptr) zmq_.close(replays_);
     if (context_ != nullptr) zmq_.ctx_term(context_);
@@ -175,7 +272,7 @@ class ZmqEventSockets final : public EventSockets {
 
   bool send_to(void* socket, const NumberedPayload& payload) {
     const std::array<char, 8> number = big_endian(payload.number);
-    return send_frame(socket, topic_, kSendMore) &&
+    return send_frame(socket, config_.topic, kSendMore) &&
            send_frame(socket, {number.data(), number.size()}, kSendMore) &&
            send_frame(socket, payload.payload, 0);
   }
@@ -210,6 +307,7 @@ class ZmqEventSockets final : public EventSockets {
     };
     payloads_from(from_big_endian(number.text()), [&](const NumberedPayload& payload) {
       is_reading = begin() && send_to(replays_, payload);
+      replayed_bytes_ += payload.payload.size() + 2 * kFrameBytes;
       return is_reading;
     });
     constexpr std::array<char, 8> kEnd = {-1, -1, -1, -1, -1, -1, -1, -1};
@@ -221,9 +319,14 @@ class ZmqEventSockets final : public EventSockets {
   }
 
   ZmqApi zmq_;
-  std::string topic_;
+  KvEventsConfig config_;
   void* context_ = nullptr;
   void* events_ = nullptr;
+  void* connections_ = nullptr;  // what libzmq tells about those of events_
+  int num_subscribers_ = 0;
+  double mean_bytes_ = 0;  // of payloads
+  int sends_until_update_ = 0;
+  size_t replayed_bytes_ = 0;  // to the peers of replays_
   void* replays_ = nullptr;
 };
 

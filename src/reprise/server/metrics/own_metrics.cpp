@@ -130,6 +130,12 @@ constexpr auto kOwnFamilies = std::to_array<MetricFamily>({
      "Payloads of --kv-events-config that were dropped because the queue was full; their numbers "
      "are missing for subscribers.",
      [](Out out, From from) { out.count(from.engine.kv_event_payloads_dropped); }},
+    {"reprise:kv_event_payloads_missed_total",
+     kCounter,
+     "",
+     "Payloads of --kv-events-config that a subscriber did not get, because it does not keep up "
+     "and has as many waiting payloads as memory allows.",
+     [](Out out, From from) { out.count(from.engine.kv_event_payloads_missed); }},
     {"reprise:kv_transfer_tokens_total",
      kCounter,
      "",
