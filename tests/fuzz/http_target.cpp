@@ -4,7 +4,7 @@
 
 #include "reprise/server/http/allowed_hosts.h"
 #include "reprise/server/http/http_head.h"
-#include "reprise/server/http/request_body.h"
+#include "reprise/server/http/request_parser.h"
 #include "reprise/server/http/request_query.h"
 #include "tests/fuzz/targets.h"
 
@@ -115,7 +115,7 @@ class Connection {
   size_t piece_bytes_;
   server::HttpLimits limits_;
   server::AllowedHosts hosts_{{"example.com", "*.example.org"}};
-  http::request_parser<server::RequestBody> parser_;
+  server::RequestParser parser_;
   Reading result_;
   bool is_head_checked_ = false;
   bool has_ended_ = false;

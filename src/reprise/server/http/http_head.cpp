@@ -21,6 +21,8 @@ using boost::system::error_code;
 constexpr size_t kMaxLoggedMethod = 16;
 constexpr size_t kMaxLoggedTarget = 128;
 
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
 /// Whether the first line of a request ends with a version of HTTP, known or not.
 bool ends_with_a_version(std::string_view request) {
   constexpr std::string_view kName = " HTTP/";
@@ -28,7 +30,6 @@ bool ends_with_a_version(std::string_view request) {
   const size_t size = kName.size() + 3;  // "1.1"
   if (line.size() < size || line.size() == request.size()) return false;
   const std::string_view end = line.substr(line.size() - size);
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   return end.starts_with(kName) && is_digit(end[size - 3]) && end[size - 2] == '.' &&
          is_digit(end[size - 1]);
 }
@@ -70,13 +71,22 @@ std::string visible_or_empty(std::string_view text) {
   return is_fine ? std::string(text) : std::string();
 }
 
-/// Accepts a host name or an address, optionally with a port. Other text is refused, because
-/// another parser could read it as a path.
+/// Accepts a host name or an address, optionally with a port, or nothing. Other text is refused,
+/// because another parser could read it as a path or as another host.
 bool is_host(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view(".-_:[]%").find(c) != std::string_view::npos;
-  });
+  const bool is_ipv6 = text.starts_with('[');
+  const size_t end = is_ipv6 ? text.find(']') : text.find(':');
+  if (is_ipv6 && end == std::string_view::npos) return false;
+  const std::string_view name = is_ipv6 ? text.substr(1, end - 1) : text.substr(0, end);
+  const std::string_view others = is_ipv6 ? ".:%-_" : ".-_";
+  std::string_view port = text.substr(std::min(is_ipv6 ? end + 1 : end, text.size()));
+  if (!port.empty() && !port.starts_with(':')) return false;
+  if (!port.empty()) port.remove_prefix(1);
+  return std::ranges::all_of(port, is_digit) && port.size() <= 5 &&
+         (!name.empty() || text.empty()) && std::ranges::all_of(name, [&](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) ||
+                  others.find(c) != std::string_view::npos;
+         });
 }
 
 /// The two parts of a request's target. Only the form of a whole URL has an authority.
@@ -147,8 +157,10 @@ std::optional<ApiError> check_head(const RequestHead& head, const HttpLimits& li
        !equal_ignoring_case(head[http::field::transfer_encoding], "chunked"))) {
     return ApiError(400, "Transfer-Encoding may only be chunked, once, without a Content-Length.");
   }
-  if (head.count(http::field::content_length) > 1) {
-    return ApiError(400, "Content-Length is repeated.");
+  // Beast accepts a list of equal numbers; a server in front may take another one of them.
+  const std::string_view length = head[http::field::content_length];
+  if (head.count(http::field::content_length) > 1 || !std::ranges::all_of(length, is_digit)) {
+    return ApiError(400, "Content-Length is repeated, or not one number.");
   }
   if (head.count(http::field::content_encoding) > 0 &&
       !equal_ignoring_case(head[http::field::content_encoding], "identity")) {

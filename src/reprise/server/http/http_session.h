@@ -19,7 +19,7 @@
 #include "reprise/server/http/client_stream.h"
 #include "reprise/server/http/http_exchange.h"
 #include "reprise/server/http/http_server.h"
-#include "reprise/server/http/request_body.h"
+#include "reprise/server/http/request_parser.h"
 
 namespace reprise::server {
 
@@ -91,7 +91,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
 
   class Exchange;
   using Clock = std::chrono::steady_clock;
-  using Parser = boost::beast::http::request_parser<RequestBody>;
+  using Parser = RequestParser;
   using error_code = boost::system::error_code;
 
   void read_header();

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/parser.hpp>
+
+#include "reprise/server/http/request_body.h"
+
+namespace reprise::server {
+
+/// Beast's parser, which refuses a header that is folded over several lines. Another server in
+/// front could read such lines as headers of their own, and RFC 9112 (5.2) lets a server refuse
+/// them. Private to http_session.
+class RequestParser : public boost::beast::http::request_parser<RequestBody> {
+ private:
+  void on_field_impl(boost::beast::http::field field,
+                     boost::beast::string_view name,
+                     boost::beast::string_view value,
+                     boost::beast::error_code& error) override {
+    // The value of one line stands behind its name, a colon and spaces. Beast joins the lines of a
+    // folded value elsewhere, or leaves a line end in front of it.
+    const char* at = name.data() + name.size() + 1;
+    while (*at == ' ' || *at == '\t') ++at;
+    if (at != value.data()) {
+      error = boost::beast::http::error::bad_value;
+      return;
+    }
+    get().insert(field, name, value);
+  }
+};
+
+}  // namespace reprise::server
