@@ -193,6 +193,14 @@ class Lora(unittest.TestCase):
         own = self.names(server)[0]
         self.assertIn("choose another name",
                       self.change(server, "load", 400, lora_name=own, lora_path=str(self.adapters["bear"])))
+        for name, shown in (("a\nINFO forged", r"a\u{a}INFO forged"), ("\x1b[31m", r"\u{1b}[31m"), ("a\u202eb", r"a\u{202e}b"),
+                            ("x" * 257, "at most 256 bytes"), ("x" * 8_000_000, "at most 256 bytes")):
+            said = self.change(server, "load", 400, lora_name=name, lora_path=str(self.adapters["bear"]))
+            self.assertIn(json.dumps(shown)[1:-1], said)
+            self.assertLess(len(said), 1000)
+        self.change(server, "load", lora_name="x" * 256, lora_path=str(self.adapters["bear"]))
+        self.change(server, "unload", lora_name="x" * 256)
+        self.assertNotIn("\x1b", server.log_so_far())
         self.assertEqual(self.names(server)[1:], ["fox", "owl"])
         self.assertIn("lora_name", self.change(server, "load", 400, lora_name=5, lora_path="x"))
 

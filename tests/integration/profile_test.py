@@ -142,6 +142,14 @@ class Profile(unittest.TestCase):
         self.assertEqual([len(read_trace(path)[1]) for path in self.traces()], [3, 4, 0])
         self.assertTrue(all(path.name.endswith(".pt.trace.json") for path in self.traces()))
 
+    def test_clients_cannot_fill_the_disk(self):
+        self.start("--profiler-config.torch_profiler_dir", self.folder.name)
+        for _ in range(100):
+            self.assertEqual((self.call("/start_profile")[0], self.call("/stop_profile")[0]), (200, 200))
+        status, text = self.call("/start_profile")
+        self.assertEqual(status, 409)
+        self.assertIn("100 profiles", json.loads(text)["error"]["message"])
+
     def test_steps_can_be_chosen(self):
         config = {"torch_profiler_dir": self.folder.name, "delay_iterations": 2, "max_iterations": 5}
         self.start("--profiler-config", json.dumps(config))

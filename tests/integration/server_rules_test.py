@@ -90,7 +90,6 @@ class Rules(Case):
             self.assertEqual(self.post(COMPLETIONS, body), status, count)
 
     def test_numbers_of_a_request(self):
-        tool = {"type": "function", "function": {"name": "f"}}
         greedy = {"max_tokens": 1, "temperature": 0}
         cases = (
             ("n", 128, lambda count: (COMPLETIONS, stories(n=count, temperature=1, max_tokens=1))),
@@ -107,7 +106,8 @@ class Rules(Case):
             ("bad_words", 128, lambda count: (COMPLETIONS, stories(bad_words=["x"] * count, max_tokens=1))),
             ("cache_salt", 1024, lambda count: (COMPLETIONS, stories(cache_salt="x" * count, max_tokens=1))),
             ("request_id", 128, lambda count: (COMPLETIONS, stories(request_id="x" * count, max_tokens=1))),
-            ("tools", 128, lambda count: (CHAT, chats(tools=[tool] * count, tool_choice="none", max_tokens=1))),
+            ("tools", 128, lambda count: (CHAT, chats(tools=[
+                {"type": "function", "function": {"name": f"f{number}"}} for number in range(count)], tool_choice="none", max_tokens=1))),
             ("chat_template_kwargs", 64, lambda count: (CHAT, chats(
                 chat_template_kwargs={f"v{number}": 1 for number in range(count)}, max_tokens=1))),
         )
@@ -150,6 +150,32 @@ class Rules(Case):
                                                  (2, '{"a": [' + '"",' * 120_000 + '""]}', True), (1, "[" * 65 + "]" * 65, True)):
             status, answer = self.server.post(CHAT, chat(num_calls, arguments))
             self.assertEqual((status == 400, "not JSON" in str(answer)), (is_refused, is_refused), (arguments[:20], answer))
+
+    def test_fields_that_could_be_read_in_two_ways_are_refused(self):
+        def named(*names):
+            return chats(tools=[{"type": "function", "function": {"name": name}} for name in names], tool_choice="none", max_tokens=1)
+
+        for path, body, what in ((COMPLETIONS, stories(logit_bias={"7": 1, "007": 2}), "token 7 twice"),
+                                 (COMPLETIONS, stories(allowed_token_ids=[]), "allowed_token_ids is empty"),
+                                 (COMPLETIONS, stories(temperature=1e308), "temperature is 1e+308"),
+                                 (COMPLETIONS, stories(model="ti\0ny"), r"ti\u{0}ny"),
+                                 (CHAT, named("f", "g", "f"), "Two functions have the name 'f'"),
+                                 (CHAT, named("a\u202eb"), r"a\u{202e}b"), (CHAT, named("a\nb"), r"a\u{a}b"),
+                                 (CHAT, named("a\x1b[31m"), r"\u{1b}")):
+            status, answer = self.server.post(path, body)
+            self.assertEqual(status, 404 if "{0}" in what else 400, answer)
+            self.assertIn(what, answer["error"]["message"])
+        for triggers in ([""], [], ["<a", 5], "<a"):
+            tag = json.dumps({"structures": [{"begin": "<a>", "schema": {}, "end": "</a>"}], "triggers": triggers})
+            status, answer = self.server.post(COMPLETIONS, stories(structured_outputs={"structural_tag": tag}, max_tokens=1))
+            self.assertEqual(status, 400, answer)
+            self.assertRegex(answer["error"]["message"], "`triggers` must be a list|no structured output")
+        # What vLLM accepts is accepted: OpenAI's own rule for names is narrower.
+        for body in (named("../get weather", "größe"), stories(logit_bias={"007": 1}, max_tokens=1),
+                     {**chats(max_tokens=1), "max_completion_tokens": 1}):
+            path = COMPLETIONS if "prompt" in body else CHAT
+            status, answer = self.server.post(path, body)
+            self.assertTrue(status == 200 or "input_tokens" == answer["error"]["param"], answer)
 
     def test_http_is_read_strictly(self):
         local = b"Host: localhost\r\n"

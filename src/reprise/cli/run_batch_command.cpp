@@ -31,7 +31,9 @@ struct BatchArguments {
 
 OptionTable make_table(BatchArguments& arguments) {
   OptionTable table("reprise run-batch MODEL -i FILE -o FILE [options]",
-                    "Answers a file of requests in OpenAI's batch format, with no server between.");
+                    "Answers a file of requests in OpenAI's batch format, with no server between. "
+                    "Errors of single requests are in the output file and in the last line of the "
+                    "log; the exit code is 0 all the same, as in vLLM.");
   table.add({.name = "input-file",
              .short_name = "-i",
              .group = kBatch,

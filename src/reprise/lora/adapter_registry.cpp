@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "reprise/base/error.h"
+#include "reprise/base/text/visible_text.h"
 
 namespace reprise::lora {
 
@@ -29,7 +30,23 @@ std::shared_ptr<const LoraAdapter> AdapterRegistry::read(const std::string& name
   return LoraAdapter::load(name, folder, slots_->layers(), id);
 }
 
+namespace {
+
+/// The name is written into the log, into answers and into labels of metrics.
+void check_name(std::string_view name) {
+  if (!is_visible_text(name) || name.size() > AdapterRegistry::kMaxNameBytes) {
+    throw InvalidArgument(fmt::format(
+        "the name of an adapter has at most {} bytes and no control characters or other invisible "
+        "marks, but this one is '{}'",
+        AdapterRegistry::kMaxNameBytes,
+        visible_text(name)));
+  }
+}
+
+}  // namespace
+
 void AdapterRegistry::load(AdapterEntry entry, IfLoaded if_loaded) {
+  check_name(entry.name);
   const auto refuse_if_taken = [&] {
     if (if_loaded == IfLoaded::refuse && contains(entry.name)) {
       throw InvalidArgument(
@@ -42,6 +59,10 @@ void AdapterRegistry::load(AdapterEntry entry, IfLoaded if_loaded) {
   entry.created = std::time(nullptr);
   const std::lock_guard lock(mutex_);
   Row* row = find_row(entry.name);
+  if (row == nullptr && rows_.size() == kMaxAdapters) {
+    throw InvalidArgument(
+        fmt::format("{} adapters have names already; unload one first", kMaxAdapters));
+  }
   if (row == nullptr) row = &rows_.emplace_back();
   row->entry = std::move(entry);
   keep(*row, std::move(adapter));

@@ -26,12 +26,16 @@ struct AdapterEntry {
 /// them. Thread-safe; files are read without holding the lock.
 class AdapterRegistry {
  public:
+  static constexpr size_t kMaxNameBytes = 256;
+  static constexpr size_t kMaxAdapters = 4096;
+
   /// `slots` must outlive this and have all layers of the model.
   AdapterRegistry(const AdapterSlots& slots, int32_t max_cpu_loras);
 
   enum class IfLoaded : uint8_t { refuse, replace };
   /// Reads an adapter and gives it a name.
-  /// \throws InvalidArgument for a name that is taken, unless it is replaced; FileError
+  /// \throws InvalidArgument for a name that is taken, unless it is replaced, or that cannot be
+  /// shown; FileError
   void load(AdapterEntry entry, IfLoaded if_loaded = IfLoaded::refuse);
   /// Forgets a name. Requests that run keep their adapter. Returns false for an unknown name.
   [[nodiscard]] bool unload(std::string_view name);

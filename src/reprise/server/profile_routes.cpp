@@ -2,10 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
+#include <memory>
 #include <utility>
 
 namespace reprise::server {
 namespace {
+
+/// Each profile is a file, and clients should not fill the disk of the server.
+constexpr int kMaxProfiles = 100;
 
 /// Adds a route that waits for the engine in `act`, then answers with an empty body.
 void add(Router& router,
@@ -41,10 +46,17 @@ void add_profile_routes(Router& router,
       options,
       "/start_profile",
       "Records steps of the engine from now on; 409 while that is done already.",
-      [&engine, steps = options.steps] {
+      [&engine, steps = options.steps, num_begun = std::make_shared<std::atomic<int>>(0)] {
+        if (*num_begun >= kMaxProfiles) {
+          throw ApiError(409,
+                         fmt::format("This server has begun {} profiles, as many as it writes; "
+                                     "start it again for more.",
+                                     kMaxProfiles));
+        }
         if (!engine.start_profile(steps)) {
           throw ApiError(409, "A profile is being recorded; /stop_profile ends it.");
         }
+        ++*num_begun;
       });
   add(router,
       options,

@@ -1,5 +1,6 @@
 #include "reprise/structured_output/structural_tag.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -9,6 +10,15 @@
 
 namespace reprise::structured_output {
 namespace {
+
+void check_triggers(const Json& triggers) {
+  const bool is_list =
+      triggers.is_array() && !triggers.empty() &&
+      std::ranges::all_of(triggers, [](const Json& trigger) {
+        return trigger.is_string() && !trigger.get_ref<const std::string&>().empty();
+      });
+  if (!is_list) throw InvalidArgument("`triggers` must be a list of texts that are not empty");
+}
 
 void normalise_format(Json& format) {
   if (format.is_array()) {
@@ -26,6 +36,8 @@ void normalise_format(Json& format) {
       value = normalise_schema(value);
     } else if (name == "pattern" && value.is_string()) {
       value = normalise_regex(value.get<std::string>(), PatternContext::plain).text;
+    } else if (name == "triggers") {
+      check_triggers(value);
     } else {
       normalise_format(value);
     }

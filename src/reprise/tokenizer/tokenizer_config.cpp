@@ -1,5 +1,6 @@
 #include "reprise/tokenizer/tokenizer_config.h"
 
+#include <algorithm>
 #include <system_error>
 #include <utility>
 
@@ -34,6 +35,11 @@ void read_templates(const Component& member, TokenizerConfig& config) {
     return;
   }
   for (const Component& item : member.elements()) {
+    const std::string name = item.at("name").text();
+    if (std::ranges::find(config.chat_templates, name, &NamedChatTemplate::name) !=
+        config.chat_templates.end()) {
+      item.at("name").fail("a second template of this name");
+    }
     config.chat_templates.push_back({item.at("name").text(), item.at("template").text()});
   }
 }

@@ -48,6 +48,13 @@ TEST_F(TokenizerConfigFiles, may_hold_named_templates_in_a_folder) {
   EXPECT_EQ(config.chat_templates.size(), 3u);
 }
 
+TEST_F(TokenizerConfigFiles, may_not_hold_two_templates_of_one_name) {
+  write(
+      "tokenizer_config.json",
+      R"({"chat_template":[{"name":"default","template":"a"},{"name":"default","template":"b"}]})");
+  EXPECT_EQ(error_code(), "E_TOKENIZER");
+}
+
 TEST_F(TokenizerConfigFiles, give_tokens_as_strings_objects_or_null) {
   write("tokenizer_config.json",
         R"({"eos_token":"<|im_end|>","bos_token":{"content":"<s>","lstrip":false},"pad_token":null,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <limits>
 
 #include "reprise/base/error.h"
@@ -107,7 +108,14 @@ std::optional<float> RequestFields::number(std::string_view name) const {
   const Json* value = find(name);
   if (value == nullptr) return {};
   if (!value->is_number()) refuse_type(name, "a number", *value);
-  return value->get<float>();
+  const auto number = value->get<float>();
+  // The value as it was sent: what it becomes in 32 bits would be infinite.
+  if (!std::isfinite(number)) {
+    throw ApiError(400,
+                   fmt::format("{} is {}, which is out of range.", name, value->dump()),
+                   std::string(name));
+  }
+  return number;
 }
 
 std::optional<std::string> RequestFields::text(std::string_view name) const {

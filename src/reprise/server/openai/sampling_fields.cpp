@@ -41,7 +41,28 @@ std::vector<std::pair<int32_t, float>> read_logit_bias(const RequestFields& fiel
     if (!value.is_number()) refuse_type("logit_bias", "an object of numbers", value);
     found.emplace_back(id, value.get<float>());
   }
+  // "7" and "007" are two names of one token.
+  std::vector<std::pair<int32_t, float>> sorted = found;
+  std::ranges::sort(sorted);
+  const auto twice = std::ranges::adjacent_find(
+      sorted, [](const auto& a, const auto& b) { return a.first == b.first; });
+  if (twice != sorted.end()) {
+    throw ApiError(
+        400, fmt::format("logit_bias names the token {} twice.", twice->first), "logit_bias");
+  }
   return found;
+}
+
+/// \throws ApiError 400 for an empty list, which would allow no token, as in vLLM
+std::vector<int32_t> read_allowed_token_ids(const RequestFields& fields) {
+  const Json* allowed = fields.find("allowed_token_ids");
+  if (allowed != nullptr && allowed->is_array() && allowed->empty()) {
+    throw ApiError(400,
+                   "allowed_token_ids is empty, so no token could follow; name some, or leave it "
+                   "out.",
+                   "allowed_token_ids");
+  }
+  return fields.token_ids("allowed_token_ids", kAnyCount);
 }
 
 std::vector<std::string> read_bad_words(const RequestFields& fields) {
@@ -93,7 +114,7 @@ void read_sampling_fields(const RequestFields& fields, Api api, sampling::Sampli
   (void)fields.boolean("spaces_between_special_tokens");
   params.logit_bias = read_logit_bias(fields);
   params.bad_words = read_bad_words(fields);
-  params.allowed_token_ids = fields.token_ids("allowed_token_ids", kAnyCount);
+  params.allowed_token_ids = read_allowed_token_ids(fields);
   read_logprobs(fields, api, params);
 }
 

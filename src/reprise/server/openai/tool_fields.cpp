@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "reprise/base/error.h"
+#include "reprise/base/text/visible_text.h"
 #include "reprise/server/http/api_error.h"
 
 namespace reprise::server {
@@ -26,6 +29,12 @@ const Json& function_of(const Json& tool) {
       name->get_ref<const std::string&>().empty()) {
     refuse_tools("Every function needs a name.");
   }
+  if (!is_visible_text(name->get_ref<const std::string&>())) {
+    refuse_tools(fmt::format(
+        "The name of a function has a character that cannot be shown: '{}'; use letters, digits, "
+        "_ and -.",
+        visible_text(name->get_ref<const std::string&>())));
+  }
   const auto parameters = function->find("parameters");
   if (parameters != function->end() && !parameters->is_object() && !parameters->is_null()) {
     refuse_type("tools", "the parameters of a function as a JSON schema", *parameters);
@@ -41,7 +50,13 @@ Json read_tools(const RequestFields& fields) {
     refuse_tools(
         fmt::format("tools has {} entries; at most {} are allowed.", tools->size(), kMaxTools));
   }
-  for (const Json& tool : *tools) (void)function_of(tool);
+  std::unordered_set<std::string_view> names;
+  for (const Json& tool : *tools) {
+    const std::string& name = function_of(tool)["name"].get_ref<const std::string&>();
+    if (!names.insert(name).second) {
+      refuse_tools(fmt::format("Two functions have the name '{}'.", visible_text(name)));
+    }
+  }
   if (dump(*tools).size() > kMaxToolBytes) {
     refuse_tools(fmt::format("tools has more than {} bytes.", kMaxToolBytes));
   }
