@@ -1,5 +1,7 @@
 #include "reprise/server/http/api_error.h"
 
+#include <utility>
+
 namespace reprise::server {
 namespace {
 
@@ -11,7 +13,18 @@ std::string shorten(std::string_view message) {
   return std::string(message.substr(0, kMaxMessageBytes)) + "...";
 }
 
+/// A message may quote what a client sent, and what() ends at the first NUL byte.
+std::string with_visible_nul(std::string message) {
+  for (size_t at = message.find('\0'); at != std::string::npos; at = message.find('\0', at)) {
+    message.replace(at, 1, "\\u{0}");
+  }
+  return message;
+}
+
 }  // namespace
+
+ApiError::ApiError(int status, const std::string& message, std::optional<std::string> param)
+    : Error(with_visible_nul(message)), status_(status), param_(std::move(param)) {}
 
 std::string_view error_type(int status) {
   switch (status) {

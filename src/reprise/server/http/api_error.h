@@ -13,8 +13,7 @@ namespace reprise::server {
 /// An error that is the answer to a request. `param` names the field at fault.
 class ApiError : public Error {
  public:
-  ApiError(int status, const std::string& message, std::optional<std::string> param = {})
-      : Error(message), status_(status), param_(std::move(param)) {}
+  ApiError(int status, const std::string& message, std::optional<std::string> param = {});
 
   [[nodiscard]] int status() const noexcept { return status_; }
   [[nodiscard]] const std::optional<std::string>& param() const noexcept { return param_; }
