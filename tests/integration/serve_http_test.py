@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import random
+import re
 import signal
 import socket
 import ssl
@@ -19,9 +20,15 @@ import tempfile
 import threading
 import time
 import unittest
+from pathlib import Path
 
 import serve_test
 from serve_test import NAME, TIMEOUT, Server, events, stories
+
+
+SERVER = Path(__file__).resolve().parent.parent.parent / "src/reprise/server"
+# What needs no key: a new route must be added here by hand, or need one.
+PUBLIC = {"/health", "/ping", "/version", "/metrics", "/load", "/openapi.json", "/", "/live", "/chat.css", "/chat.js"}
 
 
 class Case(unittest.TestCase):
@@ -243,6 +250,64 @@ class Listening(Case):
             for method, operation in operations.items():
                 response, _ = server.request(method.upper(), path.replace("{model_id}", NAME), "{}")
                 self.assertEqual(response.status == 401, "security" in operation, path)
+
+    def test_no_route_answers_without_a_key_unless_it_is_public(self):
+        """Routes are read from the source, so that one that /openapi.json leaves out is tried too."""
+        routes = {route for path in SERVER.rglob("*.cpp") for route in
+                  re.findall(r'"(/(?:v1|v2)?[a-z0-9_/{}.-]*)"', path.read_text(encoding="utf-8"))}
+        self.assertLessEqual({"/v1/completions", "/start_profile", "/sleep", "/v1/load_lora_adapter", "/is_sleeping"}, routes)
+        server = self.start("--api-key", "secret", "--dev", "--enable-lora", "--profiler-config.torch_profiler_dir", self.folder(),
+                            "--disable-uvicorn-access-log", VLLM_ALLOW_RUNTIME_LORA_UPDATING="1")
+        described = json.loads(server.request("GET", "/openapi.json")[1])["paths"]
+        public = {path for path, operations in described.items() if not all("security" in each for each in operations.values())}
+        self.assertEqual(public, PUBLIC)
+        count = 0
+        for path in sorted(routes):
+            path = path.replace("{model_id}", NAME)
+            for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"):
+                for key in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic secret"}):
+                    status = server.request(method, path, "{}", {**key, "Origin": "http://localhost"})[0].status
+                    count += 1
+                    if path not in PUBLIC:
+                        self.assertIn(status, (401, 404, 405), (method, path, key))
+        self.assertGreater(count, 600)
+
+    def test_a_server_at_work_opens_no_connection(self):
+        """In a network of its own, whose counters tell of every connection that is tried. Clients come by a Unix socket."""
+        if subprocess.run(["unshare", "-rn", "true"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("this user may make no network of its own")
+        path = os.path.join(self.folder(), "socket")
+        with tempfile.TemporaryFile() as log:
+            process = subprocess.Popen(["unshare", "-rn", serve_test.BINARY, "serve", serve_test.MODEL, "--uds", path,
+                                        "--served-model-name", NAME], stdout=subprocess.DEVNULL, stderr=log)
+            self.addCleanup(process.wait)
+            self.addCleanup(process.kill)
+            end = time.monotonic() + TIMEOUT
+            while b"startup complete" not in os.pread(log.fileno(), 1 << 20, 0) and time.monotonic() < end:
+                self.assertIsNone(process.poll())
+                time.sleep(0.05)
+
+            def ask(method, route, body=None):
+                data = json.dumps(body).encode() if body else b""
+                with socket.socket(socket.AF_UNIX) as connection:
+                    connection.settimeout(TIMEOUT)
+                    connection.connect(path)
+                    connection.sendall(f"{method} {route} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                                       f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
+                    return connection.makefile("rb").readline()
+
+            chat = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 5}
+            for method, route, body in (("GET", "/v1/models", None), ("GET", "/metrics", None), ("GET", "/live", None),
+                                        ("POST", "/v1/completions", stories(max_tokens=20, stream=True)),
+                                        ("POST", "/v1/chat/completions", {**chat, "logprobs": True}),
+                                        ("POST", "/v1/chat/completions", {**chat, "response_format": {"type": "json_object"}}),
+                                        ("POST", "/tokenize", {"prompt": "a"})):
+                self.assertIn(b" 200 ", ask(method, route, body), route)
+            with open(f"/proc/{process.pid}/net/snmp", encoding="ascii") as file:
+                rows = [line.split() for line in file]
+            counters = {name: dict(zip(names[1:], values[1:])) for names, values in zip(rows[::2], rows[1::2])
+                        for name in [names[0].rstrip(":")]}
+            self.assertEqual((counters["Tcp"]["ActiveOpens"], counters["Udp"]["OutDatagrams"]), ("0", "0"))
 
     def test_a_key_of_the_environment(self):
         server = self.start(REPRISE_API_KEY="secret")
