@@ -63,7 +63,7 @@ class Answer final : public RequestAnswer {
     std::unique_ptr<output_parsers::OutputParser> parser;  // null: the text is the content
     AnswerMessage message;
     bool has_begun = false;
-    int64_t text_offset = 0;  // in characters: the value of "text_offset" for the next token
+    TextOffset text_offset;  // of the next token
     int64_t num_output_tokens = 0;
     int64_t num_cached_tokens = 0;
     std::string finish_reason;
