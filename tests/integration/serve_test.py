@@ -148,6 +148,15 @@ class Routes(unittest.TestCase):
         for method, path in (("GET", "/health"), ("GET", "/ping"), ("POST", "/ping")):
             response, text = self.server.request(method, path)
             self.assertEqual((response.status, text), (200, b""), path)
+        for path in ("/health", "/v1/models", "/metrics", "/openapi.json", f"/v1/models/{NAME}"):
+            response, text = self.server.request("HEAD", path)
+            self.assertEqual((response.status, text), (200, b""), path)
+            self.assertEqual(response.headers["Content-Type"],
+                             self.server.request("GET", path)[0].headers["Content-Type"], path)
+        response, _ = self.server.request("HEAD", "/v1/completions")
+        self.assertEqual((response.status, response.headers["Allow"]), (405, "POST"))
+        response, _ = self.server.request("HEAD", "/v1/models/other")
+        self.assertEqual(response.status, 404)
         response, text = self.server.request("GET", "/version?x=1")
         self.assertRegex(json.loads(text)["version"], r"^\d+\.\d+")
 

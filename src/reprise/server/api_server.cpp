@@ -196,7 +196,7 @@ HeadCheck ApiServer::Impl::check_head(const HttpRequest& request) {
     }
     // Only OPTIONS may have this path. It asks for the server and not for a route.
     if (request.path == "*") {
-      HttpResponse response{.content_type = "", .headers = {{"Allow", "GET, OPTIONS, POST"}}};
+      HttpResponse response{.content_type = "", .headers = {{"Allow", "GET, HEAD, OPTIONS, POST"}}};
       return {.refusal = refuse(request, handler, std::move(response))};
     }
     const Route& route = router.find(request);

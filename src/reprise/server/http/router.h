@@ -71,7 +71,7 @@ class MethodNotAllowed : public ApiError {
 class Router {
  public:
   void add(Route route) { routes_.push_back(std::move(route)); }
-  /// \throws MethodNotAllowed; ApiError 404
+  /// A HEAD request finds the route of GET. \throws MethodNotAllowed; ApiError 404
   [[nodiscard]] const Route& find(const HttpRequest& request) const;
   [[nodiscard]] const std::vector<Route>& routes() const noexcept { return routes_; }
 
