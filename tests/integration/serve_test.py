@@ -158,6 +158,7 @@ class Routes(unittest.TestCase):
         response, _ = self.server.request("HEAD", "/v1/models/other")
         self.assertEqual(response.status, 404)
         response, text = self.server.request("GET", "/version?x=1")
+        self.assertEqual(response.headers["X-Unused-Fields"], "?x")
         self.assertRegex(json.loads(text)["version"], r"^\d+\.\d+")
 
     def test_load_counts_requests(self):
@@ -180,12 +181,16 @@ class Routes(unittest.TestCase):
         self.assertEqual(document["openapi"], "3.1.0")
         schemas = document["components"]["schemas"]
         described = {"audio", "whitespace_pattern"}  # read in order to refuse them
-        for schema in schemas.values():
-            described |= set(schema["properties"])
-            for member in schema["properties"].values():
-                for alternative in member.get("anyOf", []):
-                    described |= set(alternative.get("properties", {}))
-        described |= set(schemas["Message"]["properties"]["content"]["oneOf"][1]["items"]["properties"])
+
+        def add_names(schema):
+            if isinstance(schema, dict):
+                described.update(schema.get("properties", {}))
+                schema = list(schema.values())
+            if isinstance(schema, list):
+                for part in schema:
+                    add_names(part)
+
+        add_names(schemas)
         folder = os.path.join(os.path.dirname(__file__), "../../src/reprise/server/openai")
         read = set()
         for name in ("generation_request", "sampling_fields", "chat_template_fields", "chat_messages",
@@ -385,7 +390,7 @@ class Routes(unittest.TestCase):
             (b'{"a":' * 100000, None), (b'{"prompt": "a", "max_tokens": 1' + b"0" * 5000 + b"}", None),
             (b'{"prompt": "a", "prompt": "b"}', None),
             (b"{}", "prompt"), (b'{"prompt": ""}', "prompt"), (b'{"prompt": [[]]}', "prompt"),
-            (b'{"prompt": [999999]}', "prompt"), (b'{"prompt": "a", "max_tokens": "5"}', "max_tokens"),
+            (b'{"prompt": [999999]}', "prompt"), (b'{"prompt": "a", "max_tokens": "five"}', "max_tokens"),
             (b'{"prompt": "a", "max_tokens": 1000000}', "input_tokens"),
             (b'{"prompt": "a", "temperature": -1}', "temperature"), (b'{"prompt": "a", "n": 0}', "n"),
             (b'{"prompt": "a", "n": 2000, "temperature": 1}', "n"), (b'{"prompt": "a", "logprobs": 21}', "logprobs"),
