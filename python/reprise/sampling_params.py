@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import enum
+import warnings
 from typing import Any
 
 from reprise import _core
@@ -57,6 +58,7 @@ class SamplingParams:
     min_tokens: int = 0
     logprobs: int | None = None
     prompt_logprobs: int | None = None
+    logprob_token_ids: list[int] | None = None
     detokenize: bool = True
     skip_special_tokens: bool = True
     spaces_between_special_tokens: bool = True
@@ -74,6 +76,12 @@ class SamplingParams:
             if self.structured_outputs is not None:
                 raise ValueError("guided_decoding is the former name of structured_outputs; give one")
             self.structured_outputs, self.guided_decoding = self.guided_decoding, None
+        if self.logprob_token_ids and self.logprobs is None:
+            self.logprobs = 0
+        if self.seed == -1:  # as in vLLM: a new seed for each request
+            self.seed = None
+        if self.extra_args:
+            warnings.warn("extra_args has no effect: no extension of the engine reads it", stacklevel=3)
         if isinstance(self.stop, str):
             self.stop = [self.stop]
         if not isinstance(self.n, int) or not 1 <= self.n <= 256:
@@ -101,6 +109,7 @@ class SamplingParams:
             params.seed = self.seed + index
         params.stop = list(self.stop or [])
         params.stop_token_ids = list(self.stop_token_ids or [])
+        params.logprob_token_ids = list(self.logprob_token_ids or [])
         params.logit_bias = [(int(token), float(bias)) for token, bias in (self.logit_bias or {}).items()]
         params.allowed_token_ids = list(self.allowed_token_ids or [])
         params.bad_words = list(self.bad_words or [])

@@ -73,6 +73,23 @@ def test_logprobs_add_up(llm):
         assert position[token].logprob <= 0
 
 
+def test_logprobs_of_given_tokens(llm):
+    params = SamplingParams(temperature=0, max_tokens=3, logprob_token_ids=[300, 301], ignore_eos=True)
+    choice = llm.generate("Anna has 12", params, use_tqdm=False)[0].outputs[0]
+    every = SamplingParams(temperature=0, max_tokens=3, logprobs=20, ignore_eos=True)
+    likeliest = llm.generate("Anna has 12", every, use_tqdm=False)[0].outputs[0]
+    for position, best, token in zip(choice.logprobs, likeliest.logprobs, choice.token_ids, strict=True):
+        assert set(position) == {token, 300, 301}
+        for number, entry in position.items():
+            if number in best:
+                assert entry.logprob == best[number].logprob
+    with pytest.raises(ValueError, match="logprob_token_ids"):
+        SamplingParams(logprob_token_ids=[1] * 129)
+    with pytest.warns(UserWarning, match="extra_args"):
+        SamplingParams(extra_args={"a": 1})
+    assert SamplingParams(seed=-1).seed is None
+
+
 def test_stop_strings_end_the_text(llm, apples):
     full = llm.chat(apples, GREEDY, use_tqdm=False)[0].outputs[0].text
     word = full.split()[3]

@@ -148,7 +148,17 @@ class Routes(unittest.TestCase):
         for method, path in (("GET", "/health"), ("GET", "/ping"), ("POST", "/ping")):
             response, text = self.server.request(method, path)
             self.assertEqual((response.status, text), (200, b""), path)
+        for path in ("/health", "/v1/models", "/metrics", "/openapi.json", f"/v1/models/{NAME}"):
+            response, text = self.server.request("HEAD", path)
+            self.assertEqual((response.status, text), (200, b""), path)
+            self.assertEqual(response.headers["Content-Type"],
+                             self.server.request("GET", path)[0].headers["Content-Type"], path)
+        response, _ = self.server.request("HEAD", "/v1/completions")
+        self.assertEqual((response.status, response.headers["Allow"]), (405, "POST"))
+        response, _ = self.server.request("HEAD", "/v1/models/other")
+        self.assertEqual(response.status, 404)
         response, text = self.server.request("GET", "/version?x=1")
+        self.assertEqual(response.headers["X-Unused-Fields"], "?x")
         self.assertRegex(json.loads(text)["version"], r"^\d+\.\d+")
 
     def test_load_counts_requests(self):
@@ -171,12 +181,16 @@ class Routes(unittest.TestCase):
         self.assertEqual(document["openapi"], "3.1.0")
         schemas = document["components"]["schemas"]
         described = {"audio", "whitespace_pattern"}  # read in order to refuse them
-        for schema in schemas.values():
-            described |= set(schema["properties"])
-            for member in schema["properties"].values():
-                for alternative in member.get("anyOf", []):
-                    described |= set(alternative.get("properties", {}))
-        described |= set(schemas["Message"]["properties"]["content"]["oneOf"][1]["items"]["properties"])
+
+        def add_names(schema):
+            if isinstance(schema, dict):
+                described.update(schema.get("properties", {}))
+                schema = list(schema.values())
+            if isinstance(schema, list):
+                for part in schema:
+                    add_names(part)
+
+        add_names(schemas)
         folder = os.path.join(os.path.dirname(__file__), "../../src/reprise/server/openai")
         read = set()
         for name in ("generation_request", "sampling_fields", "chat_template_fields", "chat_messages",
@@ -376,7 +390,7 @@ class Routes(unittest.TestCase):
             (b'{"a":' * 100000, None), (b'{"prompt": "a", "max_tokens": 1' + b"0" * 5000 + b"}", None),
             (b'{"prompt": "a", "prompt": "b"}', None),
             (b"{}", "prompt"), (b'{"prompt": ""}', "prompt"), (b'{"prompt": [[]]}', "prompt"),
-            (b'{"prompt": [999999]}', "prompt"), (b'{"prompt": "a", "max_tokens": "5"}', "max_tokens"),
+            (b'{"prompt": [999999]}', "prompt"), (b'{"prompt": "a", "max_tokens": "five"}', "max_tokens"),
             (b'{"prompt": "a", "max_tokens": 1000000}', "input_tokens"),
             (b'{"prompt": "a", "temperature": -1}', "temperature"), (b'{"prompt": "a", "n": 0}', "n"),
             (b'{"prompt": "a", "n": 2000, "temperature": 1}', "n"), (b'{"prompt": "a", "logprobs": 21}', "logprobs"),

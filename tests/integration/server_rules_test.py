@@ -132,9 +132,8 @@ class Rules(Case):
         for bad in (b"\xef\xbb\xbf" + good, good + b"x", good[:-1] + b",}", good.replace(b'"', b"'"),
                     b'{"prompt": "\\ud800", "max_tokens": 1}', b'{"prompt": "\xc0\x80", "max_tokens": 1}',
                     b'{"prompt": "a\x00", "max_tokens": 1}', b'{"prompt": "a", "max_tokens": 1, "x": 1e400}',
-                    b'{"prompt": "a", "max_tokens": 1, "max_tokens": 1}', b'{"prompt": "a", "max_tokens": 1.0}',
-                    b'{"prompt": "a", "max_tokens": 1e0}', b'{"prompt": "a", "max_tokens": true}',
-                    b'{"prompt": "a", "max_tokens": "1"}', b'{"prompt": "a", "max_tokens": 01}',
+                    b'{"prompt": "a", "max_tokens": 1, "max_tokens": 1}', b'{"prompt": "a", "max_tokens": 1.5}',
+                    b'{"prompt": "a", "max_tokens": true}', b'{"prompt": "a", "max_tokens": 01}',
                     b'{"prompt": "a", "logit_bias": {"+5": 1}}', b'{"prompt": "a", "logit_bias": {" 5": 1}}',
                     good.decode().encode("utf-16")):
             self.assertEqual(self.post(COMPLETIONS, bad), 400, bad)

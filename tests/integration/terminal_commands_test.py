@@ -56,6 +56,16 @@ class RunBatch(unittest.TestCase):
             self.assertEqual(body["choices"][0]["text"], expected["choices"][0]["text"])
             self.assertEqual(body["usage"]["completion_tokens"], expected["usage"]["completion_tokens"])
 
+    def test_members_of_a_line_without_effect_are_named_once(self):
+        row = json.loads(line("a", prompt="Once", max_tokens=2, user="u"))
+        with tempfile.TemporaryDirectory() as folder:
+            source, target = Path(folder, "in.jsonl"), Path(folder, "out.jsonl")
+            source.write_text(2 * (json.dumps({**row, "priority": 1}) + "\n"), encoding="utf-8")
+            run = subprocess.run([BINARY, "run-batch", MODEL, "-i", source, "-o", target], capture_output=True, text=True,
+                                 timeout=TIMEOUT, check=True)
+        self.assertEqual(run.stderr.count('the member "priority", which has no effect'), 1, run.stderr)
+        self.assertEqual(run.stderr.count("without effect on this server: user"), 1, run.stderr)
+
     def test_chats(self):
         (answer,) = self.run_batch(line("c", "/v1/chat/completions", model="tiny", temperature=0, max_tokens=20,
                                         messages=[{"role": "user", "content": "What is 3 + 4?"}]) + "\n")

@@ -120,6 +120,7 @@ void EngineLoader::report_options() {
   report.warnings = options.warnings;
   report.attention = options.attention;
   report.pooling = options.config.pooling;
+  report.matryoshka = options.config.matryoshka;
   if (options.config.encoder) {
     report.num_decoder_prompt_tokens =
         static_cast<int32_t>(options.config.encoder->decoder_prompt.size());

@@ -164,7 +164,7 @@ void add_params(auto& a, auto& x) {
   a(x.temperature, x.top_p, x.top_k, x.min_p, x.seed, x.repetition_penalty, x.presence_penalty);
   a(x.frequency_penalty, x.max_tokens, x.min_tokens, x.stop, x.stop_token_ids, x.ignore_eos);
   a(x.include_stop_str_in_output, x.skip_special_tokens, x.logprobs, x.prompt_logprobs);
-  a(x.logit_bias, x.allowed_token_ids, x.bad_words, x.bad_words_token_ids);
+  a(x.logprob_token_ids, x.logit_bias, x.allowed_token_ids, x.bad_words, x.bad_words_token_ids);
 }
 
 void add_delta(auto& a, auto& x) {

@@ -51,6 +51,7 @@ struct StartupReport {
   double total_seconds = 0;
   std::vector<StartupStage> stages;               // in order; they sum to almost total_seconds
   std::optional<weights::PoolingConfig> pooling;  // of a model that makes vectors of texts
+  std::optional<weights::MatryoshkaConfig> matryoshka;  // of one whose vectors may be cut
   std::optional<weights::ClassifierConfig> classifier;  // of one that gives scores of labels
   /// Of a model whose prompts are texts of an encoder: the tokens with which each answer begins. 0:
   /// the model has no encoder.

@@ -3,6 +3,8 @@
 #include <deque>
 #include <fstream>
 #include <random>
+#include <set>
+#include <string>
 
 #include "reprise/api/async_engine.h"
 #include "reprise/base/error.h"
@@ -143,6 +145,19 @@ class BatchRun {
   [[nodiscard]] size_t num_failed() const noexcept { return num_failed_; }
 
  private:
+  /// Names members of a line that have no effect, each once.
+  void note_unused(const Json& request) {
+    constexpr size_t kMaxNoted = 16;
+    for (const auto& [name, value] : request.items()) {
+      const bool is_read =
+          name == "custom_id" || name == "method" || name == "url" || name == "body";
+      if (is_read || noted_.size() == kMaxNoted || !noted_.insert(name).second) continue;
+      print_log(LogLevel::warning,
+                "the input has lines with the member {}, which has no effect\n",
+                json_text(name));
+    }
+  }
+
   // The address of `answer` stays valid: a deque does not move its elements.
   void submit(const std::string& line, size_t number, Answer& answer) {
     Json request;
@@ -172,6 +187,7 @@ class BatchRun {
     } else if (request["body"].contains("stream") && request["body"]["stream"] == true) {
       answer = refusal(*custom_id, number, "Request must not be sent in stream mode");
     } else {
+      note_unused(request);
       answer.custom_id = *custom_id;
       api_->post(*url, json_text(request["body"]), [&answer](const server::HttpResponse& response) {
         answer.status = response.status;
@@ -214,6 +230,7 @@ class BatchRun {
   std::string path_;
   size_t window_;
   std::deque<Answer> pending_;  // in the order of the lines
+  std::set<std::string> noted_;
   std::mt19937_64 random_ids_{std::random_device{}()};
   size_t num_answers_ = 0;
   size_t num_failed_ = 0;

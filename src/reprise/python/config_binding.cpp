@@ -202,6 +202,7 @@ void bind_sampling_params(nb::module_& module) {
       .def_rw("skip_special_tokens", &SamplingParams::skip_special_tokens)
       .def_rw("logprobs", &SamplingParams::logprobs, nb::arg().none())
       .def_rw("prompt_logprobs", &SamplingParams::prompt_logprobs, nb::arg().none())
+      .def_rw("logprob_token_ids", &SamplingParams::logprob_token_ids)
       .def_rw("logit_bias", &SamplingParams::logit_bias)
       .def_rw("allowed_token_ids", &SamplingParams::allowed_token_ids)
       .def_rw("bad_words", &SamplingParams::bad_words)

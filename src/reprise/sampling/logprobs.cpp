@@ -51,6 +51,18 @@ void top_logprobs(std::span<const float> logits,
   }
 }
 
+void logprobs_of(std::span<const float> logits,
+                 double log_normaliser,
+                 std::span<const int32_t> token_ids,
+                 std::vector<TokenLogprob>& result) {
+  result.clear();
+  for (const int32_t id : token_ids) {
+    const float logit = logits[static_cast<size_t>(id)];
+    result.push_back(
+        {.token_id = id, .logprob = static_cast<float>(logit - log_normaliser), .rank = 0});
+  }
+}
+
 PositionLogprobs position_logprobs(std::span<const float> logits, int32_t token_id, int num_top) {
   const double log_normaliser = log_sum_exp(logits);
   PositionLogprobs result{.token = token_logprob(logits, log_normaliser, token_id)};

@@ -9,7 +9,7 @@ namespace reprise::sampling {
 struct TokenLogprob {
   int32_t token_id = -1;
   float logprob = 0.0F;  // natural log
-  int rank = 0;          // 1 = most likely; equal logits: the lower id first
+  int rank = 0;          // 1 = most likely; equal logits: the lower id first; 0 = not known
   friend bool operator==(const TokenLogprob&, const TokenLogprob&) = default;
 };
 
@@ -34,6 +34,13 @@ void top_logprobs(std::span<const float> logits,  // [vocab_size]
                   double log_normaliser,
                   int count,
                   std::vector<TokenLogprob>& result);
+
+/// Writes the log-probabilities of the given tokens into `result`, in their order and without
+/// ranks: a rank costs one pass over the row. \pre the ids index logits.
+void logprobs_of(std::span<const float> logits,  // [vocab_size]
+                 double log_normaliser,
+                 std::span<const int32_t> token_ids,
+                 std::vector<TokenLogprob>& result);
 
 /// Log-probabilities of the chosen token and of the likeliest tokens of one row. \pre those of
 /// log_sum_exp() and token_logprob()

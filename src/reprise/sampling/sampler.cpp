@@ -70,7 +70,11 @@ void Sampler::sample(const SamplingInput& input, SampledToken& result) {
   if (params.logprobs) {
     const double log_normaliser = log_sum_exp(input.logits);
     result.logprob = token_logprob(input.logits, log_normaliser, result.token_id);
-    top_logprobs(input.logits, log_normaliser, *params.logprobs, result.top_logprobs);
+    if (params.logprob_token_ids.empty()) {
+      top_logprobs(input.logits, log_normaliser, *params.logprobs, result.top_logprobs);
+    } else {
+      logprobs_of(input.logits, log_normaliser, params.logprob_token_ids, result.top_logprobs);
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 #include <span>
 #include <string_view>
 
@@ -25,7 +26,7 @@ void require_in(std::string_view field, float value, float low, float high) {
 
 void require_above_zero(std::string_view field, float value, float high) {
   if (!(value > 0.0F && value <= high)) {
-    refuse(field, value, fmt::format("a number in (0, {}]", high));
+    refuse(field, value, fmt::format("a number in (0, {:.6g}]", high));
   }
 }
 
@@ -74,6 +75,12 @@ void validate_strings(std::string_view field, std::span<const std::string> strin
 void validate_token_ids(const SamplingParams& params, int vocab_size) {
   require_in_vocabulary("stop_token_ids", params.stop_token_ids, vocab_size);
   require_in_vocabulary("allowed_token_ids", params.allowed_token_ids, vocab_size);
+  if (params.logprob_token_ids.size() > size_t{kMaxLogprobTokenIds}) {
+    refuse("logprob_token_ids",
+           fmt::format("{} token ids", params.logprob_token_ids.size()),
+           fmt::format("at most {}", kMaxLogprobTokenIds));
+  }
+  require_in_vocabulary("logprob_token_ids", params.logprob_token_ids, vocab_size);
   for (const auto& [token_id, bias] : params.logit_bias) {
     require_in_vocabulary("logit_bias key", std::span(&token_id, 1), vocab_size);
     require_in(fmt::format("logit_bias[{}]", token_id), bias, -kMaxLogitBias, kMaxLogitBias);
@@ -90,7 +97,8 @@ void validate(const SamplingParams& params, int vocab_size, int max_logprobs) {
   require_above_zero("top_p", params.top_p, 1.0F);
   if (params.top_k < -1) refuse("top_k", params.top_k, "-1 or 0 (off) or a positive number");
   require_in("min_p", params.min_p, 0.0F, 1.0F);
-  require_above_zero("repetition_penalty", params.repetition_penalty, kMaxPenalty);
+  require_above_zero(
+      "repetition_penalty", params.repetition_penalty, std::numeric_limits<float>::max());
   require_in("presence_penalty", params.presence_penalty, -kMaxPenalty, kMaxPenalty);
   require_in("frequency_penalty", params.frequency_penalty, -kMaxPenalty, kMaxPenalty);
   require_count("logprobs", params.logprobs, max_logprobs);

@@ -20,6 +20,7 @@
 #include "reprise/server/http/api_error.h"
 #include "reprise/server/http/http_meter.h"
 #include "reprise/server/http/router.h"
+#include "reprise/server/http/unused_fields.h"
 #include "reprise/server/http/worker.h"
 #include "reprise/server/info_routes.h"
 #include "reprise/server/live_routes.h"
@@ -75,6 +76,7 @@ struct ApiServer::Impl {
   HttpResponse refuse(const HttpRequest& request, std::string_view handler, HttpResponse response);
   void handle(HttpRequest request, const ExchangeRef& from_client);
   void prepare_on(Worker& thread, const Route& route, HttpRequest request, ExchangeRef exchange);
+  void answer(const Answering& answering, const ExchangeRef& exchange);
   void log_throughput(api::AsyncEngine& engine, int interval_seconds);
   void log_graphs(api::AsyncEngine& engine);
   void give_memory_back();
@@ -92,6 +94,7 @@ struct ApiServer::Impl {
   CorsOptions cors;
   std::shared_ptr<LineWriter> lines;
   Log log;
+  UnusedFields unused_fields;
   AccessLog access_log;
   ApiKeys keys;
   AllowedHosts hosts;
@@ -124,6 +127,7 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
       cors(options.cors),
       lines(options.lines ? options.lines : std::make_shared<LineWriter>(STDERR_FILENO)),
       log(options.generations.log),
+      unused_fields(log),
       access_log(lines, options.access_log, options.unlogged_paths),
       keys(options.api_keys),
       hosts(allowed_hosts(options)),
@@ -196,7 +200,7 @@ HeadCheck ApiServer::Impl::check_head(const HttpRequest& request) {
     }
     // Only OPTIONS may have this path. It asks for the server and not for a route.
     if (request.path == "*") {
-      HttpResponse response{.content_type = "", .headers = {{"Allow", "GET, OPTIONS, POST"}}};
+      HttpResponse response{.content_type = "", .headers = {{"Allow", "GET, HEAD, OPTIONS, POST"}}};
       return {.refusal = refuse(request, handler, std::move(response))};
     }
     const Route& route = router.find(request);
@@ -235,6 +239,7 @@ void ApiServer::Impl::handle(HttpRequest request, const ExchangeRef& from_client
     if (const auto key = keys.find(request.authorization))
       request.client = fmt::format("key {}", *key);
     exchange = metered(meter, route.path, request, from_client);
+    exchange = unused_fields.tell(unused_parameters(route, request), exchange);
     if (route.handle) route.handle(request, exchange);
     if (!route.prepare) return;
     if (route.waits_for_engine) return prepare_on(waiting, route, std::move(request), exchange);
@@ -246,10 +251,14 @@ void ApiServer::Impl::handle(HttpRequest request, const ExchangeRef& from_client
                                end_of_work.get_token());
       return prepare_on(reader, route, std::move(request), exchange);
     }
-    route.prepare(request)(exchange);
+    answer(route.prepare(request), exchange);
   } catch (const std::exception& error) {
     exchange->respond(error_response(to_api_error(error, model, log)));
   }
+}
+
+void ApiServer::Impl::answer(const Answering& answering, const ExchangeRef& exchange) {
+  answering.answer(unused_fields.tell(answering.unused_fields, exchange));
 }
 
 void ApiServer::Impl::prepare_on(Worker& thread,
@@ -273,7 +282,7 @@ void ApiServer::Impl::prepare_on(Worker& thread,
     http.post([this, answering = std::move(answering), failure, exchange = std::move(exchange)] {
       try {
         if (failure) std::rethrow_exception(failure);
-        answering(exchange);
+        answer(answering, exchange);
       } catch (const std::exception& error) {
         exchange->respond(error_response(to_api_error(error, model, log)));
       }

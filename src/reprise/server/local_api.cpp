@@ -8,6 +8,7 @@
 
 #include "reprise/server/http/api_error.h"
 #include "reprise/server/http/router.h"
+#include "reprise/server/http/unused_fields.h"
 #include "reprise/server/openai/generation_routes.h"
 #include "reprise/server/openai/generation_service.h"
 #include "reprise/server/openai/pooling_routes.h"
@@ -72,6 +73,7 @@ class LocalExchange : public HttpExchange {
 struct LocalApi::Impl {
   Impl(const ServerOptions& options, api::AsyncEngine& engine)
       : log(options.generations.log),
+        unused_fields(log),
         model(options.model, engine.startup_report().max_model_len, engine.adapters()),
         prompts(engine),
         generations(options.generations, engine, model, [this](std::function<void()> task) {
@@ -84,6 +86,7 @@ struct LocalApi::Impl {
 
   TaskQueue tasks;  // the engine's thread posts to the queue until `generations` is destroyed
   Log log;
+  UnusedFields unused_fields;
   ServedModel model;
   PromptEncoder prompts;
   Router router;
@@ -103,7 +106,9 @@ void LocalApi::post(const std::string& path,
   try {
     const Route& route = impl_->router.find(request);
     if (route.handle) route.handle(request, exchange);
-    if (route.prepare) route.prepare(request)(exchange);
+    if (!route.prepare) return;
+    const Answering answering = route.prepare(request);
+    answering.answer(impl_->unused_fields.tell(answering.unused_fields, exchange));
   } catch (const std::exception& error) {
     exchange->respond(error_response(to_api_error(error, impl_->model, impl_->log)));
   }

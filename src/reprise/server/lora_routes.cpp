@@ -12,10 +12,11 @@
 namespace reprise::server {
 namespace {
 
-Answering answer_text(std::string text) {
-  return [text = std::move(text)](const ExchangeRef& exchange) {
-    exchange->respond({.body = text, .content_type = "text/plain; charset=utf-8"});
-  };
+Answering answer_text(std::string text, const RequestFields& fields) {
+  return {[text = std::move(text)](const ExchangeRef& exchange) {
+            exchange->respond({.body = text, .content_type = "text/plain; charset=utf-8"});
+          },
+          fields.unused()};
 }
 
 /// The status of a failed load: 404 if the folder or a file is missing, as in vLLM, else 400.
@@ -41,17 +42,19 @@ Answering load_adapter(const HttpRequest& request,
   try {
     adapters.load({.name = name, .path = path}, replaces ? IfLoaded::replace : IfLoaded::refuse);
   } catch (const InvalidArgument& error) {
-    throw ApiError(status_of(error), error.what());
+    const bool is_file = dynamic_cast<const FileError*>(&error) != nullptr;
+    throw ApiError(status_of(error), error.what(), is_file ? "lora_path" : "lora_name");
   }
   log.info(fmt::format("Loaded new LoRA adapter: name '{}', path '{}'", name, path));
-  return answer_text(fmt::format("Success: LoRA adapter '{}' added successfully.", name));
+  return answer_text(fmt::format("Success: LoRA adapter '{}' added successfully.", name), fields);
 }
 
 Answering unload_adapter(const HttpRequest& request,
                          lora::AdapterRegistry& adapters,
                          const Log& log) {
   const Json json = parse_body(request.body);
-  const std::string name = RequestFields(json).text("lora_name").value_or("");
+  const RequestFields fields(json);
+  const std::string name = fields.text("lora_name").value_or("");
   if (name.empty()) {
     throw ApiError(400, "'lora_name' needs to be provided to unload a LoRA adapter.", "lora_name");
   }
@@ -61,7 +64,7 @@ Answering unload_adapter(const HttpRequest& request,
                    "lora_name");
   }
   log.info(fmt::format("Removed LoRA adapter: name '{}'", name));
-  return answer_text(fmt::format("Success: LoRA adapter '{}' removed successfully.", name));
+  return answer_text(fmt::format("Success: LoRA adapter '{}' removed successfully.", name), fields);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "reprise/weights/config_overrides.h"
 #include "reprise/weights/config_reader.h"
 #include "reprise/weights/families/family_config.h"
+#include "reprise/weights/matryoshka_config.h"
 #include "reprise/weights/tensor_spec.h"
 #include "reprise/weights/text_part.h"
 #include "reprise/weights/token_limits.h"
@@ -171,6 +172,7 @@ LoadedModelConfig parse_model_config(std::string_view json, std::string_view pat
   config.vocab_size = reader.required_integer("vocab_size", 1, kMaxVocabSize);
   family.read({.reader = reader, .config = config, .warnings = loaded.warnings});
   if (names_classifier(reader)) config.classifier = read_classifier_config(reader);
+  config.matryoshka = read_matryoshka_config(reader, config.hidden_size);
   config.dtype = read_dtype(reader);
   config.quantization = read_quantization_config(reader);
   config.bos_token_id = reader.integer("bos_token_id", 0, config.vocab_size - 1);

@@ -255,6 +255,7 @@ struct ModelConfig {
   std::optional<EncoderConfig> encoder;
   /// The model gives vectors for texts instead of next tokens, and needs no lm_head.
   std::optional<PoolingConfig> pooling;
+  std::optional<MatryoshkaConfig> matryoshka;  // nothing: the vectors may not be cut
   /// The model gives scores of labels instead of vectors.
   std::optional<ClassifierConfig> classifier;
 

@@ -21,6 +21,15 @@ struct PoolingConfig {
   bool operator==(const PoolingConfig&) const = default;
 };
 
+/// A model whose vectors may be cut: their first numbers are vectors of their own (Matryoshka
+/// embeddings).
+struct MatryoshkaConfig {
+  std::vector<int64_t> lengths;  // that the model was trained for; empty: any
+  int64_t longest = 0;           // numbers in a whole vector
+
+  bool operator==(const MatryoshkaConfig&) const = default;
+};
+
 /// What turns the scores of labels into probabilities.
 enum class ClassifierActivation : uint8_t { none, sigmoid, softmax };
 

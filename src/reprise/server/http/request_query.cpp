@@ -5,6 +5,8 @@
 namespace reprise::server {
 namespace {
 
+constexpr size_t kMaxNameBytes = 64;  // of a name that goes into a header and into the log
+
 std::string decode_form(std::string_view text) {
   std::string spaced(text);
   std::replace(spaced.begin(), spaced.end(), '+', ' ');
@@ -43,6 +45,20 @@ std::vector<std::string> query_values(std::string_view query, std::string_view n
     values.push_back(decode_form(pair.substr(std::min(equals + 1, pair.size()))));
   }
   return values;
+}
+
+std::vector<std::string> unknown_names(std::string_view query,
+                                       std::span<const std::string_view> known,
+                                       size_t most) {
+  std::vector<std::string> names;
+  while (!query.empty() && names.size() < most) {
+    const std::string_view pair = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(pair.size() + 1, query.size()));
+    const std::string_view name = pair.substr(0, pair.find('='));
+    if (name.empty() || std::ranges::find(known, decode_form(name)) != known.end()) continue;
+    names.emplace_back(name.substr(0, kMaxNameBytes));
+  }
+  return names;
 }
 
 }  // namespace reprise::server

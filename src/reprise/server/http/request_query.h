@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,5 +13,10 @@ namespace reprise::server {
 
 /// All values of `name` in "level=1&tags=a&tags=b", in order, with the escapes of forms decoded.
 [[nodiscard]] std::vector<std::string> query_values(std::string_view query, std::string_view name);
+
+/// The names in the query that `known` does not have, as sent and shortened; at most `most`.
+[[nodiscard]] std::vector<std::string> unknown_names(std::string_view query,
+                                                     std::span<const std::string_view> known,
+                                                     size_t most);
 
 }  // namespace reprise::server

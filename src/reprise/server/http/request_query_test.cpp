@@ -25,5 +25,13 @@ TEST(RequestQuery, takes_what_is_not_well_formed) {
   EXPECT_EQ(query_values("&&a&=x&", ""), (Values{"", "", "x"}));
 }
 
+TEST(RequestQuery, names_what_is_not_known_as_it_was_sent) {
+  const std::vector<std::string_view> known = {"level", "tags"};
+  EXPECT_EQ(unknown_names("level=1&x%0a=2&tag%73=a&=3&y", known, 9), (Values{"x%0a", "y"}));
+  EXPECT_EQ(unknown_names("a&b&c", known, 2), (Values{"a", "b"}));
+  EXPECT_EQ(unknown_names(std::string(100, 'n'), known, 1), (Values{std::string(64, 'n')}));
+  EXPECT_EQ(unknown_names("", known, 1), Values{});
+}
+
 }  // namespace
 }  // namespace reprise::server

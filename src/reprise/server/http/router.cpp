@@ -30,12 +30,15 @@ MethodNotAllowed::MethodNotAllowed(const std::string& allowed)
       allowed_(allowed) {}
 
 const Route& Router::find(const HttpRequest& request) const {
+  // RFC 9110, 9.3.2: HEAD is GET without the body, which the session leaves out.
+  const std::string_view method =
+      request.method == "HEAD" ? std::string_view("GET") : std::string_view(request.method);
   std::string allowed;
   for (const Route& route : routes_) {
     if (!fits(route, request.path)) continue;
-    if (route.method == request.method) return route;
+    if (route.method == method) return route;
     allowed += allowed.empty() ? "" : ", ";
-    allowed += route.method;
+    allowed += route.method == "GET" ? "GET, HEAD" : route.method;
   }
   if (allowed.empty()) throw ApiError(404, "Not Found");
   throw MethodNotAllowed(allowed);

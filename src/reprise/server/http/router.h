@@ -1,10 +1,12 @@
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "reprise/server/http/api_error.h"
@@ -15,7 +17,16 @@ namespace reprise::server {
 using ExchangeRef = std::shared_ptr<HttpExchange>;
 
 /// Answers one request on the I/O thread; holds the result of `prepare`.
-using Answering = std::function<void(const ExchangeRef&)>;
+struct Answering {
+  Answering() = default;
+  template <std::invocable<const ExchangeRef&> Function>
+  Answering(Function function, std::vector<std::string> fields = {})
+      : answer(std::move(function)), unused_fields(std::move(fields)) {}
+
+  std::function<void(const ExchangeRef&)> answer;
+  /// The fields of the request's body that have no effect; the answer's header names them.
+  std::vector<std::string> unused_fields;
+};
 
 /// A part of a request's query, for the description of the API.
 struct QueryParameter {
@@ -71,7 +82,7 @@ class MethodNotAllowed : public ApiError {
 class Router {
  public:
   void add(Route route) { routes_.push_back(std::move(route)); }
-  /// \throws MethodNotAllowed; ApiError 404
+  /// A HEAD request finds the route of GET. \throws MethodNotAllowed; ApiError 404
   [[nodiscard]] const Route& find(const HttpRequest& request) const;
   [[nodiscard]] const std::vector<Route>& routes() const noexcept { return routes_; }
 

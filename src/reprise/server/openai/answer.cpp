@@ -19,6 +19,20 @@ std::string text_to_echo(const GenerationRequest& request) {
   return last.at("role") == request.role() ? last.at("content").get<std::string>() : std::string();
 }
 
+/// Adds the members of a delta to those of earlier deltas that go into the same chunk.
+void append_members(Json&& from, Json& to) {
+  for (auto& [name, value] : from.items()) {
+    Json& member = to[name];
+    if (member.is_string()) {
+      member.get_ref<std::string&>() += value.get_ref<const std::string&>();
+    } else if (member.is_array()) {
+      for (Json& item : value) member.push_back(std::move(item));
+    } else {
+      member = std::move(value);
+    }
+  }
+}
+
 }  // namespace
 
 Answer::Answer(const GenerationRequest& request,
@@ -37,7 +51,9 @@ Answer::Answer(const GenerationRequest& request,
             .echo = request.echo,
             .echo_only = request.echo_only,
             .usage = request.include_usage,
-            .continuous_usage = request.continuous_usage},
+            .continuous_usage = request.continuous_usage,
+            .prompt_text = request.is_chat && request.return_prompt_text,
+            .stream_interval = request.stream_interval},
       spelling_(
           tokenizer,
           request.return_tokens_as_token_ids ? TokenSpelling::Form::id : TokenSpelling::Form::text),
@@ -49,6 +65,7 @@ Answer::Answer(const GenerationRequest& request,
       is_stream_(request.stream),
       include_reasoning_(request.include_reasoning),
       is_named_call_(request.tools.choice == ToolUse::Choice::named),
+      is_single_call_(!request.tools.parallel),
       choices_(static_cast<size_t>(request.num_choices())),
       usage_(usage) {
   if (!request.create_parser) return;
@@ -72,7 +89,15 @@ void Answer::take(int index, const engine::OutputDelta& delta) {
   const Pending& pending = choice.pending;
   const bool is_held_back = delta.token_ids.empty() || choice.parser != nullptr;
   if (is_held_back && pending.text.empty() && pending.more.empty() && !delta.finished) return;
+  if (!delta.finished && waits_for_more(choice)) return;
+  choice.has_sent = true;
+  choice.num_sent_tokens = choice.num_output_tokens;
   write_chunk(text_chunk(head_, take_part(index)));
+}
+
+bool Answer::waits_for_more(const Choice& choice) const {
+  return choice.has_sent &&
+         choice.num_output_tokens - choice.num_sent_tokens < wish_.stream_interval;
 }
 
 void Answer::collect(int index, const engine::OutputDelta& delta) {
@@ -106,8 +131,12 @@ void Answer::read(const engine::OutputDelta& delta, Choice& choice) {
   choice.parser->push(delta.text, message);
   if (delta.finished) choice.parser->finish(message);
   if (!include_reasoning_) message.reasoning.clear();
+  if (is_single_call_) {
+    std::erase_if(message.tool_calls, [](const auto& call) { return call.index > 0; });
+  }
   choice.pending.text += message.content;
-  choice.pending.more = choice.message.take(message);
+  Json members = choice.message.take(message);
+  if (is_stream_) append_members(std::move(members), choice.pending.more);
   // A call of a tool that the request named counts as a normal answer, the same as in OpenAI's API.
   const bool is_calls = choice.message.has_calls() && !is_named_call_;
   if (delta.finished && is_calls && choice.finish_reason == "stop")
@@ -137,6 +166,7 @@ void Answer::begin_stream() {
   for (int i = 0; i < static_cast<int>(choices_.size()); ++i) {
     Json chunk = role_chunk(head_, i);
     if (wish_.token_ids) chunk["prompt_token_ids"] = prompt_of(i).token_ids;
+    if (wish_.prompt_text) chunk["prompt_text"] = prompt_of(i).text;
     write_chunk(std::move(chunk));
     if (!echo_text_.empty()) {
       write_chunk(text_chunk(head_, {.index = i, .text = echo_text_}));
@@ -223,6 +253,7 @@ HttpResponse Answer::whole() {
     choices.back().more = choices_[i].message.whole();
   }
   Json answer = answer_json(head_, choices, usage_);
+  if (wish_.prompt_text) answer["prompt_text"] = prompt_of(0).text;
   if (describe_export_) answer["kv_transfer_params"] = describe_export_();
   return {.body = dump(answer), .headers = {{kRequestIdHeader, request_id_}}};
 }

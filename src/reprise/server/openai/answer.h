@@ -48,6 +48,8 @@ class Answer final : public RequestAnswer {
     bool echo_only = false;  // shows no generated text
     bool usage = false;
     bool continuous_usage = false;
+    bool prompt_text = false;  // in a chat
+    int stream_interval = 1;   // tokens of a chunk
   };
   /// The part of a choice that is sent next. Without streaming, this is the whole choice.
   struct Pending {
@@ -63,7 +65,9 @@ class Answer final : public RequestAnswer {
     std::unique_ptr<output_parsers::OutputParser> parser;  // null: the text is the content
     AnswerMessage message;
     bool has_begun = false;
-    int64_t text_offset = 0;  // in characters: the value of "text_offset" for the next token
+    int64_t num_sent_tokens = 0;  // tokens counted when the last chunk was sent
+    bool has_sent = false;
+    TextOffset text_offset;  // of the next token
     int64_t num_output_tokens = 0;
     int64_t num_cached_tokens = 0;
     std::string finish_reason;
@@ -75,6 +79,7 @@ class Answer final : public RequestAnswer {
   void read(const engine::OutputDelta& delta, Choice& choice);
   void begin_stream();
   void write_chunk(Json chunk);
+  [[nodiscard]] bool waits_for_more(const Choice& choice) const;
   [[nodiscard]] ChoicePart take_part(int index);
   [[nodiscard]] Json take_logprobs(Choice& choice) const;
   [[nodiscard]] const EncodedPrompt& prompt_of(int index) const;
@@ -92,6 +97,7 @@ class Answer final : public RequestAnswer {
   bool is_stream_;
   bool include_reasoning_;
   bool is_named_call_;
+  bool is_single_call_;     // parallel_tool_calls is false
   bool has_begun_ = false;  // the head of the stream was sent
   std::vector<Choice> choices_;
   Usage usage_;

@@ -18,7 +18,9 @@ int64_t logprobs_per_prompt_token(const GenerationRequest& request) {
 }
 
 int64_t logprobs_per_output_token(const GenerationRequest& request) {
-  return request.params.logprobs ? int64_t{*request.params.logprobs} + 1 : 0;
+  if (!request.params.logprobs) return 0;
+  const auto num_ids = static_cast<int64_t>(request.params.logprob_token_ids.size());
+  return std::max<int64_t>(*request.params.logprobs, num_ids) + 1;
 }
 
 }  // namespace

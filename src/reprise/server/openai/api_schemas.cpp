@@ -47,21 +47,59 @@ constexpr std::string_view kResponseFormat = R"({
   "properties": {
     "type": {"enum": ["text", "json_object", "json_schema", "structural_tag"]},
     "json_schema": {"type": "object", "required": ["schema"], "properties": {
-      "name": {"type": "string"}, "schema": {"type": ["object", "boolean", "string"]}}}}})";
+      "name": {"type": "string"}, "description": {"type": ["string", "null"]},
+      "strict": {"type": ["boolean", "null"]},
+      "schema": {"type": ["object", "boolean", "string"]}}},
+    "format": {"type": "object"},
+    "structures": {"type": "array", "items": {"type": "object"}},
+    "triggers": {"type": "array", "items": {"type": "string"}}}})";
 constexpr std::string_view kTools = R"({
   "type": "array", "maxItems": 128, "items": {
-    "type": "object", "required": ["type", "function"],
+    "type": "object", "required": ["function"],
     "properties": {
-      "type": {"const": "function"},
+      "type": {"const": "function"}, "defer_loading": {"type": ["boolean", "null"]},
       "function": {"type": "object", "required": ["name"], "properties": {
-        "name": {"type": "string", "minLength": 1}, "description": {"type": "string"},
+        "name": {"type": "string", "minLength": 1}, "description": {"type": ["string", "null"]},
+        "strict": {"type": ["boolean", "null"]}, "defer_loading": {"type": ["boolean", "null"]},
         "parameters": {"type": ["object", "null"]}}}}}})";
 constexpr std::string_view kToolChoice = R"({
   "oneOf": [
     {"enum": ["none", "auto", "required"]},
     {"type": "object", "required": ["function"], "properties": {
       "type": {"const": "function"},
-      "function": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}}}]})";
+      "function": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}}},
+    {"type": "object", "required": ["type", "allowed_tools"], "properties": {
+      "type": {"const": "allowed_tools"},
+      "allowed_tools": {"type": "object", "required": ["mode", "tools"], "properties": {
+        "mode": {"enum": ["auto", "required"]},
+        "tools": {"type": "array", "minItems": 1, "items": {"type": "object"}}}}}}]})";
+
+// Fields of OpenAI's and vLLM's APIs that have no effect here. They are described so that clients
+// see that they are accepted.
+constexpr std::string_view kNoEffect =
+    "No effect here; the header X-Unused-Fields of the answer names it.";
+constexpr std::string_view kAny = "{}";
+constexpr Field kUnused[] = {
+    {"ec_transfer_params", kAny, kNoEffect},
+    {"guided_decoding_backend", kString, kNoEffect},
+    {"guided_whitespace_pattern", kString, kNoEffect},
+    {"length_penalty", R"({"type": "number"})", kNoEffect},
+    {"metadata", kAny, kNoEffect},
+    {"mm_payload", kString, kNoEffect},
+    {"prediction", kAny, kNoEffect},
+    {"prompt_cache_key", kString, kNoEffect},
+    {"prompt_cache_options", kAny, kNoEffect},
+    {"prompt_cache_retention", kString, kNoEffect},
+    {"return_mm_kwargs", kBoolean, kNoEffect},
+    {"return_token_offsets", kBoolean, kNoEffect},
+    {"routed_experts_prompt_start", R"({"type": "integer"})", kNoEffect},
+    {"safety_identifier", kString, kNoEffect},
+    {"service_tier", kString, kNoEffect},
+    {"session_id", kString, kNoEffect},
+    {"store", kBoolean, "Answers are never stored; the header X-Unused-Fields names a true."},
+    {"user", kString, kNoEffect},
+    {"verbosity", kString, kNoEffect},
+};
 
 constexpr Field kSampling[] = {
     {"max_tokens", kPositive, "At most so many tokens are generated."},
@@ -69,7 +107,7 @@ constexpr Field kSampling[] = {
     {"top_p", R"({"type": "number", "exclusiveMinimum": 0, "maximum": 1})"},
     {"top_k", R"({"type": "integer", "minimum": -1, "maximum": 2147483647})", "0, -1: all."},
     {"min_p", R"({"type": "number", "minimum": 0, "maximum": 1})"},
-    {"seed", kInt64},
+    {"seed", kInt64, "-1: as if absent."},
     {"n", R"({"type": "integer", "minimum": 1, "maximum": 128})", "Answers to each prompt."},
     {"stop",
      R"({"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})",
@@ -77,20 +115,26 @@ constexpr Field kSampling[] = {
     {"stop_token_ids", kTokenIds},
     {"presence_penalty", kPenalty},
     {"frequency_penalty", kPenalty},
-    {"repetition_penalty", R"({"type": "number", "exclusiveMinimum": 0, "maximum": 2})"},
+    {"repetition_penalty", R"({"type": "number", "exclusiveMinimum": 0})"},
     {"min_tokens", R"({"type": "integer", "minimum": 0, "maximum": 2147483647})"},
     {"ignore_eos", kBoolean},
     {"include_stop_str_in_output", kBoolean},
     {"skip_special_tokens", kBoolean},
     {"spaces_between_special_tokens", kBoolean},
     {"logit_bias",
-     R"({"type": "object", "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100}})",
-     "Added to the logits of token ids."},
+     R"({"type": "object", "additionalProperties": {"type": "number"}})",
+     "Added to the logits of token ids; beyond -100 and 100: these."},
     {"allowed_token_ids", kTokenIds, "Only these can be generated."},
     {"bad_words",
      R"({"type": "array", "maxItems": 128, "items": {"type": "string", "minLength": 1}})",
      "Words that are not generated."},
-    {"prompt_logprobs", kNumLogprobs, "Log-probabilities of the prompt; not with stream."},
+    {"prompt_logprobs",
+     kNumLogprobs,
+     "Log-probabilities of the prompt; not with stream. -1: of all tokens, with --max-logprobs "
+     "-1."},
+    {"logprob_token_ids",
+     R"({"type": "array", "maxItems": 128, "items": {"type": "integer", "minimum": 0}})",
+     "With logprobs: these tokens at each position instead of the likeliest."},
     {"truncate_prompt_tokens",
      R"({"type": "integer", "minimum": -1, "maximum": 9223372036854775807})",
      "Keep so many tokens of the prompt; -1: as many as fit."},
@@ -109,15 +153,17 @@ constexpr Field kSampling[] = {
     {"stream", kBoolean, "Send the answer as server-sent events while it is made."},
     {"stream_options",
      R"({"type": "object", "properties": {"include_usage": {"type": "boolean"},
-         "continuous_usage_stats": {"type": "boolean"}}})",
+         "continuous_usage_stats": {"type": "boolean"}, "include_obfuscation": {"type": "boolean"}}})",
      "Only with stream."},
+    {"stream_interval", kPositive, "Tokens of a chunk, except for the first and the last one."},
     {"response_format", kResponseFormat, "What the answer looks like."},
     {"structured_outputs",
      R"({"type": "object", "properties": {
          "json": {"type": ["object", "boolean", "string"]}, "regex": {"type": "string"},
          "choice": {"type": "array", "items": {"type": "string"}}, "grammar": {"type": "string"},
          "json_object": {"type": "boolean"}, "structural_tag": {"type": ["object", "string"]},
-         "disable_any_whitespace": {"type": "boolean"}}})",
+         "disable_any_whitespace": {"type": "boolean"},
+         "disable_additional_properties": {"type": "boolean"}}})",
      "What the answer looks like: one of these."},
     {"guided_json", R"({"type": ["object", "boolean", "string"]})", "As structured_outputs.json."},
     {"guided_regex", kString, "As structured_outputs.regex."},
@@ -148,6 +194,7 @@ constexpr Field kChat[] = {
     {"tool_choice", kToolChoice, "Whether it may, must, or which; auto by default."},
     {"parallel_tool_calls", kBoolean, "Whether a forced answer may hold several calls."},
     {"include_reasoning", kBoolean, "Whether the answer shows its reasoning."},
+    {"return_prompt_text", kBoolean, "The answer has what the chat template made: prompt_text."},
 };
 
 constexpr Field kInput = {"input", kPrompt.schema, kPrompt.what};
@@ -156,6 +203,9 @@ constexpr std::string_view kTexts = R"({"oneOf": [{"type": "string"},
 constexpr Field kEncodingFormat = {"encoding_format",
                                    R"({"enum": ["float", "base64"]})",
                                    "base64: of the bytes of float32 values."};
+constexpr Field kDimensions = {"dimensions",
+                               R"({"type": "integer", "minimum": 1})",
+                               "The numbers of a vector that are kept, if the model allows it."};
 // Of every route for vectors.
 constexpr Field kPooling[] = {
     kModel,
@@ -172,12 +222,16 @@ constexpr Field kPooling[] = {
     {"priority",
      R"({"type": "integer", "minimum": -2147483648, "maximum": 2147483647})",
      "Lower is served earlier, with --scheduling-policy priority."},
+    {"cache_salt",
+     R"({"type": "string", "minLength": 1})",
+     "Only requests with the same salt share cached prefixes."},
+    {"user", kString, kNoEffect},
 };
 
 constexpr std::string_view kMessage = R"({
   "type": "object", "required": ["role"],
   "properties": {
-    "role": {"enum": ["system", "developer", "user", "assistant", "tool"]},
+    "role": {"type": "string", "minLength": 1, "maxLength": 64},
     "name": {"type": ["string", "null"]},
     "tool_call_id": {"type": ["string", "null"]},
     "tool_calls": {"type": ["array", "null"], "items": {
@@ -185,9 +239,14 @@ constexpr std::string_view kMessage = R"({
       "properties": {"id": {"type": "string"}, "function": {
         "type": "object", "required": ["name"],
         "properties": {"name": {"type": "string"}, "arguments": {"type": ["string", "object", "null"]}}}}}},
-    "content": {"oneOf": [{"type": ["string", "null"]}, {"type": "array", "items": {
-      "type": "object", "required": ["type", "text"],
-      "properties": {"type": {"const": "text"}, "text": {"type": "string"}}}}]}}})";
+    "function_call": {"type": ["object", "null"], "required": ["name"],
+      "properties": {"name": {"type": "string"}, "arguments": {"type": ["string", "object", "null"]}}},
+    "refusal": {"type": ["string", "null"]},
+    "content": {"oneOf": [{"type": ["string", "null"]}, {"type": "array", "items": {"oneOf": [
+      {"type": "string"},
+      {"type": "object", "required": ["type"], "properties": {
+        "type": {"enum": ["text", "input_text", "output_text", "refusal"]},
+        "text": {"type": ["string", "null"]}, "refusal": {"type": ["string", "null"]}}}]}}]}}})";
 
 constexpr std::string_view kError = R"({
   "type": "object", "required": ["error"],
@@ -232,14 +291,20 @@ Json api_schemas() {
   Json schemas;
   schemas["Message"] = Json::parse(kMessage);
   schemas["Error"] = Json::parse(kError);
-  schemas["CompletionRequest"] =
-      BodySchema().require(kPrompt).allow(kModel).allow(kCompletion).allow(kSampling).take();
+  schemas["CompletionRequest"] = BodySchema()
+                                     .require(kPrompt)
+                                     .allow(kModel)
+                                     .allow(kCompletion)
+                                     .allow(kSampling)
+                                     .allow(kUnused)
+                                     .take();
   schemas["ChatCompletionRequest"] = BodySchema()
                                          .require(kMessages)
                                          .allow(kModel)
                                          .allow(kChat)
                                          .allow(kChatTemplate)
                                          .allow(kSampling)
+                                         .allow(kUnused)
                                          .take();
   schemas["TokenizeRequest"] = BodySchema()
                                    .allow(kModel)
@@ -250,7 +315,7 @@ Json api_schemas() {
                                    .allow({"return_token_strs", kBoolean})
                                    .take();
   schemas["EmbeddingRequest"] =
-      BodySchema().require(kInput).allow(kEncodingFormat).allow(kPooling).take();
+      BodySchema().require(kInput).allow(kEncodingFormat).allow(kDimensions).allow(kPooling).take();
   schemas["ClassifyRequest"] = BodySchema().require(kInput).allow(kPooling).take();
   schemas["ScoreRequest"] =
       BodySchema().require({"text_1", kTexts}).require({"text_2", kTexts}).allow(kPooling).take();

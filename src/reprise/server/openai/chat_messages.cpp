@@ -1,11 +1,15 @@
 #include "reprise/server/openai/chat_messages.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "reprise/server/http/api_error.h"
 #include "reprise/server/openai/tool_fields.h"
@@ -13,68 +17,126 @@
 namespace reprise::server {
 namespace {
 
-constexpr std::array kRoles = {"system", "developer", "user", "assistant", "tool"};
+constexpr size_t kMaxRoleBytes = 64;
+
+/// The kinds of content parts that are text, and the member that has the text. Source: OpenAI's and
+/// vLLM's APIs.
+struct TextPart {
+  std::string_view type;
+  std::string_view member;
+};
+constexpr std::array kTextParts = {TextPart{"text", "text"},
+                                   TextPart{"input_text", "text"},
+                                   TextPart{"output_text", "text"},
+                                   TextPart{"refusal", "refusal"}};
+
+/// The text of a content part; nothing for a part whose text is null, which clients send for an
+/// empty one.
+std::optional<std::string> read_part(const Json& json,
+                                     const RequestFields& fields,
+                                     const std::string& place) {
+  if (json.is_string()) return json.get<std::string>();
+  if (!json.is_object()) refuse_type(place, "a string or an object", json);
+  const RequestFields part = fields.nested("messages[].content[]", json);
+  const std::string type = part.text("type").value_or("");
+  const auto* const kind = std::find_if(kTextParts.begin(),
+                                        kTextParts.end(),
+                                        [&type](const TextPart& one) { return one.type == type; });
+  if (kind == kTextParts.end()) {
+    refuse_unsupported(place,
+                       fmt::format("Message content other than text ({} of type `{}`)",
+                                   place,
+                                   type.substr(0, kMaxRoleBytes)),
+                       "The types text, input_text, output_text and refusal are.");
+  }
+  if (!json.contains(kind->member)) {
+    throw ApiError(
+        400, fmt::format("A content part of type {} needs a {}.", kind->type, kind->member), place);
+  }
+  return part.text(kind->member);
+}
 
 /// Reads content as a string. Several text parts are joined by line ends, the same as vLLM does for
 /// templates that take strings. `place`: "messages[0].content".
-std::string read_content(const Json& content, const std::string& place) {
+std::string read_content(const Json& content,
+                         const RequestFields& fields,
+                         const std::string& place) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array()) refuse_type(place, "a string or an array of parts", content);
-  std::string text;
+  std::vector<std::string> texts;
   for (size_t i = 0; i < content.size(); ++i) {
-    const std::string part_place = fmt::format("{}[{}]", place, i);
-    if (!content[i].is_object()) refuse_type(part_place, "an object", content[i]);
-    const RequestFields part(content[i]);
-    if (part.text("type").value_or("") != "text") {
-      refuse_unsupported(part_place, "Message content other than text");
+    if (auto text = read_part(content[i], fields, fmt::format("{}[{}]", place, i))) {
+      texts.push_back(std::move(*text));
     }
-    const std::optional<std::string> piece = part.text("text");
-    if (!piece) throw ApiError(400, "A content part of type text needs a text.", part_place);
-    if (i > 0) text += '\n';
-    text += *piece;
   }
-  return text;
+  return fmt::format("{}", fmt::join(texts, "\n"));
 }
 
+/// Any name: the chat template decides which roles there are.
 std::string read_role(const RequestFields& message, const std::string& place) {
   const std::string role_place = place + ".role";
   const Json* role = message.find("role");
   if (role == nullptr) throw ApiError(400, "Every message needs a role.", role_place);
   if (!role->is_string()) refuse_type(role_place, "a string", *role);
   std::string name = role->get<std::string>();
-  if (name == "function") refuse_unsupported(place, "A message of role function; use role tool,");
-  if (std::find(kRoles.begin(), kRoles.end(), name) == kRoles.end()) {
-    throw ApiError(400,
-                   fmt::format("{} is `{}`, expected one of {}.",
-                               role_place,
-                               name.substr(0, 64),
-                               fmt::join(kRoles, ", ")),
-                   role_place);
+  if (name.empty() || name.size() > kMaxRoleBytes) {
+    throw ApiError(
+        400,
+        fmt::format("{} has {} bytes, expected 1..{}.", role_place, name.size(), kMaxRoleBytes),
+        role_place);
   }
   return name;
 }
 
-Json read_message(const Json& json, const std::string& place, JsonBudget& nested) {
-  if (!json.is_object()) refuse_type(place, "an object", json);
-  const RequestFields message(json);
-  const std::string role = read_role(message, place);
-  const Json* content = message.find("content");
-  if (content == nullptr && role != "assistant") {
-    throw ApiError(
-        400, fmt::format("A message of role {} needs content.", role), place + ".content");
+/// The calls of an assistant's message: tool_calls, or the single function_call of OpenAI's older
+/// form.
+Json read_calls(const RequestFields& message,
+                const std::string& role,
+                const std::string& place,
+                JsonBudget& nested) {
+  const Json* calls = message.find("tool_calls");
+  const Json* call = message.find("function_call");
+  if (calls != nullptr && calls->empty()) calls = nullptr;
+  if (calls == nullptr && call == nullptr) return nullptr;
+  const std::string calls_place = place + (calls != nullptr ? ".tool_calls" : ".function_call");
+  if (role != "assistant") {
+    throw ApiError(400, "Only an assistant's message has tool_calls.", calls_place);
   }
-  Json read = {
-      {"role", role},
-      {"content", content == nullptr ? std::string() : read_content(*content, place + ".content")}};
+  if (calls != nullptr && call != nullptr) {
+    throw ApiError(400, "A message has tool_calls or a function_call, not both.", calls_place);
+  }
+  return calls != nullptr ? read_past_calls(*calls, calls_place, nested)
+                          : read_past_calls(
+                                Json::array({{{"function", *call}}}), calls_place, nested);
+}
+
+/// The content of a message as text. A refusal of the assistant is what it said.
+std::string read_text(const RequestFields& message,
+                      const RequestFields& fields,
+                      const std::string& role,
+                      const std::string& place) {
+  if (const Json* content = message.find("content")) {
+    return read_content(*content, fields, place + ".content");
+  }
+  if (role == "assistant") return message.text("refusal").value_or("");
+  if (role == "tool" || role == "function") return {};  // a tool that returned nothing
+  throw ApiError(400, fmt::format("A message of role {} needs content.", role), place + ".content");
+}
+
+Json read_message(const Json& json,
+                  const RequestFields& fields,
+                  const std::string& place,
+                  JsonBudget& nested) {
+  if (!json.is_object()) refuse_type(place, "an object", json);
+  const RequestFields message = fields.nested("messages[]", json);
+  const std::string role = read_role(message, place);
+  if (message.find("audio") != nullptr) refuse_unsupported(place + ".audio");
+  Json read = {{"role", role}, {"content", read_text(message, fields, role, place)}};
   if (const std::optional<std::string> name = message.text("name")) read["name"] = *name;
   if (const std::optional<std::string> id = message.text("tool_call_id"))
     read["tool_call_id"] = *id;
-  if (const Json* calls = message.find("tool_calls"); calls != nullptr && !calls->empty()) {
-    const std::string calls_place = place + ".tool_calls";
-    if (role != "assistant") {
-      throw ApiError(400, "Only an assistant's message has tool_calls.", calls_place);
-    }
-    read["tool_calls"] = read_past_calls(*calls, calls_place, nested);
+  if (Json calls = read_calls(message, role, place, nested); !calls.is_null()) {
+    read["tool_calls"] = std::move(calls);
   }
   return read;
 }
@@ -96,7 +158,7 @@ Json read_messages(const RequestFields& fields) {
   Json read = Json::array();
   JsonBudget nested = budget_of_nested_texts();
   for (size_t i = 0; i < messages->size(); ++i) {
-    read.push_back(read_message((*messages)[i], fmt::format("messages[{}]", i), nested));
+    read.push_back(read_message((*messages)[i], fields, fmt::format("messages[{}]", i), nested));
   }
   return read;
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
 #include "reprise/server/http/api_error.h"
@@ -19,41 +18,39 @@ constexpr int kDefaultCompletionTokens = 16;
 constexpr size_t kAnyCount = std::numeric_limits<size_t>::max();
 constexpr size_t kMaxRequestIdBytes = 128;
 
-// These fields belong to OpenAI's or vLLM's API and would change the answer, so a request with one
-// of them is refused.
-constexpr std::array kUnsupportedIfPresent = {
-    "audio",
-    "function_call",
-    "logprob_token_ids",
-    "modalities",
-    "prediction",
-    "prompt_embeds",
-    "repetition_detection",
-    "suffix",
-    "thinking_token_budget",
-    "vllm_xargs",
-    "web_search_options",
+/// A field of OpenAI's or vLLM's API that would change the answer. A request with it is refused,
+/// unless the value asks for what this server does anyway.
+struct Unsupported {
+  const char* name;
+  const char* harmless = "null";  // JSON; so are null, false, "", [] and {}
+  const char* instead = "";
 };
-constexpr std::array kUnsupportedIfTrue = {
-    "use_beam_search",
-};
-constexpr std::array kUnsupportedIfNotEmpty = {
-    "functions",
+
+constexpr Unsupported kUnsupported[] = {
+    {.name = "audio", .instead = "Answers are text."},
+    {.name = "function_call", .harmless = R"("none")", .instead = "Use `tool_choice`."},
+    {.name = "functions", .instead = "Use `tools`."},
+    {.name = "media_io_kwargs", .instead = "Messages are text."},
+    {.name = "mm_processor_kwargs", .instead = "Messages are text."},
+    {.name = "modalities", .harmless = R"(["text"])", .instead = R"(Only ["text"] is.)"},
+    {.name = "moderation", .instead = "No model for it is served."},
+    {.name = "prompt_embeds", .instead = "Prompts are texts or token ids."},
+    {.name = "repetition_detection"},
+    {.name = "suffix", .instead = "Write the model's own form of a gap into `prompt`."},
+    {.name = "thinking_token_budget", .harmless = "-1", .instead = "Use `max_tokens`."},
+    {.name = "use_beam_search"},
+    {.name = "vllm_xargs", .instead = "No extension reads them."},
+    {.name = "watermarking"},
+    {.name = "web_search_options", .instead = "The server reaches no network."},
 };
 
 void refuse_what_is_not_there(const RequestFields& fields) {
-  for (const char* name : kUnsupportedIfPresent) {
-    if (fields.find(name) != nullptr) refuse_unsupported(name);
-  }
-  for (const char* name : kUnsupportedIfTrue) {
-    if (fields.boolean(name).value_or(false)) refuse_unsupported(name);
-  }
-  for (const char* name : kUnsupportedIfNotEmpty) {
-    const Json* value = fields.find(name);
-    if (value == nullptr) continue;
-    if (!value->is_array() && !value->is_object())
-      refuse_type(name, "an array or an object", *value);
-    if (!value->empty()) refuse_unsupported(name);
+  for (const Unsupported& field : kUnsupported) {
+    const Json* value = fields.find(field.name);
+    if (value == nullptr || asks_for_nothing(*value) || *value == Json::parse(field.harmless)) {
+      continue;
+    }
+    refuse_unsupported(field.name, {}, field.instead);
   }
 }
 
@@ -73,10 +70,22 @@ void read_stream_options(const RequestFields& fields,
   if (!request.stream) {
     throw ApiError(400, "Stream options can only be defined when `stream=True`.", "stream_options");
   }
-  const RequestFields inner(*options);
+  const RequestFields inner = fields.nested("stream_options", *options);
+  inner.check_boolean("include_obfuscation", false);
   request.include_usage |= inner.boolean("include_usage").value_or(false);
   request.continuous_usage =
       request.include_usage && inner.boolean("continuous_usage_stats").value_or(false);
+}
+
+void read_stream_interval(const RequestFields& fields, GenerationRequest& request) {
+  const std::optional<int> interval = fields.int32("stream_interval");
+  if (!interval) return;
+  if (*interval < 1) {
+    throw ApiError(400,
+                   fmt::format("stream_interval is {}, expected at least 1.", *interval),
+                   "stream_interval");
+  }
+  request.stream_interval = *interval;
 }
 
 void read_choices(const RequestFields& fields, GenerationRequest& request) {
@@ -103,7 +112,7 @@ void read_shared(const RequestFields& fields,
                  const RequestPolicy& policy,
                  GenerationRequest& request) {
   refuse_what_is_not_there(fields);
-  request.model = fields.text("model");
+  request.model = read_model_name(fields);
   read_sampling_fields(fields, request.is_chat ? Api::chat : Api::completions, request.params);
   read_request_options(fields, request.options);
   read_stream_options(fields, policy, request);
@@ -116,10 +125,18 @@ void read_shared(const RequestFields& fields,
       fields.boolean("return_tokens_as_token_ids").value_or(policy.return_tokens_as_token_ids);
   request.asked_output = read_asked_output(fields);
   request.kv_transfer = read_kv_transfer_params(fields);
+  read_stream_interval(fields, request);
   assign(request.add_special_tokens, fields.boolean("add_special_tokens"));
+  fields.check_boolean("store", false);
 }
 
 }  // namespace
+
+std::optional<std::string> read_model_name(const RequestFields& fields) {
+  std::optional<std::string> name = fields.text("model");
+  if (name && name->empty()) name.reset();
+  return name;
+}
 
 void read_request_options(const RequestFields& fields, engine::RequestOptions& options) {
   assign(options.priority, fields.int32("priority"));
@@ -216,6 +233,7 @@ GenerationRequest parse_completion_request(std::string_view body, const RequestP
   } else {
     request.return_prompt_logprobs = request.params.prompt_logprobs.has_value();
   }
+  request.unused_fields = fields.unused();
   return request;
 }
 
@@ -236,6 +254,7 @@ GenerationRequest parse_chat_request(std::string_view body, const RequestPolicy&
   if (!request.tools.tools.empty() && !hides_tools) {
     request.chat_template.tools = request.tools.tools;
   }
+  request.return_prompt_text = fields.boolean("return_prompt_text").value_or(false);
   request.include_reasoning = fields.boolean("include_reasoning").value_or(true);
   if (std::optional<AskedOutput> call = forced_call(request.tools)) {
     if (request.asked_output) {
@@ -247,6 +266,7 @@ GenerationRequest parse_chat_request(std::string_view body, const RequestPolicy&
     }
     request.asked_output = std::move(call);
   }
+  request.unused_fields = fields.unused();
   return request;
 }
 

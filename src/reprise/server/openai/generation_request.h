@@ -71,8 +71,11 @@ struct GenerationRequest {
   bool stream = false;
   bool include_usage = false;
   bool continuous_usage = false;
+  int stream_interval = 1;          // tokens of a chunk, except for the first and the last one
+  bool return_prompt_text = false;  // in a chat: what the chat template made
 
   std::string response_role = "assistant";
+  std::vector<std::string> unused_fields;  // RequestFields::unused()
 
   /// The role of the answer: `response_role`, or with add_generation_prompt false the role of the
   /// last message.
@@ -82,9 +85,9 @@ struct GenerationRequest {
   }
 };
 
-/// For both functions, `policy` gives the values of fields that are absent or null. A field of the
-/// API that this server does not support is refused by name; an unknown field is ignored. \throws
-/// ApiError 400 with the field at fault
+/// For both functions, `policy` gives the values of fields that are absent or null. A field that
+/// would change the answer if this server supported it is refused by name; every other field
+/// without effect is named in `unused_fields`. \throws ApiError 400 with the field at fault
 [[nodiscard]] GenerationRequest parse_completion_request(std::string_view body,
                                                          const RequestPolicy& policy);
 [[nodiscard]] GenerationRequest parse_chat_request(std::string_view body,
@@ -92,6 +95,8 @@ struct GenerationRequest {
 
 // Parts of these functions for other routes.
 
+/// The model that the request names; an empty name counts as absent, as in vLLM.
+[[nodiscard]] std::optional<std::string> read_model_name(const RequestFields& fields);
 /// The member `name`: a text, token ids, or a list of either, with at most `max_count` entries.
 [[nodiscard]] std::vector<Prompt> read_prompts(const RequestFields& fields,
                                                std::string_view name,

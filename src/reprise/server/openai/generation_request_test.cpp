@@ -150,12 +150,19 @@ TEST(GenerationRequest, refuses_bad_completions_naming_the_field) {
       {completion_with(R"("model": 3)"), "model"},
       {completion_with(R"("max_tokens": 0)"), "max_tokens"},
       {completion_with(R"("max_tokens": -1)"), "max_tokens"},
-      {completion_with(R"("max_tokens": 1.0)"), "max_tokens"},
-      {completion_with(R"("max_tokens": "5")"), "max_tokens"},
+      {completion_with(R"("max_tokens": 1.5)"), "max_tokens"},
+      {completion_with(R"("max_tokens": 1e19)"), "max_tokens"},
+      {completion_with(R"("max_tokens": "five")"), "max_tokens"},
+      {completion_with(R"("max_tokens": "5.5")"), "max_tokens"},
+      {completion_with(R"("max_tokens": "5.")"), "max_tokens"},
+      {completion_with(R"("max_tokens": "")"), "max_tokens"},
+      {completion_with(R"("max_tokens": "99999999999999999999")"), "max_tokens"},
       {completion_with(R"("max_tokens": true)"), "max_tokens"},
       {completion_with(R"("max_tokens": 99999999999)"), "max_tokens"},
       {completion_with(R"("max_tokens": 99999999999999999999)"), "max_tokens"},
       {completion_with(R"("temperature": "hot")"), "temperature"},
+      {completion_with(R"("temperature": "inf")"), "temperature"},
+      {completion_with(R"("temperature": "0.5x")"), "temperature"},
       {completion_with(R"("temperature": true)"), "temperature"},
       {completion_with(R"("temperature": -0.1)"), "temperature"},
       {completion_with(R"("temperature": 1e300)"), "temperature"},
@@ -185,7 +192,6 @@ TEST(GenerationRequest, refuses_bad_completions_naming_the_field) {
       {completion_with(R"("logit_bias": {"1": "a"})"), "logit_bias"},
       {completion_with(R"("logit_bias": {"1000": 1})"), "logit_bias"},
       {completion_with(R"("logit_bias": {"99999999999": 1})"), "logit_bias"},
-      {completion_with(R"("logit_bias": {"1": 100.5})"), "logit_bias"},
       {completion_with(R"("bad_words": "a")"), "bad_words"},
       {completion_with(R"("bad_words": [""])"), "bad_words"},
       {completion_with(R"("logprobs": -1)"), "logprobs"},
@@ -197,11 +203,16 @@ TEST(GenerationRequest, refuses_bad_completions_naming_the_field) {
       {completion_with(R"("truncation_side": "middle")"), "truncation_side"},
       {completion_with(R"("request_id": "a b")"), "request_id"},
       {completion_with(R"("request_id": "")"), "request_id"},
-      {completion_with(R"("echo": 1)"), "echo"},
-      {completion_with(R"("stream": "yes")"), "stream"},
+      {completion_with(R"("echo": 2)"), "echo"},
+      {completion_with(R"("stream": "maybe")"), "stream"},
+      {completion_with(R"("stream_interval": 0)"), "stream_interval"},
+      {completion_with(R"("logprob_token_ids": [1])"), "logprob_token_ids"},
+      {completion_with(R"("logprobs": 0, "logprob_token_ids": [1000])"), "logprob_token_ids"},
+      {completion_with(R"("spaces_between_special_tokens": "maybe")"),
+       "spaces_between_special_tokens"},
       {completion_with(R"("stream_options": {"include_usage": true})"), "stream_options"},
       {completion_with(R"("stream": true, "stream_options": 3)"), "stream_options"},
-      {completion_with(R"("stream": true, "stream_options": {"include_usage": 1})"),
+      {completion_with(R"("stream": true, "stream_options": {"include_usage": 2})"),
        "include_usage"},
   };
   for (const BadBody& body : bad) expect_refused(completion, body);
@@ -220,7 +231,7 @@ TEST(GenerationRequest, reads_priority_and_cache_salt_within_their_bounds) {
   const std::vector<BadBody> bad = {
       {completion_with(R"("priority": 2147483648)"), "priority"},
       {completion_with(R"("priority": 1.5)"), "priority"},
-      {completion_with(R"("priority": "1")"), "priority"},
+      {completion_with(R"("priority": "one")"), "priority"},
       {completion_with(R"("cache_salt": "")"), "cache_salt"},
       {completion_with(R"("cache_salt": 5)"), "cache_salt"},
       {completion_with(R"("cache_salt": "s)" + longest + R"(")"), "cache_salt"},
@@ -228,8 +239,155 @@ TEST(GenerationRequest, reads_priority_and_cache_salt_within_their_bounds) {
   for (const BadBody& body : bad) expect_refused(completion, body);
 }
 
+TEST(GenerationRequest, reads_numbers_and_switches_as_pydantic_does) {
+  const GenerationRequest request = completion(completion_with(
+      R"("max_tokens": 5.0, "min_tokens": "2", "top_k": "+7.00", "seed": 1e2, "temperature": "0.5",
+         "top_p": " 1 ", "echo": 1, "ignore_eos": "yes", "stop_token_ids": [4.0],
+         "logit_bias": {"3": "-2.5", "4": 1000, "5": -1e9})"));
+  EXPECT_EQ(request.params.max_tokens, 5);
+  EXPECT_EQ(request.params.min_tokens, 2);
+  EXPECT_EQ(request.params.top_k, 7);
+  EXPECT_EQ(request.params.seed, 100);
+  EXPECT_EQ(request.params.temperature, 0.5F);
+  EXPECT_EQ(request.params.top_p, 1.0F);
+  EXPECT_TRUE(request.echo && request.params.ignore_eos);
+  EXPECT_EQ(request.params.stop_token_ids, std::vector<int32_t>{4});
+  EXPECT_EQ(request.params.logit_bias,
+            (std::vector<std::pair<int32_t, float>>{{3, -2.5F}, {4, 100.0F}, {5, -100.0F}}))
+      << "clamped as vLLM's server does";
+  EXPECT_EQ(completion(R"({"prompt": [1.0, 2]})").prompts,
+            (std::vector<Prompt>{std::vector<int32_t>{1, 2}}));
+  EXPECT_EQ(completion(completion_with(R"("seed": -1)")).params.seed, std::nullopt);
+  EXPECT_EQ(completion(completion_with(R"("model": "")")).model, std::nullopt);
+}
+
+TEST(GenerationRequest, names_every_field_that_nothing_reads) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(chat(chat_with(R"("user": "u", "metadata": {"a": 1}, "store": false, "foo": null,
+                              "temperature": 1)"))
+                .unused_fields,
+            (Names{"user", "metadata"}));
+  EXPECT_EQ(completion(completion_with(
+                           R"("messages": [], "store": true, "stream": true,
+                              "stream_options": {"include_usage": true, "a": 1},
+                              "spaces_between_special_tokens": true,
+                              "response_format": {"type": "json_schema", "extra": 1,
+                                "json_schema": {"name": "n", "strict": true, "schema": {"b": 1}}})"))
+                .unused_fields,
+            (Names{"messages",
+                   "store",
+                   "spaces_between_special_tokens",
+                   "stream_options.a",
+                   "response_format.extra",
+                   "response_format.json_schema.name"}));
+  EXPECT_EQ(chat(R"({"messages": [
+                       {"role": "user", "weight": 1, "content": [
+                         {"type": "text", "text": "a", "cache_control": {}}, "b"]},
+                       {"role": "assistant", "content": "", "weight": 2}]})")
+                .unused_fields,
+            (Names{"messages[].weight", "messages[].content[].cache_control"}));
+  std::string many = R"("a, b\n": 1, ")" + std::string(100, 'n') + R"(": 1)";
+  for (int i = 0; i < 20; ++i) many += R"(, "f)" + std::to_string(i) + R"(": 1)";
+  const Names names = completion(completion_with(many)).unused_fields;
+  ASSERT_EQ(names.size(), kMaxUnusedFields + 1);
+  EXPECT_EQ(names[0], "a??b?") << "nothing that could end a header";
+  EXPECT_EQ(names[1], std::string(64, 'n') + "...");
+  EXPECT_EQ(names.back(), "...");
+  EXPECT_EQ(parse_tokenize_request(R"({"prompt": "a", "messages": [], "user": "u"})").unused_fields,
+            (Names{"messages", "user"}));
+  EXPECT_EQ(parse_detokenize_request(R"({"tokens": [1], "user": "u"})").unused_fields,
+            (Names{"user"}));
+}
+
+TEST(GenerationRequest, takes_fields_of_other_servers_that_ask_for_what_is_done_anyway) {
+  EXPECT_EQ(chat(chat_with(R"("modalities": ["text"], "function_call": "none", "functions": [],
+                              "vllm_xargs": {}, "thinking_token_budget": -1, "suffix": "",
+                              "mm_processor_kwargs": {}, "use_beam_search": false,
+                              "best_of": 1, "repetition_detection": {})"))
+                .unused_fields,
+            std::vector<std::string>{});
+}
+
+/// The messages with the parts of their contents as one text.
+Json with_whole_texts(Json messages) {
+  for (Json& message : messages) {
+    if (message["content"].is_string()) continue;
+    std::string text;
+    for (const Json& part : message["content"]) {
+      text += (text.empty() ? "" : "\n") + part["text"].get<std::string>();
+    }
+    message["content"] = text;
+  }
+  return messages;
+}
+
+TEST(GenerationRequest, reads_messages_in_the_shapes_of_openais_and_vllms_clients) {
+  const GenerationRequest request = chat(
+      R"({"messages": [
+            {"role": "user", "content": ["a", {"type": "input_text", "text": "b"},
+                                         {"type": "text", "text": null}]},
+            {"role": "assistant", "content": [{"type": "output_text", "text": "c"},
+                                              {"type": "refusal", "refusal": "d"}]},
+            {"role": "assistant", "content": null, "refusal": "no"},
+            {"role": "assistant", "function_call": {"name": "f", "arguments": "{\"x\": 1}"}},
+            {"role": "function", "name": "f", "content": "1"},
+            {"role": "tool", "tool_call_id": "t", "content": null},
+            {"role": "tool", "tool_call_id": "t"},
+            {"role": "critic", "content": "e"}]})");
+  EXPECT_EQ(with_whole_texts(request.messages),
+            parse_json(R"([{"role": "user", "content": "a\nb"},
+                           {"role": "assistant", "content": "c\nd"},
+                           {"role": "assistant", "content": "no"},
+                           {"role": "assistant", "content": "", "tool_calls": [
+                             {"type": "function", "function": {"name": "f", "arguments": {"x": 1}}}]},
+                           {"role": "function", "content": "1", "name": "f"},
+                           {"role": "tool", "content": "", "tool_call_id": "t"},
+                           {"role": "tool", "content": "", "tool_call_id": "t"},
+                           {"role": "critic", "content": "e"}])",
+                       "test"));
+  EXPECT_EQ(request.unused_fields, std::vector<std::string>{});
+}
+
+TEST(GenerationRequest, shows_the_model_only_the_tools_that_the_choice_allows) {
+  const std::string tools =
+      R"("tools": [{"function": {"name": "f"}}, {"type": "function", "function": {"name": "g"}}],
+         "tool_choice": {"type": "allowed_tools", "allowed_tools": )";
+  const auto allowed = [&tools](const char* what) { return chat_with(tools + what + "}"); };
+  const GenerationRequest request =
+      chat(allowed(R"({"mode": "auto", "tools": [{"function": {"name": "g"}}]})"));
+  EXPECT_EQ(request.tools.choice, ToolUse::Choice::automatic);
+  EXPECT_EQ(request.tools.tools,
+            parse_json(R"([{"type": "function", "function": {"name": "g"}}])", "test"));
+  EXPECT_EQ(request.chat_template.tools, request.tools.tools);
+  const GenerationRequest must = chat(allowed(
+      R"({"mode": "required", "tools": [{"type": "function", "function": {"name": "f"}}]})"));
+  EXPECT_EQ(must.tools.choice, ToolUse::Choice::required);
+  EXPECT_EQ(must.asked_output->spec.text.find(R"("g")"), std::string::npos);
+  for (const char* bad : {R"({"mode": "some", "tools": [{"function": {"name": "g"}}]})",
+                          R"({"mode": "auto", "tools": []})",
+                          R"({"mode": "auto", "tools": [{"function": {"name": "h"}}]})",
+                          "3"}) {
+    expect_refused(chat, {allowed(bad), "tool_choice"});
+  }
+}
+
+TEST(GenerationRequest, closes_objects_of_a_schema_when_asked) {
+  const GenerationRequest request = completion(completion_with(
+      R"("structured_outputs": {"disable_additional_properties": true, "json":
+           {"properties": {"a": {"type": "object", "properties": {}}}, "items": {"type": "object"}}})"));
+  EXPECT_EQ(
+      parse_json(request.asked_output->spec.text, "test"),
+      parse_json(
+          R"({"properties": {"a": {"type": "object", "properties": {}, "additionalProperties": false}},
+              "items": {"type": "object"}, "additionalProperties": false})",
+          "test"));
+}
+
 TEST(GenerationRequest, refuses_what_is_not_supported_by_name) {
   const std::vector<BadBody> bad = {
+      {completion_with(R"("mm_processor_kwargs": {"a": 1})"), "mm_processor_kwargs"},
+      {completion_with(R"("thinking_token_budget": 5)"), "thinking_token_budget"},
+      {completion_with(R"("vllm_xargs": {"a": 1})"), "vllm_xargs"},
       {completion_with(R"("suffix": "a")"), "suffix"},
       {completion_with(R"("use_beam_search": true)"), "use_beam_search"},
       {completion_with(R"("guided_json": 3)"), "guided_json"},
@@ -240,7 +398,10 @@ TEST(GenerationRequest, refuses_what_is_not_supported_by_name) {
   };
   for (const BadBody& body : bad) expect_refused(completion, body);
   const std::vector<BadBody> bad_chats = {
-      {chat_with(R"("logprobs": 1)"), "logprobs"},
+      {chat_with(R"("modalities": ["text", "audio"])"), "modalities"},
+      {chat_with(R"("function_call": "auto")"), "function_call"},
+      {chat_with(R"("tools": [{"type": "custom", "custom": {"name": "c"}}])"), "tools"},
+      {chat_with(R"("logprobs": 3)"), "logprobs"},
       {chat_with(R"("top_logprobs": 2)"), "top_logprobs"},
       {chat_with(R"("logprobs": true, "top_logprobs": 21)"), "top_logprobs"},
       {chat_with(R"("logprobs": true, "top_logprobs": -2)"), "top_logprobs"},
@@ -333,7 +494,7 @@ TEST(GenerationRequest, refuses_bad_messages_by_their_place) {
       {"[{}]", "messages[0].role"},
       {R"([{"content": "a"}])", "messages[0].role"},
       {R"([{"role": 3, "content": "a"}])", "messages[0].role"},
-      {R"([{"role": "wizard", "content": "a"}])", "messages[0].role"},
+      {R"([{"role": "", "content": "a"}])", "messages[0].role"},
       {R"([{"role": "user"}])", "messages[0].content"},
       {R"([{"role": "user", "content": "a"}, {"role": "user", "content": null}])",
        "messages[1].content"},
@@ -342,8 +503,13 @@ TEST(GenerationRequest, refuses_bad_messages_by_their_place) {
       {R"([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}])",
        "messages[0].content[0]"},
       {R"([{"role": "user", "content": [{"type": "text"}]}])", "messages[0].content[0]"},
-      {R"([{"role": "function", "content": "a"}])", "messages[0]"},
-      {R"([{"role": "tool"}])", "messages[0].content"},
+      {R"([{"role": "user", "content": [{"text": "a"}]}])", "messages[0].content[0]"},
+      {R"([{"role": "user", "content": [{"type": "text", "text": 3}]}])", "text"},
+      {R"([{"role": "assistant", "audio": {"id": "1"}}])", "messages[0].audio"},
+      {R"([{"role": "assistant", "tool_calls": [{"type": "custom", "function": {"name": "f"}}]}])",
+       "messages[0].tool_calls"},
+      {R"([{"role": "assistant", "function_call": {"arguments": "{}"}}])",
+       "messages[0].function_call"},
       {R"([{"role": "user", "content": "", "tool_calls": [{}]}])", "messages[0].tool_calls"},
       {R"([{"role": "assistant", "content": "", "tool_calls": [{"id": "1"}]}])",
        "messages[0].tool_calls"},

@@ -26,6 +26,7 @@ void add_generation_routes(Router& router,
     wanted.client = from.client;
     model.choose(wanted.model, wanted.options);
     prepare_kv_transfer(wanted, engine.kv_transfer());
+    expand_logprobs(wanted.params, engine.tokenizer().vocab_size());
     check_sampling(wanted.params,
                    wanted.is_chat ? Api::chat : Api::completions,
                    engine.tokenizer().vocab_size(),
@@ -49,18 +50,21 @@ void add_generation_routes(Router& router,
         marks = reasoning_marks(answers, engine.tokenizer(), begins_inside);
       }
     }
-    return [&generations,
-            encoded = std::move(encoded),
-            wanted = std::move(wanted),
-            marks,
-            request_id = from.request_id,
-            arrived](const ExchangeRef& exchange) {
-      if (wanted.asked_output) {
-        generations.start_constrained(wanted, encoded, marks, request_id, exchange, arrived);
-      } else {
-        generations.start(wanted, encoded, request_id, exchange, arrived);
-      }
-    };
+    std::vector<std::string> unused_fields = std::move(wanted.unused_fields);
+    return {[&generations,
+             encoded = std::move(encoded),
+             wanted = std::move(wanted),
+             marks,
+             request_id = from.request_id,
+             arrived](const ExchangeRef& exchange) {
+              if (wanted.asked_output) {
+                generations.start_constrained(
+                    wanted, encoded, marks, request_id, exchange, arrived);
+              } else {
+                generations.start(wanted, encoded, request_id, exchange, arrived);
+              }
+            },
+            std::move(unused_fields)};
   };
   // A full server refuses the request before it works on the body.
   const bool generates = !engine.startup_report().pooling.has_value();

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "reprise/base/text/utf8.h"
+#include "reprise/tokenizer/token_bytes.h"
 
 namespace reprise::server {
 namespace {
@@ -21,12 +22,6 @@ double shown(float logprob) {
                                 : kLeastLogprob;
 }
 
-int64_t num_characters(std::string_view text) {
-  return std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  });
-}
-
 Json bytes_json(std::string_view text) {
   Json bytes = Json::array();
   for (const char c : text) bytes.push_back(static_cast<unsigned char>(c));
@@ -34,14 +29,16 @@ Json bytes_json(std::string_view text) {
 }
 
 Json chat_token_json(const TokenLogprob& token, const TokenSpelling& spelling) {
-  const std::string text = spelling(token.token_id);
-  return {{"token", text}, {"logprob", shown(token.logprob)}, {"bytes", bytes_json(text)}};
+  return {{"token", spelling(token.token_id)},
+          {"logprob", shown(token.logprob)},
+          {"bytes", bytes_json(spelling.bytes(token.token_id))}};
 }
 
 Json top_by_text(const PositionLogprobs& position, const TokenSpelling& spelling) {
   Json top = Json::object();
   const auto add = [&](const TokenLogprob& token) {
-    const auto [entry, is_new] = top.emplace(spelling(token.token_id), shown(token.logprob));
+    const auto [entry, is_new] =
+        top.emplace(spelling.with_bytes(token.token_id), shown(token.logprob));
     if (!is_new && entry->get<double>() < shown(token.logprob)) *entry = shown(token.logprob);
   };
   add(position.token);
@@ -53,22 +50,39 @@ Json top_by_text(const PositionLogprobs& position, const TokenSpelling& spelling
 
 std::string TokenSpelling::operator()(int32_t token_id) const {
   if (form_ == Form::id) return fmt::format("token_id:{}", token_id);
-  constexpr bool kSkipSpecialTokens = false;
-  return tokenizer_->decode({&token_id, 1}, kSkipSpecialTokens);
+  return to_valid_utf8(bytes(token_id));
+}
+
+std::string TokenSpelling::with_bytes(int32_t token_id) const {
+  if (form_ == Form::id) return (*this)(token_id);
+  std::string text = bytes(token_id);
+  if (is_valid_utf8(text)) return text;
+  std::string spelled = "bytes:";
+  for (const char c : text) spelled += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  return spelled;
+}
+
+std::string TokenSpelling::bytes(int32_t token_id) const {
+  return tokenizer::token_bytes(*tokenizer_, token_id);
+}
+
+void TextOffset::add(std::string_view token_bytes) {
+  std::string text;
+  stream_.push(token_bytes, text);
+  characters_ += static_cast<int64_t>(count_code_points(text));
 }
 
 Json completion_logprobs_json(std::span<const ShownToken> tokens,
                               const TokenSpelling& spelling,
-                              int64_t& text_offset) {
+                              TextOffset& text_offset) {
   Json offsets = Json::array();
   Json logprobs = Json::array();
   Json texts = Json::array();
   Json tops = Json::array();
   for (const ShownToken& token : tokens) {
-    const std::string text = spelling(token.token_id);
-    offsets.push_back(text_offset);
-    text_offset += num_characters(text);
-    texts.push_back(text);
+    offsets.push_back(text_offset.characters());
+    text_offset.add(spelling.bytes(token.token_id));
+    texts.push_back(spelling.with_bytes(token.token_id));
     if (token.logprobs == nullptr) {
       logprobs.push_back(nullptr);
       tops.push_back(nullptr);

@@ -3,15 +3,17 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reprise/base/json.h"
+#include "reprise/base/text/utf8.h"
 #include "reprise/sampling/logprobs.h"
 #include "reprise/tokenizer/tokenizer.h"
 
 namespace reprise::server {
 
-/// The spelling of tokens in an answer: the text of the token alone, or "token_id:5".
+/// The spelling of tokens in an answer: their text, or "token_id:5".
 class TokenSpelling {
  public:
   enum class Form : uint8_t { text, id };
@@ -19,7 +21,12 @@ class TokenSpelling {
   TokenSpelling(const tokenizer::Tokenizer& tokenizer, Form form)
       : tokenizer_(&tokenizer), form_(form) {}
 
+  /// Bytes that are not whole characters become U+FFFD.
   [[nodiscard]] std::string operator()(int32_t token_id) const;
+  /// As OpenAI's completions spell parts of characters: "bytes:\xe2\x82".
+  [[nodiscard]] std::string with_bytes(int32_t token_id) const;
+  /// What the token adds to the text.
+  [[nodiscard]] std::string bytes(int32_t token_id) const;
 
  private:
   const tokenizer::Tokenizer* tokenizer_;
@@ -32,15 +39,28 @@ struct ShownToken {
   const sampling::PositionLogprobs* logprobs = nullptr;
 };
 
+/// Where the next token begins in a text, in characters: a token that is a part of a character
+/// begins where this character does.
+class TextOffset {
+ public:
+  [[nodiscard]] int64_t characters() const noexcept { return characters_; }
+  void add(std::string_view token_bytes);
+
+ private:
+  Utf8Stream stream_;  // holds the character that is not complete yet
+  int64_t characters_ = 0;
+};
+
 /// `logprobs` of a choice of a completion: {"text_offset", "token_logprobs", "tokens",
-/// "top_logprobs"}. On entry `text_offset` is the position of the first token, in characters; on
-/// return it is the position of the token after the last one. Two tokens of the same spelling share
-/// an entry of "top_logprobs", which has the value of the likelier one.
+/// "top_logprobs"}. `text_offset` is that of the first token and becomes that of the token after
+/// the last one. Two tokens of the same spelling share an entry of "top_logprobs", which has the
+/// value of the likelier one.
 [[nodiscard]] Json completion_logprobs_json(std::span<const ShownToken> tokens,
                                             const TokenSpelling& spelling,
-                                            int64_t& text_offset);
+                                            TextOffset& text_offset);
 
 /// `logprobs` of a choice of a chat: {"content": [{"token", "logprob", "bytes", "top_logprobs"}]}.
+/// "bytes" are those of the token, also of a part of a character.
 [[nodiscard]] Json chat_logprobs_json(std::span<const ShownToken> tokens,
                                       const TokenSpelling& spelling);
 

@@ -104,6 +104,7 @@ void PoolingAnswer::take(int index, const engine::OutputDelta& delta) {
   const auto i = static_cast<size_t>(index);
   vectors_.resize(std::max(vectors_.size(), i + 1));
   vectors_[i] = delta.pooled;
+  if (wish_.dimensions) vectors_[i].resize(std::min(*wish_.dimensions, vectors_[i].size()));
   if (wish_.classifier != nullptr) {
     classify(wish_, vectors_[i]);
   } else if (wish_.normalizes) {

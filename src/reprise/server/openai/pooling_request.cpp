@@ -1,9 +1,13 @@
 #include "reprise/server/openai/pooling_request.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <iterator>
+#include <string_view>
 #include <utility>
 
 #include "reprise/server/http/api_error.h"
@@ -12,9 +16,76 @@
 namespace reprise::server {
 namespace {
 
-// These fields belong to OpenAI's or vLLM's API and would change the answer.
-constexpr std::array kUnsupported = {
-    "dimensions", "messages", "mm_processor_kwargs", "task", "embed_dtype", "endianness"};
+/// A field of OpenAI's or vLLM's API that would change the answer. A request with it is refused,
+/// unless the value asks for what this server does anyway.
+struct UnsupportedForVectors {
+  const char* name;
+  std::array<std::string_view, 3> harmless;  // values as JSON; so are null, 0, "", [] and {}
+  const char* instead;
+};
+
+constexpr UnsupportedForVectors kUnsupportedForVectors[] = {
+    {"chat_template_kwargs", {}, "Texts are read without a chat template."},
+    {"embed_dtype", {R"("float32")"}, "Numbers are float32."},
+    {"endianness", {R"("native")", R"("little")"}, "The bytes of a number are little-endian."},
+    {"instruction", {}, "Write it into the texts."},
+    {"max_tokens_per_doc", {}, "Use `truncate_prompt_tokens`."},
+    {"max_tokens_per_query", {}, "Use `truncate_prompt_tokens`."},
+    {"media_io_kwargs", {}, "Inputs are texts or token ids."},
+    {"messages", {}, "Inputs are texts or token ids."},
+    {"mm_processor_kwargs", {}, "Inputs are texts or token ids."},
+    {"padding", {R"("do_not_pad")"}, "Texts are never padded."},
+};
+
+void refuse_unsupported_vectors(const RequestFields& fields, PoolingApi api) {
+  for (const UnsupportedForVectors& field : kUnsupportedForVectors) {
+    const Json* value = fields.find(field.name);
+    if (value == nullptr || *value == 0 || asks_for_nothing(*value)) continue;
+    const std::string text = dump(*value);
+    if (std::ranges::find(field.harmless, text) != field.harmless.end()) continue;
+    refuse_unsupported(field.name, {}, field.instead);
+  }
+  if (api != PoolingApi::pooling) return;  // only /pooling has tasks
+  const std::optional<std::string> task = fields.text("task");
+  if (task && *task != "embed" && *task != "classify") {
+    refuse_unsupported("task", fmt::format("The task `{}`", task->substr(0, 64)));
+  }
+}
+
+/// The lengths of vectors that the model allows. Source: vLLM's PoolingParams.
+void read_dimensions(const RequestFields& fields, const PooledModel& model, PoolingWish& wish) {
+  const std::optional<int64_t> length = fields.integer("dimensions");
+  if (!length) return;
+  const auto refuse = [](const std::string& message) {
+    throw ApiError(400, message, "dimensions");
+  };
+  if (model.matryoshka == nullptr) {
+    refuse(
+        "The model does not support `dimensions`: its vectors may not be cut. A model's "
+        "config.json "
+        "allows it with is_matryoshka, and so does --hf-overrides '{\"is_matryoshka\": true}'.");
+  }
+  const weights::MatryoshkaConfig& allowed = *model.matryoshka;
+  if (*length < 1 || *length > allowed.longest) {
+    refuse(fmt::format("dimensions is {}, expected 1..{}.", *length, allowed.longest));
+  }
+  const bool is_known = allowed.lengths.empty() ||
+                        std::ranges::find(allowed.lengths, *length) != allowed.lengths.end();
+  if (!is_known) {
+    refuse(fmt::format(
+        "dimensions is {}, expected one of {}.", *length, fmt::join(allowed.lengths, ", ")));
+  }
+  wish.dimensions = static_cast<size_t>(*length);
+}
+
+/// The name under which the body has the member: vLLM has several for the texts of a score.
+std::string_view present_name(const RequestFields& fields,
+                              std::initializer_list<std::string_view> names) {
+  for (const std::string_view name : names) {
+    if (fields.find(name) != nullptr) return name;
+  }
+  return *names.begin();
+}
 
 std::vector<std::string> read_texts(const RequestFields& fields, std::string_view name) {
   if (fields.find(name) == nullptr) {
@@ -76,11 +147,9 @@ GenerationRequest parse_pooling_request(std::string_view body,
                                         const PooledModel& model) {
   const Json json = parse_body(body);
   const RequestFields fields(json);
-  for (const char* name : kUnsupported) {
-    if (fields.find(name) != nullptr) refuse_unsupported(name);
-  }
+  refuse_unsupported_vectors(fields, api);
   GenerationRequest request;
-  request.model = fields.text("model");
+  request.model = read_model_name(fields);
   request.pooling =
       PoolingWish{.api = api, .normalizes = model.normalizes, .classifier = model.classifier};
   switch (api) {
@@ -88,12 +157,16 @@ GenerationRequest parse_pooling_request(std::string_view body,
     case PoolingApi::pooling:
       request.prompts = read_prompts(fields, "input", kMaxTexts);
       read_encoding(fields, *request.pooling);
+      read_dimensions(fields, model, *request.pooling);
       break;
     case PoolingApi::classify:
       request.prompts = read_prompts(fields, "input", kMaxTexts);
       break;
     case PoolingApi::score:
-      read_pairs(fields, "text_1", "text_2", request);
+      read_pairs(fields,
+                 present_name(fields, {"text_1", "queries", "data_1"}),
+                 present_name(fields, {"text_2", "documents", "items", "data_2"}),
+                 request);
       break;
     case PoolingApi::rerank:
       read_pairs(fields, "query", "documents", request);
@@ -113,6 +186,7 @@ GenerationRequest parse_pooling_request(std::string_view body,
   request.truncation.keeps_end = fields.text("truncation_side").value_or("right") == "left";
   request.request_id = read_request_id(fields);
   request.add_special_tokens = fields.boolean("add_special_tokens").value_or(true);
+  request.unused_fields = fields.unused();
   return request;
 }
 

@@ -13,6 +13,7 @@ inline constexpr size_t kMaxTexts = 2048;  // OpenAI's bound
 struct PooledModel {
   bool normalizes = true;  // its vectors have length 1 unless the request says otherwise
   const weights::ClassifierConfig* classifier = nullptr;  // as in PoolingWish
+  const weights::MatryoshkaConfig* matryoshka = nullptr;  // nullptr: its vectors may not be cut
 };
 
 /// The body of a route for vectors, as vLLM reads it: `input` of /v1/embeddings, /pooling and

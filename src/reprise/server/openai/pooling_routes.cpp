@@ -65,9 +65,11 @@ void add_pooling_routes(Router& router,
                         const ServedModel& model,
                         const PromptEncoder& prompts) {
   const auto& pooling = engine.startup_report().pooling;
+  const auto& matryoshka = engine.startup_report().matryoshka;
   const auto& classifier = engine.startup_report().classifier;
   const PooledModel pooled{.normalizes = classifier || (pooling && pooling->normalizes),
-                           .classifier = classifier ? &*classifier : nullptr};
+                           .classifier = classifier ? &*classifier : nullptr,
+                           .matryoshka = matryoshka ? &*matryoshka : nullptr};
   for (const PoolingRoute& route : kRoutes) {
     const bool pools = pooling && is_served(route.api, pooled.classifier);
     router.add(
@@ -90,13 +92,15 @@ void add_pooling_routes(Router& router,
            wanted.client = from.client;
            model.check(wanted.model);
            std::vector<EncodedPrompt> encoded = prompts.encode(wanted, from.work);
-           return [&generations,
-                   encoded = std::move(encoded),
-                   wanted = std::move(wanted),
-                   request_id = from.request_id,
-                   arrived](const ExchangeRef& exchange) {
-             generations.start(wanted, encoded, request_id, exchange, arrived);
-           };
+           std::vector<std::string> unused_fields = std::move(wanted.unused_fields);
+           return {[&generations,
+                    encoded = std::move(encoded),
+                    wanted = std::move(wanted),
+                    request_id = from.request_id,
+                    arrived](const ExchangeRef& exchange) {
+                     generations.start(wanted, encoded, request_id, exchange, arrived);
+                   },
+                   std::move(unused_fields)};
          },
          .is_described = pools});
   }

@@ -24,7 +24,8 @@ enum class PoolingApi : uint8_t {
 struct PoolingWish {
   PoolingApi api = PoolingApi::embeddings;
   bool is_base64 = false;  // vectors as the base64 of float32 values, not as lists of numbers
-  bool normalizes = true;  // vectors have length 1; scores of labels become probabilities
+  std::optional<size_t> dimensions;  // the numbers of a vector that are kept; absent: all
+  bool normalizes = true;            // vectors have length 1; scores of labels become probabilities
   /// Of a model that gives scores of labels; nullptr: it gives vectors. Owned by the engine's
   /// report.
   const weights::ClassifierConfig* classifier = nullptr;

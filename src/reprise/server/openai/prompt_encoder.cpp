@@ -42,6 +42,7 @@ std::vector<EncodedPrompt> PromptEncoder::encode(const GenerationRequest& reques
         engine_->render_chat(request.messages, request.chat_template, work);
     prompts.push_back({.token_ids = encode_text(chat.text, request, work, chat.plain_at)});
     truncate(prompts.back().token_ids, request);
+    if (request.return_prompt_text) prompts.back().text = chat.text;
   }
   for (const Prompt& prompt : request.prompts) {
     prompts.push_back(encode_prompt(prompt, request, work));

@@ -16,7 +16,7 @@ namespace reprise::server {
 struct EncodedPrompt {
   std::vector<int32_t> token_ids;
   int32_t second_text_begin = engine::kNoSecondText;
-  std::string text;  // the text that a completion with `echo` repeats; else empty
+  std::string text;  // that a completion with `echo` or a chat's `prompt_text` repeats; else empty
 };
 
 /// Converts the prompts of a request to token ids that the model accepts. Constant, so thread-safe.

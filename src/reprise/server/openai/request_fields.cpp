@@ -2,9 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <limits>
+#include <set>
+#include <utility>
 
+#include "reprise/base/equal_ignoring_case.h"
 #include "reprise/base/error.h"
 #include "reprise/server/http/api_error.h"
 
@@ -37,6 +43,72 @@ bool fits_int64(const Json& json) {
           json.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()));
 }
 
+/// `text` without spaces around it and without a plus before it.
+std::string_view trimmed(std::string_view text) {
+  while (text.starts_with(' ')) text.remove_prefix(1);
+  while (text.ends_with(' ')) text.remove_suffix(1);
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  return text;
+}
+
+/// The number that all of `text` spells.
+template <typename Number>
+std::optional<Number> spelled(std::string_view text) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return {};
+  return number;
+}
+
+/// The integer of "5", "+5" and "5.0".
+std::optional<int64_t> spelled_integer(std::string_view text) {
+  text = trimmed(text);
+  const size_t point = text.find('.');
+  if (point != std::string_view::npos && point + 1 < text.size() &&
+      text.find_first_not_of('0', point + 1) == std::string_view::npos) {
+    text = text.substr(0, point);
+  }
+  return spelled<int64_t>(text);
+}
+
+std::optional<int64_t> to_integer(const Json& json) {
+  if (fits_int64(json)) return json.get<int64_t>();
+  if (json.is_string()) return spelled_integer(json.get_ref<const std::string&>());
+  if (!json.is_number_float()) return {};
+  const auto value = json.get<double>();
+  constexpr double kLimit = 9223372036854775808.0;  // 2^63
+  if (value != std::floor(value) || value < -kLimit || value >= kLimit) return {};
+  return static_cast<int64_t>(value);
+}
+
+std::optional<bool> to_boolean(const Json& json) {
+  if (json.is_boolean()) return json.get<bool>();
+  if (json.is_number()) {
+    if (json == 1) return true;
+    return json == 0 ? std::optional(false) : std::nullopt;
+  }
+  if (!json.is_string()) return {};
+  constexpr std::array<std::string_view, 6> kTrue = {"true", "yes", "on", "t", "y", "1"};
+  constexpr std::array<std::string_view, 6> kFalse = {"false", "no", "off", "f", "n", "0"};
+  const auto is_in = [&text = json.get_ref<const std::string&>()](const auto& words) {
+    return std::any_of(words.begin(), words.end(), [&text](std::string_view word) {
+      return equal_ignoring_case(text, word);
+    });
+  };
+  if (is_in(kTrue)) return true;
+  return is_in(kFalse) ? std::optional(false) : std::nullopt;
+}
+
+/// A client's name in a form that is safe in a header and in the log.
+std::string shown_name(std::string_view name) {
+  constexpr size_t kMaxBytes = 64;
+  std::string shown(name.substr(0, kMaxBytes));
+  std::replace_if(
+      shown.begin(), shown.end(), [](char c) { return c <= ' ' || c >= 0x7F || c == ','; }, '?');
+  if (name.size() > kMaxBytes) shown += "...";
+  return shown;
+}
+
 }  // namespace
 
 // No token ids are among these numbers, and a chat template makes a larger value of each.
@@ -61,37 +133,96 @@ void refuse_type(std::string_view field, std::string_view expected, const Json& 
                  std::string(field));
 }
 
-void refuse_unsupported(std::string_view field, std::string_view what) {
+void refuse_unsupported(std::string_view field, std::string_view what, std::string_view instead) {
   throw ApiError(400,
-                 fmt::format("{} is not supported by this server.",
-                             what.empty() ? fmt::format("`{}`", field) : std::string(what)),
+                 fmt::format("{} is not supported by this server.{}{}",
+                             what.empty() ? fmt::format("`{}`", field) : std::string(what),
+                             instead.empty() ? "" : " ",
+                             instead),
                  std::string(field));
 }
 
-RequestFields::RequestFields(const Json& json) : json_(&json) {
+bool asks_for_nothing(const Json& value) {
+  return value == false || value == "" || (value.is_structured() && value.empty());
+}
+
+std::optional<double> to_number(const Json& json) {
+  std::optional<double> number;
+  if (json.is_number()) number = json.get<double>();
+  if (json.is_string()) number = spelled<double>(trimmed(json.get_ref<const std::string&>()));
+  return number && std::isfinite(*number) ? number : std::nullopt;
+}
+
+struct RequestFields::Notes {
+  struct Object {
+    std::string_view path;
+    const Json* json;
+  };
+  std::vector<Object> objects;
+  std::vector<const Json*> read;
+};
+
+RequestFields::RequestFields(const Json& json)
+    : RequestFields({}, json, std::make_shared<Notes>()) {}
+
+RequestFields RequestFields::nested(std::string_view path, const Json& json) const {
+  return {path, json, notes_};
+}
+
+RequestFields::RequestFields(std::string_view path, const Json& json, std::shared_ptr<Notes> notes)
+    : json_(&json), notes_(std::move(notes)) {
+  notes_->objects.push_back({path, json_});
   if (!json.is_object()) throw ApiError(400, "The request body must be a JSON object.");
   if (json.size() > size_t{kMaxMembers}) {
     throw ApiError(400, fmt::format("The request body has more than {} members.", kMaxMembers));
   }
 }
 
+std::vector<std::string> RequestFields::unused() const {
+  std::vector<const Json*>& read = notes_->read;
+  std::sort(read.begin(), read.end());
+  std::vector<std::string> paths;
+  std::set<std::string> seen;
+  for (const Notes::Object& object : notes_->objects) {
+    for (const auto& [name, value] : object.json->items()) {
+      if (value.is_null() || std::binary_search(read.begin(), read.end(), &value)) continue;
+      std::string path(object.path);
+      path += path.empty() ? "" : ".";
+      path += shown_name(name);
+      if (!seen.insert(path).second) continue;
+      paths.push_back(paths.size() == kMaxUnusedFields ? "..." : std::move(path));
+      if (paths.size() > kMaxUnusedFields) return paths;
+    }
+  }
+  return paths;
+}
+
+void RequestFields::check_boolean(std::string_view name, bool served) const {
+  const std::optional<bool> value = boolean(name);
+  if (value && *value != served) notes_->read.pop_back();  // find() has added it
+}
+
 const Json* RequestFields::find(std::string_view name) const {
   const auto found = json_->find(std::string(name));
-  return found == json_->end() || found->is_null() ? nullptr : &*found;
+  if (found == json_->end() || found->is_null()) return nullptr;
+  notes_->read.push_back(&*found);
+  return &*found;
 }
 
 std::optional<bool> RequestFields::boolean(std::string_view name) const {
   const Json* value = find(name);
   if (value == nullptr) return {};
-  if (!value->is_boolean()) refuse_type(name, "a boolean", *value);
-  return value->get<bool>();
+  const std::optional<bool> boolean = to_boolean(*value);
+  if (!boolean) refuse_type(name, "a boolean", *value);
+  return boolean;
 }
 
 std::optional<int64_t> RequestFields::integer(std::string_view name) const {
   const Json* value = find(name);
   if (value == nullptr) return {};
-  if (!fits_int64(*value)) refuse_type(name, "an integer of 64 bits", *value);
-  return value->get<int64_t>();
+  const std::optional<int64_t> integer = to_integer(*value);
+  if (!integer) refuse_type(name, "an integer of 64 bits", *value);
+  return integer;
 }
 
 std::optional<int> RequestFields::int32(std::string_view name) const {
@@ -107,15 +238,16 @@ std::optional<int> RequestFields::int32(std::string_view name) const {
 std::optional<float> RequestFields::number(std::string_view name) const {
   const Json* value = find(name);
   if (value == nullptr) return {};
-  if (!value->is_number()) refuse_type(name, "a number", *value);
-  const auto number = value->get<float>();
-  // The value as it was sent: what it becomes in 32 bits would be infinite.
-  if (!std::isfinite(number)) {
+  const std::optional<double> number = to_number(*value);
+  if (!number) refuse_type(name, "a number", *value);
+  const auto narrow = static_cast<float>(*number);
+  // The message has the value as it was sent: in 32 bits it would be infinite.
+  if (!std::isfinite(narrow)) {
     throw ApiError(400,
                    fmt::format("{} is {}, which is out of range.", name, value->dump()),
                    std::string(name));
   }
-  return number;
+  return narrow;
 }
 
 std::optional<std::string> RequestFields::text(std::string_view name) const {
@@ -154,12 +286,13 @@ std::vector<int32_t> read_token_ids(const Json& json, std::string_view field, si
   std::vector<int32_t> ids;
   ids.reserve(json.size());
   for (const Json& item : json) {
-    if (!fits_int64(item)) refuse_type(field, "an array of token ids", item);
-    const auto id = item.get<int64_t>();
-    if (id < 0 || id > std::numeric_limits<int32_t>::max()) {
-      throw ApiError(400, fmt::format("Token id {} is out of vocabulary.", id), std::string(field));
+    const std::optional<int64_t> id = item.is_number() ? to_integer(item) : std::nullopt;
+    if (!id) refuse_type(field, "an array of token ids", item);
+    if (*id < 0 || *id > std::numeric_limits<int32_t>::max()) {
+      throw ApiError(
+          400, fmt::format("Token id {} is out of vocabulary.", *id), std::string(field));
     }
-    ids.push_back(static_cast<int32_t>(id));
+    ids.push_back(static_cast<int32_t>(*id));
   }
   return ids;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,8 @@
 namespace reprise::server {
 
 inline constexpr int kMaxMembers = 1024;  // limit on the members of a body
+// A header of the answer holds their names.
+inline constexpr size_t kMaxUnusedFields = 16;
 
 /// Parses the JSON of a request body. \throws ApiError 400 with the position of the error
 [[nodiscard]] Json parse_body(std::string_view body);
@@ -22,13 +25,25 @@ inline constexpr int kMaxMembers = 1024;  // limit on the members of a body
                                 std::string_view where,
                                 JsonBudget& budget);
 
-/// Reads the members of a request body by name and type. null counts as absent, because clients
-/// expect this. Integers need integer syntax; no value is converted. All functions throw ApiError
+/// Reads the members of a request body by name and type, and knows which members nobody read. null
+/// counts as absent, because clients expect this. Values are read as vLLM's server reads them: 1.0
+/// and "1" are integers, "0.7" is a number, "true" and 1 are booleans. All functions throw ApiError
 /// 400 naming the field.
 class RequestFields {
  public:
-  /// `json` must outlive this.
+  /// `json` must outlive this and everything that nested() returned.
   explicit RequestFields(const Json& json);
+  /// Reads an object inside this one, as a part of the same body. `path` is its place in unused()
+  /// and must outlive this: "stream_options", "messages[]".
+  [[nodiscard]] RequestFields nested(std::string_view path, const Json& json) const;
+
+  /// The paths of members that no function of this or of a nested object has read, each once:
+  /// "user", "messages[].weight". They have no effect, so the client and the log are told. At most
+  /// kMaxUnusedFields, with "..." as a last one if there are more.
+  [[nodiscard]] std::vector<std::string> unused() const;
+  /// Checks the type of a member that has no effect on this server. The member stays unused unless
+  /// its value is `served`, which asks for what the server does anyway.
+  void check_boolean(std::string_view name, bool served) const;
 
   /// Returns null when the member is absent or null.
   [[nodiscard]] const Json* find(std::string_view name) const;
@@ -42,8 +57,19 @@ class RequestFields {
   [[nodiscard]] std::vector<int32_t> token_ids(std::string_view name, size_t max_count) const;
 
  private:
+  struct Notes;  // shared by all objects of a body
+  RequestFields(std::string_view path, const Json& json, std::shared_ptr<Notes> notes);
+
   const Json* json_;
+  std::shared_ptr<Notes> notes_;
 };
+
+/// Whether a value is false, empty text, or an empty array or object.
+[[nodiscard]] bool asks_for_nothing(const Json& value);
+
+/// The number that a value of a request means: also that of the text "0.7". Nothing for other
+/// values, and for infinities.
+[[nodiscard]] std::optional<double> to_number(const Json& json);
 
 /// \throws ApiError 400 unless `json` is an array of integers in the range of token ids
 [[nodiscard]] std::vector<int32_t> read_token_ids(const Json& json,
@@ -52,7 +78,10 @@ class RequestFields {
 
 /// \throws ApiError 400 saying that `field` must be `expected`
 [[noreturn]] void refuse_type(std::string_view field, std::string_view expected, const Json& found);
-/// \throws ApiError 400 saying that `field` is part of the API but not supported by this server
-[[noreturn]] void refuse_unsupported(std::string_view field, std::string_view what = {});
+/// \throws ApiError 400 saying that `field` is part of the API but not supported by this server,
+/// and `instead`, a sentence on what is
+[[noreturn]] void refuse_unsupported(std::string_view field,
+                                     std::string_view what = {},
+                                     std::string_view instead = {});
 
 }  // namespace reprise::server

@@ -38,8 +38,11 @@ std::vector<std::pair<int32_t, float>> read_logit_bias(const RequestFields& fiel
     if (!is_digits || error != std::errc() || end != key.data() + key.size()) {
       throw ApiError(400, "Every key of logit_bias must be a token id.", "logit_bias");
     }
-    if (!value.is_number()) refuse_type("logit_bias", "an object of numbers", value);
-    found.emplace_back(id, value.get<float>());
+    const std::optional<double> number = to_number(value);
+    if (!number) refuse_type("logit_bias", "an object of numbers", value);
+    // Source: vLLM's server, which does not refuse larger values either.
+    constexpr double kMost = sampling::kMaxLogitBias;
+    found.emplace_back(id, static_cast<float>(std::clamp(*number, -kMost, kMost)));
   }
   // "7" and "007" are two names of one token.
   std::vector<std::pair<int32_t, float>> sorted = found;
@@ -72,6 +75,12 @@ std::vector<std::string> read_bad_words(const RequestFields& fields) {
   return fields.texts("bad_words");
 }
 
+void refuse_ids_without_logprobs(const sampling::SamplingParams& params) {
+  if (params.logprob_token_ids.empty() || params.logprobs) return;
+  throw ApiError(
+      400, "when using `logprob_token_ids`, `logprobs` must be set.", "logprob_token_ids");
+}
+
 /// In completions `logprobs` is a number. In a chat `logprobs` is a switch and `top_logprobs` the
 /// number.
 void read_logprobs(const RequestFields& fields, Api api, sampling::SamplingParams& params) {
@@ -80,9 +89,11 @@ void read_logprobs(const RequestFields& fields, Api api, sampling::SamplingParam
     throw ApiError(
         400, "`prompt_logprobs` are not available when `stream=True`.", "prompt_logprobs");
   }
+  params.logprob_token_ids =
+      fields.token_ids("logprob_token_ids", size_t{sampling::kMaxLogprobTokenIds});
   if (api == Api::completions) {
     params.logprobs = fields.int32("logprobs");
-    return;
+    return refuse_ids_without_logprobs(params);
   }
   const bool is_wanted = fields.boolean("logprobs").value_or(false);
   const int num_top = fields.int32("top_logprobs").value_or(0);
@@ -91,6 +102,7 @@ void read_logprobs(const RequestFields& fields, Api api, sampling::SamplingParam
         400, "when using `top_logprobs`, `logprobs` must be set to true.", "top_logprobs");
   }
   if (is_wanted) params.logprobs = num_top;
+  refuse_ids_without_logprobs(params);
 }
 
 }  // namespace
@@ -101,6 +113,7 @@ void read_sampling_fields(const RequestFields& fields, Api api, sampling::Sampli
   assign(params.top_k, fields.int32("top_k"));
   assign(params.min_p, fields.number("min_p"));
   params.seed = fields.integer("seed");
+  if (params.seed == -1) params.seed.reset();  // as in vLLM: a new one for each request
   assign(params.repetition_penalty, fields.number("repetition_penalty"));
   assign(params.presence_penalty, fields.number("presence_penalty"));
   assign(params.frequency_penalty, fields.number("frequency_penalty"));
@@ -110,12 +123,18 @@ void read_sampling_fields(const RequestFields& fields, Api api, sampling::Sampli
   assign(params.ignore_eos, fields.boolean("ignore_eos"));
   assign(params.include_stop_str_in_output, fields.boolean("include_stop_str_in_output"));
   assign(params.skip_special_tokens, fields.boolean("skip_special_tokens"));
-  // None of the supported tokenizers writes such spaces, so only the type is checked.
-  (void)fields.boolean("spaces_between_special_tokens");
+  // None of the supported tokenizers writes such spaces.
+  fields.check_boolean("spaces_between_special_tokens", false);
   params.logit_bias = read_logit_bias(fields);
   params.bad_words = read_bad_words(fields);
   params.allowed_token_ids = read_allowed_token_ids(fields);
   read_logprobs(fields, api, params);
+}
+
+void expand_logprobs(sampling::SamplingParams& params, int vocab_size) {
+  for (std::optional<int>* count : {&params.logprobs, &params.prompt_logprobs}) {
+    if (*count == -1) *count = vocab_size;
+  }
 }
 
 void check_sampling(const sampling::SamplingParams& params,

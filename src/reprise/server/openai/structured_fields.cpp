@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "reprise/base/error.h"
+#include "reprise/base/json.h"
 #include "reprise/server/http/api_error.h"
 
 namespace reprise::server {
@@ -23,6 +25,26 @@ OutputSpec schema_spec(const Json& schema, std::string_view field) {
     refuse_type(field, "a JSON schema", schema);
   }
   return {.kind = OutputSpec::Kind::json_schema, .text = text_of(schema)};
+}
+
+Json parse_schema(const std::string& text, std::string_view field) {
+  try {
+    return parse_json(text, "schema");
+  } catch (const InvalidArgument& error) {
+    throw ApiError(400, error.what(), std::string(field));
+  }
+}
+
+/// Objects of the schema that name properties allow no others, unless they say so. Source: vLLM's
+/// disable_additional_properties.
+void close_objects(Json& schema) {
+  if (!schema.is_structured()) return;
+  for (Json& part : schema) close_objects(part);
+  const bool names_properties =
+      schema.is_object() && (schema.contains("properties") || schema.contains("patternProperties"));
+  if (names_properties && !schema.contains("additionalProperties")) {
+    schema["additionalProperties"] = false;
+  }
 }
 
 std::string text_field(const Json& value, std::string_view field) {
@@ -47,16 +69,17 @@ OutputSpec of_kind(std::string_view kind, const Json& value, std::string_view fi
 }
 
 std::optional<AskedOutput> of_response_format(const RequestFields& fields) {
-  const std::string field = "response_format";
+  constexpr const char* field = "response_format";
   const Json* format = fields.find(field);
   if (format == nullptr) return {};
   if (!format->is_object()) refuse_type(field, "an object", *format);
-  const RequestFields inner(*format);
+  const RequestFields inner = fields.nested(field, *format);
   const std::optional<std::string> type = inner.text("type");
   if (!type) throw ApiError(400, "response_format needs a type.", field);
   if (*type == "text") return {};
   if (*type == "json_object") return AskedOutput{{.kind = OutputSpec::Kind::json_object}, field};
   if (*type == "structural_tag") {
+    for (const char* name : {"format", "structures", "triggers"}) (void)inner.find(name);
     return AskedOutput{{.kind = OutputSpec::Kind::structural_tag, .text = format->dump()}, field};
   }
   if (*type != "json_schema") {
@@ -68,18 +91,19 @@ std::optional<AskedOutput> of_response_format(const RequestFields& fields) {
   if (body == nullptr || !body->is_object()) {
     throw ApiError(400, "response_format of type json_schema needs the object json_schema.", field);
   }
-  const RequestFields schema_fields(*body);
+  const RequestFields schema_fields = fields.nested("response_format.json_schema", *body);
+  schema_fields.check_boolean("strict", true);
   const Json* schema = schema_fields.find("schema");
   if (schema == nullptr) throw ApiError(400, "response_format.json_schema needs a schema.", field);
   return AskedOutput{schema_spec(*schema, field), field};
 }
 
 std::optional<AskedOutput> of_structured_outputs(const RequestFields& fields) {
-  const std::string field = "structured_outputs";
+  constexpr const char* field = "structured_outputs";
   const Json* asked = fields.find(field);
   if (asked == nullptr) return {};
   if (!asked->is_object()) refuse_type(field, "an object", *asked);
-  const RequestFields inner(*asked);
+  const RequestFields inner = fields.nested(field, *asked);
   std::vector<OutputSpec> specs;
   for (const std::string_view kind : {"json", "regex", "choice", "grammar", "structural_tag"}) {
     if (const Json* value = inner.find(kind)) specs.push_back(of_kind(kind, *value, field));
@@ -94,6 +118,12 @@ std::optional<AskedOutput> of_structured_outputs(const RequestFields& fields) {
         field);
   }
   specs[0].any_whitespace = !inner.boolean("disable_any_whitespace").value_or(false);
+  if (specs[0].kind == OutputSpec::Kind::json_schema &&
+      inner.boolean("disable_additional_properties").value_or(false)) {
+    Json schema = parse_schema(specs[0].text, field);
+    close_objects(schema);
+    specs[0].text = schema.dump();
+  }
   if (inner.find("whitespace_pattern") != nullptr) {
     refuse_unsupported(field, "`structured_outputs.whitespace_pattern`");
   }

@@ -5,6 +5,7 @@
 #include "reprise/server/http/api_error.h"
 #include "reprise/server/openai/chat_messages.h"
 #include "reprise/server/openai/chat_template_fields.h"
+#include "reprise/server/openai/generation_request.h"
 #include "reprise/server/openai/request_fields.h"
 
 namespace reprise::server {
@@ -12,7 +13,7 @@ namespace reprise::server {
 TokenizeRequest parse_tokenize_request(std::string_view body, const RequestPolicy& policy) {
   const Json json = parse_body(body);
   const RequestFields fields(json);
-  TokenizeRequest request{.model = fields.text("model"), .prompt = fields.text("prompt")};
+  TokenizeRequest request{.model = read_model_name(fields), .prompt = fields.text("prompt")};
   if (!request.prompt) {
     if (fields.find("messages") == nullptr) {
       throw ApiError(400, "Field required: prompt, or messages.", "prompt");
@@ -23,6 +24,7 @@ TokenizeRequest parse_tokenize_request(std::string_view body, const RequestPolic
   request.add_special_tokens =
       fields.boolean("add_special_tokens").value_or(request.prompt.has_value());
   request.return_token_strs = fields.boolean("return_token_strs").value_or(false);
+  request.unused_fields = fields.unused();
   return request;
 }
 
@@ -30,8 +32,11 @@ DetokenizeRequest parse_detokenize_request(std::string_view body) {
   const Json json = parse_body(body);
   const RequestFields fields(json);
   if (fields.find("tokens") == nullptr) throw ApiError(400, "Field required: tokens.", "tokens");
-  return {.model = fields.text("model"),
-          .tokens = fields.token_ids("tokens", std::numeric_limits<size_t>::max())};
+  DetokenizeRequest request{
+      .model = read_model_name(fields),
+      .tokens = fields.token_ids("tokens", std::numeric_limits<size_t>::max())};
+  request.unused_fields = fields.unused();
+  return request;
 }
 
 }  // namespace reprise::server

@@ -20,11 +20,13 @@ struct TokenizeRequest {
   api::ChatTemplateOptions chat_template;
   bool add_special_tokens = true;
   bool return_token_strs = false;
+  std::vector<std::string> unused_fields;  // RequestFields::unused()
 };
 /// The body of POST /detokenize, checked.
 struct DetokenizeRequest {
   std::optional<std::string> model;
   std::vector<int32_t> tokens;
+  std::vector<std::string> unused_fields;
 };
 
 /// Both functions: \throws ApiError 400 with the field at fault

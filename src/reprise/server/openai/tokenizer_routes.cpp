@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "reprise/server/openai/chat_template_fields.h"
 #include "reprise/server/openai/tokenize_request.h"
@@ -111,10 +112,11 @@ void add_tokenizer_routes(Router& router,
                           const ServedModel& model,
                           const RequestPolicy& policy,
                           int64_t max_answer_bytes) {
-  const auto answer = [](std::string json) -> Answering {
-    return [body = std::move(json)](const ExchangeRef& exchange) {
-      exchange->respond({.body = body});
-    };
+  const auto answer = [](std::string json, const std::vector<std::string>& unused) -> Answering {
+    return {[body = std::move(json)](const ExchangeRef& exchange) {
+              exchange->respond({.body = body});
+            },
+            unused};
   };
   router.add(
       {.method = "POST",
@@ -123,19 +125,18 @@ void add_tokenizer_routes(Router& router,
        .max_inline_bytes = max_inline_chat_bytes(policy),
        .summary = "The token ids of a text or a conversation.",
        .prepare = [answer, &engine, &model, policy, max_answer_bytes](const HttpRequest& request) {
-         return answer(tokenize(parse_tokenize_request(request.body, policy),
-                                engine,
-                                model,
-                                max_answer_bytes,
-                                request.work));
+         const TokenizeRequest wanted = parse_tokenize_request(request.body, policy);
+         return answer(tokenize(wanted, engine, model, max_answer_bytes, request.work),
+                       wanted.unused_fields);
        }});
   router.add({.method = "POST",
               .path = "/detokenize",
               .body_schema = "DetokenizeRequest",
               .summary = "The text of token ids.",
               .prepare = [answer, &engine, &model, max_answer_bytes](const HttpRequest& request) {
-                return answer(dump(detokenize(
-                    parse_detokenize_request(request.body), engine, model, max_answer_bytes)));
+                const DetokenizeRequest wanted = parse_detokenize_request(request.body);
+                return answer(dump(detokenize(wanted, engine, model, max_answer_bytes)),
+                              wanted.unused_fields);
               }});
   router.add({.method = "GET",
               .path = "/tokenizer_info",

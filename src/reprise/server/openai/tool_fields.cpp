@@ -20,7 +20,14 @@ namespace {
 
 const Json& function_of(const Json& tool) {
   if (!tool.is_object()) refuse_type("tools", "an array of objects", tool);
-  if (tool.value("type", Json()) != "function") refuse_tools("Every tool needs the type function.");
+  const Json type = tool.value("type", Json("function"));
+  if (type == "custom") {
+    refuse_unsupported("tools",
+                       "A tool of type custom",
+                       "Tools of type function are: write it as a function with one parameter of "
+                       "type string.");
+  }
+  if (type != "function") refuse_tools("Every tool needs the type function.");
   const auto function = tool.find("function");
   if (function == tool.end() || !function->is_object())
     refuse_tools("Every tool needs a function.");
@@ -60,7 +67,9 @@ Json read_tools(const RequestFields& fields) {
   if (dump(*tools).size() > kMaxToolBytes) {
     refuse_tools(fmt::format("tools has more than {} bytes.", kMaxToolBytes));
   }
-  return *tools;
+  Json read = *tools;
+  for (Json& tool : read) tool["type"] = "function";  // the type may be absent
+  return read;
 }
 
 const Json* find_function(const Json& tools, const std::string& name) {
@@ -74,6 +83,32 @@ const Json* find_function(const Json& tools, const std::string& name) {
   throw ApiError(400, std::string(why), "tool_choice");
 }
 
+/// Leaves only the tools that the request allows, as {"mode": "auto" or "required", "tools":
+/// [...]}. The model cannot call what it does not see. Returns the mode.
+Json read_allowed_tools(const Json& allowed, ToolUse& use) {
+  const Json listed = allowed.is_object() ? allowed.value("tools", Json()) : Json();
+  const Json mode = allowed.is_object() ? allowed.value("mode", Json()) : Json();
+  if (!listed.is_array() || listed.empty() || (mode != "auto" && mode != "required")) {
+    refuse_choice(
+        "tool_choice.allowed_tools must be {\"mode\": \"auto\" or \"required\", \"tools\": "
+        "[...]}.");
+  }
+  Json kept = Json::array();
+  for (const Json& tool : listed) {
+    const std::string name = function_of(tool)["name"].get<std::string>();
+    const auto found = std::find_if(use.tools.begin(), use.tools.end(), [&name](const Json& one) {
+      return one["function"]["name"] == name;
+    });
+    if (found == use.tools.end()) {
+      refuse_choice(
+          fmt::format("The tool `{}` of tool_choice is not in tools.", name.substr(0, 256)));
+    }
+    kept.push_back(*found);
+  }
+  use.tools = std::move(kept);
+  return mode;
+}
+
 void read_choice(const Json& choice, ToolUse& use) {
   if (choice == "none") return;
   if (use.tools.empty()) refuse_choice("`tool_choice` needs `tools`.");
@@ -81,13 +116,18 @@ void read_choice(const Json& choice, ToolUse& use) {
     use.choice = ToolUse::Choice::automatic;
   } else if (choice == "required") {
     use.choice = ToolUse::Choice::required;
+  } else if (choice.is_object() && choice.value("type", Json()) == "allowed_tools") {
+    read_choice(read_allowed_tools(choice.value("allowed_tools", Json()), use), use);
   } else if (choice.is_object()) {
     const auto function = choice.find("function");
     const bool is_named = choice.value("type", Json("function")) == "function" &&
                           function != choice.end() && function->is_object() &&
                           function->value("name", Json()).is_string();
-    if (!is_named)
-      refuse_choice("tool_choice must be {\"type\": \"function\", \"function\": {\"name\": ...}}.");
+    if (!is_named) {
+      refuse_choice(
+          "tool_choice must be {\"type\": \"function\", \"function\": {\"name\": ...}}, or of type "
+          "allowed_tools.");
+    }
     use.name = (*function)["name"].get<std::string>();
     if (find_function(use.tools, use.name) == nullptr) {
       refuse_choice(
@@ -95,7 +135,7 @@ void read_choice(const Json& choice, ToolUse& use) {
     }
     use.choice = ToolUse::Choice::named;
   } else {
-    refuse_choice("tool_choice must be none, auto, required or a named function.");
+    refuse_choice("tool_choice must be none, auto, required, a named function or allowed_tools.");
   }
 }
 
@@ -179,6 +219,8 @@ Json read_past_calls(const Json& calls, const std::string& place, JsonBudget& ne
                               call["function"].value("name", Json()).is_string();
     if (!has_function)
       throw ApiError(400, "Every entry of tool_calls needs a function with a name.", place);
+    if (const Json type = call.value("type", Json()); !type.is_null() && type != "function")
+      throw ApiError(400, "Entries of tool_calls must have the type function.", place);
     Json function = {{"name", call["function"]["name"]}};
     const Json arguments = call["function"].value("arguments", Json());
     try {
