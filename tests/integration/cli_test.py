@@ -202,6 +202,99 @@ class Mistakes(Case):
             port = taken.getsockname()[1]
             self.assertIn(str(port), self.refused("serve", MODEL, "--port", port, "--enforce-eager"))
 
+    def test_swapped_letters_and_flags_of_other_servers_get_a_hint(self):
+        for arguments, hint in [
+            (["--prot", "8000"], "did you mean --port?"), (["--dtpye", "auto"], "did you mean --dtype?"),
+            (["--modle", "x"], "did you mean --model?"), (["-c", "4096"], "write --max-model-len"),
+            (["--ctx-size", "4096"], "write --max-model-len"), (["-m", "x"], "write --model"),
+            (["-ngl", "99"], "write --device"), (["-t", "8"], "write --num-threads"),
+            (["--jinja"], "chat templates are always Jinja"), (["--tp", "2"], "write -tp"),
+            (["--temp", "0"], "--help=all"),  # serve has no temperature to name
+        ]:
+            with self.subTest(arguments):
+                message = self.refused("serve", MODEL, *arguments)
+                self.assertIn(f"unknown option {arguments[0]}", message)
+                self.assertIn(hint, message)
+        self.assertNotIn("temperature", self.refused("serve", MODEL, "--temp", "0"))
+        self.assertIn("write --temperature", self.refused("generate", MODEL, "--temp", "0"))
+
+
+class Spellings(Case):
+    """What vLLM reads in several forms."""
+
+    def config(self, *options):
+        return self.ok("serve", MODEL, *options, "--dump-config")
+
+    def test_an_object_or_a_member_given_to_O_is_of_the_compilation_config(self):
+        want = re.search(r"(?m)^compilation-config: (.*?)  #", self.config("-cc", '{"level": 3, "cudagraph_mode": "FULL"}'))[1]
+        for options in (["-O.level=3", "-O.cudagraph_mode=FULL"], ["-O", '{"level": 3, "cudagraph_mode": "FULL"}'],
+                        ['-O={"level": 3, "cudagraph_mode": "FULL"}'], ['-O{"level": 3, "cudagraph_mode": "FULL"}'],
+                        ["-O.level", "3", "-cc.cudagraph_mode", "FULL"],
+                        ["--compilation-config", "{'level': 3, 'cudagraph_mode': 'FULL'}"],
+                        ["--optimization-level", "{'level': 3, 'cudagraph_mode': 'FULL'}"]):
+            with self.subTest(options):
+                text = self.config(*options)
+                self.assertIn(f"compilation-config: {want}  # command line", text)
+                self.assertIn("# optimization-level: 2  # default", text)
+        self.assertIn("optimization-level: 3  # command line", self.config("-O3"))
+        self.assertIn("optimization-level: 3  # command line", self.config("-O=3"))
+
+    def test_attention_may_be_given_as_an_object(self):
+        for options in (["-ac.backend=FLASHINFER"], ["-ac", "{'backend': 'FLASHINFER'}"],
+                        ["--attention-config.backend", "FLASHINFER"], ["--attention-config", '{"backend": "FLASHINFER"}']):
+            with self.subTest(options):
+                self.assertIn("FLASHINFER", re.search(r"(?m)^attention .*", self.ok("explain", MODEL, *options))[0])
+        both = self.ok("explain", MODEL, "-ac", '{"backend": "FLASH_ATTN", "flash_attn_version": 2}')
+        self.assertEqual(both, self.ok("explain", MODEL, "--attention-backend", "FLASH_ATTN", "--flash-attn-version", "2"))
+        self.assertIn("did you mean 'backend'", self.refused("explain", "-ac.bakend=FLASH_ATTN"))
+        self.assertIn("FLASH_ATTN", self.refused("explain", "-ac.backend=FLASH_ATNT"))
+        self.assertIn("a number from 2 to 3", self.refused("explain", "-ac.flash_attn_version=4"))
+        run = self.run_cli("explain", MODEL, "-ac.use_cudnn_prefill=true")
+        self.assertIn("use_cudnn_prefill has no effect here", run.stderr)
+
+    def test_lists_may_be_written_as_python_writes_them(self):
+        sizes = lambda *options: self.ok("explain", MODEL, *options)
+        want = sizes("-cc.cudagraph_capture_sizes", "[1, 2, 4]")
+        self.assertNotEqual(want, sizes())
+        for words in (["[1, 2, 4]"], ["1,2,4"], ["1", "2", "4"]):
+            self.assertEqual(sizes("--cudagraph-capture-sizes", *words), want, words)
+        self.assertIn('"fuse_norm_quant":true', self.config("-cc.pass_config.fuse_norm_quant=True"))
+        self.assertIn('"splitting_ops":["a","b"]', self.config("-cc.splitting_ops=['a', 'b']"))
+        self.assertEqual(self.refused("serve", MODEL, "--allowed-origins", "['https://a', 5]").count("list of strings"), 1)
+        self.config("--allowed-origins", "['https://a.example', 'https://b.example']")
+        self.assertIn("--hf-overrides", self.refused("serve", MODEL, "--hf-overrides", "{'a': 1"))
+
+    def test_older_flags_mean_what_replaced_them(self):
+        said = lambda *options: self.refused("generate", MODEL, "--prompt", "a", *options)
+        self.assertIn("did you mean 'embed'", said("--task", "embd"))
+        self.assertIn("a JSON object", said("--rope-scaling", "4"))
+        self.assertIn("/v1/embeddings", said("--task", "embed"))
+        self.assertIn("rope_type", said("--rope-scaling", '{"rope_type": "no-such", "factor": 2.0}'))
+
+    def test_formats_of_files_are_taken_by_vllms_names(self):
+        for value in ("mistral", "gguf", "runai_streamer"):
+            run = self.run_cli("serve", MODEL, "--load-format", value, "--dump-config")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertIn(f"--load-format {value} has no effect here", run.stderr)
+        self.assertIn("convert the model", self.refused("serve", MODEL, "--load-format", "tensorizer"))
+        run = self.run_cli("serve", MODEL, "--tokenizer-mode", "mistral", "--config-format", "mistral", "--dump-config")
+        self.assertIn("--tokenizer-mode mistral has no effect here: tokenizer.json, else tekken.json", run.stderr)
+        self.assertIn("--config-format mistral has no effect here: config.json", run.stderr)
+        run = self.run_cli("serve", MODEL, "--limit-mm-per-prompt.image", "0", "--dump-config")
+        self.assertIn("--limit-mm-per-prompt.image 0 has no effect here", run.stderr)
+
+    def test_structured_outputs_are_configured_field_by_field(self):
+        said = lambda value: self.refused("serve", MODEL, "--structured-outputs-config", value)
+        for value, message in (("{'backend': 'outlines'}", "one of auto, xgrammar"), ('{"bakend": "auto"}', "did you mean 'backend'"),
+                               ('{"disable_additional_properties": true}', "the schema decides"),
+                               ('{"enable_in_reasoning": true}', "after the reasoning"),
+                               ('{"reasoning_parser": "qwen4"}', "there is no reasoning parser 'qwen4'"),
+                               ('{"disable_any_whitespace": 1}', "true or false")):
+            with self.subTest(value):
+                self.assertIn(message, said(value))
+        text = self.config("--structured-outputs-config.disable_any_whitespace=True")
+        self.assertIn('"disable_any_whitespace":true', text)
+
 
 class StartUp(Case):
     LINES = [
