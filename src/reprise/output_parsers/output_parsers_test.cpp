@@ -120,7 +120,8 @@ TEST(OutputParsers, find_the_calls_that_vllms_parsers_find) {
   for (std::string line; std::getline(file, line); ++num_cases) {
     const Json recorded = Json::parse(line);
     const auto parser = recorded["parser"].get<std::string>();
-    const MessageDelta found = parse(tools(parser, case_tools()), recorded["text"].get<std::string>());
+    const MessageDelta found =
+        parse(tools(parser, case_tools()), recorded["text"].get<std::string>());
     ASSERT_EQ(found.tool_calls.size(), recorded["calls"].size()) << line;
     for (size_t i = 0; i < found.tool_calls.size(); ++i) {
       EXPECT_EQ(found.tool_calls[i].name, recorded["calls"][i][0].get<std::string>()) << line;
@@ -235,7 +236,7 @@ TEST(OutputParsers, harmony_separates_the_channels) {
 
 TEST(OutputParsers, each_reasoning_format_finds_its_reasoning) {
   for (const ReasoningFormat& format : reasoning_formats()) {
-    if (format.has_channels) continue;
+    if (format.has_channels || format.stays_in_content) continue;
     for (const std::string_view start : format.starts) {
       for (const std::string_view end : format.ends) {
         const std::string text = std::string(start) + std::string(format.label) + "thought" +
@@ -364,6 +365,40 @@ TEST(OutputParsers, reasoning_ends_where_the_model_says) {
   EXPECT_EQ(inside.content, "done");
   EXPECT_EQ(inside.tool_calls.size(), 1U);
   EXPECT_EQ(parse(reasoning("qwen3"), "no thoughts").content, "no thoughts");
+}
+
+TEST(OutputParsers, tags_around_an_answer_are_no_part_of_it) {
+  for (const auto& [name, text, content] :
+       {std::tuple{"ernie45", "why</think>\n\n<response>\nIt is so.\n</response>\n", "It is so.\n"},
+        {"hunyuan_a13b", "<think>\nwhy\n</think>\n<answer>\nIt is so.\n</answer>", "It is so."},
+        {"hunyuan_a13b", "<think>why</think><answer>It is so.</answer>", "It is so."},
+        {"hunyuan_a13b", "<think>why</think>\n<ans and more", "\n<ans and more"},
+        {"ernie45", "why</think>\n\nno tags", "\n\nno tags"}}) {
+    const MessageDelta found = parse(reasoning(name), text);
+    EXPECT_EQ(found.content, content) << text;
+    EXPECT_NE(found.reasoning.find("why"), std::string::npos) << text;
+    expect_same_however_cut(reasoning(name), text);
+  }
+  const std::string call =
+      "why</think><response>{}</response><tool_call>"
+      R"({"name": "f", "arguments": {}})"
+      "</tool_call>";
+  EXPECT_EQ(parse(reasoning("ernie45", "hermes"), call).tool_calls.size(), 1U);
+}
+
+TEST(OutputParsers, minimax_can_keep_its_reasoning_in_the_content) {
+  const CreateOutputParser kept = reasoning("minimax_m2_append_think", "hermes");
+  const std::string text =
+      "why <tool_call></think>\n\nso <tool_call>"
+      R"({"name": "f", "arguments": {"a": 1}})"
+      "</tool_call>";
+  const MessageDelta found = parse(kept, text);
+  EXPECT_EQ(found.content, "<think>why <tool_call></think>\n\nso ");
+  EXPECT_EQ(found.reasoning, "");
+  EXPECT_EQ(found.tool_calls.size(), 1U);
+  expect_same_however_cut(kept, text);
+  EXPECT_EQ(parse(kept, "only thoughts").content, "<think>only thoughts");
+  EXPECT_EQ(parse(kept, "</think>no thoughts").content, "no thoughts");
 }
 
 TEST(OutputParsers, forced_calls_are_calls) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "reprise/base/error.h"
 #include "reprise/base/nearest_name.h"
@@ -55,7 +56,7 @@ class LastCalls {
   void take(MessageDelta& delta) {
     const bool is_text = delta.content.find_first_not_of(kBlanks) != std::string::npos;
     if ((is_text || !delta.reasoning.empty()) && !calls_.empty()) {
-      calls_.clear();  // they were drafts
+      calls_.clear();       // they were drafts
       parser_ = create_();  // in some formats, no call can follow a text that follows a call
     }
     for (ToolCallDelta& call : delta.tool_calls) calls_.push_back(std::move(call));
@@ -151,12 +152,111 @@ class ReasoningParser final : public OutputParser {
   State state_ = State::before;
 };
 
+/// Takes the tags around an answer away.
+class TaggedAnswer final : public OutputParser {
+ public:
+  TaggedAnswer(std::string_view start, std::string_view end, std::unique_ptr<OutputParser> rest)
+      : start_(start),
+        line_and_end_("\n" + std::string(end)),
+        ends_{line_and_end_, end},
+        rest_(std::move(rest)) {}
+
+  void push(std::string_view text, MessageDelta& out) override {
+    scanner_.push(text);
+    read(false, out);
+  }
+
+  void finish(AnswerEnd end, MessageDelta& out) override {
+    read(true, out);
+    pass(scanner_.take_all(), out);
+    if (rest_) rest_->finish(end, out);
+  }
+
+ private:
+  void read(bool is_end, MessageDelta& out) {
+    if (is_before_) look_for_start(is_end);
+    if (is_before_) return;
+    std::string before;
+    while (scanner_.take_until_any(ends_, before)) {
+    }
+    pass(before, out);
+  }
+
+  void look_for_start(bool is_end) {
+    const std::string_view text = scanner_.held();
+    const size_t blanks = std::min(text.find_first_not_of(kBlanks), text.size());
+    const std::string_view begun = text.substr(blanks);
+    if (begun.starts_with(start_)) {
+      const bool ends_line = begun.substr(start_.size()).starts_with('\n');
+      if (begun.size() == start_.size() && !is_end) return;  // the end of its line may follow
+      scanner_.drop(blanks + start_.size() + (ends_line ? 1 : 0));
+      is_before_ = false;
+    } else if (is_end || !start_.starts_with(begun)) {
+      is_before_ = false;
+    }
+  }
+
+  void pass(std::string_view text, MessageDelta& out) {
+    if (text.empty()) return;
+    if (rest_) return rest_->push(text, out);
+    out.content += text;
+  }
+
+  std::string_view start_;
+  std::string line_and_end_;  // the end on a line of its own
+  std::vector<std::string_view> ends_;
+  std::unique_ptr<OutputParser> rest_;
+  MarkerScanner scanner_;
+  bool is_before_ = true;
+};
+
+/// Reports what `parser` takes for reasoning as content, between the tags of most models.
+class ReasoningAsContent final : public OutputParser {
+ public:
+  explicit ReasoningAsContent(std::unique_ptr<OutputParser> parser) : parser_(std::move(parser)) {}
+
+  void push(std::string_view text, MessageDelta& out) override {
+    MessageDelta delta;
+    parser_->push(text, delta);
+    join(delta, out);
+  }
+
+  void finish(AnswerEnd end, MessageDelta& out) override {
+    MessageDelta delta;
+    parser_->finish(end, delta);
+    join(delta, out);
+  }
+
+ private:
+  // Reasoning comes before content and calls, also within one delta.
+  void join(MessageDelta& delta, MessageDelta& out) {
+    if (!delta.reasoning.empty() && !std::exchange(is_open_, true)) out.content += "<think>";
+    out.content += delta.reasoning;
+    const bool is_behind = !delta.content.empty() || !delta.tool_calls.empty();
+    if (is_behind && std::exchange(is_open_, false)) out.content += "</think>";
+    out.content += delta.content;
+    for (ToolCallDelta& call : delta.tool_calls) out.tool_calls.push_back(std::move(call));
+  }
+
+  std::unique_ptr<OutputParser> parser_;
+  bool is_open_ = false;
+};
+
 }  // namespace
 
 std::vector<ReasoningFormat> reasoning_formats() {
+  ReasoningFormat minimax_in_content = think_tags("minimax_m2_append_think", "MiniMax-M2", true);
+  minimax_in_content.stays_in_content = true;
+  ReasoningFormat ernie = think_tags("ernie45", "ERNIE 4.5 Thinking", true);
+  ernie.answer_start = "<response>";
+  ernie.answer_end = "</response>";
+  ReasoningFormat hunyuan = think_tags("hunyuan_a13b", "Hunyuan A13B", false);
+  hunyuan.answer_start = "<answer>";
+  hunyuan.answer_end = "</answer>";
   return {
       think_tags("deepseek_r1", "DeepSeek-R1 and its distillations, QwQ", true),
       think_tags("deepseek_v3", "DeepSeek-V3.1 and V3.2", false),
+      ernie,
       {.name = "gemma4",
        .models = "Gemma 4",
        .starts = {"<|channel>"},
@@ -168,10 +268,13 @@ std::vector<ReasoningFormat> reasoning_formats() {
        .models = "Granite 3.2",
        .starts = {"Here is my thought process:", "Here's my thought process:"},
        .ends = {"Here is my response:", "Here's my response:"}},
+      think_tags("holo2", "Holo2", true),
+      hunyuan,
       think_tags("kimi_k2", "Kimi-K2-Thinking", true),
       {.name = "mistral", .models = "Magistral", .starts = {"[THINK]"}, .ends = {"[/THINK]"}},
       think_tags("mimo", "MiMo", false),
       think_tags("minimax_m2", "MiniMax-M2", true),
+      minimax_in_content,
       think_tags("nemotron_v3", "Nemotron 3", false),
       think_tags("olmo3", "OLMo 3", true),
       {.name = "openai_gptoss", .models = "GPT-OSS (Harmony)", .has_channels = true},
@@ -182,6 +285,7 @@ std::vector<ReasoningFormat> reasoning_formats() {
        .ends = {"</seed:think>"},
        .begins_inside = true},
       think_tags("step3", "Step3", true),
+      think_tags("step3p5", "Step-3.5", true),
   };
 }
 
@@ -209,7 +313,16 @@ std::unique_ptr<OutputParser> create_reasoning_parser(ReasoningFormat format,
     return std::make_unique<HarmonyParser>(HarmonyParser::Calls::pass_as_text,
                                            rest ? rest() : nullptr);
   }
-  return std::make_unique<ReasoningParser>(std::move(format), rest, call_at_the_end);
+  CreateOutputParser answer = rest;
+  if (!format.answer_start.empty()) {
+    answer = [rest, start = format.answer_start, end = format.answer_end] {
+      return std::make_unique<TaggedAnswer>(start, end, rest ? rest() : nullptr);
+    };
+  }
+  const bool stays_in_content = format.stays_in_content;
+  auto parser = std::make_unique<ReasoningParser>(std::move(format), answer, call_at_the_end);
+  if (!stays_in_content) return parser;
+  return std::make_unique<ReasoningAsContent>(std::move(parser));
 }
 
 }  // namespace reprise::output_parsers
