@@ -4,6 +4,7 @@
     cli_test.py REPRISE_BINARY MODEL_FOLDER SOURCE_FOLDER
 """
 
+import contextlib
 import json
 import os
 import re
@@ -188,6 +189,7 @@ class Mistakes(Case):
             (["--host", "0.0.0.0"], "--api-key"),
             (["--max-model-len", "99999999"], "max_position_embeddings"),
             (["extra"], "unexpected argument 'extra'"),
+            (["--tensor-parallel-size", "2", "--quantization", "fp8"], "--quantization: fp8 is not supported with several ranks"),
         ]:
             with self.subTest(arguments):
                 message = self.refused("serve", MODEL, "--port", "0", *arguments)
@@ -195,12 +197,36 @@ class Mistakes(Case):
         self.assertIn("needs a model folder", self.refused("serve"))
         self.assertIn("E_MISSING", self.refused("serve", "nowhere/at/all", "--port", "0"))
 
-    def test_a_port_in_use_is_named(self):
+    def test_addresses_and_certificates_are_checked_before_the_model_is_loaded(self):
+        """The model of these commands does not exist, so only what is checked before it can be named."""
+        missing = self.folder / "no-model"
+        certificate = self.write("cert.pem", "no certificate")
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
-            port = taken.getsockname()[1]
-            self.assertIn(str(port), self.refused("serve", MODEL, "--port", port, "--enforce-eager"))
+            port = str(taken.getsockname()[1])
+            message = self.refused("serve", missing, "--port", port)
+            self.assertIn(f"cannot listen on 127.0.0.1:{port}", message)
+            self.assertIn("choose another --port", message)
+            self.assertNotIn("no-model", self.refused("serve", missing, "--port", port))
+        self.assertIn("--ssl-certfile", self.refused("serve", missing, "--port", "0", "--ssl-certfile", certificate,
+                                                     "--ssl-keyfile", certificate))
+        self.assertIn("TLS needs both", self.refused("serve", missing, "--port", "0", "--ssl-keyfile", certificate))
+        self.assertIn("--uds", self.refused("serve", missing, "--uds", self.folder / "no-folder" / "socket"))
+        self.assertIn("no-model", self.refused("serve", missing, "--port", "0"))
+
+    def test_files_for_results_are_checked_before_the_work(self):
+        missing, nowhere = self.folder / "no-model", self.folder / "no-folder" / "out"
+        batch = self.write("batch.jsonl", "")
+        for command, option in ((["bench", "latency", "--model", missing], "--output-json"),
+                                (["bench", "throughput", "--model", missing], "--output-json"),
+                                (["bench", "startup", "--model", missing], "--output-json"),
+                                (["run-batch", "-i", batch, "--model", missing], "--output-file")):
+            with self.subTest(command):
+                self.assertIn(f"{option} {nowhere}: cannot be written: No such file", self.refused(*command, option, nowhere))
+                there = self.write("there", "old")
+                self.assertIn("no-model", self.run_cli(*command, option, there).stderr)
+                self.assertEqual(there.read_text(), "old")
 
     def test_swapped_letters_and_flags_of_other_servers_get_a_hint(self):
         for arguments, hint in [
@@ -217,6 +243,12 @@ class Mistakes(Case):
                 self.assertIn(hint, message)
         self.assertNotIn("temperature", self.refused("serve", MODEL, "--temp", "0"))
         self.assertIn("write --temperature", self.refused("generate", MODEL, "--temp", "0"))
+
+    def test_a_misspelt_variable_of_an_option_is_named_by_every_command(self):
+        for command in ("serve", "generate", "explain"):  # explain has no --dtype, but serve has
+            run = self.run_cli(command, MODEL, "--dump-config", REPRISE_ARG_DTPYE="float32", REPRISE_ARG_PORT="7")
+            self.assertEqual(run.returncode, 0)
+            self.assertEqual(run.stderr, "warning: REPRISE_ARG_DTPYE is set and means nothing here; did you mean REPRISE_ARG_DTYPE?\n")
 
 
 class Spellings(Case):
@@ -296,7 +328,31 @@ class Spellings(Case):
         self.assertIn('"disable_any_whitespace":true', text)
 
 
-class StartUp(Case):
+class Server(Case):
+    @contextlib.contextmanager
+    def serving(self, *options, **environment):
+        """A server, by its address; it is stopped behind the block."""
+        log = self.folder / "log"
+        with log.open("wb") as stream:
+            process = subprocess.Popen([BINARY, "serve", MODEL, "--port", "0", "--max-num-seqs", "8", *options], stderr=stream,
+                                       env={"PATH": os.environ["PATH"], "HOME": str(self.folder), **environment})
+        try:
+            deadline = time.monotonic() + TIMEOUT
+            while "Application startup complete." not in log.read_text() and process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.05)
+            yield (re.findall(r"http://[\d.]+:\d+", log.read_text()) or [None])[0]
+        finally:
+            process.terminate()
+            self.assertEqual(process.wait(TIMEOUT), 0, log.read_text())
+
+    def start(self, *options, **environment):
+        """What a server says until it serves; it is stopped then."""
+        with self.serving(*options, **environment):
+            pass
+        return (self.folder / "log").read_text()
+
+
+class StartUp(Server):
     LINES = [
         r"INFO:     Started server process \[\d+\]",
         r"INFO \d\d-\d\d \d\d:\d\d:\d\d \[serve_command\.cpp:\d+\] non-default args: \{.*\"max-num-seqs\":\"8\"",
@@ -316,21 +372,6 @@ class StartUp(Case):
         r"Starting Reprise API server on http://127\.0\.0\.1:\d+\n",
         r"Application startup complete\.",
     ]
-
-    def start(self, *options, **environment):
-        """What a server says until it serves; it is stopped then."""
-        log = self.folder / "log"
-        with log.open("wb") as stream:
-            process = subprocess.Popen([BINARY, "serve", MODEL, "--port", "0", "--max-num-seqs", "8", *options], stderr=stream,
-                                       env={"PATH": os.environ["PATH"], "HOME": str(self.folder), **environment})
-        try:
-            deadline = time.monotonic() + TIMEOUT
-            while "Application startup complete." not in log.read_text() and process.poll() is None and time.monotonic() < deadline:
-                time.sleep(0.05)
-        finally:
-            process.terminate()
-            self.assertEqual(process.wait(TIMEOUT), 0, log.read_text())
-        return log.read_text()
 
     def test_the_lines_that_scripts_search_for_come_in_order(self):
         text = self.start("--trust-remote-code", VLLM_API_KEY="hush", VLLM_USE_V9="1")
@@ -405,6 +446,39 @@ class StartUp(Case):
         self.assertIn("\033[32mINFO", self.start(VLLM_LOGGING_COLOR="1"))
         self.assertNotIn("\033", self.start(VLLM_LOGGING_COLOR="1", NO_COLOR="1"))
         self.assertIn("VLLM_LOGGING_LEVEL: 'LOUD'", self.refused("serve", MODEL, VLLM_LOGGING_LEVEL="LOUD"))
+
+
+class FullDisk(Server):
+    """The exit code of a command whose standard output is full is 1, whatever it prints and whenever it flushes."""
+
+    def fails(self, *arguments):
+        with self.subTest(arguments[0]), open("/dev/full", "wb") as full:
+            run = subprocess.run([BINARY, *map(str, arguments)], stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+                                 stdin=subprocess.DEVNULL, timeout=TIMEOUT, env={"PATH": os.environ["PATH"], "HOME": str(self.folder)})
+            self.assertEqual(run.returncode, 1, f"{arguments}: {run.stderr}")
+            self.assertRegex(run.stderr, "could not be written|cannot write|No space left")
+
+    def test_every_command_says_that_its_result_is_lost(self):
+        short = ("--input-len", "4", "--output-len", "4", "--enforce-eager")
+        prompt = (MODEL, "--prompt", "a", "--max-tokens", "2", "--ignore-eos", "--enforce-eager")
+        for arguments in (
+            ("--help",), ("--version",), ("serve", "--help"), ("serve", MODEL, "--dump-config"), ("bench", "--help"),
+            ("generate", *prompt), ("generate", *prompt, "--no-stream"), ("generate", *prompt, "--json"),
+            ("generate", *prompt, "--prompt", "b"),
+            ("explain", MODEL), ("explain", MODEL, "--json"), ("eval", MODEL, "--limit", "1", "--enforce-eager"),
+            ("dump", MODEL), ("collect-env",), ("completion", "bash"), ("man",), ("man", "serve"), ("reference", "environment"),
+            ("bench", "latency", "--model", MODEL, *short, "--num-iters", "1", "--num-iters-warmup", "0"),
+            ("bench", "throughput", "--model", MODEL, *short, "--num-prompts", "2"),
+            ("bench", "startup", "--model", MODEL, "--num-iters-cold", "1", "--num-iters-warmup", "0"),
+        ):
+            self.fails(*arguments)
+
+    def test_clients_of_a_server_say_it_too(self):
+        with self.serving("--enforce-eager") as url:
+            self.fails("bench", "serve", "--base-url", url, "--num-prompts", "2", "--random-input-len", "4",
+                       "--random-output-len", "4", "--dataset-name", "random")
+            self.fails("chat", "--url", url + "/v1", "--quick", "a")
+            self.fails("complete", "--url", url + "/v1", "--quick", "a")
 
 
 class Pages(Case):

@@ -289,9 +289,9 @@ int run_serve(std::span<const std::string> arguments) {
 
   RankSession ranks(engine_args);
   if (ranks.is_elsewhere()) return ranks.run(engine_args);
+  server::check_listening(options);  // now, because loading a model may take minutes
   fmt::print(stderr, "INFO:     Started server process [{}]\n", getpid());
-  for (const std::string& name :
-       unknown_variables(configuration->table(), process_environment_names())) {
+  for (const std::string& name : unknown_variables(process_environment_names())) {
     log.warning(fmt::format("{} is set and means nothing here", name));
   }
   log.info("non-default args: " + configuration->to_line());
