@@ -6,6 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 usage() {
   cat <<'TEXT'
 usage: scripts/test.sh [--quick] [--sanitize] [--mutants] [--delays] [--vllm] [--aarch64]
+                       [--model-cards]
 
   (none)       the whole suite, in Release
   --quick      without the tests labelled slow
@@ -17,6 +18,7 @@ usage: scripts/test.sh [--quick] [--sanitize] [--mutants] [--delays] [--vllm] [-
   --vllm       afterwards: 10,000 configurations and the tokens of tiny checkpoints against the real
                vLLM, which is installed into build/vllm if it is not there; skipped if it cannot be
   --aarch64    afterwards: the kernels for aarch64, under QEMU (scripts/test_aarch64.sh)
+  --model-cards   afterwards: all 100 commands of tests/integration/model_cards.txt, not only a few
 TEXT
 }
 
@@ -26,6 +28,7 @@ mutants=false
 delays=false
 vllm=false
 aarch64=false
+model_cards=false
 for argument in "$@"; do
   case "$argument" in
     --quick) quick=true ;;
@@ -34,6 +37,7 @@ for argument in "$@"; do
     --delays) delays=true ;;
     --vllm) vllm=true ;;
     --aarch64) aarch64=true ;;
+    --model-cards) model_cards=true ;;
     -h | --help) usage; exit 0 ;;
     *) echo "scripts/test.sh: unknown argument '$argument'" >&2; usage >&2; exit 2 ;;
   esac
@@ -68,7 +72,7 @@ if ! $sanitize; then
   use_python
   build_suite release
   printf '%s\n' "${report[@]}"
-  if $vllm || $mutants || $delays || $aarch64; then
+  if $vllm || $mutants || $delays || $aarch64 || $model_cards; then
     run_suite release
     if $mutants; then python3 -B tests/mutants/run_mutants.py . build/release; fi
     if $delays; then scripts/test_with_delays.sh; fi
@@ -80,6 +84,9 @@ if ! $sanitize; then
       fi
     fi
     if $aarch64; then scripts/test_aarch64.sh; fi
+    if $model_cards; then
+      python3 -B tests/integration/model_cards_test.py build/release/bin/reprise models/reprise-tiny . --all
+    fi
     exit
   fi
   # Last, so that ctest's verdict ends the output.
