@@ -303,6 +303,18 @@ class Spellings(Case):
         self.assertIn("/v1/embeddings", said("--task", "embed"))
         self.assertIn("rope_type", said("--rope-scaling", '{"rope_type": "no-such", "factor": 2.0}'))
 
+    def test_a_longer_context_needs_a_factor_or_the_variable(self):
+        common = ("generate", MODEL, "--prompt", "a", "--max-tokens", "1", "--enforce-eager", "--max-model-len", "4096")
+        yarn = '{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}'
+        self.ok(*common, "--rope-scaling", yarn)
+        self.ok(*common, "--hf-overrides", f'{{"rope_scaling": {yarn}}}')
+        self.assertIn("VLLM_ALLOW_LONG_MAX_MODEL_LEN", self.refused(*common))
+        self.assertIn("VLLM_ALLOW_LONG_MAX_MODEL_LEN", self.refused(*common, VLLM_ALLOW_LONG_MAX_MODEL_LEN="0"))
+        for run in (self.run_cli(*common, VLLM_ALLOW_LONG_MAX_MODEL_LEN="1"),
+                    self.run_cli(*common, "--allow-long-max-model-len")):
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertIn("4096 is more than the 1024 positions", run.stderr)
+
     def test_formats_of_files_are_taken_by_vllms_names(self):
         for value in ("mistral", "gguf", "runai_streamer"):
             run = self.run_cli("serve", MODEL, "--load-format", value, "--dump-config")

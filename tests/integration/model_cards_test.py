@@ -27,7 +27,7 @@ RUNS_ALL = False
 TIMEOUT = 120
 LEAST_SHARE = 0.95  # of the commands start
 # Cards whose commands have what others do not: they run in the default suite.
-SMOKE = {"mistralai/Mistral-Small-24B-Instruct-2501", "google/gemma-2-9b-it",
+SMOKE = {"Qwen/Qwen3-32B", "mistralai/Mistral-Small-24B-Instruct-2501", "google/gemma-2-9b-it",
          "swiss-ai/Apertus-8B-Instruct-2509", "Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-Embedding-0.6B",
          "unsloth/gpt-oss-20b", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "nvidia/Llama-3.3-70B-Instruct-FP4"}
 MARKS = ["<think>", "</think>", "[THINK]", "[/THINK]", "<seed:think>", "</seed:think>", "<|channel>", "<channel|>",

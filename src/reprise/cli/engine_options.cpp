@@ -262,6 +262,10 @@ void add_model_settings(OptionTable& table, api::EngineArgs& args) {
                args.max_model_len = static_cast<int32_t>(
                    std::min<int64_t>(parse_human_integer("--max-model-len", value), INT32_MAX));
              }});
+  table.add_switch("allow-long-max-model-len",
+                   kModel,
+                   "--max-model-len may exceed the positions that the model was made for.",
+                   args.allow_long_max_model_len);
   table.add({.name = "seed",
              .group = kModel,
              .value_name = "N",

@@ -114,6 +114,10 @@ constexpr std::array kVariables = {
         "VLLM_ATTENTION_BACKEND", "As --attention-backend.", "attention-backend", unless_empty},
     Variable{
         "VLLM_FLASH_ATTN_VERSION", "As --flash-attn-version.", "flash-attn-version", unless_empty},
+    Variable{"VLLM_ALLOW_LONG_MAX_MODEL_LEN",
+             "1 is --allow-long-max-model-len.",
+             "allow-long-max-model-len",
+             number_to_switch},
     Variable{"VLLM_BATCH_INVARIANT",
              "0 is --no-batch-invariant, 1 is --batch-invariant, the default here.",
              "batch-invariant",
