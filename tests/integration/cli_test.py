@@ -338,6 +338,8 @@ class Spellings(Case):
                 self.assertIn(message, said(value))
         text = self.config("--structured-outputs-config.disable_any_whitespace=True")
         self.assertIn('"disable_any_whitespace":true', text)
+        self.assertIn("guided-decoding-disable-any-whitespace: true", self.config("--guided-decoding-disable-any-whitespace"))
+        self.assertIn("one of auto, xgrammar", self.refused("serve", MODEL, "--guided-decoding-backend", "outlines"))
 
 
 class Server(Case):
