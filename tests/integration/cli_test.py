@@ -4,6 +4,7 @@
     cli_test.py REPRISE_BINARY MODEL_FOLDER SOURCE_FOLDER
 """
 
+import contextlib
 import json
 import os
 import re
@@ -188,6 +189,7 @@ class Mistakes(Case):
             (["--host", "0.0.0.0"], "--api-key"),
             (["--max-model-len", "99999999"], "max_position_embeddings"),
             (["extra"], "unexpected argument 'extra'"),
+            (["--tensor-parallel-size", "2", "--quantization", "fp8"], "--quantization: fp8 is not supported with several ranks"),
         ]:
             with self.subTest(arguments):
                 message = self.refused("serve", MODEL, "--port", "0", *arguments)
@@ -195,15 +197,176 @@ class Mistakes(Case):
         self.assertIn("needs a model folder", self.refused("serve"))
         self.assertIn("E_MISSING", self.refused("serve", "nowhere/at/all", "--port", "0"))
 
-    def test_a_port_in_use_is_named(self):
+    def test_addresses_and_certificates_are_checked_before_the_model_is_loaded(self):
+        """The model of these commands does not exist, so only what is checked before it can be named."""
+        missing = self.folder / "no-model"
+        certificate = self.write("cert.pem", "no certificate")
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
-            port = taken.getsockname()[1]
-            self.assertIn(str(port), self.refused("serve", MODEL, "--port", port, "--enforce-eager"))
+            port = str(taken.getsockname()[1])
+            message = self.refused("serve", missing, "--port", port)
+            self.assertIn(f"cannot listen on 127.0.0.1:{port}", message)
+            self.assertIn("choose another --port", message)
+            self.assertNotIn("no-model", self.refused("serve", missing, "--port", port))
+        self.assertIn("--ssl-certfile", self.refused("serve", missing, "--port", "0", "--ssl-certfile", certificate,
+                                                     "--ssl-keyfile", certificate))
+        self.assertIn("TLS needs both", self.refused("serve", missing, "--port", "0", "--ssl-keyfile", certificate))
+        self.assertIn("--uds", self.refused("serve", missing, "--uds", self.folder / "no-folder" / "socket"))
+        self.assertIn("no-model", self.refused("serve", missing, "--port", "0"))
+
+    def test_files_for_results_are_checked_before_the_work(self):
+        missing, nowhere = self.folder / "no-model", self.folder / "no-folder" / "out"
+        batch = self.write("batch.jsonl", "")
+        for command, option in ((["bench", "latency", "--model", missing], "--output-json"),
+                                (["bench", "throughput", "--model", missing], "--output-json"),
+                                (["bench", "startup", "--model", missing], "--output-json"),
+                                (["run-batch", "-i", batch, "--model", missing], "--output-file")):
+            with self.subTest(command):
+                self.assertIn(f"{option} {nowhere}: cannot be written: No such file", self.refused(*command, option, nowhere))
+                there = self.write("there", "old")
+                self.assertIn("no-model", self.run_cli(*command, option, there).stderr)
+                self.assertEqual(there.read_text(), "old")
+
+    def test_swapped_letters_and_flags_of_other_servers_get_a_hint(self):
+        for arguments, hint in [
+            (["--prot", "8000"], "did you mean --port?"), (["--dtpye", "auto"], "did you mean --dtype?"),
+            (["--modle", "x"], "did you mean --model?"), (["-c", "4096"], "write --max-model-len"),
+            (["--ctx-size", "4096"], "write --max-model-len"), (["-m", "x"], "write --model"),
+            (["-ngl", "99"], "write --device"), (["-t", "8"], "write --num-threads"),
+            (["--jinja"], "chat templates are always Jinja"), (["--tp", "2"], "write -tp"),
+            (["--temp", "0"], "--help=all"),  # serve has no temperature to name
+        ]:
+            with self.subTest(arguments):
+                message = self.refused("serve", MODEL, *arguments)
+                self.assertIn(f"unknown option {arguments[0]}", message)
+                self.assertIn(hint, message)
+        self.assertNotIn("temperature", self.refused("serve", MODEL, "--temp", "0"))
+        self.assertIn("write --temperature", self.refused("generate", MODEL, "--temp", "0"))
+
+    def test_a_misspelt_variable_of_an_option_is_named_by_every_command(self):
+        for command in ("serve", "generate", "explain"):  # explain has no --dtype, but serve has
+            run = self.run_cli(command, MODEL, "--dump-config", REPRISE_ARG_DTPYE="float32", REPRISE_ARG_PORT="7")
+            self.assertEqual(run.returncode, 0)
+            self.assertEqual(run.stderr, "warning: REPRISE_ARG_DTPYE is set and means nothing here; did you mean REPRISE_ARG_DTYPE?\n")
 
 
-class StartUp(Case):
+class Spellings(Case):
+    """What vLLM reads in several forms."""
+
+    def config(self, *options):
+        return self.ok("serve", MODEL, *options, "--dump-config")
+
+    def test_an_object_or_a_member_given_to_O_is_of_the_compilation_config(self):
+        want = re.search(r"(?m)^compilation-config: (.*?)  #", self.config("-cc", '{"level": 3, "cudagraph_mode": "FULL"}'))[1]
+        for options in (["-O.level=3", "-O.cudagraph_mode=FULL"], ["-O", '{"level": 3, "cudagraph_mode": "FULL"}'],
+                        ['-O={"level": 3, "cudagraph_mode": "FULL"}'], ['-O{"level": 3, "cudagraph_mode": "FULL"}'],
+                        ["-O.level", "3", "-cc.cudagraph_mode", "FULL"],
+                        ["--compilation-config", "{'level': 3, 'cudagraph_mode': 'FULL'}"],
+                        ["--optimization-level", "{'level': 3, 'cudagraph_mode': 'FULL'}"]):
+            with self.subTest(options):
+                text = self.config(*options)
+                self.assertIn(f"compilation-config: {want}  # command line", text)
+                self.assertIn("# optimization-level: 2  # default", text)
+        self.assertIn("optimization-level: 3  # command line", self.config("-O3"))
+        self.assertIn("optimization-level: 3  # command line", self.config("-O=3"))
+
+    def test_attention_may_be_given_as_an_object(self):
+        for options in (["-ac.backend=FLASHINFER"], ["-ac", "{'backend': 'FLASHINFER'}"],
+                        ["--attention-config.backend", "FLASHINFER"], ["--attention-config", '{"backend": "FLASHINFER"}']):
+            with self.subTest(options):
+                self.assertIn("FLASHINFER", re.search(r"(?m)^attention .*", self.ok("explain", MODEL, *options))[0])
+        both = self.ok("explain", MODEL, "-ac", '{"backend": "FLASH_ATTN", "flash_attn_version": 2}')
+        self.assertEqual(both, self.ok("explain", MODEL, "--attention-backend", "FLASH_ATTN", "--flash-attn-version", "2"))
+        self.assertIn("did you mean 'backend'", self.refused("explain", "-ac.bakend=FLASH_ATTN"))
+        self.assertIn("FLASH_ATTN", self.refused("explain", "-ac.backend=FLASH_ATNT"))
+        self.assertIn("a number from 2 to 3", self.refused("explain", "-ac.flash_attn_version=4"))
+        run = self.run_cli("explain", MODEL, "-ac.use_cudnn_prefill=true")
+        self.assertIn("use_cudnn_prefill has no effect here", run.stderr)
+
+    def test_lists_may_be_written_as_python_writes_them(self):
+        sizes = lambda *options: self.ok("explain", MODEL, *options)
+        want = sizes("-cc.cudagraph_capture_sizes", "[1, 2, 4]")
+        self.assertNotEqual(want, sizes())
+        for words in (["[1, 2, 4]"], ["1,2,4"], ["1", "2", "4"]):
+            self.assertEqual(sizes("--cudagraph-capture-sizes", *words), want, words)
+        self.assertIn('"fuse_norm_quant":true', self.config("-cc.pass_config.fuse_norm_quant=True"))
+        self.assertIn('"splitting_ops":["a","b"]', self.config("-cc.splitting_ops=['a', 'b']"))
+        self.assertEqual(self.refused("serve", MODEL, "--allowed-origins", "['https://a', 5]").count("list of strings"), 1)
+        self.config("--allowed-origins", "['https://a.example', 'https://b.example']")
+        self.assertIn("--hf-overrides", self.refused("serve", MODEL, "--hf-overrides", "{'a': 1"))
+
+    def test_older_flags_mean_what_replaced_them(self):
+        said = lambda *options: self.refused("generate", MODEL, "--prompt", "a", *options)
+        self.assertIn("did you mean 'embed'", said("--task", "embd"))
+        self.assertIn("a JSON object", said("--rope-scaling", "4"))
+        self.assertIn("/v1/embeddings", said("--task", "embed"))
+        self.assertIn("rope_type", said("--rope-scaling", '{"rope_type": "no-such", "factor": 2.0}'))
+
+    def test_a_longer_context_needs_a_factor_or_the_variable(self):
+        common = ("generate", MODEL, "--prompt", "a", "--max-tokens", "1", "--enforce-eager", "--max-model-len", "4096")
+        yarn = '{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}'
+        self.ok(*common, "--rope-scaling", yarn)
+        self.ok(*common, "--hf-overrides", f'{{"rope_scaling": {yarn}}}')
+        self.assertIn("VLLM_ALLOW_LONG_MAX_MODEL_LEN", self.refused(*common))
+        self.assertIn("VLLM_ALLOW_LONG_MAX_MODEL_LEN", self.refused(*common, VLLM_ALLOW_LONG_MAX_MODEL_LEN="0"))
+        for run in (self.run_cli(*common, VLLM_ALLOW_LONG_MAX_MODEL_LEN="1"),
+                    self.run_cli(*common, "--allow-long-max-model-len")):
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertIn("4096 is more than the 1024 positions", run.stderr)
+
+    def test_formats_of_files_are_taken_by_vllms_names(self):
+        for value in ("mistral", "gguf", "runai_streamer"):
+            run = self.run_cli("serve", MODEL, "--load-format", value, "--dump-config")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertIn(f"--load-format {value} has no effect here", run.stderr)
+        self.assertIn("convert the model", self.refused("serve", MODEL, "--load-format", "tensorizer"))
+        run = self.run_cli("serve", MODEL, "--tokenizer-mode", "mistral", "--config-format", "mistral", "--dump-config")
+        self.assertIn("--tokenizer-mode mistral has no effect here: tokenizer.json, else tekken.json", run.stderr)
+        self.assertIn("--config-format mistral has no effect here: config.json", run.stderr)
+        run = self.run_cli("serve", MODEL, "--limit-mm-per-prompt.image", "0", "--dump-config")
+        self.assertIn("--limit-mm-per-prompt.image 0 has no effect here", run.stderr)
+
+    def test_structured_outputs_are_configured_field_by_field(self):
+        said = lambda value: self.refused("serve", MODEL, "--structured-outputs-config", value)
+        for value, message in (("{'backend': 'outlines'}", "one of auto, xgrammar"), ('{"bakend": "auto"}', "did you mean 'backend'"),
+                               ('{"disable_additional_properties": true}', "the schema decides"),
+                               ('{"enable_in_reasoning": true}', "after the reasoning"),
+                               ('{"reasoning_parser": "qwen4"}', "there is no reasoning parser 'qwen4'"),
+                               ('{"disable_any_whitespace": 1}', "true or false")):
+            with self.subTest(value):
+                self.assertIn(message, said(value))
+        text = self.config("--structured-outputs-config.disable_any_whitespace=True")
+        self.assertIn('"disable_any_whitespace":true', text)
+        self.assertIn("guided-decoding-disable-any-whitespace: true", self.config("--guided-decoding-disable-any-whitespace"))
+        self.assertIn("one of auto, xgrammar", self.refused("serve", MODEL, "--guided-decoding-backend", "outlines"))
+
+
+class Server(Case):
+    @contextlib.contextmanager
+    def serving(self, *options, **environment):
+        """A server, by its address; it is stopped behind the block."""
+        log = self.folder / "log"
+        with log.open("wb") as stream:
+            process = subprocess.Popen([BINARY, "serve", MODEL, "--port", "0", "--max-num-seqs", "8", *options], stderr=stream,
+                                       env={"PATH": os.environ["PATH"], "HOME": str(self.folder), **environment})
+        try:
+            deadline = time.monotonic() + TIMEOUT
+            while "Application startup complete." not in log.read_text() and process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.05)
+            yield (re.findall(r"http://[\d.]+:\d+", log.read_text()) or [None])[0]
+        finally:
+            process.terminate()
+            self.assertEqual(process.wait(TIMEOUT), 0, log.read_text())
+
+    def start(self, *options, **environment):
+        """What a server says until it serves; it is stopped then."""
+        with self.serving(*options, **environment):
+            pass
+        return (self.folder / "log").read_text()
+
+
+class StartUp(Server):
     LINES = [
         r"INFO:     Started server process \[\d+\]",
         r"INFO \d\d-\d\d \d\d:\d\d:\d\d \[serve_command\.cpp:\d+\] non-default args: \{.*\"max-num-seqs\":\"8\"",
@@ -223,21 +386,6 @@ class StartUp(Case):
         r"Starting Reprise API server on http://127\.0\.0\.1:\d+\n",
         r"Application startup complete\.",
     ]
-
-    def start(self, *options, **environment):
-        """What a server says until it serves; it is stopped then."""
-        log = self.folder / "log"
-        with log.open("wb") as stream:
-            process = subprocess.Popen([BINARY, "serve", MODEL, "--port", "0", "--max-num-seqs", "8", *options], stderr=stream,
-                                       env={"PATH": os.environ["PATH"], "HOME": str(self.folder), **environment})
-        try:
-            deadline = time.monotonic() + TIMEOUT
-            while "Application startup complete." not in log.read_text() and process.poll() is None and time.monotonic() < deadline:
-                time.sleep(0.05)
-        finally:
-            process.terminate()
-            self.assertEqual(process.wait(TIMEOUT), 0, log.read_text())
-        return log.read_text()
 
     def test_the_lines_that_scripts_search_for_come_in_order(self):
         text = self.start("--trust-remote-code", VLLM_API_KEY="hush", VLLM_USE_V9="1")
@@ -312,6 +460,39 @@ class StartUp(Case):
         self.assertIn("\033[32mINFO", self.start(VLLM_LOGGING_COLOR="1"))
         self.assertNotIn("\033", self.start(VLLM_LOGGING_COLOR="1", NO_COLOR="1"))
         self.assertIn("VLLM_LOGGING_LEVEL: 'LOUD'", self.refused("serve", MODEL, VLLM_LOGGING_LEVEL="LOUD"))
+
+
+class FullDisk(Server):
+    """The exit code of a command whose standard output is full is 1, whatever it prints and whenever it flushes."""
+
+    def fails(self, *arguments):
+        with self.subTest(arguments[0]), open("/dev/full", "wb") as full:
+            run = subprocess.run([BINARY, *map(str, arguments)], stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+                                 stdin=subprocess.DEVNULL, timeout=TIMEOUT, env={"PATH": os.environ["PATH"], "HOME": str(self.folder)})
+            self.assertEqual(run.returncode, 1, f"{arguments}: {run.stderr}")
+            self.assertRegex(run.stderr, "could not be written|cannot write|No space left")
+
+    def test_every_command_says_that_its_result_is_lost(self):
+        short = ("--input-len", "4", "--output-len", "4", "--enforce-eager")
+        prompt = (MODEL, "--prompt", "a", "--max-tokens", "2", "--ignore-eos", "--enforce-eager")
+        for arguments in (
+            ("--help",), ("--version",), ("serve", "--help"), ("serve", MODEL, "--dump-config"), ("bench", "--help"),
+            ("generate", *prompt), ("generate", *prompt, "--no-stream"), ("generate", *prompt, "--json"),
+            ("generate", *prompt, "--prompt", "b"),
+            ("explain", MODEL), ("explain", MODEL, "--json"), ("eval", MODEL, "--limit", "1", "--enforce-eager"),
+            ("dump", MODEL), ("collect-env",), ("completion", "bash"), ("man",), ("man", "serve"), ("reference", "environment"),
+            ("bench", "latency", "--model", MODEL, *short, "--num-iters", "1", "--num-iters-warmup", "0"),
+            ("bench", "throughput", "--model", MODEL, *short, "--num-prompts", "2"),
+            ("bench", "startup", "--model", MODEL, "--num-iters-cold", "1", "--num-iters-warmup", "0"),
+        ):
+            self.fails(*arguments)
+
+    def test_clients_of_a_server_say_it_too(self):
+        with self.serving("--enforce-eager") as url:
+            self.fails("bench", "serve", "--base-url", url, "--num-prompts", "2", "--random-input-len", "4",
+                       "--random-output-len", "4", "--dataset-name", "random")
+            self.fails("chat", "--url", url + "/v1", "--quick", "a")
+            self.fails("complete", "--url", url + "/v1", "--quick", "a")
 
 
 class Pages(Case):

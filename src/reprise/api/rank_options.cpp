@@ -62,6 +62,8 @@ void check_data_parallel_options(const EngineArgs& args) {
 
 void check_rank_options(const EngineArgs& args, const config::ResolvedConfig& graphs) {
   check_data_parallel_options(args);
+  const bool divides_weights = args.ranks_per_engine() > 1 || args.shares_experts();
+  if (divides_weights && args.quantization == "fp8") refuse_with_ranks("--quantization", "fp8");
   if (args.ranks_per_engine() == 1) return;
   if (args.device == "cuda") refuse_with_ranks("--device", "cuda");
   if (args.enable_lora) refuse_with_ranks("--enable-lora", "an adapter");

@@ -161,10 +161,6 @@ std::unique_ptr<weights::WeightSource> open_weights(const EngineArgs& args,
   const auto method = load_quantization(args, config);
   std::unique_ptr<weights::WeightSource> source = open_stored(args, config, warnings);
   if (!method) return source;
-  if (method == weights::LoadQuantization::fp8 &&
-      (args.ranks_per_engine() > 1 || args.shares_experts())) {
-    throw InvalidArgument("--quantization: fp8: is not supported with several ranks yet; use 1");
-  }
   return std::make_unique<weights::QuantizingWeights>(std::move(source), *method);
 }
 

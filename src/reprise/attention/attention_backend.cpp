@@ -87,7 +87,8 @@ constexpr std::array kBackends = {
 };
 
 // Names of vLLM backends for which this engine uses the unified backend.
-constexpr std::array<std::string_view, 3> kSameAsUnified = {"CPU_ATTN", "TORCH_SDPA", "XFORMERS"};
+constexpr std::array<std::string_view, 5> kSameAsUnified = {
+    "CPU_ATTN", "TORCH_SDPA", "XFORMERS", "ROCM_ATTN", "ROCM_AITER_UNIFIED_ATTN"};
 
 const BackendInfo* find(std::string_view name,
                         int flash_attn_version,

@@ -17,6 +17,7 @@
 #include "reprise/base/json_budget.h"
 #include "reprise/base/log.h"
 #include "reprise/base/nearest_name.h"
+#include "reprise/base/python_literal.h"
 #include "reprise/base/shared_library.h"
 #include "reprise/base/thread_priority.h"
 
@@ -32,12 +33,50 @@ TEST(NearestName, finds_a_typing_mistake_and_ignores_dashes_and_case) {
   EXPECT_EQ(did_you_mean("compile_size", kNames), "; did you mean 'compile_sizes'?");
 }
 
+TEST(NearestName, counts_two_swapped_letters_as_one_mistake) {
+  constexpr std::array<std::string_view, 4> kOptions = {"host", "port", "dtype", "model"};
+  for (const auto& [typed, meant] : {std::pair{"prot", "port"},
+                                     {"dtpye", "dtype"},
+                                     {"modle", "model"},
+                                     {"ohst", "host"},
+                                     {"mdoel", "model"}}) {
+    EXPECT_EQ(nearest_name(typed, kOptions), meant);
+  }
+  EXPECT_EQ(nearest_name("troop", kOptions), "");
+}
+
 TEST(NearestName, stays_silent_when_nothing_is_close) {
   EXPECT_EQ(nearest_name("temperature", kNames), "");
   EXPECT_EQ(nearest_name("", kNames), "");
   constexpr std::array<std::string_view, 1> kOther = {"compilation_config"};
   EXPECT_EQ(nearest_name("speculative_config", kOther), "");
   EXPECT_EQ(nearest_name(std::string(10000, 'c'), kNames), "");
+}
+
+TEST(PythonLiteral, reads_what_python_writes_as_the_json_that_it_means) {
+  for (const auto& [text, json] :
+       {std::pair{R"({"a": [1, 2.5, true, null]})", R"({"a":[1,2.5,true,null]})"},
+        {"{'mode': 3, 'ops': ['a', \"b\"], 'on': True, 'off': False, 'none': None}",
+         R"({"mode":3,"ops":["a","b"],"on":true,"off":false,"none":null})"},
+        {"['a','b']", R"(["a","b"])"},
+        {"(1, 2,)", "[1,2]"},
+        {"{'a': (1, {'b': [],},),}", R"({"a":[1,{"b":[]}]})"},
+        {R"(['it\'s', 'say "x"', 'True', "None"])", R"(["it's","say \"x\"","True","None"])"},
+        {"True", "true"}}) {
+    EXPECT_EQ(parse_json_or_python(text, "test").dump(), json) << text;
+  }
+}
+
+TEST(PythonLiteral, says_of_any_other_text_what_is_wrong_with_it_as_json) {
+  for (const char* text :
+       {"", "FULL", "['a'", "['a' 'b']", "{'a': 1, 'a': 2}", "[1,,2]", "'open", "{a: 1}", "[,]"}) {
+    try {
+      (void)parse_json_or_python(text, "--test");
+      ADD_FAILURE() << text;
+    } catch (const InvalidArgument& error) {
+      EXPECT_TRUE(std::string_view(error.what()).starts_with("--test: ")) << error.what();
+    }
+  }
 }
 
 TEST(ThreadPriority, is_lowered_for_one_thread_alone) {

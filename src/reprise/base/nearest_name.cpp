@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 namespace reprise {
@@ -13,18 +14,24 @@ char folded(char c) {
   return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
 }
 
-// Levenshtein distance with one row of state.
+// Edits between two names: an insertion, a removal, a change, or a swap of two neighbours, which is
+// the commonest slip of a typist ("prot").
 size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  const size_t width = b.size() + 1;
+  std::vector<size_t> before_last(width);
+  std::vector<size_t> last(width);
+  std::vector<size_t> row(width);
+  std::iota(row.begin(), row.end(), size_t{0});
   for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
+    before_last.swap(last);
+    last.swap(row);
     row[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      const size_t substitution = diagonal + (folded(a[i - 1]) == folded(b[j - 1]) ? 0 : 1);
-      row[j] = std::min({above + 1, row[j - 1] + 1, substitution});
-      diagonal = above;
+      const char x = folded(a[i - 1]);
+      const char y = folded(b[j - 1]);
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (x == y ? 0 : 1)});
+      const bool is_swap = i > 1 && j > 1 && x == folded(b[j - 2]) && folded(a[i - 2]) == y;
+      if (is_swap) row[j] = std::min(row[j], before_last[j - 2] + 1);
     }
   }
   return row[b.size()];

@@ -18,6 +18,7 @@
 #include "reprise/cli/log_environment.h"
 #include "reprise/cli/progress.h"
 #include "reprise/cli/rank_session.h"
+#include "reprise/cli/result_file.h"
 
 namespace reprise::cli {
 namespace {
@@ -112,6 +113,7 @@ int run_bench_latency(std::span<const std::string> raw_arguments) {
   table.add_text("output-json", kResults, "FILE", "Write the figures there.", output_json);
   add_engine_options(table, engine);
   if (!parse_model_command(table, raw_arguments, "bench latency", engine.model)) return 0;
+  require_writable("--output-json", output_json);
   require_positive("--input-len", input_len);
   require_positive("--output-len", output_len);
   require_positive("--batch-size", batch_size);
@@ -212,6 +214,7 @@ int run_bench_throughput(std::span<const std::string> raw_arguments) {
   table.add_switch("async-engine", kLoad, "As vLLM's; always so here.", async_engine);
   add_engine_options(table, engine_args);
   if (!parse_model_command(table, raw_arguments, "bench throughput", engine_args.model)) return 0;
+  require_writable("--output-json", output_json);
 
   RankSession ranks(engine_args);
   if (ranks.is_elsewhere()) return ranks.run(engine_args);

@@ -18,6 +18,7 @@
 #include "reprise/cli/bench_options.h"
 #include "reprise/cli/bench_serve_options.h"
 #include "reprise/cli/log_environment.h"
+#include "reprise/cli/result_file.h"
 
 namespace reprise::cli {
 namespace {
@@ -170,6 +171,16 @@ void save(const ServeArguments& arguments, const Json& json, const std::string& 
   print_log(LogLevel::info, "Result: {}\n", path.string());
 }
 
+// Before the load, which may take hours.
+void check_result_files(const ServeArguments& arguments) {
+  require_writable("--plot", arguments.plot);
+  if (!arguments.save_result && !arguments.append_result) return;
+  const std::filesystem::path path = result_path(arguments, now_text());
+  std::error_code ignored;
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), ignored);
+  require_writable("--save-result", path);
+}
+
 void print_traffic(const ServeArguments& arguments) {
   const bench::Traffic& traffic = arguments.traffic;
   if (arguments.ramp_up_strategy.empty()) {
@@ -319,6 +330,7 @@ int run_bench_serve(std::span<const std::string> raw_arguments) {
     arguments.model = first.id;
     root = first.root;
   }
+  check_result_files(arguments);
   const std::filesystem::path tokenizer_folder = find_tokenizer(arguments, root);
   const PromptMaker prompts(tokenizer_folder);
   bench::RandomSource prompt_numbers(static_cast<uint64_t>(arguments.seed));

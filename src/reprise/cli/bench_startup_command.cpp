@@ -9,6 +9,7 @@
 #include "reprise/cli/child_process.h"
 #include "reprise/cli/engine_options.h"
 #include "reprise/cli/log_environment.h"
+#include "reprise/cli/result_file.h"
 
 namespace reprise::cli {
 namespace {
@@ -95,6 +96,7 @@ int run_bench_startup(std::span<const std::string> raw_arguments) {
   table.add_text("output-json", kResults, "FILE", "Write the figures there.", output_json);
   add_engine_options(table, engine);
   if (!parse_model_command(table, raw_arguments, "bench startup", engine.model)) return 0;
+  require_writable("--output-json", output_json);
   if (one_start) return report_one_start(engine);
   if (num_cold < 1 || num_warm < 1 || num_warmups < 0) {
     throw InvalidArgument("--num-iters-cold and --num-iters-warm must be positive");

@@ -7,6 +7,7 @@
 
 #include "reprise/base/error.h"
 #include "reprise/base/nearest_name.h"
+#include "reprise/base/python_literal.h"
 
 namespace reprise::cli {
 
@@ -53,12 +54,11 @@ Option json_config_option(Option option,
   option.value_name = "JSON";
   const std::string flag = "--" + option.name;
   option.apply_dotted = [flag, assign](std::string_view path, std::string_view text) {
-    Json value = Json::parse(text, nullptr, false);
-    if (value.is_discarded()) value = text;
+    const Json value = parse_json_or_text(text, flag);
     assign({.flag = flag, .name = path, .value = value});
   };
   option.apply = [flag, assign = std::move(assign)](std::string_view text) {
-    const Json document = parse_json(text, flag);
+    const Json document = parse_json_or_python(text, flag);
     if (document.is_null()) return;
     if (!document.is_object()) {
       throw InvalidArgument(fmt::format("{}: expected a JSON object, got {}", flag, text));

@@ -9,7 +9,9 @@
 
 #include "reprise/base/error.h"
 #include "reprise/base/json.h"
+#include "reprise/cli/commands.h"
 #include "reprise/cli/config_file.h"
+#include "reprise/cli/log_environment.h"
 
 namespace reprise::cli {
 namespace {
@@ -159,6 +161,10 @@ std::optional<Configuration> configure(const OptionTable& table,
   configuration.assignments_ =
       merge({std::move(file), read_environment(all, look_up), std::move(scanned.assignments)});
   for (const Assignment& assignment : configuration.assignments_) OptionTable::apply(assignment);
+  for (const std::string& message :
+       unknown_option_variables(all, serve_options(), process_environment_names())) {
+    print_log(LogLevel::warning, "warning: {}\n", message);
+  }
   if (request.dumps) {
     fmt::print("{}", configuration.to_yaml());
     return std::nullopt;

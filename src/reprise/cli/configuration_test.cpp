@@ -213,15 +213,30 @@ TEST(YamlScalar, any_text_reads_back_as_itself) {
 }
 
 TEST(Environment, variables_that_nothing_reads_are_known) {
+  EXPECT_EQ(unknown_variables(std::vector<std::string>{
+                "VLLM_USE_V9", "PATH", "VLLM_API_KEY", "REPRISE_ARG_MAX_NUM_SEQS"}),
+            (std::vector<std::string>{"VLLM_USE_V9"}));
+}
+
+TEST(Environment, a_misspelt_variable_of_an_option_is_named_with_the_nearest_one) {
   OptionTable table("", "");
-  int32_t seqs = 0;
-  table.add_integer("max-num-seqs", "", "", seqs);
-  EXPECT_EQ(
-      unknown_variables(
-          table,
-          std::vector<std::string>{
-              "VLLM_USE_V9", "PATH", "VLLM_API_KEY", "REPRISE_ARG_MAX_NUM_SEQS", "REPRISE_ARG_X"}),
-      (std::vector<std::string>{"REPRISE_ARG_X", "VLLM_USE_V9"}));
+  OptionTable serve("", "");
+  int32_t value = 0;
+  table.add_integer("max-num-seqs", "", "", value);
+  serve.add_integer("port", "", "", value);
+  EXPECT_EQ(unknown_option_variables(table,
+                                     serve,
+                                     std::vector<std::string>{"REPRISE_ARG_PROT",
+                                                              "REPRISE_ARG_MAX_NUM_SEQS",
+                                                              "REPRISE_ARG_PORT",
+                                                              "REPRISE_ARG_MAX_NUM_SEQ",
+                                                              "REPRISE_ARG_WHATEVER",
+                                                              "VLLM_USE_V9"}),
+            (std::vector<std::string>{
+                "REPRISE_ARG_MAX_NUM_SEQ is set and means nothing here; did you mean "
+                "REPRISE_ARG_MAX_NUM_SEQS?",
+                "REPRISE_ARG_PROT is set and means nothing here; did you mean REPRISE_ARG_PORT?",
+                "REPRISE_ARG_WHATEVER is set and means nothing here"}));
 }
 
 }  // namespace

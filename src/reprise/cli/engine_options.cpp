@@ -8,11 +8,14 @@
 #include <utility>
 
 #include "reprise/api/llm.h"
-#include "reprise/attention/attention_backend.h"
 #include "reprise/base/error.h"
+#include "reprise/base/python_literal.h"
+#include "reprise/cli/attention_options.h"
 #include "reprise/cli/cache_options.h"
 #include "reprise/cli/cpu_options.h"
+#include "reprise/cli/log_environment.h"
 #include "reprise/cli/lora_options.h"
+#include "reprise/cli/older_options.h"
 #include "reprise/cli/parallel_options.h"
 #include "reprise/config/compilation_overrides.h"
 
@@ -32,6 +35,19 @@ config::CompilationMode parse_level(std::string_view text) {
   }
 }
 
+/// Appends the sizes of "8", "1,2,4" or "[1, 2, 4]".
+void append_sizes(Json& sizes, const std::string& flag, std::string_view text) {
+  if (text.starts_with('[') && text.ends_with(']')) text = text.substr(1, text.size() - 2);
+  while (true) {
+    const size_t comma = text.find(',');
+    std::string_view size = text.substr(0, comma);
+    size.remove_prefix(std::min(size.find_first_not_of(' '), size.size()));
+    sizes.push_back(parse_human_integer(flag, size));
+    if (comma == std::string_view::npos) return;
+    text.remove_prefix(comma + 1);
+  }
+}
+
 // The first value starts a new list, so that sizes on the command line replace those of the file.
 void add_sizes(OptionTable& table, Json& compilation_config, std::string flag, std::string help) {
   std::string key = flag;
@@ -45,7 +61,7 @@ void add_sizes(OptionTable& table, Json& compilation_config, std::string flag, s
                      std::string_view value) mutable {
                    Json& sizes = compilation_config[key];
                    if (!std::exchange(has_begun, true)) sizes = Json::array();
-                   sizes.push_back(parse_human_integer(flag, value));
+                   append_sizes(sizes, flag, value);
                  },
              .takes_several = true});
 }
@@ -59,7 +75,7 @@ void add_compilation_config(OptionTable& table, Json& compilation_config) {
                      "(-cc.cudagraph_mode FULL).",
              .apply =
                  [&compilation_config](std::string_view value) {
-                   const Json document = parse_json(value, "--compilation-config");
+                   const Json document = parse_json_or_python(value, "--compilation-config");
                    config::merge_compilation_json(
                        compilation_config,
                        document.is_number_integer() ? Json{{"mode", document}} : document);
@@ -111,11 +127,13 @@ void add_levels(OptionTable& table, Json& compilation_config, config::Optimizati
        .short_name = "-O",
        .group = kGraphs,
        .value_name = "0..3",
-       .help = "Fills what is left unset: O0 eager, O1 piecewise graphs, O2 and O3 both kinds.",
+       .help = "Fills what is left unset: O0 eager, O1 piecewise graphs, O2 and O3 both kinds. An "
+               "object or a field (-O.mode=3) goes to -cc.",
        .default_text = "2",
        .apply =
            [&level](std::string_view value) { level = config::parse_optimization_level(value); },
-       .choices = {"0", "1", "2", "3"}});
+       .choices = {"0", "1", "2", "3"},
+       .object_option = "compilation-config"});
 }
 
 }  // namespace
@@ -135,40 +153,6 @@ void add_compilation_options(OptionTable& table,
                  "inductor_passes and backend of -cc. Its code runs in this process.",
              .apply = [&extensions](std::string_view value) { extensions.emplace_back(value); },
              .takes_several = true});
-}
-
-void add_attention_options(OptionTable& table, std::string& backend, int32_t& flash_attn_version) {
-  std::vector<std::string> choices = {"auto"};
-  for (const attention::BackendInfo& info : attention::attention_backends()) {
-    if (choices.back() != info.name) choices.emplace_back(info.name);
-  }
-  table.add({.name = "attention-backend",
-             .group = kGraphs,
-             .value_name = "NAME",
-             .help =
-                 "How attention is computed, which decides what graphs can hold of it: the backend "
-                 "that plays the part which vLLM's of this name has there.",
-             .default_text = "auto",
-             .apply =
-                 [&backend](std::string_view value) {
-                   (void)attention::find_attention_backend(value);
-                   backend = value;
-                 },
-             .choices = std::move(choices)});
-  table.add({.name = "flash-attn-version",
-             .group = kGraphs,
-             .value_name = "2|3",
-             .help = "Of FLASH_ATTN: 3 has one path for every batch, 2 separate ones.",
-             .default_text = "3",
-             .apply =
-                 [&flash_attn_version](std::string_view value) {
-                   if (value != "2" && value != "3") {
-                     throw InvalidArgument(
-                         fmt::format("--flash-attn-version: '{}' is not one of 2, 3", value));
-                   }
-                   flash_attn_version = value == "2" ? 2 : 3;
-                 },
-             .choices = {"2", "3"}});
 }
 
 namespace {
@@ -220,11 +204,17 @@ void add_weight_settings(OptionTable& table, api::EngineArgs& args) {
   table.add({.name = "load-format",
              .group = kModel,
              .value_name = "FORMAT",
-             .help = "auto, safetensors, or dummy for seeded random weights.",
+             .help = "auto, safetensors, or dummy for seeded random weights. vLLM's other names of "
+                     "how safetensors and GGUF files are read mean auto.",
              .default_text = "auto",
              .apply =
                  [&args](std::string_view value) {
                    args.load_format = api::parse_load_format("--load-format", value);
+                   if (args.load_format != api::LoadFormat::automatic || value == "auto") return;
+                   print_log(LogLevel::warning,
+                             "--load-format {} has no effect here: the files of the folder decide, "
+                             "as with auto\n",
+                             value);
                  },
              .choices = {"auto", "safetensors", "dummy"}});
   table.add(
@@ -272,6 +262,10 @@ void add_model_settings(OptionTable& table, api::EngineArgs& args) {
                args.max_model_len = static_cast<int32_t>(
                    std::min<int64_t>(parse_human_integer("--max-model-len", value), INT32_MAX));
              }});
+  table.add_switch("allow-long-max-model-len",
+                   kModel,
+                   "--max-model-len may exceed the positions that the model was made for.",
+                   args.allow_long_max_model_len);
   table.add({.name = "seed",
              .group = kModel,
              .value_name = "N",
@@ -360,6 +354,7 @@ void add_device_options(OptionTable& table, api::EngineArgs& args) {
 void add_engine_options(OptionTable& table, api::EngineArgs& args) {
   add_model_files(table, args);
   add_model_settings(table, args);
+  add_older_options(table, args);
   add_scheduler_options(table, args);
   add_cache_options(table, args);
   add_graph_options(table, args);

@@ -26,9 +26,6 @@ void add_compilation_options(OptionTable& table,
                              config::OptimizationLevel& level,
                              std::vector<std::filesystem::path>& extensions);
 
-/// Adds --attention-backend and --flash-attn-version; commands that load no model use these too.
-void add_attention_options(OptionTable& table, std::string& backend, int32_t& flash_attn_version);
-
 /// Checks that no answer was cut short by a failing device; benchmarks call it before they report.
 /// \throws Error with the reason of the first failed answer
 void require_complete(std::span<const api::RequestOutput> answers);

@@ -10,6 +10,7 @@
 
 #include "reprise/base/error.h"
 #include "reprise/base/json.h"
+#include "reprise/base/nearest_name.h"
 
 namespace reprise::cli {
 namespace {
@@ -117,6 +118,10 @@ constexpr std::array kVariables = {
         "VLLM_ATTENTION_BACKEND", "As --attention-backend.", "attention-backend", unless_empty},
     Variable{
         "VLLM_FLASH_ATTN_VERSION", "As --flash-attn-version.", "flash-attn-version", unless_empty},
+    Variable{"VLLM_ALLOW_LONG_MAX_MODEL_LEN",
+             "1 is --allow-long-max-model-len.",
+             "allow-long-max-model-len",
+             number_to_switch},
     Variable{"VLLM_BATCH_INVARIANT",
              "0 is --no-batch-invariant, 1 is --batch-invariant, the default here.",
              "batch-invariant",
@@ -128,6 +133,18 @@ constexpr std::string_view kPrefix = "REPRISE_ARG_";
 // These options name the source of other options.
 bool is_about_configuration(std::string_view option) {
   return option == "config" || option == "dump-config";
+}
+
+// The distance counts behind the prefix, which all names share.
+std::string_view nearest_option_variable(std::string_view name,
+                                         std::span<const std::string_view> variables) {
+  std::vector<std::string_view> options;
+  for (const std::string_view variable : variables) {
+    options.push_back(variable.substr(kPrefix.size()));
+  }
+  const std::string_view nearest = nearest_name(name.substr(kPrefix.size()), options);
+  const auto found = std::ranges::find(options, nearest);
+  return nearest.empty() ? nearest : variables[static_cast<size_t>(found - options.begin())];
 }
 
 }  // namespace
@@ -176,23 +193,40 @@ std::vector<Assignment> read_environment(const OptionTable& table, const LookUpV
   return found;
 }
 
-std::vector<std::string> unknown_variables(const OptionTable& table,
-                                           std::span<const std::string> set_names) {
+std::vector<std::string> unknown_variables(std::span<const std::string> set_names) {
   std::vector<std::string> unknown;
   for (const std::string& name : set_names) {
     if (!name.starts_with("VLLM_") && !name.starts_with("REPRISE_")) continue;
-    const bool is_listed =
-        std::any_of(kVariables.begin(), kVariables.end(), [&](const Variable& variable) {
-          return variable.name == name;
-        });
-    const bool is_option =
-        std::any_of(table.options().begin(), table.options().end(), [&](const Option& option) {
-          return !is_about_configuration(option.name) && variable_of(option.name) == name;
-        });
-    if (!is_listed && !is_option) unknown.push_back(name);
+    if (name.starts_with(kPrefix)) continue;
+    if (std::ranges::find(kVariables, name, &Variable::name) == kVariables.end()) {
+      unknown.push_back(name);
+    }
   }
   std::sort(unknown.begin(), unknown.end());
   return unknown;
+}
+
+std::vector<std::string> unknown_option_variables(const OptionTable& table,
+                                                  const OptionTable& serve,
+                                                  std::span<const std::string> set_names) {
+  std::vector<std::string> known;
+  for (const OptionTable* options : {&table, &serve}) {
+    for (const Option& option : options->options()) {
+      if (!is_about_configuration(option.name)) known.push_back(variable_of(option.name));
+    }
+  }
+  const std::vector<std::string_view> candidates(known.begin(), known.end());
+  std::vector<std::string> messages;
+  for (const std::string& name : set_names) {
+    if (!name.starts_with(kPrefix) || std::ranges::find(known, name) != known.end()) continue;
+    const std::string_view nearest = nearest_option_variable(name, candidates);
+    messages.push_back(
+        fmt::format("{} is set and means nothing here{}",
+                    name,
+                    nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest)));
+  }
+  std::sort(messages.begin(), messages.end());
+  return messages;
 }
 
 std::vector<std::string> process_environment_names() {

@@ -41,9 +41,15 @@ inline constexpr const char* kOptionVariables =
 [[nodiscard]] std::vector<Assignment> read_environment(const OptionTable& table,
                                                        const LookUpVariable& look_up);
 
-/// Names in `set_names` that begin like this program's or vLLM's variables but are not read.
-[[nodiscard]] std::vector<std::string> unknown_variables(const OptionTable& table,
-                                                         std::span<const std::string> set_names);
+/// Names in `set_names` that begin like this program's or vLLM's variables but are not read, except
+/// those of options, which unknown_option_variables() finds.
+[[nodiscard]] std::vector<std::string> unknown_variables(std::span<const std::string> set_names);
+
+/// What is wrong with each of `set_names` that begins like the variable of an option and is that of
+/// no option of `table` or of `serve`: "REPRISE_ARG_PROT is set and means nothing here; did you
+/// mean REPRISE_ARG_PORT?" A variable of `serve` may be set for all commands of a container.
+[[nodiscard]] std::vector<std::string> unknown_option_variables(
+    const OptionTable& table, const OptionTable& serve, std::span<const std::string> set_names);
 
 /// Names of all variables of this process.
 [[nodiscard]] std::vector<std::string> process_environment_names();

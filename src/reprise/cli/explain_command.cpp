@@ -10,6 +10,7 @@
 #include "reprise/api/extension_options.h"
 #include "reprise/attention/attention_backend.h"
 #include "reprise/base/error.h"
+#include "reprise/cli/attention_options.h"
 #include "reprise/cli/cache_options.h"
 #include "reprise/cli/commands.h"
 #include "reprise/cli/compilation_text.h"

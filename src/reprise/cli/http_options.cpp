@@ -7,6 +7,7 @@
 
 #include "reprise/base/error.h"
 #include "reprise/base/json.h"
+#include "reprise/base/python_literal.h"
 #include "reprise/cli/engine_options.h"
 
 namespace reprise::cli {
@@ -23,10 +24,10 @@ uint16_t parse_port(std::string_view text) {
   return static_cast<uint16_t>(port);
 }
 
-/// Parses a JSON list of texts, which vLLM also accepts, or one text.
+/// Parses a list of texts as JSON or Python writes it, which vLLM also accepts, or one text.
 std::vector<std::string> parse_list(const std::string& option, std::string_view text) {
   if (!text.starts_with('[')) return {std::string(text)};
-  const Json json = parse_json(text, option);
+  const Json json = parse_json_or_python(text, option);
   std::vector<std::string> items;
   for (const Json& item : json) {
     if (!item.is_string()) {

@@ -162,7 +162,10 @@ int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   try {
     const int code = dispatch(arguments);
-    return std::fflush(stdout) == 0 ? code : 1;
+    // A command may have flushed before: only the state of the stream still knows of a failure.
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+    fmt::print(stderr, "reprise: the result could not be written to standard output\n");
+    return code == 0 ? 1 : code;
   } catch (const reprise::InvalidArgument& error) {
     fmt::print(stderr, "reprise: {}\n", error.what());
     return 2;

@@ -10,6 +10,8 @@
 
 #include "reprise/base/error.h"
 #include "reprise/base/nearest_name.h"
+#include "reprise/base/python_literal.h"
+#include "reprise/cli/foreign_flags.h"
 
 namespace reprise::cli {
 namespace {
@@ -43,12 +45,6 @@ SplitArgument split(std::string_view argument) {
   return parts;
 }
 
-// Text that is not JSON is a string: `--name.mode fast`.
-Json parse_member(std::string_view text) {
-  if (!Json::accept(text)) return std::string(text);
-  return parse_json(text, "value");
-}
-
 void assign_member(Json& object,
                    std::string_view flag,
                    std::string_view path,
@@ -63,7 +59,7 @@ void assign_member(Json& object,
     if (node->is_null()) *node = Json::object();
     path.remove_prefix(dot + 1);
   }
-  *node = parse_member(value);
+  *node = parse_json_or_text(value, flag);
 }
 
 }  // namespace
@@ -132,7 +128,7 @@ void OptionTable::add_object(std::string name, std::string group, std::string he
        .default_text = "{}",
        .apply =
            [&target, flag](std::string_view value) {
-             const Json object = parse_json(value, flag);
+             const Json object = parse_json_or_python(value, flag);
              if (object.is_null()) {
                target = Json::object();
                return;
@@ -223,7 +219,8 @@ class OptionTable::Scanner {
             .name = parts.name, .value = std::string_view(argument).substr(2), .has_value = true};
     }
     if (option == nullptr) table_.refuse(argument);
-    if (!parts.path.empty() && !option->apply_dotted) table_.refuse(argument);
+    const bool takes_member = option->apply_dotted || !option->object_option.empty();
+    if (!parts.path.empty() && !takes_member) table_.refuse(argument);
     take_values(*option, parts);
   }
 
@@ -250,11 +247,14 @@ class OptionTable::Scanner {
   }
 
   void give(const Option& option, const SplitArgument& parts, std::string_view value) {
-    scanned_.assignments.push_back({.option = &option,
-                                    .path = std::string(parts.path),
-                                    .value = std::string(value),
-                                    .source = Source::command_line,
-                                    .where = "command line"});
+    const bool is_of_object = !parts.path.empty() || value.starts_with('{');
+    const bool is_redirected = is_of_object && !option.object_option.empty();
+    scanned_.assignments.push_back(
+        {.option = is_redirected ? table_.find(option.object_option) : &option,
+         .path = std::string(parts.path),
+         .value = std::string(value),
+         .source = Source::command_line,
+         .where = "command line"});
   }
 
   const OptionTable& table_;
@@ -301,10 +301,11 @@ void OptionTable::refuse(std::string_view argument) const {
   const SplitArgument parts = split(argument);
   const size_t dashes = std::min(parts.name.find_first_not_of('-'), parts.name.size());
   std::string_view bare = std::string_view(parts.name).substr(dashes);
-  std::string nearest = suggestion(bare);
-  if (nearest.empty() && bare.starts_with("no-")) nearest = suggestion(bare.substr(3));
+  std::string hint = hint_for_foreign_flag(parts.name, *this);
+  if (hint.empty()) hint = suggestion(bare);
+  if (hint.empty() && bare.starts_with("no-")) hint = suggestion(bare.substr(3));
   throw InvalidArgument(
-      fmt::format("unknown option {}{}; --help=all lists every option", argument, nearest));
+      fmt::format("unknown option {}{}; --help=all lists every option", argument, hint));
 }
 
 bool parse_switch(std::string_view option, std::string_view text) {

@@ -37,6 +37,8 @@ struct Option {
   bool takes_several = false;
   bool is_secret = false;  // never printed
   bool adds_up = false;    // the values of all sources count, not only those of the first source
+  /// The option that takes an object or a member given to this one: -O.mode=3 means -cc.mode=3.
+  std::string object_option = {};
 };
 
 /// The source of a value. A later enumerator has priority over an earlier one.

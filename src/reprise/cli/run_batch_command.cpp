@@ -13,6 +13,7 @@
 #include "reprise/cli/log_environment.h"
 #include "reprise/cli/progress.h"
 #include "reprise/cli/rank_session.h"
+#include "reprise/cli/result_file.h"
 #include "reprise/server/local_api.h"
 
 namespace reprise::cli {
@@ -255,8 +256,9 @@ int run_run_batch(std::span<const std::string> raw_arguments) {
   if (arguments.input_file == arguments.output_file) {
     throw InvalidArgument("--output-file: is the input file, which would be lost");
   }
-  // checks the file before the model is loaded
+  // checks the files before the model is loaded
   static_cast<void>(LineReader(arguments.input_file));
+  require_writable("--output-file", arguments.output_file);
 
   RankSession ranks(arguments.engine);
   if (ranks.is_elsewhere()) return ranks.run(arguments.engine);

@@ -25,6 +25,7 @@
 #include "reprise/cli/rank_session.h"
 #include "reprise/cli/service_manager.h"
 #include "reprise/cli/startup_log.h"
+#include "reprise/cli/structured_options.h"
 #include "reprise/cli/version.h"
 #include "reprise/cli/vllm_flags.h"
 #include "reprise/output_parsers/reasoning_parser.h"
@@ -50,26 +51,6 @@ std::vector<std::string> as_choices(const std::vector<std::string_view>& names) 
   std::vector<std::string> choices = {std::string(server::kParserByTemplate)};
   choices.insert(choices.end(), names.begin(), names.end());
   return choices;
-}
-
-/// This server has one backend for structured output. A configuration that names another one is
-/// refused, so that no accepted key is without effect.
-void check_structured_backend(std::string_view option, std::string_view value) {
-  const Json config = value.starts_with('{') ? parse_json(value, option) : Json{{"backend", value}};
-  for (const auto& [key, setting] : config.items()) {
-    const bool asks_for_nothing = setting.is_null() || setting == false || setting == "";
-    if (key == "backend" || asks_for_nothing) continue;
-    const bool is_parser = key == "reasoning_parser";
-    throw InvalidArgument(fmt::format("--{}: the key '{}' has no effect here; {}",
-                                      option,
-                                      key,
-                                      is_parser ? "write --reasoning-parser" : "leave it out"));
-  }
-  const Json backend = config.value("backend", Json("auto"));
-  if (backend != "auto" && backend != "xgrammar") {
-    throw InvalidArgument(fmt::format(
-        "--{}: there is no backend {}; there are auto and xgrammar", option, backend.dump()));
-  }
 }
 
 void add_answer_options(OptionTable& table, server::AnswerReaderOptions& answers) {
@@ -98,26 +79,8 @@ void add_answer_options(OptionTable& table, server::AnswerReaderOptions& answers
              .help = fmt::format(
                  "How the model marks its reasoning: auto (as its chat template shows), {}.",
                  fmt::join(output_parsers::reasoning_parser_names(), ", ")),
-             .apply =
-                 [&answers](std::string_view value) {
-                   if (value != server::kParserByTemplate)
-                     (void)output_parsers::reasoning_format(value);
-                   answers.reasoning_parser = value;
-                 },
+             .apply = [&answers](std::string_view value) { set_reasoning_parser(answers, value); },
              .choices = as_choices(output_parsers::reasoning_parser_names())});
-  for (const char* name : {"structured-outputs-config", "guided-decoding-backend"}) {
-    table.add({.name = name,
-               .group = kServer,
-               .value_name = name[0] == 's' ? "JSON" : "NAME",
-               .help = "Backend of structured outputs: auto or xgrammar, which are the same.",
-               .default_text = "auto",
-               .apply = [name](std::string_view value) { check_structured_backend(name, value); },
-               .apply_dotted =
-                   [name](std::string_view path, std::string_view value) {
-                     check_structured_backend(name, Json{{std::string(path), value}}.dump());
-                   },
-               .example = name[0] == 's' ? R"({"backend": "auto"})" : "auto"});
-  }
 }
 
 void add_request_options(OptionTable& table, server::RequestPolicy& requests) {
@@ -205,6 +168,7 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, L
                     server.shutdown_timeout_seconds);
   add_log_options(table, server, log);
   add_answer_options(table, server.answers);
+  add_structured_options(table, server);
   add_profiler_config(table, server.profiler);
   table.add_switch("verbose", kServer, "Say more about start-up.", log.verbose);
   table.add_switch(
@@ -326,9 +290,9 @@ int run_serve(std::span<const std::string> arguments) {
 
   RankSession ranks(engine_args);
   if (ranks.is_elsewhere()) return ranks.run(engine_args);
+  server::check_listening(options);  // now, because loading a model may take minutes
   fmt::print(stderr, "INFO:     Started server process [{}]\n", getpid());
-  for (const std::string& name :
-       unknown_variables(configuration->table(), process_environment_names())) {
+  for (const std::string& name : unknown_variables(process_environment_names())) {
     log.warning(fmt::format("{} is set and means nothing here", name));
   }
   log.info("non-default args: " + configuration->to_line());

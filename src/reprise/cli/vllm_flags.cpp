@@ -6,6 +6,8 @@
 #include <array>
 #include <cctype>
 #include <cstdio>
+#include <functional>
+#include <string>
 
 #include "reprise/base/error.h"
 #include "reprise/cli/log_environment.h"
@@ -34,19 +36,17 @@ constexpr std::string_view kAutoOnly = "the value is chosen by itself";
 
 constexpr std::array kFlags = {
     // Model
-    VllmFlag{"convert", "", "KIND", kOnly, "auto|none|embed", "write --runner"},
-    VllmFlag{"task", "", "KIND", kOnly, "auto|generate", "write --runner"},
-    VllmFlag{"tokenizer-mode", "", "MODE", kOnly, "auto|hf|slow|fast", "tokenizer.json decides"},
+    VllmFlag{"convert", "", "KIND", kOnly, "auto|none|embed|classify", "write --runner"},
+    VllmFlag{"tokenizer-mode",
+             "",
+             "MODE",
+             kOnly,
+             "auto|hf|slow|fast|mistral|deepseek_v32|deepseek_v4",
+             "tokenizer.json, else tekken.json or tokenizer.model of the folder is read, and chats "
+             "use its chat template or --chat-template"},
     VllmFlag{"trust-remote-code", "", "", kNoEffect, "", kNoCode},
     VllmFlag{"allowed-local-media-path", "", "DIR", kNoEffect, "", kTextOnly},
     VllmFlag{"allowed-media-domains", "", "NAMES", kNoEffect, "", kTextOnly},
-    VllmFlag{"rope-scaling",
-             "",
-             "JSON",
-             kOnly,
-             "null",
-             "write --hf-overrides '{\"rope_scaling\": ...}'"},
-    VllmFlag{"rope-theta", "", "X", kOnly, "", "write --hf-overrides '{\"rope_theta\": ...}'"},
     VllmFlag{"hf-config-path", "", "DIR", kOnly, "", "config.json of the model folder counts"},
     VllmFlag{"hf-token", "", "TOKEN", kNoEffect, "", kNoHub},
     VllmFlag{"revision", "", "NAME", kNoEffect, "", kNoHub},
@@ -58,8 +58,12 @@ constexpr std::array kFlags = {
     VllmFlag{"ignore-patterns", "", "NAMES", kNoEffect, "", kNoHub},
     VllmFlag{"pt-load-map-location", "", "NAME", kNoEffect, "", kNoTorch},
     VllmFlag{"model-loader-extra-config", "", "JSON", kOnly, "{}", "safetensors need no more"},
-    VllmFlag{
-        "config-format", "", "FORMAT", kOnly, "auto|hf", "only the Hugging Face layout is read"},
+    VllmFlag{"config-format",
+             "",
+             "FORMAT",
+             kOnly,
+             "auto|hf|mistral",
+             "config.json of the folder is read, not params.json"},
     VllmFlag{"allow-deprecated-quantization",
              "",
              "",
@@ -167,27 +171,19 @@ constexpr std::array kFlags = {
              "",
              "all layers have one kind of cache"},
     VllmFlag{"scheduler-cls", "", "NAME", kOnly, "", kNoTorch},
-    VllmFlag{"stream-interval", "", "N", kOnly, "1", "every token is sent as it comes"},
+    VllmFlag{"stream-interval", "", "N", kNoEffect, "", "every token is sent as it comes"},
     VllmFlag{
         "preemption-mode", "", "MODE", kOnly, "recompute", "preempted requests are computed again"},
     VllmFlag{"num-scheduler-steps", "", "N", kOnly, "1", "each step is scheduled"},
     VllmFlag{"performance-mode", "", "MODE", kOnly, "balanced", kAutoOnly},
     // Speculation, structure, attention
     VllmFlag{"guided-decoding-disable-fallback", "", "", kNoEffect, "", "there is one backend"},
-    VllmFlag{
-        "guided-decoding-disable-any-whitespace", "", "", kOnly, "false", "whitespace is free"},
     VllmFlag{"guided-decoding-disable-additional-properties",
              "",
              "",
              kOnly,
              "false",
              "the schema decides"},
-    VllmFlag{"attention-config",
-             "",
-             "JSON",
-             kOnly,
-             "{}",
-             "write --attention-backend and --flash-attn-version"},
     VllmFlag{"additional-config", "", "JSON", kOnly, "{}", "there are no platform plug-ins"},
     VllmFlag{"pooler-config", "", "JSON", kOnly, "null", "modules.json of the model decides"},
     VllmFlag{
@@ -267,10 +263,10 @@ bool says_what_is_done(const VllmFlag& flag, std::string_view value) {
   return false;
 }
 
-void use(const VllmFlag& flag, std::string_view value) {
+void use(const VllmFlag& flag, std::string_view value, std::string_view path = {}) {
   const std::string text = flag.value_name.empty()
                                ? fmt::format("--{}{}", value == "true" ? "" : "no-", flag.name)
-                               : fmt::format("--{} {}", flag.name, value);
+                               : fmt::format("--{}{} {}", flag.name, path, value);
   if (!says_what_is_done(flag, value)) {
     const std::string_view first = flag.equal.substr(0, flag.equal.find('|'));
     throw InvalidArgument(fmt::format(
@@ -280,6 +276,14 @@ void use(const VllmFlag& flag, std::string_view value) {
         first.empty() || flag.value_name.empty() ? "" : fmt::format("; only {} is", first)));
   }
   print_log(LogLevel::warning, "{} has no effect here: {}\n", text, flag.why);
+}
+
+/// Flags with objects also have the form --flag.member value.
+std::function<void(std::string_view, std::string_view)> dotted_use(const VllmFlag& flag) {
+  if (flag.value_name != "JSON") return {};
+  return [&flag](std::string_view path, std::string_view value) {
+    use(flag, value, fmt::format(".{}", path));
+  };
 }
 
 std::string describe(const VllmFlag& flag) {
@@ -301,6 +305,7 @@ void add_vllm_flags(OptionTable& table) {
                .value_name = std::string(flag.value_name),
                .help = describe(flag),
                .apply = [&flag](std::string_view value) { use(flag, value); },
+               .apply_dotted = dotted_use(flag),
                .example = std::string(flag.equal.substr(0, flag.equal.find('|')))});
   }
 }

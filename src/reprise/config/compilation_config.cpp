@@ -8,6 +8,7 @@
 
 #include "reprise/base/error.h"
 #include "reprise/base/nearest_name.h"
+#include "reprise/base/python_literal.h"
 #include "reprise/config/custom_ops.h"
 #include "reprise/config/enum_names.h"
 #include "reprise/config/extension_names.h"
@@ -353,7 +354,8 @@ CompilationMode parse_compilation_mode(std::string_view text) {
 ParsedCompilationConfig parse_compilation_config(const Json& document,
                                                  const ExtensionNames& names) {
   if (document.is_string()) {
-    const Json held = parse_json(document.get_ref<const std::string&>(), "compilation_config");
+    const Json held =
+        parse_json_or_python(document.get_ref<const std::string&>(), "compilation_config");
     if (held.is_string())
       throw_wrong_type("compilation_config", "an object or a level 0 to 3", held);
     return parse_compilation_config(held, names);

@@ -7,29 +7,22 @@
 #include <utility>
 
 #include "reprise/base/error.h"
+#include "reprise/base/python_literal.h"
 #include "reprise/config/wrong_type.h"
 
 namespace reprise::config {
 namespace {
 
-Json parse_value(std::string_view text) {
-  try {
-    return parse_json(text, "value");
-  } catch (const InvalidArgument&) {
-    return std::string(text);
-  }
-}
-
 void append_to_list(Json& list, std::string_view field, std::string_view text) {
   if (list.is_null()) list = Json::array();
   if (!list.is_array()) throw_wrong_type(field, "a list to append to", list);
-  if (Json value = parse_value(text); value.is_array()) {
+  if (Json value = parse_json_or_text(text, field); value.is_array()) {
     for (Json& element : value) list.push_back(std::move(element));
     return;
   }
   while (true) {
     const size_t comma = text.find(',');
-    list.push_back(parse_value(text.substr(0, comma)));
+    list.push_back(parse_json_or_text(text.substr(0, comma), field));
     if (comma == std::string_view::npos) return;
     text.remove_prefix(comma + 1);
   }
@@ -68,7 +61,7 @@ void assign_compilation_field(Json& document, std::string_view assignment) {
   if (append) {
     append_to_list(*node, field, text);
   } else {
-    *node = parse_value(text);
+    *node = parse_json_or_text(text, field);
   }
 }
 

@@ -26,6 +26,15 @@ void check_exposure(const ServerOptions& options) {
       options.host));
 }
 
+void check_listening(const ServerOptions& options) {
+  HttpServer server(options.http, {});
+  if (options.unix_socket.empty()) {
+    server.reserve(options.host, options.port);
+  } else {
+    server.reserve_unix(options.unix_socket);
+  }
+}
+
 AllowedHosts allowed_hosts(const ServerOptions& options) {
   const bool is_open_to_pages =
       options.unix_socket.empty() && options.api_keys.empty() && is_loopback(options.host);

@@ -67,6 +67,10 @@ struct ServerOptions {
 /// \throws InvalidArgument when the options would open the server to other machines without a key
 void check_exposure(const ServerOptions& options);
 
+/// Reads the TLS files and takes the address for a moment, so that a mistake is found before a
+/// model is loaded. \throws InvalidArgument as ApiServer would
+void check_listening(const ServerOptions& options);
+
 /// The host names to accept. A server that is open to everyone on this machine, or has a list,
 /// checks them. A server with keys does not need to: a page does not have the key. A server that is
 /// open to other machines cannot: the names of its proxies and services are unknown.

@@ -77,6 +77,20 @@ constexpr auto kKeysOfVllm =
                                      "tensor_parallel_size",
                                      "use_heterogeneous_vocab"});
 
+/// vLLM's older names of mtp, one for each family.
+constexpr auto kMtpNames = std::to_array<std::string_view>({"deepseek_mtp",
+                                                            "ernie_mtp",
+                                                            "exaone_moe_mtp",
+                                                            "glm4_moe_lite_mtp",
+                                                            "glm4_moe_mtp",
+                                                            "longcat_flash_mtp",
+                                                            "mimo_mtp",
+                                                            "nemotron_h_mtp",
+                                                            "pangu_ultra_moe_mtp",
+                                                            "qwen3_5_mtp",
+                                                            "qwen3_next_mtp",
+                                                            "step3p5_mtp"});
+
 std::string as_text(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 60);
 }
@@ -140,6 +154,9 @@ SpeculativeMethod parse_method(const Json& json) {
   for (const SpeculativeMethod method : kMethods) {
     if (*name == to_string(method)) return method;
   }
+  const bool is_mtp =
+      std::ranges::any_of(kMtpNames, [&](std::string_view older) { return *name == older; });
+  if (is_mtp) return SpeculativeMethod::mtp;
   throw InvalidArgument(fmt::format("{}: method {} is not supported; expected one of {}",
                                     kOption,
                                     as_text(*name),

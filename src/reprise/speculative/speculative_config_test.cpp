@@ -91,6 +91,9 @@ TEST(SpeculativeConfig, reads_the_keys_of_draft_heads) {
   const SpeculativeConfig mtp = parse(R"({"method": "mtp", "num_speculative_tokens": 1})");
   EXPECT_EQ(mtp.method, SpeculativeMethod::mtp);
   EXPECT_TRUE(mtp.draft_model.model.empty()) << "the head is in the main model's checkpoint";
+  EXPECT_EQ(parse(R"({"method": "deepseek_mtp", "num_speculative_tokens": 1})").method,
+            SpeculativeMethod::mtp)
+      << "an older name";
   for (const SpeculativeMethod method :
        {SpeculativeMethod::eagle, SpeculativeMethod::eagle3, SpeculativeMethod::mtp}) {
     EXPECT_TRUE(is_draft_head(method));

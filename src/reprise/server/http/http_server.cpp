@@ -66,6 +66,8 @@ struct HttpServer::Impl {
   void take(ClientStream::Socket socket, std::string peer, std::string counted_peer);
   [[nodiscard]] size_t max_per_peer() const;
   void wait_for_signal();
+  void take_address(const std::string& host, uint16_t port, bool listens);
+  void take_unix(const std::string& path, bool listens);
   void stop_after_the_last() {
     if (shared.is_shutting_down && shared.open.empty()) io.stop();
   }
@@ -143,24 +145,16 @@ void HttpServer::Impl::wait_for_signal() {
   });
 }
 
-HttpServer::HttpServer(const HttpOptions& options, HttpHandlers handlers)
-    : impl_(std::make_unique<Impl>(options, std::move(handlers))) {}
-
-HttpServer::~HttpServer() {
-  if (!impl_->unix_path.empty()) ::unlink(impl_->unix_path.c_str());
-}
-
-uint16_t HttpServer::listen(const std::string& host, uint16_t port) {
+void HttpServer::Impl::take_address(const std::string& host, uint16_t port, bool listens) {
   try {
-    tcp::resolver resolver(impl_->io);
+    tcp::resolver resolver(io);
     const auto found = resolver.resolve(
         host, std::to_string(port), tcp::resolver::passive | tcp::resolver::numeric_service);
     const tcp::endpoint endpoint = *found.begin();
-    impl_->acceptor.open(endpoint.protocol());
-    impl_->acceptor.set_option(tcp::acceptor::reuse_address(true));
-    impl_->acceptor.bind(endpoint);
-    impl_->acceptor.listen();
-    return impl_->acceptor.local_endpoint().port();
+    acceptor.open(endpoint.protocol());
+    acceptor.set_option(tcp::acceptor::reuse_address(true));
+    acceptor.bind(endpoint);
+    if (listens) acceptor.listen();
   } catch (const boost::system::system_error& error) {
     const bool is_taken = error.code() == asio::error::address_in_use;
     throw InvalidArgument(fmt::format(
@@ -172,25 +166,45 @@ uint16_t HttpServer::listen(const std::string& host, uint16_t port) {
   }
 }
 
-void HttpServer::listen_unix(const std::string& path) {
+void HttpServer::Impl::take_unix(const std::string& path, bool listens) {
   struct stat status{};
   const bool is_socket = ::lstat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode);
   try {
     const asio::local::stream_protocol::endpoint endpoint(path);
     if (is_socket) {
       error_code refused;
-      asio::local::stream_protocol::socket probe(impl_->io);
+      asio::local::stream_protocol::socket probe(io);
       probe.connect(endpoint, refused);
       if (refused == asio::error::connection_refused) ::unlink(path.c_str());
     }
-    impl_->unix_acceptor.open();
-    impl_->unix_acceptor.bind(endpoint);
-    impl_->unix_path = path;
-    impl_->unix_acceptor.listen();
+    unix_acceptor.open();
+    unix_acceptor.bind(endpoint);
+    unix_path = path;
+    if (listens) unix_acceptor.listen();
   } catch (const boost::system::system_error& error) {
     throw InvalidArgument(fmt::format("--uds {}: {}", path, error.code().message()));
   }
 }
+
+HttpServer::HttpServer(const HttpOptions& options, HttpHandlers handlers)
+    : impl_(std::make_unique<Impl>(options, std::move(handlers))) {}
+
+HttpServer::~HttpServer() {
+  if (!impl_->unix_path.empty()) ::unlink(impl_->unix_path.c_str());
+}
+
+uint16_t HttpServer::listen(const std::string& host, uint16_t port) {
+  impl_->take_address(host, port, true);
+  return impl_->acceptor.local_endpoint().port();
+}
+
+void HttpServer::reserve(const std::string& host, uint16_t port) {
+  impl_->take_address(host, port, false);
+}
+
+void HttpServer::listen_unix(const std::string& path) { impl_->take_unix(path, true); }
+
+void HttpServer::reserve_unix(const std::string& path) { impl_->take_unix(path, false); }
 
 void HttpServer::run() {
   impl_->signals.add(SIGINT);

@@ -95,6 +95,10 @@ class HttpServer {
   uint16_t listen(const std::string& host, uint16_t port);
   /// The same on a Unix socket. A stale socket file without a listener is replaced.
   void listen_unix(const std::string& path);
+  /// Takes the address without accepting connections: a server that only does this finds out
+  /// whether another one could listen there. \throws InvalidArgument as listen() does
+  void reserve(const std::string& host, uint16_t port);
+  void reserve_unix(const std::string& path);
   /// Serves until shut_down() is done.
   void run();
   /// Stops accepting, lets answers go out for at most `grace_seconds`, then ends run().

@@ -124,6 +124,9 @@ void read_shared(const RequestFields& fields,
   request.return_tokens_as_token_ids =
       fields.boolean("return_tokens_as_token_ids").value_or(policy.return_tokens_as_token_ids);
   request.asked_output = read_asked_output(fields);
+  if (request.asked_output && policy.disable_any_whitespace) {
+    request.asked_output->spec.any_whitespace = false;
+  }
   request.kv_transfer = read_kv_transfer_params(fields);
   read_stream_interval(fields, request);
   assign(request.add_special_tokens, fields.boolean("add_special_tokens"));

@@ -484,6 +484,15 @@ TEST(GenerationRequest, follows_the_policy_where_requests_do_not_say) {
   EXPECT_TRUE(shown.chat_template.tools.has_value()) << "as vLLM by default";
 }
 
+TEST(GenerationRequest, the_policy_can_keep_blanks_out_of_json) {
+  const auto allows_any = [](const RequestPolicy& policy) {
+    return parse_chat_request(chat_with(R"("response_format": {"type": "json_object"})"), policy)
+        .asked_output->spec.any_whitespace;
+  };
+  EXPECT_TRUE(allows_any({}));
+  EXPECT_FALSE(allows_any({.disable_any_whitespace = true}));
+}
+
 TEST(GenerationRequest, refuses_bad_messages_by_their_place) {
   const std::vector<BadBody> bad = {
       {"null", "messages"},
