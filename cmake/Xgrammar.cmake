@@ -10,7 +10,7 @@ set(xgrammar_name xgrammar-${CMAKE_MATCH_1})
 set(xgrammar_hash ${CMAKE_MATCH_2})
 set(xgrammar_archive ${REPRISE_DOWNLOADS}/${xgrammar_name}.tar.gz)
 if(NOT EXISTS ${xgrammar_archive})
-  message(STATUS "Structured output: left out; scripts/setup.sh downloads ${xgrammar_name}")
+  message(STATUS "Grammars in EBNF: left out; scripts/setup.sh downloads ${xgrammar_name}")
   return()
 endif()
 file(SHA256 ${xgrammar_archive} found_hash)
@@ -46,10 +46,6 @@ function(change_xgrammar file from to)
   endif()
   file(WRITE ${xgrammar_source}/${file} "${changed}")
 endfunction()
-# Prints decimals in their shortest form: 0.07, not 0.070000000000000007.
-change_xgrammar(3rdparty/picojson/picojson.h
-  "\"%.f\" : \"%.17g\","
-  "\"%.f\" : [this] { char shorter[64]; snprintf(shorter, sizeof shorter, \"%.15g\", u_.number_); return strtod(shorter, nullptr) == u_.number_; }() ? \"%.15g\" : \"%.17g\",")
 # Merging states is correct for states that the same text reaches, and for states from which the same texts lead to
 # the end, but not for both kinds at once: 219|220 would then also accept 210. The start state must not be merged with
 # a later state.
@@ -309,19 +305,6 @@ change_xgrammar(cpp/grammar_builder.h
   "#include \"grammar_impl.h\"
 #include \"reprise/structured_output/work_limit.h\"
 ")
-
-# Our code makes ranges of numbers (structured_output/xgrammar_ranges.cpp): for -1490..-1453, xgrammar's accepted
-# -1491.
-change_xgrammar(cpp/json_schema_converter.cc
-  "std::string range_regex = GenerateRangeRegex(start, end);
-    return RegexToEBNF(range_regex, false);"
-  "std::string RangeOfIntegers(int64_t low, int64_t high);
-    return RangeOfIntegers(start.value(), end.value());")
-change_xgrammar(cpp/json_schema_converter.cc
-  "std::string range_regex = GenerateFloatRangeRegex(start, end, 6);
-    return RegexToEBNF(range_regex, false);"
-  "std::string RangeOfNumbers(double low, double high);
-    return RangeOfNumbers(start.value(), end.value());")
 
 file(WRITE ${xgrammar_stamp} ${changes_hash})
 

@@ -141,10 +141,29 @@ class ToolsAndStructure(unittest.TestCase):
         choice, = self.post(COMPLETIONS, completion(min_tokens=9, **digits))
         self.assertRegex(choice["text"], r"\A[0-9]{3}\Z")
 
-    def test_an_expensive_pattern_fails_alone(self):
-        """The pattern is short and compiles at once; its cost grows with the answer."""
+    def test_limits_do_not_hit_honest_schemas(self):
+        """What zod 4 and pydantic write; long texts to their end; many tools."""
+        safe = 9007199254740991
+        rules = [{"type": "string", "maxLength": 500}, {"type": "string", "maxLength": 65536}, {"type": "integer", "minimum": -safe, "maximum": safe},
+                 {"type": "string", "format": "date", "pattern": "^\\d{4}-\\d{2}-\\d{2}$"}, {"type": "string", "format": "uuid", "pattern": "^[0-9a-f-]{36}$"},
+                 {"type": "string", "format": "email", "maxLength": 100}, {"type": "object", "propertyNames": {"type": "string"}, "additionalProperties": {"type": "number"}},
+                 {"type": "string", "pattern": "^(?!^[-+.]*$)[+-]?0*\\d*\\.?\\d*$"}, {"type": "array", "items": {"type": "string", "maxLength": 4}, "uniqueItems": True},
+                 {"type": "number", "multipleOf": 0.01}, {"type": "string", "enum": [f"value {i}" for i in range(5000)]}]
+        for rule in rules:
+            schema = {"type": "object", "properties": {"v": rule}, "required": ["v"]}
+            with self.subTest(rule=str(rule)[:80]):
+                choice, = self.post(CHAT, chat(response_format=schema_format(schema), max_tokens=400))
+                if choice["finish_reason"] == "stop":
+                    validate(schema, choice["message"]["content"])
+        parameters = {"type": "object", "properties": {f"p{i}": {"type": ["string", "integer", "number", "boolean"][i % 4]} for i in range(7)}}
+        tools = [{"type": "function", "function": {"name": f"tool_{i}", "parameters": parameters}} for i in range(40)]
+        choice, = self.post(CHAT, chat(tools=tools, tool_choice="required", parallel_tool_calls=False))
+        self.assertIn(choice["finish_reason"], ("tool_calls", "length"))
+
+    def test_an_expensive_grammar_fails_alone(self):
+        """The grammar is short and compiles at once; its cost grows with the answer."""
         results = []
-        hostile = completion(structured_outputs={"regex": ".*" * 200 + "\u2603"}, n=16)
+        hostile = completion(structured_outputs={"grammar": "root ::= " + "[^x]* " * 200 + '"y"'}, n=16)
         attacker = threading.Thread(target=lambda: results.append(self.server.post(COMPLETIONS, hostile)))
         alone = self.post(COMPLETIONS, completion(max_tokens=200, ignore_eos=True))
         attacker.start()

@@ -1,7 +1,8 @@
 #include "reprise/structured_output/character_set.h"
 
-#include <fmt/format.h>
+#include <utf8proc.h>
 
+#include <array>
 #include <initializer_list>
 #include <string_view>
 #include <utility>
@@ -17,18 +18,6 @@ const CodePoints kLineEnds{{'\n', '\n'}, {'\r', '\r'}, {0x85, 0x85}, {0x2028, 0x
 CodePoints with(CodePoints set, std::initializer_list<CodePoints::Range> more) {
   for (const auto& [first, last] : more) set.add(first, last);
   return set;
-}
-
-std::string code(uint32_t c) {
-  return c < 0x10000 ? fmt::format("\\u{:04x}", c) : fmt::format("\\U{:08x}", c);
-}
-
-// Cuts the range where UTF-8 sequences get longer, because not all readers do that correctly.
-std::string range(uint32_t first, uint32_t last) {
-  for (const uint32_t longer : {0x80U, 0x800U, 0x10000U}) {
-    if (first < longer && last >= longer) return range(first, longer - 1) + range(longer, last);
-  }
-  return first == last ? code(first) : code(first) + "-" + code(last);
 }
 
 }  // namespace
@@ -69,40 +58,37 @@ std::optional<Approximation> named_set(uint32_t letter) {
 
 const CodePoints& line_ends() { return kLineEnds; }
 
-std::optional<char> json_escape(uint32_t code_point) {
-  static constexpr std::u32string_view kEscaped = U"\"\\\b\f\n\r\t";
-  const size_t known = kEscaped.find(code_point);
-  return known == kEscaped.npos ? std::nullopt : std::optional("\"\\bfnrt"[known]);
-}
-
-// Readers of the result take all digits after \x, and a '^' in front means a complement. So the
-// code points that readers write with \x come last, and '^' follows other characters.
-std::string set_text(const CodePoints& set) {
-  if (set.ranges().size() == 1 && set.ranges()[0].first == set.ranges()[0].second) {
-    return code(set.ranges()[0].first);
+std::optional<CodePoints> general_category(std::string_view name) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kLongNames = {
+      {{"Letter", "L"},
+       {"Lowercase_Letter", "Ll"},
+       {"Uppercase_Letter", "Lu"},
+       {"Mark", "M"},
+       {"Number", "N"},
+       {"Decimal_Number", "Nd"},
+       {"Punctuation", "P"},
+       {"Symbol", "S"},
+       {"Separator", "Z"},
+       {"Space_Separator", "Zs"},
+       {"Other", "C"},
+       {"Control", "Cc"}}};
+  for (const auto& [long_name, short_name] : kLongNames) {
+    if (name == long_name) name = short_name;
   }
-  static const CodePoints kPrintable{{' ', '~'}};
-  static const CodePoints kHexadecimal{{0, 0x1F}, {0x7F, 0xFF}};
-  CodePoints rest = set.without(kPrintable);
-  const CodePoints printable = set.without(kPrintable.complement());
-  const CodePoints hexadecimal = rest.without(kHexadecimal.complement());
-  rest = rest.without(kHexadecimal);
-  std::string text;
-  std::string circumflex;  // the range that starts with '^', up to '~' at most
-  for (const auto& [first, last] : printable.ranges()) {
-    (first == '^' ? circumflex : text) += range(first, last);
+  if (name.empty() || name.size() > 2) return {};
+  CodePoints set;
+  uint32_t first = 0;
+  bool was_in = false;
+  for (uint32_t c = 0; c <= CodePoints::kLast + 1; ++c) {
+    const bool is_in =
+        c <= CodePoints::kLast &&
+        std::string_view(utf8proc_category_string(static_cast<int32_t>(c))).starts_with(name);
+    if (is_in && !was_in) first = c;
+    if (!is_in && was_in) set.add(first, c - 1);
+    was_in = is_in;
   }
-  if (!text.empty()) text += std::exchange(circumflex, "");
-  for (const auto& [first, last] : rest.ranges()) text += range(first, last);
-  if (!text.empty()) text += std::exchange(circumflex, "");
-  for (const auto& [first, last] : hexadecimal.ranges()) text += range(first, last);
-  if (circumflex.empty()) return "[" + text + "]";
-  // No other character can stand before '^', so it becomes an alternative of its own.
-  const uint32_t last = printable.ranges()[0].second;
-  std::string apart = code('^');
-  if (last > '^') apart += fmt::format("|[{}]", range('_', last));
-  if (!text.empty()) apart += "|[" + text + "]";
-  return "(?:" + apart + ")";
+  if (set.empty()) return {};
+  return set;
 }
 
 }  // namespace reprise::structured_output

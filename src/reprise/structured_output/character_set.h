@@ -2,7 +2,7 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
+#include <string_view>
 
 #include "reprise/structured_output/code_points.h"
 
@@ -29,9 +29,7 @@ struct Approximation {
 [[nodiscard]] std::optional<Approximation> named_set(uint32_t letter);
 /// The code points that '.' does not match.
 [[nodiscard]] const CodePoints& line_ends();
-/// The letter after the backslash of a JSON escape, for code points that have a short one.
-[[nodiscard]] std::optional<char> json_escape(uint32_t code_point);
-/// `set` as a regular expression for one of its characters. \pre the set is not empty
-[[nodiscard]] std::string set_text(const CodePoints& set);
+/// The characters of a general category of Unicode: L, Lu, Letter, Nd ... Nothing: not known.
+[[nodiscard]] std::optional<CodePoints> general_category(std::string_view name);
 
 }  // namespace reprise::structured_output

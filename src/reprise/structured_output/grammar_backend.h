@@ -33,9 +33,7 @@ class GrammarBackend {
                                                                     WorkLimit& limit) = 0;
 };
 
-/// Empty when this build has a backend, else a sentence that says how to get one.
-[[nodiscard]] std::string_view why_unavailable();
-/// \throws InvalidArgument with why_unavailable()
+/// The backend for specs of all kinds.
 [[nodiscard]] std::unique_ptr<GrammarBackend> create_grammar_backend(VocabularyBytes vocabulary);
 
 }  // namespace reprise::structured_output

@@ -3,13 +3,17 @@
 // benchmarks/results.
 //
 // mask_benchmark [NUM_TOKENS [NUM_ANSWERS]]
+// mask_benchmark NUM_TOKENS NUM_ANSWERS --schemas FILE  a row of JSON for each schema of a
+// collection mask_benchmark NUM_TOKENS --vocabulary                the tokens, in hexadecimal
 //
+// benchmarks/structured_schemas.py compares the second form with another engine.
 // Tokens are drawn evenly from those allowed by a made-up vocabulary (synthetic_vocabulary.h).
 #include <fmt/format.h>
 #include <time.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
 #include <memory>
 #include <random>
 #include <string>
@@ -17,6 +21,7 @@
 #include <vector>
 
 #include "reprise/base/error.h"
+#include "reprise/base/json.h"
 #include "reprise/structured_output/grammar_backend.h"
 #include "tests/support/structured_output/synthetic_vocabulary.h"
 
@@ -57,6 +62,10 @@ std::vector<Case> cases() {
       {"JSON schema, 8 properties", {.kind = Kind::json_schema, .text = kSchema}},
       {"any JSON object", {.kind = Kind::json_object}},
       {"regex, e-mail", {.kind = Kind::regex, .text = R"([a-z0-9._-]+@[a-z0-9-]+\.[a-z]{2,6})"}},
+      {"JSON schema, maxLength 65536",
+       {.kind = Kind::json_schema,
+        .text = R"({"type": "object", "properties": {"v": {"type": "string", "maxLength": 65536}},
+                   "required": ["v"]})"}},
       {"regex, [^\"]{1,200}", {.kind = Kind::regex, .text = R"([^"]{1,200})"}},
       {"regex, ((\\w+ ?)+[,;]?)*\\.", {.kind = Kind::regex, .text = R"(((\w+ ?)+[,;]?)*\.)"}},
       {"regex, (([^a]*b)*[^c]*)*d", {.kind = Kind::regex, .text = "(([^a]*b)*[^c]*)*d"}},
@@ -92,53 +101,102 @@ int32_t draw(std::span<const uint32_t> mask, std::mt19937_64& random, std::vecto
   return ids.empty() ? -1 : ids[random() % ids.size()];
 }
 
-void measure(GrammarBackend& backend, const Case& one, int num_answers) {
+struct Figures {
   std::vector<double> compile_us;
-  std::shared_ptr<const CompiledSpec> compiled;
-  int64_t num_steps = 0;
-  for (int i = 0; i < kNumCompilations; ++i) {
-    WorkLimit limit;
-    const double start = now();
-    compiled = backend.compile(one.spec, limit);
-    compile_us.push_back(now() - start);
-    num_steps = WorkLimit{}.num_steps_left - limit.num_steps_left;
-  }
-  std::mt19937_64 random(1);
   std::vector<double> mask_us;
   std::vector<double> accept_us;
-  std::vector<int32_t> ids;
+  int64_t num_steps = 0;
+  size_t bytes = 0;
   int num_refused = 0;
+};
+
+/// \throws InvalidArgument when the spec is refused
+Figures measure(GrammarBackend& backend,
+                const OutputSpec& spec,
+                int num_answers,
+                int num_compiled) {
+  Figures figures;
+  std::shared_ptr<const CompiledSpec> compiled;
+  for (int i = 0; i < num_compiled; ++i) {
+    WorkLimit limit;
+    const double start = now();
+    compiled = backend.compile(spec, limit);
+    figures.compile_us.push_back(now() - start);
+    figures.num_steps = WorkLimit{}.num_steps_left - limit.num_steps_left;
+  }
+  std::mt19937_64 random(1);
+  std::vector<int32_t> ids;
   const auto sample = [&](TokenConstraint& constraint) {
     for (int i = 0; i < kMaxTokens; ++i) {
       double start = now();
       if (constraint.is_complete()) return;
       const std::span<const uint32_t> mask = constraint.allowed_tokens();
-      mask_us.push_back(now() - start);
+      figures.mask_us.push_back(now() - start);
       const int32_t id = draw(mask, random, ids);
       start = now();
       if (id < 0 || !constraint.accept(id)) return;
-      accept_us.push_back(now() - start);
+      figures.accept_us.push_back(now() - start);
     }
   };
   for (int answer = 0; answer < num_answers; ++answer) {
     try {
       sample(*compiled->start());
     } catch (const InvalidArgument&) {  // beyond its budget
-      ++num_refused;
+      ++figures.num_refused;
     }
   }
+  figures.bytes = compiled->memory_bytes();
+  return figures;
+}
+
+void print_row(GrammarBackend& backend, const Case& one, int num_answers) {
+  Figures figures = measure(backend, one.spec, num_answers, kNumCompilations);
   fmt::print("| {} | {:.1f} | {} | {:.0f} | {} | {:.0f} | {:.0f} | {:.0f} | {:.1f} | {} |\n",
              one.name,
-             quantile(compile_us, 0.5) / 1000,
-             num_steps,
-             static_cast<double>(compiled->memory_bytes()) / 1024,
-             mask_us.size(),
-             quantile(mask_us, 0.5),
-             quantile(mask_us, 0.99),
-             quantile(mask_us, 1),
-             quantile(accept_us, 0.5),
-             num_refused);
+             quantile(figures.compile_us, 0.5) / 1000,
+             figures.num_steps,
+             static_cast<double>(figures.bytes) / 1024,
+             figures.mask_us.size(),
+             quantile(figures.mask_us, 0.5),
+             quantile(figures.mask_us, 0.99),
+             quantile(figures.mask_us, 1),
+             quantile(figures.accept_us, 0.5),
+             figures.num_refused);
   std::fflush(stdout);
+}
+
+/// One row of JSON for each line {"source", "name", "schema"} of the file.
+int run_schemas(GrammarBackend& backend, const std::string& path, int num_answers) {
+  std::ifstream file(path);
+  std::string line;
+  while (std::getline(file, line)) {
+    const Json entry = parse_json(line, path);
+    Json row = {{"source", entry["source"]}, {"name", entry["name"]}};
+    try {
+      const OutputSpec spec{.kind = Kind::json_schema, .text = entry["schema"].dump()};
+      Figures figures = measure(backend, spec, num_answers, 1);
+      row["compile_ms"] = figures.compile_us[0] / 1000;
+      row["median_us"] = quantile(figures.mask_us, 0.5);
+      row["p99_us"] = quantile(figures.mask_us, 0.99);
+      row["most_us"] = quantile(figures.mask_us, 1);
+      row["masks"] = figures.mask_us.size();
+      row["broken"] = figures.num_refused;
+      row["kib"] = figures.bytes / 1024;
+    } catch (const InvalidArgument& error) {
+      row["error"] = error.what();
+    }
+    fmt::print("{}\n", row.dump());
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+int print_vocabulary(int32_t num_tokens) {
+  for (const std::string& token : synthetic_vocabulary(num_tokens, 1).tokens) {
+    for (const char byte : token) fmt::print("{:02x}", static_cast<unsigned char>(byte));
+    fmt::print("\n");
+  }
+  return 0;
 }
 
 int run(int32_t num_tokens, int num_answers) {
@@ -148,7 +206,7 @@ int run(int32_t num_tokens, int num_answers) {
       "| refused |\n",
       num_tokens);
   fmt::print("|---|---|---|---|---|---|---|---|---|---|\n");
-  for (const Case& one : cases()) measure(*backend, one, num_answers);
+  for (const Case& one : cases()) print_row(*backend, one, num_answers);
   return 0;
 }
 
@@ -157,6 +215,13 @@ int run(int32_t num_tokens, int num_answers) {
 
 int main(int argc, char** argv) {
   const int num_tokens = argc > 1 ? std::stoi(argv[1]) : 151936;
+  const std::string last = argc > 2 ? argv[argc - 1] : "";
+  if (last == "--vocabulary") return reprise::structured_output::print_vocabulary(num_tokens);
   const int num_answers = argc > 2 ? std::stoi(argv[2]) : 10;
+  if (argc == 5 && std::string(argv[3]) == "--schemas") {
+    using namespace reprise::structured_output;
+    const auto backend = create_grammar_backend(synthetic_vocabulary(num_tokens, 1));
+    return run_schemas(*backend, last, num_answers);
+  }
   return reprise::structured_output::run(num_tokens, num_answers);
 }

@@ -1,15 +1,12 @@
 #include "reprise/base/error.h"
-#include "reprise/structured_output/grammar_backend.h"
+#include "reprise/structured_output/ebnf_backend.h"
 
 namespace reprise::structured_output {
 
-std::string_view why_unavailable() {
-  return "this build has no structured output: run scripts/setup.sh, which downloads xgrammar, and "
-         "build again";
-}
-
-std::unique_ptr<GrammarBackend> create_grammar_backend(VocabularyBytes /*vocabulary*/) {
-  throw InvalidArgument(std::string(why_unavailable()));
+std::unique_ptr<GrammarBackend> create_ebnf_backend(const VocabularyBytes& /*vocabulary*/) {
+  throw InvalidArgument(
+      "this build has no grammars in EBNF: run scripts/setup.sh, which downloads xgrammar, and "
+      "build again; JSON schemas, patterns, choices and structural tags are there without it");
 }
 
 }  // namespace reprise::structured_output

@@ -7,7 +7,7 @@
 
 namespace reprise::structured_output {
 
-/// The required form of an answer. A plain value; normalise_spec() checks it.
+/// The required form of an answer. A plain value; compile_spec() reads it.
 struct OutputSpec {
   enum class Kind : uint8_t {
     json_object,     // any JSON object
@@ -29,16 +29,17 @@ struct OutputSpec {
 
 [[nodiscard]] std::string_view to_string(OutputSpec::Kind kind);
 
-// Limits on the spec of one request.
-inline constexpr size_t kMaxSpecBytes = size_t{64} << 10;
-inline constexpr int kMaxNesting = 128;      // of groups in patterns and grammars
-inline constexpr int kMaxSchemaDepth = 64;   // of JSON
-inline constexpr size_t kMaxChoices = 512;   // also values of all enums together
-inline constexpr int kMaxRepetition = 4096;  // {m,n}, minItems, maxLength ...; their product too
+// Limits on the spec of one request: above those that people and code generators write.
+inline constexpr size_t kMaxSpecBytes = size_t{1} << 20;
+inline constexpr int kMaxNesting = 128;           // of groups in patterns and grammars
+inline constexpr int kMaxSchemaDepth = 64;        // of JSON
+inline constexpr size_t kMaxChoices = 20'000;     // also values of all enums together
+inline constexpr size_t kMaxBranches = 1000;      // of one anyOf
+inline constexpr size_t kMaxProperties = 20'000;  // of all objects together
+inline constexpr int kMaxRepetition = 1'000'000;  // {m,n} in a pattern
 
-/// Rewrites the spec in the constructs that every backend reads in the same way, and bounds its
-/// cost. An answer that fits the result fits the spec (see json_schema.h, regex_dialect.h).
-/// \throws InvalidArgument that names the problem and its place
-[[nodiscard]] OutputSpec normalise_spec(const OutputSpec& spec);
+/// Looks at the size and the characters of a spec, and bounds the cost of a grammar.
+/// \throws InvalidArgument that names the problem
+void check_spec(const OutputSpec& spec);
 
 }  // namespace reprise::structured_output

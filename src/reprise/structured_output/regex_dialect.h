@@ -2,31 +2,36 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
+
+#include "reprise/structured_output/regex_terms.h"
 
 namespace reprise::structured_output {
 
-/// The place where the matched text will stand.
-enum class PatternContext : uint8_t {
-  plain,        // the answer itself
-  json_string,  // between the quotes of a JSON string: quotes, backslashes and controls are escaped
+/// Which part of a text a pattern has to match.
+enum class Anchoring : uint8_t {
+  whole_text,
+  anywhere,  // as JSON schemas say; `^` and `$` in the pattern hold it to the ends
 };
 
-struct NormalisedRegex {
-  std::string text;
-  // Lengths in characters of the texts that match. In a JSON string, an escape counts as one
-  // character.
-  int64_t min_length = 0;
-  std::optional<int64_t> max_length = 0;  // nothing: no upper limit
+/// Engines read \w, \d, \s, `.` and `$` differently.
+enum class Reading : uint8_t {
+  narrow,  // the texts that Python's and ECMAScript's engines both match
+  wide,    // the texts that one of them may match
 };
 
-/// Rewrites a regular expression with explicit character sets, in the few constructs that every
-/// backend reads in the same way: sets, groups, alternatives and repetitions. The whole text must
-/// match, as if the pattern were anchored. Python's and ECMAScript's engines match every text that
-/// the result matches (\w, \d and \s are ASCII). \throws InvalidArgument with the position when the
-/// pattern is malformed, is not regular (look-around, references, word boundaries, anchors inside),
-/// or nests or repeats too much
-[[nodiscard]] NormalisedRegex normalise_regex(std::string_view pattern, PatternContext context);
+/// The texts, each with its end mark, that `pattern` matches. Look-ahead is exact. \throws
+/// InvalidArgument with the position when the pattern is malformed, is not regular (references,
+/// look-behind, word boundaries), or nests or repeats too much
+[[nodiscard]] TermId regex_term(RegexTerms& terms,
+                                std::string_view pattern,
+                                Anchoring anchoring,
+                                Reading reading);
+
+/// The texts that match as a whole, and then one of the texts of `then`.
+[[nodiscard]] TermId regex_term_before(RegexTerms& terms, std::string_view pattern, TermId then);
+
+/// Any characters, from `least` to `most` of them, and the end mark.
+[[nodiscard]] TermId length_term(RegexTerms& terms, int64_t least, std::optional<int64_t> most);
 
 }  // namespace reprise::structured_output

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <string>
 #include <string_view>
 
 #include "reprise/base/error.h"
+#include "reprise/structured_output/schema_validator.h"
 
 namespace reprise::structured_output {
 namespace {
@@ -72,30 +74,123 @@ Json common_types(const Json& left, const Json& right) {
   return common;
 }
 
-void refuse_keyword(std::string_view keyword) {
-  throw InvalidArgument(
-      fmt::format("`{}` here and in a schema joined with it cannot be enforced", keyword));
+/// What `schema` says about the property `name`.
+Json rule_for(const Json& schema, const std::string& name) {
+  const auto properties = schema.find("properties");
+  if (properties != schema.end() && properties->contains(name)) return (*properties)[name];
+  return schema.value("additionalProperties", Json(true));
 }
 
-Json merge_properties(const Json& left, const Json& right) {
-  Json merged = left;
-  if (!left.is_object() || !right.is_object()) refuse_keyword("properties");
-  for (const auto& [name, value] : right.items()) {
-    merged[name] = merged.contains(name) && merged[name] != value
-                       ? Json{{"allOf", Json::array({merged[name], value})}}
-                       : value;
+Json both(const Json& left, const Json& right) {
+  if (left == right || right == true) return left;
+  if (left == true) return right;
+  if (left == false || right == false) return false;
+  return {{"allOf", Json::array({left, right})}};
+}
+
+/// `additionalProperties` refers to the properties in the same schema.
+void merge_members(const Json& left, const Json& right, MergedSchema& merged) {
+  const Json none = Json::object();
+  const Json first = left.value("properties", none);
+  const Json second = right.value("properties", none);
+  if (!first.is_object() || !second.is_object())
+    throw InvalidArgument("properties must be an object");
+  Json properties = Json::object();
+  for (const auto& [name, value] : first.items())
+    properties[name] = both(value, rule_for(right, name));
+  for (const auto& [name, value] : second.items()) {
+    if (!first.contains(name)) properties[name] = both(rule_for(left, name), value);
   }
-  return merged;
+  if (!properties.empty()) merged.schema["properties"] = std::move(properties);
+  if (left.contains("additionalProperties") || right.contains("additionalProperties")) {
+    merged.schema["additionalProperties"] = both(left.value("additionalProperties", Json(true)),
+                                                 right.value("additionalProperties", Json(true)));
+  }
+  const Json patterns = left.value("patternProperties", none);
+  const Json more = right.value("patternProperties", none);
+  if (patterns.empty() && more.empty()) return;
+  merged.schema["patternProperties"] = patterns;
+  for (const auto& [pattern, value] : more.items()) {
+    merged.schema["patternProperties"][pattern] =
+        patterns.contains(pattern) ? both(patterns[pattern], value) : value;
+  }
+  // A pattern of one schema says that `additionalProperties` of the same schema does not hold.
+  merged.is_exact = merged.is_exact && patterns == more;
 }
 
-/// `additionalProperties: false` refers to the properties in the same schema.
-void check_closed(const Json& closed, const Json& other) {
-  const auto others = closed.find("additionalProperties");
-  if (others == closed.end() || *others == true) return;
-  const Json known = closed.value("properties", Json::object());
-  const Json more = other.value("properties", Json::object());
-  for (const auto& [name, value] : more.items()) {
-    if (!known.contains(name)) refuse_keyword("additionalProperties");
+Json joined_lists(const Json& left, const Json& right) {
+  Json all = as_array(left);
+  for (const Json& one : as_array(right)) {
+    if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(one);
+  }
+  return all;
+}
+
+Json common_values(const Json& left, const Json& right) {
+  Json common = Json::array();
+  for (const Json& value : left) {
+    const bool is_common = std::any_of(
+        right.begin(), right.end(), [&value](const Json& one) { return are_equal(value, one); });
+    if (is_common) common.push_back(value);
+  }
+  if (common.empty()) throw NothingIsValid("enums that are joined have no value in common");
+  return common;
+}
+
+Json all_pairs(const Json& left, const Json& right) {
+  constexpr size_t kMaxPairs = 256;
+  if (left.size() * right.size() > kMaxPairs) {
+    throw InvalidArgument(
+        fmt::format("anyOf joined with anyOf makes more than {} pairs of branches", kMaxPairs));
+  }
+  Json pairs = Json::array();
+  for (const Json& a : left) {
+    for (const Json& b : right) pairs.push_back(both(a, b));
+  }
+  return pairs;
+}
+
+bool is_upper_bound(std::string_view name) {
+  return name.starts_with("max") || name == "exclusiveMaximum";
+}
+
+bool is_bound(std::string_view name) {
+  return name.starts_with("max") || name.starts_with("min") || name.starts_with("exclusiveM");
+}
+
+bool is_of_members(std::string_view name) {
+  return name == "properties" || name == "additionalProperties" || name == "patternProperties";
+}
+
+void merge_keyword(const std::string& name, const Json& value, MergedSchema& merged) {
+  Json& mine = merged.schema[name];
+  if (name == "type") {
+    mine = common_types(mine, value);
+    if (mine.empty()) throw NothingIsValid("schemas that are joined have no type in common");
+  } else if (is_bound(name)) {
+    const bool is_tighter = is_upper_bound(name) ? value < mine : value > mine;
+    if (is_tighter) mine = value;
+  } else if (name == "required" || name == "pattern" || name == "format") {
+    mine = joined_lists(mine, value);
+  } else if (name == "enum") {
+    mine = common_values(mine, value);
+  } else if (name == "anyOf") {
+    mine = all_pairs(mine, value);
+  } else if (name == "not") {
+    mine = {{"anyOf", Json::array({mine, value})}};
+  } else if (name == "propertyNames" || name == "items" || name == "unevaluatedProperties") {
+    if (mine.is_array() || value.is_array())
+      merged.is_exact = false;
+    else
+      mine = both(mine, value);
+  } else if (name == "uniqueItems") {
+    mine = mine == true || value == true;
+  } else if (name == "multipleOf" && mine.is_number_integer() && value.is_number_integer() &&
+             mine.get<int64_t>() > 0 && value.get<int64_t>() > 0 &&
+             mine.get<int64_t>() < 1'000'000'000 && value.get<int64_t>() < 1'000'000'000) {
+    mine = std::lcm(mine.get<int64_t>(), value.get<int64_t>());
+  } else {
+    merged.is_exact = false;
   }
 }
 
@@ -132,33 +227,23 @@ Json assertions_of(const Json& schema) {
   return kept;
 }
 
-Json merge_schemas(const Json& left, const Json& right) {
-  check_closed(left, right);
-  check_closed(right, left);
-  Json merged = left;
+MergedSchema merge_schemas(const Json& left, const Json& right) {
+  MergedSchema merged{.schema = left};
+  merge_members(left, right, merged);
   for (const auto& [name, value] : right.items()) {
-    if (!merged.contains(name) || merged[name] == value) {
-      merged[name] = value;
-    } else if (name == "type") {
-      merged[name] = common_types(merged[name], value);
-      if (merged[name].empty())
-        throw InvalidArgument("schemas that are joined have no type in common");
-    } else if (name == "properties") {
-      merged[name] = merge_properties(merged[name], value);
-    } else if (name == "required" && merged[name].is_array() && value.is_array()) {
-      for (const Json& item : value) merged[name].push_back(item);
-    } else if (name == "additionalProperties" && (value == false || merged[name] == true)) {
-      merged[name] = value;
-    } else if (name == "additionalProperties" && (value == true || merged[name] == false)) {
-      continue;
-    } else if ((name == "title") || (name == "description") || (name == "default") ||
-               name.starts_with("$defs") || name == "definitions" || name == "$schema" ||
-               name == "$id" || name == "examples") {
-      continue;
-    } else {
-      refuse_keyword(name);
+    if (is_of_members(name)) continue;
+    if (!merged.schema.contains(name)) {
+      merged.schema[name] = value;
+    } else if (merged.schema[name] != value) {
+      merge_keyword(name, value, merged);
     }
   }
+  // What stands beside `items` may mean another part of the array there.
+  const auto is_tuple = [](const Json& schema) {
+    return schema.contains("prefixItems") || schema.contains("additionalItems");
+  };
+  const bool has_items = left.contains("items") || right.contains("items");
+  if (has_items && (is_tuple(left) != is_tuple(right))) merged.is_exact = false;
   return merged;
 }
 

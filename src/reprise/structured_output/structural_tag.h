@@ -1,12 +1,15 @@
 #pragma once
 
 #include "reprise/base/json.h"
+#include "reprise/structured_output/answer_program.h"
+#include "reprise/structured_output/schema_compiler.h"
 
 namespace reprise::structured_output {
 
-/// Checks a structural tag, {"type": "structural_tag", "format": ...} or the older form with
-/// `structures` and `triggers`, and normalises the schemas and patterns in it.
-/// \throws InvalidArgument
-[[nodiscard]] Json normalise_structural_tag(const Json& tag);
+/// Adds the texts of a structural tag to `program`: {"type": "structural_tag", "format": ...} or
+/// the older form with `structures` and `triggers`. \throws InvalidArgument that names the place
+[[nodiscard]] NodeId compile_structural_tag(AnswerProgram& program,
+                                            const Json& tag,
+                                            const TextSettings& settings);
 
 }  // namespace reprise::structured_output

@@ -16,6 +16,9 @@ struct WorkLimit {
   size_t max_states = std::numeric_limits<size_t>::max();  // that a matcher may keep
   /// Set by another thread: stop now. Outlives the limit; null: never.
   const std::atomic<bool>* is_cancelled = nullptr;
+
+  /// \throws WorkLimitReached
+  void count(size_t num_steps);
 };
 
 /// The backend's loops throw this when the limit of their thread is reached. The object that they
@@ -31,7 +34,14 @@ class WorkLimitReached final : public std::exception {
   Which which_;
 };
 
-/// The limit that holds for this thread; null: no limit. Defined in the backend's source
+inline void WorkLimit::count(size_t num_steps) {
+  num_steps_left -= static_cast<int64_t>(num_steps);
+  const bool is_over = num_steps_left < 0 ||
+                       (is_cancelled != nullptr && is_cancelled->load(std::memory_order_relaxed));
+  if (is_over) throw WorkLimitReached(WorkLimitReached::Which::steps);
+}
+
+/// The limit that holds for this thread in xgrammar; null: no limit. Defined in xgrammar's source
 /// (cmake/Xgrammar.cmake): its loops are far below its interfaces, which have no place for a
 /// parameter.
 [[nodiscard]] WorkLimit*& work_limit_of_thread() noexcept;
@@ -53,11 +63,7 @@ class WorkLimitScope {
 inline void count_work(size_t num_steps) {
   WorkLimit* const limit = work_limit_of_thread();
   if (limit == nullptr) return;
-  limit->num_steps_left -= static_cast<int64_t>(num_steps);
-  const bool is_cancelled =
-      limit->is_cancelled != nullptr && limit->is_cancelled->load(std::memory_order_relaxed);
-  if (limit->num_steps_left < 0 || is_cancelled)
-    throw WorkLimitReached(WorkLimitReached::Which::steps);
+  limit->count(num_steps);
 }
 
 /// \throws WorkLimitReached

@@ -10,15 +10,11 @@
 #include <vector>
 
 #include "reprise/base/error.h"
-#include "reprise/structured_output/grammar_backend.h"
+#include "reprise/structured_output/ebnf_backend.h"
 #include "reprise/structured_output/work_limit.h"
 
 namespace reprise::structured_output {
 namespace {
-
-/// Most characters of whitespace in a row between the tokens of JSON. Without a limit, a model that
-/// has begun to write blanks may never stop. The number of a grammar's states grows with the limit.
-constexpr int kMaxWhitespace = 4;
 
 /// Steps of the matcher (WorkLimit) for one mask or token. A mask that is made by trying the whole
 /// vocabulary takes about 4 steps per token; ambiguous patterns take some more. The rest allows a
@@ -173,42 +169,20 @@ class Compiled final : public CompiledSpec {
   std::shared_ptr<std::atomic<int64_t>> first_cost_ = std::make_shared<std::atomic<int64_t>>(-1);
 };
 
-/// An EBNF string literal.
-std::string ebnf_literal(std::string_view text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      result += {'\\', c};
-    } else if (byte < 0x20) {
-      result += fmt::format("\\u{:04x}", byte);
-    } else {
-      result += c;
-    }
-  }
-  return result + '"';
-}
-
-std::string choice_grammar(const std::vector<std::string>& choices) {
-  std::string grammar = "root ::= ";
-  for (size_t i = 0; i < choices.size(); ++i)
-    grammar += (i == 0 ? "" : " | ") + ebnf_literal(choices[i]);
-  return grammar;
-}
-
 class XgrammarBackend final : public GrammarBackend {
  public:
-  explicit XgrammarBackend(VocabularyBytes vocabulary)
+  explicit XgrammarBackend(const VocabularyBytes& vocabulary)
       : tokens_(vocabulary.tokens,
                 xgrammar::VocabType::RAW,
                 static_cast<int>(vocabulary.tokens.size()),
                 vocabulary.end_token_ids) {}
 
-  std::shared_ptr<const CompiledSpec> compile(const OutputSpec& given, WorkLimit& limit) override {
-    const OutputSpec spec = normalise_spec(given);
+  std::shared_ptr<const CompiledSpec> compile(const OutputSpec& spec, WorkLimit& limit) override {
     const WorkLimitScope scope(limit);
     try {
-      return std::make_shared<Compiled>(compile_normal(spec));
+      // One compiler per spec and no cache: GrammarCompiler decides which specs are kept.
+      xgrammar::GrammarCompiler compiler(tokens_, 1, false);
+      return std::make_shared<Compiled>(compiler.CompileGrammar(spec.text));
     } catch (const std::bad_alloc&) {
       throw;
     } catch (const WorkLimitReached&) {
@@ -219,35 +193,13 @@ class XgrammarBackend final : public GrammarBackend {
   }
 
  private:
-  xgrammar::CompiledGrammar compile_normal(const OutputSpec& spec) const {
-    // One compiler per spec and no cache: GrammarCompiler decides which specs are kept.
-    xgrammar::GrammarCompiler compiler(tokens_, 1, false);
-    switch (spec.kind) {
-      case OutputSpec::Kind::json_object:
-      case OutputSpec::Kind::json_schema:
-        return compiler.CompileJSONSchema(
-            spec.text, spec.any_whitespace, std::nullopt, std::nullopt, true, kMaxWhitespace);
-      case OutputSpec::Kind::regex:
-        return compiler.CompileRegex(spec.text);
-      case OutputSpec::Kind::choice:
-        return compiler.CompileGrammar(choice_grammar(spec.choices));
-      case OutputSpec::Kind::grammar:
-        return compiler.CompileGrammar(spec.text);
-      case OutputSpec::Kind::structural_tag:
-        return compiler.CompileStructuralTag(spec.text);
-    }
-    throw InvalidArgument("unknown kind of spec");
-  }
-
   xgrammar::TokenizerInfo tokens_;
 };
 
 }  // namespace
 
-std::string_view why_unavailable() { return {}; }
-
-std::unique_ptr<GrammarBackend> create_grammar_backend(VocabularyBytes vocabulary) {
-  return std::make_unique<XgrammarBackend>(std::move(vocabulary));
+std::unique_ptr<GrammarBackend> create_ebnf_backend(const VocabularyBytes& vocabulary) {
+  return std::make_unique<XgrammarBackend>(vocabulary);
 }
 
 }  // namespace reprise::structured_output
