@@ -48,12 +48,12 @@ struct ParameterTags {
   std::string_view open;     // "<parameter="
   std::string_view close;    // "</parameter>"
   bool is_verbatim = false;  // line ends around a value belong to it
+  bool is_json = false;      // a value that a tag does not call a text is JSON where it can be
 };
 
 /// Reads `name>` and then parameters. `head` is the text between `open` and `>`.
 std::vector<Call> read_tagged_call(std::string_view body,
-                                   ParameterTags tags,
-                                   const ToolSchemas& schemas) {
+                                   ParameterTags tags) {
   const std::optional<std::string_view> name_text = take_before(body, ">");
   if (!name_text) return {};
   const std::string_view name = unquoted(*name_text);
@@ -65,10 +65,10 @@ std::vector<Call> read_tagged_call(std::string_view body,
     const std::optional<std::string_view> head = take_before(body, ">");
     if (!head) return {};
     std::string_view key = *head;
-    std::optional<bool> is_text;  // only DeepSeek's tags say it
+    bool is_json = tags.is_json;
     if (const size_t at = head->find(" string="); at != std::string_view::npos) {
       key = head->substr(0, at);
-      is_text = unquoted(head->substr(at + 8)) == "true";
+      is_json = unquoted(head->substr(at + 8)) != "true";
     }
     key = unquoted(key);
     if (!is_plain_name(key)) return {};
@@ -78,22 +78,17 @@ std::vector<Call> read_tagged_call(std::string_view body,
     const std::string_view value = body.substr(0, std::min(end, next));
     body.remove_prefix(value.size());
     if (end < next) body.remove_prefix(tags.close.size());
-    if (!is_text) {
-      arguments[std::string(key)] =
-          schemas.value_of(name, key, tags.is_verbatim ? value : without_outer_line_ends(value));
-    } else if (*is_text) {
-      arguments[std::string(key)] = std::string(value);
-    } else {
-      const std::optional<Json> json = json_of(trimmed(value));
-      arguments[std::string(key)] = json ? *json : Json(std::string(value));
-    }
+    const std::optional<Json> json = is_json ? json_of(trimmed(value)) : std::nullopt;
+    arguments[std::string(key)] =
+        json ? *json
+             : Json(std::string(tags.is_verbatim ? value : without_outer_line_ends(value)));
   }
   return {Call{std::string(name), compact(arguments)}};
 }
 
 }  // namespace
 
-std::vector<Call> read_json_calls(std::string_view body, const ToolSchemas&) {
+std::vector<Call> read_json_calls(std::string_view body) {
   const std::optional<Json> json = json_of(trimmed(body));
   if (!json) return {};
   if (!json->is_array()) return one_or_none(call_of(*json));
@@ -106,7 +101,7 @@ std::vector<Call> read_json_calls(std::string_view body, const ToolSchemas&) {
   return calls;
 }
 
-std::vector<Call> read_keyed_calls(std::string_view body, const ToolSchemas&) {
+std::vector<Call> read_keyed_calls(std::string_view body) {
   const std::optional<Json> json = json_of(trimmed(body));
   if (!json || !json->is_array()) return {};
   std::vector<Call> calls;
@@ -117,11 +112,11 @@ std::vector<Call> read_keyed_calls(std::string_view body, const ToolSchemas&) {
   return calls;
 }
 
-std::vector<Call> read_python_calls(std::string_view body, const ToolSchemas&) {
+std::vector<Call> read_python_calls(std::string_view body) {
   return read_pythonic_calls(body);
 }
 
-std::vector<Call> read_deepseek_v3_call(std::string_view body, const ToolSchemas&) {
+std::vector<Call> read_deepseek_v3_call(std::string_view body) {
   if (!take_before(body, "<｜tool▁sep｜>")) return {};
   const std::optional<std::string_view> name = take_before(body, "\n");
   if (!name) return {};
@@ -131,7 +126,7 @@ std::vector<Call> read_deepseek_v3_call(std::string_view body, const ToolSchemas
   return one_or_none(call_with_object(*name, body));
 }
 
-std::vector<Call> read_deepseek_v31_call(std::string_view body, const ToolSchemas&) {
+std::vector<Call> read_deepseek_v31_call(std::string_view body) {
   const std::optional<std::string_view> name = take_before(body, "<｜tool▁sep｜>");
   if (!name) return {};
   body = trimmed(body);
@@ -140,12 +135,15 @@ std::vector<Call> read_deepseek_v31_call(std::string_view body, const ToolSchema
   return one_or_none(call_with_object(*name, body));
 }
 
-std::vector<Call> read_dsml_call(std::string_view body, const ToolSchemas& schemas) {
-  return read_tagged_call(
-      body, {.open = "<｜DSML｜parameter name=", .close = "</｜DSML｜parameter>"}, schemas);
+std::vector<Call> read_dsml_call(std::string_view body) {
+  return read_tagged_call(body,
+                          {.open = "<｜DSML｜parameter name=",
+                           .close = "</｜DSML｜parameter>",
+                           .is_verbatim = true,
+                           .is_json = true});
 }
 
-std::vector<Call> read_kimi_call(std::string_view body, const ToolSchemas&) {
+std::vector<Call> read_kimi_call(std::string_view body) {
   const std::optional<std::string_view> head = take_before(body, "<|tool_call_argument_begin|>");
   if (!head) return {};
   // The head is the id of the call: functions.name:0.
@@ -156,7 +154,7 @@ std::vector<Call> read_kimi_call(std::string_view body, const ToolSchemas&) {
   return one_or_none(call_with_object(name, trimmed(body).empty() ? "{}" : body));
 }
 
-std::vector<Call> read_glm_call(std::string_view body, const ToolSchemas& schemas) {
+std::vector<Call> read_glm_call(std::string_view body) {
   constexpr std::string_view kKey = "<arg_key>";
   const std::string_view name = trimmed(body.substr(0, body.find(kKey)));
   if (!is_plain_name(name)) return {};
@@ -171,22 +169,22 @@ std::vector<Call> read_glm_call(std::string_view body, const ToolSchemas& schema
     body.remove_prefix(std::string_view("<arg_value>").size());
     const std::optional<std::string_view> value = take_before(body, "</arg_value>");
     if (!value || trimmed(*key).empty()) return {};
-    arguments[std::string(trimmed(*key))] = schemas.value_of(name, trimmed(*key), *value);
+    arguments[std::string(trimmed(*key))] = std::string(*value);
   }
   return {Call{std::string(name), compact(arguments)}};
 }
 
-std::vector<Call> read_function_call(std::string_view body, const ToolSchemas& schemas) {
-  return read_tagged_call(body, {.open = "<parameter=", .close = "</parameter>"}, schemas);
+std::vector<Call> read_function_call(std::string_view body) {
+  return read_tagged_call(body, {.open = "<parameter=", .close = "</parameter>"});
 }
 
-std::vector<Call> read_verbatim_function_call(std::string_view body, const ToolSchemas& schemas) {
+std::vector<Call> read_verbatim_function_call(std::string_view body) {
   return read_tagged_call(
-      body, {.open = "<parameter=", .close = "</parameter>", .is_verbatim = true}, schemas);
+      body, {.open = "<parameter=", .close = "</parameter>", .is_verbatim = true});
 }
 
-std::vector<Call> read_invoke_call(std::string_view body, const ToolSchemas& schemas) {
-  return read_tagged_call(body, {.open = "<parameter name=", .close = "</parameter>"}, schemas);
+std::vector<Call> read_invoke_call(std::string_view body) {
+  return read_tagged_call(body, {.open = "<parameter name=", .close = "</parameter>", .is_verbatim = true});
 }
 
 }  // namespace reprise::output_parsers

@@ -14,15 +14,13 @@ constexpr int kMaxGemmaDepth = 32;
 /// stands bare.
 class GemmaReader {
  public:
-  GemmaReader(std::string_view text, std::string_view mark, const ToolSchemas& schemas)
-      : text_(text), mark_(mark), schemas_(schemas) {}
+  GemmaReader(std::string_view text, std::string_view mark) : text_(text), mark_(mark) {}
 
   std::vector<Call> read_call() {
     const size_t brace = text_.find('{');
     if (brace == std::string_view::npos) return {};
     const std::string_view name = trimmed(text_.substr(0, brace));
     if (name.empty() || name.find_first_of(" \t\r\n<>\"':") != std::string_view::npos) return {};
-    function_ = name;
     at_ = brace;
     Json arguments;
     if (!read_object(arguments, 0)) return {};
@@ -47,7 +45,7 @@ class GemmaReader {
       }
       if (key.empty() || key.find_first_of("{}[],") != std::string::npos || !take(":"))
         return false;
-      if (!read_value(out[key], key, depth + 1)) return false;
+      if (!read_value(out[key], depth + 1)) return false;
       if (!take(",")) return take("}");
     }
     return true;
@@ -57,21 +55,19 @@ class GemmaReader {
     ++at_;
     out = Json::array();
     while (!take("]")) {
-      if (!read_value(out.emplace_back(), {}, depth + 1)) return false;
+      if (!read_value(out.emplace_back(), depth + 1)) return false;
       if (!take(",")) return take("]");
     }
     return true;
   }
 
-  bool read_value(Json& out, const std::string& key, int depth) {
+  bool read_value(Json& out, int depth) {
     skip_blanks();
     if (depth > kMaxGemmaDepth || at_ >= text_.size()) return false;
-    // Only the arguments themselves have a schema by name.
-    const bool is_typed = depth == 1 && schemas_.has(function_, key);
     if (take(mark_)) {
       std::string value;
       if (!read_text(value)) return false;
-      out = is_typed ? schemas_.value_of(function_, key, value) : Json(std::move(value));
+      out = std::move(value);
       return true;
     }
     if (text_[at_] == '{') return read_object(out, depth);
@@ -80,12 +76,9 @@ class GemmaReader {
     const std::string_view word = trimmed(text_.substr(at_, end - at_));
     at_ = end;
     if (word.empty()) return false;
+    // A number that JSON would write in another way may be a text: the schema decides later.
     const std::optional<Json> json = json_of(word);
-    if (is_typed) {
-      out = schemas_.value_of(function_, key, word);
-    } else {
-      out = json ? *json : Json(std::string(word));
-    }
+    out = json && compact(*json) == word ? *json : Json(std::string(word));
     return true;
   }
 
@@ -110,14 +103,10 @@ class GemmaReader {
 
   std::string_view text_;
   std::string_view mark_;
-  const ToolSchemas& schemas_;
-  std::string_view function_;
   size_t at_ = 0;
 };
 
-std::vector<Call> read_gemma(std::string_view body,
-                             std::string_view mark,
-                             const ToolSchemas& schemas) {
+std::vector<Call> read_gemma(std::string_view body, std::string_view mark) {
   body = trimmed(body);
   if (body.starts_with("call:")) {
     body.remove_prefix(5);
@@ -126,17 +115,17 @@ std::vector<Call> read_gemma(std::string_view body,
   } else {
     return {};
   }
-  return GemmaReader(body, mark, schemas).read_call();
+  return GemmaReader(body, mark).read_call();
 }
 
 }  // namespace
 
-std::vector<Call> read_gemma4_call(std::string_view body, const ToolSchemas& schemas) {
-  return read_gemma(body, "<|\"|>", schemas);
+std::vector<Call> read_gemma4_call(std::string_view body) {
+  return read_gemma(body, "<|\"|>");
 }
 
-std::vector<Call> read_functiongemma_call(std::string_view body, const ToolSchemas& schemas) {
-  return read_gemma(body, "<escape>", schemas);
+std::vector<Call> read_functiongemma_call(std::string_view body) {
+  return read_gemma(body, "<escape>");
 }
 
 }  // namespace reprise::output_parsers

@@ -28,7 +28,7 @@ void HarmonyParser::push(std::string_view text, MessageDelta& out) {
   }
 }
 
-void HarmonyParser::finish(MessageDelta& out) {
+void HarmonyParser::finish(AnswerEnd end, MessageDelta& out) {
   if (state_ == State::header) {
     pass(header_ + scanner_.take_all(), out);
   } else {
@@ -41,7 +41,7 @@ void HarmonyParser::finish(MessageDelta& out) {
   }
   if (state_ == State::body && kind_ == Kind::call) end_call("", out);
   state_ = State::between;
-  if (rest_) rest_->finish(out);
+  if (rest_) rest_->finish(end, out);
 }
 
 bool HarmonyParser::read(MessageDelta& out) {

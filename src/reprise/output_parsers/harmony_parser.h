@@ -25,7 +25,7 @@ class HarmonyParser final : public OutputParser {
       : calls_(calls), rest_(std::move(rest)) {}
 
   void push(std::string_view text, MessageDelta& out) override;
-  void finish(MessageDelta& out) override;
+  void finish(AnswerEnd end, MessageDelta& out) override;
 
  private:
   enum class State : uint8_t { between, header, body };

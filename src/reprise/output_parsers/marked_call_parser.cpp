@@ -12,7 +12,7 @@ void MarkedCallParser::push(std::string_view text, MessageDelta& out) {
   }
 }
 
-void MarkedCallParser::finish(MessageDelta& out) {
+void MarkedCallParser::finish(AnswerEnd, MessageDelta& out) {
   if (in_body_) {
     body_ += scanner_.take_all();
     const size_t num_partial = partial_marker(body_, markers_.end);
@@ -64,7 +64,7 @@ void MarkedCallParser::end_body(std::string_view end_marker, MessageDelta& out) 
   const size_t again = body_.rfind(markers_.begin);
   if (again != std::string::npos) {
     const std::string_view body = std::string_view(body_).substr(again + markers_.begin.size());
-    const std::vector<Call> calls = read_(body, schemas_);
+    const std::vector<Call> calls = read_(body);
     if (!calls.empty()) {
       add_content(markers_.begin, out);
       add_content(std::string_view(body_).substr(0, again), out);
@@ -78,7 +78,7 @@ void MarkedCallParser::end_body(std::string_view end_marker, MessageDelta& out) 
 }
 
 bool MarkedCallParser::add_calls(std::string_view body, MessageDelta& out) {
-  std::vector<Call> calls = read_(body, schemas_);
+  std::vector<Call> calls = read_(body);
   for (Call& call : calls) writer_.add(std::move(call), out);
   if (!calls.empty()) held_marker_.clear();
   return !calls.empty();

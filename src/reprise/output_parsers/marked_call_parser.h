@@ -2,7 +2,6 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "reprise/output_parsers/call_bodies.h"
 #include "reprise/output_parsers/marker_scanner.h"
@@ -26,11 +25,10 @@ struct CallMarkers {
 /// together with its markers.
 class MarkedCallParser final : public OutputParser {
  public:
-  MarkedCallParser(CallMarkers markers, ReadCalls read, ToolSchemas schemas)
-      : markers_(markers), read_(read), schemas_(std::move(schemas)) {}
+  MarkedCallParser(CallMarkers markers, ReadCalls read) : markers_(markers), read_(read) {}
 
   void push(std::string_view text, MessageDelta& out) override;
-  void finish(MessageDelta& out) override;
+  void finish(AnswerEnd end, MessageDelta& out) override;
 
  private:
   /// Returns false when it needs more text.
@@ -43,7 +41,6 @@ class MarkedCallParser final : public OutputParser {
 
   CallMarkers markers_;
   ReadCalls read_;
-  ToolSchemas schemas_;
   CallWriter writer_;
   MarkerScanner scanner_;
   std::string body_;         // of the call that is being read

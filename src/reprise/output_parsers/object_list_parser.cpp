@@ -27,7 +27,7 @@ void ObjectListParser::push(std::string_view text, MessageDelta& out) {
   read(false, out);
 }
 
-void ObjectListParser::finish(MessageDelta& out) {
+void ObjectListParser::finish(AnswerEnd, MessageDelta& out) {
   read(true, out);
   const std::string rest = scanner_.take_all();
   // Separators and brackets behind the last call are not content.

@@ -25,7 +25,7 @@ class ObjectListParser final : public OutputParser {
   explicit ObjectListParser(Style style) : style_(style) {}
 
   void push(std::string_view text, MessageDelta& out) override;
-  void finish(MessageDelta& out) override;
+  void finish(AnswerEnd end, MessageDelta& out) override;
 
  private:
   enum class State : uint8_t { start, text, calls, broken };

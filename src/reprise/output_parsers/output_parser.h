@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +29,9 @@ struct MessageDelta {
   }
 };
 
+/// Whether the model ended its answer, or a limit did (max_tokens, the context's length).
+enum class AnswerEnd : uint8_t { by_model, cut };
+
 /// Reads a model's text piece by piece and appends its meaning. The sum of the results does not
 /// depend on the places where the text was cut. No text is an error: text that only looks like a
 /// tool call becomes content. One object reads one answer.
@@ -34,7 +40,10 @@ class OutputParser {
   virtual ~OutputParser() = default;
   virtual void push(std::string_view text, MessageDelta& out) = 0;
   /// Ends the text: appends everything that the parser has held back.
-  virtual void finish(MessageDelta& out) = 0;
+  virtual void finish(AnswerEnd end, MessageDelta& out) = 0;
 };
+
+/// Makes a parser for one answer. An empty function: the text is the content.
+using CreateOutputParser = std::function<std::unique_ptr<OutputParser>()>;
 
 }  // namespace reprise::output_parsers

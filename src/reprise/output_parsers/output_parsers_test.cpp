@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <functional>
 #include <random>
 #include <set>
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "reprise/base/error.h"
 #include "reprise/output_parsers/choose_parsers.h"
+#include "reprise/output_parsers/format_cases.h"
 #include "reprise/output_parsers/reasoning_parser.h"
 #include "reprise/output_parsers/tool_parser.h"
 #include "tests/support/source_dir.h"
@@ -17,40 +17,17 @@
 namespace reprise::output_parsers {
 namespace {
 
-using Create = std::function<std::unique_ptr<OutputParser>()>;
-
-/// All results of one text, with the deltas of each call joined into one.
-MessageDelta joined(const MessageDelta& delta) {
-  MessageDelta result{.reasoning = delta.reasoning, .content = delta.content};
-  for (const ToolCallDelta& call : delta.tool_calls) {
-    if (static_cast<size_t>(call.index) == result.tool_calls.size())
-      result.tool_calls.push_back({.index = call.index});
-    result.tool_calls.at(static_cast<size_t>(call.index)).name += call.name;
-    result.tool_calls.at(static_cast<size_t>(call.index)).arguments += call.arguments;
-  }
-  return result;
-}
-
-MessageDelta parse_pieces(const Create& create, const std::vector<std::string>& pieces) {
-  const std::unique_ptr<OutputParser> parser = create();
-  MessageDelta delta;
-  for (const std::string& piece : pieces) parser->push(piece, delta);
-  parser->finish(delta);
-  return joined(delta);
-}
-
-MessageDelta parse(const Create& create, const std::string& text) {
-  return parse_pieces(create, {text});
-}
+using Create = CreateOutputParser;
 
 Create tools(std::string_view name, const Json& schemas = Json::array()) {
-  return [name, schemas] { return create_tool_parser(name, schemas); };
+  return [name, schemas = ToolSchemas(schemas)] { return create_tool_parser(name, schemas); };
 }
 
 Create reasoning(std::string_view name, std::string_view tool_parser = {}) {
   return [name, tool_parser] {
     return create_reasoning_parser(reasoning_format(name),
-                                   tool_parser.empty() ? nullptr : create_tool_parser(tool_parser));
+                                   tool_parser.empty() ? Create() : tools(tool_parser),
+                                   CallAtTheEnd::is_a_call);
   };
 }
 
@@ -105,162 +82,6 @@ const std::vector<std::string> kTexts = {
     "<|channel>thought\nhm<channel|>yes<|tool_call>call:f{a:1}<tool_call|>",
 };
 
-/// One answer of a format: text, two calls and text where the format allows it.
-struct FormatCase {
-  std::string_view parser;
-  std::string text;
-  std::string content;
-  std::vector<ToolCallDelta> calls;
-};
-
-const std::vector<ToolCallDelta> kTwoCalls = {{0, "get_weather", R"({"city":"San José","days":3})"},
-                                              {1, "now", "{}"}};
-
-/// Types of the arguments above, for the formats that write every value as text.
-const Json kSchemas = Json::parse(R"([{"type": "function", "function": {"name": "get_weather",
-    "parameters": {"type": "object", "properties": {
-      "city": {"type": "string"}, "days": {"type": "integer"}}}}}])");
-
-std::vector<FormatCase> format_cases() {
-  const std::string json = R"({"city": "San José", "days": 3})";
-  const std::string tagged =
-      "Let me see.\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": " + json +
-      "}\n</tool_call>\n<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n"
-      "</tool_call>";
-  const std::string functions =
-      "<function=get_weather>\n<parameter=city>\nSan José\n</parameter>\n<parameter=days>\n3\n"
-      "</parameter>\n</function>";
-  const std::string array = "[{\"name\": \"get_weather\", \"arguments\": " + json +
-                            "}, {\"name\": \"now\", \"arguments\": {}}]";
-  const std::string python = "[get_weather(city=\"San José\", days=3), now()]";
-  const std::string glm =
-      "Let me see.\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>San "
-      "José</arg_value>\n"
-      "<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n</tool_call>\n<tool_call>now\n</"
-      "tool_call>";
-  const std::string qwen_xml = "Let me see.\n<tool_call>\n" + functions +
-                               "\n</tool_call>\n<tool_call>\n<function=now>\n</function>\n"
-                               "</tool_call>";
-  const std::string before = "Let me see.\n";
-  std::vector<FormatCase> cases;
-  const auto add =
-      [&](std::string_view parser, const std::string& text, const std::string& content) {
-        cases.push_back({parser, text, content, kTwoCalls});
-      };
-  for (const char* name : {"hermes", "qwen3_json", "granite4", "ernie45"})
-    add(name, tagged, before);
-  for (const char* name : {"qwen3_coder", "qwen3_xml"}) add(name, qwen_xml, before);
-  for (const char* name : {"glm45", "glm47"}) add(name, glm, before);
-  add("mimo",
-      before +
-          "<tool_call><function=get_weather><parameter=city>San José</parameter><parameter=days>"
-          "3</parameter></function></tool_call><tool_call><function=now></function></tool_call>",
-      before);
-  for (const char* name : {"jamba", "hunyuan_a13b"})
-    add(name, before + "<tool_calls>" + array + "</tool_calls>", before);
-  for (const char* name : {"pythonic", "llama4_pythonic"}) add(name, python, "");
-  add("llama4_pythonic", "<|python_start|>" + python + "<|python_end|>", "");
-  for (const char* name : {"llama3_json", "llama4_json"}) {
-    add(name,
-        "{\"name\": \"get_weather\", \"parameters\": " + json +
-            "}; {\"name\": \"now\", \"parameters\": {}}",
-        "");
-  }
-  add("seed_oss",
-      before + "<seed:tool_call>\n" + functions +
-          "\n</seed:tool_call>\n<seed:tool_call>\n<function=now>\n</function>\n</seed:tool_call>",
-      before);
-  add("minimax_m2",
-      before +
-          "<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">San José"
-          "</parameter>\n<parameter name=\"days\">3</parameter>\n</invoke>\n<invoke name=\"now\">\n"
-          "</invoke>\n</minimax:tool_call>",
-      before);
-  add("kimi_k2",
-      before +
-          "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0"
-          "<|tool_call_argument_begin|>" +
-          json +
-          "<|tool_call_end|><|tool_call_begin|>functions.now:1<|tool_call_argument_begin|>{}"
-          "<|tool_call_end|><|tool_calls_section_end|>",
-      before);
-  add("deepseek_v3",
-      before +
-          "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```"
-          "json\n" +
-          json +
-          "\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n`"
-          "``"
-          "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
-      before);
-  add("deepseek_v31",
-      before + "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>" + json +
-          "<｜tool▁call▁end｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜>"
-          "<｜tool▁calls▁end｜>",
-      before);
-  add("deepseek_v32",
-      before +
-          "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter "
-          "name=\"city\" string=\"true\">San José</｜DSML｜parameter>\n<｜DSML｜parameter "
-          "name=\"days\" "
-          "string=\"false\">3</｜DSML｜parameter>\n</｜DSML｜invoke>\n<｜DSML｜invoke "
-          "name=\"now\">\n"
-          "</｜DSML｜invoke>\n</｜DSML｜function_calls>",
-      before);
-  add("gemma4",
-      before +
-          "<|tool_call>call:get_weather{city:<|\"|>San José<|\"|>,days:3}<tool_call|><|tool_call>"
-          "call:now{}<tool_call|>",
-      before);
-  add("functiongemma",
-      before +
-          "<start_function_call>call:get_weather{city:<escape>San José<escape>,days:<escape>3"
-          "<escape>}<end_function_call><start_function_call>call:now{}<end_function_call>",
-      before);
-  add("granite", before + "<|tool_call|>" + array, before);
-  add("granite", before + "<tool_call>" + array, before);
-  add("granite-20b-fc",
-      before + "<function_call> {\"name\": \"get_weather\", \"arguments\": " + json +
-          "}\n<function_call> {\"name\": \"now\", \"arguments\": {}}",
-      before);
-  add("mistral", before + "[TOOL_CALLS]" + array, before);
-  add("mistral",
-      before + "[TOOL_CALLS]get_weather[ARGS]" + json + "[TOOL_CALLS]now[ARGS]{}",
-      before);
-  add("phi4_mini_json", before + "functools" + array, before);
-  add("lfm2", before + "<|tool_call_start|>" + python + "<|tool_call_end|>", before);
-  add("olmo3",
-      before + "<function_calls>\nget_weather(city='San José', days=3)\nnow()\n</function_calls>",
-      before);
-  add("longcat",
-      before + "<longcat_tool_call>{\"name\": \"get_weather\", \"arguments\": " + json +
-          "}</longcat_tool_call>\n<longcat_tool_call>{\"name\": \"now\", \"arguments\": {}}"
-          "</longcat_tool_call>",
-      before);
-  add("internlm",
-      before + "<|action_start|><|plugin|>\n{\"name\": \"get_weather\", \"parameters\": " + json +
-          "}\n<|action_end|><|action_start|><|plugin|>{\"name\": \"now\", \"parameters\": {}}"
-          "<|action_end|>",
-      before);
-  add("cohere_command3",
-      "<|START_ACTION|>[{\"tool_call_id\": \"0\", \"tool_name\": \"get_weather\", "
-      "\"parameters\": " +
-          json + "}, {\"tool_call_id\": \"1\", \"tool_name\": \"now\", \"parameters\": {}}]" +
-          "<|END_ACTION|>",
-      "");
-  add("apertus",
-      before + "<|tools_prefix|>[{\"get_weather\": " + json + "}, {\"now\": {}}]<|tools_suffix|>",
-      before);
-  add("openai",
-      "<|channel|>final<|message|>Let me see.\n<|end|><|start|>assistant<|channel|>commentary "
-      "to=functions.get_weather <|constrain|>json<|message|>" +
-          json +
-          "<|call|><|start|>assistant to=functions.now<|channel|>commentary "
-          "json<|message|>{}<|call|>",
-      before);
-  return cases;
-}
-
 std::vector<Create> all_parsers() {
   std::vector<Create> all;
   for (const std::string_view name : tool_parser_names()) all.push_back(tools(name));
@@ -282,10 +103,10 @@ TEST(OutputParsers, give_the_same_wherever_the_text_is_cut) {
 TEST(OutputParsers, each_format_finds_its_calls_and_the_types_of_their_arguments) {
   std::set<std::string_view> tested;
   for (const FormatCase& test : format_cases()) {
-    const MessageDelta found = parse(tools(test.parser, kSchemas), test.text);
+    const MessageDelta found = parse(tools(test.parser, case_tools()), test.text);
     EXPECT_EQ(found.tool_calls, test.calls) << test.parser << "\n" << test.text;
     EXPECT_EQ(found.content, test.content) << test.parser;
-    expect_same_however_cut(tools(test.parser, kSchemas), test.text);
+    expect_same_however_cut(tools(test.parser, case_tools()), test.text);
     tested.insert(test.parser);
   }
   for (const std::string_view name : tool_parser_names())
@@ -299,7 +120,7 @@ TEST(OutputParsers, find_the_calls_that_vllms_parsers_find) {
   for (std::string line; std::getline(file, line); ++num_cases) {
     const Json recorded = Json::parse(line);
     const auto parser = recorded["parser"].get<std::string>();
-    const MessageDelta found = parse(tools(parser, kSchemas), recorded["text"].get<std::string>());
+    const MessageDelta found = parse(tools(parser, case_tools()), recorded["text"].get<std::string>());
     ASSERT_EQ(found.tool_calls.size(), recorded["calls"].size()) << line;
     for (size_t i = 0; i < found.tool_calls.size(); ++i) {
       EXPECT_EQ(found.tool_calls[i].name, recorded["calls"][i][0].get<std::string>()) << line;
@@ -315,7 +136,7 @@ TEST(OutputParsers, an_answer_that_breaks_off_anywhere_loses_no_text) {
   for (const FormatCase& test : format_cases()) {
     for (size_t size = 0; size <= test.text.size(); ++size) {
       const std::string text = test.text.substr(0, size);
-      const MessageDelta found = parse(tools(test.parser, kSchemas), text);
+      const MessageDelta found = parse(tools(test.parser, case_tools()), text);
       ASSERT_LE(found.tool_calls.size(), 2U);
       for (size_t i = 0; i < found.tool_calls.size(); ++i) {
         // A call that broke off is not a call, except where its end says nothing.
@@ -375,31 +196,6 @@ TEST(OutputParsers, a_good_call_behind_a_bad_one_is_found) {
   EXPECT_EQ(found.tool_calls[0].name, "f");
 }
 
-TEST(OutputParsers, schemas_give_types_to_arguments_that_are_written_as_text) {
-  const Json schemas = Json::parse(R"([{"type": "function", "function": {"name": "f", "parameters":
-      {"properties": {"text": {"type": "string"}, "maybe": {"type": ["integer", "null"]},
-       "flag": {"type": "boolean"}, "list": {"type": "array"}, "either":
-       {"anyOf": [{"type": "number"}, {"type": "string"}]}, "kind": {"enum": [1, 2]}}}}}])");
-  const auto arguments = [&](std::string_view key, std::string_view value) {
-    const MessageDelta found =
-        parse(tools("glm45", schemas),
-              "<tool_call>f<arg_key>" + std::string(key) + "</arg_key><arg_value>" +
-                  std::string(value) + "</arg_value></tool_call>");
-    return found.tool_calls.at(0).arguments;
-  };
-  EXPECT_EQ(arguments("text", "5"), R"({"text":"5"})");
-  EXPECT_EQ(arguments("text", "null"), R"({"text":"null"})");
-  EXPECT_EQ(arguments("maybe", "5"), R"({"maybe":5})");
-  EXPECT_EQ(arguments("maybe", "null"), R"({"maybe":null})");
-  EXPECT_EQ(arguments("flag", "True"), R"({"flag":true})");
-  EXPECT_EQ(arguments("list", "[1, \"a\"]"), R"({"list":[1,"a"]})");
-  EXPECT_EQ(arguments("either", "2.5"), R"({"either":2.5})");
-  EXPECT_EQ(arguments("either", "two"), R"({"either":"two"})");
-  EXPECT_EQ(arguments("kind", "2"), R"({"kind":2})");
-  EXPECT_EQ(arguments("unknown", "5"), R"({"unknown":"5"})");
-  EXPECT_EQ(arguments("flag", "perhaps"), R"({"flag":"perhaps"})");
-}
-
 TEST(OutputParsers, python_literals_become_json) {
   const auto arguments = [](const std::string& value) {
     const MessageDelta found = parse(tools("pythonic"), "[f(a=" + value + ")]");
@@ -435,15 +231,6 @@ TEST(OutputParsers, harmony_separates_the_channels) {
       "I look.<|start|>assistant<|channel|>commentary to=functions.f<|message|>not json<|call|>");
   EXPECT_EQ(parse(reasoning("openai_gptoss"), "{\"a\": 1}").content, "{\"a\": 1}")
       << "an answer that a schema constrains has no channels";
-}
-
-TEST(OutputParsers, reasoning_ends_at_the_call_that_a_model_begins_while_it_thinks) {
-  const std::string text = "<think>I call<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>";
-  const MessageDelta found = parse(reasoning("qwen3", "hermes"), text);
-  EXPECT_EQ(found.reasoning, "I call");
-  EXPECT_EQ(found.tool_calls.size(), 1U);
-  // Where no tools are asked for, the mark is a text like any other.
-  EXPECT_EQ(parse(reasoning("qwen3"), text).content, "");
 }
 
 TEST(OutputParsers, each_reasoning_format_finds_its_reasoning) {

@@ -22,7 +22,7 @@ void PythonicParser::push(std::string_view text, MessageDelta& out) {
   writer_.add_content(scanner_.take_all(), out);
 }
 
-void PythonicParser::finish(MessageDelta& out) {
+void PythonicParser::finish(AnswerEnd, MessageDelta& out) {
   while (!is_text_ && read(true, out)) {
   }
   writer_.add_content(std::exchange(skipped_, {}), out);

@@ -14,7 +14,7 @@ namespace reprise::output_parsers {
 class PythonicParser final : public OutputParser {
  public:
   void push(std::string_view text, MessageDelta& out) override;
-  void finish(MessageDelta& out) override;
+  void finish(AnswerEnd end, MessageDelta& out) override;
 
  private:
   /// Returns false when it needs more text.

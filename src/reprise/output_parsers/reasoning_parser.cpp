@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -11,6 +13,7 @@
 #include "reprise/base/nearest_name.h"
 #include "reprise/output_parsers/harmony_parser.h"
 #include "reprise/output_parsers/marker_scanner.h"
+#include "reprise/output_parsers/tool_call.h"
 
 namespace reprise::output_parsers {
 namespace {
@@ -24,13 +27,52 @@ ReasoningFormat think_tags(std::string_view name, std::string_view models, bool 
           .begins_inside = begins_inside};
 }
 
+/// Finds the tool calls that end a text: those that only blanks follow.
+class LastCalls {
+ public:
+  explicit LastCalls(const CreateOutputParser& create) : create_(create), parser_(create()) {}
+
+  void push(std::string_view text) {
+    // Byte by byte, because a delta does not tell the order of its content and its calls.
+    for (size_t i = 0; i < text.size(); ++i) {
+      MessageDelta delta;
+      parser_->push(text.substr(i, 1), delta);
+      take(delta);
+    }
+  }
+
+  void report(MessageDelta& out) {
+    MessageDelta delta;
+    parser_->finish(AnswerEnd::by_model, delta);
+    take(delta);
+    for (ToolCallDelta& call : calls_) {
+      call.index = static_cast<int>(out.tool_calls.size());
+      out.tool_calls.push_back(std::move(call));
+    }
+  }
+
+ private:
+  void take(MessageDelta& delta) {
+    const bool is_text = delta.content.find_first_not_of(kBlanks) != std::string::npos;
+    if ((is_text || !delta.reasoning.empty()) && !calls_.empty()) {
+      calls_.clear();  // they were drafts
+      parser_ = create_();  // in some formats, no call can follow a text that follows a call
+    }
+    for (ToolCallDelta& call : delta.tool_calls) calls_.push_back(std::move(call));
+  }
+
+  CreateOutputParser create_;
+  std::unique_ptr<OutputParser> parser_;
+  std::vector<ToolCallDelta> calls_;
+};
+
 class ReasoningParser final : public OutputParser {
  public:
-  ReasoningParser(ReasoningFormat format, std::unique_ptr<OutputParser> rest)
-      : format_(std::move(format)), ends_(format_.ends), rest_(std::move(rest)) {
-    // Without a parser of calls, the beginning of a call is a text like any other.
-    if (rest_)
-      ends_.insert(ends_.end(), format_.also_ends_before.begin(), format_.also_ends_before.end());
+  ReasoningParser(ReasoningFormat format,
+                  const CreateOutputParser& rest,
+                  CallAtTheEnd call_at_the_end)
+      : format_(std::move(format)), rest_(rest ? rest() : nullptr) {
+    if (rest && call_at_the_end == CallAtTheEnd::is_a_call) last_calls_.emplace(rest);
   }
 
   void push(std::string_view text, MessageDelta& out) override {
@@ -39,11 +81,14 @@ class ReasoningParser final : public OutputParser {
     read(false, out);
   }
 
-  void finish(MessageDelta& out) override {
+  void finish(AnswerEnd end, MessageDelta& out) override {
     read(true, out);
-    if (state_ == State::inside) out.reasoning += scanner_.take_all();
+    if (state_ == State::inside) {
+      add_reasoning(scanner_.take_all(), out);
+      if (last_calls_ && end == AnswerEnd::by_model) return last_calls_->report(out);
+    }
     pass(scanner_.take_all(), out);
-    if (rest_) rest_->finish(out);
+    if (rest_) rest_->finish(end, out);
   }
 
  private:
@@ -53,20 +98,25 @@ class ReasoningParser final : public OutputParser {
     if (state_ == State::before) look_for_start(is_end);
     if (state_ == State::label) look_for_label(is_end);
     if (state_ == State::inside) {
-      if (const auto found = scanner_.take_until_any(ends_, out.reasoning)) {
+      std::string before;
+      const bool is_found = scanner_.take_until_any(format_.ends, before).has_value();
+      add_reasoning(before, out);
+      if (is_found) {
         state_ = State::behind;
-        if (*found >= format_.ends.size()) pass(ends_[*found], out);
+        last_calls_.reset();
       }
     }
     if (state_ == State::behind) pass(scanner_.take_all(), out);
   }
 
   void look_for_start(bool is_end) {
-    const std::string_view text = scanner_.held();
+    const std::string& held = scanner_.held();
+    const size_t first = std::min(held.find_first_not_of(kBlanks), held.size());
+    const std::string_view text = std::string_view(held).substr(first);
     bool may_follow = false;
     for (const std::string_view start : format_.starts) {
       if (text.starts_with(start)) {
-        scanner_.drop(start.size());
+        scanner_.drop(first + start.size());
         state_ = format_.label.empty() ? State::inside : State::label;
         return;
       }
@@ -83,6 +133,11 @@ class ReasoningParser final : public OutputParser {
     state_ = State::inside;
   }
 
+  void add_reasoning(std::string_view text, MessageDelta& out) {
+    out.reasoning += text;
+    if (last_calls_) last_calls_->push(text);
+  }
+
   void pass(std::string_view text, MessageDelta& out) {
     if (text.empty()) return;
     if (rest_) return rest_->push(text, out);
@@ -90,8 +145,8 @@ class ReasoningParser final : public OutputParser {
   }
 
   ReasoningFormat format_;
-  std::vector<std::string_view> ends_;
   std::unique_ptr<OutputParser> rest_;
+  std::optional<LastCalls> last_calls_;  // while the reasoning is open
   MarkerScanner scanner_;
   State state_ = State::before;
 };
@@ -99,14 +154,13 @@ class ReasoningParser final : public OutputParser {
 }  // namespace
 
 std::vector<ReasoningFormat> reasoning_formats() {
-  std::vector<ReasoningFormat> all = {
+  return {
       think_tags("deepseek_r1", "DeepSeek-R1 and its distillations, QwQ", true),
       think_tags("deepseek_v3", "DeepSeek-V3.1 and V3.2", false),
       {.name = "gemma4",
        .models = "Gemma 4",
        .starts = {"<|channel>"},
        .ends = {"<channel|>"},
-       .also_ends_before = {"<|tool_call>"},
        .label = "thought\n"},
       think_tags("glm45", "GLM-4.5 and 4.6", false),
       think_tags("glm47", "GLM-4.7", false),
@@ -126,20 +180,9 @@ std::vector<ReasoningFormat> reasoning_formats() {
        .models = "Seed-OSS",
        .starts = {"<seed:think>"},
        .ends = {"</seed:think>"},
-       .also_ends_before = {"<seed:tool_call>"},
        .begins_inside = true},
       think_tags("step3", "Step3", true),
   };
-  // These models may begin a call while they think, without closing the tag.
-  for (ReasoningFormat& format : all) {
-    if (format.name == "kimi_k2") format.also_ends_before = {"<|tool_calls_section_begin|>"};
-    if (format.name == "qwen3" || format.name == "mimo" || format.name.starts_with("glm") ||
-        format.name == "nemotron_v3") {
-      format.also_ends_before = {"<tool_call>"};
-    }
-    if (format.name == "minimax_m2") format.also_ends_before = {"<minimax:tool_call>"};
-  }
-  return all;
 }
 
 std::vector<std::string_view> reasoning_parser_names() {
@@ -160,10 +203,13 @@ ReasoningFormat reasoning_format(std::string_view name) {
 }
 
 std::unique_ptr<OutputParser> create_reasoning_parser(ReasoningFormat format,
-                                                      std::unique_ptr<OutputParser> rest) {
-  if (format.has_channels)
-    return std::make_unique<HarmonyParser>(HarmonyParser::Calls::pass_as_text, std::move(rest));
-  return std::make_unique<ReasoningParser>(std::move(format), std::move(rest));
+                                                      const CreateOutputParser& rest,
+                                                      CallAtTheEnd call_at_the_end) {
+  if (format.has_channels) {
+    return std::make_unique<HarmonyParser>(HarmonyParser::Calls::pass_as_text,
+                                           rest ? rest() : nullptr);
+  }
+  return std::make_unique<ReasoningParser>(std::move(format), rest, call_at_the_end);
 }
 
 }  // namespace reprise::output_parsers

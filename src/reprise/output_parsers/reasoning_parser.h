@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -14,8 +15,6 @@ struct ReasoningFormat {
   std::string_view models;
   std::vector<std::string_view> starts;  // any of them begins the reasoning
   std::vector<std::string_view> ends;    // any of them ends it
-  /// Markers that end the reasoning and belong to what follows: the beginning of a tool call.
-  std::vector<std::string_view> also_ends_before;
   /// A line that follows the start and belongs to the marker, not to the reasoning.
   std::string_view label;
   /// True when the chat template has already written the start into the prompt: the model's text
@@ -29,9 +28,18 @@ struct ReasoningFormat {
 [[nodiscard]] std::vector<ReasoningFormat> reasoning_formats();
 [[nodiscard]] std::vector<std::string_view> reasoning_parser_names();
 
-/// Separates the reasoning from the other text, which the parser `rest` then reads. If `rest` is
-/// null, the other text is content.
+/// What a complete tool call means that is the last thing in an answer whose reasoning was never
+/// closed. Some models begin to call before they close their reasoning; the call is then real.
+enum class CallAtTheEnd : uint8_t { is_reasoning, is_a_call };
+
+/// Separates the reasoning from the other text, which a parser that `rest` makes then reads. If
+/// `rest` is empty, the other text is content. Everything before the end of the reasoning is
+/// reasoning: a tool call that is drafted or named there is not a call. With
+/// CallAtTheEnd::is_a_call, the calls that end the text of an unclosed reasoning are reported too,
+/// if the model itself ended the answer.
 [[nodiscard]] std::unique_ptr<OutputParser> create_reasoning_parser(
-    ReasoningFormat format, std::unique_ptr<OutputParser> rest);
+    ReasoningFormat format,
+    const CreateOutputParser& rest,
+    CallAtTheEnd call_at_the_end = CallAtTheEnd::is_reasoning);
 
 }  // namespace reprise::output_parsers

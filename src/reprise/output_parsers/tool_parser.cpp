@@ -5,7 +5,8 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
+#include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "reprise/base/error.h"
@@ -14,22 +15,28 @@
 #include "reprise/output_parsers/marked_call_parser.h"
 #include "reprise/output_parsers/object_list_parser.h"
 #include "reprise/output_parsers/pythonic_parser.h"
+#include "reprise/output_parsers/tool_call.h"
 
 namespace reprise::output_parsers {
 namespace {
 
 using Created = std::unique_ptr<OutputParser>;
 
+/// Whether the schemas of the tools decide the types of a call's arguments, after the format has
+/// read them. vLLM does so for these formats.
+enum class Types : uint8_t { as_written, by_schema };
+
 struct ToolFormat {
   ToolParserInfo info;
-  Created (*create)(const Json& tools);
+  Created (*create)();
+  Types types = Types::as_written;
 };
 
 /// A format whose calls stand between markers. `Markers` is a function, so that it can be a
 /// template argument.
 template <CallMarkers (*Markers)(), ReadCalls Read>
-Created between_markers(const Json& tools) {
-  return std::make_unique<MarkedCallParser>(Markers(), Read, ToolSchemas(tools));
+Created between_markers() {
+  return std::make_unique<MarkedCallParser>(Markers(), Read);
 }
 
 CallMarkers tool_call_tags() { return {.begin = "<tool_call>", .end = "</tool_call>"}; }
@@ -98,17 +105,17 @@ CallMarkers apertus_marks() { return {.begin = "<|tools_prefix|>", .end = "<|too
 Created object_list(ObjectListParser::Style style) {
   return std::make_unique<ObjectListParser>(style);
 }
-Created llama_json(const Json&) {
+Created llama_json() {
   return object_list({.markers = {"<|python_tag|>"}, .may_lack_marker = true});
 }
-Created mistral(const Json&) {
+Created mistral() {
   return object_list({.markers = {"[TOOL_CALLS]"}, .has_names_outside = true});
 }
-Created granite(const Json&) { return object_list({.markers = {"<|tool_call|>", "<tool_call>"}}); }
-Created granite_20b(const Json&) { return object_list({.markers = {"<function_call>"}}); }
-Created phi4_mini(const Json&) { return object_list({.markers = {"functools"}}); }
-Created pythonic(const Json&) { return std::make_unique<PythonicParser>(); }
-Created harmony(const Json&) {
+Created granite() { return object_list({.markers = {"<|tool_call|>", "<tool_call>"}}); }
+Created granite_20b() { return object_list({.markers = {"<function_call>"}}); }
+Created phi4_mini() { return object_list({.markers = {"functools"}}); }
+Created pythonic() { return std::make_unique<PythonicParser>(); }
+Created harmony() {
   return std::make_unique<HarmonyParser>(HarmonyParser::Calls::are_reported);
 }
 
@@ -137,17 +144,23 @@ constexpr auto kToolFormats = std::to_array<ToolFormat>({
     {{"deepseek_v32",
       "DeepSeek-V3.2",
       "<｜DSML｜invoke name=\"NAME\"><｜DSML｜parameter name=\"KEY\" string=\"true\">..."},
-     between_markers<dsml_tags, read_dsml_call>},
+     between_markers<dsml_tags, read_dsml_call>,
+     Types::by_schema},
     {{"ernie45", "ERNIE 4.5", kTagged}, between_markers<tool_call_tags, read_json_calls>},
     {{"functiongemma",
       "FunctionGemma",
       "<start_function_call>call:NAME{key:<escape>text<escape>}<end_function_call>"},
-     between_markers<functiongemma_marks, read_functiongemma_call>},
+     between_markers<functiongemma_marks, read_functiongemma_call>,
+     Types::by_schema},
     {{"gemma4", "Gemma 4", "<|tool_call>call:NAME{key:<|\"|>text<|\"|>}<tool_call|>"},
-     between_markers<gemma4_marks, read_gemma4_call>},
-    {{"glm45", "GLM-4.5 and 4.6", kGlm}, between_markers<glm_tags, read_glm_call>},
-    {{"glm47", "GLM-4.7", kGlm}, between_markers<glm_tags, read_glm_call>},
-    {{"granite", "Granite 3", "<|tool_call|>[{\"name\": ..., \"arguments\": {...}}]"}, granite},
+     between_markers<gemma4_marks, read_gemma4_call>,
+     Types::by_schema},
+    {{"glm45", "GLM-4.5 and 4.6", kGlm}, between_markers<glm_tags, read_glm_call>,
+     Types::by_schema},
+    {{"glm47", "GLM-4.7", kGlm}, between_markers<glm_tags, read_glm_call>,
+     Types::by_schema},
+    {{"granite", "Granite 3", "<|tool_call|>[{\"name\": ..., \"arguments\": {...}}]"}, granite,
+     Types::by_schema},
     {{"granite-20b-fc",
       "Granite 20B function calling",
       "<function_call> {\"name\": ..., \"arguments\": {...}}"},
@@ -166,7 +179,8 @@ constexpr auto kToolFormats = std::to_array<ToolFormat>({
     {{"kimi_k2",
       "Kimi-K2",
       "<|tool_call_begin|>functions.NAME:0<|tool_call_argument_begin|>{...}<|tool_call_end|>"},
-     between_markers<kimi_marks, read_kimi_call>},
+     between_markers<kimi_marks, read_kimi_call>,
+     Types::by_schema},
     {{"lfm2", "LFM2", "<|tool_call_start|>[NAME(key=value)]<|tool_call_end|>"},
      between_markers<lfm2_marks, read_python_calls>},
     {{"llama3_json", "Llama 3.1 and 3.2", "{\"name\": ..., \"parameters\": {...}} without tags"},
@@ -175,12 +189,15 @@ constexpr auto kToolFormats = std::to_array<ToolFormat>({
     {{"llama4_pythonic", "Llama 4", kPythonList}, pythonic},
     {{"longcat", "LongCat", "<longcat_tool_call>{\"name\": ...}</longcat_tool_call>"},
      between_markers<longcat_tags, read_json_calls>},
-    {{"mimo", "MiMo", kFunctions}, between_markers<function_tags, read_verbatim_function_call>},
+    {{"mimo", "MiMo", kFunctions}, between_markers<function_tags, read_verbatim_function_call>,
+     Types::by_schema},
     {{"minimax_m2",
       "MiniMax-M2",
       "<invoke name=\"NAME\"><parameter name=\"KEY\">value</parameter></invoke>"},
-     between_markers<minimax_tags, read_invoke_call>},
-    {{"mistral", "Mistral", "[TOOL_CALLS] and an array, or NAME{...}"}, mistral},
+     between_markers<minimax_tags, read_invoke_call>,
+     Types::by_schema},
+    {{"mistral", "Mistral", "[TOOL_CALLS] and an array, or NAME{...}"}, mistral,
+     Types::by_schema},
     {{"olmo3", "OLMo 3", "<function_calls>NAME(key=value)</function_calls>"},
      between_markers<olmo3_tags, read_python_calls>},
     {{"openai", "GPT-OSS (Harmony)", "<|channel|>commentary to=functions.NAME<|message|>{...}"},
@@ -189,12 +206,47 @@ constexpr auto kToolFormats = std::to_array<ToolFormat>({
      phi4_mini},
     {{"pythonic", "Llama 3.2, ToolACE", kPythonList}, pythonic},
     {{"qwen3_coder", "Qwen3-Coder, Qwen3-Next, Qwen3.5", kFunctions},
-     between_markers<function_tags, read_function_call>},
+     between_markers<function_tags, read_function_call>,
+     Types::by_schema},
     {{"qwen3_json", "Qwen3", kTagged}, between_markers<tool_call_tags, read_json_calls>},
-    {{"qwen3_xml", "Qwen3-Coder", kFunctions}, between_markers<function_tags, read_function_call>},
+    {{"qwen3_xml", "Qwen3-Coder", kFunctions}, between_markers<function_tags, read_function_call>,
+     Types::by_schema},
     {{"seed_oss", "Seed-OSS", "as qwen3_coder, inside <seed:tool_call>"},
-     between_markers<seed_tags, read_function_call>},
+     between_markers<seed_tags, read_function_call>,
+     Types::by_schema},
 });
+
+/// Passes the answer of another parser on, with arguments retyped by the schemas of the tools.
+class RetypingParser final : public OutputParser {
+ public:
+  RetypingParser(Created inner, ToolSchemas schemas)
+      : inner_(std::move(inner)), schemas_(std::move(schemas)) {}
+
+  void push(std::string_view text, MessageDelta& out) override {
+    const size_t num_before = out.tool_calls.size();
+    inner_->push(text, out);
+    retype(num_before, out);
+  }
+  void finish(AnswerEnd end, MessageDelta& out) override {
+    const size_t num_before = out.tool_calls.size();
+    inner_->finish(end, out);
+    retype(num_before, out);
+  }
+
+ private:
+  void retype(size_t first, MessageDelta& out) const {
+    for (size_t i = first; i < out.tool_calls.size(); ++i) {
+      ToolCallDelta& call = out.tool_calls[i];  // a whole call
+      std::optional<Json> arguments = json_of(call.arguments);
+      if (!arguments) continue;
+      schemas_.retype(call.name, *arguments);
+      call.arguments = compact(*arguments);
+    }
+  }
+
+  Created inner_;
+  ToolSchemas schemas_;
+};
 
 class NamedCallParser final : public OutputParser {
  public:
@@ -204,7 +256,7 @@ class NamedCallParser final : public OutputParser {
     if (text.empty()) return;
     out.tool_calls.push_back({0, std::exchange(name_, {}), std::string(text)});
   }
-  void finish(MessageDelta& out) override {
+  void finish(AnswerEnd, MessageDelta& out) override {
     if (!name_.empty()) out.tool_calls.push_back({0, std::exchange(name_, {}), {}});
   }
 
@@ -226,12 +278,17 @@ std::vector<std::string_view> tool_parser_names() {
   return names;
 }
 
-std::unique_ptr<OutputParser> create_tool_parser(std::string_view name, const Json& tools) {
+std::unique_ptr<OutputParser> create_tool_parser(std::string_view name,
+                                                 const ToolSchemas& schemas) {
   const auto* found =
       std::find_if(kToolFormats.begin(), kToolFormats.end(), [name](const ToolFormat& format) {
         return format.info.name == name;
       });
-  if (found != kToolFormats.end()) return found->create(tools);
+  if (found != kToolFormats.end()) {
+    Created parser = found->create();
+    if (found->types == Types::as_written) return parser;
+    return std::make_unique<RetypingParser>(std::move(parser), schemas);
+  }
   const std::vector<std::string_view> names = tool_parser_names();
   throw InvalidArgument(fmt::format("there is no tool-call parser '{}'{}; there are {}",
                                     name,

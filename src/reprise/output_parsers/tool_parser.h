@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "reprise/base/json.h"
 #include "reprise/output_parsers/output_parser.h"
+#include "reprise/output_parsers/tool_schemas.h"
 
 namespace reprise::output_parsers {
 
@@ -22,11 +22,11 @@ struct ToolParserInfo {
 [[nodiscard]] std::vector<std::string_view> tool_parser_names();
 
 /// Finds tool calls in the format of a family of models. A call is reported as a whole, when its
-/// end was read. `tools`: those of the request; their schemas give types to arguments that a format
-/// writes as plain text.
+/// end was read. Formats whose arguments vLLM's parsers retype give them the types that `schemas`
+/// want.
 /// \throws InvalidArgument with the known names
 [[nodiscard]] std::unique_ptr<OutputParser> create_tool_parser(std::string_view name,
-                                                               const Json& tools = Json::array());
+                                                               const ToolSchemas& schemas = {});
 
 /// True for "openai": its format has channels, so that this parser also finds the reasoning.
 [[nodiscard]] bool reads_reasoning_too(std::string_view tool_parser) noexcept;

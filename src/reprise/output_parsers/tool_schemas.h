@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -7,26 +8,24 @@
 
 namespace reprise::output_parsers {
 
-/// The schemas of the tools of a request. Formats that write every argument as text between tags
-/// need them: only the schema says whether `5` is a number or a text.
+/// The schemas of the tools of a request. Some formats write every argument as text, and models mix
+/// types up: only the schema says whether `5` is a number or a text. Copies share the schemas.
 class ToolSchemas {
  public:
   ToolSchemas() = default;
   /// `tools`: the array of a request to the OpenAI API.
-  explicit ToolSchemas(Json tools) : tools_(std::move(tools)) {}
+  explicit ToolSchemas(Json tools) : tools_(std::make_shared<const Json>(std::move(tools))) {}
 
-  /// The value that `text` stands for, as the schema of this parameter wants it. A text that does
-  /// not fit its type, and a text without a schema, stays a text.
-  [[nodiscard]] Json value_of(std::string_view function,
-                              std::string_view parameter,
-                              std::string_view text) const;
-  /// Whether the schema of the function describes this parameter.
-  [[nodiscard]] bool has(std::string_view function, std::string_view parameter) const;
+  /// Gives the arguments of a call the types that the schema of `function` wants. A text becomes
+  /// the first of null, integer, number, boolean, object and array that the schema allows and the
+  /// text spells; any value becomes a text where only texts are allowed. A text that spells no
+  /// allowed type becomes the JSON that it is. Arguments without a schema stay as they are.
+  /// Source: vLLM 0.32, coerce_to_schema_type(); differs in that `$ref` is followed, and that only
+  /// an object (array) counts as one.
+  void retype(std::string_view function, Json& arguments) const;
 
  private:
-  [[nodiscard]] const Json* find(std::string_view function, std::string_view parameter) const;
-
-  Json tools_ = Json::array();
+  std::shared_ptr<const Json> tools_;  // null: no tools
 };
 
 }  // namespace reprise::output_parsers

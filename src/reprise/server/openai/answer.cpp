@@ -104,7 +104,11 @@ void Answer::read(const engine::OutputDelta& delta, Choice& choice) {
   }
   output_parsers::MessageDelta message;
   choice.parser->push(delta.text, message);
-  if (delta.finished) choice.parser->finish(message);
+  if (delta.finished) {
+    using output_parsers::AnswerEnd;
+    const bool is_cut = choice.finish_reason == "length" || choice.finish_reason == "abort";
+    choice.parser->finish(is_cut ? AnswerEnd::cut : AnswerEnd::by_model, message);
+  }
   if (!include_reasoning_) message.reasoning.clear();
   choice.pending.text += message.content;
   choice.pending.more = choice.message.take(message);

@@ -31,8 +31,8 @@ CreateOutputParser tool_parser(const AnswerReaderOptions& options, const ToolUse
         "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set",
         "tool_choice");
   }
-  return [name = options.tool_call_parser, described = use.tools] {
-    return output_parsers::create_tool_parser(name, described);
+  return [name = options.tool_call_parser, schemas = output_parsers::ToolSchemas(use.tools)] {
+    return output_parsers::create_tool_parser(name, schemas);
   };
 }
 
@@ -77,14 +77,19 @@ CreateOutputParser answer_parser(const AnswerReaderOptions& options,
                                  const ToolUse& tools,
                                  std::optional<bool> begins_inside) {
   CreateOutputParser rest = tool_parser(options, tools);
-  const bool reads_all = tools.choice == ToolUse::Choice::automatic &&
-                         output_parsers::reads_reasoning_too(options.tool_call_parser);
-  if (options.reasoning_parser.empty() || reads_all) return rest;
+  if (options.reasoning_parser.empty()) return rest;
   output_parsers::ReasoningFormat format =
       output_parsers::reasoning_format(options.reasoning_parser);
+  const bool is_automatic = tools.choice == ToolUse::Choice::automatic;
+  const bool reads_all = is_automatic && format.has_channels &&
+                         output_parsers::reads_reasoning_too(options.tool_call_parser);
+  if (reads_all) return rest;
   if (begins_inside) format.begins_inside = *begins_inside;
-  return [format = std::move(format), rest] {
-    return output_parsers::create_reasoning_parser(format, rest ? rest() : nullptr);
+  // An answer that the request forces to be a call has no text that could only look like one.
+  const auto call_at_the_end = is_automatic ? output_parsers::CallAtTheEnd::is_a_call
+                                            : output_parsers::CallAtTheEnd::is_reasoning;
+  return [format = std::move(format), rest = std::move(rest), call_at_the_end] {
+    return output_parsers::create_reasoning_parser(format, rest, call_at_the_end);
   };
 }
 

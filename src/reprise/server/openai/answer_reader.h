@@ -36,8 +36,7 @@ struct AnswerReaderOptions {
                                                   std::string_view chat_template,
                                                   std::vector<std::string>& notes);
 
-/// Makes a parser for one answer; null when the text is the content.
-using CreateOutputParser = std::function<std::unique_ptr<output_parsers::OutputParser>()>;
+using output_parsers::CreateOutputParser;
 
 /// `begins_inside`: whether the model's text begins inside the reasoning; nullopt: as usual for its
 /// family. \throws ApiError 400 when the request needs a parser that this server was not started
