@@ -55,7 +55,7 @@ class LastCalls {
   void take(MessageDelta& delta) {
     const bool is_text = delta.content.find_first_not_of(kBlanks) != std::string::npos;
     if ((is_text || !delta.reasoning.empty()) && !calls_.empty()) {
-      calls_.clear();  // they were drafts
+      calls_.clear();       // they were drafts
       parser_ = create_();  // in some formats, no call can follow a text that follows a call
     }
     for (ToolCallDelta& call : delta.tool_calls) calls_.push_back(std::move(call));

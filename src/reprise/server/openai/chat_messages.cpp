@@ -15,25 +15,40 @@ namespace {
 
 constexpr std::array kRoles = {"system", "developer", "user", "assistant", "tool"};
 
-/// Reads content as a string. Several text parts are joined by line ends, the same as vLLM does for
-/// templates that take strings. `place`: "messages[0].content".
-std::string read_content(const Json& content, const std::string& place) {
-  if (content.is_string()) return content.get<std::string>();
-  if (!content.is_array()) refuse_type(place, "a string or an array of parts", content);
-  std::string text;
-  for (size_t i = 0; i < content.size(); ++i) {
-    const std::string part_place = fmt::format("{}[{}]", place, i);
-    if (!content[i].is_object()) refuse_type(part_place, "an object", content[i]);
-    const RequestFields part(content[i]);
-    if (part.text("type").value_or("") != "text") {
-      refuse_unsupported(part_place, "Message content other than text");
-    }
-    const std::optional<std::string> piece = part.text("text");
-    if (!piece) throw ApiError(400, "A content part of type text needs a text.", part_place);
-    if (i > 0) text += '\n';
-    text += *piece;
+/// Reads a content part in the form of templates. `place`: "messages[0].content[0]".
+Json read_part(const Json& json, const std::string& place) {
+  if (!json.is_object()) refuse_type(place, "an object", json);
+  const RequestFields part(json);
+  const std::string type = part.text("type").value_or("");
+  if (type == "thinking" || type == "reasoning") {
+    std::optional<std::string> thought = part.text(type);
+    if (!thought) thought = part.text("text");
+    if (!thought)
+      throw ApiError(400, fmt::format("A content part of type {} needs a text.", type), place);
+    return {{"type", "thinking"}, {"thinking", *thought}};
   }
-  return text;
+  if (type != "text") refuse_unsupported(place, "Message content other than text");
+  const std::optional<std::string> text = part.text("text");
+  if (!text) throw ApiError(400, "A content part of type text needs a text.", place);
+  return {{"type", "text"}, {"text", *text}};
+}
+
+/// Reads content as a string, or as a list of parts. `place`: "messages[0].content".
+Json read_content(const Json& content, const std::string& place) {
+  if (content.is_string()) return content;
+  if (!content.is_array()) refuse_type(place, "a string or an array of parts", content);
+  Json parts = Json::array();
+  for (size_t i = 0; i < content.size(); ++i)
+    parts.push_back(read_part(content[i], fmt::format("{}[{}]", place, i)));
+  return parts;
+}
+
+/// The reasoning of an earlier answer, under any of the names that servers give it.
+std::optional<std::string> read_reasoning(const RequestFields& message) {
+  for (const char* name : {"reasoning", "reasoning_content", "thinking"}) {
+    if (std::optional<std::string> reasoning = message.text(name)) return reasoning;
+  }
+  return std::nullopt;
 }
 
 std::string read_role(const RequestFields& message, const std::string& place) {
@@ -63,9 +78,10 @@ Json read_message(const Json& json, const std::string& place) {
     throw ApiError(
         400, fmt::format("A message of role {} needs content.", role), place + ".content");
   }
-  Json read = {
-      {"role", role},
-      {"content", content == nullptr ? std::string() : read_content(*content, place + ".content")}};
+  Json read = {{"role", role},
+               {"content", content == nullptr ? "" : read_content(*content, place + ".content")}};
+  if (const std::optional<std::string> reasoning = read_reasoning(message))
+    read["reasoning"] = *reasoning;
   if (const std::optional<std::string> name = message.text("name")) read["name"] = *name;
   if (const std::optional<std::string> id = message.text("tool_call_id"))
     read["tool_call_id"] = *id;

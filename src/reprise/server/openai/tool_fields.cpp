@@ -166,15 +166,9 @@ Json read_past_calls(const Json& calls, const std::string& place) {
       throw ApiError(400, "Every entry of tool_calls needs a function with a name.", place);
     Json function = {{"name", call["function"]["name"]}};
     const Json arguments = call["function"].value("arguments", Json());
-    try {
-      function["arguments"] =
-          !arguments.is_string() ? (arguments.is_null() ? Json::object() : arguments)
-          : arguments.get_ref<const std::string&>().empty()
-              ? Json::object()
-              : parse_json(arguments.get_ref<const std::string&>(), "arguments");
-    } catch (const InvalidArgument&) {
-      throw ApiError(400, "The arguments of a tool call are not JSON.", place);
-    }
+    if (!arguments.is_null() && !arguments.is_string() && !arguments.is_object())
+      refuse_type(place, "arguments as JSON text or an object", arguments);
+    function["arguments"] = arguments.is_null() ? Json("") : arguments;
     Json copy = {{"type", "function"}, {"function", std::move(function)}};
     if (call.contains("id") && call["id"].is_string()) copy["id"] = call["id"];
     read.push_back(std::move(copy));
