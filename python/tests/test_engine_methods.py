@@ -58,6 +58,22 @@ def test_template_options_reach_the_template(llm, apples):
     assert ("look_up" in with_tools.prompt) == ("tools" in template(llm))
 
 
+def test_a_chat_takes_what_the_server_takes(llm):
+    call = {"type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+    turns = [
+        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        {"role": "assistant", "content": None, "reasoning": "why", "tool_calls": [call]},
+    ]
+    shows = (
+        "{% for m in messages %}[{{ m.role }}]{% if m.content is string %}{{ m.content }}{% else %}"
+        "{% for part in m.content %}({{ part.text }}){% endfor %}{% endif %}{{ m.reasoning_content }}"
+        "{% for c in m.tool_calls or [] %}<{{ c.function.arguments.a }}>{% endfor %}{% endfor %}"
+    )
+    for form, text in ((None, "[user](a)(b)[assistant]why<1>"), ("string", "[user]a\nb[assistant]why<1>")):
+        answer = llm.chat(turns, GREEDY, use_tqdm=False, chat_template=shows, chat_template_content_format=form)[0]
+        assert answer.prompt == text
+
+
 def template(llm):
     with open(f"{llm._model}/tokenizer_config.json", encoding="utf-8") as file:
         return json.load(file).get("chat_template", "")

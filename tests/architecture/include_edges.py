@@ -76,7 +76,7 @@ ALLOWED = {
     "engine": BELOW_RUNNER | {"tokenizer", "structured_output", "runner"},
     "api": BELOW_API | {
         "kv_cache/events", "weights/packed_copy",
-        "chat_template", "compile/cache", "compile/model",
+        "chat_template", "output_parsers", "compile/cache", "compile/model",
     },
     "server/http": {"base"},
     "server/openai": {"base", "tokenizer", "sampling", "structured_output", "output_parsers", "api", "server/http", "lora", "kv_cache/transfer"},

@@ -406,6 +406,12 @@ class StartUp(Server):
         text = self.start("--chat-template", template, "--enable-auto-tool-choice", "--reasoning-parser", "auto")
         self.assertIn("tool-call parser hermes, chosen by the chat template", text)
         self.assertIn("reasoning parser qwen3, chosen by the chat template", text)
+        # GPT-OSS's published template writes the recipient of a call in pieces.
+        pieces = self.write("pieces.jinja", """{% for m in messages %}{% for c in m.tool_calls or [] %}{{ "<|start|>assistant to=" }}{{
+            "functions." + c.function.name + "<|channel|>commentary json<|message|>" }}{{ c.function.arguments | tojson }}{{
+            "<|call|>" }}{% endfor %}{{ "<|start|>" + m.role + "<|channel|>final<|message|>" }}{{ m.content }}{{ "<|end|>" }}{% endfor %}""")
+        text = self.start("--chat-template", pieces, "--enable-auto-tool-choice")
+        self.assertIn("tool-call parser openai, chosen by the chat template", text)
         plain = self.write("plain.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}")
         self.assertIn("name it with --tool-call-parser", self.refused("serve", MODEL, "--port", "0", "--chat-template", plain,
                                                                       "--enable-auto-tool-choice"))

@@ -553,6 +553,57 @@ class Flags(unittest.TestCase):
         status, answer = server.post("/v1/chat/completions", {"messages": self.TURNS, "max_tokens": 1})
         self.assertEqual(answer["choices"][0]["message"]["role"], "model")
 
+    def test_what_reaches_the_template(self):
+        server = self.start("--trust-request-chat-template", "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
+                            "--reasoning-parser", "openai_gptoss")
+
+        def prompt(template, **fields):
+            """The prompt, which must be the same for /tokenize and for the chat itself."""
+            body = {"chat_template": template, **fields}
+            status, found = server.post("/tokenize", body)
+            self.assertEqual(status, 200, found)
+            status, answer = server.post("/v1/chat/completions", {**body, "max_tokens": 1})
+            self.assertEqual(status, 200, answer)
+            self.assertEqual(answer["usage"]["prompt_tokens"], found["count"])
+            return server.post("/detokenize", {"tokens": found["tokens"]})[1]["prompt"]
+
+        tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+        self.assertEqual(prompt("{% for t in tools %}TOOL {{ t.function.name }} {% endfor %}{{ messages[0].content }}",
+                                messages=self.TURNS, tools=tools), "TOOL f hi")
+        call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+        called = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "", "tool_calls": [call]},
+                  {"role": "tool", "tool_call_id": "c1", "content": "7"}]
+        self.assertEqual(prompt("{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.function.name + ' ' + "
+                                "c.function.arguments }}{% endfor %}{{ m.content }};{% endfor %}", messages=called),
+                         'q;f {"a": 1};7;')
+        thinks = ("{% for m in messages %}[{{ m.role }}{% if m.reasoning_content %} thought {{ m.reasoning_content }}"
+                  "{% endif %}] {{ m.content }}{% endfor %}")
+        for answer in ({"reasoning": "why", "content": "b"}, {"reasoning_content": "why", "content": "b"},
+                       {"thinking": "why", "content": "b"},
+                       {"content": [{"type": "thinking", "thinking": "why"}, {"type": "text", "text": "b"}]}):
+            turns = [*self.TURNS, {"role": "assistant", **answer}]
+            self.assertEqual(prompt(thinks, messages=turns), "[user] hi[assistant thought why] b")
+        # What the server answers can be sent back.
+        text = "<|channel|>analysis<|message|>why<|end|><|start|>assistant<|channel|>final<|message|>b"
+        status, said = server.post("/v1/chat/completions", {
+            "messages": self.TURNS, "max_tokens": 200, "structured_outputs": {"choice": [text]}})
+        self.assertEqual(status, 200, said)
+        message = said["choices"][0]["message"]
+        self.assertEqual((message["reasoning"], message["content"]), ("why", "b"))
+        self.assertEqual(prompt(thinks, messages=[*self.TURNS, message]), "[user] hi[assistant thought why] b")
+
+    def test_contents_as_lists(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".jinja") as file:
+            file.write("{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}"
+                       "{% for p in m.content %}({{ p.text }}){% endfor %}{% endif %}{% endfor %}")
+            file.flush()
+            for option, text in (("auto", "a(b)(c)"), ("string", "ab\nc"), ("openai", "(a)(b)(c)")):
+                server = self.start("--chat-template", file.name, "--chat-template-content-format", option)
+                _, found = server.post("/tokenize", {"messages": [
+                    {"role": "user", "content": "a"},
+                    {"role": "user", "content": [{"type": "text", "text": "b"}, {"type": "text", "text": "c"}]}]})
+                self.assertEqual(server.post("/detokenize", {"tokens": found["tokens"]})[1]["prompt"], text)
+
     def test_what_absent_fields_mean(self):
         server = self.start("--override-generation-config", '{"temperature": 0}', "--max-logprobs", "30",
                             "--enable-force-include-usage", "--return-tokens-as-token-ids")

@@ -93,13 +93,21 @@ std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpaces) - begin + 1);
 }
 
+/// The text that a content ends with; null if there is none.
+const Json* last_text_of(const Json& content) {
+  if (content.is_string()) return &content;
+  if (!content.is_array() || content.empty()) return nullptr;
+  const auto found = content.back().find("text");
+  return found != content.back().end() && found->is_string() ? &*found : nullptr;
+}
+
 /// Removes what the template wrote after the last message, like transformers. Spaces at the end of
 /// the message stay only if the template kept them.
 void end_inside_last_message(std::string& rendered, const Json& messages) {
   const Json* content = nullptr;
   if (!messages.empty()) {
     const auto found = messages.back().find("content");
-    if (found != messages.back().end() && found->is_string()) content = &*found;
+    if (found != messages.back().end()) content = last_text_of(*found);
   }
   if (content == nullptr) {
     throw InvalidArgument("continue_final_message needs a last message whose content is text");
@@ -124,7 +132,7 @@ void end_inside_last_message(std::string& rendered, const Json& messages) {
 
 ChatPrompt render_chat(const chat_template::ChatTemplate& chat_template,
                        const tokenizer::Tokenizer& tokenizer,
-                       const Json& messages,
+                       Json messages,
                        const ChatTemplateOptions& options,
                        const WorkLimit& work) {
   if (options.continue_final_message && options.add_generation_prompt) {
@@ -133,8 +141,7 @@ ChatPrompt render_chat(const chat_template::ChatTemplate& chat_template,
   }
   work.check();
   const std::string mark = choose_mark(messages, options);
-  Json marked = messages;
-  mark_control_tokens(marked, tokenizer, mark);
+  mark_control_tokens(messages, tokenizer, mark);
   const tokenizer::TokenizerConfig& tokens = tokenizer.config();
   chat_template::RenderOptions render{.add_generation_prompt = options.add_generation_prompt,
                                       .tools = options.tools,
@@ -148,8 +155,8 @@ ChatPrompt render_chat(const chat_template::ChatTemplate& chat_template,
   for (const auto& [name, value] : options.kwargs.items()) {
     if (chat_template.mentions(name)) render.extra[name] = value;
   }
-  std::string rendered = chat_template.render(marked, render);
-  if (options.continue_final_message) end_inside_last_message(rendered, marked);
+  std::string rendered = chat_template.render(messages, render);
+  if (options.continue_final_message) end_inside_last_message(rendered, messages);
   return take_marks_out(rendered, mark);
 }
 

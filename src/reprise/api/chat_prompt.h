@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "reprise/api/template_messages.h"
 #include "reprise/base/json.h"
 #include "reprise/base/work_limit.h"
 
@@ -25,6 +26,9 @@ struct ChatTemplateOptions {
   bool continue_final_message = false;  // the prompt ends inside the last message
   std::optional<Json> tools;            // array of JSON schemas
   std::optional<Json> documents;        // array of objects
+  /// In which form the template gets contents; nullopt: the engine's
+  /// (EngineArgs::chat_template_content_format).
+  std::optional<ContentFormat> content_format;
   /// More variables for the template; variables that it does not mention are dropped.
   Json kwargs = Json::object();
 };
@@ -37,7 +41,8 @@ struct ChatPrompt {
   std::vector<size_t> plain_at;
 };
 
-/// Renders `messages`, an array of objects. The time is linear in the size of the messages, plus
+/// Renders `messages`, an array of objects in the form that the template takes
+/// (messages_for_template). The time is linear in the size of the messages, plus
 /// the time of the template, which is limited separately (chat_template::Limits).
 ///
 /// A message can spell control tokens ("<|im_end|>"), but only the template may write them. Before
@@ -48,7 +53,7 @@ struct ChatPrompt {
 /// Abandoned from `work`
 [[nodiscard]] ChatPrompt render_chat(const chat_template::ChatTemplate& chat_template,
                                      const tokenizer::Tokenizer& tokenizer,
-                                     const Json& messages,
+                                     Json messages,
                                      const ChatTemplateOptions& options,
                                      const WorkLimit& work = {});
 

@@ -43,7 +43,9 @@ std::optional<SourcedChatTemplate> load_chat_template(const std::optional<std::s
   if (source.empty()) return std::nullopt;
   try {
     chat_template::ChatTemplate parsed = chat_template::ChatTemplate::parse(source);
-    return SourcedChatTemplate{.source = std::move(source), .parsed = std::move(parsed)};
+    const TemplateForm form = find_template_form(parsed, config);
+    return SourcedChatTemplate{
+        .source = std::move(source), .parsed = std::move(parsed), .form = form};
   } catch (const InvalidArgument& error) {
     if (given) throw InvalidArgument(fmt::format("--chat-template: {}", error.what()));
     if (!std::filesystem::is_directory(folder)) {  // the model is a GGUF file

@@ -4,15 +4,17 @@
 #include <optional>
 #include <string>
 
+#include "reprise/api/template_form.h"
 #include "reprise/chat_template/chat_template.h"
 #include "reprise/tokenizer/tokenizer_config.h"
 
 namespace reprise::api {
 
-/// The template that renders conversations, and its source text.
+/// The template that renders conversations, its source text, and the forms of messages it takes.
 struct SourcedChatTemplate {
   std::string source;
   chat_template::ChatTemplate parsed;
+  TemplateForm form;
 };
 
 /// The template in `given`, which is a file or the template itself (as in vLLM, braces or line

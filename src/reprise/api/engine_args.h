@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "reprise/api/content_format.h"
 #include "reprise/api/lora_modules.h"
 #include "reprise/base/json.h"
 #include "reprise/config/compilation_config.h"
@@ -43,6 +44,8 @@ struct EngineArgs {
   Json override_generation_config = Json::object();  // members that replace those of that file
   std::optional<std::string>
       chat_template;  // a file, or the template itself; default: the tokenizer's
+  /// The form in which the template gets the content of messages.
+  ContentFormat chat_template_content_format = ContentFormat::automatic;
   LoadFormat load_format = LoadFormat::automatic;
   /// generate, pooling, or auto: pooling for encoders and for folders of Sentence Transformers.
   std::string runner = "auto";

@@ -25,14 +25,18 @@ std::string_view EngineFrontend::chat_template() const noexcept {
   return engine_->text->chat_template();
 }
 
+output_parsers::TemplateSamples EngineFrontend::chat_template_samples() const {
+  return engine_->text->chat_template_samples();
+}
+
 std::string EngineFrontend::apply_chat_template(const Json& messages) const {
   return render_chat(messages, {}).text;
 }
 
-ChatPrompt EngineFrontend::render_chat(const Json& messages,
+ChatPrompt EngineFrontend::render_chat(Json messages,
                                        const ChatTemplateOptions& options,
                                        const WorkLimit& work) const {
-  return engine_->text->render_chat(messages, options, work);
+  return engine_->text->render_chat(std::move(messages), options, work);
 }
 
 sampling::SamplingParams EngineFrontend::default_sampling_params() const {

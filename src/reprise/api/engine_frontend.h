@@ -37,12 +37,14 @@ class EngineFrontend {
   [[nodiscard]] const tokenizer::Tokenizer& tokenizer() const noexcept;
   /// The source of the template that renders conversations; empty when there is none.
   [[nodiscard]] std::string_view chat_template() const noexcept;
+  /// What that template writes for a sample conversation: it shows which parsers fit the model.
+  [[nodiscard]] output_parsers::TemplateSamples chat_template_samples() const;
   /// The prompt that the chat template makes from [{"role": ..., "content": ...}, ...].
   /// \throws InvalidArgument when the model has no template or the template refuses the messages
   [[nodiscard]] std::string apply_chat_template(const Json& messages) const;
   /// Like apply_chat_template(), with options. The result also has the places at which control
   /// tokens are plain text. \throws as api::render_chat
-  [[nodiscard]] ChatPrompt render_chat(const Json& messages,
+  [[nodiscard]] ChatPrompt render_chat(Json messages,
                                        const ChatTemplateOptions& options,
                                        const WorkLimit& work = {}) const;
   /// The sampling parameters that the model's authors recommend (generation_config.json); vLLM's

@@ -29,6 +29,7 @@ ModelText::ModelText(const EngineArgs& args,
                      std::vector<int32_t> end_token_ids,
                      int32_t vocab_size)
     : model_name_(args.model.string()),
+      content_format_(args.chat_template_content_format),
       recommended_(std::move(recommended)),
       end_token_ids_(std::move(end_token_ids)),
       vocab_size_(vocab_size) {
@@ -41,19 +42,34 @@ std::string_view ModelText::chat_template() const noexcept {
   return chat_template_ ? std::string_view(chat_template_->source) : std::string_view();
 }
 
-ChatPrompt ModelText::render_chat(const Json& messages,
+output_parsers::TemplateSamples ModelText::chat_template_samples() const {
+  if (!chat_template_) return {};
+  return sample_template(
+      chat_template_->source, chat_template_->parsed, chat_template_->form, tokenizer_->config());
+}
+
+ChatPrompt ModelText::render_chat(Json messages,
                                   const ChatTemplateOptions& options,
                                   const WorkLimit& work) const {
+  const ContentFormat format = options.content_format.value_or(content_format_);
+  const auto render = [&](const chat_template::ChatTemplate& parsed, const TemplateForm& form) {
+    work.check();
+    return api::render_chat(parsed,
+                            *tokenizer_,
+                            messages_for_template(std::move(messages), form, format),
+                            options,
+                            work);
+  };
   if (options.chat_template) {
     const auto given = chat_template::ChatTemplate::parse(*options.chat_template);
-    return api::render_chat(given, *tokenizer_, messages, options, work);
+    return render(given, find_template_form(given, tokenizer_->config(), work));
   }
   if (!chat_template_) {
     throw InvalidArgument(fmt::format(
         "{}: this model brings no chat template; use a plain prompt, or --chat-template",
         model_name_));
   }
-  return api::render_chat(chat_template_->parsed, *tokenizer_, messages, options, work);
+  return render(chat_template_->parsed, chat_template_->form);
 }
 
 sampling::SamplingParams ModelText::default_sampling_params() const {

@@ -33,8 +33,11 @@ class ModelText {
   [[nodiscard]] const tokenizer::Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
   /// The source of the template that renders conversations; empty when there is none.
   [[nodiscard]] std::string_view chat_template() const noexcept;
-  /// \throws InvalidArgument when there is no template; as api::render_chat
-  [[nodiscard]] ChatPrompt render_chat(const Json& messages,
+  /// What the template writes for a sample conversation; empty texts when there is no template.
+  [[nodiscard]] output_parsers::TemplateSamples chat_template_samples() const;
+  /// Renders a conversation of the OpenAI API. \throws InvalidArgument when there is no template;
+  /// as messages_for_template and api::render_chat
+  [[nodiscard]] ChatPrompt render_chat(Json messages,
                                        const ChatTemplateOptions& options,
                                        const WorkLimit& work) const;
   /// The sampling parameters that the model's authors recommend; vLLM's defaults for the others.
@@ -47,6 +50,7 @@ class ModelText {
   std::string model_name_;                                 // used in messages
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;  // shared with the grammar compiler
   std::optional<SourcedChatTemplate> chat_template_;
+  ContentFormat content_format_;
   weights::GenerationConfig recommended_;
   std::vector<int32_t> end_token_ids_;
   int32_t vocab_size_;

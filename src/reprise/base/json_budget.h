@@ -15,6 +15,10 @@ struct JsonBudget {
   size_t max_numbers = 0;  // numbers, booleans and nulls
   size_t num_parts = 0;    // so far
   size_t num_numbers = 0;
+
+  [[nodiscard]] bool is_exceeded() const {
+    return num_parts > max_parts || num_numbers > max_numbers;
+  }
 };
 
 /// As parse_json(), and takes what the document holds from the budget.

@@ -182,6 +182,18 @@ void add_model_files(OptionTable& table, api::EngineArgs& args) {
              .default_text = "the model's",
              .apply = [&args](std::string_view value) { args.chat_template = std::string(value); },
              .example = "{{ messages }}"});
+  table.add({.name = "chat-template-content-format",
+             .group = kModel,
+             .value_name = "FORMAT",
+             .help = "How the template gets contents: string, openai (lists of parts), or auto: as "
+                     "they were sent, where it takes that.",
+             .default_text = "auto",
+             .apply =
+                 [&args](std::string_view value) {
+                   args.chat_template_content_format =
+                       api::parse_content_format("--chat-template-content-format", value);
+                 },
+             .choices = {"auto", "string", "openai"}});
   table.add_text(
       "generation-config",
       kModel,

@@ -28,6 +28,7 @@
 #include "reprise/cli/structured_options.h"
 #include "reprise/cli/version.h"
 #include "reprise/cli/vllm_flags.h"
+#include "reprise/output_parsers/choose_parsers.h"
 #include "reprise/output_parsers/reasoning_parser.h"
 #include "reprise/output_parsers/tool_parser.h"
 #include "reprise/server/api_server.h"
@@ -302,7 +303,8 @@ int run_serve(std::span<const std::string> arguments) {
                           switches.quiet ? api::StartupObserver{} : progress.observer());
   log_startup(log, engine.startup_report(), options.model.names[0]);
   std::vector<std::string> notes;
-  options.answers = server::resolve_parsers(options.answers, engine.chat_template(), notes);
+  options.answers = server::resolve_parsers(
+      options.answers, output_parsers::choose_parsers(engine.chat_template_samples()), notes);
   for (const std::string& note : notes) log.info(note);
   return_freed_memory_soon();
   raise_file_limit(options.http.limits.max_connections);

@@ -215,12 +215,6 @@ constexpr std::array kFlags = {
     // Front end
     VllmFlag{"uvicorn-log-level", "", "LEVEL", kNoEffect, "", kCompiled},
     VllmFlag{"log-config-file", "", "FILE", kNoEffect, "", "the log has one form"},
-    VllmFlag{"chat-template-content-format",
-             "",
-             "FORMAT",
-             kOnly,
-             "auto|string",
-             "templates get the text of messages"},
     VllmFlag{"enable-ssl-refresh", "", "", kOnly, "false", "a new certificate needs a restart"},
     VllmFlag{"middleware", "", "NAME", kOnly, "", kCompiled},
     VllmFlag{"disable-frontend-multiprocessing", "", "", kNoEffect, "", "one process does all"},

@@ -52,8 +52,7 @@ struct ParameterTags {
 };
 
 /// Reads `name>` and then parameters. `head` is the text between `open` and `>`.
-std::vector<Call> read_tagged_call(std::string_view body,
-                                   ParameterTags tags) {
+std::vector<Call> read_tagged_call(std::string_view body, ParameterTags tags) {
   const std::optional<std::string_view> name_text = take_before(body, ">");
   if (!name_text) return {};
   const std::string_view name = unquoted(*name_text);
@@ -80,8 +79,7 @@ std::vector<Call> read_tagged_call(std::string_view body,
     if (end < next) body.remove_prefix(tags.close.size());
     const std::optional<Json> json = is_json ? json_of(trimmed(value)) : std::nullopt;
     arguments[std::string(key)] =
-        json ? *json
-             : Json(std::string(tags.is_verbatim ? value : without_outer_line_ends(value)));
+        json ? *json : Json(std::string(tags.is_verbatim ? value : without_outer_line_ends(value)));
   }
   return {Call{std::string(name), compact(arguments)}};
 }
@@ -112,9 +110,7 @@ std::vector<Call> read_keyed_calls(std::string_view body) {
   return calls;
 }
 
-std::vector<Call> read_python_calls(std::string_view body) {
-  return read_pythonic_calls(body);
-}
+std::vector<Call> read_python_calls(std::string_view body) { return read_pythonic_calls(body); }
 
 std::vector<Call> read_deepseek_v3_call(std::string_view body) {
   if (!take_before(body, "<｜tool▁sep｜>")) return {};
@@ -179,12 +175,13 @@ std::vector<Call> read_function_call(std::string_view body) {
 }
 
 std::vector<Call> read_verbatim_function_call(std::string_view body) {
-  return read_tagged_call(
-      body, {.open = "<parameter=", .close = "</parameter>", .is_verbatim = true});
+  return read_tagged_call(body,
+                          {.open = "<parameter=", .close = "</parameter>", .is_verbatim = true});
 }
 
 std::vector<Call> read_invoke_call(std::string_view body) {
-  return read_tagged_call(body, {.open = "<parameter name=", .close = "</parameter>", .is_verbatim = true});
+  return read_tagged_call(
+      body, {.open = "<parameter name=", .close = "</parameter>", .is_verbatim = true});
 }
 
 }  // namespace reprise::output_parsers

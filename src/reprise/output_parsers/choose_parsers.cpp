@@ -2,9 +2,21 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "reprise/output_parsers/reasoning_parser.h"
+#include "reprise/output_parsers/tool_call.h"
+#include "reprise/output_parsers/tool_parser.h"
 
 namespace reprise::output_parsers {
 namespace {
+
+/// Of formats that read the same text, the one with the best-known name.
+constexpr auto kPreferred = std::to_array<std::string_view>(
+    {"hermes", "qwen3_coder", "glm45", "llama3_json", "pythonic", "hunyuan_a13b"});
 
 /// A format is recognised when the template holds all its marks.
 struct Signs {
@@ -12,60 +24,169 @@ struct Signs {
   std::array<std::string_view, 2> marks;
 };
 
-// Ordered: formats with marks of their own come before formats that share a mark with others.
+// For templates that write no earlier calls. Ordered: formats with marks of their own come before
+// formats that share a mark with others.
 constexpr auto kToolSigns = std::to_array<Signs>({
-    {"openai", {"<|channel|>", "to=functions."}},
-    {"kimi_k2", {"<|tool_call_begin|>", "<|tool_call_argument_begin|>"}},
-    {"deepseek_v32", {"<｜DSML｜", "invoke name="}},
+    {"openai", {"<|channel|>", "functions."}},
     {"deepseek_v3", {"<｜tool▁sep｜>", "```json"}},
     {"deepseek_v31", {"<｜tool▁sep｜>", "<｜tool▁call▁begin｜>"}},
-    {"glm45", {"<arg_key>", "<arg_value>"}},
-    {"seed_oss", {"<seed:tool_call>", "<function="}},
-    {"qwen3_coder", {"<function=", "<parameter="}},
-    {"minimax_m2", {"<minimax:tool_call>", "<invoke name="}},
-    {"functiongemma", {"<start_function_call>", "<escape>"}},
-    {"gemma4", {"<|tool_call>", "<tool_call|>"}},
+    {"lfm2", {"<|tool_list_start|>", "<|tool_list_end|>"}},
     {"lfm2", {"<|tool_call_start|>", "<|tool_call_end|>"}},
-    {"olmo3", {"<function_calls>", "</function_calls>"}},
-    {"longcat", {"<longcat_tool_call>", "</longcat_tool_call>"}},
-    {"cohere_command3", {"<|START_ACTION|>", "<|END_ACTION|>"}},
-    {"apertus", {"<|tools_prefix|>", "<|tools_suffix|>"}},
-    {"internlm", {"<|action_start|>", "<|plugin|>"}},
     {"phi4_mini_json", {"functools", "<|tool|>"}},
-    {"mistral", {"[TOOL_CALLS]", "[AVAILABLE_TOOLS]"}},
     {"llama4_pythonic", {"<|header_start|>", "<|python_start|>"}},
     {"granite", {"<|start_of_role|>", "<|tool_call|>"}},
+    {"qwen3_coder", {"<function=", "<parameter="}},
     {"hermes", {"<tool_call>", "</tool_call>"}},
     {"llama3_json", {"<|start_header_id|>", "\"parameters\""}},
 });
 
+// For templates that write no earlier thoughts.
 constexpr auto kReasoningSigns = std::to_array<Signs>({
     {"openai_gptoss", {"<|channel|>", "analysis"}},
     {"mistral", {"[THINK]", "[/THINK]"}},
-    {"gemma4", {"<|channel>", "<channel|>"}},
-    {"seed_oss", {"<seed:think>", "</seed:think>"}},
-    {"minimax_m2", {"<minimax:tool_call>", "</think>"}},
-    {"kimi_k2", {"<|tool_call_begin|>", "</think>"}},
-    {"glm45", {"<arg_key>", "</think>"}},
-    {"deepseek_r1", {"<｜Assistant｜><think>", "</think>"}},
+    {"deepseek_r1", {"<｜Assistant｜>", "</think>"}},
+    {"qwen3", {"<think>", "</think>"}},
     {"qwen3", {"<|im_start|>", "</think>"}},
 });
 
-template <class List>
-std::string_view first_with_signs(const List& list, std::string_view text) {
-  const auto* found = std::find_if(list.begin(), list.end(), [text](const Signs& signs) {
-    return std::all_of(signs.marks.begin(), signs.marks.end(), [text](std::string_view mark) {
-      return text.find(mark) != std::string_view::npos;
+std::string_view first_with_signs(std::span<const Signs> list, const TemplateSamples& samples) {
+  const auto found = std::find_if(list.begin(), list.end(), [&samples](const Signs& signs) {
+    return std::all_of(signs.marks.begin(), signs.marks.end(), [&samples](std::string_view mark) {
+      return samples.source.find(mark) != std::string::npos ||
+             samples.instructions.find(mark) != std::string::npos;
     });
   });
   return found == list.end() ? std::string_view{} : found->parser;
 }
 
+/// How much text a parser leaves beside the sample call; nullopt if it does not find the call.
+constexpr size_t kNotFound = std::numeric_limits<size_t>::max();
+
+size_t text_beside_call(std::string_view parser_name, std::string_view text) {
+  const std::unique_ptr<OutputParser> parser =
+      create_tool_parser(parser_name, ToolSchemas(sample_tools()));
+  MessageDelta found;
+  parser->push(text, found);
+  parser->finish(AnswerEnd::by_model, found);
+  if (found.tool_calls.size() != 1 || found.tool_calls[0].name != kSampleToolName) return kNotFound;
+  const std::optional<Json> arguments = json_of(found.tool_calls[0].arguments);
+  // Some templates sort the arguments.
+  const Json expected = sample_arguments();
+  if (!arguments || arguments->size() != expected.size()) return kNotFound;
+  for (const auto& [name, value] : expected.items()) {
+    if (!arguments->contains(name) || (*arguments)[name] != value) return kNotFound;
+  }
+  return found.content.size();
+}
+
+bool is_preferred(std::string_view name) {
+  return std::find(kPreferred.begin(), kPreferred.end(), name) != kPreferred.end();
+}
+
+/// The parser that finds the sample call and leaves the least text beside it.
+std::string_view parser_that_finds_the_call(const TemplateSamples& samples) {
+  // Formats without marks need the answer alone; the others find theirs anywhere.
+  std::string_view answer = samples.call;
+  if (answer.starts_with(samples.generation)) answer.remove_prefix(samples.generation.size());
+  std::string_view best;
+  size_t least = kNotFound;
+  for (const std::string_view name : tool_parser_names()) {
+    const size_t beside =
+        std::min(text_beside_call(name, answer), text_beside_call(name, samples.call));
+    if (beside < least ||
+        (beside == least && beside != kNotFound && is_preferred(name) && !is_preferred(best))) {
+      best = name;
+      least = beside;
+    }
+  }
+  return best;
+}
+
+std::string_view choose_tool_parser(const TemplateSamples& samples) {
+  if (const std::string_view found = parser_that_finds_the_call(samples); !found.empty())
+    return found;
+  // A template that writes calls in a form that no parser reads has no parser, whatever its marks.
+  const size_t at = samples.call.find(kSampleToolName);
+  const bool writes_calls =
+      at != std::string::npos && samples.call.find("sample value", at) != std::string::npos;
+  const std::string_view by_signs = first_with_signs(kToolSigns, samples);
+  return writes_calls && by_signs != "llama4_pythonic" ? std::string_view{} : by_signs;
+}
+
+bool ends_with_mark(std::string_view text, const std::vector<std::string_view>& marks) {
+  text = trimmed(text);
+  return std::any_of(
+      marks.begin(), marks.end(), [text](std::string_view mark) { return text.ends_with(mark); });
+}
+
+/// Whether the template writes the sample reasoning between the marks of this format.
+bool writes_reasoning_as(const ReasoningFormat& format, const TemplateSamples& samples) {
+  const std::string_view text = samples.reasoning;
+  const size_t at = text.find(kSampleReasoning);
+  if (at == std::string_view::npos) return false;
+  std::string_view before = trimmed(text.substr(0, at));
+  if (format.has_channels) return before.ends_with("<|channel|>analysis<|message|>");
+  const std::string_view label = trimmed(format.label);
+  if (!label.empty() && before.ends_with(label))
+    before = trimmed(before.substr(0, before.size() - label.size()));
+  const std::string_view after = trimmed(text.substr(at + kSampleReasoning.size()));
+  return ends_with_mark(before, format.starts) &&
+         std::any_of(format.ends.begin(), format.ends.end(), [after](std::string_view mark) {
+           return after.starts_with(mark);
+         });
+}
+
+/// Several families write <think>; they differ only in whether the prompt has opened it.
+std::string_view family_of_think_tags(std::string_view tool_parser,
+                                      const TemplateSamples& samples) {
+  for (const std::string_view family : {"minimax_m2", "kimi_k2", "glm45"}) {
+    if (tool_parser == family) return family;
+  }
+  const bool is_opened = trimmed(samples.generation).ends_with("<think>");
+  const bool is_chatml = samples.source.find("<|im_start|>") != std::string::npos;
+  return is_opened && !is_chatml ? "deepseek_r1" : "qwen3";
+}
+
+std::string_view choose_reasoning_parser(std::string_view tool_parser,
+                                         const TemplateSamples& samples) {
+  std::string_view found;
+  const std::vector<ReasoningFormat> formats = reasoning_formats();
+  for (const ReasoningFormat& format : formats) {
+    if (found.empty() && writes_reasoning_as(format, samples)) found = format.name;
+  }
+  for (const ReasoningFormat& format : formats) {
+    if (found.empty() && !format.has_channels && ends_with_mark(samples.generation, format.starts))
+      found = format.name;
+  }
+  if (found.empty()) found = first_with_signs(kReasoningSigns, samples);
+  if (found.empty() || reasoning_format(found).has_channels) return found;
+  return reasoning_format(found).starts.front() == "<think>"
+             ? family_of_think_tags(tool_parser, samples)
+             : found;
+}
+
 }  // namespace
 
-ChosenParsers parsers_of_template(std::string_view chat_template) noexcept {
-  return {.tool_call_parser = first_with_signs(kToolSigns, chat_template),
-          .reasoning_parser = first_with_signs(kReasoningSigns, chat_template)};
+Json sample_arguments() { return {{"sample_key", "sample value"}, {"sample_count", 3}}; }
+
+Json sample_tools() {
+  return Json::array(
+      {{{"type", "function"},
+        {"function",
+         {{"name", kSampleToolName},
+          {"description", "A sample."},
+          {"parameters",
+           {{"type", "object"},
+            {"properties",
+             {{"sample_key", {{"type", "string"}, {"description", "A text."}}},
+              {"sample_count", {{"type", "integer"}, {"description", "A number."}}}}},
+            {"required", {"sample_key", "sample_count"}}}}}}}});
+}
+
+ChosenParsers choose_parsers(const TemplateSamples& samples) {
+  const std::string_view tool_parser = choose_tool_parser(samples);
+  return {.tool_call_parser = tool_parser,
+          .reasoning_parser = choose_reasoning_parser(tool_parser, samples)};
 }
 
 }  // namespace reprise::output_parsers

@@ -1,8 +1,33 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 
+#include "reprise/base/json.h"
+
 namespace reprise::output_parsers {
+
+/// The conversation that shows how a chat template writes calls and reasoning. The words are
+/// unusual, so that they are found again in what the template writes.
+inline constexpr std::string_view kSampleQuestion = "samplequestion";
+inline constexpr std::string_view kSampleReasoning = "samplereasoning";
+inline constexpr std::string_view kSampleContent = "samplecontent";
+inline constexpr std::string_view kSampleToolName = "sample_tool";
+/// {"sample_key": "sample value", "sample_count": 3}
+[[nodiscard]] Json sample_arguments();
+/// The tool of that name, as in a request.
+[[nodiscard]] Json sample_tools();
+
+/// What a chat template writes for the sample conversation. A text is empty if the template refuses
+/// that conversation.
+struct TemplateSamples {
+  std::string source;        // the template itself
+  std::string instructions;  // a prompt with sample_tools()
+  // What follows the question in
+  std::string generation;  // the prompt of an answer
+  std::string call;        // an answer that calls the sample tool
+  std::string reasoning;   // an answer with reasoning and content, or with reasoning and a call
+};
 
 /// The parsers that fit a model. An empty name: none fits, or more than one does.
 struct ChosenParsers {
@@ -12,8 +37,9 @@ struct ChosenParsers {
   friend bool operator==(const ChosenParsers&, const ChosenParsers&) = default;
 };
 
-/// Chooses by the markers in the text of the model's chat template: the template shows the model
-/// how earlier calls and thoughts were written, and the model writes new ones in the same way.
-[[nodiscard]] ChosenParsers parsers_of_template(std::string_view chat_template) noexcept;
+/// A model writes calls and thoughts as its chat template writes those of earlier answers. The
+/// parser that finds the sample call in the text of the template is the one that fits. A template
+/// that leaves earlier calls (thoughts) out is known by the marks in its text and instructions.
+[[nodiscard]] ChosenParsers choose_parsers(const TemplateSamples& samples);
 
 }  // namespace reprise::output_parsers

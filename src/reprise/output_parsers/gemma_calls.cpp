@@ -120,9 +120,7 @@ std::vector<Call> read_gemma(std::string_view body, std::string_view mark) {
 
 }  // namespace
 
-std::vector<Call> read_gemma4_call(std::string_view body) {
-  return read_gemma(body, "<|\"|>");
-}
+std::vector<Call> read_gemma4_call(std::string_view body) { return read_gemma(body, "<|\"|>"); }
 
 std::vector<Call> read_functiongemma_call(std::string_view body) {
   return read_gemma(body, "<escape>");

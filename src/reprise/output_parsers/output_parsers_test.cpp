@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "reprise/base/error.h"
-#include "reprise/output_parsers/choose_parsers.h"
 #include "reprise/output_parsers/format_cases.h"
 #include "reprise/output_parsers/reasoning_parser.h"
 #include "reprise/output_parsers/tool_parser.h"
@@ -251,24 +250,6 @@ TEST(OutputParsers, each_reasoning_format_finds_its_reasoning) {
       }
     }
   }
-}
-
-TEST(ChooseParsers, a_template_with_marks_of_one_format_chooses_it) {
-  EXPECT_EQ(parsers_of_template("<|im_start|> <tool_call> </tool_call> <think> </think>"),
-            (ChosenParsers{"hermes", "qwen3"}));
-  EXPECT_EQ(parsers_of_template("<|im_start|> <tool_call><function=f><parameter=a></tool_call>"),
-            (ChosenParsers{"qwen3_coder", ""}));
-  EXPECT_EQ(parsers_of_template("<tool_call>{{ name }}<arg_key><arg_value></tool_call></think>"),
-            (ChosenParsers{"glm45", "glm45"}));
-  EXPECT_EQ(parsers_of_template("<|channel|>analysis to=functions."),
-            (ChosenParsers{"openai", "openai_gptoss"}));
-  EXPECT_EQ(parsers_of_template("<｜tool▁sep｜> ```json <｜Assistant｜><think> </think>"),
-            (ChosenParsers{"deepseek_v3", "deepseek_r1"}));
-  EXPECT_EQ(parsers_of_template("[AVAILABLE_TOOLS] [TOOL_CALLS]"), (ChosenParsers{"mistral", ""}));
-  EXPECT_EQ(parsers_of_template("<|start_header_id|> \"parameters\": "),
-            (ChosenParsers{"llama3_json", ""}));
-  EXPECT_EQ(parsers_of_template("{% for m in messages %}{{ m.content }}{% endfor %}"),
-            (ChosenParsers{}));
 }
 
 TEST(OutputParsers, take_any_text_and_lose_none_of_it_without_a_call) {

@@ -95,7 +95,8 @@ TEST_F(ReasoningAndCalls, every_format_of_calls_behind_every_format_of_reasoning
   for (const ReasoningFormat& format : reasoning_formats()) {
     for (const Written& way : ways_to_write(format)) {
       for (const FormatCase& tool : format_cases()) {
-        // Harmony's calls and thoughts are messages beside each other, so one cannot hold the other.
+        // Harmony's calls and thoughts are messages beside each other, so one cannot hold the
+        // other.
         if (format.has_channels && tool.parser == "openai") continue;
         const std::string draft = "Maybe " + tool.text + " would be wrong.\n";
         const std::string naming = "The tag " + named_tag(tool) + " begins a call.\n";

@@ -108,16 +108,12 @@ Created object_list(ObjectListParser::Style style) {
 Created llama_json() {
   return object_list({.markers = {"<|python_tag|>"}, .may_lack_marker = true});
 }
-Created mistral() {
-  return object_list({.markers = {"[TOOL_CALLS]"}, .has_names_outside = true});
-}
+Created mistral() { return object_list({.markers = {"[TOOL_CALLS]"}, .has_names_outside = true}); }
 Created granite() { return object_list({.markers = {"<|tool_call|>", "<tool_call>"}}); }
 Created granite_20b() { return object_list({.markers = {"<function_call>"}}); }
 Created phi4_mini() { return object_list({.markers = {"functools"}}); }
 Created pythonic() { return std::make_unique<PythonicParser>(); }
-Created harmony() {
-  return std::make_unique<HarmonyParser>(HarmonyParser::Calls::are_reported);
-}
+Created harmony() { return std::make_unique<HarmonyParser>(HarmonyParser::Calls::are_reported); }
 
 constexpr std::string_view kTagged = "<tool_call>{\"name\": ..., \"arguments\": {...}}</tool_call>";
 constexpr std::string_view kFunctions =
@@ -155,11 +151,12 @@ constexpr auto kToolFormats = std::to_array<ToolFormat>({
     {{"gemma4", "Gemma 4", "<|tool_call>call:NAME{key:<|\"|>text<|\"|>}<tool_call|>"},
      between_markers<gemma4_marks, read_gemma4_call>,
      Types::by_schema},
-    {{"glm45", "GLM-4.5 and 4.6", kGlm}, between_markers<glm_tags, read_glm_call>,
+    {{"glm45", "GLM-4.5 and 4.6", kGlm},
+     between_markers<glm_tags, read_glm_call>,
      Types::by_schema},
-    {{"glm47", "GLM-4.7", kGlm}, between_markers<glm_tags, read_glm_call>,
-     Types::by_schema},
-    {{"granite", "Granite 3", "<|tool_call|>[{\"name\": ..., \"arguments\": {...}}]"}, granite,
+    {{"glm47", "GLM-4.7", kGlm}, between_markers<glm_tags, read_glm_call>, Types::by_schema},
+    {{"granite", "Granite 3", "<|tool_call|>[{\"name\": ..., \"arguments\": {...}}]"},
+     granite,
      Types::by_schema},
     {{"granite-20b-fc",
       "Granite 20B function calling",
@@ -189,15 +186,15 @@ constexpr auto kToolFormats = std::to_array<ToolFormat>({
     {{"llama4_pythonic", "Llama 4", kPythonList}, pythonic},
     {{"longcat", "LongCat", "<longcat_tool_call>{\"name\": ...}</longcat_tool_call>"},
      between_markers<longcat_tags, read_json_calls>},
-    {{"mimo", "MiMo", kFunctions}, between_markers<function_tags, read_verbatim_function_call>,
+    {{"mimo", "MiMo", kFunctions},
+     between_markers<function_tags, read_verbatim_function_call>,
      Types::by_schema},
     {{"minimax_m2",
       "MiniMax-M2",
       "<invoke name=\"NAME\"><parameter name=\"KEY\">value</parameter></invoke>"},
      between_markers<minimax_tags, read_invoke_call>,
      Types::by_schema},
-    {{"mistral", "Mistral", "[TOOL_CALLS] and an array, or NAME{...}"}, mistral,
-     Types::by_schema},
+    {{"mistral", "Mistral", "[TOOL_CALLS] and an array, or NAME{...}"}, mistral, Types::by_schema},
     {{"olmo3", "OLMo 3", "<function_calls>NAME(key=value)</function_calls>"},
      between_markers<olmo3_tags, read_python_calls>},
     {{"openai", "GPT-OSS (Harmony)", "<|channel|>commentary to=functions.NAME<|message|>{...}"},
@@ -209,7 +206,8 @@ constexpr auto kToolFormats = std::to_array<ToolFormat>({
      between_markers<function_tags, read_function_call>,
      Types::by_schema},
     {{"qwen3_json", "Qwen3", kTagged}, between_markers<tool_call_tags, read_json_calls>},
-    {{"qwen3_xml", "Qwen3-Coder", kFunctions}, between_markers<function_tags, read_function_call>,
+    {{"qwen3_xml", "Qwen3-Coder", kFunctions},
+     between_markers<function_tags, read_function_call>,
      Types::by_schema},
     {{"seed_oss", "Seed-OSS", "as qwen3_coder, inside <seed:tool_call>"},
      between_markers<seed_tags, read_function_call>,

@@ -50,14 +50,14 @@ TypeSet type_of_name(std::string_view name) {
     std::string_view name;
   };
   static constexpr auto kNames = std::to_array<Named>({
-      {kNull, "null"},      {kInteger, "integer"},  {kInteger, "int"},      {kInteger, "int32"},
-      {kInteger, "int64"},  {kInteger, "uint"},     {kInteger, "uint32"},   {kInteger, "uint64"},
-      {kInteger, "long"},   {kInteger, "short"},    {kInteger, "unsigned"}, {kNumber, "number"},
-      {kNumber, "float"},   {kNumber, "float32"},   {kNumber, "float64"},   {kNumber, "double"},
+      {kNull, "null"},       {kInteger, "integer"}, {kInteger, "int"},      {kInteger, "int32"},
+      {kInteger, "int64"},   {kInteger, "uint"},    {kInteger, "uint32"},   {kInteger, "uint64"},
+      {kInteger, "long"},    {kInteger, "short"},   {kInteger, "unsigned"}, {kNumber, "number"},
+      {kNumber, "float"},    {kNumber, "float32"},  {kNumber, "float64"},   {kNumber, "double"},
       {kBoolean, "boolean"}, {kBoolean, "bool"},    {kObject, "object"},    {kObject, "dict"},
-      {kArray, "array"},    {kArray, "arr"},        {kArray, "list"},       {kArray, "sequence"},
-      {kString, "string"},  {kString, "str"},       {kString, "text"},      {kString, "varchar"},
-      {kString, "char"},    {kString, "enum"},
+      {kArray, "array"},     {kArray, "arr"},       {kArray, "list"},       {kArray, "sequence"},
+      {kString, "string"},   {kString, "str"},      {kString, "text"},      {kString, "varchar"},
+      {kString, "char"},     {kString, "enum"},
   });
   const std::string lower = lower_case(trimmed(name));
   for (const Named& named : kNames) {
@@ -133,8 +133,8 @@ class Retyper {
       if (items == nullptr || !items->is_object()) return;
       for (Json& item : value) retype(*items, item);
     } else {
-      value = of_types(types_of(schema),
-                       value.is_string() ? value.get<std::string>() : compact(value));
+      value =
+          of_types(types_of(schema), value.is_string() ? value.get<std::string>() : compact(value));
     }
   }
 

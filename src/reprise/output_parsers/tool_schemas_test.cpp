@@ -111,10 +111,9 @@ TEST(ToolSchemas, references_are_followed_also_to_themselves) {
   const std::string definitions = R"({"n": {"type": "integer"}, "l": {"$ref": "#/$defs/l"},
       "t": {"anyOf": [{"$ref": "#/$defs/t"}, {"$ref": "#/$defs/n"}]}})";
   EXPECT_EQ(retyped(R"({"$ref": "#/$defs/n"})", R"("5")", definitions), "5");
-  EXPECT_EQ(retyped(R"({"anyOf": [{"$ref": "#/$defs/n"}, {"type": "null"}]})",
-                    R"("null")",
-                    definitions),
-            "null");
+  EXPECT_EQ(
+      retyped(R"({"anyOf": [{"$ref": "#/$defs/n"}, {"type": "null"}]})", R"("null")", definitions),
+      "null");
   EXPECT_EQ(retyped(R"({"$ref": "#/$defs/t"})", R"("5")", definitions), "5");
   for (const char* odd : {"#/$defs/l", "#/$defs/none", "#", "other.json", "#/~2"}) {
     EXPECT_EQ(retyped(Json{{"$ref", odd}}.dump(), R"("5")", definitions), R"("5")") << odd;
@@ -122,8 +121,13 @@ TEST(ToolSchemas, references_are_followed_also_to_themselves) {
 }
 
 TEST(ToolSchemas, tools_of_any_shape_are_taken) {
-  for (const char* tools : {"null", "[]", "{}", "[1]", R"([{"function": 1}])",
-                            R"([{"function": {"name": 1}}])", R"([{"function": {"name": "f"}}])",
+  for (const char* tools : {"null",
+                            "[]",
+                            "{}",
+                            "[1]",
+                            R"([{"function": 1}])",
+                            R"([{"function": {"name": 1}}])",
+                            R"([{"function": {"name": "f"}}])",
                             R"([{"function": {"name": "f", "parameters": 1}}])",
                             R"([{"function": {"name": "f", "parameters": {"properties": 1}}}])",
                             R"([{"function": {"name": "f", "parameters": {"properties":
@@ -185,9 +189,8 @@ TEST(ToolSchemas, every_format_whose_values_vllm_types_uses_them) {
   for (const Wording& wording : wordings) {
     for (const auto& [schema, expected] : types) {
       const ToolSchemas schemas(tools_with(schema));
-      const MessageDelta found =
-          parse([&] { return create_tool_parser(wording.parser, schemas); },
-                wording.before + "10" + wording.after);
+      const MessageDelta found = parse([&] { return create_tool_parser(wording.parser, schemas); },
+                                       wording.before + "10" + wording.after);
       ASSERT_EQ(found.tool_calls.size(), 1U) << wording.parser << found.content;
       EXPECT_EQ(found.tool_calls[0].arguments, expected) << wording.parser << schema;
     }

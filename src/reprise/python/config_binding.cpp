@@ -97,6 +97,23 @@ void bind_model_arguments(EngineArgsClass& arguments) {
           },
           "As JSON text.")
       .def_rw("chat_template", &EngineArgs::chat_template, nb::arg().none())
+      .def_prop_rw(
+          "chat_template_content_format",
+          [](const EngineArgs& args) {
+            switch (args.chat_template_content_format) {
+              case api::ContentFormat::string:
+                return "string";
+              case api::ContentFormat::openai:
+                return "openai";
+              case api::ContentFormat::automatic:
+                break;
+            }
+            return "auto";
+          },
+          [](EngineArgs& args, const std::string& text) {
+            args.chat_template_content_format =
+                api::parse_content_format("chat_template_content_format", text);
+          })
       .def_rw("device", &EngineArgs::device)
       .def_rw("gpu_memory_utilization", &EngineArgs::gpu_memory_utilization)
       .def_rw("quantization", &EngineArgs::quantization)

@@ -171,6 +171,12 @@ std::pair<std::string, std::vector<int32_t>> render_chat(const Engine& engine,
   wanted.continue_final_message = given.value("continue_final_message", false);
   if (given.contains("tools")) wanted.tools = given["tools"];
   if (given.contains("documents")) wanted.documents = given["documents"];
+  if (given.contains("chat_template"))
+    wanted.chat_template = given["chat_template"].get<std::string>();
+  if (given.contains("content_format")) {
+    wanted.content_format = api::parse_content_format("chat_template_content_format",
+                                                      given["content_format"].get<std::string>());
+  }
   wanted.kwargs = given.value("kwargs", Json::object());
   const api::ChatPrompt prompt =
       engine.engine().render_chat(parse_json(messages, "messages"), wanted);

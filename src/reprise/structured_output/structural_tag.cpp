@@ -80,6 +80,16 @@ class TagWriter {
     return all;
   }
 
+  static std::vector<std::string> trigger_texts(const Json& given) {
+    const Json& value = member(given, "triggers");
+    const bool is_list =
+        value.is_array() && !value.empty() && std::ranges::all_of(value, [](const Json& trigger) {
+          return trigger.is_string() && !trigger.get_ref<const std::string&>().empty();
+        });
+    if (!is_list) throw InvalidArgument("`triggers` must be a list of texts that are not empty");
+    return value.get<std::vector<std::string>>();
+  }
+
   NodeId choice(std::vector<NodeId> ways) {
     if (ways.size() == 1) return ways[0];
     program_->choices.push_back(std::move(ways));
@@ -198,10 +208,7 @@ class TagWriter {
   }
 
   NodeId triggered_tags(const Json& given, bool is_last, int depth) {
-    const std::vector<std::string> triggers = texts(member(given, "triggers"), "triggers");
-    if (std::ranges::any_of(triggers, &std::string::empty)) {
-      throw InvalidArgument("`triggers` must be a list of texts that are not empty");
-    }
+    const std::vector<std::string> triggers = trigger_texts(given);
     const bool at_least_one = given.value("at_least_one", Json(false)) == true;
     const bool stops = given.value("stop_after_first", Json(false)) == true;
     RegexTerms free_terms(settings_->limit);

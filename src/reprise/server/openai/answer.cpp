@@ -16,7 +16,16 @@ constexpr std::string_view kEventStream = "text/event-stream; charset=utf-8";
 std::string text_to_echo(const GenerationRequest& request) {
   if (!request.is_chat || !request.echo || request.messages.empty()) return {};
   const Json& last = request.messages.back();
-  return last.at("role") == request.role() ? last.at("content").get<std::string>() : std::string();
+  if (last.at("role") != request.role()) return {};
+  const Json& content = last.at("content");
+  if (content.is_string()) return content.get<std::string>();
+  std::string text;
+  for (const Json& part : content) {
+    if (part["type"] != "text") continue;
+    if (!text.empty()) text += '\n';
+    text += part["text"].get_ref<const std::string&>();
+  }
+  return text;
 }
 
 /// Adds the members of a delta to those of earlier deltas that go into the same chunk.

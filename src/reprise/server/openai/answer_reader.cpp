@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "reprise/base/error.h"
-#include "reprise/output_parsers/choose_parsers.h"
 #include "reprise/output_parsers/reasoning_parser.h"
+#include "reprise/output_parsers/tool_call.h"
 #include "reprise/output_parsers/tool_parser.h"
 #include "reprise/server/http/api_error.h"
 
@@ -42,12 +43,28 @@ std::optional<int32_t> mark_token(const tokenizer::Tokenizer& tokenizer,
   return marks.empty() ? std::nullopt : tokenizer.token_to_id(marks.front());
 }
 
+struct Mark {
+  bool is_found = false;
+  size_t begin = 0;
+  size_t end = 0;
+};
+
+/// The last of any of these marks in `text`.
+Mark last_mark(std::string_view text, const std::vector<std::string_view>& marks) {
+  Mark last;
+  for (const std::string_view mark : marks) {
+    const size_t at = text.rfind(mark);
+    if (at == std::string_view::npos || (last.is_found && at < last.begin)) continue;
+    last = {.is_found = true, .begin = at, .end = at + mark.size()};
+  }
+  return last;
+}
+
 }  // namespace
 
 AnswerReaderOptions resolve_parsers(AnswerReaderOptions options,
-                                    std::string_view chat_template,
+                                    const output_parsers::ChosenParsers& chosen,
                                     std::vector<std::string>& notes) {
-  const output_parsers::ChosenParsers chosen = output_parsers::parsers_of_template(chat_template);
   const auto choose = [&notes](std::string& option, std::string_view value, std::string_view what) {
     option = value;
     if (value.empty()) {
@@ -95,20 +112,31 @@ CreateOutputParser answer_parser(const AnswerReaderOptions& options,
 
 std::optional<bool> ends_in_reasoning(const AnswerReaderOptions& options,
                                       const tokenizer::Tokenizer& tokenizer,
-                                      std::span<const int32_t> prompt) {
+                                      std::span<const int32_t> prompt,
+                                      bool continues_message) {
   if (options.reasoning_parser.empty()) return {};
   const output_parsers::ReasoningFormat format =
       output_parsers::reasoning_format(options.reasoning_parser);
-  const std::optional<int32_t> start = mark_token(tokenizer, format.starts);
-  const std::optional<int32_t> end = mark_token(tokenizer, format.ends);
-  if (!start || !end) return {};
-  for (size_t i = prompt.size(); i-- > 0;) {
-    if (prompt[i] == *start) return true;
-    // Earlier answers end their reasoning too. Only a prompt whose very last words are the end of
-    // an empty reasoning says that this answer has none.
-    if (prompt[i] == *end) return i + 2 >= prompt.size() ? std::optional(false) : std::nullopt;
-  }
-  return {};
+  if (format.has_channels) return {};
+  // Marks are found in the text, because they may be several tokens. No template writes more than
+  // this behind one in a prompt for an answer: line ends, a label, an empty reasoning.
+  constexpr size_t kMaxTokens = 64;
+  const size_t num_tokens = continues_message ? prompt.size() : std::min(prompt.size(), kMaxTokens);
+  constexpr bool kSkipSpecialTokens = false;
+  const std::string text = tokenizer.decode(prompt.last(num_tokens), kSkipSpecialTokens);
+  const Mark start = last_mark(text, format.starts);
+  const Mark end = last_mark(text, format.ends);
+  const bool is_open = start.is_found && (!end.is_found || start.begin > end.begin);
+  if (continues_message) return is_open;
+  const auto is_last = [&text](const Mark& mark, std::string_view label) {
+    const std::string_view behind =
+        output_parsers::trimmed(std::string_view(text).substr(mark.end));
+    return behind.empty() || behind == output_parsers::trimmed(label);
+  };
+  if (is_open && is_last(start, format.label)) return true;
+  // Earlier answers end their reasoning too. Only a prompt whose very last words are the end of an
+  // empty reasoning says that this answer has none.
+  return end.is_found && is_last(end, {}) ? std::optional(false) : std::nullopt;
 }
 
 std::optional<structured_output::ReasoningMarks> reasoning_marks(

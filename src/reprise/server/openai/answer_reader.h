@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "reprise/output_parsers/choose_parsers.h"
 #include "reprise/output_parsers/output_parser.h"
 #include "reprise/server/openai/tool_fields.h"
 #include "reprise/structured_output/after_reasoning.h"
@@ -27,13 +28,13 @@ struct AnswerReaderOptions {
   friend bool operator==(const AnswerReaderOptions&, const AnswerReaderOptions&) = default;
 };
 
-/// Replaces kParserByTemplate by the names that the chat template chooses, and a missing parser of
+/// Replaces kParserByTemplate by the names that the chat template chose, and a missing parser of
 /// tool calls where --enable-auto-tool-choice needs one. A model that writes Harmony always gets
 /// its reasoning parser, because its text is useless without one. Each choice adds a line to
 /// `notes`.
 /// \throws InvalidArgument if tool calls need a parser and the template does not choose one
 [[nodiscard]] AnswerReaderOptions resolve_parsers(AnswerReaderOptions options,
-                                                  std::string_view chat_template,
+                                                  const output_parsers::ChosenParsers& chosen,
                                                   std::vector<std::string>& notes);
 
 using output_parsers::CreateOutputParser;
@@ -45,11 +46,13 @@ using output_parsers::CreateOutputParser;
                                                const ToolUse& tools,
                                                std::optional<bool> begins_inside = {});
 
-/// Whether the prompt ends inside the reasoning, because the chat template wrote its start.
-/// nullopt: the marks are not single tokens, or there is none in the prompt.
+/// Whether the prompt ends inside the reasoning, because the chat template wrote its start, or
+/// because it continues (`continues_message`) an answer that began to reason. A mark that is only
+/// named somewhere in the conversation does not count. nullopt: the prompt does not say.
 [[nodiscard]] std::optional<bool> ends_in_reasoning(const AnswerReaderOptions& options,
                                                     const tokenizer::Tokenizer& tokenizer,
-                                                    std::span<const int32_t> prompt);
+                                                    std::span<const int32_t> prompt,
+                                                    bool continues_message);
 
 /// The tokens around reasoning; constraints begin only after the reasoning. \throws InvalidArgument
 /// when the model has no such tokens. Harmony has no marks: a constrained answer has no channels.

@@ -2,13 +2,20 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "reprise/base/error.h"
+#include "reprise/tokenizer/tokenizer.h"
+#include "tests/support/source_dir.h"
 
 namespace reprise::server {
 namespace {
 
-constexpr std::string_view kQwen = "<|im_start|> <tool_call> </tool_call> <think> </think>";
-constexpr std::string_view kHarmony = "<|channel|>analysis to=functions.";
+const output_parsers::ChosenParsers kQwen{"hermes", "qwen3"};
+const output_parsers::ChosenParsers kHarmony{"openai", "openai_gptoss"};
+const output_parsers::ChosenParsers kUnknown;
 
 TEST(AnswerReader, the_chat_template_chooses_parsers_that_were_asked_for) {
   std::vector<std::string> notes;
@@ -33,11 +40,42 @@ TEST(AnswerReader, harmony_always_gets_its_reasoning_parser) {
 
 TEST(AnswerReader, tool_calls_without_a_known_form_are_refused) {
   std::vector<std::string> notes;
-  EXPECT_THROW((void)resolve_parsers({.enable_auto_tool_choice = true}, "{{ messages }}", notes),
+  EXPECT_THROW((void)resolve_parsers({.enable_auto_tool_choice = true}, kUnknown, notes),
                InvalidArgument);
-  const AnswerReaderOptions none =
-      resolve_parsers({.reasoning_parser = "auto"}, "{{ messages }}", notes);
+  const AnswerReaderOptions none = resolve_parsers({.reasoning_parser = "auto"}, kUnknown, notes);
   EXPECT_EQ(none.reasoning_parser, "") << "reasoning is only a convenience";
+}
+
+/// One token for each byte, and tokens for the marks of Qwen3.
+class EndsInReasoning : public testing::Test {
+ protected:
+  std::optional<bool> after(const std::string& prompt,
+                            bool continues_message = false,
+                            const char* parser = "qwen3") {
+    const std::vector<int32_t> ids = tokenizer_.encode(prompt, {.add_special_tokens = false});
+    return ends_in_reasoning({.reasoning_parser = parser}, tokenizer_, ids, continues_message);
+  }
+
+ private:
+  // Its vocabulary has no <think>: the mark is several tokens.
+  const tokenizer::Tokenizer tokenizer_ =
+      tokenizer::Tokenizer::load(source_dir() + "/models/reprise-tiny");
+};
+
+TEST_F(EndsInReasoning, the_last_words_of_the_prompt_say_whether_the_reasoning_is_open) {
+  EXPECT_EQ(after("q\nassistant\n<think>\n"), true);
+  EXPECT_EQ(after("q\nassistant\n<think>\n\n</think>\n\n"), false);
+  EXPECT_EQ(after("q\nassistant\n"), std::nullopt);
+  EXPECT_EQ(after("<think>a</think>b\nq\nassistant\n"), std::nullopt) << "an earlier answer";
+  EXPECT_EQ(after("What does <think> mean?\nassistant\n"), std::nullopt) << "only named";
+  EXPECT_EQ(after("model\n<|channel>thought\n", false, "gemma4"), true);
+  EXPECT_EQ(after("start<|channel|>analysis<|message|>", false, "openai_gptoss"), std::nullopt);
+}
+
+TEST_F(EndsInReasoning, a_continued_answer_goes_on_where_it_was) {
+  EXPECT_EQ(after("q\nassistant\n<think>\nLet me " + std::string(500, 'x'), true), true);
+  EXPECT_EQ(after("q\nassistant\n<think>a</think>The answer", true), false);
+  EXPECT_EQ(after("q\nassistant\nThe answer", true, "deepseek_r1"), false);
 }
 
 }  // namespace

@@ -30,46 +30,64 @@ constexpr std::array kTextParts = {TextPart{"text", "text"},
                                    TextPart{"output_text", "text"},
                                    TextPart{"refusal", "refusal"}};
 
-/// The text of a content part; nothing for a part whose text is null, which clients send for an
-/// empty one.
-std::optional<std::string> read_part(const Json& json,
-                                     const RequestFields& fields,
-                                     const std::string& place) {
-  if (json.is_string()) return json.get<std::string>();
+/// A content part in the form of templates; nothing for a part whose text is null, which clients
+/// send for an empty one.
+std::optional<Json> read_part(const Json& json,
+                              const RequestFields& fields,
+                              const std::string& place) {
+  if (json.is_string()) return Json{{"type", "text"}, {"text", json}};
   if (!json.is_object()) refuse_type(place, "a string or an object", json);
   const RequestFields part = fields.nested("messages[].content[]", json);
   const std::string type = part.text("type").value_or("");
+  if (type == "thinking" || type == "reasoning") {
+    std::optional<std::string> thought = part.text(type);
+    if (!thought) thought = part.text("text");
+    if (!thought)
+      throw ApiError(400, fmt::format("A content part of type {} needs a text.", type), place);
+    return Json{{"type", "thinking"}, {"thinking", *thought}};
+  }
   const auto* const kind = std::find_if(kTextParts.begin(),
                                         kTextParts.end(),
                                         [&type](const TextPart& one) { return one.type == type; });
   if (kind == kTextParts.end()) {
-    refuse_unsupported(place,
-                       fmt::format("Message content other than text ({} of type `{}`)",
-                                   place,
-                                   type.substr(0, kMaxRoleBytes)),
-                       "The types text, input_text, output_text and refusal are.");
+    refuse_unsupported(
+        place,
+        fmt::format("Message content other than text ({} of type `{}`)",
+                    place,
+                    type.substr(0, kMaxRoleBytes)),
+        "The types text, input_text, output_text, refusal, thinking and reasoning are.");
   }
   if (!json.contains(kind->member)) {
     throw ApiError(
         400, fmt::format("A content part of type {} needs a {}.", kind->type, kind->member), place);
   }
-  return part.text(kind->member);
+  const std::optional<std::string> text = part.text(kind->member);
+  if (!text) return std::nullopt;
+  return Json{{"type", "text"}, {"text", *text}};
 }
 
-/// Reads content as a string. Several text parts are joined by line ends, the same as vLLM does for
-/// templates that take strings. `place`: "messages[0].content".
-std::string read_content(const Json& content,
-                         const RequestFields& fields,
-                         const std::string& place) {
-  if (content.is_string()) return content.get<std::string>();
+/// Reads content as a string, or as a list of parts in the form of templates. `place`:
+/// "messages[0].content".
+Json read_content(const Json& content, const RequestFields& fields, const std::string& place) {
+  if (content.is_string()) return content;
   if (!content.is_array()) refuse_type(place, "a string or an array of parts", content);
-  std::vector<std::string> texts;
+  Json parts = Json::array();
   for (size_t i = 0; i < content.size(); ++i) {
-    if (auto text = read_part(content[i], fields, fmt::format("{}[{}]", place, i))) {
-      texts.push_back(std::move(*text));
+    if (auto part = read_part(content[i], fields, fmt::format("{}[{}]", place, i))) {
+      parts.push_back(std::move(*part));
     }
   }
-  return fmt::format("{}", fmt::join(texts, "\n"));
+  return parts;
+}
+
+/// The reasoning of an earlier answer, under any of the names that servers give it.
+std::optional<std::string> read_reasoning(const RequestFields& message) {
+  std::optional<std::string> first;
+  for (const char* name : {"reasoning", "reasoning_content", "thinking"}) {
+    std::optional<std::string> reasoning = message.text(name);
+    if (!first) first = std::move(reasoning);
+  }
+  return first;
 }
 
 /// Any name: the chat template decides which roles there are.
@@ -90,10 +108,7 @@ std::string read_role(const RequestFields& message, const std::string& place) {
 
 /// The calls of an assistant's message: tool_calls, or the single function_call of OpenAI's older
 /// form.
-Json read_calls(const RequestFields& message,
-                const std::string& role,
-                const std::string& place,
-                JsonBudget& nested) {
+Json read_calls(const RequestFields& message, const std::string& role, const std::string& place) {
   const Json* calls = message.find("tool_calls");
   const Json* call = message.find("function_call");
   if (calls != nullptr && calls->empty()) calls = nullptr;
@@ -105,37 +120,35 @@ Json read_calls(const RequestFields& message,
   if (calls != nullptr && call != nullptr) {
     throw ApiError(400, "A message has tool_calls or a function_call, not both.", calls_place);
   }
-  return calls != nullptr ? read_past_calls(*calls, calls_place, nested)
-                          : read_past_calls(
-                                Json::array({{{"function", *call}}}), calls_place, nested);
+  return calls != nullptr ? read_past_calls(*calls, calls_place)
+                          : read_past_calls(Json::array({{{"function", *call}}}), calls_place);
 }
 
-/// The content of a message as text. A refusal of the assistant is what it said.
-std::string read_text(const RequestFields& message,
-                      const RequestFields& fields,
-                      const std::string& role,
-                      const std::string& place) {
+/// The content of a message. A refusal of the assistant is what it said.
+Json read_said(const RequestFields& message,
+               const RequestFields& fields,
+               const std::string& role,
+               const std::string& place) {
   if (const Json* content = message.find("content")) {
     return read_content(*content, fields, place + ".content");
   }
   if (role == "assistant") return message.text("refusal").value_or("");
-  if (role == "tool" || role == "function") return {};  // a tool that returned nothing
+  if (role == "tool" || role == "function") return "";  // a tool that returned nothing
   throw ApiError(400, fmt::format("A message of role {} needs content.", role), place + ".content");
 }
 
-Json read_message(const Json& json,
-                  const RequestFields& fields,
-                  const std::string& place,
-                  JsonBudget& nested) {
+Json read_message(const Json& json, const RequestFields& fields, const std::string& place) {
   if (!json.is_object()) refuse_type(place, "an object", json);
   const RequestFields message = fields.nested("messages[]", json);
   const std::string role = read_role(message, place);
   if (message.find("audio") != nullptr) refuse_unsupported(place + ".audio");
-  Json read = {{"role", role}, {"content", read_text(message, fields, role, place)}};
+  Json read = {{"role", role}, {"content", read_said(message, fields, role, place)}};
+  if (const std::optional<std::string> reasoning = read_reasoning(message))
+    read["reasoning"] = *reasoning;
   if (const std::optional<std::string> name = message.text("name")) read["name"] = *name;
   if (const std::optional<std::string> id = message.text("tool_call_id"))
     read["tool_call_id"] = *id;
-  if (Json calls = read_calls(message, role, place, nested); !calls.is_null()) {
+  if (Json calls = read_calls(message, role, place); !calls.is_null()) {
     read["tool_calls"] = std::move(calls);
   }
   return read;
@@ -156,9 +169,8 @@ Json read_messages(const RequestFields& fields) {
         "messages");
   }
   Json read = Json::array();
-  JsonBudget nested = budget_of_nested_texts();
   for (size_t i = 0; i < messages->size(); ++i) {
-    read.push_back(read_message((*messages)[i], fields, fmt::format("messages[{}]", i), nested));
+    read.push_back(read_message((*messages)[i], fields, fmt::format("messages[{}]", i)));
   }
   return read;
 }

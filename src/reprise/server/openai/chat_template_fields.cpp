@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "reprise/server/http/api_error.h"
+#include "reprise/server/openai/chat_messages.h"
 
 namespace reprise::server {
 namespace {
@@ -91,8 +92,6 @@ Json with_reasoning_effort(const RequestFields& fields, Json variables) {
   return variables;
 }
 
-}  // namespace
-
 api::ChatTemplateOptions read_chat_template_options(const RequestFields& fields,
                                                     const RequestPolicy& policy) {
   std::optional<std::string> own_template = fields.text("chat_template");
@@ -121,6 +120,18 @@ api::ChatTemplateOptions read_chat_template_options(const RequestFields& fields,
     options.documents = *documents;
   }
   return options;
+}
+
+}  // namespace
+
+ChatFields read_chat_fields(const RequestFields& fields, const RequestPolicy& policy) {
+  ChatFields chat{.messages = read_messages(fields),
+                  .tools = read_tool_use(fields),
+                  .chat_template = read_chat_template_options(fields, policy)};
+  const bool hides_tools =
+      policy.exclude_tools_when_tool_choice_none && chat.tools.choice == ToolUse::Choice::none;
+  if (!chat.tools.tools.empty() && !hides_tools) chat.chat_template.tools = chat.tools.tools;
+  return chat;
 }
 
 }  // namespace reprise::server

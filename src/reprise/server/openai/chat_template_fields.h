@@ -4,14 +4,21 @@
 #include "reprise/server/http/router.h"
 #include "reprise/server/openai/request_fields.h"
 #include "reprise/server/openai/request_policy.h"
+#include "reprise/server/openai/tool_fields.h"
 
 namespace reprise::server {
 
-/// Reads the fields of a chat request that control how it is rendered. A template from the client
-/// is refused unless `policy` trusts it. Variables that would change more than the rendered text
-/// are always refused. \throws ApiError 400 with the field at fault
-[[nodiscard]] api::ChatTemplateOptions read_chat_template_options(const RequestFields& fields,
-                                                                  const RequestPolicy& policy);
+/// What becomes the prompt of a chat: conversation, tools, and how the template renders them.
+struct ChatFields {
+  Json messages;
+  ToolUse tools;
+  api::ChatTemplateOptions chat_template;
+};
+/// Every route that renders chats reads them here, so that none can see another prompt. A template
+/// from the client is refused unless `policy` trusts it. Variables that would change more than the
+/// rendered text are always refused.
+/// \throws ApiError 400 with the field at fault
+[[nodiscard]] ChatFields read_chat_fields(const RequestFields& fields, const RequestPolicy& policy);
 
 /// Route::max_inline_bytes of routes that read these fields: a template that a client brings may
 /// take long although it is small.

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "reprise/server/http/api_error.h"
-#include "reprise/server/openai/chat_messages.h"
 #include "reprise/server/openai/chat_template_fields.h"
 #include "reprise/server/openai/request_fields.h"
 #include "reprise/server/openai/sampling_fields.h"
@@ -245,18 +245,14 @@ GenerationRequest parse_chat_request(std::string_view body, const RequestPolicy&
   const RequestFields fields(json);
   GenerationRequest request{.is_chat = true, .params = policy.params, .add_special_tokens = false};
   request.response_role = policy.response_role;
-  request.messages = read_messages(fields);
+  ChatFields chat = read_chat_fields(fields, policy);
+  request.messages = std::move(chat.messages);
+  request.tools = std::move(chat.tools);
+  request.chat_template = std::move(chat.chat_template);
   request.params.max_tokens = fields.int32("max_completion_tokens");
   if (!request.params.max_tokens) request.params.max_tokens = fields.int32("max_tokens");
-  request.chat_template = read_chat_template_options(fields, policy);
   read_shared(fields, policy, request);
   request.return_prompt_logprobs = request.params.prompt_logprobs.has_value();
-  request.tools = read_tool_use(fields);
-  const bool hides_tools =
-      policy.exclude_tools_when_tool_choice_none && request.tools.choice == ToolUse::Choice::none;
-  if (!request.tools.tools.empty() && !hides_tools) {
-    request.chat_template.tools = request.tools.tools;
-  }
   request.return_prompt_text = fields.boolean("return_prompt_text").value_or(false);
   request.include_reasoning = fields.boolean("include_reasoning").value_or(true);
   if (std::optional<AskedOutput> call = forced_call(request.tools)) {

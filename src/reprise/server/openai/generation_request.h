@@ -45,7 +45,7 @@ struct GenerationRequest {
   bool is_chat = false;
   std::optional<std::string> model;
   std::vector<Prompt> prompts;    // completions
-  Json messages = Json::array();  // chat: input of the template, content as text
+  Json messages = Json::array();  // chat: as read_messages() gives them
   api::ChatTemplateOptions chat_template;
   sampling::SamplingParams params;
   engine::RequestOptions options;

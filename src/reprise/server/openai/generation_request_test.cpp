@@ -115,10 +115,12 @@ TEST(GenerationRequest, reads_content_parts_and_both_names_of_max_tokens) {
       R"({"messages": [{"role": "system", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
                        {"role": "assistant", "content": null, "name": "n"}],
           "max_tokens": 7, "max_completion_tokens": 9, "response_format": {"type": "text"}})");
-  EXPECT_EQ(request.messages,
-            parse_json(R"([{"role": "system", "content": "a\nb"},
+  EXPECT_EQ(
+      request.messages,
+      parse_json(
+          R"([{"role": "system", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
                                              {"role": "assistant", "content": "", "name": "n"}])",
-                       "test"));
+          "test"));
   EXPECT_EQ(request.params.max_tokens, 9);
   EXPECT_EQ(chat(chat_with(R"("max_tokens": 7)")).params.max_tokens, 7);
 }
@@ -527,6 +529,50 @@ TEST(GenerationRequest, refuses_bad_messages_by_their_place) {
     expect_refused(chat, {R"({"messages": )" + body.body + "}", body.param});
   }
   expect_refused(chat, {"{}", "messages"});
+}
+
+TEST(GenerationRequest, reads_the_reasoning_of_earlier_answers) {
+  for (const std::string name : {"reasoning", "reasoning_content", "thinking"}) {
+    const Json answer = {{"role", "assistant"}, {"content", "b"}, {name, "why"}};
+    const Json messages = chat(Json{{"messages", Json::array({answer})}}.dump()).messages;
+    EXPECT_EQ(messages[0]["reasoning"], "why") << name;
+    expect_refused(
+        chat,
+        {R"({"messages": [{"role": "assistant", "content": "", ")" + name + R"(": 3}]})", name});
+  }
+  for (const char* part : {R"({"type": "thinking", "thinking": "why"})",
+                           R"({"type": "reasoning", "reasoning": "why"})",
+                           R"({"type": "reasoning", "text": "why"})"}) {
+    const Json messages =
+        chat(std::string(R"({"messages": [{"role": "assistant", "content": [)") + part + "]}]}")
+            .messages;
+    EXPECT_EQ(messages[0]["content"], Json::parse(R"([{"type": "thinking", "thinking": "why"}])"))
+        << part;
+  }
+  expect_refused(chat,
+                 {R"({"messages": [{"role": "assistant", "content": [{"type": "thinking"}]}]})",
+                  "messages[0].content[0]"});
+}
+
+TEST(GenerationRequest, tokenize_reads_the_prompt_of_a_chat_as_the_chat_does) {
+  const std::string body = R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant",
+      "content": [{"type": "thinking", "thinking": "t"}], "reasoning": "r"}],
+      "tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "auto",
+      "documents": [{"text": "d"}], "chat_template_kwargs": {"flavour": "sweet"},
+      "reasoning_effort": "low", "add_generation_prompt": false, "continue_final_message": true})";
+  const GenerationRequest chatted = chat(body);
+  const TokenizeRequest tokenized = parse_tokenize_request(body);
+  EXPECT_EQ(tokenized.messages, chatted.messages);
+  const api::ChatTemplateOptions& a = tokenized.chat_template;
+  const api::ChatTemplateOptions& b = chatted.chat_template;
+  EXPECT_EQ(a.tools, b.tools);
+  EXPECT_TRUE(a.tools.has_value());
+  EXPECT_EQ(a.documents, b.documents);
+  EXPECT_EQ(a.kwargs, b.kwargs);
+  EXPECT_EQ(a.add_generation_prompt, b.add_generation_prompt);
+  EXPECT_EQ(a.continue_final_message, b.continue_final_message);
+  expect_refused(tokenize_body,
+                 {R"({"messages": [{"role": "user", "content": "a"}], "tools": [3]})", "tools"});
 }
 
 TEST(GenerationRequest, reads_and_refuses_tokenize_and_detokenize) {

@@ -44,7 +44,10 @@ void add_generation_routes(Router& router,
     if (wanted.is_chat && !answers.reasoning_parser.empty()) {
       // The chat template may have begun the reasoning, or an empty one, in the prompt.
       const std::optional<bool> begins_inside =
-          ends_in_reasoning(answers, engine.tokenizer(), encoded.front().token_ids);
+          ends_in_reasoning(answers,
+                            engine.tokenizer(),
+                            encoded.front().token_ids,
+                            wanted.chat_template.continue_final_message);
       wanted.create_parser = answer_parser(answers, wanted.tools, begins_inside);
       if (wanted.asked_output) {
         marks = reasoning_marks(answers, engine.tokenizer(), begins_inside);

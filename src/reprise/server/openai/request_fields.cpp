@@ -12,6 +12,7 @@
 
 #include "reprise/base/equal_ignoring_case.h"
 #include "reprise/base/error.h"
+#include "reprise/base/json_budget.h"
 #include "reprise/server/http/api_error.h"
 
 namespace reprise::server {
@@ -111,9 +112,6 @@ std::string shown_name(std::string_view name) {
 
 }  // namespace
 
-// No token ids are among these numbers, and a chat template makes a larger value of each.
-JsonBudget budget_of_nested_texts() { return {.max_parts = kMaxParts, .max_numbers = kMaxParts}; }
-
 Json parse_body(std::string_view body) {
   try {
     JsonBudget budget{.max_parts = kMaxParts, .max_numbers = kMaxNumbers};
@@ -121,10 +119,6 @@ Json parse_body(std::string_view body) {
   } catch (const InvalidArgument& error) {
     throw ApiError(400, error.what());
   }
-}
-
-Json parse_nested(const std::string& text, std::string_view where, JsonBudget& budget) {
-  return parse_json(text, where, kLimits, budget);
 }
 
 void refuse_type(std::string_view field, std::string_view expected, const Json& found) {

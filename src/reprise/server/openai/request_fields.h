@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "reprise/base/json_budget.h"
+#include "reprise/base/json.h"
 
 namespace reprise::server {
 
@@ -17,13 +17,6 @@ inline constexpr size_t kMaxUnusedFields = 16;
 
 /// Parses the JSON of a request body. \throws ApiError 400 with the position of the error
 [[nodiscard]] Json parse_body(std::string_view body);
-
-/// What the JSON in the texts of one request may hold together.
-[[nodiscard]] JsonBudget budget_of_nested_texts();
-/// Parses JSON that a text of a request body holds. \throws InvalidArgument
-[[nodiscard]] Json parse_nested(const std::string& text,
-                                std::string_view where,
-                                JsonBudget& budget);
 
 /// Reads the members of a request body by name and type, and knows which members nobody read. null
 /// counts as absent, because clients expect this. Values are read as vLLM's server reads them: 1.0

@@ -1,9 +1,9 @@
 #include "reprise/server/openai/tokenize_request.h"
 
 #include <limits>
+#include <utility>
 
 #include "reprise/server/http/api_error.h"
-#include "reprise/server/openai/chat_messages.h"
 #include "reprise/server/openai/chat_template_fields.h"
 #include "reprise/server/openai/generation_request.h"
 #include "reprise/server/openai/request_fields.h"
@@ -18,8 +18,9 @@ TokenizeRequest parse_tokenize_request(std::string_view body, const RequestPolic
     if (fields.find("messages") == nullptr) {
       throw ApiError(400, "Field required: prompt, or messages.", "prompt");
     }
-    request.messages = read_messages(fields);
-    request.chat_template = read_chat_template_options(fields, policy);
+    ChatFields chat = read_chat_fields(fields, policy);
+    request.messages = std::move(chat.messages);
+    request.chat_template = std::move(chat.chat_template);
   }
   request.add_special_tokens =
       fields.boolean("add_special_tokens").value_or(request.prompt.has_value());

@@ -223,16 +223,9 @@ Json read_past_calls(const Json& calls, const std::string& place, JsonBudget& ne
       throw ApiError(400, "Entries of tool_calls must have the type function.", place);
     Json function = {{"name", call["function"]["name"]}};
     const Json arguments = call["function"].value("arguments", Json());
-    try {
-      function["arguments"] =
-          !arguments.is_string() ? (arguments.is_null() ? Json::object() : arguments)
-          : arguments.get_ref<const std::string&>().empty()
-              ? Json::object()
-              : parse_nested(arguments.get_ref<const std::string&>(), "arguments", nested);
-    } catch (const InvalidArgument& error) {
-      throw ApiError(
-          400, fmt::format("The arguments of a tool call are not JSON: {}.", error.what()), place);
-    }
+    if (!arguments.is_null() && !arguments.is_string() && !arguments.is_object())
+      refuse_type(place, "arguments as JSON text or an object", arguments);
+    function["arguments"] = arguments.is_null() ? Json("") : arguments;
     Json copy = {{"type", "function"}, {"function", std::move(function)}};
     if (call.contains("id") && call["id"].is_string()) copy["id"] = call["id"];
     read.push_back(std::move(copy));

@@ -31,8 +31,8 @@ struct ToolUse {
 [[nodiscard]] ToolUse read_tool_use(const RequestFields& fields);
 /// The required form of a forced call: the arguments of the named tool, or an array of calls.
 [[nodiscard]] std::optional<AskedOutput> forced_call(const ToolUse& use);
-/// Converts the tool calls of an assistant's message to the form of chat templates, with arguments
-/// as objects. `place`: "messages[0].tool_calls". \throws ApiError 400
-[[nodiscard]] Json read_past_calls(const Json& calls, const std::string& place, JsonBudget& nested);
+/// Checks the tool calls of an assistant's message; arguments stay JSON text or an object. `place`:
+/// "messages[0].tool_calls". \throws ApiError 400
+[[nodiscard]] Json read_past_calls(const Json& calls, const std::string& place);
 
 }  // namespace reprise::server

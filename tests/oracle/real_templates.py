@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""Renders the published chat templates in packages of PyPI with Reprise and with Transformers, and compares.
+
+    real_templates.py REPRISE MODEL FOLDER [--only NAME]
+
+FOLDER holds what scripts/compare_real_templates.sh has downloaded: the templates of trl, axolotl and llama.cpp. For every
+template and conversation, the prompt of the server's /tokenize must have the tokens of Transformers' text. A conversation
+that Transformers renders in no form (arguments as objects or text, contents as text or parts) is left out.
+Then the server starts with each template, and the parsers that it chooses must be those of PARSERS.
+"""
+
+import argparse
+import collections
+import copy
+import fnmatch
+import itertools
+import json
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
+import serve_test
+from transformers.utils.chat_template_utils import _compile_jinja_template
+
+TOOLS = [
+    {"type": "function", "function": {"name": "get_weather", "description": "The weather of a day.", "parameters": {
+        "type": "object", "properties": {"city": {"type": "string", "description": "A city."},
+                                         "days": {"type": "integer", "description": "From today."}}, "required": ["city"]}}},
+    {"type": "function", "function": {"name": "now", "description": "The time.", "parameters": {"type": "object", "properties": {}}}},
+]
+
+
+def call(name, arguments, number=1):
+    return {"id": f"call{number:05}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+
+
+def said(content, **members):
+    return {"role": "assistant", "content": content, **members}
+
+
+SYSTEM = {"role": "system", "content": "Be brief."}
+ASK, AGAIN = {"role": "user", "content": "How warm is it in Bonn?"}, {"role": "user", "content": "And tomorrow?"}
+WHY = {"reasoning": "The user asks for the weather."}
+WEATHER = call("get_weather", {"city": "Bonn", "days": 2})
+RESULT = {"role": "tool", "tool_call_id": "call00001", "name": "get_weather", "content": "21 degrees"}
+CONVERSATIONS = {
+    "question": [ASK],
+    "system": [SYSTEM, ASK],
+    "history": [ASK, said("21 degrees."), AGAIN],
+    "reasoning": [ASK, said("21 degrees.", **WHY), AGAIN],
+    "reasoning_content": [SYSTEM, ASK, said("21 degrees.", reasoning_content="Let me see."), AGAIN, said("22.", thinking="More."), ASK],
+    "reasoning at the end": [ASK, said("21 degrees.", **WHY)],
+    "call": [ASK, said("", tool_calls=[WEATHER]), RESULT],
+    "call and content": [ASK, said("I look.", tool_calls=[WEATHER]), RESULT],
+    "call and reasoning": [SYSTEM, ASK, said("", tool_calls=[WEATHER], **WHY), RESULT],
+    "call, reasoning and content": [ASK, said("I look.", tool_calls=[WEATHER], **WHY), RESULT, said("21.", **WHY), AGAIN],
+    "two calls": [ASK, said("", tool_calls=[WEATHER, call("now", {}, 2)], **WHY), RESULT,
+                  {"role": "tool", "tool_call_id": "call00002", "name": "now", "content": "noon"}],
+    "two rounds": [ASK, said("", tool_calls=[WEATHER], **WHY), RESULT, said("", tool_calls=[call("now", {})], reasoning="Next."),
+                   {**RESULT, "name": "now", "content": "noon"}],
+    "odd arguments": [ASK, said("", tool_calls=[call("get_weather", {
+        "city": 'a "b" <c>\n', "days": 1.5, "list": [1, None, True], "object": {"x": {}}})]), RESULT],
+    "parts": [{"role": "user", "content": [{"type": "text", "text": "How warm"}, {"type": "text", "text": "is it?"}]}],
+    "thinking parts": [ASK, said([{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "21."}]), AGAIN],
+}
+
+# The parsers (of calls, of reasoning) that the server must choose, by a pattern of the file's name. "-": none.
+PARSERS = []
+
+
+def templates_of(folder):
+    """The different templates, by the names of the packages and files that hold them first."""
+    found = {}
+    for path in sorted(folder.rglob("*.jinja*")):
+        package = path.relative_to(folder).parts[0].split("-")[0]
+        found.setdefault(path.read_text(encoding="utf-8"), f"{package}/{path.stem}")
+    return {name: text for text, name in found.items()}
+
+
+def aliased(messages):
+    """The reasoning under all names that templates read: vLLM gives two to Transformers, which adds the third."""
+    messages = copy.deepcopy(messages)
+    for message in messages:
+        thoughts = [message.pop(name) for name in ("reasoning", "reasoning_content", "thinking") if name in message]
+        if thoughts:
+            message["reasoning"] = message["reasoning_content"] = message["thinking"] = thoughts[0]
+    return messages
+
+
+def in_form(messages, contents, arguments, thoughts):
+    """The conversation with contents "as sent", as "text" or as "parts", arguments as "object" or "text", and thoughts
+    among the parts, as a "member" or as "text".
+    """
+    messages = aliased(messages)
+    for message in messages:
+        content = message["content"]
+        if isinstance(content, list):
+            inner = [part["thinking"] for part in content if part["type"] == "thinking"]
+            if inner and thoughts == "member":
+                content = [part for part in content if part["type"] == "text"]
+                message["reasoning"] = message["reasoning_content"] = message["thinking"] = inner[0]
+            if thoughts == "text":
+                content = [{"type": "text", "text": part.get("text") or part["thinking"]} for part in content]
+            if contents == "text":
+                content = "\n".join(part.get("text") or part["thinking"] for part in content)
+        elif contents == "parts" and message["role"] != "tool":
+            content = [{"type": "text", "text": content}]
+        message["content"] = content
+        for one in message.get("tool_calls", []):
+            if arguments == "object":
+                one["function"]["arguments"] = json.loads(one["function"]["arguments"])
+    return messages
+
+
+FORMS = list(itertools.product(("as sent", "text", "parts"), ("object", "text"), ("parts", "member", "text")))
+
+
+def num_shown(text, messages):
+    """How many words of contents and calls the text shows: a form in which a template shows less is not the one it takes."""
+    words = [json.dumps(message["content"]) + json.dumps([
+        list(json.loads(one["function"]["arguments"]).values()) for one in message.get("tool_calls", [])]) for message in messages]
+    return sum(word in text for word in set(re.findall(r"[A-Za-z]{3,}", " ".join(words))) - {"type", "text", "thinking", "null", "true"})
+
+
+def is_read(text):
+    """Whether the template has read the lists, instead of printing them as Python or JSON spells them."""
+    return "'type'" not in text and '"type": "text"' not in text
+
+
+def accepted_texts(template, messages, tools, info):
+    """The texts that Transformers renders in the forms that the template takes."""
+    texts = []
+    for form in FORMS:
+        given = in_form(messages, *form)
+        try:
+            text = template.render(
+                messages=given, tools=tools, documents=None, add_generation_prompt=messages[-1]["role"] != "assistant",
+                bos_token=info["bos_token"] or "", eos_token=info["eos_token"] or "")
+        except Exception:  # noqa: BLE001: a template may fail in any way
+            continue
+        texts.append((not is_read(text), -num_shown(text, messages), text))
+    # Thoughts among the parts have three meanings; every other conversation has one right form.
+    if any(isinstance(part, dict) and part["type"] == "thinking" for message in messages for part in message["content"]):
+        return [text for is_printed, _, text in texts if not is_printed]
+    return [min(texts, key=lambda one: one[:2])[2]] if texts else []  # of equals, the first: the usual form
+
+
+def compare(server, name, source, info):
+    """Counts of outcomes for one template."""
+    counts = collections.Counter()
+    template = _compile_jinja_template(source)
+    for (title, messages), tools in itertools.product(CONVERSATIONS.items(), (None, TOOLS)):
+        body = {"chat_template": source, "messages": messages, "add_generation_prompt": messages[-1]["role"] != "assistant"}
+        status, answer = server.post("/tokenize", {**body, "tools": tools} if tools else body)
+        texts = accepted_texts(template, messages, tools, info)
+        if not texts:
+            counts["refused by both" if status == 400 else "rendered by Reprise only"] += 1
+            continue
+        ids = answer["tokens"] if status == 200 else None
+        if any(ids == server.post("/tokenize", {"prompt": text, "add_special_tokens": False})[1]["tokens"] for text in texts):
+            counts["same"] += 1
+            continue
+        counts["different"] += 1
+        print(f"DIFFERENT {name}: {title}{' with tools' if tools else ''}")
+        print("   Reprise:     ", answer["error"]["message"][:300] if ids is None else
+              repr(server.post("/detokenize", {"tokens": ids})[1]["prompt"][-500:]))
+        print("   Transformers:", repr(texts[0][-500:]))
+    return counts
+
+
+def chosen_parsers(source):
+    """The parsers of calls and of reasoning that a server chooses for this template; "-": none."""
+    with tempfile.NamedTemporaryFile("w", suffix=".jinja", encoding="utf-8") as file:
+        file.write(source)
+        file.flush()
+        server = serve_test.Server("--chat-template", file.name, "--tool-call-parser", "auto", "--reasoning-parser", "auto")
+    try:
+        text = server.text()
+    finally:
+        server.stop()
+    return tuple((re.findall(rf"{what} (\S+), chosen by the chat template", text) or ["-"])[0]
+                 for what in ("tool-call parser", "reasoning parser"))
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("reprise")
+    arguments.add_argument("model")
+    arguments.add_argument("folder", type=Path)
+    arguments.add_argument("--only", default="*", help="a pattern of names")
+    given = arguments.parse_args()
+    serve_test.BINARY, serve_test.MODEL = given.reprise, given.model
+    templates = {name: text for name, text in templates_of(given.folder).items() if fnmatch.fnmatch(name, given.only)}
+    counts = collections.Counter()
+    server = serve_test.Server("--trust-request-chat-template")
+    info = json.loads(server.request("GET", "/tokenizer_info")[1])
+    for name, source in templates.items():
+        counts += compare(server, name, source, info)
+    server.stop()
+    wrong = []
+    for name, source in templates.items():
+        found = chosen_parsers(source)
+        expected = next((parsers for pattern, *parsers in PARSERS if fnmatch.fnmatch(name.lower(), pattern)), None)
+        if expected is None or tuple(expected) != found:
+            wrong.append(f"{name}: chosen {found}, expected {expected}")
+    print("\n".join(wrong))
+    print(f"{len(templates)} templates, {sum(counts.values())} renders: {dict(counts)}; parsers of {len(templates) - len(wrong)} right")
+    return 1 if wrong or counts["different"] or len(templates) < 100 and given.only == "*" else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
