@@ -59,6 +59,9 @@ struct EngineArgs {
   std::string dtype = "auto";  // auto = bfloat16 on CPUs; float32, float16
   uint64_t seed = 0;
   std::optional<int32_t> max_model_len;  // default: the limit in config.json
+  /// max_model_len may exceed the positions that a model with rotated positions was made for:
+  /// VLLM_ALLOW_LONG_MAX_MODEL_LEN.
+  bool allow_long_max_model_len = false;
   int32_t max_num_seqs = 256;
   int32_t max_num_batched_tokens = 2048;
   bool enable_chunked_prefill = true;

@@ -136,6 +136,7 @@ Decoder::Decoder(const weights::ModelConfig& config,
 Tensor Decoder::forward(cudagraph::ForwardContext& context,
                         const Tensor& input_ids,
                         const Tensor& positions) {
+    dense_.emplace(config, parameters);
   Tensor hidden = embed(input_ids, embedding_, hidden_size_, dtype_);
   if (embedding_scale_ != 1) hidden = ops::scale(hidden, embedding_scale_);
   if (position_embedding_.defined()) {
@@ -210,7 +211,7 @@ Tensor Decoder::compute_logits(const Tensor& hidden,
                                const Tensor& num_logits) {
   if (pooling_) {
     const Tensor vectors = pool(hidden, logits_indices, num_logits);
-    return classifier_ ? (*classifier_)(vectors) : vectors;
+    return classifier_ ? (*classifier_)(vectors) : (*dense_)(vectors);
   }
   Tensor logits = project_to_logits(ops::gather_rows(hidden, logits_indices), lm_head_, num_logits);
   if (ranks_ > 1) logits = ops::gather_columns(logits, num_logits, ranks_, vocab_size_);

@@ -1,11 +1,15 @@
 #include "reprise/weights/model_config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+#include <set>
+#include <string>
 #include <utility>
 
+#include "reprise/base/error.h"
 #include "reprise/base/nearest_name.h"
 #include "reprise/weights/classifier_config.h"
 #include "reprise/weights/config_overrides.h"
@@ -159,11 +163,15 @@ ModelConfig config_of_encoder(const ModelConfig& config) {
   return own;
 }
 
-LoadedModelConfig parse_model_config(std::string_view json, std::string_view path) {
+LoadedModelConfig parse_model_config(std::string_view json,
+                                     std::string_view path,
+                                     const Json& overrides) {
   LoadedModelConfig loaded;
-  const Json document =
-      text_part_of_config(parse_json_file(json, path, "E_CONFIG"), path, loaded.warnings);
-  const ConfigReader reader(document, path);
+  const Json whole = override_model_config(parse_json_file(json, path, "E_CONFIG"), overrides);
+  const Json document = text_part_of_config(whole, path, loaded.warnings);
+  std::set<std::string, std::less<>> names;
+  ConfigReader reader(document, path);
+  reader.remember_names(names);
   ModelConfig& config = loaded.config;
   const Family& family = read_family(reader);
   config.architecture = family.architecture;
@@ -181,7 +189,53 @@ LoadedModelConfig parse_model_config(std::string_view json, std::string_view pat
 LoadedModelConfig load_model_config(const ModelDirectory& directory, const Json& overrides) {
   const std::string path = directory.path_of("config.json");
   const std::string text = directory.read_text("config.json", kMaxConfigBytes);
-  return parse_model_config(override_config(text, path, overrides), path);
+  LoadedModelConfig loaded = parse_model_config(text, path, overrides);
+  if (directory.contains("adapter_config.json")) {
+    loaded.warnings.push_back(fmt::format(
+        "{}: the adapter beside the model is not applied; --enable-lora --lora-modules NAME={}",
+        directory.path_of("adapter_config.json"),
+        directory.path().string()));
+  }
+  return loaded;
 }
 
 }  // namespace reprise::weights
+int64_t ModelConfig::derived_max_model_len() const {
+  // max_position_embeddings of Gemma 3 counts the scaled positions.
+  if (architecture == Architecture::gemma3) return max_position_embeddings;
+  return scaled_positions(rope, max_position_embeddings);
+}
+
+  const auto without_effect = overrides_without_effect(overrides, whole, document, names);
+  if (!without_effect.empty()) {
+    loaded.warnings.push_back(
+        fmt::format("{}: overrides without effect: {}; {} does not read them",
+                    path,
+                    visible(fmt::format("{}", fmt::join(without_effect, ", "))),
+                    family.name));
+  }
+namespace {
+
+// What a folder without config.json is, and what to do with it.
+[[noreturn]] void refuse_missing_config(const ModelDirectory& directory) {
+  constexpr size_t kMostNamed = 3;
+  std::string advice = "no such file; a model folder has one";
+  if (const auto files = directory.names_with_ending(".gguf", kMostNamed); !files.empty()) {
+    advice = fmt::format("no such file; the folder has GGUF files: name one of them, as {}",
+                         directory.path_of(files.front()));
+  } else if (directory.contains("adapter_config.json")) {
+    advice =
+        "no such file; the folder has an adapter: name its base model, and the adapter with "
+        "--enable-lora --lora-modules NAME=" +
+        directory.path().string();
+  } else if (directory.contains("params.json")) {
+    advice =
+        "no such file; the folder has a model in Mistral's own format (params.json): download the "
+        "files of Transformers of the same model";
+  }
+  throw FileError("E_MISSING", directory.path_of("config.json"), "", advice);
+}
+
+}  // namespace
+
+  if (!directory.contains("config.json")) refuse_missing_config(directory);
