@@ -198,6 +198,10 @@ DEEPSEEK = (
     ("expert_group_used_count", U32, "topk_group"),
     ("expert_gating_func", U32, lambda config: 2 if config["architectures"] == ["DeepseekV3ForCausalLM"] else 1),
     ("rope.scaling.yarn_log_multiplier", FLOAT, lambda config: rope_of(config).get("mscale_all_dim", 0) / 10 or None))
+MINISTRAL3 = (("attention.temperature_scale", FLOAT, lambda config: rope_of(config).get("llama_4_scaling_beta")),
+              ("rope.scaling.yarn_log_multiplier", FLOAT, lambda config: rope_of(config).get("mscale_all_dim")),
+              ("rope.scaling.yarn_beta_fast", FLOAT, lambda config: rope_of(config).get("beta_fast")),
+              ("rope.scaling.yarn_beta_slow", FLOAT, lambda config: rope_of(config).get("beta_slow")))
 LOGIT_SCALE = (("logit_scale", FLOAT, "logit_scale"),)
 QKV_CHANGES = ((r"attn_qkv\.", q_then_k_then_v),)
 GPT2_CHANGES = ((r"(attn_qkv|attn_output|ffn_up|ffn_down)\.weight$", transposed),)
@@ -219,6 +223,7 @@ GEMMA_CHANGES = ((r"norm\.weight$", plus_one),)
 KINDS = {
     "LlamaForCausalLM": Kind("llama", permutes=True),
     "MistralForCausalLM": Kind("llama", permutes=True),
+    "Ministral3ForCausalLM": Kind("mistral3", permutes=True, keys=MINISTRAL3),
     "MixtralForCausalLM": Kind("llama", permutes=True, keys=EXPERTS),
     "Qwen2ForCausalLM": Kind("qwen2"),
     "Qwen2MoeForCausalLM": Kind("qwen2moe", keys=EXPERTS),

@@ -92,6 +92,11 @@ SHAPES: dict[str, tuple[str, dict]] = {
                                        layer_types=["sliding_attention", "full_attention"])),
     "gpt-bigcode": ("GPTBigCode", IDS | dict(n_embd=32, n_layer=2, n_head=4, n_positions=256)),
     "gpt-bigcode-multi-head": ("GPTBigCode", IDS | dict(n_embd=32, n_layer=2, n_head=4, n_positions=256, multi_query=False)),
+    # Queries grow three times before the last token of the longest answer.
+    "ministral3": ("Ministral3", WIDE_HEADS | dict(rope_parameters=dict(
+        rope_type="yarn", rope_theta=1e6, factor=8.0, original_max_position_embeddings=20, beta_fast=32.0, beta_slow=1.0, mscale=1.0,
+        mscale_all_dim=1.0, llama_4_scaling_beta=0.4))),
+    "gpt2-inverse-layers": ("GPT2", IDS | dict(n_embd=32, n_layer=3, n_head=4, n_positions=256, scale_attn_by_inverse_layer_idx=True)),
     "gpt2": ("GPT2", IDS | dict(n_embd=32, n_layer=2, n_head=4, n_positions=256)),
     "opt": ("OPT", IDS | dict(hidden_size=32, ffn_dim=64, num_hidden_layers=2, num_attention_heads=4,
                               max_position_embeddings=256, word_embed_proj_dim=32, pad_token_id=1)),

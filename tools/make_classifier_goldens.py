@@ -23,10 +23,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "integration"))
 from architectures_test import LETTERS, write_tokenizer  # noqa: E402 - after the path is set
 from make_architecture_goldens import BASE  # noqa: E402
-from make_pooling_goldens import BERT, ROBERTA, draw_encoder  # noqa: E402
+from make_pooling_goldens import BERT, MODERN_BERT, ROBERTA, SHAPES as POOLING_SHAPES, draw_encoder  # noqa: E402
 
 GOLDENS = Path(__file__).resolve().parent.parent / "tests" / "goldens" / "classifiers"
 QWEN3 = BASE | dict(head_dim=16, pad_token_id=0)
+DISTIL = POOLING_SHAPES["distilbert-mean"][1]
 LABELS = dict(id2label={0: "odd", 1: "good", 2: "bad"}, label2id={"odd": 0, "good": 1, "bad": 2})
 CLS, SEP = LETTERS[-2:]
 
@@ -36,6 +37,8 @@ SHAPES: dict[str, tuple[str, dict, dict]] = {
     "bert-labels": ("Bert", BERT | LABELS, {}),
     "roberta-labels": ("Roberta", ROBERTA | LABELS, {}),
     "xlm-roberta-pairs": ("XLMRoberta", ROBERTA | dict(num_labels=1), {}),
+    "distilbert-labels": ("DistilBert", DISTIL | LABELS, {}),
+    "modernbert-labels": ("ModernBert", MODERN_BERT | LABELS | dict(classifier_pooling="mean"), {}),
     "qwen3-score": ("Qwen3", QWEN3 | dict(num_labels=1), {}),
     # Qwen3-Reranker is a model for text; its users say how it is used.
     "qwen3-yes-no": ("Qwen3", QWEN3 | dict(tie_word_embeddings=True), dict(
@@ -98,7 +101,8 @@ def write_checkpoint(name: str, out: Path) -> None:
     path = out / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes, indent=2) + "\n")
     write_tokenizer(out)
-    write = {"Bert": write_pair_template, "Roberta": write_roberta_template, "XLMRoberta": write_unigram_tokenizer}.get(cls)
+    write = {"Bert": write_pair_template, "Roberta": write_roberta_template, "XLMRoberta": write_unigram_tokenizer, "DistilBert": write_pair_template,
+             "ModernBert": write_pair_template}.get(cls)
     if write:
         write(out / "tokenizer.json")
 

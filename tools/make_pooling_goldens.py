@@ -4,8 +4,8 @@
     python tools/make_pooling_goldens.py [NAME ...]   # write these, or all (needs torch and transformers)
     python tools/make_pooling_goldens.py --check      # compute again from the committed checkpoints and compare
 
-Each folder is laid out as Sentence Transformers publishes it: config.json, model.safetensors (bfloat16), modules.json and
-1_Pooling/config.json. golden.json has texts as token ids, and for each the vector that Transformers computes in float32 with
+Each folder is laid out as Sentence Transformers publishes it: config.json, model.safetensors (bfloat16), modules.json,
+1_Pooling/config.json and the folders of projections. golden.json has texts as token ids, and for each the vector that Transformers computes in float32 with
 eager attention, each text alone, pooled and divided by its length.
 """
 
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from transformers import AutoModel
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -27,6 +28,10 @@ BERT = IDS | dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num
 
 ROBERTA = BERT | dict(pad_token_id=1, max_position_embeddings=66)  # two rows are not of positions
 
+MODERN_BERT = IDS | dict(hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=4, max_position_embeddings=64,
+                         local_attention=16, cls_token_id=0, sep_token_id=1)
+NOMIC = {key: value for key, value in BERT.items() if key != "hidden_act"} | dict(pad_token_id=0)
+
 # The class of Transformers, the arguments of its config, the pooling, and the name of the class in the published config.json.
 SHAPES: dict[str, tuple[str, dict, str, str]] = {
     "bert-mean": ("Bert", BERT, "mean", "BertModel"),
@@ -34,7 +39,31 @@ SHAPES: dict[str, tuple[str, dict, str, str]] = {
     "roberta-cls": ("Roberta", ROBERTA, "cls", "RobertaModel"),
     "xlm-roberta-mean": ("XLMRoberta", ROBERTA | dict(pad_token_id=3, type_vocab_size=1), "mean", "XLMRobertaModel"),
     "qwen3-last": ("Qwen3", BASE | dict(head_dim=16, tie_word_embeddings=True), "lasttoken", "Qwen3ForCausalLM"),
+    "qwen2-last": ("Qwen2", BASE, "lasttoken", "Qwen2Model"),
+    "mistral-mean": ("Mistral", BASE | dict(sliding_window=9), "mean", "MistralModel"),
+    # A decoder that was trained further with attention in both directions.
+    "llama-both-mean": ("Llama", BASE | dict(is_causal=False), "mean", "LlamaModel"),
+    "camembert-mean": ("Camembert", ROBERTA, "mean", "CamembertModel"),
+    "xlm-roberta-xl-cls": ("XLMRobertaXL", ROBERTA | dict(layer_norm_eps=1e-5), "cls", "XLMRobertaXLModel"),
+    "distilbert-mean": ("DistilBert", IDS | dict(dim=32, hidden_dim=48, n_layers=2, n_heads=4, max_position_embeddings=64), "mean",
+                        "DistilBertModel"),
+    # The windows are shorter than the longest text.
+    "modernbert-cls": ("ModernBert", MODERN_BERT, "cls", "ModernBertModel"),
+    "nomic-mean": ("NomicBert", NOMIC, "mean", "NomicBertModel"),
+    "nomic-published-mean": ("NomicBert", NOMIC, "mean", "NomicBertModel"),
+    # EmbeddingGemma.
+    "gemma3-dense": ("Gemma3Text", BASE | dict(
+        head_dim=16, tie_word_embeddings=True, query_pre_attn_scalar=24, sliding_window=12, use_bidirectional_attention=True,
+        layer_types=["sliding_attention", "full_attention"],
+        rope_parameters=dict(full_attention=dict(rope_type="default", rope_theta=1e6),
+                             sliding_attention=dict(rope_type="default", rope_theta=1e4))), "mean", "Gemma3TextModel"),
 }
+# Projections behind the pooling: size, bias, function.
+DENSE = {"gemma3-dense": ((48, True, "activation.Tanh"), (24, False, "linear.Identity"))}
+# What the first program for Nomic's models called the members of its config.
+NOMIC_MEMBERS = dict(n_embd="hidden_size", n_inner="intermediate_size", n_layer="num_hidden_layers", n_head="num_attention_heads",
+                     n_positions="max_position_embeddings", layer_norm_epsilon="layer_norm_eps", vocab_size="vocab_size",
+                     type_vocab_size="type_vocab_size")
 MODES = {"mean": "mean_tokens", "cls": "cls_token", "lasttoken": "lasttoken"}
 
 
@@ -54,9 +83,15 @@ def write_checkpoint(name: str, out: Path) -> None:
     draw_encoder(model, config)
     model.to(torch.bfloat16).save_pretrained(out)
     path = out / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | dict(architectures=[architecture]), indent=2) + "\n")
+    published = json.loads(path.read_text()) | dict(architectures=[architecture])
+    if name == "nomic-published-mean":
+        published = {old: published[new] for old, new in NOMIC_MEMBERS.items()} | dict(
+            architectures=[architecture], model_type="nomic_bert", activation_function="swiglu", rotary_emb_base=1000,
+            rotary_emb_fraction=1.0, rotary_scaling_factor=None, qkv_proj_bias=False, prenorm=False)
+    path.write_text(json.dumps(published, indent=2) + "\n")
     (out / "model.safetensors").chmod(0o644)
-    kinds = ("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")
+    dense = write_dense(name, out, config.hidden_size)
+    kinds = ("Transformer", ""), ("Pooling", "1_Pooling"), *dense, ("Normalize", f"{2 + len(dense)}_Normalize")
     modules = [dict(idx=i, name=str(i), path=folder, type=f"sentence_transformers.models.{kind}")
                for i, (kind, folder) in enumerate(kinds)]
     (out / "modules.json").write_text(json.dumps(modules, indent=2) + "\n")
@@ -66,11 +101,45 @@ def write_checkpoint(name: str, out: Path) -> None:
         json.dumps(dict(word_embedding_dimension=config.hidden_size) | modes, indent=2) + "\n")
 
 
+def write_dense(name: str, out: Path, size: int) -> list[tuple[str, str]]:
+    modules = []
+    for i, (out_features, bias, function) in enumerate(DENSE.get(name, ())):
+        folder = out / f"{2 + i}_Dense"
+        folder.mkdir(exist_ok=True)
+        generator = torch.Generator().manual_seed(i)
+        tensors = {"linear.weight": 0.2 * torch.randn(out_features, size, generator=generator)}
+        if bias:
+            tensors["linear.bias"] = 0.2 * torch.randn(out_features, generator=generator)
+        save_file(tensors, folder / "model.safetensors")
+        (folder / "model.safetensors").chmod(0o644)
+        (folder / "config.json").write_text(json.dumps(dict(
+            in_features=size, out_features=out_features, bias=bias, activation_function=f"torch.nn.modules.{function}"), indent=2) + "\n")
+        modules.append(("Dense", folder.name))
+        size = out_features
+    return modules
+
+
+def project(name: str, folder: Path, vector: torch.Tensor) -> torch.Tensor:
+    """What the modules Dense of Sentence Transformers make of a vector."""
+    for i, (_, _, function) in enumerate(DENSE.get(name, ())):
+        tensors = load_file(folder / f"{2 + i}_Dense" / "model.safetensors")
+        vector = torch.nn.functional.linear(vector, tensors["linear.weight"], tensors.get("linear.bias"))
+        vector = vector.tanh() if function == "activation.Tanh" else vector
+    return vector
+
+
+def load(name: str, folder: Path):
+    cls = SHAPES[name][0]
+    options = dict(dtype=torch.float32, attn_implementation="eager")
+    if name == "nomic-published-mean":
+        options |= dict(config=transformers.NomicBertConfig(**SHAPES[name][1]))
+    return getattr(transformers, cls + "Model").from_pretrained(folder, **options).eval()
+
+
 @torch.inference_mode()
 def compute(name: str, folder: Path) -> list[dict]:
-    cls, _, pooling, _ = SHAPES[name]
-    model = getattr(transformers, cls + "Model").from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="eager").eval()
+    pooling = SHAPES[name][2]
+    model = load(name, folder)
     generator = torch.Generator().manual_seed(1)
     cases = []
     for length in PROMPT_LENGTHS:
@@ -78,6 +147,7 @@ def compute(name: str, folder: Path) -> list[dict]:
         text[text == model.config.pad_token_id] = VOCAB_SIZE - 1  # Transformers does not count padding in a text
         hidden = model(input_ids=text).last_hidden_state[0]
         vector = {"mean": hidden.mean(0), "cls": hidden[0], "lasttoken": hidden[-1]}[pooling]
+        vector = project(name, folder, vector)
         cases.append(dict(text=text[0].tolist(), vector=(vector / vector.norm()).tolist()))
     return cases
 

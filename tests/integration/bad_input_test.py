@@ -255,7 +255,8 @@ FILE_CASES = [
     ("F13 weights are a folder", directory_as_weights, [W, "E_NOT_REGULAR"]),
     ("F13 weights are a pipe", fifo_as_weights, [W, "E_NOT_REGULAR"]),
     ("F14 shard missing", index(all_in("gone.safetensors")), ["gone.safetensors", "E_MISSING"]),
-    ("F14 tensor not in its shard", index(lambda n: {**all_in("a.safetensors")(n), "extra.weight": "a.safetensors"}, a=1), ["extra.weight", "E_"]),
+    ("weights are a pointer of Git LFS", raw(b"version https://git-lfs.github.com/spec/v1\noid sha256:4d\nsize 9\n"), [W, "git lfs pull"]),
+    ("tokenizer is a pointer of Git LFS", raw(b"version https://git-lfs.github.com/spec/v1\noid sha256:4d\nsize 9\n", "tokenizer.json"), ["tokenizer.json", "git lfs pull"]),
     ("F14 tensors in two shards", index(lambda n: {m: "ab"[i % 2] + ".safetensors" for i, m in enumerate(n)}, a=1, b=1), ["E_INDEX"]),
     ("F14 weight_map is a list", index(lambda n: n), [I, "E_INDEX", "weight_map"]),
     ("F15 hidden_size 0", config(hidden_size=0), ["config.json", "hidden_size", "E_CONFIG"]),
@@ -393,13 +394,15 @@ class BadInput(unittest.TestCase):
     def test_tolerated_oddities_warn_and_run(self):
         for name, change, expected in [
             ("F17 auto_map", config(auto_map={"AutoModel": "evil.Model"}), "auto_map"),
+            ("F14 tensor not in its shard", index(lambda n: {**all_in("a.safetensors")(n), "extra.weight": "a.safetensors"}, a=1), "extra.weight"),
+            ("override that nothing reads", config(), "rope_scalling"),
             ("F11 extra tensor", weights(lambda h, d: ({**h, "odd.weight": {"dtype": "BF16", "shape": [1], "data_offsets": [len(d), len(d) + 2]}}, d + b"\0\0")), "odd.weight"),
         ]:
             with self.subTest(name), tempfile.TemporaryDirectory() as scratch:
                 folder = Path(scratch) / "model"
                 shutil.copytree(MODEL, folder)
                 change(folder)
-                outcome = generate(folder)
+                outcome = generate(folder, *(["--hf-overrides", json.dumps({"rope_scalling": 2})] if "override" in name else []))
                 self.assertEqual(outcome.code, 0, outcome.stderr)
                 self.assertIn(expected, outcome.stderr)
 

@@ -103,7 +103,7 @@ class Classifiers(unittest.TestCase):
                 self.assertEqual(results[0]["document"]["text"], documents[order[0]])
 
     def test_labels_are_those_of_transformers(self):
-        for name in ("bert-labels", "roberta-labels"):
+        for name in ("bert-labels", "roberta-labels", "distilbert-labels", "modernbert-labels"):
             with self.subTest(name):
                 model, golden = self.copy_of(name)
                 server = self.start(model)

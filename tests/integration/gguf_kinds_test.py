@@ -25,7 +25,7 @@ TWO_LAYERS = {"layer_types": ["sliding_attention", "full_attention"]}
 HYBRID_LAYERS = {"layer_types": ["linear_attention", "full_attention", "linear_attention"]}
 # Overrides: what the format has no key for, because the published models of the class all have the same.
 KINDS = {
-    "granite": {}, "olmo2": {}, "olmo3": {}, "ernie4_5": {}, "minicpm": {}, "phi3": {}, "phi3-longrope": {}, "seed-oss": {},
+    "ministral3": {}, "granite": {}, "olmo2": {}, "olmo3": {}, "ernie4_5": {}, "minicpm": {}, "phi3": {}, "phi3-longrope": {}, "seed-oss": {},
     "smollm3": {"no_rope_layers": [1, 0]}, "mixtral": {"sliding_window": 13}, "qwen2-moe": {}, "olmoe": {}, "granite-moe": {},
     "gemma": {}, "gemma2": {"query_pre_attn_scalar": 24}, "gemma3": {"query_pre_attn_scalar": 24} | TWO_LAYERS,
     "starcoder2": {"sliding_window": 10}, "gpt-bigcode": {}, "gpt2": {}, "gpt-neox": {}, "gpt-neox-sequential": {},

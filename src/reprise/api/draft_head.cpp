@@ -68,7 +68,6 @@ Json overrides_of_eagle(const std::filesystem::path& folder,
   const weights::ConfigReader reader(json, path);
   check_class(reader, json, kind);
   Json overrides = {{"architectures", {"LlamaForCausalLM"}},
-                    {"model_type", "llama"},
                     {"auto_map", nullptr},
                     {"tie_word_embeddings", false}};
   const int64_t own =
@@ -104,6 +103,7 @@ EngineArgs draft_head_args(const EngineArgs& args, const ResolvedOptions& option
   head.chat_template.reset();
   head.runner = "generate";
   head.max_model_len = options.max_model_len;
+  head.allow_long_max_model_len = true;
   // The head's decode steps have the widths of the main model's.
   head.speculative_config = {{"method", "ngram"},
                              {"num_speculative_tokens", options.num_speculative_tokens()}};

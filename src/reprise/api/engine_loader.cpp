@@ -41,6 +41,16 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+/// A text that is computed whole has to fit into a step. As in vLLM, the default number of tokens
+/// of a step then grows to the longest text. Whether it did.
+bool makes_room_for_whole_texts(EngineArgs& args, const ResolvedOptions& options) {
+  const bool is_default = args.max_num_batched_tokens == EngineArgs{}.max_num_batched_tokens;
+  if (!options.config.computes_whole_texts() || !is_default) return false;
+  if (options.max_model_len <= args.max_num_batched_tokens) return false;
+  args.max_num_batched_tokens = options.max_model_len + 1;  // the vector counts as a token
+  return true;
+}
+
 /// Bytes of the device's memory that this process did not allocate through `device`.
 size_t bytes_used_elsewhere(const device::MemoryInfo& memory) {
   const size_t used = memory.total - memory.free;
@@ -110,6 +120,9 @@ CompiledModel EngineLoader::compile_only(const EngineArgs& args) {
 
 void EngineLoader::resolve() {
   engine_->options = std::make_unique<ResolvedOptions>(resolve_options(engine_->args));
+  if (makes_room_for_whole_texts(engine_->args, *engine_->options)) {
+    engine_->options = std::make_unique<ResolvedOptions>(resolve_options(engine_->args));
+  }
   report_options();
   resolve_draft();
 }
@@ -129,7 +142,6 @@ void EngineLoader::report_options() {
   report.max_model_len = options.max_model_len;
   report.max_logprobs = options.max_logprobs;
   report.dtype = dtype_name(options.dtype);
-  report.num_parameters = weights::num_parameters(options.config);
 }
 
 void EngineLoader::load_text() {
@@ -163,7 +175,8 @@ void EngineLoader::load_model() {
   if (device.is_gpu()) refuse_what_needs_the_cpu(engine_->args, options);
   const Clock::time_point start = Clock::now();
   std::unique_ptr<weights::WeightSource> source =
-      open_verified_weights(engine_->args, options, report.warnings);
+      open_verified_weights(engine_->args, *engine_->options, report.warnings);
+  report.num_parameters = weights::num_parameters(options.config);
   source = part_of_rank(engine_->args, options.config, std::move(source));
   // Only the CPU has kernels for packed weights.
   const auto packing =
@@ -349,10 +362,10 @@ void EngineLoader::build_core() {
         options.config.vocab_size);
   }
   build_drafter();
-  // The vector of a prompt counts as a token behind it, which is never computed. The first tokens
-  // of an encoder see the last ones, so prompts are neither cut nor shared.
+  // The vector of a prompt counts as a token behind it, which is never computed. Texts that are
+  // computed whole are neither cut nor shared.
   const bool pools = options.config.pooling.has_value();
-  const bool is_encoder = options.config.is_encoder;
+  const bool is_whole = options.config.computes_whole_texts();
   const bool is_caching =
       options.caches_prefixes && (options.config.num_recurrent_layers() == 0 || num_snapshots_ > 0);
   open_event_publisher(*engine_, is_caching);
@@ -363,7 +376,7 @@ void EngineLoader::build_core() {
           .scheduler = {.max_num_seqs = args.max_num_seqs,
                         .max_num_batched_tokens = args.max_num_batched_tokens,
                         .max_model_len = engine_->report.max_model_len + (pools ? 1 : 0),
-                        .enable_chunked_prefill = args.enable_chunked_prefill && !is_encoder,
+                        .enable_chunked_prefill = args.enable_chunked_prefill && !is_whole,
                         .long_prefill_token_threshold = args.long_prefill_token_threshold,
                         .decode_query_len = options.graphs.uniform_decode_query_len,
                         .fewer_draft_widths = options.graphs.fewer_draft_widths(),

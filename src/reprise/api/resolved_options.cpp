@@ -22,6 +22,7 @@
 #include "reprise/weights/model_directory.h"
 #include "reprise/weights/pooling_config.h"
 #include "reprise/weights/rank_weights.h"
+#include "reprise/weights/token_limits.h"
 
 namespace reprise::api {
 namespace {
@@ -73,20 +74,45 @@ kernels::Isa resolve_isa(std::string_view text) {
                   supported));
 }
 
-int32_t resolve_max_model_len(const EngineArgs& args, const weights::ModelConfig& config) {
-  const int64_t derived = config.max_position_embeddings;
+// Frequencies of the type dynamic follow from the length, so a model that was not asked for more
+// than its own positions keeps them.
+int64_t default_max_model_len(const weights::ModelConfig& config) {
+  const bool is_dynamic = config.rope.type == weights::RopeType::dynamic;
+  const int64_t length =
+      is_dynamic ? config.max_position_embeddings : config.derived_max_model_len();
+  const int64_t of_texts = config.pooling ? config.pooling->max_text_length : 0;
+  return of_texts == 0 ? length : std::min(length, of_texts);
+}
+
+int32_t resolve_max_model_len(const EngineArgs& args,
+                              const weights::ModelConfig& config,
+                              std::vector<std::string>& warnings) {
   if (!args.max_model_len || *args.max_model_len == kLongestThatFits) {
-    return static_cast<int32_t>(derived);
+    return static_cast<int32_t>(default_max_model_len(config));
   }
-  require_positive("--max-model-len", *args.max_model_len);
-  if (*args.max_model_len > derived) {
-    throw InvalidArgument(
-        fmt::format("--max-model-len: {} is more than the {} positions this model was made for "
-                    "(max_position_embeddings in config.json)",
-                    *args.max_model_len,
-                    derived));
+  const int32_t asked = *args.max_model_len;
+  require_positive("--max-model-len", asked);
+  const int64_t derived = config.derived_max_model_len();
+  if (asked <= derived) return asked;
+  const std::string fact = fmt::format(
+      "--max-model-len: {} is more than the {} positions this model was made for "
+      "(max_position_embeddings in config.json, and the factor of rope_scaling)",
+      asked,
+      derived);
+  if (config.has_learned_positions || config.num_token_types > 0) {
+    throw InvalidArgument(fact + "; it has no embedding of later positions");
   }
-  return *args.max_model_len;
+  if (asked > weights::kMaxPositions) {
+    throw InvalidArgument(fmt::format(
+        "{}; at most {} positions are supported", fact, int64_t{weights::kMaxPositions}));
+  }
+  if (!args.allow_long_max_model_len) {
+    throw InvalidArgument(fact +
+                          "; for a longer context override rope_scaling (--hf-overrides), or set "
+                          "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 to use positions it was not trained on");
+  }
+  warnings.push_back(fact + "; what it writes there may make no sense");
+  return asked;
 }
 
 int32_t resolve_max_logprobs(const EngineArgs& args, const weights::ModelConfig& config) {
@@ -120,10 +146,11 @@ void check_lora_options(const EngineArgs& args) {
 // Whether the model generates or makes vectors. Source: vLLM's option --runner, whose `auto` knows
 // folders of Sentence Transformers.
 std::optional<weights::PoolingConfig> resolve_pooling(const EngineArgs& args,
-                                                      const weights::ModelConfig& config) {
+                                                      const weights::ModelConfig& config,
+                                                      std::vector<std::string>& warnings) {
   if (config.classifier && args.runner != "generate") {
     return weights::PoolingConfig{
-        .type = config.is_encoder ? weights::PoolingType::cls : weights::PoolingType::last,
+        .type = config.classifier->pooling.value_or(weights::default_pooling_config(config).type),
         .normalizes = false};
   }
   if (args.runner == "generate") {
@@ -132,28 +159,25 @@ std::optional<weights::PoolingConfig> resolve_pooling(const EngineArgs& args,
           "--runner: generate: the model is a classifier, which gives scores of labels; use auto "
           "or pooling");
     }
-    if (!config.is_encoder) return std::nullopt;
-    throw InvalidArgument(fmt::format(
-        "--runner: generate: {} is an encoder, which makes vectors of texts; use auto or "
-        "pooling",
-        weights::architecture_name(config.architecture)));
+    if (!config.is_encoder && !config.is_headless) return std::nullopt;
+    throw InvalidArgument(
+        fmt::format("--runner: generate: {}, so the model makes vectors of texts; use auto or "
+                    "pooling",
+                    config.is_encoder ? "each token sees its whole text"
+                                      : "the class in config.json has no lm_head"));
   }
   const std::optional<weights::PoolingConfig> stored =
       weights::gguf::is_gguf_path(args.model)
           ? weights::gguf::GgufModel::open(args.model)->pooling_config()
-          : weights::load_pooling_config(weights::ModelDirectory(args.model));
-  const bool pools = args.runner == "pooling" || config.is_encoder || stored.has_value();
+          : weights::load_pooling_config(weights::ModelDirectory(args.model), warnings);
+  const bool pools =
+      args.runner == "pooling" || config.is_encoder || config.is_headless || stored.has_value();
   if (!pools) return std::nullopt;
-  const weights::PoolingConfig pooling = stored.value_or(weights::default_pooling_config(config));
-  // A later chunk of a prompt knows no earlier hidden states.
-  if (!config.is_encoder && pooling.type != weights::PoolingType::last) {
-    throw InvalidArgument(fmt::format(
-        "{}: the pooling {} needs the whole text in one step, which only encoders have; "
-        "this decoder can only use LAST (pooling_mode_lasttoken)",
-        args.model.string(),
-        weights::pooling_type_name(pooling.type)));
+  if (!stored) return weights::default_pooling_config(config);
+  if (!stored->dense.empty()) {
+    weights::require_dense_sizes(*stored, config.hidden_size, weights::ModelDirectory(args.model));
   }
-  return pooling;
+  return stored;
 }
 
 void resolve_graphs(const EngineArgs& args,
@@ -296,7 +320,7 @@ ResolvedOptions resolve_options(const EngineArgs& args) {
   resolve_graphs(args, nullptr, options);
   weights::LoadedModelConfig loaded = load_config(args);
   options.config = std::move(loaded.config);
-  options.config.pooling = resolve_pooling(args, options.config);
+  options.config.pooling = resolve_pooling(args, options.config, loaded.warnings);
   const bool is_recurrent = options.config.num_recurrent_layers() > 0;
   resolve_graphs(args, &options.config, options);
   if (is_recurrent) check_recurrent_options(options);
@@ -314,7 +338,7 @@ ResolvedOptions resolve_options(const EngineArgs& args) {
   options.dtype = resolve_dtype(args.dtype);
   require_cache_of_model(options.kv_cache_dtype, options.dtype);
   options.isa = resolve_isa(args.cpu_isa);
-  options.max_model_len = resolve_max_model_len(args, options.config);
+  options.max_model_len = resolve_max_model_len(args, options.config, options.warnings);
   options.max_logprobs = resolve_max_logprobs(args, options.config);
   check_rank_options(args, options.graphs);
   options.rank_config = weights::config_of_rank(options.config, rank_of_model(args));

@@ -74,7 +74,7 @@ bool caches_prefixes(const EngineArgs& args,
     }
     return false;
   }
-  return !config.is_encoder && args.enable_prefix_caching.value_or(true);
+  return !config.computes_whole_texts() && args.enable_prefix_caching.value_or(true);
 }
 
 int64_t num_state_snapshots(const EngineArgs& args,

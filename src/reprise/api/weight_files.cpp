@@ -11,11 +11,13 @@
 #include "reprise/base/error.h"
 #include "reprise/weights/bitsandbytes_matrix.h"
 #include "reprise/weights/checkpoint.h"
+#include "reprise/weights/dense_modules.h"
 #include "reprise/weights/draft_head_tensors.h"
 #include "reprise/weights/dummy_weights.h"
 #include "reprise/weights/expert_matrices.h"
 #include "reprise/weights/gguf/gguf_model.h"
 #include "reprise/weights/gguf/gguf_weights.h"
+#include "reprise/weights/lm_head.h"
 #include "reprise/weights/model_directory.h"
 #include "reprise/weights/packed_matrix.h"
 #include "reprise/weights/quantized_checkpoint.h"
@@ -24,6 +26,7 @@
 #include "reprise/weights/renamed_weights.h"
 #include "reprise/weights/scaled_matrix.h"
 #include "reprise/weights/stacked_experts.h"
+#include "reprise/weights/text_part.h"
 
 namespace reprise::api {
 namespace {
@@ -97,8 +100,13 @@ std::unique_ptr<weights::WeightSource> open_stored(const EngineArgs& args,
     return std::make_unique<weights::DummyWeights>(config, args.seed);
   }
   if (weights::gguf::is_gguf_path(args.model)) return open_gguf(args, config, warnings);
-  std::unique_ptr<weights::WeightSource> source =
-      weights::with_class_names(open_checkpoint(args, config, warnings), config);
+  std::unique_ptr<weights::WeightSource> source = open_checkpoint(args, config, warnings);
+  if (const std::string parts = weights::other_parts(*source); !parts.empty()) {
+    warnings.push_back(
+        fmt::format("{}: parts that are not loaded: {}", args.model.string(), parts));
+  }
+  source = weights::with_class_names(std::move(source), config);
+  source = weights::with_dense_modules(std::move(source), config, args.model);
   if (!config.moe || !config.moe->is_stacked) {
     return weights::with_single_experts(std::move(source), config);
   }
@@ -165,7 +173,7 @@ std::unique_ptr<weights::WeightSource> open_weights(const EngineArgs& args,
 }
 
 std::unique_ptr<weights::WeightSource> open_verified_weights(const EngineArgs& args,
-                                                             const ResolvedOptions& options,
+                                                             ResolvedOptions& options,
                                                              std::vector<std::string>& warnings) {
   const std::optional<weights::DraftHeadConfig>& head = options.draft_head;
   std::unique_ptr<weights::WeightSource> source;
@@ -175,6 +183,10 @@ std::unique_ptr<weights::WeightSource> open_verified_weights(const EngineArgs& a
   } else {
     source = open_weights(args, options.config, warnings);
     if (head) source = weights::with_head_names(std::move(source), *head);
+  }
+  if (!head) {
+    options.config.tie_word_embeddings = options.rank_config.tie_word_embeddings =
+        weights::uses_embedding_as_head(options.config, *source, warnings);
   }
   append_warnings(warnings,
                   head ? weights::verify_weights(*head, *source)

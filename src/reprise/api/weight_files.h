@@ -23,10 +23,11 @@ namespace reprise::api {
 [[nodiscard]] std::unique_ptr<weights::WeightSource> open_weights(
     const EngineArgs& args, const weights::ModelConfig& config, std::vector<std::string>& warnings);
 
-/// The same for a model or a draft head, under the names that its code loads. Adds warnings about
-/// tensors that are not used.
+/// The same for a model or a draft head, under the names that its code loads. Sets
+/// tie_word_embeddings of `options` to what the checkpoint has. Adds warnings about tensors that
+/// are not used.
 /// \throws InvalidArgument; FileError for a tensor that is missing or misshapen
 [[nodiscard]] std::unique_ptr<weights::WeightSource> open_verified_weights(
-    const EngineArgs& args, const ResolvedOptions& options, std::vector<std::string>& warnings);
+    const EngineArgs& args, ResolvedOptions& options, std::vector<std::string>& warnings);
 
 }  // namespace reprise::api

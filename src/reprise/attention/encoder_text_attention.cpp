@@ -33,7 +33,8 @@ Tensor EncoderTextAttention::operator()(cudagraph::ForwardContext& context, cons
                                                   out,
                                                   shape().scale,
                                                   1.0F,
-                                                  1.0F);
+                                                  1.0F,
+                                                  0);
                          });
   return out;
 }

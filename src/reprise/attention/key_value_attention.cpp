@@ -17,8 +17,8 @@ KeyValueAttention::KeyValueAttention(const AttentionShape& shape, int64_t layer_
                      (!sinks_.defined() && shape.sliding_window == 0 && !shape.is_bidirectional),
                  "layer {}: no kernel has this kind of attention over chunks",
                  layer_index);
-  REPRISE_ASSERT(!shape.is_bidirectional || (!sinks_.defined() && shape.sliding_window == 0),
-                 "layer {}: no kernel has attention in both directions with sinks or a window",
+  REPRISE_ASSERT(!shape.is_bidirectional || !sinks_.defined(),
+                 "layer {}: no kernel has attention in both directions with sinks",
                  layer_index);
 }
 
@@ -84,7 +84,8 @@ void KeyValueAttention::attend(const AttentionMetadata& step,
                            out,
                            shape().scale,
                            scales.k,
-                           scales.v);
+                           scales.v,
+                           shape().sliding_window);
     return;
   }
   ops::attention(q,

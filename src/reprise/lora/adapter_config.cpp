@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <string>
 #include <string_view>
@@ -13,9 +15,9 @@
 namespace reprise::lora {
 namespace {
 
-constexpr std::string_view kConfigFile = "adapter_config.json";
 constexpr uint64_t kMaxConfigBytes = uint64_t{1} << 20;
 constexpr int64_t kLargestRank = 65536;  // a larger number is a mistake in the file
+constexpr double kLargestAlpha = 1e9;    // likewise
 
 // Keys that must be absent, null, false or empty, because the engine does not compute what they ask
 // for.
@@ -27,11 +29,8 @@ constexpr auto kUnsupportedKeys = std::to_array<UnsupportedKey>({
     {"use_dora", "DoRA, which scales the merged weight, is not supported"},
     {"use_qalora", "QA-LoRA is not supported"},
     {"lora_bias", "biases of adapters are not supported"},
-    {"modules_to_save", "modules that are trained whole are not supported; merge the adapter"},
     {"trainable_token_indices", "trained token embeddings are not supported; merge the adapter"},
     {"alora_invocation_tokens", "activated LoRA is not supported"},
-    {"rank_pattern", "a rank for each module is not supported; use one rank"},
-    {"alpha_pattern", "a lora_alpha for each module is not supported; use one lora_alpha"},
     {"use_bdlora", "BD-LoRA is not supported"},
     {"arrow_config", "Arrow is not supported"},
     {"kasa_config", "KaSA is not supported"},
@@ -69,12 +68,61 @@ void check_features(const weights::ConfigReader& reader) {
   }
 }
 
+void require_rank(const weights::ConfigReader& reader,
+                  std::string_view key,
+                  int64_t rank,
+                  int64_t max_rank) {
+  if (rank <= max_rank) return;
+  reader.fail(key,
+              fmt::format("rank {} is more than --max-lora-rank {}; start the engine with "
+                          "--max-lora-rank {}",
+                          rank,
+                          max_rank,
+                          rank));
+}
+
+// The matrices say which module has which of these ranks.
+void read_other_ranks(const weights::ConfigReader& reader,
+                      int64_t max_rank,
+                      AdapterConfig& config) {
+  constexpr std::string_view kKey = "rank_pattern";
+  const auto pattern = reader.object(kKey);
+  if (!pattern) return;
+  for (const auto& [module, rank] : reader.find(kKey)->items()) {
+    config.other_ranks.push_back(pattern->required_integer(module, 1, kLargestRank));
+    require_rank(reader, kKey, config.other_ranks.back(), max_rank);
+  }
+}
+
+// PEFT reads the keys as regular expressions that match the end of a module's name. Plain names
+// match the same modules by comparison.
+void read_other_alphas(const weights::ConfigReader& reader, AdapterConfig& config) {
+  constexpr std::string_view kKey = "alpha_pattern";
+  const auto pattern = reader.object(kKey);
+  if (!pattern) return;
+  for (const auto& [module, unused] : reader.find(kKey)->items()) {
+    config.other_alphas.emplace_back(
+        module, pattern->number(module, -kLargestAlpha, kLargestAlpha).value_or(config.alpha));
+  }
+  const auto changes = [&](const auto& entry) { return entry.second != config.alpha; };
+  if (std::ranges::none_of(config.other_alphas, changes)) return config.other_alphas.clear();
+  for (const auto& [module, alpha] : config.other_alphas) {
+    const bool is_plain = std::ranges::all_of(module, [](unsigned char c) {
+      return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '-';
+    });
+    if (is_plain) continue;
+    reader.fail(kKey,
+                fmt::format("'{}': only the ends of module names are supported; merge the adapter",
+                            weights::visible(module)));
+  }
+}
+
 }  // namespace
 
 AdapterConfig read_adapter_config(const weights::ModelDirectory& directory, int64_t max_rank) {
-  const std::string path = directory.path_of(kConfigFile);
-  const Json json =
-      weights::parse_json_file(directory.read_text(kConfigFile, kMaxConfigBytes), path, "E_CONFIG");
+  const std::string path = directory.path_of(kAdapterConfigFile);
+  const Json json = weights::parse_json_file(
+      directory.read_text(kAdapterConfigFile, kMaxConfigBytes), path, "E_CONFIG");
   const weights::ConfigReader reader(json, path);
   const std::string type = reader.string("peft_type").value_or("LORA");
   if (type != "LORA") {
@@ -82,18 +130,23 @@ AdapterConfig read_adapter_config(const weights::ModelDirectory& directory, int6
   }
   check_features(reader);
   AdapterConfig config{.rank = reader.required_integer("r", 1, kLargestRank)};
-  if (config.rank > max_rank) {
-    reader.fail("r",
-                fmt::format("rank {} is more than --max-lora-rank {}; start the engine with "
-                            "--max-lora-rank {}",
-                            config.rank,
-                            max_rank,
-                            config.rank));
-  }
-  const auto rank = static_cast<double>(config.rank);
-  const double alpha = reader.number("lora_alpha", -1e9, 1e9).value_or(8);  // 8: PEFT's default
-  config.scale = alpha / (reader.boolean("use_rslora").value_or(false) ? std::sqrt(rank) : rank);
+  require_rank(reader, "r", config.rank, max_rank);
+  read_other_ranks(reader, max_rank, config);
+  config.alpha =
+      reader.number("lora_alpha", -kLargestAlpha, kLargestAlpha).value_or(8);  // 8: of PEFT
+  config.divides_by_root = reader.boolean("use_rslora").value_or(false);
+  read_other_alphas(reader, config);
   return config;
+}
+
+double AdapterConfig::scale_of(std::string_view module, int64_t module_rank) const {
+  const auto fits = [&](const auto& other) {
+    return module == other.first || module.ends_with("." + other.first);
+  };
+  const auto found = std::ranges::find_if(other_alphas, fits);
+  const double own = found == other_alphas.end() ? alpha : found->second;
+  const auto size = static_cast<double>(module_rank);
+  return own / (divides_by_root ? std::sqrt(size) : size);
 }
 
 }  // namespace reprise::lora

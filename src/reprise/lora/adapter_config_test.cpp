@@ -26,12 +26,12 @@ class AdapterConfigFile : public ::testing::Test {
 TEST_F(AdapterConfigFile, gives_rank_and_scale) {
   const AdapterConfig config = read(R"({"peft_type": "LORA", "r": 8, "lora_alpha": 32})");
   EXPECT_EQ(config.rank, 8);
-  EXPECT_EQ(config.scale, 4);
+  EXPECT_EQ(config.scale_of("model.layers.0.q_proj", 8), 4);
 }
 
 TEST_F(AdapterConfigFile, divides_by_the_root_of_the_rank_with_rslora) {
   const AdapterConfig config = read(R"({"r": 9, "lora_alpha": 6, "use_rslora": true})");
-  EXPECT_EQ(config.scale, 2);
+  EXPECT_EQ(config.scale_of("q_proj", 9), 2);
 }
 
 TEST_F(AdapterConfigFile, accepts_what_peft_writes_for_a_plain_adapter) {
@@ -53,10 +53,10 @@ TEST_F(AdapterConfigFile, refuses_each_feature_that_would_change_the_result_by_i
   for (const std::string member : {R"("use_dora": true)",
                                    R"("lora_bias": true)",
                                    R"("bias": "all")",
-                                   R"("modules_to_save": ["lm_head"])",
                                    R"("trainable_token_indices": [1])",
-                                   R"("rank_pattern": {"q_proj": 4})",
-                                   R"("alpha_pattern": {"q_proj": 4})",
+                                   R"("rank_pattern": {"q_proj": 17})",
+                                   R"("rank_pattern": [4])",
+                                   R"("alpha_pattern": {".*q_proj": 4})",
                                    R"("layer_replication": [[0, 1]])",
                                    R"("target_parameters": ["experts.w"])",
                                    R"("alora_invocation_tokens": [5])",
@@ -66,6 +66,26 @@ TEST_F(AdapterConfigFile, refuses_each_feature_that_would_change_the_result_by_i
     const std::string said = message(R"({"r": 8, "lora_alpha": 8, )" + member + "}");
     EXPECT_NE(said.find(key + ":"), std::string::npos) << said;
   }
+}
+
+TEST_F(AdapterConfigFile, gives_modules_the_alpha_and_the_ranks_of_patterns) {
+  const AdapterConfig config = read(R"({"r": 8, "lora_alpha": 16, "modules_to_save": ["lm_head"],
+    "rank_pattern": {"q_proj": 4, "model.layers.1.v_proj": 2},
+    "alpha_pattern": {"q_proj": 4, "model.layers.1.v_proj": 6}})");
+  EXPECT_EQ(config.rank, 8);
+  EXPECT_EQ(config.other_ranks, (std::vector<int64_t>{4, 2}));
+  EXPECT_EQ(config.scale_of("model.layers.0.q_proj", 4), 1);
+  EXPECT_EQ(config.scale_of("model.layers.1.v_proj", 2), 3);
+  EXPECT_EQ(config.scale_of("model.layers.0.v_proj", 8), 2);
+  EXPECT_EQ(config.scale_of("model.layers.0.my_q_proj", 8), 2) << "not the end behind a dot";
+  const AdapterConfig first = read(R"({"r": 8, "lora_alpha": 16,
+    "alpha_pattern": {"layers.0.q_proj": 8, "q_proj": 32}})");
+  EXPECT_EQ(first.scale_of("model.layers.0.q_proj", 8), 1) << "the first that fits";
+  EXPECT_EQ(first.scale_of("model.layers.1.q_proj", 8), 4);
+  EXPECT_EQ(read(R"({"r": 8, "lora_alpha": 16, "alpha_pattern": {".*q_proj": 16}})")
+                .scale_of("model.layers.0.q_proj", 8),
+            2)
+      << "a pattern that changes nothing";
 }
 
 TEST_F(AdapterConfigFile, refuses_a_rank_above_the_limit_and_says_the_option) {

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <functional>
+#include <map>
 #include <set>
 #include <span>
 #include <string_view>
@@ -14,6 +17,7 @@
 #include "reprise/weights/convert.h"
 #include "reprise/weights/model_directory.h"
 #include "reprise/weights/safetensors.h"
+#include "reprise/weights/text_part.h"
 
 namespace reprise::lora {
 namespace {
@@ -27,31 +31,43 @@ std::string_view leaf_of(std::string_view module) {
   return dot == std::string_view::npos ? module : module.substr(dot + 1);
 }
 
+// The name of a module's tensor without PEFT's wrapper, as the language model has it: adapters of
+// models that read images too name "model.language_model.layers". Empty: of another part.
+std::string name_in_model(std::string_view stored) {
+  if (stored.starts_with(kPrefix)) stored.remove_prefix(kPrefix.size());
+  return weights::name_in_text_part(stored);
+}
+
 // Reads the matrices of one adapter and remembers which tensors of the file were read.
 class AdapterReader {
  public:
   AdapterReader(const weights::ModelDirectory& directory, const AdapterConfig& config)
-      : file_(directory.open(kWeightsFile)), config_(config) {}
+      : file_(directory.open(kWeightsFile)), config_(config) {
+    for (const weights::TensorEntry& entry : file_.tensors()) {
+      if (const auto name = name_in_model(entry.name); !name.empty()) tensors_[name] = &entry;
+    }
+  }
 
   // Writes the adapter of one layer, if it has one.
   LoraAdapter::Image read(const LoraLayer& layer) {
     LoraAdapter::Image image;
     for (size_t module = 0; module < layer.modules.size(); ++module) {
-      const std::string base = fmt::format("{}{}", kPrefix, layer.modules[module].name);
-      const weights::TensorEntry* a = file_.find(base + ".lora_A.weight");
-      const weights::TensorEntry* b = file_.find(base + ".lora_B.weight");
+      const std::string& name = layer.modules[module].name;
+      const weights::TensorEntry* a = find(name, ".lora_A.weight");
+      const weights::TensorEntry* b = find(name, ".lora_B.weight");
       if (a == nullptr && b == nullptr) continue;
+      if (a == nullptr || b == nullptr) {
+        throw FileError("E_MISSING", file_.path(), name, "the adapter has only one of A and B");
+      }
       if (image.a.empty()) {
         image.a.resize(layer.a.type().bytes() / static_cast<size_t>(layer.a.size(0)));
         image.b.resize(layer.b.type().bytes() / static_cast<size_t>(layer.b.size(0)));
       }
+      const int64_t rank = rank_of(*a);
       const int64_t out_features = layer.modules[module].out_features;
-      write_a(layer,
-              module,
-              read_matrix(base + ".lora_A.weight", config_.rank, layer.in_features),
-              image.a);
-      write_b(
-          layer, module, read_matrix(base + ".lora_B.weight", out_features, config_.rank), image.b);
+      write_a(layer, module, read_matrix(*a, rank, layer.in_features), image.a);
+      const double scale = config_.scale_of(module_of(*b), rank);
+      write_b(layer, module, read_matrix(*b, out_features, rank), rank, scale, image.b);
     }
     return image;
   }
@@ -60,16 +76,8 @@ class AdapterReader {
   void require_all_used(const std::deque<LoraLayer>& layers) const {
     for (const weights::TensorEntry& entry : file_.tensors()) {
       if (used_.contains(entry.name)) continue;
-      std::set<std::string_view> offered;
-      for (const LoraLayer& layer : layers) {
-        for (const LoraModule& module : layer.modules) offered.insert(leaf_of(module.name));
-      }
       throw FileError(
-          "E_LORA_TARGET",
-          file_.path(),
-          weights::visible(entry.name),
-          fmt::format("this model has no such adapter; adapters may change A and B of: {}",
-                      fmt::join(offered, ", ")));
+          "E_LORA_TARGET", file_.path(), weights::visible(entry.name), why_unused(entry, layers));
     }
     if (used_.empty()) {
       throw FileError("E_LORA_TARGET", file_.path(), "", "the file has no tensors");
@@ -77,13 +85,47 @@ class AdapterReader {
   }
 
  private:
-  // The matrix in float32.
-  std::vector<float> read_matrix(const std::string& name, int64_t rows, int64_t columns) {
-    const weights::TensorEntry* entry = file_.find(name);
-    if (entry == nullptr) {
-      throw FileError("E_MISSING", file_.path(), name, "the adapter has only the other matrix");
+  static std::string why_unused(const weights::TensorEntry& entry,
+                                const std::deque<LoraLayer>& layers) {
+    if (name_in_model(entry.name).empty()) {
+      return "it is of a part that is not loaded; only the language model is";
     }
-    const weights::TensorSpec& spec = entry->spec;
+    if (entry.name.find(".lora_") == std::string::npos) {
+      return "modules that are trained whole (modules_to_save) are not supported; merge the "
+             "adapter";
+    }
+    std::set<std::string_view> offered;
+    for (const LoraLayer& layer : layers) {
+      for (const LoraModule& module : layer.modules) offered.insert(leaf_of(module.name));
+    }
+    return fmt::format("this model has no such adapter; adapters may change A and B of: {}",
+                       fmt::join(offered, ", "));
+  }
+
+  // The module of a matrix, as PEFT names it.
+  static std::string_view module_of(const weights::TensorEntry& entry) {
+    std::string_view name = entry.name;
+    if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
+    return name.substr(0, name.rfind(".lora_"));
+  }
+
+  [[nodiscard]] const weights::TensorEntry* find(const std::string& module,
+                                                 std::string_view matrix) const {
+    const auto found = tensors_.find(module + std::string(matrix));
+    return found == tensors_.end() ? nullptr : found->second;
+  }
+
+  // The rank of the config, or one of those that rank_pattern names.
+  [[nodiscard]] int64_t rank_of(const weights::TensorEntry& a) const {
+    const std::vector<int64_t>& others = config_.other_ranks;
+    const int64_t rows = a.spec.shape.empty() ? 0 : a.spec.shape.front();
+    return std::ranges::find(others, rows) == others.end() ? config_.rank : rows;
+  }
+
+  // The matrix in float32.
+  std::vector<float> read_matrix(const weights::TensorEntry& entry, int64_t rows, int64_t columns) {
+    const std::string& name = entry.name;
+    const weights::TensorSpec& spec = entry.spec;
     if (spec.shape != std::vector<int64_t>{rows, columns}) {
       throw FileError("E_SHAPE",
                       file_.path(),
@@ -100,9 +142,9 @@ class AdapterReader {
                       fmt::format("{} is not supported; store float32, bfloat16 or float16",
                                   dtype_name(spec.dtype)));
     }
-    used_.insert(entry->name);
+    used_.insert(name);
     std::vector<std::byte> stored(weights::size_bytes(spec));
-    file_.read(*entry, 0, stored);
+    file_.read(entry, 0, stored);
     std::vector<float> values(static_cast<size_t>(rows * columns));
     weights::convert(spec.dtype, stored, DType::f32, std::as_writable_bytes(std::span(values)));
     return values;
@@ -124,22 +166,23 @@ class AdapterReader {
   }
 
   // The columns of the module, transposed: row j of the slot is column j of B.
-  void write_b(const LoraLayer& layer,
-               size_t module,
-               std::span<const float> values,
-               std::span<std::byte> slot) const {
+  static void write_b(const LoraLayer& layer,
+                      size_t module,
+                      std::span<const float> values,
+                      int64_t rank,
+                      double scale,
+                      std::span<std::byte> slot) {
     const DType dtype = layer.b.dtype();
     const std::vector<int32_t> ends = ends_of_modules(layer.modules, layer.rows);
     const int64_t begin = module == 0 ? 0 : ends[module - 1];
     const int64_t end = ends[module];
     const auto width = static_cast<size_t>(layer.b.size(2));
     std::vector<float> row(static_cast<size_t>(end - begin));
-    for (int64_t j = 0; j < config_.rank; ++j) {
+    for (int64_t j = 0; j < rank; ++j) {
       for (int64_t output = begin; output < end; ++output) {
         const int64_t row_of_b = layer.stacked_row(output) - begin;
         row[static_cast<size_t>(output - begin)] = static_cast<float>(
-            config_.scale *
-            static_cast<double>(values[static_cast<size_t>(row_of_b * config_.rank + j)]));
+            scale * static_cast<double>(values[static_cast<size_t>(row_of_b * rank + j)]));
       }
       const size_t at = (static_cast<size_t>(j) * width + static_cast<size_t>(begin));
       weights::convert(DType::f32,
@@ -151,8 +194,29 @@ class AdapterReader {
 
   weights::SafetensorsFile file_;
   const AdapterConfig& config_;
-  std::unordered_set<std::string_view> used_;  // names in file_
+  std::map<std::string, const weights::TensorEntry*, std::less<>> tensors_;  // by name in the model
+  std::unordered_set<std::string_view> used_;                                // names in file_
 };
+
+weights::ModelDirectory open_folder(std::string_view name, const std::filesystem::path& folder) {
+  try {
+    weights::ModelDirectory directory(folder);
+    if (directory.contains(kAdapterConfigFile)) return directory;
+  } catch (const FileError& error) {
+    throw FileError(error.code(),
+                    error.path(),
+                    "",
+                    fmt::format("the adapter '{}' has no folder here; pass the folder with its {}",
+                                weights::visible(name),
+                                kAdapterConfigFile));
+  }
+  throw FileError(
+      "E_MISSING",
+      folder.string(),
+      "",
+      fmt::format(
+          "has no {}, so it is no adapter ('{}')", kAdapterConfigFile, weights::visible(name)));
+}
 
 }  // namespace
 
@@ -161,7 +225,7 @@ std::shared_ptr<const LoraAdapter> LoraAdapter::load(std::string name,
                                                      const std::deque<LoraLayer>& layers,
                                                      uint64_t id) {
   REPRISE_ASSERT(!layers.empty() && id != 0, "a model without layers for adapters, or id 0");
-  const weights::ModelDirectory directory(folder);
+  const weights::ModelDirectory directory = open_folder(name, folder);
   const AdapterConfig config = read_adapter_config(directory, layers.front().b.size(1));
   AdapterReader reader(directory, config);
   std::vector<Image> images;

@@ -62,6 +62,49 @@ TEST_F(LoraAdapterFolder, puts_rows_of_b_into_the_order_of_the_loaded_weight) {
   for (size_t output = 0; output < 4; ++output) EXPECT_EQ(b.at(output), stored.at(rows[output], 0));
 }
 
+TEST_F(LoraAdapterFolder, knows_the_names_of_language_models_in_models_that_read_images_too) {
+  const AdapterFiles plain = AdapterFiles(4, 8).add_module("model.layers.0.q_proj", 5, 8, 1);
+  const auto expected = load(plain);
+  for (const char* prefix : {"model.language_model.", "language_model.model."}) {
+    const AdapterFiles files =
+        AdapterFiles(4, 8).add_module(std::string(prefix) + "layers.0.q_proj", 5, 8, 1);
+    const auto adapter = load(files);
+    EXPECT_EQ(adapter->image(0).a, expected->image(0).a) << prefix;
+    EXPECT_EQ(adapter->image(0).b, expected->image(0).b) << prefix;
+  }
+  const std::string said = weights::message_of(
+      [&] { (void)load(AdapterFiles().add_module("model.visual.blocks.0.qkv", 5, 8, 1)); });
+  EXPECT_NE(said.find("not loaded"), std::string::npos) << said;
+}
+
+TEST_F(LoraAdapterFolder, gives_modules_ranks_and_alphas_of_their_own) {
+  AdapterFiles files = AdapterFiles(4, 8).add_module("model.layers.0.q_proj", 5, 8, 1);
+  files.config["r"] = 2;
+  files.add_module("model.layers.0.v_proj", 3, 8, 2);
+  files.config["rank_pattern"] = {{"q_proj", 4}};
+  files.config["alpha_pattern"] = {{"q_proj", 12}};
+  const std::vector<float> b = floats(load(files)->image(0).b);  // [6, 8]
+  const AdapterMatrix& q = files.tensors.at("base_model.model.model.layers.0.q_proj.lora_B.weight");
+  const AdapterMatrix& v = files.tensors.at("base_model.model.model.layers.0.v_proj.lora_B.weight");
+  for (int64_t rank = 0; rank < 4; ++rank) {
+    for (int64_t out = 0; out < 5; ++out) {
+      EXPECT_EQ(b.at(static_cast<size_t>(rank * 8 + out)), 3 * q.at(out, rank));
+    }
+    for (int64_t out = 0; out < 3; ++out) {
+      EXPECT_EQ(b.at(static_cast<size_t>(rank * 8 + 5 + out)), rank < 2 ? 4 * v.at(out, rank) : 0);
+    }
+  }
+}
+
+TEST_F(LoraAdapterFolder, refuses_modules_that_are_saved_whole_only_if_the_file_has_them) {
+  AdapterFiles files = AdapterFiles(4, 8).add_module("model.layers.0.q_proj", 5, 8, 1);
+  files.config["modules_to_save"] = {"lm_head"};
+  EXPECT_EQ(code(files), "accepted");
+  files.tensors["base_model.model.lm_head.weight"] = {1, 1, {1.0F}};
+  const std::string said = weights::message_of([&] { (void)load(files); });
+  EXPECT_NE(said.find("modules_to_save"), std::string::npos) << said;
+}
+
 TEST_F(LoraAdapterFolder, refuses_modules_that_the_model_does_not_offer_and_names_those_it_does) {
   const AdapterFiles files = AdapterFiles().add_module("model.embed_tokens", 5, 8, 1);
   EXPECT_EQ(code(files), "E_LORA_TARGET");
@@ -86,6 +129,10 @@ TEST_F(LoraAdapterFolder, refuses_a_folder_without_the_files) {
               (void)LoraAdapter::load("a", folder_.path() / "nowhere", layers_.slots.layers(), 1);
             }),
             "E_MISSING");
+  const std::string said = weights::message_of([&] {
+    (void)LoraAdapter::load("sql", folder_.path() / "nowhere", layers_.slots.layers(), 1);
+  });
+  EXPECT_NE(said.find("'sql'"), std::string::npos) << said;
   (void)AdapterFiles().write(folder_.path());
   std::filesystem::remove(folder_.path() / "adapter_model.safetensors");
   EXPECT_EQ(weights::code_of(

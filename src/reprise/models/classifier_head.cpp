@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "reprise/models/dense_head.h"
 #include "reprise/tensor/ops.h"
 
 namespace reprise::models {
@@ -28,16 +29,26 @@ ClassifierHead::ClassifierHead(const weights::ModelConfig& config,
   }
   if (!names.pooler.empty()) {
     pooler_ = load_float(parameters, names.pooler, ".weight");
-    pooler_bias_ = load_float(parameters, names.pooler, ".bias");
+    if (classifier.pooler_bias) pooler_bias_ = load_float(parameters, names.pooler, ".bias");
+    pooler_activation_ = classifier.pooler_activation;
+  }
+  if (!names.pooler_norm.empty()) {
+    pooler_norm_ = load_float(parameters, names.pooler_norm, ".weight");
+    if (config.norm_bias) pooler_norm_bias_ = load_float(parameters, names.pooler_norm, ".bias");
+    norm_eps_ = static_cast<float>(config.norm_eps);
   }
   classifier_ = load_float(parameters, names.classifier, ".weight");
-  if (config.is_encoder) classifier_bias_ = load_float(parameters, names.classifier, ".bias");
+  if (names.classifier_has_bias()) {
+    classifier_bias_ = load_float(parameters, names.classifier, ".bias");
+  }
 }
 
 Tensor ClassifierHead::operator()(const Tensor& vectors) const {
   Tensor x = vectors;
-  // soft_cap is c * tanh(x / c).
-  if (pooler_.defined()) x = ops::soft_cap(ops::linear(x, pooler_, pooler_bias_), 1);
+  if (pooler_.defined()) {
+    x = activate_dense(pooler_activation_, ops::linear(x, pooler_, pooler_bias_));
+  }
+  if (pooler_norm_.defined()) x = ops::layer_norm(x, pooler_norm_, pooler_norm_bias_, norm_eps_);
   return ops::linear(x, classifier_, classifier_bias_);
 }
 

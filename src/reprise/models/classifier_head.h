@@ -7,7 +7,7 @@
 namespace reprise::models {
 
 /// Scores of labels from the vectors of texts, in float32 whatever the model's type is: a
-/// projection, and in an encoder a layer with tanh before it.
+/// projection, and in an encoder a layer before it, which may have a norm.
 class ClassifierHead {
  public:
   /// \pre config.classifier
@@ -20,6 +20,10 @@ class ClassifierHead {
  private:
   Tensor pooler_;  // undefined: there is none
   Tensor pooler_bias_;
+  weights::DenseActivation pooler_activation_ = weights::DenseActivation::tanh;
+  Tensor pooler_norm_;  // undefined: there is none
+  Tensor pooler_norm_bias_;
+  float norm_eps_ = 0;
   Tensor classifier_;
   Tensor classifier_bias_;  // undefined: there is none
 };

@@ -36,7 +36,7 @@ Tensor load_token_types(const weights::ModelConfig& config,
                         const weights::DecoderTensors& names,
                         Parameters& parameters) {
   if (config.num_token_types == 0) return {};
-  REPRISE_ASSERT(config.rope.type == weights::RopeType::none,
+  REPRISE_ASSERT(config.second_text_offset() == 0 || config.rope.type == weights::RopeType::none,
                  "the positions of second texts lie behind the rows of a rope table");
   const auto num_positions = static_cast<size_t>(config.max_position_embeddings);
   std::vector<int64_t> types(num_positions, 0);
@@ -56,6 +56,13 @@ class RopeTables {
           name, make_rope_table(rope, config.head_dim, max_positions), shape);
     };
     table_ = add("rope_table", config.rope);
+    if (config.query_temperature) {
+      query_table_ = parameters.add_table(
+          "query_rope_table",
+          make_query_rope_table(
+              config.rope, *config.query_temperature, config.head_dim, max_positions),
+          shape);
+    }
     if (config.sliding_rope) sliding_table_ = add("sliding_rope_table", *config.sliding_rope);
     if (config.attention_temperature) {
       temperature_table_ = parameters.add_table(
@@ -70,9 +77,13 @@ class RopeTables {
     return &config_.rope_of_layer(layer) == &config_.rope ? table_ : sliding_table_;
   }
 
+  /// Of all layers, instead of of_layer(); undefined: there is none.
+  [[nodiscard]] const Tensor& of_queries() const { return query_table_; }
+
  private:
   const weights::ModelConfig& config_;
   Tensor table_;
+  Tensor query_table_;
   Tensor sliding_table_;
   Tensor temperature_table_;  // of layers that do not rotate
 };
@@ -111,6 +122,7 @@ Decoder::Decoder(const weights::ModelConfig& config,
                                   .parameters = parameters,
                                   .layer = layer,
                                   .rope_table = rope_tables.of_layer(layer),
+                                  .query_rope_table = rope_tables.of_queries(),
                                   .adapters = adapters,
                                   .expert_counting = expert_counting}));
     attention_layers_.push_back(&layers_.back()->attention());
@@ -124,6 +136,7 @@ Decoder::Decoder(const weights::ModelConfig& config,
   if (config.pooling) {
     pooling_ = config.pooling->type;
     if (config.classifier) classifier_.emplace(config, names, parameters);
+    dense_.emplace(config, parameters);
     return;
   }
   REPRISE_ASSERT(!names.lm_head.empty(), "a model without logits pools");
@@ -210,7 +223,7 @@ Tensor Decoder::compute_logits(const Tensor& hidden,
                                const Tensor& num_logits) {
   if (pooling_) {
     const Tensor vectors = pool(hidden, logits_indices, num_logits);
-    return classifier_ ? (*classifier_)(vectors) : vectors;
+    return classifier_ ? (*classifier_)(vectors) : (*dense_)(vectors);
   }
   Tensor logits = project_to_logits(ops::gather_rows(hidden, logits_indices), lm_head_, num_logits);
   if (ranks_ > 1) logits = ops::gather_columns(logits, num_logits, ranks_, vocab_size_);

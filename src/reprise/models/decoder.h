@@ -8,6 +8,7 @@
 
 #include "reprise/models/causal_lm.h"
 #include "reprise/models/classifier_head.h"
+#include "reprise/models/dense_head.h"
 #include "reprise/models/layer_parts.h"
 #include "reprise/models/norm.h"
 
@@ -92,7 +93,8 @@ class Decoder final : public CausalLM {
   int64_t tensor_rank_;  // in its stage
   std::optional<weights::PoolingType> pooling_;
   std::optional<ClassifierHead> classifier_;
-  AuxiliaryStates auxiliary_;  // what a draft head reads of this model
+  std::optional<DenseHead> dense_;  // given if the model pools
+  AuxiliaryStates auxiliary_;       // what a draft head reads of this model
   std::vector<attention::AttentionLayer*> attention_layers_;
 };
 

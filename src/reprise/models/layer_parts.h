@@ -23,6 +23,7 @@ struct LayerParts {
   // Undefined: this layer does not rotate. A layer that does not rotate either multiplies its
   // queries by this table's factors.
   Tensor rope_table;
+  Tensor query_rope_table;                          // undefined: queries rotate by rope_table
   lora::AdapterSlots* adapters = nullptr;           // nullptr: the engine has no adapters
   const ExpertCounting* expert_counting = nullptr;  // nullptr: nothing is counted
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "reprise/models/attention_block.h"
 #include "reprise/models/decoder.h"
@@ -12,7 +13,8 @@ namespace reprise::models {
 /// The layer of Llama, and of all decoders with a norm before attention and a norm before the MLP:
 /// Mistral (sliding window), Qwen2 (bias on q, k and v), Qwen3 (norms of q and k), Phi-3 (fused
 /// projections), SmolLM3 (layers without rotation), GPT-2 and OPT (LayerNorm, no gate, learned
-/// positions), mixtures of experts (another feed-forward part), and DeepSeek (latent attention).
+/// positions), mixtures of experts (another feed-forward part), DeepSeek (latent attention), and
+/// encoders such as ModernBERT.
 class LlamaLayer final : public DecoderLayer {
  public:
   explicit LlamaLayer(const LayerParts& parts);
@@ -25,7 +27,7 @@ class LlamaLayer final : public DecoderLayer {
   }
 
  private:
-  Norm attention_norm_;
+  std::optional<Norm> attention_norm_;  // nothing: the layer reads its input as it is
   std::unique_ptr<AttentionBlock> attention_;
   Norm mlp_norm_;
   std::unique_ptr<FeedForward> mlp_;

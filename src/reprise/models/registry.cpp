@@ -32,6 +32,7 @@ struct Row {
 constexpr std::array kRows = {
     Row{weights::Architecture::llama, make<LlamaLayer>},
     Row{weights::Architecture::mistral, make<LlamaLayer>},
+    Row{weights::Architecture::ministral3, make<LlamaLayer>},
     Row{weights::Architecture::qwen2, make<LlamaLayer>},
     Row{weights::Architecture::qwen3, make<LlamaLayer>},
     Row{weights::Architecture::phi3, make<LlamaLayer>},
@@ -77,6 +78,11 @@ constexpr std::array kRows = {
     Row{weights::Architecture::bert, make<BertLayer>},
     Row{weights::Architecture::roberta, make<BertLayer>},
     Row{weights::Architecture::xlm_roberta, make<BertLayer>},
+    Row{weights::Architecture::camembert, make<BertLayer>},
+    Row{weights::Architecture::xlm_roberta_xl, make<LlamaLayer>},
+    Row{weights::Architecture::distilbert, make<BertLayer>},
+    Row{weights::Architecture::modernbert, make<LlamaLayer>},
+    Row{weights::Architecture::nomic_bert, make<BertLayer>},
     Row{weights::Architecture::bart, make<BartLayer>},
 };
 

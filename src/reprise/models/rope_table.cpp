@@ -126,6 +126,20 @@ std::vector<float> make_rope_table(const RopeParameters& rope,
   return table;
 }
 
+std::vector<float> make_query_rope_table(const RopeParameters& rope,
+                                         const weights::AttentionTemperature& temperature,
+                                         int64_t head_dim,
+                                         int64_t max_positions) {
+  std::vector<float> table = make_rope_table(rope, head_dim, max_positions);
+  for (int64_t position = 0; position < max_positions; ++position) {
+    const double floors = std::floor(static_cast<double>(position) / temperature.floor_positions);
+    const auto factor = static_cast<float>(1.0 + temperature.scale * std::log1p(floors));
+    const auto row = table.begin() + position * head_dim;
+    std::for_each(row, row + head_dim, [&](float& value) { value *= factor; });
+  }
+  return table;
+}
+
 std::vector<float> make_temperature_table(const weights::AttentionTemperature& temperature,
                                           int64_t head_dim,
                                           int64_t max_positions) {

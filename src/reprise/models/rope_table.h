@@ -19,6 +19,13 @@ namespace reprise::models {
                                                  int64_t head_dim,
                                                  int64_t max_positions);
 
+/// The same for queries that are also multiplied by a number for each position.
+[[nodiscard]] std::vector<float> make_query_rope_table(
+    const weights::RopeParameters& rope,
+    const weights::AttentionTemperature& temperature,
+    int64_t head_dim,
+    int64_t max_positions);
+
 /// A table that multiplies by a number for each position and rotates by no angle.
 [[nodiscard]] std::vector<float> make_temperature_table(
     const weights::AttentionTemperature& temperature, int64_t head_dim, int64_t max_positions);

@@ -48,6 +48,16 @@ std::optional<float> find_cache_scale(const LayerParts& parts,
   return std::nullopt;
 }
 
+// 0: that of the size of a head.
+float scale_of_scores(const weights::ModelConfig& config, int64_t layer) {
+  if (!config.divides_scores_by_layer) {
+    return static_cast<float>(config.attention_scale.value_or(0));
+  }
+  const double whole =
+      config.attention_scale.value_or(1 / std::sqrt(static_cast<double>(config.head_dim)));
+  return static_cast<float>(whole / static_cast<double>(layer + 1));
+}
+
 attention::AttentionShape attention_shape(const LayerParts& parts) {
   const weights::ModelConfig& config = parts.config;
   const weights::DecoderTensors& names = parts.names;
@@ -61,7 +71,7 @@ attention::AttentionShape attention_shape(const LayerParts& parts) {
           .head_dim = config.head_dim,
           .sliding_window = config.window_of_layer(layer).value_or(0),
           .chunk_size = config.chunk_of_layer(layer).value_or(0),
-          .scale = static_cast<float>(config.attention_scale.value_or(0)),
+          .scale = scale_of_scores(config, layer),
           .soft_cap = static_cast<float>(config.attention_soft_cap),
           .k_scale = k_scale.value_or(v_scale.value_or(1.0F)),
           .v_scale = v_scale.value_or(k_scale.value_or(1.0F)),
@@ -77,6 +87,7 @@ SelfAttention::SelfAttention(const LayerParts& parts)
       kv_size_(parts.config.kv_size()),
       qk_norm_(parts.config.qk_norm),
       rope_table_(parts.rope_table),
+      query_rope_table_(parts.query_rope_table),
       rotates_(parts.config.rotates(parts.layer)),
       norm_eps_(static_cast<float>(parts.config.norm_eps)),
       has_gate_(parts.config.has_attention_gate),
@@ -123,7 +134,8 @@ Tensor SelfAttention::operator()(cudagraph::ForwardContext& context,
   }
   if (rope_table_.defined()) {
     const auto [rotated_q, rotated_k] = ops::rope(q, k, positions, rope_table_);
-    q = rotated_q;
+    q = query_rope_table_.defined() ? std::get<0>(ops::rope(q, k, positions, query_rope_table_))
+                                    : rotated_q;
     if (rotates_) k = rotated_k;
   }
   const Tensor attended = ops::flatten(attention_(context, q, k, v));

@@ -31,7 +31,8 @@ class SelfAttention final : public AttentionBlock {
   Projection o_;
   std::optional<Norm> q_norm_;
   std::optional<Norm> k_norm_;
-  Tensor rope_table_;  // shared by layers; see LayerParts::rope_table
+  Tensor rope_table_;        // shared by layers; see LayerParts::rope_table
+  Tensor query_rope_table_;  // likewise
   bool rotates_;
   float norm_eps_;
   Tensor unit_norm_;  // zeros, which count from one; undefined: none

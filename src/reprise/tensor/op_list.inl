@@ -166,11 +166,12 @@ X(attention_with_sinks,
   "buffer out[T, G*N, D]; scale, k_scale, v_scale, sliding_window) -> ()",
   .check = check_caches,
   .splits_as = OpCode::attention)
-// Each token sees all positions of its request, also those behind its own.
+// Each token sees all positions of its request, also those behind its own; with a window, those
+// less than sliding_window before and behind its own.
 X(encoder_attention,
   "(q[T, G*N, D], state key_cache cache[B, N, S, >=D], state value_cache cache[B, N, S, >=D], "
   "query_start_loc i32[R+1], seq_lens i32[R], block_table i32[>=R, M], buffer out[T, G*N, D]; "
-  "scale, k_scale, v_scale) -> ()",
+  "scale, k_scale, v_scale, sliding_window) -> ()",
   .check = check_caches,
   .splits_as = OpCode::attention)
 

@@ -34,7 +34,9 @@ ShardNames read_index(const ModelDirectory& directory, std::string_view index_na
     if (!file.is_string()) {
       throw FileError("E_INDEX", path, visible(tensor), "must name a file");
     }
-    shards[file.get<std::string>()].push_back(tensor);
+    std::string name = file.get<std::string>();
+    if (name.starts_with("./")) name.erase(0, 2);
+    shards[std::move(name)].push_back(tensor);
     if (shards.size() > kMaxShards) {
       throw FileError(
           "E_INDEX", path, "weight_map", fmt::format("names more than {} files", kMaxShards));
@@ -66,6 +68,42 @@ InputFile open_shard(const ModelDirectory& directory,
   }
 }
 
+// The number behind `mark` in "model-00001-of-00003.safetensors"; 0: there is none.
+size_t number_behind(std::string_view name, std::string_view mark) {
+  const size_t at = name.rfind(mark);
+  if (at == std::string_view::npos) return 0;
+  size_t number = 0;
+  for (const char c : name.substr(at + mark.size(), 5)) {
+    if (c < '0' || c > '9') return 0;
+    number = number * 10 + static_cast<size_t>(c - '0');
+  }
+  return number;
+}
+
+// Weights without an index, under any name, which vLLM reads too. Files that begin so are in
+// another format, or of an adapter.
+std::vector<std::string> unlisted_files(const ModelDirectory& directory) {
+  std::vector<std::string> names = directory.names_with_ending(".safetensors", kMaxShards + 1);
+  std::erase_if(names, [](std::string_view name) {
+    return name.starts_with("consolidated") || name.starts_with("adapter_");
+  });
+  if (names.size() > kMaxShards) {
+    throw FileError("E_INDEX",
+                    directory.path().string(),
+                    "",
+                    fmt::format("has more than {} .safetensors files", kMaxShards));
+  }
+  const size_t count = names.empty() ? 0 : number_behind(names.front(), "-of-");
+  if (count != 0 && count != names.size()) {
+    throw FileError(
+        "E_MISSING",
+        directory.path().string(),
+        "",
+        fmt::format("has {} of {} shards; was the download complete?", names.size(), count));
+  }
+  return names;
+}
+
 [[noreturn]] void throw_no_weights(const ModelDirectory& directory) {
   const bool has_pickle =
       directory.contains("pytorch_model.bin") || directory.contains("pytorch_model.bin.index.json");
@@ -90,7 +128,16 @@ Checkpoint Checkpoint::open(const ModelDirectory& directory) {
   } else if (directory.contains(kIndexFile)) {
     checkpoint.add_shards(directory, kIndexFile);
   } else {
-    throw_no_weights(directory);
+    const std::vector<std::string> names = unlisted_files(directory);
+    if (names.empty()) throw_no_weights(directory);
+    for (const std::string& name : names) checkpoint.add_file(directory.open(name));
+    checkpoint.warnings_.push_back(
+        fmt::format("{}: has neither {} nor {}; its weights are read from {}{}",
+                    directory.path().string(),
+                    kSingleFile,
+                    kIndexFile,
+                    visible(names.front()),
+                    names.size() == 1 ? "" : fmt::format(" and {} more files", names.size() - 1)));
   }
   return checkpoint;
 }
@@ -114,18 +161,20 @@ const SafetensorsFile& Checkpoint::add_file(InputFile input) {
 void Checkpoint::add_shards(const ModelDirectory& directory, std::string_view index_name) {
   for (const auto& [file_name, names] : read_index(directory, index_name)) {
     const SafetensorsFile& file = add_file(open_shard(directory, file_name, index_name));
+    size_t num_found = 0;
     for (const std::string& name : names) {
-      if (file.find(name) == nullptr) {
-        throw FileError("E_INDEX",
-                        file.path(),
-                        visible(name),
-                        fmt::format("{} says this tensor is here, but it is not", index_name));
+      if (file.find(name) != nullptr) {
+        ++num_found;
+        continue;
       }
+      // As in Transformers and vLLM, only a tensor that the model needs must be there.
+      warnings_.push_back(fmt::format(
+          "{}: {} says that {} is here, but it is not", file.path(), index_name, visible(name)));
     }
-    if (names.size() < file.tensors().size()) {
+    if (num_found < file.tensors().size()) {
       warnings_.push_back(fmt::format("{}: {} tensors are not listed in {}",
                                       file.path(),
-                                      file.tensors().size() - names.size(),
+                                      file.tensors().size() - num_found,
                                       index_name));
     }
   }

@@ -17,7 +17,7 @@
 namespace reprise::weights {
 
 /// The weights of a model directory: `model.safetensors`, or the shards that
-/// `model.safetensors.index.json` lists.
+/// `model.safetensors.index.json` lists, or else all `.safetensors` files.
 ///
 /// Every file is opened and validated by open(); reading afterwards can fail only because a file
 /// changed or the disk failed. Holds one descriptor per shard.

@@ -12,6 +12,7 @@
 #include "reprise/weights/convert.h"
 #include "reprise/weights/dummy_weights.h"
 #include "reprise/weights/expected_tensors.h"
+#include "reprise/weights/lm_head.h"
 #include "reprise/weights/model_config.h"
 #include "tests/support/weights/weights_fixture.h"
 
@@ -216,8 +217,6 @@ TEST_F(CheckpointTest, follows_the_hub_cache_layout_but_not_out_of_it) {
 TEST_F(CheckpointTest, F14_refuses_an_index_that_the_shards_do_not_bear_out) {
   write_index(R"({"a":"one.safetensors"})");
   EXPECT_EQ(code(), "E_MISSING");
-  directory_.write("one.safetensors", file_of({{"b", {1.0f}}}));
-  EXPECT_EQ(code(), "E_INDEX");
   directory_.write("one.safetensors", file_of({{"a", {1.0f}}}));
   directory_.write("two.safetensors", file_of({{"a", {1.0f}}, {"b", {1.0f}}}));
   write_index(R"({"a":"one.safetensors","b":"two.safetensors"})");
@@ -243,6 +242,36 @@ TEST_F(CheckpointTest, warns_of_tensors_that_the_index_does_not_list) {
   directory_.write("one.safetensors", file_of({{"a", {1.0f}}, {"b", {1.0f}}}));
   write_index(R"({"a":"one.safetensors"})");
   EXPECT_EQ(open().warnings().size(), 1u);
+}
+
+TEST_F(CheckpointTest, warns_of_tensors_that_the_index_lists_and_no_shard_has) {
+  directory_.write("one.safetensors", file_of({{"a", {1.0f}}}));
+  write_index(R"({"a":"./one.safetensors","b":"one.safetensors"})");
+  const Checkpoint checkpoint = open();
+  EXPECT_THAT(checkpoint.warnings(), ElementsAre(HasSubstr("says that b is here, but it is not")));
+  EXPECT_THAT(checkpoint.names(), ElementsAre("a"));
+}
+
+TEST_F(CheckpointTest, reads_shards_without_an_index_and_files_of_other_names) {
+  directory_.write("model-00001-of-00002.safetensors", file_of({{"a", {1.0f}}}));
+  EXPECT_EQ(code(), "E_MISSING") << "the second shard";
+  directory_.write("model-00002-of-00002.safetensors", file_of({{"b", {2.0f}}}));
+  directory_.write("adapter_model.safetensors", file_of({{"c", {3.0f}}}));
+  directory_.write("consolidated.safetensors", file_of({{"d", {3.0f}}}));
+  const Checkpoint checkpoint = open();
+  EXPECT_THAT(checkpoint.names(), ElementsAre("a", "b"));
+  EXPECT_THAT(checkpoint.warnings(), ElementsAre(HasSubstr("has neither")));
+  fs::remove(directory_.path() / "model-00001-of-00002.safetensors");
+  fs::rename(directory_.path() / "model-00002-of-00002.safetensors",
+             directory_.path() / "model.fp16.safetensors");
+  EXPECT_THAT(open().names(), ElementsAre("b"));
+}
+
+TEST_F(CheckpointTest, says_that_a_file_is_a_pointer_of_git_lfs) {
+  directory_.write("model.safetensors",
+                   "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 988097824\n");
+  EXPECT_EQ(code(), "E_LFS_POINTER");
+  EXPECT_THAT(message_of([&] { (void)open(); }), HasSubstr("git lfs pull"));
 }
 
 class VerifyWeights : public CheckpointTest {
@@ -272,9 +301,10 @@ TEST_F(VerifyWeights, F11_warns_of_extra_tensors) {
   one_layer.layer_types.resize(1);
   directory_.write("model.safetensors", file_of(DummyWeights(config_, 1)));
   const std::vector<std::string> warnings = verify_weights(one_layer, open());
-  ASSERT_EQ(warnings.size(), 9u);  // eight of nine by name, then how many more
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_THAT(warnings[0], HasSubstr("9 tensors of the checkpoint are not used: "));
   EXPECT_THAT(warnings[0], HasSubstr("model.layers.1.input_layernorm.weight"));
-  EXPECT_THAT(warnings[8], HasSubstr("1 more"));
+  EXPECT_THAT(warnings[0], HasSubstr(" and 1 more"));
 }
 
 // A source with one tensor more than another.
@@ -344,6 +374,59 @@ TEST_F(VerifyWeights, refuses_weights_that_are_not_floats) {
   }
   directory_.write("model.safetensors", file);
   EXPECT_EQ(code_of([&] { (void)verify_weights(config_, open()); }), "E_DTYPE");
+}
+
+// The checkpoint decides whether logits come from the embedding.
+TEST_F(VerifyWeights, uses_the_head_that_the_checkpoint_has) {
+  const auto tied = [&](bool says_tied, const WeightSource& source) {
+    config_.tie_word_embeddings = says_tied;
+    std::vector<std::string> warnings;
+    const bool result = uses_embedding_as_head(config_, source, warnings);
+    EXPECT_EQ(warnings.size(), result == says_tied ? 0u : 1u);
+    return result;
+  };
+  const DummyWeights with_head(config_, 1);
+  config_.tie_word_embeddings = true;
+  const DummyWeights without_head(config_, 1);
+  EXPECT_FALSE(tied(false, with_head));
+  EXPECT_FALSE(tied(true, with_head)) << "another head";
+  EXPECT_TRUE(tied(true, without_head));
+  EXPECT_TRUE(tied(false, without_head)) << "no head";
+  // A head that is a copy of the embedding.
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  const auto matrices = [&](const std::vector<float>& head) {
+    std::string data;
+    for (const auto* part : {&values, &head}) {
+      data.append(reinterpret_cast<const char*>(part->data()), part->size() * 4);
+    }
+    directory_.write("model.safetensors",
+                     safetensors_bytes(R"({
+      "model.embed_tokens.weight":{"dtype":"F32","shape":[10,1],"data_offsets":[0,40]},
+      "lm_head.weight":{"dtype":"F32","shape":[10,1],"data_offsets":[40,80]}})",
+                                       data));
+    return open();
+  };
+  EXPECT_TRUE(tied(true, matrices(values)));
+  std::vector<float> other = values;
+  other.back() = 11;
+  EXPECT_FALSE(tied(true, matrices(other)));
+}
+
+TEST_F(VerifyWeights, names_every_kind_of_tensor_that_nothing_reads_but_known_leftovers) {
+  const DummyWeights source(config_, 1);
+  for (const char* name : {"model.layers.0.self_attn.q_proj.bias",
+                           "model.layers.0.mlp.extra.weight",
+                           "model.layers.2.input_layernorm.weight",
+                           "odd",
+                           "lm_head.bias"}) {
+    EXPECT_THAT(verify_weights(config_, OneMore(source, name)), ElementsAre(HasSubstr(name)));
+  }
+  for (const char* name : {"model.layers.0.self_attn.rotary_emb.inv_freq",
+                           "embeddings.position_ids",
+                           "transformer.h.0.attn.masked_bias",
+                           "model.layers.0.self_attn.q_proj.input_scale"}) {
+    EXPECT_THAT(verify_weights(config_, OneMore(source, name)), IsEmpty()) << name;
+  }
 }
 
 }  // namespace

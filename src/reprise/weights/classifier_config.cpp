@@ -11,7 +11,6 @@
 namespace reprise::weights {
 namespace {
 
-constexpr std::string_view kClassEnding = "ForSequenceClassification";
 constexpr int64_t kMaxLabels = int64_t{1} << 16;
 constexpr size_t kMaxTokenBytes = 1024;
 
@@ -83,11 +82,6 @@ ClassifierActivation read_activation_of_labels(const ConfigReader& reader, int64
 }
 
 }  // namespace
-
-std::string_view classifier_stem(std::string_view class_name) noexcept {
-  if (!class_name.ends_with(kClassEnding)) return {};
-  return class_name.substr(0, class_name.size() - kClassEnding.size());
-}
 
 ClassifierConfig read_classifier_config(const ConfigReader& reader) {
   ClassifierConfig config;

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <functional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "reprise/base/json.h"
 
@@ -13,5 +16,20 @@ namespace reprise::weights {
 [[nodiscard]] std::string override_config(std::string_view text,
                                           std::string_view path,
                                           const Json& overrides);
+
+/// The same for a config.json, where a scaling of the rotation can be spelled in two ways. An
+/// override in the older spelling (rope_scaling, rope_theta, rope_local_base_freq,
+/// partial_rotary_factor) also changes a config in the newer one (rope_parameters). A scaling whose
+/// type an override names replaces the scaling of the config.
+[[nodiscard]] Json override_model_config(Json config, const Json& overrides);
+
+/// The names of `overrides` that have no effect. `config`: with the overrides. `text`: the part of
+/// `config` that was read, see text_part_of_config(). `read`: the names of the members that were
+/// asked for.
+[[nodiscard]] std::vector<std::string> overrides_without_effect(
+    const Json& overrides,
+    const Json& config,
+    const Json& text,
+    const std::set<std::string, std::less<>>& read);
 
 }  // namespace reprise::weights

@@ -52,9 +52,13 @@ Json parse_json_file(std::string_view text, std::string_view path, std::string_v
   return document;
 }
 
-bool ConfigReader::has(std::string_view key) const { return object_.contains(key); }
+bool ConfigReader::has(std::string_view key) const {
+  if (names_ != nullptr) names_->emplace(key);
+  return object_.contains(key);
+}
 
 const Json* ConfigReader::find(std::string_view key) const {
+  if (names_ != nullptr) names_->emplace(key);
   const auto found = object_.find(key);
   return found == object_.end() || found->is_null() ? nullptr : &*found;
 }

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +29,9 @@ class ConfigReader {
   /// `prefix` stands before member names in messages: "rope_scaling.".
   ConfigReader(const Json& object, std::string_view path, std::string_view prefix = "")
       : object_(object), path_(path), prefix_(prefix) {}
+
+  /// Adds the name of each member that is asked for from now on. Borrowed.
+  void remember_names(std::set<std::string, std::less<>>& names) { names_ = &names; }
 
   [[nodiscard]] bool has(std::string_view key) const;          // present, null or not
   [[nodiscard]] const Json* find(std::string_view key) const;  // nullptr when not given
@@ -60,6 +65,7 @@ class ConfigReader {
   const Json& object_;
   std::string path_;
   std::string prefix_;
+  std::set<std::string, std::less<>>* names_ = nullptr;  // that were asked for; nullptr: not kept
 };
 
 }  // namespace reprise::weights

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 namespace reprise::weights {
 namespace {
 
@@ -42,6 +44,7 @@ DecoderTensors gpt_neox() {
           .down = "mlp.dense_4h_to_h"};
 }
 
+// The names of a classifier begin with the part that the class of its layers does not have.
 DecoderTensors bert(const ModelConfig& config) {
   DecoderTensors names = {.embedding = "embeddings.word_embeddings",
                           .position_embedding = "embeddings.position_embeddings",
@@ -85,9 +88,107 @@ DecoderTensors roberta(const ModelConfig& config) {
   return names;
 }
 
-// Models whose tokens have types.
-DecoderTensors encoder_with_types(const ModelConfig& config) {
-  return config.architecture == Architecture::bert ? bert(config) : roberta(config);
+DecoderTensors xlm_roberta_xl(const ModelConfig& config) {
+  DecoderTensors names = roberta(config);
+  names.embedding_norm = {};
+  names.final_norm = config.classifier ? "roberta.encoder.LayerNorm" : "encoder.LayerNorm";
+  names.attention_norm = "attention.self_attn_layer_norm";
+  names.attention_result_norm = {};
+  names.mlp_norm = "LayerNorm";
+  names.mlp_result_norm = {};
+  return names;
+}
+
+DecoderTensors distilbert(const ModelConfig& config) {
+  DecoderTensors names = {.embedding = "embeddings.word_embeddings",
+                          .position_embedding = "embeddings.position_embeddings",
+                          .embedding_norm = "embeddings.LayerNorm",
+                          .layers = "transformer.layer.",
+                          .final_norm = {},
+                          .lm_head = {},
+                          .classifier = "classifier",
+                          .attention_norm = {},
+                          .attention_result_norm = "sa_layer_norm",
+                          .mlp_norm = {},
+                          .mlp_result_norm = "output_layer_norm",
+                          .q = "attention.q_lin",
+                          .k = "attention.k_lin",
+                          .v = "attention.v_lin",
+                          .o = "attention.out_lin",
+                          .up = "ffn.lin1",
+                          .down = "ffn.lin2"};
+  if (!config.classifier) return names;
+  names.embedding = "distilbert.embeddings.word_embeddings";
+  names.position_embedding = "distilbert.embeddings.position_embeddings";
+  names.embedding_norm = "distilbert.embeddings.LayerNorm";
+  names.layers = "distilbert.transformer.layer.";
+  names.pooler = "pre_classifier";
+  return names;
+}
+
+DecoderTensors modernbert(const ModelConfig& config) {
+  DecoderTensors names = {.embedding = "embeddings.tok_embeddings",
+                          .embedding_norm = "embeddings.norm",
+                          .layers = "layers.",
+                          .final_norm = "final_norm",
+                          .lm_head = {},
+                          .classifier = "classifier",
+                          .attention_norm = "attn_norm",
+                          .mlp_norm = "mlp_norm",
+                          .qkv = "attn.Wqkv",
+                          .o = "attn.Wo",
+                          .gate_up = "mlp.Wi",
+                          .down = "mlp.Wo",
+                          .first_layer_has_attention_norm = false};
+  if (!config.classifier) return names;
+  names.embedding = "model.embeddings.tok_embeddings";
+  names.embedding_norm = "model.embeddings.norm";
+  names.layers = "model.layers.";
+  names.final_norm = "model.final_norm";
+  names.pooler = "head.dense";
+  names.pooler_norm = "head.norm";
+  return names;
+}
+
+// Checkpoints have the names of the first program for Nomic's models, also those that Transformers
+// writes.
+DecoderTensors nomic_bert() {
+  return {.embedding = "embeddings.word_embeddings",
+          .token_type_embedding = "embeddings.token_type_embeddings",
+          .embedding_norm = "emb_ln",
+          .layers = "encoder.layers.",
+          .final_norm = {},
+          .lm_head = {},
+          .attention_norm = {},
+          .attention_result_norm = "norm1",
+          .mlp_norm = {},
+          .mlp_result_norm = "norm2",
+          .qkv = "attn.Wqkv",
+          .o = "attn.out_proj",
+          .gate = "mlp.fc12",
+          .up = "mlp.fc11",
+          .down = "mlp.fc2"};
+}
+
+std::optional<DecoderTensors> tensors_of_encoder(const ModelConfig& config) {
+  switch (config.architecture) {
+    case Architecture::bert:
+      return bert(config);
+    case Architecture::roberta:
+    case Architecture::xlm_roberta:
+    case Architecture::camembert:
+      return roberta(config);
+    case Architecture::xlm_roberta_xl:
+      return xlm_roberta_xl(config);
+    case Architecture::distilbert:
+      return distilbert(config);
+    case Architecture::modernbert:
+      return modernbert(config);
+    case Architecture::nomic_bert:
+      return nomic_bert();
+    default:
+      return std::nullopt;
+  }
 }
 
 DecoderTensors olmo2() {
@@ -234,7 +335,7 @@ std::string DecoderTensors::in_expert(int64_t layer, int64_t expert, std::string
 }
 
 DecoderTensors decoder_tensors(const ModelConfig& config) {
-  if (config.num_token_types > 0) return encoder_with_types(config);
+  if (const auto names = tensors_of_encoder(config)) return *names;
   switch (config.architecture) {
     case Architecture::gpt2:
     case Architecture::gpt_bigcode:

@@ -22,7 +22,8 @@ struct DecoderTensors {
   std::string_view layers = "model.layers.";  // before the number of the layer
   std::string_view final_norm = "model.norm";
   std::string_view lm_head = "lm_head";
-  std::string_view pooler = {};  // of an encoder
+  std::string_view pooler = {};       // of an encoder: a projection before the classifier
+  std::string_view pooler_norm = {};  // behind it
   std::string_view classifier = "score";
 
   // Of a layer, behind "model.layers.3.".
@@ -88,6 +89,14 @@ struct DecoderTensors {
 
   /// Matrices of attention and MLP are stored [in, out].
   bool is_transposed = false;
+  /// The first layer reads the normed embedding without a norm of its own.
+  bool first_layer_has_attention_norm = true;
+
+  /// Classifiers made of encoders have one, those made of decoders have none.
+  [[nodiscard]] bool classifier_has_bias() const noexcept { return !pooler.empty(); }
+  [[nodiscard]] bool has_attention_norm(int64_t layer) const noexcept {
+    return !attention_norm.empty() && (layer > 0 || first_layer_has_attention_norm);
+  }
 
   [[nodiscard]] std::string in_layer(int64_t layer, std::string_view name) const;
   [[nodiscard]] std::string in_mixer(int64_t layer, std::string_view name) const;

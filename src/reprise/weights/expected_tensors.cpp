@@ -1,6 +1,7 @@
 #include "reprise/weights/expected_tensors.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +12,7 @@
 
 #include "reprise/base/error.h"
 #include "reprise/weights/decoder_tensors.h"
+#include "reprise/weights/dense_modules.h"
 
 namespace reprise::weights {
 namespace {
@@ -43,9 +45,9 @@ class TensorList {
     if (config_.classifier && config_.classifier->from_tokens.empty()) {
       add_classifier(config_.classifier->num_labels);
     }
+    if (config_.pooling) add_dense(config_.pooling->dense);
     if (!names_.lm_head.empty()) {
-      const bool is_needed =
-          !config_.tie_word_embeddings && !config_.pooling && !config_.classifier;
+      const bool is_needed = !config_.tie_word_embeddings && config_.reads_lm_head();
       add_matrix(names_.lm_head,
                  config_.vocab_size,
                  config_.hidden_size,
@@ -59,11 +61,23 @@ class TensorList {
   void add_pooler() {
     const Presence presence = config_.classifier ? Presence::required : Presence::optional;
     add_matrix(names_.pooler, config_.hidden_size, config_.hidden_size, presence);
-    add(std::string(names_.pooler) + ".bias", {config_.hidden_size}, WeightRole::bias, presence);
+    if (!config_.classifier || config_.classifier->pooler_bias) {
+      add(std::string(names_.pooler) + ".bias", {config_.hidden_size}, WeightRole::bias, presence);
+    }
+    if (!names_.pooler_norm.empty()) {
+      add_norm_called(std::string(names_.pooler_norm), config_.hidden_size);
+    }
+  }
+  void add_dense(const std::vector<DenseModule>& modules) {
+    for (size_t i = 0; i < modules.size(); ++i) {
+      const int64_t num_out = modules[i].out_features;
+      add(dense_tensor_name(i, "weight"), {num_out, modules[i].in_features}, WeightRole::matrix);
+      if (modules[i].has_bias) add(dense_tensor_name(i, "bias"), {num_out}, WeightRole::bias);
+    }
   }
   void add_classifier(int64_t num_labels) {
     add_matrix(names_.classifier, num_labels, config_.hidden_size);
-    if (!config_.is_encoder) return;
+    if (!names_.classifier_has_bias()) return;
     add(std::string(names_.classifier) + ".bias", {num_labels}, WeightRole::bias);
   }
   void add(std::string name,
@@ -96,7 +110,7 @@ class TensorList {
 
   void add_layer() {
     const int64_t hidden = config_.hidden_size;
-    add_norm(names_.attention_norm, hidden);
+    if (names_.has_attention_norm(layer_)) add_norm(names_.attention_norm, hidden);
     if (config_.has_recurrence(layer_)) add_mixer(*config_.recurrent);
     if (!config_.is_recurrent_layer(layer_)) {
       config_.mla ? add_latent_attention(*config_.mla) : add_attention();
@@ -288,22 +302,27 @@ void check_tensor(const ExpectedTensor& expected,
   }
 }
 
-// Rotary tables and causal masks that early exports stored, which every engine recomputes, and the
-// scales of a float8 KV cache, which are read where there is one. Activations are quantised by
-// scales of their own or not at all, so the checkpoint's are not read.
+// Tensors that no engine has to read, so that they are not worth a line.
 bool is_known_leftover(std::string_view name) {
-  constexpr std::array<std::string_view, 12> kEndings = {".rotary_emb.inv_freq",
-                                                         ".position_ids",
-                                                         ".input_scale",
-                                                         ".weight_format",
-                                                         ".q_scale",
-                                                         ".k_scale",
-                                                         ".v_scale",
-                                                         ".kv_scale",
-                                                         ".attn.bias",
-                                                         ".attn.masked_bias",
-                                                         ".attention.bias",
-                                                         ".attention.masked_bias"};
+  constexpr auto kEndings = std::to_array<std::string_view>({
+      // Tables that early exports stored, and that follow from the config: rotary frequencies,
+      // positions and causal masks.
+      ".rotary_emb.inv_freq",
+      ".position_ids",
+      ".attn.bias",
+      ".attn.masked_bias",
+      ".attention.bias",
+      ".attention.masked_bias",
+      // Activations are quantised by scales of their own or not at all.
+      ".input_scale",
+      ".q_scale",
+      // Scales of a float8 KV cache, which are read where there is one.
+      ".k_scale",
+      ".v_scale",
+      ".kv_scale",
+      // How a matrix of LLM.int8() lies in memory, which only its own kernels ask.
+      ".weight_format",
+  });
   return std::any_of(kEndings.begin(), kEndings.end(), [&](std::string_view ending) {
     return name.ends_with(ending);
   });
@@ -367,20 +386,24 @@ std::vector<std::string> verify_tensors(const std::vector<ExpectedTensor>& expec
                                   shape_text(tensor.shape)));
     }
   }
-  std::vector<std::string> warnings;
-  size_t num_extra = 0;
-  constexpr size_t kMaxNamed = 8;  // enough to recognise what they are
+  std::vector<std::string> extra;
   for (const std::string_view name : source.names()) {
-    if (names.contains(name) || is_known_leftover(name)) continue;
-    if (++num_extra <= kMaxNamed) {
-      warnings.push_back(fmt::format("{}: tensor {} is not used", where, visible(name)));
-    }
+    if (!names.contains(name) && !is_known_leftover(name)) extra.push_back(visible(name));
   }
-  if (num_extra > kMaxNamed) {
-    warnings.push_back(
-        fmt::format("{}: {} more tensors are not used", where, num_extra - kMaxNamed));
-  }
-  return warnings;
+  if (extra.empty()) return {};
+  constexpr size_t kMaxNamed = 8;  // enough to recognise what they are
+  const size_t num_extra = extra.size();
+  const size_t num_named = std::min(num_extra, kMaxNamed);
+  extra.resize(num_named);
+  const std::string rest =
+      num_extra == num_named ? "" : fmt::format(" and {} more", num_extra - num_named);
+  return {fmt::format("{}: {} tensor{} of the checkpoint {} not used: {}{}",
+                      where,
+                      num_extra,
+                      num_extra == 1 ? "" : "s",
+                      num_extra == 1 ? "is" : "are",
+                      fmt::join(extra, ", "),
+                      rest)};
 }
 
 }  // namespace reprise::weights

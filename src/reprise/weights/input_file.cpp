@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -64,7 +65,24 @@ InputFile InputFile::open(const std::filesystem::path& path) {
   file.device_ = status.st_dev;
   file.inode_ = status.st_ino;
   (void)::posix_fadvise(descriptor, 0, 0, POSIX_FADV_SEQUENTIAL);  // only a hint to read ahead
+  file.refuse_lfs_pointer();
   return file;
+}
+
+// A clone without Git LFS has such a text in place of each large file.
+// Source: https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md
+void InputFile::refuse_lfs_pointer() const {
+  constexpr std::string_view kBeginning = "version https://git-lfs.github.com/spec/";
+  constexpr uint64_t kMostBytes = 1024;
+  if (size_bytes_ < kBeginning.size() || size_bytes_ > kMostBytes) return;
+  std::string text(kBeginning.size(), '\0');
+  read_at(0, std::as_writable_bytes(std::span(text)), "");
+  if (text != kBeginning) return;
+  throw FileError("E_LFS_POINTER",
+                  path_,
+                  "",
+                  "is a pointer of Git LFS, not the file itself; run `git lfs pull` in its folder, "
+                  "or download the model with `hf download`");
 }
 
 bool InputFile::is_at(const std::filesystem::path& path) const noexcept {

@@ -18,7 +18,8 @@ namespace reprise::weights {
 /// once. Movable, not copyable.
 class InputFile {
  public:
-  /// \throws FileError E_MISSING (no such file), E_IO, E_NOT_REGULAR (folder, pipe, device).
+  /// \throws FileError E_MISSING (no such file), E_IO, E_NOT_REGULAR (folder, pipe, device),
+  /// E_LFS_POINTER (a text of Git LFS that stands for the file).
   [[nodiscard]] static InputFile open(const std::filesystem::path& path);
 
   InputFile(InputFile&& other) noexcept;
@@ -38,6 +39,7 @@ class InputFile {
 
  private:
   InputFile(int descriptor, std::string path) noexcept;
+  void refuse_lfs_pointer() const;
 
   int descriptor_ = -1;
   uint64_t size_bytes_ = 0;

@@ -1,11 +1,15 @@
 #include "reprise/weights/model_config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+#include <set>
+#include <string>
 #include <utility>
 
+#include "reprise/base/error.h"
 #include "reprise/base/nearest_name.h"
 #include "reprise/weights/classifier_config.h"
 #include "reprise/weights/config_overrides.h"
@@ -37,64 +41,78 @@ constexpr std::array kFamilies = {
 #undef X
 };
 
-// The family of a classifier is that of its layers: Qwen3ForCausalLM, BertModel.
-const Family* find_family_of_classifier(std::string_view name) {
-  const std::string_view stem = classifier_stem(name);
-  if (stem.empty()) return nullptr;
-  for (const Family& known : kFamilies) {
-    if (known.name == fmt::format("{}ForCausalLM", stem)) return &known;
-    if (known.name == fmt::format("{}Model", stem)) return &known;
+// The endings of class names, behind the name that the classes of a family share.
+constexpr std::string_view kDecoderEnding = "ForCausalLM";
+constexpr std::string_view kModelEnding = "Model";
+constexpr std::string_view kClassifierEnding = "ForSequenceClassification";
+constexpr std::string_view kMaskedEnding = "ForMaskedLM";
+
+// "Qwen3" of "Qwen3ForCausalLM".
+std::string_view stem_of(std::string_view name) {
+  constexpr auto kEndings = std::to_array<std::string_view>({kDecoderEnding,
+                                                             "ForConditionalGeneration",
+                                                             kClassifierEnding,
+                                                             kMaskedEnding,
+                                                             "LMHeadModel",
+                                                             kModelEnding});
+  for (const std::string_view ending : kEndings) {
+    if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size());
   }
-  return nullptr;
+  return name;
+}
+
+// Classes of the same layers: "Qwen3Model" gives hidden states of Qwen3ForCausalLM, and
+// "BertForMaskedLM" has a head that vectors do not need.
+bool is_of_family(std::string_view name, const Family& known) {
+  if (known.name == name || known.model_type == name) return true;
+  if (known.architecture == Architecture::gemma3 && name == "Gemma3TextModel") return true;
+  const bool is_encoder = known.name == fmt::format("{}{}", stem_of(known.name), kModelEnding);
+  const bool is_decoder = known.name.ends_with(kDecoderEnding);
+  const bool has_ending = name.ends_with(kClassifierEnding) ||
+                          (is_encoder && name.ends_with(kMaskedEnding)) ||
+                          (is_decoder && name.ends_with(kModelEnding));
+  return has_ending && (is_encoder || is_decoder) && stem_of(name) == stem_of(known.name);
 }
 
 const Family* find_family(std::string_view name) {
-  for (const Family& known : kFamilies) {
-    if (known.name == name || known.model_type == name) return &known;
-  }
-  return find_family_of_classifier(name);
+  const auto* const found = std::ranges::find_if(
+      kFamilies, [&](const Family& known) { return is_of_family(name, known); });
+  return found == kFamilies.end() ? nullptr : &*found;
 }
 
 [[noreturn]] void refuse_architecture(const ConfigReader& reader,
                                       std::string_view key,
                                       std::string_view name) {
-  // Names that share the ending of most names are compared without it: Gemma is not a misspelt
-  // Llama.
-  constexpr std::string_view kEnding = "ForCausalLM";
-  const bool has_ending = name.ends_with(kEnding);
+  // Names are compared without their ending, unless it is misspelt: Gemma is not a misspelt Llama.
+  const bool has_ending = stem_of(name) != name;
   std::array<std::string_view, kFamilies.size()> names;
   std::string list;
   for (size_t i = 0; i < kFamilies.size(); ++i) {
-    names[i] = kFamilies[i].name;
-    list.append(i == 0 ? "" : ", ").append(names[i]);
-    if (has_ending && names[i].ends_with(kEnding)) names[i].remove_suffix(kEnding.size());
+    names[i] = has_ending ? stem_of(kFamilies[i].name) : kFamilies[i].name;
+    list.append(i == 0 ? "" : ", ").append(kFamilies[i].name);
   }
-  const std::string_view nearest =
-      nearest_name(has_ending ? name.substr(0, name.size() - kEnding.size()) : name, names);
+  const std::string_view nearest = nearest_name(stem_of(name), names);
   const auto found = std::find(names.begin(), names.end(), nearest);
+  const std::string advice =
+      nearest.empty() ? std::string()
+                      : fmt::format(" (did you mean '{}'?)",
+                                    kFamilies[static_cast<size_t>(found - names.begin())].name);
   reader.fail(
       key,
-      fmt::format("architecture '{}' is not supported; supported: {}{}",
-                  visible(name),
-                  list,
-                  nearest.empty()
-                      ? std::string()
-                      : fmt::format("; did you mean '{}'?",
-                                    kFamilies[static_cast<size_t>(found - names.begin())].name)));
+      fmt::format(
+          "architecture '{}' is not supported{}; supported: {}", visible(name), advice, list));
 }
 
-bool names_classifier(const ConfigReader& reader) {
-  const Json* list = reader.find("architectures");
-  return list != nullptr && std::ranges::any_of(*list, [](const Json& name) {
-           return !classifier_stem(name.get_ref<const std::string&>()).empty();
-         });
-}
+struct NamedFamily {
+  const Family& family;
+  std::string class_name;  // empty: only the model type is given
+};
 
-const Family& read_family(const ConfigReader& reader) {
+NamedFamily read_family(const ConfigReader& reader) {
   const Json* list = reader.find("architectures");
   if (list == nullptr) {
     const std::string model_type = reader.string("model_type").value_or("");
-    if (const Family* known = find_family(model_type)) return *known;
+    if (const Family* known = find_family(model_type)) return {*known, ""};
     refuse_architecture(reader, model_type.empty() ? "architectures" : "model_type", model_type);
   }
   if (!list->is_array() || list->empty()) {
@@ -102,9 +120,21 @@ const Family& read_family(const ConfigReader& reader) {
   }
   for (const Json& name : *list) {
     if (!name.is_string()) reader.fail("architectures", "must be a list of strings");
-    if (const Family* known = find_family(name.get_ref<const std::string&>())) return *known;
+    const std::string& text = name.get_ref<const std::string&>();
+    if (const Family* known = find_family(text)) return {*known, text};
   }
   refuse_architecture(reader, "architectures", list->front().get_ref<const std::string&>());
+}
+
+// A decoder that was trained further with attention in both directions.
+void read_direction(const ConfigReader& reader, ModelConfig& config) {
+  constexpr std::string_view kKey = "is_causal";
+  if (reader.boolean(kKey).value_or(true)) return;
+  const bool is_possible = !config.mla && !config.recurrent && !config.has_attention_sinks &&
+                           !config.attention_chunk_size && !config.encoder &&
+                           config.attention_soft_cap == 0;
+  if (!is_possible) reader.fail(kKey, "only true is supported in this class");
+  config.is_encoder = true;
 }
 
 std::optional<DType> read_dtype(const ConfigReader& reader) {
@@ -121,6 +151,33 @@ std::optional<DType> read_dtype(const ConfigReader& reader) {
   return dtype;
 }
 
+// The layer before the classifier.
+void read_pooler(const ConfigReader& reader, ModelConfig& config) {
+  ClassifierConfig& classifier = *config.classifier;
+  if (config.architecture == Architecture::distilbert) {
+    classifier.pooler_activation = DenseActivation::relu;
+  }
+  if (config.architecture != Architecture::modernbert) return;
+  const auto require = [&](std::string_view key, std::string_view by_default, auto names) {
+    const std::string name = reader.string(key).value_or(std::string(by_default));
+    for (const auto& [known, value] : names) {
+      if (known == name) return value;
+    }
+    reader.fail(key, fmt::format("'{}' is not supported", visible(name)));
+  };
+  classifier.pooler_bias = reader.boolean("classifier_bias").value_or(false);
+  classifier.pooler_activation =
+      require("classifier_activation",
+              "gelu",
+              std::array{std::pair{std::string_view("gelu"), DenseActivation::gelu},
+                         std::pair{std::string_view("relu"), DenseActivation::relu},
+                         std::pair{std::string_view("tanh"), DenseActivation::tanh}});
+  classifier.pooling = require("classifier_pooling",
+                               "cls",
+                               std::array{std::pair{std::string_view("cls"), PoolingType::cls},
+                                          std::pair{std::string_view("mean"), PoolingType::mean}});
+}
+
 void read_warnings(const ConfigReader& reader, std::vector<std::string>& warnings) {
   if (reader.find("auto_map") != nullptr) {
     warnings.push_back("auto_map is ignored: code that comes with a model is never run");
@@ -135,6 +192,12 @@ std::string_view architecture_name(Architecture architecture) noexcept {
 
 std::string_view model_type_name(Architecture architecture) noexcept {
   return kFamilies[static_cast<size_t>(architecture)].model_type;
+}
+
+int64_t ModelConfig::derived_max_model_len() const {
+  // max_position_embeddings of Gemma 3 counts the scaled positions.
+  if (architecture == Architecture::gemma3) return max_position_embeddings;
+  return scaled_positions(rope, max_position_embeddings);
 }
 
 int64_t ModelConfig::num_recurrent_layers() const noexcept {
@@ -160,30 +223,82 @@ ModelConfig config_of_encoder(const ModelConfig& config) {
   return own;
 }
 
-LoadedModelConfig parse_model_config(std::string_view json, std::string_view path) {
+LoadedModelConfig parse_model_config(std::string_view json,
+                                     std::string_view path,
+                                     const Json& overrides) {
   LoadedModelConfig loaded;
-  const Json document =
-      text_part_of_config(parse_json_file(json, path, "E_CONFIG"), path, loaded.warnings);
-  const ConfigReader reader(document, path);
+  const Json whole = override_model_config(parse_json_file(json, path, "E_CONFIG"), overrides);
+  const Json document = text_part_of_config(whole, path, loaded.warnings);
+  std::set<std::string, std::less<>> names;
+  ConfigReader reader(document, path);
+  reader.remember_names(names);
   ModelConfig& config = loaded.config;
-  const Family& family = read_family(reader);
+  const auto [family, class_name] = read_family(reader);
   config.architecture = family.architecture;
+  config.is_headless = class_name != family.name && class_name.ends_with(kModelEnding);
   read_warnings(reader, loaded.warnings);
   config.vocab_size = reader.required_integer("vocab_size", 1, kMaxVocabSize);
   family.read({.reader = reader, .config = config, .warnings = loaded.warnings});
-  if (names_classifier(reader)) config.classifier = read_classifier_config(reader);
   config.matryoshka = read_matryoshka_config(reader, config.hidden_size);
+  read_direction(reader, config);
+  if (class_name.ends_with(kClassifierEnding)) {
+    if (config.architecture == Architecture::nomic_bert) {
+      reader.fail("architectures", "NomicBertModel is supported as a maker of vectors alone");
+    }
+    config.classifier = read_classifier_config(reader);
+    read_pooler(reader, config);
+  }
   config.dtype = read_dtype(reader);
   config.quantization = read_quantization_config(reader);
   config.bos_token_id = reader.integer("bos_token_id", 0, config.vocab_size - 1);
   config.eos_token_ids = reader.integers("eos_token_id", 0, config.vocab_size - 1, kMaxEosTokens);
+  const auto without_effect = overrides_without_effect(overrides, whole, document, names);
+  if (!without_effect.empty()) {
+    loaded.warnings.push_back(
+        fmt::format("{}: overrides without effect: {}; {} does not read them",
+                    path,
+                    visible(fmt::format("{}", fmt::join(without_effect, ", "))),
+                    family.name));
+  }
   return loaded;
 }
 
+namespace {
+
+// What a folder without config.json is, and what to do with it.
+[[noreturn]] void refuse_missing_config(const ModelDirectory& directory) {
+  constexpr size_t kMostNamed = 3;
+  std::string advice = "no such file; a model folder has one";
+  if (const auto files = directory.names_with_ending(".gguf", kMostNamed); !files.empty()) {
+    advice = fmt::format("no such file; the folder has GGUF files: name one of them, as {}",
+                         directory.path_of(files.front()));
+  } else if (directory.contains("adapter_config.json")) {
+    advice =
+        "no such file; the folder has an adapter: name its base model, and the adapter with "
+        "--enable-lora --lora-modules NAME=" +
+        directory.path().string();
+  } else if (directory.contains("params.json")) {
+    advice =
+        "no such file; the folder has a model in Mistral's own format (params.json): download the "
+        "files of Transformers of the same model";
+  }
+  throw FileError("E_MISSING", directory.path_of("config.json"), "", advice);
+}
+
+}  // namespace
+
 LoadedModelConfig load_model_config(const ModelDirectory& directory, const Json& overrides) {
+  if (!directory.contains("config.json")) refuse_missing_config(directory);
   const std::string path = directory.path_of("config.json");
   const std::string text = directory.read_text("config.json", kMaxConfigBytes);
-  return parse_model_config(override_config(text, path, overrides), path);
+  LoadedModelConfig loaded = parse_model_config(text, path, overrides);
+  if (directory.contains("adapter_config.json")) {
+    loaded.warnings.push_back(fmt::format(
+        "{}: the adapter beside the model is not applied; --enable-lora --lora-modules NAME={}",
+        directory.path_of("adapter_config.json"),
+        directory.path().string()));
+  }
+  return loaded;
 }
 
 }  // namespace reprise::weights

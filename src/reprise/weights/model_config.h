@@ -242,14 +242,19 @@ struct ModelConfig {
   bool has_attention_gate = false;   // behind each head of q are gates of the head's result
 
   std::optional<double> attention_scale;  // of scores; not given: 1 / sqrt(head_dim)
+  bool divides_scores_by_layer = false;   // by the number of the layer, counted from 1
   double attention_soft_cap = 0;          // 0: none
   std::optional<AttentionTemperature> attention_temperature;
+  /// Ministral 3 multiplies rotated queries by 1 + scale * log(1 + floor(position /
+  /// floor_positions)).
+  std::optional<AttentionTemperature> query_temperature;
   double embedding_scale = 1;
   double residual_scale = 1;  // of what attention and MLP add
   double logits_scale = 1;
   double logits_soft_cap = 0;  // 0: none
 
   bool is_encoder = false;      // each token sees its whole text, and there are no next tokens
+  bool is_headless = false;     // the class of a decoder that gives hidden states: no lm_head
   int64_t num_token_types = 0;  // of an embedding, of which each token gets the first; 0: none
   /// The config is that of the decoder, which attends to what this encoder makes of a text.
   std::optional<EncoderConfig> encoder;
@@ -284,6 +289,8 @@ struct ModelConfig {
 
   bool operator==(const ModelConfig&) const = default;
 
+  /// The longest context that the model was made for: vLLM's derived_max_model_len.
+  [[nodiscard]] int64_t derived_max_model_len() const;
   [[nodiscard]] int64_t q_size() const noexcept { return num_attention_heads * head_dim; }
   [[nodiscard]] int64_t kv_size() const noexcept { return num_key_value_heads * head_dim; }
   [[nodiscard]] bool is_moe_layer(int64_t layer) const {
@@ -299,6 +306,15 @@ struct ModelConfig {
     // The tokenizers of RoBERTa give every token the first type.
     const bool has_types = architecture == Architecture::bert && num_token_types > 1;
     return classifier.has_value() && has_types ? max_position_embeddings : 0;
+  }
+  /// A text is computed in one step: its first tokens see the last ones, or its vector is made of
+  /// all tokens.
+  [[nodiscard]] bool computes_whole_texts() const noexcept {
+    return is_encoder || (pooling && pooling->type != PoolingType::last);
+  }
+  /// The model computes logits of tokens, also to compare those of two tokens.
+  [[nodiscard]] bool reads_lm_head() const noexcept {
+    return classifier ? !classifier->from_tokens.empty() : !pooling.has_value();
   }
   [[nodiscard]] bool has_recurrence(int64_t layer) const {
     return has_parallel_recurrence || is_recurrent_layer(layer);
@@ -351,11 +367,14 @@ struct LoadedModelConfig {
 };
 
 /// Reads the text of a config.json; `path` only names it in errors. It never runs code of a model:
-/// `auto_map` is ignored with a warning.
+/// `auto_map` is ignored with a warning. `overrides`: an object, see override_model_config; those
+/// without effect are named in a warning.
 /// \throws FileError E_CONFIG with the JSON member.
-[[nodiscard]] LoadedModelConfig parse_model_config(std::string_view json, std::string_view path);
+[[nodiscard]] LoadedModelConfig parse_model_config(std::string_view json,
+                                                   std::string_view path,
+                                                   const Json& overrides = Json::object());
 
-/// `overrides`: an object, see override_config. \throws FileError E_MISSING, E_PATH, E_TOO_LARGE,
+/// \throws FileError E_MISSING, E_PATH, E_TOO_LARGE,
 /// E_CONFIG.
 [[nodiscard]] LoadedModelConfig load_model_config(const ModelDirectory& directory,
                                                   const Json& overrides = Json::object());

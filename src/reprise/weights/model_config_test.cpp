@@ -117,14 +117,69 @@ TEST(ModelConfig, reads_rope_in_the_old_and_the_new_spelling) {
       RopeParameters{});
 }
 
-TEST(ModelConfig, prefers_rope_parameters_and_says_so) {
+TEST(ModelConfig, takes_the_base_of_rope_parameters_and_the_scaling_of_rope_scaling) {
   Json json = with("rope_parameters", {{"rope_type", "default"}, {"rope_theta", 5000.0}});
   json["rope_theta"] = 10000.0;
   json["rope_scaling"] = {{"type", "linear"}, {"factor", 2.0}};
   const LoadedModelConfig loaded = load(json);
   EXPECT_EQ(loaded.config.rope.theta, 5000.0);
-  EXPECT_EQ(loaded.config.rope.type, RopeType::standard);
+  EXPECT_EQ(loaded.config.rope.type, RopeType::linear);
   EXPECT_EQ(loaded.warnings.size(), 2u);
+}
+
+// The positions are those of vLLM's _get_and_verify_max_len.
+TEST(ModelConfig, derives_the_longest_context_from_the_scaling) {
+  const auto longest = [](const Json& scaling, std::string_view name = "LlamaForCausalLM") {
+    return config_of(with("rope_scaling", scaling, name)).derived_max_model_len();
+  };
+  EXPECT_EQ(longest(nullptr), 2048);
+  EXPECT_EQ(longest({{"rope_type", "linear"}, {"factor", 2.5}}), 5120);
+  EXPECT_EQ(longest({{"rope_type", "dynamic"}, {"factor", 4}}), 8192);
+  Json yarn = {{"rope_type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 1024}};
+  EXPECT_EQ(longest(yarn), 4096);
+  EXPECT_EQ(longest({{"rope_type", "linear"}, {"factor", 8}}, "Gemma3ForCausalLM"), 2048);
+  yarn["factor"] = 1e6;
+  EXPECT_EQ(longest(yarn), int64_t{1} << 27) << "the most positions";
+}
+
+TEST(ModelConfig, says_what_a_folder_without_a_config_is) {
+  const TempDirectory folder;
+  const auto said = [&] {
+    return message_of([&] { (void)load_model_config(ModelDirectory(folder.path())); });
+  };
+  EXPECT_THAT(said(), HasSubstr("config.json: no such file"));
+  folder.write("params.json", "{}");
+  EXPECT_THAT(said(), HasSubstr("Mistral's own format"));
+  folder.write("adapter_config.json", "{}");
+  EXPECT_THAT(said(), HasSubstr("--lora-modules NAME=" + folder.path().string()));
+  folder.write("tiny.gguf", "GGUF");
+  EXPECT_THAT(said(), HasSubstr((folder.path() / "tiny.gguf").string()));
+}
+
+TEST(ModelConfig, says_that_an_adapter_beside_a_model_is_not_applied) {
+  const TempDirectory folder;
+  folder.write("config.json", base().dump());
+  const auto warnings = [&] { return load_model_config(ModelDirectory(folder.path())).warnings; };
+  EXPECT_THAT(warnings(), IsEmpty());
+  folder.write("adapter_config.json", "{}");
+  EXPECT_THAT(warnings(), ElementsAre(HasSubstr("is not applied")));
+}
+
+TEST(ModelConfig, names_overrides_that_nothing_reads) {
+  const auto warnings = [](const Json& overrides, const Json& config) {
+    return parse_model_config(config.dump(), "config.json", overrides).warnings;
+  };
+  EXPECT_THAT(warnings({{"rope_theta", 5000}, {"rms_norm_eps", 1e-6}}, base()), IsEmpty());
+  EXPECT_THAT(warnings({{"rope_scalling", 2}, {"use_cache", false}}, base()),
+              ElementsAre(HasSubstr("rope_scalling, use_cache")));
+  const Json vision = {{"architectures", {"Qwen3VLForConditionalGeneration"}},
+                       {"text_config", with("model_type", "qwen3_vl_text")}};
+  EXPECT_THAT(warnings({{"rope_theta", 5000}}, vision),
+              ElementsAre(HasSubstr("only the language model"), HasSubstr("rope_theta")));
+  EXPECT_THAT(warnings({{"text_config", {{"rope_theta", 5000}}}}, vision),
+              ElementsAre(HasSubstr("only the language model")));
+  EXPECT_THAT(warnings({{"text_config", {{"odd", 1}}}}, vision),
+              ElementsAre(HasSubstr("only the language model"), HasSubstr("text_config.odd")));
 }
 
 TEST(ModelConfig, names_the_supported_rope_types) {

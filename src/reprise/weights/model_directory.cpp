@@ -69,6 +69,19 @@ bool ModelDirectory::contains(std::string_view file_name) const {
   return is_plain_file_name(file_name) && fs::exists(fs::symlink_status(path_ / file_name, error));
 }
 
+std::vector<std::string> ModelDirectory::names_with_ending(std::string_view ending,
+                                                           size_t most) const {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(path_, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::string name = entry->path().filename().string();
+    if (name.ends_with(ending) && names.size() < most) names.push_back(std::move(name));
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
 InputFile ModelDirectory::open(std::string_view file_name) const {
   if (!is_plain_file_name(file_name)) {
     throw FileError("E_PATH",

@@ -32,6 +32,10 @@ class ModelDirectory {
   /// \throws FileError as open(), and E_TOO_LARGE above `max_bytes`.
   [[nodiscard]] std::string read_text(std::string_view file_name, uint64_t max_bytes) const;
 
+  /// The names of the entries that end in `ending`, sorted; at most `most` of them.
+  [[nodiscard]] std::vector<std::string> names_with_ending(std::string_view ending,
+                                                           size_t most) const;
+
   /// A folder directly inside this one. Its files may be links to where files of this one may be.
   /// \throws FileError E_PATH (not a plain name, or leads outside), E_MISSING, E_NOT_DIRECTORY.
   [[nodiscard]] ModelDirectory folder(std::string_view name) const;

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,10 +14,27 @@ namespace reprise::weights {
 enum class PoolingType : uint8_t { last, cls, mean };
 [[nodiscard]] std::string_view pooling_type_name(PoolingType type) noexcept;  // "LAST"
 
+/// The function behind a projection of vectors.
+enum class DenseActivation : uint8_t { identity, tanh, relu, gelu };
+
+/// A projection of vectors, which a module "Dense" of Sentence Transformers stores.
+struct DenseModule {
+  std::string folder;  // in the model folder, with its weights
+  int64_t in_features = 0;
+  int64_t out_features = 0;
+  bool has_bias = true;
+  DenseActivation activation = DenseActivation::tanh;
+
+  bool operator==(const DenseModule&) const = default;
+};
+
 /// How a model makes one vector of each text.
 struct PoolingConfig {
   PoolingType type = PoolingType::last;
-  bool normalizes = true;  // the vectors have length 1
+  bool normalizes = true;          // the vectors have length 1
+  std::vector<DenseModule> dense;  // one after the other
+  /// The longest text in tokens, if the folder has a limit below that of the model; 0: it has none.
+  int64_t max_text_length = 0;
 
   bool operator==(const PoolingConfig&) const = default;
 };
@@ -44,6 +62,11 @@ struct ClassifierConfig {
   /// label.
   std::vector<std::string> from_tokens;
   std::array<int64_t, 2> from_token_ids = {0, 1};  // set when the tokenizer is known
+
+  /// Of the layer between pooling and classifier, if the model has one.
+  DenseActivation pooler_activation = DenseActivation::tanh;
+  bool pooler_bias = true;
+  std::optional<PoolingType> pooling;  // not given: that of the kind of model
 
   bool uses_chat_template = false;  // for pairs of texts: the user gave a template
 

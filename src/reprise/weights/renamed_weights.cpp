@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "reprise/base/error.h"
@@ -56,14 +57,36 @@ std::string RenamedWeights::description() const { return source_->description();
 
 namespace {
 
-bool is_of_several_parts(const WeightSource& source) {
-  return std::ranges::any_of(source.names(),
-                             [](std::string_view name) { return name_in_text_part(name) != name; });
+// What stands before the names of a checkpoint, which are of a class with another first part.
+struct FirstPart {
+  std::string added;    // to the stored names: they lack "transformer."
+  std::string removed;  // from them: the class has no "roberta."
+};
+
+// Checkpoints of a class without the part that all its names begin with, and of a class with a head
+// that begins the names of the layers.
+FirstPart find_first_part(const WeightSource& source, const std::string& embedding) {
+  if (source.has(embedding)) return {};
+  const size_t dot = embedding.find('.');
+  if (source.has(embedding.substr(dot + 1))) return {.added = embedding.substr(0, dot + 1)};
+  for (const std::string_view stored : source.names()) {
+    const size_t end = stored.find('.') + 1;  // 0: no dot
+    if (end != 0 && stored.substr(end) == embedding) {
+      return {.removed = std::string(stored.substr(0, end))};
+    }
+  }
+  return {};
 }
 
-// Checkpoints of a class without the part that all its names begin with.
-bool lacks_first_part(const WeightSource& source, const std::string& embedding, size_t dot) {
-  return !source.has(embedding) && source.has(embedding.substr(dot + 1));
+// The first conversions of BERT kept the names that TensorFlow has for the tensors of a norm.
+std::string with_names_of_torch(std::string name) {
+  for (const auto& [old_end, end] :
+       {std::pair<std::string_view, std::string_view>{".LayerNorm.gamma", ".LayerNorm.weight"},
+        {".LayerNorm.beta", ".LayerNorm.bias"}}) {
+    if (!name.ends_with(old_end)) continue;
+    name.replace(name.size() - old_end.size(), old_end.size(), end);
+  }
+  return name;
 }
 
 }  // namespace
@@ -71,24 +94,27 @@ bool lacks_first_part(const WeightSource& source, const std::string& embedding, 
 std::unique_ptr<WeightSource> with_class_names(std::unique_ptr<WeightSource> source,
                                                const ModelConfig& config) {
   const DecoderTensors names = decoder_tensors(config);
-  const std::string embedding = std::string(names.embedding) + ".weight";
-  const size_t dot = embedding.find('.');
-  const std::string first_part = embedding.substr(0, dot + 1);
-  const bool lacks_first = lacks_first_part(*source, embedding, dot);
-  if (!lacks_first && !is_of_several_parts(*source)) {
-    return with_scaled_channels(std::move(source), config);
-  }
+  const FirstPart first = find_first_part(*source, std::string(names.embedding) + ".weight");
   std::map<std::string, std::string, std::less<>> stored_names;
+  bool changes = false;
   for (const std::string_view stored : source->names()) {
-    std::string name = name_in_text_part(stored);
-    if (name.empty()) continue;
-    const bool is_head = name.starts_with(fmt::format("{}.", names.lm_head)) ||
-                         name.starts_with(fmt::format("{}.", names.classifier));
-    if (lacks_first && !is_head) name.insert(0, first_part);
-    stored_names.emplace(std::move(name), stored);
+    std::string name = with_names_of_torch(name_in_text_part(stored));
+    if (!name.empty()) {
+      const bool is_head = std::ranges::any_of(
+          std::array{names.lm_head, names.classifier, names.pooler, names.pooler_norm},
+          [&](std::string_view part) { return name.starts_with(fmt::format("{}.", part)); });
+      if (!is_head) name.insert(0, first.added);
+      if (!first.removed.empty() && name.starts_with(first.removed)) {
+        name.erase(0, first.removed.size());
+      }
+    }
+    changes = changes || name != stored;
+    if (!name.empty()) stored_names.emplace(std::move(name), stored);
   }
-  return with_scaled_channels(
-      std::make_unique<RenamedWeights>(std::move(source), std::move(stored_names)), config);
+  if (changes) {
+    source = std::make_unique<RenamedWeights>(std::move(source), std::move(stored_names));
+  }
+  return with_scaled_channels(std::move(source), config);
 }
 
 }  // namespace reprise::weights

@@ -50,6 +50,34 @@ TEST(RenamedWeights, give_a_checkpoint_of_a_decoder_without_head_the_names_of_it
   EXPECT_THROW(source->read("h.0.attn.c_attn.weight", DType::f32, {}), FileError);
 }
 
+// Dummy weights, saved under other names.
+template <typename Rename>
+std::unique_ptr<WeightSource> saved_as(const ModelConfig& config, const Rename& rename) {
+  auto dummy = std::make_unique<DummyWeights>(config, 1);
+  std::map<std::string, std::string, std::less<>> names;
+  for (const std::string_view name : dummy->names()) names.emplace(rename(name), name);
+  return std::make_unique<RenamedWeights>(std::move(dummy), std::move(names));
+}
+
+TEST(RenamedWeights, know_encoders_inside_of_models_with_a_head_and_the_names_of_tensorflow) {
+  const ModelConfig config = parse_model_config(R"({"architectures": ["BertForMaskedLM"],
+    "vocab_size": 50, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1,
+    "num_attention_heads": 2, "max_position_embeddings": 32})",
+                                                "config.json")
+                                 .config;
+  std::unique_ptr<WeightSource> source = saved_as(config, [](std::string_view name) {
+    std::string old = "bert." + std::string(name);
+    for (const auto& [now, then] : {std::pair{".LayerNorm.weight", ".LayerNorm.gamma"},
+                                    {".LayerNorm.bias", ".LayerNorm.beta"}}) {
+      if (old.ends_with(now)) old.replace(old.size() - std::strlen(now), std::strlen(now), then);
+    }
+    return old;
+  });
+  ASSERT_TRUE(source->has("bert.embeddings.LayerNorm.gamma"));
+  source = with_class_names(std::move(source), config);
+  EXPECT_THAT(verify_weights(config, *source), IsEmpty());
+}
+
 TEST(RenamedWeights, leave_other_sources_alone) {
   const ModelConfig config = gpt2();
   auto dummy = std::make_unique<DummyWeights>(config, 1);

@@ -198,6 +198,22 @@ std::string_view rope_type_name(RopeType type) noexcept {
   return type == RopeType::none ? "none" : "factors";
 }
 
+int64_t scaled_positions(const RopeParameters& rope, int64_t max_position_embeddings) {
+  int64_t positions = max_position_embeddings;
+  switch (rope.type) {
+    case RopeType::yarn:
+      positions = rope.original_max_position_embeddings;
+      break;
+    case RopeType::linear:
+    case RopeType::dynamic:
+      break;
+    default:
+      return positions;
+  }
+  const double scaled = static_cast<double>(positions) * rope.factor;
+  return static_cast<int64_t>(std::min(scaled, static_cast<double>(kMaxPositions)));
+}
+
 RopeParameters read_rope_parameters(const ConfigReader& config,
                                     const RopeKeys& keys,
                                     std::vector<std::string>& warnings) {
@@ -214,7 +230,9 @@ RopeParameters read_rope_parameters(const ConfigReader& config,
     return rope;
   }
   rope.theta = parameters->number("rope_theta", 1.0, kMaxTheta).value_or(rope.theta);
-  read_scaling(config, *parameters, keys, rope);
+  // As in Transformers 5, a scaling in the older spelling wins: model cards ask users to add it.
+  read_partial_factor(*parameters, "partial_rotary_factor", keys, {}, rope);
+  read_scaling(config, scaling ? *scaling : *parameters, keys, rope);
   if (theta && *theta != rope.theta) {
     warnings.push_back(
         fmt::format("{} {} differs from rope_parameters.rope_theta {}; the latter is used",
@@ -223,7 +241,7 @@ RopeParameters read_rope_parameters(const ConfigReader& config,
                     rope.theta));
   }
   if (scaling) {
-    warnings.push_back("rope_scaling is ignored because rope_parameters is given");
+    warnings.push_back("rope_scaling is used instead of the scaling in rope_parameters");
   }
   return rope;
 }

@@ -55,8 +55,13 @@ struct RopeKeys {
   std::string_view layer_type = {};
 };
 
+/// The positions that the scaling of a rotation makes of those in config.json.
+/// Source: vLLM 0.32, _get_and_verify_max_len; there the types llama3 and longrope change nothing.
+[[nodiscard]] int64_t scaled_positions(const RopeParameters& rope, int64_t max_position_embeddings);
+
 /// Reads both spellings: `rope_theta` + `rope_scaling`, and the `rope_parameters` object that
-/// transformers 5 writes, which wins where both are given.
+/// transformers 5 writes. Where both are given, the base of the latter and the scaling of
+/// `rope_scaling` count.
 /// \throws FileError E_CONFIG naming the member.
 [[nodiscard]] RopeParameters read_rope_parameters(const ConfigReader& config,
                                                   const RopeKeys& keys,

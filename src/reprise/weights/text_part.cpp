@@ -46,6 +46,18 @@ const Json& members_by_default(std::string_view model_type) {
   return model_type == "gemma3_text" ? kOfGemma3 : kNone;
 }
 
+constexpr auto kOtherParts = std::to_array<std::string_view>({
+    "visual.",
+    "model.visual.",
+    "vision_tower.",
+    "model.vision_tower.",
+    "vision_model.",
+    "audio_tower.",
+    "multi_modal_projector.",
+    "model.multi_modal_projector.",
+    "mtp.",
+});
+
 std::string text_of(const Json& object, std::string_view key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
@@ -103,15 +115,6 @@ Json text_part_of_config(const Json& config,
 }
 
 std::string name_in_text_part(std::string_view stored_name) {
-  constexpr std::array<std::string_view, 9> kOtherParts = {"visual.",
-                                                           "model.visual.",
-                                                           "vision_tower.",
-                                                           "model.vision_tower.",
-                                                           "vision_model.",
-                                                           "audio_tower.",
-                                                           "multi_modal_projector.",
-                                                           "model.multi_modal_projector.",
-                                                           "mtp."};
   const auto begins_name = [&](std::string_view part) { return stored_name.starts_with(part); };
   if (std::ranges::any_of(kOtherParts, begins_name)) return {};
   constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kPrefixes = {{
@@ -123,6 +126,19 @@ std::string name_in_text_part(std::string_view stored_name) {
     return std::string(replacement).append(stored_name.substr(prefix.size()));
   }
   return std::string(stored_name);
+}
+
+std::string other_parts(const WeightSource& source) {
+  const std::vector<std::string_view> names = source.names();
+  std::string list;
+  for (const std::string_view part : kOtherParts) {
+    const auto count =
+        std::ranges::count_if(names, [&](std::string_view name) { return name.starts_with(part); });
+    if (count == 0) continue;
+    list += fmt::format(
+        "{}{} ({} tensors)", list.empty() ? "" : ", ", part.substr(0, part.size() - 1), count);
+  }
+  return list;
 }
 
 }  // namespace reprise::weights

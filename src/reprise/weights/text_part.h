@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "reprise/base/json.h"
+#include "reprise/weights/weight_source.h"
 
 /// Models that also read images or sounds keep a language model in their checkpoint. Reprise runs
 /// that part alone.
@@ -22,5 +23,9 @@ namespace reprise::weights {
 /// "model.language_model.layers.0..."; empty for a tensor of another part. Names without such a
 /// part come back as they are.
 [[nodiscard]] std::string name_in_text_part(std::string_view stored_name);
+
+/// The parts of a checkpoint beside its language model, for a message: "visual (390 tensors), mtp
+/// (15 tensors)". Empty: there are none.
+[[nodiscard]] std::string other_parts(const WeightSource& source);
 
 }  // namespace reprise::weights

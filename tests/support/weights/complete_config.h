@@ -53,7 +53,11 @@ inline Json complete_config(std::string_view architecture) {
                  {"decoder_attention_heads", 4},
                  {"encoder_ffn_dim", 96},
                  {"decoder_ffn_dim", 128},
-                 {"decoder_start_token_id", 2}};
+                 {"decoder_start_token_id", 2},
+                 {"dim", 64},
+                 {"hidden_dim", 128},
+                 {"n_layers", 4},
+                 {"n_heads", 4}};
   if (architecture == "GraniteMoeHybridForCausalLM") config["num_local_experts"] = 0;
   // Here this member is the number of a layer's values.
   if (architecture == "MambaForCausalLM") config.erase("intermediate_size");

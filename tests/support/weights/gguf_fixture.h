@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace reprise::weights::gguf {
@@ -37,8 +38,11 @@ class GgufBytes {
   }
 
   GgufBytes& key(std::string_view name, uint32_t type, std::string_view value) {
-    keys_ += text(name) + raw(type) + std::string(value);
-    ++num_keys_;
+    keys_.emplace_back(name, text(name) + raw(type) + std::string(value));
+    return *this;
+  }
+  GgufBytes& without(std::string_view name) {
+    std::erase_if(keys_, [&](const auto& key) { return key.first == name; });
     return *this;
   }
   GgufBytes& integer(std::string_view name, uint32_t value) { return key(name, 4, raw(value)); }
@@ -77,7 +81,9 @@ class GgufBytes {
   }
 
   [[nodiscard]] std::string header() const {
-    return "GGUF" + raw(version) + raw(num_tensors_) + raw(num_keys_) + keys_ + tensors_;
+    std::string bytes = "GGUF" + raw(version) + raw(num_tensors_) + raw(uint64_t{keys_.size()});
+    for (const auto& [name, key] : keys_) bytes += key;
+    return bytes + tensors_;
   }
   [[nodiscard]] std::string bytes() const {
     std::string file = header();
@@ -88,10 +94,9 @@ class GgufBytes {
   uint32_t version = 3;
 
  private:
-  std::string keys_;
+  std::vector<std::pair<std::string, std::string>> keys_;  // names, and all of their bytes
   std::string tensors_;
   std::string data_;
-  uint64_t num_keys_ = 0;
   uint64_t num_tensors_ = 0;
 };
 

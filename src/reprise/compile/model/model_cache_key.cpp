@@ -25,6 +25,17 @@ std::string bits_text(const std::vector<bool>& bits) {
 }
 
 // The kinds of blocks that the layers are made of.
+// The projections behind a pooling.
+std::string dense_text(const weights::ModelConfig& model) {
+  std::string text;
+  if (!model.pooling) return text;
+  for (const weights::DenseModule& dense : model.pooling->dense) {
+    text +=
+        fmt::format("{},{},{};", dense.out_features, dense.has_bias, number_of(dense.activation));
+  }
+  return text;
+}
+
 std::string blocks_text(const weights::ModelConfig& model) {
   std::vector<bool> rotations;
   for (int64_t layer = 0; layer < model.num_hidden_layers; ++layer) {
@@ -37,6 +48,7 @@ std::string blocks_text(const weights::ModelConfig& model) {
                         number_of(model.qk_norm),
                         number_of(model.has_unit_qk_norm),
                         number_of(model.attention_temperature.has_value()),
+                        number_of(model.query_temperature.has_value()),
                         number_of(model.activation),
                         number_of(model.has_gated_mlp),
                         number_of(model.has_parallel_residual),
@@ -51,13 +63,14 @@ std::string blocks_text(const weights::ModelConfig& model) {
                         model.classifier ? static_cast<int>(model.classifier->num_rows()) : -1,
                         number_of(model.sliding_rope.has_value())},
                        ",")) +
-         ";" + bits_text(rotations);
+         ";" + bits_text(rotations) + ";" + dense_text(model);
 }
 
 // The constants of ops.
 std::string scales_text(const weights::ModelConfig& model) {
   std::string text;
   for (const double value : {model.attention_scale.value_or(0),
+                             model.divides_scores_by_layer ? 1.0 : 0.0,
                              model.attention_soft_cap,
                              model.embedding_scale,
                              model.residual_scale,

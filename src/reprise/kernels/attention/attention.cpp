@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "reprise/base/assert.h"
@@ -77,16 +78,24 @@ struct RefRow {
   int64_t context;
 };
 
+// The first position and the one behind the last.
+std::pair<int64_t, int64_t> seen_positions(const AttentionCall& call, const RefRow& row) {
+  const int64_t own = row.context;
+  if (call.chunk_size > 0) {
+    return {std::max<int64_t>(0, own - 1) / call.chunk_size * call.chunk_size, own};
+  }
+  if (call.sliding_window == 0) return {0, own};
+  const int64_t begin = std::max<int64_t>(0, own - call.sliding_window);
+  if (!call.is_bidirectional) return {begin, own};
+  return {begin, std::min(int_element(call.seq_lens, row.request), own + call.sliding_window - 1)};
+}
+
 void attention_row_ref(const AttentionCall& call, const RefRow& row) {
   const int64_t head_dim = call.q.size(2);
   const int64_t value_dim = call.out.size(2);
   const int64_t kv_head = row.head / (call.q.size(1) / call.key_cache.size(1));
   const int64_t block_size = call.key_cache.size(2);
-  int64_t begin =
-      call.sliding_window > 0 ? std::max<int64_t>(0, row.context - call.sliding_window) : 0;
-  if (call.chunk_size > 0) {
-    begin = std::max<int64_t>(0, row.context - 1) / call.chunk_size * call.chunk_size;
-  }
+  const auto [begin, end] = seen_positions(call, row);
   const auto block = [&](int64_t position) {
     return int_element(call.block_table, row.request, position / block_size);
   };
@@ -95,7 +104,7 @@ void attention_row_ref(const AttentionCall& call, const RefRow& row) {
   for (int64_t i = 0; i < head_dim; ++i) query.push_back(element(call.q, row.token, row.head, i));
   std::vector<double> scores;
   double largest = -std::numeric_limits<double>::infinity();
-  for (int64_t position = begin; position < row.context; ++position) {
+  for (int64_t position = begin; position < end; ++position) {
     const int64_t in_block = block(position);
     double score = 0;
     for (int64_t i = 0; i < head_dim; ++i) {
@@ -117,7 +126,7 @@ void attention_row_ref(const AttentionCall& call, const RefRow& row) {
   }
   for (double& score : scores) total += score = std::exp(score - largest);
   std::vector<double> sums(static_cast<size_t>(value_dim), 0.0);
-  for (int64_t position = begin; position < row.context; ++position) {
+  for (int64_t position = begin; position < end; ++position) {
     const int64_t in_block = block(position);
     const double score = scores[static_cast<size_t>(position - begin)];
     for (int64_t i = 0; i < value_dim; ++i) {
@@ -360,7 +369,8 @@ void attention_ref(const AttentionCall& call) {
         const int64_t end = int_element(call.query_start_loc, r + 1);
         if (token < begin || token >= end) continue;
         row.request = r;
-        const int64_t later_tokens = call.is_bidirectional ? 0 : end - token - 1;
+        const bool sees_all = call.is_bidirectional && call.sliding_window == 0;
+        const int64_t later_tokens = sees_all ? 0 : end - token - 1;
         row.context = std::max<int64_t>(0, int_element(call.seq_lens, r) - later_tokens);
       }
       attention_row_ref(call, row);

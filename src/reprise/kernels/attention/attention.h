@@ -37,7 +37,9 @@ struct AttentionCall {
   /// launch_quantize_static after an attention into the type of q.
   const Tensor* out_scale = nullptr;
   const Tensor* sinks = nullptr;  // [heads], type of q: one more score of each head
-  bool is_bidirectional = false;  // each token sees all positions of its request
+  /// Each token sees all positions of its request, or with a sliding window those less than
+  /// sliding_window before and behind its own.
+  bool is_bidirectional = false;
   /// The kernels to use. nullptr: the kernels for any batch.
   const AttentionPath* path = nullptr;
   CacheScales scales = {};  // of caches of eight bits

@@ -211,7 +211,7 @@ inline void attend_request(const AttentionKernelArguments& a,
                            int64_t end) {
   // The last token of the request sees all of its positions.
   const auto context = [&](int64_t t) {
-    return a.seq_lens[request] - (a.is_bidirectional ? 0 : query_end - t - 1);
+    return a.seq_lens[request] - (sees_all(a) ? 0 : query_end - t - 1);
   };
   // In one direction the first tokens of a query that is longer than the context see nothing. In
   // both directions all see the whole text, which may be that of an encoder and shorter.

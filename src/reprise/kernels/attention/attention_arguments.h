@@ -41,7 +41,7 @@ struct alignas(16) AttentionKernelArguments {
   int64_t query_len;         // read by the uniform kernel: tokens of every request
   float scale;
   float soft_cap;            // 0 = none
-  int32_t is_bidirectional;  // 1: each token sees all positions of its request
+  int32_t is_bidirectional;  // 1: a token sees positions behind its own too
   AttentionOut out_type;
   CacheRows cache = {};
   /// Positions whose part of the softmax is known already: a multiple of 32, which every token sees

@@ -146,6 +146,17 @@ TEST_P(AttentionKinds, bidirectional_tokens_see_all_of_a_shorter_text) {
   expect_agrees(model, {{5, 2}, {40, 7}, {1, 33}, {3, 0}}, 2);
 }
 
+TEST_P(AttentionKinds, bidirectional_windows_reach_as_far_behind_a_token_as_before_it) {
+  for (const int64_t window : {1, 2, 5, 32, 33, 65}) {
+    SCOPED_TRACE(testing::Message() << "window " << window);
+    const Model model = {.group_size = 2, .sliding_window = window, .is_bidirectional = true};
+    expect_agrees(model, {{33, 33}, {1, 1}, {130, 130}, {0, 0}, {4, 4}}, 3);
+    const Batch batch = make_batch(model, {{5, 5}, {5, 5}});
+    const AttentionPath path = {.kind = AttentionPath::Kind::uniform, .query_len = 5};
+    expect_same_bits(run(model, batch, &path), run(model, batch));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(AllKernels,
                          AttentionKinds,
                          testing::ValuesIn(all_kernel_cases()),

@@ -2,6 +2,11 @@
 // every block size, window and query, so the order of a row's sums depends only on its own context.
 constexpr int kChunk = 32;
 
+/// Whether each token sees all positions of its request.
+inline bool sees_all(const AttentionKernelArguments& a) {
+  return a.is_bidirectional != 0 && a.sliding_window == 0;
+}
+
 /// Query rows that read the same cache rows together: some tokens of one request times some heads
 /// of one group. Row = token * num_heads + head.
 struct AttentionRows {
@@ -9,17 +14,24 @@ struct AttentionRows {
   int64_t request;
   int64_t kv_head;
   int64_t first_token;  // in the batch
-  /// Positions that the first token sees. Each later token sees one more, or as many if attention
-  /// is bidirectional.
+  /// Positions up to the one of the first token, which has one more before the next token. All
+  /// positions of the request if sees_all().
   int64_t first_context;
   int num_tokens;
   int first_head;  // in the batch
   int num_heads;
 
-  int64_t context(int token) const { return first_context + (a.is_bidirectional ? 0 : token); }
+  /// Positions up to that of a token.
+  int64_t own_context(int token) const { return first_context + (sees_all(a) ? 0 : token); }
+  /// A token sees the positions from window_begin() to context(), which grow from token to token.
+  int64_t context(int token) const {
+    const int64_t own = own_context(token);
+    if (a.is_bidirectional == 0 || a.sliding_window == 0) return own;
+    return min_of(a.seq_lens[request], own + a.sliding_window - 1);
+  }
   int64_t window_begin(int token) const {
-    if (a.chunk_size > 0) return (context(token) - 1) / a.chunk_size * a.chunk_size;
-    return a.sliding_window > 0 ? max_of(0, context(token) - a.sliding_window) : 0;
+    if (a.chunk_size > 0) return (own_context(token) - 1) / a.chunk_size * a.chunk_size;
+    return a.sliding_window > 0 ? max_of(0, own_context(token) - a.sliding_window) : 0;
   }
   template <typename T>
   const T* q(int row) const {

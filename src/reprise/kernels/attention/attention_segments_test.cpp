@@ -93,7 +93,8 @@ TEST_P(AttentionSegments, have_the_same_bits_for_every_kind_of_attention) {
         Model{.kv_heads = 1, .group_size = 33},
         Model{.kv_heads = 1, .group_size = 16, .head_dim = 64, .latent_size = 48},
         Model{.head_dim = 40, .block_size = 8},
-        Model{.kv_heads = 1, .is_bidirectional = true}}) {
+        Model{.kv_heads = 1, .is_bidirectional = true},
+        Model{.kv_heads = 1, .sliding_window = kSegment - 50, .is_bidirectional = true}}) {
     SCOPED_TRACE(testing::Message() << "window " << model.sliding_window << ", chunk "
                                     << model.chunk_size << ", group " << model.group_size);
     Batch batch = make_batch(model, requests);

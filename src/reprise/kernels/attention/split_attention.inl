@@ -55,9 +55,9 @@ class AttentionJobs {
     while (a.query_start_loc[request_ + 1] <= job.first_token) ++request_;
     job.request = request_;
     job.query_end = a.query_start_loc[request_ + 1];
-    job.context =
-        a.seq_lens[request_] - (a.is_bidirectional ? 0 : max_of(0, job.query_end - job.end));
-    if (job.context > 0) job.begin = max_of(0, rows_of(a, job, 0).window_begin(0));
+    const AttentionRows rows = rows_of(a, job, 0);
+    job.context = min_of(a.seq_lens[request_], rows.context(rows.num_tokens - 1));
+    if (job.context > 0) job.begin = max_of(0, rows.window_begin(0));
     return true;
   }
 
@@ -65,7 +65,7 @@ class AttentionJobs {
   static AttentionRows rows_of(const AttentionKernelArguments& a,
                                const AttentionJob& job,
                                int64_t kv_head) {
-    const int64_t later_tokens = a.is_bidirectional ? 0 : job.query_end - job.first_token - 1;
+    const int64_t later_tokens = sees_all(a) ? 0 : job.query_end - job.first_token - 1;
     return {a,
             job.request,
             kv_head,
@@ -133,7 +133,7 @@ inline void attend_segment(const SplitAttentionArguments& p,
   for (int64_t token = job.first_token; token < job.end; token += tokens_at_once) {
     for (int64_t head = 0; head < a.group_size; head += heads_at_once) {
       AttentionRows rows = AttentionJobs::rows_of(a, job, kv_head);
-      rows.first_context = rows.context(static_cast<int>(token - job.first_token));
+      rows.first_context = rows.own_context(static_cast<int>(token - job.first_token));
       rows.first_token = token;
       rows.num_tokens = static_cast<int>(min_of(tokens_at_once, job.end - token));
       rows.first_head += static_cast<int>(head);

@@ -70,6 +70,14 @@ REPRISE_DEVICE void store_row(const AttentionKernelArguments& a,
   }
 }
 
+/// Behind the last position that a token sees which has `context` positions up to its own.
+REPRISE_DEVICE int64_t end_of(const AttentionKernelArguments& a,
+                              const RequestTokens& r,
+                              int64_t context) {
+  if (a.is_bidirectional == 0 || r.num_tokens == 0) return context;
+  return a.sliding_window > 0 ? min_of(r.seq_len, context + a.sliding_window - 1) : r.seq_len;
+}
+
 /// For any type, head size and kind of attention: a warp computes one head of one token.
 template <typename T, bool kUniform>
 REPRISE_DEVICE void attention_by_rows(const CudaAttentionArguments& arguments) {
@@ -94,14 +102,13 @@ REPRISE_DEVICE void attention_by_rows(const CudaAttentionArguments& arguments) {
           token >= candidate.first_token && token < candidate.first_token + candidate.num_tokens;
       if (has_it) {
         r = candidate;
-        context = a.is_bidirectional != 0 ? r.seq_len : context_of(r, token - r.first_token);
+        context = context_of(r, token - r.first_token);
       }
     }
   }
-  store_row<T>(a,
-               token,
-               head,
-               attend_row<T>(a, r.request, token, head, window_begin_of(a, context), context));
+  const int64_t begin = window_begin_of(a, context);
+  store_row<T>(
+      a, token, head, attend_row<T>(a, r.request, token, head, begin, end_of(a, r, context)));
 }
 
 /// Fills the rows of tokens from `first` on, after the last request, with zeros; blocks share the

@@ -43,6 +43,7 @@ TEST_P(CudaAttentionKinds, tokens_see_all_positions_in_both_directions) {
   expect_all_agree(4, 2, 64, {.is_bidirectional = true});
   // The text of an encoder may be shorter than the tokens that attend to it.
   expect_oracle({{5, 5}, {2, 33}}, 4, 4, 16, 16, AttentionOptions{.is_bidirectional = true});
+  expect_all_agree(4, 2, 64, {.window = 9, .is_bidirectional = true});
 }
 
 TEST_P(CudaAttentionKinds, latents_are_the_keys_and_the_values_of_all_heads) {

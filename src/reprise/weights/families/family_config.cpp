@@ -187,8 +187,9 @@ void read_rope(const FamilyConfig& in, RopeKeys keys) {
 void read_rope_by_layer_type(const FamilyConfig& in,
                              double default_theta,
                              std::string_view sliding_theta,
-                             double default_sliding_theta) {
-  read_rope(in, {.default_theta = default_theta, .layer_type = "full_attention"});
+                             double default_sliding_theta,
+                             std::string_view theta) {
+  read_rope(in, {.theta = theta, .default_theta = default_theta, .layer_type = "full_attention"});
   Json members = Json::object();
   for (const std::string_view key : {sliding_theta, std::string_view("rope_parameters")}) {
     if (const Json* value = in.reader.find(key)) members[std::string(key)] = *value;

@@ -64,7 +64,8 @@ void read_rope(const FamilyConfig& in, RopeKeys keys = {});
 void read_rope_by_layer_type(const FamilyConfig& in,
                              double default_theta,
                              std::string_view sliding_theta,
-                             double default_sliding_theta);
+                             double default_sliding_theta,
+                             std::string_view theta = "rope_theta");
 /// Which layers rotate: `no_rope_layers` has a 1 for each of them, in spite of its name, or all but
 /// every no_rope_layer_interval-th one do. \pre read_sizes
 void read_rope_layers(const FamilyConfig& in);

@@ -49,10 +49,11 @@ void read_gemma3(const FamilyConfig& in) {
   config.qk_norm = QkNorm::per_head;
   config.attention_soft_cap = read_soft_cap(in, "attn_logit_softcapping", 0);
   config.logits_soft_cap = read_soft_cap(in, "final_logit_softcapping", 0);
-  require_boolean(in, "use_bidirectional_attention", false);
-  const auto window = in.reader.integer("sliding_window", 1, kMaxPositions);
+  config.is_encoder = in.reader.boolean("use_bidirectional_attention").value_or(false);
+  int64_t window = in.reader.integer("sliding_window", 1, kMaxPositions).value_or(4096);
+  if (config.is_encoder) window = window / 2 + 1;  // of EmbeddingGemma: in each direction
   const int64_t period = in.reader.integer("sliding_window_pattern", 1, kMaxPositions).value_or(6);
-  use_window_except_every(in, window.value_or(4096), period);
+  use_window_except_every(in, window, period);
   read_layer_types(in);
   read_rope_by_layer_type(in, 1e6, "rope_local_base_freq", 1e4);
 }

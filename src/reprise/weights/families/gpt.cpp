@@ -45,7 +45,8 @@ void read_any_gpt2(const FamilyConfig& in, std::string_view activation_by_defaul
 void read_gpt2(const FamilyConfig& in) {
   read_any_gpt2(in, "gelu_new");
   in.config.has_transposed_matrices = true;
-  require_boolean(in, "scale_attn_by_inverse_layer_idx", false);
+  in.config.divides_scores_by_layer =
+      in.reader.boolean("scale_attn_by_inverse_layer_idx").value_or(false);
 }
 
 // StarCoder: GPT-2 whose heads share one key and value, or have q, k and v of each head together.

@@ -1,5 +1,6 @@
 // Llama and the classes that differ from it by flags. Source of the defaults here and in the other
 // files of this folder: transformers, configuration_<family>.py and modeling_<family>.py.
+#include "reprise/base/json.h"
 #include "reprise/weights/families/family_config.h"
 #include "reprise/weights/token_limits.h"
 
@@ -39,6 +40,43 @@ void read_mistral(const FamilyConfig& in) {
   read_layer_types(in);
   read_rope(in);
   read_tied_embeddings(in, false);
+}
+
+// Mistral whose queries grow with the distance from the positions of the unscaled model.
+void read_ministral3(const FamilyConfig& in) {
+  static const Json kScaling = {{"rope_type", "yarn"},
+                                {"rope_theta", 1e6},
+                                {"factor", 16.0},
+                                {"original_max_position_embeddings", 16384},
+                                {"mscale", 1.0},
+                                {"mscale_all_dim", 1.0},
+                                {"llama_4_scaling_beta", 0.1}};
+  read_activation(in);
+  read_sizes(in, {.default_norm_eps = 1e-5});
+  read_heads(in, 128);
+  use_window(in, in.reader.integer("sliding_window", 1, kMaxPositions));
+  read_tied_embeddings(in, false);
+  Json members = Json::object();
+  for (const char* key : {"rope_parameters", "rope_scaling", "rope_theta"}) {
+    if (const Json* value = in.reader.find(key)) members[key] = *value;
+  }
+  if (members.empty()) members["rope_parameters"] = kScaling;
+  const ConfigReader reader(members, in.reader.path());
+  in.config.rope =
+      read_rope_parameters(reader,
+                           {.head_dim = in.config.head_dim,
+                            .max_position_embeddings = in.config.max_position_embeddings,
+                            .default_theta = 1e6},
+                           in.warnings);
+  const auto scaling =
+      reader.object(members.contains("rope_scaling") ? "rope_scaling" : "rope_parameters");
+  const double beta = scaling ? scaling->number("llama_4_scaling_beta", 0, 1e6).value_or(0) : 0;
+  if (beta == 0) return;
+  if (in.config.rope.type != RopeType::yarn) {
+    scaling->fail("llama_4_scaling_beta", "is supported with the rope type yarn alone");
+  }
+  const auto original = static_cast<double>(in.config.rope.original_max_position_embeddings);
+  in.config.query_temperature = AttentionTemperature{.scale = beta, .floor_positions = original};
 }
 
 void read_qwen2(const FamilyConfig& in) {

@@ -12,6 +12,33 @@ ArchitectureKeys::ArchitectureKeys(const Metadata& metadata) : metadata_(&metada
   if (architecture_ == nullptr) metadata.fail(kKey, "is required: the name of the architecture");
 }
 
+int64_t ArchitectureKeys::required(std::string_view name) const {
+  const std::string full = key(name);
+  if (!metadata_->is_array(full)) return metadata_->required_integer(full, 1, kMost);
+  const int64_t number = number_of_all_layers(name);
+  if (number == 0) fail(name, "is 0, expected a positive number");
+  return number;
+}
+
+std::optional<int64_t> ArchitectureKeys::integer(std::string_view name) const {
+  if (is_array(name)) return number_of_all_layers(name);
+  return metadata_->integer(key(name), 0, kMost);
+}
+
+int64_t ArchitectureKeys::number_of_all_layers(std::string_view name) const {
+  const int64_t num_layers = metadata_->required_integer(key("block_count"), 1, kMost);
+  const std::vector<int64_t> numbers = integers(name, num_layers);
+  for (const int64_t number : numbers) {
+    if (number == numbers.front()) continue;
+    fail(name,
+         fmt::format("differs between layers: {} and {}; only one number for all layers is "
+                     "supported",
+                     numbers.front(),
+                     number));
+  }
+  return numbers.front();
+}
+
 int64_t ArchitectureKeys::num_layers() const {
   constexpr std::string_view kKey = "nextn_predict_layers";
   const int64_t all = required("block_count");

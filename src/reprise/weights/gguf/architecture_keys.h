@@ -28,12 +28,10 @@ class ArchitectureKeys {
   [[nodiscard]] bool is_array(std::string_view name) const {
     return metadata_->is_array(key(name));
   }
-  [[nodiscard]] int64_t required(std::string_view name) const {
-    return metadata_->required_integer(key(name), 1, kMost);
-  }
-  [[nodiscard]] std::optional<int64_t> integer(std::string_view name) const {
-    return metadata_->integer(key(name), 0, kMost);
-  }
+  /// Some files have a list with the number of each layer. As in llama.cpp, it counts as one number
+  /// where all layers have the same.
+  [[nodiscard]] int64_t required(std::string_view name) const;
+  [[nodiscard]] std::optional<int64_t> integer(std::string_view name) const;
   [[nodiscard]] std::optional<double> number(std::string_view name) const {
     return metadata_->number(key(name));
   }
@@ -54,6 +52,7 @@ class ArchitectureKeys {
   }
 
  private:
+  [[nodiscard]] int64_t number_of_all_layers(std::string_view name) const;
   [[nodiscard]] std::string key(std::string_view name) const {
     return *architecture_ + "." + std::string(name);
   }

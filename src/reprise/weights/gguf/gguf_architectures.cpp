@@ -165,6 +165,27 @@ void read_bert(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Jso
   config["hidden_act"] = "gelu";
 }
 
+// Files of Mistral 3 have this name too; only those of Ministral 3 have a temperature. llama.cpp
+// computes the attention factor of YaRN from the multiplier, as Transformers from mscale_all_dim.
+void read_mistral3(const ArchitectureKeys& keys, const GgufConfigTraits& /*traits*/, Json& config) {
+  config["sliding_window"] = nullptr;
+  const double beta = keys.number("attention.temperature_scale").value_or(0);
+  const bool has_yarn =
+      config.contains("rope_scaling") && config["rope_scaling"]["rope_type"] == "yarn";
+  if (!has_yarn) {
+    if (beta != 0) keys.fail("attention.temperature_scale", "is supported with YaRN alone");
+    config["architectures"] = Json::array({"MistralForCausalLM"});
+    return;
+  }
+  Json& scaling = config["rope_scaling"];
+  scaling["llama_4_scaling_beta"] = beta;
+  const double magnitude = keys.number("rope.scaling.yarn_log_multiplier").value_or(0);
+  if (magnitude == 0) return;
+  scaling["mscale"] = 1.0;
+  scaling["mscale_all_dim"] = magnitude;
+  scaling.erase("attention_factor");
+}
+
 // OLMo 3 has windows.
 void read_olmo2(const ArchitectureKeys& /*keys*/,
                 const GgufConfigTraits& /*traits*/,
@@ -292,6 +313,7 @@ constexpr auto kArchitectures = std::to_array<GgufArchitecture>({
      .model_class = "GraniteForCausalLM",
      .reads_logit_scale = true,
      .read = read_minicpm},
+    {.name = "mistral3", .model_class = "Ministral3ForCausalLM", .read = read_mistral3},
     {.name = "olmo2", .model_class = "Olmo2ForCausalLM", .members = kWindow, .read = read_olmo2},
     {.name = "olmoe", .model_class = "OlmoeForCausalLM", .has_experts = true},
     // As in Transformers, the window counts, which llama.cpp leaves out.

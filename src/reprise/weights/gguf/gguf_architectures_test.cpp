@@ -94,6 +94,22 @@ class GgufArchitectures : public testing::Test {
   TempDirectory directory_;
 };
 
+// The numbers that llama.cpp computes from these keys are those of Transformers.
+TEST_F(GgufArchitectures, ministral_3_has_a_temperature_and_the_attention_factor_of_mscale) {
+  GgufBytes file = file_of("mistral3");
+  file.string("mistral3.rope.scaling.type", "yarn")
+      .real("mistral3.rope.scaling.factor", 16)
+      .integer("mistral3.rope.scaling.original_context_length", 64)
+      .real("mistral3.rope.scaling.yarn_log_multiplier", 1)
+      .real("mistral3.attention.temperature_scale", 0.5F);
+  const ModelConfig config = config_of(file);
+  EXPECT_EQ(config.architecture, Architecture::ministral3);
+  EXPECT_EQ(config.query_temperature, (AttentionTemperature{.scale = 0.5, .floor_positions = 64}));
+  EXPECT_EQ(config.rope.attention_factor, 1.0);
+  EXPECT_EQ(config.derived_max_model_len(), 1024);
+  EXPECT_FALSE(config.sliding_window);
+}
+
 TEST_F(GgufArchitectures, are_those_of_the_registry_that_the_format_names) {
   const std::vector<std::tuple<std::string, Keys, Architecture>> rows = {
       {"chatglm", {}, Architecture::glm},
@@ -116,6 +132,7 @@ TEST_F(GgufArchitectures, are_those_of_the_registry_that_the_format_names) {
       {"llama4", kLlama4, Architecture::llama4},
       {"mamba", kMamba2, Architecture::mamba},
       {"mamba2", kMamba2, Architecture::mamba2},
+      {"mistral3", {}, Architecture::mistral},
       {"qwen35", kMamba2, Architecture::qwen3_5},
       {"qwen35moe", kMamba2 + kExperts, Architecture::qwen3_5_moe},
       {"qwen3next", kMamba2 + kExperts, Architecture::qwen3_next},

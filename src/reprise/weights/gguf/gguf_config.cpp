@@ -193,20 +193,21 @@ void add_other_names(Json& config) {
 
 std::vector<int64_t> end_token_ids(const Metadata& metadata) {
   std::vector<int64_t> ids;
+  const std::vector<std::string>* tokens = metadata.strings("tokenizer.ggml.tokens");
   const auto add = [&](int64_t id) {
+    if (tokens != nullptr && std::cmp_greater_equal(id, tokens->size())) return;
     if (std::find(ids.begin(), ids.end(), id) == ids.end() && ids.size() < kMaxEosTokens) {
       ids.push_back(id);
     }
   };
   for (const std::string_view name : {"eos", "eot", "eom"}) {
     const auto id = metadata.integer(
-        fmt::format("tokenizer.ggml.{}_token_id", name), 0, std::numeric_limits<int32_t>::max());
+        fmt::format("tokenizer.ggml.{}_token_id", name), 0, std::numeric_limits<uint32_t>::max());
     if (id) add(*id);
   }
   // Files rarely name more than one end token; the others are known by their text, as in llama.cpp.
   constexpr std::array<std::string_view, 4> kEndTokens = {
       "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>"};
-  const std::vector<std::string>* tokens = metadata.strings("tokenizer.ggml.tokens");
   if (tokens == nullptr) return ids;
   for (size_t id = 0; id < tokens->size(); ++id) {
     const std::string& token = (*tokens)[id];

@@ -162,8 +162,10 @@ LoadedModelConfig GgufModel::config(const Json& overrides) const {
                                 .short_factors = rope_factors("rope_factors_short.weight", {}),
                                 .long_factors = rope_factors("rope_factors_long.weight", {})};
   const Json json = gguf::config_json(metadata(), traits);
-  LoadedModelConfig loaded =
-      parse_model_config(override_config(json.dump(), path(), overrides), path());
+  LoadedModelConfig loaded = parse_model_config(json.dump(), path(), overrides);
+  for (std::string& warning : tokenizer_warnings(metadata())) {
+    loaded.warnings.push_back(std::move(warning));
+  }
   use_order_of_files(loaded.config);
   std::vector<double> factors = rope_factors(kRopeFactorsTensor, loaded.config.head_dim / 2);
   if (!factors.empty()) {

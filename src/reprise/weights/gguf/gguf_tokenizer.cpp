@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -174,9 +175,6 @@ Parts byte_level_parts(const Metadata& metadata, const Vocabulary& vocabulary) {
 }
 
 Parts sentencepiece_parts(const Metadata& metadata, const Vocabulary& vocabulary) {
-  if (vocabulary.scores.empty()) {
-    fail_tokenizer(metadata, "tokenizer.ggml.scores", "is required: a score for each token");
-  }
   const bool prefixes = metadata.boolean("tokenizer.ggml.add_space_prefix").value_or(true);
   const std::string mark(kSpaceMark);
   Json normalizers = Json::array();
@@ -355,6 +353,39 @@ std::string tokenizer_config_json(const Metadata& metadata) {
   }
   add_chat_templates(metadata, config);
   return config.dump();
+}
+
+std::vector<std::string> tokenizer_warnings(const Metadata& metadata) {
+  const std::string* model = metadata.string(kModelKey);
+  const std::vector<std::string>* tokens = metadata.strings("tokenizer.ggml.tokens");
+  std::vector<std::string> warnings;
+  if (model == nullptr || tokens == nullptr) return warnings;
+  constexpr std::string_view kAdvice =
+      "texts may become other tokens than in the model's training; --tokenizer DIR uses the "
+      "tokenizer of a model folder";
+  if (*model == "gpt2" && has_default_pre_tokenizer(metadata)) {
+    warnings.push_back(
+        fmt::format("{}: tokenizer.ggml.pre does not say how the model cuts text: {}",
+                    metadata.path(),
+                    kAdvice));
+  }
+  if (*model == "llama" && metadata.array("tokenizer.ggml.scores") == nullptr) {
+    warnings.push_back(
+        fmt::format("{}: tokenizer.ggml.scores is missing, so all tokens have the score 0: {}",
+                    metadata.path(),
+                    kAdvice));
+  }
+  for (const std::string_view name : {"bos", "eos", "eot", "eom", "padding", "unknown"}) {
+    const std::string key = fmt::format("tokenizer.ggml.{}_token_id", name);
+    const auto id = metadata.integer(key, 0, std::numeric_limits<uint32_t>::max());
+    if (!id || std::cmp_less(*id, tokens->size())) continue;
+    warnings.push_back(fmt::format("{}: {} is {}, which is not used: there are {} tokens",
+                                   metadata.path(),
+                                   key,
+                                   *id,
+                                   tokens->size()));
+  }
+  return warnings;
 }
 
 }  // namespace reprise::weights::gguf

@@ -12,6 +12,7 @@ namespace reprise::weights::gguf {
 namespace {
 
 constexpr std::string_view kPreKey = "tokenizer.ggml.pre";
+constexpr std::string_view kDefaultName = "default";
 
 // The expressions are those of the models' tokenizer.json; src/llama-vocab.cpp of
 // https://github.com/ggml-org/llama.cpp tells which name means which.
@@ -87,23 +88,33 @@ constexpr auto kPreTokenizers = std::to_array<PreTokenizer>({
     {.name = "refact", .splits_digits = true},
     {.name = "starcoder", .splits_digits = true},
     {.name = "command-r", .splits_digits = true, .composes = true},
+    // llama.cpp's own choice: signs, then GPT-2's pieces, then numbers in threes.
+    {.name = kDefaultName,
+     .patterns = {R"([\p{P}\$\+<=>\^~\|]+)",
+                  R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))",
+                  "\\p{N}+",
+                  "[0-9][0-9][0-9]"}},
 });
 
 }  // namespace
 
 const PreTokenizer& find_pre_tokenizer(const Metadata& metadata) {
-  const std::string* name = metadata.string(kPreKey);
+  const std::string* given = metadata.string(kPreKey);
+  const std::string_view name = given == nullptr ? kDefaultName : *given;
   std::string supported;
   for (const PreTokenizer& known : kPreTokenizers) {
-    if (name != nullptr && known.name == *name) return known;
+    if (known.name == name) return known;
     supported += fmt::format("{}{}", supported.empty() ? "" : ", ", known.name);
   }
-  fail_tokenizer(metadata,
-                 kPreKey,
-                 name == nullptr ? fmt::format("is required; supported: {}", supported)
-                                 : fmt::format("pre-tokenizer '{}' is not supported; supported: {}",
-                                               visible(*name),
-                                               supported));
+  fail_tokenizer(
+      metadata,
+      kPreKey,
+      fmt::format("pre-tokenizer '{}' is not supported; supported: {}", visible(name), supported));
+}
+
+bool has_default_pre_tokenizer(const Metadata& metadata) {
+  const std::string* name = metadata.string(kPreKey);
+  return name == nullptr || *name == kDefaultName;
 }
 
 }  // namespace reprise::weights::gguf

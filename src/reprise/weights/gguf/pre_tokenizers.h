@@ -20,7 +20,10 @@ struct PreTokenizer {
   bool adds_bos = false;  // when the file does not say
 };
 
-/// \throws FileError E_TOKENIZER without tokenizer.ggml.pre, or for a name that is not in the list
+/// That of llama.cpp for files without tokenizer.ggml.pre, which are older than the key, or with
+/// the name "default". \throws FileError E_TOKENIZER for a name that is not in the list
 [[nodiscard]] const PreTokenizer& find_pre_tokenizer(const Metadata& metadata);
+/// The file does not say how its model cuts text.
+[[nodiscard]] bool has_default_pre_tokenizer(const Metadata& metadata);
 
 }  // namespace reprise::weights::gguf

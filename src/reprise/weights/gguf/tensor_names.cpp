@@ -320,6 +320,8 @@ bool is_derived(std::string_view name) {
 
 int64_t num_interleaved_heads(std::string_view name, const ModelConfig& config) {
   constexpr std::array kLikeLlama = {Architecture::llama,
+                                     Architecture::mistral,
+                                     Architecture::ministral3,
                                      Architecture::mixtral,
                                      Architecture::granite,
                                      Architecture::granite_moe,

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "reprise/base/error.h"
 #include "reprise/base/text/utf8.h"
@@ -78,13 +80,16 @@ Vocabulary Vocabulary::read(const Metadata& metadata) {
       vocabulary.scores.push_back(score);
     }
   }
+  vocabulary.scores.resize(count, 0);  // as in llama.cpp: what has no score has the score 0
   return vocabulary;
 }
 
 std::optional<int64_t> token_id(const Metadata& metadata,
                                 std::string_view key,
                                 const Vocabulary& vocabulary) {
-  return metadata.integer(key, 0, static_cast<int64_t>(vocabulary.tokens->size()) - 1);
+  const auto id = metadata.integer(key, 0, std::numeric_limits<uint32_t>::max());
+  if (id && std::cmp_greater_equal(*id, vocabulary.tokens->size())) return std::nullopt;
+  return id;
 }
 
 std::vector<Merge> merges_by_score(const Vocabulary& vocabulary) {

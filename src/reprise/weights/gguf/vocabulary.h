@@ -24,13 +24,14 @@ enum class TokenType : int32_t {
 struct Vocabulary {
   const std::vector<std::string>* tokens = nullptr;  // owned by the metadata
   std::vector<TokenType> types;
-  std::vector<float> scores;  // empty when the file has none
+  std::vector<float> scores;  // one for each token
 
   /// \throws FileError E_TOKENIZER naming the key
   [[nodiscard]] static Vocabulary read(const Metadata& metadata);
 };
 
 /// The id under this key ("tokenizer.ggml.bos_token_id"), if the file gives one that has a token.
+/// An id beyond the vocabulary counts as none, as in llama.cpp (see tokenizer_warnings()).
 [[nodiscard]] std::optional<int64_t> token_id(const Metadata& metadata,
                                               std::string_view key,
                                               const Vocabulary& vocabulary);
