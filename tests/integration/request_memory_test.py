@@ -24,7 +24,7 @@ KIB, MIB = 1 << 10, 1 << 20
 TIMES, ROOM = 8, 32 * MIB
 # The pieces of a long text and its tokens are all kept until the answer is written.
 TIMES_OF_TOKENIZE = 40
-CHOSEN = 12
+CHOSEN = 6
 ALL, SEED, ANY_MEMORY = False, 1, False
 COMPLETIONS, CHAT, TOKENIZE, DETOKENIZE = "/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"
 
@@ -190,7 +190,7 @@ class RequestMemory(Case):
 
     def settle(self):
         """Waits until the server has given back what earlier cases took, at most a few seconds."""
-        end = time.monotonic() + (0 if ANY_MEMORY else 6)
+        end = time.monotonic() + (0 if ANY_MEMORY else 3)
         while self.memory("VmRSS") > self.least + 16 * MIB and time.monotonic() < end:
             time.sleep(0.1)
 
