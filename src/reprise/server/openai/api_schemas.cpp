@@ -241,12 +241,14 @@ constexpr std::string_view kMessage = R"({
         "properties": {"name": {"type": "string"}, "arguments": {"type": ["string", "object", "null"]}}}}}},
     "function_call": {"type": ["object", "null"], "required": ["name"],
       "properties": {"name": {"type": "string"}, "arguments": {"type": ["string", "object", "null"]}}},
-    "refusal": {"type": ["string", "null"]},
+    "refusal": {"type": ["string", "null"]}, "reasoning": {"type": ["string", "null"]},
+    "reasoning_content": {"type": ["string", "null"]}, "thinking": {"type": ["string", "null"]},
     "content": {"oneOf": [{"type": ["string", "null"]}, {"type": "array", "items": {"oneOf": [
       {"type": "string"},
       {"type": "object", "required": ["type"], "properties": {
-        "type": {"enum": ["text", "input_text", "output_text", "refusal"]},
-        "text": {"type": ["string", "null"]}, "refusal": {"type": ["string", "null"]}}}]}}]}}})";
+        "type": {"enum": ["text", "input_text", "output_text", "refusal", "thinking", "reasoning"]},
+        "text": {"type": ["string", "null"]}, "refusal": {"type": ["string", "null"]},
+        "thinking": {"type": ["string", "null"]}, "reasoning": {"type": ["string", "null"]}}}]}}]}}})";
 
 constexpr std::string_view kError = R"({
   "type": "object", "required": ["error"],
