@@ -232,4 +232,4 @@ ENDLESS_GRAMMARS = ['root ::= "a" root', 'root ::= root "a"', "root ::= [^\\u000
 REFUSED_GRAMMARS = [*ENDLESS_GRAMMARS, "", "root ::=", "rule ::= \"a\"", "root ::= missing", "root ::= " + "(" * 60000, 'root ::= "a"{1,999999}', "root ::= ("]
 
 CHOICES = [["yes", "no"], ["a", "ab", "abc"], ['say "x"', "back\\slash", "line\nend"], [f"option {i}" for i in range(300)], ["é", "😀"]]
-REFUSED_CHOICES = [[], [""], ["a" * 70000]]
+REFUSED_CHOICES = [[], [""], ["a" * 1100000]]

@@ -250,7 +250,14 @@ NodeId SchemaWriter::of_type(const std::string& type, const Json& schema, const 
     if (texts.empty()) throw NothingIsValid("`not` excludes all values of the type");
     return literals(std::move(texts));
   }
-  if (!unless.is_null()) return checked(of_type(type, rules, context), {{"not", unless}});
+  if (!unless.is_null()) {
+    // Without an exponent, a number that violates can go on with other decimals.
+    if (type == "number" && !has_any(rules, kNumberKeywords)) {
+      rules["minimum"] = -999'999'999;
+      rules["maximum"] = 999'999'999;
+    }
+    return checked(of_type(type, rules, context), {{"not", unless}});
+  }
   if (type == "integer" || type == "number") return number(type, rules);
   if (type == "array") return array(rules, context);
   if (type == "object") return object(rules);
