@@ -217,8 +217,12 @@ void AnswerMachine::step_text(const Way& way, uint8_t byte, Ways& to) {
 void AnswerMachine::step_number(const Way& way, uint8_t byte, Ways& to) {
   const NumberLeaf& leaf = program_->numbers[static_cast<size_t>(way.index)];
   Way next = way;
-  if (leaf.take_byte(next.number, byte)) to.push_back(next);
-  if (way.frame >= 0 && leaf.may_end(way.number)) complete_before(way.frame, byte, to);
+  const bool goes_on = leaf.take_byte(next.number, byte);
+  if (goes_on) to.push_back(next);
+  if (way.frame < 0 || !leaf.may_end(way.number)) return;
+  // In JSON, what follows a number does not look like a part of it.
+  const bool is_in_json = program_->at(at(way.frame).node).kind != AnswerNode::Kind::sequence;
+  if (!goes_on || !is_in_json) complete_before(way.frame, byte, to);
 }
 
 bool AnswerMachine::Way::narrow(const LiteralsNode& node, uint8_t byte) {

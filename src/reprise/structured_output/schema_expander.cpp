@@ -23,6 +23,23 @@ Json without_member(const std::string& name) {
   return {{"type", "object"}, {"properties", {{name, false}}}};
 }
 
+/// The numbers on the other side of a bound that stands alone; null for other rules.
+Json beyond_bound(const Json& rules) {
+  const bool has_type = rules.contains("type") && rules["type"] == "number";
+  if (rules.size() != (has_type ? 2 : 1)) return {};
+  for (const auto& [name, other] : {std::pair("minimum", "exclusiveMaximum"),
+                                    std::pair("exclusiveMinimum", "maximum"),
+                                    std::pair("maximum", "exclusiveMinimum"),
+                                    std::pair("exclusiveMaximum", "minimum")}) {
+    const auto bound = rules.find(name);
+    if (bound == rules.end() || !bound->is_number()) continue;
+    const Json numbers = {{"type", "number"}, {other, *bound}};
+    if (!has_type) return numbers;
+    return any_of_list(Json::array({numbers, {{"not", {{"type", "number"}}}}}));
+  }
+  return {};
+}
+
 const Json& list_of(const Json& schema, const char* name) {
   const Json& found = schema[name];
   if (!found.is_array() || found.empty()) {
@@ -188,6 +205,7 @@ Json opposite_of(const Json& schema) {
   const Json rules = assertions_of(schema);
   if (rules.empty()) return false;
   if (rules.size() == 1 && rules.contains("not")) return rules["not"];
+  if (Json beyond = beyond_bound(rules); !beyond.is_null()) return beyond;
   const bool is_of_members =
       std::all_of(rules.items().begin(), rules.items().end(), [](const auto& rule) {
         return rule.key() == "properties" || rule.key() == "required" ||
