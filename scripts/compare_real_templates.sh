@@ -25,7 +25,7 @@ if [[ ! -f "$folder/complete" ]]; then
     "$python" -m zipfile -e "$folder/packages/$package"-*.whl "$folder/unpacked"
     find "$folder/unpacked/$package" -name '*.jinja*' -exec cp {} "$folder/templates/$package/" \;
   done
-  tar -xzf "$folder"/packages/llama_cpp_python-*.tar.gz -C "$folder/templates/llama.cpp" --strip-components=6 \
+  tar -xzf "$folder"/packages/llama_cpp_python-*.tar.gz -C "$folder/templates/llama.cpp" --strip-components=5 \
     --wildcards '*/vendor/llama.cpp/models/templates/*.jinja'
   touch "$folder/complete"
 fi

@@ -1,11 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "reprise/api/template_messages.h"
 #include "reprise/base/json.h"
 #include "reprise/base/work_limit.h"
 
@@ -18,6 +19,17 @@ class Tokenizer;
 }
 
 namespace reprise::api {
+
+/// The form in which a template gets the content of messages; vLLM's
+/// --chat-template-content-format.
+enum class ContentFormat : uint8_t {
+  automatic,  // text stays text and a list of parts a list, where the template takes them
+  string,     // always text
+  openai,     // always a list of parts
+};
+
+/// auto, string or openai. `option`: the name of the value in messages. \throws InvalidArgument
+[[nodiscard]] ContentFormat parse_content_format(std::string_view option, std::string_view text);
 
 /// Options for turning a conversation into a prompt; names and defaults are vLLM's.
 struct ChatTemplateOptions {
@@ -42,7 +54,7 @@ struct ChatPrompt {
 };
 
 /// Renders `messages`, an array of objects in the form that the template takes
-/// (messages_for_template). The time is linear in the size of the messages, plus
+/// (template_messages.h). The time is linear in the size of the messages, plus
 /// the time of the template, which is limited separately (chat_template::Limits).
 ///
 /// A message can spell control tokens ("<|im_end|>"), but only the template may write them. Before

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "reprise/api/content_format.h"
+#include "reprise/api/chat_prompt.h"
 #include "reprise/api/lora_modules.h"
 #include "reprise/base/json.h"
 #include "reprise/config/compilation_config.h"

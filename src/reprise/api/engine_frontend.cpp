@@ -9,6 +9,7 @@
 #include "reprise/base/error.h"
 #include "reprise/kv_cache/transfer/kv_transfer.h"
 #include "reprise/lora/adapter_registry.h"
+#include "reprise/output_parsers/choose_parsers.h"
 
 namespace reprise::api {
 

@@ -22,6 +22,10 @@ namespace reprise::structured_output {
 class GrammarCompiler;
 }
 
+namespace reprise::output_parsers {
+struct TemplateSamples;
+}
+
 namespace reprise::tokenizer {
 class Tokenizer;
 }

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "reprise/api/template_messages.h"
 #include "reprise/api/tokenizer_source.h"
 #include "reprise/base/error.h"
 #include "reprise/structured_output/token_bytes.h"

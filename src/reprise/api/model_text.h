@@ -12,6 +12,7 @@
 #include "reprise/api/chat_prompt.h"
 #include "reprise/api/chat_template_source.h"
 #include "reprise/api/engine_args.h"
+#include "reprise/output_parsers/choose_parsers.h"
 #include "reprise/sampling/sampling_params.h"
 #include "reprise/structured_output/grammar_compiler.h"
 #include "reprise/tokenizer/tokenizer.h"

@@ -8,6 +8,7 @@
 
 #include "reprise/base/json.h"
 #include "reprise/chat_template/chat_template.h"
+#include "reprise/output_parsers/choose_parsers.h"
 #include "reprise/tokenizer/tokenizer_config.h"
 
 namespace reprise::api {

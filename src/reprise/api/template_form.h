@@ -3,10 +3,12 @@
 #include <string_view>
 
 #include "reprise/base/work_limit.h"
-#include "reprise/output_parsers/choose_parsers.h"
 
 namespace reprise::chat_template {
 class ChatTemplate;
+}
+namespace reprise::output_parsers {
+struct TemplateSamples;
 }
 namespace reprise::tokenizer {
 struct TokenizerConfig;

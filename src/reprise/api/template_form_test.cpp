@@ -9,6 +9,7 @@
 #include "reprise/api/template_messages.h"
 #include "reprise/base/error.h"
 #include "reprise/chat_template/chat_template.h"
+#include "reprise/output_parsers/choose_parsers.h"
 #include "reprise/tokenizer/tokenizer_config.h"
 
 namespace reprise::api {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "reprise/api/content_format.h"
+#include "reprise/api/chat_prompt.h"
 #include "reprise/api/template_form.h"
 #include "reprise/base/json.h"
 

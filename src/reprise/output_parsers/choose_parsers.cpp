@@ -28,6 +28,7 @@ struct Signs {
 // formats that share a mark with others.
 constexpr auto kToolSigns = std::to_array<Signs>({
     {"openai", {"<|channel|>", "functions."}},
+    {"kimi_k2", {"<|tool_call_begin|>", "<|tool_call_argument_begin|>"}},
     {"deepseek_v3", {"<｜tool▁sep｜>", "```json"}},
     {"deepseek_v31", {"<｜tool▁sep｜>", "<｜tool▁call▁begin｜>"}},
     {"lfm2", {"<|tool_list_start|>", "<|tool_list_end|>"}},

@@ -75,6 +75,12 @@ CallMarkers dsml_tags() {
           .outer_end = "</｜DSML｜function_calls>",
           .may_lack_end = false};
 }
+CallMarkers dsml_v4_tags() {
+  CallMarkers tags = dsml_tags();
+  tags.outer_begin = "<｜DSML｜tool_calls>";
+  tags.outer_end = "</｜DSML｜tool_calls>";
+  return tags;
+}
 CallMarkers kimi_marks() {
   return {.begin = "<|tool_call_begin|>",
           .end = "<|tool_call_end|>",
@@ -141,6 +147,9 @@ constexpr auto kToolFormats = std::to_array<ToolFormat>({
       "DeepSeek-V3.2",
       "<｜DSML｜invoke name=\"NAME\"><｜DSML｜parameter name=\"KEY\" string=\"true\">..."},
      between_markers<dsml_tags, read_dsml_call>,
+     Types::by_schema},
+    {{"deepseek_v4", "DeepSeek-V4", "as deepseek_v32, inside <｜DSML｜tool_calls>"},
+     between_markers<dsml_v4_tags, read_dsml_call>,
      Types::by_schema},
     {{"ernie45", "ERNIE 4.5", kTagged}, between_markers<tool_call_tags, read_json_calls>},
     {{"functiongemma",

@@ -130,6 +130,15 @@ std::vector<FormatCase> format_cases() {
           "name=\"now\">\n"
           "</｜DSML｜invoke>\n</｜DSML｜function_calls>",
       before);
+  add("deepseek_v4",
+      before +
+          "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter "
+          "name=\"city\" string=\"true\">San José</｜DSML｜parameter>\n<｜DSML｜parameter "
+          "name=\"days\" "
+          "string=\"false\">3</｜DSML｜parameter>\n</｜DSML｜invoke>\n<｜DSML｜invoke "
+          "name=\"now\">\n"
+          "</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+      before);
   add("gemma4",
       before +
           "<|tool_call>call:get_weather{city:<|\"|>San José<|\"|>,days:3}<tool_call|><|tool_call>"
