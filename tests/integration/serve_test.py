@@ -554,8 +554,7 @@ class Flags(unittest.TestCase):
         self.assertEqual(answer["choices"][0]["message"]["role"], "model")
 
     def test_what_reaches_the_template(self):
-        server = self.start("--trust-request-chat-template", "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
-                            "--reasoning-parser", "openai_gptoss")
+        server = self.start("--trust-request-chat-template", "--enable-auto-tool-choice", "--tool-call-parser", "hermes")
 
         def prompt(template, **fields):
             """The prompt, which must be the same for /tokenize and for the chat itself."""
@@ -583,14 +582,6 @@ class Flags(unittest.TestCase):
                        {"content": [{"type": "thinking", "thinking": "why"}, {"type": "text", "text": "b"}]}):
             turns = [*self.TURNS, {"role": "assistant", **answer}]
             self.assertEqual(prompt(thinks, messages=turns), "[user] hi[assistant thought why] b")
-        # What the server answers can be sent back.
-        text = "<|channel|>analysis<|message|>why<|end|><|start|>assistant<|channel|>final<|message|>b"
-        status, said = server.post("/v1/chat/completions", {
-            "messages": self.TURNS, "max_tokens": 200, "structured_outputs": {"choice": [text]}})
-        self.assertEqual(status, 200, said)
-        message = said["choices"][0]["message"]
-        self.assertEqual((message["reasoning"], message["content"]), ("why", "b"))
-        self.assertEqual(prompt(thinks, messages=[*self.TURNS, message]), "[user] hi[assistant thought why] b")
 
     def test_contents_as_lists(self):
         with tempfile.NamedTemporaryFile("w", suffix=".jinja") as file:

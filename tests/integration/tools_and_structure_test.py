@@ -126,6 +126,18 @@ class ToolsAndStructure(unittest.TestCase):
         self.assertGreater(len(texts), 1)
         self.assertGreater(self.server.metric("vllm:num_preemptions_total"), 0)
 
+    def test_reasoning_that_was_answered_can_be_sent_back(self):
+        server = serve_test.Server("--trust-request-chat-template", "--reasoning-parser", "openai_gptoss")
+        self.addCleanup(server.stop)
+        text = "<|channel|>analysis<|message|>why<|end|><|start|>assistant<|channel|>final<|message|>b"
+        status, said = server.post(CHAT, chat(structured_outputs={"choice": [text]}))
+        self.assertEqual(status, 200, said)
+        message = said["choices"][0]["message"]
+        self.assertEqual((message["reasoning"], message["content"]), ("why", "b"))
+        template = "{% for m in messages %}[{{ m.role }} {{ m.reasoning_content }}] {{ m.content }}{% endfor %}"
+        _, found = server.post("/tokenize", {"chat_template": template, "messages": [message]})
+        self.assertEqual(server.post("/detokenize", {"tokens": found["tokens"]})[1]["prompt"], "[assistant why] b")
+
     def test_parameters_that_leave_no_token_are_refused_or_end_the_answer(self):
         digits = {"structured_outputs": {"regex": "[0-9]{3}"}}
         status, answer = self.server.post(COMPLETIONS, completion(allowed_token_ids=[2], min_tokens=2))
