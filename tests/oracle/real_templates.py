@@ -216,7 +216,7 @@ def num_shown(text, messages):
 
 def is_read(text):
     """Whether the template has read the lists, instead of printing them as Python or JSON spells them."""
-    return "'type'" not in text and '"type": "text"' not in text
+    return all(spelled not in text for spelled in ("'type'", '"type": "text"', '"type": "thinking"'))
 
 
 def accepted_texts(template, messages, tools, info):

@@ -134,6 +134,17 @@ TEST(TemplateForm, parts_of_thought_are_reasoning_where_the_template_takes_it) {
   EXPECT_EQ(prompt(kThinks, Json::array({twice})), "[assistant]<think>first\nwhy</think>");
 }
 
+TEST(TemplateForm, a_template_that_prints_unknown_parts_takes_no_thinking_parts) {
+  const std::string prints = each(
+      "{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}{% if "
+      "m.content is string %}{{ m.content }}{% else %}{% for part in m.content %}{{ part.text "
+      "if part.type == 'text' else part | tojson }}{% endfor %}{% endif %}");
+  const Json answer =
+      message("assistant",
+              {{{"type", "thinking"}, {"thinking", "why"}}, {{"type", "text"}, {"text", "b"}}});
+  EXPECT_EQ(prompt(prints, Json::array({answer})), "[assistant]<think>why</think>b");
+}
+
 TEST(TemplateForm, reasoning_becomes_a_part_where_the_template_takes_only_parts) {
   Json answer = message("assistant", "b");
   answer["reasoning"] = "why";
