@@ -63,20 +63,22 @@ NONE, PIECEWISE, FULL, FULL_DECODE_ONLY and FULL_AND_PIECEWISE at levels 0 and 3
 in chunks of 5 to 64 tokens, after preemptions, and with cached prefixes. Transformers has
 no class for MiniCPM: its folder is compared with Granite, which computes the same.
 
-BertModel, RobertaModel and XLMRobertaModel make vectors of texts instead
-([how](../howto/embeddings.md)): `serve`, in mode PIECEWISE.
+BertModel and its successors make vectors of texts instead ([how](../howto/embeddings.md)): `serve`,
+in mode PIECEWISE.
 BartForConditionalGeneration answers with a decoder what its encoder has read
 ([how](../howto/encoder-decoder.md)): graphs in mode FULL_DECODE_ONLY. The test `encoder_decoder`
 compares its logits with Transformers within 1e-4, and its greedy tokens.
-The test `pooling` compares these vectors, and those of a decoder, with Transformers within 1e-5.
+The test `pooling` compares these vectors, and those of decoders, with Transformers within 1e-5.
 The last column comes from the ops in the programs of these folders: whether all have CUDA kernels,
 and which of these are [plain](../gpu.md#what-runs-there). The test `cuda_architectures` runs the folders on a simulated GPU.
 Models with latent attention run with the backend FLASHMLA unless another is
 [chosen](attention-backends.md); all others with the one that `auto` stands for.
 """
 
+HEADLESS = """Classes of decoders without a head make vectors too: the name of any decoder above with `Model`
+in place of `ForCausalLM`, and `Gemma3TextModel`."""
 CLASSIFIERS = """\
-Classes `...ForSequenceClassification` of BERT, RoBERTa and the decoders above score labels of texts, or pairs
+Classes `...ForSequenceClassification` of the encoders and decoders above (but Nomic) score labels of texts, or pairs
 of texts ([how](../howto/embeddings.md#classifiers-and-cross-encoders)). The test `classifiers` compares their scores with
 Transformers within 1e-5."""
 
@@ -169,11 +171,16 @@ def cuda_kernels(binary, folders):
 def models(binary, table):
     folders = compared_folders()
     text = "| architecture | model_type | compared with Transformers | CUDA kernels |\n|---|---|---|---|\n"
-    for name, model_type in re.findall(r"^\| `(\w+)` \| `(\w+)` \|$", table, re.MULTILINE):
+    for name, model_type in re.findall(r"^\| `(\w+)` \| `([\w-]+)` \|$", table, re.MULTILINE):
         compared = folders.pop(name)
         versions = ", ".join(sorted({version for _, version in compared}))
         kernels = cuda_kernels(binary, [folder for folder, _ in compared])
         text += f"| `{name}` | `{model_type}` | {versions}: {', '.join(folder.name for folder, _ in compared)} | {kernels} |\n"
+    headless = {name: folders.pop(name) for name in sorted(folders) if name.endswith("Model")}
+    text += f"\n{HEADLESS}\n\n| class | compared with Transformers |\n|---|---|\n"
+    for name, compared in headless.items():
+        versions = ", ".join(sorted({version for _, version in compared}))
+        text += f"| `{name}` | {versions}: {', '.join(folder.name for folder, _ in compared)} |\n"
     classifiers = {name: folders.pop(name) for name in sorted(folders) if name.endswith("ForSequenceClassification")}
     text += f"\n{CLASSIFIERS}\n\n| class | compared with Transformers |\n|---|---|\n"
     for name, compared in classifiers.items():
