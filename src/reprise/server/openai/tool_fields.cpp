@@ -210,7 +210,7 @@ std::optional<AskedOutput> forced_call(const ToolUse& use) {
                      "tools"};
 }
 
-Json read_past_calls(const Json& calls, const std::string& place, JsonBudget& nested) {
+Json read_past_calls(const Json& calls, const std::string& place) {
   if (!calls.is_array()) refuse_type(place, "an array", calls);
   Json read = Json::array();
   for (const Json& call : calls) {
