@@ -63,7 +63,7 @@ std::string of_text(const std::string& rules) {
 }
 
 TEST(AnswerConstraint, counts_a_long_text_to_its_end) {
-  for (const int most : {500, 65536}) {
+  for (const int most : {500, 65535}) {
     Answer answer(OutputSpec::Kind::json_schema,
                   of_text(R"("maxLength": )" + std::to_string(most)));
     ASSERT_TRUE(answer.take("{\"v\": \""));

@@ -212,6 +212,14 @@ std::optional<size_t> NumberLeaf::num_values(size_t most) const {
   return static_cast<size_t>(number);
 }
 
+bool NumberLeaf::has_next_digit(const State& at) const {
+  for (uint64_t digit = 0; digit < 10; ++digit) {
+    State next = at;
+    if (take_digit(next, digit)) return true;
+  }
+  return false;
+}
+
 /// Whether some number begins with what is written.
 bool NumberLeaf::is_possible(const State& at) const {
   if (!is_bounded_) return true;
@@ -225,26 +233,28 @@ bool NumberLeaf::is_possible(const State& at) const {
     const int more = at.whole == 0 ? 0 : max_whole_digits_ - at.num_whole;
     Units first = at.whole;
     Units last = at.whole;
-    for (int i = 0; i <= more; ++i) {
-      if (possible(first * unit, last * unit + unit - 1)) return true;
+    bool is_within = false;
+    for (int i = 0; i <= more && !is_within; ++i) {
+      is_within = possible(first * unit, last * unit + unit - 1);
       first = first * 10;
       last = last * 10 + 9;
     }
-    return false;
+    if (!is_within || !multiple_ || num_decimals_ == 0) return is_within;
+    // The decimals have to pass as doubles too.
+    State point = at;
+    point.place = State::Place::point;
+    return may_end(at) || is_possible(point) || has_next_digit(at);
   }
   const Units missing = power10(num_decimals_ - at.num_fraction);
   const Units first =
       static_cast<Units>(at.whole) * unit + static_cast<Units>(at.fraction) * missing;
   if (at.place == State::Place::point || at.num_fraction < num_decimals_) {
-    if (multiple_ && num_decimals_ - at.num_fraction == 1) {
-      // The last digit decides, and not every one passes.
-      for (uint64_t digit = 0; digit < 10; ++digit) {
-        State next = at;
-        if (take_digit(next, digit)) return true;
-      }
-      return false;
+    if (!possible(first, first + missing - 1)) return false;
+    if (multiple_ && num_decimals_ - at.num_fraction <= 2) {
+      // The last digits decide, and not all of them pass.
+      return may_end(at) || has_next_digit(at);
     }
-    return possible(first, first + missing - 1);
+    return true;
   }
   return may_end(at);
 }

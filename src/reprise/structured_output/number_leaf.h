@@ -55,6 +55,7 @@ class NumberLeaf {
   void read_bounds(const Json& schema, std::string_view type);
   [[nodiscard]] bool is_possible(const State& at) const;
   [[nodiscard]] bool has_number(Units first, Units last) const;
+  [[nodiscard]] bool has_next_digit(const State& at) const;
   [[nodiscard]] bool take_digit(State& at, uint64_t digit) const;
   [[nodiscard]] bool passes_as_double(const State& at) const;
 
