@@ -177,7 +177,7 @@ def aliased(messages):
 
 
 def in_form(messages, contents, arguments, thoughts):
-    """The conversation with contents "as sent", as "text" or as "parts" (but for tools, or "all parts"), arguments as "object" or "text", and thoughts as
+    """The conversation with contents "as sent", as "text" or as "parts" (but for tools, or "all parts", or "one part"), arguments as "object" or "text", and thoughts as
     sent, as a "member", as "text", or all among the "parts".
     """
     messages = aliased(messages)
@@ -190,9 +190,11 @@ def in_form(messages, contents, arguments, thoughts):
                 message["reasoning"] = message["reasoning_content"] = message["thinking"] = inner[0]
             if thoughts == "text":
                 content = [{"type": "text", "text": part.get("text") or part["thinking"]} for part in content]
-            if contents == "text":
+            if contents in ("text", "one part"):
                 content = "\n".join(part.get("text") or part["thinking"] for part in content)
-        elif contents == "all parts" or contents == "parts" and message["role"] != "tool":
+            if contents == "one part":
+                content = [{"type": "text", "text": content}]
+        elif contents == "all parts" or contents in ("parts", "one part") and message["role"] != "tool":
             content = [{"type": "text", "text": content}]
         if thoughts == "parts" and "reasoning" in message:
             thought = [message.pop(name) for name in ("reasoning", "reasoning_content", "thinking")][0]
@@ -204,7 +206,7 @@ def in_form(messages, contents, arguments, thoughts):
     return messages
 
 
-FORMS = list(itertools.product(("as sent", "text", "parts", "all parts"), ("object", "text"), ("as sent", "member", "text", "parts")))
+FORMS = list(itertools.product(("as sent", "text", "parts", "all parts", "one part"), ("object", "text"), ("as sent", "member", "text", "parts")))
 
 
 def num_shown(text, messages):
