@@ -86,7 +86,7 @@ std::pair<int64_t, int64_t> seen_positions(const AttentionCall& call, const RefR
   }
   if (call.sliding_window == 0) return {0, own};
   const int64_t begin = std::max<int64_t>(0, own - call.sliding_window);
-  if (!call.is_bidirectional) return {begin, own};
+  if (!call.is_bidirectional || own == 0) return {begin, own};  // 0: the token only pads a batch
   return {begin, std::min(int_element(call.seq_lens, row.request), own + call.sliding_window - 1)};
 }
 
