@@ -161,10 +161,9 @@ std::optional<weights::PoolingConfig> resolve_pooling(const EngineArgs& args,
     }
     if (!config.is_encoder && !config.is_headless) return std::nullopt;
     throw InvalidArgument(
-        fmt::format("--runner: generate: {}, so the model makes vectors of texts; use auto or "
-                    "pooling",
-                    config.is_encoder ? "each token sees its whole text"
-                                      : "the class in config.json has no lm_head"));
+        fmt::format("--runner: generate: {} {}, which makes vectors of texts; use auto or pooling",
+                    weights::architecture_name(config.architecture),
+                    config.is_encoder ? "is an encoder" : "is given as a class without lm_head"));
   }
   const std::optional<weights::PoolingConfig> stored =
       weights::gguf::is_gguf_path(args.model)
