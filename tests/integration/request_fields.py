@@ -101,9 +101,10 @@ SAMPLING = [
     Row("response_format.json_schema.description", "q", UNUSED, base=SCHEMA_FORMAT),
     Row("response_format.json_schema.strict", False, UNUSED, base=SCHEMA_FORMAT),
     Row("response_format.format", {"type": "const_string", "value": "no"}, base={"response_format": TAG}),
-    Row("response_format.structures", [{"begin": "<a>", "schema": {}, "end": "</a>"}], base={"response_format": {
+    # Structures that no trigger begins are refused.
+    Row("response_format.structures", [{"begin": "<b>", "schema": {}, "end": "</b>"}], ERROR, base={"response_format": {
         "type": "structural_tag", "triggers": ["<a>"], "structures": [{"begin": "<a>", "schema": {}, "end": "</b>"}]}}),
-    Row("response_format.triggers", ["<b>"], base={"response_format": {
+    Row("response_format.triggers", ["<b>"], ERROR, base={"response_format": {
         "type": "structural_tag", "triggers": ["<a>"], "structures": [{"begin": "<a>", "schema": {}, "end": "</b>"}]}}),
     Row("structured_outputs", {"regex": "[0-9]{3}"}),
     Row("structured_outputs.json", PERSON, base={"structured_outputs": {}}),
@@ -177,7 +178,7 @@ CHAT_TEMPLATE = [
 TOOL_FIELDS = [
     Row("tools[].type", "custom", ERROR, base={**SHOWN, "tools": TOOLS, "tool_choice": "none"}),
     Row("tools[].defer_loading", True, base={**SHOWN, "tools": TOOLS, "tool_choice": "none"}),
-    Row("tools[].function", WEATHER, base={**SHOWN, "tools": TOOLS, "tool_choice": "none"}),
+    Row("tools[].function", {"name": "sub"}, base={**SHOWN, "tools": TOOLS, "tool_choice": "none"}),
     *(Row(f"tools[].function.{name}", value, base={**SHOWN, "tools": TOOLS, "tool_choice": "none"}) for name, value in {
         "name": "sub", "description": "adds", "parameters": {"type": "object"}, "strict": True, "defer_loading": True}.items()),
     Row("tool_choice", "required", base={"tools": TOOLS, "tool_choice": "none"}),
