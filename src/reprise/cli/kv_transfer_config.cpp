@@ -215,10 +215,9 @@ void add_kv_transfer_config(OptionTable& table, KvTransferConfig& config) {
 }
 
 void read_kv_transfer_environment(KvTransferConfig& config) {
-  constexpr const char* kVariable = "REPRISE_KV_TRANSFER_SECRET";
-  std::optional<std::string> secret = look_up_process_environment(kVariable);
+  std::optional<std::string> secret = look_up_process_environment("REPRISE_KV_TRANSFER_SECRET");
   if (secret && config.secret.empty())
-    config.secret = checked_secret(kVariable, *std::move(secret));
+    config.secret = checked_secret("REPRISE_KV_TRANSFER_SECRET", *std::move(secret));
 }
 
 void check_kv_transfer_config(const KvTransferConfig& config) {
