@@ -325,14 +325,14 @@ class Pages(Case):
 class Specifications(Case):
     def test_one_client_cannot_fill_the_queue_of_the_compiler(self):
         server = self.start()
-        status, _ = server.post("/v1/completions", stories(max_tokens=1, structured_outputs={"choice": ["a"]}))
+        status, _ = server.post("/v1/completions", stories(max_tokens=1, structured_outputs={"grammar": 'root ::= "a"'}))
         if status != 200:
             self.skipTest("this build has no grammars")
         greedy = []
         for number in range(150):
             connection = socket.create_connection(("127.0.0.1", server.port), TIMEOUT, source_address=("127.0.0.2", 0))
             self.addCleanup(connection.close)
-            connection.sendall(attacks.completion(number, structured_outputs={"choice": attacks.long_choices(number)}))
+            connection.sendall(attacks.completion(number, structured_outputs={"grammar": attacks.long_grammar(number)}))
             greedy.append(connection)
         refusals = [connection for connection in greedy if self.is_of_one_client(connection)]
         # Another address, with a specification that is new to the server.
@@ -349,7 +349,7 @@ class Specifications(Case):
         answer = self.read(connection)
         connection.close()
         status = int(answer[9:12])
-        self.assertIn(status, (400, 503))
+        self.assertIn(status, (200, 400, 503))
         return status == 503 and "from this client" in self.assert_error(answer, 503)["message"]
 
 

@@ -47,9 +47,9 @@ def recursive_grammar(number):
     return "\n".join(rules)
 
 
-def long_choices(number):
-    """Begins that are equal for long, in another specification each time."""
-    return [f"{number} " + "x" * 2000 + str(i) for i in range(30)]
+def long_grammar(number):
+    """Begins that are equal for long, in another grammar each time. Grammars cost the compiler more than schemas."""
+    return "root ::= " + " | ".join(f'"{number} {"x" * 2000}{i}"' for i in range(30))
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ ATTACKS = (
            lambda n: completion(n, max_tokens=4, structured_outputs={"grammar": recursive_grammar(n)}),
            lambda n: completion(n, max_tokens=4, user="a" * 6000), needs_grammar=True),
     Attack("specifications that take long to compile",
-           lambda n: completion(n, max_tokens=4, structured_outputs={"choice": long_choices(n)}),
+           lambda n: completion(n, max_tokens=4, structured_outputs={"grammar": long_grammar(n)}),
            lambda n: completion(n, max_tokens=4, user="a" * 60000), needs_grammar=True),
     Attack("lengths that are claimed and not sent",
            lambda n: head(COMPLETIONS, "Content-Type: application/json", f"Content-Length: {16 * MIB}"),
