@@ -164,6 +164,6 @@ class ModelCards(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    BINARY, MODEL, SOURCE = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    BINARY, MODEL, SOURCE = (str(Path(sys.argv[1]).resolve()), Path(sys.argv[2]).resolve(), Path(sys.argv[3]).resolve())
     RUNS_ALL = "--all" in sys.argv[4:]
     unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -100,13 +100,8 @@ std::vector<ExpectedTensor> expected_tensors(const DraftHeadConfig& head) {
 }
 
 std::vector<std::string> verify_weights(const DraftHeadConfig& head, const WeightSource& source) {
-  std::vector<std::string> warnings =
-      verify_tensors(expected_tensors(head), "the draft head", source);
-  std::erase_if(warnings, [](const std::string& warning) {
-    return warning.find(fmt::format(" tensor {} ", head_tensors::kDraftToTarget)) !=
-           std::string::npos;
-  });
-  return warnings;
+  return verify_tensors(
+      expected_tensors(head), "the draft head", source, head_tensors::kDraftToTarget);
 }
 
 std::vector<int32_t> read_target_ids(const DraftHeadConfig& head, const WeightSource& source) {

@@ -369,9 +369,10 @@ std::vector<std::string> verify_weights(const ModelConfig& config, const WeightS
 
 std::vector<std::string> verify_tensors(const std::vector<ExpectedTensor>& expected,
                                         std::string_view model,
-                                        const WeightSource& source) {
+                                        const WeightSource& source,
+                                        std::string_view read_elsewhere) {
   const std::string where = source.description();
-  std::set<std::string_view> names;
+  std::set<std::string_view> names = {read_elsewhere};
   for (const ExpectedTensor& tensor : expected) {
     names.insert(tensor.name);
     const TensorSpec* found = source.find(tensor.name);

@@ -33,10 +33,11 @@ struct ExpectedTensor {
 [[nodiscard]] int64_t num_parameters(const ModelConfig& config);
 
 /// Checks that `source` holds these tensors. `model` names them in messages. Returns warnings about
-/// tensors that are not listed. \throws FileError as verify_weights
+/// tensors that are not listed, but for `read_elsewhere`. \throws FileError as verify_weights
 [[nodiscard]] std::vector<std::string> verify_tensors(const std::vector<ExpectedTensor>& expected,
                                                       std::string_view model,
-                                                      const WeightSource& source);
+                                                      const WeightSource& source,
+                                                      std::string_view read_elsewhere = {});
 
 /// Checks that `source` holds what `config` needs. Returns warnings about tensors that the model
 /// does not use.
