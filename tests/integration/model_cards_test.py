@@ -75,6 +75,9 @@ def make_model(folder, card):
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     text = config.get("text_config", config)
     text.update(card.changes)
+    rope = text.get("rope_parameters") or text.get("rope_scaling") or {}
+    if "original_max_position_embeddings" in rope:  # as published models: factor times this is the model's length
+        rope["original_max_position_embeddings"] = int(text["max_position_embeddings"] / rope["factor"])
     if card.family != "tiny":
         architectures_test.write_tokenizer(folder)
         tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
