@@ -14,7 +14,7 @@
 namespace reprise::output_parsers {
 namespace {
 
-/// Of formats that read the same text, the one with the best-known name.
+/// If several formats read the same text, this is the one with the best-known name.
 constexpr auto kPreferred = std::to_array<std::string_view>(
     {"hermes", "qwen3_coder", "glm45", "llama3_json", "pythonic", "hunyuan_a13b"});
 

@@ -12,7 +12,7 @@ struct NumberedPayload {
   std::string_view payload;
 };
 
-/// What became of a payload.
+/// The result of sending a payload.
 enum class EventDelivery : uint8_t {
   sent,
   missed_by_some,  // sent, but a subscriber that does not keep up did not get it

@@ -16,7 +16,7 @@ class KvExchange {
   KvExchange& operator=(const KvExchange&) = delete;
   virtual ~KvExchange() = default;
 
-  /// What the exchange waits for.
+  /// The event that the exchange waits for.
   struct Wish {
     int descriptor = -1;
     short events = 0;                                       // of poll(); 0: a moment to go by
