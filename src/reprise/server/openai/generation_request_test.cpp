@@ -341,7 +341,7 @@ TEST(GenerationRequest, reads_messages_in_the_shapes_of_openais_and_vllms_client
                            {"role": "assistant", "content": "c\nd"},
                            {"role": "assistant", "content": "no"},
                            {"role": "assistant", "content": "", "tool_calls": [
-                             {"type": "function", "function": {"name": "f", "arguments": {"x": 1}}}]},
+                             {"type": "function", "function": {"name": "f", "arguments": "{\"x\": 1}"}}]},
                            {"role": "function", "content": "1", "name": "f"},
                            {"role": "tool", "content": "", "tool_call_id": "t"},
                            {"role": "tool", "content": "", "tool_call_id": "t"},
