@@ -60,7 +60,7 @@ std::optional<PoolingType> read_pooling_name(const ConfigReader& reader) {
       fmt::format("{} is not supported; supported: cls, mean, lasttoken", visible(mode->dump())));
 }
 
-PoolingType read_pooling_type(const ConfigReader& reader) {
+PoolingType read_pooling_type(const ConfigReader& reader, const Json& document) {
   if (const auto named = read_pooling_name(reader)) return *named;
   constexpr std::array kFlags = {
       std::pair{"pooling_mode_cls_token", std::optional(PoolingType::cls)},
@@ -70,16 +70,22 @@ PoolingType read_pooling_type(const ConfigReader& reader) {
       std::pair{"pooling_mode_mean_sqrt_len_tokens", std::optional<PoolingType>()},
       std::pair{"pooling_mode_weightedmean_tokens", std::optional<PoolingType>()},
   };
+  const auto refuse = [&](std::string_view key) {
+    reader.fail(key,
+                "is not supported; supported: pooling_mode_cls_token, pooling_mode_mean_tokens, "
+                "pooling_mode_lasttoken");
+  };
   std::optional<PoolingType> found;
   for (const auto& [key, type] : kFlags) {
     if (!reader.boolean(key).value_or(false)) continue;
     if (found) reader.fail(key, "is one of several poolings; only one is supported");
-    if (!type) {
-      reader.fail(key,
-                  "is not supported; supported: pooling_mode_cls_token, pooling_mode_mean_tokens, "
-                  "pooling_mode_lasttoken");
-    }
+    if (!type) refuse(key);
     found = type;
+  }
+  for (const auto& [key, value] : document.items()) {
+    const bool is_known =
+        std::ranges::any_of(kFlags, [&](const auto& flag) { return key == flag.first; });
+    if (key.starts_with("pooling_mode_") && value == true && !is_known) refuse(key);
   }
   return found.value_or(PoolingType::mean);  // as Sentence Transformers
 }
@@ -147,7 +153,7 @@ class ModuleReader {
         parse_json_file(files.read_text("config.json", kMaxFileBytes), path, "E_CONFIG");
     const ConfigReader reader(document, path);
     if (kind == "Pooling") {
-      config_ = PoolingConfig{.type = read_pooling_type(reader)};
+      config_ = PoolingConfig{.type = read_pooling_type(reader, document)};
     } else {
       config_->dense.push_back(read_dense(reader, folder));
     }

@@ -46,6 +46,8 @@ TEST(PoolingConfig, refuses_what_it_cannot_do_and_what_leads_outside) {
   EXPECT_EQ(refusal(folder), "E_MISSING ") << "no folder of the pooling module";
   folder.write("1_Pooling/config.json", R"({"pooling_mode_max_tokens": true})");
   EXPECT_EQ(refusal(folder), "E_CONFIG pooling_mode_max_tokens");
+  folder.write("1_Pooling/config.json", R"({"pooling_mode_of_tomorrow": true})");
+  EXPECT_EQ(refusal(folder), "E_CONFIG pooling_mode_of_tomorrow");
   folder.write("1_Pooling/config.json",
                R"({"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": true})");
   EXPECT_EQ(refusal(folder), "E_CONFIG pooling_mode_mean_tokens");
