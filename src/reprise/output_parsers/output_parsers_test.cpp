@@ -81,12 +81,17 @@ const std::vector<std::string> kTexts = {
     "<|channel>thought\nhm<channel|>yes<|tool_call>call:f{a:1}<tool_call|>",
 };
 
+/// Each parser alone, and beside one of the other kind. ReasoningAndCalls cuts answers of all
+/// pairs.
 std::vector<Create> all_parsers() {
   std::vector<Create> all;
-  for (const std::string_view name : tool_parser_names()) all.push_back(tools(name));
+  for (const std::string_view name : tool_parser_names()) {
+    all.push_back(tools(name));
+    all.push_back(reasoning("qwen3", name));
+  }
   for (const std::string_view name : reasoning_parser_names()) {
     all.push_back(reasoning(name));
-    for (const std::string_view tool : tool_parser_names()) all.push_back(reasoning(name, tool));
+    all.push_back(reasoning(name, "hermes"));
   }
   all.emplace_back([] { return create_required_calls_parser(); });
   all.emplace_back([] { return create_named_call_parser("f"); });

@@ -41,13 +41,24 @@ struct Expected {
   std::vector<ToolCallDelta> calls;
 };
 
+/// What a format that keeps reasoning in the content reports for it.
+Expected as_reported(const ReasoningFormat& format, Expected expected) {
+  if (!format.stays_in_content || expected.reasoning.empty()) return expected;
+  const bool is_closed = !expected.content.empty() || !expected.calls.empty();
+  expected.content =
+      "<think>" + expected.reasoning + (is_closed ? "</think>" : "") + expected.content;
+  expected.reasoning.clear();
+  return expected;
+}
+
 class ReasoningAndCalls : public testing::Test {
  protected:
   void expect(const Written& way,
               const FormatCase& tool,
               const std::string& text,
-              const Expected& expected,
+              const Expected& separated,
               AnswerEnd end = AnswerEnd::by_model) {
+    const Expected expected = as_reported(way.format, separated);
     const CreateOutputParser create = [&] {
       return create_reasoning_parser(
           way.format,
@@ -139,16 +150,17 @@ TEST_F(ReasoningAndCalls, a_forced_call_comes_after_the_reasoning) {
       const MessageDelta required =
           parse([&] { return create_reasoning_parser(way.format, create_required_calls_parser); },
                 way.start + draft + way.end + R"([{"name": "g", "parameters": {"a": 1}}])");
-      EXPECT_EQ(required.reasoning, draft) << format.name;
-      EXPECT_EQ(required.content, "") << format.name;
-      EXPECT_EQ(required.tool_calls, (std::vector<ToolCallDelta>{{0, "g", R"({"a":1})"}}));
+      const Expected calls = as_reported(format, {draft, "", {{0, "g", R"({"a":1})"}}});
+      EXPECT_EQ(required.reasoning, calls.reasoning) << format.name;
+      EXPECT_EQ(required.content, calls.content) << format.name;
+      EXPECT_EQ(required.tool_calls, calls.calls);
       const MessageDelta named = parse(
           [&] {
             return create_reasoning_parser(way.format,
                                            [] { return create_named_call_parser("g"); });
           },
           way.start + draft + way.end + R"({"a": 1})");
-      EXPECT_EQ(named.reasoning, draft) << format.name;
+      EXPECT_EQ(named.reasoning, calls.reasoning) << format.name;
       EXPECT_EQ(named.tool_calls, (std::vector<ToolCallDelta>{{0, "g", R"({"a": 1})"}}));
     }
   }

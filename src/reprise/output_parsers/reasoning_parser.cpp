@@ -69,11 +69,13 @@ class LastCalls {
 
 class ReasoningParser final : public OutputParser {
  public:
+  /// `rest` reads what follows the reasoning, `calls` finds the calls that end it; both may be
+  /// empty.
   ReasoningParser(ReasoningFormat format,
                   const CreateOutputParser& rest,
-                  CallAtTheEnd call_at_the_end)
+                  const CreateOutputParser& calls)
       : format_(std::move(format)), rest_(rest ? rest() : nullptr) {
-    if (rest && call_at_the_end == CallAtTheEnd::is_a_call) last_calls_.emplace(rest);
+    if (calls) last_calls_.emplace(calls);
   }
 
   void push(std::string_view text, MessageDelta& out) override {
@@ -320,7 +322,11 @@ std::unique_ptr<OutputParser> create_reasoning_parser(ReasoningFormat format,
     };
   }
   const bool stays_in_content = format.stays_in_content;
-  auto parser = std::make_unique<ReasoningParser>(std::move(format), answer, call_at_the_end);
+  // Without the tags of an answer: their parser holds bytes back, and LastCalls needs each at its
+  // place.
+  const CreateOutputParser calls =
+      call_at_the_end == CallAtTheEnd::is_a_call ? rest : CreateOutputParser();
+  auto parser = std::make_unique<ReasoningParser>(std::move(format), answer, calls);
   if (!stays_in_content) return parser;
   return std::make_unique<ReasoningAsContent>(std::move(parser));
 }
