@@ -121,13 +121,15 @@ ModelRunner::ModelRunner(Execution& execution,
 }
 
 program::TracedProgram ModelRunner::trace(ForwardKind kind) const {
-  if (has_adapters()) options_.adapters->set_active(kind == ForwardKind::adapters);
   return program::trace(forward_signature(*parameters_,
                                           caches(),
                                           options_.limits.max_blocks_per_req,
                                           model_->hidden_input_size(),
                                           model_->has_encoder()),
-                        forward_function(*model_));
+                        forward_function(*model_,
+                                         kind == ForwardKind::adapters
+                                             ? options_.adapters->token_slots()
+                                             : Tensor{}));
 }
 
 std::vector<program::ParameterSlot> ModelRunner::parameter_slots(
@@ -415,7 +417,9 @@ void ModelRunner::run_staged(const cudagraph::BatchDescriptor& descriptor,
                                     .attention = &metadata_,
                                     .bindings = bindings_};
   const StepLaunches before = launches_so_far();
-  if (has_adapters()) options_.adapters->set_active(descriptor.has_lora);
+  if (descriptor.has_lora && has_adapters()) {
+    context.adapter_slots = options_.adapters->token_slots();
+  }
   full_(context, inputs, outputs_);
   const StepLaunches after = launches_so_far();
   last_launches_ = {.graphs = after.graphs - before.graphs,
