@@ -16,10 +16,10 @@ class RequestQueue {
   [[nodiscard]] Request* front() const noexcept { return front_; }
   [[nodiscard]] Request* back() const noexcept { return back_; }
   [[nodiscard]] static Request* next(const Request& request) noexcept {
-    return request.queue_next_;
+    return request.state().wait.next;
   }
   [[nodiscard]] static Request* prev(const Request& request) noexcept {
-    return request.queue_prev_;
+    return request.state().wait.prev;
   }
 
   void push_back(Request& request) noexcept { insert_before(nullptr, request); }
