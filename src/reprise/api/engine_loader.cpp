@@ -381,7 +381,7 @@ void EngineLoader::build_core() {
                         .decode_query_len = options.graphs.uniform_decode_query_len,
                         .fewer_draft_widths = options.graphs.fewer_draft_widths(),
                         .pad_drafts = cudagraph::separate_routine(options.graphs.mode),
-                        .recomputes_last_cached_block = engine_->head_drafter != nullptr,
+                        .recomputes_last_cached_block = has_draft_head(options),
                         .policy = args.scheduling_policy,
                         .is_pooling = pools,
                         .decoder_prompt = options.config.encoder
@@ -399,8 +399,6 @@ void EngineLoader::build_core() {
           .num_state_snapshots = static_cast<int>(num_snapshots_),
           .row_sampler = engine_->row_sampler.get(),
           .drafter = engine_->drafter.get(),
-          .draft_head = engine_->head_drafter,
-          .draft_ledger = draft_ledger(),
           .expert_counts = engine_->expert_counts.get(),
           .cache_listener = engine_->event_recorder.get()});
   add_memory();

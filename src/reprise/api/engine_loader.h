@@ -13,7 +13,6 @@ class ModelCompiler;
 }
 
 namespace reprise::cudagraph {
-class DispatchLedger;
 struct DispatcherOptions;
 }  // namespace reprise::cudagraph
 
@@ -79,7 +78,6 @@ class EngineLoader {
   void build_drafter();
   void build_head_drafter();
   void finish_draft();
-  [[nodiscard]] const cudagraph::DispatchLedger* draft_ledger() const noexcept;
   template <typename Run>
   void run_stage(const char* name, const Run& run);
 

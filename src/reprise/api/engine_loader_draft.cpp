@@ -66,7 +66,7 @@ void EngineLoader::build_drafter() {
   }
   LoadedEngine& draft = *draft_->engine_;
   if (draft.options->draft_head) return build_head_drafter();
-  auto drafter = std::make_unique<engine::ModelDrafter>(
+  engine_->drafter = std::make_unique<engine::ModelDrafter>(
       *draft.runner,
       engine::ModelDrafterOptions{
           .max_num_reqs = draft.args.max_num_seqs,
@@ -78,15 +78,13 @@ void EngineLoader::build_drafter() {
                                 ? kv_cache::PrefixCaching::on
                                 : kv_cache::PrefixCaching::off,
           .sample_method = options.speculative_config->draft_model.sample_method});
-  engine_->model_drafter = drafter.get();
-  engine_->drafter = std::move(drafter);
 }
 
 void EngineLoader::build_head_drafter() {
   LoadedEngine& draft = *draft_->engine_;
   const ResolvedOptions& options = *engine_->options;
   const int32_t wish = options.speculative_config->draft_model.max_model_len.value_or(INT32_MAX);
-  auto drafter = std::make_unique<engine::HeadDrafter>(
+  engine_->drafter = std::make_unique<engine::HeadDrafter>(
       *draft.runner,
       dynamic_cast<models::DraftHead&>(*draft.model),
       engine::HeadDrafterOptions{.max_num_reqs = draft.args.max_num_seqs,
@@ -94,13 +92,6 @@ void EngineLoader::build_head_drafter() {
                                  .max_model_len = std::min(wish, engine_->report.max_model_len),
                                  .num_speculative_tokens = options.num_speculative_tokens(),
                                  .num_main_blocks = engine_->report.num_kv_blocks});
-  engine_->head_drafter = drafter.get();
-  engine_->drafter = std::move(drafter);
-}
-
-const cudagraph::DispatchLedger* EngineLoader::draft_ledger() const noexcept {
-  if (engine_->head_drafter != nullptr) return &engine_->head_drafter->ledger();
-  return engine_->model_drafter == nullptr ? nullptr : &engine_->model_drafter->ledger();
 }
 
 void EngineLoader::finish_draft() {

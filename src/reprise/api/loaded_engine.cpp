@@ -15,8 +15,7 @@
 #include "reprise/kv_cache/transfer/kv_transfer.h"
 #include "reprise/lora/adapter_registry.h"
 #include "reprise/runner/data_parallel_steps.h"
-#include "reprise/runner/head_drafter.h"
-#include "reprise/runner/model_drafter.h"
+#include "reprise/speculative/drafter.h"
 
 namespace reprise::api {
 
@@ -45,8 +44,7 @@ void LoadedEngine::sleep(SleepLevel level) {
   runner->wait();
   if (draft != nullptr) {
     // The cache keeps tokens of requests that have ended, and sleeping loses them.
-    if (model_drafter != nullptr) model_drafter->forget_all();
-    if (head_drafter != nullptr) head_drafter->forget_all();
+    drafter->forget_all();
     draft->memory->sleep(level);
   }
   try {

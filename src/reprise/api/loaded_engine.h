@@ -12,8 +12,6 @@ namespace reprise::engine {
 class ExpertCounts;
 class DataParallelSteps;
 class EngineCore;
-class HeadDrafter;
-class ModelDrafter;
 class ModelRunner;
 }  // namespace reprise::engine
 
@@ -91,8 +89,6 @@ struct LoadedEngine {
   /// The model that makes draft tokens, without text and core; nullptr: there is none.
   std::unique_ptr<LoadedEngine> draft;
   std::unique_ptr<speculative::Drafter> drafter;  // nullptr: there are no draft tokens
-  engine::ModelDrafter* model_drafter = nullptr;  // `drafter`, if there is a draft model
-  engine::HeadDrafter* head_drafter = nullptr;    // `drafter`, if there is a draft head
   std::unique_ptr<kv_cache::KvEventPublisher> event_publisher;  // nullptr without kv_events
   std::unique_ptr<kv_cache::KvEventRecorder> event_recorder;    // as event_publisher
   std::unique_ptr<kv_cache::KvTransfer> kv_transfer;            // nullptr without kv_transfer

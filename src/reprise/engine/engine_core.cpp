@@ -30,7 +30,7 @@ EngineCore::EngineCore(ModelRunner& runner, const EngineCoreOptions& options)
                         options.num_state_snapshots),
       scheduler_(options.scheduler, kv_cache_manager_, options.drafter),
       ledger_(options.scheduler.max_num_batched_tokens),
-      computer_(runner, options.scheduler, options.row_sampler, options.draft_head) {
+      computer_(runner, options.scheduler, options.row_sampler, options.drafter) {
   computer_.watch_arrivals(next_id_);
   const bool is_async = options.scheduler.async_scheduling;
   const size_t num_steps = is_async ? Scheduler::kMaxStepsInFlight : 1;

@@ -18,7 +18,6 @@
 
 namespace reprise::engine {
 
-class HeadDrafter;
 class StepThread;
 
 struct EngineCoreOptions {
@@ -34,12 +33,8 @@ struct EngineCoreOptions {
   /// outlive the core. nullptr: the host samples all rows.
   kernels::RowSampler* row_sampler = nullptr;
   /// Proposes draft tokens. Borrowed: it must outlive the core. nullptr: tokens come one at a time.
+  /// \pre without async_scheduling and without a row sampler, if it follows steps
   speculative::Drafter* drafter = nullptr;
-  /// `drafter`, if it is a draft head: it also follows each step. Borrowed likewise. \pre without
-  /// async_scheduling and without a row sampler
-  HeadDrafter* draft_head = nullptr;
-  /// The decisions of the draft model's steps. Borrowed likewise. nullptr: there is no draft model.
-  const cudagraph::DispatchLedger* draft_ledger = nullptr;
   /// The tokens of experts that the runner's steps count. Borrowed likewise. nullptr: none.
   ExpertCounts* expert_counts = nullptr;
   /// Hears which prefixes are cached; on_step_end() follows each step and each reset of the cache.
@@ -140,9 +135,9 @@ class EngineCore {
   [[nodiscard]] const cudagraph::DispatchLedger& ledger() const noexcept { return ledger_; }
   /// nullptr: the tokens of experts are not counted.
   [[nodiscard]] ExpertCounts* expert_counts() const noexcept { return options_.expert_counts; }
-  /// EngineCoreOptions::draft_ledger.
+  /// The decisions of the draft model's steps. nullptr: there is no draft model.
   [[nodiscard]] const cudagraph::DispatchLedger* draft_ledger() const noexcept {
-    return options_.draft_ledger;
+    return options_.drafter == nullptr ? nullptr : options_.drafter->ledger();
   }
   /// The step whose results the last step() returned; valid until the next call.
   /// \pre counters().num_steps > 0

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "reprise/base/assert.h"
+#include "reprise/runner/followed_step.h"
 #include "reprise/runner/model_runner.h"
-#include "reprise/runner/model_step.h"
 
 namespace reprise::engine {
 namespace {
@@ -68,10 +68,10 @@ int64_t HeadDrafter::num_blocks(int64_t num_main_blocks,
          max_num_reqs * scratch_blocks_per_request(num_speculative_tokens, block_size);
 }
 
-void HeadDrafter::follow(const ModelStep& step, const StepResult& result) noexcept {
+void HeadDrafter::follow(const speculative::FollowedStep& followed) noexcept {
   rows_.clear();
   try {
-    run_first_step(step, result);
+    run_first_step(followed.step, followed.result);
   } catch (const std::exception&) {
     // If the device is lost, the main model's next step reports it.
     ++num_failed_calls_;

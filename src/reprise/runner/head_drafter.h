@@ -56,16 +56,15 @@ class HeadDrafter final : public speculative::Drafter {
                                           int32_t num_speculative_tokens,
                                           int32_t block_size) noexcept;
 
-  /// Takes the results of a step of the main model: its hidden states and its sampled tokens.
-  /// \pre the sampled tokens are in their placeholders, and no later step has run
-  void follow(const ModelStep& step, const StepResult& result) noexcept;
+  [[nodiscard]] bool follows_steps() const noexcept override { return true; }
+  /// Takes the hidden states and the sampled tokens of the step.
+  void follow(const speculative::FollowedStep& followed) noexcept override;
   void propose_all(std::span<speculative::DraftRequest> requests) noexcept override;
 
-  /// Forgets the last step, because the memory of the cache was given back.
-  void forget_all() noexcept { rows_.clear(); }
-
-  /// The decisions of the head's steps.
-  [[nodiscard]] const cudagraph::DispatchLedger& ledger() const noexcept { return ledger_; }
+  void forget_all() noexcept override { rows_.clear(); }
+  [[nodiscard]] const cudagraph::DispatchLedger* ledger() const noexcept override {
+    return &ledger_;
+  }
   [[nodiscard]] uint64_t num_failed_calls() const noexcept { return num_failed_calls_; }
 
  private:

@@ -5,7 +5,7 @@
 #include <exception>
 
 #include "reprise/kv_cache/transfer/kv_transfer.h"
-#include "reprise/runner/head_drafter.h"
+#include "reprise/runner/followed_step.h"
 #include "reprise/runner/model_runner.h"
 #include "reprise/speculative/draft_verification.h"
 
@@ -118,9 +118,9 @@ void ModelStep::prepare(const SchedulerOutput& output, const SchedulerConfig& co
 StepComputer::StepComputer(ModelRunner& runner,
                            const SchedulerConfig& config,
                            kernels::RowSampler* row_sampler,
-                           HeadDrafter* draft_head)
+                           speculative::Drafter* drafter)
     : runner_(&runner),
-      draft_head_(draft_head),
+      follower_(drafter != nullptr && drafter->follows_steps() ? drafter : nullptr),
       is_pooling_(config.is_pooling),
       team_(
           runner.execution().stream(), runner.execution().executor().kernels(), config.vocab_size),
@@ -240,10 +240,10 @@ void StepComputer::finish_sampling(ModelStep& step) {
       export_prompts(step);
     }
   }
-  if (draft_head_ == nullptr) return;
+  if (follower_ == nullptr) return;
   // The time of all drafters counts as time of scheduling.
   const PhaseTimer timer(spans, StepPhase::schedule);
-  draft_head_->follow(step, result);
+  follower_->follow({.step = step, .result = result});
 }
 
 void StepComputer::take_spans(ModelStep& step) {

@@ -17,10 +17,10 @@
 #include "reprise/runner/step_times.h"
 #include "reprise/sampling/sampler.h"
 #include "reprise/scheduler/scheduler.h"
+#include "reprise/speculative/drafter.h"
 
 namespace reprise::engine {
 
-class HeadDrafter;
 class ModelRunner;
 struct TokensOnDevice;
 
@@ -95,11 +95,11 @@ struct ModelStep {
 /// can_launch() tells whether the step ahead must be finished first.
 class StepComputer {
  public:
-  /// `row_sampler`, `draft_head`: see EngineCoreOptions.
+  /// `row_sampler`, `drafter`: see EngineCoreOptions.
   StepComputer(ModelRunner& runner,
                const SchedulerConfig& config,
                kernels::RowSampler* row_sampler,
-               HeadDrafter* draft_head = nullptr);
+               speculative::Drafter* drafter = nullptr);
 
   /// See ConstrainedSampling::watch_arrivals().
   void watch_arrivals(const std::atomic<uint64_t>& arrivals) {
@@ -143,7 +143,7 @@ class StepComputer {
   void take_vectors(ModelStep& step, const StepResult& result);
 
   ModelRunner* runner_;
-  HeadDrafter* draft_head_;
+  speculative::Drafter* follower_;  // a drafter that follows steps; nullptr: none does
   bool is_pooling_;
   SamplingTeam team_;
   DeviceSampling device_sampling_;
