@@ -253,7 +253,7 @@ class Engine {
   std::unique_ptr<engine::ModelRunner> runner_;
   cudagraph::CaptureReport capture_;
   std::vector<int32_t> tokens_;
-  std::vector<engine::BatchRequest> rows_;
+  std::vector<engine::StepEntry> rows_;
 };
 
 }  // namespace reprise::benchmark

@@ -145,7 +145,7 @@ class Engine {
 
   /// Launches the batch. Returns the CPU time of this thread in microseconds.
   double step() {
-    const engine::BatchRequest request{
+    const engine::StepEntry request{
         .token_ids = tokens_, .num_computed_tokens = 0, .block_ids = blocks_, .samples = true};
     const double begin = thread_microseconds();
     (void)runner_->execute(

@@ -89,7 +89,6 @@ class Server {
          .mixed_capture_sizes = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512},
          .decode_capture_sizes = {1, 2, 4, 8, 16, 32, 64, 128, num_requests}});
     dispatcher_.mark_all_captured();
-    rows_.reserve(static_cast<size_t>(num_requests));
     for (int i = 0; i < num_requests; ++i) {
       // The prompts differ in length, so that in every step some requests fill a block.
       std::vector<int32_t> prompt(static_cast<size_t>(kPromptTokens - i % kBlockSize), i);
@@ -119,7 +118,7 @@ class Server {
     times[1] = thread_microseconds();
     const cudagraph::Decision decision = dispatch(output);
     times[2] = thread_microseconds();
-    batch_.stage(rows_,
+    batch_.stage(output.scheduled,
                  {.num_tokens = decision.descriptor.num_tokens,
                   .num_reqs = num_requests_,
                   .num_logits_rows = num_requests_},
@@ -135,15 +134,7 @@ class Server {
   }
 
  private:
-  /// Does the same as ModelStep::prepare.
   cudagraph::Decision dispatch(const engine::SchedulerOutput& output) {
-    rows_.clear();
-    for (const engine::ScheduledRequest& entry : output.scheduled) {
-      rows_.push_back({.token_ids = entry.token_ids(),
-                       .num_computed_tokens = entry.num_computed_tokens,
-                       .block_ids = entry.request->block_ids(),
-                       .samples = entry.samples});
-    }
     return dispatcher_.dispatch(
         {.num_tokens = output.total_num_scheduled_tokens,
          .num_reqs = output.num_reqs(),
@@ -164,7 +155,6 @@ class Server {
   kv_cache::KvCacheManager cache_;
   engine::Scheduler scheduler_;
   std::vector<std::unique_ptr<engine::Request>> requests_;
-  std::vector<engine::BatchRequest> rows_;
   std::vector<sampling::SampledToken> sampled_;
 };
 

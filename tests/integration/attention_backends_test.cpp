@@ -249,7 +249,7 @@ TEST(AttentionBackends, split_contexts_far_from_those_at_capture_in_float32_with
     std::vector<kv_cache::BlockId> blocks;
     for (int32_t b = 0; b * TinyEngine::kBlockSize <= context; ++b)
       blocks.push_back(kv_cache::BlockId{b + 1});
-    const engine::BatchRequest row{
+    const engine::StepEntry row{
         .token_ids = tokens, .num_computed_tokens = context, .block_ids = blocks, .samples = true};
     const cudagraph::Decision decision =
         planned.runner().dispatcher().dispatch({.num_tokens = 1, .num_reqs = 1, .uniform = true});

@@ -37,7 +37,7 @@ class DecodeBatch {
     return blocks_.at(request);
   }
   void stage(InputBatch& batch, device::Stream& stream) const {
-    std::vector<BatchRequest> requests;
+    std::vector<StepEntry> requests;
     for (const auto& blocks : blocks_) {
       requests.push_back({.token_ids = token_,
                           .num_computed_tokens = static_cast<int32_t>(blocks.size()) * 16 - 1,

@@ -195,11 +195,11 @@ TEST(EncoderTextStaging, padding_rows_have_no_text) {
   const std::vector<int32_t> token = {7};
   const std::vector own = {kv_cache::BlockId{1}};
   const std::vector text = {kv_cache::BlockId{2}, kv_cache::BlockId{3}};
-  const engine::BatchRequest request{.token_ids = token,
-                                     .block_ids = own,
-                                     .encoder_len = 20,
-                                     .encoder_block_ids = text,
-                                     .samples = true};
+  const engine::StepEntry request{.token_ids = token,
+                                  .block_ids = own,
+                                  .encoder_len = 20,
+                                  .encoder_block_ids = text,
+                                  .samples = true};
   const std::vector requests(4, request);
   device::Stream& stream = llm.loaded().device->execution->stream();
   const engine::StagedShape shape{.num_tokens = 4, .num_reqs = 4, .num_logits_rows = 4};
@@ -236,7 +236,7 @@ TEST(EncoderTextStaging, a_replay_gives_the_bits_of_an_eager_run_of_the_same_sha
                        kv_cache::BlockId{12 + 3 * i}});
   }
   const auto run = [&](int32_t first, int32_t count, std::optional<CudagraphRuntimeMode> mode) {
-    std::vector<engine::BatchRequest> requests;
+    std::vector<engine::StepEntry> requests;
     for (size_t i = 0; i < 3; ++i) {
       requests.push_back({.token_ids = std::span(tokens[i]).subspan(static_cast<size_t>(first),
                                                                     static_cast<size_t>(count)),

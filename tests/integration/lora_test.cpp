@@ -110,7 +110,7 @@ class Requests {
 
   // Computes all tokens that are not computed yet. Returns one row of logits per request.
   std::vector<std::vector<float>> step(engine::ModelRunner& runner) {
-    std::vector<engine::BatchRequest> batch;
+    std::vector<engine::StepEntry> batch;
     cudagraph::BatchFacts facts{.num_reqs = static_cast<int32_t>(requests_.size()),
                                 .uniform = true};
     std::set<uint64_t> adapters;

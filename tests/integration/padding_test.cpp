@@ -91,7 +91,7 @@ TEST(StagedPair, positions_of_the_second_text_are_larger) {
   const std::vector<int32_t> ids(5, 1);
   const std::vector<kv_cache::BlockId> first = {kv_cache::BlockId{1}};
   const std::vector<kv_cache::BlockId> second = {kv_cache::BlockId{2}};
-  const std::vector<engine::BatchRequest> requests = {
+  const std::vector<engine::StepEntry> requests = {
       {.token_ids = ids, .block_ids = first, .second_text_begin = 3, .samples = true},
       {.token_ids = ids, .block_ids = second, .samples = true}};
   batch.stage(requests,

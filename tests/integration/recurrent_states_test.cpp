@@ -61,11 +61,11 @@ class RecurrentStates
     for (int32_t b = 0; b * TinyEngine::kBlockSize <= num_computed; ++b) {
       blocks.push_back(kv_cache::BlockId{b + 1});
     }
-    const engine::BatchRequest row{.token_ids = tokens,
-                                   .num_computed_tokens = num_computed,
-                                   .block_ids = blocks,
-                                   .state_slot = kv_cache::StateSlot{slot},
-                                   .samples = true};
+    const engine::StepEntry row{.token_ids = tokens,
+                                .num_computed_tokens = num_computed,
+                                .block_ids = blocks,
+                                .state_slot = kv_cache::StateSlot{slot},
+                                .samples = true};
     return engine_.logits(
         engine_.runner().execute({&row, 1}, {.num_tokens = 1, .num_reqs = 1, .uniform = true}));
   }

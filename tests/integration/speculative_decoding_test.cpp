@@ -299,7 +299,7 @@ TEST(SpeculativeSteps, with_prompt_chunks_of_the_decode_query_length_are_not_uni
     (void)core->step();
     const engine::ModelStep& step = core->last_step();
     ASSERT_EQ(step.scheduled->num_reqs(), 6);
-    for (const engine::ScheduledRequest& entry : step.scheduled->scheduled) {
+    for (const engine::StepEntry& entry : step.scheduled->scheduled) {
       ASSERT_EQ(entry.query_len(), 8) << "a step of 6 x 8 tokens";
     }
     EXPECT_FALSE(step.facts.uniform);

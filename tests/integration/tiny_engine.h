@@ -444,7 +444,7 @@ class TestBatch {
     }
   }
 
-  [[nodiscard]] std::span<const engine::BatchRequest> requests() const { return requests_; }
+  [[nodiscard]] std::span<const engine::StepEntry> requests() const { return requests_; }
   [[nodiscard]] cudagraph::BatchFacts facts() const {
     int32_t tokens = 0;
     for (const auto& row : tokens_) tokens += static_cast<int32_t>(row.size());
@@ -486,7 +486,7 @@ class TestBatch {
   std::vector<std::vector<kv_cache::BlockId>> blocks_;
   std::vector<int32_t> computed_;
   std::vector<bool> samples_;
-  std::vector<engine::BatchRequest> requests_;
+  std::vector<engine::StepEntry> requests_;
 };
 
 }  // namespace reprise::testing

@@ -190,7 +190,7 @@ void AsyncEngineLoop::step() {
 
 void AsyncEngineLoop::observe_step(TimePoint ended, const engine::EngineCoreCounters& before) {
   const engine::ModelStep& step = core_->last_step();
-  for (const engine::ScheduledRequest& entry : step.scheduled->scheduled) {
+  for (const engine::StepEntry& entry : step.scheduled->scheduled) {
     if (entry.num_computed_tokens >= entry.request->num_prompt_tokens()) continue;
     const auto live = live_.find(static_cast<uint64_t>(entry.request->id()));
     if (live != live_.end()) live->second.timeline.schedule(step.began);

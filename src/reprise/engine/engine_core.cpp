@@ -148,7 +148,7 @@ std::span<const EngineCore::Update> EngineCore::apply(ModelStep& step) {
   const PhaseTimer timer(clock_, StepPhase::sample);
   auto logprobs = std::make_move_iterator(step.prompt_logprobs.begin());
   auto pooled = std::make_move_iterator(step.pooled.begin());
-  for (const ScheduledRequest& entry : step.scheduled->scheduled) {
+  for (const StepEntry& entry : step.scheduled->scheduled) {
     for (int i = 0; i < entry.num_prompt_logits; ++i)
       entry.request->add_prompt_logprobs(*logprobs++);
     if (entry.samples && !step.pooled.empty()) entry.request->set_pooled(*pooled++);
@@ -196,11 +196,11 @@ bool EngineCore::reset_prefix_cache() {
 
 void EngineCore::count(const ModelStep& step, std::span<const Update> updates) {
   ++counters_.num_steps;
-  for (const ScheduledRequest& entry : step.scheduled->scheduled) {
+  for (const StepEntry& entry : step.scheduled->scheduled) {
     const int num_prompt_tokens_left =
         entry.request->num_prompt_tokens() - entry.num_computed_tokens;
     counters_.prompt_tokens +=
-        static_cast<uint64_t>(std::clamp(num_prompt_tokens_left, 0, entry.num_scheduled_tokens));
+        static_cast<uint64_t>(std::clamp(num_prompt_tokens_left, 0, entry.num_tokens()));
   }
   size_t num_updated_requests = 0;
   const Request* previous = nullptr;

@@ -17,14 +17,14 @@ EncoderTexts::EncoderTexts(const BatchLimits& limits,
       attention_(&attention),
       batch_(limits_of_encoder(limits), execution.device(), execution.executor()) {}
 
-void EncoderTexts::stage(std::span<const BatchRequest> requests,
+void EncoderTexts::stage(std::span<const StepEntry> requests,
                          const cudagraph::BatchDescriptor& /*descriptor*/,
                          device::Stream& stream) {
-  for (const BatchRequest& request : requests) {
+  for (const StepEntry& request : requests) {
     if (request.encoder_token_ids.empty()) continue;
     const auto num_tokens = static_cast<int32_t>(request.encoder_token_ids.size());
-    const BatchRequest text{.token_ids = request.encoder_token_ids,
-                            .block_ids = request.encoder_block_ids};
+    const StepEntry text{.token_ids = request.encoder_token_ids,
+                         .block_ids = request.encoder_block_ids};
     batch_.stage({&text, 1}, {.num_tokens = num_tokens, .num_reqs = 1}, stream);
     const attention::AttentionMetadata metadata = batch_.attention_metadata();
     const cudagraph::BatchDescriptor descriptor{.num_tokens = num_tokens};

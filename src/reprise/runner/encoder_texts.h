@@ -20,7 +20,7 @@ class EncoderTexts final : public StepPart {
                StepAttention& attention,
                Execution& execution);
 
-  void stage(std::span<const BatchRequest> requests,
+  void stage(std::span<const StepEntry> requests,
              const cudagraph::BatchDescriptor& descriptor,
              device::Stream& stream) override;
 

@@ -88,7 +88,7 @@ class HeadDrafter final : public speculative::Drafter {
   void run_first_step(const ModelStep& step, const StepResult& result);
   void gather(const ModelStep& step);
   void stage_features(const Tensor& auxiliary, int32_t num_rows);
-  void take_first_drafts(const ModelStep& step, const StepResult& result);
+  void take_first_drafts(const StepResult& result);
   void propose(std::span<speculative::DraftRequest> requests);
   [[nodiscard]] Row* find_row(const speculative::DraftRequest& request);
   void draft(size_t index);
@@ -107,11 +107,10 @@ class HeadDrafter final : public speculative::Drafter {
   device::Buffer features_;
   std::vector<std::byte> kept_hidden_;  // one row per Row
   cudagraph::DispatchLedger ledger_;
-  std::vector<BatchRequest> batch_;
-  std::vector<Part> parts_;       // by batch_
-  std::vector<size_t> requests_;  // by batch_: the index in the main model's step
-  std::vector<Row> rows_;         // of the last step, by request id
-  std::vector<Row*> drafting_;    // the rows of one step
+  std::vector<StepEntry> batch_;
+  std::vector<Part> parts_;                                // by batch_
+  std::vector<Row> rows_;                                  // of the last step, by request id
+  std::vector<Row*> drafting_;                             // the rows of one step
   std::vector<std::vector<kv_cache::BlockId>> block_ids_;  // by Row::index
   uint64_t num_failed_calls_ = 0;
 };

@@ -107,7 +107,7 @@ class ModelDrafter final : public speculative::Drafter {
   std::unordered_map<uint64_t, size_t> by_request_;  // index in sequences_
   std::vector<Row> rows_;
   std::vector<Row*> drafting_;  // the rows of one step
-  std::vector<BatchRequest> batch_;
+  std::vector<StepEntry> batch_;
   uint64_t num_calls_ = 0;
   uint64_t num_failed_calls_ = 0;
 };

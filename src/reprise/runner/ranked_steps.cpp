@@ -16,7 +16,7 @@ RankedSteps::RankedSteps(parallel::Communicator* ranks,
   if (ranks != nullptr && ranks->rank() == 0) leader_.emplace(*ranks);
 }
 
-std::optional<cudagraph::BatchFacts> RankedSteps::agree(std::span<const BatchRequest> requests,
+std::optional<cudagraph::BatchFacts> RankedSteps::agree(std::span<const StepEntry> requests,
                                                         const cudagraph::BatchFacts& facts) {
   std::optional<cudagraph::BatchFacts> agreed = facts;
   std::span<const int32_t> retired = to_retire_;
@@ -33,7 +33,7 @@ std::optional<cudagraph::BatchFacts> RankedSteps::agree(std::span<const BatchReq
 }
 
 void RankedSteps::compare(const cudagraph::Decision& decision,
-                          std::span<const BatchRequest> requests) {
+                          std::span<const StepEntry> requests) {
   if (ranks_ != nullptr) {
     const int32_t stale = agree_on_step(*ranks_, num_steps_, decision, requests, stale_key_);
     if (leader_ && stale >= 0) to_retire_.push_back(stale);

@@ -34,10 +34,10 @@ class RankedSteps {
 
   /// Begins a step: agrees with the other engines, retires keys, and announces the step to the
   /// other ranks. nullopt: no engine has work. \throws parallel::RankError
-  [[nodiscard]] std::optional<cudagraph::BatchFacts> agree(std::span<const BatchRequest> requests,
+  [[nodiscard]] std::optional<cudagraph::BatchFacts> agree(std::span<const StepEntry> requests,
                                                            const cudagraph::BatchFacts& facts);
   /// Compares the step with that of the other ranks, before it runs. \throws parallel::RankError
-  void compare(const cudagraph::Decision& decision, std::span<const BatchRequest> requests);
+  void compare(const cudagraph::Decision& decision, std::span<const StepEntry> requests);
   /// Compares what the ranks have captured. \throws parallel::RankError
   void compare_capture(const cudagraph::CaptureReport& report);
 

@@ -19,14 +19,14 @@ class StepPart {
   virtual ~StepPart() = default;
 
   /// Before the forward. `descriptor`: of the padded batch.
-  virtual void stage(std::span<const BatchRequest> requests,
+  virtual void stage(std::span<const StepEntry> requests,
                      const cudagraph::BatchDescriptor& descriptor,
                      device::Stream& stream) = 0;
   /// Before the forward of a dummy batch.
   virtual void stage_dummy(const cudagraph::BatchDescriptor& /*descriptor*/,
                            device::Stream& /*stream*/) {}
   /// After the forward was launched.
-  virtual void after(std::span<const BatchRequest> /*requests*/, device::Stream& /*stream*/) {}
+  virtual void after(std::span<const StepEntry> /*requests*/, device::Stream& /*stream*/) {}
 };
 
 }  // namespace reprise::engine

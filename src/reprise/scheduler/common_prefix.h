@@ -8,7 +8,7 @@
 namespace reprise::engine {
 
 /// The value of SchedulerOutput::common_prefix_len for this batch. \pre the batch is not empty
-[[nodiscard]] int find_common_prefix(std::span<const ScheduledRequest> batch,
+[[nodiscard]] int find_common_prefix(std::span<const StepEntry> batch,
                                      const kv_cache::KvCacheManager& cache);
 
 }  // namespace reprise::engine

@@ -116,7 +116,7 @@ bool DraftQueue::allocate_slots(Request& request, int num_drafts, int num_later)
   return cache_->allocate_slots(table, num_tokens) == kv_cache::SlotResult::allocated;
 }
 
-void DraftQueue::observe(const ScheduledRequest& entry, int num_accepted) {
+void DraftQueue::observe(const StepEntry& entry, int num_accepted) {
   stats_.observe(entry.num_drafts, num_accepted);
   entry.request->state().draft_gate.observe(entry.num_drafts, num_accepted);
   recent_acceptance_.observe(entry.num_drafts, num_accepted);
@@ -133,9 +133,9 @@ void pad_drafts(SchedulerOutput& output, const SchedulerConfig& config) {
   int64_t num_tokens = 0;
   int most_drafts = 0;
   int most_computed = 0;
-  for (const ScheduledRequest& entry : output.scheduled) {
+  for (const StepEntry& entry : output.scheduled) {
     if (entry.is_in_prefill || !entry.samples) return;
-    num_tokens += entry.num_scheduled_tokens;
+    num_tokens += entry.num_tokens();
     most_drafts = std::max(most_drafts, entry.num_drafts);
     most_computed = std::max(most_computed, entry.num_computed_tokens);
   }
@@ -147,12 +147,12 @@ void pad_drafts(SchedulerOutput& output, const SchedulerConfig& config) {
   if (most_computed + width > config.max_model_len) return;
   const int64_t padded = int64_t{output.num_reqs()} * width;
   if (padded > config.max_num_batched_tokens || padded > 2 * num_tokens) return;
-  for (ScheduledRequest& entry : output.scheduled) {
-    entry.num_padding_tokens = width - entry.num_scheduled_tokens;
+  for (StepEntry& entry : output.scheduled) {
+    entry.num_padding_tokens = width - entry.num_tokens();
   }
 }
 
-void take_back_drafts(const ScheduledRequest& entry, int num_new_tokens) {
+void take_back_drafts(const StepEntry& entry, int num_new_tokens) {
   if (entry.num_drafts == 0) return;
   RequestState& state = entry.request->state();
   state.drop_placeholders(state.num_placeholders);

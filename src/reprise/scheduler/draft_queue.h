@@ -34,7 +34,7 @@ class DraftQueue {
   /// their order. `num_later`: the number of running requests that are scheduled after this one.
   [[nodiscard]] int take(Request& request, int token_budget, int num_later);
   /// Counts how many drafts of a step were accepted.
-  void observe(const ScheduledRequest& entry, int num_accepted);
+  void observe(const StepEntry& entry, int num_accepted);
   /// Tells the drafter that the request has ended.
   void end_request(const Request& request) noexcept;
 
@@ -71,6 +71,6 @@ class DraftQueue {
 void pad_drafts(SchedulerOutput& output, const SchedulerConfig& config);
 
 /// Takes back the drafts of a step that did not become tokens of the request.
-void take_back_drafts(const ScheduledRequest& entry, int num_new_tokens);
+void take_back_drafts(const StepEntry& entry, int num_new_tokens);
 
 }  // namespace reprise::engine

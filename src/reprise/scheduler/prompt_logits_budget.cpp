@@ -12,7 +12,7 @@ int PromptLogitsBudget::limit(const Request& request, int num_tokens) const noex
   return std::min(num_tokens, first + num_left_ - num_computed);
 }
 
-void PromptLogitsBudget::schedule(Request& request, ScheduledRequest& entry) noexcept {
+void PromptLogitsBudget::schedule(Request& request, StepEntry& entry) noexcept {
   int& num_scheduled = request.state().num_prompt_logits_scheduled;
   const int first = std::max(entry.num_computed_tokens, num_scheduled);
   const int end = std::min(entry.end(), request.num_prompt_logits());

@@ -24,7 +24,7 @@ class PromptLogitsBudget {
   /// How many of the next `num_tokens` tokens of the request have the rows that they need.
   [[nodiscard]] int limit(const Request& request, int num_tokens) const noexcept;
   /// Gives the request the rows for its part of the step.
-  void schedule(Request& request, ScheduledRequest& entry) noexcept;
+  void schedule(Request& request, StepEntry& entry) noexcept;
 
  private:
   int num_left_ = 0;

@@ -74,7 +74,7 @@ class Request {
   }
   /// token_ids() and then one placeholder for each token that a step in flight may sample. A
   /// placeholder holds a draft token, or 0 for a token without a draft, until the step that samples
-  /// it writes the real token there (ScheduledRequest::placeholders). The elements never move.
+  /// it writes the real token there (StepEntry::placeholders). The elements never move.
   [[nodiscard]] std::span<const int32_t> token_ids_with_placeholders() const noexcept {
     return state_.token_ids;
   }

@@ -56,7 +56,7 @@ struct CacheState {
   std::optional<kv_cache::BlockHash> answer_snapshot;
   int num_cached_tokens = 0;
   int num_imported_tokens = 0;
-  int first_imported_token = -1;  // of the next step: see ScheduledRequest
+  int first_imported_token = -1;  // of the next step: see StepEntry
 };
 
 /// What the scheduler keeps of a request. Only the scheduler and its parts change it. All other

@@ -32,7 +32,7 @@ SchedulerConfig checked(SchedulerConfig config, const kv_cache::KvCacheManager& 
 /// Removes the placeholder of a token that was not sampled, and the drafts. This token is sampled
 /// from the logits of the last known token, so the next step computes the last known token once
 /// more.
-void postpone(const ScheduledRequest& entry) {
+void postpone(const StepEntry& entry) {
   RequestState& state = entry.request->state();
   state.drop_placeholders(1 + entry.num_drafts);
   state.num_computed_tokens -= 1 + entry.num_drafts;
@@ -277,22 +277,34 @@ int Scheduler::tokens_to_schedule(const Request& request, int token_budget) cons
 void Scheduler::append_to_batch(Request& request, int num_scheduled_tokens, int num_drafts) {
   RequestState& state = request.state();
   CacheState& cached = state.cache;
+  // The blocks of the step's tokens are in the table, and add_request() has reserved the memory of
+  // tokens and table, so the entry may keep views of both.
+  const bool is_first = state.num_computed_tokens == 0;
   output_->scheduled.push_back(
-      {.request = &request,
-       .num_scheduled_tokens = num_scheduled_tokens,
+      {.token_ids = request.token_ids_with_placeholders().subspan(
+           static_cast<size_t>(state.num_computed_tokens),
+           static_cast<size_t>(num_scheduled_tokens)),
        .num_computed_tokens = state.num_computed_tokens,
+       .block_ids = request.block_ids(),
+       .state_slot = request.state_slot(),
+       .restored_state = std::exchange(cached.restored_state, kv_cache::kNullStateSlot),
+       .encoder_token_ids = is_first ? request.encoder_token_ids() : std::span<const int32_t>(),
+       .encoder_len = static_cast<int32_t>(request.encoder_token_ids().size()),
+       .encoder_block_ids = request.encoder_block_ids(),
+       .adapter = request.adapter(),
+       .second_text_begin = request.second_text_begin(),
        .num_drafts = num_drafts,
+       .request = &request,
        .is_in_prefill = request.is_in_prefill(),
-       .first_imported_token = std::exchange(cached.first_imported_token, -1),
-       .restored_state = std::exchange(cached.restored_state, kv_cache::kNullStateSlot)});
-  ScheduledRequest& entry = output_->scheduled.back();
+       .first_imported_token = std::exchange(cached.first_imported_token, -1)});
+  StepEntry& entry = output_->scheduled.back();
   snapshots_.schedule(request, entry);
   prompt_logits_.schedule(request, entry);
   ++state.num_steps_in_flight;
   state.num_computed_tokens += num_scheduled_tokens;
   entry.samples = std::cmp_equal(state.num_computed_tokens, state.token_ids.size());
   if (!entry.samples) return;
-  state.add_placeholders({&kPlaceholder, 1});  // add_request() has reserved the memory
+  state.add_placeholders({&kPlaceholder, 1});
   // In front of the new placeholder are the drafts of this step.
   entry.placeholders = std::span(state.token_ids).last(static_cast<size_t>(1 + num_drafts));
 }
@@ -308,13 +320,13 @@ void Scheduler::finish_batch() {
   output_->max_query_len = 0;
   output_->any_prefill = false;
   adapters_.clear();
-  for (const ScheduledRequest& entry : output_->scheduled) {
+  for (const StepEntry& entry : output_->scheduled) {
     adapters_.add(entry.request->lora_id());
-    output_->total_num_scheduled_tokens += entry.num_scheduled_tokens;
+    output_->total_num_scheduled_tokens += entry.num_tokens();
     output_->num_padding_tokens += entry.num_padding_tokens;
     output_->num_sampling_requests += static_cast<int>(entry.samples);
     output_->num_sampled_rows += entry.num_sampled_rows();
-    output_->num_logits += entry.num_sampled_rows() + entry.num_prompt_logits;
+    output_->num_logits += entry.num_logits();
     output_->max_query_len = std::max(output_->max_query_len, entry.query_len());
     output_->any_prefill |= entry.is_in_prefill;
   }
@@ -372,7 +384,7 @@ std::span<const RequestUpdate> Scheduler::update_from_output(
                  "{} sampled tokens for {} sampled rows",
                  sampled.size(),
                  step.num_sampled_rows);
-  for (const ScheduledRequest& entry : step.scheduled) {
+  for (const StepEntry& entry : step.scheduled) {
     const auto num_rows = static_cast<size_t>(entry.num_sampled_rows());
     const std::span<const sampling::SampledToken> rows = sampled.first(num_rows);
     sampled = sampled.subspan(num_rows);
@@ -389,7 +401,7 @@ std::span<const RequestUpdate> Scheduler::update_from_output(
   return updates_;
 }
 
-void Scheduler::apply_results(const ScheduledRequest& entry,
+void Scheduler::apply_results(const StepEntry& entry,
                               std::span<const sampling::SampledToken> sampled) {
   Request& request = *entry.request;
   if (!sampled.empty() && sampled.front().status == sampling::SamplingStatus::postponed) {
@@ -401,9 +413,7 @@ void Scheduler::apply_results(const ScheduledRequest& entry,
   take_back_drafts(entry, num_new_tokens);
   if (request.state().status != RequestStatus::finished_error) {
     prefixes_.publish(request,
-                      entry.num_drafts > 0
-                          ? request.state().num_computed_tokens
-                          : entry.num_computed_tokens + entry.num_scheduled_tokens);
+                      entry.num_drafts > 0 ? request.state().num_computed_tokens : entry.end());
   }
   if (!request.is_finished()) return;
   if (updates_.size() == num_updates_before) updates_.push_back({.request = &request});
@@ -412,7 +422,7 @@ void Scheduler::apply_results(const ScheduledRequest& entry,
 
 /// Appends the sampled tokens up to the first that gives no token or ends the request. Adds an
 /// update for each, and returns their number.
-int Scheduler::append_tokens(const ScheduledRequest& entry,
+int Scheduler::append_tokens(const StepEntry& entry,
                              std::span<const sampling::SampledToken> sampled) {
   Request& request = *entry.request;
   int num_new_tokens = 0;
@@ -439,7 +449,7 @@ int Scheduler::append_tokens(const ScheduledRequest& entry,
 std::span<const RequestUpdate> Scheduler::fail_scheduled(std::string_view reason) {
   updates_.clear();
   if (num_in_flight_ == 0) return updates_;
-  for (const ScheduledRequest& entry : oldest_in_flight().scheduled) {
+  for (const StepEntry& entry : oldest_in_flight().scheduled) {
     snapshots_.settle(entry, false);
     if (entry.request->is_finished()) continue;
     fail(*entry.request, reason);
@@ -453,7 +463,7 @@ void Scheduler::end_step() {
   if (!updates_.empty()) {
     std::erase_if(running_, [](const Request* request) { return request->is_finished(); });
   }
-  for (const ScheduledRequest& entry : oldest_in_flight().scheduled) {
+  for (const StepEntry& entry : oldest_in_flight().scheduled) {
     --entry.request->state().num_steps_in_flight;
     if (entry.first_imported_token >= 0) entry.request->drop_kv_image();
     if (entry.request->is_finished() && !entry.request->is_in_flight()) release(*entry.request);

@@ -189,9 +189,8 @@ class Scheduler {
   void finish_batch();
   void start_running(Request& request);
   void preempt_last_running();
-  void apply_results(const ScheduledRequest& entry,
-                     std::span<const sampling::SampledToken> sampled);
-  int append_tokens(const ScheduledRequest& entry, std::span<const sampling::SampledToken> sampled);
+  void apply_results(const StepEntry& entry, std::span<const sampling::SampledToken> sampled);
+  int append_tokens(const StepEntry& entry, std::span<const sampling::SampledToken> sampled);
   void append_token(Request& request, const sampling::SampledToken& sampled);
   void fail(Request& request, std::string_view message, ErrorKind kind = ErrorKind::internal);
   void end_step();

@@ -45,7 +45,7 @@ TEST(Scheduler, steps_without_heap_allocation_through_prefill_decode_preemption_
   while (bench.scheduler.has_unfinished_requests()) {
     const SchedulerOutput& output = bench.scheduler.schedule();
     size_t row = 0;
-    for (const ScheduledRequest& entry : output.scheduled) {
+    for (const StepEntry& entry : output.scheduled) {
       logits[static_cast<size_t>(++num_steps) % logits.size()] += 1.0F;
       if (entry.samples) sampler.sample(entry.sampling_input(logits), sampled[row++]);
     }

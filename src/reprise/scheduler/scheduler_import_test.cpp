@@ -28,7 +28,7 @@ TEST(SchedulerImport, computes_the_last_token_of_the_prompt_in_a_decode_step) {
   const SchedulerOutput& output = bench.scheduler.schedule();
   EXPECT_THAT(scheduled_tokens(output), ElementsAre(1, 1));
   EXPECT_FALSE(output.any_prefill);
-  const ScheduledRequest& entry = output.scheduled[1];
+  const StepEntry& entry = output.scheduled[1];
   ASSERT_EQ(entry.request, &imported);
   EXPECT_EQ(entry.num_computed_tokens, 39);
   EXPECT_EQ(entry.first_imported_token, 0);

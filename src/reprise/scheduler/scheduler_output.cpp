@@ -6,18 +6,18 @@
 namespace reprise::engine {
 namespace {
 
-auto batch_key(const ScheduledRequest& entry, int decode_query_len) {
+auto batch_key(const StepEntry& entry, int decode_query_len) {
   const bool is_uniform_decode = !entry.is_in_prefill && entry.query_len() == decode_query_len;
   return std::tuple(!is_uniform_decode, entry.query_len(), entry.num_computed_tokens == 0);
 }
 
 }  // namespace
 
-void sort_batch(std::span<ScheduledRequest> batch, int decode_query_len) {
+void sort_batch(std::span<StepEntry> batch, int decode_query_len) {
   // Insertion sort: it is stable, works in place (std::stable_sort allocates), and is linear for
   // the usual batch, whose decodes are in front already.
   for (size_t i = 1; i < batch.size(); ++i) {
-    const ScheduledRequest entry = batch[i];
+    const StepEntry entry = batch[i];
     const auto key = batch_key(entry, decode_query_len);
     size_t place = i;
     for (; place > 0 && key < batch_key(batch[place - 1], decode_query_len); --place) {

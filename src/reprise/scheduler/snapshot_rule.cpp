@@ -46,7 +46,7 @@ bool SnapshotRule::is_wanted(const Request& request, int position) const {
   return block >= hashes.size() || !cache_->has_snapshot(hashes[block]);
 }
 
-void SnapshotRule::schedule(const Request& request, ScheduledRequest& entry) {
+void SnapshotRule::schedule(const Request& request, StepEntry& entry) {
   if (!cache_->has_snapshots() || !request.options().shares_prefixes ||
       !is_wanted(request, entry.end())) {
     return;
@@ -54,7 +54,7 @@ void SnapshotRule::schedule(const Request& request, ScheduledRequest& entry) {
   entry.saved_state = cache_->begin_snapshot();
 }
 
-void SnapshotRule::settle(const ScheduledRequest& entry, bool is_valid) {
+void SnapshotRule::settle(const StepEntry& entry, bool is_valid) {
   num_restored_ +=
       static_cast<uint64_t>(is_valid && entry.restored_state != kv_cache::kNullStateSlot);
   if (entry.saved_state == kv_cache::kNullStateSlot) return;

@@ -20,10 +20,10 @@ class SnapshotRule {
   /// How many of the next `num_tokens` tokens lie before the next snapshot of the request.
   [[nodiscard]] int limit(const Request& request, int num_tokens) const;
   /// Lets the step copy the states after its last token, if a later request may begin there.
-  void schedule(const Request& request, ScheduledRequest& entry);
+  void schedule(const Request& request, StepEntry& entry);
   /// Publishes what the step has copied, after its blocks were published. `is_valid`: whether the
   /// step succeeded for this request.
-  void settle(const ScheduledRequest& entry, bool is_valid);
+  void settle(const StepEntry& entry, bool is_valid);
 
   [[nodiscard]] uint64_t num_saved() const noexcept { return num_saved_; }
   [[nodiscard]] uint64_t num_restored() const noexcept { return num_restored_; }
