@@ -5,6 +5,7 @@
 #include <span>
 
 #include "reprise/base/assert.h"
+#include "reprise/scheduler/scheduler_output.h"
 
 namespace reprise::engine {
 namespace {

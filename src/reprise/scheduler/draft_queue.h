@@ -8,11 +8,13 @@
 #include "reprise/kv_cache/kv_cache_manager.h"
 #include "reprise/scheduler/request.h"
 #include "reprise/scheduler/scheduler_config.h"
-#include "reprise/scheduler/scheduler_output.h"
 #include "reprise/speculative/drafter.h"
 #include "reprise/speculative/speculation_stats.h"
 
 namespace reprise::engine {
+
+struct SchedulerOutput;
+struct StepEntry;
 
 /// The draft tokens of the step being scheduled: asks the drafter for them, and gives them to the
 /// running requests as far as the step has room. Counts which drafts are accepted, and pauses

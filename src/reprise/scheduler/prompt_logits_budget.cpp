@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "reprise/scheduler/step_entry.h"
+
 namespace reprise::engine {
 
 int PromptLogitsBudget::limit(const Request& request, int num_tokens) const noexcept {

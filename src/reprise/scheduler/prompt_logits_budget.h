@@ -1,9 +1,10 @@
 #pragma once
 
 #include "reprise/scheduler/request.h"
-#include "reprise/scheduler/scheduler_output.h"
 
 namespace reprise::engine {
+
+struct StepEntry;
 
 /// Rows of logits for log-probabilities of prompts, of which a step has only some. They are given
 /// out by rank.

@@ -1,6 +1,12 @@
 #include "reprise/scheduler/request_queue.h"
 
+#include "reprise/scheduler/request.h"
+
 namespace reprise::engine {
+
+Request* RequestQueue::next(const Request& request) noexcept { return request.state().wait.next; }
+
+Request* RequestQueue::prev(const Request& request) noexcept { return request.state().wait.prev; }
 
 void RequestQueue::insert_before(Request* next, Request& request) noexcept {
   Request* const prev = next != nullptr ? next->state().wait.prev : back_;

@@ -8,6 +8,8 @@
 #include <random>
 #include <vector>
 
+#include "reprise/scheduler/request.h"
+
 namespace reprise::engine {
 namespace {
 

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <tuple>
 
+#include "reprise/scheduler/request.h"
+
 namespace reprise::engine {
 namespace {
 
@@ -12,6 +14,10 @@ auto batch_key(const StepEntry& entry, int decode_query_len) {
 }
 
 }  // namespace
+
+sampling::SamplingInput StepEntry::sampling_input(std::span<const float> logits) const {
+  return request->sampling_input(logits, end() - num_drafts);
+}
 
 void sort_batch(std::span<StepEntry> batch, int decode_query_len) {
   // Insertion sort: it is stable, works in place (std::stable_sort allocates), and is linear for

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "reprise/scheduler/step_entry.h"
+
 namespace reprise::engine {
 namespace {
 

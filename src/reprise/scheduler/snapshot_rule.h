@@ -4,9 +4,10 @@
 
 #include "reprise/kv_cache/kv_cache_manager.h"
 #include "reprise/scheduler/request.h"
-#include "reprise/scheduler/scheduler_output.h"
 
 namespace reprise::engine {
+
+struct StepEntry;
 
 /// Decides where a step copies the states of recurrent layers (takes a snapshot), which cached
 /// prefixes of such models need. Prompts are cut there. Without recurrent layers it decides

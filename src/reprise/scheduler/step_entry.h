@@ -6,10 +6,11 @@
 #include "reprise/kv_cache/block_pool.h"
 #include "reprise/kv_cache/state_slot_pool.h"
 #include "reprise/sampling/sampler.h"
-#include "reprise/scheduler/request.h"
 #include "reprise/scheduler/request_options.h"
 
 namespace reprise::engine {
+
+class Request;
 
 /// One request's part of a step: tokens [num_computed_tokens, end()) of the request. The scheduler
 /// writes it once; the model, the sampler and the other ranks read the same entry. A drafter writes
@@ -72,9 +73,7 @@ struct StepEntry {
     return num_prompt_logits + num_sampled_rows();
   }
   /// The sampler's input for the first of these rows. \pre samples
-  [[nodiscard]] sampling::SamplingInput sampling_input(std::span<const float> logits) const {
-    return request->sampling_input(logits, end() - num_drafts);
-  }
+  [[nodiscard]] sampling::SamplingInput sampling_input(std::span<const float> logits) const;
 };
 
 }  // namespace reprise::engine

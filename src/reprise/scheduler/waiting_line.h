@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "reprise/scheduler/request.h"
 #include "reprise/scheduler/request_queue.h"
 #include "reprise/scheduler/scheduler_config.h"
 
