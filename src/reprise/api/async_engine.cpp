@@ -47,7 +47,7 @@ struct AsyncEngine::Impl {
 };
 
 AsyncEngine::AsyncEngine(const EngineArgs& args, const StartupObserver& observer)
-    : AsyncEngine(EngineLoader::load(args, observer)) {}
+    : AsyncEngine(load_engine(args, observer)) {}
 
 AsyncEngine::AsyncEngine(std::unique_ptr<LoadedEngine> engine)
     : EngineFrontend(std::move(engine)), impl_(std::make_unique<Impl>(*engine_)) {}

@@ -33,7 +33,7 @@ using OnDelta = std::function<void(engine::OutputDelta&&)>;
 /// lost, all requests end, and so does every later request.
 class AsyncEngine : public EngineFrontend {
  public:
-  /// Loads an engine and starts the thread. \throws as EngineLoader::load
+  /// Loads an engine and starts the thread. \throws as load_engine
   explicit AsyncEngine(const EngineArgs& args, const StartupObserver& observer = {});
   explicit AsyncEngine(std::unique_ptr<LoadedEngine> engine);
   AsyncEngine(const AsyncEngine&) = delete;

@@ -66,7 +66,7 @@ struct LLM::Replicas {
 };
 
 LLM::LLM(const EngineArgs& args, const StartupObserver& observer)
-    : LLM(EngineLoader::load(args, observer)) {}
+    : LLM(load_engine(args, observer)) {}
 LLM::LLM(std::unique_ptr<LoadedEngine> engine)
     : EngineFrontend(std::move(engine)),
       loop_(std::make_unique<engine::StepLoop>(*engine_->core, tokenizer())),

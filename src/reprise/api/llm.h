@@ -72,7 +72,7 @@ struct StreamDelta {
 /// time.
 class LLM : public EngineFrontend {
  public:
-  /// \throws as EngineLoader::load
+  /// \throws as load_engine
   explicit LLM(const EngineArgs& args, const StartupObserver& observer = {});
   explicit LLM(std::unique_ptr<LoadedEngine> engine);
   LLM(LLM&&) noexcept;

@@ -5,6 +5,8 @@
 
 #include "reprise/api/engine_device.h"
 #include "reprise/api/engine_memory.h"
+#include "reprise/api/extension_options.h"
+#include "reprise/api/hub_cache.h"
 #include "reprise/api/model_text.h"
 #include "reprise/api/resolved_options.h"
 #include "reprise/api/weight_files.h"
@@ -70,5 +72,13 @@ void LoadedEngine::wake_memory(EngineParts parts) {
 }
 
 EngineParts LoadedEngine::sleeping() const noexcept { return memory->sleeping(); }
+
+std::unique_ptr<LoadedEngine> begin_engine(const EngineArgs& args) {
+  auto engine = std::make_unique<LoadedEngine>();
+  engine->args = args;
+  engine->args.model = find_model_folder(args.model, hub_cache_folder());
+  load_extension_files(engine->args);
+  return engine;
+}
 
 }  // namespace reprise::api

@@ -75,7 +75,7 @@ struct LoadedEngine {
   StartupReport report;
   // Each member borrows from the members above it.
   std::unique_ptr<ResolvedOptions> options;
-  std::unique_ptr<ModelText> text;       // nullptr after EngineLoader::compile_only
+  std::unique_ptr<ModelText> text;       // nullptr in compile_only() and for a draft model
   std::shared_ptr<EngineDevice> device;  // shared with the draft model
   std::unique_ptr<models::Parameters> parameters;
   std::unique_ptr<lora::AdapterSlots> adapter_slots;    // nullptr without EngineArgs::enable_lora
@@ -95,5 +95,9 @@ struct LoadedEngine {
   std::unique_ptr<engine::EngineCore> core;
   std::unique_ptr<EngineMemory> memory;
 };
+
+/// An engine with its options only: the model is found, and files of extensions are loaded. The
+/// stages of a start add the other parts. \throws InvalidArgument, FileError
+[[nodiscard]] std::unique_ptr<LoadedEngine> begin_engine(const EngineArgs& args);
 
 }  // namespace reprise::api

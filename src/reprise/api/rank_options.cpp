@@ -152,7 +152,7 @@ KvCacheSize agree_on_cache_size(parallel::Communicator& ranks, KvCacheSize mine)
 }
 
 void follow_rank_0(const EngineArgs& args) {
-  const std::unique_ptr<LoadedEngine> engine = EngineLoader::load(args);
+  const std::unique_ptr<LoadedEngine> engine = load_engine(args);
   engine::run_announced_steps(*args.ranks, *engine->runner);
 }
 

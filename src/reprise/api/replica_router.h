@@ -94,7 +94,7 @@ class ReplicaRouter {
 };
 
 /// The other side: loads the engine and answers the requests that the front sends, until the front
-/// ends. \throws as EngineLoader::load, parallel::RankError
+/// ends. \throws as load_engine, parallel::RankError
 void serve_replica(const EngineArgs& args);
 
 }  // namespace reprise::api

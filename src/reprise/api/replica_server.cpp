@@ -143,7 +143,7 @@ class Replica {
 }  // namespace
 
 void serve_replica(const EngineArgs& args) {
-  const std::unique_ptr<LoadedEngine> engine = EngineLoader::load(args);
+  const std::unique_ptr<LoadedEngine> engine = load_engine(args);
   Replica(*engine).run();
 }
 

@@ -228,18 +228,17 @@ config::Explanation explain(ExplainArguments& arguments) {
 // Compiles a model at this level. Needs the model's config.json and memory for its weights.
 api::StartupReport compile(const ExplainArguments& arguments) {
   if (arguments.model.empty()) throw InvalidArgument("--compile: needs a MODEL");
-  return api::EngineLoader::compile_only(
-             {.model = arguments.model,
-              .load_format = api::LoadFormat::dummy,
-              .max_num_seqs = arguments.inputs.max_num_seqs,
-              .max_num_batched_tokens = arguments.inputs.max_num_batched_tokens,
-              .kv_cache_dtype = arguments.kv_cache_dtype,
-              .attention_backend = arguments.attention_backend,
-              .flash_attn_version = arguments.flash_attn_version,
-              .enforce_eager = arguments.inputs.enforce_eager,
-              .optimization_level = arguments.inputs.optimization_level,
-              .compilation_config = arguments.compilation_config,
-              .extensions = arguments.engine.extensions})
+  return api::compile_only({.model = arguments.model,
+                            .load_format = api::LoadFormat::dummy,
+                            .max_num_seqs = arguments.inputs.max_num_seqs,
+                            .max_num_batched_tokens = arguments.inputs.max_num_batched_tokens,
+                            .kv_cache_dtype = arguments.kv_cache_dtype,
+                            .attention_backend = arguments.attention_backend,
+                            .flash_attn_version = arguments.flash_attn_version,
+                            .enforce_eager = arguments.inputs.enforce_eager,
+                            .optimization_level = arguments.inputs.optimization_level,
+                            .compilation_config = arguments.compilation_config,
+                            .extensions = arguments.engine.extensions})
       .report;
 }
 
