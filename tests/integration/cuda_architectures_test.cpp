@@ -44,11 +44,11 @@ class CudaArchitectures : public ::testing::TestWithParam<const char*> {
                                  size_t computed,
                                  bool is_replayed) {
     static constexpr std::array kBlocks = {kv_cache::BlockId{3}, kv_cache::BlockId{1}};
-    const engine::StepEntry row{.token_ids = tokens,
-                                .num_computed_tokens = static_cast<int32_t>(computed),
-                                .block_ids = kBlocks,
-                                .state_slot = kv_cache::StateSlot{2},
-                                .samples = true};
+    const scheduler::StepEntry row{.token_ids = tokens,
+                                   .num_computed_tokens = static_cast<int32_t>(computed),
+                                   .block_ids = kBlocks,
+                                   .state_slot = kv_cache::StateSlot{2},
+                                   .samples = true};
     const cudagraph::Decision decision =
         engine.runner().dispatcher().dispatch({.num_tokens = static_cast<int32_t>(tokens.size()),
                                                .num_reqs = 1,

@@ -29,7 +29,7 @@ namespace {
 
 using cudagraph::CudagraphMode;
 using cudagraph::DispatchReason;
-using engine::HeadDrafter;
+using runner::HeadDrafter;
 using speculative::DraftRequest;
 using testing::Answer;
 using testing::Load;

@@ -19,7 +19,7 @@ namespace {
 
 using cudagraph::CudagraphMode;
 using cudagraph::DispatchReason;
-using engine::ModelDrafter;
+using runner::ModelDrafter;
 using speculative::DraftRequest;
 using speculative::DraftSampleMethod;
 using testing::Answer;

@@ -19,10 +19,10 @@ std::unique_ptr<speculative::Drafter> create_head_drafter(const LoadedEngine& ma
                                                           LoadedEngine& draft) {
   const ResolvedOptions& options = *main.options;
   const int32_t longest = options.speculative_config->draft_model.max_model_len.value_or(INT32_MAX);
-  return std::make_unique<engine::HeadDrafter>(
+  return std::make_unique<runner::HeadDrafter>(
       *draft.runner,
       dynamic_cast<models::DraftHead&>(*draft.model),
-      engine::HeadDrafterOptions{.max_num_reqs = draft.args.max_num_seqs,
+      runner::HeadDrafterOptions{.max_num_reqs = draft.args.max_num_seqs,
                                  .max_num_tokens = draft.args.max_num_batched_tokens,
                                  .max_model_len = std::min(longest, main.report.max_model_len),
                                  .num_speculative_tokens = options.num_speculative_tokens(),
@@ -32,9 +32,9 @@ std::unique_ptr<speculative::Drafter> create_head_drafter(const LoadedEngine& ma
 std::unique_ptr<speculative::Drafter> create_model_drafter(const LoadedEngine& main,
                                                            LoadedEngine& draft) {
   const ResolvedOptions& options = *main.options;
-  return std::make_unique<engine::ModelDrafter>(
+  return std::make_unique<runner::ModelDrafter>(
       *draft.runner,
-      engine::ModelDrafterOptions{
+      runner::ModelDrafterOptions{
           .max_num_reqs = draft.args.max_num_seqs,
           .max_num_tokens = draft.args.max_num_batched_tokens,
           .max_model_len = draft.report.max_model_len,
@@ -66,7 +66,7 @@ void size_draft_cache(const LoadedEngine& main, LoadedEngine& draft) {
   int64_t num_blocks = main.report.num_kv_blocks - 1;  // without the null block
   const int64_t longest = num_blocks * args.block_size;
   if (options.draft_head) {
-    num_blocks = engine::HeadDrafter::num_blocks(
+    num_blocks = runner::HeadDrafter::num_blocks(
         num_blocks, args.max_num_seqs, options.num_speculative_tokens(), args.block_size);
   }
   options.max_model_len = static_cast<int32_t>(std::min<int64_t>(options.max_model_len, longest));

@@ -145,11 +145,11 @@ CacheMemory measure_cache_memory(Start& start) {
       config::dispatcher_options(options.graph_inputs, options.graphs);
   cudagraph::CudagraphDispatcher planner;
   planner.initialize_cudagraph_keys(dispatcher);
-  const std::unique_ptr<engine::ModelRunner> profiled = create_runner(
-      engine, kv_cache_layout(engine, engine::kProfiledBlocks), engine::profiled_plan(dispatcher));
+  const std::unique_ptr<runner::ModelRunner> profiled = create_runner(
+      engine, kv_cache_layout(engine, runner::kProfiledBlocks), runner::profiled_plan(dispatcher));
   start.programs.compile(engine, *profiled);
   engine.report.memory_profile =
-      engine::profile_memory(*profiled, *device.execution, planner.capture_plan());
+      runner::profile_memory(*profiled, *device.execution, planner.capture_plan());
   return gpu_cache_memory(args, budget, *engine.report.memory_profile);
 }
 
@@ -173,7 +173,7 @@ void build_runner(Start& start, const LoadedEngine* draft) {
   const ResolvedOptions& options = *engine.options;
   StartupReport& report = engine.report;
   if (engine.args.replicas != nullptr && engine.args.is_in_lockstep()) {
-    engine.data_parallel = std::make_unique<engine::DataParallelSteps>(*engine.args.replicas);
+    engine.data_parallel = std::make_unique<runner::DataParallelSteps>(*engine.args.replicas);
   }
   CacheMemory memory = without_states(measure_cache_memory(start), state_cache_layout(engine));
   reserve_snapshots(start, memory);
@@ -233,7 +233,7 @@ size_t bytes_used_elsewhere(const device::MemoryInfo& memory) {
 
 void capture(LoadedEngine& engine, const StartupObserver& observer) {
   EngineDevice& device = *engine.device;
-  engine::ModelRunner& runner = *engine.runner;
+  runner::ModelRunner& runner = *engine.runner;
   StartupReport& report = engine.report;
   const size_t used_elsewhere = bytes_used_elsewhere(device.device->memory());
   report.capture = runner.capture(observer.on_capture);
@@ -246,7 +246,7 @@ void capture(LoadedEngine& engine, const StartupObserver& observer) {
   report.graph_bytes = runner.graph_bytes() + device.execution->graph_pool().reserved_bytes();
   if (device.is_gpu()) {
     report.memory =
-        engine::measure_memory(*device.execution, runner, used_elsewhere, report.weight_bytes);
+        runner::measure_memory(*device.execution, runner, used_elsewhere, report.weight_bytes);
   }
 }
 

@@ -17,7 +17,7 @@ namespace reprise::api {
 
 kv_cache::KvCacheLayout kv_cache_layout(const LoadedEngine& engine, int64_t num_blocks) {
   const ResolvedOptions& options = *engine.options;
-  return engine::kv_cache_layout_of(options.rank_config,
+  return runner::kv_cache_layout_of(options.rank_config,
                                     num_blocks,
                                     engine.args.block_size,
                                     options.dtype,
@@ -25,7 +25,7 @@ kv_cache::KvCacheLayout kv_cache_layout(const LoadedEngine& engine, int64_t num_
 }
 
 kv_cache::StateCacheLayout state_cache_layout(const LoadedEngine& engine) {
-  return engine::state_cache_layout_of(
+  return runner::state_cache_layout_of(
       engine.options->config, engine.args.max_num_seqs + engine.report.num_state_snapshots);
 }
 
@@ -44,7 +44,7 @@ std::string cache_text(const LoadedEngine& engine) {
   return text;
 }
 
-std::unique_ptr<engine::ModelRunner> create_runner(const LoadedEngine& engine,
+std::unique_ptr<runner::ModelRunner> create_runner(const LoadedEngine& engine,
                                                    const kv_cache::KvCacheLayout& layout,
                                                    const cudagraph::DispatcherOptions& dispatcher) {
   const EngineArgs& args = engine.args;
@@ -54,16 +54,16 @@ std::unique_ptr<engine::ModelRunner> create_runner(const LoadedEngine& engine,
   // loaded, but those of a library may not be. On a CPU a warm-up has no such effect, so it runs
   // only on request.
   const bool warms_up = is_gpu || args.compilation_config.contains("cudagraph_num_of_warmups");
-  return std::make_unique<engine::ModelRunner>(
+  return std::make_unique<runner::ModelRunner>(
       *engine.device->execution,
       *engine.model,
       *engine.parameters,
-      engine::ModelRunnerOptions{
+      runner::ModelRunnerOptions{
           .limits = {.max_num_tokens = args.max_num_batched_tokens,
                      .max_num_reqs = args.max_num_seqs,
                      .max_sampled_rows_per_req =
                          options.draft_head ? 1 : 1 + options.num_speculative_tokens(),
-                     .max_num_prompt_logits = engine::SchedulerConfig{}.max_prompt_logits,
+                     .max_num_prompt_logits = scheduler::SchedulerConfig{}.max_prompt_logits,
                      .max_blocks_per_req =
                          (options.max_model_len + args.block_size - 1) / args.block_size,
                      .block_size = args.block_size,

@@ -13,8 +13,11 @@
 /// the parts that are loaded so far.
 namespace reprise::engine {
 struct EngineCoreOptions;
+}
+
+namespace reprise::runner {
 class ModelRunner;
-}  // namespace reprise::engine
+}
 
 namespace reprise::api {
 
@@ -27,7 +30,7 @@ namespace reprise::api {
 [[nodiscard]] std::string cache_text(const LoadedEngine& engine);
 
 /// \throws OutOfMemory, InvalidArgument
-[[nodiscard]] std::unique_ptr<engine::ModelRunner> create_runner(
+[[nodiscard]] std::unique_ptr<runner::ModelRunner> create_runner(
     const LoadedEngine& engine,
     const kv_cache::KvCacheLayout& layout,
     const cudagraph::DispatcherOptions& dispatcher);

@@ -35,7 +35,7 @@ void LoadedEngine::sleep(SleepLevel level) {
         "an engine of several ranks (--tensor-parallel-size, --data-parallel-size) cannot sleep "
         "yet");
   }
-  const engine::Scheduler& scheduler = core->scheduler();
+  const scheduler::Scheduler& scheduler = core->scheduler();
   if (scheduler.num_running() + scheduler.num_waiting() > 0) {
     throw InvalidArgument(
         "an engine with unfinished requests cannot sleep; finish or abort them first");

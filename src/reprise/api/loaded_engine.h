@@ -9,11 +9,8 @@
 #include "reprise/api/startup_report.h"
 
 namespace reprise::engine {
-class ExpertCounts;
-class DataParallelSteps;
 class EngineCore;
-class ModelRunner;
-}  // namespace reprise::engine
+}
 
 namespace reprise::kernels {
 class RowSampler;
@@ -34,6 +31,12 @@ namespace reprise::models {
 class CausalLM;
 class Parameters;
 }  // namespace reprise::models
+
+namespace reprise::runner {
+class DataParallelSteps;
+class ExpertCounts;
+class ModelRunner;
+}  // namespace reprise::runner
 
 namespace reprise::speculative {
 class Drafter;
@@ -79,12 +82,12 @@ struct LoadedEngine {
   std::shared_ptr<EngineDevice> device;  // shared with the draft model
   std::unique_ptr<models::Parameters> parameters;
   std::unique_ptr<lora::AdapterSlots> adapter_slots;    // nullptr without EngineArgs::enable_lora
-  std::unique_ptr<engine::ExpertCounts> expert_counts;  // nullptr: nothing is counted
+  std::unique_ptr<runner::ExpertCounts> expert_counts;  // nullptr: nothing is counted
   std::unique_ptr<models::CausalLM> model;
   std::unique_ptr<lora::AdapterRegistry> adapters;  // nullptr without EngineArgs::enable_lora
   /// nullptr: the steps of this engine need no other engine.
-  std::unique_ptr<engine::DataParallelSteps> data_parallel;
-  std::unique_ptr<engine::ModelRunner> runner;
+  std::unique_ptr<runner::DataParallelSteps> data_parallel;
+  std::unique_ptr<runner::ModelRunner> runner;
   std::unique_ptr<kernels::RowSampler> row_sampler;  // nullptr: the host samples
   /// The model that makes draft tokens, without text and core; nullptr: there is none.
   std::unique_ptr<LoadedEngine> draft;

@@ -13,11 +13,11 @@
 
 namespace reprise::api {
 
-void ModelPrograms::compile(LoadedEngine& engine, engine::ModelRunner& runner) {
+void ModelPrograms::compile(LoadedEngine& engine, runner::ModelRunner& runner) {
   if (engine.options->graphs.compilation_mode == config::CompilationMode::NONE) return;
   const auto start = std::chrono::steady_clock::now();
   if (!base_) base_ = create(engine, "");
-  compile_runner(*base_, runner, engine::ForwardKind::base);
+  compile_runner(*base_, runner, runner::ForwardKind::base);
   if (runner.has_adapters()) {
     const EngineArgs& args = engine.args;
     if (!with_adapters_) {
@@ -26,7 +26,7 @@ void ModelPrograms::compile(LoadedEngine& engine, engine::ModelRunner& runner) {
           engine,
           fmt::format("{},{},{}", args.max_loras, args.max_lora_rank, args.max_num_batched_tokens));
     }
-    compile_runner(*with_adapters_, runner, engine::ForwardKind::adapters);
+    compile_runner(*with_adapters_, runner, runner::ForwardKind::adapters);
   }
   engine.report.compile_seconds +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

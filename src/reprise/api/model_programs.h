@@ -14,7 +14,7 @@ class ModelPrograms {
  public:
   /// Compiles the forwards of the runner's model, and adds the time to the report. A second runner
   /// of the same model gets the same programs.
-  void compile(LoadedEngine& engine, engine::ModelRunner& runner);
+  void compile(LoadedEngine& engine, runner::ModelRunner& runner);
   /// Forgets all programs, because the memory that they name has changed.
   void reset() noexcept;
   /// Puts what the compilers report into the report of the start.

@@ -28,7 +28,7 @@ std::unique_ptr<lora::AdapterSlots> reserve_adapters(const EngineArgs& args,
 
 /// Makes room for counts of the tokens of experts, if they are asked for. nullptr: nothing is
 /// counted.
-std::unique_ptr<engine::ExpertCounts> reserve_expert_counts(EngineArgs& args,
+std::unique_ptr<runner::ExpertCounts> reserve_expert_counts(EngineArgs& args,
                                                             const ResolvedOptions& options,
                                                             EngineDevice& device,
                                                             StartupReport& report) {
@@ -48,11 +48,11 @@ std::unique_ptr<engine::ExpertCounts> reserve_expert_counts(EngineArgs& args,
   }
   compile::Extensions all;
   if (args.extensions != nullptr) all = *args.extensions;
-  all.add_op(engine::make_expert_counter());
+  all.add_op(runner::make_expert_counter());
   args.extensions = std::make_shared<const compile::Extensions>(std::move(all));
-  return std::make_unique<engine::ExpertCounts>(
+  return std::make_unique<runner::ExpertCounts>(
       options.config,
-      *args.extensions->find_op(engine::kExpertCounterName),
+      *args.extensions->find_op(runner::kExpertCounterName),
       *device.device,
       device.execution->executor());
 }

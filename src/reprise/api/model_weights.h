@@ -18,7 +18,7 @@ struct ModelWeights {
   // Each member borrows from the members above it.
   std::unique_ptr<models::Parameters> parameters;
   std::unique_ptr<lora::AdapterSlots> adapter_slots;    // nullptr without EngineArgs::enable_lora
-  std::unique_ptr<engine::ExpertCounts> expert_counts;  // nullptr: nothing is counted
+  std::unique_ptr<runner::ExpertCounts> expert_counts;  // nullptr: nothing is counted
   std::unique_ptr<models::CausalLM> model;
 };
 

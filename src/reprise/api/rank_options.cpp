@@ -153,7 +153,7 @@ KvCacheSize agree_on_cache_size(parallel::Communicator& ranks, KvCacheSize mine)
 
 void follow_rank_0(const EngineArgs& args) {
   const std::unique_ptr<LoadedEngine> engine = load_engine(args);
-  engine::run_announced_steps(*args.ranks, *engine->runner);
+  runner::run_announced_steps(*args.ranks, *engine->runner);
 }
 
 }  // namespace reprise::api

@@ -159,14 +159,14 @@ const attention::BackendInfo& set_attention(ExplainArguments& arguments) {
   const std::optional<weights::ModelConfig> model = find_model_config(arguments.model);
   std::optional<attention::AttentionKind> kind;
   if (model) {
-    kind = engine::attention_kind_of(*model);
+    kind = runner::attention_kind_of(*model);
     arguments.inputs.encoder_decoder = model->encoder.has_value();
   }
   const attention::BackendInfo& backend = attention::find_attention_backend(
       arguments.attention_backend, arguments.flash_attn_version, kind);
   auto& groups = arguments.inputs.attention;
   groups = {{std::string(backend.name), backend.support}};
-  if (model) groups = engine::attention_groups(engine::layer_backends(*model, &backend));
+  if (model) groups = runner::attention_groups(runner::layer_backends(*model, &backend));
   if (arguments.attention_support) {
     groups = {{std::string(backend.name), *arguments.attention_support}};
   }
@@ -176,11 +176,11 @@ const attention::BackendInfo& set_attention(ExplainArguments& arguments) {
 // The draft model gets graphs like a model with one draft: its first step has two tokens per
 // request.
 config::DraftModelSizes draft_model_sizes(config::ResolutionInputs inputs) {
-  inputs.num_speculative_tokens = engine::ModelDrafter::kFirstQueryLen - 1;
+  inputs.num_speculative_tokens = runner::ModelDrafter::kFirstQueryLen - 1;
   static_cast<cudagraph::CaptureSizeRequest&>(inputs.compilation) = {};
   inputs.compilation.compile_sizes.reset();
   inputs.max_num_batched_tokens = std::max(
-      inputs.max_num_batched_tokens, engine::ModelDrafter::kFirstQueryLen * inputs.max_num_seqs);
+      inputs.max_num_batched_tokens, runner::ModelDrafter::kFirstQueryLen * inputs.max_num_seqs);
   const config::Explanation sizes = config::explain(inputs, {});
   return {.mixed = sizes.mixed_sizes, .first = sizes.decode_sizes, .others = sizes.draftless_sizes};
 }

@@ -9,7 +9,7 @@
 #include "reprise/runner/model_step.h"
 #include "reprise/structured_output/constraint_worker.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 namespace {
 
 using sampling::SamplingStatus;
@@ -56,7 +56,7 @@ void end(sampling::SampledToken& sampled, const std::exception_ptr& problem) {
 
 ConstrainedSampling::ConstrainedSampling(ModelRunner& runner,
                                          sampling::Sampler& sampler,
-                                         const SchedulerConfig& config)
+                                         const scheduler::SchedulerConfig& config)
     : runner_(&runner),
       sampler_(&sampler),
       eos_token_ids_(config.eos_token_ids),
@@ -217,4 +217,4 @@ bool ConstrainedSampling::is_end(const LogitsUse& use, int32_t token_id) const {
          std::find(eos_token_ids_.begin(), eos_token_ids_.end(), token_id) != eos_token_ids_.end();
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -1,6 +1,6 @@
 #include "reprise/runner/encoder_texts.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 BatchLimits limits_of_encoder(const BatchLimits& limits) noexcept {
   return {.max_num_tokens = limits.max_blocks_per_req * limits.block_size,
@@ -17,14 +17,14 @@ EncoderTexts::EncoderTexts(const BatchLimits& limits,
       attention_(&attention),
       batch_(limits_of_encoder(limits), execution.device(), execution.executor()) {}
 
-void EncoderTexts::stage(std::span<const StepEntry> requests,
+void EncoderTexts::stage(std::span<const scheduler::StepEntry> requests,
                          const cudagraph::BatchDescriptor& /*descriptor*/,
                          device::Stream& stream) {
-  for (const StepEntry& request : requests) {
+  for (const scheduler::StepEntry& request : requests) {
     if (request.encoder_token_ids.empty()) continue;
     const auto num_tokens = static_cast<int32_t>(request.encoder_token_ids.size());
-    const StepEntry text{.token_ids = request.encoder_token_ids,
-                         .block_ids = request.encoder_block_ids};
+    const scheduler::StepEntry text{.token_ids = request.encoder_token_ids,
+                                    .block_ids = request.encoder_block_ids};
     batch_.stage({&text, 1}, {.num_tokens = num_tokens, .num_reqs = 1}, stream);
     const attention::AttentionMetadata metadata = batch_.attention_metadata();
     const cudagraph::BatchDescriptor descriptor{.num_tokens = num_tokens};
@@ -37,4 +37,4 @@ void EncoderTexts::stage(std::span<const StepEntry> requests,
   }
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

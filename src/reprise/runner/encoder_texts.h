@@ -6,7 +6,7 @@
 #include "reprise/runner/step_attention.h"
 #include "reprise/runner/step_part.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 /// The batch of an encoder: one whole text. `limits`: of the decoder's steps
 [[nodiscard]] BatchLimits limits_of_encoder(const BatchLimits& limits) noexcept;
@@ -20,7 +20,7 @@ class EncoderTexts final : public StepPart {
                StepAttention& attention,
                Execution& execution);
 
-  void stage(std::span<const StepEntry> requests,
+  void stage(std::span<const scheduler::StepEntry> requests,
              const cudagraph::BatchDescriptor& descriptor,
              device::Stream& stream) override;
 
@@ -30,4 +30,4 @@ class EncoderTexts final : public StepPart {
   InputBatch batch_;  // one text
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

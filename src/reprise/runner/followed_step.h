@@ -9,8 +9,8 @@ namespace reprise::speculative {
 /// A step of the main model that a drafter follows. The sampled tokens are in their placeholders,
 /// and no later step has run. Borrowed for the call.
 struct FollowedStep {
-  const engine::ModelStep& step;
-  const engine::StepResult& result;
+  const runner::ModelStep& step;
+  const runner::StepResult& result;
 };
 
 }  // namespace reprise::speculative

@@ -9,7 +9,7 @@
 #include "reprise/runner/followed_step.h"
 #include "reprise/runner/model_runner.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 namespace {
 
 /// Blocks for the tokens that only drafts need: all but the first of them are computed.
@@ -83,7 +83,7 @@ void HeadDrafter::run_first_step(const ModelStep& step, const StepResult& result
   if (batch_.empty()) return;
   int32_t num_rows = 0;
   int32_t num_logits = 0;
-  for (const StepEntry& request : batch_) {
+  for (const scheduler::StepEntry& request : batch_) {
     num_rows += request.query_len();
     num_logits += request.num_logits();
   }
@@ -109,7 +109,7 @@ void HeadDrafter::gather(const ModelStep& step) {
   std::span<const sampling::SampledToken> sampled = step.sampled;
   int32_t source_row = 0;
   int32_t row = 0;
-  for (const StepEntry& request : step.scheduled->scheduled) {
+  for (const scheduler::StepEntry& request : step.scheduled->scheduled) {
     const auto num_sampled = static_cast<size_t>(request.num_sampled_rows());
     const int num_new = count_new_tokens(sampled.first(num_sampled));
     sampled = sampled.subspan(num_sampled);
@@ -158,7 +158,7 @@ void HeadDrafter::stage_features(const Tensor& auxiliary, int32_t num_rows) {
 void HeadDrafter::take_first_drafts(const StepResult& result) {
   int32_t logits_row = 0;
   for (size_t i = 0; i < batch_.size(); ++i) {
-    const StepEntry& request = batch_[i];
+    const scheduler::StepEntry& request = batch_[i];
     if (!request.samples) continue;
     const size_t index = rows_.size();
     rows_.push_back({.request_id = static_cast<uint64_t>(request.request->id()),
@@ -270,4 +270,4 @@ void HeadDrafter::keep_hidden(size_t index, const Tensor& auxiliary, int32_t row
       hidden_bytes_);
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -13,7 +13,7 @@
 #include "reprise/runner/step_result.h"
 #include "reprise/speculative/drafter.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 class ModelRunner;
 struct ModelStep;
@@ -107,7 +107,7 @@ class HeadDrafter final : public speculative::Drafter {
   device::Buffer features_;
   std::vector<std::byte> kept_hidden_;  // one row per Row
   cudagraph::DispatchLedger ledger_;
-  std::vector<StepEntry> batch_;
+  std::vector<scheduler::StepEntry> batch_;
   std::vector<Part> parts_;                                // by batch_
   std::vector<Row> rows_;                                  // of the last step, by request id
   std::vector<Row*> drafting_;                             // the rows of one step
@@ -115,4 +115,4 @@ class HeadDrafter final : public speculative::Drafter {
   uint64_t num_failed_calls_ = 0;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -12,7 +12,7 @@
 #include "reprise/scheduler/step_entry.h"
 #include "reprise/tensor/tensor.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 /// The largest possible step. Persistent buffers are allocated for it at the start.
 struct BatchLimits {
@@ -65,7 +65,9 @@ class InputBatch {
 
   /// Writes the batch of one step, without allocating. \pre the requests fit into `shape`, and
   /// `shape` fits into the limits.
-  void stage(std::span<const StepEntry> requests, const StagedShape& shape, device::Stream& stream);
+  void stage(std::span<const scheduler::StepEntry> requests,
+             const StagedShape& shape,
+             device::Stream& stream);
 
   /// Writes a dummy batch with exactly the sizes of `shape`. The tokens are spread evenly over the
   /// requests, each context is as long as its query, and no cache slot is written. If a request
@@ -128,13 +130,15 @@ class InputBatch {
   [[nodiscard]] int32_t* table_row(int32_t index) noexcept;
   [[nodiscard]] int32_t* host(size_t offset) noexcept { return host_.data() + offset; }
   [[nodiscard]] Tensor view(size_t offset, Shape shape) const;
-  int32_t stage_request(const StepEntry& request, int32_t index, int32_t first_token);
+  int32_t stage_request(const scheduler::StepEntry& request, int32_t index, int32_t first_token);
   /// Writes what tokens of row `index` read of an encoder's text. A row without blocks is padding.
   void stage_encoder_text(int32_t index, int32_t len, std::span<const kv_cache::BlockId> block_ids);
   void stage_table_row(int32_t row_index, std::span<const kv_cache::BlockId> block_ids);
   void pad(int32_t num_rows, int32_t num_tokens, int32_t num_logits);
   void pad_tokens(int32_t from, int32_t to);
-  int32_t stage_logits_indices(const StepEntry& request, int32_t end_token, int32_t num_logits);
+  int32_t stage_logits_indices(const scheduler::StepEntry& request,
+                               int32_t end_token,
+                               int32_t num_logits);
   void upload(device::Stream& stream);
   void upload_table(device::Stream& stream);
   void upload_table(device::Stream& stream, const Range& range);
@@ -156,4 +160,4 @@ class InputBatch {
   int32_t num_real_reqs_ = 0;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -12,7 +12,7 @@
 #include "reprise/sampling/sampler.h"
 #include "reprise/speculative/drafter.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 class ModelRunner;
 
@@ -107,9 +107,9 @@ class ModelDrafter final : public speculative::Drafter {
   std::unordered_map<uint64_t, size_t> by_request_;  // index in sequences_
   std::vector<Row> rows_;
   std::vector<Row*> drafting_;  // the rows of one step
-  std::vector<StepEntry> batch_;
+  std::vector<scheduler::StepEntry> batch_;
   uint64_t num_calls_ = 0;
   uint64_t num_failed_calls_ = 0;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

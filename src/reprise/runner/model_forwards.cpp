@@ -7,7 +7,7 @@
 #include "reprise/runner/ranged_forward.h"
 #include "reprise/runner/trace_forward.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 ModelForwards::ModelForwards(Execution& execution,
                              models::CausalLM& model,
@@ -44,7 +44,7 @@ program::TracedProgram ModelForwards::trace(ForwardKind kind) const {
 
 std::vector<program::ParameterSlot> ModelForwards::parameter_slots(
     const program::TracedProgram& traced) const {
-  return engine::parameter_slots(traced, *parameters_);
+  return runner::parameter_slots(traced, *parameters_);
 }
 
 device::BufferView ModelForwards::use_programs(program::RangedPrograms programs, ForwardKind kind) {
@@ -84,4 +84,4 @@ size_t ModelForwards::graph_bytes() const noexcept {
          (with_adapters_ == nullptr ? 0 : with_adapters_->graph_bytes());
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

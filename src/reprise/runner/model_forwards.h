@@ -19,7 +19,7 @@ struct ParameterSlot;
 struct RangedPrograms;
 }  // namespace reprise::program
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 /// The forwards of a model: its own code (level 0) or programs that were traced from it (levels 1
 /// to 3), for batches without adapters and for batches with them. A wrapper for FULL graphs
@@ -70,4 +70,4 @@ class ModelForwards {
   cudagraph::CudagraphWrapper full_;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

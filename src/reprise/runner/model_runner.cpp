@@ -10,7 +10,7 @@
 #include "reprise/program/ranged_programs.h"
 #include "reprise/runner/step_parts.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 namespace {
 
 using cudagraph::CudagraphRuntimeMode;
@@ -165,7 +165,7 @@ StagedShape ModelRunner::staged_shape(const cudagraph::Decision& decision,
   return shape;
 }
 
-const StepResult& ModelRunner::execute(std::span<const StepEntry> requests,
+const StepResult& ModelRunner::execute(std::span<const scheduler::StepEntry> requests,
                                        const cudagraph::BatchFacts& facts,
                                        const TokensOnDevice& tokens) {
   cudagraph::BatchFacts decided = facts;
@@ -189,7 +189,7 @@ bool ModelRunner::execute_idle() {
   });
 }
 
-const StepResult& ModelRunner::execute_agreed(std::span<const StepEntry> requests,
+const StepResult& ModelRunner::execute_agreed(std::span<const scheduler::StepEntry> requests,
                                               const cudagraph::BatchFacts& facts,
                                               const TokensOnDevice& tokens) {
   // Tokens that only the device knows stay untouched: such a step waits with its capture.
@@ -245,7 +245,7 @@ void ModelRunner::retire_stale(const cudagraph::Decision& decision,
   }
 }
 
-void ModelRunner::stage(std::span<const StepEntry> requests,
+void ModelRunner::stage(std::span<const scheduler::StepEntry> requests,
                         const cudagraph::Decision& decision,
                         int32_t num_logits,
                         const TokensOnDevice& tokens) {
@@ -263,13 +263,13 @@ void ModelRunner::stage(std::span<const StepEntry> requests,
   if (!tokens.places.empty()) tokens.sampler->write_tokens(batch_.input_ids(), tokens.places);
 }
 
-const StepResult& ModelRunner::run(std::span<const StepEntry> requests,
+const StepResult& ModelRunner::run(std::span<const scheduler::StepEntry> requests,
                                    const cudagraph::Decision& decision,
                                    CudagraphRuntimeMode run_as,
                                    const TokensOnDevice& tokens,
                                    const cudagraph::BatchFacts* cascade) {
   int32_t num_logits = 0;
-  for (const StepEntry& request : requests) num_logits += request.num_logits();
+  for (const scheduler::StepEntry& request : requests) num_logits += request.num_logits();
   stage(requests, decision, num_logits, tokens);
   const PhaseTimer timer(spans_, StepPhase::launch);
   run_staged(decision.descriptor, run_as, cascade);
@@ -341,4 +341,4 @@ void ModelRunner::stop_other_ranks() noexcept {
   if (ranked_) ranked_->stop();
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

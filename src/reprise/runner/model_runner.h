@@ -26,7 +26,7 @@
 #include "reprise/runner/step_result.h"
 #include "reprise/runner/step_times.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 /// A graph that could not be replayed. It was retired, and the step ran eagerly instead.
 struct RetiredGraph {
@@ -97,7 +97,7 @@ class ModelRunner {
   /// moved, the graph is retired and the step runs eagerly instead. After warm-up a step neither
   /// allocates nor captures. Rank 0 makes the other ranks execute the same step.
   /// \throws device::DeviceError, which is sticky if a rank is lost
-  const StepResult& execute(std::span<const StepEntry> requests,
+  const StepResult& execute(std::span<const scheduler::StepEntry> requests,
                             const cudagraph::BatchFacts& facts,
                             const TokensOnDevice& tokens = {});
   /// Takes part in a step of the other engines with padding only. Returns false when none of them
@@ -111,7 +111,7 @@ class ModelRunner {
   /// Runs a batch that is padded to the shape of `decision`. `run_as` is either the mode of the
   /// decision, or NONE to launch the same kernels eagerly. A replay must give the same bits as the
   /// eager run. `cascade`: the facts of a batch with cascade attention; nullptr: without.
-  const StepResult& run(std::span<const StepEntry> requests,
+  const StepResult& run(std::span<const scheduler::StepEntry> requests,
                         const cudagraph::Decision& decision,
                         cudagraph::CudagraphRuntimeMode run_as,
                         const TokensOnDevice& tokens = {},
@@ -177,7 +177,7 @@ class ModelRunner {
   [[nodiscard]] StagedShape staged_shape(const cudagraph::Decision& decision,
                                          int32_t num_reqs,
                                          int32_t num_logits) const;
-  void stage(std::span<const StepEntry> requests,
+  void stage(std::span<const scheduler::StepEntry> requests,
              const cudagraph::Decision& decision,
              int32_t num_logits,
              const TokensOnDevice& tokens);
@@ -193,7 +193,7 @@ class ModelRunner {
   void retire_stale(const cudagraph::Decision& decision,
                     const std::string& reason,
                     StepLaunches before);
-  const StepResult& execute_agreed(std::span<const StepEntry> requests,
+  const StepResult& execute_agreed(std::span<const scheduler::StepEntry> requests,
                                    const cudagraph::BatchFacts& facts,
                                    const TokensOnDevice& tokens);
   [[nodiscard]] cudagraph::CaptureCallbacks capture_callbacks(
@@ -225,4 +225,4 @@ class ModelRunner {
   StepSpans spans_;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

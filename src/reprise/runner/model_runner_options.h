@@ -12,7 +12,7 @@
 #include "reprise/runner/expert_counts.h"
 #include "reprise/runner/input_batch.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 /// Which of the two forwards of an engine with adapters. An engine without adapters has only
 /// `base`.
@@ -56,4 +56,4 @@ struct ModelRunnerOptions {
   bool lazy_capture = false;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -9,11 +9,11 @@
 #include "reprise/runner/model_runner.h"
 #include "reprise/speculative/draft_verification.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 namespace {
 
-LogitsUse logits_use(const StepEntry& entry) {
-  const Request& request = *entry.request;
+LogitsUse logits_use(const scheduler::StepEntry& entry) {
+  const scheduler::Request& request = *entry.request;
   LogitsUse use{.entry = &entry};
   if (entry.num_prompt_logits > 0) {
     const int first = entry.num_computed_tokens + entry.first_prompt_logit + 1;
@@ -29,7 +29,8 @@ LogitsUse logits_use(const StepEntry& entry) {
   return use;
 }
 
-cudagraph::BatchFacts batch_facts(const SchedulerOutput& output, const SchedulerConfig& config) {
+cudagraph::BatchFacts batch_facts(const scheduler::SchedulerOutput& output,
+                                  const scheduler::SchedulerConfig& config) {
   const int num_tokens = output.total_num_scheduled_tokens + output.num_padding_tokens;
   // A step with fewer drafts, or without any, is a uniform decode batch too.
   const int longest = output.max_query_len;
@@ -59,7 +60,7 @@ sampling::SamplingInput LogitsUse::sampling_at(size_t row) const {
   return input;
 }
 
-ModelStep::ModelStep(const SchedulerConfig& config) {
+ModelStep::ModelStep(const scheduler::SchedulerConfig& config) {
   const auto max_num_seqs = static_cast<size_t>(config.max_num_seqs);
   uses.reserve(max_num_seqs);
   last_tokens.reserve(max_num_seqs);
@@ -67,7 +68,8 @@ ModelStep::ModelStep(const SchedulerConfig& config) {
   is_on_device.reserve(sampled.size());
 }
 
-void ModelStep::prepare(const SchedulerOutput& output, const SchedulerConfig& config) {
+void ModelStep::prepare(const scheduler::SchedulerOutput& output,
+                        const scheduler::SchedulerConfig& config) {
   scheduled = &output;
   uses.clear();
   prompt_logprobs.clear();
@@ -80,7 +82,7 @@ void ModelStep::prepare(const SchedulerOutput& output, const SchedulerConfig& co
   is_on_device.clear();
   is_finished = false;
   int32_t num_tokens = 0;
-  for (const StepEntry& entry : output.scheduled) {
+  for (const scheduler::StepEntry& entry : output.scheduled) {
     if (entry.end() > entry.request->num_tokens()) {
       last_tokens.push_back({entry.request, num_tokens + entry.num_tokens() - 1});
     }
@@ -92,7 +94,7 @@ void ModelStep::prepare(const SchedulerOutput& output, const SchedulerConfig& co
 }
 
 StepComputer::StepComputer(ModelRunner& runner,
-                           const SchedulerConfig& config,
+                           const scheduler::SchedulerConfig& config,
                            kernels::RowSampler* row_sampler,
                            speculative::Drafter* drafter)
     : runner_(&runner),
@@ -124,7 +126,7 @@ TokensOnDevice StepComputer::find_tokens(const ModelStep& step, const ModelStep*
   if (ahead == nullptr || ahead->is_finished) return {};
   size_t next = 0;
   int32_t row = 0;
-  const std::vector<StepEntry>& entries = ahead->scheduled->scheduled;
+  const std::vector<scheduler::StepEntry>& entries = ahead->scheduled->scheduled;
   for (const ModelStep::LastToken& token : step.last_tokens) {
     // Both steps have their requests in nearly the same order.
     for (size_t tried = 0; tried < entries.size() && entries[next].request != token.request;
@@ -170,7 +172,7 @@ void StepComputer::finish(ModelStep& step) noexcept {
 /// Brings what other engines computed into the cache.
 void StepComputer::import_prompts(const ModelStep& step) {
   const kv_cache::KvCacheTensors& cache = runner_->kv_cache();
-  for (const StepEntry& entry : step.scheduled->scheduled) {
+  for (const scheduler::StepEntry& entry : step.scheduled->scheduled) {
     if (entry.first_imported_token < 0) continue;
     kv_cache::load_kv(*entry.request->kv_image(),
                       runner_->execution().stream(),
@@ -184,7 +186,7 @@ void StepComputer::import_prompts(const ModelStep& step) {
 /// Copies the prompts that this step has completed out of the cache, for other engines.
 void StepComputer::export_prompts(const ModelStep& step) {
   for (size_t i = 0; i < step.uses.size(); ++i) {
-    const StepEntry& entry = step.scheduled->scheduled[i];
+    const scheduler::StepEntry& entry = step.scheduled->scheduled[i];
     kv_cache::KvExport* const to = entry.request->kv_export();
     if (to == nullptr || !entry.samples || to->is_kept()) continue;
     to->save(runner_->execution().stream(),
@@ -330,4 +332,4 @@ void StepComputer::run_job(const ModelStep& step,
   }
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

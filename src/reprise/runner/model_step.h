@@ -19,7 +19,7 @@
 #include "reprise/scheduler/scheduler.h"
 #include "reprise/speculative/drafter.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 class ModelRunner;
 struct TokensOnDevice;
@@ -30,7 +30,7 @@ struct TokensOnDevice;
 /// The request's first rows of logits give the log-probabilities of its prompt. Then follows one
 /// row per placeholder, from which tokens are sampled. All placeholders but the last hold drafts.
 struct LogitsUse {
-  const StepEntry* entry = nullptr;  // owned by the scheduler
+  const scheduler::StepEntry* entry = nullptr;  // owned by the scheduler
   /// For each row of the prompt, the prompt token after it.
   std::span<const int32_t> next_prompt_token_ids;
   sampling::SamplingInput sampling;  // of the first placeholder's row, without logits
@@ -55,18 +55,18 @@ struct LogitsUse {
 /// One step: the scheduled requests, what is done with their logits, and the results. ModelSteps
 /// are reused; after warm-up only log-probabilities allocate memory.
 struct ModelStep {
-  explicit ModelStep(const SchedulerConfig& config);
+  explicit ModelStep(const scheduler::SchedulerConfig& config);
   /// Fills in the scheduled batch. \pre the scheduler keeps `output` unchanged until the results of
   /// this step are applied
-  void prepare(const SchedulerOutput& output, const SchedulerConfig& config);
+  void prepare(const scheduler::SchedulerOutput& output, const scheduler::SchedulerConfig& config);
 
   /// A token of the step that is sampled in the step before it, if that is still in flight.
   struct LastToken {
-    const Request* request = nullptr;
+    const scheduler::Request* request = nullptr;
     int32_t index = 0;  // among the step's tokens
   };
 
-  const SchedulerOutput* scheduled = nullptr;  // owned by the scheduler
+  const scheduler::SchedulerOutput* scheduled = nullptr;  // owned by the scheduler
   cudagraph::BatchFacts facts;
   std::vector<LogitsUse> uses;         // in the order of `scheduled`
   std::vector<LastToken> last_tokens;  // in the order of `scheduled`
@@ -102,7 +102,7 @@ class StepComputer {
  public:
   /// `row_sampler`, `drafter`: see EngineCoreOptions.
   StepComputer(ModelRunner& runner,
-               const SchedulerConfig& config,
+               const scheduler::SchedulerConfig& config,
                kernels::RowSampler* row_sampler,
                speculative::Drafter* drafter = nullptr);
 
@@ -157,4 +157,4 @@ class StepComputer {
   std::vector<Job> jobs_;                          // of the step whose logits are used
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -4,7 +4,7 @@
 
 #include <exception>
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 RankedSteps::RankedSteps(parallel::Communicator* ranks,
                          DataParallelSteps* data_parallel,
@@ -16,8 +16,8 @@ RankedSteps::RankedSteps(parallel::Communicator* ranks,
   if (ranks != nullptr && ranks->rank() == 0) leader_.emplace(*ranks);
 }
 
-std::optional<cudagraph::BatchFacts> RankedSteps::agree(std::span<const StepEntry> requests,
-                                                        const cudagraph::BatchFacts& facts) {
+std::optional<cudagraph::BatchFacts> RankedSteps::agree(
+    std::span<const scheduler::StepEntry> requests, const cudagraph::BatchFacts& facts) {
   std::optional<cudagraph::BatchFacts> agreed = facts;
   std::span<const int32_t> retired = to_retire_;
   if (data_parallel_ != nullptr) {
@@ -33,7 +33,7 @@ std::optional<cudagraph::BatchFacts> RankedSteps::agree(std::span<const StepEntr
 }
 
 void RankedSteps::compare(const cudagraph::Decision& decision,
-                          std::span<const StepEntry> requests) {
+                          std::span<const scheduler::StepEntry> requests) {
   if (ranks_ != nullptr) {
     const int32_t stale = agree_on_step(*ranks_, num_steps_, decision, requests, stale_key_);
     if (leader_ && stale >= 0) to_retire_.push_back(stale);
@@ -78,4 +78,4 @@ void RankedSteps::stop() noexcept {
   }
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -12,7 +12,7 @@
 #include "reprise/runner/data_parallel_steps.h"
 #include "reprise/runner/rank_steps.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 /// What one rank keeps of the steps that it runs together with the other ranks of its model, and
 /// with other engines of the same model: which rank leads, the numbers of the planned keys, and the
@@ -34,10 +34,10 @@ class RankedSteps {
 
   /// Begins a step: agrees with the other engines, retires keys, and announces the step to the
   /// other ranks. nullopt: no engine has work. \throws parallel::RankError
-  [[nodiscard]] std::optional<cudagraph::BatchFacts> agree(std::span<const StepEntry> requests,
-                                                           const cudagraph::BatchFacts& facts);
+  [[nodiscard]] std::optional<cudagraph::BatchFacts> agree(
+      std::span<const scheduler::StepEntry> requests, const cudagraph::BatchFacts& facts);
   /// Compares the step with that of the other ranks, before it runs. \throws parallel::RankError
-  void compare(const cudagraph::Decision& decision, std::span<const StepEntry> requests);
+  void compare(const cudagraph::Decision& decision, std::span<const scheduler::StepEntry> requests);
   /// Compares what the ranks have captured. \throws parallel::RankError
   void compare_capture(const cudagraph::CaptureReport& report);
 
@@ -69,4 +69,4 @@ class RankedSteps {
   std::vector<int32_t> to_retire_;  // before the next step that rank 0 announces
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

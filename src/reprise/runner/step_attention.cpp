@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace reprise::engine {
+namespace reprise::runner {
 namespace {
 
 std::unique_ptr<attention::AttentionBackend> create_attention(const ModelRunnerOptions& options,
@@ -68,4 +68,4 @@ AttentionPath StepAttention::prepare(const attention::AttentionMetadata& metadat
   return path;
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

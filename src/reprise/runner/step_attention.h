@@ -9,7 +9,7 @@
 #include "reprise/runner/execution.h"
 #include "reprise/runner/model_runner_options.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 /// The attention of a runner's steps: one backend for the layers with a cache of keys and values,
 /// one for recurrent layers beside them, and the choice of cascade attention. Owns the backends.
@@ -44,4 +44,4 @@ class StepAttention {
   uint64_t num_cascade_steps_ = 0;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -1,6 +1,6 @@
 #include "reprise/runner/step_inputs.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 StepInputs::StepInputs(const BatchLimits& limits,
                        const models::CausalLM& model,
@@ -52,4 +52,4 @@ std::span<const Tensor> StepInputs::gather(const InputBatch& batch, const Attent
   return inputs.first(tensors_[kStateIndices].defined() ? kStateIndices + 1 : kStateIndices);
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

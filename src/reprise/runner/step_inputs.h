@@ -12,7 +12,7 @@
 #include "reprise/runner/forward.h"
 #include "reprise/runner/input_batch.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 /// What the forward of the staged step reads: its inputs, the metadata of attention, and the list
 /// of other memory whose addresses graphs contain. Owns the memory from which a draft head reads
@@ -48,4 +48,4 @@ class StepInputs {
   size_t plan_binding_ = 0;  // index in bindings_
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -6,7 +6,7 @@
 #include "reprise/device/device.h"
 #include "reprise/runner/input_batch.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 /// Something that a step needs besides its batch and its attention, for example adapters or the
 /// states of recurrent layers. A runner has a list of the parts that its model needs, and calls
@@ -19,14 +19,15 @@ class StepPart {
   virtual ~StepPart() = default;
 
   /// Before the forward. `descriptor`: of the padded batch.
-  virtual void stage(std::span<const StepEntry> requests,
+  virtual void stage(std::span<const scheduler::StepEntry> requests,
                      const cudagraph::BatchDescriptor& descriptor,
                      device::Stream& stream) = 0;
   /// Before the forward of a dummy batch.
   virtual void stage_dummy(const cudagraph::BatchDescriptor& /*descriptor*/,
                            device::Stream& /*stream*/) {}
   /// After the forward was launched.
-  virtual void after(std::span<const StepEntry> /*requests*/, device::Stream& /*stream*/) {}
+  virtual void after(std::span<const scheduler::StepEntry> /*requests*/,
+                     device::Stream& /*stream*/) {}
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

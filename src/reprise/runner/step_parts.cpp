@@ -4,7 +4,7 @@
 
 #include "reprise/runner/encoder_texts.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 namespace {
 
 /// Gives the adapters of the batch slots, and the tokens the numbers of these slots.
@@ -14,12 +14,12 @@ class AdapterPart final : public StepPart {
     tokens_.reserve(static_cast<size_t>(max_num_reqs));
   }
 
-  void stage(std::span<const StepEntry> requests,
+  void stage(std::span<const scheduler::StepEntry> requests,
              const cudagraph::BatchDescriptor& descriptor,
              device::Stream& stream) override {
     if (!descriptor.has_lora) return;
     tokens_.clear();
-    for (const StepEntry& request : requests) {
+    for (const scheduler::StepEntry& request : requests) {
       tokens_.push_back({.adapter = request.adapter, .num_tokens = request.query_len()});
     }
     slots_->stage(tokens_, descriptor.num_tokens, stream);
@@ -39,16 +39,16 @@ class StatePart final : public StepPart {
  public:
   explicit StatePart(kv_cache::StateCacheTensors& states) : states_(&states) {}
 
-  void stage(std::span<const StepEntry> requests,
+  void stage(std::span<const scheduler::StepEntry> requests,
              const cudagraph::BatchDescriptor& /*descriptor*/,
              device::Stream& stream) override {
-    for (const StepEntry& request : requests) {
+    for (const scheduler::StepEntry& request : requests) {
       if (request.restored_state == kv_cache::kNullStateSlot) continue;
       states_->copy_slot(request.restored_state, request.state_slot, stream);
     }
   }
-  void after(std::span<const StepEntry> requests, device::Stream& stream) override {
-    for (const StepEntry& request : requests) {
+  void after(std::span<const scheduler::StepEntry> requests, device::Stream& stream) override {
+    for (const scheduler::StepEntry& request : requests) {
       if (request.saved_state == kv_cache::kNullStateSlot) continue;
       states_->copy_slot(request.state_slot, request.saved_state, stream);
     }
@@ -63,11 +63,11 @@ class ExpertPart final : public StepPart {
  public:
   explicit ExpertPart(ExpertCounts& counts) : counts_(&counts) {}
 
-  void stage(std::span<const StepEntry> requests,
+  void stage(std::span<const scheduler::StepEntry> requests,
              const cudagraph::BatchDescriptor& /*descriptor*/,
              device::Stream& stream) override {
     int32_t num_tokens = 0;
-    for (const StepEntry& request : requests) num_tokens += request.query_len();
+    for (const scheduler::StepEntry& request : requests) num_tokens += request.query_len();
     counts_->stage(num_tokens, stream);
   }
 
@@ -96,4 +96,4 @@ std::vector<std::unique_ptr<StepPart>> make_step_parts(const ModelRunnerOptions&
   return parts;
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -10,7 +10,7 @@
 #include "reprise/runner/step_attention.h"
 #include "reprise/runner/step_part.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 /// The parts that the steps of a model need, in the order in which they are staged. They borrow
 /// everything.
@@ -21,4 +21,4 @@ namespace reprise::engine {
     StepAttention& attention,
     Execution& execution);
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

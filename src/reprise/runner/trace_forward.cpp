@@ -7,7 +7,7 @@
 #include "reprise/attention/attention_metadata.h"
 #include "reprise/base/error.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 namespace {
 
 using program::Symbol;
@@ -135,4 +135,4 @@ program::SlotTensors bind_slots(const program::CompiledProgram& program,
   return slots;
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -9,7 +9,7 @@
 #include "reprise/program/trace.h"
 #include "reprise/runner/forward.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 /// The signature with which a model's forward is traced. `hidden_input_size`,
 /// `has_encoder`: as CausalLM's. The inputs are those of ForwardInput, where T, R and L stand for
@@ -40,4 +40,4 @@ namespace reprise::engine {
                                               const attention::LayerCaches& caches,
                                               OpExecutor& executor);
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -8,7 +8,7 @@
 #include "reprise/base/error.h"
 #include "reprise/scheduler/allowed_tokens.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 
 int effective_max_model_len(const SchedulerConfig& config, const kv_cache::KvCacheManager& cache) {
   return static_cast<int>(std::min<int64_t>(config.max_model_len, cache.capacity_tokens() + 1));
@@ -109,4 +109,4 @@ void AdmissionChecks::check_encoder_text(std::span<const int32_t> text,
   }
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

@@ -8,7 +8,7 @@
 #include "reprise/scheduler/request_options.h"
 #include "reprise/scheduler/scheduler_config.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 
 /// See Scheduler::max_model_len().
 [[nodiscard]] int effective_max_model_len(const SchedulerConfig& config,
@@ -37,4 +37,4 @@ class AdmissionChecks {
   int max_model_len_;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

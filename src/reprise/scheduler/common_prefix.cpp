@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 
 /// Prefixes are found by comparing the tables, block by block: two tables may have a later block in
 /// common without an earlier one.
@@ -23,4 +23,4 @@ int find_common_prefix(std::span<const StepEntry> batch, const kv_cache::KvCache
   return num_blocks * cache.block_size();
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

@@ -7,7 +7,7 @@
 #include "reprise/base/assert.h"
 #include "reprise/scheduler/scheduler_output.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 namespace {
 
 /// One of so many requests gets drafts from its first step on, even while the drafts of all
@@ -162,4 +162,4 @@ void take_back_drafts(const StepEntry& entry, int num_new_tokens) {
   state.num_computed_tokens = entry.num_computed_tokens + std::max(1, num_new_tokens);
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

@@ -11,7 +11,7 @@
 #include "reprise/speculative/drafter.h"
 #include "reprise/speculative/speculation_stats.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 
 struct SchedulerOutput;
 struct StepEntry;
@@ -75,4 +75,4 @@ void pad_drafts(SchedulerOutput& output, const SchedulerConfig& config);
 /// Takes back the drafts of a step that did not become tokens of the request.
 void take_back_drafts(const StepEntry& entry, int num_new_tokens);
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

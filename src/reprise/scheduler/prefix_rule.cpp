@@ -4,7 +4,7 @@
 
 #include "reprise/scheduler/prompt_logits_budget.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 
 void PrefixRule::begin(Request& request) const {
   kv_cache::BlockHashChain& hashes = request.state().cache.block_hashes;
@@ -58,4 +58,4 @@ void PrefixRule::publish(Request& request, int num_computed_tokens) {
   cache_->publish(cached.block_table, cached.block_hashes, num_computed_tokens, source);
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

@@ -5,7 +5,7 @@
 #include "reprise/kv_cache/kv_cache_manager.h"
 #include "reprise/scheduler/request.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 
 /// Decides what of a request need not be computed, because the prefix cache or another engine has
 /// it, and publishes what steps have computed. Counts the tokens that it finds. Borrows the
@@ -39,4 +39,4 @@ class PrefixRule {
   uint64_t num_hit_ = 0;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

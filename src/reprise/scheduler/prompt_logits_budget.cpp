@@ -4,7 +4,7 @@
 
 #include "reprise/scheduler/step_entry.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 
 int PromptLogitsBudget::limit(const Request& request, int num_tokens) const noexcept {
   // Rows of logits that were scheduled before a preemption are not scheduled again after it.
@@ -25,4 +25,4 @@ void PromptLogitsBudget::schedule(Request& request, StepEntry& entry) noexcept {
   num_left_ -= entry.num_prompt_logits;
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

@@ -2,7 +2,7 @@
 
 #include "reprise/scheduler/request.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 
 struct StepEntry;
 
@@ -31,4 +31,4 @@ class PromptLogitsBudget {
   int num_left_ = 0;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

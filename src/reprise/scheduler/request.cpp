@@ -4,7 +4,7 @@
 
 #include "reprise/base/assert.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 
 std::string_view to_string(RequestStatus status) {
   switch (status) {
@@ -85,4 +85,4 @@ sampling::SamplingInput Request::sampling_input(std::span<const float> logits,
           .seed = sampling_seed_};
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

@@ -16,7 +16,7 @@
 #include "reprise/scheduler/request_options.h"
 #include "reprise/scheduler/request_state.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 
 /// One generation: its tokens, how far the model has computed them, and its cache blocks.
 ///
@@ -58,9 +58,9 @@ class Request {
   [[nodiscard]] uint64_t arrival_order() const noexcept { return state_.wait.arrival_order; }
 
   [[nodiscard]] RequestStatus status() const noexcept { return state_.status; }
-  [[nodiscard]] bool is_finished() const noexcept { return engine::is_finished(state_.status); }
+  [[nodiscard]] bool is_finished() const noexcept { return scheduler::is_finished(state_.status); }
   [[nodiscard]] std::string_view finish_reason() const {
-    return engine::finish_reason(state_.status);
+    return scheduler::finish_reason(state_.status);
   }
   [[nodiscard]] const StopReason& stop_reason() const noexcept { return state_.stop_reason; }
   /// Why the status is finished_error; empty for every other status.
@@ -181,4 +181,4 @@ class Request {
   std::vector<float> pooled_;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

@@ -2,7 +2,7 @@
 
 #include "reprise/scheduler/request.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 
 Request* RequestQueue::next(const Request& request) noexcept { return request.state().wait.next; }
 
@@ -27,4 +27,4 @@ void RequestQueue::remove(Request& request) noexcept {
   --size_;
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 
 class Request;
 
@@ -31,4 +31,4 @@ class RequestQueue {
   size_t size_ = 0;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

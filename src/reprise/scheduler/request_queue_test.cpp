@@ -10,7 +10,7 @@
 
 #include "reprise/scheduler/request.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 namespace {
 
 TEST(RequestQueue, behaves_like_a_deque_under_random_use) {
@@ -55,4 +55,4 @@ TEST(RequestQueue, behaves_like_a_deque_under_random_use) {
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

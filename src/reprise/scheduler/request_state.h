@@ -12,7 +12,7 @@
 #include "reprise/scheduler/request_options.h"
 #include "reprise/speculative/draft_gate.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 
 class Request;
 class Scheduler;
@@ -89,4 +89,4 @@ struct RequestState {
   void drop_placeholders(int count);
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

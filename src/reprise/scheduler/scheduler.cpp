@@ -11,7 +11,7 @@
 #include "reprise/base/assert.h"
 #include "reprise/scheduler/common_prefix.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 namespace {
 
 /// Memory is reserved for this many finished requests of a step. More of them (a mass abort) make
@@ -118,7 +118,7 @@ AbortResult Scheduler::abort_request(Request& request) {
 AbortResult Scheduler::finish_request(Request& request,
                                       RequestStatus status,
                                       StopReason stop_reason) {
-  REPRISE_ASSERT(engine::is_finished(status), "{} ends no request", to_string(status));
+  REPRISE_ASSERT(scheduler::is_finished(status), "{} ends no request", to_string(status));
   if (request.is_finished()) {
     return request.is_in_flight() ? AbortResult::released_after_step
                                   : AbortResult::already_finished;
@@ -520,4 +520,4 @@ void Scheduler::release(Request& request) {
   finished_since_schedule_.push_back(request.id());
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

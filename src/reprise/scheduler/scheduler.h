@@ -25,7 +25,7 @@
 #include "reprise/speculative/drafter.h"
 #include "reprise/speculative/speculation_stats.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 
 /// A change that one step made to one request: a new token, the end of the request, or both. The
 /// updates of a request that got several tokens follow each other.
@@ -218,4 +218,4 @@ class Scheduler {
   int64_t num_preemptions_ = 0;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

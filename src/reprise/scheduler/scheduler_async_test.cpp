@@ -4,7 +4,7 @@
 
 #include "tests/support/scheduler/scheduler_test_support.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 namespace {
 
 using testing::Bench;
@@ -190,4 +190,4 @@ TEST(AsyncSchedulerDeathTest, stops_on_a_third_step) {
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

@@ -11,7 +11,7 @@
 #include "tests/support/scheduler/scheduler_test_support.h"
 
 // Draft tokens in the scheduler. The results of the model are made up here.
-namespace reprise::engine {
+namespace reprise::scheduler {
 namespace {
 
 using sampling::SampledToken;
@@ -345,4 +345,4 @@ TEST(SchedulerDrafts, exclude_asynchronous_scheduling) {
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

@@ -8,7 +8,7 @@
 #include "tests/support/scheduler/scheduler_test_support.h"
 
 // Requests whose prompts another engine has computed.
-namespace reprise::engine {
+namespace reprise::scheduler {
 namespace {
 
 using testing::Bench;
@@ -149,4 +149,4 @@ TEST(SchedulerImport, computes_a_preempted_request_again_without_the_image) {
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

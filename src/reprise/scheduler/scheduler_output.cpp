@@ -5,7 +5,7 @@
 
 #include "reprise/scheduler/request.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 namespace {
 
 auto batch_key(const StepEntry& entry, int decode_query_len) {
@@ -33,4 +33,4 @@ void sort_batch(std::span<StepEntry> batch, int decode_query_len) {
   }
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

@@ -6,7 +6,7 @@
 
 #include "reprise/scheduler/step_entry.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 
 /// Puts uniform decodes first. The others follow by their number of tokens: shorter remainders of
 /// prompts, then longer prefills. Among equals, requests with computed context come first;
@@ -40,4 +40,4 @@ struct SchedulerOutput {
   [[nodiscard]] int num_reqs() const noexcept { return static_cast<int>(scheduled.size()); }
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

@@ -24,7 +24,7 @@
 #include "reprise/kv_cache/kv_cache_manager.h"
 #include "reprise/scheduler/scheduler.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 namespace {
 
 constexpr int kVocabSize = 64;
@@ -808,4 +808,4 @@ INSTANTIATE_TEST_SUITE_P(scheduling,
                          });
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

@@ -10,7 +10,7 @@
 #include "reprise/base/error.h"
 #include "tests/support/scheduler/scheduler_test_support.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 namespace {
 
 using testing::Bench;
@@ -467,4 +467,4 @@ TEST(Scheduler, ends_the_requests_of_a_failed_step_and_no_others) {
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

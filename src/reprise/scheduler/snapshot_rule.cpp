@@ -5,7 +5,7 @@
 
 #include "reprise/scheduler/step_entry.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 namespace {
 
 constexpr int kNoPosition = std::numeric_limits<int>::max();
@@ -72,4 +72,4 @@ void SnapshotRule::settle(const StepEntry& entry, bool is_valid) {
   cached.answer_snapshot = hash;
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

@@ -5,7 +5,7 @@
 #include "reprise/kv_cache/kv_cache_manager.h"
 #include "reprise/scheduler/request.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 
 struct StepEntry;
 
@@ -40,4 +40,4 @@ class SnapshotRule {
   uint64_t num_restored_ = 0;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

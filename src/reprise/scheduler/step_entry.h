@@ -8,7 +8,7 @@
 #include "reprise/sampling/sampler.h"
 #include "reprise/scheduler/request_options.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 
 class Request;
 
@@ -76,4 +76,4 @@ struct StepEntry {
   [[nodiscard]] sampling::SamplingInput sampling_input(std::span<const float> logits) const;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

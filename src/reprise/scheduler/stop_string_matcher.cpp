@@ -4,7 +4,7 @@
 
 #include "reprise/base/assert.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 namespace {
 
 /// Knuth-Morris-Pratt: entry i is the length of the longest proper border of the first i bytes.
@@ -76,4 +76,4 @@ std::string_view StopStringMatcher::flush() {
   return held_;
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

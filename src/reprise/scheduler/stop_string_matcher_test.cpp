@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 namespace {
 
 using Include = StopStringMatcher::IncludeStop;
@@ -157,4 +157,4 @@ TEST(StopStringMatcher, takes_linear_time_on_text_that_almost_matches) {
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

@@ -2,7 +2,7 @@
 
 #include <tuple>
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 
 bool WaitingLine::ranks_before(const Request& a, const Request& b) const noexcept {
   const auto rank = [this](const Request& request) {
@@ -57,4 +57,4 @@ void WaitingLine::promote(uint64_t step) {
   }
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

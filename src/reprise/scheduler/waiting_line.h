@@ -7,7 +7,7 @@
 #include "reprise/scheduler/request_queue.h"
 #include "reprise/scheduler/scheduler_config.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 
 /// The waiting requests by rank, and how long they have waited. fcfs ranks by arrival. The policy
 /// `priority` ranks by priority, but promoted requests come first. Steps are counted by the
@@ -47,4 +47,4 @@ class WaitingLine {
   uint64_t next_arrival_order_ = 0;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

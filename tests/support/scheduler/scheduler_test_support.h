@@ -11,7 +11,7 @@
 #include "reprise/scheduler/request.h"
 #include "reprise/scheduler/scheduler.h"
 
-namespace reprise::engine::testing {
+namespace reprise::scheduler::testing {
 
 inline constexpr int kVocabSize = 1000;
 inline constexpr int32_t kEos = 2;
@@ -76,4 +76,4 @@ struct Bench {
   return result;
 }
 
-}  // namespace reprise::engine::testing
+}  // namespace reprise::scheduler::testing

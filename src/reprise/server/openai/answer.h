@@ -62,7 +62,7 @@ class Answer final : public RequestAnswer {
     int64_t num_output_tokens = 0;
     int64_t num_cached_tokens = 0;
     std::string finish_reason;
-    engine::StopReason stop_reason;
+    scheduler::StopReason stop_reason;
   };
 
   void count(int index, const engine::OutputDelta& delta);

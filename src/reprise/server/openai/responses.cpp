@@ -12,7 +12,7 @@ namespace {
 
 Json reason_json(std::string_view reason) { return reason.empty() ? Json(nullptr) : Json(reason); }
 
-Json stop_reason_json(const engine::StopReason* reason) {
+Json stop_reason_json(const scheduler::StopReason* reason) {
   if (reason == nullptr) return nullptr;
   return std::visit(
       [](const auto& value) -> Json {

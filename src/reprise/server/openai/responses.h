@@ -38,8 +38,8 @@ struct ChoicePart {
   std::vector<sampling::PositionLogprobs> prompt_logprobs;
 
   // How the part is shown. Null members are left out, except logprobs.
-  std::string_view finish_reason;                   // empty: not finished
-  const engine::StopReason* stop_reason = nullptr;  // of a finished choice; null: EOS or length
+  std::string_view finish_reason;                      // empty: not finished
+  const scheduler::StopReason* stop_reason = nullptr;  // of a finished choice; null: EOS or length
   Json shown_logprobs = nullptr;
   Json shown_prompt_logprobs = nullptr;
   bool shows_token_ids = false;
