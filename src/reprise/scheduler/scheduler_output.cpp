@@ -23,8 +23,9 @@ void sort_batch(std::span<StepEntry> batch, int decode_query_len) {
   // Insertion sort: it is stable, works in place (std::stable_sort allocates), and is linear for
   // the usual batch, whose decodes are in front already.
   for (size_t i = 1; i < batch.size(); ++i) {
+    const auto key = batch_key(batch[i], decode_query_len);
+    if (!(key < batch_key(batch[i - 1], decode_query_len))) continue;
     const StepEntry entry = batch[i];
-    const auto key = batch_key(entry, decode_query_len);
     size_t place = i;
     for (; place > 0 && key < batch_key(batch[place - 1], decode_query_len); --place) {
       batch[place] = batch[place - 1];
