@@ -10,9 +10,8 @@ OutputProcessor::State::State(const tokenizer::Tokenizer& tokenizer,
                               const sampling::SamplingParams& params)
     : detokenizer(tokenizer, params.skip_special_tokens),
       stop_strings(params.stop,
-                   params.include_stop_str_in_output
-                       ? scheduler::StopStringMatcher::IncludeStop::yes
-                       : scheduler::StopStringMatcher::IncludeStop::no),
+                   params.include_stop_str_in_output ? StopStringMatcher::IncludeStop::yes
+                                                     : StopStringMatcher::IncludeStop::no),
       min_tokens(params.min_tokens),
       include_stop_token_text(params.include_stop_str_in_output) {}
 
@@ -42,8 +41,8 @@ void OutputProcessor::append_token(State& state,
                              request.status() == scheduler::RequestStatus::finished_stopped &&
                              !update.sampled->ends_answer;
   if (is_stop_token && !state.include_stop_token_text) return;
-  const auto check = state.num_tokens < state.min_tokens ? scheduler::StopStringMatcher::Check::off
-                                                         : scheduler::StopStringMatcher::Check::on;
+  const auto check = state.num_tokens < state.min_tokens ? StopStringMatcher::Check::off
+                                                         : StopStringMatcher::Check::on;
   delta.text += state.stop_strings.append(state.detokenizer.push(token_id), check);
 }
 
@@ -65,8 +64,8 @@ std::optional<OutputDelta> OutputProcessor::process(
     delta.stop_reason = std::string(state.stop_strings.matched());
   } else if (updates.back().finished) {
     delta.finished = true;
-    delta.text += state.stop_strings.append(state.detokenizer.flush(),
-                                            scheduler::StopStringMatcher::Check::off);
+    delta.text +=
+        state.stop_strings.append(state.detokenizer.flush(), StopStringMatcher::Check::off);
     delta.text += state.stop_strings.flush();
     delta.finish_reason = request.finish_reason();
     delta.stop_reason = request.stop_reason();

@@ -6,8 +6,8 @@
 #include <unordered_map>
 
 #include "reprise/engine/output_delta.h"
+#include "reprise/engine/stop_string_matcher.h"
 #include "reprise/scheduler/scheduler.h"
-#include "reprise/scheduler/stop_string_matcher.h"
 #include "reprise/tokenizer/incremental_detokenizer.h"
 
 namespace reprise::engine {
@@ -37,7 +37,7 @@ class OutputProcessor {
     State(const tokenizer::Tokenizer& tokenizer, const sampling::SamplingParams& params);
 
     tokenizer::IncrementalDetokenizer detokenizer;
-    scheduler::StopStringMatcher stop_strings;
+    StopStringMatcher stop_strings;
     int min_tokens;
     bool include_stop_token_text;
     int32_t num_tokens = 0;  // so far

@@ -1,10 +1,10 @@
-#include "reprise/scheduler/stop_string_matcher.h"
+#include "reprise/engine/stop_string_matcher.h"
 
 #include <algorithm>
 
 #include "reprise/base/assert.h"
 
-namespace reprise::scheduler {
+namespace reprise::engine {
 namespace {
 
 /// Knuth-Morris-Pratt: entry i is the length of the longest proper border of the first i bytes.
@@ -76,4 +76,4 @@ std::string_view StopStringMatcher::flush() {
   return held_;
 }
 
-}  // namespace reprise::scheduler
+}  // namespace reprise::engine

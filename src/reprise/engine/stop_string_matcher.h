@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace reprise::scheduler {
+namespace reprise::engine {
 
 /// Finds stop strings in streamed text and says which part of it may be shown already.
 ///
@@ -58,4 +58,4 @@ class StopStringMatcher {
   size_t num_shown_ = 0;  // length of the prefix of held_ that the last call returned
 };
 
-}  // namespace reprise::scheduler
+}  // namespace reprise::engine

@@ -1,4 +1,4 @@
-#include "reprise/scheduler/stop_string_matcher.h"
+#include "reprise/engine/stop_string_matcher.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace reprise::scheduler {
+namespace reprise::engine {
 namespace {
 
 using Include = StopStringMatcher::IncludeStop;
@@ -157,4 +157,4 @@ TEST(StopStringMatcher, takes_linear_time_on_text_that_almost_matches) {
 }
 
 }  // namespace
-}  // namespace reprise::scheduler
+}  // namespace reprise::engine
