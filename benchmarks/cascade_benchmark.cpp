@@ -101,7 +101,7 @@ class Decoding {
     }
   }
   ~Decoding() {
-    for (const reprise::engine::RequestId id : ids_) (void)core_.abort_request(id);
+    for (const reprise::scheduler::RequestId id : ids_) (void)core_.abort_request(id);
     while (core_.has_unfinished_requests()) (void)core_.step();
   }
   Decoding(const Decoding&) = delete;
@@ -127,8 +127,8 @@ class Decoding {
   }
 
   EngineCore& core_;
-  reprise::engine::ModelRunner& runner_;
-  std::vector<reprise::engine::RequestId> ids_;
+  reprise::runner::ModelRunner& runner_;
+  std::vector<reprise::scheduler::RequestId> ids_;
 };
 
 double median(std::vector<double> values) {

@@ -29,7 +29,7 @@ void fill(device::Stream& stream, const Tensor& tensor) {
 
 double product_seconds(const Gpu& gpu, int64_t rows, int64_t columns, int64_t depth) {
   constexpr int kRepeats = 20;
-  engine::Execution execution(*gpu.device, executor_of(gpu));
+  runner::Execution execution(*gpu.device, executor_of(gpu));
   device::Stream& stream = execution.stream();
   std::vector<device::Buffer> memory;
   const auto make = [&](const Shape& shape) {

@@ -83,7 +83,7 @@ inline Gpu open_gpu(const kernels::AcceleratorOptions& options = {}) {
   return gpu;
 }
 
-inline engine::Execution::MakeExecutor executor_of(const Gpu& gpu) {
+inline runner::Execution::MakeExecutor executor_of(const Gpu& gpu) {
   return [&gpu](device::Stream& stream, device::MemoryPool& pool) {
     return gpu.accelerator->create_executor(stream, pool);
   };
@@ -138,11 +138,11 @@ class Engine {
     inputs.max_num_seqs = kMaxNumSeqs;
     inputs.max_num_batched_tokens = max_num_tokens;
     const config::ResolvedConfig resolved = config::resolve(inputs);
-    runner_ = std::make_unique<engine::ModelRunner>(
+    runner_ = std::make_unique<runner::ModelRunner>(
         execution_,
         *model_,
         parameters_,
-        engine::ModelRunnerOptions{.limits = {.max_num_tokens = max_num_tokens,
+        runner::ModelRunnerOptions{.limits = {.max_num_tokens = max_num_tokens,
                                               .max_num_reqs = kMaxNumSeqs,
                                               .max_num_prompt_logits = 0,
                                               .max_blocks_per_req = kBlocksPerReq,
@@ -180,7 +180,7 @@ class Engine {
                             .uniform = tokens == 1,
                             .num_logits = requests});
   }
-  [[nodiscard]] engine::ModelRunner& runner() { return *runner_; }
+  [[nodiscard]] runner::ModelRunner& runner() { return *runner_; }
   [[nodiscard]] device::Stream& stream() { return execution_.stream(); }
   [[nodiscard]] const cudagraph::CaptureReport& capture() const { return capture_; }
   [[nodiscard]] const models::Parameters& parameters() const { return parameters_; }
@@ -205,7 +205,7 @@ class Engine {
          .norm_prologue_max_token_num = execution_.executor().norm_prologue_max_token_num(),
          .cache_root = compile_cache_,
          .disable_cache = compile_cache_.empty()});
-    api::compile_runner(compiler, *runner_, engine::ForwardKind::base);
+    api::compile_runner(compiler, *runner_, runner::ForwardKind::base);
     const compile::CompilationReport& report = compiler.report();
     // Without compiled programs the model would run more slowly, and the figures would be wrong.
     if (!report.refused.empty()) throw InvalidArgument("not compiled: " + report.refused);
@@ -245,15 +245,15 @@ class Engine {
 
   const Gpu* gpu_;  // outlives this
   std::filesystem::path compile_cache_;
-  engine::Execution execution_;
+  runner::Execution execution_;
   ShapesOnly weights_;
   models::Parameters parameters_;
   std::unique_ptr<models::CausalLM> model_;
   std::vector<kv_cache::BlockId> blocks_;
-  std::unique_ptr<engine::ModelRunner> runner_;
+  std::unique_ptr<runner::ModelRunner> runner_;
   cudagraph::CaptureReport capture_;
   std::vector<int32_t> tokens_;
-  std::vector<engine::BatchRequest> rows_;
+  std::vector<scheduler::StepEntry> rows_;
 };
 
 }  // namespace reprise::benchmark

@@ -25,7 +25,7 @@ constexpr int64_t kHeadDim = 128;
 double time_attention(const Gpu& gpu, const std::vector<int32_t>& contexts, int32_t query_len) {
   constexpr int kRepeats = 20;
   const auto requests = static_cast<int32_t>(contexts.size());
-  engine::Execution execution(*gpu.device, executor_of(gpu));
+  runner::Execution execution(*gpu.device, executor_of(gpu));
   OpExecutor& executor = execution.executor();
   const auto context_of = [&](int64_t i) { return contexts.at(static_cast<size_t>(i)); };
   const int64_t blocks_per_req = *std::ranges::max_element(contexts) / kBlockSize;
@@ -128,7 +128,7 @@ Json measure_prompt_attention(const Gpu& gpu, int32_t tokens) {
 /// Time to give an executable graph of many small launches other arguments.
 Json measure_update(const Gpu& gpu) {
   constexpr int kNodes = 200;
-  engine::Execution execution(*gpu.device, executor_of(gpu));
+  runner::Execution execution(*gpu.device, executor_of(gpu));
   const device::Buffer memory = gpu.device->allocate(1 << 20);
   const Tensor x = Tensor::borrow({DType::bf16, {64, 1024}}, memory.data(), execution.executor());
   const auto record = [&] {
@@ -173,7 +173,7 @@ device::Buffer make_logits(const Gpu& gpu, device::Stream& stream, int32_t rows)
 }
 
 Json measure_sampler(const Gpu& gpu, const SamplingKind& kind, int32_t rows) {
-  engine::Execution execution(*gpu.device, executor_of(gpu));
+  runner::Execution execution(*gpu.device, executor_of(gpu));
   device::Stream& stream = execution.stream();
   const auto sampler = gpu.accelerator->create_row_sampler(stream, rows, kVocabulary);
   const device::Buffer memory = make_logits(gpu, stream, rows);

@@ -110,7 +110,7 @@ void run(const fs::path& tokenizer, int rounds) {
   args.num_threads = 1;
   args.disable_compile_cache = true;
   args.speculative_config = {{"method", "ngram"}, {"num_speculative_tokens", kNumDrafts}};
-  const auto engine = reprise::api::EngineLoader::load(args);
+  const auto engine = reprise::api::load_engine(args);
   ScriptedDrafter drafter;
   reprise::engine::EngineCoreOptions plain{.scheduler = engine->core->scheduler().config(),
                                            .enable_prefix_caching = false};
@@ -179,11 +179,11 @@ void run_head(const fs::path& tokenizer, int rounds) {
   args.num_threads = 1;
   args.disable_compile_cache = true;
   args.num_gpu_blocks_override = 64;
-  const auto plain = reprise::api::EngineLoader::load(args);
+  const auto plain = reprise::api::load_engine(args);
   args.speculative_config = {{"method", "eagle3"},
                              {"model", (folder / "head").string()},
                              {"num_speculative_tokens", kNumDrafts}};
-  const auto drafting = reprise::api::EngineLoader::load(args);
+  const auto drafting = reprise::api::load_engine(args);
   std::map<int, Values> plain_steps;
   std::map<int, Values> steps;
   for (int round = 0; round < rounds; ++round) {

@@ -87,7 +87,7 @@ double thread_microseconds() {
 struct Machine {
   benchmark::Gpu gpu;  // empty on a CPU
   std::unique_ptr<device::Device> launch_only;
-  engine::Execution::MakeExecutor make_executor;
+  runner::Execution::MakeExecutor make_executor;
   std::optional<compile::CodeGenerator> generator;
 
   [[nodiscard]] device::Device& device() { return launch_only ? *launch_only : *gpu.device; }
@@ -145,7 +145,7 @@ class Engine {
 
   /// Launches the batch. Returns the CPU time of this thread in microseconds.
   double step() {
-    const engine::BatchRequest request{
+    const scheduler::StepEntry request{
         .token_ids = tokens_, .num_computed_tokens = 0, .block_ids = blocks_, .samples = true};
     const double begin = thread_microseconds();
     (void)runner_->execute(
@@ -156,16 +156,16 @@ class Engine {
     return end - begin;
   }
   [[nodiscard]] const Way& way() const { return way_; }
-  [[nodiscard]] engine::StepLaunches launches() const { return runner_->last_launches(); }
+  [[nodiscard]] runner::StepLaunches launches() const { return runner_->last_launches(); }
 
  private:
   void create_runner(const weights::ModelConfig& config,
                      const cudagraph::DispatcherOptions& dispatcher) {
-    runner_ = std::make_unique<engine::ModelRunner>(
+    runner_ = std::make_unique<runner::ModelRunner>(
         execution_,
         *model_,
         parameters_,
-        engine::ModelRunnerOptions{.limits = {.max_num_tokens = kMaxTokens,
+        runner::ModelRunnerOptions{.limits = {.max_num_tokens = kMaxTokens,
                                               .max_num_reqs = 1,
                                               .max_num_prompt_logits = 0,
                                               .max_blocks_per_req = kMaxTokens / kBlockSize,
@@ -192,19 +192,19 @@ class Engine {
                                      .generator = machine.generator,
                                      .cache_root = {},
                                      .disable_cache = true});
-    api::compile_runner(compiler, *runner_, engine::ForwardKind::base);
+    api::compile_runner(compiler, *runner_, runner::ForwardKind::base);
     const std::string& refused = compiler.report().refused;
     if (!refused.empty()) throw std::runtime_error("not compiled: " + refused);
   }
 
   Way way_;
-  engine::Execution execution_;
+  runner::Execution execution_;
   benchmark::ShapesOnly weights_;
   models::Parameters parameters_;
   std::unique_ptr<models::CausalLM> model_;
   std::vector<kv_cache::BlockId> blocks_;
   std::vector<int32_t> tokens_;
-  std::unique_ptr<engine::ModelRunner> runner_;
+  std::unique_ptr<runner::ModelRunner> runner_;
 };
 
 struct Times {
@@ -219,11 +219,11 @@ struct Times {
 /// Whether each way launched what it is there to measure.
 bool are_as_planned(const std::vector<std::unique_ptr<Engine>>& engines) {
   const auto of = [&](size_t way) { return engines[way]->launches(); };
-  const engine::StepLaunches own = of(0);
-  const engine::StepLaunches flat = of(1);
-  const engine::StepLaunches pieces = of(2);
-  const engine::StepLaunches piecewise = of(3);
-  const engine::StepLaunches full = of(4);
+  const runner::StepLaunches own = of(0);
+  const runner::StepLaunches flat = of(1);
+  const runner::StepLaunches pieces = of(2);
+  const runner::StepLaunches piecewise = of(3);
+  const runner::StepLaunches full = of(4);
   const bool are_kernels = own.graphs == 0 && flat.graphs == 0 && pieces.graphs == 0;
   const bool are_graphs =
       piecewise.graphs == 29 && piecewise.kernels == 28 && full.graphs == 1 && full.kernels == 0;
@@ -258,7 +258,7 @@ int run(int rounds, bool is_gpu) {
              "quartile",
              "by flat");
   for (size_t i = 0; i < engines.size(); ++i) {
-    const engine::StepLaunches launches = engines[i]->launches();
+    const runner::StepLaunches launches = engines[i]->launches();
     fmt::print("{:<24} {:>7} {:>7} {:>8} {:>8.1f} {:>8.1f} {:>8.1f} {:>9.2f}\n",
                engines[i]->way().name,
                engines[i]->way().num_tokens,

@@ -89,12 +89,11 @@ class Server {
          .mixed_capture_sizes = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512},
          .decode_capture_sizes = {1, 2, 4, 8, 16, 32, 64, 128, num_requests}});
     dispatcher_.mark_all_captured();
-    rows_.reserve(static_cast<size_t>(num_requests));
     for (int i = 0; i < num_requests; ++i) {
       // The prompts differ in length, so that in every step some requests fill a block.
       std::vector<int32_t> prompt(static_cast<size_t>(kPromptTokens - i % kBlockSize), i);
-      requests_.push_back(std::make_unique<engine::Request>(
-          engine::RequestId{static_cast<uint64_t>(i)},
+      requests_.push_back(std::make_unique<scheduler::Request>(
+          scheduler::RequestId{static_cast<uint64_t>(i)},
           std::move(prompt),
           sampling::SamplingParams{.max_tokens = kWarmups + kSteps + 100}));
       scheduler_.add_request(*requests_.back());
@@ -104,7 +103,7 @@ class Server {
   /// Runs steps until all requests decode.
   void prefill() {
     for (;;) {
-      const engine::SchedulerOutput& output = scheduler_.schedule();
+      const scheduler::SchedulerOutput& output = scheduler_.schedule();
       const bool is_done = !output.any_prefill && output.num_reqs() == num_requests_;
       (void)scheduler_.update_from_output(
           std::span(sampled_).first(static_cast<size_t>(output.num_sampling_requests)));
@@ -115,11 +114,11 @@ class Server {
   void step(std::array<Part, 4>& parts, Part& all) {
     std::array<double, 5> times{};
     times[0] = thread_microseconds();
-    const engine::SchedulerOutput& output = scheduler_.schedule();
+    const scheduler::SchedulerOutput& output = scheduler_.schedule();
     times[1] = thread_microseconds();
     const cudagraph::Decision decision = dispatch(output);
     times[2] = thread_microseconds();
-    batch_.stage(rows_,
+    batch_.stage(output.scheduled,
                  {.num_tokens = decision.descriptor.num_tokens,
                   .num_reqs = num_requests_,
                   .num_logits_rows = num_requests_},
@@ -135,15 +134,7 @@ class Server {
   }
 
  private:
-  /// Does the same as ModelStep::prepare.
-  cudagraph::Decision dispatch(const engine::SchedulerOutput& output) {
-    rows_.clear();
-    for (const engine::ScheduledRequest& entry : output.scheduled) {
-      rows_.push_back({.token_ids = entry.token_ids(),
-                       .num_computed_tokens = entry.num_computed_tokens,
-                       .block_ids = entry.request->block_ids(),
-                       .samples = entry.samples});
-    }
+  cudagraph::Decision dispatch(const scheduler::SchedulerOutput& output) {
     return dispatcher_.dispatch(
         {.num_tokens = output.total_num_scheduled_tokens,
          .num_reqs = output.num_reqs(),
@@ -158,13 +149,12 @@ class Server {
   int num_requests_;
   int max_blocks_;
   std::unique_ptr<device::Device> device_;
-  engine::Execution execution_;
-  engine::InputBatch batch_;
+  runner::Execution execution_;
+  runner::InputBatch batch_;
   cudagraph::CudagraphDispatcher dispatcher_;
   kv_cache::KvCacheManager cache_;
-  engine::Scheduler scheduler_;
-  std::vector<std::unique_ptr<engine::Request>> requests_;
-  std::vector<engine::BatchRequest> rows_;
+  scheduler::Scheduler scheduler_;
+  std::vector<std::unique_ptr<scheduler::Request>> requests_;
   std::vector<sampling::SampledToken> sampled_;
 };
 

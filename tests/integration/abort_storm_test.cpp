@@ -17,7 +17,7 @@ namespace {
 
 using engine::EngineCore;
 using engine::EngineCoreOptions;
-using engine::RequestId;
+using scheduler::RequestId;
 using testing::TinyEngine;
 using testing::TinyEngineOptions;
 using Tokens = std::vector<int32_t>;
@@ -29,7 +29,7 @@ constexpr size_t kStemTokens = 80;
 struct Spec {
   Tokens prompt;
   sampling::SamplingParams params;
-  engine::RequestOptions options;
+  scheduler::RequestOptions options;
 };
 
 /// Three of four requests begin with a part of a stem that other requests share.
@@ -109,7 +109,7 @@ class Storm {
   [[nodiscard]] size_t num_aborted() const { return num_aborted_; }
   [[nodiscard]] size_t num_preempted() const { return num_preempted_; }
   [[nodiscard]] std::string report() const {
-    const engine::PrefixCacheStats& prefix = core_.scheduler().prefix_cache_stats();
+    const scheduler::PrefixCacheStats& prefix = core_.scheduler().prefix_cache_stats();
     return fmt::format(
         "{} requests, {} finished, {} aborted, {} steps; {} preemptions of {} requests; {} of {} "
         "prompt tokens cached",

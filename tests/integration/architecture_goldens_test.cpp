@@ -89,7 +89,7 @@ class Batch {
   static constexpr int32_t kBlocksPerRequest = 5;  // 80 positions
 
   void run_step(size_t step, std::vector<float>& all) {
-    std::vector<engine::BatchRequest> rows;
+    std::vector<scheduler::StepEntry> rows;
     int32_t num_tokens = 0;
     for (size_t i = 0; i < texts_.size(); ++i) {
       rows.push_back({.token_ids = std::span<const int32_t>(texts_[i]).subspan(computed_[i]),
@@ -99,7 +99,7 @@ class Batch {
                       .samples = true});
       num_tokens += static_cast<int32_t>(rows.back().token_ids.size());
     }
-    const engine::StepResult& result =
+    const runner::StepResult& result =
         engine_.runner().execute(rows,
                                  {.num_tokens = num_tokens,
                                   .num_reqs = static_cast<int32_t>(rows.size()),

@@ -32,7 +32,7 @@ using api::EngineArgs;
 using api::EngineStats;
 using api::LLM;
 using engine::OutputDelta;
-using engine::RequestId;
+using scheduler::RequestId;
 using ::testing::HasSubstr;
 using testing::TinyEngine;
 using testing::TinyEngineOptions;
@@ -95,7 +95,7 @@ class Answer {
     int num_outputs = 0;
     bool finished = false;
     std::string finish_reason;
-    engine::StopReason stop_reason;
+    scheduler::StopReason stop_reason;
     std::string error;
     int32_t num_prompt_tokens = 0;
     int32_t num_output_tokens = 0;

@@ -21,7 +21,7 @@ namespace {
 
 using cudagraph::CudagraphMode;
 using engine::EngineCore;
-using engine::RequestId;
+using scheduler::RequestId;
 using testing::Answer;
 using testing::ClassByClass;
 using testing::Load;
@@ -222,7 +222,7 @@ std::vector<StepShape> step_shapes(EngineCore& core) {
   std::vector<StepShape> shapes;
   while (core.has_unfinished_requests()) {
     (void)core.step();
-    const engine::ModelStep& step = core.last_step();
+    const runner::ModelStep& step = core.last_step();
     shapes.emplace_back(step.decision.mode,
                         step.decision.descriptor,
                         step.decision.reason,

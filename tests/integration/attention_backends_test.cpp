@@ -249,7 +249,7 @@ TEST(AttentionBackends, split_contexts_far_from_those_at_capture_in_float32_with
     std::vector<kv_cache::BlockId> blocks;
     for (int32_t b = 0; b * TinyEngine::kBlockSize <= context; ++b)
       blocks.push_back(kv_cache::BlockId{b + 1});
-    const engine::BatchRequest row{
+    const scheduler::StepEntry row{
         .token_ids = tokens, .num_computed_tokens = context, .block_ids = blocks, .samples = true};
     const cudagraph::Decision decision =
         planned.runner().dispatcher().dispatch({.num_tokens = 1, .num_reqs = 1, .uniform = true});
@@ -321,7 +321,7 @@ TEST_F(WrongPlan, for_another_batch_size_is_refused_and_the_step_runs_without_it
   const std::vector<std::byte> kv = engine_.save_kv();
   const auto step = [&] {
     engine_.restore_kv(kv);
-    const engine::StepResult& result = engine_.runner().execute(batch.requests(), batch.facts());
+    const runner::StepResult& result = engine_.runner().execute(batch.requests(), batch.facts());
     return std::pair{result.decision.mode, engine_.logits(result)};
   };
   const auto [mode, want] = step();
@@ -340,7 +340,7 @@ TEST_F(WrongPlan, of_the_step_before_gives_no_logits_to_requests_that_took_other
   const TestBatch after(Mix::uniform_decode, 4, 16, 8);
   (void)engine_.runner().execute(before.requests(), before.facts());
   mistake = Mistake::not_written;
-  const engine::StepResult& stale = engine_.runner().execute(after.requests(), after.facts());
+  const runner::StepResult& stale = engine_.runner().execute(after.requests(), after.facts());
   ASSERT_EQ(stale.decision.mode, CudagraphRuntimeMode::FULL);
   for (int32_t row = 0; row < stale.num_logits; ++row) {
     const auto r = static_cast<size_t>(row);

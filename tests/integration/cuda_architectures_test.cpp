@@ -44,7 +44,7 @@ class CudaArchitectures : public ::testing::TestWithParam<const char*> {
                                  size_t computed,
                                  bool is_replayed) {
     static constexpr std::array kBlocks = {kv_cache::BlockId{3}, kv_cache::BlockId{1}};
-    const engine::BatchRequest row{.token_ids = tokens,
+    const scheduler::StepEntry row{.token_ids = tokens,
                                    .num_computed_tokens = static_cast<int32_t>(computed),
                                    .block_ids = kBlocks,
                                    .state_slot = kv_cache::StateSlot{2},

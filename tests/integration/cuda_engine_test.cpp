@@ -350,16 +350,16 @@ TEST(CudaEngine, memory_is_profiled_before_there_is_a_cache_and_adds_up_afterwar
         machine.options({.mode = CudagraphMode::FULL_AND_PIECEWISE, .level = level});
     options.max_num_tokens = 24;
     options.max_num_reqs = 8;
-    options.num_blocks = engine::kProfiledBlocks;
+    options.num_blocks = runner::kProfiledBlocks;
     cudagraph::CudagraphDispatcher planner;
-    engine::MemoryProfile profile;
+    runner::MemoryProfile profile;
     {
       // The profiled runner gets the whole capture plan, so the estimate needs no extrapolation.
       TinyEngine profiled(options);
       planner.initialize_cudagraph_keys(profiled.runner().dispatcher().options());
       const size_t before = used_bytes(machine.device().memory());
       profile =
-          engine::profile_memory(profiled.runner(), profiled.execution(), planner.capture_plan());
+          runner::profile_memory(profiled.runner(), profiled.execution(), planner.capture_plan());
       EXPECT_GT(profile.activation_bytes, 0U);
       EXPECT_EQ(profile.activation_bytes, profiled.execution().eager_pool().reserved_bytes());
       EXPECT_GT(profile.probed_graph_bytes, 0U);
@@ -374,8 +374,8 @@ TEST(CudaEngine, memory_is_profiled_before_there_is_a_cache_and_adds_up_afterwar
     // The largest batches take no more memory than the profile says.
     engine.runner().run_largest_step();
     EXPECT_LE(engine.execution().eager_pool().reserved_bytes(), profile.activation_bytes);
-    const engine::MemoryParts parts =
-        engine::measure_memory(engine.execution(), engine.runner(), others, engine.weight_bytes());
+    const runner::MemoryParts parts =
+        runner::measure_memory(engine.execution(), engine.runner(), others, engine.weight_bytes());
     EXPECT_NEAR(static_cast<double>(parts.sum()),
                 static_cast<double>(parts.reported),
                 0.01 * static_cast<double>(parts.reported));
@@ -407,21 +407,21 @@ TEST(MemoryProfile, extrapolates_from_the_two_largest_keys_of_each_kind) {
                                 record(CudagraphRuntimeMode::FULL, true, 7, "")};
   const std::vector plan = {group(CudagraphRuntimeMode::PIECEWISE, false, 5),
                             group(CudagraphRuntimeMode::FULL, true, 3)};
-  EXPECT_EQ(engine::estimate_graph_bytes(measured, plan), 100U + 4 * 10 + 3 * 7);
-  EXPECT_EQ(engine::estimate_graph_bytes({}, plan), 0U);
+  EXPECT_EQ(runner::estimate_graph_bytes(measured, plan), 100U + 4 * 10 + 3 * 7);
+  EXPECT_EQ(runner::estimate_graph_bytes({}, plan), 0U);
 
   cudagraph::DispatcherOptions options{
       .mixed_capture_sizes = {1, 2, 4, 8}, .decode_capture_sizes = {1}, .compile_sizes = {2}};
-  options = engine::profiled_plan(options);
+  options = runner::profiled_plan(options);
   EXPECT_EQ(options.mixed_capture_sizes, (std::vector<int32_t>{4, 8}));
   EXPECT_EQ(options.decode_capture_sizes, (std::vector<int32_t>{1}));
   EXPECT_TRUE(options.compile_sizes.empty());
 
   EXPECT_EQ(
-      (engine::MemoryProfile{.probed_graph_bytes = 5, .estimated_graph_bytes = 9, .used_bytes = 80})
+      (runner::MemoryProfile{.probed_graph_bytes = 5, .estimated_graph_bytes = 9, .used_bytes = 80})
           .cache_bytes(100),
       16U);
-  EXPECT_EQ(engine::MemoryProfile{.used_bytes = 80}.cache_bytes(70), 0U);
+  EXPECT_EQ(runner::MemoryProfile{.used_bytes = 80}.cache_bytes(70), 0U);
 }
 
 TEST(CudaEngine,

@@ -10,7 +10,7 @@
 
 // Tests of what a step uploads to a GPU: the copies, their bytes, and that the device then has the
 // whole batch.
-namespace reprise::engine {
+namespace reprise::runner {
 namespace {
 
 using kernels::cuda::CudaExecutor;
@@ -37,7 +37,7 @@ class DecodeBatch {
     return blocks_.at(request);
   }
   void stage(InputBatch& batch, device::Stream& stream) const {
-    std::vector<BatchRequest> requests;
+    std::vector<scheduler::StepEntry> requests;
     for (const auto& blocks : blocks_) {
       requests.push_back({.token_ids = token_,
                           .num_computed_tokens = static_cast<int32_t>(blocks.size()) * 16 - 1,
@@ -148,4 +148,4 @@ TEST_F(CudaInputBatch, a_step_that_could_not_be_uploaded_is_made_up_for_by_the_n
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::runner

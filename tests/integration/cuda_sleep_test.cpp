@@ -115,7 +115,7 @@ TEST_P(CudaSleep, gives_memory_back_and_wakes_to_the_same_tokens_from_the_same_g
   CudaEngineMachine machine;
   Sleeper sleeper(machine, compilation);
   const device::MemoryInfo start = machine.device().memory();  // with all code loaded
-  engine::ModelRunner& runner = sleeper.engine.runner();
+  runner::ModelRunner& runner = sleeper.engine.runner();
   for (const auto& record : runner.capture({}).records) EXPECT_EQ(record.failure, "");
   const std::vector<std::vector<int32_t>> tokens = sleeper.generate();
   const std::vector<std::byte> weights = sleeper.weights();
@@ -143,8 +143,8 @@ TEST_P(CudaSleep, gives_memory_back_and_wakes_to_the_same_tokens_from_the_same_g
   }
   EXPECT_EQ(runner.full_wrapper().counters().captures, counters.captures);
   EXPECT_GT(runner.full_wrapper().counters().replays, counters.replays);
-  const engine::MemoryParts parts =
-      engine::measure_memory(sleeper.engine.execution(),
+  const runner::MemoryParts parts =
+      runner::measure_memory(sleeper.engine.execution(),
                              runner,
                              start.total - start.free - start.allocated_here,
                              sleeper.engine.weight_bytes());

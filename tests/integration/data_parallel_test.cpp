@@ -48,7 +48,7 @@ struct Member {
     for (int i = 0; i < size; ++i) members.push_back(i);
     return members;
   }
-  static TinyEngineOptions options(engine::DataParallelSteps& steps) {
+  static TinyEngineOptions options(runner::DataParallelSteps& steps) {
     TinyEngineOptions options{.num_threads = 1, .dtype = DType::f32};
     options.data_parallel = &steps;
     return options;
@@ -56,7 +56,7 @@ struct Member {
 
   parallel::Communicator ranks;
   std::unique_ptr<parallel::Communicator> group;
-  engine::DataParallelSteps steps;
+  runner::DataParallelSteps steps;
   TinyEngine engine;
 };
 
@@ -86,7 +86,7 @@ TEST(DataParallel, ranks_with_different_loads_run_the_same_mode_and_padded_size_
       if (batch == nullptr) {
         ASSERT_TRUE(member.engine.runner().execute_idle());
       } else {
-        const engine::StepResult& result =
+        const runner::StepResult& result =
             member.engine.runner().execute(batch->requests(), batch->facts());
         EXPECT_LT(relative_distance(member.engine.logits(result), logits_alone(alone, *batch)),
                   1e-5)
@@ -136,7 +136,7 @@ struct ExpertMember {
   parallel::Communicator ranks;
   std::unique_ptr<parallel::Communicator> group;
   std::unique_ptr<parallel::Communicator> experts;
-  engine::DataParallelSteps steps;
+  runner::DataParallelSteps steps;
   TinyEngine engine;
 };
 
@@ -164,7 +164,7 @@ TEST(DataParallel, engines_that_share_experts_compute_the_logits_of_one_engine) 
             ASSERT_TRUE(member.engine.runner().execute_idle());
             continue;
           }
-          const engine::StepResult& result =
+          const runner::StepResult& result =
               member.engine.runner().execute(batch->requests(), batch->facts());
           EXPECT_LT(relative_distance(member.engine.logits(result), logits_alone(alone, *batch)),
                     2e-5)
@@ -218,7 +218,7 @@ TEST(DataParallel, a_rank_with_other_graphs_is_named_before_the_step) {
   parallel::run_ranks(2, [&](int rank, const std::shared_ptr<parallel::LocalHub>& hub) {
     Member member(rank, hub);
     cudagraph::CudagraphDispatcher dispatcher = member.engine.runner().dispatcher();
-    const engine::PlannedKeys keys(dispatcher);
+    const runner::PlannedKeys keys(dispatcher);
     if (rank == 1) {
       ASSERT_TRUE(dispatcher.retire(keys.key(0).mode, keys.key(0).descriptor, "for the test"));
     }
@@ -234,12 +234,12 @@ TEST(DataParallel, a_rank_with_other_graphs_is_named_before_the_step) {
 TEST(DataParallel, a_key_that_one_rank_retires_is_retired_on_all_ranks) {
   parallel::run_ranks(2, [&](int rank, const std::shared_ptr<parallel::LocalHub>& hub) {
     Member member(rank, hub);
-    engine::ModelRunner& runner = member.engine.runner();
+    runner::ModelRunner& runner = member.engine.runner();
     const TestBatch batch(Mix::uniform_decode, 3, 8, 1);
     const auto step = [&] { return runner.execute(batch.requests(), batch.facts()).decision; };
     const cudagraph::Decision first = step();
     ASSERT_EQ(first.mode, CudagraphRuntimeMode::FULL);
-    engine::InputBatch moved(runner.input_batch().limits(),
+    runner::InputBatch moved(runner.input_batch().limits(),
                              member.engine.execution().device(),
                              member.engine.execution().executor());
     // As if the address of a buffer had changed on rank 1. The old buffer stays alive.
@@ -254,11 +254,11 @@ TEST(DataParallel, a_key_that_one_rank_retires_is_retired_on_all_ranks) {
 }
 
 TEST(DataParallel, merged_batches_are_uniform_only_if_every_batch_is) {
-  const engine::DPMetadata idle;
-  const engine::DPMetadata decode{
+  const runner::DPMetadata idle;
+  const runner::DPMetadata decode{
       .num_tokens = 4, .num_reqs = 4, .num_logits = 4, .query_len = 1, .is_uniform = 1};
-  const engine::DPMetadata prefill{.num_tokens = 9, .num_reqs = 2, .num_logits = 2, .query_len = 1};
-  const auto merge = [](std::vector<engine::DPMetadata> all) { return engine::merge_batches(all); };
+  const runner::DPMetadata prefill{.num_tokens = 9, .num_reqs = 2, .num_logits = 2, .query_len = 1};
+  const auto merge = [](std::vector<runner::DPMetadata> all) { return runner::merge_batches(all); };
   EXPECT_FALSE(merge({idle, idle}));
   EXPECT_TRUE(merge({idle, decode})->uniform);
   EXPECT_EQ(merge({decode, idle})->num_tokens, 4);
@@ -289,7 +289,7 @@ TEST(ReplicaLetters, keep_every_member_and_refuse_what_is_cut) {
     EXPECT_THROW((void)api::read_add_letter(std::span(bytes).first(size)), Error);
   }
 
-  engine::OutputDelta delta{.id = engine::RequestId{5}, .text = "x\n", .token_ids = {1, 2}};
+  engine::OutputDelta delta{.id = scheduler::RequestId{5}, .text = "x\n", .token_ids = {1, 2}};
   delta.logprobs = {{.token = {1, -0.5F, 2}, .top = {{3, -0.25F, 1}}}};
   delta.finished = true;
   delta.finish_reason = "stop";

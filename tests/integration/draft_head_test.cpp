@@ -29,7 +29,7 @@ namespace {
 
 using cudagraph::CudagraphMode;
 using cudagraph::DispatchReason;
-using engine::HeadDrafter;
+using runner::HeadDrafter;
 using speculative::DraftRequest;
 using testing::Answer;
 using testing::Load;
@@ -162,7 +162,6 @@ class HeadEngine {
                                                        speculative::Drafter* drafter = nullptr) {
     engine::EngineCoreOptions options =
         machine.core_options(drafter == nullptr ? drafter_ : *drafter);
-    options.draft_head = &drafter_;
     options.scheduler.recomputes_last_cached_block = true;
     return options;
   }
@@ -295,13 +294,39 @@ INSTANTIATE_TEST_SUITE_P(levels,
                            return fmt::format("level{}", static_cast<int>(param_info.param));
                          });
 
-/// Remembers the drafts after each prefix.
-class RecordingDrafter final : public speculative::Drafter {
+/// Follows steps with a head; its tests look at what the head proposes.
+class HeadWatch : public speculative::Drafter {
  public:
-  explicit RecordingDrafter(HeadDrafter& head) : head_(&head) {}
+  explicit HeadWatch(HeadDrafter& head) : head_(&head) {}
 
+  bool follows_steps() const noexcept override { return true; }
+  void follow(const speculative::FollowedStep& step) noexcept override { head_->follow(step); }
   void propose_all(std::span<DraftRequest> requests) noexcept override {
     head_->propose_all(requests);
+    look_at(requests);
+  }
+
+ private:
+  virtual void look_at(std::span<const DraftRequest> requests) noexcept = 0;
+
+  HeadDrafter* head_;
+};
+
+/// Remembers the drafts after each prefix.
+class RecordingDrafter final : public HeadWatch {
+ public:
+  using HeadWatch::HeadWatch;
+
+  /// Compares later drafts with those of another engine.
+  void start_with(const RecordingDrafter& other) {
+    drafts_ = other.drafts_;
+    num_compared_ = 0;
+  }
+  [[nodiscard]] int num_compared() const { return num_compared_; }
+  [[nodiscard]] int num_without_drafts() const { return num_without_drafts_; }
+
+ private:
+  void look_at(std::span<const DraftRequest> requests) noexcept override {
     for (const DraftRequest& request : requests) {
       if (request.num_drafts == 0) {
         ++num_without_drafts_;
@@ -320,16 +345,7 @@ class RecordingDrafter final : public speculative::Drafter {
       ++num_compared_;
     }
   }
-  /// Compares later drafts with those of another engine.
-  void start_with(const RecordingDrafter& other) {
-    drafts_ = other.drafts_;
-    num_compared_ = 0;
-  }
-  [[nodiscard]] int num_compared() const { return num_compared_; }
-  [[nodiscard]] int num_without_drafts() const { return num_without_drafts_; }
 
- private:
-  HeadDrafter* head_;
   std::map<Tokens, Tokens> drafts_;
   int num_compared_ = 0;
   int num_without_drafts_ = 0;
@@ -425,20 +441,17 @@ TEST(DraftHead, proposes_what_the_same_head_proposes_in_pytorch) {
   int num_compared = 0;
   for (const Json& golden : goldens) {
     // The last token is given, so the answer's first token must be the golden's last.
-    RecordingDrafter recorder(engine.drafter());
-    struct Watch final : speculative::Drafter {
-      HeadDrafter* head = nullptr;
+    struct Watch final : HeadWatch {
+      using HeadWatch::HeadWatch;
       Tokens tokens, drafts;
-      void propose_all(std::span<DraftRequest> requests) noexcept override {
-        head->propose_all(requests);
+      void look_at(std::span<const DraftRequest> requests) noexcept override {
         for (const DraftRequest& request : requests) {
           if (!tokens.empty()) continue;
           tokens.assign(request.token_ids.begin(), request.token_ids.end());
           drafts.assign(request.drafts.begin(), request.drafts.begin() + request.num_drafts);
         }
       }
-    } watch;
-    watch.head = &engine.drafter();
+    } watch(engine.drafter());
     const auto core = machine.make_core(engine.core_options(machine, &watch));
     const auto tokens = golden["tokens"].get<Tokens>();
     Spec spec{.prompt = Tokens(tokens.begin(), tokens.end() - 1)};
@@ -467,11 +480,10 @@ TEST(DraftHead, reads_the_hidden_state_of_the_token_before_the_last) {
     const testing::MachineOptions options = machine_options(head, {.dtype = DType::f32});
     Machine machine(options);
     HeadEngine engine(head, machine, options);
-    struct Watch final : speculative::Drafter {
-      HeadDrafter* head = nullptr;
+    struct Watch final : HeadWatch {
+      using HeadWatch::HeadWatch;
       int num_drafts = 0;
-      void propose_all(std::span<DraftRequest> requests) noexcept override {
-        head->propose_all(requests);
+      void look_at(std::span<const DraftRequest> requests) noexcept override {
         for (const DraftRequest& request : requests) {
           for (int i = 0; i < request.num_drafts; ++i) {
             EXPECT_EQ(request.drafts[static_cast<size_t>(i)], request.token_ids.back()) << i;
@@ -479,8 +491,7 @@ TEST(DraftHead, reads_the_hidden_state_of_the_token_before_the_last) {
           num_drafts += request.num_drafts;
         }
       }
-    } watch;
-    watch.head = &engine.drafter();
+    } watch(engine.drafter());
     const auto core = machine.make_core(engine.core_options(machine, &watch));
     (void)machine.answer(*core, specs);
     EXPECT_GT(watch.num_drafts, 200);
@@ -504,9 +515,9 @@ TEST(DraftHead, replays_full_graphs_in_all_its_uniform_steps) {
     const auto core = machine.make_core(engine.core_options(machine));
     expect_equal(machine.answer(*core, specs), expected);
     const uint64_t num_main = core->ledger().steps(DispatchReason::full_uniform);
-    const uint64_t num_full = engine.drafter().ledger().steps(DispatchReason::full_uniform);
+    const uint64_t num_full = engine.drafter().ledger()->steps(DispatchReason::full_uniform);
     uint64_t num_steps = 0;
-    for (const auto& decision : engine.drafter().ledger().decisions()) num_steps += decision.count;
+    for (const auto& decision : engine.drafter().ledger()->decisions()) num_steps += decision.count;
     // Each uniform step of the main model has one of the head, and further drafts have steps too.
     EXPECT_GT(num_full, num_main);
     EXPECT_EQ(num_steps - num_full, core->counters().num_steps - num_main)

@@ -19,7 +19,7 @@ namespace {
 
 using cudagraph::CudagraphMode;
 using cudagraph::DispatchReason;
-using engine::ModelDrafter;
+using runner::ModelDrafter;
 using speculative::DraftRequest;
 using speculative::DraftSampleMethod;
 using testing::Answer;
@@ -167,7 +167,7 @@ TEST(DraftModel, replays_full_graphs_in_all_its_uniform_steps) {
     DraftModel draft(machine, {.mode = mode, .num_blocks = 60, .num_speculative_tokens = 5});
     const auto core = machine.make_core(machine.core_options(draft.drafter()));
     expect_equal(machine.answer(*core, specs), expected);
-    const cudagraph::DispatchLedger& ledger = draft.drafter().ledger();
+    const cudagraph::DispatchLedger& ledger = *draft.drafter().ledger();
     const uint64_t num_full = ledger.steps(DispatchReason::full_uniform);
     EXPECT_GT(num_full, 100U / kLess);
     uint64_t num_steps = 0;
@@ -199,7 +199,7 @@ TEST(DraftModel, makes_one_step_per_further_draft) {
     EXPECT_EQ(request.num_drafts, 4);
     uint64_t num_first = 0;
     uint64_t num_further = 0;
-    for (const auto& decision : draft.drafter().ledger().decisions()) {
+    for (const auto& decision : draft.drafter().ledger()->decisions()) {
       if (mode == CudagraphMode::NONE) {
         EXPECT_EQ(decision.mode, cudagraph::CudagraphRuntimeMode::NONE);
         EXPECT_EQ(decision.count, 4U);

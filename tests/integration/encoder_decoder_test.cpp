@@ -181,7 +181,7 @@ TEST(EncoderDecoderRequests, an_aborted_request_gives_the_blocks_of_its_text_bac
   engine::EngineCore& core = *llm.loaded().core;
   const kv_cache::KvCacheManager& cache = core.kv_cache_manager();
   const int all = cache.num_free_blocks();
-  const engine::RequestId id = core.add_request(std::vector<int32_t>(40, 5), greedy());
+  const scheduler::RequestId id = core.add_request(std::vector<int32_t>(40, 5), greedy());
   (void)core.step();
   EXPECT_EQ(cache.num_free_blocks(), all - 4);  // three of the text, one of the answer
   (void)core.abort_request(id);
@@ -191,18 +191,18 @@ TEST(EncoderDecoderRequests, an_aborted_request_gives_the_blocks_of_its_text_bac
 // The batch of two requests, staged after a larger one; `rows` are padded to four.
 TEST(EncoderTextStaging, padding_rows_have_no_text) {
   LLM llm(arguments("encoder_decoder/bart", "NONE"));
-  engine::InputBatch& batch = llm.loaded().runner->input_batch();
+  runner::InputBatch& batch = llm.loaded().runner->input_batch();
   const std::vector<int32_t> token = {7};
   const std::vector own = {kv_cache::BlockId{1}};
   const std::vector text = {kv_cache::BlockId{2}, kv_cache::BlockId{3}};
-  const engine::BatchRequest request{.token_ids = token,
+  const scheduler::StepEntry request{.token_ids = token,
                                      .block_ids = own,
                                      .encoder_len = 20,
                                      .encoder_block_ids = text,
                                      .samples = true};
   const std::vector requests(4, request);
   device::Stream& stream = llm.loaded().device->execution->stream();
-  const engine::StagedShape shape{.num_tokens = 4, .num_reqs = 4, .num_logits_rows = 4};
+  const runner::StagedShape shape{.num_tokens = 4, .num_reqs = 4, .num_logits_rows = 4};
   for (const size_t num_reqs : {size_t{4}, size_t{2}}) {
     batch.stage(std::span(requests).first(num_reqs), shape, stream);
     stream.synchronize();
@@ -224,7 +224,7 @@ TEST(EncoderTextStaging, padding_rows_have_no_text) {
 // the other rows.
 TEST(EncoderTextStaging, a_replay_gives_the_bits_of_an_eager_run_of_the_same_shape) {
   LLM llm(arguments("encoder_decoder/bart", "FULL_DECODE_ONLY"));
-  engine::ModelRunner& runner = *llm.loaded().runner;
+  runner::ModelRunner& runner = *llm.loaded().runner;
   std::vector<std::vector<int32_t>> tokens = {{2, 0, 5}, {2, 0, 6}, {2, 0, 7}};
   std::vector<std::vector<int32_t>> texts = {{9, 8, 7}, std::vector<int32_t>(33, 4), {50}};
   std::vector<std::vector<kv_cache::BlockId>> own;
@@ -236,7 +236,7 @@ TEST(EncoderTextStaging, a_replay_gives_the_bits_of_an_eager_run_of_the_same_sha
                        kv_cache::BlockId{12 + 3 * i}});
   }
   const auto run = [&](int32_t first, int32_t count, std::optional<CudagraphRuntimeMode> mode) {
-    std::vector<engine::BatchRequest> requests;
+    std::vector<scheduler::StepEntry> requests;
     for (size_t i = 0; i < 3; ++i) {
       requests.push_back({.token_ids = std::span(tokens[i]).subspan(static_cast<size_t>(first),
                                                                     static_cast<size_t>(count)),
@@ -251,7 +251,7 @@ TEST(EncoderTextStaging, a_replay_gives_the_bits_of_an_eager_run_of_the_same_sha
     const cudagraph::BatchFacts facts{
         .num_tokens = 3 * count, .num_reqs = 3, .uniform = count == 1};
     const cudagraph::Decision decision = runner.dispatcher().dispatch(facts);
-    const engine::StepResult& result = runner.run(requests, decision, mode.value_or(decision.mode));
+    const runner::StepResult& result = runner.run(requests, decision, mode.value_or(decision.mode));
     std::vector<float> logits;
     for (int32_t row = 0; row < 3; ++row) {
       const std::span<const float> values = runner.logits_row(result, row);

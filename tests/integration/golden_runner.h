@@ -67,12 +67,12 @@ class GoldenRunner {
 
  private:
   std::vector<float> step(std::span<const int32_t> tokens, size_t computed, bool uniform) {
-    const engine::BatchRequest row{.token_ids = tokens,
+    const scheduler::StepEntry row{.token_ids = tokens,
                                    .num_computed_tokens = static_cast<int32_t>(computed),
                                    .block_ids = blocks_,
                                    .state_slot = kv_cache::StateSlot{2},
                                    .samples = true};
-    const engine::StepResult& result = engine_.runner().execute(
+    const runner::StepResult& result = engine_.runner().execute(
         {&row, 1},
         {.num_tokens = static_cast<int32_t>(tokens.size()), .num_reqs = 1, .uniform = uniform});
     if (tokens.size() <= 32) {  // the largest size this engine captures

@@ -100,7 +100,7 @@ TEST_P(Goldens, f32_greedy_tokens_are_those_of_transformers_with_all_prompts_in_
     std::vector<size_t> computed(cases.size(), 0);
     // All prompts in the first step, then uniform decode steps.
     for (size_t step = 0; step < cases[0].continuation.size(); ++step) {
-      std::vector<engine::BatchRequest> rows;
+      std::vector<scheduler::StepEntry> rows;
       int32_t num_tokens = 0;
       for (size_t i = 0; i < texts.size(); ++i) {
         rows.push_back({.token_ids = std::span<const int32_t>(texts[i]).subspan(computed[i]),
@@ -109,7 +109,7 @@ TEST_P(Goldens, f32_greedy_tokens_are_those_of_transformers_with_all_prompts_in_
                         .samples = true});
         num_tokens += static_cast<int32_t>(rows.back().token_ids.size());
       }
-      const engine::StepResult& result =
+      const runner::StepResult& result =
           engine.runner().execute(rows,
                                   {.num_tokens = num_tokens,
                                    .num_reqs = static_cast<int32_t>(rows.size()),

@@ -95,7 +95,7 @@ struct Launches {
 
 Launches decode_launches(LLM& llm) {
   (void)llm.generate(std::vector<std::string>{kPrompts[0]}, greedy(8));
-  const engine::StepLaunches launches = llm.loaded().runner->last_decode_launches();
+  const runner::StepLaunches launches = llm.loaded().runner->last_decode_launches();
   return {launches.graphs, launches.kernels};
 }
 

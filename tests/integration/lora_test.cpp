@@ -109,8 +109,8 @@ class Requests {
   }
 
   // Computes all tokens that are not computed yet. Returns one row of logits per request.
-  std::vector<std::vector<float>> step(engine::ModelRunner& runner) {
-    std::vector<engine::BatchRequest> batch;
+  std::vector<std::vector<float>> step(runner::ModelRunner& runner) {
+    std::vector<scheduler::StepEntry> batch;
     cudagraph::BatchFacts facts{.num_reqs = static_cast<int32_t>(requests_.size()),
                                 .uniform = true};
     std::set<uint64_t> adapters;
@@ -128,7 +128,7 @@ class Requests {
     }
     facts.num_active_loras = static_cast<int32_t>(adapters.size());
     facts.num_logits = facts.num_reqs;
-    const engine::StepResult& result = runner.execute(batch, facts);
+    const runner::StepResult& result = runner.execute(batch, facts);
     decision = result.decision;
     std::vector<std::vector<float>> rows;
     for (int32_t row = 0; row < result.num_logits; ++row) {
@@ -139,7 +139,7 @@ class Requests {
   }
 
   // Steps with the likeliest tokens: the rows of logits of each request.
-  std::vector<std::vector<std::vector<float>>> run(engine::ModelRunner& runner, int num_steps) {
+  std::vector<std::vector<std::vector<float>>> run(runner::ModelRunner& runner, int num_steps) {
     std::vector<std::vector<std::vector<float>>> all(requests_.size());
     for (int i = 0; i < num_steps; ++i) {
       const std::vector<std::vector<float>> rows = step(runner);

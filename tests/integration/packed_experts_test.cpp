@@ -151,7 +151,7 @@ struct PackedModel {
 };
 
 std::vector<float> logits_of(TinyEngine& engine, const TestBatch& batch) {
-  const engine::StepResult& result = engine.runner().execute(batch.requests(), batch.facts());
+  const runner::StepResult& result = engine.runner().execute(batch.requests(), batch.facts());
   return engine.logits(result);
 }
 

@@ -26,7 +26,7 @@ class StagedPadding : public ::testing::Test {
   // Stages a full batch first, so that every tail holds old values; then three rows padded to
   // eight.
   StagedPadding() {
-    engine::InputBatch& batch = engine_.runner().input_batch();
+    runner::InputBatch& batch = engine_.runner().input_batch();
     const TestBatch full(Mix::uniform_decode, 16, 16, 1);
     batch.stage(
         full.requests(), {.num_tokens = 16, .num_reqs = 16, .num_logits_rows = 16}, stream());
@@ -81,7 +81,7 @@ TEST_F(StagedPadding, padded_requests_are_empty) {
 // A cross-encoder reads the type of a token from its position.
 TEST(StagedPair, positions_of_the_second_text_are_larger) {
   TinyEngine engine{{}};
-  engine::InputBatch batch({.max_num_tokens = 16,
+  runner::InputBatch batch({.max_num_tokens = 16,
                             .max_num_reqs = 2,
                             .max_blocks_per_req = 1,
                             .block_size = 16,
@@ -91,7 +91,7 @@ TEST(StagedPair, positions_of_the_second_text_are_larger) {
   const std::vector<int32_t> ids(5, 1);
   const std::vector<kv_cache::BlockId> first = {kv_cache::BlockId{1}};
   const std::vector<kv_cache::BlockId> second = {kv_cache::BlockId{2}};
-  const std::vector<engine::BatchRequest> requests = {
+  const std::vector<scheduler::StepEntry> requests = {
       {.token_ids = ids, .block_ids = first, .second_text_begin = 3, .samples = true},
       {.token_ids = ids, .block_ids = second, .samples = true}};
   batch.stage(requests,
@@ -106,7 +106,7 @@ TEST(StagedDummy, no_request_is_longer_than_its_row_of_the_block_table) {
   TinyEngine engine{{}};
   device::Stream& stream = engine.execution().stream();
   constexpr int32_t kMaxModelLen = 512;
-  engine::InputBatch batch({.max_num_tokens = 2048,
+  runner::InputBatch batch({.max_num_tokens = 2048,
                             .max_num_reqs = 3,
                             .max_blocks_per_req = kMaxModelLen / 16,
                             .block_size = 16},
@@ -127,12 +127,12 @@ TEST(StagedDummy, no_request_is_longer_than_its_row_of_the_block_table) {
 TEST(StagedDummy, has_no_request_with_tokens_if_all_are_padding) {
   TinyEngine engine{{}};
   device::Stream& stream = engine.execution().stream();
-  engine::InputBatch batch(
+  runner::InputBatch batch(
       {.max_num_tokens = 64, .max_num_reqs = 3, .max_blocks_per_req = 4, .block_size = 16},
       engine.execution().device(),
       engine.execution().executor());
   batch.stage_dummy(
-      {.num_tokens = 7, .num_reqs = 3, .num_logits_rows = 1}, stream, engine::DummyTokens::padding);
+      {.num_tokens = 7, .num_reqs = 3, .num_logits_rows = 1}, stream, runner::DummyTokens::padding);
   const attention::AttentionMetadata metadata = batch.attention_metadata();
   EXPECT_EQ(metadata.slot_mapping.size(0), 7);
   EXPECT_EQ(host_values(metadata.seq_lens), (std::vector<int32_t>{0, 0, 0}));

@@ -156,7 +156,7 @@ TEST(PrefixCaching, is_not_reset_while_a_request_runs) {
   std::promise<void> may_go_on;
   std::promise<void> has_ended;
   int num_outputs = 0;
-  const engine::RequestId id =
+  const scheduler::RequestId id =
       engine.submit(some_tokens(20, 8),
                     {.temperature = 0, .max_tokens = 100, .ignore_eos = true},
                     [&](const engine::OutputDelta& output) {

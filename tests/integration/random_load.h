@@ -84,7 +84,7 @@ struct Answer {
   std::vector<sampling::PositionLogprobs> logprobs;
   std::vector<sampling::PositionLogprobs> prompt_logprobs;
   std::string finish_reason;
-  engine::StopReason stop_reason;
+  scheduler::StopReason stop_reason;
   std::string error;
 
   void add(const engine::OutputDelta& delta) {
@@ -191,7 +191,7 @@ class Machine {
     return static_cast<int32_t>(tiny_.config().vocab_size);
   }
 
-  [[nodiscard]] engine::ModelRunner& runner() { return tiny_.runner(); }
+  [[nodiscard]] runner::ModelRunner& runner() { return tiny_.runner(); }
   [[nodiscard]] TinyEngine& engine() { return tiny_; }
 
   /// Steps wait for all constraints. Change what a test needs.
@@ -226,8 +226,8 @@ class Machine {
                                            const std::vector<Spec>& specs) {
     std::vector<Answer> answers(specs.size());
     engine::StepLoop loop(core, tokenizer_);
-    std::map<engine::RequestId, size_t> live;
-    std::vector<engine::RequestId> to_abort;
+    std::map<scheduler::RequestId, size_t> live;
+    std::vector<scheduler::RequestId> to_abort;
     const auto take = [&](engine::OutputDelta&& delta) {
       const auto found = live.find(delta.id);
       Answer& answer = answers[found->second];
@@ -242,7 +242,7 @@ class Machine {
       for (; next < specs.size() && live.size() < 10; ++next)
         live.emplace(add(core, loop, specs[next]), next);
       loop.step(take);
-      for (const engine::RequestId id : std::exchange(to_abort, {})) {
+      for (const scheduler::RequestId id : std::exchange(to_abort, {})) {
         auto last = loop.abort_request(id);
         EXPECT_TRUE(last && last->finished);
         EXPECT_FALSE(loop.abort_request(id)) << "aborted twice";
@@ -257,13 +257,15 @@ class Machine {
   }
 
  private:
-  engine::RequestId add(engine::EngineCore& core, engine::StepLoop& loop, const Spec& spec) const {
-    engine::RequestOptions options{.cache_salt = spec.cache_salt};
+  scheduler::RequestId add(engine::EngineCore& core,
+                           engine::StepLoop& loop,
+                           const Spec& spec) const {
+    scheduler::RequestOptions options{.cache_salt = spec.cache_salt};
     if (spec.constraint_length > 0) {
       options.constraint = std::make_shared<ClassByClass>(
           vocab_size(), spec.constraint_length, spec.constraint_time);
     }
-    const engine::RequestId id = core.new_request_id();
+    const scheduler::RequestId id = core.new_request_id();
     loop.add_request(id, spec.prompt, spec.params, std::move(options));
     return id;
   }

@@ -49,7 +49,7 @@ std::vector<float> run_batches(TinyEngine& engine, int rounds) {
   for (int round = 0; round < rounds; ++round) {
     for (const Mix mix : kMixes) {
       const TestBatch batch(mix, mix == Mix::uniform_decode ? 3 : 21, 8, 40 + round);
-      const engine::StepResult& result = engine.runner().execute(batch.requests(), batch.facts());
+      const runner::StepResult& result = engine.runner().execute(batch.requests(), batch.facts());
       engine.runner().wait();
       const std::vector<float> logits = engine.logits(result);
       all.insert(all.end(), logits.begin(), logits.end());
@@ -100,7 +100,7 @@ std::vector<float> run_on_ranks(const weights::RankOfModel& layout,
       logits = run_batches(engine, rounds);
       engine.runner().stop_other_ranks();
     } else {
-      engine::run_announced_steps(ranks, engine.runner());
+      runner::run_announced_steps(ranks, engine.runner());
     }
   });
   return logits;

@@ -61,7 +61,7 @@ class RecurrentStates
     for (int32_t b = 0; b * TinyEngine::kBlockSize <= num_computed; ++b) {
       blocks.push_back(kv_cache::BlockId{b + 1});
     }
-    const engine::BatchRequest row{.token_ids = tokens,
+    const scheduler::StepEntry row{.token_ids = tokens,
                                    .num_computed_tokens = num_computed,
                                    .block_ids = blocks,
                                    .state_slot = kv_cache::StateSlot{slot},
@@ -126,9 +126,9 @@ TEST_P(RecurrentStates, each_token_changes_them_once_when_a_graph_is_retired) {
   const std::vector<std::byte> before = engine_.save_kv();
   const std::vector<float> expected = decode(4, 5);
   const std::vector<float> state = slot_of(engine_, 4);
-  engine::InputBatch& inputs = engine_.runner().input_batch();
-  const engine::BatchLimits limits = inputs.limits();
-  engine::InputBatch moved(limits, engine_.execution().device(), engine_.execution().executor());
+  runner::InputBatch& inputs = engine_.runner().input_batch();
+  const runner::BatchLimits limits = inputs.limits();
+  runner::InputBatch moved(limits, engine_.execution().device(), engine_.execution().executor());
   std::swap(inputs, moved);
   engine_.restore_kv(before);
   EXPECT_EQ(decode(4, 5), expected);
@@ -171,7 +171,7 @@ Load run_load(const char* config, int64_t num_blocks, int abort_after = -1) {
                      .scheduler_reserve_full_isl = false,
                      .vocab_size = static_cast<int>(engine.config().vocab_size)},
        .enable_prefix_caching = false});
-  std::vector<engine::RequestId> ids;
+  std::vector<scheduler::RequestId> ids;
   for (int32_t i = 0; i < 3; ++i) {
     std::vector<int32_t> prompt;
     for (int32_t k = 0; k < 9 + 7 * i; ++k) prompt.push_back((5 + 11 * i + 3 * k) % 97);

@@ -128,7 +128,7 @@ TEST(ReplayEqualsEager, for_lengths_far_from_those_at_capture) {
     std::vector<kv_cache::BlockId> blocks;
     for (int32_t b = 0; b * TinyEngine::kBlockSize <= context; ++b)
       blocks.push_back(kv_cache::BlockId{b + 1});
-    const engine::BatchRequest row{
+    const scheduler::StepEntry row{
         .token_ids = tokens, .num_computed_tokens = context, .block_ids = blocks, .samples = true};
     const cudagraph::Decision decision =
         engine.runner().dispatcher().dispatch({.num_tokens = 1, .num_reqs = 1, .uniform = true});

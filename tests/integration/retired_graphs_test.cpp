@@ -120,7 +120,7 @@ TEST_P(MovedInputs, retire_the_graph_and_the_step_still_computes_the_right_logit
   const std::vector<std::byte> kv_before = engine.save_kv();
   const TestBatch batch(Mix::uniform_decode, 3, 16, 77);
   const cudagraph::BatchFacts facts = batch.facts();
-  const engine::StepResult& replayed = engine.runner().execute(batch.requests(), facts);
+  const runner::StepResult& replayed = engine.runner().execute(batch.requests(), facts);
   const cudagraph::Decision decision = replayed.decision;
   ASSERT_NE(decision.mode, CudagraphRuntimeMode::NONE);
   const std::vector<float> expected = engine.logits(replayed);
@@ -128,15 +128,15 @@ TEST_P(MovedInputs, retire_the_graph_and_the_step_still_computes_the_right_logit
 
   // The test moves the persistent buffers, which the runner never does: graphs now point at freed
   // memory.
-  engine::InputBatch& inputs = engine.runner().input_batch();
+  runner::InputBatch& inputs = engine.runner().input_batch();
   const void* old_address = inputs.memory().data;
-  const engine::BatchLimits limits = inputs.limits();
-  engine::InputBatch moved(limits, engine.execution().device(), engine.execution().executor());
+  const runner::BatchLimits limits = inputs.limits();
+  runner::InputBatch moved(limits, engine.execution().device(), engine.execution().executor());
   std::swap(inputs, moved);  // the old buffer stays alive, so that a replay would read old values
   ASSERT_NE(inputs.memory().data, old_address);
 
   engine.restore_kv(kv_before);
-  const engine::StepResult& result = engine.runner().execute(batch.requests(), facts);
+  const runner::StepResult& result = engine.runner().execute(batch.requests(), facts);
   EXPECT_EQ(result.decision.mode, CudagraphRuntimeMode::NONE);
   EXPECT_EQ(result.decision.reason, cudagraph::DispatchReason::key_retired);
   EXPECT_EQ(engine.logits(result), expected);

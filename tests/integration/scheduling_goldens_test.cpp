@@ -94,9 +94,9 @@ class SchedulingGoldens : public ::testing::TestWithParam<const char*> {
 
   /// Runs all questions at once.
   static std::vector<Answer> ask(engine::EngineCore& core, const std::vector<Question>& questions) {
-    std::map<engine::RequestId, size_t> places;
+    std::map<scheduler::RequestId, size_t> places;
     for (const Question& question : questions) {
-      const engine::RequestId id =
+      const scheduler::RequestId id =
           core.add_request(question.prompt,
                            {.temperature = 0,
                             .max_tokens = static_cast<int>(question.answer.size()),

@@ -142,7 +142,7 @@ struct StepCounts {
   int not_full = 0;  // of the uniform steps
   std::map<DispatchReason, int> ragged_reasons;
 
-  void add(const engine::ModelStep& step) {
+  void add(const runner::ModelStep& step) {
     if (step.facts.uniform) {
       ++(step.facts.query_len == 1 ? uniform_without_drafts : uniform);
       not_full += static_cast<int>(step.decision.reason != DispatchReason::full_uniform);
@@ -268,7 +268,7 @@ TEST(SpeculativeSteps, take_the_narrowest_graphs_that_hold_their_drafts) {
   for (size_t num_drafts = 0; num_drafts < widths.size(); ++num_drafts) {
     load.drafter->num_drafts = num_drafts;
     (void)core->step();
-    const engine::ModelStep& step = core->last_step();
+    const runner::ModelStep& step = core->last_step();
     const int width = widths[num_drafts];
     EXPECT_TRUE(step.facts.uniform) << num_drafts;
     EXPECT_EQ(step.facts.query_len, width) << num_drafts;
@@ -297,9 +297,9 @@ TEST(SpeculativeSteps, with_prompt_chunks_of_the_decode_query_length_are_not_uni
     (void)core->add_request(load.specs[i].prompt, load.specs[i].params);
   for (int chunk = 0; chunk < 4; ++chunk) {
     (void)core->step();
-    const engine::ModelStep& step = core->last_step();
+    const runner::ModelStep& step = core->last_step();
     ASSERT_EQ(step.scheduled->num_reqs(), 6);
-    for (const engine::ScheduledRequest& entry : step.scheduled->scheduled) {
+    for (const scheduler::StepEntry& entry : step.scheduled->scheduled) {
       ASSERT_EQ(entry.query_len(), 8) << "a step of 6 x 8 tokens";
     }
     EXPECT_FALSE(step.facts.uniform);

@@ -235,7 +235,7 @@ TEST_P(RandomStates, answers_are_those_without_a_cache_while_states_make_room_fo
     const auto core = machine.make_core(options);
     const std::vector<Answer> answers = machine.answer(*core, specs);
     for (size_t i = 0; i < specs.size(); ++i) ASSERT_EQ(answers[i], expected[i]) << "request " << i;
-    const engine::PrefixCacheStats& stats = core->scheduler().prefix_cache_stats();
+    const scheduler::PrefixCacheStats& stats = core->scheduler().prefix_cache_stats();
     EXPECT_GT(stats.states_restored, 10U);
     EXPECT_GT(stats.states_saved, 100U) << "many more than there are slots";
     EXPECT_GT(core->scheduler().num_preemptions(), 0);

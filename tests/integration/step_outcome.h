@@ -35,7 +35,7 @@ inline Outcome run(TinyEngine& engine,
                    cudagraph::CudagraphRuntimeMode run_as,
                    std::span<const std::byte> kv_before) {
   engine.restore_kv(kv_before);
-  const engine::StepResult& result = engine.runner().run(batch.requests(), decision, run_as);
+  const runner::StepResult& result = engine.runner().run(batch.requests(), decision, run_as);
   Outcome outcome{engine.logits(result), engine.save_kv()};
   engine.execution().stream().fill(
       result.logits.data(), std::byte{0xFF}, result.logits.type().bytes());

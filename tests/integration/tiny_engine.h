@@ -138,8 +138,8 @@ struct TinyEngineOptions {
   /// The second group of ranks, see ModelRunnerOptions.
   parallel::Communicator* op_ranks = nullptr;
   /// The engines that run their steps together with this one. Borrowed; default: none.
-  engine::DataParallelSteps* data_parallel = nullptr;
-  engine::Execution::MakeExecutor make_executor;    // default: an executor of the CPU's kernels
+  runner::DataParallelSteps* data_parallel = nullptr;
+  runner::Execution::MakeExecutor make_executor;    // default: an executor of the CPU's kernels
   std::optional<compile::CodeGenerator> generator;  // for a borrowed device; the CPU has its own
   std::filesystem::path compile_cache;              // default: none
   /// Receives the warnings of compiling; without it a warning is a failure. Borrowed.
@@ -183,20 +183,20 @@ class TinyEngine {
     const attention::BackendInfo& backend =
         options.attention != nullptr
             ? *options.attention
-            : attention::find_attention_backend("auto", 0, engine::attention_kind_of(config_));
-    std::vector<attention::LayerBackend> layers = engine::layer_backends(config_, &backend);
+            : attention::find_attention_backend("auto", 0, runner::attention_kind_of(config_));
+    std::vector<attention::LayerBackend> layers = runner::layer_backends(config_, &backend);
     if (options.recurrent != nullptr) layers.back().backend = options.recurrent;
-    inputs.attention = engine::attention_groups(layers);
+    inputs.attention = runner::attention_groups(layers);
     inputs.max_num_seqs = options.max_num_reqs;
     inputs.max_num_batched_tokens = options.max_num_tokens;
     inputs.num_speculative_tokens = options.num_speculative_tokens;
     resolved_ = config::resolve(inputs);
     const kv_cache::CacheDType& cache = kv_cache::find_cache_dtype(options.kv_cache_dtype);
-    runner_ = std::make_unique<engine::ModelRunner>(
+    runner_ = std::make_unique<runner::ModelRunner>(
         execution_,
         *model_,
         parameters_,
-        engine::ModelRunnerOptions{
+        runner::ModelRunnerOptions{
             .limits = {.max_num_tokens = options.max_num_tokens,
                        .max_num_reqs = options.max_num_reqs,
                        .max_sampled_rows_per_req = 1 + options.num_speculative_tokens,
@@ -205,9 +205,9 @@ class TinyEngine {
                            static_cast<int32_t>(config_.max_position_embeddings) / kBlockSize,
                        .block_size = kBlockSize,
                        .has_states = config_.num_recurrent_layers() > 0},
-            .kv_cache = engine::kv_cache_layout_of(
+            .kv_cache = runner::kv_cache_layout_of(
                 config_, options.num_blocks, kBlockSize, options.dtype, cache),
-            .states = engine::state_cache_layout_of(
+            .states = runner::state_cache_layout_of(
                 config_, options.max_num_reqs + options.num_state_snapshots),
             .dispatcher = config::dispatcher_options(inputs, resolved_),
             .attention = &backend,
@@ -220,15 +220,15 @@ class TinyEngine {
             .num_warmups = options.num_warmups,
             .copy_inputs = options.copy_inputs});
     if (resolved_.compilation_mode != config::CompilationMode::NONE) {
-      compile(options, inputs.compilation, engine::ForwardKind::base);
+      compile(options, inputs.compilation, runner::ForwardKind::base);
       if (adapters_ != nullptr) {
-        compile(options, inputs.compilation, engine::ForwardKind::adapters);
+        compile(options, inputs.compilation, runner::ForwardKind::adapters);
       }
     }
   }
 
-  [[nodiscard]] engine::ModelRunner& runner() { return *runner_; }
-  [[nodiscard]] engine::Execution& execution() { return execution_; }
+  [[nodiscard]] runner::ModelRunner& runner() { return *runner_; }
+  [[nodiscard]] runner::Execution& execution() { return execution_; }
   [[nodiscard]] const weights::ModelConfig& config() const { return config_; }
   [[nodiscard]] const config::ResolvedConfig& resolved() const { return resolved_; }
   [[nodiscard]] size_t weight_bytes() const { return parameters_.total_bytes(); }
@@ -299,7 +299,7 @@ class TinyEngine {
   }
 
   /// A copy of the requested rows of logits.
-  [[nodiscard]] std::vector<float> logits(const engine::StepResult& result) {
+  [[nodiscard]] std::vector<float> logits(const runner::StepResult& result) {
     std::vector<float> all;
     for (int32_t row = 0; row < result.num_logits; ++row) {
       const std::span<const float> values = runner_->logits_row(result, row);
@@ -312,7 +312,7 @@ class TinyEngine {
   // The same steps as in the api layer.
   void compile(const TinyEngineOptions& options,
                const config::CompilationConfig& wish,
-               engine::ForwardKind kind) {
+               runner::ForwardKind kind) {
     compile::ModelCompiler compiler(
         {.asked = wish,
          .resolved = resolved_,
@@ -320,7 +320,7 @@ class TinyEngine {
          .isa = execution_.executor().kernels().isa,
          .dtype = options.dtype,
          .kv_cache = options.kv_cache_dtype,
-         .adapters = kind == engine::ForwardKind::adapters ? "test" : "",
+         .adapters = kind == runner::ForwardKind::adapters ? "test" : "",
          .max_model_len = static_cast<int32_t>(config_.max_position_embeddings),
          .block_size = kBlockSize,
          .generator = own_device_ != nullptr
@@ -346,7 +346,7 @@ class TinyEngine {
         parameters_.add_buffer("lora_token_slots", {DType::i32, {options.max_num_tokens}}));
     return adapters;
   }
-  static engine::Execution::MakeExecutor cpu_executor(kernels::Isa isa) {
+  static runner::Execution::MakeExecutor cpu_executor(kernels::Isa isa) {
     return [isa](device::Stream& stream, device::MemoryPool& pool) {
       return std::make_unique<kernels::CpuExecutor>(stream, pool, kernels::kernel_table(isa));
     };
@@ -380,14 +380,14 @@ class TinyEngine {
   weights::ModelConfig config_;
   std::unique_ptr<device::Device> own_device_;
   device::Device* device_;
-  engine::Execution execution_;
+  runner::Execution execution_;
   std::unique_ptr<weights::WeightSource> own_weights_;
   const weights::WeightSource* weights_;
   models::Parameters parameters_;
   std::unique_ptr<lora::AdapterSlots> adapters_;
   std::unique_ptr<models::CausalLM> model_;
   config::ResolvedConfig resolved_;
-  std::unique_ptr<engine::ModelRunner> runner_;
+  std::unique_ptr<runner::ModelRunner> runner_;
   compile::CompilationReport compilation_;
 };
 
@@ -444,7 +444,7 @@ class TestBatch {
     }
   }
 
-  [[nodiscard]] std::span<const engine::BatchRequest> requests() const { return requests_; }
+  [[nodiscard]] std::span<const scheduler::StepEntry> requests() const { return requests_; }
   [[nodiscard]] cudagraph::BatchFacts facts() const {
     int32_t tokens = 0;
     for (const auto& row : tokens_) tokens += static_cast<int32_t>(row.size());
@@ -486,7 +486,7 @@ class TestBatch {
   std::vector<std::vector<kv_cache::BlockId>> blocks_;
   std::vector<int32_t> computed_;
   std::vector<bool> samples_;
-  std::vector<engine::BatchRequest> requests_;
+  std::vector<scheduler::StepEntry> requests_;
 };
 
 }  // namespace reprise::testing

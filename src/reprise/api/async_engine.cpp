@@ -47,18 +47,18 @@ struct AsyncEngine::Impl {
 };
 
 AsyncEngine::AsyncEngine(const EngineArgs& args, const StartupObserver& observer)
-    : AsyncEngine(EngineLoader::load(args, observer)) {}
+    : AsyncEngine(load_engine(args, observer)) {}
 
 AsyncEngine::AsyncEngine(std::unique_ptr<LoadedEngine> engine)
     : EngineFrontend(std::move(engine)), impl_(std::make_unique<Impl>(*engine_)) {}
 
 AsyncEngine::~AsyncEngine() = default;
 
-engine::RequestId AsyncEngine::submit(std::vector<int32_t> prompt_token_ids,
-                                      const sampling::SamplingParams& params,
-                                      OnDelta on_delta,
-                                      engine::RequestOptions options,
-                                      TimePoint arrived) {
+scheduler::RequestId AsyncEngine::submit(std::vector<int32_t> prompt_token_ids,
+                                         const sampling::SamplingParams& params,
+                                         OnDelta on_delta,
+                                         scheduler::RequestOptions options,
+                                         TimePoint arrived) {
   sampling::SamplingParams complete = params;
   engine::tokenize_bad_words(complete, tokenizer());
   if (impl_->router) {
@@ -69,7 +69,7 @@ engine::RequestId AsyncEngine::submit(std::vector<int32_t> prompt_token_ids,
       std::move(prompt_token_ids), complete, std::move(on_delta), std::move(options), arrived);
 }
 
-void AsyncEngine::abort(engine::RequestId id) {
+void AsyncEngine::abort(scheduler::RequestId id) {
   impl_->router ? impl_->router->abort(id) : impl_->loop.abort(id);
 }
 

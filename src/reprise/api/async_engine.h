@@ -33,7 +33,7 @@ using OnDelta = std::function<void(engine::OutputDelta&&)>;
 /// lost, all requests end, and so does every later request.
 class AsyncEngine : public EngineFrontend {
  public:
-  /// Loads an engine and starts the thread. \throws as EngineLoader::load
+  /// Loads an engine and starts the thread. \throws as load_engine
   explicit AsyncEngine(const EngineArgs& args, const StartupObserver& observer = {});
   explicit AsyncEngine(std::unique_ptr<LoadedEngine> engine);
   AsyncEngine(const AsyncEngine&) = delete;
@@ -44,14 +44,14 @@ class AsyncEngine : public EngineFrontend {
   /// Thread-safe. The first delta may come before this function returns. `arrived`: when the
   /// request reached the caller; statistics count from this time.
   /// \throws InvalidArgument when the request can never run
-  engine::RequestId submit(std::vector<int32_t> prompt_token_ids,
-                           const sampling::SamplingParams& params,
-                           OnDelta on_delta,
-                           engine::RequestOptions options = {},
-                           TimePoint arrived = std::chrono::steady_clock::now());
+  scheduler::RequestId submit(std::vector<int32_t> prompt_token_ids,
+                              const sampling::SamplingParams& params,
+                              OnDelta on_delta,
+                              scheduler::RequestOptions options = {},
+                              TimePoint arrived = std::chrono::steady_clock::now());
   /// Thread-safe. The request ends after one more step at most. Unknown and finished ids are
   /// ignored.
-  void abort(engine::RequestId id);
+  void abort(scheduler::RequestId id);
   /// Thread-safe. With several engines (data parallel), counts are those of all of them together.
   [[nodiscard]] EngineStats stats() const;
   /// The state of each engine. Thread-safe.

@@ -47,12 +47,12 @@ AsyncEngineLoop::~AsyncEngineLoop() {
   thread_.join();
 }
 
-engine::RequestId AsyncEngineLoop::submit(std::vector<int32_t> prompt_token_ids,
-                                          const sampling::SamplingParams& params,
-                                          OnDelta on_delta,
-                                          engine::RequestOptions options,
-                                          TimePoint arrived,
-                                          std::optional<engine::RequestId> id) {
+scheduler::RequestId AsyncEngineLoop::submit(std::vector<int32_t> prompt_token_ids,
+                                             const sampling::SamplingParams& params,
+                                             OnDelta on_delta,
+                                             scheduler::RequestOptions options,
+                                             TimePoint arrived,
+                                             std::optional<scheduler::RequestId> id) {
   core_->scheduler().check_admissible(prompt_token_ids, params, options);
   Submission submission = {.prompt_token_ids = std::move(prompt_token_ids),
                            .params = params,
@@ -78,7 +78,7 @@ void AsyncEngineLoop::wake() {
   wake_.notify_one();
 }
 
-void AsyncEngineLoop::abort(engine::RequestId id) {
+void AsyncEngineLoop::abort(scheduler::RequestId id) {
   {
     const std::lock_guard lock(mutex_);
     inbox_.aborts.push_back(id);
@@ -159,7 +159,7 @@ void AsyncEngineLoop::serve(Inbox& inbox) {
     is_paused_ ? held_.push_back(std::move(submission)) : add(submission);
   }
   // An abort names a request that was submitted before it, maybe in this same inbox.
-  for (const engine::RequestId id : inbox.aborts) {
+  for (const scheduler::RequestId id : inbox.aborts) {
     abort_live(id);
     abort_held(id);
   }
@@ -189,8 +189,8 @@ void AsyncEngineLoop::step() {
 }
 
 void AsyncEngineLoop::observe_step(TimePoint ended, const engine::EngineCoreCounters& before) {
-  const engine::ModelStep& step = core_->last_step();
-  for (const engine::ScheduledRequest& entry : step.scheduled->scheduled) {
+  const runner::ModelStep& step = core_->last_step();
+  for (const scheduler::StepEntry& entry : step.scheduled->scheduled) {
     if (entry.num_computed_tokens >= entry.request->num_prompt_tokens()) continue;
     const auto live = live_.find(static_cast<uint64_t>(entry.request->id()));
     if (live != live_.end()) live->second.timeline.schedule(step.began);
@@ -249,7 +249,7 @@ AsyncEngineLoop::Live AsyncEngineLoop::describe(Submission& submission) {
           .timeline = RequestTimeline(submission.arrived, submission.queued)};
 }
 
-void AsyncEngineLoop::abort_held(engine::RequestId id) {
+void AsyncEngineLoop::abort_held(scheduler::RequestId id) {
   const auto found = std::find_if(
       held_.begin(), held_.end(), [id](const Submission& held) { return held.id == id; });
   if (found == held_.end()) return;
@@ -258,7 +258,7 @@ void AsyncEngineLoop::abort_held(engine::RequestId id) {
   end(request, "abort", "");
 }
 
-void AsyncEngineLoop::abort_live(engine::RequestId id) {
+void AsyncEngineLoop::abort_live(scheduler::RequestId id) {
   if (auto delta = requests_.abort_request(id)) deliver_delta(std::move(*delta), Clock::now());
 }
 
@@ -309,7 +309,7 @@ void AsyncEngineLoop::end_all(const std::string& finish_reason, const std::strin
 void AsyncEngineLoop::end_live(const std::string& finish_reason, const std::string& error) {
   LiveRequests all = std::exchange(live_, {});
   // Aborts all requests first, so that all blocks are free before the first delta is delivered.
-  for (const auto& [id, live] : all) (void)requests_.abort_request(engine::RequestId{id});
+  for (const auto& [id, live] : all) (void)requests_.abort_request(scheduler::RequestId{id});
   core_->drop_steps();
   for (auto& [id, live] : all) end(live, finish_reason, error);
 }
@@ -327,7 +327,7 @@ void AsyncEngineLoop::end(Live& request,
 }
 
 void AsyncEngineLoop::deliver(OnDelta& on_delta, engine::OutputDelta&& delta) {
-  const engine::RequestId id = delta.id;
+  const scheduler::RequestId id = delta.id;
   const bool is_last = delta.finished;
   if (is_last) {
     if (delta.finish_reason == "stop") ++current_.num_finished_stop;
@@ -347,7 +347,7 @@ void AsyncEngineLoop::deliver(OnDelta& on_delta, engine::OutputDelta&& delta) {
 }
 
 void AsyncEngineLoop::publish_stats() {
-  const engine::Scheduler& scheduler = core_->scheduler();
+  const scheduler::Scheduler& scheduler = core_->scheduler();
   const engine::EngineCoreCounters& counters = core_->counters();
   const cudagraph::DispatchLedger& ledger = core_->ledger();
   current_.num_requests_running = static_cast<int64_t>(scheduler.num_running());
@@ -376,7 +376,7 @@ void AsyncEngineLoop::publish_stats() {
   current_.postponed_tokens = counters.postponed_tokens;
   current_.step_times = core_->clock().times;
   publish_adapters();
-  if (engine::ExpertCounts* counts = core_->expert_counts()) {
+  if (runner::ExpertCounts* counts = core_->expert_counts()) {
     counts->collect();
     current_.expert_layers.assign(counts->layers().begin(), counts->layers().end());
     current_.expert_tokens.assign(counts->totals().begin(), counts->totals().end());

@@ -51,15 +51,15 @@ class AsyncEngineLoop {
 
   /// See AsyncEngine. `id` is one that another engine's core has given: ids must be unique. Without
   /// it the request gets a new id.
-  engine::RequestId submit(std::vector<int32_t> prompt_token_ids,
-                           const sampling::SamplingParams& params,
-                           OnDelta on_delta,
-                           engine::RequestOptions options = {},
-                           TimePoint arrived = std::chrono::steady_clock::now(),
-                           std::optional<engine::RequestId> id = std::nullopt);
+  scheduler::RequestId submit(std::vector<int32_t> prompt_token_ids,
+                              const sampling::SamplingParams& params,
+                              OnDelta on_delta,
+                              scheduler::RequestOptions options = {},
+                              TimePoint arrived = std::chrono::steady_clock::now(),
+                              std::optional<scheduler::RequestId> id = std::nullopt);
   /// Lets the thread ask again whether idle steps are wanted. Thread-safe.
   void wake();
-  void abort(engine::RequestId id);
+  void abort(scheduler::RequestId id);
   [[nodiscard]] EngineStats stats() const;
   /// Runs `task` on the engine's thread after the step in progress and before requests that are
   /// submitted later, and waits for it. Thread-safe, but a callback must not call it.
@@ -72,17 +72,17 @@ class AsyncEngineLoop {
 
  private:
   struct Submission {
-    engine::RequestId id{};
+    scheduler::RequestId id{};
     std::vector<int32_t> prompt_token_ids;
     sampling::SamplingParams params;
-    engine::RequestOptions options;
+    scheduler::RequestOptions options;
     OnDelta on_delta;
     TimePoint arrived;
     TimePoint queued;
   };
   struct Inbox {
     std::vector<Submission> submissions;
-    std::vector<engine::RequestId> aborts;
+    std::vector<scheduler::RequestId> aborts;
     std::vector<std::packaged_task<void()>> tasks;
     bool stop = false;
 
@@ -92,7 +92,7 @@ class AsyncEngineLoop {
   };
   /// A request that the core knows.
   struct Live {
-    engine::RequestId id{};
+    scheduler::RequestId id{};
     OnDelta on_delta;
     int32_t num_prompt_tokens = 0;
     int32_t num_output_tokens = 0;  // so far
@@ -100,7 +100,7 @@ class AsyncEngineLoop {
     std::shared_ptr<const lora::LoraAdapter> adapter;
     RequestTimeline timeline;
   };
-  using LiveRequests = std::unordered_map<uint64_t, Live>;  // by engine::RequestId
+  using LiveRequests = std::unordered_map<uint64_t, Live>;  // by scheduler::RequestId
 
   void run();
   void serve(Inbox& inbox);
@@ -109,8 +109,8 @@ class AsyncEngineLoop {
   }
   [[nodiscard]] Inbox take_inbox();
   void add(Submission& submission);
-  void abort_live(engine::RequestId id);
-  void abort_held(engine::RequestId id);
+  void abort_live(scheduler::RequestId id);
+  void abort_held(scheduler::RequestId id);
   void step();
   void observe_step(TimePoint ended, const engine::EngineCoreCounters& before);
   void observe_delta(Live& live, const engine::OutputDelta& delta, TimePoint now);

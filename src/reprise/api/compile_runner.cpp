@@ -23,8 +23,8 @@ bool is_on(const char* name) {
 }  // namespace
 
 void compile_runner(compile::ModelCompiler& compiler,
-                    engine::ModelRunner& runner,
-                    engine::ForwardKind kind) {
+                    runner::ModelRunner& runner,
+                    runner::ForwardKind kind) {
   std::optional<program::RangedPrograms> programs = compiler.compile(
       {.may_be_compiled = runner.compile_support().is_enabled(), .trace = [&runner, kind] {
          program::TracedProgram traced = runner.trace(kind);

@@ -10,8 +10,8 @@ namespace reprise::api {
 /// Gives the runner the compiled programs of one forward of its model. If the compiler refuses the
 /// model, the runner keeps the model's own code. \pre nothing is captured yet
 void compile_runner(compile::ModelCompiler& compiler,
-                    engine::ModelRunner& runner,
-                    engine::ForwardKind kind);
+                    runner::ModelRunner& runner,
+                    runner::ForwardKind kind);
 
 /// The folder of the compile cache: `root`, else REPRISE_CACHE_ROOT, else the user's cache folder.
 [[nodiscard]] std::filesystem::path compile_cache_root(const std::filesystem::path& root);

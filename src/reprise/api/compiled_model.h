@@ -5,7 +5,7 @@
 
 namespace reprise::api {
 
-/// The result of EngineLoader::compile_only. No graph is captured and no step runs.
+/// The result of compile_only(). No graph is captured and no step runs.
 struct CompiledModel {
   StartupReport report;
   /// Empty if the level compiles nothing or the compiler refused the model.

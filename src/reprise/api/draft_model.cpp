@@ -17,7 +17,7 @@ namespace {
 
 using speculative::SpeculativeMethod;
 
-constexpr int32_t kFirstQueryLen = engine::ModelDrafter::kFirstQueryLen;
+constexpr int32_t kFirstQueryLen = runner::ModelDrafter::kFirstQueryLen;
 
 // Sizes that the user chose for the main model's steps do not fit the draft model's.
 Json without_sizes(Json compilation_config) {

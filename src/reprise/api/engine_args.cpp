@@ -38,9 +38,10 @@ LoadFormat parse_load_format(std::string_view option, std::string_view text) {
       fmt::format("{}: '{}' is not one of auto, safetensors, dummy", option, text));
 }
 
-engine::SchedulingPolicy parse_scheduling_policy(std::string_view option, std::string_view text) {
-  if (text == "fcfs") return engine::SchedulingPolicy::fcfs;
-  if (text == "priority") return engine::SchedulingPolicy::priority;
+scheduler::SchedulingPolicy parse_scheduling_policy(std::string_view option,
+                                                    std::string_view text) {
+  if (text == "fcfs") return scheduler::SchedulingPolicy::fcfs;
+  if (text == "priority") return scheduler::SchedulingPolicy::priority;
   throw InvalidArgument(fmt::format("{}: '{}' is not one of fcfs, priority", option, text));
 }
 

@@ -69,14 +69,14 @@ struct EngineArgs {
   int32_t max_num_batched_tokens = 2048;
   bool enable_chunked_prefill = true;
   int32_t long_prefill_token_threshold = 0;  // most tokens of one prompt in a step; 0 = no limit
-  engine::SchedulingPolicy scheduling_policy = engine::SchedulingPolicy::fcfs;
+  scheduler::SchedulingPolicy scheduling_policy = scheduler::SchedulingPolicy::fcfs;
   /// Draft tokens, as speculative::parse_speculative_config reads them; empty: none.
   Json speculative_config = Json::object();
   bool async_scheduling = false;  // a step is scheduled while the previous one is computed
   /// Requests share the cached beginning of their prompts. Default: see caches_prefixes().
   std::optional<bool> enable_prefix_caching;
   std::string mamba_cache_mode;  // align, none; empty: align where prefixes are cached
-  /// See engine::SchedulerConfig.
+  /// See scheduler::SchedulerConfig.
   int32_t prefix_cache_retention_interval = 0;
   /// Steps never compute the attention over a prefix that all requests share only once.
   bool disable_cascade_attn = false;
@@ -153,7 +153,7 @@ struct EngineArgs {
 /// The values of --load-format and --scheduling-policy by their names. `option` is the name that a
 /// message shows. \throws InvalidArgument that lists the known names
 [[nodiscard]] LoadFormat parse_load_format(std::string_view option, std::string_view text);
-[[nodiscard]] engine::SchedulingPolicy parse_scheduling_policy(std::string_view option,
-                                                               std::string_view text);
+[[nodiscard]] scheduler::SchedulingPolicy parse_scheduling_policy(std::string_view option,
+                                                                  std::string_view text);
 
 }  // namespace reprise::api

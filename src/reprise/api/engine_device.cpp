@@ -68,7 +68,7 @@ EngineDevice open_engine_device(const EngineArgs& args, kernels::Isa isa) {
     const auto invariance = args.batch_invariant ? kernels::BatchInvariance::required
                                                  : kernels::BatchInvariance::not_required;
     opened.execution =
-        std::make_unique<engine::Execution>(*opened.device, kernels::kernel_table(isa, invariance));
+        std::make_unique<runner::Execution>(*opened.device, kernels::kernel_table(isa, invariance));
     const auto num_cores = static_cast<int>(device::usable_cores().size());
     opened.num_workers =
         args.num_threads == 0 ? num_cores : std::min<int>(args.num_threads, num_cores);
@@ -83,7 +83,7 @@ EngineDevice open_engine_device(const EngineArgs& args, kernels::Isa isa) {
   opened.device =
       accelerator.create_device({.programmatic_launch = args.programmatic_dependent_launch});
   opened.code_target = accelerator.create_code_target(*opened.device);
-  opened.execution = std::make_unique<engine::Execution>(
+  opened.execution = std::make_unique<runner::Execution>(
       *opened.device, [&accelerator](device::Stream& stream, device::MemoryPool& pool) {
         return accelerator.create_executor(stream, pool);
       });

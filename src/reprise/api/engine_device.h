@@ -21,7 +21,7 @@ struct EngineDevice {
   std::unique_ptr<kernels::Accelerator> accelerator;  // nullptr: the device is the CPU
   std::unique_ptr<device::Device> device;
   kernels::CodeTarget code_target;  // of the accelerator
-  std::unique_ptr<engine::Execution> execution;
+  std::unique_ptr<runner::Execution> execution;
   kernels::Isa isa = kernels::Isa::scalar;  // instruction set of the CPU's kernels
   int num_workers = 0;                      // of the CPU; 0: the device is a GPU
   std::string fallback_reason;              // why a supported GPU is not used; may be empty

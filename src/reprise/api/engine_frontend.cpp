@@ -56,8 +56,8 @@ kv_cache::KvTransfer* EngineFrontend::kv_transfer() const noexcept {
 
 lora::AdapterRegistry* EngineFrontend::adapters() const noexcept { return engine_->adapters.get(); }
 
-engine::RequestOptions EngineFrontend::with_adapter(std::string_view name,
-                                                    engine::RequestOptions options) const {
+scheduler::RequestOptions EngineFrontend::with_adapter(std::string_view name,
+                                                       scheduler::RequestOptions options) const {
   options.adapter = adapters() == nullptr ? nullptr : adapters()->find(name);
   if (options.adapter == nullptr) {
     throw InvalidArgument(

@@ -65,8 +65,8 @@ class EngineFrontend {
   [[nodiscard]] kv_cache::KvTransfer* kv_transfer() const noexcept;
   /// The options with this adapter. May read the adapter's folder.
   /// \throws InvalidArgument for an unknown name, FileError
-  [[nodiscard]] engine::RequestOptions with_adapter(std::string_view name,
-                                                    engine::RequestOptions options = {}) const;
+  [[nodiscard]] scheduler::RequestOptions with_adapter(
+      std::string_view name, scheduler::RequestOptions options = {}) const;
 
  protected:
   explicit EngineFrontend(std::unique_ptr<LoadedEngine> engine);

@@ -1,36 +1,33 @@
 #include "reprise/api/engine_loader.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "reprise/api/cache_events.h"
 #include "reprise/api/cache_transfer.h"
-#include "reprise/api/compile_runner.h"
 #include "reprise/api/compiled_model.h"
 #include "reprise/api/cpu_only.h"
-#include "reprise/api/draft_head.h"
+#include "reprise/api/draft_engine.h"
 #include "reprise/api/draft_model.h"
 #include "reprise/api/engine_device.h"
 #include "reprise/api/engine_memory.h"
-#include "reprise/api/extension_options.h"
-#include "reprise/api/hub_cache.h"
+#include "reprise/api/engine_runner.h"
 #include "reprise/api/loaded_engine.h"
 #include "reprise/api/memory_size.h"
+#include "reprise/api/model_programs.h"
 #include "reprise/api/model_text.h"
-#include "reprise/api/packed_weights.h"
+#include "reprise/api/model_weights.h"
 #include "reprise/api/rank_options.h"
 #include "reprise/api/resolved_options.h"
-#include "reprise/api/weight_files.h"
-#include "reprise/base/error.h"
+#include "reprise/api/state_caching.h"
 #include "reprise/engine/engine_core.h"
+#include "reprise/kv_cache/events/kv_event_publisher.h"
 #include "reprise/kv_cache/events/kv_event_recorder.h"
+#include "reprise/kv_cache/transfer/kv_transfer.h"
 #include "reprise/runner/memory_profile.h"
-#include "reprise/runner/model_attention.h"
-#include "reprise/weights/expected_tensors.h"
-#include "reprise/weights/watched_weights.h"
 
 namespace reprise::api {
 namespace {
@@ -39,6 +36,23 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// A model that is being started: the parts that are there so far, and its programs.
+struct Start {
+  std::unique_ptr<LoadedEngine> engine;
+  ModelPrograms programs;
+};
+
+template <typename Run>
+void run_stage(const char* name,
+               const StartupObserver& observer,
+               StartupReport& report,
+               const Run& run) {
+  if (observer.on_stage) observer.on_stage(name);
+  const Clock::time_point begin = Clock::now();
+  run();
+  report.stages.push_back({.name = name, .seconds = seconds_since(begin)});
 }
 
 /// A text that is computed whole has to fit into a step. As in vLLM, the default number of tokens
@@ -51,85 +65,13 @@ bool makes_room_for_whole_texts(EngineArgs& args, const ResolvedOptions& options
   return true;
 }
 
-/// Bytes of the device's memory that this process did not allocate through `device`.
-size_t bytes_used_elsewhere(const device::MemoryInfo& memory) {
-  const size_t used = memory.total - memory.free;
-  return used - std::min(used, memory.allocated_here);
+std::unique_ptr<ResolvedOptions> resolve(EngineArgs& args) {
+  auto options = std::make_unique<ResolvedOptions>(resolve_options(args));
+  if (!makes_room_for_whole_texts(args, *options)) return options;
+  return std::make_unique<ResolvedOptions>(resolve_options(args));
 }
 
-}  // namespace
-
-EngineLoader::EngineLoader(const EngineArgs& args, const StartupObserver& observer)
-    : observer_(observer), engine_(std::make_unique<LoadedEngine>()) {
-  engine_->args = args;
-  engine_->args.model = find_model_folder(args.model, hub_cache_folder());
-  load_extension_files(engine_->args);
-}
-
-EngineLoader::~EngineLoader() = default;
-
-template <typename Run>
-void EngineLoader::run_stage(const char* name, const Run& run) {
-  if (observer_.on_stage) observer_.on_stage(name);
-  const Clock::time_point begin = Clock::now();
-  run();
-  engine_->report.stages.push_back({.name = name, .seconds = seconds_since(begin)});
-}
-
-std::unique_ptr<LoadedEngine> EngineLoader::load(const EngineArgs& args,
-                                                 const StartupObserver& observer) {
-  const Clock::time_point start = Clock::now();
-  require_ranks(args);
-  EngineLoader loader(args, observer);
-  // Cheap checks come first: a mistyped option is reported before gigabytes of weights are loaded.
-  loader.run_stage("options", [&] { loader.resolve(); });
-  loader.run_stage("tokenizer", [&] { loader.load_text(); });
-  loader.run_stage("weights", [&] { loader.load_model(); });
-  if (loader.draft_) loader.run_stage("draft model", [&] { loader.load_draft(); });
-  if (args.enable_lora) loader.run_stage("adapters", [&] { loader.load_adapters(); });
-  loader.run_stage("KV cache", [&] { loader.build_runner(); });
-  loader.run_stage("compile", [&] { loader.compile(); });
-  loader.run_stage("scheduler", [&] { loader.build_core(); });
-  loader.run_stage("graphs", [&] { loader.capture(); });
-  if (loader.draft_) loader.run_stage("draft graphs", [&] { loader.finish_draft(); });
-  loader.engine_->report.total_seconds = seconds_since(start);
-  return std::move(loader.engine_);
-}
-
-CompiledModel EngineLoader::compile_only(const EngineArgs& args) {
-  const Clock::time_point start = Clock::now();
-  EngineArgs uncached = args;
-  uncached.disable_compile_cache = true;
-  uncached.packed_weights_cache = "none";
-  const StartupObserver no_observer;
-  EngineLoader loader(uncached, no_observer);
-  loader.keeps_stages_ = true;
-  loader.resolve();
-  loader.draft_.reset();  // a draft model changes nothing about the programs of the main model
-  loader.load_model();
-  loader.build_runner();
-  loader.compile();
-  CompiledModel result{.report = std::move(loader.engine_->report), .stages = {}};
-  if (loader.compiler_) result.stages = std::move(loader.compiler_->stages());
-  // compile_only() does not use the cache, so the report must not say that the cache is disabled.
-  result.report.compilation.cache_outcome.clear();
-  result.report.compilation.cache_saved.clear();
-  result.report.total_seconds = seconds_since(start);
-  return result;
-}
-
-void EngineLoader::resolve() {
-  engine_->options = std::make_unique<ResolvedOptions>(resolve_options(engine_->args));
-  if (makes_room_for_whole_texts(engine_->args, *engine_->options)) {
-    engine_->options = std::make_unique<ResolvedOptions>(resolve_options(engine_->args));
-  }
-  report_options();
-  resolve_draft();
-}
-
-void EngineLoader::report_options() {
-  const ResolvedOptions& options = *engine_->options;
-  StartupReport& report = engine_->report;
+void report_options(const ResolvedOptions& options, StartupReport& report) {
   report.warnings = options.warnings;
   report.attention = options.attention;
   report.pooling = options.config.pooling;
@@ -144,281 +86,157 @@ void EngineLoader::report_options() {
   report.dtype = dtype_name(options.dtype);
 }
 
-void EngineLoader::load_text() {
+std::unique_ptr<ModelText> load_text(const EngineArgs& args,
+                                     ResolvedOptions& options,
+                                     StartupReport& report) {
   const Clock::time_point start = Clock::now();
-  ResolvedOptions& options = *engine_->options;
-  engine_->text = std::make_unique<ModelText>(engine_->args,
-                                              options.generation,
-                                              options.end_token_ids,
-                                              static_cast<int32_t>(options.config.vocab_size));
-  engine_->report.classifier = find_classifier(engine_->args, engine_->text->tokenizer(), options);
-  engine_->report.tokenizer_seconds = seconds_since(start);
+  auto text = std::make_unique<ModelText>(args,
+                                          options.generation,
+                                          options.end_token_ids,
+                                          static_cast<int32_t>(options.config.vocab_size));
+  report.classifier = find_classifier(args, text->tokenizer(), options);
+  report.tokenizer_seconds = seconds_since(start);
+  return text;
 }
 
-void EngineLoader::load_model() {
-  const ResolvedOptions& options = *engine_->options;
-  StartupReport& report = engine_->report;
-  if (engine_->device == nullptr) {
-    engine_->device =
-        std::make_shared<EngineDevice>(open_engine_device(engine_->args, options.isa));
-    append_warnings(report.warnings, engine_->device->warnings);
-  }
-  EngineDevice& device = *engine_->device;
+std::shared_ptr<EngineDevice> open_device(const EngineArgs& args,
+                                          const ResolvedOptions& options,
+                                          StartupReport& report) {
+  auto device = std::make_shared<EngineDevice>(open_engine_device(args, options.isa));
+  append_warnings(report.warnings, device->warnings);
+  return device;
+}
+
+/// `target`: of a draft head, the model that it drafts for; else nullptr.
+void load_weights(LoadedEngine& engine,
+                  const models::CausalLM* target,
+                  const StartupObserver& observer) {
+  StartupReport& report = engine.report;
+  EngineDevice& device = *engine.device;
   report.device = device.device->description();
-  report.device += rank_text(engine_->args, options.rank_config);
+  report.device += rank_text(engine.args, engine.options->rank_config);
   report.device_reason = device.fallback_reason;
   report.cpu_isa = device.is_gpu() ? "cuda" : kernels::isa_name(device.isa);
-
-  if (device.is_gpu() && engine_->args.kv_cache_dtype == "auto") {
-    engine_->options->kv_cache_dtype = kv_cache::find_cache_dtype("auto");
+  if (device.is_gpu() && engine.args.kv_cache_dtype == "auto") {
+    engine.options->kv_cache_dtype = kv_cache::find_cache_dtype("auto");
   }
-  if (device.is_gpu()) refuse_what_needs_the_cpu(engine_->args, options);
-  const Clock::time_point start = Clock::now();
-  std::unique_ptr<weights::WeightSource> source =
-      open_verified_weights(engine_->args, *engine_->options, report.warnings);
-  report.num_parameters = weights::num_parameters(options.config);
-  source = part_of_rank(engine_->args, options.config, std::move(source));
-  // Only the CPU has kernels for packed weights.
-  const auto packing =
-      device.is_gpu() ? models::Parameters::Packing::dequantise : models::Parameters::Packing::keep;
-  check_weights_fit(weight_bytes(*source, options.rank_config, options.dtype, packing),
-                    *device.device);
-  if (observer_.on_weights) {
-    source = std::make_unique<weights::WatchedWeights>(std::move(source), observer_.on_weights);
-  }
-  engine_->parameters = std::make_unique<models::Parameters>(*source,
-                                                             options.dtype,
-                                                             *device.device,
-                                                             device.execution->stream(),
-                                                             device.execution->executor(),
-                                                             packing);
-  PackedWeights packed(engine_->args, options, device, report);
-  packed.lend_to(*engine_->parameters);
-  if (engine_->args.enable_lora) reserve_adapters();
-  engine_->model = create_loaded_model(*source);
-  engine_->parameters->finish_loading();
-  if (const std::string& reason = engine_->parameters->unpacked_experts(); !reason.empty()) {
-    report.warnings.push_back(
-        fmt::format("experts are dequantised while loading, so they take as much memory as "
-                    "unquantised weights: {}",
-                    reason));
-  }
-  append_warnings(report.warnings,
-                  warnings_of_invariance(engine_->args, device, *engine_->parameters));
-  packed.keep(*engine_->parameters);
-  report.weight_bytes = engine_->parameters->total_bytes();
-  report.weights_seconds = seconds_since(start);
+  if (device.is_gpu()) refuse_what_needs_the_cpu(engine.args, *engine.options);
+  ModelWeights weights =
+      load_model_weights(engine.args, *engine.options, device, target, observer, report);
+  engine.parameters = std::move(weights.parameters);
+  engine.adapter_slots = std::move(weights.adapter_slots);
+  engine.expert_counts = std::move(weights.expert_counts);
+  engine.model = std::move(weights.model);
 }
 
-void EngineLoader::build_runner() {
-  const ResolvedOptions& options = *engine_->options;
-  StartupReport& report = engine_->report;
-  CacheMemory memory = without_states(cache_memory(), state_cache_layout());
-  reserve_snapshots(memory);
-  if (draft_) memory = without_draft_cache(memory, kv_cache_layout(1), draft_->kv_cache_layout(1));
-  KvCacheSize size =
-      size_kv_cache(engine_->args, kv_cache_layout(1), options.max_model_len, memory);
-  if (engine_->args.ranks != nullptr) size = agree_on_cache_size(*engine_->args.ranks, size);
-  const kv_cache::KvCacheLayout layout = kv_cache_layout(size.num_blocks);
-  report.kv_cache_dtype = options.kv_cache_dtype.name;
-  report.max_model_len = size.max_model_len;
-  report.num_kv_blocks = layout.num_blocks;
-  report.kv_block_size = engine_->args.block_size;
-  report.kv_cache_bytes = static_cast<size_t>(layout.num_blocks) * layout.bytes_per_block();
-  report.num_state_slots = state_cache_layout().num_slots;
-  report.state_cache_bytes =
-      static_cast<size_t>(report.num_state_slots) * state_cache_layout().bytes_per_slot();
-  engine_->runner =
-      create_runner(layout, config::dispatcher_options(options.graph_inputs, options.graphs));
-  if (draft_) build_draft_runner();
-}
-
-CacheMemory EngineLoader::cache_memory() {
-  const EngineArgs& args = engine_->args;
-  EngineDevice& device = *engine_->device;
+/// The memory of a model's caches. On a GPU it is what a profile of the largest step leaves.
+CacheMemory measure_cache_memory(Start& start) {
+  LoadedEngine& engine = *start.engine;
+  const EngineArgs& args = engine.args;
+  EngineDevice& device = *engine.device;
   if (!device.is_gpu() || args.kv_cache_memory_bytes || args.num_gpu_blocks_override) {
     return cpu_cache_memory(args, device.device->memory());
   }
   // A runner cannot change its cache, so a runner with a tiny cache is made for the memory profile.
   // The real runner reuses the programs compiled for it.
   const size_t budget = gpu_memory_budget(args, device.device->memory());
-  const ResolvedOptions& options = *engine_->options;
+  const ResolvedOptions& options = *engine.options;
   const cudagraph::DispatcherOptions dispatcher =
       config::dispatcher_options(options.graph_inputs, options.graphs);
   cudagraph::CudagraphDispatcher planner;
   planner.initialize_cudagraph_keys(dispatcher);
-  const std::unique_ptr<engine::ModelRunner> profiled =
-      create_runner(kv_cache_layout(engine::kProfiledBlocks), engine::profiled_plan(dispatcher));
-  compile(*profiled);
-  engine_->report.memory_profile =
-      engine::profile_memory(*profiled, *device.execution, planner.capture_plan());
-  return gpu_cache_memory(args, budget, *engine_->report.memory_profile);
+  const std::unique_ptr<runner::ModelRunner> profiled = create_runner(
+      engine, kv_cache_layout(engine, runner::kProfiledBlocks), runner::profiled_plan(dispatcher));
+  start.programs.compile(engine, *profiled);
+  engine.report.memory_profile =
+      runner::profile_memory(*profiled, *device.execution, planner.capture_plan());
+  return gpu_cache_memory(args, budget, *engine.report.memory_profile);
 }
 
-std::unique_ptr<engine::ModelRunner> EngineLoader::create_runner(
-    const kv_cache::KvCacheLayout& layout, const cudagraph::DispatcherOptions& dispatcher) {
-  const EngineArgs& args = engine_->args;
-  const ResolvedOptions& options = *engine_->options;
-  const bool is_gpu = engine_->device->is_gpu();
-  if (args.replicas != nullptr && args.is_in_lockstep() && !engine_->data_parallel) {
-    engine_->data_parallel = std::make_unique<engine::DataParallelSteps>(*args.replicas);
+/// Gives a part of the memory of the caches to copies of states.
+void reserve_snapshots(Start& start, CacheMemory& memory) {
+  LoadedEngine& engine = *start.engine;
+  const ResolvedOptions& options = *engine.options;
+  if (!options.caches_prefixes || options.config.num_recurrent_layers() == 0) return;
+  const kv_cache::StateCacheLayout states = state_cache_layout(engine);
+  const int64_t num_snapshots = num_state_snapshots(
+      engine.args, memory, kv_cache_layout(engine, 1), states, options.max_model_len);
+  memory.bytes -= num_snapshots * static_cast<int64_t>(states.bytes_per_slot());
+  // A program contains the number of state slots, so those of a memory profile do not fit.
+  if (num_snapshots > 0) start.programs.reset();
+  engine.report.num_state_snapshots = num_snapshots;
+}
+
+/// `draft`: the draft model, which gets as many blocks; nullptr: there is none.
+void build_runner(Start& start, const LoadedEngine* draft) {
+  LoadedEngine& engine = *start.engine;
+  const ResolvedOptions& options = *engine.options;
+  StartupReport& report = engine.report;
+  if (engine.args.replicas != nullptr && engine.args.is_in_lockstep()) {
+    engine.data_parallel = std::make_unique<runner::DataParallelSteps>(*engine.args.replicas);
   }
-  // vLLM warms up once per size because a GPU loads kernels lazily. Reprise's kernels are already
-  // loaded, but those of a library may not be. On a CPU a warm-up has no such effect, so it runs
-  // only on request.
-  const bool warms_up = is_gpu || args.compilation_config.contains("cudagraph_num_of_warmups");
-  return std::make_unique<engine::ModelRunner>(
-      *engine_->device->execution,
-      *engine_->model,
-      *engine_->parameters,
-      engine::ModelRunnerOptions{
-          .limits = {.max_num_tokens = args.max_num_batched_tokens,
-                     .max_num_reqs = args.max_num_seqs,
-                     .max_sampled_rows_per_req =
-                         options.draft_head ? 1 : 1 + options.num_speculative_tokens(),
-                     .max_num_prompt_logits = engine::SchedulerConfig{}.max_prompt_logits,
-                     .max_blocks_per_req =
-                         (options.max_model_len + args.block_size - 1) / args.block_size,
-                     .block_size = args.block_size,
-                     .second_text_offset =
-                         static_cast<int32_t>(options.config.second_text_offset()),
-                     .has_encoder = options.config.encoder.has_value(),
-                     .has_states = options.config.num_recurrent_layers() > 0},
-          .kv_cache = layout,
-          .states = state_cache_layout(),
-          .dispatcher = dispatcher,
-          .attention = options.attention,
-          .recurrent = options.recurrent,
-          // A GPU runs several hundred thread blocks at the same time.
-          .attention_plan = {.wanted_items = is_gpu ? 512 : 128},
-          .cascade_workers = args.disable_cascade_attn ? 0 : engine_->device->num_workers,
-          .adapters = engine_->adapter_slots.get(),
-          .expert_counts = engine_->expert_counts.get(),
-          .ranks = args.ranks,
-          .op_ranks = args.tensor_ranks != nullptr ? args.tensor_ranks : args.expert_engines,
-          .data_parallel = engine_->data_parallel.get(),
-          .num_warmups = warms_up ? options.graphs.num_of_warmups : 0,
-          .copy_inputs = options.graph_inputs.compilation.cudagraph_copy_inputs,
-          .lazy_capture = options.graph_inputs.compilation.cudagraph_lazy_capture});
+  CacheMemory memory = without_states(measure_cache_memory(start), state_cache_layout(engine));
+  reserve_snapshots(start, memory);
+  const kv_cache::KvCacheLayout block = kv_cache_layout(engine, 1);
+  if (draft != nullptr) memory = without_draft_cache(memory, block, kv_cache_layout(*draft, 1));
+  KvCacheSize size = size_kv_cache(engine.args, block, options.max_model_len, memory);
+  if (engine.args.ranks != nullptr) size = agree_on_cache_size(*engine.args.ranks, size);
+  const kv_cache::KvCacheLayout layout = kv_cache_layout(engine, size.num_blocks);
+  const kv_cache::StateCacheLayout states = state_cache_layout(engine);
+  report.kv_cache_dtype = options.kv_cache_dtype.name;
+  report.max_model_len = size.max_model_len;
+  report.num_kv_blocks = layout.num_blocks;
+  report.kv_block_size = engine.args.block_size;
+  report.kv_cache_bytes = static_cast<size_t>(layout.num_blocks) * layout.bytes_per_block();
+  report.num_state_slots = states.num_slots;
+  report.state_cache_bytes = static_cast<size_t>(report.num_state_slots) * states.bytes_per_slot();
+  engine.runner = create_runner(
+      engine, layout, config::dispatcher_options(options.graph_inputs, options.graphs));
 }
 
-void EngineLoader::compile(engine::ModelRunner& runner) {
-  if (engine_->options->graphs.compilation_mode == config::CompilationMode::NONE) return;
-  const Clock::time_point start = Clock::now();
-  if (!compiler_) compiler_ = create_compiler("");
-  compile_runner(*compiler_, runner, engine::ForwardKind::base);
-  if (runner.has_adapters()) {
-    const EngineArgs& args = engine_->args;
-    if (!adapter_compiler_) {
-      // The types of the memory that this forward reads.
-      adapter_compiler_ = create_compiler(
-          fmt::format("{},{},{}", args.max_loras, args.max_lora_rank, args.max_num_batched_tokens));
-    }
-    compile_runner(*adapter_compiler_, runner, engine::ForwardKind::adapters);
-  }
-  engine_->report.compile_seconds += seconds_since(start);
+void compile(Start& start) {
+  start.programs.compile(*start.engine, *start.engine->runner);
+  start.programs.report_to(start.engine->report);
 }
 
-std::unique_ptr<compile::ModelCompiler> EngineLoader::create_compiler(std::string adapters) {
-  const EngineArgs& args = engine_->args;
-  const ResolvedOptions& options = *engine_->options;
-  EngineDevice& device = *engine_->device;
-  return std::make_unique<compile::ModelCompiler>(compile::ModelCompilerOptions{
-      .asked = options.graph_inputs.compilation,
-      .resolved = options.graphs,
-      .model = options.rank_config,
-      .isa = options.isa,
-      .dtype = options.dtype,
-      .packed_weights = engine_->parameters->packed_weights(),
-      .kv_cache = kv_cache_text(),
-      .adapters = std::move(adapters),
-      .max_model_len = options.max_model_len,
-      .block_size = args.block_size,
-      .generator = choose_code_generator(args, device, options.graph_inputs.compilation),
-      .extensions = args.extensions,
-      .norm_prologue_max_token_num = device.execution->executor().norm_prologue_max_token_num(),
-      .cache_root = compile_cache_root(args.compile_cache_root),
-      .disable_cache = args.disable_compile_cache || is_compile_cache_disabled(),
-      .keep_stages = keeps_stages_});
+void add_memory(LoadedEngine& engine) {
+  engine.memory = std::make_unique<EngineMemory>(
+      *engine.device->device,
+      *engine.parameters,
+      std::vector{engine.runner->kv_cache().memory(), engine.runner->states().memory()});
 }
 
-void EngineLoader::compile() {
-  compile(*engine_->runner);
-  if (draft_) draft_->compile();
-  if (!compiler_) return;
-  engine_->report.compilation = compiler_->report();
-  append_warnings(engine_->report.warnings, compiler_->warnings());
-  if (adapter_compiler_) append_warnings(engine_->report.warnings, adapter_compiler_->warnings());
-}
-
-void EngineLoader::build_core() {
-  const EngineArgs& args = engine_->args;
-  const ResolvedOptions& options = *engine_->options;
-  EngineDevice& device = *engine_->device;
+void build_core(LoadedEngine& engine, LoadedEngine* draft) {
+  const ResolvedOptions& options = *engine.options;
+  EngineDevice& device = *engine.device;
   if (device.is_gpu()) {
-    engine_->row_sampler = device.accelerator->create_row_sampler(
+    engine.row_sampler = device.accelerator->create_row_sampler(
         device.execution->stream(),
-        args.max_num_seqs * (1 + options.num_speculative_tokens()),
+        engine.args.max_num_seqs * (1 + options.num_speculative_tokens()),
         options.config.vocab_size);
   }
-  build_drafter();
-  // The vector of a prompt counts as a token behind it, which is never computed. Texts that are
-  // computed whole are neither cut nor shared.
-  const bool pools = options.config.pooling.has_value();
-  const bool is_whole = options.config.computes_whole_texts();
-  const bool is_caching =
-      options.caches_prefixes && (options.config.num_recurrent_layers() == 0 || num_snapshots_ > 0);
-  open_event_publisher(*engine_, is_caching);
-  open_kv_transfer(*engine_);
-  engine_->core = std::make_unique<engine::EngineCore>(
-      *engine_->runner,
-      engine::EngineCoreOptions{
-          .scheduler = {.max_num_seqs = args.max_num_seqs,
-                        .max_num_batched_tokens = args.max_num_batched_tokens,
-                        .max_model_len = engine_->report.max_model_len + (pools ? 1 : 0),
-                        .enable_chunked_prefill = args.enable_chunked_prefill && !is_whole,
-                        .long_prefill_token_threshold = args.long_prefill_token_threshold,
-                        .decode_query_len = options.graphs.uniform_decode_query_len,
-                        .fewer_draft_widths = options.graphs.fewer_draft_widths(),
-                        .pad_drafts = cudagraph::separate_routine(options.graphs.mode),
-                        .recomputes_last_cached_block = engine_->head_drafter != nullptr,
-                        .policy = args.scheduling_policy,
-                        .is_pooling = pools,
-                        .decoder_prompt = options.config.encoder
-                                              ? options.config.encoder->decoder_prompt
-                                              : std::vector<int32_t>(),
-                        .async_scheduling = options.async_scheduling,
-                        .max_loras = args.enable_lora ? args.max_loras : 0,
-                        .least_common_prefix_reqs = engine_->runner->least_cascade_reqs(),
-                        .prefix_cache_retention_interval = args.prefix_cache_retention_interval,
-                        .eos_token_ids = options.end_token_ids,
-                        .vocab_size = static_cast<int>(options.config.vocab_size),
-                        .max_logprobs = options.max_logprobs},
-          .seed = args.seed,
-          .enable_prefix_caching = is_caching,
-          .num_state_snapshots = static_cast<int>(num_snapshots_),
-          .row_sampler = engine_->row_sampler.get(),
-          .drafter = engine_->drafter.get(),
-          .draft_head = engine_->head_drafter,
-          .draft_ledger = draft_ledger(),
-          .expert_counts = engine_->expert_counts.get(),
-          .cache_listener = engine_->event_recorder.get()});
-  add_memory();
+  engine.drafter = create_drafter(engine, draft);
+  const bool is_caching = options.caches_prefixes && (options.config.num_recurrent_layers() == 0 ||
+                                                      engine.report.num_state_snapshots > 0);
+  open_event_publisher(engine, is_caching);
+  open_kv_transfer(engine);
+  engine.core =
+      std::make_unique<engine::EngineCore>(*engine.runner, core_options(engine, is_caching));
+  add_memory(engine);
 }
 
-void EngineLoader::add_memory() {
-  engine_->memory = std::make_unique<EngineMemory>(
-      *engine_->device->device,
-      *engine_->parameters,
-      std::vector{engine_->runner->kv_cache().memory(), engine_->runner->states().memory()});
+/// Bytes of the device's memory that this process did not allocate through `device`.
+size_t bytes_used_elsewhere(const device::MemoryInfo& memory) {
+  const size_t used = memory.total - memory.free;
+  return used - std::min(used, memory.allocated_here);
 }
 
-void EngineLoader::capture() {
-  EngineDevice& device = *engine_->device;
-  engine::ModelRunner& runner = *engine_->runner;
-  StartupReport& report = engine_->report;
+void capture(LoadedEngine& engine, const StartupObserver& observer) {
+  EngineDevice& device = *engine.device;
+  runner::ModelRunner& runner = *engine.runner;
+  StartupReport& report = engine.report;
   const size_t used_elsewhere = bytes_used_elsewhere(device.device->memory());
-  report.capture = runner.capture(observer_.on_capture);
+  report.capture = runner.capture(observer.on_capture);
   compile::CompilationCounter& counter = report.compilation.counter;
   counter.num_full_cudagraph_captured = runner.full_wrapper().num_graphs();
   counter.num_cudagraph_captured =
@@ -428,8 +246,98 @@ void EngineLoader::capture() {
   report.graph_bytes = runner.graph_bytes() + device.execution->graph_pool().reserved_bytes();
   if (device.is_gpu()) {
     report.memory =
-        engine::measure_memory(*device.execution, runner, used_elsewhere, report.weight_bytes);
+        runner::measure_memory(*device.execution, runner, used_elsewhere, report.weight_bytes);
   }
+}
+
+void load_draft(const LoadedEngine& main, LoadedEngine& draft) {
+  const bool is_head = draft.options->draft_head.has_value();
+  if (!is_head) check_same_tokens(main.text->tokenizer(), draft.args.model);
+  draft.device = main.device;
+  load_weights(draft, is_head ? main.model.get() : nullptr, {});
+}
+
+/// The draft model becomes a part of the engine.
+void finish_draft(std::unique_ptr<LoadedEngine> draft, LoadedEngine& main) {
+  add_memory(*draft);
+  capture(*draft, {});
+  for (const std::string& warning : draft->report.warnings) {
+    main.report.warnings.push_back("draft model: " + warning);
+  }
+  main.draft = std::move(draft);
+  main.report.draft_model = std::make_shared<const StartupReport>(main.draft->report);
+}
+
+}  // namespace
+
+std::unique_ptr<LoadedEngine> load_engine(const EngineArgs& args, const StartupObserver& observer) {
+  const Clock::time_point begin = Clock::now();
+  require_ranks(args);
+  Start main{.engine = begin_engine(args), .programs = {}};
+  Start draft;  // without an engine: drafts need no model
+  LoadedEngine& engine = *main.engine;
+  const auto stage = [&](const char* name, const auto& run) {
+    run_stage(name, observer, engine.report, run);
+  };
+  // Cheap checks come first: a mistyped option is reported before gigabytes of weights are loaded.
+  stage("options", [&] {
+    engine.options = resolve(engine.args);
+    report_options(*engine.options, engine.report);
+    draft.engine = resolve_draft_engine(engine);
+    if (draft.engine) report_options(*draft.engine->options, draft.engine->report);
+  });
+  stage("tokenizer", [&] { engine.text = load_text(engine.args, *engine.options, engine.report); });
+  stage("weights", [&] {
+    engine.device = open_device(engine.args, *engine.options, engine.report);
+    load_weights(engine, nullptr, observer);
+  });
+  if (draft.engine) stage("draft model", [&] { load_draft(engine, *draft.engine); });
+  if (args.enable_lora) {
+    stage("adapters", [&] {
+      engine.adapters = load_adapters(engine.args, *engine.options, *engine.adapter_slots);
+    });
+  }
+  stage("KV cache", [&] {
+    build_runner(main, draft.engine.get());
+    if (!draft.engine) return;
+    size_draft_cache(engine, *draft.engine);
+    build_runner(draft, nullptr);
+  });
+  stage("compile", [&] {
+    compile(main);
+    if (draft.engine) compile(draft);
+  });
+  stage("scheduler", [&] { build_core(engine, draft.engine.get()); });
+  stage("graphs", [&] { capture(engine, observer); });
+  if (draft.engine) {
+    stage("draft graphs", [&] { finish_draft(std::move(draft.engine), engine); });
+  }
+  engine.report.total_seconds = seconds_since(begin);
+  return std::move(main.engine);
+}
+
+CompiledModel compile_only(const EngineArgs& args) {
+  const Clock::time_point begin = Clock::now();
+  EngineArgs uncached = args;
+  uncached.disable_compile_cache = true;
+  uncached.packed_weights_cache = "none";
+  Start start{.engine = begin_engine(uncached), .programs = {}};
+  start.programs.keep_stages();
+  LoadedEngine& engine = *start.engine;
+  engine.options = resolve(engine.args);
+  report_options(*engine.options, engine.report);
+  // A draft head decides which hidden states the main model gives.
+  (void)resolve_draft_engine(engine);
+  engine.device = open_device(engine.args, *engine.options, engine.report);
+  load_weights(engine, nullptr, {});
+  build_runner(start, nullptr);
+  compile(start);
+  CompiledModel result{.report = std::move(engine.report), .stages = start.programs.take_stages()};
+  // compile_only() does not use the cache, so the report must not say that the cache is disabled.
+  result.report.compilation.cache_outcome.clear();
+  result.report.compilation.cache_saved.clear();
+  result.report.total_seconds = seconds_since(begin);
+  return result;
 }
 
 }  // namespace reprise::api

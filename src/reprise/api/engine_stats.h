@@ -122,7 +122,7 @@ struct EngineStats {
   std::vector<cudagraph::DispatchLedger::DecisionCount> decisions;
   std::vector<cudagraph::DispatchLedger::DecisionCount> draft_decisions;  // of the draft model
   uint64_t num_retired_graphs = 0;  // since the start of serving
-  engine::StepTimes step_times;
+  runner::StepTimes step_times;
   Histogram tokens_per_step{buckets::kTokensPerStep};
   RequestHistograms requests;
   /// The last steps; step i is at index i % kNumStepRecords.

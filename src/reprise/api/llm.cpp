@@ -66,7 +66,7 @@ struct LLM::Replicas {
 };
 
 LLM::LLM(const EngineArgs& args, const StartupObserver& observer)
-    : LLM(EngineLoader::load(args, observer)) {}
+    : LLM(load_engine(args, observer)) {}
 LLM::LLM(std::unique_ptr<LoadedEngine> engine)
     : EngineFrontend(std::move(engine)),
       loop_(std::make_unique<engine::StepLoop>(*engine_->core, tokenizer())),
@@ -79,7 +79,7 @@ LLM::~LLM() = default;
 std::vector<RequestOutput> LLM::generate(std::span<const std::string> prompts,
                                          const sampling::SamplingParams& params,
                                          const std::function<void(const StreamDelta&)>& on_delta,
-                                         std::span<const engine::RequestOptions> options) {
+                                         std::span<const scheduler::RequestOptions> options) {
   std::vector<std::vector<int32_t>> token_ids;
   for (const std::string& prompt : prompts) token_ids.push_back(tokenizer().encode(prompt));
   std::vector<RequestOutput> results = generate_token_ids(token_ids, params, on_delta, options);
@@ -91,7 +91,7 @@ std::vector<RequestOutput> LLM::generate_token_ids(
     std::span<const std::vector<int32_t>> prompts,
     const sampling::SamplingParams& wanted,
     const std::function<void(const StreamDelta&)>& on_delta,
-    std::span<const engine::RequestOptions> options) {
+    std::span<const scheduler::RequestOptions> options) {
   if (sleeping().any()) throw InvalidArgument("the engine sleeps; wake_up() first");
   if (startup_report().pooling) {
     throw InvalidArgument(
@@ -110,19 +110,19 @@ std::vector<RequestOutput> LLM::generate_token_ids(
     run_on_replicas(start, prompts, params, options, results, on_delta);
     return results;
   }
-  std::vector<engine::RequestId> ids;
+  std::vector<scheduler::RequestId> ids;
   try {
     for (const std::vector<int32_t>& prompt : prompts) {
       const size_t index = ids.size();
       results[index].prompt_token_ids = prompt;
-      const engine::RequestId id = engine_->core->new_request_id();
+      const scheduler::RequestId id = engine_->core->new_request_id();
       loop_->add_request(
-          id, prompt, params, options.empty() ? engine::RequestOptions{} : options[index]);
+          id, prompt, params, options.empty() ? scheduler::RequestOptions{} : options[index]);
       ids.push_back(id);
     }
   } catch (...) {
     // If one prompt is refused, the call fails: remove the other prompts from the queue.
-    for (engine::RequestId id : ids) (void)loop_->abort_request(id);
+    for (scheduler::RequestId id : ids) (void)loop_->abort_request(id);
     throw;
   }
   run_to_end(start, ids, results, on_delta);
@@ -130,7 +130,7 @@ std::vector<RequestOutput> LLM::generate_token_ids(
 }
 
 void LLM::run_to_end(Clock::time_point start,
-                     std::span<const engine::RequestId> ids,
+                     std::span<const scheduler::RequestId> ids,
                      std::vector<RequestOutput>& results,
                      const std::function<void(const StreamDelta&)>& on_delta) {
   if (ids.empty()) return;
@@ -148,7 +148,7 @@ void LLM::run_to_end(Clock::time_point start,
 void LLM::run_on_replicas(Clock::time_point start,
                           std::span<const std::vector<int32_t>> prompts,
                           const sampling::SamplingParams& params,
-                          std::span<const engine::RequestOptions> options,
+                          std::span<const scheduler::RequestOptions> options,
                           std::vector<RequestOutput>& results,
                           const std::function<void(const StreamDelta&)>& on_delta) {
   // Shared with callbacks, which may still come after an exception here.
@@ -158,7 +158,7 @@ void LLM::run_on_replicas(Clock::time_point start,
     std::deque<std::pair<size_t, engine::OutputDelta>> deltas;
   };
   const auto arrived = std::make_shared<Arrived>();
-  std::vector<engine::RequestId> ids;
+  std::vector<scheduler::RequestId> ids;
   try {
     for (size_t index = 0; index < prompts.size(); ++index) {
       results[index].prompt_token_ids = prompts[index];
@@ -172,11 +172,11 @@ void LLM::run_on_replicas(Clock::time_point start,
             }
             arrived->changed.notify_one();
           },
-          options.empty() ? engine::RequestOptions{} : options[index],
+          options.empty() ? scheduler::RequestOptions{} : options[index],
           start));
     }
   } catch (...) {
-    for (const engine::RequestId id : ids) replicas_->router.abort(id);
+    for (const scheduler::RequestId id : ids) replicas_->router.abort(id);
     throw;
   }
   for (size_t num_unfinished = prompts.size(); num_unfinished > 0;) {

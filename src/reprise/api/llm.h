@@ -46,7 +46,7 @@ struct CompletionOutput {
   std::vector<int32_t> token_ids;
   std::vector<sampling::PositionLogprobs> logprobs;  // of each token; empty unless asked for
   std::string finish_reason;                         // "stop", "length", "abort", "error"
-  engine::StopReason stop_reason;                    // why the answer stopped, other than EOS
+  scheduler::StopReason stop_reason;                 // why the answer stopped, other than EOS
   std::string error;                                 // why finish_reason is "error"
 };
 
@@ -72,7 +72,7 @@ struct StreamDelta {
 /// time.
 class LLM : public EngineFrontend {
  public:
-  /// \throws as EngineLoader::load
+  /// \throws as load_engine
   explicit LLM(const EngineArgs& args, const StartupObserver& observer = {});
   explicit LLM(std::unique_ptr<LoadedEngine> engine);
   LLM(LLM&&) noexcept;
@@ -86,12 +86,12 @@ class LLM : public EngineFrontend {
   std::vector<RequestOutput> generate(std::span<const std::string> prompts,
                                       const sampling::SamplingParams& params,
                                       const std::function<void(const StreamDelta&)>& on_delta = {},
-                                      std::span<const engine::RequestOptions> options = {});
+                                      std::span<const scheduler::RequestOptions> options = {});
   std::vector<RequestOutput> generate_token_ids(
       std::span<const std::vector<int32_t>> prompts,
       const sampling::SamplingParams& params,
       const std::function<void(const StreamDelta&)>& on_delta = {},
-      std::span<const engine::RequestOptions> options = {});
+      std::span<const scheduler::RequestOptions> options = {});
 
   /// See LoadedEngine::sleep and LoadedEngine::wake_up.
   void sleep(SleepLevel level = SleepLevel::offload);
@@ -106,13 +106,13 @@ class LLM : public EngineFrontend {
 
  private:
   void run_to_end(std::chrono::steady_clock::time_point start,
-                  std::span<const engine::RequestId> ids,
+                  std::span<const scheduler::RequestId> ids,
                   std::vector<RequestOutput>& results,
                   const std::function<void(const StreamDelta&)>& on_delta);
   void run_on_replicas(std::chrono::steady_clock::time_point start,
                        std::span<const std::vector<int32_t>> prompts,
                        const sampling::SamplingParams& params,
-                       std::span<const engine::RequestOptions> options,
+                       std::span<const scheduler::RequestOptions> options,
                        std::vector<RequestOutput>& results,
                        const std::function<void(const StreamDelta&)>& on_delta);
 

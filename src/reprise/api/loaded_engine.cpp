@@ -5,6 +5,8 @@
 
 #include "reprise/api/engine_device.h"
 #include "reprise/api/engine_memory.h"
+#include "reprise/api/extension_options.h"
+#include "reprise/api/hub_cache.h"
 #include "reprise/api/model_text.h"
 #include "reprise/api/resolved_options.h"
 #include "reprise/api/weight_files.h"
@@ -15,8 +17,7 @@
 #include "reprise/kv_cache/transfer/kv_transfer.h"
 #include "reprise/lora/adapter_registry.h"
 #include "reprise/runner/data_parallel_steps.h"
-#include "reprise/runner/head_drafter.h"
-#include "reprise/runner/model_drafter.h"
+#include "reprise/speculative/drafter.h"
 
 namespace reprise::api {
 
@@ -34,7 +35,7 @@ void LoadedEngine::sleep(SleepLevel level) {
         "an engine of several ranks (--tensor-parallel-size, --data-parallel-size) cannot sleep "
         "yet");
   }
-  const engine::Scheduler& scheduler = core->scheduler();
+  const scheduler::Scheduler& scheduler = core->scheduler();
   if (scheduler.num_running() + scheduler.num_waiting() > 0) {
     throw InvalidArgument(
         "an engine with unfinished requests cannot sleep; finish or abort them first");
@@ -45,8 +46,7 @@ void LoadedEngine::sleep(SleepLevel level) {
   runner->wait();
   if (draft != nullptr) {
     // The cache keeps tokens of requests that have ended, and sleeping loses them.
-    if (model_drafter != nullptr) model_drafter->forget_all();
-    if (head_drafter != nullptr) head_drafter->forget_all();
+    drafter->forget_all();
     draft->memory->sleep(level);
   }
   try {
@@ -72,5 +72,13 @@ void LoadedEngine::wake_memory(EngineParts parts) {
 }
 
 EngineParts LoadedEngine::sleeping() const noexcept { return memory->sleeping(); }
+
+std::unique_ptr<LoadedEngine> begin_engine(const EngineArgs& args) {
+  auto engine = std::make_unique<LoadedEngine>();
+  engine->args = args;
+  engine->args.model = find_model_folder(args.model, hub_cache_folder());
+  load_extension_files(engine->args);
+  return engine;
+}
 
 }  // namespace reprise::api

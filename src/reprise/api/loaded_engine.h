@@ -9,13 +9,8 @@
 #include "reprise/api/startup_report.h"
 
 namespace reprise::engine {
-class ExpertCounts;
-class DataParallelSteps;
 class EngineCore;
-class HeadDrafter;
-class ModelDrafter;
-class ModelRunner;
-}  // namespace reprise::engine
+}
 
 namespace reprise::kernels {
 class RowSampler;
@@ -36,6 +31,12 @@ namespace reprise::models {
 class CausalLM;
 class Parameters;
 }  // namespace reprise::models
+
+namespace reprise::runner {
+class DataParallelSteps;
+class ExpertCounts;
+class ModelRunner;
+}  // namespace reprise::runner
 
 namespace reprise::speculative {
 class Drafter;
@@ -77,27 +78,29 @@ struct LoadedEngine {
   StartupReport report;
   // Each member borrows from the members above it.
   std::unique_ptr<ResolvedOptions> options;
-  std::unique_ptr<ModelText> text;       // nullptr after EngineLoader::compile_only
+  std::unique_ptr<ModelText> text;       // nullptr in compile_only() and for a draft model
   std::shared_ptr<EngineDevice> device;  // shared with the draft model
   std::unique_ptr<models::Parameters> parameters;
   std::unique_ptr<lora::AdapterSlots> adapter_slots;    // nullptr without EngineArgs::enable_lora
-  std::unique_ptr<engine::ExpertCounts> expert_counts;  // nullptr: nothing is counted
+  std::unique_ptr<runner::ExpertCounts> expert_counts;  // nullptr: nothing is counted
   std::unique_ptr<models::CausalLM> model;
   std::unique_ptr<lora::AdapterRegistry> adapters;  // nullptr without EngineArgs::enable_lora
   /// nullptr: the steps of this engine need no other engine.
-  std::unique_ptr<engine::DataParallelSteps> data_parallel;
-  std::unique_ptr<engine::ModelRunner> runner;
+  std::unique_ptr<runner::DataParallelSteps> data_parallel;
+  std::unique_ptr<runner::ModelRunner> runner;
   std::unique_ptr<kernels::RowSampler> row_sampler;  // nullptr: the host samples
   /// The model that makes draft tokens, without text and core; nullptr: there is none.
   std::unique_ptr<LoadedEngine> draft;
   std::unique_ptr<speculative::Drafter> drafter;  // nullptr: there are no draft tokens
-  engine::ModelDrafter* model_drafter = nullptr;  // `drafter`, if there is a draft model
-  engine::HeadDrafter* head_drafter = nullptr;    // `drafter`, if there is a draft head
   std::unique_ptr<kv_cache::KvEventPublisher> event_publisher;  // nullptr without kv_events
   std::unique_ptr<kv_cache::KvEventRecorder> event_recorder;    // as event_publisher
   std::unique_ptr<kv_cache::KvTransfer> kv_transfer;            // nullptr without kv_transfer
   std::unique_ptr<engine::EngineCore> core;
   std::unique_ptr<EngineMemory> memory;
 };
+
+/// An engine with its options only: the model is found, and files of extensions are loaded. The
+/// stages of a start add the other parts. \throws InvalidArgument, FileError
+[[nodiscard]] std::unique_ptr<LoadedEngine> begin_engine(const EngineArgs& args);
 
 }  // namespace reprise::api

@@ -76,7 +76,7 @@ size_t gpu_memory_budget(const EngineArgs& args, const device::MemoryInfo& memor
 
 CacheMemory gpu_cache_memory(const EngineArgs& args,
                              size_t budget,
-                             const engine::MemoryProfile& profile) {
+                             const runner::MemoryProfile& profile) {
   const size_t bytes = profile.cache_bytes(budget);
   if (bytes > 0) {
     return {.bytes = static_cast<int64_t>(bytes), .option = "--gpu-memory-utilization"};

@@ -39,7 +39,7 @@ struct CacheMemory {
 /// \throws InvalidArgument when nothing remains
 [[nodiscard]] CacheMemory gpu_cache_memory(const EngineArgs& args,
                                            size_t budget,
-                                           const engine::MemoryProfile& profile);
+                                           const runner::MemoryProfile& profile);
 /// The bytes of a GPU that --gpu-memory-utilization allows to use. \throws InvalidArgument
 [[nodiscard]] size_t gpu_memory_budget(const EngineArgs& args, const device::MemoryInfo& memory);
 

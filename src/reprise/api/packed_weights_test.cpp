@@ -55,13 +55,13 @@ class PackedWeightsTest : public testing::Test {
   [[nodiscard]] std::string want(const std::string& quantization = "none") const {
     EngineArgs without = args(quantization);
     without.packed_weights_cache = "none";
-    const auto engine = EngineLoader::load(without);
+    const auto engine = load_engine(without);
     EXPECT_EQ(engine->report.packed_weights, "");
     return weights_of(*engine);
   }
   /// Starts and expects these weights. \returns what the report says
   std::string start(const std::string& want, const EngineArgs& args) {
-    const auto engine = EngineLoader::load(args);
+    const auto engine = load_engine(args);
     warnings_ = engine->report.warnings;
     EXPECT_TRUE(weights_of(*engine) == want);
     return engine->report.packed_weights;
@@ -124,7 +124,7 @@ TEST_F(PackedWeightsTest, a_folder_that_cannot_be_written_gives_a_warning_and_th
 TEST_F(PackedWeightsTest, mapped_weights_are_read_again_after_a_deep_sleep) {
   const std::string old_weights = want();
   EXPECT_TRUE(start(old_weights, args()).starts_with("wrote "));
-  const auto engine = EngineLoader::load(args());
+  const auto engine = load_engine(args());
   ASSERT_TRUE(engine->report.packed_weights.starts_with("mapped "));
   const fs::path file = model_ / "model.safetensors";
   std::string bytes = compile::read_bytes(file);
@@ -142,7 +142,7 @@ TEST_F(PackedWeightsTest, mapped_weights_are_read_again_after_a_deep_sleep) {
 TEST_F(PackedWeightsTest, made_up_weights_are_not_kept) {
   EngineArgs dummy = args();
   dummy.load_format = LoadFormat::dummy;
-  const auto engine = EngineLoader::load(dummy);
+  const auto engine = load_engine(dummy);
   EXPECT_EQ(engine->report.packed_weights, "");
   warnings_ = engine->report.warnings;
   EXPECT_TRUE(has_warning("--packed-weights-cache has no effect"));

@@ -152,8 +152,8 @@ KvCacheSize agree_on_cache_size(parallel::Communicator& ranks, KvCacheSize mine)
 }
 
 void follow_rank_0(const EngineArgs& args) {
-  const std::unique_ptr<LoadedEngine> engine = EngineLoader::load(args);
-  engine::run_announced_steps(*args.ranks, *engine->runner);
+  const std::unique_ptr<LoadedEngine> engine = load_engine(args);
+  runner::run_announced_steps(*args.ranks, *engine->runner);
 }
 
 }  // namespace reprise::api

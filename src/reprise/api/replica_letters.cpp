@@ -54,7 +54,7 @@ class LetterWriter {
     write(pair.first);
     write(pair.second);
   }
-  void write(const engine::StopReason& reason) {
+  void write(const scheduler::StopReason& reason) {
     write(static_cast<uint8_t>(reason.index()));
     if (const auto* token = std::get_if<int32_t>(&reason)) write(*token);
     if (const auto* text = std::get_if<std::string>(&reason)) write(*text);
@@ -122,7 +122,7 @@ class LetterReader {
     read(pair.first);
     read(pair.second);
   }
-  void read(engine::StopReason& reason) {
+  void read(scheduler::StopReason& reason) {
     uint8_t index = 0;
     read(index);
     reason = {};

@@ -15,7 +15,7 @@
 namespace reprise::api {
 
 IdleSteps idle_steps_of(LoadedEngine& engine) {
-  engine::DataParallelSteps* steps = engine.data_parallel.get();
+  runner::DataParallelSteps* steps = engine.data_parallel.get();
   if (steps == nullptr) return {};
   return {.are_wanted = [steps] { return steps->is_wave_running(); },
           .run = [runner = engine.runner.get()] { (void)runner->execute_idle(); }};
@@ -61,11 +61,11 @@ int ReplicaRouter::least_loaded() const {
   return best;
 }
 
-engine::RequestId ReplicaRouter::submit_here(std::vector<int32_t> prompt_token_ids,
-                                             const sampling::SamplingParams& params,
-                                             OnDelta on_delta,
-                                             engine::RequestOptions options,
-                                             TimePoint arrived) {
+scheduler::RequestId ReplicaRouter::submit_here(std::vector<int32_t> prompt_token_ids,
+                                                const sampling::SamplingParams& params,
+                                                OnDelta on_delta,
+                                                scheduler::RequestOptions options,
+                                                TimePoint arrived) {
   return local_->submit(
       std::move(prompt_token_ids),
       params,
@@ -80,11 +80,11 @@ engine::RequestId ReplicaRouter::submit_here(std::vector<int32_t> prompt_token_i
       arrived);
 }
 
-engine::RequestId ReplicaRouter::submit(std::vector<int32_t> prompt_token_ids,
-                                        const sampling::SamplingParams& params,
-                                        OnDelta on_delta,
-                                        engine::RequestOptions options,
-                                        TimePoint arrived) {
+scheduler::RequestId ReplicaRouter::submit(std::vector<int32_t> prompt_token_ids,
+                                           const sampling::SamplingParams& params,
+                                           OnDelta on_delta,
+                                           scheduler::RequestOptions options,
+                                           TimePoint arrived) {
   engine_->core->scheduler().check_admissible(prompt_token_ids, params, options);
   const bool stays_here = options.constraint != nullptr || options.adapter != nullptr;
   AddLetter letter;
@@ -110,10 +110,10 @@ engine::RequestId ReplicaRouter::submit(std::vector<int32_t> prompt_token_ids,
   letter.priority = options.priority;
   letter.cache_salt = std::move(options.cache_salt);
   letters_.post(replica, write_letter(letter));
-  return engine::RequestId{letter.id};
+  return scheduler::RequestId{letter.id};
 }
 
-void ReplicaRouter::abort(engine::RequestId id) {
+void ReplicaRouter::abort(scheduler::RequestId id) {
   int replica = 0;
   {
     const Lock lock(mutex_);
@@ -141,12 +141,12 @@ bool ReplicaRouter::reset_prefix_cache() {
 }
 
 void ReplicaRouter::end_requests() {
-  std::vector<engine::RequestId> elsewhere;
+  std::vector<scheduler::RequestId> elsewhere;
   {
     const Lock lock(mutex_);
-    for (const auto& [id, live] : live_) elsewhere.push_back(engine::RequestId{id});
+    for (const auto& [id, live] : live_) elsewhere.push_back(scheduler::RequestId{id});
   }
-  for (const engine::RequestId id : elsewhere) abort(id);
+  for (const scheduler::RequestId id : elsewhere) abort(id);
   // A wave of common steps that such a request has begun is then known here.
   wait_until([this] { return live_.empty(); });
 }
@@ -199,7 +199,7 @@ void ReplicaRouter::take_delta(engine::OutputDelta&& delta) {
     if (on_delta) on_delta(std::move(delta));
   } catch (...) {
     // As in AsyncEngine: its request ends, and the callback is not called again.
-    if (!is_last) abort(engine::RequestId{id});
+    if (!is_last) abort(scheduler::RequestId{id});
     const Lock lock(mutex_);
     if (const auto found = live_.find(id); found != live_.end()) found->second.on_delta = nullptr;
   }
@@ -221,7 +221,7 @@ void ReplicaRouter::fail(const std::string& reason) {
   for (auto& [id, request] : live) {
     if (!request.on_delta) continue;
     try {
-      request.on_delta({.id = engine::RequestId{id},
+      request.on_delta({.id = scheduler::RequestId{id},
                         .num_prompt_tokens = request.num_prompt_tokens,
                         .num_output_tokens = request.num_output_tokens,
                         .finished = true,

@@ -12,7 +12,7 @@
 #include "reprise/api/async_engine_loop.h"
 #include "reprise/api/letter_thread.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 class DataParallelSteps;
 }
 
@@ -41,12 +41,12 @@ class ReplicaRouter {
   ~ReplicaRouter();
 
   // See AsyncEngine.
-  engine::RequestId submit(std::vector<int32_t> prompt_token_ids,
-                           const sampling::SamplingParams& params,
-                           OnDelta on_delta,
-                           engine::RequestOptions options,
-                           TimePoint arrived);
-  void abort(engine::RequestId id);
+  scheduler::RequestId submit(std::vector<int32_t> prompt_token_ids,
+                              const sampling::SamplingParams& params,
+                              OnDelta on_delta,
+                              scheduler::RequestOptions options,
+                              TimePoint arrived);
+  void abort(scheduler::RequestId id);
   [[nodiscard]] bool reset_prefix_cache();
 
   /// The state of each replica, as it last told.
@@ -67,11 +67,11 @@ class ReplicaRouter {
   using Lock = std::unique_lock<std::mutex>;
 
   [[nodiscard]] int least_loaded() const;
-  [[nodiscard]] engine::RequestId submit_here(std::vector<int32_t> prompt_token_ids,
-                                              const sampling::SamplingParams& params,
-                                              OnDelta on_delta,
-                                              engine::RequestOptions options,
-                                              TimePoint arrived);
+  [[nodiscard]] scheduler::RequestId submit_here(std::vector<int32_t> prompt_token_ids,
+                                                 const sampling::SamplingParams& params,
+                                                 OnDelta on_delta,
+                                                 scheduler::RequestOptions options,
+                                                 TimePoint arrived);
   void take(int from, std::span<const std::byte> letter);
   void take_delta(engine::OutputDelta&& delta);
   void fail(const std::string& reason);
@@ -82,7 +82,7 @@ class ReplicaRouter {
   std::mutex reset_mutex_;  // held by the thread that resets the caches
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<uint64_t, Live> live_;  // requests elsewhere, by engine::RequestId
+  std::map<uint64_t, Live> live_;  // requests elsewhere, by scheduler::RequestId
   std::vector<int64_t> loads_;     // unfinished requests of each replica
   std::vector<EngineStats> stats_;
   int num_ready_ = 1;
@@ -94,7 +94,7 @@ class ReplicaRouter {
 };
 
 /// The other side: loads the engine and answers the requests that the front sends, until the front
-/// ends. \throws as EngineLoader::load, parallel::RankError
+/// ends. \throws as load_engine, parallel::RankError
 void serve_replica(const EngineArgs& args);
 
 }  // namespace reprise::api

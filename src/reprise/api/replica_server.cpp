@@ -72,7 +72,7 @@ class Replica {
       case LetterKind::add:
         return add(read_add_letter(letter));
       case LetterKind::abort:
-        return loop_->abort(engine::RequestId{read_number(letter)});
+        return loop_->abort(scheduler::RequestId{read_number(letter)});
       case LetterKind::wave:
         if (engine_->data_parallel != nullptr) {
           engine_->data_parallel->join_wave(read_number(letter));
@@ -93,7 +93,7 @@ class Replica {
   }
 
   void add(AddLetter&& letter) {
-    const engine::RequestId id{letter.id};
+    const scheduler::RequestId id{letter.id};
     const auto num_prompt_tokens = static_cast<int32_t>(letter.prompt_token_ids.size());
     try {
       loop_->submit(
@@ -143,7 +143,7 @@ class Replica {
 }  // namespace
 
 void serve_replica(const EngineArgs& args) {
-  const std::unique_ptr<LoadedEngine> engine = EngineLoader::load(args);
+  const std::unique_ptr<LoadedEngine> engine = load_engine(args);
   Replica(*engine).run();
 }
 

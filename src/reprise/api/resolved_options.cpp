@@ -184,7 +184,7 @@ void resolve_graphs(const EngineArgs& args,
                     ResolvedOptions& options) {
   options.warnings.clear();
   std::optional<attention::AttentionKind> kind;
-  if (model != nullptr) kind = engine::attention_kind_of(*model);
+  if (model != nullptr) kind = runner::attention_kind_of(*model);
   options.attention =
       &attention::find_attention_backend(args.attention_backend, args.flash_attn_version, kind);
   options.recurrent = nullptr;
@@ -203,8 +203,8 @@ void resolve_graphs(const EngineArgs& args,
   inputs.attention = {{std::string(options.attention->name), options.attention->support}};
   if (model != nullptr) {
     const std::vector<attention::LayerBackend> backends =
-        engine::layer_backends(*model, options.attention);
-    inputs.attention = engine::attention_groups(backends);
+        runner::layer_backends(*model, options.attention);
+    inputs.attention = runner::attention_groups(backends);
     if (backends.size() > 1) options.recurrent = backends.back().backend;
   }
   inputs.max_num_seqs = args.max_num_seqs;

@@ -62,8 +62,8 @@ struct StartupReport {
   cudagraph::CaptureReport capture;
   size_t graph_bytes = 0;  // executable graphs and their memory pool
   /// On a GPU; nullopt if the size of the cache did not come from a profile.
-  std::optional<engine::MemoryProfile> memory_profile;
-  std::optional<engine::MemoryParts> memory;  // on a GPU, after the captures
+  std::optional<runner::MemoryProfile> memory_profile;
+  std::optional<runner::MemoryParts> memory;  // on a GPU, after the captures
   std::vector<std::string> warnings;
   /// The start of the draft model; nullptr if there is none. Shared, because reports are copied.
   std::shared_ptr<const StartupReport> draft_model;

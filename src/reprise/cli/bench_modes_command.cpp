@@ -167,7 +167,7 @@ void print_table(const std::vector<Contender>& contenders, const BenchArguments&
     const auto [low, high] =
         std::minmax_element(contender.tokens_per_second.begin(), contender.tokens_per_second.end());
     const api::StartupReport& report = contender.llm->startup_report();
-    const engine::StepLaunches launches = contender.llm->loaded().runner->last_decode_launches();
+    const runner::StepLaunches launches = contender.llm->loaded().runner->last_decode_launches();
     fmt::print("{:<19} {:>10.1f} {:>15} {:>8.3f} {:>8.2f} {:>7} {:>17} {:>5} {:>9.3f} {:>9}  {}\n",
                to_string(contender.mode),
                speed,
@@ -198,7 +198,7 @@ Json to_json(const std::vector<Contender>& contenders, const BenchArguments& arg
                    {"modes", Json::object()}};
   for (const Contender& contender : contenders) {
     const api::StartupReport& report = contender.llm->startup_report();
-    const engine::StepLaunches launches = contender.llm->loaded().runner->last_decode_launches();
+    const runner::StepLaunches launches = contender.llm->loaded().runner->last_decode_launches();
     document["modes"][std::string(to_string(contender.mode))] = {
         {"resolved", to_string(report.resolved.mode)},
         {"tokens_per_second", contender.tokens_per_second},

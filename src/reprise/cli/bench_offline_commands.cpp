@@ -227,8 +227,8 @@ int run_bench_throughput(std::span<const std::string> raw_arguments) {
   const auto [seconds, prompt_tokens, output_tokens] = run_all(engine, requests);
   const api::EngineStats stats = engine.stats();
   Json step_seconds = Json::object();
-  for (size_t i = 0; i < engine::kNumStepPhases; ++i) {
-    step_seconds[engine::kStepPhaseNames[i]] = stats.step_times.seconds[i];
+  for (size_t i = 0; i < runner::kNumStepPhases; ++i) {
+    step_seconds[runner::kStepPhaseNames[i]] = stats.step_times.seconds[i];
   }
   const auto count = static_cast<double>(requests.size());
   const auto total = static_cast<double>(prompt_tokens + output_tokens);

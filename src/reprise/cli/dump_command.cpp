@@ -113,7 +113,7 @@ int run_dump(std::span<const std::string> raw_arguments) {
     arguments.engine.compilation_config["debug_dump_path"] = arguments.output.string();
   }
 
-  const api::CompiledModel model = api::EngineLoader::compile_only(arguments.engine);
+  const api::CompiledModel model = api::compile_only(arguments.engine);
   print_warnings(model.report);
   require_something_compiled(model);
 

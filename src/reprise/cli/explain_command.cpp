@@ -159,14 +159,14 @@ const attention::BackendInfo& set_attention(ExplainArguments& arguments) {
   const std::optional<weights::ModelConfig> model = find_model_config(arguments.model);
   std::optional<attention::AttentionKind> kind;
   if (model) {
-    kind = engine::attention_kind_of(*model);
+    kind = runner::attention_kind_of(*model);
     arguments.inputs.encoder_decoder = model->encoder.has_value();
   }
   const attention::BackendInfo& backend = attention::find_attention_backend(
       arguments.attention_backend, arguments.flash_attn_version, kind);
   auto& groups = arguments.inputs.attention;
   groups = {{std::string(backend.name), backend.support}};
-  if (model) groups = engine::attention_groups(engine::layer_backends(*model, &backend));
+  if (model) groups = runner::attention_groups(runner::layer_backends(*model, &backend));
   if (arguments.attention_support) {
     groups = {{std::string(backend.name), *arguments.attention_support}};
   }
@@ -176,11 +176,11 @@ const attention::BackendInfo& set_attention(ExplainArguments& arguments) {
 // The draft model gets graphs like a model with one draft: its first step has two tokens per
 // request.
 config::DraftModelSizes draft_model_sizes(config::ResolutionInputs inputs) {
-  inputs.num_speculative_tokens = engine::ModelDrafter::kFirstQueryLen - 1;
+  inputs.num_speculative_tokens = runner::ModelDrafter::kFirstQueryLen - 1;
   static_cast<cudagraph::CaptureSizeRequest&>(inputs.compilation) = {};
   inputs.compilation.compile_sizes.reset();
   inputs.max_num_batched_tokens = std::max(
-      inputs.max_num_batched_tokens, engine::ModelDrafter::kFirstQueryLen * inputs.max_num_seqs);
+      inputs.max_num_batched_tokens, runner::ModelDrafter::kFirstQueryLen * inputs.max_num_seqs);
   const config::Explanation sizes = config::explain(inputs, {});
   return {.mixed = sizes.mixed_sizes, .first = sizes.decode_sizes, .others = sizes.draftless_sizes};
 }
@@ -228,18 +228,17 @@ config::Explanation explain(ExplainArguments& arguments) {
 // Compiles a model at this level. Needs the model's config.json and memory for its weights.
 api::StartupReport compile(const ExplainArguments& arguments) {
   if (arguments.model.empty()) throw InvalidArgument("--compile: needs a MODEL");
-  return api::EngineLoader::compile_only(
-             {.model = arguments.model,
-              .load_format = api::LoadFormat::dummy,
-              .max_num_seqs = arguments.inputs.max_num_seqs,
-              .max_num_batched_tokens = arguments.inputs.max_num_batched_tokens,
-              .kv_cache_dtype = arguments.kv_cache_dtype,
-              .attention_backend = arguments.attention_backend,
-              .flash_attn_version = arguments.flash_attn_version,
-              .enforce_eager = arguments.inputs.enforce_eager,
-              .optimization_level = arguments.inputs.optimization_level,
-              .compilation_config = arguments.compilation_config,
-              .extensions = arguments.engine.extensions})
+  return api::compile_only({.model = arguments.model,
+                            .load_format = api::LoadFormat::dummy,
+                            .max_num_seqs = arguments.inputs.max_num_seqs,
+                            .max_num_batched_tokens = arguments.inputs.max_num_batched_tokens,
+                            .kv_cache_dtype = arguments.kv_cache_dtype,
+                            .attention_backend = arguments.attention_backend,
+                            .flash_attn_version = arguments.flash_attn_version,
+                            .enforce_eager = arguments.inputs.enforce_eager,
+                            .optimization_level = arguments.inputs.optimization_level,
+                            .compilation_config = arguments.compilation_config,
+                            .extensions = arguments.engine.extensions})
       .report;
 }
 

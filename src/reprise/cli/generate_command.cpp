@@ -121,7 +121,7 @@ Json graphs_to_json(api::LLM& llm) {
                                            {"graph_bytes", bytes},
                                            {"replayed_steps", llm.ledger().steps(mode)}};
   }
-  const engine::StepLaunches launches = llm.loaded().runner->last_decode_launches();
+  const runner::StepLaunches launches = llm.loaded().runner->last_decode_launches();
   Json draft_model;
   if (const cudagraph::DispatchLedger* draft = llm.draft_ledger()) {
     draft_model = {{"full_steps", draft->steps(CudagraphRuntimeMode::FULL)},
@@ -191,7 +191,7 @@ int run_generate(std::span<const std::string> raw_arguments) {
       prompt = llm.apply_chat_template(Json::array({{{"role", "user"}, {"content", prompt}}}));
     }
   }
-  std::vector<engine::RequestOptions> options;
+  std::vector<scheduler::RequestOptions> options;
   if (!arguments.lora.empty()) options.assign(prompts.size(), llm.with_adapter(arguments.lora));
   // Only a single prompt streams, because the answers of several prompts would be interleaved.
   const bool streams = arguments.stream && !arguments.json && prompts.size() == 1;

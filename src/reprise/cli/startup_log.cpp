@@ -67,7 +67,7 @@ void log_compilation(const Log& log, const api::StartupReport& report) {
 // Logs the memory profile of a GPU, in vLLM's words where vLLM has them.
 void log_memory_profile(const Log& log, const api::StartupReport& report) {
   if (!report.memory_profile) return;
-  const engine::MemoryProfile& profile = *report.memory_profile;
+  const runner::MemoryProfile& profile = *report.memory_profile;
   log.info(fmt::format(
       "Memory profiling takes {:.2f} seconds. Total non KV cache memory: {:.2f}GiB; "
       "peak activation memory: {:.2f}GiB; weights memory: {:.2f}GiB",
@@ -91,7 +91,7 @@ void log_memory(const Log& log, const api::StartupReport& report) {
                     actual - estimated));
   }
   if (!report.memory) return;
-  const engine::MemoryParts& parts = *report.memory;
+  const runner::MemoryParts& parts = *report.memory;
   log.info(fmt::format(
       "GPU memory: weights {}, KV cache {}, activations {}, graphs {}, buffers {}, others {}: "
       "together {}, the device says {}",

@@ -20,7 +20,7 @@ int num_request_slots(const kv_cache::StateCacheLayout& states, const EngineCore
 
 }  // namespace
 
-EngineCore::EngineCore(ModelRunner& runner, const EngineCoreOptions& options)
+EngineCore::EngineCore(runner::ModelRunner& runner, const EngineCoreOptions& options)
     : options_(options),
       kv_cache_manager_(static_cast<int>(runner.kv_cache().layout().num_blocks),
                         static_cast<int>(runner.kv_cache().layout().block_size),
@@ -30,10 +30,10 @@ EngineCore::EngineCore(ModelRunner& runner, const EngineCoreOptions& options)
                         options.num_state_snapshots),
       scheduler_(options.scheduler, kv_cache_manager_, options.drafter),
       ledger_(options.scheduler.max_num_batched_tokens),
-      computer_(runner, options.scheduler, options.row_sampler, options.draft_head) {
+      computer_(runner, options.scheduler, options.row_sampler, options.drafter) {
   computer_.watch_arrivals(next_id_);
   const bool is_async = options.scheduler.async_scheduling;
-  const size_t num_steps = is_async ? Scheduler::kMaxStepsInFlight : 1;
+  const size_t num_steps = is_async ? scheduler::Scheduler::kMaxStepsInFlight : 1;
   steps_.reserve(num_steps);
   for (size_t i = 0; i < num_steps; ++i) steps_.emplace_back(options.scheduler);
   kv_cache_manager_.set_listener(options.cache_listener);
@@ -43,24 +43,24 @@ EngineCore::EngineCore(ModelRunner& runner, const EngineCoreOptions& options)
 
 EngineCore::~EngineCore() = default;
 
-RequestId EngineCore::add_request(std::vector<int32_t> prompt_token_ids,
-                                  const sampling::SamplingParams& params,
-                                  RequestOptions options) {
-  const RequestId id = new_request_id();
+scheduler::RequestId EngineCore::add_request(std::vector<int32_t> prompt_token_ids,
+                                             const sampling::SamplingParams& params,
+                                             scheduler::RequestOptions options) {
+  const scheduler::RequestId id = new_request_id();
   add_request(id, std::move(prompt_token_ids), params, std::move(options));
   return id;
 }
 
-void EngineCore::add_request(RequestId id,
+void EngineCore::add_request(scheduler::RequestId id,
                              std::vector<int32_t> prompt_token_ids,
                              const sampling::SamplingParams& params,
-                             RequestOptions options) {
+                             scheduler::RequestOptions options) {
   const std::vector<int32_t>& decoder_prompt = options_.scheduler.decoder_prompt;
   if (!decoder_prompt.empty()) {
     scheduler_.check_admissible(prompt_token_ids, params, options);
     options.encoder_token_ids = std::exchange(prompt_token_ids, decoder_prompt);
   }
-  auto request = std::make_unique<Request>(
+  auto request = std::make_unique<scheduler::Request>(
       id, std::move(prompt_token_ids), params, options_.seed, std::move(options));
   const auto added = requests_.emplace(static_cast<uint64_t>(id), std::move(request)).first;
   try {
@@ -86,19 +86,19 @@ void EngineCore::report_cache() const {
 
 // Returns false when there is no step to compute.
 bool EngineCore::launch_step() {
-  ModelStep& step = steps_[(oldest_ + num_under_way_) % steps_.size()];
+  runner::ModelStep& step = steps_[(oldest_ + num_under_way_) % steps_.size()];
   step.began = std::chrono::steady_clock::now();
   step.spans.clear();
-  const SchedulerOutput* output = nullptr;
+  const scheduler::SchedulerOutput* output = nullptr;
   {
-    const PhaseTimer timer(step.spans, StepPhase::schedule);
+    const runner::PhaseTimer timer(step.spans, runner::StepPhase::schedule);
     output = &scheduler_.schedule();
-    for (const RequestId id : output->finished_request_ids)
+    for (const scheduler::RequestId id : output->finished_request_ids)
       requests_.erase(static_cast<uint64_t>(id));
   }
   if (output->empty()) return false;
   {
-    const PhaseTimer timer(step.spans, StepPhase::prepare);
+    const runner::PhaseTimer timer(step.spans, runner::StepPhase::prepare);
     step.prepare(*output, options_.scheduler);
   }
   launch(step);
@@ -106,7 +106,7 @@ bool EngineCore::launch_step() {
   return true;
 }
 
-void EngineCore::launch(ModelStep& step) {
+void EngineCore::launch(runner::ModelStep& step) {
   if (thread_ != nullptr) {
     thread_->submit(step);
   } else if (!launches_ahead_) {
@@ -114,7 +114,7 @@ void EngineCore::launch(ModelStep& step) {
   } else if (num_under_way_ == 0) {
     computer_.launch(step, nullptr);
   } else {
-    ModelStep& ahead = steps_[oldest_];
+    runner::ModelStep& ahead = steps_[oldest_];
     if (!computer_.can_launch(step, ahead)) computer_.finish(ahead);
     if (!ahead.is_finished) ++counters_.steps_launched_ahead;
     computer_.launch(step, &ahead);
@@ -124,18 +124,18 @@ void EngineCore::launch(ModelStep& step) {
 void EngineCore::wait_for_oldest() {
   if (launches_ahead_) computer_.finish(steps_[oldest_]);
   if (thread_ == nullptr) return;
-  const TimePoint begin = std::chrono::steady_clock::now();
+  const runner::TimePoint begin = std::chrono::steady_clock::now();
   thread_->wait();
   // This wait overlaps the time in which the other thread works on the step. So it only counts in
   // the sums of phases and is not a span of the step.
-  const PhaseSpan waited{
-      .phase = StepPhase::wait, .begin = begin, .end = std::chrono::steady_clock::now()};
+  const runner::PhaseSpan waited{
+      .phase = runner::StepPhase::wait, .begin = begin, .end = std::chrono::steady_clock::now()};
   clock_.times[waited.phase] += waited.seconds();
 }
 
 std::span<const EngineCore::Update> EngineCore::take_results() {
   wait_for_oldest();
-  ModelStep& step = steps_[oldest_];
+  runner::ModelStep& step = steps_[oldest_];
   oldest_ = (oldest_ + 1) % steps_.size();
   --num_under_way_;
   last_step_ = &step;
@@ -144,11 +144,11 @@ std::span<const EngineCore::Update> EngineCore::take_results() {
   return step.error ? fail(step) : apply(step);
 }
 
-std::span<const EngineCore::Update> EngineCore::apply(ModelStep& step) {
-  const PhaseTimer timer(clock_, StepPhase::sample);
+std::span<const EngineCore::Update> EngineCore::apply(runner::ModelStep& step) {
+  const runner::PhaseTimer timer(clock_, runner::StepPhase::sample);
   auto logprobs = std::make_move_iterator(step.prompt_logprobs.begin());
   auto pooled = std::make_move_iterator(step.pooled.begin());
-  for (const ScheduledRequest& entry : step.scheduled->scheduled) {
+  for (const scheduler::StepEntry& entry : step.scheduled->scheduled) {
     for (int i = 0; i < entry.num_prompt_logits; ++i)
       entry.request->add_prompt_logprobs(*logprobs++);
     if (entry.samples && !step.pooled.empty()) entry.request->set_pooled(*pooled++);
@@ -160,7 +160,7 @@ std::span<const EngineCore::Update> EngineCore::apply(ModelStep& step) {
   return updates;
 }
 
-std::span<const EngineCore::Update> EngineCore::fail(const ModelStep& step) {
+std::span<const EngineCore::Update> EngineCore::fail(const runner::ModelStep& step) {
   try {
     std::rethrow_exception(step.error);
   } catch (const device::DeviceError& error) {
@@ -194,16 +194,16 @@ bool EngineCore::reset_prefix_cache() {
   return is_reset;
 }
 
-void EngineCore::count(const ModelStep& step, std::span<const Update> updates) {
+void EngineCore::count(const runner::ModelStep& step, std::span<const Update> updates) {
   ++counters_.num_steps;
-  for (const ScheduledRequest& entry : step.scheduled->scheduled) {
+  for (const scheduler::StepEntry& entry : step.scheduled->scheduled) {
     const int num_prompt_tokens_left =
         entry.request->num_prompt_tokens() - entry.num_computed_tokens;
     counters_.prompt_tokens +=
-        static_cast<uint64_t>(std::clamp(num_prompt_tokens_left, 0, entry.num_scheduled_tokens));
+        static_cast<uint64_t>(std::clamp(num_prompt_tokens_left, 0, entry.num_tokens()));
   }
   size_t num_updated_requests = 0;
-  const Request* previous = nullptr;
+  const scheduler::Request* previous = nullptr;
   for (const Update& update : updates) {
     if (update.new_token_id) ++counters_.generation_tokens;
     if (std::exchange(previous, update.request) != update.request) ++num_updated_requests;
@@ -218,7 +218,7 @@ void EngineCore::count(const ModelStep& step, std::span<const Update> updates) {
 }
 
 // Counts the decision of a step and the time of its phases.
-void EngineCore::record(const ModelStep& step) {
+void EngineCore::record(const runner::ModelStep& step) {
   const auto count_decision = [this, &step](const cudagraph::Decision& decision) {
     ledger_.record(step.facts, decision);
     clock_.profiler.decide(step.facts, decision);
@@ -228,27 +228,29 @@ void EngineCore::record(const ModelStep& step) {
     ++counters_.retired_graphs;
   }
   count_decision(step.decision);
-  for (PhaseSpan span : step.spans.all()) {
+  for (runner::PhaseSpan span : step.spans.all()) {
     // If a computing thread exists, `wait` has two meanings. In the step's spans, it is the time
     // for which that thread waits for the device. In clock_, it is the time for which the caller
     // waits for that thread. So the thread's own wait is counted as launch.
-    if (thread_ != nullptr && span.phase == StepPhase::wait) span.phase = StepPhase::launch;
+    if (thread_ != nullptr && span.phase == runner::StepPhase::wait)
+      span.phase = runner::StepPhase::launch;
     clock_.add(span);
   }
 }
 
-std::optional<EngineCore::Update> EngineCore::abort_request(RequestId id) {
+std::optional<EngineCore::Update> EngineCore::abort_request(scheduler::RequestId id) {
   const auto found = requests_.find(static_cast<uint64_t>(id));
   if (found == requests_.end() || found->second->is_finished()) return std::nullopt;
   (void)scheduler_.abort_request(*found->second);
   return Update{.request = found->second.get(), .finished = true};
 }
 
-void EngineCore::finish_request(RequestId id, const std::string& stop_string) {
+void EngineCore::finish_request(scheduler::RequestId id, const std::string& stop_string) {
   const auto found = requests_.find(static_cast<uint64_t>(id));
   if (found == requests_.end()) return;
-  (void)scheduler_.finish_request(
-      *found->second, RequestStatus::finished_stopped, StopReason(stop_string));
+  (void)scheduler_.finish_request(*found->second,
+                                  scheduler::RequestStatus::finished_stopped,
+                                  scheduler::StopReason(stop_string));
 }
 
 }  // namespace reprise::engine

@@ -18,11 +18,10 @@
 
 namespace reprise::engine {
 
-class HeadDrafter;
 class StepThread;
 
 struct EngineCoreOptions {
-  SchedulerConfig scheduler;
+  scheduler::SchedulerConfig scheduler;
   uint64_t seed = 0;
   /// A model with recurrent layers also needs slots of states for it, besides one for each request:
   /// see num_state_snapshots.
@@ -34,14 +33,10 @@ struct EngineCoreOptions {
   /// outlive the core. nullptr: the host samples all rows.
   kernels::RowSampler* row_sampler = nullptr;
   /// Proposes draft tokens. Borrowed: it must outlive the core. nullptr: tokens come one at a time.
+  /// \pre without async_scheduling and without a row sampler, if it follows steps
   speculative::Drafter* drafter = nullptr;
-  /// `drafter`, if it is a draft head: it also follows each step. Borrowed likewise. \pre without
-  /// async_scheduling and without a row sampler
-  HeadDrafter* draft_head = nullptr;
-  /// The decisions of the draft model's steps. Borrowed likewise. nullptr: there is no draft model.
-  const cudagraph::DispatchLedger* draft_ledger = nullptr;
   /// The tokens of experts that the runner's steps count. Borrowed likewise. nullptr: none.
-  ExpertCounts* expert_counts = nullptr;
+  runner::ExpertCounts* expert_counts = nullptr;
   /// Hears which prefixes are cached; on_step_end() follows each step and each reset of the cache.
   /// Borrowed: it must outlive the core. nullptr: none.
   kv_cache::CacheListener* cache_listener = nullptr;
@@ -82,24 +77,26 @@ struct EngineCoreCounters {
 /// whose tokens stay on the device. Where the host chooses a token of step n, it waits first.
 class EngineCore {
  public:
-  EngineCore(ModelRunner& runner, const EngineCoreOptions& options);
+  EngineCore(runner::ModelRunner& runner, const EngineCoreOptions& options);
   ~EngineCore();
 
   /// Returns a new request id. Ids ascend. Thread-safe.
-  [[nodiscard]] RequestId new_request_id() noexcept { return RequestId{next_id_++}; }
+  [[nodiscard]] scheduler::RequestId new_request_id() noexcept {
+    return scheduler::RequestId{next_id_++};
+  }
   /// \throws InvalidArgument when the request can never run (see Scheduler::add_request)
-  void add_request(RequestId id,
+  void add_request(scheduler::RequestId id,
                    std::vector<int32_t> prompt_token_ids,
                    const sampling::SamplingParams& params,
-                   RequestOptions options = {});
+                   scheduler::RequestOptions options = {});
   /// Adds the request under a new id and returns the id.
-  RequestId add_request(std::vector<int32_t> prompt_token_ids,
-                        const sampling::SamplingParams& params,
-                        RequestOptions options = {});
+  scheduler::RequestId add_request(std::vector<int32_t> prompt_token_ids,
+                                   const sampling::SamplingParams& params,
+                                   scheduler::RequestOptions options = {});
 
   /// What one step changed in a request. A request that finished in a step is deleted when the next
   /// step begins.
-  using Update = RequestUpdate;
+  using Update = scheduler::RequestUpdate;
 
   /// Schedules a step, waits for the results of the oldest step in flight, and returns its updates.
   /// Without async_scheduling the oldest step is the step just scheduled; with it, the step before.
@@ -113,9 +110,9 @@ class EngineCore {
   /// Ends a request at any time and returns its last update, which is valid until the next step.
   /// nullopt if the request is unknown or has already finished. The request's cache blocks are
   /// freed once no step in flight contains the request.
-  std::optional<Update> abort_request(RequestId id);
+  std::optional<Update> abort_request(scheduler::RequestId id);
   /// Ends a request because its text is complete (a stop string was found).
-  void finish_request(RequestId id, const std::string& stop_string);
+  void finish_request(scheduler::RequestId id, const std::string& stop_string);
 
   /// Waits for the steps in flight and drops their results. Requests that have not ended become
   /// finished_error without an update, so call this only when all requests have ended.
@@ -126,7 +123,7 @@ class EngineCore {
   [[nodiscard]] bool has_unfinished_requests() const noexcept {
     return scheduler_.has_unfinished_requests();
   }
-  [[nodiscard]] const Scheduler& scheduler() const noexcept { return scheduler_; }
+  [[nodiscard]] const scheduler::Scheduler& scheduler() const noexcept { return scheduler_; }
   [[nodiscard]] const kv_cache::KvCacheManager& kv_cache_manager() const noexcept {
     return kv_cache_manager_;
   }
@@ -139,41 +136,43 @@ class EngineCore {
   /// Counts the dispatch decisions of all steps whose results were taken, including failed steps.
   [[nodiscard]] const cudagraph::DispatchLedger& ledger() const noexcept { return ledger_; }
   /// nullptr: the tokens of experts are not counted.
-  [[nodiscard]] ExpertCounts* expert_counts() const noexcept { return options_.expert_counts; }
-  /// EngineCoreOptions::draft_ledger.
+  [[nodiscard]] runner::ExpertCounts* expert_counts() const noexcept {
+    return options_.expert_counts;
+  }
+  /// The decisions of the draft model's steps. nullptr: there is no draft model.
   [[nodiscard]] const cudagraph::DispatchLedger* draft_ledger() const noexcept {
-    return options_.draft_ledger;
+    return options_.drafter == nullptr ? nullptr : options_.drafter->ledger();
   }
   /// The step whose results the last step() returned; valid until the next call.
   /// \pre counters().num_steps > 0
-  [[nodiscard]] const ModelStep& last_step() const noexcept { return *last_step_; }
+  [[nodiscard]] const runner::ModelStep& last_step() const noexcept { return *last_step_; }
 
  private:
   bool launch_step();
   std::span<const Update> take_results();
-  std::span<const Update> apply(ModelStep& step);
-  std::span<const Update> fail(const ModelStep& step);
+  std::span<const Update> apply(runner::ModelStep& step);
+  std::span<const Update> fail(const runner::ModelStep& step);
   std::span<const Update> fail_scheduled(std::string_view reason);
-  void launch(ModelStep& step);
+  void launch(runner::ModelStep& step);
   void wait_for_oldest();
-  void count(const ModelStep& step, std::span<const Update> updates);
+  void count(const runner::ModelStep& step, std::span<const Update> updates);
   void report_cache() const;
-  void record(const ModelStep& step);
+  void record(const runner::ModelStep& step);
 
   EngineCoreOptions options_;
   kv_cache::KvCacheManager kv_cache_manager_;
-  Scheduler scheduler_;
-  std::unordered_map<uint64_t, std::unique_ptr<Request>> requests_;
+  scheduler::Scheduler scheduler_;
+  std::unordered_map<uint64_t, std::unique_ptr<scheduler::Request>> requests_;
   std::atomic<uint64_t> next_id_ = 0;
   EngineCoreCounters counters_;
   StepClock clock_;
   cudagraph::DispatchLedger ledger_;
   // A ring that holds the steps in flight and the step whose updates the caller has.
-  std::vector<ModelStep> steps_;
+  std::vector<runner::ModelStep> steps_;
   size_t oldest_ = 0;
   size_t num_under_way_ = 0;
-  const ModelStep* last_step_ = nullptr;
-  StepComputer computer_;
+  const runner::ModelStep* last_step_ = nullptr;
+  runner::StepComputer computer_;
   bool launches_ahead_ = false;  // the caller launches a step before the step ahead is finished
   /// Declared last, because the thread uses the members above. nullptr: the caller's thread
   /// computes steps.

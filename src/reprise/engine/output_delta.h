@@ -12,7 +12,7 @@ namespace reprise::engine {
 /// The tokens and the text that one step added to one request, passed from the engine to the
 /// caller. It owns all its data, so it may be moved to another thread.
 struct OutputDelta {
-  RequestId id{};
+  scheduler::RequestId id{};
   std::string text;  // may be empty: text may be held back, or a character may be incomplete
   std::vector<int32_t> token_ids;  // of this step
   // Of token_ids; empty unless the request asked for them.
@@ -27,10 +27,10 @@ struct OutputDelta {
   int32_t num_imported_tokens = 0;  // those of them that came from another engine
   bool finished = false;            // this is the request's last delta
   // Set when `finished`:
-  std::string finish_reason;  // "stop", "length", "abort", "error"
-  StopReason stop_reason;     // what stopped the request, unless it was EOS
-  std::string error;          // the reason, if finish_reason is "error"
-  ErrorKind error_kind = ErrorKind::internal;
+  std::string finish_reason;          // "stop", "length", "abort", "error"
+  scheduler::StopReason stop_reason;  // what stopped the request, unless it was EOS
+  std::string error;                  // the reason, if finish_reason is "error"
+  scheduler::ErrorKind error_kind = scheduler::ErrorKind::internal;
 };
 
 }  // namespace reprise::engine

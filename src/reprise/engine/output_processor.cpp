@@ -15,14 +15,16 @@ OutputProcessor::State::State(const tokenizer::Tokenizer& tokenizer,
       min_tokens(params.min_tokens),
       include_stop_token_text(params.include_stop_str_in_output) {}
 
-void OutputProcessor::add_request(RequestId id, const sampling::SamplingParams& params) {
+void OutputProcessor::add_request(scheduler::RequestId id, const sampling::SamplingParams& params) {
   states_.emplace(std::piecewise_construct,
                   std::forward_as_tuple(static_cast<uint64_t>(id)),
                   std::forward_as_tuple(*tokenizer_, params));
 }
 
-void OutputProcessor::append_token(State& state, const RequestUpdate& update, OutputDelta& delta) {
-  const Request& request = *update.request;
+void OutputProcessor::append_token(State& state,
+                                   const scheduler::RequestUpdate& update,
+                                   OutputDelta& delta) {
+  const scheduler::Request& request = *update.request;
   const int32_t token_id = *update.new_token_id;
   if (state.num_tokens++ == 0) {
     const auto prompt = request.prompt_logprobs();
@@ -36,7 +38,7 @@ void OutputProcessor::append_token(State& state, const RequestUpdate& update, Ou
   // The token that stopped the request is not part of the text, unless the caller asked for its
   // text.
   const bool is_stop_token = update.finished &&
-                             request.status() == RequestStatus::finished_stopped &&
+                             request.status() == scheduler::RequestStatus::finished_stopped &&
                              !update.sampled->ends_answer;
   if (is_stop_token && !state.include_stop_token_text) return;
   const auto check = state.num_tokens < state.min_tokens ? StopStringMatcher::Check::off
@@ -44,13 +46,14 @@ void OutputProcessor::append_token(State& state, const RequestUpdate& update, Ou
   delta.text += state.stop_strings.append(state.detokenizer.push(token_id), check);
 }
 
-std::optional<OutputDelta> OutputProcessor::process(std::span<const RequestUpdate> updates) {
-  const Request& request = *updates.front().request;
+std::optional<OutputDelta> OutputProcessor::process(
+    std::span<const scheduler::RequestUpdate> updates) {
+  const scheduler::Request& request = *updates.front().request;
   const auto found = states_.find(static_cast<uint64_t>(request.id()));
   if (found == states_.end()) return std::nullopt;
   State& state = found->second;
   OutputDelta delta{.id = request.id()};
-  for (const RequestUpdate& update : updates) {
+  for (const scheduler::RequestUpdate& update : updates) {
     // The answer ends with a stop string, even if the step has computed tokens after it.
     if (state.stop_strings.is_matched()) break;
     if (update.new_token_id) append_token(state, update, delta);

@@ -10,10 +10,10 @@ namespace reprise::engine {
 /// Collects the times of steps by phase: sums over all steps and, while the profiler records, each
 /// step's spans. Used only by the thread that takes the results of steps.
 struct StepClock {
-  StepTimes times;
+  runner::StepTimes times;
   StepProfiler profiler;
 
-  void add(const PhaseSpan& span) noexcept {
+  void add(const runner::PhaseSpan& span) noexcept {
     times[span.phase] += span.seconds();
     profiler.add_span(span.phase, span.begin, span.end);
   }
@@ -22,7 +22,7 @@ struct StepClock {
 /// Tells the profiler when a step begins and, when the scope is left, that it ended.
 class ProfiledStepScope {
  public:
-  ProfiledStepScope(StepClock& clock, uint64_t number, TimePoint began)
+  ProfiledStepScope(StepClock& clock, uint64_t number, runner::TimePoint began)
       : profiler_(&clock.profiler) {
     profiler_->begin_step(number, began);
   }

@@ -13,10 +13,10 @@ namespace reprise::engine {
 StepLoop::StepLoop(EngineCore& core, const tokenizer::Tokenizer& tokenizer)
     : core_(&core), outputs_(tokenizer) {}
 
-void StepLoop::add_request(RequestId id,
+void StepLoop::add_request(scheduler::RequestId id,
                            std::vector<int32_t> prompt_token_ids,
                            const sampling::SamplingParams& params,
-                           RequestOptions options) {
+                           scheduler::RequestOptions options) {
   outputs_.add_request(id, params);
   try {
     core_->add_request(id, std::move(prompt_token_ids), params, std::move(options));
@@ -26,22 +26,23 @@ void StepLoop::add_request(RequestId id,
   }
 }
 
-std::optional<OutputDelta> StepLoop::abort_request(RequestId id) {
-  const std::optional<RequestUpdate> update = core_->abort_request(id);
+std::optional<OutputDelta> StepLoop::abort_request(scheduler::RequestId id) {
+  const std::optional<scheduler::RequestUpdate> update = core_->abort_request(id);
   if (update) return outputs_.process(std::span(&*update, 1));
   outputs_.remove_request(id);
   return std::nullopt;
 }
 
 void StepLoop::step(const OnDelta& on_delta, const std::function<void()>& on_step) {
-  std::span<const RequestUpdate> updates = core_->step();
+  std::span<const scheduler::RequestUpdate> updates = core_->step();
   if (on_step) on_step();
   if (updates.empty()) return;
-  const PhaseTimer timer(core_->clock(), StepPhase::detokenise);
+  const runner::PhaseTimer timer(core_->clock(), runner::StepPhase::detokenise);
   while (!updates.empty()) {
-    const Request* request = updates.front().request;
+    const scheduler::Request* request = updates.front().request;
     const auto end = std::ranges::find_if(
-        updates, [request](const RequestUpdate& update) { return update.request != request; });
+        updates,
+        [request](const scheduler::RequestUpdate& update) { return update.request != request; });
     const auto of_request = updates.first(static_cast<size_t>(end - updates.begin()));
     updates = updates.subspan(of_request.size());
     std::optional<OutputDelta> delta = outputs_.process(of_request);

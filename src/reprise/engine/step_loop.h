@@ -23,12 +23,12 @@ class StepLoop {
 
   /// Adds a request. `id` comes from EngineCore::new_request_id().
   /// \throws InvalidArgument if the request can never run; then nothing has changed
-  void add_request(RequestId id,
+  void add_request(scheduler::RequestId id,
                    std::vector<int32_t> prompt_token_ids,
                    const sampling::SamplingParams& params,
-                   RequestOptions options = {});
+                   scheduler::RequestOptions options = {});
   /// Ends a request and returns its last delta. nullopt if the request is unknown or has ended.
-  std::optional<OutputDelta> abort_request(RequestId id);
+  std::optional<OutputDelta> abort_request(scheduler::RequestId id);
 
   /// Runs one step. If the step has results, calls `on_step` (which may be empty), then `on_delta`
   /// for each request that changed. \throws exceptions of EngineCore::step

@@ -30,7 +30,7 @@ std::optional<StepProfile> StepProfiler::stop() {
   return profile;
 }
 
-void StepProfiler::begin_step(uint64_t number, TimePoint began) {
+void StepProfiler::begin_step(uint64_t number, runner::TimePoint began) {
   if (!profile_) return;
   keep_open_step();
   const bool is_full = options_.max_iterations > 0 && num_kept_ >= options_.max_iterations;
@@ -51,13 +51,15 @@ void StepProfiler::fail_step() noexcept {
   if (open_) open_->has_failed = true;
 }
 
-void StepProfiler::add_span(StepPhase phase, TimePoint begin, TimePoint end) noexcept {
+void StepProfiler::add_span(runner::StepPhase phase,
+                            runner::TimePoint begin,
+                            runner::TimePoint end) noexcept {
   if (!open_ || open_->num_spans == open_->spans.size()) return;
   open_->spans.at(open_->num_spans++) = {.phase = phase, .begin = begin, .end = end};
   open_->end = std::max(open_->end, end);
 }
 
-void StepProfiler::end_step(TimePoint now) noexcept {
+void StepProfiler::end_step(runner::TimePoint now) noexcept {
   if (open_) open_->end = std::max(open_->end, now);
 }
 

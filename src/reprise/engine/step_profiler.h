@@ -27,14 +27,14 @@ struct StepProfilerOptions {
 struct ProfiledStep {
   uint64_t number =
       0;  // 1 is the engine's first step. A failed step and the step after it have the same number.
-  TimePoint begin;
-  TimePoint end;                 // end of the last span, in which the tokens are delivered
+  runner::TimePoint begin;
+  runner::TimePoint end;         // end of the last span, in which the tokens are delivered
   cudagraph::Decision decision;  // the decision it ran with, also if an earlier graph was retired
   int32_t num_tokens = 0;        // before padding
   int32_t num_reqs = 0;
   bool has_failed = false;
   uint8_t num_spans = 0;
-  std::array<PhaseSpan, StepSpans::kMax> spans;
+  std::array<runner::PhaseSpan, runner::StepSpans::kMax> spans;
 
   [[nodiscard]] int32_t num_padding_tokens() const noexcept {
     return decision.descriptor.num_tokens - num_tokens;
@@ -43,8 +43,8 @@ struct ProfiledStep {
 
 /// What was recorded between start() and stop(), oldest step first.
 struct StepProfile {
-  TimePoint began;
-  TimePoint ended;
+  runner::TimePoint began;
+  runner::TimePoint ended;
   std::chrono::system_clock::time_point wall_began;
   std::vector<ProfiledStep> steps;  // a step that was scheduled ahead overlaps the step before it
   uint64_t num_overwritten_steps = 0;  // steps that were dropped because the profile was full
@@ -65,11 +65,11 @@ class StepProfiler {
   /// Ends the recording and returns it. nullopt if no recording is running.
   [[nodiscard]] std::optional<StepProfile> stop();
 
-  void begin_step(uint64_t number, TimePoint began);
+  void begin_step(uint64_t number, runner::TimePoint began);
   void decide(const cudagraph::BatchFacts& facts, const cudagraph::Decision& decision) noexcept;
   void fail_step() noexcept;
-  void add_span(StepPhase phase, TimePoint begin, TimePoint end) noexcept;
-  void end_step(TimePoint now) noexcept;
+  void add_span(runner::StepPhase phase, runner::TimePoint begin, runner::TimePoint end) noexcept;
+  void end_step(runner::TimePoint now) noexcept;
 
  private:
   void keep_open_step();

@@ -17,14 +17,17 @@ using std::chrono::microseconds;
 
 /// Records a step of 100 us that begins at `begin`, with schedule at 0..10 us and launch at 20..90
 /// us.
-void run_step(StepProfiler& profiler, uint64_t number, TimePoint begin, int32_t num_tokens = 3) {
+void run_step(StepProfiler& profiler,
+              uint64_t number,
+              runner::TimePoint begin,
+              int32_t num_tokens = 3) {
   profiler.begin_step(number, begin);
-  profiler.add_span(StepPhase::schedule, begin, begin + microseconds(10));
+  profiler.add_span(runner::StepPhase::schedule, begin, begin + microseconds(10));
   profiler.decide({.num_tokens = num_tokens, .num_reqs = num_tokens},
                   {.mode = CudagraphRuntimeMode::FULL,
                    .descriptor = {.num_tokens = 4, .num_reqs = 4, .uniform = true},
                    .reason = cudagraph::DispatchReason::full_uniform});
-  profiler.add_span(StepPhase::launch, begin + microseconds(20), begin + microseconds(90));
+  profiler.add_span(runner::StepPhase::launch, begin + microseconds(20), begin + microseconds(90));
   profiler.end_step(begin + microseconds(100));
 }
 
@@ -36,7 +39,7 @@ std::vector<uint64_t> numbers(const StepProfile& profile) {
 
 TEST(StepProfiler, records_only_between_start_and_stop) {
   StepProfiler profiler;
-  const TimePoint now = std::chrono::steady_clock::now();
+  const runner::TimePoint now = std::chrono::steady_clock::now();
   EXPECT_FALSE(profiler.stop());
   run_step(profiler, 1, now);
   ASSERT_TRUE(profiler.start({}));
@@ -53,10 +56,10 @@ TEST(StepProfiler, records_only_between_start_and_stop) {
 
 TEST(StepProfiler, forgets_steps_that_had_nothing_to_do) {
   StepProfiler profiler;
-  const TimePoint now = std::chrono::steady_clock::now();
+  const runner::TimePoint now = std::chrono::steady_clock::now();
   ASSERT_TRUE(profiler.start({}));
   profiler.begin_step(1, now);
-  profiler.add_span(StepPhase::schedule, now, now + microseconds(1));
+  profiler.add_span(runner::StepPhase::schedule, now, now + microseconds(1));
   profiler.end_step(now + microseconds(1));
   run_step(profiler, 1, now + microseconds(2));
   EXPECT_EQ(profiler.stop()->steps.size(), 1U);
@@ -64,10 +67,11 @@ TEST(StepProfiler, forgets_steps_that_had_nothing_to_do) {
 
 TEST(StepProfiler, gives_spans_after_the_end_to_the_step_that_ended) {
   StepProfiler profiler;
-  const TimePoint now = std::chrono::steady_clock::now();
+  const runner::TimePoint now = std::chrono::steady_clock::now();
   ASSERT_TRUE(profiler.start({}));
   run_step(profiler, 1, now);
-  profiler.add_span(StepPhase::detokenise, now + microseconds(100), now + microseconds(130));
+  profiler.add_span(
+      runner::StepPhase::detokenise, now + microseconds(100), now + microseconds(130));
   const auto profile = profiler.stop();
   ASSERT_EQ(profile->steps.size(), 1U);
   EXPECT_EQ(profile->steps[0].num_spans, 3);
@@ -76,7 +80,7 @@ TEST(StepProfiler, gives_spans_after_the_end_to_the_step_that_ended) {
 
 TEST(StepProfiler, lets_by_what_is_delayed_and_stops_at_the_most) {
   StepProfiler profiler;
-  const TimePoint now = std::chrono::steady_clock::now();
+  const runner::TimePoint now = std::chrono::steady_clock::now();
   ASSERT_TRUE(profiler.start({.delay_iterations = 2, .max_iterations = 3}));
   for (uint64_t i = 1; i <= 9; ++i) run_step(profiler, i, now);
   EXPECT_EQ(numbers(*profiler.stop()), (std::vector<uint64_t>{3, 4, 5}));
@@ -84,7 +88,7 @@ TEST(StepProfiler, lets_by_what_is_delayed_and_stops_at_the_most) {
 
 TEST(StepProfiler, keeps_the_last_steps_when_there_are_more_than_it_may_hold) {
   StepProfiler profiler;
-  const TimePoint now = std::chrono::steady_clock::now();
+  const runner::TimePoint now = std::chrono::steady_clock::now();
   for (const uint64_t num_extra : {uint64_t{0}, uint64_t{1}, uint64_t{5}, kMaxProfiledSteps + 7}) {
     ASSERT_TRUE(profiler.start({}));
     for (uint64_t i = 1; i <= kMaxProfiledSteps + num_extra; ++i) run_step(profiler, i, now);
@@ -99,10 +103,11 @@ TEST(StepProfiler, keeps_the_last_steps_when_there_are_more_than_it_may_hold) {
 
 TEST(StepProfiler, has_room_for_a_bounded_number_of_spans) {
   StepProfiler profiler;
-  const TimePoint now = std::chrono::steady_clock::now();
+  const runner::TimePoint now = std::chrono::steady_clock::now();
   ASSERT_TRUE(profiler.start({}));
   run_step(profiler, 1, now);
-  for (int i = 0; i < 20; ++i) profiler.add_span(StepPhase::wait, now, now + microseconds(1));
+  for (int i = 0; i < 20; ++i)
+    profiler.add_span(runner::StepPhase::wait, now, now + microseconds(1));
   const auto profile = profiler.stop();
   EXPECT_EQ(profile->steps[0].num_spans, profile->steps[0].spans.size());
 }
@@ -110,7 +115,7 @@ TEST(StepProfiler, has_room_for_a_bounded_number_of_spans) {
 TEST(StepTrace, says_what_each_step_did) {
   StepProfiler profiler;
   ASSERT_TRUE(profiler.start({}));
-  const TimePoint now = std::chrono::steady_clock::now();
+  const runner::TimePoint now = std::chrono::steady_clock::now();
   run_step(profiler, 7, now);
   profiler.fail_step();
   const auto profile = profiler.stop();
@@ -140,7 +145,7 @@ TEST(StepTrace, says_what_each_step_did) {
 TEST(StepTrace, gives_steps_that_overlap_tracks_of_their_own) {
   StepProfiler profiler;
   ASSERT_TRUE(profiler.start({}));
-  const TimePoint now = std::chrono::steady_clock::now();
+  const runner::TimePoint now = std::chrono::steady_clock::now();
   // Each step takes 100 us and begins 60 us after the previous one, so neighbours overlap.
   for (int i = 0; i < 4; ++i)
     run_step(profiler, static_cast<uint64_t>(i), now + microseconds(60 * i));

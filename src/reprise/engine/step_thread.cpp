@@ -5,7 +5,8 @@
 
 namespace reprise::engine {
 
-StepThread::StepThread(StepComputer& computer) : computer_(&computer), thread_([this] { run(); }) {}
+StepThread::StepThread(runner::StepComputer& computer)
+    : computer_(&computer), thread_([this] { run(); }) {}
 
 StepThread::~StepThread() {
   {
@@ -16,7 +17,7 @@ StepThread::~StepThread() {
   thread_.join();
 }
 
-void StepThread::submit(ModelStep& step) {
+void StepThread::submit(runner::ModelStep& step) {
   {
     const std::lock_guard lock(mutex_);
     REPRISE_ASSERT(num_submitted_ - num_waited_for_ < steps_.size(), "more steps than can be kept");
@@ -37,7 +38,7 @@ void StepThread::run() {
   for (;;) {
     submitted_.wait(lock, [this] { return stop_ || num_computed_ < num_submitted_; });
     if (stop_) return;
-    ModelStep& step = *steps_[num_computed_ % steps_.size()];
+    runner::ModelStep& step = *steps_[num_computed_ % steps_.size()];
     lock.unlock();
     computer_->compute(step);
     lock.lock();

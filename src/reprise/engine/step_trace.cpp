@@ -87,18 +87,21 @@ class TraceWriter {
                step.number,
                to_string(step.decision.mode),
                is_eager ? "none" : to_string(step.decision.descriptor),
-               name(step.decision.reason),
+               runner::name(step.decision.reason),
                step.num_tokens,
                step.num_reqs,
                step.num_padding_tokens(),
                step.has_failed);
-    for (const PhaseSpan& span : std::span(step.spans).first(step.num_spans)) {
-      begin_slice(name(span.phase), "phase", span.begin, span.end);
+    for (const runner::PhaseSpan& span : std::span(step.spans).first(step.num_spans)) {
+      begin_slice(runner::name(span.phase), "phase", span.begin, span.end);
       *out_ << '}';
     }
   }
 
-  void begin_slice(std::string_view slice, std::string_view kind, TimePoint begin, TimePoint end) {
+  void begin_slice(std::string_view slice,
+                   std::string_view kind,
+                   runner::TimePoint begin,
+                   runner::TimePoint end) {
     fmt::print(*out_,
                ",\n"
                R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f})",
@@ -114,7 +117,7 @@ class TraceWriter {
   std::ostream* out_;
   int process_;
   int track_ = kEngineTrack;  // the track of the current step
-  TimePoint engine_track_ends_;
+  runner::TimePoint engine_track_ends_;
   bool has_ahead_track_ = false;
 };
 

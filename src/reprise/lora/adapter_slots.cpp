@@ -22,12 +22,11 @@ AdapterSlots::AdapterSlots(int32_t max_loras, int32_t max_lora_rank)
     : max_lora_rank_(max_lora_rank), slots_(static_cast<size_t>(max_loras)) {}
 
 void AdapterSlots::set_token_slots(const Tensor& slots) {
-  tokens_.slots = slots;
+  token_slots_ = slots;
   host_slots_.resize(static_cast<size_t>(slots.size(0)));
 }
 
 const LoraLayer& AdapterSlots::add_layer(LoraLayer layer) {
-  layer.tokens = &tokens_;
   layers_.push_back(std::move(layer));
   for (Slot& slot : slots_) slot.is_nonzero.push_back(false);
   return layers_.back();
@@ -77,7 +76,7 @@ void AdapterSlots::stage_dummy(int32_t num_tokens, device::Stream& stream) {
 
 void AdapterSlots::upload(int32_t num_tokens, device::Stream& stream) {
   stream.copy_from_host(
-      tokens_.slots.data(), host_slots_.data(), static_cast<size_t>(num_tokens) * sizeof(int32_t));
+      token_slots_.data(), host_slots_.data(), static_cast<size_t>(num_tokens) * sizeof(int32_t));
 }
 
 void AdapterSlots::place(const LoraAdapter& adapter, device::Stream& stream) {

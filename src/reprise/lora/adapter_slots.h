@@ -37,12 +37,12 @@ class AdapterSlots {
 
   /// While the model is loaded. `slots`: int32[max_num_tokens].
   void set_token_slots(const Tensor& slots);
-  /// Returns the layer at its final address, with `tokens` set.
+  /// Returns the layer at its final address.
   const LoraLayer& add_layer(LoraLayer layer);
   [[nodiscard]] const std::deque<LoraLayer>& layers() const noexcept { return layers_; }
 
-  /// Whether forwards from now on are those for batches with adapters.
-  void set_active(bool is_active) noexcept { tokens_.is_active = is_active; }
+  /// int32[max_num_tokens]: the slot of each token, -1 for none. For ForwardContext::adapter_slots.
+  [[nodiscard]] const Tensor& token_slots() const noexcept { return token_slots_; }
 
   /// Before a step: gives each adapter of the batch a slot and writes the slots of the first
   /// `num_tokens` tokens; tokens after those of the requests are padding without an adapter. All
@@ -68,7 +68,7 @@ class AdapterSlots {
   void upload(int32_t num_tokens, device::Stream& stream);
 
   int32_t max_lora_rank_;
-  TokenSlots tokens_;
+  Tensor token_slots_;            // persistent, written before every step with adapters
   std::deque<LoraLayer> layers_;  // their addresses stay
   std::vector<Slot> slots_;
   std::vector<int32_t> host_slots_;  // of tokens

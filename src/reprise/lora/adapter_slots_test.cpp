@@ -29,7 +29,7 @@ class Slots : public ::testing::Test {
     layers_.stream->synchronize();
   }
   [[nodiscard]] std::vector<int32_t> slots_of_tokens(size_t count) const {
-    const auto* slots = layers_.slots.layers()[0].tokens->slots.data_as<int32_t>();
+    const auto* slots = layers_.slots.token_slots().data_as<int32_t>();
     return {slots, slots + count};
   }
   // The first element of B in a slot of a layer; 0 means that the slot is empty.

@@ -8,14 +8,6 @@
 
 namespace reprise::lora {
 
-/// Which adapter each token of the step has. All layers of a model share one TokenSlots.
-struct TokenSlots {
-  Tensor slots;  // int32[max_num_tokens], -1 = no adapter; persistent, written before every step
-  /// Whether the forward that runs (or is traced) now is the one for batches with adapters. The
-  /// other forward has no op for adapters at all.
-  bool is_active = false;
-};
-
 /// One module of the checkpoint, such as "model.layers.0.self_attn.q_proj".
 struct LoraModule {
   std::string name;
@@ -33,7 +25,6 @@ struct LoraLayer {
   Tensor a;     // [num_slots, modules * max_rank, in_features]
   Tensor b;     // [num_slots, max_rank, out_features]: transposed, and multiplied by the scale
   Tensor ends;  // int32[modules]: the outputs of module p end before ends[p]
-  const TokenSlots* tokens = nullptr;  // owned by AdapterSlots
 
   /// The row of the stack of modules that is output `output`.
   [[nodiscard]] int64_t stacked_row(int64_t output) const {

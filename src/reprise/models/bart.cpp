@@ -19,7 +19,7 @@ Tensor BartLayer::forward(cudagraph::ForwardContext& context,
   const Tensor normed = attention_result_norm_(ops::add(hidden, attended));
   const Tensor crossed = cross_attention_(context, normed);
   const Tensor cross_normed = cross_result_norm_(ops::add(normed, crossed));
-  return mlp_result_norm_(ops::add(cross_normed, (*mlp_)(cross_normed)));
+  return mlp_result_norm_(ops::add(cross_normed, (*mlp_)(context, cross_normed)));
 }
 
 }  // namespace reprise::models

@@ -15,7 +15,7 @@ Tensor BertLayer::forward(cudagraph::ForwardContext& context,
                           const Tensor& positions) const {
   const Tensor attended = self_attention_(context, hidden, positions);
   const Tensor normed = attention_result_norm_(ops::add(hidden, attended));
-  return mlp_result_norm_(ops::add(normed, (*mlp_)(normed)));
+  return mlp_result_norm_(ops::add(normed, (*mlp_)(context, normed)));
 }
 
 }  // namespace reprise::models

@@ -17,15 +17,15 @@ CrossAttention::CrossAttention(const LayerParts& parts)
                  parts.cache_index()) {}
 
 void CrossAttention::write(cudagraph::ForwardContext& context, const Tensor& encoded) const {
-  const Tensor kv = project(encoded, kv_);
+  const Tensor kv = project(context, encoded, kv_);
   attention_.write(context,
                    ops::unflatten(ops::slice(kv, 1, 0, size_), num_heads_),
                    ops::unflatten(ops::slice(kv, 1, size_, size_), num_heads_));
 }
 
 Tensor CrossAttention::operator()(cudagraph::ForwardContext& context, const Tensor& hidden) const {
-  const Tensor q = ops::unflatten(project(hidden, q_), num_heads_);
-  return project(ops::flatten(attention_(context, q)), o_);
+  const Tensor q = ops::unflatten(project(context, hidden, q_), num_heads_);
+  return project(context, ops::flatten(attention_(context, q)), o_);
 }
 
 }  // namespace reprise::models

@@ -80,7 +80,7 @@ class Decoder final : public CausalLM {
   Tensor embedding_;
   Tensor position_embedding_;  // undefined = none
   /// The first type, once for each position, then the second type if texts are told apart (see
-  /// BatchRequest::second_text_begin); undefined = none.
+  /// StepEntry::second_text_begin); undefined = none.
   Tensor token_type_embedding_;
   std::optional<Norm> embedding_norm_;
   std::vector<std::unique_ptr<DecoderLayer>> layers_;

@@ -76,7 +76,7 @@ class EagleHead final : public DraftHead {
                                const Tensor& positions) const override {
     const Tensor hidden = project(side_by_side(embedded, context.hidden_states), fc_);
     const Tensor residual = ops::add(hidden, (*attention_)(context, hidden, positions));
-    context.auxiliary = ops::add(residual, (*mlp_)(mlp_norm_(residual)));
+    context.auxiliary = ops::add(residual, (*mlp_)(context, mlp_norm_(residual)));
     return context.auxiliary;
   }
 
@@ -117,7 +117,7 @@ class Eagle3Head final : public DraftHead {
     const Tensor attended = (*attention_)(context, both, positions);
     const Tensor residual =
         ops::add(norm_before_residual_ ? normed : context.hidden_states, attended);
-    const Tensor hidden = ops::add(residual, (*mlp_)(mlp_norm_(residual)));
+    const Tensor hidden = ops::add(residual, (*mlp_)(context, mlp_norm_(residual)));
     const Tensor final = final_norm_(hidden);
     context.auxiliary = norm_output_ ? final : hidden;
     return final;

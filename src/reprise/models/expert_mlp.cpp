@@ -90,7 +90,7 @@ ExpertMlp::ExpertMlp(const LayerParts& parts)
   if (routing_.has_shared_gate) shared_gate_ = parts.load_projection({names.shared_expert_gate});
 }
 
-Tensor ExpertMlp::operator()(const Tensor& hidden) const {
+Tensor ExpertMlp::operator()(cudagraph::ForwardContext& /*context*/, const Tensor& hidden) const {
   const Tensor routed = routing_.engines > 1 ? run_for_engines(hidden) : run_experts(hidden);
   const Tensor sum = shared_down_.defined() ? ops::add(routed, shared(hidden)) : routed;
   // Ranks have parts of all experts, or all of some; in both cases their results are added.

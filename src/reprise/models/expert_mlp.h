@@ -14,7 +14,8 @@ class ExpertMlp final : public FeedForward {
  public:
   explicit ExpertMlp(const LayerParts& parts);
 
-  [[nodiscard]] Tensor operator()(const Tensor& hidden) const override;
+  [[nodiscard]] Tensor operator()(cudagraph::ForwardContext& context,
+                                  const Tensor& hidden) const override;
 
  private:
   [[nodiscard]] Tensor run_experts(const Tensor& hidden) const;

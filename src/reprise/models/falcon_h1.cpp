@@ -30,7 +30,7 @@ Tensor FalconH1Layer::forward(cudagraph::ForwardContext& context,
   const Tensor mixed = ops::add(multiplied(scanned, multipliers_.mixer_out),
                                 multiplied(attended, multipliers_.attention_out));
   const Tensor residual = ops::add(hidden, mixed);
-  const Tensor transformed = mlp_(mlp_norm_(residual));
+  const Tensor transformed = mlp_(context, mlp_norm_(residual));
   return ops::add(residual, multiplied(transformed, multipliers_.mlp_out));
 }
 

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "reprise/cudagraph/capture/forward_context.h"
 #include "reprise/models/layer_parts.h"
 
 namespace reprise::models {
@@ -10,7 +11,8 @@ namespace reprise::models {
 class FeedForward {
  public:
   virtual ~FeedForward() = default;
-  [[nodiscard]] virtual Tensor operator()(const Tensor& hidden) const = 0;
+  [[nodiscard]] virtual Tensor operator()(cudagraph::ForwardContext& context,
+                                          const Tensor& hidden) const = 0;
 };
 
 /// An MLP, or experts where the config says that this layer has them.

@@ -69,7 +69,7 @@ Tensor GatedDeltaNet::operator()(cudagraph::ForwardContext& context,
   const int64_t conv = sizes_.conv_size();
   const int64_t heads = sizes_.num_heads;
   const int64_t neighbours = sizes_.has_tiled_heads ? 1 : heads / sizes_.num_groups;
-  const Tensor projected = project(hidden, in_);
+  const Tensor projected = project(context, hidden, in_);
   const Tensor gate = ops::slice(projected, 1, conv, values);
   const Tensor beta = ops::slice(projected, 1, conv + values, heads);
   const Tensor dt = ops::slice(projected, 1, conv + values + heads, heads);
@@ -85,7 +85,7 @@ Tensor GatedDeltaNet::operator()(cudagraph::ForwardContext& context,
                                                  .dt_bias = dt_bias_,
                                                  .neighbours = neighbours});
   const Tensor normed = ops::rms_norm(ops::unflatten(scanned, heads), norm_weight_, norm_epsilon_);
-  return project(ops::mul_silu(ops::flatten(normed), gate), out_);
+  return project(context, ops::mul_silu(ops::flatten(normed), gate), out_);
 }
 
 }  // namespace reprise::models

@@ -17,7 +17,7 @@ Tensor GemmaLayer::forward(cudagraph::ForwardContext& context,
                            const Tensor& positions) const {
   const Tensor attended = self_attention_(context, attention_norm_(hidden), positions);
   const Tensor residual = ops::add(hidden, attention_result_norm_(attended));
-  const Tensor transformed = (*mlp_)(mlp_norm_(residual));
+  const Tensor transformed = (*mlp_)(context, mlp_norm_(residual));
   return ops::add(residual, mlp_result_norm_(transformed));
 }
 

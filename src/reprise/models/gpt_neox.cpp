@@ -17,7 +17,7 @@ Tensor GptNeoxLayer::forward(cudagraph::ForwardContext& context,
                              const Tensor& positions) const {
   const Tensor normed = attention_norm_(hidden);
   const Tensor attended = self_attention_(context, normed, positions);
-  const Tensor transformed = (*mlp_)(mlp_norm_ ? (*mlp_norm_)(hidden) : normed);
+  const Tensor transformed = (*mlp_)(context, mlp_norm_ ? (*mlp_norm_)(hidden) : normed);
   return ops::add(hidden, ops::add(attended, transformed));
 }
 

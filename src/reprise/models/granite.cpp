@@ -16,7 +16,7 @@ Tensor GraniteLayer::forward(cudagraph::ForwardContext& context,
                              const Tensor& positions) const {
   const Tensor attended = (*attention_)(context, attention_norm_(hidden), positions);
   const Tensor residual = ops::add(hidden, ops::scale(attended, residual_scale_));
-  const Tensor transformed = (*mlp_)(mlp_norm_(residual));
+  const Tensor transformed = (*mlp_)(context, mlp_norm_(residual));
   return ops::add(residual, ops::scale(transformed, residual_scale_));
 }
 

@@ -24,7 +24,7 @@ Tensor LlamaLayer::forward(cudagraph::ForwardContext& context,
   const Tensor normed = attention_norm_ ? (*attention_norm_)(hidden) : hidden;
   const Tensor attended = (*attention_)(context, normed, positions);
   const Tensor residual = ops::add(hidden, attended);
-  const Tensor transformed = (*mlp_)(mlp_norm_(residual));
+  const Tensor transformed = (*mlp_)(context, mlp_norm_(residual));
   return ops::add(residual, transformed);
 }
 

@@ -27,7 +27,7 @@ Tensor Mamba2Mixer::operator()(cudagraph::ForwardContext& context,
   const int64_t values = sizes_.value_size();
   const int64_t conv = sizes_.conv_size();
   const int64_t group = sizes_.group_size();
-  const Tensor projected = project(hidden, in_);
+  const Tensor projected = project(context, hidden, in_);
   const Tensor gate = scaled(ops::slice(projected, 1, 0, values), gate_scale_);
   const Tensor dt = scaled(ops::slice(projected, 1, values + conv, sizes_.num_heads), dt_scale_);
   const Tensor convolved = recurrence_.convolve(
@@ -41,7 +41,7 @@ Tensor Mamba2Mixer::operator()(cudagraph::ForwardContext& context,
                                   .a_log = a_log_,
                                   .d = d_,
                                   .dt_bias = dt_bias_});
-  return project(gate_and_norm(scanned, gate), out_);
+  return project(context, gate_and_norm(scanned, gate), out_);
 }
 
 Tensor Mamba2Mixer::gate_and_norm(const Tensor& scanned, const Tensor& gate) const {

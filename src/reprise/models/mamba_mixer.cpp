@@ -25,21 +25,21 @@ Tensor MambaMixer::operator()(cudagraph::ForwardContext& context,
   const int64_t values = sizes_.value_size();
   const int64_t rank = sizes_.time_step_rank;
   const int64_t state = sizes_.state_size;
-  const Tensor projected = project(hidden, in_);
+  const Tensor projected = project(context, hidden, in_);
   const Tensor gate = ops::slice(projected, 1, values, values);
   const Tensor convolved =
       recurrence_.convolve(context, ops::slice(projected, 1, 0, values), conv_weight_, conv_bias_);
-  const Tensor selected = project(convolved, x_);
+  const Tensor selected = project(context, convolved, x_);
   const Tensor scanned =
       recurrence_.selective_scan(context,
                                  {.x = convolved,
-                                  .dt = project(ops::slice(selected, 1, 0, rank), dt_),
+                                  .dt = project(context, ops::slice(selected, 1, 0, rank), dt_),
                                   .b = ops::slice(selected, 1, rank, state),
                                   .c = ops::slice(selected, 1, rank + state, state),
                                   .a_log = a_log_,
                                   .d = d_,
                                   .dt_bias = dt_bias_});
-  return project(ops::mul_silu(scanned, gate), out_);
+  return project(context, ops::mul_silu(scanned, gate), out_);
 }
 
 }  // namespace reprise::models

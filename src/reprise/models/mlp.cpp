@@ -55,15 +55,15 @@ Mlp::Mlp(const LayerParts& parts)
   down_ = parts.load_row_parallel(has_bias, {names.down});
 }
 
-Tensor Mlp::operator()(const Tensor& hidden) const {
-  const Tensor up = project(hidden, up_);
+Tensor Mlp::operator()(cudagraph::ForwardContext& context, const Tensor& hidden) const {
+  const Tensor up = project(context, hidden, up_);
   if (gate_scale_ != 1) {
     const int64_t size = up.size(1) / 2;
     const Tensor gate = ops::scale(ops::slice(up, 1, 0, size), gate_scale_);
-    return project(ops::mul_silu(ops::slice(up, 1, size, size), gate), down_);
+    return project(context, ops::mul_silu(ops::slice(up, 1, size, size), gate), down_);
   }
   const Tensor inner = is_gated_ ? activate_and_mul(activation_, up) : activate(activation_, up);
-  return project(inner, down_);
+  return project(context, inner, down_);
 }
 
 std::unique_ptr<FeedForward> make_feed_forward(const LayerParts& parts) {

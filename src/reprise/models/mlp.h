@@ -14,7 +14,8 @@ class Mlp final : public FeedForward {
  public:
   explicit Mlp(const LayerParts& parts);
 
-  [[nodiscard]] Tensor operator()(const Tensor& hidden) const override;
+  [[nodiscard]] Tensor operator()(cudagraph::ForwardContext& context,
+                                  const Tensor& hidden) const override;
 
  private:
   weights::Activation activation_;

@@ -121,7 +121,7 @@ Tensor MultiHeadLatentAttention::operator()(cudagraph::ForwardContext& context,
   const Tensor q_latent = ops::head_linear(q_nope, key_weight_);
   const Tensor attended = attention_(context, q_latent, q_rope, latent, k_rope);
   const Tensor values = ops::head_linear(attended, value_weight_);
-  return project(ops::flatten(values), o_);
+  return project(context, ops::flatten(values), o_);
 }
 
 }  // namespace reprise::models

@@ -15,7 +15,7 @@ Tensor Olmo2Layer::forward(cudagraph::ForwardContext& context,
                            const Tensor& positions) const {
   const Tensor attended = self_attention_(context, hidden, positions);
   const Tensor residual = ops::add(hidden, attention_result_norm_(attended));
-  return ops::add(residual, mlp_result_norm_((*mlp_)(residual)));
+  return ops::add(residual, mlp_result_norm_((*mlp_)(context, residual)));
 }
 
 }  // namespace reprise::models

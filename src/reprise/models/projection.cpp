@@ -20,12 +20,14 @@ Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return ops::block_linear(ops::quantize_blocks(x, DType::i8), weight, bias, x.dtype());
 }
 
-Tensor project(const Tensor& x, const Projection& projection) {
+Tensor project(const cudagraph::ForwardContext& context,
+               const Tensor& x,
+               const Projection& projection) {
   Tensor product = project(x, projection.weight, projection.bias);
   if (projection.ranks > 1) product = ops::all_reduce(product, projection.ranks);
   const lora::LoraLayer* lora = projection.lora;
-  if (lora == nullptr || !lora->tokens->is_active) return product;
-  const Tensor& slots = lora->tokens->slots;
+  const Tensor& slots = context.adapter_slots;
+  if (lora == nullptr || !slots.defined()) return product;
   const Tensor shrunk = ops::lora_shrink(x, lora->a, slots);
   return ops::lora_expand(product, shrunk, lora->b, lora->ends, slots);
 }

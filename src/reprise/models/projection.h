@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "reprise/cudagraph/capture/forward_context.h"
 #include "reprise/lora/lora_layer.h"
 #include "reprise/tensor/tensor.h"
 
@@ -16,9 +17,11 @@ struct Projection {
   int64_t ranks = 1;
 };
 
-/// The product with the weight, plus for each token what its adapter adds. The sum over the ranks
-/// if each has a part of the weight.
-[[nodiscard]] Tensor project(const Tensor& x, const Projection& projection);
+/// The product with the weight; in a forward for batches with adapters also what the adapter of
+/// each token adds. The sum over the ranks if each has a part of the weight.
+[[nodiscard]] Tensor project(const cudagraph::ForwardContext& context,
+                             const Tensor& x,
+                             const Projection& projection);
 
 /// x @ weight^T + bias, for a weight of Parameters::load_projection(). A weight in blocks is
 /// multiplied with x quantised in blocks of 32 elements, one in int8 panels with x quantised with

@@ -114,7 +114,7 @@ SelfAttention::SelfAttention(const LayerParts& parts)
 Tensor SelfAttention::operator()(cudagraph::ForwardContext& context,
                                  const Tensor& hidden,
                                  const Tensor& positions) const {
-  const Tensor qkv = project(hidden, qkv_);
+  const Tensor qkv = project(context, hidden, qkv_);
   const auto heads_of = [&](int64_t begin, int64_t size, int64_t num_heads, const Norm* norm) {
     const Tensor part = ops::slice(qkv, 1, begin, size);
     return ops::unflatten(norm == nullptr ? part : (*norm)(part), num_heads);
@@ -139,9 +139,9 @@ Tensor SelfAttention::operator()(cudagraph::ForwardContext& context,
     if (rotates_) k = rotated_k;
   }
   const Tensor attended = ops::flatten(attention_(context, q, k, v));
-  if (!has_gate_) return project(attended, o_);
+  if (!has_gate_) return project(context, attended, o_);
   const Tensor gate = ops::slice(qkv, 1, q_size_ + 2 * kv_size_, q_size_);
-  return project(ops::mul_sigmoid(attended, gate), o_);
+  return project(context, ops::mul_sigmoid(attended, gate), o_);
 }
 
 std::unique_ptr<AttentionBlock> make_attention_block(const LayerParts& parts) {

@@ -16,8 +16,8 @@ Tensor ShortConvMixer::operator()(cudagraph::ForwardContext& context,
                                   const Tensor& hidden,
                                   const Tensor&) const {
   const Tensor gated =
-      recurrence_.gated_convolve(context, project(hidden, in_), conv_weight_, conv_bias_);
-  return project(gated, out_);
+      recurrence_.gated_convolve(context, project(context, hidden, in_), conv_weight_, conv_bias_);
+  return project(context, gated, out_);
 }
 
 }  // namespace reprise::models

@@ -131,7 +131,8 @@ void bind_scheduler_arguments(EngineArgsClass& arguments) {
       .def_prop_rw(
           "scheduling_policy",
           [](const EngineArgs& args) {
-            return args.scheduling_policy == engine::SchedulingPolicy::fcfs ? "fcfs" : "priority";
+            return args.scheduling_policy == scheduler::SchedulingPolicy::fcfs ? "fcfs"
+                                                                               : "priority";
           },
           [](EngineArgs& args, const std::string& text) {
             args.scheduling_policy = api::parse_scheduling_policy("scheduling_policy", text);

@@ -65,7 +65,7 @@ class Engine {
                   const std::string& lora_name,
                   const std::string& lora_path) {
     const nb::gil_scoped_release no_gil;
-    engine::RequestOptions options{.priority = priority, .cache_salt = std::move(cache_salt)};
+    scheduler::RequestOptions options{.priority = priority, .cache_salt = std::move(cache_salt)};
     if (constraint != nullptr) options.constraint = constraint->compiled->start();
     if (!lora_name.empty()) {
       load_adapter(lora_name, lora_path);
@@ -120,7 +120,7 @@ class Engine {
 
   void abort(uint64_t id) {
     const nb::gil_scoped_release no_gil;
-    engine().abort(engine::RequestId{id});
+    engine().abort(scheduler::RequestId{id});
   }
 
   void shutdown() {

@@ -9,7 +9,7 @@
 #include "reprise/runner/model_step.h"
 #include "reprise/structured_output/constraint_worker.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 namespace {
 
 using sampling::SamplingStatus;
@@ -56,7 +56,7 @@ void end(sampling::SampledToken& sampled, const std::exception_ptr& problem) {
 
 ConstrainedSampling::ConstrainedSampling(ModelRunner& runner,
                                          sampling::Sampler& sampler,
-                                         const SchedulerConfig& config)
+                                         const scheduler::SchedulerConfig& config)
     : runner_(&runner),
       sampler_(&sampler),
       eos_token_ids_(config.eos_token_ids),
@@ -72,8 +72,8 @@ void ConstrainedSampling::begin(std::span<const LogitsUse> uses) {
   began_ = std::chrono::steady_clock::now();
   if (arrivals_ != nullptr) num_arrivals_ = arrivals_->load(std::memory_order_relaxed);
   for (const LogitsUse& use : uses) {
-    if (use.constraint == nullptr) continue;
-    const auto& constraint = *use.constraint;
+    if (use.constraint() == nullptr) continue;
+    const auto& constraint = *use.constraint();
     if (constraint->turn.state.load(std::memory_order_relaxed) != Turn::State::idle) continue;
     if (!worker_) {
       worker_ = std::make_unique<structured_output::ConstraintWorker>(
@@ -93,7 +93,7 @@ int ConstrainedSampling::sample(const StepResult& result, Others others) {
                                                      : time_per_step_ * kPatienceWithoutOthers);
   const auto is_behind = [](const Rows& rows) {
     // A step that was scheduled behind a token which was then postponed has the wrong logits.
-    const int64_t num_accepted = (*rows.use->constraint)->turn.num_accepted;
+    const int64_t num_accepted = (*rows.use->constraint())->turn.num_accepted;
     return std::cmp_not_equal(num_accepted, rows.use->sampling.output_token_ids.size());
   };
   for (const Rows& rows : requests_) {
@@ -104,7 +104,7 @@ int ConstrainedSampling::sample(const StepResult& result, Others others) {
   }
   // What a new constraint costs is not known. Most are ready soon, so the step waits a moment.
   const auto waits_for_first_mask = [](const Rows& rows) {
-    const Turn& turn = (*rows.use->constraint)->turn;
+    const Turn& turn = (*rows.use->constraint())->turn;
     return turn.num_accepted == 0 && !turn.has_held_token;
   };
   const size_t num_requests = requests_.size();
@@ -150,13 +150,13 @@ bool ConstrainedSampling::wait_for_more(uint64_t num_prepared,
 /// too.
 bool ConstrainedSampling::is_worth_waiting(bool waits_for_all) const {
   return std::any_of(requests_.begin(), requests_.end(), [&](const Rows& rows) {
-    return waits_for_all || (*rows.use->constraint)->turn.is_quick;
+    return waits_for_all || (*rows.use->constraint())->turn.is_quick;
   });
 }
 
 /// Does what can be done for a request without waiting. Returns whether the request has its result.
 bool ConstrainedSampling::advance(const StepResult& result, Rows& rows) {
-  const auto& constraint = *rows.use->constraint;
+  const auto& constraint = *rows.use->constraint();
   Turn& turn = constraint->turn;
   while (is_ready(turn)) {
     sampling::SampledToken& sampled = rows.sampled[rows.num_done];
@@ -170,10 +170,10 @@ bool ConstrainedSampling::advance(const StepResult& result, Rows& rows) {
     }
     choose(result, rows);
     if (sampled.status != SamplingStatus::ok) return true;
-    std::swap(*rows.use->held_token, sampled);
+    std::swap(rows.use->held_token(), sampled);
     sampled.status = SamplingStatus::postponed;
     turn.has_held_token = true;
-    worker_->prepare(constraint, rows.use->held_token->token_id);
+    worker_->prepare(constraint, rows.use->held_token().token_id);
   }
   return false;
 }
@@ -182,7 +182,7 @@ void ConstrainedSampling::choose(const StepResult& result, const Rows& rows) {
   sampling::SampledToken& sampled = rows.sampled[rows.num_done];
   sampling::SamplingInput input = rows.use->sampling_at(rows.num_done);
   input.logits = runner_->logits_row(result, rows.first_row + static_cast<int32_t>(rows.num_done));
-  input.allowed_mask = (*rows.use->constraint)->turn.allowed;
+  input.allowed_mask = (*rows.use->constraint())->turn.allowed;
   sampler_->sample(input, sampled);
   if (sampled.status != SamplingStatus::no_allowed_token) return;
   // The answer may end here, but min_tokens or another parameter forbids the token that says so.
@@ -196,14 +196,14 @@ void ConstrainedSampling::choose(const StepResult& result, const Rows& rows) {
 /// Gives the held token to the request. Returns true if that was its last token in this step: no
 /// row is left, the draft for this row was not accepted, or the answer ends.
 bool ConstrainedSampling::give_out(Rows& rows) {
-  Turn& turn = (*rows.use->constraint)->turn;
+  Turn& turn = (*rows.use->constraint())->turn;
   sampling::SampledToken& sampled = rows.sampled[rows.num_done];
-  std::swap(*rows.use->held_token, sampled);
+  std::swap(rows.use->held_token(), sampled);
   turn.has_held_token = false;
   ++turn.num_accepted;
   const bool is_end_token = is_end(*rows.use, sampled.token_id);
   sampled.ends_answer = !is_end_token && turn.is_complete;
-  int32_t& placeholder = rows.use->placeholders[rows.num_done];
+  int32_t& placeholder = rows.use->placeholders()[rows.num_done];
   const bool is_accepted = placeholder == sampled.token_id;
   placeholder = sampled.token_id;
   ++rows.num_done;
@@ -213,8 +213,8 @@ bool ConstrainedSampling::give_out(Rows& rows) {
 
 /// An end-of-text token ends the request by itself and adds no text.
 bool ConstrainedSampling::is_end(const LogitsUse& use, int32_t token_id) const {
-  return !use.ignores_eos &&
+  return !use.entry->request->params().ignore_eos &&
          std::find(eos_token_ids_.begin(), eos_token_ids_.end(), token_id) != eos_token_ids_.end();
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

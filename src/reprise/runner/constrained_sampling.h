@@ -15,7 +15,7 @@ namespace reprise::structured_output {
 class ConstraintWorker;
 }
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 struct LogitsUse;
 struct StepResult;
@@ -51,7 +51,7 @@ class ConstrainedSampling {
 
   ConstrainedSampling(ModelRunner& runner,
                       sampling::Sampler& sampler,
-                      const SchedulerConfig& config);
+                      const scheduler::SchedulerConfig& config);
   ~ConstrainedSampling();
 
   /// `arrivals` counts the requests that the engine was given, and must outlive this object. Other
@@ -86,4 +86,4 @@ class ConstrainedSampling {
   std::unique_ptr<structured_output::ConstraintWorker> worker_;  // null before the first constraint
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

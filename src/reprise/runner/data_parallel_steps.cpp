@@ -6,7 +6,7 @@
 #include <array>
 #include <string>
 
-namespace reprise::engine {
+namespace reprise::runner {
 namespace {
 
 using cudagraph::CudagraphRuntimeMode;
@@ -141,4 +141,4 @@ void DataParallelSteps::compare(std::span<const DPMetadata> all) const {
   }
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -11,7 +11,7 @@
 #include "reprise/cudagraph/cudagraph_dispatcher.h"
 #include "reprise/parallel/communicator.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 /// The keys of a capture plan by their number, which is the same on all ranks. A key that one rank
 /// can no longer replay is retired on all of them, because a replay on some ranks only would wait
@@ -104,4 +104,4 @@ class DataParallelSteps {
   uint64_t num_steps_ = 0;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-namespace reprise::engine {
+namespace reprise::runner {
 namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
@@ -89,4 +89,4 @@ void DeviceSampling::take(sampling::SampledToken& sampled) {
   sampled.top_logprobs.clear();
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -7,7 +7,7 @@
 #include "reprise/kernels/row_sampler.h"
 #include "reprise/sampling/sampler.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 /// Chooses which rows of logits the device samples in a step, and makes the device sample them. The
 /// device samples a row unless its request needs log-probabilities, a constraint on the answer,
@@ -57,4 +57,4 @@ class DeviceSampling {
   size_t next_ = 0;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

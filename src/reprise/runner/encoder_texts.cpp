@@ -1,8 +1,6 @@
 #include "reprise/runner/encoder_texts.h"
 
-#include "reprise/runner/model_runner.h"
-
-namespace reprise::engine {
+namespace reprise::runner {
 
 BatchLimits limits_of_encoder(const BatchLimits& limits) noexcept {
   return {.max_num_tokens = limits.max_blocks_per_req * limits.block_size,
@@ -11,24 +9,32 @@ BatchLimits limits_of_encoder(const BatchLimits& limits) noexcept {
           .block_size = limits.block_size};
 }
 
-void ModelRunner::encode_texts(std::span<const BatchRequest> requests) {
-  if (!encoder_batch_) return;
-  device::Stream& stream = execution_->stream();
-  for (const BatchRequest& request : requests) {
+EncoderTexts::EncoderTexts(const BatchLimits& limits,
+                           models::CausalLM& model,
+                           StepAttention& attention,
+                           Execution& execution)
+    : model_(&model),
+      attention_(&attention),
+      batch_(limits_of_encoder(limits), execution.device(), execution.executor()) {}
+
+void EncoderTexts::stage(std::span<const scheduler::StepEntry> requests,
+                         const cudagraph::BatchDescriptor& /*descriptor*/,
+                         device::Stream& stream) {
+  for (const scheduler::StepEntry& request : requests) {
     if (request.encoder_token_ids.empty()) continue;
     const auto num_tokens = static_cast<int32_t>(request.encoder_token_ids.size());
-    const BatchRequest text{.token_ids = request.encoder_token_ids,
-                            .block_ids = request.encoder_block_ids};
-    encoder_batch_->stage({&text, 1}, {.num_tokens = num_tokens, .num_reqs = 1}, stream);
-    const attention::AttentionMetadata metadata = encoder_batch_->attention_metadata();
+    const scheduler::StepEntry text{.token_ids = request.encoder_token_ids,
+                                    .block_ids = request.encoder_block_ids};
+    batch_.stage({&text, 1}, {.num_tokens = num_tokens, .num_reqs = 1}, stream);
+    const attention::AttentionMetadata metadata = batch_.attention_metadata();
     const cudagraph::BatchDescriptor descriptor{.num_tokens = num_tokens};
-    execution_->executor().set_attention(attention_->prepare_step(metadata, descriptor, stream));
+    (void)attention_->prepare(metadata, descriptor, cudagraph::CudagraphRuntimeMode::NONE, nullptr);
     cudagraph::ForwardContext context{
-        .descriptor = descriptor, .stream = &stream, .attention = &metadata, .bindings = bindings_};
-    model_->encode(context, encoder_batch_->input_ids(), encoder_batch_->positions());
+        .descriptor = descriptor, .stream = &stream, .attention = &metadata};
+    model_->encode(context, batch_.input_ids(), batch_.positions());
     // The next text is staged into the same buffer.
     stream.synchronize();
   }
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

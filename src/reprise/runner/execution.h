@@ -6,7 +6,7 @@
 #include "reprise/device/device.h"
 #include "reprise/kernels/cpu_executor.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 /// Where device work runs: one stream, the pools for intermediate results, and the executor that
 /// turns ops into launches. Models and runners refer to an Execution, so it must outlive them.
@@ -46,4 +46,4 @@ class Execution {
   std::unique_ptr<kernels::DeviceExecutor> executor_;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

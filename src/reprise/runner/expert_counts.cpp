@@ -7,7 +7,7 @@
 
 #include "reprise/base/assert.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 namespace {
 
 struct alignas(16) CountArguments {
@@ -106,4 +106,4 @@ void ExpertCounts::collect() {
   }
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

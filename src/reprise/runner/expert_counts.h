@@ -8,7 +8,7 @@
 #include "reprise/models/expert_counting.h"
 #include "reprise/weights/model_config.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 /// The op that counts. \post its address must not change once a model uses it
 [[nodiscard]] CustomOp make_expert_counter();
@@ -50,4 +50,4 @@ class ExpertCounts {
   std::vector<uint32_t> last_;  // what the device had counted at the last collect(), which wraps
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

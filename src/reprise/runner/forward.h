@@ -8,7 +8,7 @@
 #include "reprise/cudagraph/capture/forward_context.h"
 #include "reprise/tensor/tensor.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 /// Positions in the inputs of a forward. All inputs are views of persistent buffers.
 enum ForwardInput : size_t {
@@ -57,4 +57,4 @@ class Forward {
   [[nodiscard]] virtual device::BufferView memory() const noexcept { return {}; }
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

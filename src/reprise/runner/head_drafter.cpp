@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "reprise/base/assert.h"
+#include "reprise/runner/followed_step.h"
 #include "reprise/runner/model_runner.h"
-#include "reprise/runner/model_step.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 namespace {
 
 /// Blocks for the tokens that only drafts need: all but the first of them are computed.
@@ -52,7 +52,6 @@ HeadDrafter::HeadDrafter(ModelRunner& runner,
   const auto max_num_reqs = static_cast<size_t>(options.max_num_reqs);
   batch_.reserve(max_num_reqs);
   parts_.reserve(max_num_reqs);
-  requests_.reserve(max_num_reqs);
   rows_.reserve(max_num_reqs);
   drafting_.reserve(max_num_reqs);
   block_ids_.resize(max_num_reqs);
@@ -68,10 +67,10 @@ int64_t HeadDrafter::num_blocks(int64_t num_main_blocks,
          max_num_reqs * scratch_blocks_per_request(num_speculative_tokens, block_size);
 }
 
-void HeadDrafter::follow(const ModelStep& step, const StepResult& result) noexcept {
+void HeadDrafter::follow(const speculative::FollowedStep& followed) noexcept {
   rows_.clear();
   try {
-    run_first_step(step, result);
+    run_first_step(followed.step, followed.result);
   } catch (const std::exception&) {
     // If the device is lost, the main model's next step reports it.
     ++num_failed_calls_;
@@ -84,7 +83,7 @@ void HeadDrafter::run_first_step(const ModelStep& step, const StepResult& result
   if (batch_.empty()) return;
   int32_t num_rows = 0;
   int32_t num_logits = 0;
-  for (const BatchRequest& request : batch_) {
+  for (const scheduler::StepEntry& request : batch_) {
     num_rows += request.query_len();
     num_logits += request.num_logits();
   }
@@ -99,7 +98,7 @@ void HeadDrafter::run_first_step(const ModelStep& step, const StepResult& result
   ledger_.record(facts, of_head.decision);
   if (num_logits == 0) return;
   runner_->wait();
-  take_first_drafts(step, of_head);
+  take_first_drafts(of_head);
 }
 
 /// Chooses the tokens of the step that are final now: the head reads each of them together with the
@@ -107,13 +106,11 @@ void HeadDrafter::run_first_step(const ModelStep& step, const StepResult& result
 void HeadDrafter::gather(const ModelStep& step) {
   batch_.clear();
   parts_.clear();
-  requests_.clear();
   std::span<const sampling::SampledToken> sampled = step.sampled;
   int32_t source_row = 0;
   int32_t row = 0;
-  for (size_t i = 0; i < step.requests.size(); ++i) {
-    const BatchRequest& request = step.requests[i];
-    const auto num_sampled = static_cast<size_t>(request.samples ? 1 + request.num_drafts : 0);
+  for (const scheduler::StepEntry& request : step.scheduled->scheduled) {
+    const auto num_sampled = static_cast<size_t>(request.num_sampled_rows());
     const int num_new = count_new_tokens(sampled.first(num_sampled));
     sampled = sampled.subspan(num_sampled);
     // Rejected drafts, and a last token whose next token is not known, are left out.
@@ -125,9 +122,9 @@ void HeadDrafter::gather(const ModelStep& step) {
            .num_computed_tokens = request.num_computed_tokens,
            .block_ids = request.block_ids,
            .samples = num_new > 0,
-           .num_padding_tokens = step.facts.uniform ? request.query_len() - num_final : 0});
+           .num_padding_tokens = step.facts.uniform ? request.query_len() - num_final : 0,
+           .request = request.request});
       parts_.push_back({.source_row = source_row, .row = row, .num_tokens = num_final});
-      requests_.push_back(i);
       row += batch_.back().query_len();
     }
     source_row += request.query_len();
@@ -158,14 +155,13 @@ void HeadDrafter::stage_features(const Tensor& auxiliary, int32_t num_rows) {
               static_cast<size_t>(num_rows) * hidden_bytes_);
 }
 
-void HeadDrafter::take_first_drafts(const ModelStep& step, const StepResult& result) {
+void HeadDrafter::take_first_drafts(const StepResult& result) {
   int32_t logits_row = 0;
   for (size_t i = 0; i < batch_.size(); ++i) {
-    const BatchRequest& request = batch_[i];
+    const scheduler::StepEntry& request = batch_[i];
     if (!request.samples) continue;
-    const ScheduledRequest& entry = step.scheduled->scheduled[requests_[i]];
     const size_t index = rows_.size();
-    rows_.push_back({.request_id = static_cast<uint64_t>(entry.request->id()),
+    rows_.push_back({.request_id = static_cast<uint64_t>(request.request->id()),
                      .num_known = request.num_computed_tokens + parts_[i].num_tokens + 1,
                      .first_draft = most_likely(runner_->logits_row(result, logits_row++)),
                      .index = index});
@@ -274,4 +270,4 @@ void HeadDrafter::keep_hidden(size_t index, const Tensor& auxiliary, int32_t row
       hidden_bytes_);
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -13,7 +13,7 @@
 #include "reprise/runner/step_result.h"
 #include "reprise/speculative/drafter.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 class ModelRunner;
 struct ModelStep;
@@ -56,16 +56,15 @@ class HeadDrafter final : public speculative::Drafter {
                                           int32_t num_speculative_tokens,
                                           int32_t block_size) noexcept;
 
-  /// Takes the results of a step of the main model: its hidden states and its sampled tokens.
-  /// \pre the sampled tokens are in their placeholders, and no later step has run
-  void follow(const ModelStep& step, const StepResult& result) noexcept;
+  [[nodiscard]] bool follows_steps() const noexcept override { return true; }
+  /// Takes the hidden states and the sampled tokens of the step.
+  void follow(const speculative::FollowedStep& followed) noexcept override;
   void propose_all(std::span<speculative::DraftRequest> requests) noexcept override;
 
-  /// Forgets the last step, because the memory of the cache was given back.
-  void forget_all() noexcept { rows_.clear(); }
-
-  /// The decisions of the head's steps.
-  [[nodiscard]] const cudagraph::DispatchLedger& ledger() const noexcept { return ledger_; }
+  void forget_all() noexcept override { rows_.clear(); }
+  [[nodiscard]] const cudagraph::DispatchLedger* ledger() const noexcept override {
+    return &ledger_;
+  }
   [[nodiscard]] uint64_t num_failed_calls() const noexcept { return num_failed_calls_; }
 
  private:
@@ -89,7 +88,7 @@ class HeadDrafter final : public speculative::Drafter {
   void run_first_step(const ModelStep& step, const StepResult& result);
   void gather(const ModelStep& step);
   void stage_features(const Tensor& auxiliary, int32_t num_rows);
-  void take_first_drafts(const ModelStep& step, const StepResult& result);
+  void take_first_drafts(const StepResult& result);
   void propose(std::span<speculative::DraftRequest> requests);
   [[nodiscard]] Row* find_row(const speculative::DraftRequest& request);
   void draft(size_t index);
@@ -108,13 +107,12 @@ class HeadDrafter final : public speculative::Drafter {
   device::Buffer features_;
   std::vector<std::byte> kept_hidden_;  // one row per Row
   cudagraph::DispatchLedger ledger_;
-  std::vector<BatchRequest> batch_;
-  std::vector<Part> parts_;       // by batch_
-  std::vector<size_t> requests_;  // by batch_: the index in the main model's step
-  std::vector<Row> rows_;         // of the last step, by request id
-  std::vector<Row*> drafting_;    // the rows of one step
+  std::vector<scheduler::StepEntry> batch_;
+  std::vector<Part> parts_;                                // by batch_
+  std::vector<Row> rows_;                                  // of the last step, by request id
+  std::vector<Row*> drafting_;                             // the rows of one step
   std::vector<std::vector<kv_cache::BlockId>> block_ids_;  // by Row::index
   uint64_t num_failed_calls_ = 0;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

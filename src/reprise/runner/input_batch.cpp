@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace reprise::engine {
+namespace reprise::runner {
 namespace {
 
 // Each array starts at a multiple of a cache line (64 bytes).
@@ -55,7 +55,7 @@ int32_t* InputBatch::table_row(int32_t index) noexcept {
   return host(block_table_) + to_size(index) * to_size(limits_.max_blocks_per_req);
 }
 
-void InputBatch::stage(std::span<const BatchRequest> requests,
+void InputBatch::stage(std::span<const scheduler::StepEntry> requests,
                        const StagedShape& shape,
                        device::Stream& stream) {
   REPRISE_ASSERT(shape.num_tokens <= limits_.max_num_tokens &&
@@ -71,7 +71,7 @@ void InputBatch::stage(std::span<const BatchRequest> requests,
   int32_t num_tokens = 0;
   int32_t num_logits = 0;
   int32_t index = 0;
-  for (const BatchRequest& request : requests) {
+  for (const scheduler::StepEntry& request : requests) {
     num_tokens += stage_request(request, index++, num_tokens);
     num_logits = stage_logits_indices(request, num_tokens, num_logits);
   }
@@ -80,7 +80,7 @@ void InputBatch::stage(std::span<const BatchRequest> requests,
   upload(stream);
 }
 
-int32_t InputBatch::stage_logits_indices(const BatchRequest& request,
+int32_t InputBatch::stage_logits_indices(const scheduler::StepEntry& request,
                                          int32_t end_token,
                                          int32_t num_logits) {
   REPRISE_ASSERT(num_logits + request.num_logits() <= shape_.num_logits_rows,
@@ -97,7 +97,9 @@ int32_t InputBatch::stage_logits_indices(const BatchRequest& request,
   return num_logits;
 }
 
-int32_t InputBatch::stage_request(const BatchRequest& request, int32_t index, int32_t first_token) {
+int32_t InputBatch::stage_request(const scheduler::StepEntry& request,
+                                  int32_t index,
+                                  int32_t first_token) {
   const auto num_tokens = static_cast<int32_t>(request.token_ids.size());
   const int32_t query_len = request.query_len();
   const int32_t num_slots = request.num_computed_tokens + num_tokens;
@@ -298,4 +300,4 @@ attention::AttentionMetadata InputBatch::attention_metadata() const {
           .host_seq_lens = std::span(host_).subspan(layout_.seq_lens, to_size(num_real_reqs_))};
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -9,14 +9,10 @@
 #include "reprise/device/device.h"
 #include "reprise/kv_cache/block_pool.h"
 #include "reprise/kv_cache/state_slot_pool.h"
-#include "reprise/scheduler/request_options.h"
+#include "reprise/scheduler/step_entry.h"
 #include "reprise/tensor/tensor.h"
 
-namespace reprise::lora {
-class LoraAdapter;
-}
-
-namespace reprise::engine {
+namespace reprise::runner {
 
 /// The largest possible step. Persistent buffers are allocated for it at the start.
 struct BatchLimits {
@@ -45,42 +41,6 @@ struct BatchLimits {
 /// The tokens of a dummy batch.
 enum class DummyTokens : uint8_t { of_requests, padding };
 
-/// One request's part of a step, in the form that the model reads. Borrows from the request.
-struct BatchRequest {
-  std::span<const int32_t> token_ids;  // the new tokens of this step, at least one
-  int32_t num_computed_tokens = 0;     // positions already in the cache
-  std::span<const kv_cache::BlockId> block_ids;
-  kv_cache::StateSlot state_slot = kv_cache::kNullStateSlot;  // if the model has recurrent layers
-  // The slot from which the states are copied before the step; the null slot: they are not.
-  kv_cache::StateSlot restored_state = kv_cache::kNullStateSlot;
-  // The slot to which the states are copied after the step; the null slot: they are not.
-  kv_cache::StateSlot saved_state = kv_cache::kNullStateSlot;
-  /// The text of the encoder, if the request's first step needs its keys and values, and the
-  /// length and the blocks of that text.
-  std::span<const int32_t> encoder_token_ids;
-  int32_t encoder_len = 0;
-  std::span<const kv_cache::BlockId> encoder_block_ids;
-  const lora::LoraAdapter* adapter = nullptr;  // nullptr: none
-  int32_t second_text_begin = kNoSecondText;   // the first position of the second of two texts
-  // Whether the logits of the last token are needed, to sample the next token.
-  bool samples = false;
-  // The logits of so many tokens before the last one are needed too: the last tokens are drafts.
-  int32_t num_drafts = 0;
-  // Tokens after token_ids that only make the request longer. They write nothing to the cache, and
-  // their results are not used.
-  int32_t num_padding_tokens = 0;
-  // Tokens before the last one whose logits are needed, for log-probabilities of the prompt.
-  int32_t first_prompt_logit = 0;  // index into token_ids
-  int32_t num_prompt_logits = 0;
-
-  [[nodiscard]] int32_t num_logits() const noexcept {
-    return num_prompt_logits + (samples ? 1 + num_drafts : 0);
-  }
-  [[nodiscard]] int32_t query_len() const noexcept {
-    return static_cast<int32_t>(token_ids.size()) + num_padding_tokens;
-  }
-};
-
 /// The sizes to which a batch is padded: its own sizes, or those of a graph.
 struct StagedShape {
   int32_t num_tokens = 0;
@@ -105,7 +65,7 @@ class InputBatch {
 
   /// Writes the batch of one step, without allocating. \pre the requests fit into `shape`, and
   /// `shape` fits into the limits.
-  void stage(std::span<const BatchRequest> requests,
+  void stage(std::span<const scheduler::StepEntry> requests,
              const StagedShape& shape,
              device::Stream& stream);
 
@@ -170,13 +130,15 @@ class InputBatch {
   [[nodiscard]] int32_t* table_row(int32_t index) noexcept;
   [[nodiscard]] int32_t* host(size_t offset) noexcept { return host_.data() + offset; }
   [[nodiscard]] Tensor view(size_t offset, Shape shape) const;
-  int32_t stage_request(const BatchRequest& request, int32_t index, int32_t first_token);
+  int32_t stage_request(const scheduler::StepEntry& request, int32_t index, int32_t first_token);
   /// Writes what tokens of row `index` read of an encoder's text. A row without blocks is padding.
   void stage_encoder_text(int32_t index, int32_t len, std::span<const kv_cache::BlockId> block_ids);
   void stage_table_row(int32_t row_index, std::span<const kv_cache::BlockId> block_ids);
   void pad(int32_t num_rows, int32_t num_tokens, int32_t num_logits);
   void pad_tokens(int32_t from, int32_t to);
-  int32_t stage_logits_indices(const BatchRequest& request, int32_t end_token, int32_t num_logits);
+  int32_t stage_logits_indices(const scheduler::StepEntry& request,
+                               int32_t end_token,
+                               int32_t num_logits);
   void upload(device::Stream& stream);
   void upload_table(device::Stream& stream);
   void upload_table(device::Stream& stream, const Range& range);
@@ -198,4 +160,4 @@ class InputBatch {
   int32_t num_real_reqs_ = 0;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

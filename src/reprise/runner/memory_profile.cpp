@@ -8,7 +8,7 @@
 
 #include "reprise/base/error.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 namespace {
 
 void keep_two_largest(std::vector<int32_t>& sizes) {
@@ -93,4 +93,4 @@ MemoryParts measure_memory(Execution& execution,
   return parts;
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -8,7 +8,7 @@
 #include "reprise/runner/memory_report.h"
 #include "reprise/runner/model_runner.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 /// Number of cache blocks of the runner that is used for profiling. Dummy batches write to no
 /// block, so two blocks suffice.
@@ -41,4 +41,4 @@ inline constexpr int64_t kProfiledBlocks = 2;
                                          size_t others,
                                          size_t weights);
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 /// The device memory that steps and graphs need, measured before the cache is allocated.
 struct MemoryProfile {
@@ -33,4 +33,4 @@ struct MemoryParts {
   }
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

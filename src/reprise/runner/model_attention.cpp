@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 namespace {
 
@@ -118,4 +118,4 @@ kv_cache::KvCacheLayout kv_cache_layout_of(const weights::ModelConfig& model,
           .has_row_scales = cache.has_row_scales};
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

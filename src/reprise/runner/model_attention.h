@@ -12,7 +12,7 @@
 #include "reprise/weights/model_config.h"
 
 /// What the attention of a model needs from its runner.
-namespace reprise::engine {
+namespace reprise::runner {
 
 /// The kinds of layers of a model: that of its attention layers, then that of its recurrent layers.
 [[nodiscard]] std::vector<attention::AttentionKind> layer_kinds_of(
@@ -41,4 +41,4 @@ namespace reprise::engine {
                                                          DType dtype,
                                                          const kv_cache::CacheDType& cache);
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

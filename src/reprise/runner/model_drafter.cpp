@@ -7,7 +7,7 @@
 #include "reprise/base/assert.h"
 #include "reprise/runner/model_runner.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 ModelDrafter::ModelDrafter(ModelRunner& runner, const ModelDrafterOptions& options)
     : runner_(&runner),
@@ -266,4 +266,4 @@ void ModelDrafter::close_row(Row& row) {
   kv_cache_manager_.publish(sequence.block_table, sequence.block_hashes, num_final);
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

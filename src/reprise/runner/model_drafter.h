@@ -12,7 +12,7 @@
 #include "reprise/sampling/sampler.h"
 #include "reprise/speculative/drafter.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 class ModelRunner;
 
@@ -52,11 +52,11 @@ class ModelDrafter final : public speculative::Drafter {
   void propose_all(std::span<speculative::DraftRequest> requests) noexcept override;
   void end_request(const speculative::EndedRequest& request) noexcept override;
 
-  /// Forgets all requests and cached prefixes, because the memory of the cache was given back.
-  void forget_all();
-
-  /// The decisions of the draft model's steps.
-  [[nodiscard]] const cudagraph::DispatchLedger& ledger() const noexcept { return ledger_; }
+  /// Forgets all requests and cached prefixes.
+  void forget_all() override;
+  [[nodiscard]] const cudagraph::DispatchLedger* ledger() const noexcept override {
+    return &ledger_;
+  }
   [[nodiscard]] uint64_t num_failed_calls() const noexcept { return num_failed_calls_; }
   [[nodiscard]] const kv_cache::KvCacheManager& kv_cache_manager() const noexcept {
     return kv_cache_manager_;
@@ -107,9 +107,9 @@ class ModelDrafter final : public speculative::Drafter {
   std::unordered_map<uint64_t, size_t> by_request_;  // index in sequences_
   std::vector<Row> rows_;
   std::vector<Row*> drafting_;  // the rows of one step
-  std::vector<BatchRequest> batch_;
+  std::vector<scheduler::StepEntry> batch_;
   uint64_t num_calls_ = 0;
   uint64_t num_failed_calls_ = 0;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 ModelForward::ModelForward(models::CausalLM& model,
                            device::Device& device,
@@ -25,4 +25,4 @@ ModelForward::ModelForward(models::CausalLM& model,
           permission,
           {.break_at_split_points = true, .copy_inputs = copy_inputs}) {}
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -4,7 +4,7 @@
 #include "reprise/models/causal_lm.h"
 #include "reprise/runner/forward.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 /// Level 0: runs the model's own code. PIECEWISE works without the compiler: the capture is
 /// interrupted at attention.
@@ -30,4 +30,4 @@ class ModelForward final : public Forward {
   cudagraph::CudagraphWrapper wrapper_;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -5,34 +5,32 @@
 #include <exception>
 
 #include "reprise/kv_cache/transfer/kv_transfer.h"
-#include "reprise/runner/head_drafter.h"
+#include "reprise/runner/followed_step.h"
 #include "reprise/runner/model_runner.h"
 #include "reprise/speculative/draft_verification.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 namespace {
 
-LogitsUse logits_use(const ScheduledRequest& entry) {
-  Request& request = *entry.request;
-  LogitsUse use{.placeholders = entry.placeholders, .ignores_eos = request.params().ignore_eos};
+LogitsUse logits_use(const scheduler::StepEntry& entry) {
+  const scheduler::Request& request = *entry.request;
+  LogitsUse use{.entry = &entry};
   if (entry.num_prompt_logits > 0) {
     const int first = entry.num_computed_tokens + entry.first_prompt_logit + 1;
     use.next_prompt_token_ids = request.prompt_token_ids().subspan(
         static_cast<size_t>(first), static_cast<size_t>(entry.num_prompt_logits));
-    use.num_top_logprobs = *request.params().prompt_logprobs;
   }
   if (entry.samples) {
     use.sampling = entry.sampling_input({});
     const auto num_output_tokens = static_cast<int>(use.sampling.output_token_ids.size());
     use.num_suppressed_rows =
         static_cast<size_t>(std::max(0, request.params().min_tokens - num_output_tokens));
-    if (request.constraint()) use.constraint = &request.constraint();
-    use.held_token = &request.held_token();
   }
   return use;
 }
 
-cudagraph::BatchFacts batch_facts(const SchedulerOutput& output, const SchedulerConfig& config) {
+cudagraph::BatchFacts batch_facts(const scheduler::SchedulerOutput& output,
+                                  const scheduler::SchedulerConfig& config) {
   const int num_tokens = output.total_num_scheduled_tokens + output.num_padding_tokens;
   // A step with fewer drafts, or without any, is a uniform decode batch too.
   const int longest = output.max_query_len;
@@ -62,18 +60,17 @@ sampling::SamplingInput LogitsUse::sampling_at(size_t row) const {
   return input;
 }
 
-ModelStep::ModelStep(const SchedulerConfig& config) {
+ModelStep::ModelStep(const scheduler::SchedulerConfig& config) {
   const auto max_num_seqs = static_cast<size_t>(config.max_num_seqs);
-  requests.reserve(max_num_seqs);
   uses.reserve(max_num_seqs);
   last_tokens.reserve(max_num_seqs);
   sampled.resize(max_num_seqs * static_cast<size_t>(config.decode_query_len));
   is_on_device.reserve(sampled.size());
 }
 
-void ModelStep::prepare(const SchedulerOutput& output, const SchedulerConfig& config) {
+void ModelStep::prepare(const scheduler::SchedulerOutput& output,
+                        const scheduler::SchedulerConfig& config) {
   scheduled = &output;
-  requests.clear();
   uses.clear();
   prompt_logprobs.clear();
   pooled.clear();
@@ -85,42 +82,23 @@ void ModelStep::prepare(const SchedulerOutput& output, const SchedulerConfig& co
   is_on_device.clear();
   is_finished = false;
   int32_t num_tokens = 0;
-  for (const ScheduledRequest& entry : output.scheduled) {
-    const int32_t end = entry.num_computed_tokens + entry.num_scheduled_tokens;
-    if (end > entry.request->num_tokens()) {
-      last_tokens.push_back({entry.request, num_tokens + entry.num_scheduled_tokens - 1});
+  for (const scheduler::StepEntry& entry : output.scheduled) {
+    if (entry.end() > entry.request->num_tokens()) {
+      last_tokens.push_back({entry.request, num_tokens + entry.num_tokens() - 1});
     }
     num_tokens += entry.query_len();
-    requests.push_back(
-        {.token_ids = entry.token_ids(),
-         .num_computed_tokens = entry.num_computed_tokens,
-         .block_ids = entry.request->block_ids(),
-         .state_slot = entry.request->state_slot(),
-         .restored_state = entry.restored_state,
-         .saved_state = entry.saved_state,
-         .encoder_token_ids = entry.num_computed_tokens == 0 ? entry.request->encoder_token_ids()
-                                                             : std::span<const int32_t>(),
-         .encoder_len = static_cast<int32_t>(entry.request->encoder_token_ids().size()),
-         .encoder_block_ids = entry.request->encoder_block_ids(),
-         .adapter = entry.request->adapter(),
-         .second_text_begin = entry.request->second_text_begin(),
-         .samples = entry.samples,
-         .num_drafts = entry.num_drafts,
-         .num_padding_tokens = entry.num_padding_tokens,
-         .first_prompt_logit = entry.first_prompt_logit,
-         .num_prompt_logits = entry.num_prompt_logits});
     uses.push_back(logits_use(entry));
-    has_constraints = has_constraints || uses.back().constraint != nullptr;
+    has_constraints = has_constraints || uses.back().constraint() != nullptr;
   }
   facts = batch_facts(output, config);
 }
 
 StepComputer::StepComputer(ModelRunner& runner,
-                           const SchedulerConfig& config,
+                           const scheduler::SchedulerConfig& config,
                            kernels::RowSampler* row_sampler,
-                           HeadDrafter* draft_head)
+                           speculative::Drafter* drafter)
     : runner_(&runner),
-      draft_head_(draft_head),
+      follower_(drafter != nullptr && drafter->follows_steps() ? drafter : nullptr),
       is_pooling_(config.is_pooling),
       team_(
           runner.execution().stream(), runner.execution().executor().kernels(), config.vocab_size),
@@ -148,7 +126,7 @@ TokensOnDevice StepComputer::find_tokens(const ModelStep& step, const ModelStep*
   if (ahead == nullptr || ahead->is_finished) return {};
   size_t next = 0;
   int32_t row = 0;
-  const std::vector<ScheduledRequest>& entries = ahead->scheduled->scheduled;
+  const std::vector<scheduler::StepEntry>& entries = ahead->scheduled->scheduled;
   for (const ModelStep::LastToken& token : step.last_tokens) {
     // Both steps have their requests in nearly the same order.
     for (size_t tried = 0; tried < entries.size() && entries[next].request != token.request;
@@ -169,7 +147,7 @@ void StepComputer::launch(ModelStep& step, const ModelStep* ahead) noexcept {
     constrained_sampling_.begin(step.uses);
     import_prompts(step);
     const StepResult& result =
-        runner_->execute(step.requests, step.facts, find_tokens(step, ahead));
+        runner_->execute(step.scheduled->scheduled, step.facts, find_tokens(step, ahead));
     if (!is_pooling_) sample_on_device(step, result);
   } catch (...) {
     step.error = std::current_exception();
@@ -194,13 +172,12 @@ void StepComputer::finish(ModelStep& step) noexcept {
 /// Brings what other engines computed into the cache.
 void StepComputer::import_prompts(const ModelStep& step) {
   const kv_cache::KvCacheTensors& cache = runner_->kv_cache();
-  for (size_t i = 0; i < step.requests.size(); ++i) {
-    const ScheduledRequest& entry = step.scheduled->scheduled[i];
+  for (const scheduler::StepEntry& entry : step.scheduled->scheduled) {
     if (entry.first_imported_token < 0) continue;
     kv_cache::load_kv(*entry.request->kv_image(),
                       runner_->execution().stream(),
                       cache,
-                      step.requests[i].block_ids,
+                      entry.block_ids,
                       entry.first_imported_token / cache.layout().block_size,
                       entry.num_computed_tokens);
   }
@@ -209,12 +186,12 @@ void StepComputer::import_prompts(const ModelStep& step) {
 /// Copies the prompts that this step has completed out of the cache, for other engines.
 void StepComputer::export_prompts(const ModelStep& step) {
   for (size_t i = 0; i < step.uses.size(); ++i) {
-    const ScheduledRequest& entry = step.scheduled->scheduled[i];
+    const scheduler::StepEntry& entry = step.scheduled->scheduled[i];
     kv_cache::KvExport* const to = entry.request->kv_export();
     if (to == nullptr || !entry.samples || to->is_kept()) continue;
     to->save(runner_->execution().stream(),
              runner_->kv_cache(),
-             step.requests[i].block_ids,
+             entry.block_ids,
              step.uses[i].sampling.prompt_token_ids);
   }
 }
@@ -240,10 +217,10 @@ void StepComputer::finish_sampling(ModelStep& step) {
       export_prompts(step);
     }
   }
-  if (draft_head_ == nullptr) return;
+  if (follower_ == nullptr) return;
   // The time of all drafters counts as time of scheduling.
   const PhaseTimer timer(spans, StepPhase::schedule);
-  draft_head_->follow(step, result);
+  follower_->follow({.step = step, .result = result});
 }
 
 void StepComputer::take_spans(ModelStep& step) {
@@ -257,8 +234,8 @@ void StepComputer::sample_on_device(ModelStep& step, const StepResult& result) {
   int32_t row = 0;
   for (const LogitsUse& use : step.uses) {
     row += static_cast<int32_t>(use.next_prompt_token_ids.size());
-    const auto has_constraint = DeviceSampling::HasConstraint{use.constraint != nullptr};
-    for (size_t i = 0; i < use.placeholders.size(); ++i) {
+    const auto has_constraint = DeviceSampling::HasConstraint{use.constraint() != nullptr};
+    for (size_t i = 0; i < use.placeholders().size(); ++i) {
       step.is_on_device.push_back(device_sampling_.add(use.sampling_at(i), has_constraint, row++));
     }
   }
@@ -281,7 +258,7 @@ void StepComputer::take_vectors(ModelStep& step, const StepResult& result) {
         .status =
             is_finite ? sampling::SamplingStatus::ok : sampling::SamplingStatus::non_finite_logits};
     step.pooled.emplace_back(vector.begin(), vector.end());
-    use.placeholders[0] = 0;
+    use.placeholders()[0] = 0;
   }
 }
 
@@ -301,12 +278,12 @@ void StepComputer::use_logits(ModelStep& step, const StepResult& result) {
                .first_row = row,
                .prompt_logprobs =
                    std::span(step.prompt_logprobs).subspan(num_prompt_rows_used, num_of_prompt),
-               .sampled = std::span(step.sampled).subspan(num_sampled, use.placeholders.size()),
+               .sampled = std::span(step.sampled).subspan(num_sampled, use.placeholders().size()),
                .first_on_device = num_sampled};
     num_prompt_rows_used += num_of_prompt;
-    num_sampled += use.placeholders.size();
-    row += static_cast<int32_t>(num_of_prompt + use.placeholders.size());
-    if (use.samples() && use.constraint != nullptr) {
+    num_sampled += use.placeholders().size();
+    row += static_cast<int32_t>(num_of_prompt + use.placeholders().size());
+    if (use.samples() && use.constraint() != nullptr) {
       constrained_sampling_.add({.use = &use,
                                  .first_row = row - static_cast<int32_t>(job.sampled.size()),
                                  .sampled = job.sampled});
@@ -331,9 +308,10 @@ void StepComputer::run_job(const ModelStep& step,
                            sampling::Sampler& sampler) {
   const LogitsUse& use = *job.use;
   int32_t row = job.first_row;
+  const int num_top_logprobs = use.entry->request->params().prompt_logprobs.value_or(0);
   for (size_t i = 0; i < job.prompt_logprobs.size(); ++i) {
     job.prompt_logprobs[i] = sampling::position_logprobs(
-        runner_->logits_row(result, row++), use.next_prompt_token_ids[i], use.num_top_logprobs);
+        runner_->logits_row(result, row++), use.next_prompt_token_ids[i], num_top_logprobs);
   }
   if (job.sampled.empty()) return;
   const auto is_on_device = [&](size_t i) { return step.is_on_device[job.first_on_device + i]; };
@@ -347,11 +325,11 @@ void StepComputer::run_job(const ModelStep& step,
     input.logits = runner_->logits_row(result, row + static_cast<int32_t>(i));
     sampler.sample(input, token);
   };
-  const size_t num_done = speculative::verify_drafts(use.placeholders, job.sampled, sample_row);
+  const size_t num_done = speculative::verify_drafts(use.placeholders(), job.sampled, sample_row);
   // The device has sampled the rows after a rejected draft too.
   for (size_t i = num_done; i < job.sampled.size(); ++i) {
     if (is_on_device(i)) device_sampling_.skip();
   }
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -17,52 +17,57 @@
 #include "reprise/runner/step_times.h"
 #include "reprise/sampling/sampler.h"
 #include "reprise/scheduler/scheduler.h"
+#include "reprise/speculative/drafter.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
-class HeadDrafter;
 class ModelRunner;
 struct TokensOnDevice;
 
 /// The use of a step's logits for one request. Borrows from the request: data that does not change
 /// while the step is in flight, or that belongs to the thread that computes steps.
+///
+/// The request's first rows of logits give the log-probabilities of its prompt. Then follows one
+/// row per placeholder, from which tokens are sampled. All placeholders but the last hold drafts.
 struct LogitsUse {
-  // The request's first rows of logits give the log-probabilities of its prompt.
-  // For each of these rows, the prompt token after it.
+  const scheduler::StepEntry* entry = nullptr;  // owned by the scheduler
+  /// For each row of the prompt, the prompt token after it.
   std::span<const int32_t> next_prompt_token_ids;
-  int num_top_logprobs = 0;
-  // Then follows one row per placeholder, from which tokens are sampled: ScheduledRequest's
-  // placeholders, of which all but the last hold drafts.
-  std::span<int32_t> placeholders;
-  sampling::SamplingInput sampling;  // of the first of these rows, without logits
-  size_t num_suppressed_rows = 0;    // so many of these rows have suppressed tokens
-  /// The request's own pointer. The constraint itself changes while the step is computed.
-  const std::shared_ptr<structured_output::TokenConstraint>* constraint = nullptr;
-  sampling::SampledToken* held_token = nullptr;  // Request::held_token
-  bool ignores_eos = false;
+  sampling::SamplingInput sampling;  // of the first placeholder's row, without logits
+  size_t num_suppressed_rows = 0;    // so many of the placeholders' rows have suppressed tokens
 
-  [[nodiscard]] bool samples() const noexcept { return !placeholders.empty(); }
+  [[nodiscard]] std::span<int32_t> placeholders() const noexcept { return entry->placeholders; }
+  [[nodiscard]] bool samples() const noexcept { return entry->samples; }
+  /// nullptr: the answer has no constraint, or this step samples none of its tokens. The constraint
+  /// itself changes while the step is computed.
+  [[nodiscard]] const std::shared_ptr<structured_output::TokenConstraint>* constraint()
+      const noexcept {
+    const auto& constraint = entry->request->constraint();
+    return entry->samples && constraint != nullptr ? &constraint : nullptr;
+  }
+  [[nodiscard]] sampling::SampledToken& held_token() const noexcept {
+    return entry->request->held_token();
+  }
   /// The sampler's input, without logits, for a row before which all drafts were accepted.
   [[nodiscard]] sampling::SamplingInput sampling_at(size_t row) const;
 };
 
-/// One step: the scheduled requests in the form that the model and the sampler read, and the
-/// results. ModelSteps are reused; after warm-up only log-probabilities allocate memory.
+/// One step: the scheduled requests, what is done with their logits, and the results. ModelSteps
+/// are reused; after warm-up only log-probabilities allocate memory.
 struct ModelStep {
-  explicit ModelStep(const SchedulerConfig& config);
+  explicit ModelStep(const scheduler::SchedulerConfig& config);
   /// Fills in the scheduled batch. \pre the scheduler keeps `output` unchanged until the results of
   /// this step are applied
-  void prepare(const SchedulerOutput& output, const SchedulerConfig& config);
+  void prepare(const scheduler::SchedulerOutput& output, const scheduler::SchedulerConfig& config);
 
   /// A token of the step that is sampled in the step before it, if that is still in flight.
   struct LastToken {
-    const Request* request = nullptr;
+    const scheduler::Request* request = nullptr;
     int32_t index = 0;  // among the step's tokens
   };
 
-  const SchedulerOutput* scheduled = nullptr;  // owned by the scheduler
+  const scheduler::SchedulerOutput* scheduled = nullptr;  // owned by the scheduler
   cudagraph::BatchFacts facts;
-  std::vector<BatchRequest> requests;  // in the order of `scheduled`
   std::vector<LogitsUse> uses;         // in the order of `scheduled`
   std::vector<LastToken> last_tokens;  // in the order of `scheduled`
   bool has_constraints = false;
@@ -95,11 +100,11 @@ struct ModelStep {
 /// can_launch() tells whether the step ahead must be finished first.
 class StepComputer {
  public:
-  /// `row_sampler`, `draft_head`: see EngineCoreOptions.
+  /// `row_sampler`, `drafter`: see EngineCoreOptions.
   StepComputer(ModelRunner& runner,
-               const SchedulerConfig& config,
+               const scheduler::SchedulerConfig& config,
                kernels::RowSampler* row_sampler,
-               HeadDrafter* draft_head = nullptr);
+               speculative::Drafter* drafter = nullptr);
 
   /// See ConstrainedSampling::watch_arrivals().
   void watch_arrivals(const std::atomic<uint64_t>& arrivals) {
@@ -143,7 +148,7 @@ class StepComputer {
   void take_vectors(ModelStep& step, const StepResult& result);
 
   ModelRunner* runner_;
-  HeadDrafter* draft_head_;
+  speculative::Drafter* follower_;  // a drafter that follows steps; nullptr: none does
   bool is_pooling_;
   SamplingTeam team_;
   DeviceSampling device_sampling_;
@@ -152,4 +157,4 @@ class StepComputer {
   std::vector<Job> jobs_;                          // of the step whose logits are used
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

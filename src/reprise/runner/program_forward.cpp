@@ -6,7 +6,7 @@
 #include "reprise/cudagraph/capture/breakable_capture.h"
 #include "reprise/program/verify.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 namespace {
 
 using cudagraph::CudagraphRuntimeMode;
@@ -185,4 +185,4 @@ size_t ProgramForward::graph_bytes() const noexcept {
   return bytes;
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

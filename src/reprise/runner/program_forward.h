@@ -9,7 +9,7 @@
 #include "reprise/runner/execution.h"
 #include "reprise/runner/forward.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 struct ProgramForwardOptions {
   program::SymbolValues largest;  // sizes of the largest batch, which the arena must hold
@@ -73,4 +73,4 @@ class ProgramForward final : public Forward {
   std::vector<Tensor> boundary_;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 RangedForward::RangedForward(program::RangedPrograms programs,
                              std::vector<program::SlotTensors> slots,
@@ -50,4 +50,4 @@ const program::CompiledProgram& RangedForward::program_for(int64_t num_tokens) c
   return forwards_[program::program_for(ranges_, num_tokens)]->program();
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

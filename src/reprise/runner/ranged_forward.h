@@ -6,7 +6,7 @@
 #include "reprise/program/ranged_programs.h"
 #include "reprise/runner/program_forward.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 /// Levels 1 to 3 with several programs for different batch sizes. Each batch runs the program of
 /// the first range that contains its number of tokens. Only one program runs at a time, so they
@@ -37,4 +37,4 @@ class RangedForward final : public Forward {
   std::vector<std::unique_ptr<ProgramForward>> forwards_;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -9,7 +9,7 @@
 
 #include "reprise/runner/model_runner.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 namespace {
 
 using parallel::Communicator;
@@ -77,7 +77,7 @@ void append(std::vector<int32_t>& words, const cudagraph::BatchFacts& facts) {
   words.insert(words.end(), numbers.begin(), numbers.end());
 }
 
-void append(std::vector<int32_t>& words, const BatchRequest& request) {
+void append(std::vector<int32_t>& words, const scheduler::StepEntry& request) {
   const std::array numbers = {static_cast<int32_t>(request.token_ids.size()),
                               static_cast<int32_t>(request.block_ids.size()),
                               request.num_computed_tokens,
@@ -114,7 +114,9 @@ class BatchReader {
     while (next_ < words_.size()) read_request();
   }
   [[nodiscard]] const cudagraph::BatchFacts& facts() const noexcept { return facts_; }
-  [[nodiscard]] std::span<const BatchRequest> requests() const noexcept { return requests_; }
+  [[nodiscard]] std::span<const scheduler::StepEntry> requests() const noexcept {
+    return requests_;
+  }
   [[nodiscard]] std::span<const int32_t> retired() const noexcept { return retired_; }
 
  private:
@@ -130,7 +132,7 @@ class BatchReader {
   void read_request() {
     const auto num_tokens = static_cast<size_t>(word());
     const auto num_blocks = static_cast<size_t>(word());
-    BatchRequest request{.num_computed_tokens = word()};
+    scheduler::StepEntry request{.num_computed_tokens = word()};
     request.samples = word() != 0;
     request.num_drafts = word();
     request.num_padding_tokens = word();
@@ -149,13 +151,13 @@ class BatchReader {
   size_t next_ = 0;
   std::span<const int32_t> retired_;
   cudagraph::BatchFacts facts_;
-  std::vector<BatchRequest> requests_;
+  std::vector<scheduler::StepEntry> requests_;
   std::vector<kv_cache::BlockId> block_ids_;
 };
 
 }  // namespace
 
-void StepLeader::announce(std::span<const BatchRequest> requests,
+void StepLeader::announce(std::span<const scheduler::StepEntry> requests,
                           const cudagraph::BatchFacts& facts,
                           std::span<const int32_t> retired) {
   words_.assign(kHeaderWords, 0);
@@ -163,7 +165,7 @@ void StepLeader::announce(std::span<const BatchRequest> requests,
   words_.push_back(static_cast<int32_t>(retired.size()));
   words_.insert(words_.end(), retired.begin(), retired.end());
   append(words_, facts);
-  for (const BatchRequest& request : requests) append(words_, request);
+  for (const scheduler::StepEntry& request : requests) append(words_, request);
   send();
 }
 
@@ -208,11 +210,11 @@ void run_announced_steps(Communicator& ranks, ModelRunner& runner) {
 }
 
 uint64_t step_digest(const cudagraph::Decision& decision,
-                     std::span<const BatchRequest> requests) noexcept {
+                     std::span<const scheduler::StepEntry> requests) noexcept {
   Digest digest;
   digest.add(static_cast<uint64_t>(decision.mode));
   digest.add_descriptor(decision.descriptor);
-  for (const BatchRequest& request : requests) {
+  for (const scheduler::StepEntry& request : requests) {
     digest.add_signed(request.num_computed_tokens);
     digest.add_signed(request.num_logits());
     digest.add_signed(request.num_padding_tokens);
@@ -227,7 +229,7 @@ uint64_t step_digest(const cudagraph::Decision& decision,
 int32_t agree_on_step(Communicator& ranks,
                       uint64_t step,
                       const cudagraph::Decision& decision,
-                      std::span<const BatchRequest> requests,
+                      std::span<const scheduler::StepEntry> requests,
                       int32_t stale_key) {
   const StepFacts mine{.step = step,
                        .mode = static_cast<int64_t>(decision.mode),
@@ -296,4 +298,4 @@ void agree_on_capture(Communicator& ranks,
   }
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -9,7 +9,7 @@
 #include "reprise/parallel/communicator.h"
 #include "reprise/runner/input_batch.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 class ModelRunner;
 
@@ -23,7 +23,7 @@ class StepLeader {
 
   /// Sends a batch. The next thing that each rank does is this step, after it has retired these
   /// keys (numbers in PlannedKeys). \throws parallel::RankError
-  void announce(std::span<const BatchRequest> requests,
+  void announce(std::span<const scheduler::StepEntry> requests,
                 const cudagraph::BatchFacts& facts,
                 std::span<const int32_t> retired = {});
   /// Ends run_announced_steps() on the other ranks. \throws parallel::RankError
@@ -42,7 +42,7 @@ void run_announced_steps(parallel::Communicator& ranks, ModelRunner& runner);
 
 /// A number for everything that the ranks must see alike in a step: its key and its batch.
 [[nodiscard]] uint64_t step_digest(const cudagraph::Decision& decision,
-                                   std::span<const BatchRequest> requests) noexcept;
+                                   std::span<const scheduler::StepEntry> requests) noexcept;
 
 /// Compares the step of all ranks before it runs, so that a difference is an error and no hang in
 /// the middle of the model. `stale_key`: the number of a key that this rank can no longer replay;
@@ -51,7 +51,7 @@ void run_announced_steps(parallel::Communicator& ranks, ModelRunner& runner);
 int32_t agree_on_step(parallel::Communicator& ranks,
                       uint64_t step,
                       const cudagraph::Decision& decision,
-                      std::span<const BatchRequest> requests,
+                      std::span<const scheduler::StepEntry> requests,
                       int32_t stale_key = -1);
 
 /// Compares the capture plans of all ranks and the keys that were captured. A replay on one rank
@@ -60,4 +60,4 @@ void agree_on_capture(parallel::Communicator& ranks,
                       const cudagraph::CudagraphDispatcher& dispatcher,
                       const cudagraph::CaptureReport& report);
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

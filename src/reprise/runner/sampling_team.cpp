@@ -5,7 +5,7 @@
 #include "reprise/device/cpu/usable_cores.h"
 #include "reprise/kernels/logit_passes/logit_passes.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 namespace {
 
 static_assert(sampling::kPartSize == size_t{kernels::kLogitPart});
@@ -75,4 +75,4 @@ SamplingTeam::SamplingTeam(device::Stream& stream,
   }
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -12,7 +12,7 @@
 #include "reprise/sampling/row_passes.h"
 #include "reprise/sampling/sampler.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 /// The passes of the sampler with the vectors of an instruction set; plain loops if the table has
 /// no such kernels.
@@ -52,4 +52,4 @@ class SamplingTeam {
   std::vector<std::unique_ptr<sampling::Sampler>> samplers_;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -9,7 +9,7 @@
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/device/cpu/cpu_features.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 namespace {
 
 using kernels::Isa;
@@ -96,4 +96,4 @@ TEST(SamplingTeam, throws_the_exception_of_a_row) {
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::runner

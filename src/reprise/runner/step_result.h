@@ -6,7 +6,7 @@
 #include "reprise/cudagraph/cudagraph_dispatcher.h"
 #include "reprise/tensor/tensor.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 /// The logits of one step and the decision that it ran with. Valid until the next step.
 struct StepResult {
@@ -18,4 +18,4 @@ struct StepResult {
   Tensor auxiliary;        // what a draft head reads: a row per token, padding included
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 /// The phases of a step, in order.
 enum class StepPhase : uint8_t {
@@ -94,4 +94,4 @@ struct StepTimes {
   }
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "reprise/attention/attention_metadata.h"
 #include "reprise/base/error.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 namespace {
 
 using program::Symbol;
@@ -69,13 +71,13 @@ program::TraceSignature forward_signature(const models::Parameters& parameters,
   return signature;
 }
 
-program::TracedFunction forward_function(models::CausalLM& model) {
-  return [&model](std::span<const Tensor> inputs) {
+program::TracedFunction forward_function(models::CausalLM& model, Tensor adapter_slots) {
+  return [&model, adapter_slots = std::move(adapter_slots)](std::span<const Tensor> inputs) {
     attention::AttentionMetadata metadata{.query_start_loc = inputs[kQueryStartLoc],
                                           .seq_lens = inputs[kSeqLens],
                                           .block_table = inputs[kBlockTable],
                                           .slot_mapping = inputs[kSlotMapping]};
-    cudagraph::ForwardContext context{.attention = &metadata};
+    cudagraph::ForwardContext context{.attention = &metadata, .adapter_slots = adapter_slots};
     if (model.hidden_input_size() > 0) {
       context.hidden_states = inputs[kHiddenStates];
     } else if (model.has_encoder()) {
@@ -133,4 +135,4 @@ program::SlotTensors bind_slots(const program::CompiledProgram& program,
   return slots;
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

@@ -9,7 +9,7 @@
 #include "reprise/program/trace.h"
 #include "reprise/runner/forward.h"
 
-namespace reprise::engine {
+namespace reprise::runner {
 
 /// The signature with which a model's forward is traced. `hidden_input_size`,
 /// `has_encoder`: as CausalLM's. The inputs are those of ForwardInput, where T, R and L stand for
@@ -22,8 +22,10 @@ namespace reprise::engine {
                                                         int64_t hidden_input_size = 0,
                                                         bool has_encoder = false);
 
-/// The model's own code as a function of these inputs. It borrows the model.
-[[nodiscard]] program::TracedFunction forward_function(models::CausalLM& model);
+/// The model's own code as a function of these inputs. It borrows the model. `adapter_slots`: see
+/// ForwardContext; undefined: the forward without adapters.
+[[nodiscard]] program::TracedFunction forward_function(models::CausalLM& model,
+                                                       Tensor adapter_slots = {});
 
 /// The parameter slots of a traced program: for each slot, the name that its weight has in
 /// `parameters`.
@@ -38,4 +40,4 @@ namespace reprise::engine {
                                               const attention::LayerCaches& caches,
                                               OpExecutor& executor);
 
-}  // namespace reprise::engine
+}  // namespace reprise::runner

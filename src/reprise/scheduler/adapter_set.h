@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 
 /// The different adapters (LoRA) of some requests, of which a step may have at most `max_loras`. A
 /// linear search is right: there are as many as slots. Never allocates after construction.
@@ -35,4 +35,4 @@ class AdapterSet {
   std::vector<uint64_t> ids_;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

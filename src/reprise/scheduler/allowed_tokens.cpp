@@ -7,7 +7,7 @@
 
 #include "reprise/base/error.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 namespace {
 
 bool is_among(std::span<const int32_t> ids, int32_t id) {
@@ -39,4 +39,4 @@ void check_some_token_is_allowed(const sampling::SamplingParams& params,
                       : "bad_words"));
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

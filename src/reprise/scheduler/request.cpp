@@ -2,7 +2,9 @@
 
 #include <utility>
 
-namespace reprise::engine {
+#include "reprise/base/assert.h"
+
+namespace reprise::scheduler {
 
 std::string_view to_string(RequestStatus status) {
   switch (status) {
@@ -52,15 +54,28 @@ Request::Request(RequestId id,
       sampling_seed_(params_.seed ? static_cast<uint64_t>(*params_.seed)
                                   : sampling::derive_seed(engine_seed, static_cast<uint64_t>(id))),
       options_(std::move(options)),
-      token_ids_(std::move(prompt_token_ids)),
-      num_prompt_tokens_(static_cast<int>(token_ids_.size())),
-      num_prefill_tokens_(num_prompt_tokens_) {}
+      num_prompt_tokens_(static_cast<int>(prompt_token_ids.size())) {
+  state_.token_ids = std::move(prompt_token_ids);
+  state_.num_prefill_tokens = num_prompt_tokens_;
+}
+
+void RequestState::add_placeholders(std::span<const int32_t> contents) {
+  token_ids.insert(token_ids.end(), contents.begin(), contents.end());
+  num_placeholders += static_cast<int>(contents.size());
+}
+
+void RequestState::drop_placeholders(int count) {
+  REPRISE_ASSERT(
+      count >= 0 && count <= num_placeholders, "{} of {} placeholders", count, num_placeholders);
+  token_ids.resize(token_ids.size() - static_cast<size_t>(count));
+  num_placeholders -= count;
+}
 
 sampling::SamplingInput Request::sampling_input(std::span<const float> logits,
                                                 int num_tokens) const {
   const int num_output_tokens = num_tokens - num_prompt_tokens_;
   std::span<const int32_t> suppressed;
-  if (num_output_tokens < params_.min_tokens) suppressed = all_stop_token_ids_;
+  if (num_output_tokens < params_.min_tokens) suppressed = state_.all_stop_token_ids;
   return {.logits = logits,
           .params = &params_,
           .prompt_token_ids = prompt_token_ids(),
@@ -70,4 +85,4 @@ sampling::SamplingInput Request::sampling_input(std::span<const float> logits,
           .seed = sampling_seed_};
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

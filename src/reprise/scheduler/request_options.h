@@ -22,7 +22,7 @@ namespace reprise::structured_output {
 class TokenConstraint;
 }
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 
 /// Identity of a request inside one engine, unique for the engine's life.
 enum class RequestId : uint64_t {};
@@ -86,4 +86,4 @@ struct RequestOptions {
 /// prompt.
 inline constexpr size_t kMaxCacheSaltBytes = 1024;
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

@@ -1,24 +1,30 @@
 #include "reprise/scheduler/request_queue.h"
 
-namespace reprise::engine {
+#include "reprise/scheduler/request.h"
+
+namespace reprise::scheduler {
+
+Request* RequestQueue::next(const Request& request) noexcept { return request.state().wait.next; }
+
+Request* RequestQueue::prev(const Request& request) noexcept { return request.state().wait.prev; }
 
 void RequestQueue::insert_before(Request* next, Request& request) noexcept {
-  Request* const prev = next != nullptr ? next->queue_prev_ : back_;
-  request.queue_prev_ = prev;
-  request.queue_next_ = next;
-  (prev != nullptr ? prev->queue_next_ : front_) = &request;
-  (next != nullptr ? next->queue_prev_ : back_) = &request;
+  Request* const prev = next != nullptr ? next->state().wait.prev : back_;
+  request.state().wait.prev = prev;
+  request.state().wait.next = next;
+  (prev != nullptr ? prev->state().wait.next : front_) = &request;
+  (next != nullptr ? next->state().wait.prev : back_) = &request;
   ++size_;
 }
 
 void RequestQueue::remove(Request& request) noexcept {
-  Request* const prev = request.queue_prev_;
-  Request* const next = request.queue_next_;
-  (prev != nullptr ? prev->queue_next_ : front_) = next;
-  (next != nullptr ? next->queue_prev_ : back_) = prev;
-  request.queue_prev_ = nullptr;
-  request.queue_next_ = nullptr;
+  Request* const prev = request.state().wait.prev;
+  Request* const next = request.state().wait.next;
+  (prev != nullptr ? prev->state().wait.next : front_) = next;
+  (next != nullptr ? next->state().wait.prev : back_) = prev;
+  request.state().wait.prev = nullptr;
+  request.state().wait.next = nullptr;
   --size_;
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

@@ -2,9 +2,9 @@
 
 #include <cstddef>
 
-#include "reprise/scheduler/request.h"
+namespace reprise::scheduler {
 
-namespace reprise::engine {
+class Request;
 
 /// The waiting requests in the order in which they are admitted: an intrusive list, so that adding,
 /// removing from the middle (abort) and putting back (preemption) are O(1) and never allocate.
@@ -15,12 +15,8 @@ class RequestQueue {
   [[nodiscard]] size_t size() const noexcept { return size_; }
   [[nodiscard]] Request* front() const noexcept { return front_; }
   [[nodiscard]] Request* back() const noexcept { return back_; }
-  [[nodiscard]] static Request* next(const Request& request) noexcept {
-    return request.queue_next_;
-  }
-  [[nodiscard]] static Request* prev(const Request& request) noexcept {
-    return request.queue_prev_;
-  }
+  [[nodiscard]] static Request* next(const Request& request) noexcept;
+  [[nodiscard]] static Request* prev(const Request& request) noexcept;
 
   void push_back(Request& request) noexcept { insert_before(nullptr, request); }
   void push_front(Request& request) noexcept { insert_before(front_, request); }
@@ -35,4 +31,4 @@ class RequestQueue {
   size_t size_ = 0;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

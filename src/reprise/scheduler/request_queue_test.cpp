@@ -8,7 +8,9 @@
 #include <random>
 #include <vector>
 
-namespace reprise::engine {
+#include "reprise/scheduler/request.h"
+
+namespace reprise::scheduler {
 namespace {
 
 TEST(RequestQueue, behaves_like_a_deque_under_random_use) {
@@ -53,4 +55,4 @@ TEST(RequestQueue, behaves_like_a_deque_under_random_use) {
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

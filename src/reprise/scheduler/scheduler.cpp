@@ -4,14 +4,14 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <tuple>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "reprise/base/assert.h"
-#include "reprise/base/error.h"
-#include "reprise/scheduler/allowed_tokens.h"
+#include "reprise/scheduler/common_prefix.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 namespace {
 
 /// Memory is reserved for this many finished requests of a step. More of them (a mass abort) make
@@ -24,8 +24,30 @@ constexpr int32_t kPlaceholder = 0;
 /// number of waiting requests.
 constexpr uint64_t kPromotionInterval = 16;
 
-int effective_max_model_len(const SchedulerConfig& config, const kv_cache::KvCacheManager& cache) {
-  return static_cast<int>(std::min<int64_t>(config.max_model_len, cache.capacity_tokens() + 1));
+SchedulerConfig checked(SchedulerConfig config, const kv_cache::KvCacheManager& cache) {
+  check_config(config, effective_max_model_len(config, cache));
+  return config;
+}
+
+/// Removes the placeholder of a token that was not sampled, and the drafts. This token is sampled
+/// from the logits of the last known token, so the next step computes the last known token once
+/// more.
+void postpone(const StepEntry& entry) {
+  RequestState& state = entry.request->state();
+  state.drop_placeholders(1 + entry.num_drafts);
+  state.num_computed_tokens -= 1 + entry.num_drafts;
+  state.is_postponed = true;
+}
+
+/// The parameters and the constraint of the request together allow no next token.
+void end_without_token(Request& request, const sampling::SampledToken& sampled) {
+  RequestState& state = request.state();
+  if (sampled.ends_answer) {
+    state.status = RequestStatus::finished_stopped;
+    return;
+  }
+  state.status = RequestStatus::finished_length;
+  state.stop_reason = std::string(kNoAllowedToken);
 }
 
 }  // namespace
@@ -33,17 +55,18 @@ int effective_max_model_len(const SchedulerConfig& config, const kv_cache::KvCac
 Scheduler::Scheduler(SchedulerConfig config,
                      kv_cache::KvCacheManager& kv_cache_manager,
                      speculative::Drafter* drafter)
-    : config_(std::move(config)),
+    : config_(checked(std::move(config), kv_cache_manager)),
       kv_cache_manager_(&kv_cache_manager),
-      drafter_(drafter),
+      checks_(config_, kv_cache_manager),
       stop_checker_(config_.eos_token_ids),
-      max_model_len_(effective_max_model_len(config_, kv_cache_manager)),
-      adapters_(std::max(config_.max_loras, 0)) {
-  check_config(config_, max_model_len_);
+      waiting_(config_),
+      adapters_(std::max(config_.max_loras, 0)),
+      prefixes_(kv_cache_manager, config_.recomputes_last_cached_block),
+      snapshots_(kv_cache_manager, config_.prefix_cache_retention_interval),
+      drafts_(config_, kv_cache_manager, drafter) {
   const auto max_num_seqs = static_cast<size_t>(config_.max_num_seqs);
   running_.reserve(max_num_seqs);
   updates_.reserve(max_num_seqs * static_cast<size_t>(config_.decode_query_len));
-  reserve_drafts();
   for (SchedulerOutput& output : outputs_) {
     output.scheduled.reserve(max_num_seqs);
     output.preempted.reserve(max_num_seqs);
@@ -52,92 +75,40 @@ Scheduler::Scheduler(SchedulerConfig config,
   finished_since_schedule_.reserve(kUsualFinished);
 }
 
-void Scheduler::check_admissible(std::span<const int32_t> prompt_token_ids,
-                                 const sampling::SamplingParams& params,
-                                 const RequestOptions& options) const {
-  if (!config_.decoder_prompt.empty()) {
-    const bool has_text = !options.encoder_token_ids.empty();
-    check_encoder_text(has_text ? options.encoder_token_ids : prompt_token_ids, params);
-    prompt_token_ids = config_.decoder_prompt;
-  }
-  const size_t num_prompt_tokens = prompt_token_ids.size();
-  if (num_prompt_tokens == 0) {
-    throw InvalidArgument("prompt is empty, expected at least one token");
-  }
-  if (std::cmp_greater(num_prompt_tokens, kv_cache_manager_->capacity_tokens())) {
-    throw InvalidArgument(fmt::format(
-        "prompt has {} tokens, but the KV cache holds {} ({} blocks of {}); shorten the prompt or "
-        "give the cache more memory",
-        num_prompt_tokens,
-        kv_cache_manager_->capacity_tokens(),
-        kv_cache_manager_->num_blocks() - 1,
-        kv_cache_manager_->block_size()));
-  }
-  if (std::cmp_greater_equal(num_prompt_tokens, max_model_len_)) {
-    throw InvalidArgument(fmt::format(
-        "prompt has {} tokens, but max_model_len is {} for prompt and output together; shorten the "
-        "prompt to at most {} tokens",
-        num_prompt_tokens,
-        max_model_len_,
-        max_model_len_ - 1));
-  }
-  check_token_ids(prompt_token_ids);
-  sampling::validate(params, config_.vocab_size, config_.max_logprobs);
-  check_some_token_is_allowed(params, config_.eos_token_ids);
-  if (options.priority != 0 && config_.policy != SchedulingPolicy::priority) {
-    throw InvalidArgument(fmt::format(
-        "priority is {}, but this engine serves first come, first served; start it with "
-        "--scheduling-policy priority or leave the priority out",
-        options.priority));
-  }
-  if (options.lora_id != 0 && config_.max_loras == 0) {
-    throw InvalidArgument(
-        "the request names an adapter, but this engine has none; start it with --enable-lora");
-  }
-  if (options.cache_salt.size() > kMaxCacheSaltBytes) {
-    throw InvalidArgument(fmt::format("cache_salt has {} bytes, expected at most {}",
-                                      options.cache_salt.size(),
-                                      kMaxCacheSaltBytes));
-  }
-}
-
 void Scheduler::add_request(Request& request) {
-  REPRISE_ASSERT(request.scheduler_ == nullptr && request.status_ == RequestStatus::waiting,
+  RequestState& state = request.state();
+  REPRISE_ASSERT(state.scheduler == nullptr && state.status == RequestStatus::waiting,
                  "request {} was added before",
-                 static_cast<uint64_t>(request.id_));
-  check_admissible(request.prompt_token_ids(), request.params(), request.options_);
-  const sampling::SamplingParams& params = request.params_;
-  request.max_total_tokens_ = max_model_len_;
-  if (params.max_tokens) {
-    request.max_total_tokens_ = static_cast<int>(std::min<int64_t>(
-        max_model_len_, int64_t{request.num_prompt_tokens_} + *params.max_tokens));
-  }
-  request.token_ids_.reserve(static_cast<size_t>(request.max_total_tokens_));
-  request.prompt_logprobs_.reserve(static_cast<size_t>(request.num_prompt_logits()));
-  const auto num_encoder_tokens = static_cast<int>(request.encoder_token_ids().size());
-  // The blocks of the encoder's text are not there for the answer.
-  const int64_t num_blocks =
-      kv_cache_manager_->num_blocks() - 1 - kv_cache_manager_->blocks_for(num_encoder_tokens);
-  request.max_total_tokens_ = static_cast<int>(std::min<int64_t>(
-      request.max_total_tokens_, num_blocks * kv_cache_manager_->block_size() + 1));
-  kv_cache_manager_->reserve(request.block_table_, request.max_total_tokens_, num_encoder_tokens);
-  if (request.options_.shares_prefixes) {
-    kv_cache::PrefixKey prefix{.cache_salt = request.cache_salt()};
-    if (request.lora_id() != 0) prefix.lora_id = request.lora_id();
-    request.block_hashes_ = kv_cache_manager_->make_chain(prefix);
-  }
-  request.block_hashes_.reserve(request.max_total_tokens_);
-  request.block_hashes_.extend(request.token_ids());
-  request.all_stop_token_ids_ = params.stop_token_ids;
+                 static_cast<uint64_t>(request.id()));
+  checks_.check(request.prompt_token_ids(), request.params(), request.options());
+  state.max_total_tokens = find_max_total_tokens(request);
+  state.token_ids.reserve(static_cast<size_t>(state.max_total_tokens));
+  request.reserve_prompt_logprobs();
+  kv_cache_manager_->reserve(state.cache.block_table,
+                             state.max_total_tokens,
+                             static_cast<int>(request.encoder_token_ids().size()));
+  prefixes_.begin(request);
+  state.all_stop_token_ids = request.params().stop_token_ids;
   for (const int32_t id : config_.eos_token_ids) {
     // A configuration may name special tokens for which the model has no logits.
-    if (id >= 0 && id < config_.vocab_size) request.all_stop_token_ids_.push_back(id);
+    if (id >= 0 && id < config_.vocab_size) state.all_stop_token_ids.push_back(id);
   }
-  request.arrival_order_ = next_arrival_order_++;
-  set_draft_gate(request);
-  request.scheduler_ = this;
-  request.queued_at_step_ = num_schedules_;
-  enqueue(request);
+  state.scheduler = this;
+  waiting_.add(request, num_schedules_);
+  drafts_.open_gate(request);
+}
+
+/// The value of Request::max_total_tokens().
+int Scheduler::find_max_total_tokens(const Request& request) const {
+  int64_t most = max_model_len();
+  if (const auto& max_tokens = request.params().max_tokens) {
+    most = std::min(most, int64_t{request.num_prompt_tokens()} + *max_tokens);
+  }
+  // The blocks of the encoder's text are not there for the answer.
+  const auto num_encoder_tokens = static_cast<int>(request.encoder_token_ids().size());
+  const int64_t num_blocks =
+      kv_cache_manager_->num_blocks() - 1 - kv_cache_manager_->blocks_for(num_encoder_tokens);
+  return static_cast<int>(std::min(most, num_blocks * kv_cache_manager_->block_size() + 1));
 }
 
 AbortResult Scheduler::abort_request(Request& request) {
@@ -147,16 +118,16 @@ AbortResult Scheduler::abort_request(Request& request) {
 AbortResult Scheduler::finish_request(Request& request,
                                       RequestStatus status,
                                       StopReason stop_reason) {
-  REPRISE_ASSERT(engine::is_finished(status), "{} ends no request", to_string(status));
+  REPRISE_ASSERT(scheduler::is_finished(status), "{} ends no request", to_string(status));
   if (request.is_finished()) {
     return request.is_in_flight() ? AbortResult::released_after_step
                                   : AbortResult::already_finished;
   }
-  REPRISE_ASSERT(request.scheduler_ == this,
+  REPRISE_ASSERT(request.state().scheduler == this,
                  "request {} is not known to this scheduler",
-                 static_cast<uint64_t>(request.id_));
-  const RequestStatus before = std::exchange(request.status_, status);
-  request.stop_reason_ = std::move(stop_reason);
+                 static_cast<uint64_t>(request.id()));
+  const RequestStatus before = std::exchange(request.state().status, status);
+  request.state().stop_reason = std::move(stop_reason);
   if (before == RequestStatus::running) {
     std::erase(running_, &request);
   } else {
@@ -177,11 +148,11 @@ const SchedulerOutput& Scheduler::schedule() {
 
   ++num_schedules_;
   if (config_.policy == SchedulingPolicy::priority && num_schedules_ % kPromotionInterval == 0) {
-    promote_waiting();
+    waiting_.promote(num_schedules_);
   }
-  propose_drafts();
+  drafts_.propose(running_);
   int token_budget = config_.max_num_batched_tokens;
-  prompt_logits_budget_ = config_.max_prompt_logits;
+  prompt_logits_.begin_step(config_.max_prompt_logits);
   const bool has_blocks = schedule_running(token_budget);
   // When a running request lost its blocks in this step or waits for blocks, no waiting request is
   // admitted: the running request is served first when blocks are free again.
@@ -200,11 +171,12 @@ bool Scheduler::schedule_running(int& token_budget) {
     // step in flight samples this request's last token.
     if (num_new_tokens == 0) continue;
     const auto num_later = static_cast<int>(running_.size() - i - 1);
-    const int num_drafts = take_drafts(request, token_budget, num_later);
+    const int num_drafts = drafts_.take(request, token_budget, num_later);
     num_new_tokens += num_drafts;
-    while (kv_cache_manager_->allocate_slots(request.block_table_,
-                                             request.num_computed_tokens_ + num_new_tokens) ==
-           kv_cache::SlotResult::no_blocks) {
+    while (
+        kv_cache_manager_->allocate_slots(request.state().cache.block_table,
+                                          request.state().num_computed_tokens + num_new_tokens) ==
+        kv_cache::SlotResult::no_blocks) {
       const Request& victim = *running_.back();
       const bool is_own_victim = &victim == &request;
       // The request has to wait: a step in flight still uses the victim's blocks, or blocks of
@@ -230,9 +202,10 @@ void Scheduler::schedule_waiting(int& token_budget) {
     next = RequestQueue::next(request);
     // Another request may go first. The rows of the next step are given out by rank again, so this
     // request waits only for requests of its kind.
-    if (waits_for_prompt_logits(request)) continue;
+    if (prompt_logits_.must_wait(request)) continue;
     if (!adapters_.has_room_for(request.lora_id())) {
-      if (may_be_overtaken(request)) continue;
+      const uint64_t waited = WaitingLine::num_steps_waited(request, num_schedules_);
+      if (std::cmp_less(waited, config_.max_lora_wait_steps)) continue;
       return;
     }
     if (!admit(request, token_budget)) return;
@@ -244,46 +217,43 @@ void Scheduler::schedule_waiting(int& token_budget) {
   }
 }
 
-bool Scheduler::may_be_overtaken(const Request& request) const {
-  const uint64_t waited = request.num_steps_waited_ + num_schedules_ - request.queued_at_step_;
-  return std::cmp_less(waited, config_.max_lora_wait_steps);
-}
-
 /// Gives the request its cached prefix and the blocks of its first chunk. Returns false and leaves
 /// the request unchanged when it does not fit.
 bool Scheduler::admit(Request& request, int token_budget) {
-  const kv_cache::KvCacheManager::CachedPrefix prefix = find_prefix(request);
+  const PrefixRule::CachedPrefix prefix = prefixes_.find(request);
+  RequestState& state = request.state();
   const int num_found_tokens = prefix.num_blocks * kv_cache_manager_->block_size();
-  const int num_cached_tokens = std::max(num_found_tokens, num_tokens_to_import(request));
+  const int num_cached_tokens =
+      std::max(num_found_tokens, PrefixRule::num_tokens_to_import(request));
   if (!config_.enable_chunked_prefill && request.num_tokens() - num_cached_tokens > token_budget) {
     return false;
   }
   if (config_.scheduler_reserve_full_isl &&
-      kv_cache::KvCacheManager::num_encoder_blocks(request.block_table_) +
+      kv_cache::KvCacheManager::num_encoder_blocks(state.cache.block_table) +
               kv_cache_manager_->blocks_for(request.num_tokens()) - prefix.num_blocks >
           kv_cache_manager_->num_free_blocks() - prefix.num_free_blocks) {
     return false;
   }
-  request.num_computed_tokens_ = num_cached_tokens;
-  request.shared_prefix_boundary_ =
+  state.num_computed_tokens = num_cached_tokens;
+  state.cache.shared_prefix_boundary =
       prefix.num_blocks_without_states * kv_cache_manager_->block_size();
   const int num_new_tokens = tokens_to_schedule(request, token_budget);
   if (num_new_tokens == 0 ||  // earlier requests have taken the step's rows of logits
-      kv_cache_manager_->allocate_slots_after(request.block_table_,
-                                              request.block_hashes_,
+      kv_cache_manager_->allocate_slots_after(state.cache.block_table,
+                                              state.cache.block_hashes,
                                               prefix,
                                               num_cached_tokens + num_new_tokens) ==
           kv_cache::SlotResult::no_blocks) {
-    request.num_computed_tokens_ = 0;
+    state.num_computed_tokens = 0;
     return false;
   }
-  request.restored_state_ = prefix.snapshot;
-  if (request.num_preemptions_ == 0) count_prefix_lookup(request, num_found_tokens);
-  if (num_tokens_to_import(request) > 0) {
-    request.first_imported_token_ = num_found_tokens;
+  state.cache.restored_state = prefix.snapshot;
+  if (state.num_preemptions == 0) prefixes_.count(request, num_found_tokens);
+  if (PrefixRule::num_tokens_to_import(request) > 0) {
+    state.cache.first_imported_token = num_found_tokens;
     // When the whole prompt was computed elsewhere, its last token makes a decode step.
     if (num_cached_tokens == request.num_tokens() - 1) {
-      request.num_prefill_tokens_ = num_cached_tokens;
+      state.num_prefill_tokens = num_cached_tokens;
     }
   }
   return true;
@@ -292,42 +262,55 @@ bool Scheduler::admit(Request& request, int token_budget) {
 int Scheduler::tokens_to_schedule(const Request& request, int token_budget) const {
   // The request got no token in its last step, but a later step was already scheduled as if it had.
   // Wait until that step is done.
-  if (request.is_postponed_ && request.is_in_flight()) return 0;
+  if (request.state().is_postponed && request.is_in_flight()) return 0;
   // The last token that the length limit allows is never computed: no token follows it.
   const auto num_known = static_cast<int>(request.token_ids_with_placeholders().size());
-  int num_tokens =
-      std::min(num_known, request.max_total_tokens_ - 1) - request.num_computed_tokens_;
+  int num_tokens = std::min(num_known, request.state().max_total_tokens - 1) -
+                   request.state().num_computed_tokens;
   if (config_.long_prefill_token_threshold > 0) {
     num_tokens = std::min(num_tokens, config_.long_prefill_token_threshold);
   }
-  num_tokens = limit_to_snapshot(request, std::min(num_tokens, token_budget));
-  return limit_to_prompt_logits(request, num_tokens);
+  num_tokens = snapshots_.limit(request, std::min(num_tokens, token_budget));
+  return prompt_logits_.limit(request, num_tokens);
 }
 
 void Scheduler::append_to_batch(Request& request, int num_scheduled_tokens, int num_drafts) {
+  RequestState& state = request.state();
+  CacheState& cached = state.cache;
+  // The blocks of the step's tokens are in the table, and add_request() has reserved the memory of
+  // tokens and table, so the entry may keep views of both.
+  const bool is_first = state.num_computed_tokens == 0;
   output_->scheduled.push_back(
-      {.request = &request,
-       .num_scheduled_tokens = num_scheduled_tokens,
-       .num_computed_tokens = request.num_computed_tokens_,
+      {.token_ids = request.token_ids_with_placeholders().subspan(
+           static_cast<size_t>(state.num_computed_tokens),
+           static_cast<size_t>(num_scheduled_tokens)),
+       .num_computed_tokens = state.num_computed_tokens,
+       .block_ids = request.block_ids(),
+       .state_slot = request.state_slot(),
+       .restored_state = std::exchange(cached.restored_state, kv_cache::kNullStateSlot),
+       .encoder_token_ids = is_first ? request.encoder_token_ids() : std::span<const int32_t>(),
+       .encoder_len = static_cast<int32_t>(request.encoder_token_ids().size()),
+       .encoder_block_ids = request.encoder_block_ids(),
+       .adapter = request.adapter(),
+       .second_text_begin = request.second_text_begin(),
        .num_drafts = num_drafts,
+       .request = &request,
        .is_in_prefill = request.is_in_prefill(),
-       .first_imported_token = std::exchange(request.first_imported_token_, -1),
-       .restored_state = std::exchange(request.restored_state_, kv_cache::kNullStateSlot)});
-  ScheduledRequest& entry = output_->scheduled.back();
-  schedule_snapshot(request, entry);
-  schedule_prompt_logits(request, entry);
-  ++request.num_steps_in_flight_;
-  request.num_computed_tokens_ += num_scheduled_tokens;
-  entry.samples = std::cmp_equal(request.num_computed_tokens_, request.token_ids_.size());
+       .first_imported_token = std::exchange(cached.first_imported_token, -1)});
+  StepEntry& entry = output_->scheduled.back();
+  snapshots_.schedule(request, entry);
+  prompt_logits_.schedule(request, entry);
+  ++state.num_steps_in_flight;
+  state.num_computed_tokens += num_scheduled_tokens;
+  entry.samples = std::cmp_equal(state.num_computed_tokens, state.token_ids.size());
   if (!entry.samples) return;
-  request.token_ids_.push_back(kPlaceholder);  // add_request() has reserved the memory
-  ++request.num_placeholders_;
+  state.add_placeholders({&kPlaceholder, 1});
   // In front of the new placeholder are the drafts of this step.
-  entry.placeholders = std::span(request.token_ids_).last(static_cast<size_t>(1 + num_drafts));
+  entry.placeholders = std::span(state.token_ids).last(static_cast<size_t>(1 + num_drafts));
 }
 
 void Scheduler::finish_batch() {
-  if (config_.pad_drafts) pad_drafts();
+  if (config_.pad_drafts) pad_drafts(*output_, config_);
   sort_batch(output_->scheduled, config_.decode_query_len);
   output_->total_num_scheduled_tokens = 0;
   output_->num_padding_tokens = 0;
@@ -337,18 +320,22 @@ void Scheduler::finish_batch() {
   output_->max_query_len = 0;
   output_->any_prefill = false;
   adapters_.clear();
-  for (const ScheduledRequest& entry : output_->scheduled) {
+  for (const StepEntry& entry : output_->scheduled) {
     adapters_.add(entry.request->lora_id());
-    output_->total_num_scheduled_tokens += entry.num_scheduled_tokens;
+    output_->total_num_scheduled_tokens += entry.num_tokens();
     output_->num_padding_tokens += entry.num_padding_tokens;
     output_->num_sampling_requests += static_cast<int>(entry.samples);
     output_->num_sampled_rows += entry.num_sampled_rows();
-    output_->num_logits += entry.num_sampled_rows() + entry.num_prompt_logits;
+    output_->num_logits += entry.num_logits();
     output_->max_query_len = std::max(output_->max_query_len, entry.query_len());
     output_->any_prefill |= entry.is_in_prefill;
   }
   output_->num_active_loras = adapters_.size();
-  output_->common_prefix_len = find_common_prefix();
+  const bool looks_for_prefix =
+      config_.least_common_prefix_reqs > 0 &&
+      std::cmp_greater_equal(output_->scheduled.size(), config_.least_common_prefix_reqs);
+  output_->common_prefix_len =
+      looks_for_prefix ? find_common_prefix(output_->scheduled, *kv_cache_manager_) : 0;
   if (output_->empty()) {
     --num_schedules_;  // an empty step does not count as waiting time
   } else {
@@ -356,55 +343,14 @@ void Scheduler::finish_batch() {
   }
 }
 
-bool Scheduler::ranks_before(const Request& a, const Request& b) const {
-  const auto rank = [this](const Request& request) {
-    const bool has_priority = config_.policy == SchedulingPolicy::priority && !request.is_promoted_;
-    return std::tuple(has_priority, has_priority ? request.priority() : 0, request.arrival_order_);
-  };
-  return rank(a) < rank(b);
-}
-
-/// For a new request: searches from the end, because the place is near the end.
-void Scheduler::enqueue(Request& request) {
-  Request* next = nullptr;
-  for (Request* prev = waiting_.back(); prev != nullptr && ranks_before(request, *prev);
-       prev = RequestQueue::prev(*prev)) {
-    next = prev;
-  }
-  waiting_.insert_before(next, request);
-}
-
-/// For a request that was running or promoted: searches from the front, because the place is near
-/// the front.
-void Scheduler::enqueue_again(Request& request) {
-  Request* next = waiting_.front();
-  while (next != nullptr && ranks_before(*next, request)) next = RequestQueue::next(*next);
-  waiting_.insert_before(next, request);
-}
-
 void Scheduler::start_running(Request& request) {
-  waiting_.remove(request);
-  request.status_ = RequestStatus::running;
-  request.num_steps_waited_ += num_schedules_ - request.queued_at_step_;
+  waiting_.take(request, num_schedules_);
+  request.state().status = RequestStatus::running;
   const auto place = std::upper_bound(
       running_.begin(), running_.end(), &request, [this](const Request* a, const Request* b) {
-        return ranks_before(*a, *b);
+        return waiting_.ranks_before(*a, *b);
       });
   running_.insert(place, &request);
-}
-
-void Scheduler::promote_waiting() {
-  const auto max_wait = static_cast<uint64_t>(config_.max_priority_wait_steps);
-  for (Request* request = waiting_.front(); request != nullptr;) {
-    Request* const next = RequestQueue::next(*request);
-    const uint64_t waited = request->num_steps_waited_ + num_schedules_ - request->queued_at_step_;
-    if (!request->is_promoted_ && waited >= max_wait) {
-      waiting_.remove(*request);
-      request->is_promoted_ = true;
-      enqueue_again(*request);
-    }
-    request = next;
-  }
 }
 
 /// Preempts the victim, the last running request: its blocks are freed and its tokens are computed
@@ -413,19 +359,165 @@ void Scheduler::promote_waiting() {
 /// it.
 void Scheduler::preempt_last_running() {
   Request& victim = *running_.back();
+  RequestState& state = victim.state();
   REPRISE_ASSERT(!victim.is_in_flight(),
                  "request {} is preempted after it was scheduled",
-                 static_cast<uint64_t>(victim.id_));
+                 static_cast<uint64_t>(victim.id()));
   running_.pop_back();
-  kv_cache_manager_->free(victim.block_table_);
-  victim.num_computed_tokens_ = 0;
-  victim.num_prefill_tokens_ = victim.num_tokens();
-  victim.status_ = RequestStatus::preempted;
-  ++victim.num_preemptions_;
+  kv_cache_manager_->free(state.cache.block_table);
+  state.num_computed_tokens = 0;
+  state.num_prefill_tokens = victim.num_tokens();
+  state.status = RequestStatus::preempted;
+  ++state.num_preemptions;
   ++num_preemptions_;
-  victim.queued_at_step_ = num_schedules_;
-  enqueue_again(victim);
+  waiting_.add_again(victim, num_schedules_);
   output_->preempted.push_back(&victim);
 }
 
-}  // namespace reprise::engine
+std::span<const RequestUpdate> Scheduler::update_from_output(
+    std::span<const sampling::SampledToken> sampled) {
+  REPRISE_ASSERT(num_in_flight_ > 0 || sampled.empty(), "results of a step that was not scheduled");
+  updates_.clear();
+  if (num_in_flight_ == 0) return updates_;
+  const SchedulerOutput& step = oldest_in_flight();
+  REPRISE_ASSERT(sampled.size() == static_cast<size_t>(step.num_sampled_rows),
+                 "{} sampled tokens for {} sampled rows",
+                 sampled.size(),
+                 step.num_sampled_rows);
+  for (const StepEntry& entry : step.scheduled) {
+    const auto num_rows = static_cast<size_t>(entry.num_sampled_rows());
+    const std::span<const sampling::SampledToken> rows = sampled.first(num_rows);
+    sampled = sampled.subspan(num_rows);
+    // The request ended while this step ran, so its result is dropped.
+    const bool is_dropped = entry.request->is_finished();
+    if (!is_dropped) apply_results(entry, rows);
+    const bool is_postponed =
+        !rows.empty() && rows.front().status == sampling::SamplingStatus::postponed;
+    snapshots_.settle(entry,
+                      !is_dropped && !is_postponed &&
+                          entry.request->state().status != RequestStatus::finished_error);
+  }
+  end_step();
+  return updates_;
+}
+
+void Scheduler::apply_results(const StepEntry& entry,
+                              std::span<const sampling::SampledToken> sampled) {
+  Request& request = *entry.request;
+  if (!sampled.empty() && sampled.front().status == sampling::SamplingStatus::postponed) {
+    postpone(entry);
+    return;
+  }
+  const size_t num_updates_before = updates_.size();
+  const int num_new_tokens = append_tokens(entry, sampled);
+  take_back_drafts(entry, num_new_tokens);
+  if (request.state().status != RequestStatus::finished_error) {
+    prefixes_.publish(request,
+                      entry.num_drafts > 0 ? request.state().num_computed_tokens : entry.end());
+  }
+  if (!request.is_finished()) return;
+  if (updates_.size() == num_updates_before) updates_.push_back({.request = &request});
+  updates_.back().finished = true;
+}
+
+/// Appends the sampled tokens up to the first that gives no token or ends the request. Adds an
+/// update for each, and returns their number.
+int Scheduler::append_tokens(const StepEntry& entry,
+                             std::span<const sampling::SampledToken> sampled) {
+  Request& request = *entry.request;
+  int num_new_tokens = 0;
+  int num_sampled = 0;
+  for (const sampling::SampledToken& row : sampled) {
+    using sampling::SamplingStatus;
+    if (row.status == SamplingStatus::not_reached || row.status == SamplingStatus::postponed) break;
+    num_sampled += static_cast<int>(row.status == SamplingStatus::ok);
+    if (request.is_finished()) continue;  // a token before it has ended the request
+    const int num_tokens_before = request.num_tokens();
+    append_token(request, row);
+    if (request.num_tokens() == num_tokens_before) continue;
+    ++num_new_tokens;
+    updates_.push_back(
+        {.request = &request, .new_token_id = request.token_ids().back(), .sampled = &row});
+  }
+  if (entry.num_drafts > 0) {
+    const int num_accepted = std::max(0, num_sampled - 1);
+    drafts_.observe(entry, num_accepted);
+  }
+  return num_new_tokens;
+}
+
+std::span<const RequestUpdate> Scheduler::fail_scheduled(std::string_view reason) {
+  updates_.clear();
+  if (num_in_flight_ == 0) return updates_;
+  for (const StepEntry& entry : oldest_in_flight().scheduled) {
+    snapshots_.settle(entry, false);
+    if (entry.request->is_finished()) continue;
+    fail(*entry.request, reason);
+    updates_.push_back({.request = entry.request, .finished = true});
+  }
+  end_step();
+  return updates_;
+}
+
+void Scheduler::end_step() {
+  if (!updates_.empty()) {
+    std::erase_if(running_, [](const Request* request) { return request->is_finished(); });
+  }
+  for (const StepEntry& entry : oldest_in_flight().scheduled) {
+    --entry.request->state().num_steps_in_flight;
+    if (entry.first_imported_token >= 0) entry.request->drop_kv_image();
+    if (entry.request->is_finished() && !entry.request->is_in_flight()) release(*entry.request);
+  }
+  oldest_ = (oldest_ + 1) % kMaxStepsInFlight;
+  --num_in_flight_;
+}
+
+void Scheduler::append_token(Request& request, const sampling::SampledToken& sampled) {
+  using sampling::SamplingStatus;
+  RequestState& state = request.state();
+  if (sampled.status == SamplingStatus::no_allowed_token) {
+    return end_without_token(request, sampled);
+  }
+  if (sampled.status == SamplingStatus::refused) {
+    return fail(request, sampled.problem, ErrorKind::request);
+  }
+  if (sampled.status != SamplingStatus::ok) {
+    return fail(request, sampled.problem.empty() ? to_string(sampled.status) : sampled.problem);
+  }
+  if (sampled.token_id < 0 || sampled.token_id >= config_.vocab_size) {
+    fail(request,
+         fmt::format("sampled token {} is outside the vocabulary of {}",
+                     sampled.token_id,
+                     config_.vocab_size));
+    return;
+  }
+  int32_t& placeholder = state.token_ids[static_cast<size_t>(request.num_tokens())];
+  // When the token is already there, another thread may be reading it for the next step: do not
+  // write.
+  if (placeholder != sampled.token_id) placeholder = sampled.token_id;
+  --state.num_placeholders;
+  state.is_postponed = false;
+  if (const std::optional<Stop> stop = stop_checker_.check(request)) {
+    state.status = stop->status;
+    if (stop->stop_token_id) state.stop_reason = *stop->stop_token_id;
+  }
+  if (sampled.ends_answer) state.status = RequestStatus::finished_stopped;
+}
+
+void Scheduler::fail(Request& request, std::string_view message, ErrorKind kind) {
+  RequestState& state = request.state();
+  state.status = RequestStatus::finished_error;
+  state.error_kind = kind;
+  state.error = fmt::format("after {} tokens: {}", request.num_tokens(), message);
+  // The blocks may hold anything if the step failed or if its logits were not numbers.
+  kv_cache_manager_->unpublish(state.cache.block_table, state.cache.block_hashes);
+}
+
+void Scheduler::release(Request& request) {
+  drafts_.end_request(request);
+  kv_cache_manager_->free(request.state().cache.block_table);
+  request.state().scheduler = nullptr;
+  finished_since_schedule_.push_back(request.id());
+}
+
+}  // namespace reprise::scheduler

@@ -12,15 +12,20 @@
 #include "reprise/kv_cache/kv_cache_manager.h"
 #include "reprise/sampling/sampler.h"
 #include "reprise/scheduler/adapter_set.h"
+#include "reprise/scheduler/admission_checks.h"
+#include "reprise/scheduler/draft_queue.h"
+#include "reprise/scheduler/prefix_rule.h"
+#include "reprise/scheduler/prompt_logits_budget.h"
 #include "reprise/scheduler/request.h"
-#include "reprise/scheduler/request_queue.h"
 #include "reprise/scheduler/scheduler_config.h"
 #include "reprise/scheduler/scheduler_output.h"
+#include "reprise/scheduler/snapshot_rule.h"
 #include "reprise/scheduler/stop_checker.h"
+#include "reprise/scheduler/waiting_line.h"
 #include "reprise/speculative/drafter.h"
 #include "reprise/speculative/speculation_stats.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 
 /// A change that one step made to one request: a new token, the end of the request, or both. The
 /// updates of a request that got several tokens follow each other.
@@ -103,6 +108,8 @@ class Scheduler {
   Scheduler(SchedulerConfig config,
             kv_cache::KvCacheManager& kv_cache_manager,
             speculative::Drafter* drafter = nullptr);
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
 
   /// Checks whether a request can ever run. Reads only constant data, so any thread may call it at
   /// any time.
@@ -111,7 +118,9 @@ class Scheduler {
   /// sampling parameters and options.
   void check_admissible(std::span<const int32_t> prompt_token_ids,
                         const sampling::SamplingParams& params,
-                        const RequestOptions& options = {}) const;
+                        const RequestOptions& options = {}) const {
+    checks_.check(prompt_token_ids, params, options);
+  }
 
   /// Queues a new request. \throws InvalidArgument like check_admissible(); the scheduler then does
   /// not keep the request
@@ -155,85 +164,44 @@ class Scheduler {
   [[nodiscard]] size_t num_running() const noexcept { return running_.size(); }
   [[nodiscard]] size_t num_waiting() const noexcept { return waiting_.size(); }
   [[nodiscard]] int64_t num_preemptions() const noexcept { return num_preemptions_; }
-  [[nodiscard]] const PrefixCacheStats& prefix_cache_stats() const noexcept {
-    return prefix_cache_stats_;
+  [[nodiscard]] PrefixCacheStats prefix_cache_stats() const noexcept {
+    return {.queries = prefixes_.num_queried(),
+            .hits = prefixes_.num_hit(),
+            .states_saved = snapshots_.num_saved(),
+            .states_restored = snapshots_.num_restored()};
   }
   [[nodiscard]] const speculative::SpeculationStats& speculation_stats() const noexcept {
-    return speculation_stats_;
+    return drafts_.stats();
   }
   /// The effective limit: min(config.max_model_len, KV cache capacity). A value below the
   /// configured one means that the cache is the limit, which deserves a warning at start-up.
-  [[nodiscard]] int max_model_len() const noexcept { return max_model_len_; }
+  [[nodiscard]] int max_model_len() const noexcept { return checks_.max_model_len(); }
   [[nodiscard]] const SchedulerConfig& config() const noexcept { return config_; }
 
  private:
-  void check_token_ids(std::span<const int32_t> token_ids) const;
-  void check_encoder_text(std::span<const int32_t> text,
-                          const sampling::SamplingParams& params) const;
+  [[nodiscard]] int find_max_total_tokens(const Request& request) const;
   [[nodiscard]] SchedulerOutput& oldest_in_flight() { return outputs_[oldest_]; }
   [[nodiscard]] bool schedule_running(int& token_budget);
   void schedule_waiting(int& token_budget);
   bool admit(Request& request, int token_budget);
-  [[nodiscard]] bool may_be_overtaken(const Request& request) const;
-  [[nodiscard]] kv_cache::KvCacheManager::CachedPrefix find_prefix(const Request& request) const;
-  [[nodiscard]] static bool wants_prompt_logits(const Request& request);
-  [[nodiscard]] bool waits_for_prompt_logits(const Request& request) const;
-  void count_prefix_lookup(Request& request, int num_found_tokens);
-  [[nodiscard]] static int num_tokens_to_import(const Request& request);
   [[nodiscard]] int tokens_to_schedule(const Request& request, int token_budget) const;
-  [[nodiscard]] int limit_to_snapshot(const Request& request, int num_tokens) const;
-  [[nodiscard]] int next_snapshot(const Request& request, int position) const;
-  [[nodiscard]] bool wants_snapshot(const Request& request, int position) const;
-  void schedule_snapshot(const Request& request, ScheduledRequest& entry);
-  void settle_snapshot(const ScheduledRequest& entry, bool is_valid);
-  [[nodiscard]] int limit_to_prompt_logits(const Request& request, int num_tokens) const;
-  void set_draft_gate(Request& request) const;
-  /// What the drafter proposed for one request.
-  struct Proposal {
-    Request* request = nullptr;
-    size_t first = 0;  // index in proposed_tokens_
-    int num_drafts = 0;
-  };
-
-  void reserve_drafts();
-  void propose_drafts();
-  [[nodiscard]] int most_drafts(const Request& request) const;
-  [[nodiscard]] static speculative::DraftRequest open_drafts(Request& request, int most);
-  void keep_drafts(const speculative::DraftRequest& from, Proposal& proposal);
-  [[nodiscard]] int take_drafts(Request& request, int token_budget, int num_later);
-  [[nodiscard]] bool allocate_draft_slots(Request& request, int num_drafts, int num_later);
-  static void drop_placeholders(Request& request, int count);
   void append_to_batch(Request& request, int num_scheduled_tokens, int num_drafts = 0);
-  void pad_drafts();
-  void schedule_prompt_logits(Request& request, ScheduledRequest& entry);
   void finish_batch();
-  /// The value of SchedulerOutput::common_prefix_len.
-  [[nodiscard]] int find_common_prefix() const;
-  [[nodiscard]] bool ranks_before(const Request& a, const Request& b) const;
-  void enqueue(Request& request);
-  void enqueue_again(Request& request);
   void start_running(Request& request);
-  void promote_waiting();
   void preempt_last_running();
-  void publish_blocks(Request& request, int num_computed_tokens);
-  void apply_results(const ScheduledRequest& entry,
-                     std::span<const sampling::SampledToken> sampled);
-  int append_tokens(const ScheduledRequest& entry, std::span<const sampling::SampledToken> sampled);
-  static void take_back_drafts(const ScheduledRequest& entry, int num_new_tokens);
+  void apply_results(const StepEntry& entry, std::span<const sampling::SampledToken> sampled);
+  int append_tokens(const StepEntry& entry, std::span<const sampling::SampledToken> sampled);
   void append_token(Request& request, const sampling::SampledToken& sampled);
-  static void postpone(const ScheduledRequest& entry);
-  static void end_without_token(Request& request, const sampling::SampledToken& sampled);
   void fail(Request& request, std::string_view message, ErrorKind kind = ErrorKind::internal);
   void end_step();
   void release(Request& request);
 
   SchedulerConfig config_;
   kv_cache::KvCacheManager* kv_cache_manager_;  // owned by the engine core
-  speculative::Drafter* drafter_;               // owned by the engine core; may be null
+  AdmissionChecks checks_;
   StopChecker stop_checker_;
-  int max_model_len_;
 
-  RequestQueue waiting_;
+  WaitingLine waiting_;
   std::vector<Request*> running_;                           // ordered by rank, like waiting_
   std::array<SchedulerOutput, kMaxStepsInFlight> outputs_;  // a ring of steps in flight
   size_t oldest_ = 0;
@@ -241,19 +209,13 @@ class Scheduler {
   SchedulerOutput* output_ = &outputs_[0];  // the step being scheduled
   std::vector<RequestId> finished_since_schedule_;
   std::vector<RequestUpdate> updates_;
-  int prompt_logits_budget_ = 0;  // rows of logits left in the step being scheduled
-  AdapterSet adapters_;           // of the running requests, or of the step being finished
+  AdapterSet adapters_;  // of the running requests, or of the step being finished
+  PromptLogitsBudget prompt_logits_;
+  PrefixRule prefixes_;
+  SnapshotRule snapshots_;
+  DraftQueue drafts_;
   uint64_t num_schedules_ = 0;
-  uint64_t next_arrival_order_ = 0;
   int64_t num_preemptions_ = 0;
-  PrefixCacheStats prefix_cache_stats_;
-  speculative::SpeculationStats speculation_stats_;
-  speculative::RecentAcceptance recent_acceptance_;  // of all requests
-  // The drafts of the step being scheduled, in the order of running_.
-  std::vector<speculative::DraftRequest> draft_requests_;
-  std::vector<Proposal> proposals_;
-  std::vector<int32_t> proposed_tokens_;
-  size_t next_proposal_ = 0;  // index of the first proposal that no request has taken
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

@@ -4,7 +4,7 @@
 #include "reprise/base/error.h"
 #include "tests/support/scheduler/scheduler_test_support.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 namespace {
 
 using testing::Bench;
@@ -82,4 +82,4 @@ TEST(SchedulerAdapters, share_no_cached_prefix_with_each_other_or_with_the_model
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

@@ -21,7 +21,7 @@ std::atomic<int64_t> num_allocations{0};
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 namespace {
 
 TEST(Scheduler, steps_without_heap_allocation_through_prefill_decode_preemption_and_finish) {
@@ -45,7 +45,7 @@ TEST(Scheduler, steps_without_heap_allocation_through_prefill_decode_preemption_
   while (bench.scheduler.has_unfinished_requests()) {
     const SchedulerOutput& output = bench.scheduler.schedule();
     size_t row = 0;
-    for (const ScheduledRequest& entry : output.scheduled) {
+    for (const StepEntry& entry : output.scheduled) {
       logits[static_cast<size_t>(++num_steps) % logits.size()] += 1.0F;
       if (entry.samples) sampler.sample(entry.sampling_input(logits), sampled[row++]);
     }
@@ -58,4 +58,4 @@ TEST(Scheduler, steps_without_heap_allocation_through_prefill_decode_preemption_
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

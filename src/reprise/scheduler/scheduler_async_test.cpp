@@ -4,7 +4,7 @@
 
 #include "tests/support/scheduler/scheduler_test_support.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 namespace {
 
 using testing::Bench;
@@ -30,10 +30,10 @@ TEST(AsyncScheduler, schedules_a_decode_behind_a_token_that_is_not_known_yet) {
   EXPECT_FALSE(second.scheduled[0].is_in_prefill);
   EXPECT_EQ(second.scheduled[0].num_computed_tokens, 5);
   // The second step computes the token that the first step samples, through the shared placeholder.
-  EXPECT_EQ(second.scheduled[0].token_ids().data(), first.scheduled[0].placeholders.data());
-  EXPECT_THAT(second.scheduled[0].token_ids(), ElementsAre(0));
+  EXPECT_EQ(second.scheduled[0].token_ids.data(), first.scheduled[0].placeholders.data());
+  EXPECT_THAT(second.scheduled[0].token_ids, ElementsAre(0));
   first.scheduled[0].placeholders[0] = 9;
-  EXPECT_THAT(second.scheduled[0].token_ids(), ElementsAre(9));
+  EXPECT_THAT(second.scheduled[0].token_ids, ElementsAre(9));
   EXPECT_EQ(second.scheduled[0].sampling_input({}).output_token_ids.size(), 1U);
   EXPECT_EQ(request.num_tokens(), 5) << "nothing is known yet";
 
@@ -104,7 +104,7 @@ TEST(AsyncScheduler, drops_the_step_behind_a_token_that_was_postponed) {
   const SchedulerOutput& again = bench.scheduler.schedule();
   ASSERT_EQ(again.num_reqs(), 1);
   EXPECT_EQ(again.scheduled[0].num_computed_tokens, 4);
-  EXPECT_EQ(again.scheduled[0].num_scheduled_tokens, 1);
+  EXPECT_EQ(again.scheduled[0].num_tokens(), 1);
   EXPECT_TRUE(bench.scheduler.schedule().empty()) << "nothing runs ahead until there is a token";
   EXPECT_EQ(bench.update(again, 9)[0].new_token_id, 9);
   EXPECT_THAT(request.output_token_ids(), ElementsAre(9));
@@ -190,4 +190,4 @@ TEST(AsyncSchedulerDeathTest, stops_on_a_third_step) {
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

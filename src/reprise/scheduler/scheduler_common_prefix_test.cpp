@@ -2,7 +2,7 @@
 
 #include "tests/support/scheduler/scheduler_test_support.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 namespace {
 
 using testing::Bench;
@@ -62,4 +62,4 @@ TEST(SchedulerCommonPrefix, is_not_looked_for_in_steps_with_fewer_requests) {
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

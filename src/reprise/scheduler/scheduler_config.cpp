@@ -6,7 +6,7 @@
 
 #include "reprise/base/error.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 namespace {
 
 void require_at_least(std::string_view option, int value, int low) {
@@ -58,4 +58,4 @@ void check_config(const SchedulerConfig& config, int max_model_len) {
   }
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

@@ -7,7 +7,7 @@
 #include "reprise/sampling/sampler.h"
 #include "reprise/scheduler/scheduling_policy.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 
 /// vLLM's names and defaults.
 struct SchedulerConfig {
@@ -77,4 +77,4 @@ struct SchedulerConfig {
 /// \throws InvalidArgument for options that cannot work (it says which and why)
 void check_config(const SchedulerConfig& config, int max_model_len);
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

@@ -11,7 +11,7 @@
 #include "tests/support/scheduler/scheduler_test_support.h"
 
 // Draft tokens in the scheduler. The results of the model are made up here.
-namespace reprise::engine {
+namespace reprise::scheduler {
 namespace {
 
 using sampling::SampledToken;
@@ -68,7 +68,7 @@ struct DraftBench {
   /// Results in which every row got `token`, and no draft is accepted unless it is `token`.
   static std::vector<SampledToken> results(const SchedulerOutput& output, int32_t token = kPlain) {
     std::vector<SampledToken> rows;
-    for (const ScheduledRequest& entry : output.scheduled) {
+    for (const StepEntry& entry : output.scheduled) {
       bool is_reached = true;
       for (int row = 0; row < entry.num_sampled_rows(); ++row) {
         rows.push_back({.token_id = token,
@@ -103,8 +103,8 @@ TEST(SchedulerDrafts, a_step_computes_the_last_token_and_its_drafts) {
   bench.drafter.drafts = {11, 12, 13, 14};
   const SchedulerOutput& output = bench.scheduler.schedule();
   ASSERT_EQ(output.num_reqs(), 1);
-  const ScheduledRequest& entry = output.scheduled[0];
-  EXPECT_EQ(to_tokens(entry.token_ids()), (Tokens{kPlain, 11, 12, 13}));
+  const StepEntry& entry = output.scheduled[0];
+  EXPECT_EQ(to_tokens(entry.token_ids), (Tokens{kPlain, 11, 12, 13}));
   EXPECT_EQ(entry.num_computed_tokens, 5);
   EXPECT_EQ(entry.num_drafts, 3);
   EXPECT_EQ(output.num_sampled_rows, 4);
@@ -141,7 +141,7 @@ TEST(SchedulerDrafts, accepted_drafts_become_tokens_and_the_others_are_taken_bac
   // The next step continues with the last token.
   bench.drafter.drafts = {};
   const SchedulerOutput& next = bench.scheduler.schedule();
-  EXPECT_EQ(to_tokens(next.scheduled[0].token_ids()), Tokens{99});
+  EXPECT_EQ(to_tokens(next.scheduled[0].token_ids), Tokens{99});
   EXPECT_EQ(next.scheduled[0].num_computed_tokens, 8);
   EXPECT_EQ(next.scheduled[0].num_drafts, 0);
 }
@@ -203,9 +203,9 @@ TEST(SchedulerDrafts, an_answer_never_exceeds_max_tokens) {
     bench.drafter.drafts = {kPlain, kPlain, kPlain};
     while (!request.is_finished()) {
       const SchedulerOutput& output = bench.scheduler.schedule();
-      const ScheduledRequest& entry = output.scheduled[0];
+      const StepEntry& entry = output.scheduled[0];
       // The last token is never computed.
-      ASSERT_LE(entry.num_computed_tokens + entry.num_scheduled_tokens, 5 + max_tokens - 1);
+      ASSERT_LE(entry.end(), 5 + max_tokens - 1);
       bench.scheduler.update_from_output(DraftBench::results(output));
     }
     EXPECT_EQ(request.num_output_tokens(), max_tokens);
@@ -261,7 +261,7 @@ TEST(SchedulerDrafts, a_step_with_few_missing_drafts_is_padded_to_a_uniform_one)
   EXPECT_EQ(output.total_num_scheduled_tokens, 6);
   EXPECT_EQ(output.num_padding_tokens, 2);
   EXPECT_EQ(output.num_sampled_rows, 6) << "padding is not sampled";
-  for (const ScheduledRequest& entry : output.scheduled) EXPECT_EQ(entry.query_len(), 4);
+  for (const StepEntry& entry : output.scheduled) EXPECT_EQ(entry.query_len(), 4);
 }
 
 TEST(SchedulerDrafts, a_step_with_many_missing_drafts_stays_ragged) {
@@ -299,7 +299,7 @@ TEST(SchedulerDrafts, a_postponed_request_computes_its_last_token_again) {
   EXPECT_EQ(request.num_tokens(), 6);
   EXPECT_EQ(request.num_computed_tokens(), 5);
   const SchedulerOutput& again = bench.scheduler.schedule();
-  EXPECT_EQ(to_tokens(again.scheduled[0].token_ids()), (Tokens{kPlain, 11, 12}));
+  EXPECT_EQ(to_tokens(again.scheduled[0].token_ids), (Tokens{kPlain, 11, 12}));
   // Time runs out after the first token.
   bench.scheduler.update_from_output(
       std::vector<SampledToken>{{.token_id = 11}, postponed, postponed});
@@ -345,4 +345,4 @@ TEST(SchedulerDrafts, exclude_asynchronous_scheduling) {
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

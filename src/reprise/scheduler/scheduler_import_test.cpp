@@ -8,7 +8,7 @@
 #include "tests/support/scheduler/scheduler_test_support.h"
 
 // Requests whose prompts another engine has computed.
-namespace reprise::engine {
+namespace reprise::scheduler {
 namespace {
 
 using testing::Bench;
@@ -28,7 +28,7 @@ TEST(SchedulerImport, computes_the_last_token_of_the_prompt_in_a_decode_step) {
   const SchedulerOutput& output = bench.scheduler.schedule();
   EXPECT_THAT(scheduled_tokens(output), ElementsAre(1, 1));
   EXPECT_FALSE(output.any_prefill);
-  const ScheduledRequest& entry = output.scheduled[1];
+  const StepEntry& entry = output.scheduled[1];
   ASSERT_EQ(entry.request, &imported);
   EXPECT_EQ(entry.num_computed_tokens, 39);
   EXPECT_EQ(entry.first_imported_token, 0);
@@ -149,4 +149,4 @@ TEST(SchedulerImport, computes_a_preempted_request_again_without_the_image) {
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

@@ -3,22 +3,29 @@
 #include <cstddef>
 #include <tuple>
 
-namespace reprise::engine {
+#include "reprise/scheduler/request.h"
+
+namespace reprise::scheduler {
 namespace {
 
-auto batch_key(const ScheduledRequest& entry, int decode_query_len) {
+auto batch_key(const StepEntry& entry, int decode_query_len) {
   const bool is_uniform_decode = !entry.is_in_prefill && entry.query_len() == decode_query_len;
   return std::tuple(!is_uniform_decode, entry.query_len(), entry.num_computed_tokens == 0);
 }
 
 }  // namespace
 
-void sort_batch(std::span<ScheduledRequest> batch, int decode_query_len) {
+sampling::SamplingInput StepEntry::sampling_input(std::span<const float> logits) const {
+  return request->sampling_input(logits, end() - num_drafts);
+}
+
+void sort_batch(std::span<StepEntry> batch, int decode_query_len) {
   // Insertion sort: it is stable, works in place (std::stable_sort allocates), and is linear for
   // the usual batch, whose decodes are in front already.
   for (size_t i = 1; i < batch.size(); ++i) {
-    const ScheduledRequest entry = batch[i];
-    const auto key = batch_key(entry, decode_query_len);
+    const auto key = batch_key(batch[i], decode_query_len);
+    if (!(key < batch_key(batch[i - 1], decode_query_len))) continue;
+    const StepEntry entry = batch[i];
     size_t place = i;
     for (; place > 0 && key < batch_key(batch[place - 1], decode_query_len); --place) {
       batch[place] = batch[place - 1];
@@ -27,4 +34,4 @@ void sort_batch(std::span<ScheduledRequest> batch, int decode_query_len) {
   }
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

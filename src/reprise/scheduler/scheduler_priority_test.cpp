@@ -4,7 +4,7 @@
 #include "reprise/base/error.h"
 #include "tests/support/scheduler/scheduler_test_support.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 namespace {
 
 using testing::Bench;
@@ -87,4 +87,4 @@ TEST(PriorityPolicy, needs_to_be_asked_for) {
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

@@ -24,7 +24,7 @@
 #include "reprise/kv_cache/kv_cache_manager.h"
 #include "reprise/scheduler/scheduler.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 namespace {
 
 constexpr int kVocabSize = 64;
@@ -273,7 +273,7 @@ class Simulation {
     const SchedulerOutput& output = scheduler_->schedule();
     for (const RequestId id : output.finished_request_ids) live_.erase(id);  // destroyed
     for (const Request* request : output.preempted) {
-      for (const ScheduledRequest& entry : output.scheduled) {
+      for (const StepEntry& entry : output.scheduled) {
         EXPECT_LT(rank(*entry.request), rank(*request)) << "a preemption for somebody below";
       }
       EXPECT_EQ(request->status(), RequestStatus::preempted) << "admitted again in the same step";
@@ -302,17 +302,17 @@ class Simulation {
 
   void keep(const SchedulerOutput& output) {
     Step& step = under_way_.emplace_back();
-    for (const ScheduledRequest& entry : output.scheduled) {
+    for (const StepEntry& entry : output.scheduled) {
       step.parts.push_back({.request = entry.request,
                             .num_computed = entry.num_computed_tokens,
-                            .end = entry.num_computed_tokens + entry.num_scheduled_tokens,
+                            .end = entry.end(),
                             .placeholders = entry.placeholders,
                             .state = entry.request->state_slot(),
                             .restored_state = entry.restored_state,
                             .saved_state = entry.saved_state});
       const auto blocks = entry.request->block_ids();
       step.parts.back().blocks.assign(blocks.begin(), blocks.end());
-      live_.at(entry.request->id()).num_computed += entry.num_scheduled_tokens;
+      live_.at(entry.request->id()).num_computed += entry.num_tokens();
     }
   }
 
@@ -422,10 +422,10 @@ class Simulation {
     int max_query_len = 0;
     bool any_prefill = false;
     const Request* first = nullptr;  // the running request that ranks first
-    for (const ScheduledRequest& entry : output.scheduled) {
+    for (const StepEntry& entry : output.scheduled) {
       const Request& request = *entry.request;
-      const int end = entry.num_computed_tokens + entry.num_scheduled_tokens;
-      ASSERT_GE(entry.num_scheduled_tokens, 1);
+      const int end = entry.end();
+      ASSERT_GE(entry.num_tokens(), 1);
       if (Live& live = live_.at(request.id()); !std::exchange(live.is_running, true)) {
         check_cached_prefix(entry);
         live.num_computed = entry.num_computed_tokens;
@@ -450,13 +450,12 @@ class Simulation {
       ASSERT_LE(static_cast<int>(request.block_ids().size()),
                 cache_->blocks_for(num_tokens + config_.decode_query_len - 1));
       if (config_.long_prefill_token_threshold > 0) {
-        ASSERT_LE(entry.num_scheduled_tokens - entry.num_drafts,
-                  config_.long_prefill_token_threshold);
+        ASSERT_LE(entry.num_tokens() - entry.num_drafts, config_.long_prefill_token_threshold);
       }
       if (!config_.enable_chunked_prefill && !request.params().prompt_logprobs) {
         ASSERT_TRUE(entry.samples);
       }
-      total += entry.num_scheduled_tokens;
+      total += entry.num_tokens();
       num_samples += static_cast<int>(entry.samples);
       max_query_len = std::max(max_query_len, entry.query_len());
       num_rows += entry.num_sampled_rows();
@@ -503,7 +502,7 @@ class Simulation {
     }
     const auto is_common = [&](int block) {
       const auto index = static_cast<size_t>(block);
-      return std::ranges::all_of(output.scheduled, [&](const ScheduledRequest& entry) {
+      return std::ranges::all_of(output.scheduled, [&](const StepEntry& entry) {
         return entry.num_computed_tokens >= (block + 1) * cache_->block_size() &&
                entry.request->block_ids()[index] ==
                    output.scheduled.front().request->block_ids()[index];
@@ -517,7 +516,7 @@ class Simulation {
 
   /// Checks how many tokens of an admitted request come from the cache; compute() checks their
   /// content.
-  void check_cached_prefix(const ScheduledRequest& entry) {
+  void check_cached_prefix(const StepEntry& entry) {
     const Request& request = *entry.request;
     ASSERT_EQ(entry.num_computed_tokens % cache_->block_size(), 0) << "whole blocks only";
     ASSERT_LT(entry.num_computed_tokens, request.num_tokens()) << "the last token is computed";
@@ -532,9 +531,9 @@ class Simulation {
 
   static void check_order(const SchedulerOutput& output, int decode_query_len) {
     for (size_t i = 1; i < output.scheduled.size(); ++i) {
-      const ScheduledRequest& a = output.scheduled[i - 1];
-      const ScheduledRequest& b = output.scheduled[i];
-      const auto is_decode = [decode_query_len](const ScheduledRequest& entry) {
+      const StepEntry& a = output.scheduled[i - 1];
+      const StepEntry& b = output.scheduled[i];
+      const auto is_decode = [decode_query_len](const StepEntry& entry) {
         return !entry.is_in_prefill && entry.query_len() == decode_query_len;
       };
       ASSERT_TRUE(is_decode(a) || !is_decode(b)) << "decodes come first";
@@ -809,4 +808,4 @@ INSTANTIATE_TEST_SUITE_P(scheduling,
                          });
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

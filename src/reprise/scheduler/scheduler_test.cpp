@@ -10,7 +10,7 @@
 #include "reprise/base/error.h"
 #include "tests/support/scheduler/scheduler_test_support.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 namespace {
 
 using testing::Bench;
@@ -327,8 +327,8 @@ TEST(Scheduler, computes_the_last_token_again_for_a_request_that_had_no_turn) {
   EXPECT_EQ(bench.requests[0]->num_tokens(), 5);
   const SchedulerOutput& next = bench.scheduler.schedule();
   ASSERT_EQ(next.num_reqs(), 2);
-  for (const ScheduledRequest& entry : next.scheduled) {
-    EXPECT_EQ(entry.num_scheduled_tokens, 1);
+  for (const StepEntry& entry : next.scheduled) {
+    EXPECT_EQ(entry.num_tokens(), 1);
     EXPECT_TRUE(entry.samples);
     EXPECT_EQ(entry.num_computed_tokens, entry.request == bench.requests[0].get() ? 4 : 5);
   }
@@ -352,21 +352,22 @@ struct Row {
   bool is_in_prefill;
 };
 std::string sorted_names(const std::vector<Row>& rows, int decode_query_len) {
-  std::vector<ScheduledRequest> batch;
+  const std::vector<int32_t> tokens(4096);
+  std::vector<StepEntry> batch;
   for (const Row& row : rows) {
     batch.push_back(
-        {.num_scheduled_tokens = row.num_tokens,
+        {.token_ids = std::span(tokens).first(static_cast<size_t>(row.num_tokens)),
          .num_computed_tokens = row.num_computed * 1000 + static_cast<int>(batch.size()),
          .is_in_prefill = row.is_in_prefill});
     if (row.num_computed == 0) batch.back().num_computed_tokens = 0;
   }
-  std::vector<ScheduledRequest> sorted = batch;
+  std::vector<StepEntry> sorted = batch;
   sort_batch(sorted, decode_query_len);
   std::string names;
-  for (const ScheduledRequest& entry : sorted) {
+  for (const StepEntry& entry : sorted) {
     for (size_t i = 0; i < batch.size(); ++i) {
       if (entry.num_computed_tokens == batch[i].num_computed_tokens &&
-          entry.num_scheduled_tokens == batch[i].num_scheduled_tokens &&
+          entry.num_tokens() == batch[i].num_tokens() &&
           entry.is_in_prefill == batch[i].is_in_prefill) {
         names += rows[i].name;
       }
@@ -466,4 +467,4 @@ TEST(Scheduler, ends_the_requests_of_a_failed_step_and_no_others) {
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

@@ -2,11 +2,11 @@
 
 #include <cstdint>
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 
 enum class SchedulingPolicy : uint8_t {
   fcfs,      // first come, first served
   priority,  // lower RequestOptions::priority first, then first come
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

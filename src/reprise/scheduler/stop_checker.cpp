@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 namespace {
 
 bool contains(std::span<const int32_t> ids, int32_t id) {
@@ -24,4 +24,4 @@ std::optional<Stop> StopChecker::check(const Request& request) const {
   return std::nullopt;
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

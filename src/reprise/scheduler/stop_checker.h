@@ -8,7 +8,7 @@
 
 #include "reprise/scheduler/request.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 
 /// A reason to end a request after its last token.
 struct Stop {
@@ -35,4 +35,4 @@ class StopChecker {
   std::vector<int32_t> eos_token_ids_;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

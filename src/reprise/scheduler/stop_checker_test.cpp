@@ -9,7 +9,7 @@
 
 #include "tests/support/scheduler/scheduler_test_support.h"
 
-namespace reprise::engine {
+namespace reprise::scheduler {
 namespace {
 
 using testing::Bench;
@@ -118,4 +118,4 @@ TEST(RequestStatus, has_vllms_names_and_finish_reasons) {
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::scheduler

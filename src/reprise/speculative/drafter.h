@@ -7,7 +7,15 @@
 
 #include "reprise/sampling/sampler.h"
 
+namespace reprise::cudagraph {
+class DispatchLedger;
+}
+
 namespace reprise::speculative {
+
+/// A step of the main model with its results. The runner defines it (runner/followed_step.h): a
+/// drafter that reads only tokens does not need it.
+struct FollowedStep;
 
 /// How a draft model chooses the drafts of random answers (temperature above 0). vLLM's names. Both
 /// are exact, because a draft only becomes a token if the main model samples it.
@@ -62,6 +70,16 @@ class Drafter {
   virtual void propose_all(std::span<DraftRequest> requests) noexcept = 0;
   /// Called once for each request that ends, whether or not it had drafts.
   virtual void end_request(const EndedRequest& /*request*/) noexcept {}
+
+  /// Whether this drafter needs follow(). Then no step is scheduled before the results of the step
+  /// before it, and the host samples all tokens.
+  [[nodiscard]] virtual bool follows_steps() const noexcept { return false; }
+  /// Takes the results of each step of the main model, if follows_steps().
+  virtual void follow(const FollowedStep& /*step*/) noexcept {}
+  /// Forgets everything that lies in caches of this drafter, because their memory was given back.
+  virtual void forget_all() {}
+  /// The decisions of the steps of this drafter's own model. nullptr: it has no model.
+  [[nodiscard]] virtual const cudagraph::DispatchLedger* ledger() const noexcept { return nullptr; }
 };
 
 /// A drafter that looks at the tokens of one request at a time.

@@ -11,7 +11,7 @@
 #include "reprise/scheduler/request.h"
 #include "reprise/scheduler/scheduler.h"
 
-namespace reprise::engine::testing {
+namespace reprise::scheduler::testing {
 
 inline constexpr int kVocabSize = 1000;
 inline constexpr int32_t kEos = 2;
@@ -62,18 +62,18 @@ struct Bench {
 
 [[nodiscard]] inline std::vector<int> scheduled_tokens(const SchedulerOutput& output) {
   std::vector<int> result;
-  for (const ScheduledRequest& entry : output.scheduled) {
-    result.push_back(entry.num_scheduled_tokens);
+  for (const StepEntry& entry : output.scheduled) {
+    result.push_back(entry.num_tokens());
   }
   return result;
 }
 
 [[nodiscard]] inline std::vector<uint64_t> scheduled_ids(const SchedulerOutput& output) {
   std::vector<uint64_t> result;
-  for (const ScheduledRequest& entry : output.scheduled) {
+  for (const StepEntry& entry : output.scheduled) {
     result.push_back(static_cast<uint64_t>(entry.request->id()));
   }
   return result;
 }
 
-}  // namespace reprise::engine::testing
+}  // namespace reprise::scheduler::testing

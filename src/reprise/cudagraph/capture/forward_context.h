@@ -38,6 +38,9 @@ struct ForwardContext {
   /// Input of a draft head: the hidden states of the model that it drafts for, one row per token.
   /// Undefined for all other models.
   Tensor hidden_states;
+  /// int32[at least num_tokens]: the slot of each token's adapter, -1 for none. Undefined in the
+  /// forward for batches without adapters, which has no op for adapters at all.
+  Tensor adapter_slots;
   /// A second result of the forward: hidden states for a draft head, one row per token. Undefined
   /// if there is no head.
   Tensor auxiliary;

@@ -47,8 +47,8 @@ void write_compile_seconds(Out out, From from) {
 }
 
 void write_step_seconds(Out out, From from) {
-  for (size_t i = 0; i < engine::kNumStepPhases; ++i) {
-    out.sample(from.engine.step_times.seconds[i], {{"phase", engine::kStepPhaseNames[i]}});
+  for (size_t i = 0; i < runner::kNumStepPhases; ++i) {
+    out.sample(from.engine.step_times.seconds[i], {{"phase", runner::kStepPhaseNames[i]}});
   }
 }
 

@@ -95,7 +95,7 @@ void Answer::take(int index, const engine::OutputDelta& delta) {
   if (is_stream_ && !std::exchange(has_begun_, true)) begin_stream();
   collect(index, delta);
   if (!is_stream_) return;
-  const Pending& pending = choice.pending;
+  const ChoicePart& pending = choice.pending;
   const bool is_held_back = delta.token_ids.empty() || choice.parser != nullptr;
   if (is_held_back && pending.text.empty() && pending.more.empty() && !delta.finished) return;
   if (!delta.finished && waits_for_more(choice)) return;
@@ -111,7 +111,7 @@ bool Answer::waits_for_more(const Choice& choice) const {
 
 void Answer::collect(int index, const engine::OutputDelta& delta) {
   Choice& choice = choices_[static_cast<size_t>(index)];
-  Pending& pending = choice.pending;
+  ChoicePart& pending = choice.pending;
   if (!std::exchange(choice.has_begun, true)) {
     const EncodedPrompt& prompt = prompt_of(index);
     if (wish_.echo && !head_.is_chat) pending.text = prompt.text;
@@ -190,40 +190,35 @@ void Answer::begin_stream() {
 /// The part of a choice that the client has not received yet. The call clears what was pending.
 ChoicePart Answer::take_part(int index) {
   Choice& choice = choices_[static_cast<size_t>(index)];
-  ChoicePart part{
-      .index = index, .finish_reason = choice.finish_reason, .stop_reason = &choice.stop_reason};
-  if (wish_.logprobs) part.logprobs = take_logprobs(choice);
-  Pending pending = std::exchange(choice.pending, {});
-  part.text = std::move(pending.text);
-  part.more = std::move(pending.more);
+  ChoicePart part = std::exchange(choice.pending, {});
+  part.index = index;
+  part.finish_reason = choice.finish_reason;
+  part.stop_reason = &choice.stop_reason;
+  if (wish_.logprobs) part.shown_logprobs = show_logprobs(part, choice.text_offset);
   if (wish_.prompt_logprobs && !is_stream_) {
-    part.prompt_logprobs = prompt_logprobs_json(pending.prompt_logprobs, prompt_spelling_);
+    part.shown_prompt_logprobs = prompt_logprobs_json(part.prompt_logprobs, prompt_spelling_);
   }
-  if (wish_.token_ids) {
-    part.token_ids = pending.token_ids;
-    const bool is_told_elsewhere = head_.is_chat && is_stream_;
-    if (!pending.prompt_token_ids.empty() && !is_told_elsewhere) {
-      part.prompt_token_ids = pending.prompt_token_ids;
-    }
-  }
+  const bool is_told_elsewhere = head_.is_chat && is_stream_;
+  part.shows_token_ids = wish_.token_ids;
+  part.shows_prompt_token_ids =
+      wish_.token_ids && !part.prompt_token_ids.empty() && !is_told_elsewhere;
   return part;
 }
 
-Json Answer::take_logprobs(Choice& choice) const {
-  const Pending& pending = choice.pending;
+Json Answer::show_logprobs(const ChoicePart& part, TextOffset& text_offset) const {
   std::vector<ShownToken> tokens;
   if (wish_.echo && !head_.is_chat) {
-    for (size_t i = 0; i < pending.prompt_token_ids.size(); ++i) {
-      const bool is_known = i > 0 && i <= pending.prompt_logprobs.size();
-      tokens.push_back({.token_id = pending.prompt_token_ids[i],
-                        .logprobs = is_known ? &pending.prompt_logprobs[i - 1] : nullptr});
+    for (size_t i = 0; i < part.prompt_token_ids.size(); ++i) {
+      const bool is_known = i > 0 && i <= part.prompt_logprobs.size();
+      tokens.push_back({.token_id = part.prompt_token_ids[i],
+                        .logprobs = is_known ? &part.prompt_logprobs[i - 1] : nullptr});
     }
   }
-  for (size_t i = 0; i < pending.logprobs.size(); ++i) {
-    tokens.push_back({.token_id = pending.token_ids[i], .logprobs = &pending.logprobs[i]});
+  for (size_t i = 0; i < part.logprobs.size(); ++i) {
+    tokens.push_back({.token_id = part.token_ids[i], .logprobs = &part.logprobs[i]});
   }
   return head_.is_chat ? chat_logprobs_json(tokens, spelling_)
-                       : completion_logprobs_json(tokens, spelling_, choice.text_offset);
+                       : completion_logprobs_json(tokens, spelling_, text_offset);
 }
 
 void Answer::write_chunk(Json chunk) {
@@ -249,7 +244,7 @@ bool Answer::is_large() const {
     }
   };
   for (const Choice& choice : choices_) {
-    const Pending& pending = choice.pending;
+    const ChoicePart& pending = choice.pending;
     add(pending.prompt_logprobs);
     add(pending.logprobs);
     num_parts += pending.token_ids.size() + pending.prompt_token_ids.size();

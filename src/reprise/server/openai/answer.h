@@ -51,17 +51,8 @@ class Answer final : public RequestAnswer {
     bool prompt_text = false;  // in a chat
     int stream_interval = 1;   // tokens of a chunk
   };
-  /// The part of a choice that is sent next. Without streaming, this is the whole choice.
-  struct Pending {
-    std::string text;
-    Json more = Json::object();  // members beside the text: reasoning, tool calls; streams only
-    std::vector<int32_t> prompt_token_ids;  // ids to echo or to return
-    std::vector<int32_t> token_ids;
-    std::vector<sampling::PositionLogprobs> prompt_logprobs;
-    std::vector<sampling::PositionLogprobs> logprobs;
-  };
   struct Choice {
-    Pending pending;
+    ChoicePart pending;  // what is sent next; without streaming, this is the whole choice
     std::unique_ptr<output_parsers::OutputParser> parser;  // null: the text is the content
     AnswerMessage message;
     bool has_begun = false;
@@ -71,7 +62,7 @@ class Answer final : public RequestAnswer {
     int64_t num_output_tokens = 0;
     int64_t num_cached_tokens = 0;
     std::string finish_reason;
-    engine::StopReason stop_reason;
+    scheduler::StopReason stop_reason;
   };
 
   void count(int index, const engine::OutputDelta& delta);
@@ -81,7 +72,7 @@ class Answer final : public RequestAnswer {
   void write_chunk(Json chunk);
   [[nodiscard]] bool waits_for_more(const Choice& choice) const;
   [[nodiscard]] ChoicePart take_part(int index);
-  [[nodiscard]] Json take_logprobs(Choice& choice) const;
+  [[nodiscard]] Json show_logprobs(const ChoicePart& part, TextOffset& text_offset) const;
   [[nodiscard]] const EncodedPrompt& prompt_of(int index) const;
 
   AnswerHead head_;

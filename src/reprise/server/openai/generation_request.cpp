@@ -141,18 +141,18 @@ std::optional<std::string> read_model_name(const RequestFields& fields) {
   return name;
 }
 
-void read_request_options(const RequestFields& fields, engine::RequestOptions& options) {
+void read_request_options(const RequestFields& fields, scheduler::RequestOptions& options) {
   assign(options.priority, fields.int32("priority"));
   const std::optional<std::string> salt = fields.text("cache_salt");
   if (!salt) return;
   // An empty salt would isolate nothing, although the client asked for isolation. vLLM refuses it
   // too.
-  if (salt->empty() || salt->size() > engine::kMaxCacheSaltBytes) {
-    throw ApiError(
-        400,
-        fmt::format(
-            "cache_salt has {} bytes, expected 1..{}.", salt->size(), engine::kMaxCacheSaltBytes),
-        "cache_salt");
+  if (salt->empty() || salt->size() > scheduler::kMaxCacheSaltBytes) {
+    throw ApiError(400,
+                   fmt::format("cache_salt has {} bytes, expected 1..{}.",
+                               salt->size(),
+                               scheduler::kMaxCacheSaltBytes),
+                   "cache_salt");
   }
   options.cache_salt = *salt;
 }

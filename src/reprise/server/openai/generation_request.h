@@ -48,7 +48,7 @@ struct GenerationRequest {
   Json messages = Json::array();  // chat: as read_messages() gives them
   api::ChatTemplateOptions chat_template;
   sampling::SamplingParams params;
-  engine::RequestOptions options;
+  scheduler::RequestOptions options;
   std::optional<PoolingWish> pooling;  // set by the routes for vectors
   std::optional<AskedOutput> asked_output;
   ToolUse tools;
@@ -102,7 +102,7 @@ struct GenerationRequest {
                                                std::string_view name,
                                                size_t max_count = kMaxChoices);
 void read_truncation(const RequestFields& fields, Truncation& truncation);
-void read_request_options(const RequestFields& fields, engine::RequestOptions& options);
+void read_request_options(const RequestFields& fields, scheduler::RequestOptions& options);
 /// The id is returned in a header, so it must be a valid header value.
 [[nodiscard]] std::optional<std::string> read_request_id(const RequestFields& fields);
 

@@ -227,9 +227,9 @@ TEST(GenerationRequest, reads_priority_and_cache_salt_within_their_bounds) {
   EXPECT_EQ(request.options.priority, -2147483648);
   EXPECT_EQ(request.options.cache_salt, longest);
   EXPECT_EQ(chat(chat_with(R"("priority": 7, "cache_salt": "a")")).options,
-            (engine::RequestOptions{.priority = 7, .cache_salt = "a"}));
+            (scheduler::RequestOptions{.priority = 7, .cache_salt = "a"}));
   EXPECT_EQ(completion(completion_with(R"("priority": null, "cache_salt": null)")).options,
-            engine::RequestOptions{});
+            scheduler::RequestOptions{});
   const std::vector<BadBody> bad = {
       {completion_with(R"("priority": 2147483648)"), "priority"},
       {completion_with(R"("priority": 1.5)"), "priority"},

@@ -34,7 +34,7 @@ std::string id_prefix(const GenerationRequest& request) {
 /// A request that is being answered.
 struct GenerationService::Generation {
   struct Choice {
-    engine::RequestId id{};
+    scheduler::RequestId id{};
     bool is_finished = false;
     int32_t num_output_tokens = 0;
     LoggedOutput logged;  // empty unless outputs are logged
@@ -276,10 +276,10 @@ void GenerationService::submit(Key key,
               static_cast<int64_t>(static_cast<uint64_t>(*params.seed) + static_cast<uint64_t>(i));
         }
         const auto index = static_cast<int>(generation.choices.size());
-        engine::RequestOptions options = request.options;
+        scheduler::RequestOptions options = request.options;
         options.second_text_begin = prompt.second_text_begin;
         if (request.make_constraint) options.constraint = request.make_constraint();
-        const engine::RequestId id = engine_->submit(
+        const scheduler::RequestId id = engine_->submit(
             prompt.token_ids,
             params,
             [queue = events_, key, index](engine::OutputDelta&& delta) {
@@ -324,7 +324,7 @@ void GenerationService::take_event(const EngineEvent& event) {
     --num_active_;
     if (delta.finish_reason == "error") {
       note_error(delta.error);
-      const int status = delta.error_kind == engine::ErrorKind::request ? 400 : 500;
+      const int status = delta.error_kind == scheduler::ErrorKind::request ? 400 : 500;
       return fail(event.generation, ApiError(status, model_->without_path(delta.error)));
     }
     if (delta.finish_reason == "abort") {

@@ -63,7 +63,8 @@ std::vector<EncodedPrompt> PromptEncoder::encode_pairs(const GenerationRequest& 
         std::get<std::string>(query), std::get<std::string>(request.prompts[i]), request, work);
     const size_t num_whole = pair.token_ids.size();
     const bool is_cut = truncate(pair.token_ids, request);
-    if (is_cut && request.truncation.keeps_end && pair.second_text_begin < engine::kNoSecondText) {
+    if (is_cut && request.truncation.keeps_end &&
+        pair.second_text_begin < scheduler::kNoSecondText) {
       const auto num_dropped = static_cast<int32_t>(num_whole - pair.token_ids.size());
       pair.second_text_begin = std::max(pair.second_text_begin - num_dropped, 0);
     }

@@ -15,7 +15,7 @@ namespace reprise::server {
 /// One prompt in the form that the model takes.
 struct EncodedPrompt {
   std::vector<int32_t> token_ids;
-  int32_t second_text_begin = engine::kNoSecondText;
+  int32_t second_text_begin = scheduler::kNoSecondText;
   std::string text;  // that a completion with `echo` or a chat's `prompt_text` repeats; else empty
 };
 

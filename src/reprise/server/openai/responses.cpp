@@ -12,7 +12,7 @@ namespace {
 
 Json reason_json(std::string_view reason) { return reason.empty() ? Json(nullptr) : Json(reason); }
 
-Json stop_reason_json(const engine::StopReason* reason) {
+Json stop_reason_json(const scheduler::StopReason* reason) {
   if (reason == nullptr) return nullptr;
   return std::visit(
       [](const auto& value) -> Json {
@@ -35,22 +35,20 @@ Json chunk_json(const AnswerHead& head, Json choices) {
   return json;
 }
 
-void add_unless_null(Json& json, const char* name, const Json& value) {
-  if (!value.is_null()) json[name] = value;
-}
-
 void add_prompt_parts(Json& json, const ChoicePart& choice) {
-  add_unless_null(json, "prompt_token_ids", choice.prompt_token_ids);
-  add_unless_null(json, "prompt_logprobs", choice.prompt_logprobs);
+  if (choice.shows_prompt_token_ids) json["prompt_token_ids"] = choice.prompt_token_ids;
+  if (!choice.shown_prompt_logprobs.is_null()) {
+    json["prompt_logprobs"] = choice.shown_prompt_logprobs;
+  }
 }
 
 Json choice_json(const ChoicePart& choice, const char* name, Json content) {
   Json json = {{"index", choice.index},
                {name, std::move(content)},
-               {"logprobs", choice.logprobs},
+               {"logprobs", choice.shown_logprobs},
                {"finish_reason", reason_json(choice.finish_reason)},
                {"stop_reason", stop_reason_json(choice.stop_reason)}};
-  add_unless_null(json, "token_ids", choice.token_ids);
+  if (choice.shows_token_ids) json["token_ids"] = choice.token_ids;
   return json;
 }
 

@@ -8,6 +8,7 @@
 
 #include "reprise/api/async_engine.h"
 #include "reprise/base/json.h"
+#include "reprise/sampling/sampler.h"
 
 namespace reprise::server {
 
@@ -26,20 +27,24 @@ struct Usage {
   std::optional<int64_t> cached_tokens;  // of the prompts; unset: not reported
 };
 
-/// One finished answer, or the part of it that one step added. Null members are left out, except
-/// logprobs.
+/// One finished answer, or the part of it that is sent next.
 struct ChoicePart {
   int index = 0;
   std::string text;
-  std::string_view finish_reason;  // empty: not finished
-  Json more = Json::object();      // members of the message or delta beside its content
-  const engine::StopReason* stop_reason = nullptr;  // of a finished choice; null: EOS or length
-  Json logprobs = nullptr;
-  Json token_ids = nullptr;
-  // The token ids of this choice's prompt. A chat has one prompt, so its ids stand beside the
-  // choices.
-  Json prompt_token_ids = nullptr;
-  Json prompt_logprobs = nullptr;
+  Json more = Json::object();  // members of the message or delta beside its content
+  std::vector<int32_t> token_ids;
+  std::vector<int32_t> prompt_token_ids;  // of this choice's prompt
+  std::vector<sampling::PositionLogprobs> logprobs;
+  std::vector<sampling::PositionLogprobs> prompt_logprobs;
+
+  // How the part is shown. Null members are left out, except logprobs.
+  std::string_view finish_reason;                      // empty: not finished
+  const scheduler::StopReason* stop_reason = nullptr;  // of a finished choice; null: EOS or length
+  Json shown_logprobs = nullptr;
+  Json shown_prompt_logprobs = nullptr;
+  bool shows_token_ids = false;
+  /// A chat has one prompt, so its ids stand beside the choices.
+  bool shows_prompt_token_ids = false;
 };
 
 [[nodiscard]] Json to_json(const Usage& usage);

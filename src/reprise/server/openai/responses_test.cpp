@@ -15,7 +15,7 @@ TEST(Responses, an_event_is_one_line_of_data_and_an_empty_line) {
 }
 
 TEST(Responses, a_completion_has_the_fields_of_vllm) {
-  const engine::StopReason stop = std::string("END");
+  const scheduler::StopReason stop = std::string("END");
   EXPECT_EQ(
       answer_json(
           kCompletion, {{.text = "hi", .finish_reason = "stop", .stop_reason = &stop}}, {3, 2}),
@@ -35,7 +35,7 @@ TEST(Responses, a_chat_stream_has_roles_deltas_and_usage) {
   EXPECT_EQ(chunk["object"], "chat.completion.chunk");
   EXPECT_EQ(chunk["choices"][0]["delta"], (Json{{"content", "a"}}));
   EXPECT_TRUE(chunk["choices"][0]["finish_reason"].is_null());
-  const engine::StopReason stop = 7;
+  const scheduler::StopReason stop = 7;
   EXPECT_EQ(
       text_chunk(kChat,
                  {.finish_reason = "stop", .stop_reason = &stop})["choices"][0]["stop_reason"],

@@ -55,7 +55,7 @@ void ServedModel::check_adapter_name(const std::string& name) const {
 }
 
 void ServedModel::choose(const std::optional<std::string>& name,
-                         engine::RequestOptions& options) const {
+                         scheduler::RequestOptions& options) const {
   if (!name || is_model(*name)) return;
   if (adapters_ != nullptr) {
     try {

@@ -42,7 +42,7 @@ class ServedModel {
   void check_adapter_name(const std::string& name) const;
   /// Lets the adapter of that name answer, if it is one. May read the adapter's folder again.
   /// \throws ApiError 404 for an unknown name; Error if the folder cannot be read
-  void choose(const std::optional<std::string>& name, engine::RequestOptions& options) const;
+  void choose(const std::optional<std::string>& name, scheduler::RequestOptions& options) const;
   /// The model object of GET /v1/models. \throws ApiError 404 for an unknown name
   [[nodiscard]] Json to_json(std::string_view name) const;
   /// The objects of all names: those of the model, then its adapters.

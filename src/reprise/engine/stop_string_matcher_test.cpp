@@ -1,4 +1,4 @@
-#include "reprise/scheduler/stop_string_matcher.h"
+#include "reprise/engine/stop_string_matcher.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "reprise/api/loaded_engine.h"
+#include "reprise/cudagraph/cudagraph_dispatcher.h"
+#include "reprise/kv_cache/tensors/kv_cache_tensors.h"
+#include "reprise/kv_cache/tensors/state_cache_tensors.h"
+
+/// The stages of a start that make the caches, the runner and the core of a model. `engine`: with
+/// the parts that are loaded so far.
+namespace reprise::engine {
+struct EngineCoreOptions;
+}
+
+namespace reprise::runner {
+class ModelRunner;
+}
+
+namespace reprise::api {
+
+[[nodiscard]] kv_cache::KvCacheLayout kv_cache_layout(const LoadedEngine& engine,
+                                                      int64_t num_blocks);
+/// Slots of requests, and those of StartupReport::num_state_snapshots.
+[[nodiscard]] kv_cache::StateCacheLayout state_cache_layout(const LoadedEngine& engine);
+/// What the programs of a model contain of its caches: the type, the number of state slots, and the
+/// scales of keys and values.
+[[nodiscard]] std::string cache_text(const LoadedEngine& engine);
+
+/// \throws OutOfMemory, InvalidArgument
+[[nodiscard]] std::unique_ptr<runner::ModelRunner> create_runner(
+    const LoadedEngine& engine,
+    const kv_cache::KvCacheLayout& layout,
+    const cudagraph::DispatcherOptions& dispatcher);
+
+/// The options of the core, which borrow from the engine. `caches_prefixes`: whether requests share
+/// cached prefixes.
+[[nodiscard]] engine::EngineCoreOptions core_options(const LoadedEngine& engine,
+                                                     bool caches_prefixes);
+
+}  // namespace reprise::api

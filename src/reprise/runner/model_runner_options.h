@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+
+#include "reprise/attention/attention_backend.h"
+#include "reprise/cudagraph/cudagraph_dispatcher.h"
+#include "reprise/kv_cache/tensors/kv_cache_tensors.h"
+#include "reprise/kv_cache/tensors/state_cache_tensors.h"
+#include "reprise/lora/adapter_slots.h"
+#include "reprise/parallel/communicator.h"
+#include "reprise/runner/data_parallel_steps.h"
+#include "reprise/runner/expert_counts.h"
+#include "reprise/runner/input_batch.h"
+
+namespace reprise::runner {
+
+/// Which of the two forwards of an engine with adapters. An engine without adapters has only
+/// `base`.
+enum class ForwardKind : uint8_t {
+  base,      // for batches without adapters: the model's own ops
+  adapters,  // each projection also adds what the adapter of each token gives
+};
+
+struct ModelRunnerOptions {
+  BatchLimits limits;
+  kv_cache::KvCacheLayout kv_cache;
+  kv_cache::StateCacheLayout states;  // of recurrent layers
+  cudagraph::DispatcherOptions dispatcher;
+  /// The attention backend. It must support the modes in the dispatcher's options. nullptr: the
+  /// backend that "auto" stands for.
+  const attention::BackendInfo* attention = nullptr;
+  /// The backend of the recurrent layers of a model that also has attention.
+  const attention::BackendInfo* recurrent = nullptr;
+  attention::AttentionPlanOptions attention_plan;
+  /// Workers that share the attention of a step, for the rule of cascade attention; 0: no step uses
+  /// cascade attention, as on devices without its kernel.
+  int cascade_workers = 0;
+  /// The adapters of the model's layers; must outlive the runner. nullptr: the engine has none.
+  lora::AdapterSlots* adapters = nullptr;
+  /// Where the model's layers count the tokens of their experts; must outlive the runner. nullptr:
+  /// they count nothing.
+  ExpertCounts* expert_counts = nullptr;
+  /// The ranks that run this model together; must outlive the runner. nullptr: this is the only
+  /// one.
+  parallel::Communicator* ranks = nullptr;
+  /// Another group that collective ops exchange data with, of another size than `ranks`: the tensor
+  /// ranks of a stage, or the engines that share experts. nullptr: there is none.
+  parallel::Communicator* op_ranks = nullptr;
+  /// The engines with the same model that run their steps together with this one; must outlive the
+  /// runner. nullptr: steps need no other engine. Only rank 0 of `ranks` has it.
+  DataParallelSteps* data_parallel = nullptr;
+  int num_warmups = 0;       // eager runs before each capture
+  bool copy_inputs = false;  // cudagraph_copy_inputs
+  /// cudagraph_lazy_capture: capture() does nothing, and a step whose best key has no graph yet
+  /// captures it first. \pre false with several ranks
+  bool lazy_capture = false;
+};
+
+}  // namespace reprise::runner

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reprise/cudagraph/capture/capture_report.h"
+#include "reprise/cudagraph/cudagraph_dispatcher.h"
+#include "reprise/parallel/communicator.h"
+#include "reprise/runner/data_parallel_steps.h"
+#include "reprise/runner/rank_steps.h"
+
+namespace reprise::runner {
+
+/// What one rank keeps of the steps that it runs together with the other ranks of its model, and
+/// with other engines of the same model: which rank leads, the numbers of the planned keys, and the
+/// keys that some rank can no longer replay. A key is retired on all ranks before the same step.
+/// Borrows everything. Belongs to the runner's thread.
+class RankedSteps {
+ public:
+  /// `ranks`, `data_parallel`: see ModelRunnerOptions; at least one of them is there.
+  /// \pre the keys of `dispatcher` are planned
+  RankedSteps(parallel::Communicator* ranks,
+              DataParallelSteps* data_parallel,
+              cudagraph::CudagraphDispatcher& dispatcher);
+
+  /// Whether this rank alone decides how a step computes attention. The other ranks of a model do
+  /// as rank 0 decides. Engines in lockstep must have one mode, so none of them decides.
+  [[nodiscard]] bool decides_attention() const noexcept {
+    return data_parallel_ == nullptr && is_leader();
+  }
+
+  /// Begins a step: agrees with the other engines, retires keys, and announces the step to the
+  /// other ranks. nullopt: no engine has work. \throws parallel::RankError
+  [[nodiscard]] std::optional<cudagraph::BatchFacts> agree(
+      std::span<const scheduler::StepEntry> requests, const cudagraph::BatchFacts& facts);
+  /// Compares the step with that of the other ranks, before it runs. \throws parallel::RankError
+  void compare(const cudagraph::Decision& decision, std::span<const scheduler::StepEntry> requests);
+  /// Compares what the ranks have captured. \throws parallel::RankError
+  void compare_capture(const cudagraph::CaptureReport& report);
+
+  /// Forbids these keys (numbers in the capture plan), because another rank can no longer replay
+  /// them.
+  void retire(std::span<const int32_t> keys);
+  /// Keeps in mind that this rank can no longer replay a key. All ranks retire it before the next
+  /// step. `has_launched`: whether the replay had begun, so that the other ranks have exchanged
+  /// data with it. \throws parallel::RankError if it had
+  void retire_stale(const cudagraph::Decision& decision,
+                    const std::string& reason,
+                    bool has_launched);
+
+  /// \throws parallel::RankError if a rank was lost
+  void check() const;
+  /// Lets the other ranks end. Does nothing on other ranks than rank 0.
+  void stop() noexcept;
+
+ private:
+  [[nodiscard]] bool is_leader() const noexcept { return ranks_ == nullptr || leader_.has_value(); }
+
+  parallel::Communicator* ranks_;     // nullptr: this is the only rank of its model
+  DataParallelSteps* data_parallel_;  // nullptr: steps need no other engine
+  cudagraph::CudagraphDispatcher* dispatcher_;
+  std::optional<StepLeader> leader_;  // of rank 0
+  PlannedKeys planned_keys_;
+  uint64_t num_steps_ = 0;
+  int32_t stale_key_ = -1;          // of this rank; the other ranks do not know it yet
+  std::vector<int32_t> to_retire_;  // before the next step that rank 0 announces
+};
+
+}  // namespace reprise::runner

@@ -1,0 +1,75 @@
+#include "reprise/scheduler/snapshot_rule.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "reprise/scheduler/step_entry.h"
+
+namespace reprise::scheduler {
+namespace {
+
+constexpr int kNoPosition = std::numeric_limits<int>::max();
+
+/// The last block end before the last token, which a request with the same tokens computes again.
+int last_block_end(int num_tokens, int block_size) {
+  return (num_tokens - 1) / block_size * block_size;
+}
+
+}  // namespace
+
+int SnapshotRule::next(const Request& request, int position) const {
+  const int block_size = cache_->block_size();
+  int next = kNoPosition;
+  for (const int stop : {last_block_end(request.num_prefill_tokens(), block_size),
+                         request.state().cache.shared_prefix_boundary}) {
+    if (stop > position) next = std::min(next, stop);
+  }
+  if (interval_ > 0) {
+    const int64_t stop = (int64_t{position} / interval_ + 1) * interval_;
+    if (stop < request.num_prefill_tokens()) next = std::min(next, static_cast<int>(stop));
+  }
+  return next;
+}
+
+int SnapshotRule::limit(const Request& request, int num_tokens) const {
+  if (!cache_->has_snapshots() || !request.is_in_prefill()) return num_tokens;
+  const int position = request.num_computed_tokens();
+  return std::min(num_tokens, next(request, position) - position);
+}
+
+bool SnapshotRule::is_wanted(const Request& request, int position) const {
+  if (position % cache_->block_size() != 0) return false;
+  // After the prompt every block end is wanted: its snapshot replaces the one before it.
+  if (position < request.num_prefill_tokens() && next(request, position - 1) != position) {
+    return false;
+  }
+  const auto hashes = request.state().cache.block_hashes.hashes();
+  const auto block = static_cast<size_t>(position / cache_->block_size()) - 1;
+  return block >= hashes.size() || !cache_->has_snapshot(hashes[block]);
+}
+
+void SnapshotRule::schedule(const Request& request, StepEntry& entry) {
+  if (!cache_->has_snapshots() || !request.options().shares_prefixes ||
+      !is_wanted(request, entry.end())) {
+    return;
+  }
+  entry.saved_state = cache_->begin_snapshot();
+}
+
+void SnapshotRule::settle(const StepEntry& entry, bool is_valid) {
+  num_restored_ +=
+      static_cast<uint64_t>(is_valid && entry.restored_state != kv_cache::kNullStateSlot);
+  if (entry.saved_state == kv_cache::kNullStateSlot) return;
+  if (!is_valid) return cache_->drop_snapshot(entry.saved_state);
+  ++num_saved_;
+  CacheState& cached = entry.request->state().cache;
+  const auto block = static_cast<size_t>(entry.end() / cache_->block_size()) - 1;
+  const kv_cache::BlockHash& hash = cached.block_hashes.hashes()[block];
+  cache_->publish_snapshot(entry.saved_state, hash);
+  const bool is_kept = interval_ > 0 && entry.end() % interval_ == 0;
+  if (entry.end() < entry.request->num_prompt_tokens() || is_kept) return;
+  if (cached.answer_snapshot) cache_->forget_snapshot(*cached.answer_snapshot);
+  cached.answer_snapshot = hash;
+}
+
+}  // namespace reprise::scheduler
