@@ -10,7 +10,7 @@ set -euo pipefail
 # package | what must be there | why.
 needs=(
   "g++|tool g++ clang++|C++20 compiler"
-  "cmake|tool cmake|build system, 3.25 or newer"
+  "cmake|cmake 3.25|build system, 3.25 or newer"
   "ninja-build|tool ninja|runs the build"
   "pkg-config|tool pkg-config|finds libraries"
   "libfmt-dev|header fmt/format.h|text formatting"
@@ -18,7 +18,7 @@ needs=(
   "libpcre2-dev|header pcre2.h|pre-tokenizer patterns"
   "libutf8proc-dev|header utf8proc.h|Unicode normal forms of tokenizers"
   "libxxhash-dev|header xxhash.h|hash tables of tokenizers"
-  "libboost1.81-dev|header boost/beast/http.hpp|HTTP of the server (headers only)"
+  "libboost-dev|boost 1.81|HTTP of the server (headers only), 1.81 or newer"
   "libyaml-cpp-dev|header yaml-cpp/yaml.h|reads --config files"
   "libssl-dev|header openssl/ssl.h|TLS of the server, SHA-256 of cached blocks"
   "libgtest-dev|header gtest/gtest.h|tests"
@@ -54,6 +54,15 @@ have_tool() {
   return 1
 }
 
+# have_cmake VERSION: this version or a newer one.
+have_cmake() {
+  local found
+  found="$(cmake --version 2>/dev/null | sed -n '1s/[^0-9]*\([0-9.]*\).*/\1/p')"
+  [[ -n "$found" ]] && is_at_least "$found" "$1"
+}
+
+is_at_least() { [[ "$(printf '%s\n' "$1" "$2" | sort -V | head -1)" == "$2" ]]; }
+
 have_library() {
   PATH="$PATH:/sbin:/usr/sbin" ldconfig -p 2>/dev/null | grep -qF "$1"
 }
@@ -80,21 +89,26 @@ fetch_sources() {
   fi
 }
 
-# Where compilers look, and where people put things that compilers are told about.
-have_header() {
+# The path of a header: where people put things that compilers are told about, and where compilers look.
+find_header() {
   local folder folders
-  IFS=: read -r -a folders <<<"/usr/include:/usr/local/include:${CPATH:-}:${CPLUS_INCLUDE_PATH:-}"
-  for folder in "${folders[@]}"; do
-    [[ -n "$folder" && -e "$folder/$1" ]] && return 0
-  done
-  for folder in /usr/include/*-linux-gnu*/; do
-    [[ -e "$folder$1" ]] && return 0
-  done
-  IFS=: read -r -a folders <<<"${CMAKE_PREFIX_PATH:-}"
-  for folder in "${folders[@]}"; do
-    [[ -n "$folder" && -e "$folder/include/$1" ]] && return 0
+  IFS=: read -r -a folders <<<"${CMAKE_PREFIX_PATH:+${CMAKE_PREFIX_PATH//:/\/include:}/include}:${CPATH:-}:${CPLUS_INCLUDE_PATH:-}:/usr/local/include:/usr/include"
+  for folder in "${folders[@]}" /usr/include/*-linux-gnu*; do
+    if [[ -n "$folder" && -e "$folder/$1" ]]; then
+      echo "$folder/$1"
+      return 0
+    fi
   done
   return 1
+}
+have_header() { find_header "$1" >/dev/null; }
+
+# have_boost VERSION: the headers of this version or a newer one. 1.81.0 is written as 108100.
+have_boost() {
+  local header number
+  header="$(find_header boost/version.hpp)" && have_header boost/beast/http.hpp || return 1
+  number="$(sed -n 's/^#define BOOST_VERSION \([0-9]*\).*/\1/p' "$header")"
+  (( ${number:-0} >= ${1%.*} * 100000 + ${1#*.} * 100 ))
 }
 
 # Whether a line of a table is about something that is not here; sets package and reason.
@@ -173,14 +187,44 @@ install() {
   try update && try install --no-install-recommends "$@"
 }
 
+# Debian 12 has the newer Boost under a name of its own, and later systems have only the other name.
+name_boost() {
+  local i version
+  for i in "${!missing[@]}"; do
+    [[ "${missing[$i]}" == libboost-dev ]] || continue
+    version="$(boost_version)"
+    if [[ -z "$version" ]]; then
+      echo "Refreshing the package lists ..."
+      try update || true
+      version="$(boost_version)"
+    fi
+    is_at_least "${version:-1.81}" 1.81 || missing[i]=libboost1.81-dev
+  done
+}
+boost_version() { apt-cache show libboost-dev 2>/dev/null | sed -n 's/^Version: \([0-9.]*\).*/\1/p' | sort -V | tail -1; }
+
 if [[ ${#missing[@]} -gt 0 ]]; then
   echo "Installing ${#missing[@]} of Debian's packages ..."
+  name_boost
   if ! install "${missing[@]}"; then
     cat "$log" >&2
     echo "apt-get could not install the packages; its own words are above." >&2
     exit 1
   fi
   echo "Installed: ${missing[*]}"
+  old=""
+  for need in "${needs[@]}"; do
+    if is_missing "$need"; then
+      old+="$(printf '  %-20s %s' "$package" "$reason")"$'\n'
+    fi
+  done
+  if [[ -n "$old" ]]; then
+    printf "This system's packages are too old. Still missing:\n%s" "$old" >&2
+    if [[ "$old" == *"  cmake "* ]]; then
+      echo "A newer cmake: python3 -m pip install cmake, in the PATH before the old one." >&2
+    fi
+    exit 1
+  fi
 fi
 if [[ ${#wanted[@]} -gt 0 ]]; then
   echo "Installing what is optional ..."

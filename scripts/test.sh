@@ -77,6 +77,8 @@ scripts/setup.sh --tests
 if ! $sanitize; then
   mkdir -p build
   use_python
+  # scripts/quickstart.sh may have left it out.
+  cmake_arguments+=(-DREPRISE_CUDA=AUTO)
   build_suite release
   printf '%s\n' "${report[@]}"
   if $vllm || $mutants || $delays || $aarch64 || $model_cards || $real_weights || $real_templates; then

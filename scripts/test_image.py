@@ -41,14 +41,14 @@ def instructions(text):
             yield name.upper(), re.sub(r"\s+", " ", rest) if name.upper() != "HEALTHCHECK" else rest
 
 
-def stages(text):
+def stages(text, bases=r"debian:bookworm-slim"):
     """[(name, instructions)]; the last stage is the image."""
     found = []
     for name, rest in instructions(text):
         if name == "FROM":
             base, *alias = rest.split(" AS ")
-            if base != "debian:bookworm-slim":
-                raise SystemExit(f"FROM {base}: this script only knows debian:bookworm-slim")
+            if not re.fullmatch(bases, base):
+                raise SystemExit(f"FROM {base}: this script only knows {bases}")
             found.append((alias[0] if alias else "image", []))
         else:
             found[-1][1].append((name, rest))

