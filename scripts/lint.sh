@@ -7,9 +7,11 @@ usage() {
   cat <<'TEXT'
 usage: scripts/lint.sh [--all] [--fix]
 
-  (none)   clang-format over the whole tree; clang-tidy over the files that differ from the commit
-           named in tools/lint_baseline
-  --all    clang-tidy over the whole tree, and every header compiled alone (about an hour on two cores)
+  (none)   clang-format over the whole tree; clang-tidy over sources that it has not seen as they are:
+           those of the newest commits first, and never more than it can check in about two minutes
+           on two cores (tools/tidy.py)
+  --all    clang-tidy over every source that it has not seen, and every header compiled alone (about
+           half an hour on two cores)
   --fix    clang-format writes its changes
 TEXT
 }
@@ -44,29 +46,12 @@ echo "clang-format: $(sources | wc -l) files are formatted"
 
 "$tools/python" -B tools/check_tidy_is_active.py "$tools/clang-tidy"
 
-# Each file by itself, with the flags of a build without groups and precompiled headers. CUDA's sources need
-# its compiler, and .inl files are parts of others.
+# The flags of a build without groups and precompiled headers. CUDA's sources need its compiler, and .inl files are
+# parts of others.
 cmake --preset tidy >build/tidy.log 2>&1 || { cat build/tidy.log; exit 1; }
-baseline="$(cat tools/lint_baseline)"
-compiled() { "$tools/python" -c '
-import json, os, sys
-for entry in json.load(open("build/tidy/compile_commands.json")):
-    print(os.path.relpath(entry["file"]))' | sort -u; }
-changed() {
-  git diff --name-only --diff-filter=d "$baseline"
-  git ls-files --others --exclude-standard
-}
 if $all; then
-  chosen() { compiled; }
   python3 -B tests/architecture/headers_compile_alone.py build/tidy --all
-elif git cat-file -e "$baseline^{commit}" 2>/dev/null; then
-  chosen() { comm -12 <(compiled) <(changed | sort -u); }
+  "$tools/python" -B tools/tidy.py "$tools/clang-tidy" build/tidy --jobs "$jobs" --all
 else
-  echo "This clone does not know the commit of tools/lint_baseline ($baseline): clang-tidy is left out; try --all"
-  chosen() { :; }
+  "$tools/python" -B tools/tidy.py "$tools/clang-tidy" build/tidy --jobs "$jobs"
 fi
-count="$(chosen | wc -l)"
-if [[ "$count" -gt 0 ]]; then
-  chosen | xargs -n 1 -P "$jobs" "$tools/clang-tidy" -p build/tidy --quiet
-fi
-echo "clang-tidy: $count files without complaint"

@@ -42,6 +42,7 @@ if [[ " $* " == *" --tests "* ]]; then
     "python3-numpy|python_module numpy|makes random weights; without it some tests of benchmarks are skipped"
     "python3-jsonschema|python_module jsonschema|checks answers that had to fit a schema"
     "python3-dev|python_headers|the Python package"
+    "clang|tool clang++|a test that the fuzz targets compile with it"
     "python3-venv|python_module ensurepip|tools that test the Python package"
   )
 fi

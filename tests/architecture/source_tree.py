@@ -1,7 +1,9 @@
 """The repository for the architecture tests: its root, its files and their includes."""
 
+import hashlib
 import os
 import re
+from functools import lru_cache
 from pathlib import Path
 
 ROOT = Path(os.environ.get("REPRISE_SOURCE_DIR", Path(__file__).resolve().parents[2]))
@@ -36,6 +38,29 @@ def read(path, root=ROOT):
 def includes(text):
     """The names in quotes or angle brackets, in order."""
     return [name for _, name in _INCLUDE.findall(text)]
+
+
+@lru_cache(maxsize=None)
+def _own_includes(path):
+    """The files of this repository that the file includes, and a hash of its content; None if there is no such file."""
+    try:
+        text = read(path)
+    except FileNotFoundError:
+        return None
+    names = [f"src/{name}" if name.startswith("reprise/") else name for name in includes(text) if name.startswith(("reprise/", "tests/"))]
+    return names, hashlib.sha256(text.encode()).hexdigest()
+
+
+def closure(path):
+    """The file and every file of this repository that it includes -> hash of the content, sorted by path."""
+    found, waiting = {}, [path]
+    while waiting:
+        path = waiting.pop()
+        own = None if path in found else _own_includes(path)
+        if own is not None:
+            found[path] = own[1]
+            waiting += own[0]
+    return dict(sorted(found.items()))
 
 
 def is_test(path):

@@ -8,7 +8,7 @@
 namespace reprise::fuzz {
 namespace {
 
-constexpr JsonLimits kLimits = {.max_bytes = 4096, .max_depth = 16, .max_parts = 256};
+constexpr JsonLimits kJsonLimits = {.max_bytes = 4096, .max_depth = 16, .max_parts = 256};
 
 int depth_of(const Json& value) {
   int depth = 0;
@@ -22,10 +22,10 @@ int depth_of(const Json& value) {
 
 void json(std::string_view input) {
   try {
-    const Json value = parse_json(input, "f", kLimits);
-    require(input.size() <= kLimits.max_bytes, "a long document is refused");
+    const Json value = parse_json(input, "f", kJsonLimits);
+    require(input.size() <= kJsonLimits.max_bytes, "a long document is refused");
     if (value.is_structured()) {
-      require(depth_of(value) <= kLimits.max_depth, "a deep document is refused");
+      require(depth_of(value) <= kJsonLimits.max_depth, "a deep document is refused");
     }
     // Numbers may be printed in another form, and then keep it.
     const std::string text = value.dump();
