@@ -87,7 +87,7 @@ class TraceWriter {
                step.number,
                to_string(step.decision.mode),
                is_eager ? "none" : to_string(step.decision.descriptor),
-               runner::name(step.decision.reason),
+               name(step.decision.reason),
                step.num_tokens,
                step.num_reqs,
                step.num_padding_tokens(),

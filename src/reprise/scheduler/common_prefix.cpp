@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "reprise/scheduler/request.h"
+
 namespace reprise::scheduler {
 
 /// Prefixes are found by comparing the tables, block by block: two tables may have a later block in
