@@ -170,7 +170,7 @@ TEST(Pipeline, gives_sums_to_the_norm_or_to_the_product) {
   input %x: f32[T, 64]
   parameter p0: f32[64, 64]
   parameter p1: f32[64]
-  %0: f32[T, 64] = linear(%x, p0, none)
+  %0: f32[T, 64] = linear(%x, p0)
   %1: f32[T, 64] = add(%x, %0)
   %2: f32[T, 64] = rms_norm(%1, p1) {epsilon=1e-05}
   return %1, %2

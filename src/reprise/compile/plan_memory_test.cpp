@@ -150,7 +150,7 @@ TEST(PlanMemory, keeps_a_value_that_a_later_piece_reads) {
     input %x: f32[T, 16]
     parameter p0: f32[16, 16]
     %0: f32[T, 16] = add(%x, %x)
-    %1: f32[T, 16] = linear(%0, p0, none)
+    %1: f32[T, 16] = linear(%0, p0)
     %2: f32[T, 16] = add(%1, %0)
     return %2
   })");

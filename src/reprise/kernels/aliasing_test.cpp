@@ -12,6 +12,7 @@
 #include "tests/support/kernels/int8_panels.h"
 #include "tests/support/kernels/kernel_test_fixture.h"
 #include "tests/support/kernels/packed_weights.h"
+#include "tests/support/kernels/products.h"
 
 namespace reprise::kernels {
 namespace {
@@ -54,20 +55,19 @@ class Aliasing : public KernelTest {
     const OpAttributes norm = {.epsilon = 1e-6F};
     const OpAttributes int8_norm = {.type = {DType::i8, {}}, .epsilon = 1e-6F};
     const std::vector<PanelPart> parts = {{.format = PanelFormat::q4_0, .columns = width}};
-    const Tensor packed = make(packed_weight_type(parts, 64).shape, DType::i8);
-    fill_packed_weight(packed, parts, 64, random_);
+    const Tensor packed = make(packed_weight_type(parts, 64, dtype()));
+    fill_packed_weight(packed, parts, random_);
     const Tensor blocks = make({rows, 80}, DType::i8);
     launch_quantize_blocks(stream_, kernels(), random({rows, 64}), blocks);
-    const Tensor int8_weight = make({96, 64 + kInt8TailBytes}, DType::i8_panels);
+    const Tensor int8_weight = make(int8_panels_type(96, 64, dtype()));
     fill_int8_panels(int8_weight, random_);
     const Tensor codes = make({rows, 64}, DType::i8);
     const Tensor scales = make({rows}, DType::f32);
     launch_quantize_per_token(stream_, kernels(), random({rows, 64}), codes, scales);
     return {
         {{OpCode::add, {}}, {x, residual}},
-        {{OpCode::block_linear_add, {}}, {blocks, packed, weight, residual}},
-        {{OpCode::int8_linear_add, {}},
-         {codes, scales, int8_weight, random({96}), random({rows, 96})}},
+        {{OpCode::linear_add, {}}, {blocks, packed, weight, residual, {}}},
+        {{OpCode::linear_add, {}}, {codes, int8_weight, random({96}), random({rows, 96}), scales}},
         {{OpCode::add, {}}, {q, k}},
         {{OpCode::rms_norm, norm}, {x, weight}},
         {{OpCode::rms_norm, norm}, {q, head_norm}},
@@ -88,7 +88,7 @@ class Aliasing : public KernelTest {
           random({3, 4, width}),
           ints({40, static_cast<int>(width)}),
           token_slots}},
-        {{OpCode::linear_add, {}}, {x, random({width, width}), weight, residual}},
+        {{OpCode::linear_add, {}}, {x, random({width, width}), weight, residual, {}}},
         {{OpCode::rope, {}}, {q, k, positions, cos_sin}},
         {{OpCode::rope_kv_write, norm},
          {q, k, v, positions, cos_sin, keys, values, positions, {}, {}}},
@@ -100,7 +100,7 @@ class Aliasing : public KernelTest {
   std::vector<Tensor> copies_of(const std::vector<Tensor>& tensors) {
     std::vector<Tensor> copies;
     for (const Tensor& tensor : tensors) {
-      copies.push_back(tensor.defined() ? make(tensor.shape(), tensor.dtype()) : Tensor());
+      copies.push_back(tensor.defined() ? make(tensor.type()) : Tensor());
       if (!tensor.defined()) continue;
       std::memcpy(copies.back().data(), tensor.data(), tensor.type().bytes());
     }

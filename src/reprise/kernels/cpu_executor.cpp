@@ -13,10 +13,6 @@ bool launch_slice(const OpRun&) { return false; }
 bool launch_unflatten(const OpRun&) { return false; }
 bool launch_flatten(const OpRun&) { return false; }
 
-bool launch_rms_norm_linear_silu_and_mul(const OpRun& run) { return launch_norm_apart(run); }
-bool launch_rms_norm_linear_rope_kv_write(const OpRun& run) { return launch_norm_apart(run); }
-bool launch_rms_norm_lm_head(const OpRun& run) { return launch_norm_apart(run); }
-
 bool launch_custom(const OpRun& run) {
   const CustomOp& op = *run.call.attributes.custom;
   if (!op.launch_cpu) {

@@ -241,8 +241,8 @@ TEST(CpuExecutor, launches_nothing_for_zero_tokens_of_fused_and_eight_bit_ops) {
     EXPECT_EQ(machine.executor.num_launches(), 0U) << op_name(code);
     return outputs;
   };
-  run(OpCode::linear_add, {}, {x, square, {}, x});
-  run(OpCode::linear_silu_and_mul, {}, {x, machine.gate_up, {}});
+  run(OpCode::linear_add, {}, {x, square, {}, x, {}});
+  run(OpCode::linear_silu_and_mul, {}, {x, machine.gate_up, {}, {}, {}});
   const Tensor q = ops::unflatten(x, kHeads);
   const Tensor k = ops::unflatten(ops::slice(x, 1, 0, kKvHeads * kHeadDim), kKvHeads);
   const Tensor none_to_cache[] = {
@@ -252,6 +252,7 @@ TEST(CpuExecutor, launches_nothing_for_zero_tokens_of_fused_and_eight_bit_ops) {
   run(OpCode::rope_kv_write, {}, inputs);
   inputs = {x, machine.qkv, machine.qkv_bias};
   inputs.insert(inputs.end(), std::begin(none_to_cache), std::end(none_to_cache));
+  inputs.emplace_back();  // no norm
   run(OpCode::linear_rope_kv_write, {.length = kHeads}, inputs);
   for (DType eight_bits : {DType::i8, DType::f8e4m3}) {
     const OpAttributes to_eight_bits = {.type = {eight_bits, {}}, .epsilon = 1e-6F};

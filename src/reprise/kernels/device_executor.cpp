@@ -70,18 +70,15 @@ Tensor DeviceExecutor::allocate(const TensorType& type) {
 }
 
 bool launch_norm_apart(const OpRun& run) {
-  const OpCode after_norm = *op_after_norm(run.call.code);
   const Tensor normed = run.executor.allocate(run.in[0].type());
   const std::array<Tensor, 2> norm = {run.in[0], run.in.back()};
   run.executor.launch_checked(
       {OpCode::rms_norm, {.epsilon = run.call.attributes.epsilon}}, norm, {&normed, 1});
   std::array<Tensor, kRuleOf<OpCode::linear_rope_kv_write>.operands.size> inputs;
-  const size_t num_inputs = run.in.size() - 1;
-  std::copy_n(run.in.begin(), num_inputs, inputs.begin());
+  const size_t num_inputs = run.in.size();
+  std::copy_n(run.in.begin(), num_inputs - 1, inputs.begin());
   inputs[0] = normed;
-  return run.executor.launch_checked({after_norm, run.call.attributes, run.call.where},
-                                     std::span(inputs).first(num_inputs),
-                                     run.out);
+  return run.executor.launch_checked(run.call, std::span(inputs).first(num_inputs), run.out);
 }
 
 }  // namespace reprise::kernels

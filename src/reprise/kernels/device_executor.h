@@ -90,7 +90,8 @@ class DeviceExecutor : public OpExecutor {
   std::array<uint64_t, kNumOpCodes> num_launches_{};
 };
 
-/// An op that begins with the norm of its first operand, as two launches: the norm, then the rest.
+/// A product whose last operand is a norm of its first, as two launches: the norm, then the same op
+/// without one.
 bool launch_norm_apart(const OpRun& run);
 
 /// While it lives, the results of an executor come from another pool. A capture uses it for the

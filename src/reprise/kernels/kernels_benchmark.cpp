@@ -116,7 +116,7 @@ void bench_linear_panels(benchmark::State& state, Setup setup, int64_t in, int64
   const Tensor x = bench.random({rows, in}, DType::bf16);
   const Tensor matrix = bench.random({out, in}, DType::bf16);
   pack_column_panels({matrix.data_as<std::byte>(), matrix.type().bytes()}, out, in);
-  const Tensor panels = bench.make({DType::bf16_panels, {out, in}});
+  const Tensor panels = bench.make({DType::bf16, {out, in}, column_panels_layout()});
   std::copy_n(matrix.data_as<std::byte>(), matrix.type().bytes(), panels.data_as<std::byte>());
   const std::vector<Tensor> weights = bench.ring(panels);
   size_t turn = 0;
@@ -197,7 +197,7 @@ void bench_linear_add(benchmark::State& state, Setup setup, LayerShape shape, Fo
   for (auto _ : state) {
     const Tensor& weight = weights[turn++ % weights.size()];
     if (form == Form::fused) {
-      execute(OpCode::linear_add, {}, {x, weight, {}, residual});
+      execute(OpCode::linear_add, {}, {x, weight, {}, residual, {}});
     } else {
       benchmark::DoNotOptimize(ops::add(residual, ops::linear(x, weight)));
     }
@@ -213,7 +213,7 @@ void bench_linear_silu_and_mul(benchmark::State& state, Setup setup, LayerShape 
   for (auto _ : state) {
     const Tensor& weight = weights[turn++ % weights.size()];
     if (form == Form::fused) {
-      execute(OpCode::linear_silu_and_mul, {}, {x, weight, {}});
+      execute(OpCode::linear_silu_and_mul, {}, {x, weight, {}, {}, {}});
     } else {
       benchmark::DoNotOptimize(ops::silu_and_mul(ops::linear(x, weight)));
     }
@@ -304,7 +304,8 @@ void bench_linear_rope_kv_write(benchmark::State& state, Setup setup, LayerShape
                cache.value_cache,
                cache.slots,
                cache.norm,
-               cache.norm});
+               cache.norm,
+               {}});
     } else {
       rope_and_write(ops::linear(x, weight), shape, cache, Form::apart);
     }
@@ -339,7 +340,7 @@ void bench_block_linear(
   Bench bench(setup.isa, setup.threads);
   const int64_t rows = state.range(0);
   const PanelPart part = {.format = format, .columns = out};
-  const Tensor weight = bench.make(packed_weight_type({&part, 1}, in));
+  const Tensor weight = bench.make(packed_weight_type({&part, 1}, in, setup.dtype));
   const PanelHeader header = make_panel_header({&part, 1}, in);
   std::memcpy(weight.data(), &header, sizeof header);
   const std::vector<Tensor> weights = bench.ring(weight);
@@ -347,7 +348,7 @@ void bench_block_linear(
   size_t turn = 0;
   for (auto _ : state) {
     const Tensor& w = weights[turn++ % weights.size()];
-    execute(OpCode::block_linear, {.type = {setup.dtype, {}}}, {x, w, {}});
+    benchmark::DoNotOptimize(ops::linear(x, w));
   }
   report(state,
          static_cast<double>(weight.type().bytes() + x.type().bytes()),

@@ -1,10 +1,7 @@
 #include "reprise/kernels/reference.h"
 
-#include <cstring>
-
 #include "reprise/base/element.h"
-#include "reprise/tensor/column_panels.h"
-#include "reprise/tensor/int8_panels.h"
+#include "reprise/tensor/packed_weight.h"
 
 namespace reprise::kernels {
 namespace {
@@ -28,13 +25,14 @@ int64_t offset_of(const Tensor& tensor, int64_t i, int64_t j, int64_t k, int64_t
 
 double element(const Tensor& tensor, int64_t i, int64_t j, int64_t k, int64_t l) {
   const int64_t offset = offset_of(tensor, i, j, k, l);
+  if (!tensor.layout().is_rows()) {
+    return packed_element(tensor, offset / tensor.size(-1), offset % tensor.size(-1));
+  }
   switch (tensor.dtype()) {
     case DType::f32:
       return tensor.data_as<float>()[offset];
     case DType::bf16:
       return to_float(tensor.data_as<BFloat16>()[offset]);
-    case DType::bf16_panels:
-      return to_float(tensor.data_as<BFloat16>()[column_panel_offset(i, j, tensor.size(1))]);
     case DType::f16:
       return to_float(tensor.data_as<Float16>()[offset]);
     case DType::i32:
@@ -43,20 +41,6 @@ double element(const Tensor& tensor, int64_t i, int64_t j, int64_t k, int64_t l)
       return static_cast<double>(tensor.data_as<int64_t>()[offset]);
     case DType::i8:
       return tensor.data_as<int8_t>()[offset];
-    case DType::i8_panels: {
-      // The last bytes of a row stand for its scale and sum, which are not elements.
-      const int64_t depth = tensor.size(1) - kInt8TailBytes;
-      REPRISE_ASSERT(j < depth, "element {} of {}", j, depth);
-      const auto* panels = tensor.data_as<int8_t>();
-      float scale = 0;
-      std::memcpy(&scale, panels + int8_scale_offset(i, depth), sizeof scale);
-      return static_cast<double>(scale) * panels[int8_panel_offset(i, j, depth)];
-    }
-    case DType::f8e4m3_panels:
-    case DType::f8e5m2_panels:
-    case DType::f4_panels:
-      REPRISE_ASSERT(false, "the depth of {} is not known", tensor.type().to_string());
-      return 0;
     case DType::u8:
       return tensor.data_as<uint8_t>()[offset];
     case DType::f8e4m3:

@@ -96,9 +96,7 @@ Decoder::Decoder(const weights::ModelConfig& config,
                  MakeDecoderLayer make_layer,
                  lora::AdapterSlots* adapters,
                  const ExpertCounting* expert_counting)
-    : hidden_size_(config.hidden_size),
-      dtype_(parameters.dtype()),
-      embedding_scale_(static_cast<float>(config.embedding_scale)),
+    : embedding_scale_(static_cast<float>(config.embedding_scale)),
       logits_scale_(static_cast<float>(config.logits_scale)),
       logits_soft_cap_(static_cast<float>(config.logits_soft_cap)),
       vocab_size_(config.vocab_size),
@@ -149,7 +147,7 @@ Decoder::Decoder(const weights::ModelConfig& config,
 Tensor Decoder::forward(cudagraph::ForwardContext& context,
                         const Tensor& input_ids,
                         const Tensor& positions) {
-  Tensor hidden = embed(input_ids, embedding_, hidden_size_, dtype_);
+  Tensor hidden = ops::embedding(input_ids, embedding_);
   if (embedding_scale_ != 1) hidden = ops::scale(hidden, embedding_scale_);
   if (position_embedding_.defined()) {
     hidden = ops::add(hidden, ops::embedding(positions, position_embedding_));

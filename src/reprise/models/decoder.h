@@ -72,8 +72,6 @@ class Decoder final : public CausalLM {
                             const Tensor& last_tokens,
                             const Tensor& num_texts) const;
 
-  int64_t hidden_size_;
-  DType dtype_;
   float embedding_scale_;
   float logits_scale_;
   float logits_soft_cap_;  // 0 = none

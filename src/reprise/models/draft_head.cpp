@@ -170,7 +170,6 @@ class MtpHead final : public DraftHead {
 
 DraftHead::DraftHead(const Parts& parts)
     : config_(parts.config),
-      dtype_(parts.parameters.dtype()),
       embedding_(own_or_shared(parts.parameters, head_tensors::kEmbedding, parts.target.embedding)),
       lm_head_(own_or_shared(parts.parameters, head_tensors::kLmHead, parts.target.lm_head)),
       target_ids_(parts.target_ids) {}
@@ -178,8 +177,7 @@ DraftHead::DraftHead(const Parts& parts)
 Tensor DraftHead::forward(cudagraph::ForwardContext& context,
                           const Tensor& input_ids,
                           const Tensor& positions) {
-  return predict(
-      context, embed(input_ids, embedding_, config_.model.hidden_size, dtype_), positions);
+  return predict(context, ops::embedding(input_ids, embedding_), positions);
 }
 
 Tensor DraftHead::compute_logits(const Tensor& hidden,

@@ -53,7 +53,6 @@ class DraftHead : public CausalLM {
 
  private:
   weights::DraftHeadConfig config_;
-  DType dtype_;
   Tensor embedding_;  // its own, or the target's
   Tensor lm_head_;    // likewise
   std::vector<int32_t> target_ids_;

@@ -33,8 +33,6 @@ EncoderDecoder::EncoderDecoder(const weights::ModelConfig& config,
                                Parameters& parameters,
                                std::unique_ptr<Decoder> decoder)
     : decoder_(std::move(decoder)),
-      hidden_size_(config.hidden_size),
-      dtype_(parameters.dtype()),
       embedding_scale_(static_cast<float>(config.embedding_scale)),
       embedding_(decoder_->shared_tensors().embedding),
       position_embedding_(load_encoder_positions(config, parameters)),
@@ -67,7 +65,7 @@ EncoderDecoder::EncoderDecoder(const weights::ModelConfig& config,
 void EncoderDecoder::encode(cudagraph::ForwardContext& context,
                             const Tensor& input_ids,
                             const Tensor& positions) {
-  Tensor hidden = embed(input_ids, embedding_, hidden_size_, dtype_);
+  Tensor hidden = ops::embedding(input_ids, embedding_);
   if (embedding_scale_ != 1) hidden = ops::scale(hidden, embedding_scale_);
   hidden = embedding_norm_(ops::add(hidden, ops::embedding(positions, position_embedding_)));
   for (const auto& layer : layers_) hidden = layer->forward(context, hidden, positions);

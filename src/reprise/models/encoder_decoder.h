@@ -38,8 +38,6 @@ class EncoderDecoder final : public CausalLM {
 
  private:
   std::unique_ptr<Decoder> decoder_;
-  int64_t hidden_size_;
-  DType dtype_;
   float embedding_scale_;
   Tensor embedding_;  // the decoder's
   Tensor position_embedding_;

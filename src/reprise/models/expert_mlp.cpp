@@ -113,13 +113,12 @@ Tensor ExpertMlp::run_experts(const Tensor& hidden) const {
   if (const auto& mine = routing_.of_rank) {
     std::tie(weights, experts) = ops::local_experts(weights, experts, mine->begin, mine->count);
   }
-  const int64_t count = routing_.local_experts().count;
-  Tensor gate_up = project_by_expert(hidden, gate_up_, gate_up_bias_, experts, count);
+  Tensor gate_up = project_by_expert(hidden, gate_up_, gate_up_bias_, experts);
   if (router_rows_.defined()) {
     // The factor of what an expert reads may as well multiply what comes out of its first matrices.
     gate_up = ops::sigmoid_gate(gate_up, ops::expert_linear(hidden, router_rows_, {}, experts));
   }
-  const Tensor down = project_by_expert(activate(gate_up), down_, down_bias_, experts, count);
+  const Tensor down = project_by_expert(activate(gate_up), down_, down_bias_, experts);
   return ops::combine_experts(down, weights);
 }
 

@@ -13,8 +13,6 @@
 #include "reprise/device/placed_memory.h"
 #include "reprise/models/plan_digest.h"
 #include "reprise/tensor/column_panels.h"
-#include "reprise/tensor/float_panels.h"
-#include "reprise/tensor/int8_panels.h"
 #include "reprise/tensor/packed_weight.h"
 
 namespace reprise::models {
@@ -56,12 +54,12 @@ const weights::TensorSpec& find_stored(const weights::WeightSource& source, std:
 
 Tensor Parameters::load_stacked(std::span<const std::string_view> names,
                                 const Arrangement& arrangement) {
-  return load(names, WeightStorage::elements, arrangement);
+  return load(names, WeightFamily::rows, arrangement);
 }
 
 Tensor Parameters::load_projection(std::span<const std::string_view> names,
                                    const Arrangement& arrangement) {
-  return load(names, storage_of(names, arrangement), arrangement);
+  return load(names, family_for(names, arrangement), arrangement);
 }
 
 Tensor Parameters::load_experts(std::span<const std::string_view> names,
@@ -72,7 +70,11 @@ Tensor Parameters::load_experts(std::span<const std::string_view> names,
       });
   if (!has_blocks) return load_stacked(names, arrangement);
   const std::string reason = reason_to_unpack(names);
-  if (reason.empty()) return load(names, WeightStorage::block_panels, {.name = arrangement.name});
+  if (reason.empty()) {
+    return load(names,
+                WeightFamily::block_panels,
+                {.num_experts = arrangement.num_experts, .name = arrangement.name});
+  }
   if (unpacked_experts_.empty()) {
     unpacked_experts_ =
         fmt::format("{}: {}", arrangement.name.empty() ? names[0] : arrangement.name, reason);
@@ -84,7 +86,7 @@ std::string Parameters::reason_to_unpack(std::span<const std::string_view> names
   for (std::string_view name : names) {
     const std::optional<PanelFormat> format = source_->panel_format(name);
     if (!format) return fmt::format("{} is not stored in blocks", name);
-    if (*format == PanelFormat::int8_rows || is_float_panels(*format)) {
+    if (family_of(*format) != WeightFamily::block_panels) {
       return "experts have kernels for weights in blocks only";
     }
     const std::vector<int64_t>& shape = source_->find(name)->shape;
@@ -99,15 +101,15 @@ std::string Parameters::reason_to_unpack(std::span<const std::string_view> names
              : fmt::format("the formats of neighbouring matrices differ {} times", parts - 1);
 }
 
-WeightStorage Parameters::storage_of(std::span<const std::string_view> names,
-                                     const Arrangement& arrangement) const {
+WeightFamily Parameters::family_for(std::span<const std::string_view> names,
+                                    const Arrangement& arrangement) const {
   // Rows in blocks share panels, so they stay where they are.
   if (arrangement.is_trivial()) {
-    if (const std::optional<WeightStorage> packed = packed_storage(names)) return *packed;
+    if (const std::optional<WeightFamily> packed = packed_family(names)) return *packed;
   }
   if (packing_ == Packing::dequantise || arrangement.dtype.value_or(dtype_) != DType::bf16 ||
       arrangement.num_experts > 0) {
-    return WeightStorage::elements;
+    return WeightFamily::rows;
   }
   // Epilogues pair the halves of a stack, or take each of its tensors apart.
   const auto fits = [&](std::string_view name) {
@@ -116,45 +118,38 @@ WeightStorage Parameters::storage_of(std::span<const std::string_view> names,
     const Shape shape = loaded_shape(*spec, arrangement.is_transposed);
     return fits_column_panels(shape[0], shape[1]);
   };
-  const Shape all = plan_of(*source_, names, WeightStorage::elements, arrangement).type.shape;
+  const Shape all = plan_of(*source_, names, WeightFamily::rows, arrangement).type.shape;
   const bool has_whole_halves = all.rank() == 2 && all[0] % (2 * kPanelColumns) == 0;
   return has_whole_halves && std::all_of(names.begin(), names.end(), fits)
-             ? WeightStorage::column_panels
-             : WeightStorage::elements;
+             ? WeightFamily::column_panels
+             : WeightFamily::rows;
 }
 
-std::optional<WeightStorage> Parameters::packed_storage(
+std::optional<WeightFamily> Parameters::packed_family(
     std::span<const std::string_view> names) const {
   if (packing_ == Packing::dequantise) return std::nullopt;
-  const bool are_packable = std::ranges::all_of(
-      names, [&](std::string_view name) { return source_->panel_format(name).has_value(); });
-  if (!are_packable) return std::nullopt;
-  // Panels without a header say nothing of their format, so a stack of them has only one.
-  const auto is_without_header = [](PanelFormat format) {
-    return format == PanelFormat::int8_rows || is_float_panels(format);
-  };
-  const PanelFormat first = *source_->panel_format(names[0]);
-  if (is_without_header(first)) {
-    const bool has_one_format = std::ranges::all_of(
-        names, [&](std::string_view name) { return source_->panel_format(name) == first; });
-    if (!has_one_format) return std::nullopt;
-    return is_float_panels(first) ? WeightStorage::float_panels : WeightStorage::int8_panels;
-  }
-  const bool have_headers = std::ranges::none_of(names, [&](std::string_view name) {
-    return is_without_header(*source_->panel_format(name));
+  const std::optional<PanelFormat> first = source_->panel_format(names[0]);
+  if (!first) return std::nullopt;
+  const WeightFamily family = family_of(*first);
+  // Only the header of blocks says which part has which codec.
+  const bool can_be_stacked = std::ranges::all_of(names, [&](std::string_view name) {
+    const std::optional<PanelFormat> codec = source_->panel_format(name);
+    return family == WeightFamily::block_panels ? codec && family_of(*codec) == family
+                                                : codec == first;
   });
-  return have_headers && panel_parts(*source_, names).size() <= PanelHeader::kMaxParts
-             ? std::optional(WeightStorage::block_panels)
-             : std::nullopt;
+  if (!can_be_stacked) return std::nullopt;
+  const bool has_room = family != WeightFamily::block_panels ||
+                        panel_parts(*source_, names).size() <= PanelHeader::kMaxParts;
+  return has_room ? std::optional(family) : std::nullopt;
 }
 
 Tensor Parameters::load(std::span<const std::string_view> names,
-                        WeightStorage storage,
+                        WeightFamily family,
                         const Arrangement& arrangement) {
-  WeightPlan plan = plan_of(*source_, names, storage, arrangement);
+  WeightPlan plan = plan_of(*source_, names, family, arrangement);
   const uint64_t digest = plan_digest(*source_, plan);
   origins_.push_back({.buffer = buffers_.size(), .plan = std::move(plan), .digest = digest});
-  const char* suffix = models::is_packed(storage) ? " (packed)" : "";
+  const char* suffix = models::is_packed(family) ? " (packed)" : "";
   const std::string name =
       (arrangement.name.empty() ? stacked_name(names) : arrangement.name) + suffix;
   if (std::optional<Tensor> mapped = find_mapped(name, origins_.back())) return *mapped;
@@ -191,39 +186,37 @@ std::vector<weights::PackedWeight> Parameters::packed_copy() const {
 
 Tensor Parameters::load_table(std::string_view name) {
   const std::span<const std::string_view> names(&name, 1);
-  const auto packed = packed_storage(names);
+  const auto packed = packed_family(names);
   // No op looks up rows of panels of smaller floats.
-  const bool has_rows = packed && *packed != WeightStorage::float_panels;
-  return load(names, has_rows ? *packed : WeightStorage::elements, {});
+  const bool has_rows = packed && *packed != WeightFamily::float_panels;
+  return load(names, has_rows ? *packed : WeightFamily::rows, {});
 }
 
 WeightPlan Parameters::plan_of(const weights::WeightSource& source,
                                std::span<const std::string_view> names,
-                               WeightStorage storage,
+                               WeightFamily family,
                                const Arrangement& arrangement) const {
   WeightPlan plan{.names = {names.begin(), names.end()},
-                  .storage = storage,
                   .arrangement = arrangement,
                   .stacked = stacked_type(source, names, arrangement),
                   .type = {}};
-  if (storage == WeightStorage::block_panels) {
-    plan.type = packed_weight_type(panel_parts(source, names), source.find(names[0])->shape.back());
+  if (family == WeightFamily::block_panels) {
+    const Shape& stacked = plan.stacked.shape;
+    plan.type = packed_weight_type(panel_parts(source, names), stacked[-1], plan.stacked.dtype);
+    // The source has all experts in one tensor, or a tensor for each.
+    const int64_t experts = stacked.rank() == 3 ? stacked[0] : arrangement.num_experts;
+    if (experts > 0) {
+      plan.type.shape = {experts, plan.type.shape[0] / experts, plan.type.shape[1]};
+    }
     return plan;
   }
-  if (storage == WeightStorage::int8_panels) {
-    plan.type = {.dtype = DType::i8_panels,
-                 .shape = {plan.stacked.shape[0], plan.stacked.shape[1] + kInt8TailBytes}};
-    return plan;
-  }
-  if (storage == WeightStorage::float_panels) {
-    const PanelFormat format = *source.panel_format(names[0]);
-    plan.type = {
-        .dtype = float_panel_dtype(format),
-        .shape = {plan.stacked.shape[0], panel_column_bytes(format, plan.stacked.shape[1])}};
+  if (models::is_packed(family)) {
+    plan.type = plan.stacked;
+    plan.type.layout = layout_of(*source.panel_format(names[0]), plan.stacked.shape[1]);
     return plan;
   }
   plan.type = arranged_type(plan.stacked, arrangement);
-  if (storage == WeightStorage::column_panels) plan.type.dtype = DType::bf16_panels;
+  if (family == WeightFamily::column_panels) plan.type.layout = column_panels_layout();
   return plan;
 }
 
@@ -287,9 +280,10 @@ std::string Parameters::packed_weights() const {
   uint64_t digest = 0xcbf29ce484222325ULL;  // FNV-1a
   size_t count = 0;
   for (const Origin& origin : origins_) {
-    if (origin.plan.storage == WeightStorage::elements) continue;
+    const TensorType& type = origin.plan.type;
+    if (type.layout.is_rows()) continue;
     ++count;
-    for (const char c : fmt::format("{}:{};", names_[origin.buffer], origin.plan.type.shape[1])) {
+    for (const char c : fmt::format("{}:{};", names_[origin.buffer], type.to_string())) {
       digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
     }
   }
@@ -298,7 +292,7 @@ std::string Parameters::packed_weights() const {
 
 bool Parameters::has_block_panels() const {
   return std::ranges::any_of(origins_, [](const Origin& origin) {
-    return origin.plan.storage == WeightStorage::block_panels;
+    return origin.plan.family() == WeightFamily::block_panels;
   });
 }
 
@@ -345,7 +339,7 @@ void Parameters::reload(const weights::WeightSource& source) {
   for (const Origin& origin : origins_) {
     const WeightPlan& plan = origin.plan;
     const std::vector<std::string_view> names(plan.names.begin(), plan.names.end());
-    if (plan_of(source, names, plan.storage, plan.arrangement).type != plan.type) {
+    if (plan_of(source, names, plan.family(), plan.arrangement).type != plan.type) {
       throw FileError("E_SHAPE",
                       source.description(),
                       names[0],

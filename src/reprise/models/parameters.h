@@ -59,18 +59,17 @@ class Parameters {
   [[nodiscard]] Tensor load_stacked(std::span<const std::string_view> names,
                                     const Arrangement& arrangement = {});
 
-  /// The same for weights of matrix products, which stay packed (int8, tensor/block_panels.h; or
-  /// i8_panels) if the source has all of them in packed formats, and become bf16_panels
-  /// (tensor/column_panels.h) if they are bfloat16 of a shape that fits. models::project() takes
-  /// any of these.
+  /// The same for weights of matrix products, which stay packed if the source has all of them in
+  /// packed formats, and are reordered into column panels if they are bfloat16 of a shape that
+  /// fits. models::project() takes any of these.
   [[nodiscard]] Tensor load_projection(std::span<const std::string_view> names,
                                        const Arrangement& arrangement = {});
   [[nodiscard]] Tensor load_projection(std::string_view name, const Arrangement& arrangement = {}) {
     return load_projection({&name, 1}, arrangement);
   }
-  /// The matrices of all experts, arrangement.num_experts groups of equally many tensors. They stay
-  /// packed, one below the other, if the source has all of them in blocks and no panel has rows of
-  /// two tensors. Otherwise they become [num_experts, rows, columns].
+  /// The matrices of all experts, arrangement.num_experts groups of equally many tensors:
+  /// [num_experts, rows, columns]. They stay packed if the source has all of them in blocks and no
+  /// panel has rows of two tensors.
   [[nodiscard]] Tensor load_experts(std::span<const std::string_view> names,
                                     const Arrangement& arrangement);
   /// Why experts that the source has in blocks did not stay packed: the first case. Empty: none.
@@ -79,7 +78,7 @@ class Parameters {
   [[nodiscard]] Tensor load_table(std::string_view name);
   /// Whether load_projection() would keep the packing of the source.
   [[nodiscard]] bool is_packed(std::span<const std::string_view> names) const {
-    return packed_storage(names).has_value();
+    return packed_family(names).has_value();
   }
 
   /// A number that the source stores as a tensor with one element; nothing: there is none of that
@@ -154,19 +153,19 @@ class Parameters {
   };
 
   /// How the packing of the source is kept, or nothing if it is not.
-  [[nodiscard]] std::optional<WeightStorage> packed_storage(
+  [[nodiscard]] std::optional<WeightFamily> packed_family(
       std::span<const std::string_view> names) const;
-  [[nodiscard]] WeightStorage storage_of(std::span<const std::string_view> names,
-                                         const Arrangement& arrangement) const;
+  [[nodiscard]] WeightFamily family_for(std::span<const std::string_view> names,
+                                        const Arrangement& arrangement) const;
   [[nodiscard]] Tensor load(std::span<const std::string_view> names,
-                            WeightStorage storage,
+                            WeightFamily family,
                             const Arrangement& arrangement);
   /// Why experts with blocks cannot stay packed; empty: they can.
   [[nodiscard]] std::string reason_to_unpack(std::span<const std::string_view> names) const;
   /// \throws FileError if a tensor is missing
   [[nodiscard]] WeightPlan plan_of(const weights::WeightSource& source,
                                    std::span<const std::string_view> names,
-                                   WeightStorage storage,
+                                   WeightFamily family,
                                    const Arrangement& arrangement) const;
   /// The type of the tensors one above the other.
   [[nodiscard]] TensorType stacked_type(const weights::WeightSource& source,

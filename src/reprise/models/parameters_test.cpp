@@ -65,7 +65,7 @@ TEST_F(ParametersTest, put_every_element_of_a_stack_into_panels) {
   Parameters loaded = parameters(source);
   const std::array<std::string_view, 2> names = {kGate, kUp};
   const Tensor weight = loaded.load_projection(names);
-  ASSERT_EQ(weight.dtype(), DType::bf16_panels);
+  ASSERT_EQ(weight.layout(), column_panels_layout());
   const std::vector<uint16_t> want = stored(source, {kGate, kUp});
   const auto* got = static_cast<const uint16_t*>(weight.data());
   for (int64_t column = 0; column < weight.size(0); ++column) {
@@ -89,7 +89,7 @@ TEST_F(ParametersTest, keep_a_table_row_major_and_packed_blocks_as_the_source_ha
                                               weights::LoadQuantization::q8_0);
   Parameters packed = parameters(quantizing);
   const Tensor blocks = packed.load_table(kEmbedding);
-  ASSERT_EQ(blocks.dtype(), DType::i8);
+  ASSERT_EQ(blocks.layout().family, WeightFamily::block_panels);
   std::vector<std::byte> panels(static_cast<size_t>(panel_bytes(PanelFormat::q8_0, 3008, 256)));
   quantizing.read_panels(kEmbedding, panels);
   EXPECT_EQ(std::memcmp(static_cast<const std::byte*>(blocks.data()) + kPanelHeaderBytes,
@@ -106,9 +106,9 @@ TEST_F(ParametersTest, stack_int8_rows_one_below_the_other) {
   Parameters loaded = parameters(source);
   const std::array<std::string_view, 2> names = {kGate, kUp};
   const Tensor weight = loaded.load_projection(names);
-  ASSERT_EQ(weight.dtype(), DType::i8_panels);
+  ASSERT_EQ(weight.layout(), layout_of(PanelFormat::int8_rows, 256));
   const int64_t rows = source.find(kGate)->shape[0];
-  EXPECT_EQ(weight.shape(), Shape({2 * rows, 256 + kInt8TailBytes}));
+  EXPECT_EQ(weight.shape(), Shape({2 * rows, 256}));
   const auto bytes = static_cast<size_t>(panel_bytes(PanelFormat::int8_rows, rows, 256));
   std::vector<std::byte> panels(bytes);
   for (const size_t i : {0UL, 1UL}) {

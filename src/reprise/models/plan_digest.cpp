@@ -20,8 +20,7 @@ uint64_t fnv1a(std::string_view text) noexcept {
 
 uint64_t plan_digest(const weights::WeightSource& source, const WeightPlan& plan) {
   const Arrangement& arrangement = plan.arrangement;
-  std::string text = fmt::format("{};{};{};{};{};{};",
-                                 static_cast<int>(plan.storage),
+  std::string text = fmt::format("{};{};{};{};{};",
                                  plan.type.to_string(),
                                  plan.stacked.to_string(),
                                  arrangement.is_transposed,
@@ -29,10 +28,10 @@ uint64_t plan_digest(const weights::WeightSource& source, const WeightPlan& plan
                                  arrangement.transposes_each);
   for (const std::string& name : plan.names) {
     const std::optional<PanelFormat> format =
-        is_packed(plan.storage) ? source.panel_format(name) : std::nullopt;
+        is_packed(plan.family()) ? source.panel_format(name) : std::nullopt;
     text += fmt::format("{};{};{};",
                         name,
-                        format ? static_cast<int>(*format) : -1,
+                        format ? codec_name(*format) : "",
                         loaded_shape(*source.find(name), arrangement.is_transposed).to_string());
   }
   for (const int64_t row : arrangement.rows) text += fmt::format("{},", row);

@@ -23,19 +23,16 @@ struct Projection {
                              const Tensor& x,
                              const Projection& projection);
 
-/// x @ weight^T + bias, for a weight of Parameters::load_projection(). A weight in blocks is
-/// multiplied with x quantised in blocks of 32 elements, one in int8 panels with x quantised with
-/// one scale for each token.
+/// x @ weight^T + bias, for a weight of Parameters::load_projection(). x is first quantised if the
+/// layout of the weight asks for that.
 [[nodiscard]] Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
 /// The product of each row with the weight of its expert, for weights of
-/// Parameters::load_experts(): see ops::expert_linear(). Packed weights are multiplied with x
-/// quantised in blocks of 32 elements.
+/// Parameters::load_experts(): see ops::expert_linear().
 [[nodiscard]] Tensor project_by_expert(const Tensor& x,
                                        const Tensor& weights,
                                        const Tensor& biases,
-                                       const Tensor& experts,
-                                       int64_t num_experts);
+                                       const Tensor& experts);
 
 /// The columns of a, then those of b.
 [[nodiscard]] Tensor side_by_side(const Tensor& a, const Tensor& b);
@@ -44,11 +41,5 @@ struct Projection {
 [[nodiscard]] Tensor project_to_logits(const Tensor& x,
                                        const Tensor& weight,
                                        const Tensor& num_logits);
-
-/// Rows of such a weight, as numbers of `dtype`: [num_tokens, hidden_size].
-[[nodiscard]] Tensor embed(const Tensor& ids,
-                           const Tensor& table,
-                           int64_t hidden_size,
-                           DType dtype);
 
 }  // namespace reprise::models

@@ -79,7 +79,7 @@ void read_arranged(const weights::WeightSource& source,
     offset += to.size();
   }
   arrange(plan.stacked, plan.arrangement, std::move(stacked), dst);
-  if (plan.storage == WeightStorage::column_panels) {
+  if (plan.family() == WeightFamily::column_panels) {
     pack_column_panels(dst, plan.type.shape[0], plan.type.shape[1]);
   }
 }
@@ -129,12 +129,12 @@ void WeightReader::read(const weights::WeightSource& source,
                         const WeightPlan& plan,
                         std::span<std::byte> dst) {
   const std::vector<std::string_view> names(plan.names.begin(), plan.names.end());
-  if (plan.storage == WeightStorage::block_panels) {
+  if (plan.family() == WeightFamily::block_panels) {
     read_blocks(source, names, dst);
-  } else if (is_packed(plan.storage)) {
+  } else if (is_packed(plan.family())) {
     read_panels(source, names, dst);
   } else if (plan.arrangement.is_in_order()) {
-    read_stacked(source, names, plan.type.dtype, dst);
+    read_stacked(source, names, plan.type, dst);
   } else {
     read_arranged(source, plan, dst);
   }
@@ -142,10 +142,10 @@ void WeightReader::read(const weights::WeightSource& source,
 
 void WeightReader::read_stacked(const weights::WeightSource& source,
                                 Names names,
-                                DType dtype,
+                                const TensorType& weight,
                                 std::span<std::byte> dst) {
-  const bool packs = dtype == DType::bf16_panels;
-  const DType read_as = packs ? DType::bf16 : dtype;
+  const bool packs = weight.layout.family == WeightFamily::column_panels;
+  const DType read_as = weight.dtype;
   size_t offset = 0;
   for (std::string_view name : names) {
     const TensorType type{read_as, loaded_shape(*source.find(name), false)};

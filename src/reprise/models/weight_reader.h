@@ -38,30 +38,19 @@ struct Arrangement {
   }
 };
 
-/// How the elements of a loaded weight lie: row-major, in blocks as the source has them
-/// (block_panels.h), reordered while loading (column_panels.h), as panels of int8 with one scale
-/// for each row (int8_panels.h), or as panels of smaller floats (float_panels.h).
-enum class WeightStorage : uint8_t {
-  elements,
-  block_panels,
-  column_panels,
-  int8_panels,
-  float_panels
-};
-
 /// Whether the source packs such weights.
-[[nodiscard]] constexpr bool is_packed(WeightStorage storage) noexcept {
-  return storage == WeightStorage::block_panels || storage == WeightStorage::int8_panels ||
-         storage == WeightStorage::float_panels;
+[[nodiscard]] constexpr bool is_packed(WeightFamily family) noexcept {
+  return family != WeightFamily::rows && family != WeightFamily::column_panels;
 }
 
 /// What is read for one weight.
 struct WeightPlan {
   std::vector<std::string> names;  // in the source
-  WeightStorage storage = WeightStorage::elements;
   Arrangement arrangement;
   TensorType stacked;  // of the tensors one above the other
-  TensorType type;     // of the weight
+  TensorType type;     // of the weight; its layout says how it is packed
+
+  [[nodiscard]] WeightFamily family() const noexcept { return type.layout.family; }
 };
 
 /// The shape of one tensor in the stack.
@@ -94,7 +83,7 @@ class WeightReader {
   /// Tensors one after the other, as they are.
   void read_stacked(const weights::WeightSource& source,
                     Names names,
-                    DType dtype,
+                    const TensorType& weight,
                     std::span<std::byte> dst);
   /// A packed weight: a header and panels.
   void read_blocks(const weights::WeightSource& source, Names names, std::span<std::byte> dst);

@@ -64,7 +64,7 @@ TraceSignature CompilableFunction::signature_of(std::span<const Tensor> inputs) 
     return symbols.back().second;
   };
   for (size_t i = 0; i < inputs.size(); ++i) {
-    ValueType type{.dtype = inputs[i].dtype()};
+    ValueType type{.dtype = inputs[i].dtype(), .shape = {}, .layout = inputs[i].layout()};
     for (int dim = 0; dim < inputs[i].rank(); ++dim) {
       const int64_t size = inputs[i].size(dim);
       type.shape.push_back(is_dynamic(i, dim) ? SymInt(symbol_of(size)) : SymInt(size));

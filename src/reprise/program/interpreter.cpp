@@ -15,7 +15,8 @@ namespace {
 class SymbolBinder {
  public:
   void bind(const std::string& input, const ValueType& type, const Tensor& tensor) {
-    if (tensor.dtype() != type.dtype || tensor.rank() != type.shape.rank()) {
+    if (tensor.dtype() != type.dtype || tensor.layout() != type.layout ||
+        tensor.rank() != type.shape.rank()) {
       throw InvalidArgument(fmt::format(
           "input '{}' must be {}, not {}", input, type.to_string(), tensor.type().to_string()));
     }

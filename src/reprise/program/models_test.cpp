@@ -75,7 +75,7 @@ TEST(ModelProgram, reads_like_the_model) {
   EXPECT_THAT(text, HasSubstr(R"(
   %0: bf16[T, 64] = embedding(%input_ids, p0)  // model.embed_tokens
   %1: bf16[T, 64] = rms_norm(%0, p1) {epsilon=1e-06}  // model.layers.0.input_layernorm
-  %2: bf16[T, 128] = linear(%1, p2, none)  // model.layers.0.self_attn.q_proj+k_proj+v_proj
+  %2: bf16[T, 128] = linear(%1, p2)  // model.layers.0.self_attn.q_proj+k_proj+v_proj
   %3: bf16[T, 64] = slice(%2) {dim=1, begin=0, length=64}
   %4: bf16[T, 4, 16] = unflatten(%3) {heads=4}
 )"));

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -111,12 +112,31 @@ class Parser {
     return parse_type(in_.take_word("a type"), position);
   }
 
-  ValueType parse_type(std::string_view dtype_text, size_t position) {
+  // Parses the shape behind "bf16" or "bf16_panels".
+  ValueType parse_type(std::string_view text, size_t position) {
+    const size_t end = std::min(text.find('_'), text.size());
+    const std::string_view dtype_text = text.substr(0, end);
     const std::optional<DType> dtype = parse_short_name(dtype_text);
     if (!dtype) in_.fail_at(position, fmt::format("no element type is called '{}'", dtype_text));
     ValueType type{.dtype = *dtype};
+    parse_shape(type);
+    if (end == text.size()) return type;
+    const int rank = type.shape.rank();
+    const SymInt depth = rank > 1 ? type.shape[rank - 1] : SymInt(0);
+    const std::string_view layout_text = text.substr(end + 1);
+    const std::optional<WeightLayout> layout =
+        depth.is_constant() && depth.constant() > 0
+            ? parse_weight_layout(layout_text, depth.constant())
+            : std::nullopt;
+    if (!layout) {
+      in_.fail_at(position, fmt::format("no layout of such a matrix is called '{}'", layout_text));
+    }
+    type.layout = *layout;
+    return type;
+  }
+  void parse_shape(ValueType& type) {
     in_.take('[');
-    if (in_.take_if(']')) return type;
+    if (in_.take_if(']')) return;
     do {
       if (type.shape.rank() == Shape::kMaxRank) {
         in_.fail(fmt::format("more than {} dimensions", Shape::kMaxRank));
@@ -124,7 +144,6 @@ class Parser {
       type.shape.push_back(parse_size());
     } while (in_.take_if(','));
     in_.take(']');
-    return type;
   }
 
   int64_t parse_number() {
@@ -270,11 +289,13 @@ class Parser {
 
   void parse_arguments(Node& node) {
     in_.take('(');
-    if (in_.take_if(')')) return;
-    do {
-      node.inputs.push_back(parse_value());
-    } while (in_.take_if(','));
-    in_.take(')');
+    if (!in_.take_if(')')) {
+      do {
+        node.inputs.push_back(parse_value());
+      } while (in_.take_if(','));
+      in_.take(')');
+    }
+    leave_out_last_operands(node);
   }
 
   float parse_float() {

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 #include <vector>
 
 #include "reprise/program/text.h"
 #include "reprise/tensor/custom_op.h"
+#include "reprise/tensor/op_table.h"
 
 namespace reprise::program {
 namespace {
@@ -82,10 +84,20 @@ class Printer {
     text_ += '\n';
   }
   void declare(std::string_view kind, ValueId id) { line("{} {}: {}", kind, name(id), type(id)); }
-  [[nodiscard]] std::string list(const std::vector<ValueId>& ids) const {
+  [[nodiscard]] std::string list(std::span<const ValueId> ids) const {
     std::vector<std::string> names;
     for (ValueId id : ids) names.push_back(name(id));
     return fmt::format("{}", fmt::join(names, ", "));
+  }
+  // Optional operands that are left out at the end are not printed.
+  [[nodiscard]] std::string operands(const Node& node) const {
+    std::span<const ValueId> ids = node.inputs;
+    const auto& optional = definition_of(node.op).rule.optional_operands;
+    while (!ids.empty() && ids.back() == kNoValue &&
+           std::ranges::find(optional, ids.size() - 1) != optional.end()) {
+      ids = ids.first(ids.size() - 1);
+    }
+    return list(ids);
   }
 
   // A version of a state is printed as "%7: s0": it has the type of the state in slot 0.
@@ -106,6 +118,7 @@ class Printer {
       if (key == Attribute::soft_cap && node.attributes.soft_cap == 0) continue;
       if (key == Attribute::k_scale && node.attributes.k_scale == 1) continue;
       if (key == Attribute::v_scale && node.attributes.v_scale == 1) continue;
+      if (key == Attribute::epsilon && node.attributes.epsilon == 0) continue;
       texts.push_back(visit_member_of(key, [&](auto member) {
         return fmt::format("{}={}", attribute_name(key), text_of(node.attributes.*member));
       }));
@@ -133,7 +146,7 @@ class Printer {
          fmt::join(results, ", "),
          results.empty() ? "" : " = ",
          op_text(node),
-         list(node.inputs),
+         operands(node),
          attributes(node),
          names_ == Names::as_given ? comment(node.location) : std::string());
   }

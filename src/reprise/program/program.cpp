@@ -71,6 +71,13 @@ OpSignature signature_of(const Program& program, const Node& node) {
   return signature_of(OpCall{node.op, {.custom = node.attributes.custom}});
 }
 
+void leave_out_last_operands(Node& node) {
+  const auto& operands = definition_of(node.op).rule.operands;
+  while (node.inputs.size() < operands.size && operands[node.inputs.size()].is_optional) {
+    node.inputs.push_back(kNoValue);
+  }
+}
+
 std::span<const Attribute> attributes_of(OpCode op) noexcept {
   return definition_of(op).rule.attributes;
 }

@@ -173,6 +173,8 @@ struct OpSignature {
 [[nodiscard]] OpSignature signature_of(const Program& program, const Node& node);
 /// The signature of a call. \pre the op is not row_group, which only programs have
 [[nodiscard]] OpSignature signature_of(const OpCall& call);
+/// Leaves out the optional operands at the end of the op's signature that the node has not.
+void leave_out_last_operands(Node& node);
 /// All ops, and the op that has a name.
 [[nodiscard]] std::span<const OpCode> all_ops() noexcept;
 [[nodiscard]] std::optional<OpCode> parse_op_name(std::string_view name) noexcept;

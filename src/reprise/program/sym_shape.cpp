@@ -13,13 +13,8 @@ constexpr std::array kDTypes = {DType::f32,
                                 DType::bf16,
                                 DType::f16,
                                 DType::f8e4m3,
-                                DType::bf16_panels,
-                                DType::f8e4m3_panels,
                                 DType::f8e5m2,
-                                DType::f8e5m2_panels,
-                                DType::f4_panels,
                                 DType::i8,
-                                DType::i8_panels,
                                 DType::u8,
                                 DType::i32,
                                 DType::i64};
@@ -146,11 +141,15 @@ std::string SymShape::to_string() const {
 }
 
 std::string ValueType::to_string() const {
-  return fmt::format("{}{}", short_name(dtype), shape.to_string());
+  return fmt::format("{}{}{}{}",
+                     short_name(dtype),
+                     layout.is_rows() ? "" : "_",
+                     layout.to_string(),
+                     shape.to_string());
 }
 
 ValueType constant_type(const TensorType& type) {
-  ValueType constant{.dtype = type.dtype};
+  ValueType constant{.dtype = type.dtype, .shape = {}, .layout = type.layout};
   for (int64_t size : type.shape.sizes()) constant.shape.push_back(size);
   return constant;
 }
@@ -161,14 +160,6 @@ std::string_view short_name(DType dtype) noexcept {
       return "f32";
     case DType::bf16:
       return "bf16";
-    case DType::bf16_panels:
-      return "bf16_panels";
-    case DType::f8e4m3_panels:
-      return "f8e4m3_panels";
-    case DType::f8e5m2_panels:
-      return "f8e5m2_panels";
-    case DType::f4_panels:
-      return "f4_panels";
     case DType::f16:
       return "f16";
     case DType::f8e4m3:
@@ -177,8 +168,6 @@ std::string_view short_name(DType dtype) noexcept {
       return "f8e5m2";
     case DType::i8:
       return "i8";
-    case DType::i8_panels:
-      return "i8_panels";
     case DType::u8:
       return "u8";
     case DType::i32:

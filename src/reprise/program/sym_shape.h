@@ -108,15 +108,16 @@ class SymShape {
   int rank_ = 0;
 };
 
-/// Element type and shape of a value of a program.
+/// Element type, shape and, of weights, layout of a value of a program.
 struct ValueType {
   DType dtype = DType::f32;
   SymShape shape;
+  WeightLayout layout = {};
 
   [[nodiscard]] TensorType evaluate(const SymbolValues& values) const {
-    return {dtype, shape.evaluate(values)};
+    return {dtype, shape.evaluate(values), layout};
   }
-  /// "bf16[T, 64]"
+  /// "bf16[T, 64]", "bf16_panels[128, 64]"
   [[nodiscard]] std::string to_string() const;
 
   friend bool operator==(const ValueType&, const ValueType&) = default;

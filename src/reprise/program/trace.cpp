@@ -151,7 +151,7 @@ class Merger {
 
   ValueType fit_type(size_t index, size_t result) const {
     const TensorType& first = recordings_[0].records[index].types[result];
-    ValueType type{.dtype = first.dtype};
+    ValueType type{.dtype = first.dtype, .shape = {}, .layout = first.layout};
     for (size_t run = 1; run < recordings_.size(); ++run) {
       const TensorType& other = recordings_[run].records[index].types[result];
       if (other.dtype != first.dtype || other.shape.rank() != first.shape.rank()) {

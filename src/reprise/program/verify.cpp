@@ -195,6 +195,10 @@ class Verifier {
     for (const Node& node : group.nodes) {
       if (!definition_of(node.op).properties.is_row_wise)
         return fmt::format("{} is not row-wise", op_name(node.op));
+      for (ValueId id : node.inputs) {
+        const bool is_known = id != kNoValue && index_of(id) < group.values.size();
+        if (is_known && !group.type(id).layout.is_rows()) return "reads a packed matrix";
+      }
       if (node.op == OpCode::slice && node.attributes.dim == 0) return "slices rows";
     }
     if (auto violation = verify(group)) return violation;

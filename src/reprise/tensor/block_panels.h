@@ -1,13 +1,14 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+
+#include "reprise/tensor/codecs.h"
 
 /// The layout in memory of weights that kernels read packed, in blocks of 32 elements, and of
 /// activations that are quantised in the same blocks.
 ///
-/// A packed weight is an int8 tensor [out_features, W]. Its memory begins with a PanelHeader, which
-/// names the parts: neighbouring outputs in one format. A part is a list of panels, and a panel has
+/// The memory of a packed weight begins with a PanelHeader, which names the parts: neighbouring
+/// outputs in one format. A part is a list of panels, and a panel has
 /// kPanelColumns outputs. (The last panel of a part may have fewer; the rest of it is zeros.) A
 /// panel is a list of super-blocks; a super-block has a head, then its blocks of 32 elements, each
 /// with its codes, then its scales. panel_layout() says how many bytes these have.
@@ -46,40 +47,6 @@
 /// about as many as in the file. A row of quantised activations is a list of ActivationBlock.
 namespace reprise {
 
-enum class PanelFormat : uint8_t {
-  q8_0,
-  q4_0,
-  q4_1,
-  q5_0,
-  q5_1,
-  iq4_nl,
-  iq4_xs,
-  q2_k,
-  q3_k,
-  q4_k,
-  q5_k,
-  q6_k,
-  int4_g32,
-  int4_g128,
-  int8_g128,
-  mxfp4,
-  // Whole rows with one scale: tensor/int8_panels.h. Its panels have no header, and activations are
-  // not quantised in blocks.
-  int8_rows,
-  // Floats with scales: tensor/float_panels.h. Their panels have no header, and activations are not
-  // quantised at all.
-  f8e4m3_rows,
-  f8e4m3_g128,
-  f8e5m2_rows,
-  f8e5m2_g128,
-  f4_g64,
-};
-/// Those of weights in blocks.
-inline constexpr int kNumPanelFormats = 16;
-
-inline constexpr int64_t kPanelColumns = 16;
-inline constexpr int64_t kPanelBlock = 32;  // elements
-
 /// The values that the codes of iq4_nl and iq4_xs stand for.
 inline constexpr int8_t kIq4Values[16] = {
     -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
@@ -93,76 +60,6 @@ struct ActivationBlock {
   int16_t sums[2];  // of the codes of each half
 };
 static_assert(sizeof(ActivationBlock) == 40);
-
-/// Sizes in bytes for one column; a panel has kPanelColumns times as many.
-struct PanelLayout {
-  int super_blocks = 1;  // blocks of a super-block
-  int head_bytes = 0;    // of a super-block
-  int code_bytes = 0;    // of a block
-  int scale_bytes = 0;   // of a block
-  int tail_bytes = 0;    // of a panel, behind its blocks
-};
-
-[[nodiscard]] static constexpr PanelLayout panel_layout(PanelFormat format) noexcept {
-  switch (format) {
-    case PanelFormat::q8_0:
-      return {.code_bytes = 32, .scale_bytes = 2};
-    case PanelFormat::q4_0:
-    case PanelFormat::iq4_nl:
-      return {.code_bytes = 16, .scale_bytes = 2};
-    case PanelFormat::q4_1:
-      return {.code_bytes = 16, .scale_bytes = 4};
-    case PanelFormat::q5_0:
-      return {.code_bytes = 20, .scale_bytes = 2};
-    case PanelFormat::q5_1:
-      return {.code_bytes = 20, .scale_bytes = 4};
-    case PanelFormat::iq4_xs:
-      return {.super_blocks = 8, .head_bytes = 2, .code_bytes = 16, .scale_bytes = 1};
-    case PanelFormat::q2_k:
-      return {.super_blocks = 8, .head_bytes = 4, .code_bytes = 8, .scale_bytes = 2};
-    case PanelFormat::q3_k:
-      return {.super_blocks = 8, .head_bytes = 2, .code_bytes = 12, .scale_bytes = 2};
-    case PanelFormat::q4_k:
-      return {.super_blocks = 8, .head_bytes = 4, .code_bytes = 16, .scale_bytes = 2};
-    case PanelFormat::q5_k:
-      return {.super_blocks = 8, .head_bytes = 4, .code_bytes = 20, .scale_bytes = 2};
-    case PanelFormat::q6_k:
-      return {.super_blocks = 8, .head_bytes = 2, .code_bytes = 24, .scale_bytes = 2};
-    case PanelFormat::int4_g32:
-      return {.head_bytes = 3, .code_bytes = 16};
-    case PanelFormat::int4_g128:
-      return {.super_blocks = 4, .head_bytes = 3, .code_bytes = 16};
-    case PanelFormat::int8_g128:
-      return {.super_blocks = 4, .head_bytes = 4, .code_bytes = 32};
-    case PanelFormat::mxfp4:
-      return {.code_bytes = 16, .scale_bytes = 1};
-    case PanelFormat::int8_rows:
-      return {.super_blocks = 2, .code_bytes = 32, .tail_bytes = 8};
-    case PanelFormat::f8e4m3_rows:
-    case PanelFormat::f8e5m2_rows:
-      return {.code_bytes = 32, .tail_bytes = 4};
-    case PanelFormat::f8e4m3_g128:
-    case PanelFormat::f8e5m2_g128:
-      return {.super_blocks = 4, .head_bytes = 4, .code_bytes = 32};
-    case PanelFormat::f4_g64:
-      return {.super_blocks = 2, .head_bytes = 4, .code_bytes = 16, .tail_bytes = 4};
-  }
-  return {};
-}
-
-/// The elements that share a head. The depth of a weight is a multiple of that.
-[[nodiscard]] static constexpr int64_t panel_group_elements(PanelFormat format) noexcept {
-  return panel_layout(format).super_blocks * kPanelBlock;
-}
-
-/// Bytes of one column of `depth` elements. \pre depth is a multiple of panel_group_elements()
-[[nodiscard]] static constexpr int64_t panel_column_bytes(PanelFormat format,
-                                                          int64_t depth) noexcept {
-  const PanelLayout layout = panel_layout(format);
-  const int64_t blocks = depth / kPanelBlock;
-  return blocks * (layout.code_bytes + layout.scale_bytes) +
-         blocks / layout.super_blocks * layout.head_bytes + layout.tail_bytes;
-}
 
 [[nodiscard]] static constexpr int64_t num_panels(int64_t columns) noexcept {
   return (columns + kPanelColumns - 1) / kPanelColumns;

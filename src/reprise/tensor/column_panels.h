@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <span>
 
-#include "reprise/tensor/block_panels.h"
+#include "reprise/tensor/codecs.h"
 
-/// The order of a matrix of type bf16_panels. Sixteen outputs ("columns": rows of a weight) are one
-/// panel, in which pairs of neighbouring elements of all sixteen lie side by side:
+/// The order of a matrix of bfloat16 in column panels. Sixteen outputs ("columns": rows of a
+/// weight) are one panel, in which pairs of neighbouring elements of all sixteen lie side by side:
 ///
 ///     [columns / 16][depth / 2][16][2]
 ///

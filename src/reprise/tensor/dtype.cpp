@@ -11,24 +11,14 @@ std::string_view dtype_name(DType dtype) noexcept {
       return "float32";
     case DType::bf16:
       return "bfloat16";
-    case DType::bf16_panels:
-      return "bfloat16_panels";
     case DType::f16:
       return "float16";
     case DType::f8e4m3:
       return "float8_e4m3fn";
-    case DType::f8e4m3_panels:
-      return "float8_e4m3fn_panels";
     case DType::f8e5m2:
       return "float8_e5m2";
-    case DType::f8e5m2_panels:
-      return "float8_e5m2_panels";
-    case DType::f4_panels:
-      return "float4_panels";
     case DType::i8:
       return "int8";
-    case DType::i8_panels:
-      return "int8_panels";
     case DType::u8:
       return "uint8";
     case DType::i32:

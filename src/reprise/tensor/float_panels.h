@@ -2,8 +2,7 @@
 
 #include <cstdint>
 
-#include "reprise/tensor/block_panels.h"
-#include "reprise/tensor/dtype.h"
+#include "reprise/tensor/codecs.h"
 
 /// The order of a matrix of float8 or of four-bit floats that kernels multiply with activations in
 /// the model's type. Sixteen outputs ("columns": rows of a weight) are one panel. A panel is a list
@@ -19,9 +18,6 @@
 /// `_rows`: the whole depth is one group. `_g128` and `_g64`: groups of 128 or 64 elements. A word
 /// of f4_g64 has eight codes of neighbouring elements, the first in its lowest bits. The table is
 /// that of nf4 or fp4, and no code of float8 is a NaN.
-///
-/// The tensor is [columns, W] with as many bytes as the panels have. float_panel_group() says which
-/// of the formats of an element type a matrix has.
 namespace reprise {
 
 /// Elements that share a scale; 0: the whole depth.
@@ -37,47 +33,10 @@ namespace reprise {
   }
 }
 
-[[nodiscard]] static constexpr bool is_float_panels(PanelFormat format) {
-  return format >= PanelFormat::f8e4m3_rows;
-}
-
-/// The type of a tensor of such panels.
-[[nodiscard]] static constexpr DType float_panel_dtype(PanelFormat format) {
-  switch (format) {
-    case PanelFormat::f8e5m2_rows:
-    case PanelFormat::f8e5m2_g128:
-      return DType::f8e5m2_panels;
-    case PanelFormat::f4_g64:
-      return DType::f4_panels;
-    default:
-      return DType::f8e4m3_panels;
-  }
-}
-
-[[nodiscard]] static constexpr bool is_float_panels(DType dtype) {
-  return dtype == DType::f8e4m3_panels || dtype == DType::f8e5m2_panels ||
-         dtype == DType::f4_panels;
-}
-
-/// The elements that share a scale in a matrix of `row_bytes` bytes per column, or 0 if it is not a
-/// matrix of this type and depth.
-[[nodiscard]] static constexpr int64_t float_panel_group(DType dtype,
-                                                         int64_t row_bytes,
-                                                         int64_t depth) {
-  for (PanelFormat format : {PanelFormat::f8e4m3_rows,
-                             PanelFormat::f8e4m3_g128,
-                             PanelFormat::f8e5m2_rows,
-                             PanelFormat::f8e5m2_g128,
-                             PanelFormat::f4_g64}) {
-    if (float_panel_dtype(format) != dtype || depth <= 0 ||
-        depth % panel_group_elements(format) != 0 ||
-        panel_column_bytes(format, depth) != row_bytes) {
-      continue;
-    }
-    const int64_t group = float_panel_group(format);
-    return group == 0 ? depth : group;
-  }
-  return 0;
+/// The same number for rows of `depth` elements.
+[[nodiscard]] static constexpr int64_t float_group_elements(PanelFormat format, int64_t depth) {
+  const int64_t group = float_panel_group(format);
+  return group == 0 ? depth : group;
 }
 
 /// Whether a matrix can be stored in panels. Its two halves are then whole panels too: gates and
@@ -90,37 +49,37 @@ namespace reprise {
 }
 
 /// Bytes of the codes of `elements` elements of all columns of a panel.
-[[nodiscard]] static constexpr int64_t float_code_bytes(DType dtype, int64_t elements) {
-  return elements * kPanelColumns / (dtype == DType::f4_panels ? 2 : 1);
+[[nodiscard]] static constexpr int64_t float_code_bytes(PanelFormat codec, int64_t elements) {
+  return elements * kPanelColumns / (codec == PanelFormat::f4_g64 ? 2 : 1);
 }
 /// Bytes of the scales of a group.
 inline constexpr int64_t kFloatScaleBytes = kPanelColumns * static_cast<int64_t>(sizeof(float));
 
 /// Where group `index` of a panel begins, in bytes from the panel.
-[[nodiscard]] static constexpr int64_t float_group_offset(DType dtype,
+[[nodiscard]] static constexpr int64_t float_group_offset(PanelFormat codec,
                                                           int64_t group,
                                                           int64_t index) {
-  return index * (float_code_bytes(dtype, group) + kFloatScaleBytes);
+  return index * (float_code_bytes(codec, group) + kFloatScaleBytes);
 }
 /// Where the scale of a column is, in bytes from the panel.
-[[nodiscard]] static constexpr int64_t float_scale_offset(DType dtype,
+[[nodiscard]] static constexpr int64_t float_scale_offset(PanelFormat codec,
                                                           int64_t group,
                                                           int64_t index,
                                                           int64_t column) {
-  return float_group_offset(dtype, group, index) + float_code_bytes(dtype, group) +
+  return float_group_offset(codec, group, index) + float_code_bytes(codec, group) +
          column % kPanelColumns * static_cast<int64_t>(sizeof(float));
 }
 /// Where the byte with the code of element `i` of a column is, in bytes from the panel. A byte of
-/// f4_panels has the code of the even element in its low half.
-[[nodiscard]] static constexpr int64_t float_code_offset(DType dtype,
+/// f4_g64 has the code of the even element in its low half.
+[[nodiscard]] static constexpr int64_t float_code_offset(PanelFormat codec,
                                                          int64_t group,
                                                          int64_t column,
                                                          int64_t i) {
-  const int64_t begin = float_group_offset(dtype, group, i / group);
+  const int64_t begin = float_group_offset(codec, group, i / group);
   const int64_t lane = column % kPanelColumns;
   const int64_t k = i % group;
-  return dtype == DType::f4_panels ? begin + k / 8 * 4 * kPanelColumns + lane * 4 + k % 8 / 2
-                                   : begin + k / 2 * 2 * kPanelColumns + lane * 2 + k % 2;
+  return codec == PanelFormat::f4_g64 ? begin + k / 8 * 4 * kPanelColumns + lane * 4 + k % 8 / 2
+                                      : begin + k / 2 * 2 * kPanelColumns + lane * 2 + k % 2;
 }
 
 }  // namespace reprise

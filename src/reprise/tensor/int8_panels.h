@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-#include "reprise/tensor/block_panels.h"
+#include "reprise/tensor/codecs.h"
 
-/// The order of a matrix of type i8_panels (PanelFormat::int8_rows): signed codes of eight bits
+/// The order of a matrix in int8 panels (PanelFormat::int8_rows): signed codes of eight bits
 /// with one float32 scale for each output, for activations with one scale for each token. Sixteen
 /// outputs ("columns": rows of a weight) are one panel. In a panel, fours of neighbouring elements
 /// of all sixteen lie side by side, as the instructions for products of bytes (vpdpbusd, AMX) read
@@ -14,8 +14,6 @@
 ///
 /// An element is its code times the scale of its column. Sums of products are exact in int32 over
 /// the whole depth, so no instruction set and no batch changes them.
-///
-/// The tensor is [columns, depth + kInt8TailBytes]: as many bytes as the panels have.
 namespace reprise {
 
 /// Bytes of a column that are not codes.

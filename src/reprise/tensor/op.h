@@ -25,11 +25,6 @@ inline constexpr size_t kNumOpCodes = static_cast<size_t>(OpCode::custom) + 1;
 
 [[nodiscard]] std::string_view op_name(OpCode code) noexcept;
 
-/// The op that follows the norm in an op that starts with one: lm_head for rms_norm_lm_head,
-/// because rms_norm_lm_head(x, weight, num_rows, norm) is lm_head(rms_norm(x, norm), weight,
-/// num_rows). Nothing if `code` does not start with a norm.
-[[nodiscard]] std::optional<OpCode> op_after_norm(OpCode code) noexcept;
-
 /// Generated code for a group of row-wise ops with fixed widths. Row r of each result depends only
 /// on row r of the operands, and on tables and weights.
 struct RowGroup {

@@ -7,10 +7,10 @@
 //   [T|1] accepts T or 1. The attributes `heads`, `length`, `top_k` and `ranks` may be used as
 //   sizes.
 // - Elements have one type, that of the model, unless the shape has another in front: i32, f32, q8
-//   (one type of eight bits), `packed` (that of the model, its panels, or panels of smaller floats,
-//   whose rows have as many bytes as float_panels.h says), i8_panels (int8_panels.h), `cache` (that
-//   of the model, or one of eight bits) or `dtype` (the attribute). A result of type q8 takes the
-//   attribute where no operand decides it.
+//   (one type of eight bits), `packed` (that of the model in any layout of weight_layout.h), `act`
+//   (that of the model, or int8 in the form that the layout of the weight asks for, whose rows have
+//   another size), `cache` (that of the model, or one of eight bits) or `dtype` (the attribute). A
+//   result of type q8 takes the attribute where no operand decides it.
 // - `?` marks an operand that may be left out. `state` is memory that outlives the program, which
 //   the op reads; `state!` is such memory that the op writes; `buffer` is memory that the op
 //   overwrites.
@@ -36,9 +36,7 @@ X(flatten,
   .is_row_wise = true)
 
 // Row t of the result is row ids[t] of the table. Every id must be a row of the table.
-X(embedding, "(ids i32[T], table[V, H]) -> [T, H]", .is_row_wise = true)
-// The same for a table in panels.
-X(panel_embedding, "(ids i32[T], table packed[V, H]) -> [T, H]")
+X(embedding, "(ids i32[T], table packed[V, H]) -> [T, H]", .is_row_wise = true)
 // x / sqrt(mean(x^2) + epsilon) * weight over the last dimension, accumulated in float32.
 X(rms_norm, "(x[..., H], weight[H]; epsilon) -> [..., H] over x", .is_row_wise = true)
 X(add, "(a[...], b[...]) -> [...] over a or b", .is_row_wise = true)
@@ -54,11 +52,20 @@ X(silu_and_mul, "(x[T, 2*I]) -> [T, I]", .is_row_wise = true)
 // Row r of the result is row indices[r] of x. Every index must be a row of x.
 X(gather_rows, "(x[T, H], indices i32[R]) -> [R, H]", .is_row_wise = true)
 
-// x @ weight^T + bias, accumulated in float32.
-X(linear, "(x[T, K], weight packed[N, K], bias[N]?) -> [T, N]")
+// x @ weight^T + bias, accumulated in float32. The layout of the weight decides the form of x: its
+// elements, its blocks (quantize_blocks), or int8 rows with their scales (quantize_per_token). All
+// products below are such products. If one has the operand `norm`, its x is rms_norm(x, norm); all
+// norms of one op use the same epsilon.
+X(linear,
+  "(x act[T, K], weight packed[N, K], bias[N]?, scale f32[T]?) -> [T, N]",
+  .check = check_product)
 // Logits of the rows r < num_rows[0]. The kernel reads num_rows on the device, so one graph serves
 // any number of sampled rows from 0 to R.
-X(lm_head, "(x[R, K], weight packed[V, K], num_rows i32[1]) -> f32[R, V]")
+X(lm_head,
+  "(x act[R, K], weight packed[V, K], num_rows i32[1], scale f32[R]?, norm[K]?; epsilon) -> "
+  "f32[R, V]",
+  .check = check_product,
+  .parts = "norm:rms_norm lm_head")
 
 // Rotary embedding of queries and keys. It rotates element i of a head against element i + D/2, as
 // in Hugging Face's Llama. A row of cos_sin holds D/2 cosines, then D/2 sines.
@@ -118,9 +125,10 @@ X(top_k_softmax, "(logits[T, E]; top_k) -> f32[T, top_k], i32[T, top_k]")
 X(local_experts, "(weights f32[T, K], experts i32[T, K]; begin, length) -> f32[T, K], i32[T, K]")
 // Row r of the result is linear() with the weight of expert experts[r / K, r % K]. The row of x is
 // that of the token, r / K, if x has T rows, and r if x has T * K rows. A row with expert -1 is 0.
+// In blocks, N is a multiple of 16, so that no panel has outputs of two experts.
 X(expert_linear,
-  "(x[R, H], weight[E, N, H], bias[E, N]?, experts i32[T, K]) -> [T*K, N]",
-  .check = check_expert_rows)
+  "(x act[R, H], weight packed[E, N, H], bias[E, N]?, experts i32[T, K]) -> [T*K, N]",
+  .check = check_experts)
 // The sum over k of weights[t, k] * x[t * K + k].
 X(combine_experts, "(x[T*K, H], weights f32[T, K]) -> [T, H]")
 // Experts are divided into `groups` of neighbours. A token chooses its top_k experts from the
@@ -237,11 +245,14 @@ X(lora_expand,
 // Several of the ops above in one launch, with the bits that these have one after the other. The
 // compiler makes them; models do not call them.
 X(linear_add,
-  "(x[T, K], weight packed[N, K], bias[N]?, residual[T, N]) -> [T, N] over residual",
+  "(x act[T, K], weight packed[N, K], bias[N]?, residual[T, N], scale f32[T]?) -> "
+  "[T, N] over residual",
+  .check = check_product,
   .parts = "linear add")
 X(linear_silu_and_mul,
-  "(x[T, K], weight packed[2*I, K], bias[2*I]?) -> [T, I]",
-  .parts = "linear silu_and_mul")
+  "(x act[T, K], weight packed[2*I, K], bias[2*I]?, scale f32[T]?, norm[K]?; epsilon) -> [T, I]",
+  .check = check_product,
+  .parts = "norm:rms_norm linear silu_and_mul")
 // If q_norm or k_norm is given, each head of q or k is normalised before the rotation.
 X(rope_kv_write,
   "(q[T, G, D], k[T, N, D], v[T, N, D], positions i32[T], cos_sin f32[P, D], "
@@ -255,27 +266,9 @@ X(linear_rope_kv_write,
   "(x[T, K], weight packed[heads*D+2*N*D, K], bias[heads*D+2*N*D]?, positions i32[T], "
   "cos_sin f32[P, D], state! key_cache cache[B, N, S, >=D], "
   "state! value_cache cache[B, N, S, >=D], slot_mapping i32[T], "
-  "q_norm[D]?, k_norm[D]?; epsilon, heads, k_scale, v_scale) -> [T, heads, D]",
-  .check = check_rotation,
-  .parts = "linear q_norm:rms_norm k_norm:rms_norm rope kv_write")
-// The next three ops apply the op in `after_norm` to rms_norm(x, norm). All norms of one op use the
-// same epsilon.
-X(rms_norm_linear_silu_and_mul,
-  "(x[T, K], weight[2*I, K], bias[2*I]?, norm[K]; epsilon) -> [T, I]",
-  .after_norm = OpCode::linear_silu_and_mul,
-  .parts = "rms_norm linear silu_and_mul")
-X(rms_norm_linear_rope_kv_write,
-  "(x[T, K], weight[heads*D+2*N*D, K], bias[heads*D+2*N*D]?, positions i32[T], cos_sin f32[P, D], "
-  "state! key_cache cache[B, N, S, >=D], state! value_cache cache[B, N, S, >=D], "
-  "slot_mapping i32[T], "
-  "q_norm[D]?, k_norm[D]?, norm[K]; epsilon, heads, k_scale, v_scale) -> [T, heads, D]",
-  .check = check_rotation,
-  .after_norm = OpCode::linear_rope_kv_write,
-  .parts = "rms_norm linear q_norm:rms_norm k_norm:rms_norm rope kv_write")
-X(rms_norm_lm_head,
-  "(x[R, K], weight[V, K], num_rows i32[1], norm[K]; epsilon) -> f32[R, V]",
-  .after_norm = OpCode::lm_head,
-  .parts = "rms_norm lm_head")
+  "q_norm[D]?, k_norm[D]?, norm[K]?; epsilon, heads, k_scale, v_scale) -> [T, heads, D]",
+  .check = check_heads_product,
+  .parts = "norm:rms_norm linear q_norm:rms_norm k_norm:rms_norm rope kv_write")
 
 // Quantisation of activations to eight bits. The float32 scale is computed for each token
 // (quantize_per_token), or one given scale serves all tokens (quantize_static).
@@ -297,58 +290,16 @@ X(silu_and_mul_quant,
 X(scaled_linear,
   "(x q8[T, K], scale f32[T|1], weight q8[N, K], weight_scale f32[N], bias dtype[N]?; dtype) -> "
   "dtype[T, N]")
-// The same with a weight in panels, which contain the scales (int8_panels.h). q8 is int8 here. A
-// row of the weight has at least K bytes.
-X(int8_linear,
-  "(x q8[T, K], scale f32[T], weight i8_panels[N, >=K], bias dtype[N]?; dtype) -> dtype[T, N]",
-  .check = check_int8_rows)
-X(int8_lm_head,
-  "(x q8[R, K], scale f32[R], weight i8_panels[V, >=K], num_rows i32[1]) -> f32[R, V]",
-  .check = check_int8_rows)
-// Rows of such a table as numbers. An id outside of the table gives zeros.
-X(int8_embedding, "(ids i32[T], table i8_panels[V, W]; length, dtype) -> dtype[T, length]")
-X(int8_linear_add,
-  "(x q8[T, K], scale f32[T], weight i8_panels[N, >=K], bias[N]?, residual[T, N]) -> "
-  "[T, N] over residual",
-  .check = check_int8_rows,
-  .parts = "int8_linear add")
-X(int8_linear_silu_and_mul,
-  "(x q8[T, K], scale f32[T], weight i8_panels[2*I, >=K], bias dtype[2*I]?; dtype) -> dtype[T, I]",
-  .check = check_int8_rows,
-  .parts = "int8_linear silu_and_mul")
-// Matrix products with weights that stay packed in blocks of 32 elements (block_panels.h). All q8
-// types here are int8. quantize_blocks turns 32 activations (4*8) into a block of 40 bytes (5*8):
-// 32 codes, a scale and sums. A row of a packed weight has W bytes.
+// quantize_blocks turns 32 activations (4*8) into a block of 40 bytes (5*8): 32 codes, a scale and
+// sums (block_panels.h). The q8 types are int8 here.
 X(quantize_blocks, "(x[T, 4*8*B]; dtype) -> q8[T, 5*8*B]")
-X(block_linear,
-  "(x q8[T, 5*8*B], weight q8[N, W], bias dtype[N]?; dtype) -> dtype[T, N]",
-  .check = check_packed_weight)
-// expert_linear with the packed matrices of `length` experts, one below the other: N is a multiple
-// of 16, so that no panel has outputs of two experts.
-X(block_expert_linear,
-  "(x q8[R, 5*8*B], weight q8[length*N, W], bias dtype[length, N]?, experts i32[T, K]; "
-  "length, dtype) -> dtype[T*K, N]",
-  .check = check_packed_experts)
-X(block_lm_head,
-  "(x q8[R, 5*8*B], weight q8[V, W], num_rows i32[1]) -> f32[R, V]",
-  .check = check_packed_weight)
-// Rows of a packed table as numbers. The ids must be inside the table.
-X(block_embedding, "(ids i32[T], weight q8[V, W]; length, dtype) -> dtype[T, length]")
 X(rms_norm_quantize_blocks,
   "(x[T, 4*8*B], weight[4*8*B]; epsilon, dtype) -> q8[T, 5*8*B]",
   .parts = "rms_norm quantize_blocks")
-X(block_linear_add,
-  "(x q8[T, 5*8*B], weight q8[N, W], bias[N]?, residual[T, N]) -> [T, N] over residual",
-  .check = check_packed_weight,
-  .parts = "block_linear add")
-X(block_linear_silu_and_mul,
-  "(x q8[T, 5*8*B], weight q8[2*I, W], bias dtype[2*I]?; dtype) -> dtype[T, I]",
-  .check = check_packed_weight,
-  .parts = "block_linear silu_and_mul")
-X(block_linear_silu_and_mul_quantize_blocks,
-  "(x q8[T, 5*8*B], weight q8[8*8*C, W], bias dtype[8*8*C]?; dtype) -> q8[T, 5*8*C]",
-  .check = check_packed_weight,
-  .parts = "block_linear silu_and_mul quantize_blocks")
+X(linear_silu_and_mul_quantize_blocks,
+  "(x act[T, K], weight packed[8*8*C, K], bias[8*8*C]?; dtype) -> q8[T, 5*8*C]",
+  .check = check_blocks_product,
+  .parts = "linear silu_and_mul quantize_blocks")
 X(attention_quant,
   "(q[T, G*N, D], state key_cache cache[B, N, S, >=D], state value_cache cache[B, N, S, >=D], "
   "query_start_loc i32[R+1], seq_lens i32[R], block_table i32[>=R, M], scale f32[1], "

@@ -76,9 +76,9 @@ struct SizeRule {
 };
 
 enum class ElementRule : uint8_t {
-  of_model,   // the model's element type: all operands with this rule have the same type
-  of_weight,  // the same type, its panels (column_panels.h), or panels of smaller floats
-  i8_panels,  // int8_panels.h
+  of_model,       // the model's element type: all operands with this rule have the same type
+  of_weight,      // the same type, in any layout (weight_layout.h)
+  of_activation,  // the same type, or int8 in the form that the layout of the weight asks for
   i32,
   f32,
   eight_bits,  // int8 or float8: all operands with this rule have the same type
@@ -128,7 +128,7 @@ struct OpRule {
   FixedList<size_t, 2> states;
   bool writes_states = false;
   std::optional<size_t> buffer;
-  FixedList<size_t, 3> optional_operands;
+  FixedList<size_t, 5> optional_operands;
 };
 
 /// The position of an operand. \pre the op has an operand of that name
@@ -249,7 +249,7 @@ class SignatureParser {
     if (word == "f32") return ElementRule::f32;
     if (word == "q8") return ElementRule::eight_bits;
     if (word == "packed") return ElementRule::of_weight;
-    if (word == "i8_panels") return ElementRule::i8_panels;
+    if (word == "act") return ElementRule::of_activation;
     if (word == "cache") return ElementRule::of_cache;
     if (word == "dtype") return ElementRule::of_dtype_attribute;
     throw "no element type has this name";

@@ -23,8 +23,8 @@ size_t infer_slice(const OpCall& call,
                     attributes.length >= 0 &&
                     attributes.begin + attributes.length <= x.size(attributes.dim);
   if (!fits) refuse_operands(call, inputs, "the slice leaves the tensor");
-  if (is_panels(x.dtype())) {
-    refuse_operands(call, inputs, "a slice of a matrix in panels is not a matrix in panels");
+  if (!x.layout().is_rows()) {
+    refuse_operands(call, inputs, "a slice of a packed matrix is not a packed matrix");
   }
   outputs[0] = x.type();
   outputs[0].shape[attributes.dim] = attributes.length;
@@ -80,6 +80,55 @@ const char* check_caches(OpCode code, std::span<const Tensor> inputs) {
   return check_cache_rows(definition_of(code).rule, inputs, inputs[0].size(2));
 }
 
+// The operand of that name, or nullptr if the op has none or it is left out.
+const Tensor* find_operand(const OpRule& rule,
+                           std::span<const Tensor> inputs,
+                           std::string_view name) {
+  for (size_t i = 0; i < rule.operands.size; ++i) {
+    if (rule.operands[i].name == name) return inputs[i].defined() ? &inputs[i] : nullptr;
+  }
+  return nullptr;
+}
+
+// Activations have the form that the layout of the weight asks for.
+const char* check_activations(OpCode code, std::span<const Tensor> inputs) {
+  const OpRule& rule = definition_of(code).rule;
+  const Tensor& x = inputs[0];
+  const Tensor& weight = *find_operand(rule, inputs, "weight");
+  const int64_t depth = weight.size(-1);
+  const bool has_scale = find_operand(rule, inputs, "scale") != nullptr;
+  const bool is_quantised = x.dtype() == DType::i8;
+  switch (activation_form(weight.layout().family)) {
+    case ActivationForm::elements:
+      return is_quantised || has_scale ? "the weight is not multiplied with quantised rows"
+                                       : nullptr;
+    case ActivationForm::int8_rows:
+      return is_quantised && has_scale && x.size(1) == depth
+                 ? nullptr
+                 : "the weight is multiplied with int8 rows and their scales";
+    case ActivationForm::int8_blocks:
+      return is_quantised && !has_scale && depth % kPanelBlock == 0 &&
+                     x.size(1) ==
+                         depth / kPanelBlock * static_cast<int64_t>(sizeof(ActivationBlock))
+                 ? nullptr
+                 : "the weight is multiplied with rows quantised in blocks";
+  }
+  return nullptr;
+}
+
+// A norm in front of a product reads the rows as they are.
+const char* check_product(OpCode code, std::span<const Tensor> inputs) {
+  const bool has_norm = find_operand(definition_of(code).rule, inputs, "norm") != nullptr;
+  if (has_norm && inputs[0].dtype() == DType::i8) return "quantised rows have no norm";
+  return check_activations(code, inputs);
+}
+
+const char* check_blocks_product(OpCode code, std::span<const Tensor> inputs) {
+  return inputs[1].layout().family == WeightFamily::block_panels
+             ? check_activations(code, inputs)
+             : "the weight is not stored in blocks";
+}
+
 const char* check_rotation(OpCode code, std::span<const Tensor> inputs) {
   const OpRule& rule = definition_of(code).rule;
   const int64_t head_dim = inputs[operand_index(rule, "cos_sin")].size(1);
@@ -90,14 +139,6 @@ const char* check_rotation(OpCode code, std::span<const Tensor> inputs) {
   return has_q_norm == inputs[operand_index(rule, "k_norm")].defined()
              ? nullptr
              : "the norms of q and k come together";
-}
-
-const char* check_packed_weight(OpCode, std::span<const Tensor> inputs) {
-  return inputs[0].dtype() == DType::i8 ? nullptr : "packed weights are multiplied with int8";
-}
-
-const char* check_int8_rows(OpCode, std::span<const Tensor> inputs) {
-  return inputs[0].dtype() == DType::i8 ? nullptr : "int8 panels are multiplied with int8";
 }
 
 const char* check_latent(OpCode, std::span<const Tensor> inputs) {
@@ -141,15 +182,19 @@ const char* check_rows_of_experts(const Tensor& x, const Tensor& experts) {
              : "x needs a row for each token, or for each expert of each token";
 }
 
-const char* check_expert_rows(OpCode, std::span<const Tensor> inputs) {
+const char* check_experts(OpCode code, std::span<const Tensor> inputs) {
   const Operands<OpCode::expert_linear> in(inputs);
-  return check_rows_of_experts(in["x"], in["experts"]);
+  const WeightFamily family = in["weight"].layout().family;
+  if (family != WeightFamily::rows && family != WeightFamily::block_panels) {
+    return "experts are stored in rows or in blocks";
+  }
+  const char* mistake = check_activations(code, inputs);
+  return mistake == nullptr ? check_rows_of_experts(in["x"], in["experts"]) : mistake;
 }
 
-const char* check_packed_experts(OpCode code, std::span<const Tensor> inputs) {
-  const Operands<OpCode::block_expert_linear> in(inputs);
-  const char* mistake = check_packed_weight(code, inputs);
-  return mistake == nullptr ? check_rows_of_experts(in["x"], in["experts"]) : mistake;
+const char* check_heads_product(OpCode code, std::span<const Tensor> inputs) {
+  const char* mistake = check_product(code, inputs);
+  return mistake == nullptr ? check_rotation(code, inputs) : mistake;
 }
 
 constexpr std::array<OpDefinition, kNumOpCodes> kDefinitions = {
@@ -167,14 +212,5 @@ const OpDefinition& definition_of(OpCode code) noexcept {
 }
 
 std::string_view op_name(OpCode code) noexcept { return definition_of(code).name; }
-
-std::optional<OpCode> op_after_norm(OpCode code) noexcept {
-  return definition_of(code).properties.after_norm;
-}
-
-bool can_alias(OpCode code, size_t operand, size_t result) noexcept {
-  const auto& results = definition_of(code).rule.results;
-  return result < results.size && ((results[result].may_lie_over >> operand) & 1U) != 0;
-}
 
 }  // namespace reprise

@@ -28,8 +28,6 @@ struct OpProperties {
   /// Row r of each result depends only on row r of the operands, and on tables and weights. The
   /// compiler combines such ops into row groups.
   bool is_row_wise = false;
-  /// For an op that starts with a norm: the op that follows it. See op_after_norm() in op.h.
-  std::optional<OpCode> after_norm = {};
   /// If `splitting_ops` names the op given here, programs are cut at this op too: attention_quant
   /// is cut like attention.
   std::optional<OpCode> splits_as = {};

@@ -14,8 +14,8 @@
 
 /// The functions that models are written in, one for each row of op_list.inl and with the same
 /// name. A function takes the operands in the order of the signature, then the attributes, and
-/// returns the results: ops::rms_norm(x, weight, epsilon). If the last operand is optional, callers
-/// may omit it.
+/// returns the results: ops::rms_norm(x, weight, epsilon). Callers may omit optional operands at
+/// the end.
 ///
 /// An op runs through the executor of its first operand. The executor launches kernels, or it
 /// records a program. Results are new tensors; only `state!` and `buffer` operands are written to.
@@ -80,30 +80,32 @@ class Caller<kOp, std::index_sequence<kOperands...>, std::index_sequence<kAttrib
   }
 };
 
-template <OpCode kOp>
-using CallerOfAll = Caller<kOp,
-                           std::make_index_sequence<kRuleOf<kOp>.operands.size>,
-                           std::make_index_sequence<kRuleOf<kOp>.attributes.size>>;
+template <OpCode kOp, size_t kNumOperands = kRuleOf<kOp>.operands.size>
+using CallerOfFirst = Caller<kOp,
+                             std::make_index_sequence<kNumOperands>,
+                             std::make_index_sequence<kRuleOf<kOp>.attributes.size>>;
 
+/// How many of the last operands are optional.
 template <OpCode kOp>
-constexpr bool ends_with_optional() {
-  constexpr size_t kSize = kRuleOf<kOp>.operands.size;
-  return kSize > 0 && kRuleOf<kOp>.operands[kSize > 0 ? kSize - 1 : 0].is_optional;
+constexpr size_t num_last_optional() {
+  constexpr const OpRule& kRule = kRuleOf<kOp>;
+  size_t count = 0;
+  while (count < kRule.operands.size && kRule.operands[kRule.operands.size - 1 - count].is_optional)
+    ++count;
+  return count;
 }
 
-template <OpCode kOp, bool kCanLeaveLastOut = ends_with_optional<kOp>()>
-struct Function : CallerOfAll<kOp> {};
+// One operator() for each number of operands that are left out.
+template <OpCode kOp, typename LeftOut>
+struct CallerOfSome;
+template <OpCode kOp, size_t... kLeftOut>
+struct CallerOfSome<kOp, std::index_sequence<kLeftOut...>>
+    : CallerOfFirst<kOp, kRuleOf<kOp>.operands.size - kLeftOut>... {
+  using CallerOfFirst<kOp, kRuleOf<kOp>.operands.size - kLeftOut>::operator()...;
+};
 
 template <OpCode kOp>
-struct Function<kOp, true> : CallerOfAll<kOp>,
-                             Caller<kOp,
-                                    std::make_index_sequence<kRuleOf<kOp>.operands.size - 1>,
-                                    std::make_index_sequence<kRuleOf<kOp>.attributes.size>> {
-  using CallerOfAll<kOp>::operator();
-  using Caller<kOp,
-               std::make_index_sequence<kRuleOf<kOp>.operands.size - 1>,
-               std::make_index_sequence<kRuleOf<kOp>.attributes.size>>::operator();
-};
+struct Function : CallerOfSome<kOp, std::make_index_sequence<num_last_optional<kOp>() + 1>> {};
 
 }  // namespace detail
 
@@ -123,7 +125,7 @@ struct AttentionArguments {
 namespace detail {
 
 template <>
-struct Function<OpCode::kv_write, false> {
+struct Function<OpCode::kv_write> {
   void operator()(const Tensor& k,
                   const Tensor& v,
                   const Tensor& key_cache,
@@ -132,38 +134,49 @@ struct Function<OpCode::kv_write, false> {
                   float k_scale = 1.0F,
                   float v_scale = 1.0F,
                   Where where = Where::current()) const {
-    CallerOfAll<OpCode::kv_write>()(
+    CallerOfFirst<OpCode::kv_write>()(
         k, v, key_cache, value_cache, slot_mapping, k_scale, v_scale, where);
   }
 };
 
 template <>
-struct Function<OpCode::attention, false> {
+struct Function<OpCode::attention> {
   void operator()(const Tensor& q,
                   const Tensor& key_cache,
                   const Tensor& value_cache,
                   const AttentionArguments& a,
                   const Tensor& out,
                   Where where = Where::current()) const {
-    CallerOfAll<OpCode::attention>()(q,
-                                     key_cache,
-                                     value_cache,
-                                     a.query_start_loc,
-                                     a.seq_lens,
-                                     a.block_table,
-                                     out,
-                                     a.scale,
-                                     a.k_scale,
-                                     a.v_scale,
-                                     a.sliding_window,
-                                     a.chunk_size,
-                                     a.soft_cap,
-                                     where);
+    CallerOfFirst<OpCode::attention>()(q,
+                                       key_cache,
+                                       value_cache,
+                                       a.query_start_loc,
+                                       a.seq_lens,
+                                       a.block_table,
+                                       out,
+                                       a.scale,
+                                       a.k_scale,
+                                       a.v_scale,
+                                       a.sliding_window,
+                                       a.chunk_size,
+                                       a.soft_cap,
+                                       where);
   }
 };
 
 template <>
-struct Function<OpCode::custom, false> {
+struct Function<OpCode::lm_head> {
+  [[nodiscard]] Tensor operator()(const Tensor& x,
+                                  const Tensor& weight,
+                                  const Tensor& num_rows,
+                                  const Tensor& scale = {},
+                                  Where where = Where::current()) const {
+    return CallerOfFirst<OpCode::lm_head>()(x, weight, num_rows, scale, {}, 0.0F, where);
+  }
+};
+
+template <>
+struct Function<OpCode::custom> {
   [[nodiscard]] std::vector<Tensor> operator()(const CustomOp& op,
                                                std::span<const Tensor> inputs,
                                                Where where = Where::current()) const {
@@ -178,6 +191,28 @@ struct Function<OpCode::custom, false> {
 #define X(op, ...) inline constexpr detail::Function<OpCode::op> op{};
 #include "reprise/tensor/op_list.inl"
 #undef X
+
+/// Activations in the form that a product with a weight takes them in.
+struct Activations {
+  Tensor x;
+  Tensor scale;  // of int8 rows; otherwise undefined
+};
+/// Quantises x as the layout of the weight asks for: the operands `x` and `scale` of a product.
+[[nodiscard]] inline Activations activations_for(const Tensor& weight,
+                                                 const Tensor& x,
+                                                 Where where = Where::current()) {
+  switch (activation_form(weight.layout().family)) {
+    case ActivationForm::int8_rows: {
+      auto [codes, scales] = quantize_per_token(x, DType::i8, where);
+      return {std::move(codes), std::move(scales)};
+    }
+    case ActivationForm::int8_blocks:
+      return {quantize_blocks(x, DType::i8, where), {}};
+    case ActivationForm::elements:
+      break;
+  }
+  return {x, {}};
+}
 
 /// Memory for a result of the same type as `like`.
 [[nodiscard]] inline Tensor empty_like(const Tensor& like, Where where = Where::current()) {

@@ -5,6 +5,9 @@
 
 #include "reprise/base/assert.h"
 #include "reprise/base/element.h"
+#include "reprise/tensor/column_panels.h"
+#include "reprise/tensor/float_panels.h"
+#include "reprise/tensor/int8_panels.h"
 
 namespace reprise {
 namespace {
@@ -139,11 +142,12 @@ int64_t packed_weight_bytes(std::span<const PanelPart> parts, int64_t depth) {
   return bytes;
 }
 
-TensorType packed_weight_type(std::span<const PanelPart> parts, int64_t depth) {
+TensorType packed_weight_type(std::span<const PanelPart> parts, int64_t depth, DType dtype) {
   int64_t columns = 0;
   for (const PanelPart& part : parts) columns += part.columns;
-  return {.dtype = DType::i8,
-          .shape = {columns, ceil_div(packed_weight_bytes(parts, depth), columns)}};
+  return {.dtype = dtype,
+          .shape = {columns, depth},
+          .layout = block_panels_layout(ceil_div(packed_weight_bytes(parts, depth), columns))};
 }
 
 PanelHeader read_panel_header(const Tensor& weight) {
@@ -180,6 +184,58 @@ double panel_element(const uint8_t* weight, int64_t column, int64_t element) {
                    .scales = codes + kPanelColumns * layout.code_bytes,
                    .column = in_part % kPanelColumns},
                   element % kPanelBlock);
+}
+
+namespace {
+
+float number_at(const uint8_t* p) {
+  float number = 0;
+  std::memcpy(&number, p, sizeof number);
+  return number;
+}
+
+double float_panel_element(const Tensor& weight, int64_t column, int64_t i) {
+  const PanelFormat codec = weight.layout().codec;
+  const int64_t group = weight.layout().group(weight.size(-1));
+  const int64_t panel_bytes = kPanelColumns * weight.layout().row_bytes;
+  const uint8_t* panel = weight.data_as<uint8_t>() + column / kPanelColumns * panel_bytes;
+  const uint8_t code = panel[float_code_offset(codec, group, column, i)];
+  const double scale = number_at(panel + float_scale_offset(codec, group, i / group, column));
+  switch (codec) {
+    case PanelFormat::f8e4m3_rows:
+    case PanelFormat::f8e4m3_g128:
+      return scale * to_float(Float8E4M3{code});
+    case PanelFormat::f8e5m2_rows:
+    case PanelFormat::f8e5m2_g128:
+      return scale * to_float(Float8E5M2{code});
+    default:
+      break;
+  }
+  const unsigned index = i % 2 == 0 ? code & 15U : code >> 4;
+  const uint8_t* table = panel + panel_bytes - kPanelColumns * static_cast<int64_t>(sizeof(float));
+  return scale * number_at(table + index * sizeof(float));
+}
+
+}  // namespace
+
+double packed_element(const Tensor& weight, int64_t column, int64_t element) {
+  const int64_t depth = weight.size(-1);
+  const auto* bytes = weight.data_as<uint8_t>();
+  switch (weight.layout().family) {
+    case WeightFamily::column_panels:
+      return to_float(weight.data_as<BFloat16>()[column_panel_offset(column, element, depth)]);
+    case WeightFamily::block_panels:
+      return panel_element(bytes, column, element);
+    case WeightFamily::int8_panels:
+      return static_cast<double>(number_at(bytes + int8_scale_offset(column, depth))) *
+             static_cast<int8_t>(bytes[int8_panel_offset(column, element, depth)]);
+    case WeightFamily::float_panels:
+      return float_panel_element(weight, column, element);
+    case WeightFamily::rows:
+      break;
+  }
+  REPRISE_ASSERT(false, "{} is not packed", weight.type().to_string());
+  return 0;
 }
 
 }  // namespace reprise

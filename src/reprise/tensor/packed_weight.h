@@ -17,14 +17,21 @@ namespace reprise {
 /// Bytes of header and panels.
 [[nodiscard]] int64_t packed_weight_bytes(std::span<const PanelPart> parts, int64_t depth);
 
-/// The type of a packed weight: int8 [columns of all parts, W], the smallest W that has room.
-[[nodiscard]] TensorType packed_weight_type(std::span<const PanelPart> parts, int64_t depth);
+/// The type of a weight in blocks: numbers of `dtype` [columns of all parts, depth], with the
+/// fewest bytes per column that have room.
+[[nodiscard]] TensorType packed_weight_type(std::span<const PanelPart> parts,
+                                            int64_t depth,
+                                            DType dtype);
 
-/// \pre the tensor holds a packed weight in memory of the host
+/// \pre the tensor holds a weight in blocks in memory of the host
 [[nodiscard]] PanelHeader read_panel_header(const Tensor& weight);
 
 /// The value of an element, without rounding. `weight` begins with a PanelHeader. A reference for
 /// kernels, and slow.
 [[nodiscard]] double panel_element(const uint8_t* weight, int64_t column, int64_t element);
+
+/// The same for a weight in any layout but rows, in memory of the host. `column` counts the rows of
+/// its shape.
+[[nodiscard]] double packed_element(const Tensor& weight, int64_t column, int64_t element);
 
 }  // namespace reprise

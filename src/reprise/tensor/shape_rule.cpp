@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "reprise/tensor/float_panels.h"
 #include "reprise/tensor/op_table.h"
 
 namespace reprise {
@@ -37,7 +36,6 @@ class SignatureMatch {
     }
     for (size_t i = 0; i < inputs_.size(); ++i) match_type(i);
     for (size_t i = 0; i < inputs_.size(); ++i) match_sums(i);
-    for (size_t i = 0; i < inputs_.size(); ++i) match_float_panels(i);
     if (op_.properties.check != nullptr) {
       if (const char* broken = op_.properties.check(call_.code, inputs_)) refuse(broken);
     }
@@ -67,14 +65,20 @@ class SignatureMatch {
                               ? shape.size() >= type.rank + (type.rank > 0 ? 1U : 0U)
                               : shape.size() == type.rank;
     if (!tensor.defined() || !has_rank) refuse(operand, "rank");
-    if (!matches_element(type.element, tensor.dtype())) refuse(operand, "element type");
+    const bool has_layout = type.element == ElementRule::of_weight || tensor.layout().is_rows();
+    if (!has_layout || !matches_element(type.element, tensor.dtype())) {
+      refuse(operand, "element type");
+    }
     const size_t num_leading = shape.size() - type.rank;
     if (type.has_leading_sizes) {
       const auto sizes = shape.first(num_leading);
       if (!leading_) leading_ = sizes;
       if (!std::ranges::equal(sizes, *leading_)) refuse(operand, "shape");
     }
-    const size_t num_sizes = type.rank - (has_float_panels(operand) ? 1U : 0U);
+    // The rows of quantised activations are checked against the weight: see check_activations().
+    const bool is_quantised =
+        type.element == ElementRule::of_activation && tensor.dtype() == DType::i8;
+    const size_t num_sizes = type.rank - (is_quantised ? 1U : 0U);
     for (size_t i = 0; i < num_sizes; ++i) {
       if (type.sizes[i].kind != SizeRule::Kind::symbol) continue;
       const int64_t size = shape[num_leading + i];
@@ -85,32 +89,13 @@ class SignatureMatch {
     }
   }
 
-  [[nodiscard]] bool has_float_panels(size_t operand) const {
-    return op_.rule.operands[operand].type.element == ElementRule::of_weight &&
-           inputs_[operand].defined() && is_float_panels(inputs_[operand].dtype());
-  }
-  // The row of a weight in such panels has the bytes of so many elements as its signature says.
-  void match_float_panels(size_t operand) {
-    if (!has_float_panels(operand)) return;
-    const TypeRule& type = op_.rule.operands[operand].type;
-    const Tensor& weight = inputs_[operand];
-    const int64_t depth = sizes_[type.sizes[type.rank - 1U].products[0].symbols[0]];
-    if (float_panel_group(weight.dtype(), weight.size(weight.rank() - 1), depth) == 0) {
-      refuse(operand, "shape");
-    }
-  }
-
   bool matches_element(ElementRule rule, DType dtype) {
     switch (rule) {
+      case ElementRule::of_activation:
+        return dtype == DType::i8 || matches_element(ElementRule::of_model, dtype);
       case ElementRule::of_weight:
-        return is_float_panels(dtype) ||
-               matches_element(ElementRule::of_model,
-                               dtype == DType::bf16_panels ? DType::bf16 : dtype);
       case ElementRule::of_model:
-        return !is_panels(dtype) && dtype == model_dtype_.value_or(dtype) &&
-               (model_dtype_ = dtype, true);
-      case ElementRule::i8_panels:
-        return dtype == DType::i8_panels;
+        return dtype == model_dtype_.value_or(dtype) && (model_dtype_ = dtype, true);
       case ElementRule::i32:
         return dtype == DType::i32;
       case ElementRule::f32:
@@ -196,8 +181,8 @@ class SignatureMatch {
           refuse("dtype must be int8 or float8");
         }
         return eight_bits_.value_or(call_.attributes.type.dtype);
-      case ElementRule::of_cache:  // of operands only
-      case ElementRule::i8_panels:
+      case ElementRule::of_activation:  // of operands only
+      case ElementRule::of_cache:
       case ElementRule::of_dtype_attribute:
         break;
     }
@@ -216,6 +201,7 @@ class SignatureMatch {
 }  // namespace
 
 void refuse_operands(const OpCall& call, std::span<const Tensor> inputs, std::string_view rule) {
+  while (!inputs.empty() && !inputs.back().defined()) inputs = inputs.first(inputs.size() - 1);
   std::vector<std::string> types;
   for (const Tensor& input : inputs) {
     types.push_back(input.defined() ? input.type().to_string() : "none");

@@ -9,20 +9,24 @@
 #include "reprise/device/memory_pool.h"
 #include "reprise/tensor/dtype.h"
 #include "reprise/tensor/shape.h"
+#include "reprise/tensor/weight_layout.h"
 
 namespace reprise {
 
 class OpExecutor;
 
-/// Element type and shape of a tensor.
+/// Element type, shape and, of weights, layout of a tensor.
 struct TensorType {
   DType dtype = DType::f32;
   Shape shape;
+  WeightLayout layout = {};
 
   [[nodiscard]] size_t bytes() const noexcept {
-    return static_cast<size_t>(shape.num_elements()) * dtype_bytes(dtype);
+    const auto elements = static_cast<size_t>(shape.num_elements());
+    if (!layout.has_codes()) return elements * dtype_bytes(dtype);
+    return elements / static_cast<size_t>(shape[-1]) * static_cast<size_t>(layout.row_bytes);
   }
-  /// "bfloat16[3, 4096]"
+  /// "bfloat16[3, 4096]"; with its layout behind the element type: "bfloat16_panels[64, 4096]"
   [[nodiscard]] std::string to_string() const;
 
   friend bool operator==(const TensorType&, const TensorType&) = default;
@@ -40,19 +44,19 @@ class Tensor {
 
   /// A dense tensor over memory that its owner keeps alive.
   static Tensor borrow(TensorType type, void* data, OpExecutor& executor) {
-    return Tensor(type.dtype, type.shape, type.shape.dense_strides(), data, &executor, {});
+    return Tensor(type, type.shape.dense_strides(), data, &executor, {});
   }
   /// A dense tensor that shares ownership of `block`.
   static Tensor own(TensorType type, device::PoolReference block, OpExecutor& executor) {
     void* data = block.get()->data;
-    return Tensor(
-        type.dtype, type.shape, type.shape.dense_strides(), data, &executor, std::move(block));
+    return Tensor(type, type.shape.dense_strides(), data, &executor, std::move(block));
   }
 
   [[nodiscard]] bool defined() const noexcept { return executor_ != nullptr; }
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
   [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
-  [[nodiscard]] TensorType type() const { return {dtype_, shape_}; }
+  [[nodiscard]] const WeightLayout& layout() const noexcept { return layout_; }
+  [[nodiscard]] TensorType type() const { return {dtype_, shape_, layout_}; }
   [[nodiscard]] int rank() const noexcept { return shape_.rank(); }
   /// Size of a dimension; negative counts from the end.
   [[nodiscard]] int64_t size(int dim) const { return shape_[dim]; }
@@ -75,29 +79,30 @@ class Tensor {
     return *executor_;
   }
 
-  /// A view of the same memory with another shape and strides. It shares ownership.
+  /// A view of the same memory with another shape and strides. It shares ownership. \pre rows
   [[nodiscard]] Tensor with_layout(Shape shape, Shape strides, int64_t element_offset) const;
   /// The same view, but it does not keep the memory alive. The address stays valid, but the pool
   /// may put other data there. A graph keeps its outputs in this form.
   [[nodiscard]] Tensor without_ownership() const {
-    return Tensor(dtype_, shape_, strides_, data_, executor_, {});
+    return Tensor(type(), strides_, data_, executor_, {});
   }
 
  private:
-  Tensor(DType dtype,
-         Shape shape,
+  Tensor(const TensorType& type,
          Shape strides,
          void* data,
          OpExecutor* executor,
          device::PoolReference block)
-      : dtype_(dtype),
-        shape_(shape),
+      : dtype_(type.dtype),
+        layout_(type.layout),
+        shape_(type.shape),
         strides_(strides),
         data_(data),
         executor_(executor),
         block_(std::move(block)) {}
 
   DType dtype_ = DType::f32;
+  WeightLayout layout_;
   Shape shape_;
   Shape strides_;
   void* data_ = nullptr;

@@ -6,6 +6,9 @@
 #include <array>
 #include <numeric>
 #include <optional>
+#include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "reprise/tensor/column_panels.h"
@@ -43,6 +46,9 @@ class Ops : public testing::Test {
     return Tensor::borrow({dtype, shape}, nullptr, executor_);
   }
   Tensor i(Shape shape) { return f(shape, DType::i32); }
+  Tensor weight(Shape shape, const WeightLayout& layout) {
+    return Tensor::borrow({DType::bf16, shape, layout}, nullptr, executor_);
+  }
   RecordingExecutor executor_;
 };
 
@@ -161,7 +167,7 @@ TEST_F(Ops, carry_their_attributes_to_the_executor) {
 
 TEST_F(Ops, pass_an_absent_bias_as_an_undefined_tensor) {
   (void)ops::linear(f({5, 8}), f({3, 8}));
-  EXPECT_EQ(executor_.last_inputs.size(), 3U);
+  EXPECT_EQ(executor_.last_inputs.size(), 4U);
   EXPECT_FALSE(executor_.last_inputs[2].defined());
 }
 
@@ -183,11 +189,12 @@ TEST_F(Ops, refuse_arguments_that_do_not_fit) {
   EXPECT_THROW((void)ops::linear(f({5, 8}), f({3, 8}), f({4})), ShapeError);
   EXPECT_THROW((void)ops::linear(f({5, 8}), f({3, 8}), f({3}, DType::f32)), ShapeError);
   EXPECT_THROW((void)ops::lm_head(f({5, 8}), f({50, 8}), i({2})), ShapeError);
-  const Tensor panels = f({32, 8}, DType::bf16_panels);
+  const Tensor panels = weight({32, 8}, column_panels_layout());
   EXPECT_THROW((void)ops::linear(panels, panels), ShapeError);
   EXPECT_THROW((void)ops::linear(f({5, 8}, DType::f32), panels), ShapeError);
   EXPECT_THROW((void)ops::slice(panels, 0, 0, 16), ShapeError);
-  EXPECT_THROW((void)ops::embedding(i({5}), panels), ShapeError);
+  EXPECT_THROW((void)ops::rms_norm(panels, f({8}), 1e-6F), ShapeError);
+  EXPECT_THROW((void)ops::expert_linear(f({5, 8}), panels, {}, i({5, 1})), ShapeError);
   EXPECT_THROW((void)ops::slice(f({5, 8}), 1, 2, 7), ShapeError);
   EXPECT_THROW((void)ops::slice(f({5, 8}), 2, 0, 0), ShapeError);
   EXPECT_THROW((void)ops::slice(f({5, 8}), 0, -1, 2), ShapeError);
@@ -253,9 +260,9 @@ TEST_F(Ops, say_the_op_the_types_and_the_rule_in_a_refusal) {
     FAIL();
   } catch (const ShapeError& error) {
     EXPECT_THAT(error.what(),
-                AllOf(HasSubstr("linear(bfloat16[5, 8], bfloat16[3, 7], none) does not fit"),
-                      HasSubstr("linear(x[T, K], weight packed[N, K], bias[N]?) -> [T, N]: wrong "
-                                "shape of weight")));
+                AllOf(HasSubstr("linear(bfloat16[5, 8], bfloat16[3, 7]) does not fit"),
+                      HasSubstr("linear(x act[T, K], weight packed[N, K], bias[N]?, scale f32[T]?) "
+                                "-> [T, N]: wrong shape of weight")));
   }
 }
 
@@ -287,8 +294,8 @@ TEST_F(Ops, infer_sizes_that_are_sums_and_products) {
   const Tensor table = f({64, 8}, DType::f32);
   std::array<TensorType, kMaxOpOutputs> types;
   const auto infer = [&](int64_t rows_of_weight) {
-    const std::array<Tensor, 10> in = {
-        f({5, 32}), f({rows_of_weight, 32}), {}, i({5}), table, cache, cache, i({5}), {}, {}};
+    const std::array<Tensor, 11> in = {
+        f({5, 32}), f({rows_of_weight, 32}), {}, i({5}), table, cache, cache, i({5}), {}, {}, {}};
     return infer_output_types({OpCode::linear_rope_kv_write, {.length = 4}}, in, types);
   };
   EXPECT_EQ(infer((4 + 2 * 2) * 8), 1U);
@@ -350,4 +357,58 @@ TEST(ColumnPanels, hold_every_element_once_at_its_offset) {
 }
 
 }  // namespace
+TEST(WeightLayout, comes_back_from_its_text) {
+  std::vector<WeightLayout> layouts = {{}, column_panels_layout(), block_panels_layout(144)};
+  for (int i = kNumPanelFormats; i <= static_cast<int>(PanelFormat::f4_g64); ++i) {
+    layouts.push_back(layout_of(static_cast<PanelFormat>(i), 256));
+  }
+  std::set<std::string> texts;
+  for (const WeightLayout& layout : layouts) {
+    EXPECT_EQ(parse_weight_layout(layout.to_string(), 256), layout) << layout.to_string();
+    texts.insert(layout.to_string());
+  }
+  EXPECT_EQ(texts.size(), layouts.size());
+  for (const char* text : {"block", "blocks", "blocks0", "blocks-1", "blocks7x", "q8_0_panels"}) {
+    EXPECT_EQ(parse_weight_layout(text, 256), std::nullopt) << text;
+  }
+}
+
+TEST(WeightLayout, says_how_many_bytes_a_matrix_has) {
+  const auto bytes = [](const WeightLayout& layout) {
+    return TensorType{DType::bf16, {32, 256}, layout}.bytes();
+  };
+  EXPECT_EQ(bytes({}), 32U * 256 * 2);
+  EXPECT_EQ(bytes(column_panels_layout()), 32U * 256 * 2);
+  EXPECT_EQ(bytes(block_panels_layout(144)), 32U * 144);
+  EXPECT_EQ(bytes(layout_of(PanelFormat::int8_rows, 256)), 32U * (256 + 8));
+  EXPECT_EQ(bytes(layout_of(PanelFormat::f4_g64, 256)), 32U * (128 + 4 * 4 + 4));
+  EXPECT_EQ(layout_of(PanelFormat::f8e4m3_rows, 256).group(256), 256);
+  EXPECT_EQ(layout_of(PanelFormat::f8e4m3_g128, 256).group(256), 128);
+}
+
+TEST_F(Ops, take_the_activations_that_the_layout_of_a_weight_asks_for) {
+  const Tensor x = f({5, 64});
+  const Tensor codes = f({5, 64}, DType::i8);
+  const Tensor blocks = f({5, 80}, DType::i8);
+  const Tensor scales = f({5}, DType::f32);
+  const Tensor none;
+  const std::array weights = {weight({32, 64}, {}),
+                              weight({32, 64}, layout_of(PanelFormat::int8_rows, 64)),
+                              weight({32, 64}, block_panels_layout(90))};
+  const std::array<std::pair<Tensor, Tensor>, 3> activations = {
+      std::pair(x, none), std::pair(codes, scales), std::pair(blocks, none)};
+  for (size_t w = 0; w < weights.size(); ++w) {
+    for (size_t a = 0; a < activations.size(); ++a) {
+      const auto& [rows, scale] = activations[a];
+      if (w == a) {
+        EXPECT_EQ(ops::linear(rows, weights[w], none, scale).type(), f({5, 32}).type());
+      } else {
+        EXPECT_THROW((void)ops::linear(rows, weights[w], none, scale), ShapeError) << w << a;
+      }
+    }
+  }
+  EXPECT_THROW((void)ops::linear(codes, weights[1], none), ShapeError) << "without scales";
+  EXPECT_THROW((void)ops::linear(f({5, 40}, DType::i8), weights[2], none), ShapeError) << "short";
+}
+
 }  // namespace reprise

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "reprise/base/assert.h"
+#include "reprise/tensor/block_panels.h"
 
 namespace reprise::weights {
 
@@ -10,9 +11,9 @@ FloatPanelColumn::FloatPanelColumn(PanelFormat format,
                                    std::span<std::byte> panels,
                                    int64_t depth,
                                    int64_t column)
-    : dtype_(float_panel_dtype(format)),
+    : codec_(format),
       depth_(depth),
-      group_(float_panel_group(dtype_, panel_column_bytes(format, depth), depth)),
+      group_(float_group_elements(format, depth)),
       column_(column % kPanelColumns) {
   const int64_t panel_size = panel_bytes(format, kPanelColumns, depth);
   const int64_t begin = column / kPanelColumns * panel_size;
@@ -27,21 +28,21 @@ FloatPanelColumn::FloatPanelColumn(PanelFormat format,
 void FloatPanelColumn::write_codes(std::span<const std::byte> codes) {
   for (int64_t k = 0; k < depth_; k += 2) {
     std::memcpy(
-        panel_ + float_code_offset(dtype_, group_, column_, k), codes.data() + k, size_t{2});
+        panel_ + float_code_offset(codec_, group_, column_, k), codes.data() + k, size_t{2});
   }
 }
 
 void FloatPanelColumn::write_codes(std::span<const uint8_t> codes) {
   for (int64_t k = 0; k < depth_; k += 2) {
     const auto at = static_cast<size_t>(k);
-    panel_[float_code_offset(dtype_, group_, column_, k)] =
+    panel_[float_code_offset(codec_, group_, column_, k)] =
         static_cast<std::byte>((codes[at] & 15U) | (codes[at + 1] & 15U) << 4);
   }
 }
 
 void FloatPanelColumn::write_scale(int64_t group_index, float value) {
   std::memcpy(
-      panel_ + float_scale_offset(dtype_, group_, group_index, column_), &value, sizeof value);
+      panel_ + float_scale_offset(codec_, group_, group_index, column_), &value, sizeof value);
 }
 
 void FloatPanelColumn::write_table(std::span<const float> numbers) {

@@ -27,7 +27,7 @@ class FloatPanelColumn {
   void write_table(std::span<const float> numbers);
 
  private:
-  DType dtype_;
+  PanelFormat codec_;
   int64_t depth_;
   int64_t group_;
   int64_t column_;

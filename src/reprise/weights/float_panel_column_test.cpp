@@ -35,20 +35,21 @@ std::vector<float> elements_of(const WeightSource& source, const std::string& na
   const int64_t depth = shape[1];
   std::vector<std::byte> panels(static_cast<size_t>(panel_bytes(format, shape[0], depth)));
   source.read_panels(name, panels);
-  const DType dtype = float_panel_dtype(format);
+  const bool has_e4m3 = format == PanelFormat::f8e4m3_rows || format == PanelFormat::f8e4m3_g128;
   const int64_t row_bytes = panel_column_bytes(format, depth);
-  const int64_t group = float_panel_group(dtype, row_bytes, depth);
+  const int64_t group = float_group_elements(format, depth);
   std::vector<float> elements;
   for (int64_t n = 0; n < shape[0]; ++n) {
     const int64_t panel = n / kPanelColumns * kPanelColumns * row_bytes;
     for (int64_t k = 0; k < depth; ++k) {
       const auto code = std::to_integer<uint8_t>(
-          panels[static_cast<size_t>(panel + float_code_offset(dtype, group, n, k))]);
-      const float scale = number_at(panels, panel + float_scale_offset(dtype, group, k / group, n));
+          panels[static_cast<size_t>(panel + float_code_offset(format, group, n, k))]);
+      const float scale =
+          number_at(panels, panel + float_scale_offset(format, group, k / group, n));
       const int64_t table = panel + (row_bytes - 4) * kPanelColumns;
       const float number =
-          dtype == DType::f8e4m3_panels ? to_float(Float8E4M3{code})
-          : dtype == DType::f8e5m2_panels
+          has_e4m3 ? to_float(Float8E4M3{code})
+          : format != PanelFormat::f4_g64
               ? to_float(Float8E5M2{code})
               : number_at(panels, table + 4 * (k % 2 == 0 ? code & 15 : code >> 4));
       elements.push_back(number * scale);

@@ -348,7 +348,7 @@ void RankWeights::add_as(const std::string& name,
   // Stacked experts in blocks are cut as numbers. Panels of smaller floats can be read as numbers
   // too, and then they are.
   const std::optional<PanelFormat> packed = source_->panel_format(stored_name);
-  if (packed && stored->shape.size() == 2 && !is_float_panels(*packed)) {
+  if (packed && stored->shape.size() == 2 && family_of(*packed) != WeightFamily::float_panels) {
     throw InvalidArgument(fmt::format(
         "--tensor-parallel-size: {}: weights in blocks cannot be divided among ranks yet; use 1",
         stored_name));

@@ -158,7 +158,7 @@ class Float8Matrix final : public QuantizedMatrix {
   }
   // Kernels put the bits of a float8 into those of a float16, where its NaN would be a number.
   void require_numbers(std::span<const std::byte> codes) const {
-    if (float_panel_dtype(*panels_) != DType::f8e4m3_panels) return;
+    if (*panels_ != PanelFormat::f8e4m3_rows && *panels_ != PanelFormat::f8e4m3_g128) return;
     constexpr unsigned kNan = 0x7f;
     const bool has_nan = std::ranges::any_of(
         codes, [](std::byte code) { return (std::to_integer<unsigned>(code) & kNan) == kNan; });

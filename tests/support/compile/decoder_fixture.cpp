@@ -82,6 +82,7 @@ class DecoderBuilder {
               DType dtype = DType::f32) {
     const ValueId result = program_.add_value({dtype, shape});
     program_.nodes.push_back({op, attributes, std::move(inputs), {result}, {}});
+    leave_out_last_operands(program_.nodes.back());
     return result;
   }
   ValueId normed(ValueId x) {

@@ -12,6 +12,7 @@
 
 #include "reprise/program/interpreter.h"
 #include "reprise/program/verify.h"
+#include "reprise/tensor/op_table.h"
 #include "reprise/tensor/view.h"
 
 namespace reprise::compile {
@@ -43,22 +44,26 @@ class Decomposer {
 
   void emit(OpCode op, NodeAttributes attributes, Ids inputs, Ids outputs) {
     to_.nodes.push_back({op, attributes, std::move(inputs), std::move(outputs), location_});
+    leave_out_last_operands(to_.nodes.back());
   }
   // A new value with the type of another value.
   ValueId like(ValueId id) { return to_.add_value(to_.type(id)); }
   ValueId of(DType dtype, SymShape shape) { return to_.add_value({dtype, shape}); }
+  // The linear() that the node begins with.
   ValueId product(const Node& node) {
-    const ValueId p = of(to_.type(node.inputs[0]).dtype,
+    const ValueId scale = operand_of(node, "scale");
+    const ValueId p = of(to_.type(node.inputs[1]).dtype,
                          {to_.type(node.inputs[0]).shape[0], to_.type(node.inputs[1]).shape[0]});
-    emit(OpCode::linear, {}, {node.inputs[0], node.inputs[1], node.inputs[2]}, {p});
+    emit(OpCode::linear, {}, {node.inputs[0], node.inputs[1], node.inputs[2], scale}, {p});
     return p;
   }
-
-  ValueId block_product(const Node& node) {
-    const ValueId p = of(node.attributes.dtype,
-                         {to_.type(node.inputs[0]).shape[0], to_.type(node.inputs[1]).shape[0]});
-    emit(OpCode::block_linear, {.dtype = node.attributes.dtype}, node.inputs, {p});
-    return p;
+  // kNoValue: the operand is left out, or the op has none of that name.
+  static ValueId operand_of(const Node& node, std::string_view name) {
+    const OpRule& rule = definition_of(node.op).rule;
+    for (size_t i = 0; i < rule.operands.size; ++i) {
+      if (rule.operands[i].name == name) return node.inputs[i];
+    }
+    return kNoValue;
   }
 
   // NOLINTNEXTLINE(readability-function-size): a table of ops
@@ -67,13 +72,12 @@ class Decomposer {
     const Ids& in = node.inputs;
     const Ids& out = node.outputs;
     const NodeAttributes& has = node.attributes;
-    if (const std::optional<OpCode> behind = op_after_norm(node.op)) {
+    if (operand_of(node, "norm") != kNoValue) {
       Node product = node;
-      product.op = *behind;
       product.inputs[0] = like(in[0]);
-      product.inputs.pop_back();
+      product.inputs.back() = kNoValue;
       emit(OpCode::rms_norm, {.epsilon = has.epsilon}, {in[0], in.back()}, {product.inputs[0]});
-      if (*behind == OpCode::lm_head) product.attributes.epsilon = 0;
+      if (node.op != OpCode::linear_rope_kv_write) product.attributes.epsilon = 0;
       add(product);
       return;
     }
@@ -119,33 +123,12 @@ class Decomposer {
         emit(OpCode::quantize_blocks, {.dtype = has.dtype}, {norm}, out);
         return;
       }
-      case OpCode::block_linear_add: {
-        const ValueId p = like(in[3]);
-        emit(OpCode::block_linear, {.dtype = to_.type(p).dtype}, {in[0], in[1], in[2]}, {p});
-        emit(OpCode::add, {}, {in[3], p}, out);
-        return;
-      }
-      case OpCode::int8_linear_add: {
-        const ValueId p = like(in[4]);
-        emit(OpCode::int8_linear, {.dtype = to_.type(p).dtype}, {in[0], in[1], in[2], in[3]}, {p});
-        emit(OpCode::add, {}, {in[4], p}, out);
-        return;
-      }
-      case OpCode::int8_linear_silu_and_mul: {
-        const ValueId p = of(has.dtype, {to_.type(in[0]).shape[0], to_.type(in[2]).shape[0]});
-        emit(OpCode::int8_linear, {.dtype = has.dtype}, in, {p});
-        emit(OpCode::silu_and_mul, {}, {p}, out);
-        return;
-      }
-      case OpCode::block_linear_silu_and_mul:
-        emit(OpCode::silu_and_mul, {}, {block_product(node)}, out);
-        return;
-      case OpCode::block_linear_silu_and_mul_quantize_blocks: {
-        const ValueId p = block_product(node);
+      case OpCode::linear_silu_and_mul_quantize_blocks: {
+        const ValueId p = product(node);
         const SymShape shape = to_.type(p).shape;
-        const ValueId act = of(has.dtype, {shape[0], shape[1].constant() / 2});
+        const ValueId act = of(to_.type(p).dtype, {shape[0], shape[1].constant() / 2});
         emit(OpCode::silu_and_mul, {}, {p}, {act});
-        emit(OpCode::quantize_blocks, {.dtype = DType::i8}, {act}, out);
+        emit(OpCode::quantize_blocks, {.dtype = has.dtype}, {act}, out);
         return;
       }
       case OpCode::attention_quant: {

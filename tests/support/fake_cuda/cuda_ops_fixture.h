@@ -15,6 +15,7 @@
 
 #include "reprise/kernels/attention/attention.h"
 #include "reprise/kernels/reference.h"
+#include "reprise/tensor/op_table.h"
 #include "tests/support/fake_cuda/cuda_machine_fixture.h"
 #include "tests/support/kernels/attention_plan_fixture.h"
 
@@ -54,8 +55,10 @@ class CudaOpsOf : public testing::TestWithParam<Param> {
     std::memcpy(tensor.data(), values.data(), values.size() * 4);
     return tensor;
   }
+  /// Operands that are missing at the end are left out.
   Tensor run(OpCode code, std::vector<Tensor> inputs, OpAttributes attributes = {}) {
     std::array<Tensor, 1> outputs;
+    inputs.resize(std::max(inputs.size(), definition_of(code).rule.operands.size));
     executor_.execute({.code = code, .attributes = attributes}, inputs, outputs);
     stream_->synchronize();
     return outputs[0];

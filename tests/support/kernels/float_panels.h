@@ -9,17 +9,14 @@
 /// Weights in panels of smaller floats (tensor/float_panels.h) for tests of kernels.
 namespace reprise::kernels {
 
-/// The type of a matrix in panels of a format.
-[[nodiscard]] TensorType float_panels_type(PanelFormat format, int64_t columns, int64_t depth);
+/// The type of a matrix of `dtype` in panels of a codec.
+[[nodiscard]] TensorType float_panels_type(PanelFormat format,
+                                           int64_t columns,
+                                           int64_t depth,
+                                           DType dtype);
 
 /// All codes that are numbers, scales of both signs up to 0.02, and for codes of four bits a table
 /// for each panel.
-void fill_float_panels(const Tensor& weight, int64_t depth, std::mt19937& random);
-
-/// An element as a number.
-[[nodiscard]] double float_panel_element(const Tensor& weight,
-                                         int64_t depth,
-                                         int64_t column,
-                                         int64_t element);
+void fill_float_panels(const Tensor& weight, std::mt19937& random);
 
 }  // namespace reprise::kernels

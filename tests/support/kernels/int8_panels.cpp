@@ -7,14 +7,13 @@
 #include "reprise/tensor/int8_panels.h"
 
 namespace reprise::kernels {
-namespace {
 
-int64_t depth_of(const Tensor& weight) { return weight.size(1) - kInt8TailBytes; }
-
-}  // namespace
+TensorType int8_panels_type(int64_t columns, int64_t depth, DType dtype) {
+  return {dtype, {columns, depth}, layout_of(PanelFormat::int8_rows, depth)};
+}
 
 void fill_int8_panels(const Tensor& weight, std::mt19937& random) {
-  const int64_t depth = depth_of(weight);
+  const int64_t depth = weight.size(1);
   std::vector<int8_t> codes(static_cast<size_t>(depth));
   for (int64_t column = 0; column < weight.size(0); ++column) {
     for (int8_t& code : codes) {
@@ -28,18 +27,18 @@ void fill_int8_panels(const Tensor& weight, std::mt19937& random) {
 }
 
 int int8_panel_code(const Tensor& weight, int64_t column, int64_t element) {
-  return weight.data_as<int8_t>()[int8_panel_offset(column, element, depth_of(weight))];
+  return weight.data_as<int8_t>()[int8_panel_offset(column, element, weight.size(1))];
 }
 
 float int8_panel_scale(const Tensor& weight, int64_t column) {
   float scale = 0;
   std::memcpy(
-      &scale, weight.data_as<int8_t>() + int8_scale_offset(column, depth_of(weight)), sizeof scale);
+      &scale, weight.data_as<int8_t>() + int8_scale_offset(column, weight.size(1)), sizeof scale);
   return scale;
 }
 
 void set_int8_panel_column(const Tensor& weight, int64_t column, std::span<const int8_t> codes) {
-  const int64_t depth = depth_of(weight);
+  const int64_t depth = weight.size(1);
   auto* panels = weight.data_as<int8_t>();
   for (int64_t i = 0; i < depth; ++i) {
     panels[int8_panel_offset(column, i, depth)] = codes[static_cast<size_t>(i)];

@@ -8,6 +8,9 @@
 /// Weights in int8 panels for tests of kernels.
 namespace reprise::kernels {
 
+/// The type of a matrix of `dtype` in int8 panels.
+[[nodiscard]] TensorType int8_panels_type(int64_t columns, int64_t depth, DType dtype);
+
 /// Codes of all values, the extremes often, and scales of both signs up to 0.02.
 void fill_int8_panels(const Tensor& weight, std::mt19937& random);
 

@@ -83,14 +83,13 @@ std::string case_name(const ::testing::TestParamInfo<KernelCase>& info) {
   return std::string(isa_name(info.param.isa)) + "_" + std::string(dtype_name(info.param.dtype));
 }
 
-Tensor KernelTest::make(Shape shape, DType type) {
-  const TensorType tensor_type = {type, shape};
-  return Tensor::borrow(
-      tensor_type, memory_.take(tensor_type.bytes(), dtype_bytes(type)), executor_);
+Tensor KernelTest::make(const TensorType& type) {
+  const size_t alignment = type.layout.has_codes() ? 1 : dtype_bytes(type.dtype);
+  return Tensor::borrow(type, memory_.take(type.bytes(), alignment), executor_);
 }
 
 Tensor KernelTest::in_panels(const Tensor& matrix) {
-  const Tensor panels = make(matrix.shape(), DType::bf16_panels);
+  const Tensor panels = make({DType::bf16, matrix.shape(), column_panels_layout()});
   std::memcpy(panels.data(), matrix.data(), matrix.type().bytes());
   pack_column_panels(
       {panels.data_as<std::byte>(), matrix.type().bytes()}, matrix.size(0), matrix.size(1));

@@ -94,7 +94,8 @@ class KernelTest : public ::testing::TestWithParam<KernelCase> {
   /// Makes a dense tensor of NaNs, of the case's type or, for results of the reference, of float32.
   [[nodiscard]] Tensor make(Shape shape) { return make(shape, dtype()); }
   [[nodiscard]] Tensor make_ref(Shape shape) { return make(shape, DType::f32); }
-  [[nodiscard]] Tensor make(Shape shape, DType type);
+  [[nodiscard]] Tensor make(Shape shape, DType type) { return make(TensorType{type, shape}); }
+  [[nodiscard]] Tensor make(const TensorType& type);
   /// Makes a dense tensor of normally distributed values.
   [[nodiscard]] Tensor random(Shape shape, double deviation = 1.0) {
     return random(shape, dtype(), deviation);

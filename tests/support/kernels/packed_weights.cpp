@@ -47,10 +47,10 @@ std::vector<PanelFormat> all_panel_formats() {
 
 void fill_packed_weight(const Tensor& weight,
                         std::span<const PanelPart> parts,
-                        int64_t depth,
                         std::mt19937& random) {
+  const int64_t depth = weight.size(-1);
   auto* bytes = weight.data_as<uint8_t>();
-  for (int64_t i = 0; i < weight.num_elements(); ++i) {
+  for (size_t i = 0; i < weight.type().bytes(); ++i) {
     const auto value = static_cast<uint32_t>(random() % 300);
     bytes[i] = static_cast<uint8_t>(value < 256 ? value : value % 2 == 0 ? 0 : 255);
   }

@@ -15,7 +15,6 @@ namespace reprise::kernels {
 /// magnitude of about 0.1 or less times their code.
 void fill_packed_weight(const Tensor& weight,
                         std::span<const PanelPart> parts,
-                        int64_t depth,
                         std::mt19937& random);
 
 }  // namespace reprise::kernels

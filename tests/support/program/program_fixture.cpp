@@ -158,6 +158,7 @@ class RandomBuilder {
                              const NodeAttributes& attributes,
                              std::vector<ValueId> inputs) {
     Node node{.op = op, .attributes = attributes, .inputs = std::move(inputs)};
+    leave_out_last_operands(node);
     std::array<std::array<TensorType, kMaxOpOutputs>, kPoints.size()> types;
     size_t num_results = 0;
     for (size_t i = 0; i < kPoints.size(); ++i) {
@@ -421,9 +422,9 @@ class RandomBuilder {
     const int64_t width = shape(x)[1];
     switch (pick(0, 3)) {
       case 0:
-        add(OpCode::rms_norm_linear_silu_and_mul,
+        add(OpCode::linear_silu_and_mul,
             {.epsilon = 1e-6F},
-            {x, parameter({32, width}), kNoValue, parameter({width})});
+            {x, parameter({32, width}), kNoValue, kNoValue, parameter({width})});
         return;
       case 1:
         add(OpCode::linear_silu_and_mul, {}, {x, parameter({32, width}), parameter({32})});
@@ -484,9 +485,9 @@ class RandomBuilder {
     if (shape(x).rank() != 2 || program_.type(x).dtype != options_.dtype) return;
     const ValueId weight = parameter({kVocab, shape(x)[1]});
     if (options_.fused && pick(0, 3) == 0) {
-      add(OpCode::rms_norm_lm_head,
+      add(OpCode::lm_head,
           {.epsilon = 1e-6F},
-          {x, weight, num_logits_, parameter({shape(x)[1]})});
+          {x, weight, num_logits_, kNoValue, parameter({shape(x)[1]})});
       return;
     }
     const auto logits = add(OpCode::lm_head, {}, {x, weight, num_logits_});
@@ -669,9 +670,7 @@ class RandomBuilder {
                                        norm};
       const bool is_normed = pick(0, 1) == 0;
       if (is_normed) operands.push_back(parameter({shape(x)[1]}));
-      q = add(is_normed ? OpCode::rms_norm_linear_rope_kv_write : OpCode::linear_rope_kv_write,
-              {.epsilon = 1e-6F, .length = 2},
-              operands);
+      q = add(OpCode::linear_rope_kv_write, {.epsilon = 1e-6F, .length = 2}, operands);
     } else {
       const ValueId qkv = *add(OpCode::linear, {}, {x, weight, kNoValue});
       q = add(OpCode::rope_kv_write,

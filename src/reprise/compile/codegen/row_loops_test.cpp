@@ -92,7 +92,7 @@ TEST(RowLoops, refuses_what_it_has_no_words_for) {
   EXPECT_EQ(refusal_of(R"(program {
     input %x: bf16[T, 8]
     input %w: bf16[8, 8]
-    %0: bf16[T, 8] = linear(%x, %w, none)
+    %0: bf16[T, 8] = linear(%x, %w)
     return %0
   })"),
             "op linear");

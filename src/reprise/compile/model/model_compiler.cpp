@@ -12,7 +12,7 @@
 #include "reprise/compile/model/pass_choice.h"
 #include "reprise/compile/model/user_passes.h"
 #include "reprise/compile/report/launch_count.h"
-#include "reprise/kernels/linear_rope_kv_write/linear_rope_kv_write.h"
+#include "reprise/kernels/linear/linear_rope_kv_write.h"
 #include "reprise/program/cpu_code_loader.h"
 #include "reprise/tensor/aliasing.h"
 
@@ -49,7 +49,7 @@ void ask_backends(PassOptions& passes, CompilerInterface* code_compiler) {
     constexpr size_t kCosSin = 4;
     const program::SymShape& cos_sin = program.type(node.inputs[kCosSin]).shape;
     return kernels::supports_linear_rope_kv_write(cos_sin[1].constant(),
-                                                  program.type(node.inputs[kWeight]).dtype);
+                                                  program.type(node.inputs[kWeight]).layout);
   };
   passes.can_compile = [code_compiler](const program::Program& body) {
     return code_compiler != nullptr && !code_compiler->why_not(body).has_value();

@@ -19,8 +19,8 @@ TEST(EliminateCommonSubexpressions, computes_equal_values_once) {
   parameter p1: f32[64, 64]
   %0: f32[T, 64] = rms_norm(%x, p0) {epsilon=1e-05}
   %1: f32[T, 64] = rms_norm(%x, p0) {epsilon=1e-05}
-  %2: f32[T, 64] = linear(%0, p1, none)
-  %3: f32[T, 64] = linear(%1, p1, none)
+  %2: f32[T, 64] = linear(%0, p1)
+  %3: f32[T, 64] = linear(%1, p1)
   %4: f32[T, 64] = add(%2, %3)
   %5: f32[T, 64] = add(%3, %2)
   return %4, %5
@@ -30,7 +30,7 @@ TEST(EliminateCommonSubexpressions, computes_equal_values_once) {
   parameter p0: f32[64]
   parameter p1: f32[64, 64]
   %0: f32[T, 64] = rms_norm(%x, p0) {epsilon=1e-05}
-  %1: f32[T, 64] = linear(%0, p1, none)
+  %1: f32[T, 64] = linear(%0, p1)
   %2: f32[T, 64] = add(%1, %1)
   return %2, %2
 })");

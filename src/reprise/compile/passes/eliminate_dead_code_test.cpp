@@ -18,7 +18,7 @@ TEST(EliminateDeadCode, takes_out_what_no_result_needs) {
   parameter p0: f32[64]
   parameter p1: f32[32, 64]
   %0: f32[T, 64] = rms_norm(%x, p0) {epsilon=1e-05}
-  %1: f32[T, 32] = linear(%0, p1, none)
+  %1: f32[T, 32] = linear(%0, p1)
   %2: f32[T, 64] = add(%x, %x)
   %3: f32[T, 32] = silu_and_mul(%2)
   %4: f32[T, 32] = slice(%2) {dim=1, begin=0, length=32}

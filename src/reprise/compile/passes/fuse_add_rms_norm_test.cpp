@@ -18,7 +18,7 @@ TEST(FuseAddRmsNorm, computes_a_sum_and_its_norm_in_one_op) {
   parameter p0: bf16[64]
   parameter p1: bf16[64, 64]
   %0: bf16[T, 64] = add(%residual, %x)
-  %1: bf16[T, 64] = linear(%0, p1, none)
+  %1: bf16[T, 64] = linear(%0, p1)
   %2: bf16[T, 64] = rms_norm(%0, p0) {epsilon=1e-06}  // model.norm
   %3: bf16[T, 64] = add(%0, %2)
   return %3, %1
@@ -29,7 +29,7 @@ TEST(FuseAddRmsNorm, computes_a_sum_and_its_norm_in_one_op) {
   parameter p0: bf16[64]
   parameter p1: bf16[64, 64]
   %0: bf16[T, 64], %1: bf16[T, 64] = fused_add_rms_norm(%x, %residual, p0) {epsilon=1e-06}  // model.norm
-  %2: bf16[T, 64] = linear(%1, p1, none)
+  %2: bf16[T, 64] = linear(%1, p1)
   %3: bf16[T, 64] = add(%1, %0)
   return %3, %2
 })");

@@ -21,7 +21,7 @@ TEST(FuseAllreduceRms, norms_the_sum_over_ranks_with_and_without_a_residual) {
   parameter p1: bf16[64, 64]
   %0: bf16[T, 64] = all_reduce(%x) {ranks=2}
   %1: bf16[T, 64] = rms_norm(%0, p0) {epsilon=1e-06}  // layers.0
-  %2: bf16[T, 64] = linear(%1, p1, none)
+  %2: bf16[T, 64] = linear(%1, p1)
   %3: bf16[T, 64] = all_reduce(%2) {ranks=2}
   %4: bf16[T, 64], %5: bf16[T, 64] = fused_add_rms_norm(%3, %0, p0) {epsilon=1e-05}
   return %4, %5
@@ -31,7 +31,7 @@ TEST(FuseAllreduceRms, norms_the_sum_over_ranks_with_and_without_a_residual) {
   parameter p0: bf16[64]
   parameter p1: bf16[64, 64]
   %0: bf16[T, 64], %1: bf16[T, 64] = fused_all_reduce_add_rms_norm(%x, none, p0) {epsilon=1e-06, ranks=2}  // layers.0
-  %2: bf16[T, 64] = linear(%0, p1, none)
+  %2: bf16[T, 64] = linear(%0, p1)
   %3: bf16[T, 64], %4: bf16[T, 64] = fused_all_reduce_add_rms_norm(%2, %1, p0) {epsilon=1e-05, ranks=2}
   return %3, %4
 })");

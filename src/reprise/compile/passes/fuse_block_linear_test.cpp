@@ -1,4 +1,4 @@
-#include "reprise/compile/passes/fuse_block_linear.h"
+#include "reprise/compile/passes/fuse_linear.h"
 
 #include <gtest/gtest.h>
 
@@ -18,25 +18,25 @@ TEST(FuseBlockLinear, joins_the_ops_around_the_products_of_a_layer) {
                   R"(program {
   input %x: bf16[T, 64]
   parameter p0: bf16[64]
-  parameter p1: i8[128, 80]
-  parameter p2: i8[64, 90]
+  parameter p1: bf16_blocks80[128, 64]
+  parameter p2: bf16_blocks90[64, 64]
   %0: bf16[T, 64] = rms_norm(%x, p0) {epsilon=1e-06}  // norm
   %1: i8[T, 80] = quantize_blocks(%0) {dtype=i8}
-  %2: bf16[T, 128] = block_linear(%1, p1, none) {dtype=bf16}  // gate_up
+  %2: bf16[T, 128] = linear(%1, p1)  // gate_up
   %3: bf16[T, 64] = silu_and_mul(%2)
   %4: i8[T, 80] = quantize_blocks(%3) {dtype=i8}
-  %5: bf16[T, 64] = block_linear(%4, p2, none) {dtype=bf16}  // down
+  %5: bf16[T, 64] = linear(%4, p2)  // down
   %6: bf16[T, 64] = add(%x, %5)
   return %6
 })",
                   R"(program {
   input %x: bf16[T, 64]
   parameter p0: bf16[64]
-  parameter p1: i8[128, 80]
-  parameter p2: i8[64, 90]
+  parameter p1: bf16_blocks80[128, 64]
+  parameter p2: bf16_blocks90[64, 64]
   %0: i8[T, 80] = rms_norm_quantize_blocks(%x, p0) {epsilon=1e-06, dtype=i8}  // norm
-  %1: i8[T, 80] = block_linear_silu_and_mul_quantize_blocks(%0, p1, none) {dtype=bf16}  // gate_up
-  %2: bf16[T, 64] = block_linear_add(%1, p2, none, %x)  // down
+  %1: i8[T, 80] = linear_silu_and_mul_quantize_blocks(%0, p1) {dtype=i8}  // gate_up
+  %2: bf16[T, 64] = linear_add(%1, p2, none, %x)  // down
   return %2
 })");
 }
@@ -46,26 +46,26 @@ TEST(FuseBlockLinear, joins_the_ops_behind_products_of_int8_rows) {
                   2,
                   R"(program {
   input %x: bf16[T, 64]
-  parameter p0: i8_panels[128, 72]
-  parameter p1: i8_panels[64, 72]
+  parameter p0: bf16_int8_rows_panels[128, 64]
+  parameter p1: bf16_int8_rows_panels[64, 64]
   parameter p2: bf16[64]
   %0: i8[T, 64], %1: f32[T] = quantize_per_token(%x) {dtype=i8}
-  %2: bf16[T, 128] = int8_linear(%0, %1, p0, none) {dtype=bf16}  // gate_up
+  %2: bf16[T, 128] = linear(%0, p0, none, %1)  // gate_up
   %3: bf16[T, 64] = silu_and_mul(%2)
   %4: i8[T, 64], %5: f32[T] = quantize_per_token(%3) {dtype=i8}
-  %6: bf16[T, 64] = int8_linear(%4, %5, p1, p2) {dtype=bf16}  // down
+  %6: bf16[T, 64] = linear(%4, p1, p2, %5)  // down
   %7: bf16[T, 64] = add(%6, %x)
   return %7
 })",
                   R"(program {
   input %x: bf16[T, 64]
-  parameter p0: i8_panels[128, 72]
-  parameter p1: i8_panels[64, 72]
+  parameter p0: bf16_int8_rows_panels[128, 64]
+  parameter p1: bf16_int8_rows_panels[64, 64]
   parameter p2: bf16[64]
   %0: i8[T, 64], %1: f32[T] = quantize_per_token(%x) {dtype=i8}
-  %2: bf16[T, 64] = int8_linear_silu_and_mul(%0, %1, p0, none) {dtype=bf16}  // gate_up
+  %2: bf16[T, 64] = linear_silu_and_mul(%0, p0, none, %1)  // gate_up
   %3: i8[T, 64], %4: f32[T] = quantize_per_token(%2) {dtype=i8}
-  %5: bf16[T, 64] = int8_linear_add(%3, %4, p1, p2, %x)  // down
+  %5: bf16[T, 64] = linear_add(%3, p1, p2, %x, %4)  // down
   return %5
 })");
 }
@@ -76,18 +76,18 @@ TEST(FuseBlockLinear, takes_the_product_from_either_side_of_a_sum) {
                   R"(program {
   input %x: bf16[T, 64]
   input %q: i8[T, 80]
-  parameter p0: i8[64, 90]
+  parameter p0: bf16_blocks90[64, 64]
   parameter p1: bf16[64]
-  %0: bf16[T, 64] = block_linear(%q, p0, p1) {dtype=bf16}
+  %0: bf16[T, 64] = linear(%q, p0, p1)
   %1: bf16[T, 64] = add(%0, %x)
   return %1
 })",
                   R"(program {
   input %x: bf16[T, 64]
   input %q: i8[T, 80]
-  parameter p0: i8[64, 90]
+  parameter p0: bf16_blocks90[64, 64]
   parameter p1: bf16[64]
-  %0: bf16[T, 64] = block_linear_add(%q, p0, p1, %x)
+  %0: bf16[T, 64] = linear_add(%q, p0, p1, %x)
   return %0
 })");
 }
@@ -96,10 +96,10 @@ TEST(FuseBlockLinear, leaves_values_with_another_use) {
   expect_leaves(kFuseBlockLinear, R"(program {
   input %x: bf16[T, 64]
   parameter p0: bf16[64]
-  parameter p1: i8[64, 90]
+  parameter p1: bf16_blocks90[64, 64]
   %0: bf16[T, 64] = rms_norm(%x, p0) {epsilon=1e-06}
   %1: i8[T, 80] = quantize_blocks(%0) {dtype=i8}
-  %2: bf16[T, 64] = block_linear(%1, p1, none) {dtype=bf16}
+  %2: bf16[T, 64] = linear(%1, p1)
   %3: bf16[T, 32] = silu_and_mul(%2)
   %4: bf16[T, 64] = add(%x, %2)
   return %0, %3, %4

@@ -21,6 +21,7 @@ size_t fuse_gemm_comms(Program& program, const NodePredicate& has_kernel) {
     if (!first || edit.num_uses(second.inputs[0]) != 1) continue;
     const Node& inner = program.nodes[*first];
     const Node& linear = scatters ? inner : second;
+    if (!program.type(linear.inputs[1]).layout.is_rows()) continue;
     Node fused{.op = scatters ? OpCode::linear_reduce_scatter : OpCode::all_gather_linear,
                .attributes = scatters ? second.attributes : inner.attributes,
                .inputs = {inner.inputs[0], linear.inputs[1], linear.inputs[2]},

@@ -1,4 +1,4 @@
-#include "reprise/compile/passes/fuse_linear_rope_kv_write.h"
+#include "reprise/compile/passes/fuse_linear.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ const std::string kTail =
 
 // The three views of the product. `q`, `k` and `v` are the columns at which their heads begin.
 std::string heads(int q, int k, int v) {
-  return fmt::format(R"(  %0: bf16[T, 64] = linear(%x, p0, none)  // qkv_proj
+  return fmt::format(R"(  %0: bf16[T, 64] = linear(%x, p0)  // qkv_proj
   %1: bf16[T, 32] = slice(%0) {{dim=1, begin={}, length=32}}
   %2: bf16[T, 2, 16] = unflatten(%1) {{heads=2}}
   %3: bf16[T, 16] = slice(%0) {{dim=1, begin={}, length=16}}
@@ -68,7 +68,7 @@ TEST(FuseLinearRopeKvWrite, leaves_products_of_which_columns_are_used_elsewhere)
   expect_leaves(
       kFuseLinearRopeKvWrite,
       kLinearInputs + heads(0, 32, 48) +
-          R"(  %7: bf16[T, 2, 16], %8: s0, %9: s1 = rope_kv_write(%2, %4, %6, %positions, p1, s0, s1, %slots, none, none) {epsilon=0}
+          R"(  %7: bf16[T, 2, 16], %8: s0, %9: s1 = rope_kv_write(%2, %4, %6, %positions, p1, s0, s1, %slots)
   %10: bf16[T, 32] = silu_and_mul(%0)
   return %7, %10
   keep %8, %9
@@ -76,17 +76,17 @@ TEST(FuseLinearRopeKvWrite, leaves_products_of_which_columns_are_used_elsewhere)
   expect_leaves(
       kFuseLinearRopeKvWrite,
       kLinearInputs + heads(0, 32, 48) +
-          R"(  %7: bf16[T, 2, 16], %8: s0, %9: s1 = rope_kv_write(%2, %4, %6, %positions, p1, s0, s1, %slots, none, none) {epsilon=0}
+          R"(  %7: bf16[T, 2, 16], %8: s0, %9: s1 = rope_kv_write(%2, %4, %6, %positions, p1, s0, s1, %slots)
   return %7, %6
   keep %8, %9
 })");
   // The columns of k and v overlap.
-  expect_leaves(kFuseLinearRopeKvWrite, kLinearInputs + R"(  %0: bf16[T, 64] = linear(%x, p0, none)
+  expect_leaves(kFuseLinearRopeKvWrite, kLinearInputs + R"(  %0: bf16[T, 64] = linear(%x, p0)
   %1: bf16[T, 32] = slice(%0) {dim=1, begin=0, length=32}
   %2: bf16[T, 2, 16] = unflatten(%1) {heads=2}
   %3: bf16[T, 16] = slice(%0) {dim=1, begin=32, length=16}
   %4: bf16[T, 1, 16] = unflatten(%3) {heads=1}
-  %5: bf16[T, 2, 16], %6: s0, %7: s1 = rope_kv_write(%2, %4, %4, %positions, p1, s0, s1, %slots, none, none) {epsilon=0}
+  %5: bf16[T, 2, 16], %6: s0, %7: s1 = rope_kv_write(%2, %4, %4, %positions, p1, s0, s1, %slots)
   return %5
   keep %6, %7
 })");

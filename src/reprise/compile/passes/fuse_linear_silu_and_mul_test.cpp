@@ -1,4 +1,4 @@
-#include "reprise/compile/passes/fuse_linear_silu_and_mul.h"
+#include "reprise/compile/passes/fuse_linear.h"
 
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ TEST(FuseLinearSiluAndMul, keeps_no_product_that_only_the_activation_uses) {
   %0: bf16[T, 96] = linear(%x, p0, p1)  // mlp.gate_up_proj
   %1: bf16[T, 64] = add(%x, %x)
   %2: bf16[T, 48] = silu_and_mul(%0)
-  %3: bf16[T, 96] = linear(%1, p0, none)
+  %3: bf16[T, 96] = linear(%1, p0)
   %4: bf16[T, 48] = silu_and_mul(%3)
   return %2, %4
 })",
@@ -33,7 +33,7 @@ TEST(FuseLinearSiluAndMul, keeps_no_product_that_only_the_activation_uses) {
   parameter p1: bf16[96]
   %0: bf16[T, 64] = add(%x, %x)
   %1: bf16[T, 48] = linear_silu_and_mul(%x, p0, p1)  // mlp.gate_up_proj
-  %2: bf16[T, 48] = linear_silu_and_mul(%0, p0, none)
+  %2: bf16[T, 48] = linear_silu_and_mul(%0, p0)
   return %1, %2
 })");
 }
@@ -42,9 +42,9 @@ TEST(FuseLinearSiluAndMul, leaves_products_with_another_use_and_other_operands) 
   expect_leaves(kFuseLinearSiluAndMul, R"(program {
   input %x: bf16[T, 64]
   parameter p0: bf16[96, 64]
-  %0: bf16[T, 96] = linear(%x, p0, none)
+  %0: bf16[T, 96] = linear(%x, p0)
   %1: bf16[T, 48] = silu_and_mul(%0)
-  %2: bf16[T, 96] = linear(%x, p0, none)
+  %2: bf16[T, 96] = linear(%x, p0)
   %3: bf16[T, 32] = slice(%2) {dim=1, begin=0, length=32}
   %4: bf16[T, 16] = silu_and_mul(%3)
   %5: bf16[T, 32] = silu_and_mul(%x)
@@ -60,7 +60,7 @@ TEST(FuseLinearSiluAndMul, asks_for_a_kernel) {
   expect_leaves(pass, R"(program {
   input %x: bf16[T, 64]
   parameter p0: bf16[96, 64]
-  %0: bf16[T, 96] = linear(%x, p0, none)
+  %0: bf16[T, 96] = linear(%x, p0)
   %1: bf16[T, 48] = silu_and_mul(%0)
   return %1
 })");

@@ -21,7 +21,7 @@ TEST(FuseNormQuant, stores_no_norm_of_which_only_the_quantised_form_is_used) {
   parameter p2: f32[64]
   %0: bf16[T, 64] = rms_norm(%x, p0) {epsilon=1e-06}  // input_layernorm
   %1: i8[T, 64], %2: f32[T] = quantize_per_token(%0) {dtype=i8}
-  %3: bf16[T, 64] = scaled_linear(%1, %2, p1, p2, none) {dtype=bf16}
+  %3: bf16[T, 64] = scaled_linear(%1, %2, p1, p2) {dtype=bf16}
   return %3
 })",
                   R"(program {
@@ -30,7 +30,7 @@ TEST(FuseNormQuant, stores_no_norm_of_which_only_the_quantised_form_is_used) {
   parameter p1: i8[64, 64]
   parameter p2: f32[64]
   %0: i8[T, 64], %1: f32[T] = rms_norm_quant(%x, p0) {epsilon=1e-06, dtype=i8}  // input_layernorm
-  %2: bf16[T, 64] = scaled_linear(%0, %1, p1, p2, none) {dtype=bf16}
+  %2: bf16[T, 64] = scaled_linear(%0, %1, p1, p2) {dtype=bf16}
   return %2
 })");
 }

@@ -43,7 +43,7 @@ TEST(FuseRopeKvWrite, writes_keys_as_they_are_rotated) {
   keep %3, %4
 })",
       kInputs + R"(  %0: bf16[T, 1, 16] = add(%v, %v)
-  %1: bf16[T, 2, 16], %2: s0, %3: s1 = rope_kv_write(%q, %k, %0, %positions, p0, s0, s1, %slots, none, none) {epsilon=0}  // layers.0
+  %1: bf16[T, 2, 16], %2: s0, %3: s1 = rope_kv_write(%q, %k, %0, %positions, p0, s0, s1, %slots)  // layers.0
   %4: bf16[T, 32] = flatten(%1)
   return %4
   keep %2, %3
@@ -72,7 +72,7 @@ TEST(FuseRopeKvWrite, takes_in_the_norms_of_both) {
       1,
       before,
       kInputs + kNorms +
-          R"(  %2: bf16[T, 2, 16], %3: s0, %4: s1 = rope_kv_write(%0, %1, %v, %positions, p0, s0, s1, %slots, none, none) {epsilon=0}
+          R"(  %2: bf16[T, 2, 16], %3: s0, %4: s1 = rope_kv_write(%0, %1, %v, %positions, p0, s0, s1, %slots)
   return %2
   keep %3, %4
 })");

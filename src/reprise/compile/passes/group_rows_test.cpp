@@ -23,7 +23,7 @@ TEST(GroupRows, looks_up_and_norms_in_one_loop) {
   parameter p2: bf16[64, 64]
   %0: bf16[T, 64] = embedding(%ids, p0)  // embed_tokens
   %1: bf16[T, 64] = rms_norm(%0, p1) {epsilon=1e-06}
-  %2: bf16[T, 64] = linear(%1, p2, none)
+  %2: bf16[T, 64] = linear(%1, p2)
   return %2, %0
 })",
                   R"(program {
@@ -40,7 +40,7 @@ TEST(GroupRows, looks_up_and_norms_in_one_loop) {
   parameter p1: bf16[64]
   parameter p2: bf16[64, 64]
   %0: bf16[T, 64], %1: bf16[T, 64] = row_group(%ids, p0, p1) {group=g0}  // embed_tokens
-  %2: bf16[T, 64] = linear(%1, p2, none)
+  %2: bf16[T, 64] = linear(%1, p2)
   return %2, %0
 })");
 }
@@ -52,7 +52,7 @@ TEST(GroupRows, keeps_an_operand_that_is_left_out) {
   input %x: f32[T, 64]
   parameter p0: f32[64]
   %0: f32[T, 64] = scale(%x) {scale=0.5}
-  %1: f32[T, 64] = layer_norm(%0, p0, none) {epsilon=1e-05}
+  %1: f32[T, 64] = layer_norm(%0, p0) {epsilon=1e-05}
   return %1
 })",
                   R"(program {
@@ -60,7 +60,7 @@ TEST(GroupRows, keeps_an_operand_that_is_left_out) {
     input %x0: f32[T, 64]
     input %x1: f32[64]
     %0: f32[T, 64] = scale(%x0) {scale=0.5}
-    %1: f32[T, 64] = layer_norm(%0, %x1, none) {epsilon=1e-05}
+    %1: f32[T, 64] = layer_norm(%0, %x1) {epsilon=1e-05}
     return %1
   }
   input %x: f32[T, 64]
@@ -119,7 +119,7 @@ TEST(GroupRows, takes_views_along_and_shares_equal_bodies) {
   %{5}: bf16[T, 2, 16] = rms_norm(%{2}, p0) {{epsilon=1e-06}}
   %{6}: bf16[T, 2, 16], %{7}: bf16[T, 1, 16] = rope(%{5}, %{4}, %positions, p1)
   %{8}: bf16[T, 32] = flatten(%{6})
-  %{9}: bf16[T, 32] = linear(%{8}, p2, none)
+  %{9}: bf16[T, 32] = linear(%{8}, p2)
 )",
                        x,
                        first,
@@ -153,10 +153,10 @@ TEST(GroupRows, takes_views_along_and_shares_equal_bodies) {
 )") + inputs +
           R"(  %0: bf16[T, 2, 16], %1: bf16[T, 1, 16] = row_group(%a, p0, %positions, p1) {group=g0}
   %2: bf16[T, 32] = flatten(%0)
-  %3: bf16[T, 32] = linear(%2, p2, none)
+  %3: bf16[T, 32] = linear(%2, p2)
   %4: bf16[T, 2, 16], %5: bf16[T, 1, 16] = row_group(%b, p0, %positions, p1) {group=g0}
   %6: bf16[T, 32] = flatten(%4)
-  %7: bf16[T, 32] = linear(%6, p2, none)
+  %7: bf16[T, 32] = linear(%6, p2)
   return %3, %7, %1, %5
 })");
 }
@@ -170,7 +170,7 @@ TEST(GroupRows, leaves_ops_alone_that_have_nothing_in_common) {
   parameter p0: bf16[64]
   parameter p1: bf16[64, 64]
   %0: bf16[T, 64] = rms_norm(%x, p0) {epsilon=1e-06}
-  %1: bf16[T, 64] = linear(%0, p1, none)
+  %1: bf16[T, 64] = linear(%0, p1)
   %2: bf16[T, 32] = silu_and_mul(%1)
   %3: bf16[L, 64] = rms_norm(%y, p0) {epsilon=1e-06}
   %4: bf16[64] = add(p0, p0)
@@ -203,7 +203,7 @@ TEST(GroupRows, joins_no_op_with_what_it_reads_other_than_row_by_row) {
   parameter p0: bf16[64]
   parameter p1: bf16[64, 64]
   %0: bf16[T, 64] = rms_norm(%x, p0) {epsilon=1e-06}
-  %1: bf16[T, 64] = linear(%0, p1, none)
+  %1: bf16[T, 64] = linear(%0, p1)
   %2: bf16[T, 64] = add(%0, %1)
   return %2
 })");
@@ -320,7 +320,7 @@ TEST(GroupRows, makes_groups_of_single_ops_if_it_is_told_to) {
   Program program = program::program_of(R"(program {
   input %x: bf16[T, 64]
   parameter p0: bf16[64, 64]
-  %0: bf16[T, 64] = linear(%x, p0, none)
+  %0: bf16[T, 64] = linear(%x, p0)
   %1: bf16[T, 32] = silu_and_mul(%0)
   return %1
 })");

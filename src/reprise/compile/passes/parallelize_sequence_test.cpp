@@ -18,7 +18,7 @@ TEST(ParallelizeSequence, norms_the_rows_of_each_rank_between_products) {
   parameter p1: bf16[64, 64]
   %0: bf16[2*T, 64] = all_reduce(%x) {ranks=2}
   %1: bf16[2*T, 64] = rms_norm(%0, p0) {epsilon=1e-06}
-  %2: bf16[2*T, 64] = linear(%1, p1, none)
+  %2: bf16[2*T, 64] = linear(%1, p1)
   %3: bf16[2*T, 64] = all_reduce(%2) {ranks=2}
   %4: bf16[2*T, 64], %5: bf16[2*T, 64] = fused_add_rms_norm(%3, %0, p0) {epsilon=1e-06}
   return %4
@@ -30,7 +30,7 @@ TEST(ParallelizeSequence, norms_the_rows_of_each_rank_between_products) {
   %0: bf16[T, 64] = reduce_scatter(%x) {ranks=2}
   %1: bf16[T, 64] = rms_norm(%0, p0) {epsilon=1e-06}
   %2: bf16[2*T, 64] = all_gather(%1) {ranks=2}
-  %3: bf16[2*T, 64] = linear(%2, p1, none)
+  %3: bf16[2*T, 64] = linear(%2, p1)
   %4: bf16[T, 64] = reduce_scatter(%3) {ranks=2}
   %5: bf16[T, 64], %6: bf16[T, 64] = fused_add_rms_norm(%4, %0, p0) {epsilon=1e-06}
   %7: bf16[2*T, 64] = all_gather(%5) {ranks=2}

@@ -57,6 +57,9 @@ RowFlow::RowFlow(const Program& program)
     const Node& node = program.nodes[i];
     can_be_member_[i] =
         definition_of(node.op).properties.is_row_wise && !is_view(i) &&
+        std::ranges::all_of(
+            node.inputs,
+            [&](ValueId id) { return id == kNoValue || program.type(id).layout.is_rows(); }) &&
         std::all_of(node.outputs.begin(),
                     node.outputs.end(),
                     [&](ValueId id) { return has_open_rows(program.type(id).shape); }) &&

@@ -95,7 +95,7 @@ TEST(RenderSplit, layers_that_repeat_inside_a_piece_are_drawn_once) {
   for (int layer = 0; layer < 24; ++layer) {
     const int first = 3 * layer;
     text += fmt::format("  %{}: f32[T, 8] = rms_norm(%{}, p1) {{epsilon=1e-05}}\n", first, last);
-    text += fmt::format("  %{}: f32[T, 8] = linear(%{}, p0, none)\n", first + 1, first);
+    text += fmt::format("  %{}: f32[T, 8] = linear(%{}, p0)\n", first + 1, first);
     text += fmt::format("  %{}: f32[T, 8] = add(%{}, %{})\n", first + 2, first + 1, last);
     last = fmt::to_string(first + 2);
   }

@@ -99,7 +99,7 @@ TEST(SplitOutline, a_launch_has_the_parts_it_was_fused_from) {
   const program::Program program = program_of(kGroupedPiece);
   EXPECT_THAT(parts_of(program, program.nodes[0]), ElementsAre("add", "rms_norm"));
   program::Node node{.op = OpCode::linear_rope_kv_write};
-  node.inputs.assign(10, program::kNoValue);
+  node.inputs.assign(11, program::kNoValue);
   EXPECT_THAT(parts_of(program, node), ElementsAre("linear", "rope", "kv_write"));
   node.inputs[8] = node.inputs[9] = program::ValueId{0};
   EXPECT_THAT(parts_of(program, node),

@@ -7,7 +7,7 @@
 #include "reprise/base/error.h"
 #include "reprise/kernels/kv_write/kv_write.h"
 #include "reprise/kernels/linear/linear.h"
-#include "reprise/kernels/linear_rope_kv_write/linear_rope_kv_write.h"
+#include "reprise/kernels/linear/linear_rope_kv_write.h"
 #include "reprise/kernels/rms_norm/rms_norm.h"
 #include "reprise/kernels/rope/rope.h"
 #include "reprise/kernels/rope_kv_write/rope_kv_write.h"

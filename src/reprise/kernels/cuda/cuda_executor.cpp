@@ -102,18 +102,20 @@ Tensor CudaExecutor::product_of(std::span<const Tensor> in) {
 
 template <CudaExecutor::LaunchProduct kLaunch>
 bool CudaExecutor::launch_product(const OpRun& run) {
+  const Tensor& weight = run.in[1];
+  if (!weight.layout().is_rows()) {
+    throw InvalidArgument(fmt::format("{}: {} has no kernel for a weight of {}",
+                                      op_name(run.call.code),
+                                      run.stream.device().name(),
+                                      weight.type().to_string()));
+  }
+  const OpRule& rule = definition_of(run.call.code).rule;
   const Tensor none;
-  return (static_cast<CudaExecutor&>(run.executor).*kLaunch)({.weight = none, .epsilon = 0}, run);
-}
-
-template <CudaExecutor::LaunchProduct kLaunch>
-bool CudaExecutor::launch_product_of_norm(const OpRun& run) {
-  const Tensor& weight = run.in.back();
-  if (!can_norm_first(run.in[0], run.in[1], weight)) return launch_norm_apart(run);
-  OpRun product = run;
-  product.in = run.in.first(run.in.size() - 1);
+  const Tensor& last = run.in.back();
+  const bool has_norm = last.defined() && rule.operands[rule.operands.size - 1].name == "norm";
+  if (has_norm && !can_norm_first(run.in[0], weight, last)) return launch_norm_apart(run);
   return (static_cast<CudaExecutor&>(run.executor).*kLaunch)(
-      {.weight = weight, .epsilon = run.call.attributes.epsilon}, product);
+      {.weight = has_norm ? last : none, .epsilon = run.call.attributes.epsilon}, run);
 }
 
 const LaunchTable& CudaExecutor::launches() {
@@ -128,11 +130,6 @@ const LaunchTable& CudaExecutor::launches() {
     set(OpCode::linear_silu_and_mul, launch_product<&CudaExecutor::linear_silu_and_mul>);
     set(OpCode::lm_head, launch_product<&CudaExecutor::lm_head>);
     set(OpCode::linear_rope_kv_write, launch_product<&CudaExecutor::linear_rope_kv_write>);
-    set(OpCode::rms_norm_linear_silu_and_mul,
-        launch_product_of_norm<&CudaExecutor::linear_silu_and_mul>);
-    set(OpCode::rms_norm_linear_rope_kv_write,
-        launch_product_of_norm<&CudaExecutor::linear_rope_kv_write>);
-    set(OpCode::rms_norm_lm_head, launch_product_of_norm<&CudaExecutor::lm_head>);
     for (OpCode op : {OpCode::attention,
                       OpCode::attention_with_sinks,
                       OpCode::encoder_attention,

@@ -52,8 +52,6 @@ class CudaExecutor final : public DeviceExecutor {
   using LaunchProduct = bool (CudaExecutor::*)(const NormCall& norm, const OpRun& run);
   template <LaunchProduct kLaunch>
   static bool launch_product(const OpRun& run);
-  template <LaunchProduct kLaunch>
-  static bool launch_product_of_norm(const OpRun& run);
   static const LaunchTable& launches();
 
   bool linear(const NormCall& norm, const OpRun& run);

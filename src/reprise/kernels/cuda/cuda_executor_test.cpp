@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "reprise/base/error.h"
-#include "reprise/kernels/linear/linear.h"
 #include "reprise/kernels/reference.h"
 #include "reprise/kernels/silu_and_mul/silu_and_mul.h"
 #include "tests/support/fake_cuda/cuda_ops_fixture.h"
 #include "tests/support/fake_cuda/host_block_fixture.h"
 #include "tests/support/kernels/attention_plan_fixture.h"
+#include "tests/support/kernels/products.h"
 
 // Compares matrix products, attention and the executor's choices with the oracles of the CPU's
 // kernels.
@@ -163,18 +163,19 @@ TEST_P(CudaOps, products_of_a_norm_have_the_bits_of_the_norm_and_the_product) {
       OpAttributes attributes;
       attributes.epsilon = 1e-5F;
       const bool is_one_launch = dtype() != DType::f32 && rows <= 8;
+      // The last operand is the norm.
       const auto expect_bits = [&](OpCode code, std::vector<Tensor> inputs) {
         inputs[0] = run(OpCode::rms_norm, {x, norm}, attributes);
-        const Tensor want = run(*op_after_norm(code), inputs);
+        const Tensor want = run(code, inputs);
         inputs[0] = x;
-        inputs.push_back(norm);
+        inputs.back() = norm;
         const uint64_t before = stream_->counters().kernel_launches;
         const Tensor got = run(code, inputs, attributes);
         EXPECT_EQ(stream_->counters().kernel_launches - before, is_one_launch ? 1U : 2U);
         EXPECT_EQ(std::memcmp(got.data(), want.data(), want.type().bytes()), 0) << op_name(code);
       };
-      expect_bits(OpCode::rms_norm_linear_silu_and_mul, {x, weight, bias});
-      expect_bits(OpCode::rms_norm_lm_head, {x, weight, wanted});
+      expect_bits(OpCode::linear_silu_and_mul, {x, weight, bias, {}, {}});
+      expect_bits(OpCode::lm_head, {x, weight, wanted, {}, {}});
       if (HasFailure()) return;
     }
   }
@@ -201,14 +202,14 @@ TEST_P(CudaOps, products_touch_only_weights_before_the_kernels_ahead_are_done) {
     attributes.length = 2;
     using Call = std::pair<OpCode, std::vector<Tensor>>;
     const std::vector<Call> calls = {
-        {OpCode::linear, {x, weight, bias}},
-        {OpCode::linear_add, {x, weight, bias, residual}},
-        {OpCode::linear_silu_and_mul, {x, weight, bias}},
-        {OpCode::lm_head, {x, weight, wanted}},
+        {OpCode::linear, {x, weight, bias, {}}},
+        {OpCode::linear_add, {x, weight, bias, residual, {}}},
+        {OpCode::linear_silu_and_mul, {x, weight, bias, {}, {}}},
+        {OpCode::lm_head, {x, weight, wanted, {}, {}}},
         {OpCode::linear_rope_kv_write,
-         {x, weight, bias, positions, table, keys, values, slots, {}, {}}},
-        {OpCode::rms_norm_lm_head, {x, weight, wanted, norm}},
-        {OpCode::rms_norm_linear_rope_kv_write,
+         {x, weight, bias, positions, table, keys, values, slots, {}, {}, {}}},
+        {OpCode::lm_head, {x, weight, wanted, {}, norm}},
+        {OpCode::linear_rope_kv_write,
          {x, weight, bias, positions, table, keys, values, slots, {}, {}, norm}}};
     for (const auto& [code, inputs] : calls) {
       const Tensor want = run(code, inputs, attributes);

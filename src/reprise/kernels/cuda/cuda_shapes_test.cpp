@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "reprise/kernels/linear/linear.h"
 #include "tests/support/fake_cuda/cuda_ops_fixture.h"
+#include "tests/support/kernels/products.h"
 
 // Kernels at the widths, heads and vocabularies of real models: Qwen2.5-0.5B, Llama-3.2-1B,
 // Llama-3.1-8B. Only what does not matter for a kernel is small here: the columns of a deep
@@ -107,7 +107,7 @@ TEST_P(CudaOpsAtRealShapes, a_norm_and_its_product_have_the_same_bits_apart) {
     attributes.epsilon = 1e-5F;
     const Tensor normed = run(OpCode::rms_norm, {x, norm}, attributes);
     const Tensor want = run(OpCode::linear_silu_and_mul, {normed, weight, {}});
-    const Tensor got = run(OpCode::rms_norm_linear_silu_and_mul, {x, weight, {}, norm}, attributes);
+    const Tensor got = run(OpCode::linear_silu_and_mul, {x, weight, {}, {}, norm}, attributes);
     EXPECT_EQ(std::memcmp(got.data(), want.data(), want.type().bytes()), 0) << width;
   }
 }

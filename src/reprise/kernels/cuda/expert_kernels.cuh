@@ -2,8 +2,8 @@
 
 #include "reprise/kernels/combine_experts/combine_experts_arguments.h"
 #include "reprise/kernels/cuda/activation_kernels.cuh"
-#include "reprise/kernels/expert_linear/expert_linear_arguments.h"
 #include "reprise/kernels/grouped_top_k/grouped_top_k_arguments.h"
+#include "reprise/kernels/linear/linear_arguments.h"
 #include "reprise/kernels/top_k_softmax/top_k_softmax_arguments.h"
 
 // Mixtures of experts. A warp routes a token. The grids depend only on the shapes.

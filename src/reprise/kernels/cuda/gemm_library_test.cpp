@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -9,9 +10,10 @@
 #include <vector>
 
 #include "reprise/device/error.h"
-#include "reprise/kernels/linear/linear.h"
 #include "reprise/kernels/reference.h"
+#include "reprise/tensor/op_table.h"
 #include "tests/support/fake_cuda/cuda_machine_fixture.h"
+#include "tests/support/kernels/products.h"
 
 // Matrix products by a fake of cuBLASLt that has no notion of rows. These tests check the
 // transposed operands, the strides and the algorithm of each call.
@@ -43,8 +45,10 @@ class CublasLt : public testing::TestWithParam<DType> {
     std::memcpy(tensor.data(), values.data(), values.size() * 4);
     return tensor;
   }
-  Tensor run(CudaExecutor& executor, OpCode code, const std::vector<Tensor>& inputs) {
+  /// Operands that are missing at the end are left out.
+  Tensor run(CudaExecutor& executor, OpCode code, std::vector<Tensor> inputs) {
     std::array<Tensor, 1> outputs;
+    inputs.resize(std::max(inputs.size(), definition_of(code).rule.operands.size));
     executor.execute({.code = code}, inputs, outputs);
     if (!stream_->is_capturing()) stream_->synchronize();
     return outputs[0];

@@ -3,7 +3,7 @@
 #include "reprise/kernels/concat/concat_arguments.h"
 #include "reprise/kernels/concat_and_cache_mla/concat_and_cache_mla_arguments.h"
 #include "reprise/kernels/cuda/row_kernels.cuh"
-#include "reprise/kernels/head_linear/head_linear_arguments.h"
+#include "reprise/kernels/linear/linear_arguments.h"
 #include "reprise/kernels/pool_rows/pool_rows_arguments.h"
 
 // Kernels for pooling, and for the parts of latent attention around the attention op.

@@ -5,13 +5,11 @@
 
 namespace reprise::kernels::cuda {
 
-/// product.out = product, or residual + product. A product with silu_and_mul has the columns of its
-/// result, and its weight and bias have twice as many rows. A product with rope_kv_write has no
-/// `out`: its columns are the heads of q, then of k, then of v.
+/// product.out = product, or product.residual + product. A product with silu_and_mul has the
+/// columns of its result, and its weight and bias have twice as many rows. A product with
+/// rope_kv_write has no `out`: its columns are the heads of q, then of k, then of v.
 struct alignas(16) CudaLinearArguments {
   LinearArguments product;  // the tile sizes are ignored
-  const void* residual;     // [rows, columns], rows residual_stride apart, or nullptr
-  int64_t residual_stride;  // elements
   RopeAndCache to;          // with rope_kv_write; without norms
   const void* norm;         // [depth] or nullptr: x is normed first, in up to kMostNormedRows rows
   float epsilon;

@@ -107,17 +107,16 @@ bool launch_linear(device::Stream& stream,
   REPRISE_ASSERT(call.out.is_dense(), "linear: out must be dense");
   REPRISE_ASSERT(can_take(call.norm, call.x, call.weight),
                  "linear: no kernel takes the norm of these rows first");
-  CudaLinearArguments arguments = {
-      .product = linear_arguments(call.x, call.weight, call.bias),
-      .residual = call.residual.data(),
-      .residual_stride = call.residual.defined() ? call.residual.stride(0) : 0,
-      .to = {},
-      .norm = call.norm.weight.data(),
-      .epsilon = call.norm.epsilon};
+  CudaLinearArguments arguments = {.product = linear_arguments(call.x, call.weight, call.bias),
+                                   .to = {},
+                                   .norm = call.norm.weight.data(),
+                                   .epsilon = call.norm.epsilon};
   LinearArguments& product = arguments.product;
   product.out = call.out.data();
   product.num_rows = call.num_rows.defined() ? call.num_rows.data_as<int32_t>() : nullptr;
   product.columns = call.out.size(1);
+  product.residual = call.residual.data();
+  product.residual_stride = call.residual.defined() ? call.residual.stride(0) : 0;
   Choice choice{kernels.dots,
                 static_cast<uint32_t>(ceil_div(product.rows, kDotRows) *
                                       ceil_div(product.columns, kDotColumns))};
@@ -153,8 +152,6 @@ bool launch_linear_rope_kv_write(device::Stream& stream,
                    can_take(norm, x, weight);
   if (!can) return false;
   const CudaLinearArguments arguments = {.product = linear_arguments(x, weight, bias),
-                                         .residual = nullptr,
-                                         .residual_stride = 0,
                                          .to = rope_and_cache(call),
                                          .norm = norm.weight.data(),
                                          .epsilon = norm.epsilon};

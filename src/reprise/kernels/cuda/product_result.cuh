@@ -32,9 +32,9 @@ class ProductResult {
       load_rotation(arguments.to, row, column);
     } else {
       out_ = static_cast<Out*>(a.out) + row * a.columns + column;
-      if (kEpilogue == Epilogue::none && arguments.residual != nullptr) {
-        const T* residual = static_cast<const T*>(arguments.residual);
-        residual_ = as_float(residual[row * arguments.residual_stride + column]);
+      if (kEpilogue == Epilogue::none && arguments.product.residual != nullptr) {
+        const T* residual = static_cast<const T*>(arguments.product.residual);
+        residual_ = as_float(residual[row * arguments.product.residual_stride + column]);
       }
     }
   }
@@ -44,7 +44,7 @@ class ProductResult {
     const bool has_bias = arguments.product.bias != nullptr;
     const float value = has_bias ? sums[0] + bias_[0] : sums[0];
     if constexpr (kEpilogue == Epilogue::none) {
-      put(out_, arguments.residual == nullptr ? value : residual_ + rounded<T>(value));
+      put(out_, arguments.product.residual == nullptr ? value : residual_ + rounded<T>(value));
     } else {
       const float first = rounded<T>(value);
       const float other = rounded<T>(has_bias ? sums[1] + bias_[1] : sums[1]);

@@ -47,9 +47,4 @@ bool launch_gather_rows(const OpRun& run) {
   return launch_gather_rows(run.stream, run.kernels, in["x"], in["indices"], run.out[0]);
 }
 
-bool launch_embedding(const OpRun& run) {
-  const auto in = run.operands<OpCode::embedding>();
-  return launch_gather_rows(run.stream, run.kernels, in["table"], in["ids"], run.out[0]);
-}
-
 }  // namespace reprise::kernels

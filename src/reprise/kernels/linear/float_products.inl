@@ -15,6 +15,23 @@ constexpr int64_t kFloatBytesAhead = 2048;
 // One load of codes decodes four or eight elements of 16 columns.
 constexpr int64_t kBytesOfCodes = 64;
 
+/// Calls `f` with an object of the type that decodes the codes of float panels.
+template <typename F>
+inline void with_float_codes(PanelFormat codec, const F& f) {
+  switch (codec) {
+    case PanelFormat::f8e4m3_rows:
+    case PanelFormat::f8e4m3_g128:
+      return f(Float8Codes<false>());
+    case PanelFormat::f8e5m2_rows:
+    case PanelFormat::f8e5m2_g128:
+      return f(Float8Codes<true>());
+    case PanelFormat::f4_g64:
+      return f(Float4Codes());
+    default:  // codecs of other families
+      return;
+  }
+}
+
 /// One stretch of the depth, for some rows and panels.
 struct FloatStretch {
   const float* x;  // [rows, kFloatStretch]
@@ -243,16 +260,7 @@ __attribute__((noinline)) void multiply_float_stretch(const LinearArguments& a,
 }
 
 inline void multiply_float_stretch(const LinearArguments& a, const FloatStretch& s) {
-  switch (a.elements) {
-    case WeightElements::f8e4m3:
-      return multiply_float_stretch<Float8Codes<false>>(a, s);
-    case WeightElements::f8e5m2:
-      return multiply_float_stretch<Float8Codes<true>>(a, s);
-    case WeightElements::f4:
-      return multiply_float_stretch<Float4Codes>(a, s);
-    case WeightElements::as_given:
-      break;
-  }
+  with_float_codes(a.codec, [&](auto codes) { multiply_float_stretch<decltype(codes)>(a, s); });
 }
 
 /// Calls `store_row(r, sums)` with the sums of each row; see linear_sums.

@@ -126,18 +126,7 @@ inline void float_products_in_bf16(const LinearArguments& a,
   const auto bytes = static_cast<size_t>(block.rows * columns.size) * sizeof(float);
   __builtin_memset(sums, 0, bytes);
   __builtin_memset(totals, 0, bytes);
-  switch (a.elements) {
-    case WeightElements::f8e4m3:
-      multiply_in_bf16<Float8Codes<false>>(a, block, s, products);
-      break;
-    case WeightElements::f8e5m2:
-      multiply_in_bf16<Float8Codes<true>>(a, block, s, products);
-      break;
-    case WeightElements::f4:
-      multiply_in_bf16<Float4Codes>(a, block, s, products);
-      break;
-    case WeightElements::as_given:
-      break;
-  }
+  with_float_codes(a.codec,
+                   [&](auto codes) { multiply_in_bf16<decltype(codes)>(a, block, s, products); });
   for (int64_t r = 0; r < block.rows; ++r) store_row(r, totals + r * columns.size);
 }

@@ -4,12 +4,10 @@
 
 #include "reprise/kernels/add/add.h"
 #include "reprise/kernels/linear/linear.h"
-#include "reprise/kernels/linear_add/linear_add.h"
-#include "reprise/kernels/linear_silu_and_mul/linear_silu_and_mul.h"
-#include "reprise/kernels/lm_head/lm_head.h"
 #include "reprise/kernels/silu_and_mul/silu_and_mul.h"
 #include "tests/support/kernels/float_panels.h"
 #include "tests/support/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/products.h"
 
 namespace reprise::kernels {
 namespace {
@@ -23,20 +21,9 @@ constexpr std::array kFormats = {PanelFormat::f8e4m3_rows,
 class FloatProducts : public KernelTest {
  protected:
   Tensor weight_of(PanelFormat format, int64_t columns, int64_t depth) {
-    const TensorType type = float_panels_type(format, columns, depth);
-    const Tensor weight = make(type.shape, type.dtype);
-    fill_float_panels(weight, depth, random_);
+    const Tensor weight = make(float_panels_type(format, columns, depth, dtype()));
+    fill_float_panels(weight, random_);
     return weight;
-  }
-  // The weight as float32.
-  Tensor numbers_of(const Tensor& weight, int64_t depth) {
-    const Tensor numbers = make_ref({weight.size(0), depth});
-    for (int64_t n = 0; n < weight.size(0); ++n) {
-      for (int64_t k = 0; k < depth; ++k) {
-        set_element(numbers, float_panel_element(weight, depth, n, k), n, k);
-      }
-    }
-    return numbers;
   }
   Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {}) {
     const Tensor out = make({x.size(0), weight.size(0)});
@@ -49,14 +36,13 @@ TEST_P(FloatProducts, agree_with_the_reference_of_the_dequantised_weight) {
   for (PanelFormat format : kFormats) {
     for (int64_t depth : {128, 384}) {
       const Tensor weight = weight_of(format, 96, depth);
-      const Tensor numbers = numbers_of(weight, depth);
       for (int64_t rows : {1, 2, 5, 6, 7, 13, 64, 65}) {
         SCOPED_TRACE(testing::Message()
                      << static_cast<int>(format) << ": " << rows << " x " << depth);
         const Tensor x = rows % 2 == 0 ? random_strided({rows, depth}) : random({rows, depth});
         const Tensor bias = rows > 5 ? random({96}) : Tensor();
         const Tensor want = make_ref({rows, 96});
-        linear_ref(x, numbers, bias, want);
+        linear_ref(x, weight, bias, want);
         expect_close(linear(x, weight, bias),
                      want,
                      1.01 * rounding_error(dtype()),
@@ -79,7 +65,7 @@ TEST_P(FloatProducts, read_every_code_of_float8_as_its_number) {
         const Tensor out = linear(x, weight);
         const Tensor want = make({1, 256});
         for (int64_t n = 0; n < 256; ++n) {
-          set_element(want, float_panel_element(weight, 32, n, k), 0, n);
+          set_element(want, element(weight, n, k), 0, n);
         }
         expect_close(out.with_layout({1, 256}, {256, 1}, 0), want, 1e-7, 1e-30);
       }
@@ -93,11 +79,10 @@ TEST_P(FloatProducts, take_a_depth_that_is_no_whole_stretch) {
                                       std::pair(PanelFormat::f4_g64, 64),
                                       std::pair(PanelFormat::f4_g64, 192)}) {
     const Tensor weight = weight_of(format, 32, depth);
-    const Tensor numbers = numbers_of(weight, depth);
     for (int64_t rows : {1, 3}) {
       const Tensor x = random({rows, depth});
       const Tensor want = make_ref({rows, 32});
-      linear_ref(x, numbers, {}, want);
+      linear_ref(x, weight, {}, want);
       expect_close(linear(x, weight), want, 1.01 * rounding_error(dtype()), 2e-4);
     }
   }
@@ -170,7 +155,7 @@ TEST_P(FloatProducts, give_logits_of_the_wanted_rows) {
   const Tensor logits = make({5, 64}, DType::f32);
   launch_lm_head(stream_, kernels(), x, weight, ints({3}), logits);
   const Tensor want = make_ref({5, 64});
-  lm_head_ref(x, numbers_of(weight, 128), ints({5}), want);
+  lm_head_ref(x, weight, ints({5}), want);
   for (int64_t column = 0; column < 64; ++column) {
     for (int64_t row = 0; row < 3; ++row) {
       EXPECT_NEAR(element(logits, row, column), element(want, row, column), 2e-4);

@@ -1,100 +1,240 @@
 #include "reprise/kernels/linear/linear.h"
 
-#include <numeric>
-#include <vector>
+#include <algorithm>
+#include <array>
+#include <cstddef>
 
 #include "reprise/base/assert.h"
+#include "reprise/kernels/device_executor.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
-#include "reprise/kernels/reference.h"
 #include "reprise/tensor/float_panels.h"
+#include "reprise/tensor/int8_panels.h"
+#include "reprise/tensor/packed_weight.h"
 
 namespace reprise::kernels {
+namespace {
 
-void set_weight_elements(const Tensor& weight, LinearArguments& arguments) {
-  if (!is_float_panels(weight.dtype())) return;
-  arguments.elements = weight.dtype() == DType::f8e4m3_panels   ? WeightElements::f8e4m3
-                       : weight.dtype() == DType::f8e5m2_panels ? WeightElements::f8e5m2
-                                                                : WeightElements::f4;
-  arguments.column_bytes = weight.size(1);
-  arguments.group = float_panel_group(weight.dtype(), arguments.column_bytes, arguments.depth);
-  REPRISE_ASSERT(arguments.group > 0 && weight.size(0) % (2 * kPanelColumns) == 0,
-                 "a weight of type {} for rows of {} elements",
-                 weight.type().to_string(),
-                 arguments.depth);
+// The kernels of one epilogue, by the form of the activations.
+struct ProductKernels {
+  const FloatKernels KernelTable::* of_elements;
+  const FloatKernels KernelTable::* of_int8_rows;
+  const FloatKernels KernelTable::* of_int8_blocks;
+};
+// By ProductEpilogue.
+constexpr std::array kProductKernels = {
+    ProductKernels{&KernelTable::linear, &KernelTable::int8_linear, &KernelTable::block_linear},
+    ProductKernels{
+        &KernelTable::linear_add, &KernelTable::int8_linear_add, &KernelTable::block_linear_add},
+    ProductKernels{&KernelTable::linear_silu_and_mul,
+                   &KernelTable::int8_linear_silu_and_mul,
+                   &KernelTable::block_linear_silu_and_mul},
+    ProductKernels{nullptr, nullptr, &KernelTable::block_linear_silu_and_mul_quantize_blocks}};
+
+const device::Kernel& kernel_of(const KernelTable& kernels, const LinearCall& call) {
+  const ProductKernels& of = kProductKernels[static_cast<size_t>(call.epilogue)];
+  // Logits are float32, whatever the model's type is. Codes are made of numbers of that type.
+  const bool has_logits = call.num_rows.defined();
+  const bool quantises = call.epilogue == ProductEpilogue::silu_and_mul_quantize_blocks;
+  const DType stored = quantises ? call.weight.dtype() : call.out.dtype();
+  switch (activation_form(call.weight.layout().family)) {
+    case ActivationForm::int8_blocks:
+      return kernel_for(kernels.*of.of_int8_blocks, stored);
+    case ActivationForm::int8_rows:
+      return kernel_for(kernels.*of.of_int8_rows, stored);
+    case ActivationForm::elements:
+      break;
+  }
+  return kernel_for(has_logits ? kernels.lm_head : kernels.*of.of_elements, call.x.dtype());
 }
 
-LinearPlan plan_linear(const Tensor& x,
-                       const Tensor& weight,
-                       const Tensor& bias,
-                       const Tensor& out,
-                       int weights_per_column) {
+// The rows of the weight that a column of the result needs.
+int weights_per_column(ProductEpilogue epilogue) {
+  return epilogue == ProductEpilogue::silu_and_mul ||
+                 epilogue == ProductEpilogue::silu_and_mul_quantize_blocks
+             ? 2
+             : 1;
+}
+
+}  // namespace
+
+void set_weight_layout(const Tensor& weight, LinearArguments& arguments) {
+  const WeightLayout& layout = weight.layout();
+  const int64_t depth = weight.size(-1);
+  arguments.family = layout.family;
+  if (layout.family != WeightFamily::float_panels) return;
+  arguments.codec = layout.codec;
+  arguments.column_bytes = layout.row_bytes;
+  arguments.group = layout.group(depth);
+  REPRISE_ASSERT(fits_float_panels(layout.codec, weight.size(0), depth),
+                 "a weight of {}",
+                 weight.type().to_string());
+}
+
+LinearPlan plan_linear(const LinearCall& call, int weights_per_column) {
+  const Tensor& x = call.x;
   require_dense_rows(x, "linear");
-  REPRISE_ASSERT(weight.is_dense() && out.is_dense(), "linear: weight and out must be dense");
+  REPRISE_ASSERT(call.weight.is_dense() && call.out.is_dense(),
+                 "linear: weight and out must be dense");
+  const bool is_int8 = call.weight.layout().family == WeightFamily::int8_panels;
+  if (is_int8) {
+    REPRISE_ASSERT(x.dtype() == DType::i8 && call.scale.is_dense() &&
+                       call.scale.size(0) == x.size(0) &&
+                       fits_int8_panels(call.weight.size(0), x.size(1)),
+                   "linear: x is {}, the weight {}",
+                   x.type().to_string(),
+                   call.weight.type().to_string());
+  }
   const int64_t rows = x.size(0);
-  const int64_t columns = out.size(1);
-  const bool is_in_panels = is_panels(weight.dtype());
+  const int64_t columns = call.out.size(1);
   // With few rows the work is streaming weights, and small tiles balance it. With many rows larger
   // tiles read x less often. The choice does not change the bits.
-  const int columns_per_block = (is_in_panels ? kMaxLinearTileColumns
-                                 : rows > 16  ? 32
-                                              : 16) /
+  const int columns_per_block = (!call.weight.layout().is_rows() ? kMaxLinearTileColumns
+                                 : rows > 16                     ? 32
+                                                                 : 16) /
                                 weights_per_column;
-  LinearPlan plan = {.arguments = {.x = x.data(),
-                                   .weight = weight.data(),
-                                   .bias = bias.data(),
-                                   .out = out.data(),
-                                   .num_rows = nullptr,
-                                   .x_stride = x.stride(0),
-                                   .rows = rows,
-                                   .columns = columns,
-                                   .depth = x.size(1),
-                                   .rows_per_block = kMaxLinearTileRows,
-                                   .columns_per_block = columns_per_block,
-                                   .is_in_panels = is_in_panels},
-                     .num_blocks = static_cast<uint32_t>(ceil_div(rows, kMaxLinearTileRows) *
-                                                         ceil_div(columns, columns_per_block))};
-  set_weight_elements(weight, plan.arguments);
+  LinearPlan plan = {
+      .arguments = {.x = x.data(),
+                    .weight = call.weight.data(),
+                    .bias = call.bias.data(),
+                    .out = call.out.data(),
+                    .num_rows = call.num_rows.data_as<int32_t>(),
+                    .x_stride = x.stride(0),
+                    .rows = rows,
+                    .columns = columns,
+                    .depth = x.size(1),
+                    .rows_per_block = kMaxLinearTileRows,
+                    .columns_per_block = columns_per_block,
+                    .x_scale = is_int8 ? call.scale.data_as<float>() : nullptr,
+                    .residual = call.residual.data(),
+                    .residual_stride = call.residual.defined() ? call.residual.stride(0) : 0},
+      .num_blocks = static_cast<uint32_t>(ceil_div(rows, kMaxLinearTileRows) *
+                                          ceil_div(columns, columns_per_block))};
+  set_weight_layout(call.weight, plan.arguments);
   return plan;
 }
 
-bool launch_linear(device::Stream& stream,
-                   const KernelTable& kernels,
-                   const Tensor& x,
-                   const Tensor& weight,
-                   const Tensor& bias,
-                   const Tensor& out) {
-  const LinearPlan plan = plan_linear(x, weight, bias, out);
-  return launch(stream,
-                kernel_for(kernels.linear, x.dtype()),
-                plan.num_blocks,
-                plan.arguments,
-                std::array{writes(out), reads(x), reads(weight), reads(bias)});
+int64_t num_activation_blocks(const Tensor& x) {
+  return x.size(1) / static_cast<int64_t>(sizeof(ActivationBlock));
 }
 
-void linear_ref(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& out) {
-  const auto row_of = [](const Tensor& tensor, int64_t row) {
-    std::vector<double> elements(static_cast<size_t>(tensor.size(1)));
-    for (size_t i = 0; i < elements.size(); ++i)
-      elements[i] = element(tensor, row, static_cast<int64_t>(i));
-    return elements;
-  };
-  std::vector<std::vector<double>> rows;
-  for (int64_t row = 0; row < x.size(0); ++row) rows.push_back(row_of(x, row));
-  for (int64_t column = 0; column < weight.size(0); ++column) {
-    const std::vector<double> weights = row_of(weight, column);
-    const double first = bias.defined() ? element(bias, column) : 0.0;
-    for (size_t row = 0; row < rows.size(); ++row) {
-      const double sum =
-          std::inner_product(weights.begin(), weights.end(), rows[row].begin(), first);
-      set_element(out, sum, static_cast<int64_t>(row), column);
-    }
+BlockLinearPlan plan_block_linear(const LinearCall& call, int columns_per_output) {
+  const Tensor& x = call.x;
+  REPRISE_ASSERT(x.is_dense() && call.weight.is_dense() && call.out.is_dense(),
+                 "linear: operands in blocks must be dense");
+  const PanelHeader header = read_panel_header(call.weight);
+  REPRISE_ASSERT(header.depth == num_activation_blocks(x) * kPanelBlock,
+                 "linear: a weight of depth {} and rows of {} bytes",
+                 header.depth,
+                 x.size(1));
+  // A block of activations is 32 outputs, so when these are quantised, a block of the grid always
+  // has two panels of gates, and the columns of `out` are blocks.
+  const bool quantises = call.epilogue == ProductEpilogue::silu_and_mul_quantize_blocks;
+  static_assert(kPanelBlock == 2 * kPanelColumns && kMaxPanelSlots == 4);
+  const int64_t rows = x.size(0);
+  const int64_t panels = header.panels / columns_per_output;
+  // With few rows the work is streaming weights, and few panels balance it. With many rows more
+  // panels read x less often. The choice does not change the bits.
+  const int64_t panels_per_block =
+      (rows > 16 || quantises ? kMaxPanelSlots : kMaxPanelSlots / 2) / columns_per_output;
+  const int64_t row_tiles = std::max<int64_t>(ceil_div(rows, kMaxPanelTileRows), 1);
+  constexpr int64_t kRowStep = 48;  // a multiple of the rows of every register tile and AMX tile
+  const int64_t rows_per_block =
+      std::max(ceil_div(ceil_div(rows, row_tiles), kRowStep), int64_t{1}) * kRowStep;
+  return {.arguments = {.x = x.data_as<ActivationBlock>(),
+                        .weight = call.weight.data_as<uint8_t>(),
+                        .bias = call.bias.data(),
+                        .out = call.out.data(),
+                        .num_rows = call.num_rows.data_as<int32_t>(),
+                        .rows = rows,
+                        .columns = quantises ? num_activation_blocks(call.out) : call.out.size(1),
+                        .panels = panels,
+                        .blocks = num_activation_blocks(x),
+                        .rows_per_block = static_cast<int32_t>(rows_per_block),
+                        .panels_per_block = static_cast<int32_t>(panels_per_block),
+                        .residual = call.residual.data(),
+                        .residual_stride = call.residual.defined() ? call.residual.stride(0) : 0},
+          .num_blocks = static_cast<uint32_t>(ceil_div(rows, rows_per_block) *
+                                              ceil_div(panels, panels_per_block))};
+}
+
+bool launch_linear(device::Stream& stream, const KernelTable& kernels, const LinearCall& call) {
+  if (call.residual.defined()) require_dense_rows(call.residual, "linear");
+  const device::Kernel& kernel = kernel_of(kernels, call);
+  const std::array uses = {writes(call.out),
+                           reads(call.x),
+                           reads(call.scale),
+                           reads(call.weight),
+                           reads(call.bias),
+                           reads(call.residual),
+                           reads(call.num_rows)};
+  const int weights = weights_per_column(call.epilogue);
+  if (call.weight.layout().family == WeightFamily::block_panels) {
+    const BlockLinearPlan plan = plan_block_linear(call, weights);
+    return launch(stream, kernel, plan.num_blocks, plan.arguments, uses);
   }
+  const LinearPlan plan = plan_linear(call, weights);
+  return launch(stream, kernel, plan.num_blocks, plan.arguments, uses);
 }
 
 bool launch_linear(const OpRun& run) {
   const auto in = run.operands<OpCode::linear>();
-  return launch_linear(run.stream, run.kernels, in["x"], in["weight"], in["bias"], run.out[0]);
+  return launch_linear(run.stream,
+                       run.kernels,
+                       {.x = in["x"],
+                        .weight = in["weight"],
+                        .out = run.out[0],
+                        .bias = in["bias"],
+                        .scale = in["scale"]});
+}
+
+bool launch_linear_add(const OpRun& run) {
+  const auto in = run.operands<OpCode::linear_add>();
+  return launch_linear(run.stream,
+                       run.kernels,
+                       {.x = in["x"],
+                        .weight = in["weight"],
+                        .out = run.out[0],
+                        .bias = in["bias"],
+                        .scale = in["scale"],
+                        .residual = in["residual"],
+                        .epilogue = ProductEpilogue::add});
+}
+
+bool launch_linear_silu_and_mul(const OpRun& run) {
+  const auto in = run.operands<OpCode::linear_silu_and_mul>();
+  if (in["norm"].defined()) return launch_norm_apart(run);
+  return launch_linear(run.stream,
+                       run.kernels,
+                       {.x = in["x"],
+                        .weight = in["weight"],
+                        .out = run.out[0],
+                        .bias = in["bias"],
+                        .scale = in["scale"],
+                        .epilogue = ProductEpilogue::silu_and_mul});
+}
+
+bool launch_linear_silu_and_mul_quantize_blocks(const OpRun& run) {
+  const auto in = run.operands<OpCode::linear_silu_and_mul_quantize_blocks>();
+  return launch_linear(run.stream,
+                       run.kernels,
+                       {.x = in["x"],
+                        .weight = in["weight"],
+                        .out = run.out[0],
+                        .bias = in["bias"],
+                        .epilogue = ProductEpilogue::silu_and_mul_quantize_blocks});
+}
+
+bool launch_lm_head(const OpRun& run) {
+  const auto in = run.operands<OpCode::lm_head>();
+  if (in["norm"].defined()) return launch_norm_apart(run);
+  return launch_linear(run.stream,
+                       run.kernels,
+                       {.x = in["x"],
+                        .weight = in["weight"],
+                        .out = run.out[0],
+                        .scale = in["scale"],
+                        .num_rows = in["num_rows"]});
 }
 
 }  // namespace reprise::kernels

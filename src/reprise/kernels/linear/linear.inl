@@ -30,13 +30,13 @@ struct LinearColumns {
 
  private:
   static const T* begin_of(const LinearArguments& a, int64_t column) {
-    if (a.elements != WeightElements::as_given) {
+    if (a.family == WeightFamily::float_panels) {
       // Where the panel begins.
       const int64_t panel = column / kPanelColumns * kPanelColumns * a.column_bytes;
       return reinterpret_cast<const T*>(static_cast<const uint8_t*>(a.weight) + panel);
     }
     return static_cast<const T*>(a.weight) +
-           (a.is_in_panels ? column_begin<T>(column, a.depth) : column * a.depth);
+           (is_in_panels(a) ? column_begin<T>(column, a.depth) : column * a.depth);
   }
 };
 
@@ -100,7 +100,7 @@ inline void linear_rows(const LinearArguments& a,
   if constexpr (__is_same(T, int8_t)) {
     products.run(a, block, columns, store_sums);
   } else {
-    if (a.elements != WeightElements::as_given) {
+    if (a.family == WeightFamily::float_panels) {
 #ifdef REPRISE_ISA_MULTIPLIES_BF16
       if constexpr (__is_same(T, BFloat16)) {
         return float_products_in_bf16(a, block, columns, products, store_sums);
@@ -109,7 +109,7 @@ inline void linear_rows(const LinearArguments& a,
       return float_products<T>(a, block, columns, store_sums);
     }
     if constexpr (__is_same(T, BFloat16)) {
-      if (a.is_in_panels) return products.run(a, block, columns, store_sums);
+      if (is_in_panels(a)) return products.run(a, block, columns, store_sums);
     }
     linear_sums(a, block.row, block.rows, columns, store_sums);
   }
@@ -129,3 +129,11 @@ void run_linear(const void* args, device::BlockRange range) noexcept {
     });
   }
 }
+
+// clang-format off: later files use earlier ones.
+#include "reprise/kernels/linear/epilogues.inl"
+#include "reprise/kernels/linear/expert_linear.inl"
+#include "reprise/kernels/linear/blocks/block_linear.inl"
+#include "reprise/kernels/linear/blocks/block_epilogues.inl"
+#include "reprise/kernels/linear/blocks/block_expert_linear.inl"
+// clang-format on

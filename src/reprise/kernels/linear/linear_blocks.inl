@@ -40,8 +40,8 @@ class LinearBlocks {
         end_(range.end),
         limit_(a.num_rows == nullptr ? a.rows : min_of(a.rows, *a.num_rows)),
         row_tiles_(ceil_div(a.rows, a.rows_per_block)),
-        most_rows_(a.is_in_panels ? kMostLinearRows : a.rows_per_block),
-        most_tiles_(a.is_in_panels ? max_of(1, most_columns / a.columns_per_block) : 1) {}
+        most_rows_(is_in_panels(a) ? kMostLinearRows : a.rows_per_block),
+        most_tiles_(is_in_panels(a) ? max_of(1, most_columns / a.columns_per_block) : 1) {}
 
   [[nodiscard]] const LinearBlock& now() const { return now_; }
 

@@ -5,11 +5,9 @@
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/kernels/add/add.h"
 #include "reprise/kernels/linear/linear.h"
-#include "reprise/kernels/linear_add/linear_add.h"
-#include "reprise/kernels/linear_silu_and_mul/linear_silu_and_mul.h"
-#include "reprise/kernels/lm_head/lm_head.h"
 #include "reprise/kernels/silu_and_mul/silu_and_mul.h"
 #include "tests/support/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/products.h"
 
 namespace reprise::kernels {
 namespace {

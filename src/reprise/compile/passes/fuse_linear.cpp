@@ -1,0 +1,238 @@
+#include "reprise/compile/passes/fuse_linear.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "reprise/compile/passes/program_edit.h"
+#include "reprise/tensor/op_table.h"
+
+namespace reprise::compile {
+namespace {
+
+using program::kNoValue;
+using program::Node;
+using program::Program;
+using program::SymInt;
+using program::ValueId;
+
+/// `second` of the result of `first` becomes `fused`.
+struct Fusion {
+  OpCode first;
+  OpCode second;
+  OpCode fused;
+};
+// The first row that matches a node is applied.
+constexpr std::array kFusions = {
+    Fusion{OpCode::linear, OpCode::add, OpCode::linear_add},
+    Fusion{OpCode::linear, OpCode::silu_and_mul, OpCode::linear_silu_and_mul},
+    Fusion{OpCode::linear, OpCode::rope_kv_write, OpCode::linear_rope_kv_write},
+    Fusion{OpCode::rms_norm, OpCode::quantize_blocks, OpCode::rms_norm_quantize_blocks},
+    Fusion{OpCode::linear_silu_and_mul,
+           OpCode::quantize_blocks,
+           OpCode::linear_silu_and_mul_quantize_blocks},
+    // The result has the operand `norm`.
+    Fusion{OpCode::rms_norm, OpCode::linear_silu_and_mul, OpCode::linear_silu_and_mul},
+    Fusion{OpCode::rms_norm, OpCode::linear_rope_kv_write, OpCode::linear_rope_kv_write},
+    Fusion{OpCode::rms_norm, OpCode::lm_head, OpCode::lm_head},
+};
+
+bool is_prologue(const Fusion& fusion) { return fusion.second == fusion.fused; }
+
+std::optional<size_t> find_operand(OpCode op, std::string_view name) {
+  const OpRule& rule = definition_of(op).rule;
+  for (size_t i = 0; i < rule.operands.size; ++i) {
+    if (rule.operands[i].name == name) return i;
+  }
+  return std::nullopt;
+}
+
+/// The operand of that name; kNoValue if it is left out or the op has none.
+ValueId operand_of(const Node& node, std::string_view name) {
+  const std::optional<size_t> index = find_operand(node.op, name);
+  return index ? node.inputs[*index] : kNoValue;
+}
+
+class LinearFuser {
+ public:
+  enum class Rows : uint8_t { as_given, quantised };
+
+  LinearFuser(Program& program, const NodePredicate& has_kernel)
+      : program_(program), edit_(program), has_kernel_(has_kernel) {}
+
+  /// Applies the rows of the table that `is_wanted` accepts.
+  template <typename IsWanted>
+  size_t run(const IsWanted& is_wanted, Rows rows = Rows::as_given) && {
+    size_t num_rewrites = 0;
+    for (Node& node : program_.nodes) {
+      const bool is_fused = std::ranges::any_of(kFusions, [&](const Fusion& fusion) {
+        return fusion.second == node.op && is_wanted(fusion) && fuse(fusion, node, rows);
+      });
+      if (is_fused) ++num_rewrites;
+    }
+    std::move(edit_).finish();
+    return num_rewrites;
+  }
+
+ private:
+  bool fuse(const Fusion& fusion, Node& node, Rows rows) {
+    if (node.op == OpCode::rope_kv_write) return fuse_heads(fusion, node, rows);
+    // Of a sum, the second operand is tried first.
+    for (size_t operand = node.op == OpCode::add ? 2 : 1; operand-- > 0;) {
+      const std::optional<size_t> first = edit_.definition(node.inputs[operand], fusion.first);
+      if (!first || edit_.num_uses(node.inputs[operand]) != 1) continue;
+      if (!has_rows(program_.nodes[*first], rows)) continue;
+      const ValueId other = node.op == OpCode::add ? node.inputs[1 - operand] : kNoValue;
+      if (replace(fusion, node, *first, other)) return true;
+    }
+    return false;
+  }
+
+  // Whether the product multiplies with quantised rows, or with rows as they are. Ops without a
+  // weight in a layout fit both.
+  [[nodiscard]] bool has_rows(const Node& product, Rows rows) const {
+    if (product.op == OpCode::rms_norm) return true;
+    const ValueId weight = operand_of(product, "weight");
+    const bool is_quantised =
+        activation_form(program_.type(weight).layout.family) != ActivationForm::elements;
+    return is_quantised == (rows == Rows::quantised);
+  }
+
+  // The columns of a linear are exactly q, k and v of the node, in this order, and each of them is
+  // used only once.
+  bool fuse_heads(const Fusion& fusion, Node& rope, Rows rows) {
+    std::optional<ValueId> product;
+    int64_t column = 0;
+    std::array<size_t, 6> views{};
+    for (size_t operand = 0; operand < 3; ++operand) {
+      const std::optional<size_t> unflatten = only_use(rope.inputs[operand], OpCode::unflatten);
+      const std::optional<size_t> slice =
+          unflatten ? only_use(program_.nodes[*unflatten].inputs[0], OpCode::slice) : std::nullopt;
+      if (!slice) return false;
+      const Node& part = program_.nodes[*slice];
+      if (part.attributes.dim != 1 || part.attributes.begin != SymInt(column)) return false;
+      if (product && *product != part.inputs[0]) return false;
+      product = part.inputs[0];
+      column += part.attributes.length.constant();
+      views[2 * operand] = *unflatten;
+      views[2 * operand + 1] = *slice;
+    }
+    const std::optional<size_t> linear = edit_.definition(*product, fusion.first);
+    if (!linear || edit_.num_uses(*product) != 3) return false;
+    if (program_.type(*product).shape[1] != SymInt(column)) return false;
+    if (!has_rows(program_.nodes[*linear], rows)) return false;
+    const SymInt heads = program_.type(rope.inputs[0]).shape[1];
+    if (!replace(fusion, rope, *linear, kNoValue, heads)) return false;
+    for (size_t view : views) edit_.erase(view);
+    return true;
+  }
+  [[nodiscard]] std::optional<size_t> only_use(ValueId value, OpCode op) const {
+    const std::optional<size_t> node = edit_.definition(value, op);
+    return node && edit_.num_uses(value) == 1 ? node : std::nullopt;
+  }
+
+  // `node` becomes the fused op, and the node `first` is erased.
+  bool replace(const Fusion& fusion,
+               Node& node,
+               size_t first,
+               ValueId residual,
+               const SymInt& heads = SymInt(0)) {
+    const Node& before = program_.nodes[first];
+    Node fused = is_prologue(fusion) ? with_norm(before, node)
+                                     : with_epilogue(fusion.fused, before, node, residual);
+    if (is_prologue(fusion) && !can_take_norm(node, before)) return false;
+    if (fusion.fused == OpCode::linear_rope_kv_write && !is_prologue(fusion)) {
+      fused.attributes.length = heads;
+    }
+    if (loses_operand(before, fused) || (has_kernel_ && !has_kernel_(program_, fused))) {
+      return false;
+    }
+    node = std::move(fused);
+    edit_.erase(first);
+    return true;
+  }
+
+  // A product with the operands of `product` and, by their names, those of the op after it.
+  static Node with_epilogue(OpCode op, const Node& product, const Node& after, ValueId residual) {
+    Node fused{.op = op, .outputs = after.outputs, .location = product.location};
+    for (const OperandRule& operand : definition_of(op).rule.operands) {
+      const bool is_of_product = find_operand(product.op, operand.name).has_value();
+      fused.inputs.push_back(operand.name == "residual"
+                                 ? residual
+                                 : operand_of(is_of_product ? product : after, operand.name));
+    }
+    for (Attribute attribute : program::attributes_of(op)) {
+      const auto of_product = program::attributes_of(product.op);
+      const bool is_of_product = std::ranges::find(of_product, attribute) != of_product.end();
+      program::visit_member_of(attribute, [&](auto member) {
+        fused.attributes.*member = (is_of_product ? product : after).attributes.*member;
+      });
+    }
+    return fused;
+  }
+
+  static Node with_norm(const Node& norm, const Node& product) {
+    Node fused = product;
+    fused.attributes.epsilon = norm.attributes.epsilon;
+    fused.inputs[0] = norm.inputs[0];
+    fused.inputs[*find_operand(product.op, "norm")] = norm.inputs[1];
+    return fused;
+  }
+  // An op has only one norm of its rows, and one epsilon, which the norms of heads may use already.
+  static bool can_take_norm(const Node& product, const Node& norm) {
+    return operand_of(product, "norm") == kNoValue &&
+           (operand_of(product, "q_norm") == kNoValue ||
+            product.attributes.epsilon == norm.attributes.epsilon);
+  }
+
+  // Whether an operand that the first op has is none of the fused op, such as the norm in front of
+  // a product whose result is quantised.
+  static bool loses_operand(const Node& first, const Node& fused) {
+    const OpRule& rule = definition_of(first.op).rule;
+    for (size_t i = 0; i < first.inputs.size(); ++i) {
+      if (first.inputs[i] != kNoValue && !find_operand(fused.op, rule.operands[i].name)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  Program& program_;
+  ProgramEdit edit_;
+  const NodePredicate& has_kernel_;
+};
+
+size_t fuse_into(Program& program, const NodePredicate& has_kernel, OpCode fused) {
+  return LinearFuser(program, has_kernel).run([&](const Fusion& fusion) {
+    return fusion.fused == fused && !is_prologue(fusion);
+  });
+}
+
+}  // namespace
+
+size_t fuse_block_linear(Program& program, const NodePredicate& has_kernel) {
+  const auto is_wanted = [](const Fusion& fusion) {
+    return !is_prologue(fusion) && fusion.fused != OpCode::linear_rope_kv_write;
+  };
+  return LinearFuser(program, has_kernel).run(is_wanted, LinearFuser::Rows::quantised);
+}
+
+size_t fuse_linear_add(Program& program, const NodePredicate& has_kernel) {
+  return fuse_into(program, has_kernel, OpCode::linear_add);
+}
+
+size_t fuse_linear_silu_and_mul(Program& program, const NodePredicate& has_kernel) {
+  return fuse_into(program, has_kernel, OpCode::linear_silu_and_mul);
+}
+
+size_t fuse_linear_rope_kv_write(Program& program, const NodePredicate& has_kernel) {
+  return fuse_into(program, has_kernel, OpCode::linear_rope_kv_write);
+}
+
+size_t fuse_rms_norm_linear(Program& program, const NodePredicate& has_kernel) {
+  return LinearFuser(program, has_kernel).run(is_prologue);
+}
+
+}  // namespace reprise::compile
