@@ -26,6 +26,8 @@ from pathlib import Path
 TEST_TIMEOUT_SECONDS = 120
 INCLUDE = re.compile(r'^#include "(/.*)"$', re.M)
 ISA_SOURCES = "src/reprise/kernels/isa/"
+CPU_FLAG_OF_ISA = {"avx2": "avx2", "avx512": "avx512f", "avx512_vnni": "avx512_vnni", "avx512_bf16": "avx512_bf16",
+                   "amx": "amx_bf16"}
 ISA_OF_TEST = re.compile(r"/(\w+)_(?:float32|bfloat16|float16)$")
 
 
@@ -150,10 +152,15 @@ def number_of_commits(source):
 
 
 def files_to_compile(mutant):
-    """The mutant's "compile". A test of one instruction set calls no kernel of another."""
+    """The mutant's "compile". A test of one instruction set calls no kernel of another, and no test calls those that this
+    CPU lacks."""
     isa = ISA_OF_TEST.search(mutant["killed_by"])
-    own = f"{ISA_SOURCES}{isa[1]}.cpp" if isa else None
-    return [file for file in mutant["compile"] if own is None or not file.startswith(ISA_SOURCES) or file == own]
+
+    def is_called(file):
+        name = Path(file).stem
+        return name == isa[1] if isa else has_cpu(CPU_FLAG_OF_ISA.get(name))
+
+    return [file for file in mutant["compile"] if not file.startswith(ISA_SOURCES) or is_called(file)]
 
 
 def has_cpu(flag):
