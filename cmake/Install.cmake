@@ -39,6 +39,9 @@ foreach(target ${installed})
   string(REGEX REPLACE "^reprise_" "" name ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
 endforeach()
+if(NOT installed)
+  return()  # a build of some folders, without the libraries that engines embed
+endif()
 install(TARGETS ${installed} EXPORT RepriseTargets ARCHIVE DESTINATION lib COMPONENT libraries)
 install(EXPORT RepriseTargets NAMESPACE Reprise:: DESTINATION ${package_folder} COMPONENT libraries)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/reprise DESTINATION include COMPONENT libraries

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Proves that the tests can see the bugs they are written for: builds each mutant and expects a failure.
 
-    run_mutants.py SOURCE_DIR BUILD_DIR [--one-of N] [--only M4 ...]
+    run_mutants.py SOURCE_DIR BUILD_DIR [--one-of N] [--jobs N] [--only M4 ...]
 
 BUILD_DIR is a configured and built tree. For each mutant of mutants.json the edited files are written to an
 overlay beside that build, the listed translation units are compiled against the overlay with the build's
-own flags, and the test binary is linked again with the new objects in front of the old libraries. Nothing
-in SOURCE_DIR or in the build's own outputs changes. First everything is done once without the edits, and
-then the named tests must pass: otherwise a mutant could "die" of the method. Standard library only.
+own flags and -O1, and the test binary is linked again with the new objects in front of the old libraries. Of
+the kernels' instruction sets only the one of the named test is compiled. Nothing in SOURCE_DIR or in the
+build's own outputs changes. First everything is done once without the edits, and then the named tests must
+pass: otherwise a mutant could "die" of the method. Standard library only.
 """
 
 import argparse
@@ -24,6 +25,10 @@ from pathlib import Path
 
 TEST_TIMEOUT_SECONDS = 120
 INCLUDE = re.compile(r'^#include "(/.*)"$', re.M)
+ISA_SOURCES = "src/reprise/kernels/isa/"
+CPU_FLAG_OF_ISA = {"avx2": "avx2", "avx512": "avx512f", "avx512_vnni": "avx512_vnni", "avx512_bf16": "avx512_bf16",
+                   "amx": "amx_bf16"}
+ISA_OF_TEST = re.compile(r"/(\w+)_(?:float32|bfloat16|float16)$")
 
 
 class Build:
@@ -52,6 +57,11 @@ class Build:
         copy = overlay / path.relative_to(self.source) if path.is_relative_to(self.source) else path
         return copy if copy.exists() else path
 
+    def object_of(self, unit):
+        """The build's own object, relative to the build folder, as the linker's arguments name it."""
+        command, _ = self.commands[unit]
+        return command[command.index("-o") + 1]
+
     def compile(self, overlay, unit):
         command, directory = self.commands[unit]
         start = self.build if unit.is_relative_to(self.build) else self.source
@@ -67,7 +77,7 @@ class Build:
         command[command.index("-c") + 1] = str(text)
         # The overlay's headers win; a mutant may leave something unused.
         command[1:1] = ["-I" + str(overlay / "src")]
-        run(self.ccache + command + ["-w"], directory)
+        run(self.ccache + command + ["-w", "-O1"], directory)
         return out
 
     def link_command(self, target):
@@ -84,8 +94,10 @@ class Build:
         arguments = shlex.split(text)
         at = arguments.index("-o")
         arguments[at + 1] = str(binary)
-        # In front of the libraries: their members of the same names are then never looked at.
-        arguments[at:at] = [str(o) for o in objects]
+        # Instead of the build's objects, and in front of the libraries: the linker then never looks at their members of
+        # the same names.
+        arguments[at:] = [argument for argument in arguments[at:] if argument not in objects]
+        arguments[at:at] = [str(o) for o in objects.values()]
         run(arguments, directory)
 
     def make(self, name, edits, files, target):
@@ -95,7 +107,7 @@ class Build:
             (overlay / file).parent.mkdir(parents=True, exist_ok=True)
             (overlay / file).write_text(text)
         overlay.mkdir(parents=True, exist_ok=True)
-        objects = [self.compile(overlay, unit) for unit in self.units(files)]
+        objects = {self.object_of(unit): self.compile(overlay, unit) for unit in self.units(files)}
         binary = overlay / target
         self.link(target, objects, binary)
         return binary
@@ -139,6 +151,18 @@ def number_of_commits(source):
     return int(counted.stdout) if counted.returncode == 0 else 0
 
 
+def files_to_compile(mutant):
+    """The mutant's "compile". A test of one instruction set calls no kernel of another, and no test calls those that this
+    CPU lacks."""
+    isa = ISA_OF_TEST.search(mutant["killed_by"])
+
+    def is_called(file):
+        name = Path(file).stem
+        return name == isa[1] if isa else has_cpu(CPU_FLAG_OF_ISA.get(name))
+
+    return [file for file in mutant["compile"] if not file.startswith(ISA_SOURCES) or is_called(file)]
+
+
 def has_cpu(flag):
     """Whether Linux names this flag of the CPU; there is always no flag."""
     return flag is None or flag in Path("/proc/cpuinfo").read_text().split()
@@ -151,6 +175,7 @@ def main():
     parser.add_argument("--only", nargs="*", help="ids of mutants")
     parser.add_argument("--one-of", type=int, default=1, metavar="N",
                         help="one of N equal parts of them, another one after each commit")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
     mutants = json.loads((Path(__file__).parent / "mutants.json").read_text())
     edits = {m["id"]: edited_files(options.source, m) for m in mutants}  # all can still be applied
@@ -158,6 +183,9 @@ def main():
         forgotten = {f for f in edits[mutant["id"]] if f.endswith(".cpp")} - set(mutant["compile"])
         if forgotten:
             sys.exit(f"{mutant['id']}: \"compile\" does not name {', '.join(sorted(forgotten))}, so the bug would not be built")
+        mutant["compile"] = files_to_compile(mutant)
+        if not mutant["compile"]:
+            sys.exit(f"{mutant['id']}: \"compile\" does not name the instruction set of {mutant['killed_by']}")
     mutants = mutants[number_of_commits(options.source) % options.one_of::options.one_of]
     if options.only:
         mutants = [m for m in mutants if m["id"] in options.only]
@@ -191,7 +219,7 @@ def main():
             raise SystemExit(f"the baseline of {target} must pass: {ran} tests ran, failed: {failed}")
         print(f"baseline {target}: {ran} tests pass", flush=True)
 
-    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as jobs:
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as jobs:
         for _ in jobs.map(check_baseline, sorted({m["target"] for m in mutants})):
             pass
         survivors = [mutant for mutant in jobs.map(outcome, mutants) if mutant]

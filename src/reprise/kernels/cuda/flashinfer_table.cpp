@@ -26,11 +26,12 @@ REPRISE_FLASHINFER_KERNELS(REPRISE_FLASHINFER_DECLARE)
                     group_size,                                            \
                     &flashinfer_decode_##head_dim##x##group_size##_##type, \
                     &flashinfer_merge_##type},
-constexpr FlashInferKernels kAll[] = {REPRISE_FLASHINFER_SHAPES(REPRISE_FLASHINFER_ENTRY)};
+constexpr FlashInferKernels kFlashInferKernels[] = {
+    REPRISE_FLASHINFER_SHAPES(REPRISE_FLASHINFER_ENTRY)};
 #undef REPRISE_FLASHINFER_ENTRY
 
 }  // namespace
 
-std::span<const FlashInferKernels> flashinfer_kernels() { return kAll; }
+std::span<const FlashInferKernels> flashinfer_kernels() { return kFlashInferKernels; }
 
 }  // namespace reprise::kernels::cuda
