@@ -3,7 +3,7 @@
 #include "reprise/kernels/cuda/flashinfer_arguments.h"
 #include "reprise/kernels/cuda/flashinfer_list.inl"
 
-// Machine code of flashinfer_kernels.cu.
+// Machine code of flashinfer_kernels.cu. Its first byte is 0 in a build without FlashInfer.
 extern "C" const unsigned char reprise_flashinfer_image[];
 
 namespace reprise::kernels::cuda {
@@ -26,11 +26,15 @@ REPRISE_FLASHINFER_KERNELS(REPRISE_FLASHINFER_DECLARE)
                     group_size,                                            \
                     &flashinfer_decode_##head_dim##x##group_size##_##type, \
                     &flashinfer_merge_##type},
-constexpr FlashInferKernels kAll[] = {REPRISE_FLASHINFER_SHAPES(REPRISE_FLASHINFER_ENTRY)};
+constexpr FlashInferKernels kFlashInferKernels[] = {
+    REPRISE_FLASHINFER_SHAPES(REPRISE_FLASHINFER_ENTRY)};
 #undef REPRISE_FLASHINFER_ENTRY
 
 }  // namespace
 
-std::span<const FlashInferKernels> flashinfer_kernels() { return kAll; }
+std::span<const FlashInferKernels> flashinfer_kernels() {
+  if (reprise_flashinfer_image[0] == 0) return {};
+  return kFlashInferKernels;
+}
 
 }  // namespace reprise::kernels::cuda
