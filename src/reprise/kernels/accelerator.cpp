@@ -52,4 +52,11 @@ LoadedAccelerator load_cuda_plugin(std::span<const fs::path> paths) {
 
 std::vector<fs::path> default_cuda_plugin_paths() { return plugin_paths(kCudaPluginFileName); }
 
+bool has_cuda_driver() {
+  void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (library == nullptr) return false;
+  dlclose(library);
+  return true;
+}
+
 }  // namespace reprise::kernels
