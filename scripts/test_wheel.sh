@@ -13,6 +13,11 @@ cd "$folder"
 venv/bin/reprise --version
 venv/bin/reprise generate "$model" --prompt "Once upon a time" --max-tokens 8
 venv/bin/reprise collect-env | grep -i llvm
+# With the kernels for GPUs where the build had a toolkit, both beside the program and in the package.
+if ls "$OLDPWD"/build/python-*/bin/reprise_cuda.so >/dev/null 2>&1; then
+  venv/bin/reprise collect-env | grep "CUDA plug-in (reprise_cuda.so)"
+  ls venv/lib/python*/site-packages/reprise/reprise_cuda.so
+fi
 venv/bin/python -c "
 from reprise import LLM, SamplingParams
 answer = LLM('$model').generate(['Once upon a time'], SamplingParams(max_tokens=8))[0].outputs[0].text

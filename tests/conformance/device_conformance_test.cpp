@@ -611,10 +611,60 @@ DEVICE_CASE(another_stream_of_the_capturing_thread_stays_eager) {
   CaptureScope capture(*subject.stream);
   launch_add(*subject.stream, values, 1);
   launch_add(*eager, values, 10);
-  eager->synchronize();
   const auto exec = subject.device->instantiate(*std::move(capture).finish());
+  eager->synchronize();
   EXPECT_EQ(exec->num_nodes(), 1u);
   EXPECT_EQ(values.download(), std::vector<uint32_t>(8, 10));
+}
+
+DEVICE_CASE(the_capturing_thread_waits_for_no_stream) {
+  DeviceArray values(subject, 8);
+  const auto eager = subject.device->create_stream();
+  launch_add(*eager, values, 10);
+  uint32_t word = 0;
+  const std::array<std::function<void()>, 3> waits = {
+      [&] { eager->synchronize(); },
+      [&] { eager->copy_to_host(&word, values.data(), sizeof word); },
+      [&] { eager->copy_from_host(values.data(), &word, sizeof word); }};
+  for (const std::function<void()>& wait : waits) {
+    CaptureScope capture(*subject.stream);
+    launch_add(*subject.stream, values, 1);
+    EXPECT_THROW(wait(), CaptureError);
+    EXPECT_THROW(launch_add(*subject.stream, values, 1), CaptureError);
+    EXPECT_THROW((void)std::move(capture).finish(), CaptureError);
+  }
+  for (const std::function<void()>& wait : waits) EXPECT_NO_THROW(wait());
+  EXPECT_EQ(values.download().back(), 10u);
+}
+
+DEVICE_CASE(another_thread_may_wait_for_its_stream_during_a_capture) {
+  DeviceArray values(subject, 8);
+  DeviceArray others(subject, 8);
+  const auto eager = subject.device->create_stream();
+  CaptureScope capture(*subject.stream);
+  launch_add(*subject.stream, values, 1);
+  std::thread other([&] {
+    launch_add(*eager, others, 10);
+    EXPECT_NO_THROW(eager->synchronize());
+  });
+  other.join();
+  const auto graph = std::move(capture).finish();
+  EXPECT_EQ(graph->num_nodes(), 1u);
+  EXPECT_EQ(others.download(), std::vector<uint32_t>(8, 10));
+}
+
+DEVICE_CASE(a_stream_that_takes_no_part_may_be_destroyed_during_a_capture) {
+  DeviceArray values(subject, 8);
+  auto eager = subject.device->create_stream();
+  const uint32_t word = 5;
+  eager->copy_from_host(values.data(), &word, sizeof word);
+  CaptureScope capture(*subject.stream);
+  launch_add(*subject.stream, values, 1);
+  launch_add(*eager, values, 10);
+  eager.reset();
+  const auto graph = std::move(capture).finish();
+  EXPECT_EQ(graph->num_nodes(), 1u);
+  EXPECT_EQ(values.download().front(), 15u);
 }
 
 DEVICE_CASE(aborting_is_silent_and_leaves_the_stream_idle) {

@@ -3,6 +3,7 @@
 usage: install_test.py BUILD_FOLDER SOURCE_FOLDER
 """
 
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,17 @@ def run(*command, **options):
 
 
 class Install(unittest.TestCase):
+    def test_the_target_of_the_program_builds_all_that_is_installed(self):
+        # The quickstart and the pages build this target alone and then install.
+        built = set(run("ninja", "-C", BUILD, "-t", "inputs", "reprise").splitlines())
+        installed = {name for file in BUILD.glob("src/**/cmake_install.cmake")
+                     for name in re.findall(r'FILES "([^"]+)"', file.read_text())}
+        installed |= set(re.findall(r'FILES "([^"]+)"', (BUILD / "cmake_install.cmake").read_text()))
+        outputs = {str(Path(name).relative_to(BUILD)) for name in installed
+                   if Path(name).is_relative_to(BUILD) and Path(name).suffix in (".so", ".a")}
+        self.assertLess({"src/reprise/api/libreprise_api.a"}, outputs)
+        self.assertEqual(set(), {name for name in outputs - built if not name.startswith("python/")})
+
     @classmethod
     def setUpClass(cls):
         cls.folder = Path(tempfile.mkdtemp(prefix="reprise-install-"))

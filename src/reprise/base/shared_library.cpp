@@ -1,8 +1,10 @@
 #include "reprise/base/shared_library.h"
 
+#include <dlfcn.h>
 #include <elf.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
@@ -57,6 +59,25 @@ std::string why_not_loadable(const std::filesystem::path& path) {
     return cut_short("sections' headers", num_bytes);
   }
   return {};
+}
+
+std::vector<std::filesystem::path> plugin_paths(std::string_view file_name) {
+  std::vector<std::filesystem::path> paths;
+  const auto add = [&](const std::filesystem::path& image) {
+    std::error_code error;
+    const std::filesystem::path folder = std::filesystem::canonical(image, error).parent_path();
+    if (error) return;
+    for (const std::filesystem::path& path :
+         {folder / file_name, folder.parent_path() / "lib" / file_name}) {
+      if (std::ranges::find(paths, path) == paths.end()) paths.push_back(path);
+    }
+  };
+  add("/proc/self/exe");
+  Dl_info image{};
+  if (dladdr(reinterpret_cast<void*>(&plugin_paths), &image) != 0 && image.dli_fname != nullptr) {
+    add(image.dli_fname);
+  }
+  return paths;
 }
 
 }  // namespace reprise

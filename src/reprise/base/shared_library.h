@@ -2,6 +2,8 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace reprise {
 
@@ -12,5 +14,10 @@ namespace reprise {
 /// for example by a full disk or a broken copy, this read ends the process with SIGBUS. This check
 /// reads only the headers and compares the offsets in them with the size of the file.
 [[nodiscard]] std::string why_not_loadable(const std::filesystem::path& path);
+
+/// The paths at which a plug-in with this file name may lie: next to the running executable and in
+/// ../lib from there, then the same for the library that contains this code. In a Python process
+/// that library is the extension module.
+[[nodiscard]] std::vector<std::filesystem::path> plugin_paths(std::string_view file_name);
 
 }  // namespace reprise

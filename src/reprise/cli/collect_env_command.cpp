@@ -20,6 +20,7 @@
 #include "reprise/cli/progress.h"
 #include "reprise/cli/version.h"
 #include "reprise/compile/codegen/plugin.h"
+#include "reprise/kernels/accelerator.h"
 
 namespace reprise::cli {
 namespace {
@@ -88,13 +89,15 @@ std::string build_text() {
   return fmt::format("{}, C++ {}{}{}", compiler, __cplusplus, checks, sanitizer);
 }
 
-std::string code_generation() {
-  for (const std::filesystem::path& path : compile::default_codegen_plugin_paths()) {
+std::string plugin_text(const std::vector<std::filesystem::path>& paths,
+                        std::string_view kind,
+                        std::string_view without) {
+  for (const std::filesystem::path& path : paths) {
     std::error_code ignored;
     if (std::filesystem::exists(path, ignored))
-      return fmt::format("LLVM plug-in ({})", path.filename().string());
+      return fmt::format("{} plug-in ({})", kind, path.filename().string());
   }
-  return "no LLVM plug-in: ops run one by one";
+  return fmt::format("no {} plug-in: {}", kind, without);
 }
 
 std::string gpu_driver() { return first_line("/proc/driver/nvidia/version", "none found"); }
@@ -162,7 +165,10 @@ int run_collect_env(std::span<const std::string> arguments) {
   uname(&system);
   fmt::print("{}\n", version_text());
   print_line("build", build_text());
-  print_line("code generation", code_generation());
+  print_line("code generation",
+             plugin_text(compile::default_codegen_plugin_paths(), "LLVM", "ops run one by one"));
+  print_line("GPU kernels",
+             plugin_text(kernels::default_cuda_plugin_paths(), "CUDA", "models run on the CPU"));
   print_line("system", find_line("/etc/os-release", "PRETTY_NAME", '='));
   print_line("kernel", fmt::format("{} {} {}", system.sysname, system.release, system.machine));
   print_line("processor", find_line("/proc/cpuinfo", "model name", ':'));

@@ -80,12 +80,12 @@ struct LaunchCounters {
 /// States: idle, then capturing (after begin_capture(), or after a wait for an event of a capturing
 /// stream), then idle again (after end_capture() or abort_capture() on the stream where the capture
 /// began). While a stream captures, launches, copies and fills are recorded and not run. These
-/// calls are forbidden: synchronize(), copies from or to the host, graph launches, a second
-/// begin_capture(), and waits for events from outside of the capture. The capturing thread must
-/// also not call Device::allocate(), destroy a Buffer, or call any Event on the host. A forbidden
-/// call throws CaptureError (destroying a Buffer cannot throw) and makes the capture invalid. All
-/// later recording calls throw the same reason, until the capture is ended or aborted. Other
-/// threads are not affected.
+/// calls are forbidden: graph launches, a second begin_capture(), waits for events from outside of
+/// the capture, and on the capturing thread everything that CUDA calls unsafe: synchronize() and
+/// copies from or to the host of any stream, Device::allocate(), destroying a Buffer, any Event on
+/// the host. A forbidden call throws CaptureError (destroying a Buffer cannot throw) and makes the
+/// capture invalid. All later recording calls throw the same reason, until the capture is ended or
+/// aborted. Launches on other streams, and other threads, are not affected.
 ///
 /// A launch of zero blocks does nothing: it is not run, recorded or counted. \throws DeviceError if
 /// the arguments are longer than kMaxLaunchArgumentBytes, or if the kernel has no code for this

@@ -42,17 +42,21 @@ LoadedAccelerator load_cuda_plugin(std::span<const fs::path> paths) {
     std::error_code ignored;
     if (fs::exists(path, ignored)) return load(path);
   }
-  return {.accelerator = nullptr,
-          .reason = fmt::format("this build has no {}: it is built where nvcc is found",
-                                kCudaPluginFileName),
-          .has_plugin = false};
+  return {
+      .accelerator = nullptr,
+      .reason = fmt::format("this build has no {}; scripts/quickstart.sh --cuda builds it where "
+                            "the nvcc of CUDA 13 or newer is installed",
+                            kCudaPluginFileName),
+      .has_plugin = false};
 }
 
-std::vector<fs::path> default_cuda_plugin_paths() {
-  std::error_code error;
-  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-  if (error) return {};
-  return {folder / kCudaPluginFileName, folder.parent_path() / "lib" / kCudaPluginFileName};
+std::vector<fs::path> default_cuda_plugin_paths() { return plugin_paths(kCudaPluginFileName); }
+
+bool has_cuda_driver() {
+  void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (library == nullptr) return false;
+  dlclose(library);
+  return true;
 }
 
 }  // namespace reprise::kernels

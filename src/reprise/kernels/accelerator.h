@@ -65,8 +65,11 @@ struct LoadedAccelerator {
 /// machine without one is not an error.
 [[nodiscard]] LoadedAccelerator load_cuda_plugin(std::span<const std::filesystem::path> paths);
 
-/// The paths of the plug-in: next to the running executable, and in ../lib from there.
+/// The paths of the plug-in, by plugin_paths().
 [[nodiscard]] std::vector<std::filesystem::path> default_cuda_plugin_paths();
+
+/// Whether this machine has an NVIDIA driver, for builds without the plug-in.
+[[nodiscard]] bool has_cuda_driver();
 
 /// The version of the interface between the plug-in and its loader. Both are built from one tree.
 inline constexpr uint32_t kAcceleratorVersion = 5;

@@ -53,12 +53,7 @@ bool has_mpi_plugin(std::span<const fs::path> paths) {
   });
 }
 
-std::vector<fs::path> default_mpi_plugin_paths() {
-  std::error_code error;
-  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-  if (error) return {};
-  return {folder / kMpiPluginFileName, folder.parent_path() / "lib" / kMpiPluginFileName};
-}
+std::vector<fs::path> default_mpi_plugin_paths() { return plugin_paths(kMpiPluginFileName); }
 
 std::string missing_mpi_text() {
   return fmt::format(

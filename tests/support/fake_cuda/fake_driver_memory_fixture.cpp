@@ -49,6 +49,7 @@ CUresult mem_host_alloc(void** data, size_t bytes, unsigned int) {
 
 CUresult mem_free_host(void* data) {
   REPRISE_FAKE_RELEASE("cuMemFreeHost");
+  if (const CUresult unsafe = fake->enter_unsafe(); unsafe != CUDA_SUCCESS) return unsafe;
   const auto found = fake->host_allocations.find(reinterpret_cast<CUdeviceptr>(data));
   if (found == fake->host_allocations.end()) {
     return fake->misuse("cuMemFreeHost of foreign memory");

@@ -45,6 +45,7 @@ CUresult module_load_data(CUmodule* module, const void* image) {
 
 CUresult module_unload(CUmodule handle) {
   REPRISE_FAKE_RELEASE("cuModuleUnload");
+  if (const CUresult unsafe = fake->enter_unsafe(); unsafe != CUDA_SUCCESS) return unsafe;
   if (!fake->modules.has(handle)) return fake->misuse("cuModuleUnload of no module");
   const auto& module = *reinterpret_cast<const Module*>(handle);
   if (runs_function_of(fake->graphs, module) || runs_function_of(fake->executables, module)) {

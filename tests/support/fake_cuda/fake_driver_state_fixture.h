@@ -210,8 +210,13 @@ struct FakeDriver::State {
   void tell_observer(const char* call) const;
   /// Numbers a call. \returns the result to return at once, or CUDA_SUCCESS to go on
   CUresult enter(const char* call);
-  /// Does the same for a call that is forbidden during a capture unless the thread's mode is
-  /// relaxed.
+  /// For the calls that CUDA's documentation calls potentially unsafe: if the thread captures in a
+  /// mode other than relaxed and has not exchanged its own mode for relaxed, the call is refused
+  /// and the capture becomes invalid. The documentation names cudaMalloc only. Driver 580 also
+  /// refused cuStreamSynchronize of a stream that took no part. The fake is strict for every call
+  /// that waits for the GPU or changes memory or code: cuStreamSynchronize, cuEventQuery,
+  /// cuEventSynchronize, cuMemAlloc, cuMemFree, cuMemHostAlloc, cuMemFreeHost, virtual memory,
+  /// cuModuleLoadData and cuModuleUnload.
   CUresult enter_unsafe();
   CUresult misuse(std::string text, CUresult result = CUDA_ERROR_INVALID_HANDLE);
 

@@ -49,6 +49,8 @@ CUresult stream_synchronize(CUstream handle) {
   const Lock lock(fake->mutex);
   const CUresult failed = fake->enter("cuStreamSynchronize");
   if (!fake->streams.has(handle)) return fake->misuse("cuStreamSynchronize of no stream");
+  if (fake->is_lost) return failed;
+  if (const CUresult unsafe = fake->enter_unsafe(); unsafe != CUDA_SUCCESS) return unsafe;
   auto* stream = reinterpret_cast<Stream*>(handle);
   if (stream->capture != nullptr) {
     stream->capture->is_valid = false;

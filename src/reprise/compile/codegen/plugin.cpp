@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <system_error>
 
 #include "reprise/base/shared_library.h"
@@ -47,25 +46,6 @@ CodegenPlugin load_codegen_plugin(std::span<const fs::path> paths, kernels::Isa 
                                 looked_in)};
 }
 
-std::vector<fs::path> default_codegen_plugin_paths() {
-  std::vector<fs::path> paths;
-  const auto add = [&](const fs::path& image) {
-    std::error_code error;
-    const fs::path folder = fs::canonical(image, error).parent_path();
-    if (error) return;
-    for (const fs::path& path :
-         {folder / kPluginFileName, folder.parent_path() / "lib" / kPluginFileName}) {
-      if (std::find(paths.begin(), paths.end(), path) == paths.end()) paths.push_back(path);
-    }
-  };
-  add("/proc/self/exe");
-  // In a Python process this code is in an extension module, so also search next to that module.
-  Dl_info image{};
-  if (dladdr(reinterpret_cast<void*>(&default_codegen_plugin_paths), &image) != 0 &&
-      image.dli_fname != nullptr) {
-    add(image.dli_fname);
-  }
-  return paths;
-}
+std::vector<fs::path> default_codegen_plugin_paths() { return plugin_paths(kPluginFileName); }
 
 }  // namespace reprise::compile

@@ -107,12 +107,12 @@ void CpuStream::fill(void* destination, std::byte value, size_t bytes) {
 }
 
 void CpuStream::copy_from_host(void* destination, const void* source, size_t bytes) {
-  forbid_while_capturing("copy_from_host", "write persistent buffers before the launch");
+  forbid_wait_while_capturing("copy_from_host", "write persistent buffers before the launch");
   if (bytes != 0) std::memcpy(destination, source, bytes);
 }
 
 void CpuStream::copy_to_host(void* destination, const void* source, size_t bytes) {
-  forbid_while_capturing("copy_to_host", "read results after the launch of the graph");
+  forbid_wait_while_capturing("copy_to_host", "read results after the launch of the graph");
   if (bytes != 0) std::memcpy(destination, source, bytes);
 }
 
@@ -156,7 +156,7 @@ void CpuStream::wait(const Event& event) {
 }
 
 void CpuStream::synchronize() {
-  forbid_while_capturing("synchronize", "synchronize after the launch of the graph");
+  forbid_wait_while_capturing("synchronize", "synchronize after the launch of the graph");
 }
 
 void CpuStream::begin_capture() {
@@ -200,6 +200,11 @@ void CpuStream::forbid_while_capturing(const char* call, const char* advice) con
   if (session_ == nullptr) return;
   session_->require_valid();
   session_->fail(fmt::format("cpu: {} while the stream captures; {}", call, advice));
+}
+
+void CpuStream::forbid_wait_while_capturing(const char* call, const char* advice) const {
+  forbid_while_capturing(call, advice);
+  device_->forbid_while_capturing(call, advice);
 }
 
 void CpuStream::require_launchable(const Launch& launch) const {

@@ -67,6 +67,9 @@ class CpuStream final : public Stream {
  private:
   void require_launchable(const Launch& launch) const;
   void forbid_while_capturing(const char* call, const char* advice) const;
+  /// The same for calls in which the host waits for this stream: they are also forbidden while the
+  /// calling thread captures on another stream.
+  void forbid_wait_while_capturing(const char* call, const char* advice) const;
   void close_session() noexcept;
 
   CpuDevice* device_;                        // the device that made this stream

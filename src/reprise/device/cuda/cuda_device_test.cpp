@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "reprise/device/cuda/generated_code.h"
+#include "reprise/device/cuda/usable_gpu.h"
 #include "reprise/device/error.h"
 #include "tests/support/fake_cuda/fake_driver_fixture.h"
 
@@ -68,6 +69,38 @@ class CudaDeviceOverFake : public testing::Test {
 
   FakeDriver driver_;
 };
+
+TEST(UsableGpu, runs_machine_code_of_its_own_and_earlier_minor_versions_and_ptx_of_the_first) {
+  const auto runs = [](std::string_view architectures, int major, int minor) {
+    return runs_on(architectures, major, minor);
+  };
+  EXPECT_FALSE(runs("80 90a", 7, 5));
+  for (const auto& [major, minor] : {std::pair{8, 0}, {8, 9}, {9, 0}, {10, 0}, {12, 0}}) {
+    EXPECT_TRUE(runs("80 90a", major, minor)) << major << "." << minor;
+  }
+  // Code for one GPU runs on that one only, and its PTX too.
+  EXPECT_TRUE(runs("90a", 9, 0));
+  EXPECT_FALSE(runs("90a", 10, 0));
+  EXPECT_FALSE(runs("90a", 8, 0));
+  // Machine code, not PTX, of the second one.
+  EXPECT_TRUE(runs("90a 100", 10, 3));
+  EXPECT_FALSE(runs("90a 100", 12, 0));
+  EXPECT_FALSE(runs("", 9, 0));
+}
+
+TEST_F(CudaDeviceOverFake, says_why_a_gpu_cannot_be_used_before_anything_is_made_on_it) {
+  EXPECT_EQ(why_not_usable(driver_.api(), 0, "90a"), "");
+  EXPECT_NE(why_not_usable(driver_.api(), 1, "80").find("finds 1 GPU;"), std::string::npos);
+  EXPECT_EQ(why_not_usable(driver_.api(), 0, "100"),
+            "Fake GPU has compute capability 9.0, and this build has code for sm 100; build with "
+            "-DREPRISE_CUDA_ARCHITECTURES=90");
+  for (const uint64_t call : {1, 2}) {
+    driver_.fail_call(call);
+    const std::string reason = why_not_usable(driver_.api(), 0, "80");
+    EXPECT_NE(reason.find(call == 1 ? "(cuInit: " : "(cuDeviceGetCount: "), std::string::npos)
+        << reason;
+  }
+}
 
 TEST_F(CudaDeviceOverFake,
        only_between_two_kernels_that_wait_by_themselves_may_the_second_begin_early) {

@@ -143,6 +143,7 @@ CudaGraphExec::~CudaGraphExec() {
 void CudaGraphExec::upload() const {
   const Driver& driver = device_->driver();
   const CUstream stream = device_->utility_stream();
+  const RelaxedCaptureScope allowed(driver.bound());
   driver.check(driver.bound().graph_upload(handle_, stream), "cuGraphUpload");
   driver.check(driver.bound().stream_synchronize(stream), "cuStreamSynchronize");
 }

@@ -62,6 +62,7 @@ CudaStream::~CudaStream() {
   abort_capture();
   const DriverApi& api = device_->driver().bound_noexcept();
   if (handle_ == nullptr) return;
+  const RelaxedCaptureScope allowed(api);
   (void)api.stream_synchronize(handle_);  // the staging memory may still be read
   device_->streams().remove(handle_);
   (void)api.stream_destroy(handle_);
@@ -162,14 +163,14 @@ void CudaStream::finish_submission(CUresult result, const char* call) {
 
 void CudaStream::copy_from_host(void* destination, const void* source, size_t bytes) {
   require_handle();
-  forbid_while_capturing("copy_from_host", "write persistent buffers before the launch");
+  forbid_wait_while_capturing("copy_from_host", "write persistent buffers before the launch");
   follows_early_kernel_ = false;
   staging_.upload(address(destination), static_cast<const std::byte*>(source), bytes, handle_);
 }
 
 void CudaStream::copy_to_host(void* destination, const void* source, size_t bytes) {
   require_handle();
-  forbid_while_capturing("copy_to_host", "read results after the launch of the graph");
+  forbid_wait_while_capturing("copy_to_host", "read results after the launch of the graph");
   follows_early_kernel_ = false;
   staging_.download(static_cast<std::byte*>(destination), address(source), bytes, handle_);
 }
@@ -226,7 +227,7 @@ void CudaStream::wait(const Event& event) {
 
 void CudaStream::synchronize() {
   require_handle();
-  forbid_while_capturing("synchronize", "synchronize after the launch of the graph");
+  forbid_wait_while_capturing("synchronize", "synchronize after the launch of the graph");
   const Driver& driver = device_->driver();
   driver.check(driver.bound().stream_synchronize(handle_), "cuStreamSynchronize");
 }
@@ -322,6 +323,11 @@ void CudaStream::forbid_while_capturing(const char* call, const char* advice) co
   if (capture_ == nullptr) return;
   capture_->require_valid();
   capture_->fail(fmt::format("cuda: {} while the stream captures; {}", call, advice));
+}
+
+void CudaStream::forbid_wait_while_capturing(const char* call, const char* advice) const {
+  forbid_while_capturing(call, advice);
+  device_->forbid_while_capturing(call, advice);
 }
 
 void CudaStream::require_launchable(const Launch& launch) const {

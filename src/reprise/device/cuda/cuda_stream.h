@@ -78,6 +78,9 @@ class CudaStream final : public Stream {
   /// Counts an accepted submission; a refused one invalidates the capture.
   void finish_submission(CUresult result, const char* call);
   void forbid_while_capturing(const char* call, const char* advice) const;
+  /// The same for calls in which the host waits for this stream: they are also forbidden while the
+  /// calling thread captures on another stream.
+  void forbid_wait_while_capturing(const char* call, const char* advice) const;
   void require_launchable(const Launch& launch) const;
   void require_handle() const;
   /// Leaves the driver's stream behind in a capture and continues with a new one.

@@ -68,7 +68,8 @@ class Driver {
 [[nodiscard]] bool is_sticky(CUresult result) noexcept;
 
 /// For its lifetime, allows calls on the calling thread that a capture of this thread would forbid:
-/// allocating memory of the graph pool, loading the code of a kernel at its first launch.
+/// allocating memory of the graph pool, loading the code of a kernel at its first launch, waiting
+/// for the work of streams and code that are destroyed.
 class RelaxedCaptureScope {
  public:
   explicit RelaxedCaptureScope(const DriverApi& api) noexcept : api_(&api) {

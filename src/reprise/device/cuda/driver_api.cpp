@@ -8,17 +8,36 @@ namespace {
 
 constexpr const char* kLibrary = "libcuda.so.1";
 
+// A driver runs code of every toolkit with its major version.
+constexpr int kNeededMajor = CUDA_VERSION / 1000;
+
+std::string advice() { return fmt::format("install a driver for CUDA {} or newer", kNeededMajor); }
+
 LoadedDriver refused(std::string reason) { return {.api = {}, .reason = std::move(reason)}; }
 
 LoadedDriver open_driver() {
   // The driver cannot be unloaded safely.
   void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  if (library == nullptr) return refused(fmt::format("no NVIDIA driver here ({})", dlerror()));
+  if (library == nullptr) {
+    return refused(
+        fmt::format("no NVIDIA driver here ({}); install one for CUDA {} or newer, or give the "
+                    "container access "
+                    "to the machine's GPUs",
+                    dlerror(),
+                    kNeededMajor));
+  }
   using GetProcAddress = decltype(&::cuGetProcAddress);
   auto* get = reinterpret_cast<GetProcAddress>(dlsym(library, "cuGetProcAddress_v2"));
   if (get == nullptr) {
+    return refused(fmt::format("the NVIDIA driver is older than CUDA 12; {}", advice()));
+  }
+  auto* get_version =
+      reinterpret_cast<decltype(&::cuDriverGetVersion)>(dlsym(library, "cuDriverGetVersion"));
+  int version = 0;
+  if (get_version != nullptr && get_version(&version) == CUDA_SUCCESS &&
+      version / 1000 < kNeededMajor) {
     return refused(fmt::format(
-        "the NVIDIA driver's {} is older than CUDA 12, and CUDA 13 is needed", kLibrary));
+        "the NVIDIA driver is for CUDA {}.{}; {}", version / 1000, version % 1000 / 10, advice()));
   }
   LoadedDriver driver;
   const char* missing = nullptr;
@@ -33,11 +52,7 @@ LoadedDriver open_driver() {
   REPRISE_CUDA_DRIVER_FUNCTIONS(REPRISE_CUDA_RESOLVE)
 #undef REPRISE_CUDA_RESOLVE
   if (missing != nullptr) {
-    return refused(
-        fmt::format("the NVIDIA driver has no {} of CUDA {}.{}; a newer driver is needed",
-                    missing,
-                    CUDA_VERSION / 1000,
-                    CUDA_VERSION % 1000 / 10));
+    return refused(fmt::format("the NVIDIA driver has no {}; {}", missing, advice()));
   }
   return driver;
 }

@@ -51,7 +51,9 @@ void KernelCode::unload(const void* image) noexcept {
   const auto module = modules_.find(image);
   if (module == modules_.end()) return;
   streams_->synchronize();
-  (void)driver_->bound_noexcept().module_unload(module->second);
+  const DriverApi& api = driver_->bound_noexcept();
+  const RelaxedCaptureScope allowed(api);
+  (void)api.module_unload(module->second);
   modules_.erase(module);
 }
 

@@ -7,6 +7,7 @@ namespace reprise::device::cuda {
 
 PinnedStaging::~PinnedStaging() {
   const DriverApi& api = driver_->bound_noexcept();
+  const RelaxedCaptureScope allowed(api);
   for (const Slot& slot : slots_) {
     if (slot.read != nullptr) (void)api.event_destroy(slot.read);
     if (slot.data != nullptr) (void)api.mem_free_host(slot.data);

@@ -3,7 +3,7 @@
 #include "reprise/kernels/cuda/flashinfer_arguments.h"
 #include "reprise/kernels/cuda/flashinfer_list.inl"
 
-// Machine code of flashinfer_kernels.cu.
+// Machine code of flashinfer_kernels.cu. Its first byte is 0 in a build without FlashInfer.
 extern "C" const unsigned char reprise_flashinfer_image[];
 
 namespace reprise::kernels::cuda {
@@ -32,6 +32,9 @@ constexpr FlashInferKernels kFlashInferKernels[] = {
 
 }  // namespace
 
-std::span<const FlashInferKernels> flashinfer_kernels() { return kFlashInferKernels; }
+std::span<const FlashInferKernels> flashinfer_kernels() {
+  if (reprise_flashinfer_image[0] == 0) return {};
+  return kFlashInferKernels;
+}
 
 }  // namespace reprise::kernels::cuda

@@ -1,7 +1,4 @@
-#include "reprise/kernels/cuda/flashinfer_table.h"
-
-namespace reprise::kernels::cuda {
-
-std::span<const FlashInferKernels> flashinfer_kernels() { return {}; }
-
-}  // namespace reprise::kernels::cuda
+// Stands for the machine code of flashinfer_kernels.cu in a build without FlashInfer's headers, so
+// that every build compiles flashinfer_table.cpp.
+extern "C" const unsigned char reprise_flashinfer_image[1];
+const unsigned char reprise_flashinfer_image[1] = {0};
