@@ -147,20 +147,4 @@ std::unique_ptr<models::DraftHead> create_draft_head(const EngineArgs& args,
                                    std::move(target_ids));
 }
 
-std::string draft_head_text(const ResolvedOptions& options) {
-  std::string text;
-  if (options.draft_head) {
-    const weights::DraftHeadConfig& head = *options.draft_head;
-    text = fmt::format(",head {} {} {} {} {}",
-                       static_cast<int>(head.kind),
-                       head.feature_size(),
-                       head.draft_vocab_size,
-                       head.norm_before_residual,
-                       head.norm_output);
-  }
-  for (const int64_t layer : options.auxiliary.layers) text += fmt::format(",gives {}", layer);
-  if (options.auxiliary.last_hidden) text += ",gives last";
-  return text;
-}
-
 }  // namespace reprise::api

@@ -120,7 +120,7 @@ void StartupProgress::summarize(api::LLM& llm) const {
   if (verbose_) {
     fmt::print(stderr,
                "{}\n{}",
-               compilation_line(report, find_traced_launches(llm)),
+               compilation_line(report),
                compilation_details(report.compilation));
     for (const config::ResolutionReason& reason : report.resolved.reasons) {
       fmt::print(stderr, "  {}: {}\n", reason.rule, reason.text);
