@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "reprise/api/hub_cache.h"
-#include "reprise/api/tokenizer_source.h"
 #include "reprise/base/error.h"
 #include "reprise/runner/model_drafter.h"
 
@@ -90,9 +89,9 @@ ResolvedOptions resolve_draft_model(EngineArgs& draft_args, const ResolvedOption
   return draft;
 }
 
-void check_same_tokens(const tokenizer::Tokenizer& main, const std::filesystem::path& draft_model) {
-  if (!has_tokenizer(draft_model)) return;
-  const tokenizer::Tokenizer draft = load_tokenizer(draft_model);
+void check_same_tokens(const tokenizer::Tokenizer& main, const ModelFiles& draft_model) {
+  if (!has_tokenizer(draft_model.path())) return;
+  const tokenizer::Tokenizer draft = draft_model.tokenizer();
   const int32_t most = std::max(main.vocab_size(), draft.vocab_size());
   for (int32_t id = 0; id < most; ++id) {
     const std::optional<std::string_view> of_main = main.id_to_token(id);
@@ -104,7 +103,7 @@ void check_same_tokens(const tokenizer::Tokenizer& main, const std::filesystem::
         id,
         of_main ? fmt::format("'{}'", *of_main) : "unknown",
         of_draft ? fmt::format("'{}'", *of_draft) : "unknown",
-        draft_model.string()));
+        draft_model.path().string()));
   }
 }
 

@@ -68,7 +68,7 @@ void clear_unused_columns(PanelFormat format,
 struct IntegerGroups {
   int64_t group_size = 0;
   std::span<const float> scales;
-  std::span<const uint8_t> zeros;
+  std::span<const uint16_t> zeros;  // up to 255
 };
 
 /// Writes a row of codes to the panels of int4_g32, int4_g128, int8_g128 or int8_rows. Codes of
