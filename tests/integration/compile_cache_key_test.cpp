@@ -32,8 +32,7 @@ using weights::ModelConfig;
 
 ModelConfig config_of(const std::string& golden) {
   const std::filesystem::path goldens = std::filesystem::path(source_dir()) / "tests/goldens";
-  ModelConfig config =
-      weights::load_model_config(weights::ModelDirectory(goldens / golden)).config;
+  ModelConfig config = weights::load_model_config(weights::ModelDirectory(goldens / golden)).config;
   config.quantization = {};
   return config;
 }
@@ -140,19 +139,18 @@ auto& vectors(auto& model) { return *model.pooling; }
 auto& projection(auto& model) { return model.pooling->dense.at(0); }
 auto& labels(auto& model) { return *model.classifier; }
 
-#define ROW(part, member, effect, golden, ...)                            \
-  Row {                                                                   \
-    #part "." #member, Effect::effect, golden,                            \
-        [](ModelConfig& model) {                                          \
-          auto& it = part(model);                                         \
-          __VA_ARGS__;                                                    \
-        },                                                                \
-        [](const ModelConfig& a, const ModelConfig& b) {                  \
-          return part(a).member == part(b).member;                        \
-        }                                                                 \
+#define ROW(part, member, effect, golden, ...)           \
+  Row {                                                  \
+    #part "." #member, Effect::effect, golden,           \
+        [](ModelConfig& model) {                         \
+          auto& it = part(model);                        \
+          __VA_ARGS__;                                   \
+        },                                               \
+        [](const ModelConfig& a, const ModelConfig& b) { \
+          return part(a).member == part(b).member;       \
+        }                                                \
   }
-#define CHANGES(part, member, golden, ...) \
-  ROW(part, member, changes_the_key, golden, __VA_ARGS__)
+#define CHANGES(part, member, golden, ...) ROW(part, member, changes_the_key, golden, __VA_ARGS__)
 #define LEAVES(part, member, golden, ...) ROW(part, member, leaves_the_key, golden, __VA_ARGS__)
 
 std::vector<Row> all_rows() {
@@ -168,47 +166,47 @@ std::vector<Row> all_rows() {
       CHANGES(whole, head_dim, "tiny-llama", it.head_dim *= 2),
       CHANGES(whole, mla, "architectures/deepseek-v3", it.mla->v_head_dim *= 2),
       CHANGES(whole, recurrent, "architectures/mamba2", it.recurrent->conv_kernel = 3),
-      CHANGES(whole, has_parallel_recurrence, "architectures/bamba",
-              it.has_parallel_recurrence = true),
+      CHANGES(
+          whole, has_parallel_recurrence, "architectures/bamba", it.has_parallel_recurrence = true),
       CHANGES(whole, multipliers, "architectures/falcon-h1", it.multipliers.gate = 3),
-      LEAVES(whole, qkv_layout, "architectures/gpt-neox",
-             it.qkv_layout = weights::QkvLayout::stacked),
-      LEAVES(whole, has_transposed_matrices, "architectures/gpt2",
-             it.has_transposed_matrices = false),
+      LEAVES(
+          whole, qkv_layout, "architectures/gpt-neox", it.qkv_layout = weights::QkvLayout::stacked),
+      LEAVES(
+          whole, has_transposed_matrices, "architectures/gpt2", it.has_transposed_matrices = false),
       CHANGES(whole, vocab_size, "tiny-llama", it.vocab_size += 8),
       LEAVES(whole, max_position_embeddings, "tiny-llama", it.max_position_embeddings *= 2),
-      CHANGES(whole, max_position_embeddings, "architectures/gpt2",
-              it.max_position_embeddings *= 2),
+      CHANGES(
+          whole, max_position_embeddings, "architectures/gpt2", it.max_position_embeddings *= 2),
       CHANGES(whole, norm, "tiny-llama", it.norm = weights::NormType::layer_norm),
       CHANGES(whole, norm_bias, "architectures/gpt-neox", it.norm_bias = false),
       CHANGES(whole, norm_eps, "tiny-llama", it.norm_eps *= 2),
       CHANGES(whole, activation, "tiny-llama", it.activation = Activation::gelu),
       CHANGES(whole, has_mlp, "architectures/bamba", it.has_mlp = false),
       CHANGES(whole, has_gated_mlp, "tiny-llama", it.has_gated_mlp = false),
-      CHANGES(whole, has_parallel_residual, "architectures/gpt-neox",
-              it.has_parallel_residual = false),
+      CHANGES(
+          whole, has_parallel_residual, "architectures/gpt-neox", it.has_parallel_residual = false),
       CHANGES(whole, has_parallel_norms, "architectures/gpt-neox", it.has_parallel_norms = false),
       LEAVES(whole, rope, "tiny-llama", it.rope.theta *= 2),
       CHANGES(whole, sliding_rope, "architectures/gemma3", it.sliding_rope.reset()),
       CHANGES(whole, rope_layers, "tiny-llama", it.rope_layers = {true, false}),
       LEAVES(whole, learned_position_offset, "architectures/opt", it.learned_position_offset = 1),
-      CHANGES(whole, has_learned_positions, "architectures/gpt2",
-              it.has_learned_positions = false),
+      CHANGES(whole, has_learned_positions, "architectures/gpt2", it.has_learned_positions = false),
       CHANGES(whole, tie_word_embeddings, "tiny-llama", it.tie_word_embeddings = true),
       CHANGES(whole, qkv_bias, "tiny-llama", it.qkv_bias = true),
       CHANGES(whole, o_bias, "tiny-llama", it.o_bias = true),
       CHANGES(whole, mlp_bias, "tiny-llama", it.mlp_bias = true),
       CHANGES(whole, qk_norm, "tiny-qwen3", it.qk_norm = weights::QkNorm::all_heads),
-      CHANGES(whole, has_unit_qk_norm, "architectures/llama4",
+      CHANGES(whole,
+              has_unit_qk_norm,
+              "architectures/llama4",
               it.has_unit_qk_norm = !it.has_unit_qk_norm),
       CHANGES(whole, has_attention_sinks, "architectures/gpt-oss", it.has_attention_sinks = false),
-      CHANGES(whole, has_attention_gate, "architectures/qwen3-next",
-              it.has_attention_gate = false),
+      CHANGES(whole, has_attention_gate, "architectures/qwen3-next", it.has_attention_gate = false),
       CHANGES(whole, attention_scale, "tiny-llama", it.attention_scale = 0.5),
       CHANGES(whole, divides_scores_by_layer, "tiny-llama", it.divides_scores_by_layer = true),
       CHANGES(whole, attention_soft_cap, "tiny-llama", it.attention_soft_cap = 50),
-      CHANGES(whole, attention_temperature, "architectures/llama4",
-              it.attention_temperature.reset()),
+      CHANGES(
+          whole, attention_temperature, "architectures/llama4", it.attention_temperature.reset()),
       CHANGES(whole, query_temperature, "architectures/ministral3", it.query_temperature.reset()),
       CHANGES(whole, embedding_scale, "tiny-llama", it.embedding_scale = 2),
       CHANGES(whole, residual_scale, "architectures/granite", it.residual_scale *= 2),
@@ -238,11 +236,16 @@ std::vector<Row> all_rows() {
       CHANGES(latents, q_lora_rank, "architectures/deepseek-v3", it.q_lora_rank = 16),
       CHANGES(latents, kv_lora_rank, "architectures/deepseek-v3", it.kv_lora_rank *= 2),
       CHANGES(latents, qk_nope_head_dim, "architectures/deepseek-v3", it.qk_nope_head_dim *= 2),
-      CHANGES(latents, qk_rope_head_dim, "architectures/deepseek-v3",
-              it.qk_rope_head_dim *= 2, model.head_dim *= 2),
+      CHANGES(latents,
+              qk_rope_head_dim,
+              "architectures/deepseek-v3",
+              it.qk_rope_head_dim *= 2,
+              model.head_dim *= 2),
       CHANGES(latents, v_head_dim, "architectures/deepseek-v3", it.v_head_dim *= 2),
 
-      CHANGES(recurrence, recurrence, "architectures/mamba2",
+      CHANGES(recurrence,
+              recurrence,
+              "architectures/mamba2",
               it.recurrence = weights::Recurrence::short_conv),
       CHANGES(recurrence, conv_kernel, "architectures/mamba2", it.conv_kernel = 3),
       CHANGES(recurrence, num_heads, "architectures/mamba2", it.num_heads *= 2),
@@ -275,15 +278,17 @@ std::vector<Row> all_rows() {
       LEAVES(rotation, factor, "tiny-llama", it.factor = 2),
       LEAVES(rotation, low_freq_factor, "tiny-llama", it.low_freq_factor = 2),
       LEAVES(rotation, high_freq_factor, "tiny-llama", it.high_freq_factor = 2),
-      LEAVES(rotation, original_max_position_embeddings, "tiny-llama",
+      LEAVES(rotation,
+             original_max_position_embeddings,
+             "tiny-llama",
              it.original_max_position_embeddings = 7),
       LEAVES(rotation, attention_factor, "architectures/llama-yarn", it.attention_factor = 2),
       LEAVES(rotation, score_factor, "architectures/llama-yarn", it.score_factor = 2),
       LEAVES(rotation, beta_fast, "architectures/llama-yarn", it.beta_fast = 16),
       LEAVES(rotation, beta_slow, "architectures/llama-yarn", it.beta_slow = 2),
       LEAVES(rotation, truncates, "architectures/llama-yarn", it.truncates = false),
-      LEAVES(rotation, frequency_factors, "architectures/phi3-longrope",
-             it.frequency_factors[0] = 3),
+      LEAVES(
+          rotation, frequency_factors, "architectures/phi3-longrope", it.frequency_factors[0] = 3),
       LEAVES(rotation, long_factors, "architectures/phi3-longrope", it.long_factors[0] = 3),
 
       LEAVES(temperature, scale, "architectures/llama4", it.scale *= 2),
@@ -296,18 +301,22 @@ std::vector<Row> all_rows() {
       CHANGES(experts, num_experts, "architectures/mixtral", it.num_experts *= 2),
       CHANGES(experts, top_k, "architectures/mixtral", it.top_k = 1),
       CHANGES(experts, intermediate_size, "architectures/mixtral", it.intermediate_size *= 2),
-      CHANGES(experts, shared_intermediate_size, "architectures/qwen2-moe",
+      CHANGES(experts,
+              shared_intermediate_size,
+              "architectures/qwen2-moe",
               it.shared_intermediate_size *= 2),
       CHANGES(experts, has_shared_gate, "architectures/qwen2-moe", it.has_shared_gate = false),
       CHANGES(experts, renormalises, "architectures/mixtral", it.renormalises = false),
-      CHANGES(experts, scores, "architectures/deepseek-v3",
-              it.scores = weights::RouterScores::softmax),
+      CHANGES(
+          experts, scores, "architectures/deepseek-v3", it.scores = weights::RouterScores::softmax),
       CHANGES(experts, groups, "architectures/deepseek-v3", it.groups = 2),
       CHANGES(experts, top_groups, "architectures/deepseek-v3", it.top_groups = 1),
       CHANGES(experts, routed_scale, "architectures/deepseek-v3", it.routed_scale *= 2),
       CHANGES(experts, is_stacked, "architectures/mixtral", it.is_stacked = true),
       CHANGES(experts, swiglu_limit, "architectures/gpt-oss", it.swiglu_limit = 3),
-      CHANGES(experts, of_rank, "architectures/mixtral",
+      CHANGES(experts,
+              of_rank,
+              "architectures/mixtral",
               it.of_rank = weights::ExpertRange{.begin = 0, .count = 2}),
       CHANGES(experts, engines, "architectures/mixtral", it.engines = 2),
 
@@ -317,20 +326,29 @@ std::vector<Row> all_rows() {
       LEAVES(vectors, max_text_length, "pooling/bert-cls", it.max_text_length = 9),
 
       LEAVES(projection, folder, "a projection of vectors", it.folder = "2_Dense"),
-      CHANGES(projection, in_features, "a projection of vectors",
-              it.in_features *= 2, model.hidden_size *= 2),
+      CHANGES(projection,
+              in_features,
+              "a projection of vectors",
+              it.in_features *= 2,
+              model.hidden_size *= 2),
       CHANGES(projection, out_features, "a projection of vectors", it.out_features *= 2),
       CHANGES(projection, has_bias, "a projection of vectors", it.has_bias = !it.has_bias),
-      CHANGES(projection, activation, "a projection of vectors",
+      CHANGES(projection,
+              activation,
+              "a projection of vectors",
               it.activation = weights::DenseActivation::relu),
 
       CHANGES(labels, num_labels, "classifiers/bert-labels", it.num_labels = 5),
       LEAVES(labels, labels, "classifiers/bert-labels", it.labels = {"a", "b", "c"}),
-      LEAVES(labels, activation, "classifiers/bert-labels",
+      LEAVES(labels,
+             activation,
+             "classifiers/bert-labels",
              it.activation = weights::ClassifierActivation::none),
       CHANGES(labels, from_tokens, "classifiers/qwen3-yes-no", it.from_tokens.clear()),
       LEAVES(labels, from_token_ids, "classifiers/qwen3-yes-no", it.from_token_ids = {3, 4}),
-      CHANGES(labels, pooler_activation, "classifiers/bert-labels",
+      CHANGES(labels,
+              pooler_activation,
+              "classifiers/bert-labels",
               it.pooler_activation = weights::DenseActivation::relu),
       CHANGES(labels, pooler_bias, "classifiers/bert-labels", it.pooler_bias = false),
       LEAVES(labels, pooling, "classifiers/bert-labels", it.pooling = weights::PoolingType::mean),

@@ -144,9 +144,7 @@ void print_table(const std::vector<Contender>& contenders, const BenchArguments&
              arguments.num_iters,
              machine.dtype,
              machine.cpu_isa);
-  fmt::print("{}\n{}\n",
-             compilation_line(machine),
-             compilation_details(machine.compilation));
+  fmt::print("{}\n{}\n", compilation_line(machine), compilation_details(machine.compilation));
   fmt::print("{:<19} {:>10} {:>15} {:>8} {:>8} {:>7} {:>17} {:>5} {:>9} {:>9}  {}\n",
              "cudagraph_mode",
              "tok/s",

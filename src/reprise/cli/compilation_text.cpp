@@ -53,10 +53,8 @@ std::string launches_text(const compile::CompilationReport& compilation) {
   const size_t traced = compilation.traced_launches;
   if (traced == 0) return fmt::format("{} launches per decode step", compiled);
   const double ratio = static_cast<double>(compiled) / static_cast<double>(traced);
-  return fmt::format("{} launches per decode step instead of {} ({:+.0f} %)",
-                     compiled,
-                     traced,
-                     (ratio - 1) * 100);
+  return fmt::format(
+      "{} launches per decode step instead of {} ({:+.0f} %)", compiled, traced, (ratio - 1) * 100);
 }
 
 std::string compilation_line(const api::StartupReport& report) {

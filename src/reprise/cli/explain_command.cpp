@@ -260,8 +260,7 @@ int run_explain(std::span<const std::string> arguments) {
   if (parsed.json) {
     Json document = to_json(explanation);
     if (compiled) {
-      document["compilation"] =
-          compilation_to_json(*compiled);
+      document["compilation"] = compilation_to_json(*compiled);
     }
     if (parsed.as_atom && explanation.resolved)
       document["atom_decision_tree"] = config::atom_decision_tree(*explanation.resolved);
