@@ -311,10 +311,10 @@ class TinyEngine {
  private:
   // The same steps as in the api layer.
   void compile(const TinyEngineOptions& options,
-               const config::CompilationConfig& wish,
+               const config::CompilationConfig& asked,
                runner::ForwardKind kind) {
     compile::ModelCompiler compiler(
-        {.asked = wish,
+        {.asked = asked,
          .resolved = resolved_,
          .isa = execution_.executor().kernels().isa,
          .generator = own_device_ != nullptr

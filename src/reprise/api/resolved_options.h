@@ -36,7 +36,7 @@ struct ResolvedOptions {
   int32_t max_model_len = 0;
   int32_t max_logprobs = 0;
   const attention::BackendInfo* attention = nullptr;  // an entry of the list of backends
-  /// Likewise, of the recurrent layers of a model that also has attention.
+  /// The backend of recurrent layers, in a model that also has attention. Otherwise nullptr.
   const attention::BackendInfo* recurrent = nullptr;
   std::optional<speculative::SpeculativeConfig> speculative_config;  // unset: no draft tokens
   /// The model is a draft head: `config` is that of its layer. Unset: it is none.

@@ -174,7 +174,7 @@ struct LayerMultipliers {
   double mixer_out = 1;
   double mlp_gate = 1;
   double mlp_out = 1;
-  // Of what the mixer's first projection gives.
+  // These multiply parts of the result of the mixer's first projection.
   double gate = 1;
   double values = 1;
   double b = 1;
