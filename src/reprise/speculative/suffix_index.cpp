@@ -103,7 +103,7 @@ int32_t SuffixIndex::most_frequent_next(size_t depth, size_t& count) const {
   return best;
 }
 
-/// Follows the most frequent tokens behind all places with at least this many matched tokens.
+/// Follows the most frequent tokens after all places with at least this many matched tokens.
 SuffixIndex::Proposal SuffixIndex::follow(int num_matched, size_t most, double min_prob) {
   active_.clear();
   run_.clear();

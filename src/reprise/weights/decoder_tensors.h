@@ -23,7 +23,7 @@ struct DecoderTensors {
   std::string_view final_norm = "model.norm";
   std::string_view lm_head = "lm_head";
   std::string_view pooler = {};       // of an encoder: a projection before the classifier
-  std::string_view pooler_norm = {};  // behind it
+  std::string_view pooler_norm = {};  // after it
   std::string_view classifier = "score";
 
   // Names in a layer, after "model.layers.3.".

@@ -26,7 +26,7 @@ class PanelColumn {
   void write_scale(int64_t block, int64_t offset, T value) {
     write(block_at(block) + kPanelColumns * layout_.code_bytes + offset, value);
   }
-  /// An entry of the bytes behind the blocks of the panel.
+  /// An entry of the bytes after the blocks of the panel.
   template <typename T>
   void write_tail(int64_t offset, T value) {
     write(panel_ + tail_offset_ + offset, value);

@@ -14,7 +14,7 @@ namespace reprise::weights {
 enum class PoolingType : uint8_t { last, cls, mean };
 [[nodiscard]] std::string_view pooling_type_name(PoolingType type) noexcept;  // "LAST"
 
-/// The function behind a projection of vectors.
+/// The function after a projection of vectors.
 enum class DenseActivation : uint8_t { identity, tanh, relu, gelu };
 
 /// A projection of vectors, which a module "Dense" of Sentence Transformers stores.

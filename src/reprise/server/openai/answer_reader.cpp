@@ -119,7 +119,7 @@ std::optional<bool> ends_in_reasoning(const AnswerReaderOptions& options,
       output_parsers::reasoning_format(options.reasoning_parser);
   if (format.has_channels) return {};
   // Marks are found in the text, because they may be several tokens. No template writes more than
-  // this behind one in a prompt for an answer: line ends, a label, an empty reasoning.
+  // this after one in a prompt for an answer: line ends, a label, an empty reasoning.
   constexpr size_t kMaxTokens = 64;
   const size_t num_tokens = continues_message ? prompt.size() : std::min(prompt.size(), kMaxTokens);
   constexpr bool kSkipSpecialTokens = false;
