@@ -171,12 +171,13 @@ std::shared_ptr<void> GenerationService::reserve_answer(int64_t num_bytes) {
   return {large_answer_bytes_.get(), give_back};
 }
 
-void GenerationService::start_constrained(GenerationRequest request,
-                                          std::vector<EncodedPrompt> prompts,
-                                          std::optional<structured_output::ReasoningMarks> marks,
-                                          std::string request_id,
-                                          const ExchangeRef& exchange,
-                                          api::TimePoint arrived) {
+void GenerationService::start_constrained(
+    GenerationRequest request,
+    std::vector<EncodedPrompt> prompts,
+    std::optional<structured_output::ReasoningDelimiters> delimiters,
+    std::string request_id,
+    const ExchangeRef& exchange,
+    api::TimePoint arrived) {
   check_room(request.num_choices());
   const structured_output::OutputSpec spec = request.asked_output->spec;
   const std::string client = request.client;
@@ -186,7 +187,7 @@ void GenerationService::start_constrained(GenerationRequest request,
                 key,
                 request = std::move(request),
                 prompts = std::move(prompts),
-                marks,
+                delimiters,
                 request_id = std::move(request_id),
                 exchange,
                 arrived](const structured_output::CompileResult& result) mutable {
@@ -194,10 +195,10 @@ void GenerationService::start_constrained(GenerationRequest request,
     try {
       if (result.is_busy) throw ApiError(503, result.error);
       if (!result.compiled) throw ApiError(400, result.error, request.asked_output->field);
-      request.make_constraint = [compiled = result.compiled, marks] {
+      request.make_constraint = [compiled = result.compiled, delimiters] {
         std::unique_ptr<structured_output::TokenConstraint> constraint = compiled->start();
-        return marks ? structured_output::after_reasoning(*marks, std::move(constraint))
-                     : std::move(constraint);
+        return delimiters ? structured_output::after_reasoning(*delimiters, std::move(constraint))
+                          : std::move(constraint);
       };
       start(request, prompts, request_id, exchange, arrived);
     } catch (const std::exception& error) {

@@ -83,10 +83,10 @@ class GenerationService {
              api::TimePoint arrived);
 
   /// The same as start(), after `request.asked_output` was compiled; other requests do not wait for
-  /// the compilation. `marks`: the tokens around reasoning, if the model reasons first.
+  /// the compilation. `delimiters`: the tokens around reasoning, if the model reasons first.
   void start_constrained(GenerationRequest request,
                          std::vector<EncodedPrompt> prompts,
-                         std::optional<structured_output::ReasoningMarks> marks,
+                         std::optional<structured_output::ReasoningDelimiters> delimiters,
                          std::string request_id,
                          const ExchangeRef& exchange,
                          api::TimePoint arrived);
