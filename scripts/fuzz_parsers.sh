@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzes the parsers of strangers' bytes (tests/fuzz/targets.h) under AddressSanitizer and UndefinedBehaviorSanitizer.
+# Fuzzes the parsers of bytes from outside (tests/fuzz/targets.h) under AddressSanitizer and UndefinedBehaviorSanitizer.
 # An input that crashes a parser, breaks one of its promises or costs too much for its size ends the run and is
 # kept in build/fuzz/found/TARGET. Inputs that reach new code go to build/fuzz/corpus/TARGET, and --merge
 # adds those that reach the most of it to tests/fuzz/corpus, which ctest `parsers` runs.

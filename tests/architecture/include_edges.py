@@ -67,7 +67,7 @@ ALLOWED = {
     "compile/codegen/nvrtc": {"base", "device", "tensor", "kernels", "program", "compile/codegen"},
     # chooses passes, ranges and cache entries for a model: the only part of the compiler that knows the configuration
     "compile/model": {
-        "base", "device", "tensor", "config", "kernels", "weights", "program", "compile", "compile/report",
+        "base", "device", "tensor", "config", "kernels", "program", "compile", "compile/report",
         "compile/cache", "compile/codegen", "compile/codegen/nvrtc",
     },
     # requests and batches: no device, no model

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-/// Parsers that read bytes of strangers, each as a function of one input. A function returns when
+/// Parsers that read bytes from outside, each as a function of one input. A function returns when
 /// its parser took the input or refused it by an error that its header names. Every other error
 /// leaves the function, and a broken promise ends the process, so that a fuzzer keeps the input.
 namespace reprise::fuzz {

@@ -138,8 +138,8 @@ INSTANTIATE_TEST_SUITE_P(modes_and_levels,
                          cell_name);
 
 TEST(AttentionBackends, get_the_graphs_that_they_support) {
-  const auto captured = [](const Backend& backend, CudagraphMode wish) {
-    TinyEngine engine(options_for(info(backend), config_for(backend), wish));
+  const auto captured = [](const Backend& backend, CudagraphMode asked) {
+    TinyEngine engine(options_for(info(backend), config_for(backend), asked));
     (void)engine.runner().capture({});
     const auto mode_of = [&](Mix mix) {
       return engine.runner().dispatcher().dispatch(TestBatch(mix, 8, 16, 1).facts()).mode;

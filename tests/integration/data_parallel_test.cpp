@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "reprise/api/replica_letters.h"
+#include "reprise/api/replica_messages.h"
 #include "reprise/device/error.h"
 #include "reprise/runner/data_parallel_steps.h"
 #include "tests/integration/step_outcome.h"
@@ -268,8 +268,8 @@ TEST(DataParallel, merged_batches_are_uniform_only_if_every_batch_is) {
   EXPECT_EQ(merge({prefill, decode})->num_logits, 4);
 }
 
-TEST(ReplicaLetters, keep_every_member_and_refuse_what_is_cut) {
-  api::AddLetter add{.id = 7, .prompt_token_ids = {1, 2, 3}, .priority = -2, .cache_salt = "salt"};
+TEST(ReplicaMessages, keep_every_member_and_refuse_what_is_cut) {
+  api::AddMessage add{.id = 7, .prompt_token_ids = {1, 2, 3}, .priority = -2, .cache_salt = "salt"};
   add.params = {.temperature = 0.5F,
                 .top_k = 3,
                 .seed = 9,
@@ -278,15 +278,15 @@ TEST(ReplicaLetters, keep_every_member_and_refuse_what_is_cut) {
                 .logprobs = 2,
                 .logit_bias = {{5, 1.5F}},
                 .bad_words_token_ids = {{1, 2}, {}}};
-  const api::Bytes bytes = api::write_letter(add);
-  EXPECT_EQ(api::kind_of_letter(bytes), api::LetterKind::add);
-  const api::AddLetter read = api::read_add_letter(bytes);
+  const api::Bytes bytes = api::write_message(add);
+  EXPECT_EQ(api::kind_of_message(bytes), api::MessageKind::add);
+  const api::AddMessage read = api::read_add_message(bytes);
   EXPECT_EQ(read.params, add.params);
   EXPECT_EQ(read.prompt_token_ids, add.prompt_token_ids);
   EXPECT_EQ(read.priority, -2);
   EXPECT_EQ(read.cache_salt, "salt");
   for (size_t size = 1; size < bytes.size(); ++size) {
-    EXPECT_THROW((void)api::read_add_letter(std::span(bytes).first(size)), Error);
+    EXPECT_THROW((void)api::read_add_message(std::span(bytes).first(size)), Error);
   }
 
   engine::OutputDelta delta{.id = scheduler::RequestId{5}, .text = "x\n", .token_ids = {1, 2}};
@@ -294,7 +294,7 @@ TEST(ReplicaLetters, keep_every_member_and_refuse_what_is_cut) {
   delta.finished = true;
   delta.finish_reason = "stop";
   delta.stop_reason = std::string("end");
-  const engine::OutputDelta arrived = api::read_delta_letter(api::write_letter(delta));
+  const engine::OutputDelta arrived = api::read_delta_message(api::write_message(delta));
   EXPECT_EQ(arrived.text, delta.text);
   EXPECT_EQ(arrived.logprobs, delta.logprobs);
   EXPECT_EQ(arrived.stop_reason, delta.stop_reason);
@@ -306,7 +306,7 @@ TEST(ReplicaLetters, keep_every_member_and_refuse_what_is_cut) {
   stats.decisions = {{.mode = CudagraphRuntimeMode::FULL, .count = 5}};
   api::EngineStats told;
   told.requests = api::RequestHistograms(100);
-  api::read_stats_letter(api::write_letter(stats), told);
+  api::read_stats_message(api::write_message(stats), told);
   EXPECT_EQ(told.requests.prompt_tokens.count(), 3U);
   EXPECT_EQ(told.requests.prompt_tokens.sum(), 21);
   EXPECT_EQ(told.decisions[0].count, 5U);

@@ -413,7 +413,7 @@ class LostRanks(unittest.TestCase):
             self.stop_clients()
             server.process.send_signal(signal.SIGTERM)
         self.assertEqual(server.process.wait(timeout=TIMEOUT), 0, f"{case}: {server.text()}")
-        self.assertNotIn("sign of life", server.text(), case)
+        self.assertNotIn("heartbeat", server.text(), case)
 
     def keep_busy(self, server, prompt, max_tokens):
         """Requests until the server is gone or stop_clients() is called; the first short one is answered."""

@@ -234,8 +234,8 @@ std::vector<Spec> make_specs(uint32_t seed, int count) {
 }
 
 /// Answers a load with and without the head.
-void expect_no_change(Head head, const testing::MachineOptions& wish, int count) {
-  const testing::MachineOptions options = machine_options(head, wish);
+void expect_no_change(Head head, const testing::MachineOptions& asked, int count) {
+  const testing::MachineOptions options = machine_options(head, asked);
   Machine machine(options);
   const std::vector<Spec> specs = make_specs(/*seed=*/5, count);
   const std::vector<Answer> expected = plain_answers(machine, specs);

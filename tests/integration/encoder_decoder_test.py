@@ -39,8 +39,8 @@ class EncoderDecoder(unittest.TestCase):
         server = serve_test.Server("--dtype", "float32", "--disable-compile-cache")
         self.addCleanup(server.stop, 9)
         prompts = [case["text"] for case in self.cases]
-        wish = dict(temperature=0, max_tokens=32, ignore_eos=True, return_token_ids=True)
-        status, answer = server.post("/v1/completions", dict(prompt=prompts, **wish))
+        parameters = dict(temperature=0, max_tokens=32, ignore_eos=True, return_token_ids=True)
+        status, answer = server.post("/v1/completions", dict(prompt=prompts, **parameters))
         self.assertEqual(status, 200, answer)
         got = [choice["token_ids"] for choice in sorted(answer["choices"], key=lambda choice: choice["index"])]
         self.assertEqual(got, [case["continuation"] for case in self.cases])

@@ -7,8 +7,10 @@ The files are made by tools/convert_to_gguf.py. Uses only Python's standard libr
 """
 
 import array
+import ctypes
 import http.client
 import json
+import os
 import random
 import re
 import shutil
@@ -176,6 +178,45 @@ def write_folder(folder, config, tensors):
     write_byte_tokenizer(folder)
 
 
+class Opens:
+    """Counts how often files are opened, by any process, while the block runs."""
+
+    _IN_OPEN = 0x20
+    # Equal events in a row become one. A reader reads after opening, so opens never follow each other.
+    _MASK = _IN_OPEN | 0x1 | 0x10  # and IN_ACCESS, IN_CLOSE_NOWRITE
+    _EVENT = struct.Struct("iIII")
+
+    def __init__(self, *paths):
+        self._paths = paths
+        self.count = {}
+
+    def __enter__(self):
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._fd = libc.inotify_init1(os.O_NONBLOCK)
+        if self._fd < 0:
+            raise OSError(ctypes.get_errno(), "inotify_init1")
+        self._watched = {}
+        for path in self._paths:
+            watch = libc.inotify_add_watch(self._fd, os.fsencode(path), self._MASK)
+            if watch < 0:
+                raise OSError(ctypes.get_errno(), "inotify_add_watch")
+            self._watched[watch] = path.name
+            self.count[path.name] = 0
+        return self
+
+    def __exit__(self, *_):
+        try:
+            while True:
+                events = os.read(self._fd, 1 << 16)
+                while events:
+                    watch, mask, _, size = self._EVENT.unpack_from(events)
+                    self.count[self._watched[watch]] += mask & self._IN_OPEN != 0
+                    events = events[self._EVENT.size + size:]
+        except BlockingIOError:
+            pass
+        os.close(self._fd)
+
+
 class Case(unittest.TestCase):
     maxDiff = None
 
@@ -267,6 +308,18 @@ class Generate(Case):
         first = self.gguf(MODEL, "f16", parts=3)
         self.assertTrue(first.name.endswith("-00001-of-00003.gguf"))
         self.assertEqual(self.tokens(first, *options), self.tokens(self.gguf(MODEL, "f16"), *options))
+
+    def test_opens_each_file_once(self):
+        options = ("--prompt", PROMPT, "--ignore-eos")
+        path = self.gguf(MODEL, "f16")
+        with Opens(path) as opens:
+            self.tokens(path, *options)
+        self.assertEqual(opens.count, {path.name: 1})
+        first = self.gguf(MODEL, "f16", parts=2)
+        second = first.with_name(first.name.replace("00001-of", "00002-of"))
+        with Opens(first, second) as opens:
+            self.tokens(first, *options)
+        self.assertEqual(opens.count, {first.name: 1, second.name: 1})
 
     def test_names_what_is_wrong_with_a_file(self):
         path = self.gguf(MODEL, "f16")

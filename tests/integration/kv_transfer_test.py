@@ -66,7 +66,7 @@ class Pair:
         return self.decode.post(path, {**body, "kv_transfer_params": params})
 
 
-class Stranger:
+class UnknownPeer:
     """A listener at a port of this machine, which does with each connection what `act` says."""
 
     def __init__(self, test, act):
@@ -197,7 +197,7 @@ class KvTransfer(unittest.TestCase):
         self.assertIn("--kv-transfer-config", answer["error"]["message"])
 
     def test_silent_ports_and_sockets_do_not_stop_others(self):
-        silent = Stranger(self, lambda peer: None)
+        silent = UnknownPeer(self, lambda peer: None)
         pair = Pair(self, "TcpConnector", more_peers=[silent.port])
         for _ in range(40):
             connection = socket.create_connection(("127.0.0.1", pair.port))
@@ -217,9 +217,9 @@ class KvTransfer(unittest.TestCase):
 
     def test_a_client_learns_nothing_about_other_ports(self):
         banner = b"SSH-2.0-Secret_banner\x1b[31m\r\n"
-        talks = Stranger(self, lambda peer: peer.sendall(banner))
-        lies = Stranger(self, lambda peer: peer.sendall(b'{"status":"error","message":"Secret_text"}\n'))
-        wrong = Stranger(self, lambda peer: peer.sendall(b'{"status":"ok","model":"","prompt":"","num_tokens":1,"num_bytes":"x"}\n'))
+        talks = UnknownPeer(self, lambda peer: peer.sendall(banner))
+        lies = UnknownPeer(self, lambda peer: peer.sendall(b'{"status":"error","message":"Secret_text"}\n'))
+        wrong = UnknownPeer(self, lambda peer: peer.sendall(b'{"status":"ok","model":"","prompt":"","num_tokens":1,"num_bytes":"x"}\n'))
         with socket.create_server(("127.0.0.1", 0)) as taken:
             closed = taken.getsockname()[1]
         ports = [talks.port, lies.port, wrong.port, closed]
@@ -263,7 +263,7 @@ class KvTransfer(unittest.TestCase):
 
         for secret in (None, SECRET):
             with self.subTest(secret=secret):
-                liar = Stranger(self, lie)
+                liar = UnknownPeer(self, lie)
                 pair = Pair(self, "TcpConnector", more_peers=[liar.port], secret=secret)
                 header.update(self.header_of(pair, secret, tokens))
                 body = {"prompt": tokens + tokens[:3], "max_tokens": 8, "temperature": 0}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The 55 malformed and hostile requests that strangers and mistakes send, over raw sockets.
+"""The 55 malformed and hostile requests that attackers and mistakes send, over raw sockets.
 
     request_cases_test.py REPRISE_BINARY MODEL_FOLDER
 
@@ -285,7 +285,7 @@ class RequestCases(unittest.TestCase):
         self.refuse_chat("tools", tools=[{"type": "function", "function": {"parameters": {}}}])
         self.refuse_chat("tool_choice", tools=[function], tool_choice={"type": "function", "function": {"name": "g"}})
 
-    def test_P41_templates_of_strangers(self):
+    def test_P41_templates_from_outside(self):
         self.refuse_chat("chat_template", chat_template="{{ messages }}")
         self.refuse_chat("chat_template_kwargs", chat_template_kwargs={"tokenize": True})
 

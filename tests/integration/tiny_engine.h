@@ -311,18 +311,12 @@ class TinyEngine {
  private:
   // The same steps as in the api layer.
   void compile(const TinyEngineOptions& options,
-               const config::CompilationConfig& wish,
+               const config::CompilationConfig& asked,
                runner::ForwardKind kind) {
     compile::ModelCompiler compiler(
-        {.asked = wish,
+        {.asked = asked,
          .resolved = resolved_,
-         .model = config_,
          .isa = execution_.executor().kernels().isa,
-         .dtype = options.dtype,
-         .kv_cache = options.kv_cache_dtype,
-         .adapters = kind == runner::ForwardKind::adapters ? "test" : "",
-         .max_model_len = static_cast<int32_t>(config_.max_position_embeddings),
-         .block_size = kBlockSize,
          .generator = own_device_ != nullptr
                           ? compile::cpu_code_generator(execution_.executor().kernels().isa)
                           : options.generator,

@@ -11,20 +11,20 @@ namespace reprise::api {
 void refuse_what_needs_the_cpu(const EngineArgs& args, const ResolvedOptions& options) {
   if (quantizes_while_loading(args, options.config)) {
     throw InvalidArgument(
-        fmt::format("--quantization: {}: the kernels of packed weights are the "
-                    "CPU's; use --device cpu, or leave the option out",
+        fmt::format("--quantization: {}: packed weights have kernels on the CPU only; use --device "
+                    "cpu, or leave the option out",
                     args.quantization));
   }
   if (options.kv_cache_dtype.is_quantized()) {
     throw InvalidArgument(
-        fmt::format("--kv-cache-dtype: {}: the kernels of caches of eight bits are the CPU's; use "
+        fmt::format("--kv-cache-dtype: {}: caches of eight bits have kernels on the CPU only; use "
                     "--device cpu, or auto",
                     options.kv_cache_dtype.name));
   }
   if (has_draft_model(options)) {
     throw InvalidArgument(
-        "--speculative-config: the memory of a draft model is only planned on CPUs; use --device "
-        "cpu, or method ngram");
+        "--speculative-config: a draft model runs on the CPU only; use --device cpu, or method "
+        "ngram");
   }
   if (args.ranks != nullptr || args.replicas != nullptr) {
     throw InvalidArgument(

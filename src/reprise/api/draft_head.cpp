@@ -83,7 +83,7 @@ bool has_draft_head(const ResolvedOptions& options) noexcept {
 }
 
 EngineArgs draft_head_args(const EngineArgs& args, const ResolvedOptions& options) {
-  const speculative::DraftModelOptions& wish = options.speculative_config->draft_model;
+  const speculative::DraftModelOptions& asked = options.speculative_config->draft_model;
   const weights::DraftHeadKind kind = kind_of(options.speculative_config->method);
   EngineArgs head = args;
   if (kind == weights::DraftHeadKind::mtp) {
@@ -93,9 +93,9 @@ EngineArgs draft_head_args(const EngineArgs& args, const ResolvedOptions& option
           "files have none here");
     }
   } else {
-    head.model = find_model_folder(wish.model, hub_cache_folder());
+    head.model = find_model_folder(asked.model, hub_cache_folder());
     head.hf_overrides = overrides_of_eagle(head.model, kind, options.max_model_len);
-    head.quantization = wish.quantization;
+    head.quantization = asked.quantization;
   }
   head.tokenizer.reset();
   head.generation_config = "vllm";
@@ -111,7 +111,7 @@ EngineArgs draft_head_args(const EngineArgs& args, const ResolvedOptions& option
   head.enable_lora = false;
   head.lora_modules.clear();
   head.expert_counters = false;
-  head.enforce_eager = wish.enforce_eager.value_or(args.enforce_eager);
+  head.enforce_eager = asked.enforce_eager.value_or(args.enforce_eager);
   return head;
 }
 
@@ -145,22 +145,6 @@ std::unique_ptr<models::DraftHead> create_draft_head(const EngineArgs& args,
                                    parameters,
                                    target.shared_tensors(),
                                    std::move(target_ids));
-}
-
-std::string draft_head_text(const ResolvedOptions& options) {
-  std::string text;
-  if (options.draft_head) {
-    const weights::DraftHeadConfig& head = *options.draft_head;
-    text = fmt::format(",head {} {} {} {} {}",
-                       static_cast<int>(head.kind),
-                       head.feature_size(),
-                       head.draft_vocab_size,
-                       head.norm_before_residual,
-                       head.norm_output);
-  }
-  for (const int64_t layer : options.auxiliary.layers) text += fmt::format(",gives {}", layer);
-  if (options.auxiliary.last_hidden) text += ",gives last";
-  return text;
 }
 
 }  // namespace reprise::api

@@ -35,8 +35,4 @@ namespace reprise::api {
     models::Parameters& parameters,
     const models::CausalLM& target);
 
-/// What a draft head changes about the program of this model, for the key of the compile cache:
-/// what the head is, or what the model gives to a head. Empty: nothing.
-[[nodiscard]] std::string draft_head_text(const ResolvedOptions& options);
-
 }  // namespace reprise::api

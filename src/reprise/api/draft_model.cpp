@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "reprise/api/hub_cache.h"
-#include "reprise/api/tokenizer_source.h"
 #include "reprise/base/error.h"
 #include "reprise/runner/model_drafter.h"
 
@@ -40,16 +39,16 @@ bool has_draft_model(const ResolvedOptions& options) noexcept {
 }
 
 EngineArgs draft_model_args(const EngineArgs& args, const ResolvedOptions& options) {
-  const speculative::DraftModelOptions& wish = options.speculative_config->draft_model;
+  const speculative::DraftModelOptions& asked = options.speculative_config->draft_model;
   EngineArgs draft = args;
-  draft.model = find_model_folder(wish.model, hub_cache_folder());
+  draft.model = find_model_folder(asked.model, hub_cache_folder());
   draft.tokenizer.reset();
   draft.hf_overrides = Json::object();
   draft.generation_config = "vllm";
   draft.override_generation_config = Json::object();
   draft.chat_template.reset();
   draft.runner = "generate";
-  draft.quantization = wish.quantization;
+  draft.quantization = asked.quantization;
   draft.max_model_len.reset();
   // The step that gives the first drafts has two tokens of each request.
   draft.max_num_batched_tokens =
@@ -60,7 +59,7 @@ EngineArgs draft_model_args(const EngineArgs& args, const ResolvedOptions& optio
   draft.enable_lora = false;
   draft.lora_modules.clear();
   draft.expert_counters = false;
-  draft.enforce_eager = wish.enforce_eager.value_or(args.enforce_eager);
+  draft.enforce_eager = asked.enforce_eager.value_or(args.enforce_eager);
   draft.compilation_config = without_sizes(args.compilation_config);
   return draft;
 }
@@ -75,24 +74,24 @@ ResolvedOptions resolve_draft_model(EngineArgs& draft_args, const ResolvedOption
                     draft.config.vocab_size,
                     main.config.vocab_size));
   }
-  const std::optional<int32_t> wish = main.speculative_config->draft_model.max_model_len;
-  if (wish && *wish > draft.max_model_len) {
+  const std::optional<int32_t> asked = main.speculative_config->draft_model.max_model_len;
+  if (asked && *asked > draft.max_model_len) {
     throw InvalidArgument(
         fmt::format("speculative_config: max_model_len is {}, but the draft model {} was made for "
                     "{} positions",
-                    *wish,
+                    *asked,
                     draft_args.model.string(),
                     draft.max_model_len));
   }
   draft.max_model_len =
-      std::min({draft.max_model_len, wish.value_or(draft.max_model_len), main.max_model_len});
+      std::min({draft.max_model_len, asked.value_or(draft.max_model_len), main.max_model_len});
   draft_args.max_model_len = draft.max_model_len;
   return draft;
 }
 
-void check_same_tokens(const tokenizer::Tokenizer& main, const std::filesystem::path& draft_model) {
-  if (!has_tokenizer(draft_model)) return;
-  const tokenizer::Tokenizer draft = load_tokenizer(draft_model);
+void check_same_tokens(const tokenizer::Tokenizer& main, const ModelFiles& draft_model) {
+  if (!has_tokenizer(draft_model.path())) return;
+  const tokenizer::Tokenizer draft = draft_model.tokenizer();
   const int32_t most = std::max(main.vocab_size(), draft.vocab_size());
   for (int32_t id = 0; id < most; ++id) {
     const std::optional<std::string_view> of_main = main.id_to_token(id);
@@ -104,7 +103,7 @@ void check_same_tokens(const tokenizer::Tokenizer& main, const std::filesystem::
         id,
         of_main ? fmt::format("'{}'", *of_main) : "unknown",
         of_draft ? fmt::format("'{}'", *of_draft) : "unknown",
-        draft_model.string()));
+        draft_model.path().string()));
   }
 }
 

@@ -68,7 +68,7 @@ bool makes_room_for_whole_texts(EngineArgs& args, const ResolvedOptions& options
 std::unique_ptr<ResolvedOptions> resolve(EngineArgs& args) {
   auto options = std::make_unique<ResolvedOptions>(resolve_options(args));
   if (!makes_room_for_whole_texts(args, *options)) return options;
-  return std::make_unique<ResolvedOptions>(resolve_options(args));
+  return std::make_unique<ResolvedOptions>(resolve_options(args, options->files));
 }
 
 void report_options(const ResolvedOptions& options, StartupReport& report) {
@@ -91,6 +91,7 @@ std::unique_ptr<ModelText> load_text(const EngineArgs& args,
                                      StartupReport& report) {
   const Clock::time_point start = Clock::now();
   auto text = std::make_unique<ModelText>(args,
+                                          options.files,
                                           options.generation,
                                           options.end_token_ids,
                                           static_cast<int32_t>(options.config.vocab_size));
@@ -127,6 +128,7 @@ void load_weights(LoadedEngine& engine,
   engine.adapter_slots = std::move(weights.adapter_slots);
   engine.expert_counts = std::move(weights.expert_counts);
   engine.model = std::move(weights.model);
+  engine.options->files.reset();
 }
 
 /// The memory of a model's caches. On a GPU it is what a profile of the largest step leaves.
@@ -252,7 +254,7 @@ void capture(LoadedEngine& engine, const StartupObserver& observer) {
 
 void load_draft(const LoadedEngine& main, LoadedEngine& draft) {
   const bool is_head = draft.options->draft_head.has_value();
-  if (!is_head) check_same_tokens(main.text->tokenizer(), draft.args.model);
+  if (!is_head) check_same_tokens(main.text->tokenizer(), *draft.options->files);
   draft.device = main.device;
   load_weights(draft, is_head ? main.model.get() : nullptr, {});
 }

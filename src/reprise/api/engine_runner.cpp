@@ -1,10 +1,7 @@
 #include "reprise/api/engine_runner.h"
 
-#include <fmt/format.h>
-
 #include <vector>
 
-#include "reprise/api/draft_head.h"
 #include "reprise/api/engine_device.h"
 #include "reprise/api/resolved_options.h"
 #include "reprise/engine/engine_core.h"
@@ -27,21 +24,6 @@ kv_cache::KvCacheLayout kv_cache_layout(const LoadedEngine& engine, int64_t num_
 kv_cache::StateCacheLayout state_cache_layout(const LoadedEngine& engine) {
   return runner::state_cache_layout_of(
       engine.options->config, engine.args.max_num_seqs + engine.report.num_state_snapshots);
-}
-
-std::string cache_text(const LoadedEngine& engine) {
-  const ResolvedOptions& options = *engine.options;
-  std::string text(options.kv_cache_dtype.name);
-  // A program contains the number of state slots.
-  const kv_cache::StateCacheLayout states = state_cache_layout(engine);
-  if (states.num_layers > 0) text += fmt::format(",{} states", states.num_slots);
-  text += draft_head_text(options);
-  if (engine.expert_counts) text += ",experts are counted";
-  if (!options.kv_cache_dtype.is_quantized()) return text;
-  for (const attention::AttentionLayer* layer : engine.model->attention_layers()) {
-    text += fmt::format(",{:a},{:a}", layer->shape().k_scale, layer->shape().v_scale);
-  }
-  return text;
 }
 
 std::unique_ptr<runner::ModelRunner> create_runner(const LoadedEngine& engine,

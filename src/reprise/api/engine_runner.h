@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "reprise/api/loaded_engine.h"
 #include "reprise/cudagraph/cudagraph_dispatcher.h"
@@ -25,9 +24,6 @@ namespace reprise::api {
                                                       int64_t num_blocks);
 /// Slots of requests, and those of StartupReport::num_state_snapshots.
 [[nodiscard]] kv_cache::StateCacheLayout state_cache_layout(const LoadedEngine& engine);
-/// What the programs of a model contain of its caches: the type, the number of state slots, and the
-/// scales of keys and values.
-[[nodiscard]] std::string cache_text(const LoadedEngine& engine);
 
 /// \throws OutOfMemory, InvalidArgument
 [[nodiscard]] std::unique_ptr<runner::ModelRunner> create_runner(

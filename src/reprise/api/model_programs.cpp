@@ -1,13 +1,10 @@
 #include "reprise/api/model_programs.h"
 
-#include <fmt/format.h>
-
 #include <chrono>
 #include <utility>
 
 #include "reprise/api/compile_runner.h"
 #include "reprise/api/engine_device.h"
-#include "reprise/api/engine_runner.h"
 #include "reprise/api/extension_options.h"
 #include "reprise/api/resolved_options.h"
 
@@ -16,38 +13,24 @@ namespace reprise::api {
 void ModelPrograms::compile(LoadedEngine& engine, runner::ModelRunner& runner) {
   if (engine.options->graphs.compilation_mode == config::CompilationMode::NONE) return;
   const auto start = std::chrono::steady_clock::now();
-  if (!base_) base_ = create(engine, "");
+  if (!base_) base_ = create(engine);
   compile_runner(*base_, runner, runner::ForwardKind::base);
   if (runner.has_adapters()) {
-    const EngineArgs& args = engine.args;
-    if (!with_adapters_) {
-      // The types of the memory that this forward reads.
-      with_adapters_ = create(
-          engine,
-          fmt::format("{},{},{}", args.max_loras, args.max_lora_rank, args.max_num_batched_tokens));
-    }
+    if (!with_adapters_) with_adapters_ = create(engine);
     compile_runner(*with_adapters_, runner, runner::ForwardKind::adapters);
   }
   engine.report.compile_seconds +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-std::unique_ptr<compile::ModelCompiler> ModelPrograms::create(const LoadedEngine& engine,
-                                                              std::string adapters) const {
+std::unique_ptr<compile::ModelCompiler> ModelPrograms::create(const LoadedEngine& engine) const {
   const EngineArgs& args = engine.args;
   const ResolvedOptions& options = *engine.options;
   EngineDevice& device = *engine.device;
   return std::make_unique<compile::ModelCompiler>(compile::ModelCompilerOptions{
       .asked = options.graph_inputs.compilation,
       .resolved = options.graphs,
-      .model = options.rank_config,
       .isa = options.isa,
-      .dtype = options.dtype,
-      .packed_weights = engine.parameters->packed_weights(),
-      .kv_cache = cache_text(engine),
-      .adapters = std::move(adapters),
-      .max_model_len = options.max_model_len,
-      .block_size = args.block_size,
       .generator = choose_code_generator(args, device, options.graph_inputs.compilation),
       .extensions = args.extensions,
       .norm_prologue_max_token_num = device.execution->executor().norm_prologue_max_token_num(),

@@ -25,8 +25,7 @@ class ModelPrograms {
   [[nodiscard]] compile::CompilationStages take_stages();
 
  private:
-  [[nodiscard]] std::unique_ptr<compile::ModelCompiler> create(const LoadedEngine& engine,
-                                                               std::string adapters) const;
+  [[nodiscard]] std::unique_ptr<compile::ModelCompiler> create(const LoadedEngine& engine) const;
 
   std::unique_ptr<compile::ModelCompiler> base_;           // nullptr at level 0
   std::unique_ptr<compile::ModelCompiler> with_adapters_;  // nullptr without adapters too

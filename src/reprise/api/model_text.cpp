@@ -5,27 +5,12 @@
 #include <utility>
 
 #include "reprise/api/template_messages.h"
-#include "reprise/api/tokenizer_source.h"
 #include "reprise/base/error.h"
 #include "reprise/structured_output/token_bytes.h"
-#include "reprise/weights/gguf/gguf_model.h"
-#include "reprise/weights/model_directory.h"
 
 namespace reprise::api {
-namespace {
-
-/// The recommended sampling parameters of a model folder or of a GGUF file.
-weights::GenerationConfig generation_config_of(const std::filesystem::path& model,
-                                               const Json& overrides = Json::object()) {
-  if (weights::gguf::is_gguf_path(model)) {
-    return weights::gguf::GgufModel::open(model)->generation_config(overrides);
-  }
-  return weights::load_generation_config(weights::ModelDirectory(model), overrides);
-}
-
-}  // namespace
-
 ModelText::ModelText(const EngineArgs& args,
+                     const std::shared_ptr<const ModelFiles>& files,
                      weights::GenerationConfig recommended,
                      std::vector<int32_t> end_token_ids,
                      int32_t vocab_size)
@@ -35,7 +20,8 @@ ModelText::ModelText(const EngineArgs& args,
       end_token_ids_(std::move(end_token_ids)),
       vocab_size_(vocab_size) {
   const std::filesystem::path tokenizer_path = args.tokenizer.value_or(args.model);
-  tokenizer_ = std::make_shared<const tokenizer::Tokenizer>(load_tokenizer(tokenizer_path));
+  tokenizer_ = std::make_shared<const tokenizer::Tokenizer>(
+      open_model_files(tokenizer_path, files)->tokenizer());
   chat_template_ = load_chat_template(args.chat_template, tokenizer_->config(), tokenizer_path);
 }
 
@@ -100,18 +86,19 @@ structured_output::GrammarCompiler& ModelText::grammar_compiler() const {
   return *grammar_compiler_;
 }
 
-weights::GenerationConfig load_generation_config(const EngineArgs& args) {
+weights::GenerationConfig load_generation_config(const EngineArgs& args,
+                                                 const std::shared_ptr<const ModelFiles>& files) {
   const Json& overrides = args.override_generation_config;
-  if (args.generation_config == "auto") return generation_config_of(args.model, overrides);
+  if (args.generation_config == "auto") return files->generation_config(overrides);
   if (args.generation_config != "vllm") {
-    return generation_config_of(args.generation_config, overrides);
+    return open_model_files(args.generation_config, files)->generation_config(overrides);
   }
   weights::GenerationConfig config =
       weights::parse_generation_config(overrides.dump(), "--override-generation-config");
   // The tokens that end an answer are not a recommendation: as in vLLM, they always come from the
   // model.
   if (config.eos_token_ids.empty()) {
-    config.eos_token_ids = generation_config_of(args.model).eos_token_ids;
+    config.eos_token_ids = files->generation_config().eos_token_ids;
   }
   return config;
 }

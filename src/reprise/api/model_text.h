@@ -12,6 +12,7 @@
 #include "reprise/api/chat_prompt.h"
 #include "reprise/api/chat_template_source.h"
 #include "reprise/api/engine_args.h"
+#include "reprise/api/model_files.h"
 #include "reprise/output_parsers/choose_parsers.h"
 #include "reprise/sampling/sampling_params.h"
 #include "reprise/structured_output/grammar_compiler.h"
@@ -24,9 +25,10 @@ namespace reprise::api {
 /// grammars. Constant after construction, so thread-safe.
 class ModelText {
  public:
-  /// `end_token_ids`: the tokens that end an answer. \throws FileError,
-  /// InvalidArgument
+  /// `files`: those of args.model. `end_token_ids`: the tokens that end an answer.
+  /// \throws FileError, InvalidArgument
   ModelText(const EngineArgs& args,
+            const std::shared_ptr<const ModelFiles>& files,
             weights::GenerationConfig recommended,
             std::vector<int32_t> end_token_ids,
             int32_t vocab_size);
@@ -59,7 +61,9 @@ class ModelText {
   mutable std::unique_ptr<structured_output::GrammarCompiler> grammar_compiler_;
 };
 
-/// The recommended sampling parameters that `args` select. \throws FileError, InvalidArgument
-[[nodiscard]] weights::GenerationConfig load_generation_config(const EngineArgs& args);
+/// The recommended sampling parameters that `args` select. `files`: those of args.model.
+/// \throws FileError, InvalidArgument
+[[nodiscard]] weights::GenerationConfig load_generation_config(
+    const EngineArgs& args, const std::shared_ptr<const ModelFiles>& files);
 
 }  // namespace reprise::api

@@ -35,7 +35,7 @@ void warn_of_ranks(const EngineArgs& args, ResolvedOptions& options);
     const weights::ModelConfig& config,
     std::unique_ptr<weights::WeightSource> source);
 
-/// \throws InvalidArgument unless `args` has as many ranks as tensor_parallel_size says
+/// \throws InvalidArgument unless `args` has tensor_parallel_size * pipeline_parallel_size ranks
 void require_ranks(const EngineArgs& args);
 
 /// The smallest cache of all ranks: each has its own part of the keys and values of the same

@@ -6,7 +6,7 @@
 
 #include "reprise/api/loaded_engine.h"
 #include "reprise/api/model_text.h"
-#include "reprise/api/replica_letters.h"
+#include "reprise/api/replica_messages.h"
 #include "reprise/base/error.h"
 #include "reprise/engine/engine_core.h"
 #include "reprise/runner/data_parallel_steps.h"
@@ -25,15 +25,17 @@ ReplicaRouter::ReplicaRouter(LoadedEngine& engine, AsyncEngineLoop& local)
     : engine_(&engine),
       local_(&local),
       loads_(static_cast<size_t>(engine.args.replicas->size())),
-      // The bounds of the histograms are not part of letters.
+      // The bounds of the histograms are not part of messages.
       stats_(loads_.size(), local.stats()),
-      letters_(*engine.args.replicas,
-               {.take = [this](int from, std::span<const std::byte> letter) { take(from, letter); },
-                .look = {},
-                .fail = [this](const std::string& reason) { fail(reason); }}) {
+      messages_(
+          *engine.args.replicas,
+          {.take = [this](int from, std::span<const std::byte> message) { take(from, message); },
+           .look = {},
+           .fail = [this](const std::string& reason) { fail(reason); }}) {
   if (engine.data_parallel != nullptr) {
-    engine.data_parallel->set_on_begin(
-        [this](uint64_t wave) { letters_.post_to_others(write_letter(LetterKind::wave, wave)); });
+    engine.data_parallel->set_on_begin([this](uint64_t wave) {
+      messages_.post_to_others(write_message(MessageKind::wave, wave));
+    });
   }
   wait_until([this] { return std::cmp_equal(num_ready_, loads_.size()); });
   const Lock lock(mutex_);
@@ -41,8 +43,8 @@ ReplicaRouter::ReplicaRouter(LoadedEngine& engine, AsyncEngineLoop& local)
 }
 
 ReplicaRouter::~ReplicaRouter() {
-  letters_.post_to_others(write_letter(LetterKind::stop));
-  letters_.stop();
+  messages_.post_to_others(write_message(MessageKind::stop));
+  messages_.stop();
 }
 
 void ReplicaRouter::wait_until(const std::function<bool()>& condition) {
@@ -87,15 +89,15 @@ scheduler::RequestId ReplicaRouter::submit(std::vector<int32_t> prompt_token_ids
                                            TimePoint arrived) {
   engine_->core->scheduler().check_admissible(prompt_token_ids, params, options);
   const bool stays_here = options.constraint != nullptr || options.adapter != nullptr;
-  AddLetter letter;
+  AddMessage message;
   int replica = 0;
   {
     const Lock lock(mutex_);
     if (!stays_here && failure_.empty()) replica = least_loaded();
     ++loads_[static_cast<size_t>(replica)];
     if (replica != 0) {
-      letter.id = static_cast<uint64_t>(engine_->core->new_request_id());
-      live_.emplace(letter.id,
+      message.id = static_cast<uint64_t>(engine_->core->new_request_id());
+      live_.emplace(message.id,
                     Live{.replica = replica,
                          .on_delta = std::move(on_delta),
                          .num_prompt_tokens = static_cast<int32_t>(prompt_token_ids.size())});
@@ -105,12 +107,12 @@ scheduler::RequestId ReplicaRouter::submit(std::vector<int32_t> prompt_token_ids
     return submit_here(
         std::move(prompt_token_ids), params, std::move(on_delta), std::move(options), arrived);
   }
-  letter.prompt_token_ids = std::move(prompt_token_ids);
-  letter.params = params;
-  letter.priority = options.priority;
-  letter.cache_salt = std::move(options.cache_salt);
-  letters_.post(replica, write_letter(letter));
-  return scheduler::RequestId{letter.id};
+  message.prompt_token_ids = std::move(prompt_token_ids);
+  message.params = params;
+  message.priority = options.priority;
+  message.cache_salt = std::move(options.cache_salt);
+  messages_.post(replica, write_message(message));
+  return scheduler::RequestId{message.id};
 }
 
 void ReplicaRouter::abort(scheduler::RequestId id) {
@@ -121,7 +123,7 @@ void ReplicaRouter::abort(scheduler::RequestId id) {
     if (found != live_.end()) replica = found->second.replica;
   }
   if (replica == 0) return local_->abort(id);
-  letters_.post(replica, write_letter(LetterKind::abort, static_cast<uint64_t>(id)));
+  messages_.post(replica, write_message(MessageKind::abort, static_cast<uint64_t>(id)));
 }
 
 bool ReplicaRouter::reset_prefix_cache() {
@@ -134,7 +136,7 @@ bool ReplicaRouter::reset_prefix_cache() {
   bool is_reset = false;
   local_->run_between_steps(
       [&is_reset](engine::EngineCore& core) { is_reset = core.reset_prefix_cache(); });
-  letters_.post_to_others(write_letter(LetterKind::reset_cache));
+  messages_.post_to_others(write_message(MessageKind::reset_cache));
   wait_until([this] { return std::cmp_equal(num_cache_answers_, loads_.size()); });
   const Lock lock(mutex_);
   return is_reset && all_caches_reset_ && failure_.empty();
@@ -151,36 +153,36 @@ void ReplicaRouter::end_requests() {
   wait_until([this] { return live_.empty(); });
 }
 
-void ReplicaRouter::take(int from, std::span<const std::byte> letter) {
-  switch (kind_of_letter(letter)) {
-    case LetterKind::ready: {
+void ReplicaRouter::take(int from, std::span<const std::byte> message) {
+  switch (kind_of_message(message)) {
+    case MessageKind::ready: {
       const Lock lock(mutex_);
       ++num_ready_;
       changed_.notify_all();
       return;
     }
-    case LetterKind::delta:
-      return take_delta(read_delta_letter(letter));
-    case LetterKind::wave:
+    case MessageKind::delta:
+      return take_delta(read_delta_message(message));
+    case MessageKind::wave:
       if (engine_->data_parallel != nullptr) {
-        engine_->data_parallel->join_wave(read_number(letter));
+        engine_->data_parallel->join_wave(read_number(message));
         local_->wake();
       }
       return;
-    case LetterKind::stats: {
+    case MessageKind::stats: {
       const Lock lock(mutex_);
-      read_stats_letter(letter, stats_[static_cast<size_t>(from)]);
+      read_stats_message(message, stats_[static_cast<size_t>(from)]);
       return;
     }
-    case LetterKind::cache_reset: {
+    case MessageKind::cache_reset: {
       const Lock lock(mutex_);
       ++num_cache_answers_;
-      all_caches_reset_ = all_caches_reset_ && read_number(letter) != 0;
+      all_caches_reset_ = all_caches_reset_ && read_number(message) != 0;
       changed_.notify_all();
       return;
     }
     default:
-      throw Error("a replica sent a letter that only the front may send");
+      throw Error("a replica sent a message that only the frontend may send");
   }
 }
 

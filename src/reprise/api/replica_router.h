@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "reprise/api/async_engine_loop.h"
-#include "reprise/api/letter_thread.h"
+#include "reprise/api/message_thread.h"
 
 namespace reprise::runner {
 class DataParallelSteps;
@@ -23,12 +23,12 @@ struct LoadedEngine;
 /// The idle steps of an engine whose steps belong together with those of other engines.
 [[nodiscard]] IdleSteps idle_steps_of(LoadedEngine& engine);
 
-/// The front of several replicas (data parallel): gives each request to the replica with the fewest
-/// unfinished ones, and hands over the answers. One replica is in this process, the others are
-/// served by serve_replica() in theirs. Requests with a constraint or an adapter stay in this
+/// The frontend of several replicas (data parallel): gives each request to the replica with the
+/// fewest unfinished ones, and hands over the answers. One replica is in this process, the others
+/// are served by serve_replica() in theirs. Requests with a constraint or an adapter stay in this
 /// process.
 ///
-/// Thread-safe. Callbacks come from the thread of the local engine or from the thread of letters;
+/// Thread-safe. Callbacks come from the thread of the local engine or from the thread of messages;
 /// those of one request come in order. When a replica is lost, all requests end with an error.
 class ReplicaRouter {
  public:
@@ -72,7 +72,7 @@ class ReplicaRouter {
                                                  OnDelta on_delta,
                                                  scheduler::RequestOptions options,
                                                  TimePoint arrived);
-  void take(int from, std::span<const std::byte> letter);
+  void take(int from, std::span<const std::byte> message);
   void take_delta(engine::OutputDelta&& delta);
   void fail(const std::string& reason);
   void wait_until(const std::function<bool()>& condition);
@@ -89,12 +89,12 @@ class ReplicaRouter {
   int num_cache_answers_ = 0;
   bool all_caches_reset_ = true;
   std::string failure_;
-  mutable int next_ = 0;  // the first of equally loaded replicas
-  LetterThread letters_;  // last: its thread uses all members above
+  mutable int next_ = 0;    // the first of equally loaded replicas
+  MessageThread messages_;  // last: its thread uses all members above
 };
 
-/// The other side: loads the engine and answers the requests that the front sends, until the front
-/// ends. \throws as load_engine, parallel::RankError
+/// The other side: loads the engine and answers the requests that the frontend sends, until the
+/// frontend ends. \throws as load_engine, parallel::RankError
 void serve_replica(const EngineArgs& args);
 
 }  // namespace reprise::api

@@ -7,10 +7,10 @@
 
 #include "reprise/api/async_engine_loop.h"
 #include "reprise/api/engine_loader.h"
-#include "reprise/api/letter_thread.h"
 #include "reprise/api/loaded_engine.h"
+#include "reprise/api/message_thread.h"
 #include "reprise/api/model_text.h"
-#include "reprise/api/replica_letters.h"
+#include "reprise/api/replica_messages.h"
 #include "reprise/api/replica_router.h"
 #include "reprise/base/error.h"
 #include "reprise/engine/engine_core.h"
@@ -19,38 +19,39 @@
 namespace reprise::api {
 namespace {
 
-constexpr int kFront = 0;
-// How often the front hears of the state of this replica, while it changes.
+constexpr int kFrontend = 0;
+// How often the frontend hears of the state of this replica, while it changes.
 constexpr std::chrono::milliseconds kStatsInterval{200};
 
-/// One replica: an engine that gets its requests by letter.
+/// One replica: an engine that gets its requests in messages.
 class Replica {
  public:
   explicit Replica(LoadedEngine& engine)
       : engine_(&engine),
         loop_(std::make_unique<AsyncEngineLoop>(
             *engine.core, engine.text->tokenizer(), idle_steps_of(engine))),
-        letters_(*engine.args.replicas,
-                 {.take = [this](int, std::span<const std::byte> letter) { take(letter); },
-                  .look = [this] { tell_stats(); },
-                  .fail = [this](const std::string& reason) { end(reason); }}) {
+        messages_(*engine.args.replicas,
+                  {.take = [this](int, std::span<const std::byte> message) { take(message); },
+                   .look = [this] { tell_stats(); },
+                   .fail = [this](const std::string& reason) { end(reason); }}) {
     if (engine.data_parallel != nullptr) {
-      engine.data_parallel->set_on_begin(
-          [this](uint64_t wave) { letters_.post_to_others(write_letter(LetterKind::wave, wave)); });
+      engine.data_parallel->set_on_begin([this](uint64_t wave) {
+        messages_.post_to_others(write_message(MessageKind::wave, wave));
+      });
     }
-    letters_.post(kFront, write_letter(LetterKind::ready));
+    messages_.post(kFrontend, write_message(MessageKind::ready));
   }
 
   Replica(const Replica&) = delete;
   Replica& operator=(const Replica&) = delete;
   ~Replica() {
-    // The thread of letters uses the loop. Requests that are still unfinished, after a failure,
-    // post letters that nothing sends any more.
-    letters_.stop();
+    // The thread of messages uses the loop. Requests that are still unfinished, after a failure,
+    // post messages that nothing sends any more.
+    messages_.stop();
     loop_.reset();
   }
 
-  /// Returns when the front has sent a letter to stop. \throws parallel::RankError
+  /// Returns when the frontend has sent a message to stop. \throws parallel::RankError
   void run() {
     std::unique_lock lock(mutex_);
     ended_.wait(lock, [this] { return is_ended_; });
@@ -67,50 +68,50 @@ class Replica {
     ended_.notify_all();
   }
 
-  void take(std::span<const std::byte> letter) {
-    switch (kind_of_letter(letter)) {
-      case LetterKind::add:
-        return add(read_add_letter(letter));
-      case LetterKind::abort:
-        return loop_->abort(scheduler::RequestId{read_number(letter)});
-      case LetterKind::wave:
+  void take(std::span<const std::byte> message) {
+    switch (kind_of_message(message)) {
+      case MessageKind::add:
+        return add(read_add_message(message));
+      case MessageKind::abort:
+        return loop_->abort(scheduler::RequestId{read_number(message)});
+      case MessageKind::wave:
         if (engine_->data_parallel != nullptr) {
-          engine_->data_parallel->join_wave(read_number(letter));
+          engine_->data_parallel->join_wave(read_number(message));
           loop_->wake();
         }
         return;
-      case LetterKind::reset_cache: {
+      case MessageKind::reset_cache: {
         bool is_reset = false;
         loop_->run_between_steps(
             [&is_reset](engine::EngineCore& core) { is_reset = core.reset_prefix_cache(); });
-        return letters_.post(kFront, write_letter(LetterKind::cache_reset, is_reset ? 1 : 0));
+        return messages_.post(kFrontend, write_message(MessageKind::cache_reset, is_reset ? 1 : 0));
       }
-      case LetterKind::stop:
+      case MessageKind::stop:
         return end("");
       default:
-        throw Error("the front sent a letter that only a replica may send");
+        throw Error("the frontend sent a message that only a replica may send");
     }
   }
 
-  void add(AddLetter&& letter) {
-    const scheduler::RequestId id{letter.id};
-    const auto num_prompt_tokens = static_cast<int32_t>(letter.prompt_token_ids.size());
+  void add(AddMessage&& message) {
+    const scheduler::RequestId id{message.id};
+    const auto num_prompt_tokens = static_cast<int32_t>(message.prompt_token_ids.size());
     try {
       loop_->submit(
-          std::move(letter.prompt_token_ids),
-          letter.params,
-          [this](engine::OutputDelta&& delta) { letters_.post(kFront, write_letter(delta)); },
-          {.priority = letter.priority, .cache_salt = std::move(letter.cache_salt)},
+          std::move(message.prompt_token_ids),
+          message.params,
+          [this](engine::OutputDelta&& delta) { messages_.post(kFrontend, write_message(delta)); },
+          {.priority = message.priority, .cache_salt = std::move(message.cache_salt)},
           std::chrono::steady_clock::now(),
           id);
     } catch (const std::exception& error) {
-      // The front has asked its own scheduler, which has the same limits.
-      letters_.post(kFront,
-                    write_letter(engine::OutputDelta{.id = id,
-                                                     .num_prompt_tokens = num_prompt_tokens,
-                                                     .finished = true,
-                                                     .finish_reason = "error",
-                                                     .error = error.what()}));
+      // The frontend has asked its own scheduler, which has the same limits.
+      messages_.post(kFrontend,
+                     write_message(engine::OutputDelta{.id = id,
+                                                       .num_prompt_tokens = num_prompt_tokens,
+                                                       .finished = true,
+                                                       .finish_reason = "error",
+                                                       .error = error.what()}));
     }
   }
 
@@ -124,7 +125,7 @@ class Replica {
     if (!is_new) return;
     told_steps_ = stats.num_steps;
     told_requests_ = stats.num_requests_waiting + stats.num_requests_running;
-    letters_.post(kFront, write_letter(stats));
+    messages_.post(kFrontend, write_message(stats));
   }
 
   LoadedEngine* engine_;
@@ -132,12 +133,12 @@ class Replica {
   std::condition_variable ended_;
   bool is_ended_ = false;
   std::string failure_;
-  // Of the thread of letters.
+  // Used only by the thread of messages.
   TimePoint told_;
   uint64_t told_steps_ = 0;
   int64_t told_requests_ = -1;
   std::unique_ptr<AsyncEngineLoop> loop_;
-  LetterThread letters_;  // last: its thread uses all members above
+  MessageThread messages_;  // last: its thread uses all members above
 };
 
 }  // namespace

@@ -18,7 +18,6 @@
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/parallel/communicator.h"
 #include "reprise/runner/model_attention.h"
-#include "reprise/weights/gguf/gguf_model.h"
 #include "reprise/weights/model_directory.h"
 #include "reprise/weights/pooling_config.h"
 #include "reprise/weights/rank_weights.h"
@@ -29,13 +28,6 @@ namespace {
 
 // As in vLLM. A slot of this rank is as large as a small weight.
 constexpr int32_t kLargestMaxLoraRank = 512;
-
-weights::LoadedModelConfig load_config(const EngineArgs& args) {
-  if (weights::gguf::is_gguf_path(args.model)) {
-    return weights::gguf::GgufModel::open(args.model)->config(args.hf_overrides);
-  }
-  return weights::load_model_config(weights::ModelDirectory(args.model), args.hf_overrides);
-}
 
 DType resolve_dtype(std::string_view text) {
   if (text == "auto") return DType::bf16;
@@ -146,6 +138,7 @@ void check_lora_options(const EngineArgs& args) {
 // Whether the model generates or makes vectors. Source: vLLM's option --runner, whose `auto` knows
 // folders of Sentence Transformers.
 std::optional<weights::PoolingConfig> resolve_pooling(const EngineArgs& args,
+                                                      const ModelFiles& files,
                                                       const weights::ModelConfig& config,
                                                       std::vector<std::string>& warnings) {
   if (config.classifier && args.runner != "generate") {
@@ -165,10 +158,7 @@ std::optional<weights::PoolingConfig> resolve_pooling(const EngineArgs& args,
                     weights::architecture_name(config.architecture),
                     config.is_encoder ? "is an encoder" : "is given as a class without lm_head"));
   }
-  const std::optional<weights::PoolingConfig> stored =
-      weights::gguf::is_gguf_path(args.model)
-          ? weights::gguf::GgufModel::open(args.model)->pooling_config()
-          : weights::load_pooling_config(weights::ModelDirectory(args.model), warnings);
+  const std::optional<weights::PoolingConfig> stored = files.pooling_config(warnings);
   const bool pools =
       args.runner == "pooling" || config.is_encoder || config.is_headless || stored.has_value();
   if (!pools) return std::nullopt;
@@ -304,7 +294,7 @@ void require_positive(std::string_view flag, int64_t value) {
   if (value < 1) throw InvalidArgument(fmt::format("{}: {} is not a positive number", flag, value));
 }
 
-ResolvedOptions resolve_options(const EngineArgs& args) {
+ResolvedOptions resolve_options(const EngineArgs& args, std::shared_ptr<const ModelFiles> files) {
   ResolvedOptions options;
   require_positive("--max-num-seqs", args.max_num_seqs);
   require_positive("--max-num-batched-tokens", args.max_num_batched_tokens);
@@ -317,9 +307,10 @@ ResolvedOptions resolve_options(const EngineArgs& args) {
   // Reports errors in the options before errors in the model's files.
   resolve_speculation(args, options);
   resolve_graphs(args, nullptr, options);
-  weights::LoadedModelConfig loaded = load_config(args);
+  options.files = open_model_files(args.model, std::move(files));
+  weights::LoadedModelConfig loaded = options.files->config(args.hf_overrides);
   options.config = std::move(loaded.config);
-  options.config.pooling = resolve_pooling(args, options.config, loaded.warnings);
+  options.config.pooling = resolve_pooling(args, *options.files, options.config, loaded.warnings);
   const bool is_recurrent = options.config.num_recurrent_layers() > 0;
   resolve_graphs(args, &options.config, options);
   if (is_recurrent) check_recurrent_options(options);
@@ -328,7 +319,7 @@ ResolvedOptions resolve_options(const EngineArgs& args) {
   append_warnings(options.warnings, loaded.warnings);
   choose_cache_of_checkpoint(options);
   warn_of_speculation(args, options);
-  options.generation = load_generation_config(args);
+  options.generation = load_generation_config(args, options.files);
   warn_of_ignored_generation_options(options);
   const std::vector<int64_t>& eos = options.generation.eos_token_ids.empty()
                                         ? options.config.eos_token_ids

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "reprise/api/engine_args.h"
+#include "reprise/api/model_files.h"
 #include "reprise/attention/attention_backend.h"
 #include "reprise/config/resolution.h"
 #include "reprise/kernels/isa.h"
@@ -22,6 +24,8 @@ namespace reprise::api {
 
 /// The meaning of EngineArgs for one model, decided before any large file is read.
 struct ResolvedOptions {
+  /// Held while an engine loads; nullptr later.
+  std::shared_ptr<const ModelFiles> files;
   weights::ModelConfig config;
   weights::ModelConfig rank_config;  // of one rank; with one rank the same
   weights::GenerationConfig generation;
@@ -32,7 +36,7 @@ struct ResolvedOptions {
   int32_t max_model_len = 0;
   int32_t max_logprobs = 0;
   const attention::BackendInfo* attention = nullptr;  // an entry of the list of backends
-  /// Likewise, of the recurrent layers of a model that also has attention.
+  /// The backend of recurrent layers, in a model that also has attention. Otherwise nullptr.
   const attention::BackendInfo* recurrent = nullptr;
   std::optional<speculative::SpeculativeConfig> speculative_config;  // unset: no draft tokens
   /// The model is a draft head: `config` is that of its layer. Unset: it is none.
@@ -50,8 +54,9 @@ struct ResolvedOptions {
 };
 
 /// Reads config.json and generation_config.json and checks every option that needs no device.
-/// \throws InvalidArgument, FileError
-[[nodiscard]] ResolvedOptions resolve_options(const EngineArgs& args);
+/// `files`: those of the model, if they are open already. \throws InvalidArgument, FileError
+[[nodiscard]] ResolvedOptions resolve_options(const EngineArgs& args,
+                                              std::shared_ptr<const ModelFiles> files = nullptr);
 
 /// Completes the model's classifier, if it is one: the ids of the tokens from which it is made.
 /// \throws FileError E_CONFIG for a token that the tokenizer does not have

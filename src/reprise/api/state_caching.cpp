@@ -65,7 +65,7 @@ bool caches_prefixes(const EngineArgs& args,
         weights::architecture_name(config.architecture)));
   }
   if (config.encoder) {
-    // The prompts of the decoder are the same few tokens, behind texts that differ.
+    // The prompts of the decoder are the same few tokens, after texts that differ.
     if (args.enable_prefix_caching.value_or(false)) {
       warnings.push_back(
           fmt::format("--enable-prefix-caching has no effect: {} has an encoder, whose texts are "

@@ -17,10 +17,10 @@
 #include "reprise/weights/expert_matrices.h"
 #include "reprise/weights/gguf/gguf_model.h"
 #include "reprise/weights/gguf/gguf_weights.h"
+#include "reprise/weights/gptq_matrix.h"
 #include "reprise/weights/lm_head.h"
 #include "reprise/weights/model_directory.h"
 #include "reprise/weights/packed_matrix.h"
-#include "reprise/weights/quantized_checkpoint.h"
 #include "reprise/weights/quantized_matrix.h"
 #include "reprise/weights/quantizing_weights.h"
 #include "reprise/weights/renamed_weights.h"
@@ -31,11 +31,12 @@
 namespace reprise::api {
 namespace {
 
-std::unique_ptr<weights::WeightSource> open_gguf(const EngineArgs& args,
-                                                 const weights::ModelConfig& config,
-                                                 std::vector<std::string>& warnings) {
-  auto source = std::make_unique<weights::gguf::GgufWeights>(
-      weights::gguf::GgufModel::open(args.model), config);
+std::unique_ptr<weights::WeightSource> open_gguf(
+    const EngineArgs& args,
+    std::shared_ptr<const weights::gguf::GgufModel> model,
+    const weights::ModelConfig& config,
+    std::vector<std::string>& warnings) {
+  auto source = std::make_unique<weights::gguf::GgufWeights>(std::move(model), config);
   if (const std::string formats = source->formats_without_panels(); !formats.empty()) {
     warnings.push_back(
         fmt::format("{}: {}: dequantised while loading, so they take as much memory as unquantised "
@@ -52,31 +53,25 @@ std::unique_ptr<weights::WeightSource> open_checkpoint(const EngineArgs& args,
   auto checkpoint = std::make_unique<weights::Checkpoint>(
       weights::Checkpoint::open(weights::ModelDirectory(args.model)));
   warnings.insert(warnings.end(), checkpoint->warnings().begin(), checkpoint->warnings().end());
-  const auto warn_of = [&](const std::string& matrices) {
-    if (matrices.empty()) return;
-    warnings.push_back(
-        fmt::format("{}: {} of {} in a form that no kernel reads: dequantised while "
-                    "loading, so they take as much memory as unquantised weights",
-                    args.model.string(),
-                    matrices,
-                    weights::quantization_method_name(config.quantization.method)));
-  };
-  const auto with = [&](weights::MatrixMap matrices) {
+  const auto with = [&](weights::MatrixMap found) {
     auto quantized =
-        std::make_unique<weights::QuantizedMatrices>(std::move(checkpoint), std::move(matrices));
-    warn_of(quantized->matrices_without_panels());
+        std::make_unique<weights::QuantizedMatrices>(std::move(checkpoint), std::move(found));
+    if (const std::string matrices = quantized->matrices_without_panels(); !matrices.empty()) {
+      warnings.push_back(
+          fmt::format("{}: {} of {} in a form that no kernel reads: dequantised while "
+                      "loading, so they take as much memory as unquantised weights",
+                      args.model.string(),
+                      matrices,
+                      weights::quantization_method_name(config.quantization.method)));
+    }
     return quantized;
   };
   switch (config.quantization.method) {
     case weights::QuantizationMethod::none:
       break;
     case weights::QuantizationMethod::gptq:
-    case weights::QuantizationMethod::awq: {
-      auto quantized = std::make_unique<weights::QuantizedCheckpoint>(std::move(checkpoint),
-                                                                      config.quantization);
-      warn_of(quantized->matrices_without_panels());
-      return quantized;
-    }
+    case weights::QuantizationMethod::awq:
+      return with(weights::find_gptq_matrices(*checkpoint, config.quantization));
     case weights::QuantizationMethod::fp8:
       return with(weights::find_scaled_matrices(*checkpoint, config.quantization));
     case weights::QuantizationMethod::compressed_tensors: {
@@ -94,12 +89,14 @@ std::unique_ptr<weights::WeightSource> open_checkpoint(const EngineArgs& args,
 }
 
 std::unique_ptr<weights::WeightSource> open_stored(const EngineArgs& args,
-                                                   const weights::ModelConfig& config,
+                                                   const ResolvedOptions& options,
                                                    std::vector<std::string>& warnings) {
+  const weights::ModelConfig& config = options.config;
   if (args.load_format == LoadFormat::dummy) {
     return std::make_unique<weights::DummyWeights>(config, args.seed);
   }
-  if (weights::gguf::is_gguf_path(args.model)) return open_gguf(args, config, warnings);
+  const auto files = open_model_files(args.model, options.files);
+  if (files->gguf() != nullptr) return open_gguf(args, files->gguf(), config, warnings);
   std::unique_ptr<weights::WeightSource> source = open_checkpoint(args, config, warnings);
   if (const std::string parts = weights::other_parts(*source); !parts.empty()) {
     warnings.push_back(
@@ -163,14 +160,19 @@ bool quantizes_while_loading(const EngineArgs& args, const weights::ModelConfig&
   return load_quantization(args, config).has_value();
 }
 
+namespace {
+
+// The model's files, or random values; quantised if `args` ask for it.
 std::unique_ptr<weights::WeightSource> open_weights(const EngineArgs& args,
-                                                    const weights::ModelConfig& config,
+                                                    const ResolvedOptions& options,
                                                     std::vector<std::string>& warnings) {
-  const auto method = load_quantization(args, config);
-  std::unique_ptr<weights::WeightSource> source = open_stored(args, config, warnings);
+  const auto method = load_quantization(args, options.config);
+  std::unique_ptr<weights::WeightSource> source = open_stored(args, options, warnings);
   if (!method) return source;
   return std::make_unique<weights::QuantizingWeights>(std::move(source), *method);
 }
+
+}  // namespace
 
 std::unique_ptr<weights::WeightSource> open_verified_weights(const EngineArgs& args,
                                                              ResolvedOptions& options,
@@ -181,7 +183,7 @@ std::unique_ptr<weights::WeightSource> open_verified_weights(const EngineArgs& a
     source = std::make_unique<weights::DummyWeights>(
         weights::expected_tensors(*head), options.dtype, args.seed);
   } else {
-    source = open_weights(args, options.config, warnings);
+    source = open_weights(args, options, warnings);
     if (head) source = weights::with_head_names(std::move(source), *head);
   }
   if (!head) {

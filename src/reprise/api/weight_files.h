@@ -18,14 +18,10 @@ namespace reprise::api {
 [[nodiscard]] bool quantizes_while_loading(const EngineArgs& args,
                                            const weights::ModelConfig& config);
 
-/// The weights that `args` select: the model folder's files, or random values, quantised if `args`
-/// ask for it. Warnings about the files are added to `warnings`. \throws FileError, InvalidArgument
-[[nodiscard]] std::unique_ptr<weights::WeightSource> open_weights(
-    const EngineArgs& args, const weights::ModelConfig& config, std::vector<std::string>& warnings);
-
-/// The same for a model or a draft head, under the names that its code loads. Sets
-/// tie_word_embeddings of `options` to what the checkpoint has. Adds warnings about tensors that
-/// are not used.
+/// The weights that `args` select for a model or a draft head, under the names that its code loads:
+/// the model's files, or random values, quantised if `args` ask for it. Sets tie_word_embeddings of
+/// `options` to what the checkpoint has. Adds warnings about the files and about tensors that are
+/// not used.
 /// \throws InvalidArgument; FileError for a tensor that is missing or misshapen
 [[nodiscard]] std::unique_ptr<weights::WeightSource> open_verified_weights(
     const EngineArgs& args, ResolvedOptions& options, std::vector<std::string>& warnings);

@@ -21,7 +21,7 @@ struct AttentionShape {
   float soft_cap = 0;          // of scaled scores; 0: none
   float k_scale = 1;           // of a float8 cache: it holds keys divided by k_scale,
   float v_scale = 1;           // and values divided by v_scale
-  bool is_bidirectional = false;  // a token sees positions behind its own too
+  bool is_bidirectional = false;  // a token sees positions after its own too
 };
 
 /// What layers of attention have from earlier tokens. A layer uses one of the two.

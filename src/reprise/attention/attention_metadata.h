@@ -17,7 +17,7 @@ struct AttentionMetadata {
   /// int32[num_reqs]: the state slot of each request; padding is the null slot. Undefined if the
   /// model has no recurrent layers.
   Tensor state_indices;
-  /// Of the texts of an encoder, which the requests' tokens attend to: int32[num_reqs] and
+  /// For the texts of an encoder, which the requests' tokens attend to: int32[num_reqs] and
   /// int32[num_reqs, max_blocks_per_req]; padding is 0 and the null block. Undefined if the model
   /// has no encoder.
   Tensor encoder_lens;

@@ -15,7 +15,7 @@ constexpr int64_t kMostRows = 32;
 constexpr int64_t kRowsPerLoad = 3;
 /// The states of a row are written and read once, which costs as much as so many chunks of one row.
 constexpr int64_t kChunksPerState = 2;
-/// Of the complete segments of a prefix, and of the one in which the prefix ends.
+/// For the complete segments of a prefix, and for the one in which the prefix ends.
 constexpr int64_t kStatesPerRow = 2;
 
 int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }

@@ -62,8 +62,8 @@ class CascadeAttention {
     return choose_cascade(shape_, batch) > 0;
   }
   /// Lets a path for any batch or for uniform batches use it. A path with a plan stays as it is.
-  /// `num_staged_tokens`: with padding. A step that was padded to more than there is memory for
-  /// runs without.
+  /// `num_staged_tokens`: with padding. The path stays without it if the memory has room for fewer
+  /// tokens.
   void add_to(AttentionPath& path,
               const cudagraph::BatchFacts& batch,
               int32_t num_staged_tokens) const;

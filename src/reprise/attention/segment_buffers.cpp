@@ -41,7 +41,7 @@ SegmentBuffers::SegmentBuffers(const BackendResources& resources) {
 
 void SegmentBuffers::add_to(AttentionPath& path, device::Stream& stream) {
   if (!sums_.defined()) return;
-  // Kernels leave zeros behind them.
+  // Kernels leave zeros after them.
   if (!is_zeroed_) stream.fill(counters_buffer_.data(), std::byte{0}, counters_buffer_.bytes());
   is_zeroed_ = true;
   path.segment_sums = sums_;

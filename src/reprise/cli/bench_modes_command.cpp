@@ -144,9 +144,7 @@ void print_table(const std::vector<Contender>& contenders, const BenchArguments&
              arguments.num_iters,
              machine.dtype,
              machine.cpu_isa);
-  fmt::print("{}\n{}\n",
-             compilation_line(machine, find_traced_launches(*contenders.front().llm)),
-             compilation_details(machine.compilation));
+  fmt::print("{}\n{}\n", compilation_line(machine), compilation_details(machine.compilation));
   fmt::print("{:<19} {:>10} {:>15} {:>8} {:>8} {:>7} {:>17} {:>5} {:>9} {:>9}  {}\n",
              "cudagraph_mode",
              "tok/s",
@@ -210,7 +208,7 @@ Json to_json(const std::vector<Contender>& contenders, const BenchArguments& arg
         {"keys_captured", report.capture.num_captured()},
         {"capture_seconds", report.capture.seconds},
         {"graph_bytes", report.graph_bytes},
-        {"compilation", compilation_to_json(report, find_traced_launches(*contender.llm))}};
+        {"compilation", compilation_to_json(report)}};
   }
   return document;
 }

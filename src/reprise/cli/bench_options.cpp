@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "reprise/api/tokenizer_source.h"
+#include "reprise/api/model_files.h"
 #include "reprise/base/error.h"
 #include "reprise/cli/log_environment.h"
 
@@ -196,7 +196,7 @@ double parse_rate(std::string_view option, std::string_view text) {
 }
 
 PromptMaker::PromptMaker(const std::filesystem::path& folder)
-    : folder_(folder), tokenizer_(api::load_tokenizer(folder)) {
+    : folder_(folder), tokenizer_(api::ModelFiles(folder).tokenizer()) {
   const std::string_view source = tokenizer_.config().chat_template();
   if (!source.empty()) chat_template_ = chat_template::ChatTemplate::parse(source);
 }

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <thread>
 
-#include "reprise/api/tokenizer_source.h"
+#include "reprise/api/model_files.h"
 #include "reprise/base/error.h"
 #include "reprise/bench/first_model.h"
 #include "reprise/bench/serving_charts.h"

@@ -6,11 +6,6 @@
 #include <string_view>
 #include <utility>
 
-#include "reprise/api/llm.h"
-#include "reprise/api/loaded_engine.h"
-#include "reprise/compile/report/launch_count.h"
-#include "reprise/runner/model_runner.h"
-
 namespace reprise::cli {
 namespace {
 
@@ -53,17 +48,16 @@ std::string level_text(const api::StartupReport& report) {
   return fmt::format("{} {}", static_cast<int>(level), to_string(level));
 }
 
-std::string launches_text(size_t compiled_launches, size_t traced_launches) {
-  if (traced_launches == 0) return fmt::format("{} launches per decode step", compiled_launches);
-  const double ratio =
-      static_cast<double>(compiled_launches) / static_cast<double>(traced_launches);
-  return fmt::format("{} launches per decode step instead of {} ({:+.0f} %)",
-                     compiled_launches,
-                     traced_launches,
-                     (ratio - 1) * 100);
+std::string launches_text(const compile::CompilationReport& compilation) {
+  const size_t compiled = compilation.compiled_launches;
+  const size_t traced = compilation.traced_launches;
+  if (traced == 0) return fmt::format("{} launches per decode step", compiled);
+  const double ratio = static_cast<double>(compiled) / static_cast<double>(traced);
+  return fmt::format(
+      "{} launches per decode step instead of {} ({:+.0f} %)", compiled, traced, (ratio - 1) * 100);
 }
 
-std::string compilation_line(const api::StartupReport& report, size_t traced_launches) {
+std::string compilation_line(const api::StartupReport& report) {
   const compile::CompilationReport& compilation = report.compilation;
   if (report.resolved.compilation_mode == CompilationMode::NONE) {
     return "level 0 NONE: the model's own code runs, nothing is compiled";
@@ -75,7 +69,7 @@ std::string compilation_line(const api::StartupReport& report, size_t traced_lau
   return fmt::format("level {}, backend {}; {}{}",
                      level_text(report),
                      compilation.backend,
-                     launches_text(compilation.compiled_launches, traced_launches),
+                     launches_text(compilation),
                      cache_text(report));
 }
 
@@ -111,7 +105,7 @@ std::string compilation_details(const compile::CompilationReport& compilation) {
   return text + "\n";
 }
 
-Json compilation_to_json(const api::StartupReport& report, size_t traced_launches) {
+Json compilation_to_json(const api::StartupReport& report) {
   const compile::CompilationReport& compilation = report.compilation;
   const bool runs = compilation.compiled_launches > 0;
   const CompilationMode asked = report.resolved.compilation_mode;
@@ -128,19 +122,11 @@ Json compilation_to_json(const api::StartupReport& report, size_t traced_launche
             {"saved", compilation.cache_saved},
             {"directory", compilation.cache_directory}}},
           {"launches_per_step", compilation.compiled_launches},
-          {"launches_per_step_traced", traced_launches},
+          {"launches_per_step_traced", compilation.traced_launches},
           {"planned_bytes_per_token", if_planned(compilation.planned_bytes_per_token)},
           {"live_bytes_per_token", if_planned(compilation.live_bytes_per_token)},
           {"counters", to_json<uint64_t>(to_string(compilation.counter))},
           {"seconds", to_json<double>(to_string(compilation.seconds))}};
-}
-
-size_t find_traced_launches(api::LLM& llm) {
-  const compile::CompilationReport& compilation = llm.startup_report().compilation;
-  if (compilation.traced_launches > 0 || compilation.compiled_launches == 0) {
-    return compilation.traced_launches;
-  }
-  return compile::num_launches(llm.loaded().runner->trace().program);
 }
 
 }  // namespace reprise::cli

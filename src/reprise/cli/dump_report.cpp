@@ -132,8 +132,7 @@ std::vector<std::pair<std::string, std::string>> head_lines(const api::CompiledM
                     num_ranges));
   }
   lines.emplace_back("order", compile::describe_order(stages.after));
-  lines.emplace_back("launches",
-                     launches_text(compilation.compiled_launches, compilation.traced_launches));
+  lines.emplace_back("launches", launches_text(compilation));
   lines.emplace_back("memory",
                      compilation.planned_bytes_per_token == 0
                          ? std::string("results come from a pool, nothing is planned")

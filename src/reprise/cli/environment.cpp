@@ -135,7 +135,7 @@ bool is_about_configuration(std::string_view option) {
   return option == "config" || option == "dump-config";
 }
 
-// The distance counts behind the prefix, which all names share.
+// The distance counts after the prefix, which all names share.
 std::string_view nearest_option_variable(std::string_view name,
                                          std::span<const std::string_view> variables) {
   std::vector<std::string_view> options;

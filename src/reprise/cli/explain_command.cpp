@@ -260,8 +260,7 @@ int run_explain(std::span<const std::string> arguments) {
   if (parsed.json) {
     Json document = to_json(explanation);
     if (compiled) {
-      document["compilation"] =
-          compilation_to_json(*compiled, compiled->compilation.traced_launches);
+      document["compilation"] = compilation_to_json(*compiled);
     }
     if (parsed.as_atom && explanation.resolved)
       document["atom_decision_tree"] = config::atom_decision_tree(*explanation.resolved);
@@ -273,7 +272,7 @@ int run_explain(std::span<const std::string> arguments) {
     fmt::print("{}", to_text(explanation));
     if (compiled) {
       fmt::print("compiled   {}\n{}",
-                 compilation_line(*compiled, compiled->compilation.traced_launches),
+                 compilation_line(*compiled),
                  compilation_details(compiled->compilation));
     }
   }

@@ -216,7 +216,7 @@ int run_generate(std::span<const std::string> raw_arguments) {
     for (const api::RequestOutput& result : results) document["outputs"].push_back(to_json(result));
     document["ready_seconds"] = llm.startup_report().total_seconds;
     document["graphs"] = graphs_to_json(llm);
-    document["compilation"] = compilation_to_json(llm.startup_report(), find_traced_launches(llm));
+    document["compilation"] = compilation_to_json(llm.startup_report());
     fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
     return has_failed ? 1 : 0;
   }

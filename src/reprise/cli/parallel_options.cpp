@@ -77,8 +77,8 @@ void add_parallel_options(OptionTable& table, const std::string& group, api::Eng
   table.add_integer(
       "distributed-timeout-seconds",
       group,
-      "Seconds that a rank waits for another one in a step; a rank that gives no sign "
-      "of life for 3/5 of it is lost.",
+      "Seconds that a rank waits for another one in a step; a rank that sends no heartbeat "
+      "for 3/5 of it is lost.",
       args.distributed_timeout_seconds);
 }
 

@@ -118,10 +118,7 @@ void StartupProgress::summarize(api::LLM& llm) const {
              report.device,
              report.cpu_isa);
   if (verbose_) {
-    fmt::print(stderr,
-               "{}\n{}",
-               compilation_line(report, find_traced_launches(llm)),
-               compilation_details(report.compilation));
+    fmt::print(stderr, "{}\n{}", compilation_line(report), compilation_details(report.compilation));
     for (const config::ResolutionReason& reason : report.resolved.reasons) {
       fmt::print(stderr, "  {}: {}\n", reason.rule, reason.text);
     }

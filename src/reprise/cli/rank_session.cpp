@@ -128,7 +128,7 @@ std::unique_ptr<parallel::Transport> join_tcp(const LaunchedRank& launched,
     meeting.timeout = std::chrono::seconds(std::max(1, args.distributed_timeout_seconds));
     if (launched.rank == 0) meeting.listener = parallel::Socket(launched.listener_fd);
   }
-  meeting.on_stranger = [rank = launched.rank](const std::string& text) {
+  meeting.on_unknown_peer = [rank = launched.rank](const std::string& text) {
     fmt::print(stderr, "reprise: rank {}: {}\n", rank, text);
   };
   // Programs that this one starts must not take the socket for theirs.

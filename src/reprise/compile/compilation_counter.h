@@ -10,7 +10,7 @@ namespace reprise::compile {
 /// Fields that vLLM's compilation_counter has too have the same names.
 struct CompilationCounter {
   uint64_t num_models_seen = 0;
-  uint64_t num_graphs_seen = 0;                       // programs traced from models
+  uint64_t num_graphs_seen = 0;                       // traced programs that were compiled
   uint64_t num_piecewise_graphs_seen = 0;             // pieces, including splitting ones
   uint64_t num_piecewise_capturable_graphs_seen = 0;  // pieces that are not splitting
   uint64_t num_unique_pieces = 0;                     // distinct capturable pieces

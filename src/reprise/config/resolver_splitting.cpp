@@ -32,18 +32,18 @@ void Resolver::choose_default_splitting_ops() {
 }
 
 void Resolver::choose_splitting_ops() {
-  const auto& wish = in_.compilation.splitting_ops;
-  out_.splitting_ops = wish.value_or(std::vector<std::string>{});
+  const auto& asked = in_.compilation.splitting_ops;
+  out_.splitting_ops = asked.value_or(std::vector<std::string>{});
   if (!splits()) return;  // B1
 
   const PassConfig& passes = out_.pass_config;
   const bool whole_program = compiles() && !uses_partition();
   if (is_set(passes.fuse_attn_quant) && whole_program) {
-    if (!wish) {
+    if (!asked) {
       split_nowhere("B2", "pass_config.fuse_attn_quant needs the whole program");
       return;
     }
-    if (contains_attention(*wish)) {
+    if (contains_attention(*asked)) {
       throw InvalidArgument(
           "pass_config.fuse_attn_quant and splitting_ops that contain attention contradict each "
           "other [B3]: drop attention from splitting_ops, set use_inductor_graph_partition, or "
@@ -51,7 +51,7 @@ void Resolver::choose_splitting_ops() {
           "the fusion off");
     }
   }
-  if (!wish) {
+  if (!asked) {
     choose_default_splitting_ops();
     // In this engine, pieces get their caches as arguments, so pieces with cache writes can be
     // equal too. Only rule vllm splits at cache writes.
@@ -67,9 +67,9 @@ void Resolver::choose_splitting_ops() {
              "to use them");
       }
     }
-  } else if (wish->empty()) {
+  } else if (asked->empty()) {
     drop_piecewise("B5", "splitting_ops is [], so there are no pieces");
-  } else if (compiles() && !follows_vllm_v1() && !splits_attention(*wish)) {
+  } else if (compiles() && !follows_vllm_v1() && !splits_attention(*asked)) {
     // A piecewise graph serves any number of requests. With attention inside, it would only serve
     // one number.
     drop_piecewise(

@@ -18,36 +18,36 @@ constexpr int32_t kLargestMaxNumSeqs = 1 << 20;
 constexpr int32_t kLargestQueryLen = 1 << 12;
 
 ExplicitSizes explicit_sizes(const CaptureSizeRequest& request) {
-  ExplicitSizes wish{request.cudagraph_capture_sizes, request.max_cudagraph_capture_size};
-  if (!request.cuda_graph_sizes) return wish;
-  if (wish.list || wish.max) {
+  ExplicitSizes asked{request.cudagraph_capture_sizes, request.max_cudagraph_capture_size};
+  if (!request.cuda_graph_sizes) return asked;
+  if (asked.list || asked.max) {
     throw InvalidArgument(
         fmt::format("cuda_graph_sizes and {} are both set and mean the same; keep {}",
-                    wish.list ? "cudagraph_capture_sizes" : "max_cudagraph_capture_size",
-                    wish.list ? "cudagraph_capture_sizes" : "max_cudagraph_capture_size"));
+                    asked.list ? "cudagraph_capture_sizes" : "max_cudagraph_capture_size",
+                    asked.list ? "cudagraph_capture_sizes" : "max_cudagraph_capture_size"));
   }
   if (request.cuda_graph_sizes->size() == 1) {
-    wish.max = request.cuda_graph_sizes->front();
+    asked.max = request.cuda_graph_sizes->front();
   } else {
-    wish.list = request.cuda_graph_sizes;
+    asked.list = request.cuda_graph_sizes;
   }
-  return wish;
+  return asked;
 }
 
-void check_explicit(const ExplicitSizes& wish) {
-  if (wish.max && *wish.max < 1) {
+void check_explicit(const ExplicitSizes& asked) {
+  if (asked.max && *asked.max < 1) {
     throw InvalidArgument(
         fmt::format("max_cudagraph_capture_size: expected at least 1 while CUDA graphs are on, got "
                     "{}; set cudagraph_mode to NONE to turn them off",
-                    *wish.max));
+                    *asked.max));
   }
-  if (!wish.list) return;
-  if (wish.list->empty()) {
+  if (!asked.list) return;
+  if (asked.list->empty()) {
     throw InvalidArgument(
         "cudagraph_capture_sizes: the list is empty while CUDA graphs are on; give sizes, leave it "
         "unset, or set cudagraph_mode to NONE");
   }
-  for (int32_t size : *wish.list) {
+  for (int32_t size : *asked.list) {
     if (size < 1) {
       throw InvalidArgument(
           fmt::format("cudagraph_capture_sizes: expected sizes of at least 1, got {}", size));
@@ -66,26 +66,27 @@ void clip_to(Sizes& sizes,
   sort_unique(sizes);
 }
 
-Sizes reprise_mixed(const ExplicitSizes& wish,
+Sizes reprise_mixed(const ExplicitSizes& asked,
                     const CaptureSizeInputs& in,
                     std::vector<std::string>& warnings) {
-  if (wish.list) {
-    Sizes sizes = *wish.list;
+  if (asked.list) {
+    Sizes sizes = *asked.list;
     sort_unique(sizes);
-    if (wish.max && sizes.back() != *wish.max) throw_inconsistent(sizes.back(), *wish.max);
+    if (asked.max && sizes.back() != *asked.max) throw_inconsistent(sizes.back(), *asked.max);
     clip_to(sizes, in.max_num_batched_tokens, "max_num_batched_tokens", warnings);
     return sizes;
   }
-  const int32_t max = std::min(wish.max ? *wish.max : automatic_max(in), in.max_num_batched_tokens);
+  const int32_t max =
+      std::min(asked.max ? *asked.max : automatic_max(in), in.max_num_batched_tokens);
   Sizes sizes = token_grid(max, in.performance_mode);
   // If the user or the token budget sets the maximum, the maximum itself is a capture size.
-  if (wish.max || in.max_num_batched_tokens <= max) sizes.push_back(max);
+  if (asked.max || in.max_num_batched_tokens <= max) sizes.push_back(max);
   sort_unique(sizes);
   return sizes;
 }
 
 // The capture sizes of decode batches in tokens: numbers of requests x query length.
-Sizes reprise_decode(const ExplicitSizes& wish,
+Sizes reprise_decode(const ExplicitSizes& asked,
                      const CaptureSizeInputs& in,
                      std::vector<std::string>& warnings) {
   const int32_t q = in.uniform_decode_query_len;
@@ -99,21 +100,21 @@ Sizes reprise_decode(const ExplicitSizes& wish,
                     q));
     return {};
   }
-  const int32_t limit = wish.list ? *std::max_element(wish.list->begin(), wish.list->end())
-                                  : wish.max.value_or(reachable);
+  const int32_t limit = asked.list ? *std::max_element(asked.list->begin(), asked.list->end())
+                                   : asked.max.value_or(reachable);
   if (limit < reachable) {
     warnings.push_back(fmt::format(
         "decode batches of {} to {} requests get no FULL graph: {} is {} tokens, the "
         "widest decode batch has {}",
         limit / q + 1,
         widest,
-        wish.list ? "the largest of cudagraph_capture_sizes" : "max_cudagraph_capture_size",
+        asked.list ? "the largest of cudagraph_capture_sizes" : "max_cudagraph_capture_size",
         limit,
         reachable));
   }
   Sizes tokens;
-  if (wish.list) {
-    for (int32_t size : *wish.list) {
+  if (asked.list) {
+    for (int32_t size : *asked.list) {
       const int32_t rounded = round_up(size, q);
       if (rounded <= limit) tokens.push_back(std::min(rounded, reachable));
     }
@@ -126,19 +127,19 @@ Sizes reprise_decode(const ExplicitSizes& wish,
   return tokens;
 }
 
-CaptureSizes reprise_sizes(const ExplicitSizes& wish,
+CaptureSizes reprise_sizes(const ExplicitSizes& asked,
                            const CaptureSizeInputs& in,
                            CudagraphMode mode) {
   CaptureSizes result;
   const bool wants_mixed = mixed_mode(mode) != CudagraphRuntimeMode::NONE;
-  if (wants_mixed) result.mixed = reprise_mixed(wish, in, result.warnings);
+  if (wants_mixed) result.mixed = reprise_mixed(asked, in, result.warnings);
   if (separate_routine(mode)) {
-    result.decode = reprise_decode(wish, in, result.warnings);
-  } else if (!wish.list && !wish.max) {
+    result.decode = reprise_decode(asked, in, result.warnings);
+  } else if (!asked.list && !asked.max) {
     // Mixed and decode batches share one routine, so `mixed` also gets the decode sizes that are
     // larger than its own.
     const int32_t grid_max = result.max_mixed();
-    for (int32_t size : reprise_decode(wish, in, result.warnings)) {
+    for (int32_t size : reprise_decode(asked, in, result.warnings)) {
       if (size > grid_max) result.mixed.push_back(size);
     }
   }
@@ -253,19 +254,19 @@ CaptureSizes compute_capture_sizes(const CaptureSizeRequest& request,
     apply_full_ceiling(request, mode, sizes);
     return sizes;
   }
-  const ExplicitSizes wish = explicit_sizes(request);
-  check_explicit(wish);
+  const ExplicitSizes asked = explicit_sizes(request);
+  check_explicit(asked);
   const bool reprise_rule = request.capture_size_rule == CaptureSizeRule::reprise;
-  CaptureSizes result = reprise_rule ? reprise_sizes(wish, inputs, mode)
-                                     : vllm_sizes(wish, inputs, request.capture_size_rule);
+  CaptureSizes result = reprise_rule ? reprise_sizes(asked, inputs, mode)
+                                     : vllm_sizes(asked, inputs, request.capture_size_rule);
   if (request.cuda_graph_sizes) {
     result.warnings.push_back(
-        wish.list ? fmt::format("cuda_graph_sizes is an old spelling: write "
-                                "\"cudagraph_capture_sizes\": [{}]",
-                                fmt::join(*wish.list, ", "))
-                  : fmt::format("cuda_graph_sizes with one value is an old spelling: write "
-                                "\"max_cudagraph_capture_size\": {}",
-                                *wish.max));
+        asked.list ? fmt::format("cuda_graph_sizes is an old spelling: write "
+                                 "\"cudagraph_capture_sizes\": [{}]",
+                                 fmt::join(*asked.list, ", "))
+                   : fmt::format("cuda_graph_sizes with one value is an old spelling: write "
+                                 "\"max_cudagraph_capture_size\": {}",
+                                 *asked.max));
   }
   if (!reprise_rule && separate_routine(mode)) {
     const auto decode_sizes = request.capture_size_rule == CaptureSizeRule::vllm

@@ -44,7 +44,7 @@ void drop_indivisible(Sizes& sizes,
 [[noreturn]] void throw_inconsistent(int32_t largest, int32_t max);
 
 /// The token list of the rules vllm and vllm_v1, as `mixed`; `decode` stays empty.
-[[nodiscard]] CaptureSizes vllm_sizes(const ExplicitSizes& wish,
+[[nodiscard]] CaptureSizes vllm_sizes(const ExplicitSizes& asked,
                                       const CaptureSizeInputs& in,
                                       CaptureSizeRule rule);
 

@@ -27,19 +27,20 @@ Sizes uniform_decode_sizes(const CaptureSizeInputs& in) {
 }  // namespace
 
 // Source: vLLM's _set_cudagraph_sizes, steps 1 to 8 of the behaviour reference.
-CaptureSizes vllm_sizes(const ExplicitSizes& wish,
+CaptureSizes vllm_sizes(const ExplicitSizes& asked,
                         const CaptureSizeInputs& in,
                         CaptureSizeRule rule) {
   CaptureSizes result;
-  const int32_t max = std::min(wish.max ? *wish.max : automatic_max(in), in.max_num_batched_tokens);
-  if (wish.list) {
-    result.mixed = *wish.list;
+  const int32_t max =
+      std::min(asked.max ? *asked.max : automatic_max(in), in.max_num_batched_tokens);
+  if (asked.list) {
+    result.mixed = *asked.list;
     sort_unique(result.mixed);
     std::erase_if(result.mixed, [&](int32_t size) { return size > in.max_num_batched_tokens; });
   } else {
     result.mixed = token_grid(max, in.performance_mode);
     if (in.max_num_batched_tokens <= max) result.mixed.push_back(in.max_num_batched_tokens);
-    if (rule == CaptureSizeRule::vllm && !wish.max) {
+    if (rule == CaptureSizeRule::vllm && !asked.max) {
       for (int32_t size : uniform_decode_sizes(in)) {
         if (size <= in.max_num_batched_tokens) result.mixed.push_back(size);
       }
@@ -49,19 +50,19 @@ CaptureSizes vllm_sizes(const ExplicitSizes& wish,
   drop_indivisible(result.mixed, in, result.warnings);
 
   const int32_t valid_max = result.max_mixed();
-  if (wish.max && *wish.max != valid_max) {
-    if (wish.list) throw_inconsistent(valid_max, *wish.max);
+  if (asked.max && *asked.max != valid_max) {
+    if (asked.list) throw_inconsistent(valid_max, *asked.max);
     result.warnings.push_back(
         fmt::format("truncating max_cudagraph_capture_size from {} to {}, the largest size that is "
                     "captured",
-                    *wish.max,
+                    *asked.max,
                     valid_max));
   }
-  if (wish.list && result.mixed.size() < wish.list->size()) {
+  if (asked.list && result.mixed.size() < asked.list->size()) {
     result.warnings.push_back(
         fmt::format("cudagraph_capture_sizes was overridden: of {} sizes {} remain after removing "
                     "repeated ones and those the configuration cannot use",
-                    wish.list->size(),
+                    asked.list->size(),
                     result.mixed.size()));
   }
   return result;

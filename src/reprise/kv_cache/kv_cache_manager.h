@@ -103,7 +103,7 @@ class KvCacheManager {
     int num_blocks = 0;
     // How many of them are free; using the prefix takes these from the free blocks.
     int num_free_blocks = 0;
-    // Cached blocks, with those behind the last snapshot. The same number without recurrent layers.
+    // Cached blocks, with those after the last snapshot. The same number without recurrent layers.
     int num_blocks_without_states = 0;
     // The states after the prefix. The null slot without recurrent layers.
     StateSlot snapshot = kNullStateSlot;

@@ -10,7 +10,7 @@
 namespace reprise::kv_cache {
 
 /// Tracks the cached copies of recurrent states. A snapshot is the state after the last token of a
-/// full block, and the hash of that block finds it. Snapshots lie in state slots behind those of
+/// full block, and the hash of that block finds it. Snapshots lie in state slots after those of
 /// requests. No kernel reads or writes a snapshot: a step copies a request's slot to it or from it.
 ///
 /// A snapshot is being written between begin() and publish() or drop(). When no slot is unused,

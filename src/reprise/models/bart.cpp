@@ -1,8 +1,35 @@
-#include "reprise/models/bart.h"
+#include <memory>
 
+#include "reprise/models/cross_attention.h"
+#include "reprise/models/feed_forward.h"
+#include "reprise/models/layers.h"
+#include "reprise/models/norm.h"
+#include "reprise/models/self_attention.h"
 #include "reprise/tensor/ops.h"
 
 namespace reprise::models {
+namespace {
+
+class BartLayer final : public DecoderLayer {
+ public:
+  explicit BartLayer(const LayerParts& parts);
+
+  [[nodiscard]] Tensor forward(cudagraph::ForwardContext& context,
+                               const Tensor& hidden,
+                               const Tensor& positions) const override;
+  [[nodiscard]] attention::AttentionLayer& attention() noexcept override {
+    return self_attention_.attention();
+  }
+  [[nodiscard]] CrossAttention* cross_attention() noexcept override { return &cross_attention_; }
+
+ private:
+  SelfAttention self_attention_;
+  Norm attention_result_norm_;
+  CrossAttention cross_attention_;
+  Norm cross_result_norm_;
+  std::unique_ptr<FeedForward> mlp_;
+  Norm mlp_result_norm_;
+};
 
 BartLayer::BartLayer(const LayerParts& parts)
     : self_attention_(parts),
@@ -20,6 +47,12 @@ Tensor BartLayer::forward(cudagraph::ForwardContext& context,
   const Tensor crossed = cross_attention_(context, normed);
   const Tensor cross_normed = cross_result_norm_(ops::add(normed, crossed));
   return mlp_result_norm_(ops::add(cross_normed, (*mlp_)(context, cross_normed)));
+}
+
+}  // namespace
+
+std::unique_ptr<DecoderLayer> make_bart_layer(const LayerParts& parts) {
+  return std::make_unique<BartLayer>(parts);
 }
 
 }  // namespace reprise::models

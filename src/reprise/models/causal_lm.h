@@ -32,10 +32,9 @@ struct SharedTensors {
   Tensor lm_head;
 };
 
-/// A decoder that predicts the next token, or a model that makes a vector of each text. Its two
-/// functions have no effects except the cache
-/// writes of attention, allocate only results, and do not branch on token counts: a function that
-/// runs eagerly can also be captured.
+/// A decoder that predicts the next token, or a model that makes a vector of each text. Its
+/// functions that compute have no effects except the cache writes of attention, allocate only
+/// results, and do not branch on token counts: a function that runs eagerly can also be captured.
 class CausalLM {
  public:
   virtual ~CausalLM() = default;

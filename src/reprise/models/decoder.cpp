@@ -30,14 +30,14 @@ Tensor load_positions(const weights::ModelConfig& config,
   return parameters.load(weight_of(names.position_embedding), arrangement);
 }
 
-// A token has the type of its text, and its position tells which text that is. So row p of the
-// table is the embedding of the first type, and behind the last position of the second.
+// Row p of the table is the embedding of the token type at position p. The positions of a second
+// text begin after those of the first, so the second half of the table is of the second type.
 Tensor load_token_types(const weights::ModelConfig& config,
                         const weights::DecoderTensors& names,
                         Parameters& parameters) {
   if (config.num_token_types == 0) return {};
   REPRISE_ASSERT(config.second_text_offset() == 0 || config.rope.type == weights::RopeType::none,
-                 "the positions of second texts lie behind the rows of a rope table");
+                 "the positions of second texts are beyond the rows of a rope table");
   const auto num_positions = static_cast<size_t>(config.max_position_embeddings);
   std::vector<int64_t> types(num_positions, 0);
   if (config.second_text_offset() > 0) types.resize(2 * num_positions, 1);
@@ -77,7 +77,7 @@ class RopeTables {
     return &config_.rope_of_layer(layer) == &config_.rope ? table_ : sliding_table_;
   }
 
-  /// Of all layers, instead of of_layer(); undefined: there is none.
+  /// For all layers, instead of of_layer(); undefined: there is none.
   [[nodiscard]] const Tensor& of_queries() const { return query_table_; }
 
  private:
@@ -181,9 +181,9 @@ void Decoder::keep_auxiliary(cudagraph::ForwardContext& context,
       context.auxiliary.defined() ? side_by_side(context.auxiliary, hidden) : hidden;
 }
 
-// One stage after the other runs its layers, and all ranks get its result, which each rank of the
-// stage has: the others add zeros to that of the stage's first rank, which changes no bit. So every
-// rank has the last hidden states, of which it computes its part of the logits.
+// The stages run their layers in turn. All ranks of a stage have its result. An all-reduce gives it
+// to the other stages: the first rank of the stage adds the result, all other ranks add zeros. So
+// every rank has the last hidden states, from which it computes its part of the logits.
 Tensor Decoder::run_layers(cudagraph::ForwardContext& context,
                            Tensor hidden,
                            const Tensor& positions) const {

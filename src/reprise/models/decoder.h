@@ -58,7 +58,7 @@ class Decoder final : public CausalLM {
     return {.embedding = embedding_, .lm_head = lm_head_};
   }
 
-  /// Of all layers; empty: there is no encoder.
+  /// One for each layer; empty: there is no encoder.
   [[nodiscard]] std::vector<CrossAttention*> cross_attentions() const;
 
  private:

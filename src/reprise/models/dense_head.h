@@ -9,7 +9,7 @@ namespace reprise::models {
 
 [[nodiscard]] Tensor activate_dense(weights::DenseActivation activation, const Tensor& x);
 
-/// The projections behind the pooling of a model that makes vectors, in float32 whatever the
+/// The projections after the pooling of a model that makes vectors, in float32 whatever the
 /// model's type is: the modules Dense of Sentence Transformers.
 class DenseHead {
  public:

@@ -4,7 +4,7 @@
 
 #include "reprise/models/attention_block.h"
 #include "reprise/models/feed_forward.h"
-#include "reprise/models/llama.h"
+#include "reprise/models/layers.h"
 #include "reprise/models/projection.h"
 #include "reprise/models/rope_table.h"
 #include "reprise/tensor/ops.h"
@@ -144,9 +144,9 @@ class MtpHead final : public DraftHead {
         embedding_norm_(
             parts.config.model, parts.parameters, std::string(head_tensors::kEmbeddingNorm)),
         target_norm_(parts.config.model, parts.parameters, std::string(head_tensors::kTargetNorm)),
-        layer_(parts.layer),
+        layer_(make_llama_layer(parts.layer)),
         final_norm_(parts.config.model, parts.parameters, std::string(head_tensors::kFinalNorm)) {
-    set_attention(layer_.attention());
+    set_attention(layer_->attention());
   }
 
  private:
@@ -155,14 +155,14 @@ class MtpHead final : public DraftHead {
                                const Tensor& positions) const override {
     const Tensor both =
         side_by_side(embedding_norm_(embedded), target_norm_(context.hidden_states));
-    context.auxiliary = layer_.forward(context, project(both, fc_), positions);
+    context.auxiliary = layer_->forward(context, project(both, fc_), positions);
     return final_norm_(context.auxiliary);
   }
 
   Tensor fc_;
   Norm embedding_norm_;
   Norm target_norm_;
-  LlamaLayer layer_;
+  std::unique_ptr<DecoderLayer> layer_;
   Norm final_norm_;
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "reprise/base/error.h"
+#include "reprise/models/layers.h"
 #include "reprise/models/projection.h"
 #include "reprise/tensor/ops.h"
 
@@ -49,12 +50,12 @@ EncoderDecoder::EncoderDecoder(const weights::ModelConfig& config,
   const weights::ModelConfig own = weights::config_of_encoder(config);
   const weights::DecoderTensors names = weights::encoder_tensors(config);
   for (int64_t layer = 0; layer < own.num_hidden_layers; ++layer) {
-    layers_.push_back(std::make_unique<BertLayer>(LayerParts{.config = own,
-                                                             .names = names,
-                                                             .parameters = parameters,
-                                                             .layer = layer,
-                                                             .rope_table = {},
-                                                             .is_of_encoder = true}));
+    layers_.push_back(make_bert_layer(LayerParts{.config = own,
+                                                 .names = names,
+                                                 .parameters = parameters,
+                                                 .layer = layer,
+                                                 .rope_table = {},
+                                                 .is_of_encoder = true}));
   }
   const auto of_decoder = decoder_->attention_layers();
   attention_layers_.assign(of_decoder.begin(), of_decoder.end());

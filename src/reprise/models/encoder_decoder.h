@@ -4,7 +4,6 @@
 #include <optional>
 #include <vector>
 
-#include "reprise/models/bert.h"
 #include "reprise/models/cross_attention.h"
 #include "reprise/models/decoder.h"
 
@@ -42,7 +41,7 @@ class EncoderDecoder final : public CausalLM {
   Tensor embedding_;  // the decoder's
   Tensor position_embedding_;
   Norm embedding_norm_;
-  std::vector<std::unique_ptr<BertLayer>> layers_;
+  std::vector<std::unique_ptr<DecoderLayer>> layers_;
   std::vector<CrossAttention*> cross_attentions_;  // of the decoder's layers
   std::vector<attention::AttentionLayer*> attention_layers_;
 };

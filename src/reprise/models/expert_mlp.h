@@ -8,8 +8,8 @@ namespace reprise::models {
 
 /// A mixture of experts: each token runs through the `top_k` gated MLPs that its router prefers,
 /// and perhaps through a shared one. All shapes follow from the number of tokens, so that a graph
-/// serves every choice of experts. Of experts that are divided among ranks, each rank computes its
-/// own and adds nothing for the others.
+/// serves every choice of experts. If the experts are divided among ranks, each rank computes its
+/// own experts, and the sum over ranks adds the others.
 class ExpertMlp final : public FeedForward {
  public:
   explicit ExpertMlp(const LayerParts& parts);

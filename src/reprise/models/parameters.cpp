@@ -276,20 +276,6 @@ bool Parameters::holds_only_zeros(std::string_view name) const {
   return std::ranges::all_of(numbers, [](float number) { return number == 0; });
 }
 
-std::string Parameters::packed_weights() const {
-  uint64_t digest = 0xcbf29ce484222325ULL;  // FNV-1a
-  size_t count = 0;
-  for (const Origin& origin : origins_) {
-    const TensorType& type = origin.plan.type;
-    if (type.layout.is_rows()) continue;
-    ++count;
-    for (const char c : fmt::format("{}:{};", names_[origin.buffer], type.to_string())) {
-      digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-    }
-  }
-  return count == 0 ? std::string() : fmt::format("{}:{:016x}", count, digest);
-}
-
 bool Parameters::has_block_panels() const {
   return std::ranges::any_of(origins_, [](const Origin& origin) {
     return origin.plan.family() == WeightFamily::block_panels;

@@ -129,8 +129,6 @@ class Parameters {
   /// of the first source. \throws FileError; the weights that were read before the error stay
   void reload(const weights::WeightSource& source);
 
-  /// Which weights are packed and how, as a short text that differs where they differ. Empty: none.
-  [[nodiscard]] std::string packed_weights() const;
   /// Whether a matrix is packed in blocks (tensor/block_panels.h).
   [[nodiscard]] bool has_block_panels() const;
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }

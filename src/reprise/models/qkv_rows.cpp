@@ -21,7 +21,7 @@ std::vector<int64_t> first_rows(const weights::ModelConfig& config) {
   const int64_t heads = config.num_attention_heads;
   const int64_t kv_heads = config.num_key_value_heads;
   if (config.has_attention_gate) {
-    // Each head of q has its gates behind it. Here the gates of all heads come last.
+    // Each head of q has its gates after it. Here the gates of all heads come last.
     std::vector<int64_t> rows;
     for (int64_t head = 0; head < heads; ++head) rows.push_back(2 * head);
     for (int64_t head = 0; head < 2 * kv_heads; ++head) rows.push_back(2 * heads + head);
@@ -35,7 +35,7 @@ std::vector<int64_t> first_rows(const weights::ModelConfig& config) {
     for (int64_t& row : rows) row *= config.head_dim;
     return rows;
   }
-  // One head of k and of v behind the q heads that use them; per_head is a group of one.
+  // One head of k and of v after the q heads that use them; per_head is a group of one.
   const int64_t group = heads / kv_heads;
   std::vector<int64_t> rows;
   for (int64_t head = 0; head < heads; ++head) {

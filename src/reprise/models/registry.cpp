@@ -1,26 +1,13 @@
 #include <array>
 #include <utility>
 
-#include "reprise/models/bart.h"
-#include "reprise/models/bert.h"
 #include "reprise/models/causal_lm.h"
 #include "reprise/models/decoder.h"
 #include "reprise/models/encoder_decoder.h"
-#include "reprise/models/falcon_h1.h"
-#include "reprise/models/gemma.h"
-#include "reprise/models/gpt_neox.h"
-#include "reprise/models/granite.h"
-#include "reprise/models/llama.h"
-#include "reprise/models/mamba.h"
-#include "reprise/models/olmo2.h"
+#include "reprise/models/layers.h"
 
 namespace reprise::models {
 namespace {
-
-template <typename Layer>
-std::unique_ptr<DecoderLayer> make(const LayerParts& parts) {
-  return std::make_unique<Layer>(parts);
-}
 
 // One line per architecture: the layer that it is made of, in the order of
 // weights/families/family_list.inl. Everything else about an architecture is in its config
@@ -30,60 +17,60 @@ struct Row {
   MakeDecoderLayer make_layer;
 };
 constexpr std::array kRows = {
-    Row{weights::Architecture::llama, make<LlamaLayer>},
-    Row{weights::Architecture::mistral, make<LlamaLayer>},
-    Row{weights::Architecture::ministral3, make<LlamaLayer>},
-    Row{weights::Architecture::qwen2, make<LlamaLayer>},
-    Row{weights::Architecture::qwen3, make<LlamaLayer>},
-    Row{weights::Architecture::phi3, make<LlamaLayer>},
-    Row{weights::Architecture::smollm3, make<LlamaLayer>},
-    Row{weights::Architecture::seed_oss, make<LlamaLayer>},
-    Row{weights::Architecture::ernie4_5, make<LlamaLayer>},
-    Row{weights::Architecture::granite, make<GraniteLayer>},
-    Row{weights::Architecture::minicpm, make<GraniteLayer>},
-    Row{weights::Architecture::gemma, make<LlamaLayer>},
-    Row{weights::Architecture::gemma2, make<GemmaLayer>},
-    Row{weights::Architecture::gemma3, make<GemmaLayer>},
-    Row{weights::Architecture::glm, make<LlamaLayer>},
-    Row{weights::Architecture::glm4, make<GemmaLayer>},
-    Row{weights::Architecture::olmo2, make<Olmo2Layer>},
-    Row{weights::Architecture::olmo3, make<Olmo2Layer>},
-    Row{weights::Architecture::gpt2, make<LlamaLayer>},
-    Row{weights::Architecture::gpt_bigcode, make<LlamaLayer>},
-    Row{weights::Architecture::opt, make<LlamaLayer>},
-    Row{weights::Architecture::starcoder2, make<LlamaLayer>},
+    Row{weights::Architecture::llama, make_llama_layer},
+    Row{weights::Architecture::mistral, make_llama_layer},
+    Row{weights::Architecture::ministral3, make_llama_layer},
+    Row{weights::Architecture::qwen2, make_llama_layer},
+    Row{weights::Architecture::qwen3, make_llama_layer},
+    Row{weights::Architecture::phi3, make_llama_layer},
+    Row{weights::Architecture::smollm3, make_llama_layer},
+    Row{weights::Architecture::seed_oss, make_llama_layer},
+    Row{weights::Architecture::ernie4_5, make_llama_layer},
+    Row{weights::Architecture::granite, make_granite_layer},
+    Row{weights::Architecture::minicpm, make_granite_layer},
+    Row{weights::Architecture::gemma, make_llama_layer},
+    Row{weights::Architecture::gemma2, make_gemma_layer},
+    Row{weights::Architecture::gemma3, make_gemma_layer},
+    Row{weights::Architecture::glm, make_llama_layer},
+    Row{weights::Architecture::glm4, make_gemma_layer},
+    Row{weights::Architecture::olmo2, make_olmo2_layer},
+    Row{weights::Architecture::olmo3, make_olmo2_layer},
+    Row{weights::Architecture::gpt2, make_llama_layer},
+    Row{weights::Architecture::gpt_bigcode, make_llama_layer},
+    Row{weights::Architecture::opt, make_llama_layer},
+    Row{weights::Architecture::starcoder2, make_llama_layer},
     Row{weights::Architecture::gpt_neox, make_gpt_neox_layer},
     Row{weights::Architecture::falcon, make_gpt_neox_layer},
     Row{weights::Architecture::stablelm, make_gpt_neox_layer},
     Row{weights::Architecture::cohere, make_gpt_neox_layer},
     Row{weights::Architecture::cohere2, make_gpt_neox_layer},
-    Row{weights::Architecture::gpt_oss, make<LlamaLayer>},
-    Row{weights::Architecture::llama4, make<LlamaLayer>},
-    Row{weights::Architecture::deepseek_v2, make<LlamaLayer>},
-    Row{weights::Architecture::deepseek_v3, make<LlamaLayer>},
-    Row{weights::Architecture::mixtral, make<LlamaLayer>},
-    Row{weights::Architecture::qwen2_moe, make<LlamaLayer>},
-    Row{weights::Architecture::qwen3_moe, make<LlamaLayer>},
-    Row{weights::Architecture::olmoe, make<LlamaLayer>},
-    Row{weights::Architecture::granite_moe, make<GraniteLayer>},
-    Row{weights::Architecture::mamba, make<MambaLayer>},
-    Row{weights::Architecture::mamba2, make<MambaLayer>},
-    Row{weights::Architecture::bamba, make<LlamaLayer>},
-    Row{weights::Architecture::falcon_h1, make<FalconH1Layer>},
-    Row{weights::Architecture::granite_moe_hybrid, make<GraniteLayer>},
-    Row{weights::Architecture::qwen3_next, make<LlamaLayer>},
-    Row{weights::Architecture::qwen3_5, make<LlamaLayer>},
-    Row{weights::Architecture::qwen3_5_moe, make<LlamaLayer>},
-    Row{weights::Architecture::lfm2, make<LlamaLayer>},
-    Row{weights::Architecture::bert, make<BertLayer>},
-    Row{weights::Architecture::roberta, make<BertLayer>},
-    Row{weights::Architecture::xlm_roberta, make<BertLayer>},
-    Row{weights::Architecture::camembert, make<BertLayer>},
-    Row{weights::Architecture::xlm_roberta_xl, make<LlamaLayer>},
-    Row{weights::Architecture::distilbert, make<BertLayer>},
-    Row{weights::Architecture::modernbert, make<LlamaLayer>},
-    Row{weights::Architecture::nomic_bert, make<BertLayer>},
-    Row{weights::Architecture::bart, make<BartLayer>},
+    Row{weights::Architecture::gpt_oss, make_llama_layer},
+    Row{weights::Architecture::llama4, make_llama_layer},
+    Row{weights::Architecture::deepseek_v2, make_llama_layer},
+    Row{weights::Architecture::deepseek_v3, make_llama_layer},
+    Row{weights::Architecture::mixtral, make_llama_layer},
+    Row{weights::Architecture::qwen2_moe, make_llama_layer},
+    Row{weights::Architecture::qwen3_moe, make_llama_layer},
+    Row{weights::Architecture::olmoe, make_llama_layer},
+    Row{weights::Architecture::granite_moe, make_granite_layer},
+    Row{weights::Architecture::mamba, make_mamba_layer},
+    Row{weights::Architecture::mamba2, make_mamba_layer},
+    Row{weights::Architecture::bamba, make_llama_layer},
+    Row{weights::Architecture::falcon_h1, make_falcon_h1_layer},
+    Row{weights::Architecture::granite_moe_hybrid, make_granite_layer},
+    Row{weights::Architecture::qwen3_next, make_llama_layer},
+    Row{weights::Architecture::qwen3_5, make_llama_layer},
+    Row{weights::Architecture::qwen3_5_moe, make_llama_layer},
+    Row{weights::Architecture::lfm2, make_llama_layer},
+    Row{weights::Architecture::bert, make_bert_layer},
+    Row{weights::Architecture::roberta, make_bert_layer},
+    Row{weights::Architecture::xlm_roberta, make_bert_layer},
+    Row{weights::Architecture::camembert, make_bert_layer},
+    Row{weights::Architecture::xlm_roberta_xl, make_llama_layer},
+    Row{weights::Architecture::distilbert, make_bert_layer},
+    Row{weights::Architecture::modernbert, make_llama_layer},
+    Row{weights::Architecture::nomic_bert, make_bert_layer},
+    Row{weights::Architecture::bart, make_bart_layer},
 };
 
 constexpr bool has_every_architecture_in_order() {

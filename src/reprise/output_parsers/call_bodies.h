@@ -20,18 +20,18 @@ using ReadCalls = std::vector<Call> (*)(std::string_view body);
 [[nodiscard]] std::vector<Call> read_deepseek_v3_call(std::string_view body);
 /// DeepSeek-V3.1: `name<｜tool▁sep｜>{arguments}`.
 [[nodiscard]] std::vector<Call> read_deepseek_v31_call(std::string_view body);
-/// DeepSeek-V3.2, behind `<｜DSML｜invoke name=`: `"name">` and parameters in tags, which say
+/// DeepSeek-V3.2, after `<｜DSML｜invoke name=`: `"name">` and parameters in tags, which say
 /// whether a value is text.
 [[nodiscard]] std::vector<Call> read_dsml_call(std::string_view body);
 /// Kimi: `functions.name:0<|tool_call_argument_begin|>{arguments}`.
 [[nodiscard]] std::vector<Call> read_kimi_call(std::string_view body);
 /// GLM: `name`, then <arg_key>key</arg_key><arg_value>value</arg_value> for each argument.
 [[nodiscard]] std::vector<Call> read_glm_call(std::string_view body);
-/// Qwen3-Coder, behind `<function=`: `name>` and <parameter=key>value</parameter>.
+/// Qwen3-Coder, after `<function=`: `name>` and <parameter=key>value</parameter>.
 [[nodiscard]] std::vector<Call> read_function_call(std::string_view body);
 /// MiMo: the same, but line ends around a value belong to it.
 [[nodiscard]] std::vector<Call> read_verbatim_function_call(std::string_view body);
-/// MiniMax, behind `<invoke name=`: `"name">` and <parameter name="key">value</parameter>.
+/// MiniMax, after `<invoke name=`: `"name">` and <parameter name="key">value</parameter>.
 [[nodiscard]] std::vector<Call> read_invoke_call(std::string_view body);
 /// Gemma 4: `call:name{key:<|"|>text<|"|>,other:42}`.
 [[nodiscard]] std::vector<Call> read_gemma4_call(std::string_view body);

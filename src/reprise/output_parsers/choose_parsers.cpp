@@ -18,14 +18,14 @@ namespace {
 constexpr auto kPreferred = std::to_array<std::string_view>(
     {"hermes", "qwen3_coder", "glm45", "llama3_json", "pythonic", "hunyuan_a13b"});
 
-/// A format is recognised when the template holds all its marks.
+/// A format is recognised when the template holds all its delimiters.
 struct Signs {
   std::string_view parser;
-  std::array<std::string_view, 2> marks;
+  std::array<std::string_view, 2> delimiters;
 };
 
-// For templates that write no earlier calls. Ordered: formats with marks of their own come before
-// formats that share a mark with others.
+// For templates that write no earlier calls. Ordered: formats with delimiters of their own come
+// before formats that share a delimiter with others.
 constexpr auto kToolSigns = std::to_array<Signs>({
     {"openai", {"<|channel|>", "functions."}},
     {"kimi_k2", {"<|tool_call_begin|>", "<|tool_call_argument_begin|>"}},
@@ -52,10 +52,11 @@ constexpr auto kReasoningSigns = std::to_array<Signs>({
 
 std::string_view first_with_signs(std::span<const Signs> list, const TemplateSamples& samples) {
   const auto found = std::find_if(list.begin(), list.end(), [&samples](const Signs& signs) {
-    return std::all_of(signs.marks.begin(), signs.marks.end(), [&samples](std::string_view mark) {
-      return samples.source.find(mark) != std::string::npos ||
-             samples.instructions.find(mark) != std::string::npos;
-    });
+    return std::all_of(
+        signs.delimiters.begin(), signs.delimiters.end(), [&samples](std::string_view delimiter) {
+          return samples.source.find(delimiter) != std::string::npos ||
+                 samples.instructions.find(delimiter) != std::string::npos;
+        });
   });
   return found == list.end() ? std::string_view{} : found->parser;
 }
@@ -86,7 +87,7 @@ bool is_preferred(std::string_view name) {
 
 /// The parser that finds the sample call and leaves the least text beside it.
 std::string_view parser_that_finds_the_call(const TemplateSamples& samples) {
-  // Formats without marks need the answer alone; the others find theirs anywhere.
+  // Formats without delimiters need the answer alone; the others find theirs anywhere.
   std::string_view answer = samples.call;
   if (answer.starts_with(samples.generation)) answer.remove_prefix(samples.generation.size());
   std::string_view best;
@@ -106,7 +107,8 @@ std::string_view parser_that_finds_the_call(const TemplateSamples& samples) {
 std::string_view choose_tool_parser(const TemplateSamples& samples) {
   if (const std::string_view found = parser_that_finds_the_call(samples); !found.empty())
     return found;
-  // A template that writes calls in a form that no parser reads has no parser, whatever its marks.
+  // A template that writes calls in a form that no parser reads has no parser, whatever its
+  // delimiters.
   const size_t at = samples.call.find(kSampleToolName);
   const bool writes_calls =
       at != std::string::npos && samples.call.find("sample value", at) != std::string::npos;
@@ -114,13 +116,14 @@ std::string_view choose_tool_parser(const TemplateSamples& samples) {
   return writes_calls && by_signs != "llama4_pythonic" ? std::string_view{} : by_signs;
 }
 
-bool ends_with_mark(std::string_view text, const std::vector<std::string_view>& marks) {
+bool ends_with_delimiter(std::string_view text, const std::vector<std::string_view>& delimiters) {
   text = trimmed(text);
-  return std::any_of(
-      marks.begin(), marks.end(), [text](std::string_view mark) { return text.ends_with(mark); });
+  return std::any_of(delimiters.begin(), delimiters.end(), [text](std::string_view delimiter) {
+    return text.ends_with(delimiter);
+  });
 }
 
-/// Whether the template writes the sample reasoning between the marks of this format.
+/// Whether the template writes the sample reasoning between the delimiters of this format.
 bool writes_reasoning_as(const ReasoningFormat& format, const TemplateSamples& samples) {
   const std::string_view text = samples.reasoning;
   const size_t at = text.find(kSampleReasoning);
@@ -131,9 +134,9 @@ bool writes_reasoning_as(const ReasoningFormat& format, const TemplateSamples& s
   if (!label.empty() && before.ends_with(label))
     before = trimmed(before.substr(0, before.size() - label.size()));
   const std::string_view after = trimmed(text.substr(at + kSampleReasoning.size()));
-  return ends_with_mark(before, format.starts) &&
-         std::any_of(format.ends.begin(), format.ends.end(), [after](std::string_view mark) {
-           return after.starts_with(mark);
+  return ends_with_delimiter(before, format.starts) &&
+         std::any_of(format.ends.begin(), format.ends.end(), [after](std::string_view delimiter) {
+           return after.starts_with(delimiter);
          });
 }
 
@@ -156,7 +159,8 @@ std::string_view choose_reasoning_parser(std::string_view tool_parser,
     if (found.empty() && writes_reasoning_as(format, samples)) found = format.name;
   }
   for (const ReasoningFormat& format : formats) {
-    if (found.empty() && !format.has_channels && ends_with_mark(samples.generation, format.starts))
+    if (found.empty() && !format.has_channels &&
+        ends_with_delimiter(samples.generation, format.starts))
       found = format.name;
   }
   if (found.empty()) found = first_with_signs(kReasoningSigns, samples);

@@ -39,7 +39,8 @@ struct ChosenParsers {
 
 /// A model writes calls and thoughts as its chat template writes those of earlier answers. The
 /// parser that finds the sample call in the text of the template is the one that fits. A template
-/// that leaves earlier calls (thoughts) out is known by the marks in its text and instructions.
+/// that leaves earlier calls (thoughts) out is known by the delimiters in its text and
+/// instructions.
 [[nodiscard]] ChosenParsers choose_parsers(const TemplateSamples& samples);
 
 }  // namespace reprise::output_parsers

@@ -10,11 +10,12 @@ namespace {
 
 constexpr int kMaxGemmaDepth = 32;
 
-/// Reads `name{key:value,...}`, where a text stands between two equal marks and every other scalar
-/// stands bare.
+/// Reads `name{key:value,...}`, where a text stands between two equal delimiters and every other
+/// scalar stands bare.
 class GemmaReader {
  public:
-  GemmaReader(std::string_view text, std::string_view mark) : text_(text), mark_(mark) {}
+  GemmaReader(std::string_view text, std::string_view delimiter)
+      : text_(text), delimiter_(delimiter) {}
 
   std::vector<Call> read_call() {
     const size_t brace = text_.find('{');
@@ -35,7 +36,7 @@ class GemmaReader {
     out = Json::object();
     while (!take("}")) {
       std::string key;
-      if (take(mark_)) {
+      if (take(delimiter_)) {
         if (!read_text(key)) return false;
       } else {
         const size_t colon = text_.find(':', at_);
@@ -64,7 +65,7 @@ class GemmaReader {
   bool read_value(Json& out, int depth) {
     skip_blanks();
     if (depth > kMaxGemmaDepth || at_ >= text_.size()) return false;
-    if (take(mark_)) {
+    if (take(delimiter_)) {
       std::string value;
       if (!read_text(value)) return false;
       out = std::move(value);
@@ -82,12 +83,12 @@ class GemmaReader {
     return true;
   }
 
-  /// The text up to the next mark; the mark before it was taken.
+  /// The text up to the next delimiter; the delimiter before it was taken.
   bool read_text(std::string& out) {
-    const size_t end = text_.find(mark_, at_);
+    const size_t end = text_.find(delimiter_, at_);
     if (end == std::string_view::npos) return false;
     out = std::string(text_.substr(at_, end - at_));
-    at_ = end + mark_.size();
+    at_ = end + delimiter_.size();
     return true;
   }
 
@@ -102,11 +103,11 @@ class GemmaReader {
   }
 
   std::string_view text_;
-  std::string_view mark_;
+  std::string_view delimiter_;
   size_t at_ = 0;
 };
 
-std::vector<Call> read_gemma(std::string_view body, std::string_view mark) {
+std::vector<Call> read_gemma(std::string_view body, std::string_view delimiter) {
   body = trimmed(body);
   if (body.starts_with("call:")) {
     body.remove_prefix(5);
@@ -115,7 +116,7 @@ std::vector<Call> read_gemma(std::string_view body, std::string_view mark) {
   } else {
     return {};
   }
-  return GemmaReader(body, mark).read_call();
+  return GemmaReader(body, delimiter).read_call();
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ constexpr std::array<std::string_view, 5> kBoundaries = {
     "<|start|>", "<|channel|>", "<|end|>", "<|return|>", "<|call|>"};
 constexpr size_t kNumBeginnings = 2;
 
-/// The word behind `key`, up to a blank or the next marker.
+/// The word after `key`, up to a blank or the next marker.
 std::string_view word_after(std::string_view header, std::string_view key) {
   const size_t at = header.find(key);
   if (at == std::string_view::npos) return {};

@@ -30,7 +30,7 @@ void ObjectListParser::push(std::string_view text, MessageDelta& out) {
 void ObjectListParser::finish(AnswerEnd, MessageDelta& out) {
   read(true, out);
   const std::string rest = scanner_.take_all();
-  // Separators and brackets behind the last call are not content.
+  // Separators and brackets after the last call are not content.
   const bool is_only_framing =
       rest.empty() && skipped_.find_first_not_of(" \t\r\n,;]") == std::string::npos;
   if (writer_.num_calls() == 0 || !is_only_framing) writer_.add_content(skipped_, out);

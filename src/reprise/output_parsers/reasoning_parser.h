@@ -21,7 +21,7 @@ struct ReasoningFormat {
   /// then begins inside the reasoning, and it may repeat the start.
   bool begins_inside = false;
   bool has_channels = false;  // Harmony: messages with channels in place of the markers above
-  /// Tags around the answer behind the reasoning, which are no part of the content; or empty.
+  /// Tags around the answer after the reasoning, which are no part of the content; or empty.
   std::string_view answer_start = {};
   std::string_view answer_end = {};
   /// The reasoning is reported as the beginning of the content, with <think> and </think>, for

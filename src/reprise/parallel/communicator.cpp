@@ -206,7 +206,7 @@ std::string Communicator::late_text(std::span<const Message> messages) {
     const std::string name = fmt::format("rank {}", message.peer);
     if (text.find(name + " ") != std::string::npos) continue;
     const auto tag = link_->transport().waiting_tag(message.peer, RankLink::kBeatTag);
-    // A letter says nothing about the operation of its sender.
+    // A message of a mailbox says nothing about the operation of its sender.
     const bool is_elsewhere = tag && *tag != RankLink::kMailTag;
     text += fmt::format("{}{} {}",
                         text.empty() ? "" : "; ",

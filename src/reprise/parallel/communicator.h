@@ -29,7 +29,7 @@ enum class Operation : uint8_t {
 /// How long an operation waits for the other ranks.
 enum class Patience : uint8_t {
   step,       // CommunicatorOptions::timeout
-  unlimited,  // as long as the other ranks give signs of life
+  unlimited,  // as long as the other ranks send heartbeats
 };
 
 /// The purpose of a group. It is a part of the tag of the group's messages. Two ranks meet in at

@@ -136,7 +136,7 @@ TEST(Communicator, notices_a_silent_rank_while_no_operation_runs) {
     wait_until([&] { return num_calls > 0; }, milliseconds(25'000));
     is_over = true;
     EXPECT_EQ(num_calls, 1);
-    EXPECT_NE(noticed.find("rank 1 has given no sign of life"), std::string::npos) << noticed;
+    EXPECT_NE(noticed.find("rank 1 has given no heartbeat"), std::string::npos) << noticed;
     EXPECT_THROW(ranks->check(), RankError);
   });
 }
@@ -174,25 +174,25 @@ TEST(Communicator, groups_of_different_kinds_never_take_each_others_messages) {
   });
 }
 
-TEST(Mailbox, brings_letters_of_any_length_in_the_order_in_which_they_were_sent) {
-  constexpr int kNumLetters = 40;
+TEST(Mailbox, brings_messages_of_any_length_in_the_order_in_which_they_were_sent) {
+  constexpr int kNumMessages = 40;
   run_ranks(3, [](int rank, const std::shared_ptr<LocalHub>& hub) {
     const auto ranks = join(hub, rank);
     Mailbox mailbox(*ranks);
-    const auto letter = [](int from, int number) {
+    const auto message = [](int from, int number) {
       return std::vector<std::byte>(static_cast<size_t>(number * number * 7),
                                     static_cast<std::byte>(from * 64 + number));
     };
-    for (int number = 0; number < kNumLetters; ++number) {
+    for (int number = 0; number < kNumMessages; ++number) {
       for (int to = 0; to < 3; ++to) {
-        if (to != rank) mailbox.post(to, letter(rank, number));
+        if (to != rank) mailbox.post(to, message(rank, number));
       }
     }
     std::array<int, 3> next{};
-    next[static_cast<size_t>(rank)] = kNumLetters;
-    while (next != std::array{kNumLetters, kNumLetters, kNumLetters} || !mailbox.is_sent()) {
+    next[static_cast<size_t>(rank)] = kNumMessages;
+    while (next != std::array{kNumMessages, kNumMessages, kNumMessages} || !mailbox.is_sent()) {
       const bool has_moved = mailbox.poll([&](int from, std::span<const std::byte> bytes) {
-        const std::vector<std::byte> expected = letter(from, next[static_cast<size_t>(from)]++);
+        const std::vector<std::byte> expected = message(from, next[static_cast<size_t>(from)]++);
         EXPECT_TRUE(std::ranges::equal(bytes, expected));
       });
       if (!has_moved) std::this_thread::sleep_for(milliseconds(1));
@@ -201,7 +201,7 @@ TEST(Mailbox, brings_letters_of_any_length_in_the_order_in_which_they_were_sent)
   });
 }
 
-TEST(Mailbox, refuses_a_letter_whose_announced_length_is_absurd) {
+TEST(Mailbox, refuses_a_message_whose_announced_length_is_absurd) {
   run_ranks(2, [](int rank, const std::shared_ptr<LocalHub>& hub) {
     const auto ranks = join(hub, rank);
     if (rank == 1) {
@@ -216,7 +216,7 @@ TEST(Mailbox, refuses_a_letter_whose_announced_length_is_absurd) {
         if (!mailbox.poll({})) std::this_thread::sleep_for(milliseconds(1));
       }
     });
-    EXPECT_NE(failure.find("rank 1 announced a letter of"), std::string::npos) << failure;
+    EXPECT_NE(failure.find("rank 1 announced a message of"), std::string::npos) << failure;
   });
 }
 

@@ -20,23 +20,23 @@ void Mailbox::expect_header(int from) {
       ranks_->world_rank(from), RankLink::kMailTag, &incoming.num_bytes, sizeof incoming.num_bytes);
 }
 
-void Mailbox::post(int to, std::vector<std::byte> letter) {
+void Mailbox::post(int to, std::vector<std::byte> message) {
   link_->check();
-  if (letter.size() > kMaxLetterBytes) {
-    throw RankError(fmt::format("a letter of {} bytes to rank {}: at most {} can be sent",
-                                letter.size(),
+  if (message.size() > kMaxMessageBytes) {
+    throw RankError(fmt::format("a message of {} bytes to rank {}: at most {} can be sent",
+                                message.size(),
                                 ranks_->world_rank(to),
-                                kMaxLetterBytes));
+                                kMaxMessageBytes));
   }
   auto outgoing = std::make_unique<Outgoing>();
   outgoing->to = ranks_->world_rank(to);
-  outgoing->num_bytes = letter.size();
-  outgoing->letter = std::move(letter);
+  outgoing->num_bytes = message.size();
+  outgoing->message = std::move(message);
   const std::lock_guard lock(link_->mutex());
   Transport& transport = link_->transport();
   Outgoing& kept = *outgoing_.emplace_back(std::move(outgoing));
   kept.header = transport.send(kept.to, RankLink::kMailTag, &kept.num_bytes, sizeof kept.num_bytes);
-  kept.body = transport.send(kept.to, RankLink::kMailTag, kept.letter.data(), kept.letter.size());
+  kept.body = transport.send(kept.to, RankLink::kMailTag, kept.message.data(), kept.message.size());
 }
 
 bool Mailbox::move_outgoing() {
@@ -61,16 +61,18 @@ bool Mailbox::move_incoming(int from, bool& has_moved) {
   if (!link_->transport().test(incoming.handle)) return false;
   has_moved = true;
   if (incoming.is_in_body) return true;
-  if (incoming.num_bytes > kMaxLetterBytes) {
-    throw RankError(fmt::format("rank {} announced a letter of {} bytes: at most {} are allowed",
+  if (incoming.num_bytes > kMaxMessageBytes) {
+    throw RankError(fmt::format("rank {} announced a message of {} bytes: at most {} are allowed",
                                 ranks_->world_rank(from),
                                 incoming.num_bytes,
-                                kMaxLetterBytes));
+                                kMaxMessageBytes));
   }
-  incoming.letter.resize(incoming.num_bytes);
+  incoming.message.resize(incoming.num_bytes);
   incoming.is_in_body = true;
-  incoming.handle = link_->transport().receive(
-      ranks_->world_rank(from), RankLink::kMailTag, incoming.letter.data(), incoming.letter.size());
+  incoming.handle = link_->transport().receive(ranks_->world_rank(from),
+                                               RankLink::kMailTag,
+                                               incoming.message.data(),
+                                               incoming.message.size());
   return false;
 }
 
@@ -80,13 +82,13 @@ bool Mailbox::poll(const Take& take) {
   for (int from = 0; from < ranks_->size(); ++from) {
     if (from == ranks_->rank()) continue;
     while (move_incoming(from, has_moved)) {
-      const std::vector<std::byte> letter =
-          std::exchange(incoming_[static_cast<size_t>(from)].letter, {});
+      const std::vector<std::byte> message =
+          std::exchange(incoming_[static_cast<size_t>(from)].message, {});
       {
         const std::lock_guard lock(link_->mutex());
         expect_header(from);
       }
-      take(from, letter);
+      take(from, message);
     }
   }
   return has_moved;

@@ -13,35 +13,35 @@
 
 namespace reprise::parallel {
 
-/// Letters between ranks: messages of any length, at any time, outside of collective operations.
-/// Letters from one rank to another arrive in the order in which they were sent. There is one
+/// Messages of any length between ranks, at any time, outside of collective operations.
+/// Messages from one rank to another arrive in the order in which they were sent. There is one
 /// mailbox in a process.
 class Mailbox {
  public:
-  /// A longer letter is an error of the sender.
-  static constexpr size_t kMaxLetterBytes = size_t{256} << 20;
+  /// A longer message is an error of the sender.
+  static constexpr size_t kMaxMessageBytes = size_t{256} << 20;
 
   /// Hears from all ranks of the group, which also names them.
   explicit Mailbox(const Communicator& ranks);
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
 
-  /// Sends a letter. Returns at once; poll() moves letters along. Thread-safe.
-  /// \throws RankError if a rank is lost or the letter is too long
-  void post(int to, std::vector<std::byte> letter);
+  /// Sends a message. Returns at once; poll() moves messages along. Thread-safe.
+  /// \throws RankError if a rank is lost or the message is too long
+  void post(int to, std::vector<std::byte> message);
 
-  using Take = std::function<void(int from, std::span<const std::byte> letter)>;
-  /// Moves letters along and hands over those that have arrived. Returns whether anything moved.
+  using Take = std::function<void(int from, std::span<const std::byte> message)>;
+  /// Moves messages along and hands over those that have arrived. Returns whether anything moved.
   /// Only one thread may call it; `take` may call post(). \throws RankError
   [[nodiscard]] bool poll(const Take& take);
-  /// Whether all letters of this rank are sent. Thread-safe.
+  /// Whether all messages of this rank are sent. Thread-safe.
   [[nodiscard]] bool is_sent();
 
  private:
   struct Outgoing {
     int to = 0;
     uint64_t num_bytes = 0;
-    std::vector<std::byte> letter;
+    std::vector<std::byte> message;
     Transport::Handle header = 0;
     Transport::Handle body = 0;
     bool is_header_sent = false;
@@ -49,14 +49,14 @@ class Mailbox {
   };
   struct Incoming {
     uint64_t num_bytes = 0;
-    std::vector<std::byte> letter;
+    std::vector<std::byte> message;
     Transport::Handle handle = 0;
     bool is_in_body = false;
   };
 
   void expect_header(int from);
   [[nodiscard]] bool move_outgoing();
-  /// Whether a whole letter has arrived from this rank.
+  /// Whether a whole message has arrived from this rank.
   [[nodiscard]] bool move_incoming(int from, bool& has_moved);
 
   const Communicator* ranks_;

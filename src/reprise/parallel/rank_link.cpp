@@ -9,9 +9,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How often the watching thread looks for signs of life.
+// How often the watching thread looks for heartbeats.
 constexpr milliseconds kWatchInterval{100};
-// A thread that waited longer than this was stopped itself, so the others' signs of life are still
+// A thread that waited longer than this was stopped itself, so the others' heartbeats are still
 // waiting to be received.
 constexpr milliseconds kOwnPause{3'000};
 
@@ -133,7 +133,7 @@ std::string RankLink::find_silent_peer(Clock::time_point now) const {
     const Clock::duration silence = now - peers_[static_cast<size_t>(peer)].heard;
     if (silence <= options_.silence) continue;
     return fmt::format(
-        "rank {} has given no sign of life for {:.1f} s, noticed by rank {}: it was "
+        "rank {} has sent no heartbeat for {:.1f} s, noticed by rank {}: it was "
         "killed or stopped, or its machine is lost",
         peer,
         std::chrono::duration<double>(silence).count(),

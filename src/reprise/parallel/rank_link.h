@@ -27,7 +27,7 @@ struct CommunicatorOptions {
   std::chrono::milliseconds timeout{20'000};
   /// Each rank tells each other rank in this interval that it is alive.
   std::chrono::milliseconds beat_interval{1'000};
-  /// A rank without a sign of life for so long is lost. Timeout and silence stay below the 30 s
+  /// A rank without a heartbeat for so long is lost. Timeout and silence stay below the 30 s
   /// within which a lost rank must be named.
   std::chrono::milliseconds silence{12'000};
   /// Called once, with a sentence that names the rank, by the thread that noticed the failure. That
@@ -35,8 +35,8 @@ struct CommunicatorOptions {
   std::function<void(const std::string&)> on_failure;
 };
 
-/// What all communicators and mailboxes of a process share: the transport, its lock, the signs of
-/// life, and the first failure. A thread sends and receives signs of life, so a rank that was
+/// What all communicators and mailboxes of a process share: the transport, its lock, the
+/// heartbeats, and the first failure. A thread sends and receives heartbeats, so a rank that was
 /// killed or stopped is noticed while no operation runs.
 class RankLink {
  public:
@@ -91,7 +91,7 @@ class RankLink {
   mutable std::mutex failure_mutex_;
   std::string failure_;
   std::atomic<bool> has_failed_ = false;
-  // Of the thread that watches over signs of life.
+  // Used by the thread that watches over heartbeats.
   std::vector<Peer> peers_;  // by rank; the own entry is unused
   uint64_t beat_ = 0;
   std::mutex stop_mutex_;

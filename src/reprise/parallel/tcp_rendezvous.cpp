@@ -32,7 +32,7 @@ constexpr std::array<char, 8> kMagic = {'R', 'P', 'R', 'S', 'R', 'A', 'N', 'K'};
 constexpr uint32_t kVersion = 1;
 // A connection that has not said who it is after this time is closed.
 constexpr milliseconds kHelloTime{5'000};
-// Strangers that may be connected at the same time. Further ones wait in the kernel's queue.
+// Unknown peers that may be connected at the same time. Further ones wait in the kernel's queue.
 constexpr size_t kMaxUnknown = 64;
 
 using Token = std::array<uint8_t, 16>;
@@ -231,7 +231,7 @@ class Reception {
 
   void wait_for_bytes() {
     std::vector<pollfd> entries = {{.fd = listener_, .events = POLLIN, .revents = 0}};
-    // Without room for another stranger, only those that are there are looked at.
+    // Without room for another unknown peer, only those that are there are looked at.
     if (unknown_.size() >= kMaxUnknown) entries.clear();
     for (const Unknown& unknown : unknown_) {
       entries.push_back({.fd = unknown.socket.fd(), .events = POLLIN, .revents = 0});
@@ -291,8 +291,9 @@ class Reception {
   }
 
   bool refuse(Unknown& from, const std::string& why) const {
-    if (meeting_->on_stranger) {
-      meeting_->on_stranger(fmt::format("a connection from {} was closed: {}", from.address, why));
+    if (meeting_->on_unknown_peer) {
+      meeting_->on_unknown_peer(
+          fmt::format("a connection from {} was closed: {}", from.address, why));
     }
     from.socket = Socket();
     return true;

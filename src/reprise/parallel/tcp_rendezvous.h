@@ -39,7 +39,7 @@ struct TcpMeeting {
   /// before. It need not know address and port then.
   Socket listener;
   /// Hears of connections that are not a rank of this engine. They are closed, and the ranks go on.
-  std::function<void(const std::string&)> on_stranger;
+  std::function<void(const std::string&)> on_unknown_peer;
 };
 
 /// A socket that listens on 127.0.0.1, on a port that is free. \throws Error

@@ -237,7 +237,7 @@ void TcpTransport::finish() noexcept {
   for (Peer& peer : peers_) {
     if (!peer.socket.is_open()) continue;
     try {
-      // Only signs of life are still under way. One that is half sent must be completed.
+      // Only heartbeats are still under way. One that is half sent must be completed.
       while (peer.outgoing.size() > 1) peer.outgoing.pop_back();
       peer.outgoing.push_back({.header = {.magic = kMessageMagic, .tag = kFarewell}, .handle = -1});
       for (move_outgoing(peer); !peer.outgoing.empty() && Clock::now() < deadline;

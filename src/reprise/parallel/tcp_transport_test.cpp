@@ -26,24 +26,24 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
-// Runs each rank on a thread of its own, connected through TCP on this machine. `stranger` gets the
-// port while the ranks meet.
+// Runs each rank on a thread of its own, connected through TCP on this machine. `unknown_peer` gets
+// the port while the ranks meet.
 template <typename Run>
 void run_tcp_ranks(int size,
                    const Run& run,
-                   const std::function<void(uint16_t)>& stranger = {},
-                   std::vector<std::string>* strangers = nullptr) {
+                   const std::function<void(uint16_t)>& unknown_peer = {},
+                   std::vector<std::string>* reports = nullptr) {
   uint16_t port = 0;
   Socket listener = listen_on_free_port(port);
   std::mutex mutex;
   std::vector<std::thread> threads;
-  if (stranger) stranger(port);
+  if (unknown_peer) unknown_peer(port);
   for (int rank = 0; rank < size; ++rank) {
     TcpMeeting meeting{.rank = rank, .size = size, .port = port};
     if (rank == 0) meeting.listener = std::exchange(listener, Socket());
-    meeting.on_stranger = [&mutex, strangers](const std::string& text) {
+    meeting.on_unknown_peer = [&mutex, reports](const std::string& text) {
       const std::lock_guard lock(mutex);
-      if (strangers != nullptr) strangers->push_back(text);
+      if (reports != nullptr) reports->push_back(text);
     };
     threads.emplace_back([&run, meeting = std::move(meeting), rank]() mutable {
       run(std::make_unique<TcpTransport>(rank, meet(std::move(meeting))));
@@ -62,7 +62,7 @@ int connect_to_port(uint16_t port) {
   return fd;
 }
 
-TEST(TcpTransport, carries_collective_operations_and_letters) {
+TEST(TcpTransport, carries_collective_operations_and_messages) {
   for (const int size : {1, 2, 4}) {
     run_tcp_ranks(size, [size](std::unique_ptr<Transport> transport) {
       Communicator ranks(std::move(transport), {});
@@ -83,11 +83,11 @@ TEST(TcpTransport, carries_collective_operations_and_letters) {
       for (int to = 0; to < size; ++to) {
         if (to != ranks.rank()) mailbox.post(to, std::vector<std::byte>(500'000, std::byte{7}));
       }
-      int num_letters = 0;
-      while (num_letters < size - 1 || !mailbox.is_sent()) {
-        (void)mailbox.poll([&](int, std::span<const std::byte> letter) {
-          EXPECT_EQ(letter.size(), 500'000U);
-          ++num_letters;
+      int num_messages = 0;
+      while (num_messages < size - 1 || !mailbox.is_sent()) {
+        (void)mailbox.poll([&](int, std::span<const std::byte> message) {
+          EXPECT_EQ(message.size(), 500'000U);
+          ++num_messages;
         });
         std::this_thread::yield();
       }
@@ -111,11 +111,11 @@ TEST(TcpTransport, names_a_rank_whose_connection_ends) {
   });
 }
 
-// Two ranks meet while strangers connect to their port. These are the reports of the ranks.
+// Two ranks meet while unknown peers connect to their port. These are the reports of the ranks.
 template <typename Connect>
-std::vector<std::string> strangers_seen(const Connect& connect) {
+std::vector<std::string> unknown_peers_seen(const Connect& connect) {
   std::vector<int> fds;
-  std::vector<std::string> strangers;
+  std::vector<std::string> reports;
   run_tcp_ranks(
       2,
       [](std::unique_ptr<Transport> transport) {
@@ -124,13 +124,13 @@ std::vector<std::string> strangers_seen(const Connect& connect) {
         ranks.finish();
       },
       [&](uint16_t port) { connect(port, fds); },
-      &strangers);
+      &reports);
   for (const int fd : fds) close(fd);
-  return strangers;
+  return reports;
 }
 
-TEST(TcpTransport, strangers_at_the_port_are_named_and_change_nothing) {
-  const std::vector<std::string> strangers = strangers_seen([](uint16_t port, auto& fds) {
+TEST(TcpTransport, unknown_peers_at_the_port_are_named_and_change_nothing) {
+  const std::vector<std::string> reports = unknown_peers_seen([](uint16_t port, auto& fds) {
     const std::array<std::string, 3> first_bytes = {
         "GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n",
         std::string(100, '\xff'),
@@ -142,8 +142,8 @@ TEST(TcpTransport, strangers_at_the_port_are_named_and_change_nothing) {
     fds.push_back(connect_to_port(port));  // says nothing
     close(connect_to_port(port));          // and one that leaves
   });
-  ASSERT_GE(strangers.size(), 2U);
-  for (const std::string& text : strangers) {
+  ASSERT_GE(reports.size(), 2U);
+  for (const std::string& text : reports) {
     EXPECT_THAT(text, HasSubstr("a connection from 127.0.0.1 was closed"));
   }
 }
@@ -159,14 +159,14 @@ struct FirstBytes {
 };
 
 TEST(TcpTransport, a_connection_without_the_token_of_the_meeting_is_refused) {
-  const std::vector<std::string> strangers = strangers_seen([](uint16_t port, auto& fds) {
+  const std::vector<std::string> reports = unknown_peers_seen([](uint16_t port, auto& fds) {
     FirstBytes bytes;
     bytes.token.fill(1);
     fds.push_back(connect_to_port(port));
     (void)::send(fds.back(), &bytes, sizeof bytes, MSG_NOSIGNAL);
   });
-  ASSERT_EQ(strangers.size(), 1U);
-  EXPECT_THAT(strangers[0], HasSubstr("it was not at the meeting of the ranks"));
+  ASSERT_EQ(reports.size(), 1U);
+  EXPECT_THAT(reports[0], HasSubstr("it was not at the meeting of the ranks"));
 }
 
 TEST(TcpTransport, names_the_ranks_that_did_not_come) {

@@ -31,7 +31,7 @@ struct DraftRequest {
   uint64_t request_id = 0;             // no other request of the engine ever has it
   std::string_view cache_salt;         // requests with different salts must not share cached work
   std::span<const int32_t> token_ids;  // the prompt and the output so far
-  /// Room for drafts, right behind `token_ids` in memory. The drafter writes from the front.
+  /// Room for drafts, right after `token_ids` in memory. The drafter writes from the front.
   std::span<int32_t> drafts;
   /// The sampler's input for the token after `token_ids`, without logits.
   sampling::SamplingInput next;

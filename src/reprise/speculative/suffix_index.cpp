@@ -14,8 +14,8 @@ constexpr size_t kLongestRun = 64;
 
 /// The most drafts for a match of this length.
 size_t most_drafts(int num_matched, size_t room, const SuffixOptions& options) {
-  const double wish = std::floor(num_matched * options.max_spec_factor);
-  const double most = std::min({wish,
+  const double wanted = std::floor(num_matched * options.max_spec_factor);
+  const double most = std::min({wanted,
                                 static_cast<double>(options.max_tree_depth - num_matched),
                                 static_cast<double>(std::min(room, kLongestRun))});
   return static_cast<size_t>(std::max(0.0, most));
@@ -103,7 +103,7 @@ int32_t SuffixIndex::most_frequent_next(size_t depth, size_t& count) const {
   return best;
 }
 
-/// Follows the most frequent tokens behind all places with at least this many matched tokens.
+/// Follows the most frequent tokens after all places with at least this many matched tokens.
 SuffixIndex::Proposal SuffixIndex::follow(int num_matched, size_t most, double min_prob) {
   active_.clear();
   run_.clear();
@@ -138,8 +138,8 @@ SuffixIndex::Proposal SuffixIndex::propose(std::span<const int32_t> tokens,
   const int most_matched = std::min(options.max_tree_depth - 1, static_cast<int>(tokens.size()));
   if (most_matched < 2) return best;
   find_places(tokens, most_matched);
-  // Some lengths in a row have the same places. Of these, the length that allows most drafts
-  // counts.
+  // Neighbouring lengths may have the same places. The one that allows most drafts counts for all
+  // of them.
   size_t most = 0;
   for (int num_matched = most_matched; num_matched >= 2; --num_matched) {
     const auto has = [this](int length) {

@@ -62,7 +62,7 @@ class SuffixIndex {
  private:
   /// A place with the same last tokens.
   struct Place {
-    uint64_t next = 0;  // the position behind the match
+    uint64_t next = 0;  // the position after the match
     int num_matched = 0;
   };
 

@@ -6,7 +6,7 @@
 
 namespace reprise::structured_output {
 
-struct ReasoningMarks {
+struct ReasoningDelimiters {
   int32_t start = 0;
   int32_t end = 0;
   bool begins_inside = false;  // true when the prompt has opened the reasoning
@@ -15,6 +15,6 @@ struct ReasoningMarks {
 /// Leaves the reasoning free and applies `rest` to the text after its end token. When the prompt
 /// has not opened the reasoning, it must begin with the first token.
 [[nodiscard]] std::unique_ptr<TokenConstraint> after_reasoning(
-    const ReasoningMarks& marks, std::unique_ptr<TokenConstraint> rest);
+    const ReasoningDelimiters& delimiters, std::unique_ptr<TokenConstraint> rest);
 
 }  // namespace reprise::structured_output

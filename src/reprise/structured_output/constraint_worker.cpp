@@ -30,7 +30,7 @@ constexpr int kNicenessOfExpensiveWork = 10;
 /// The constraints that a thread takes.
 enum class Reach : uint8_t { all, unknown, quick };
 
-/// Of the threads of a worker, the first one takes everything, and of three or more the second one
+/// The first thread of a worker takes everything, and with three or more threads the second one
 /// takes what is new: a call of an expensive constraint must not keep new ones waiting.
 Reach reach_of(int thread, int num_threads) {
   if (thread == 0) return Reach::all;

@@ -27,7 +27,7 @@ struct LeafMask {
   };
   std::vector<Need> needs;
 
-  /// Tokens that end the text and go on behind it, grouped by what they write behind it.
+  /// Tokens that end the text and go on after it, grouped by what they write after it.
   struct Exit {
     int32_t token;
     uint32_t num_characters;  // of the text

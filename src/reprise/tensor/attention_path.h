@@ -23,7 +23,7 @@ struct AttentionPath {
   /// For `planned`: float32[parts, heads, head_dim + 2], room for the parts of any plan.
   Tensor partials;
   /// Cascade attention, not for `planned`: all requests have the same first blocks, which hold this
-  /// many positions, and every token of the step is behind them. A multiple of 32; 0 = none. Their
+  /// many positions, and every token of the step is after them. A multiple of 32; 0 = none. Their
   /// part is computed once for many tokens. On the CPU only, and only outside of FULL graphs.
   int32_t shared_prefix_len = 0;
   int32_t tokens_per_prefix_block = 1;  // that share the loads of the prefix

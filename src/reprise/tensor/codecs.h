@@ -40,7 +40,7 @@ struct PanelLayout {
   int head_bytes = 0;    // of a super-block
   int code_bytes = 0;    // of a block
   int scale_bytes = 0;   // of a block
-  int tail_bytes = 0;    // of a panel, behind its blocks
+  int tail_bytes = 0;    // of a panel, after its blocks
 };
 
 [[nodiscard]] static constexpr PanelLayout panel_layout(PanelFormat format) noexcept {

@@ -174,8 +174,8 @@ X(attention_with_sinks,
   "buffer out[T, G*N, D]; scale, k_scale, v_scale, sliding_window) -> ()",
   .check = check_caches,
   .splits_as = OpCode::attention)
-// Each token sees all positions of its request, also those behind its own; with a window, those
-// less than sliding_window before and behind its own.
+// Each token sees all positions of its request, also those after its own; with a window, those
+// less than sliding_window before and after its own.
 X(encoder_attention,
   "(q[T, G*N, D], state key_cache cache[B, N, S, >=D], state value_cache cache[B, N, S, >=D], "
   "query_start_loc i32[R+1], seq_lens i32[R], block_table i32[>=R, M], buffer out[T, G*N, D]; "
@@ -226,8 +226,8 @@ X(mul_sigmoid, "(x[..., H], gate[..., H]) -> [..., H]")
 // rms_norm of each of the `groups` equal parts of a row, with its part of the weight.
 X(group_rms_norm, "(x[T, H], weight[H]; epsilon, groups) -> [T, H]")
 
-// What stands for a text: one row for each of the first num_rows[0] requests, zeros behind them.
-// Request r has the rows of x behind ends[r - 1], or from 0 on, up to ends[r].
+// What stands for a text: one row for each of the first num_rows[0] requests, zeros after them.
+// Request r has the rows of x after ends[r - 1], or from 0 on, up to ends[r].
 X(pool_last, "(x[T, H], ends i32[R], num_rows i32[1]) -> f32[R, H]")  // its last row
 X(pool_cls, "(x[T, H], ends i32[R], num_rows i32[1]) -> f32[R, H]")   // its first row
 X(pool_mean, "(x[T, H], ends i32[R], num_rows i32[1]) -> f32[R, H]")  // the mean of its rows

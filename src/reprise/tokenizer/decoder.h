@@ -30,7 +30,7 @@ struct MetaspaceToSpaces {
 };
 struct LettersToBytes {};  // "ByteLevel"
 struct JoinWordPieces {
-  std::string prefix;     // marks pieces that continue a word; others begin one, behind a space
+  std::string prefix;     // marks pieces that continue a word; others begin one, after a space
   bool cleans_up = true;  // drops the space before punctuation and English contractions
 };
 

@@ -35,7 +35,7 @@ class PieceTrie {
   static constexpr uint32_t kNone = UINT32_MAX;
   struct Node {
     int32_t id = -1;        // of the piece that ends here; -1: none
-    uint32_t children = 0;  // they lie one behind the other, in ascending order of their bytes
+    uint32_t children = 0;  // they lie one after the other, in ascending order of their bytes
     uint16_t num_children = 0;
     uint8_t byte = 0;  // the last one of the prefix that this node stands for
   };

@@ -22,7 +22,7 @@ namespace reprise::tokenizer {
 class PrecompiledMap {
  public:
   /// The map as bytes: the size of the trie in bytes (32 bits, little-endian), the units of the
-  /// trie (likewise), and the texts, each with a zero behind it. All ways through the trie are
+  /// trie (likewise), and the texts, each with a zero after it. All ways through the trie are
   /// checked. \throws FileError E_TOKENIZER that names `component`
   PrecompiledMap(std::string_view bytes, const Component& component);
 

@@ -242,7 +242,7 @@ TEST(TokenizerFile, puts_special_tokens_around_and_between_two_texts) {
   const EncodedPair bert =
       pair_of(list({token(0), text('A', 0), token(0), text('B', 1), token(1)}));
   EXPECT_EQ(bert.ids, (std::vector<int32_t>{4, 4, 4}));
-  EXPECT_EQ(bert.second_begin, 2U);  // behind the token in the middle
+  EXPECT_EQ(bert.second_begin, 2U);  // after the token in the middle
   const EncodedPair early =
       pair_of(list({token(0), text('A', 0), token(0), token(1), text('B', 1)}));
   EXPECT_EQ(early.second_begin, 2U);

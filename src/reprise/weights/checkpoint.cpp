@@ -68,7 +68,7 @@ InputFile open_shard(const ModelDirectory& directory,
   }
 }
 
-// The number behind `mark` in "model-00001-of-00003.safetensors"; 0: there is none.
+// The number after `mark` in "model-00001-of-00003.safetensors"; 0: there is none.
 size_t number_behind(std::string_view name, std::string_view mark) {
   const size_t at = name.rfind(mark);
   if (at == std::string_view::npos) return 0;

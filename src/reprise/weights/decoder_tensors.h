@@ -23,10 +23,10 @@ struct DecoderTensors {
   std::string_view final_norm = "model.norm";
   std::string_view lm_head = "lm_head";
   std::string_view pooler = {};       // of an encoder: a projection before the classifier
-  std::string_view pooler_norm = {};  // behind it
+  std::string_view pooler_norm = {};  // after it
   std::string_view classifier = "score";
 
-  // Of a layer, behind "model.layers.3.".
+  // Names in a layer, after "model.layers.3.".
   std::string_view attention_norm = "input_layernorm";     // before attention
   std::string_view attention_result_norm = {};             // of what attention adds
   std::string_view mlp_norm = "post_attention_layernorm";  // before the MLP
@@ -60,7 +60,7 @@ struct DecoderTensors {
 
   std::string_view sinks = "self_attn.sinks";  // a tensor, not a module
 
-  // Of a recurrent layer: behind "mixer.", or what the family calls it.
+  // Names in a recurrent layer: after "mixer.", or what the family calls it.
   std::string_view mixer = "mamba.";
   std::string_view mixer_in = "in_proj";
   std::string_view mixer_conv = "conv1d";
@@ -71,7 +71,7 @@ struct DecoderTensors {
   std::string_view mixer_dt = {};
   std::string_view mixer_out = "out_proj";
 
-  // Of a layer with experts.
+  // Names in a layer with experts.
   std::string_view router = "mlp.gate";
   std::string_view router_bias = "mlp.gate.e_score_correction_bias";  // a tensor, not a module
   std::string_view experts = "mlp.experts.";  // before the number of the expert

@@ -11,7 +11,7 @@
 
 namespace reprise::weights {
 
-/// The name of a tensor ("weight" or "bias") of the projection `index` behind the pooling.
+/// The name of a tensor ("weight" or "bias") of the projection `index` after the pooling.
 [[nodiscard]] std::string dense_tensor_name(size_t index, std::string_view tensor);
 
 /// The source together with the weights of the modules Dense of Sentence Transformers, which lie in

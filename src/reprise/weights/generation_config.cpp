@@ -16,11 +16,11 @@ namespace {
 constexpr int64_t kMaxTokenId = std::numeric_limits<int32_t>::max();
 constexpr uint64_t kMaxGenerationConfigBytes = uint64_t{1} << 20;
 constexpr size_t kMaxShownBytes = 40;  // of a member's value in a warning
-// The smallest step above zero that is not lost in a float.
+// Stands for "more than 0" where a range needs a smallest number.
 constexpr double kAboveZero = 1e-6;
 
 // Members that Transformers applies and this engine does not, with the number that changes nothing.
-// Those that only rank beams are left out: num_beams already tells.
+// Members that only matter with beam search are left out, because num_beams is in the list.
 // Source: transformers 5, GenerationConfig.
 struct IgnoredMember {
   std::string_view name;

@@ -41,7 +41,7 @@ constexpr std::array kFamilies = {
 #undef X
 };
 
-// The endings of class names, behind the name that the classes of a family share.
+// The endings of class names, after the name that the classes of a family share.
 constexpr std::string_view kDecoderEnding = "ForCausalLM";
 constexpr std::string_view kModelEnding = "Model";
 constexpr std::string_view kClassifierEnding = "ForSequenceClassification";

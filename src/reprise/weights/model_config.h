@@ -160,7 +160,7 @@ struct RecurrentConfig {
 
   [[nodiscard]] int64_t value_size() const noexcept { return num_heads * head_dim; }
   [[nodiscard]] int64_t group_size() const noexcept { return num_groups * state_size; }
-  /// The channels of the convolution: values, and B and C unless they are made behind it.
+  /// The channels of the convolution: values, and B and C unless they are made after it.
   [[nodiscard]] int64_t conv_size() const noexcept {
     return value_size() + (recurrence == Recurrence::mamba1 ? 0 : 2 * group_size());
   }
@@ -174,7 +174,7 @@ struct LayerMultipliers {
   double mixer_out = 1;
   double mlp_gate = 1;
   double mlp_out = 1;
-  // Of what the mixer's first projection gives.
+  // These multiply parts of the result of the mixer's first projection.
   double gate = 1;
   double values = 1;
   double b = 1;
@@ -239,7 +239,7 @@ struct ModelConfig {
   /// weights.
   bool has_unit_qk_norm = false;
   bool has_attention_sinks = false;  // one more score in the softmax of each head
-  bool has_attention_gate = false;   // behind each head of q are gates of the head's result
+  bool has_attention_gate = false;   // after each head of q are gates of the head's result
 
   std::optional<double> attention_scale;  // of scores; not given: 1 / sqrt(head_dim)
   bool divides_scores_by_layer = false;   // by the number of the layer, counted from 1

@@ -18,19 +18,6 @@ int64_t words_for(int64_t codes, int64_t bits) {
   return codes / per_word + (codes % per_word != 0 ? 1 : 0);
 }
 
-std::vector<uint32_t> read_words(const WeightSource& source, const std::string& name) {
-  const TensorSpec& spec = require_tensor(source, name);
-  if (spec.dtype != DType::i32) {
-    throw FileError("E_DTYPE",
-                    source.description(),
-                    visible(name),
-                    fmt::format("is {}, expected int32", dtype_name(spec.dtype)));
-  }
-  std::vector<uint32_t> words(size_bytes(spec) / sizeof(uint32_t));
-  source.read(name, DType::i32, std::as_writable_bytes(std::span(words)));
-  return words;
-}
-
 class PackedMatrix final : public IntegerMatrix {
  public:
   PackedMatrix(const WeightSource& source, std::string module, std::vector<std::string> parts)
@@ -122,44 +109,31 @@ class PackedMatrix final : public IntegerMatrix {
                  fmt::format("[{}, a number of groups that divides {}]", outputs(), depth()));
     }
     group_size_ = depth() / groups;
-    num_groups_ = groups;
     if (source().has(part(".weight_zero_point"))) {
       require_tensor_shape(
           source(), part(".weight_zero_point"), {words_for(outputs(), bits_), groups});
     }
-    if (source().has(part(".weight_g_idx"))) read_group_order(part(".weight_g_idx"));
+    if (has_group_order()) read_group_order(part(".weight_g_idx"));
   }
 
-  void read_group_order(const std::string& name) {
-    require_tensor_shape(source(), name, {depth()});
-    const std::vector<uint32_t> order = read_words(source(), name);
-    // Checkpoints without an order of their own store -1 in all places.
-    if (std::ranges::all_of(order, [](uint32_t group) { return group == 0xffffffffU; })) return;
-    bool is_neighbouring = true;
-    for (size_t k = 0; k < order.size(); ++k) {
-      if (std::cmp_greater_equal(order[k], num_groups_)) {
-        throw FileError(
-            "E_VALUE",
-            source().description(),
-            visible(name),
-            fmt::format(
-                "element {} is in group {} of {}", k, static_cast<int32_t>(order[k]), num_groups_));
-      }
-      is_neighbouring = is_neighbouring && order[k] == k / static_cast<uint64_t>(group_size_);
-    }
-    if (!is_neighbouring) group_of_.assign(order.begin(), order.end());
+  // Checkpoints without an order of their own store -1 in all places.
+  [[nodiscard]] bool has_group_order() const {
+    const std::string name = part(".weight_g_idx");
+    return source().has(name) &&
+           std::ranges::any_of(read_words(source(), name),
+                               [](uint32_t group) { return group != 0xffffffffU; });
   }
 
-  [[nodiscard]] std::vector<uint8_t> zeros() const {
-    const auto middle = static_cast<uint8_t>(1U << (bits_ - 1));
-    std::vector<uint8_t> zeros(static_cast<size_t>(outputs() * num_groups_), middle);
+  [[nodiscard]] std::vector<uint16_t> zeros() const {
+    const auto middle = static_cast<uint16_t>(1U << (bits_ - 1));
+    std::vector<uint16_t> zeros(static_cast<size_t>(outputs() * num_groups()), middle);
     const std::string name = part(".weight_zero_point");
     if (!source().has(name)) return zeros;
     const std::vector<uint32_t> words = read_words(source(), name);
     for (int64_t n = 0; n < outputs(); ++n) {
-      for (int64_t g = 0; g < num_groups_; ++g) {
-        zeros[static_cast<size_t>(n * num_groups_ + g)] =
-            code_of(words[static_cast<size_t>(n / per_word() * num_groups_ + g)], n);
+      for (int64_t g = 0; g < num_groups(); ++g) {
+        zeros[static_cast<size_t>(n * num_groups() + g)] =
+            code_of(words[static_cast<size_t>(n / per_word() * num_groups() + g)], n);
       }
     }
     return zeros;
@@ -167,34 +141,17 @@ class PackedMatrix final : public IntegerMatrix {
 
   std::string module_;
   int64_t bits_ = 4;
-  int64_t num_groups_ = 1;
 };
 
 }  // namespace
 
 MatrixMap find_packed_matrices(const WeightSource& source) {
-  MatrixMap matrices;
-  for (const std::string_view name : source.names()) {
-    if (!name.ends_with(kPacked)) continue;
-    const std::string module(name.substr(0, name.size() - kPacked.size()));
-    if (source.has(module + ".weight")) {
-      throw FileError("E_DUPLICATE",
-                      source.description(),
-                      visible(module + ".weight"),
-                      "is stored as numbers and quantised");
-    }
-    std::vector<std::string> parts;
-    for (const char* suffix : {".weight_packed",
-                               ".weight_shape",
-                               ".weight_scale",
-                               ".weight_zero_point",
-                               ".weight_g_idx"}) {
-      if (source.has(module + suffix)) parts.push_back(module + suffix);
-    }
-    matrices.emplace(module + ".weight",
-                     std::make_unique<PackedMatrix>(source, module, std::move(parts)));
-  }
-  return matrices;
+  return find_matrices(
+      source,
+      {kPacked, ".weight_shape", ".weight_scale", ".weight_zero_point", ".weight_g_idx"},
+      [&](std::string module, std::vector<std::string> parts) {
+        return std::make_unique<PackedMatrix>(source, std::move(module), std::move(parts));
+      });
 }
 
 }  // namespace reprise::weights

@@ -133,7 +133,7 @@ void write_integer_row(PanelFormat format,
       to.write_head(head, 0, groups.scales[group]);
     } else {
       to.write_head(head, 0, Float16{f32_to_f16(groups.scales[group])});
-      to.write_head(head, 2 * kPanelColumns, groups.zeros[group]);
+      to.write_head(head, 2 * kPanelColumns, static_cast<uint8_t>(groups.zeros[group]));
     }
   }
 }

@@ -26,7 +26,7 @@ class PanelColumn {
   void write_scale(int64_t block, int64_t offset, T value) {
     write(block_at(block) + kPanelColumns * layout_.code_bytes + offset, value);
   }
-  /// An entry of the bytes behind the blocks of the panel.
+  /// An entry of the bytes after the blocks of the panel.
   template <typename T>
   void write_tail(int64_t offset, T value) {
     write(panel_ + tail_offset_ + offset, value);
@@ -68,7 +68,7 @@ void clear_unused_columns(PanelFormat format,
 struct IntegerGroups {
   int64_t group_size = 0;
   std::span<const float> scales;
-  std::span<const uint8_t> zeros;
+  std::span<const uint16_t> zeros;  // up to 255
 };
 
 /// Writes a row of codes to the panels of int4_g32, int4_g128, int8_g128 or int8_rows. Codes of

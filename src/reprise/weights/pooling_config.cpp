@@ -125,7 +125,7 @@ DenseModule read_dense(const ConfigReader& reader, std::string folder) {
   return dense;
 }
 
-// The modules behind the transformer, in their order.
+// The modules after the transformer, in their order.
 class ModuleReader {
  public:
   ModuleReader(const ModelDirectory& directory, const std::string& path)

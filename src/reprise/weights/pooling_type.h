@@ -14,7 +14,7 @@ namespace reprise::weights {
 enum class PoolingType : uint8_t { last, cls, mean };
 [[nodiscard]] std::string_view pooling_type_name(PoolingType type) noexcept;  // "LAST"
 
-/// The function behind a projection of vectors.
+/// The function after a projection of vectors.
 enum class DenseActivation : uint8_t { identity, tanh, relu, gelu };
 
 /// A projection of vectors, which a module "Dense" of Sentence Transformers stores.
@@ -63,7 +63,7 @@ struct ClassifierConfig {
   std::vector<std::string> from_tokens;
   std::array<int64_t, 2> from_token_ids = {0, 1};  // set when the tokenizer is known
 
-  /// Of the layer between pooling and classifier, if the model has one.
+  /// For the layer between pooling and classifier, if the model has one.
   DenseActivation pooler_activation = DenseActivation::tanh;
   bool pooler_bias = true;
   std::optional<PoolingType> pooling;  // not given: that of the kind of model

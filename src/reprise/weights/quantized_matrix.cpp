@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <utility>
 
 #include "reprise/base/assert.h"
 #include "reprise/base/error.h"
@@ -15,7 +16,7 @@
 namespace reprise::weights {
 namespace {
 
-constexpr uint8_t kMiddleOfByte = 128;
+constexpr uint16_t kMiddleOfByte = 128;
 
 bool is_float16(float value) { return f16_to_f32(f32_to_f16(value)) == value; }
 
@@ -27,14 +28,14 @@ void QuantizedMatrix::read_panels(std::span<std::byte>) const {
 
 void IntegerMatrix::choose_panels(int bits,
                                   std::span<const float> scales,
-                                  std::span<const uint8_t> zeros) {
+                                  std::span<const uint16_t> zeros) {
   const auto fits = [&](PanelFormat format, int64_t group) {
     return depth() % panel_group_elements(format) == 0 && group_size_ % group == 0;
   };
   if (!group_of_.empty()) return;
   if (bits == 8) {
     const bool is_symmetric =
-        std::ranges::all_of(zeros, [](uint8_t zero) { return zero == kMiddleOfByte; });
+        std::ranges::all_of(zeros, [](uint16_t zero) { return zero == kMiddleOfByte; });
     if (is_symmetric && has_int8_tokens_ && group_size_ >= depth() &&
         fits_int8_panels(outputs(), depth())) {
       panels_ = PanelFormat::int8_rows;
@@ -49,6 +50,24 @@ void IntegerMatrix::choose_panels(int bits,
   } else if (fits(PanelFormat::int4_g32, 32)) {
     panels_ = PanelFormat::int4_g32;
   }
+}
+
+void IntegerMatrix::read_group_order(const std::string& name) {
+  require_tensor_shape(source(), name, {depth()});
+  const std::vector<uint32_t> order = read_words(source(), name);
+  bool is_neighbouring = true;
+  for (size_t k = 0; k < order.size(); ++k) {
+    if (std::cmp_greater_equal(order[k], num_groups())) {
+      throw FileError(
+          "E_VALUE",
+          source().description(),
+          visible(name),
+          fmt::format(
+              "element {} is in group {} of {}", k, static_cast<int32_t>(order[k]), num_groups()));
+    }
+    is_neighbouring = is_neighbouring && order[k] == k / static_cast<uint64_t>(group_size_);
+  }
+  if (!is_neighbouring) group_of_.assign(order.begin(), order.end());
 }
 
 void IntegerMatrix::read_rows(const OnRow& on_row) const {
@@ -150,6 +169,30 @@ std::string QuantizedMatrices::matrices_without_panels() const {
                     : fmt::format("{} {}", count, count == 1 ? "matrix" : "matrices");
 }
 
+MatrixMap find_matrices(const WeightSource& source,
+                        std::initializer_list<std::string_view> suffixes,
+                        const MakeMatrix& make) {
+  const std::string_view first = *suffixes.begin();
+  MatrixMap matrices;
+  for (const std::string_view name : source.names()) {
+    if (!name.ends_with(first)) continue;
+    const std::string module(name.substr(0, name.size() - first.size()));
+    if (source.has(module + ".weight")) {
+      throw FileError("E_DUPLICATE",
+                      source.description(),
+                      visible(module + ".weight"),
+                      "is stored as numbers and quantised");
+    }
+    std::vector<std::string> parts;
+    for (const std::string_view suffix : suffixes) {
+      std::string part = module + std::string(suffix);
+      if (source.has(part)) parts.push_back(std::move(part));
+    }
+    matrices.emplace(module + ".weight", make(module, std::move(parts)));
+  }
+  return matrices;
+}
+
 bool is_multiplied_whole(std::string_view name) {
   return std::ranges::none_of(std::array{".experts.", "embed", "wte.", "wpe."},
                               [&](const char* part) { return name.find(part) != name.npos; });
@@ -160,6 +203,19 @@ std::vector<std::byte> read_stored(const WeightSource& source, std::string_view 
   std::vector<std::byte> bytes(size_bytes(spec));
   source.read(name, spec.dtype, bytes);
   return bytes;
+}
+
+std::vector<uint32_t> read_words(const WeightSource& source, std::string_view name) {
+  const TensorSpec& spec = require_tensor(source, name);
+  if (spec.dtype != DType::i32) {
+    throw FileError("E_DTYPE",
+                    source.description(),
+                    visible(name),
+                    fmt::format("is {}, expected int32", dtype_name(spec.dtype)));
+  }
+  std::vector<uint32_t> words(size_bytes(spec) / sizeof(uint32_t));
+  source.read(name, DType::i32, std::as_writable_bytes(std::span(words)));
+  return words;
 }
 
 std::vector<float> read_numbers(const WeightSource& source, std::string_view name) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -63,24 +64,26 @@ class IntegerMatrix : public QuantizedMatrix {
 
  protected:
   struct Codes {
-    std::vector<uint8_t> codes;  // [outputs, depth]
-    std::vector<float> scales;   // [outputs, groups]
-    std::vector<uint8_t> zeros;  // [outputs, groups]
+    std::vector<uint8_t> codes;   // [outputs, depth]
+    std::vector<float> scales;    // [outputs, groups]
+    std::vector<uint16_t> zeros;  // [outputs, groups]; up to 256
   };
   using QuantizedMatrix::QuantizedMatrix;
 
   [[nodiscard]] virtual Codes read_codes() const = 0;
   /// Decides whether the matrix stays packed. `bits`: 4 or 8. Codes of eight bits with one scale
   /// for each output become int8_rows only if activations have one scale for each token.
-  void choose_panels(int bits, std::span<const float> scales, std::span<const uint8_t> zeros);
+  void choose_panels(int bits, std::span<const float> scales, std::span<const uint16_t> zeros);
+  /// Reads the group of each element, where groups need not be neighbouring elements.
+  /// \throws FileError E_SHAPE, E_DTYPE, E_VALUE
+  void read_group_order(const std::string& name);
+  [[nodiscard]] int64_t num_groups() const { return (depth() + group_size_ - 1) / group_size_; }
 
   int64_t group_size_ = 0;
   std::vector<int32_t> group_of_;  // by element; empty: groups are neighbouring elements
   bool has_int8_tokens_ = false;   // activations have one scale for each token
 
  private:
-  [[nodiscard]] int64_t num_groups() const { return (depth() + group_size_ - 1) / group_size_; }
-
   std::optional<PanelFormat> panels_;
 };
 
@@ -112,12 +115,23 @@ class QuantizedMatrices final : public WeightSource {
   std::vector<std::string_view> names_;  // sorted
 };
 
+using MakeMatrix = std::function<std::unique_ptr<QuantizedMatrix>(std::string module,
+                                                                  std::vector<std::string> parts)>;
+/// Makes a matrix "M.weight" of each module M that has a tensor with the first of these suffixes.
+/// The matrix gets the names of those of its parts that the source has.
+/// \throws FileError E_DUPLICATE, and what `make` throws
+[[nodiscard]] MatrixMap find_matrices(const WeightSource& source,
+                                      std::initializer_list<std::string_view> suffixes,
+                                      const MakeMatrix& make);
+
 /// Whether a matrix of this name is only multiplied with, as a whole: it is not a table whose rows
 /// are looked up, and none of many experts. Panels of smaller floats have kernels for such
 /// matrices.
 [[nodiscard]] bool is_multiplied_whole(std::string_view name);
 /// Reads a stored tensor's bytes as they are.
 [[nodiscard]] std::vector<std::byte> read_stored(const WeightSource& source, std::string_view name);
+/// \throws FileError E_MISSING, E_DTYPE if the tensor is not int32
+[[nodiscard]] std::vector<uint32_t> read_words(const WeightSource& source, std::string_view name);
 /// Reads a tensor of float32, bfloat16 or float16 as numbers. \throws FileError E_DTYPE
 [[nodiscard]] std::vector<float> read_numbers(const WeightSource& source, std::string_view name);
 /// \throws FileError E_MISSING

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "reprise/weights/bitsandbytes_matrix.h"
+#include "reprise/weights/gptq_matrix.h"
 #include "reprise/weights/packed_matrix.h"
-#include "reprise/weights/quantized_checkpoint.h"
 #include "reprise/weights/safetensors.h"
 #include "reprise/weights/scaled_matrix.h"
 #include "tests/support/source_dir.h"
@@ -99,7 +99,7 @@ Stored random_tensor(Random& random, DType dtype, std::vector<int64_t> shape) {
   return stored;
 }
 
-// GPTQ and AWQ have a reader of their own; any codes are valid.
+// GPTQ and AWQ; any codes are valid.
 void add_gptq_and_awq(Random& random, std::map<std::string, Case>& cases) {
   Case& gptq = cases["gptq"];
   gptq.tensors["m.qweight"] = random_tensor(random, DType::i32, {32, 24});
@@ -159,7 +159,8 @@ std::unique_ptr<WeightSource> open(const Case& test) {
   }
   if (test.config.method == QuantizationMethod::gptq ||
       test.config.method == QuantizationMethod::awq) {
-    return std::make_unique<QuantizedCheckpoint>(std::move(source), test.config);
+    MatrixMap matrices = find_gptq_matrices(*source, test.config);
+    return std::make_unique<QuantizedMatrices>(std::move(source), std::move(matrices));
   }
   MatrixMap matrices = find_scaled_matrices(*source, test.config);
   matrices.merge(find_packed_matrices(*source));

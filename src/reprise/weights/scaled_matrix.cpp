@@ -213,7 +213,7 @@ class Int8Matrix final : public IntegerMatrix {
         const auto at = static_cast<size_t>(grid_.index(n, g * grid_.elements_across));
         read.scales.push_back(scales[at]);
         const unsigned zero = zeros.empty() ? 0U : std::to_integer<unsigned>(zeros[at]);
-        read.zeros.push_back(static_cast<uint8_t>(zero ^ kMiddleOfCodes));
+        read.zeros.push_back(static_cast<uint16_t>(zero ^ kMiddleOfCodes));
       }
     }
     return read;

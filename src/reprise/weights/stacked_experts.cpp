@@ -17,7 +17,7 @@ using Parts = std::map<std::string, StackedExperts::Part, std::less<>>;
 
 // The modules whose rows follow each other in the matrix of an expert.
 struct StackedModule {
-  std::string_view stored;  // behind the prefix of the layer
+  std::string_view stored;  // after the prefix of the layer
   std::vector<std::string_view> modules;
   int64_t rows;  // of each module
   int64_t columns;

@@ -19,7 +19,7 @@ using ::testing::Not;
 constexpr const char* kGateUp = "model.layers.0.mlp.experts.gate_up_proj";
 constexpr const char* kDown = "model.layers.0.mlp.experts.down_proj";
 
-// One layer with two experts of two elements, behind a hidden state of four.
+// One layer with two experts of two elements, after a hidden state of four.
 ModelConfig config() {
   return parse_model_config(
              R"({"architectures": ["Qwen3MoeForCausalLM"], "vocab_size": 8, "hidden_size": 4,

@@ -18,6 +18,7 @@
 #include "reprise/tensor/op_table.h"
 #include "tests/support/fake_cuda/cuda_machine_fixture.h"
 #include "tests/support/kernels/attention_plan_fixture.h"
+#include "tests/support/kernels/oracles/caches.h"
 
 /// For tests: ops on CUDA over tensors that the host reads and writes, too, so that they can be
 /// compared with the oracles of the CPU's kernels.

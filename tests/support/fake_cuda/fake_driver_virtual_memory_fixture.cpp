@@ -66,10 +66,10 @@ CUresult mem_get_allocation_granularity(size_t* granularity,
 }
 
 CUresult mem_address_reserve(
-    CUdeviceptr* base, size_t bytes, size_t alignment, CUdeviceptr wish, unsigned long long) {
+    CUdeviceptr* base, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long) {
   REPRISE_FAKE_ENTER("cuMemAddressReserve");
   if (const CUresult result = fake->enter_unsafe(); result != CUDA_SUCCESS) return result;
-  if (!is_multiple(bytes) || alignment != 0 || wish != 0) {
+  if (!is_multiple(bytes) || alignment != 0 || hint != 0) {
     return invalid("cuMemAddressReserve of what is not a multiple of the granularity");
   }
   if (bytes > size_t{1} << 47) return CUDA_ERROR_INVALID_VALUE;  // more than the GPU has addresses

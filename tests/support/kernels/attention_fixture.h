@@ -7,6 +7,7 @@
 
 #include "reprise/kernels/attention/attention.h"
 #include "tests/support/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/oracles/caches.h"
 
 /// For tests of attention kernels only.
 namespace reprise::kernels {

@@ -11,7 +11,7 @@ namespace reprise {
 /// else than the name.
 [[nodiscard]] bool is_visible_text(std::string_view text) noexcept;
 
-/// A text of a stranger as a part of one line, for logs and messages: what is_visible_text() does
+/// A text from outside as a part of one line, for logs and messages: what is_visible_text() does
 /// not allow becomes its number ("\u{1b}"), and what is longer than `max_bytes` is cut.
 [[nodiscard]] std::string visible_text(std::string_view text, size_t max_bytes = 200);
 

@@ -7,7 +7,7 @@
 namespace reprise {
 namespace {
 
-TEST(VisibleText, shows_what_a_stranger_wrote_in_one_line) {
+TEST(VisibleText, shows_a_text_from_outside_in_one_line) {
   EXPECT_EQ(visible_text("plain, größer, 猫"), "plain, größer, 猫");
   EXPECT_EQ(visible_text("a\nb\x1b[31m\x7f"), R"(a\u{a}b\u{1b}[31m\u{7f})");
   EXPECT_EQ(visible_text(std::string_view("a\0b", 3)), R"(a\u{0}b)");

@@ -16,6 +16,11 @@ bool is_name_character(char c) {
          c == '.';
 }
 
+std::string digest(std::string_view bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
 }  // namespace
 
 CacheKey& CacheKey::add(std::string_view name, std::string_view value) {
@@ -38,9 +43,10 @@ CacheKey& CacheKey::add(std::string_view name, std::string_view value) {
   return *this;
 }
 
-std::string CacheKey::hash() const {
-  const XXH128_hash_t hash = XXH3_128bits(text_.data(), text_.size());
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+CacheKey& CacheKey::add_digest(std::string_view name, std::string_view value) {
+  return add(name, digest(value));
 }
+
+std::string CacheKey::hash() const { return digest(text_); }
 
 }  // namespace reprise::compile

@@ -13,6 +13,8 @@ class CacheKey {
   /// another key.
   /// \pre `name` is not empty and has only [A-Za-z0-9_.]
   CacheKey& add(std::string_view name, std::string_view value);
+  /// Appends XXH3 of a long value instead of the value.
+  CacheKey& add_digest(std::string_view name, std::string_view value);
 
   /// One line `name=value` per field, in printable ASCII: other bytes are written `\xHH`, a
   /// backslash `\\`, a line break `\n`. Different fields never give the same text.

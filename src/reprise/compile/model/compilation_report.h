@@ -24,8 +24,8 @@ struct CompilationReport {
   int64_t planned_bytes_per_token = 0;
   int64_t live_bytes_per_token = 0;
   std::vector<PipelineReport> pass_reports;  // one per unique program; empty on a cache hit
-  /// Kernel launches of one decode step: of the traced program (0 on a cache hit, because nothing
-  /// is traced then), and of the compiled program (0 if nothing was compiled).
+  /// Kernel launches of one decode step: of the traced program (0 if nothing was traced), and of
+  /// the compiled program (0 if nothing was compiled).
   size_t traced_launches = 0;
   size_t compiled_launches = 0;
   // Why the model could not be traced; it then runs its own code, as at level 0.

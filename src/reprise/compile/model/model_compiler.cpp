@@ -92,13 +92,16 @@ std::optional<program::RangedPrograms> ModelCompiler::compile(const ModelSource&
     report_.refused = "the model asks not to be compiled";
     return std::nullopt;
   }
-  const CacheKey key = model_cache_key(options_);
+  std::optional<TracedModel> model = trace(source);
+  if (!model) return std::nullopt;
+  report_.traced_launches = num_launches(model->traced.program);
+  const CacheKey key = model_cache_key(options_, model->traced.program, model->slots);
   const CodeGenerator* generator = code_generator(options_);
   report_.cache_directory = cache_.entry_directory(key).string();
   report_.backend = generator != nullptr ? generator->name : "eager";
   std::optional<Compiled> compiled = find_cached(key);
   if (!compiled) {
-    compiled = compile_now(source);
+    compiled = compile_now(std::move(*model));
     if (!compiled) return std::nullopt;
     if (compiled->matches_cache_key) save(key, compiled->files);
   }
@@ -167,17 +170,20 @@ void ModelCompiler::warn_without_code(std::string_view reason) {
   warnings_.push_back(fmt::format("code generation: {}; groups run op by op", reason));
 }
 
-std::optional<ModelCompiler::Compiled> ModelCompiler::compile_now(const ModelSource& source) {
+std::optional<TracedModel> ModelCompiler::trace(const ModelSource& source) {
+  const StageTimer timer(report_.seconds.trace);
   try {
-    TracedModel model;
-    {
-      const StageTimer timer(report_.seconds.trace);
-      model = source.trace();
-    }
-    run_before_split(options_, model.traced.program);
-    return compile_with_fallback(model);
+    return source.trace();
   } catch (const program::TraceError& error) {
     refuse(error.what());
+  }
+  return std::nullopt;
+}
+
+std::optional<ModelCompiler::Compiled> ModelCompiler::compile_now(TracedModel model) {
+  try {
+    run_before_split(options_, model.traced.program);
+    return compile_with_fallback(model);
   } catch (const CompileError& error) {
     refuse(error.what());
   }
@@ -221,7 +227,6 @@ ModelCompiler::Compiled ModelCompiler::compile_with_fallback(const TracedModel& 
 
 ModelCompiler::Compiled ModelCompiler::compile_all(const TracedModel& model,
                                                    CompilerInterface* code_compiler) {
-  report_.traced_launches = num_launches(model.traced.program);
   Compiled compiled;
   for (const program::TokenRange& range : compile_ranges(options_)) {
     CompileResult result = compile_range(model, range, code_compiler);

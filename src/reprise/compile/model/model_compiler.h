@@ -58,8 +58,8 @@ class ModelCompiler {
   explicit ModelCompiler(ModelCompilerOptions options);
 
   /// The programs for a runner of the model, or nullopt if the runner must use the model's own
-  /// code. The first call reads the cache or compiles. Later calls load the same programs again,
-  /// for other runners of the same model.
+  /// code. The first call traces the model, then reads the cache or compiles. Later calls load the
+  /// same programs again, for other runners of the same model.
   /// \throws device::CodeLoadError on a later call, and what `source.trace` throws except
   /// program::TraceError
   [[nodiscard]] std::optional<program::RangedPrograms> compile(const ModelSource& source);
@@ -79,7 +79,8 @@ class ModelCompiler {
   };
 
   [[nodiscard]] std::optional<Compiled> find_cached(const CacheKey& key);
-  [[nodiscard]] std::optional<Compiled> compile_now(const ModelSource& source);
+  [[nodiscard]] std::optional<TracedModel> trace(const ModelSource& source);
+  [[nodiscard]] std::optional<Compiled> compile_now(TracedModel model);
   [[nodiscard]] Compiled compile_with_fallback(const TracedModel& model);
   [[nodiscard]] Compiled compile_all(const TracedModel& model, CompilerInterface* code_compiler);
   [[nodiscard]] CompileResult compile_range(const TracedModel& model,

@@ -4,33 +4,18 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "reprise/compile/model/code_generator.h"
 #include "reprise/config/resolved_config.h"
 #include "reprise/kernels/isa.h"
-#include "reprise/tensor/dtype.h"
-#include "reprise/weights/model_config.h"
 
 namespace reprise::compile {
 
-/// Everything that a model's compiled program depends on, and where the compile cache is.
+/// How a traced model becomes a program that runs, and where the compile cache is.
 struct ModelCompilerOptions {
   config::CompilationConfig asked;
   config::ResolvedConfig resolved;
-  weights::ModelConfig model;
   kernels::Isa isa = kernels::Isa::scalar;
-  DType dtype = DType::bf16;
-  // Parameters::packed_weights(); the program contains the types of packed weights.
-  std::string packed_weights;
-  /// The type of the KV cache and its scales, as a text that differs where they differ.
-  std::string kv_cache;
-  // The sizes of the memory for adapters that the forward reads; empty: the forward without
-  // adapters.
-  std::string adapters;
-  // In tokens; it decides the size of the rope table and the width of block tables.
-  int32_t max_model_len = 0;
-  int32_t block_size = 16;  // tokens of a KV cache block
   /// For the engine's device. nullopt: no code is generated, and programs have no row groups.
   std::optional<CodeGenerator> generator;
   /// Ops and passes of the user, which `asked` names. nullptr: there are none.

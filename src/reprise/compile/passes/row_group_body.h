@@ -12,7 +12,7 @@
 namespace reprise::compile {
 
 /// For each node of a program, which rows of which values it reads. Views are resolved to the
-/// values behind them. group_rows() uses it. Borrows the program, which must not change.
+/// values after them. group_rows() uses it. Borrows the program, which must not change.
 class RowFlow {
  public:
   explicit RowFlow(const program::Program& program);
@@ -55,7 +55,7 @@ class RowFlow {
 
  private:
   void add_node(size_t node);
-  // The value behind `value`. Looks through views of any kind.
+  // The value of which `value` is a view, through views of any kind.
   [[nodiscard]] program::ValueId root(program::ValueId value) const;
 
   const program::Program& program_;

@@ -7,7 +7,7 @@
 
 namespace reprise::device {
 
-/// The arguments of the CPU kernels behind Stream::copy and Stream::fill.
+/// The arguments of the CPU kernels of Stream::copy and Stream::fill.
 struct CopyArgs {
   std::byte* destination;
   const std::byte* source;

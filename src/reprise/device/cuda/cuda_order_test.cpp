@@ -116,7 +116,7 @@ TEST_F(LateDriver, code_is_unloaded_after_its_launches) {
   {
     std::array<std::byte, 64> elf{};
     std::memcpy(elf.data(), "\177ELF", 4);
-    elf[40] = std::byte{64};  // the sections' table would begin behind the header
+    elf[40] = std::byte{64};  // the sections' table would begin after the header
     const std::vector<std::string> functions = {"f"};
     const auto loader = create_cubin_loader(*device_, 32);
     const auto code = loader->load(elf, functions);

@@ -4,7 +4,6 @@
 #include "reprise/kernels/add/add_arguments.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
-#include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
 
@@ -29,14 +28,6 @@ bool launch_add(device::Stream& stream,
                 num_blocks(arguments.tiles),
                 arguments,
                 std::array{writes(out), reads(a), reads(b)});
-}
-
-void add_ref(const Tensor& a, const Tensor& b, const Tensor& out) {
-  for (const RowIndex& row : all_rows(out)) {
-    for (int64_t i = 0; i < out.size(-1); ++i) {
-      set_row_element(out, row_element(a, row, i) + row_element(b, row, i), row, i);
-    }
-  }
 }
 
 bool launch_add(const OpRun& run) {

@@ -13,7 +13,4 @@ bool launch_add(device::Stream& stream,
                 const Tensor& b,
                 const Tensor& out);
 
-/// Oracle, in double.
-void add_ref(const Tensor& a, const Tensor& b, const Tensor& out);
-
 }  // namespace reprise::kernels

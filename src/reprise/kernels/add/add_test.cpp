@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tests/support/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/oracles/rows.h"
 
 namespace reprise::kernels {
 namespace {

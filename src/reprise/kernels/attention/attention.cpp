@@ -4,17 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <limits>
-#include <utility>
-#include <vector>
 
 #include "reprise/base/assert.h"
 #include "reprise/base/error.h"
 #include "reprise/kernels/attention/attention_arguments.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
-#include "reprise/kernels/reference.h"
 #include "reprise/tensor/attention_segments.h"
 
 namespace reprise::kernels {
@@ -68,81 +63,6 @@ void require_supported(const AttentionCall& call) {
                      call.query_start_loc.is_dense() && call.seq_lens.is_dense() &&
                      (call.sinks == nullptr || call.sinks->is_dense()),
                  "attention: caches, lengths and sinks must be dense");
-}
-
-// The positions that one token of one head attends to.
-struct RefRow {
-  int64_t request;
-  int64_t token;
-  int64_t head;
-  int64_t context;
-};
-
-// The first position and the one behind the last.
-std::pair<int64_t, int64_t> seen_positions(const AttentionCall& call, const RefRow& row) {
-  const int64_t own = row.context;
-  if (call.chunk_size > 0) {
-    return {std::max<int64_t>(0, own - 1) / call.chunk_size * call.chunk_size, own};
-  }
-  if (call.sliding_window == 0) return {0, own};
-  const int64_t begin = std::max<int64_t>(0, own - call.sliding_window);
-  if (!call.is_bidirectional || own == 0) return {begin, own};  // 0: the token only pads a batch
-  return {begin, std::min(int_element(call.seq_lens, row.request), own + call.sliding_window - 1)};
-}
-
-void attention_row_ref(const AttentionCall& call, const RefRow& row) {
-  const int64_t head_dim = call.q.size(2);
-  const int64_t value_dim = call.out.size(2);
-  const int64_t kv_head = row.head / (call.q.size(1) / call.key_cache.size(1));
-  const int64_t block_size = call.key_cache.size(2);
-  const auto [begin, end] = seen_positions(call, row);
-  const auto block = [&](int64_t position) {
-    return int_element(call.block_table, row.request, position / block_size);
-  };
-
-  std::vector<double> query;
-  for (int64_t i = 0; i < head_dim; ++i) query.push_back(element(call.q, row.token, row.head, i));
-  std::vector<double> scores;
-  double largest = -std::numeric_limits<double>::infinity();
-  for (int64_t position = begin; position < end; ++position) {
-    const int64_t in_block = block(position);
-    double score = 0;
-    for (int64_t i = 0; i < head_dim; ++i) {
-      score +=
-          query[static_cast<size_t>(i)] *
-          cache_element(
-              call.key_cache, head_dim, call.scales.k, in_block, kv_head, position % block_size, i);
-    }
-    score *= call.scale;
-    if (call.soft_cap > 0) score = call.soft_cap * std::tanh(score / call.soft_cap);
-    scores.push_back(score);
-    largest = std::max(largest, scores.back());
-  }
-  double total = 0;
-  if (call.sinks != nullptr) {
-    const double sink = element(*call.sinks, row.head);
-    largest = std::max(largest, sink);
-    total = std::exp(sink - largest);
-  }
-  for (double& score : scores) total += score = std::exp(score - largest);
-  std::vector<double> sums(static_cast<size_t>(value_dim), 0.0);
-  for (int64_t position = begin; position < end; ++position) {
-    const int64_t in_block = block(position);
-    const double score = scores[static_cast<size_t>(position - begin)];
-    for (int64_t i = 0; i < value_dim; ++i) {
-      sums[static_cast<size_t>(i)] += score * cache_element(call.value_cache,
-                                                            head_dim,
-                                                            call.scales.v,
-                                                            in_block,
-                                                            kv_head,
-                                                            position % block_size,
-                                                            i);
-    }
-  }
-  for (int64_t i = 0; i < value_dim; ++i) {
-    const double sum = sums[static_cast<size_t>(i)];
-    set_element(call.out, scores.empty() ? 0.0 : sum / total, row.token, row.head, i);
-  }
 }
 
 AttentionKernelArguments arguments_of(const AttentionCall& call) {
@@ -357,25 +277,6 @@ bool launch_attention(device::Stream& stream,
       return launch_planned(stream, kernels, call);
   }
   return false;
-}
-
-void attention_ref(const AttentionCall& call) {
-  const int64_t num_reqs = call.seq_lens.size(0);
-  for (int64_t token = 0; token < call.q.size(0); ++token) {
-    for (int64_t head = 0; head < call.q.size(1); ++head) {
-      RefRow row = {.request = 0, .token = token, .head = head, .context = 0};
-      for (int64_t r = 0; r < num_reqs; ++r) {
-        const int64_t begin = int_element(call.query_start_loc, r);
-        const int64_t end = int_element(call.query_start_loc, r + 1);
-        if (token < begin || token >= end) continue;
-        row.request = r;
-        const bool sees_all = call.is_bidirectional && call.sliding_window == 0;
-        const int64_t later_tokens = sees_all ? 0 : end - token - 1;
-        row.context = std::max<int64_t>(0, int_element(call.seq_lens, r) - later_tokens);
-      }
-      attention_row_ref(call, row);
-    }
-  }
 }
 
 namespace {

@@ -61,7 +61,4 @@ bool launch_attention(device::Stream& stream,
 /// The call of any op of attention, with the operands and attributes of `run`.
 [[nodiscard]] AttentionCall attention_call_of(const OpRun& run);
 
-/// Oracle, in double.
-void attention_ref(const AttentionCall& call);
-
 }  // namespace reprise::kernels

@@ -3,6 +3,7 @@
 #include "reprise/base/error.h"
 #include "tests/support/kernels/attention_fixture.h"
 #include "tests/support/kernels/attention_plan_fixture.h"
+#include "tests/support/kernels/oracles/caches.h"
 
 // Attention other than causal attention over keys and values: latents, sinks, both directions.
 namespace reprise::kernels {

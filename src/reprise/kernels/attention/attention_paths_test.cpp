@@ -2,6 +2,7 @@
 
 #include "tests/support/kernels/attention_fixture.h"
 #include "tests/support/kernels/attention_plan_fixture.h"
+#include "tests/support/kernels/oracles/caches.h"
 
 // The paths beside the one for any batch: what they compute, and that a plan which is not the
 // batch's own shows.

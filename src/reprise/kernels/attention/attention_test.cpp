@@ -5,6 +5,7 @@
 #include "reprise/base/error.h"
 #include "reprise/kernels/quantize/quantize.h"
 #include "tests/support/kernels/attention_fixture.h"
+#include "tests/support/kernels/oracles/caches.h"
 
 namespace reprise::kernels {
 namespace {

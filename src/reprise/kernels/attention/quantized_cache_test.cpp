@@ -13,6 +13,7 @@
 #include "reprise/kernels/rope_kv_write/rope_kv_write.h"
 #include "tests/support/kernels/attention_fixture.h"
 #include "tests/support/kernels/attention_plan_fixture.h"
+#include "tests/support/kernels/oracles/caches.h"
 
 // Caches of eight bits: what is written, and what attention reads.
 namespace reprise::kernels {

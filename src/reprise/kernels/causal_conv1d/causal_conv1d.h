@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 
 #include "reprise/device/device.h"
 #include "reprise/kernels/causal_conv1d/causal_conv1d_arguments.h"
@@ -52,28 +51,5 @@ bool launch_convolution(device::Stream& stream,
                         const Tensor& bias,
                         const StateOperands& states,
                         const Tensor& out);
-
-/// The oracles of recurrences: `update` computes the results of a token and changes the state in a
-/// slot.
-using UpdateStateRef = std::function<void(int64_t slot, int64_t token)>;
-void recurrence_ref(const UpdateStateRef& update, const StateOperands& states, const Tensor& out);
-
-/// The oracles of convolutions, in double: what is convolved, and what becomes of a sum.
-struct ConvolutionRef {
-  std::function<double(int64_t token, int64_t channel)> input;
-  std::function<double(int64_t token, int64_t channel, double sum)> result;
-};
-void convolution_ref(const ConvolutionRef& op,
-                     const Tensor& weight,
-                     const Tensor& bias,
-                     const StateOperands& states,
-                     const Tensor& out);
-
-/// Oracle, in double.
-void causal_conv1d_ref(const Tensor& x,
-                       const Tensor& weight,
-                       const Tensor& bias,
-                       const StateOperands& states,
-                       const Tensor& out);
 
 }  // namespace reprise::kernels

@@ -4,7 +4,6 @@
 #include "reprise/kernels/combine_experts/combine_experts_arguments.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
-#include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
 
@@ -29,19 +28,6 @@ bool launch_combine_experts(device::Stream& stream,
                 num_blocks(arguments.tiles),
                 arguments,
                 std::array{writes(out), reads(x), reads(weights)});
-}
-
-void combine_experts_ref(const Tensor& x, const Tensor& weights, const Tensor& out) {
-  const int64_t top_k = weights.size(1);
-  for (int64_t row = 0; row < out.size(0); ++row) {
-    for (int64_t i = 0; i < out.size(1); ++i) {
-      double sum = 0;
-      for (int64_t k = 0; k < top_k; ++k) {
-        sum += element(weights, row, k) * element(x, row * top_k + k, i);
-      }
-      set_element(out, sum, row, i);
-    }
-  }
 }
 
 bool launch_combine_experts(const OpRun& run) {

@@ -14,7 +14,4 @@ bool launch_combine_experts(device::Stream& stream,
                             const Tensor& weights,  // float32[num_tokens, K]
                             const Tensor& out);     // [num_tokens, width]
 
-/// Oracle, in double.
-void combine_experts_ref(const Tensor& x, const Tensor& weights, const Tensor& out);
-
 }  // namespace reprise::kernels

@@ -4,7 +4,6 @@
 #include "reprise/kernels/concat/concat_arguments.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
-#include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
 
@@ -30,19 +29,6 @@ bool launch_concat(device::Stream& stream,
                 num_blocks(arguments.tiles),
                 arguments,
                 std::array{writes(out), reads(a), reads(b)});
-}
-
-void concat_ref(const Tensor& a, const Tensor& b, const Tensor& out) {
-  const int64_t a_width = a.size(2);
-  for (int64_t token = 0; token < out.size(0); ++token) {
-    for (int64_t head = 0; head < out.size(1); ++head) {
-      for (int64_t i = 0; i < out.size(2); ++i) {
-        const double value =
-            i < a_width ? element(a, token, head, i) : element(b, token, head, i - a_width);
-        set_element(out, value, token, head, i);
-      }
-    }
-  }
 }
 
 bool launch_concat(const OpRun& run) {

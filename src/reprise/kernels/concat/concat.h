@@ -13,7 +13,4 @@ bool launch_concat(device::Stream& stream,
                    const Tensor& b,     // [num_tokens, heads, width of b], rows may be strided
                    const Tensor& out);  // [num_tokens, heads, the sum of both widths]
 
-/// Oracle.
-void concat_ref(const Tensor& a, const Tensor& b, const Tensor& out);
-
 }  // namespace reprise::kernels

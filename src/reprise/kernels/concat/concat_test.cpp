@@ -1,6 +1,7 @@
 #include "reprise/kernels/concat/concat.h"
 
 #include "tests/support/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/oracles/rows.h"
 
 namespace reprise::kernels {
 namespace {

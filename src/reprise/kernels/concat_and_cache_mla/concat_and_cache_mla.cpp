@@ -4,7 +4,6 @@
 #include "reprise/kernels/concat_and_cache_mla/concat_and_cache_mla_arguments.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
-#include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
 
@@ -38,23 +37,6 @@ bool launch_concat_and_cache_mla(device::Stream& stream,
                 static_cast<uint32_t>(ceil_div(arguments.num_tokens, arguments.tokens_per_block)),
                 arguments,
                 std::array{writes(kv_cache), reads(kv_c), reads(k_pe), reads(slot_mapping)});
-}
-
-void concat_and_cache_mla_ref(const Tensor& kv_c,
-                              const Tensor& k_pe,
-                              const Tensor& kv_cache,
-                              const Tensor& slot_mapping) {
-  const int64_t block_size = kv_cache.size(2);
-  const int64_t latent_size = kv_c.size(1);
-  for (int64_t token = 0; token < kv_c.size(0); ++token) {
-    const int64_t slot = int_element(slot_mapping, token);
-    if (slot < 0 || slot >= kv_cache.size(0) * block_size) continue;
-    for (int64_t i = 0; i < kv_cache.size(3); ++i) {
-      const double value =
-          i < latent_size ? element(kv_c, token, i) : element(k_pe, token, 0, i - latent_size);
-      set_element(kv_cache, value, slot / block_size, 0, slot % block_size, i);
-    }
-  }
 }
 
 bool launch_concat_and_cache_mla(const OpRun& run) {

@@ -16,10 +16,4 @@ bool launch_concat_and_cache_mla(
     const Tensor& kv_cache,       // [num_blocks, 1, block_size, latent size + rope size]
     const Tensor& slot_mapping);  // int32[num_tokens]
 
-/// Oracle.
-void concat_and_cache_mla_ref(const Tensor& kv_c,
-                              const Tensor& k_pe,
-                              const Tensor& kv_cache,
-                              const Tensor& slot_mapping);
-
 }  // namespace reprise::kernels

@@ -1,6 +1,7 @@
 #include "reprise/kernels/concat_and_cache_mla/concat_and_cache_mla.h"
 
 #include "tests/support/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/oracles/caches.h"
 
 namespace reprise::kernels {
 namespace {

@@ -1,8 +1,5 @@
 #include "reprise/kernels/elementwise/elementwise.h"
 
-#include <cmath>
-#include <numbers>
-
 #include "reprise/base/assert.h"
 #include "reprise/kernels/elementwise/elementwise_arguments.h"
 #include "reprise/kernels/launch.h"
@@ -29,13 +26,6 @@ bool launch_elementwise(device::Stream& stream,
                 num_blocks(arguments.tiles),
                 arguments,
                 std::array{writes(out), reads(x)});
-}
-
-double gelu_ref(double x) { return 0.5 * x * std::erfc(-x / std::numbers::sqrt2); }
-
-double gelu_tanh_ref(double x) {
-  const double inner = std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x);
-  return 0.5 * x * (1.0 + std::tanh(inner));
 }
 
 bool launch_gelu(const OpRun& run) {

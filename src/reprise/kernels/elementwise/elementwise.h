@@ -15,8 +15,4 @@ bool launch_elementwise(device::Stream& stream,
                         float parameter,
                         const Tensor& out);
 
-/// Oracles, in double.
-[[nodiscard]] double gelu_ref(double x);
-[[nodiscard]] double gelu_tanh_ref(double x);
-
 }  // namespace reprise::kernels

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "tests/support/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/oracles/activations.h"
 
 namespace reprise::kernels {
 namespace {

@@ -39,16 +39,6 @@ bool launch_fused_add_rms_norm(device::Stream& stream,
                 std::array{writes(normed), writes(sum), reads(x), reads(residual), reads(weight)});
 }
 
-void fused_add_rms_norm_ref(const Tensor& x,
-                            const Tensor& residual,
-                            const Tensor& weight,
-                            float epsilon,
-                            const Tensor& normed,
-                            const Tensor& sum) {
-  add_ref(residual, x, sum);
-  rms_norm_ref(sum, weight, epsilon, normed);
-}
-
 bool launch_fused_add_rms_norm(const OpRun& run) {
   const auto in = run.operands<OpCode::fused_add_rms_norm>();
   return launch_fused_add_rms_norm(run.stream,

@@ -17,12 +17,4 @@ bool launch_fused_add_rms_norm(device::Stream& stream,
                                const Tensor& normed,  // like x, dense
                                const Tensor& sum);    // like x, dense
 
-/// Oracle: add_ref, then rms_norm_ref of `sum`.
-void fused_add_rms_norm_ref(const Tensor& x,
-                            const Tensor& residual,
-                            const Tensor& weight,
-                            float epsilon,
-                            const Tensor& normed,
-                            const Tensor& sum);
-
 }  // namespace reprise::kernels

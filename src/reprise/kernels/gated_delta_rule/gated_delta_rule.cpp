@@ -1,13 +1,9 @@
 #include "reprise/kernels/gated_delta_rule/gated_delta_rule.h"
 
-#include <cmath>
-#include <vector>
-
 #include "reprise/base/assert.h"
 #include "reprise/kernels/gated_delta_rule/gated_delta_rule_arguments.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
-#include "reprise/kernels/reference.h"
 #include "reprise/kernels/selective_state_update/selective_state_update_arguments.h"
 
 namespace reprise::kernels {
@@ -68,65 +64,6 @@ bool launch_gated_delta_rule(device::Stream& stream,
                            reads(states.state_indices),
                            reads(states.query_start_loc),
                            reads(states.seq_lens)});
-}
-
-namespace {
-
-std::vector<double> normalised_ref(const Tensor& x, int64_t token, int64_t first, int64_t size) {
-  std::vector<double> row;
-  double squares = 1e-6;
-  for (int64_t i = 0; i < size; ++i) {
-    row.push_back(element(x, token, first + i));
-    squares += row.back() * row.back();
-  }
-  for (double& value : row) value /= std::sqrt(squares);
-  return row;
-}
-
-void update_head_ref(const DeltaRuleInputs& in,
-                     const Tensor& state,
-                     const Tensor& out,
-                     int64_t slot,
-                     int64_t token,
-                     int64_t head) {
-  const int64_t keys = state.size(2);
-  const int64_t groups = in.k.size(1) / keys;
-  const int64_t shared = head / in.neighbours % groups * keys;
-  const std::vector<double> q = normalised_ref(in.q, token, shared, keys);
-  const std::vector<double> k = normalised_ref(in.k, token, shared, keys);
-  const double raw = element(in.dt, token, head) + element(in.dt_bias, head);
-  const double step = raw > 30 ? raw : std::log1p(std::exp(raw));
-  const double decay = std::exp(-std::exp(element(in.a_log, head)) * step);
-  const double beta = 1 / (1 + std::exp(-element(in.beta, token, head)));
-  for (int64_t i = 0; i < state.size(3); ++i) {
-    const int64_t column = head * state.size(3) + i;
-    double remembered = 0;
-    for (int64_t key = 0; key < keys; ++key) {
-      remembered += element(state, slot, head, key, i) * decay * k[static_cast<size_t>(key)];
-    }
-    const double change = (element(in.v, token, column) - remembered) * beta;
-    double result = 0;
-    for (int64_t key = 0; key < keys; ++key) {
-      const auto index = static_cast<size_t>(key);
-      const double h = element(state, slot, head, key, i) * decay + k[index] * change;
-      set_element(state, h, slot, head, key, i);
-      result += h * q[index] / std::sqrt(static_cast<double>(keys));
-    }
-    set_element(out, result, token, column);
-  }
-}
-
-}  // namespace
-
-void gated_delta_rule_ref(const DeltaRuleInputs& in,
-                          const StateOperands& states,
-                          const Tensor& out) {
-  const auto update = [&](int64_t slot, int64_t token) {
-    for (int64_t head = 0; head < states.state.size(1); ++head) {
-      update_head_ref(in, states.state, out, slot, token, head);
-    }
-  };
-  recurrence_ref(update, states, out);
 }
 
 bool launch_gated_delta_rule(const OpRun& run) {

@@ -31,9 +31,4 @@ bool launch_gated_delta_rule(
     const StateOperands& states,  // state: [num_slots, heads, key_dim, value_dim]
     const Tensor& out);           // like v
 
-/// Oracle, in double.
-void gated_delta_rule_ref(const DeltaRuleInputs& in,
-                          const StateOperands& states,
-                          const Tensor& out);
-
 }  // namespace reprise::kernels

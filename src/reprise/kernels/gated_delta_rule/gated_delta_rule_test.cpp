@@ -4,6 +4,7 @@
 
 #include "reprise/kernels/reference.h"
 #include "tests/support/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/oracles/states.h"
 
 namespace reprise::kernels {
 namespace {

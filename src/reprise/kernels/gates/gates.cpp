@@ -1,12 +1,9 @@
 #include "reprise/kernels/gates/gates.h"
 
-#include <cmath>
-
 #include "reprise/base/assert.h"
 #include "reprise/kernels/gates/gates_arguments.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
-#include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
 
@@ -34,17 +31,6 @@ bool launch_gates(device::Stream& stream,
                 num_blocks(arguments.tiles),
                 arguments,
                 std::array{writes(out), reads(x), reads(gate)});
-}
-
-void gates_ref(GateFunction function, const Tensor& x, const Tensor& gate, const Tensor& out) {
-  for (const RowIndex& row : all_rows(x)) {
-    for (int64_t i = 0; i < x.size(x.rank() - 1); ++i) {
-      const double g = row_element(gate, row, i);
-      const double sigmoid = 1.0 / (1.0 + std::exp(-g));
-      const double factor = function == GateFunction::silu ? g * sigmoid : sigmoid;
-      set_row_element(out, row_element(x, row, i) * factor, row, i);
-    }
-  }
 }
 
 bool launch_mul_silu(const OpRun& run) {

@@ -17,7 +17,4 @@ bool launch_gates(device::Stream& stream,
                   const Tensor& gate,  // like x
                   const Tensor& out);  // like x
 
-/// Oracle, in double.
-void gates_ref(GateFunction function, const Tensor& x, const Tensor& gate, const Tensor& out);
-
 }  // namespace reprise::kernels

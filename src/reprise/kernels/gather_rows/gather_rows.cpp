@@ -4,7 +4,6 @@
 #include "reprise/kernels/gather_rows/gather_rows_arguments.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
-#include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
 
@@ -30,16 +29,6 @@ bool launch_gather_rows(device::Stream& stream,
                 num_blocks(arguments.tiles),
                 arguments,
                 std::array{writes(out), reads(x), reads(indices)});
-}
-
-void gather_rows_ref(const Tensor& x, const Tensor& indices, const Tensor& out) {
-  for (int64_t row = 0; row < out.size(0); ++row) {
-    const int64_t index = int_element(indices, row);
-    const bool is_inside = index >= 0 && index < x.size(0);
-    for (int64_t i = 0; i < out.size(1); ++i) {
-      set_element(out, is_inside ? element(x, index, i) : 0.0, row, i);
-    }
-  }
 }
 
 bool launch_gather_rows(const OpRun& run) {

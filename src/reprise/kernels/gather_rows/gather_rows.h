@@ -14,7 +14,4 @@ bool launch_gather_rows(device::Stream& stream,
                         const Tensor& indices,  // int32[num_rows]
                         const Tensor& out);     // [num_rows, width]
 
-/// Oracle.
-void gather_rows_ref(const Tensor& x, const Tensor& indices, const Tensor& out);
-
 }  // namespace reprise::kernels

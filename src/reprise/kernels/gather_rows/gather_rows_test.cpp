@@ -1,6 +1,7 @@
 #include "reprise/kernels/gather_rows/gather_rows.h"
 
 #include "tests/support/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/oracles/rows.h"
 
 namespace reprise::kernels {
 namespace {

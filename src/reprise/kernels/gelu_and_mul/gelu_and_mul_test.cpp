@@ -4,6 +4,7 @@
 
 #include "reprise/kernels/elementwise/elementwise.h"
 #include "tests/support/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/oracles/activations.h"
 
 namespace reprise::kernels {
 namespace {

@@ -14,10 +14,6 @@ bool launch_gemma_rms_norm(device::Stream& stream,
   return launch_rms_norm(stream, kernels.gemma_rms_norm, "gemma_rms_norm", x, weight, epsilon, out);
 }
 
-void gemma_rms_norm_ref(const Tensor& x, const Tensor& weight, float epsilon, const Tensor& out) {
-  rms_norm_ref(x, weight, epsilon, out, 1.0);
-}
-
 bool launch_gemma_rms_norm(const OpRun& run) {
   const auto in = run.operands<OpCode::gemma_rms_norm>();
   return launch_gemma_rms_norm(

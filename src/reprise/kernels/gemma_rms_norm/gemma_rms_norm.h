@@ -16,7 +16,4 @@ bool launch_gemma_rms_norm(device::Stream& stream,
                            float epsilon,
                            const Tensor& out);
 
-/// Oracle, in double.
-void gemma_rms_norm_ref(const Tensor& x, const Tensor& weight, float epsilon, const Tensor& out);
-
 }  // namespace reprise::kernels

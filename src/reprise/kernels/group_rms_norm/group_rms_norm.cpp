@@ -1,12 +1,9 @@
 #include "reprise/kernels/group_rms_norm/group_rms_norm.h"
 
-#include <cmath>
-
 #include "reprise/base/assert.h"
 #include "reprise/kernels/group_rms_norm/group_rms_norm_arguments.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
-#include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
 
@@ -36,23 +33,6 @@ bool launch_group_rms_norm(device::Stream& stream,
                 num_blocks(arguments.tiles),
                 arguments,
                 std::array{writes(out), reads(x), reads(weight)});
-}
-
-void group_rms_norm_ref(
-    const Tensor& x, const Tensor& weight, const Tensor& out, float epsilon, int64_t groups) {
-  const int64_t size = x.size(1) / groups;
-  for (int64_t row = 0; row < x.size(0); ++row) {
-    for (int64_t first = 0; first < x.size(1); first += size) {
-      double squares = 0;
-      for (int64_t i = first; i < first + size; ++i) {
-        squares += element(x, row, i) * element(x, row, i);
-      }
-      const double scale = 1 / std::sqrt(squares / static_cast<double>(size) + epsilon);
-      for (int64_t i = first; i < first + size; ++i) {
-        set_element(out, element(x, row, i) * scale * element(weight, i), row, i);
-      }
-    }
-  }
 }
 
 bool launch_group_rms_norm(const OpRun& run) {

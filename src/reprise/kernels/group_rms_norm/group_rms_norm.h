@@ -16,8 +16,4 @@ bool launch_group_rms_norm(device::Stream& stream,
                            float epsilon,
                            int64_t groups);
 
-/// Oracle, in double.
-void group_rms_norm_ref(
-    const Tensor& x, const Tensor& weight, const Tensor& out, float epsilon, int64_t groups);
-
 }  // namespace reprise::kernels

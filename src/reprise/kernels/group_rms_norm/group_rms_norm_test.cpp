@@ -2,6 +2,7 @@
 
 #include "reprise/kernels/rms_norm/rms_norm.h"
 #include "tests/support/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/oracles/norms.h"
 
 namespace reprise::kernels {
 namespace {

@@ -33,11 +33,4 @@ bool launch_grouped_top_k(device::Stream& stream,
                           const Tensor& weights,   // float32[num_tokens, top_k]
                           const Tensor& experts);  // int32[num_tokens, top_k]
 
-/// Oracle, in double.
-void grouped_top_k_ref(const GroupedRouting& routing,
-                       const Tensor& logits,
-                       const Tensor& bias,
-                       const Tensor& weights,
-                       const Tensor& experts);
-
 }  // namespace reprise::kernels

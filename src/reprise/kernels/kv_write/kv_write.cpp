@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstring>
 #include <span>
 
 #include "reprise/base/assert.h"
@@ -14,7 +12,6 @@
 #include "reprise/kernels/kv_write/kv_write_arguments.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
-#include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
 namespace {
@@ -76,34 +73,6 @@ bool launch_kv_write_quant(device::Stream& stream,
                 used);
 }
 
-// The codes and, where the row has one, the scale of one row.
-void write_row_ref(const Tensor& cache,
-                   const Tensor& x,
-                   const std::array<int64_t, 2>& from,
-                   const std::array<int64_t, 3>& to,
-                   float scale) {
-  const int64_t head_dim = x.size(2);
-  const bool has_row_scale = cache.size(3) > head_dim;
-  if (has_row_scale) {
-    float largest = 1e-10F;
-    for (int64_t i = 0; i < head_dim; ++i) {
-      const auto magnitude = static_cast<float>(std::abs(element(x, from[0], from[1], i)));
-      if (magnitude > largest || std::isnan(magnitude)) largest = magnitude;
-    }
-    const float largest_code =
-        cache.dtype() == DType::i8 ? 127.0F : (cache.dtype() == DType::f8e4m3 ? 448.0F : 57344.0F);
-    scale = largest / largest_code;
-  }
-  for (int64_t i = 0; i < head_dim; ++i) {
-    const auto value = static_cast<float>(element(x, from[0], from[1], i));
-    const float code = cache.dtype() == x.dtype() ? value : value / scale;
-    set_element(cache, code, to[0], to[1], to[2], i);
-  }
-  if (!has_row_scale) return;
-  const int64_t row = (to[0] * cache.size(1) + to[1]) * cache.size(2) + to[2];
-  std::memcpy(cache.data_as<char>() + row * cache.size(3) + head_dim, &scale, sizeof scale);
-}
-
 }  // namespace
 
 CacheRows cache_rows(const Tensor& cache,
@@ -115,21 +84,6 @@ CacheRows cache_rows(const Tensor& cache,
           .row_bytes = cache.size(3) * static_cast<int64_t>(dtype_bytes(cache.dtype())),
           .k_scale = scales.k,
           .v_scale = scales.v};
-}
-
-double cache_element(const Tensor& cache,
-                     int64_t head_dim,
-                     float scale,
-                     int64_t block,
-                     int64_t head,
-                     int64_t slot,
-                     int64_t i) {
-  if (cache.size(3) > head_dim) {
-    const int64_t row = (block * cache.size(1) + head) * cache.size(2) + slot;
-    std::memcpy(&scale, cache.data_as<char>() + row * cache.size(3) + head_dim, sizeof scale);
-  }
-  const double code = element(cache, block, head, slot, i);
-  return dtype_bytes(cache.dtype()) == 1 ? code * scale : code;
 }
 
 bool launch_kv_write(device::Stream& stream,
@@ -176,24 +130,6 @@ bool launch_kv_write(device::Stream& stream,
                 static_cast<uint32_t>(ceil_div(arguments.num_tokens, arguments.tokens_per_block)),
                 arguments,
                 uses);
-}
-
-void kv_write_ref(const Tensor& k,
-                  const Tensor& v,
-                  const Tensor& key_cache,
-                  const Tensor& value_cache,
-                  const Tensor& slot_mapping,
-                  const CacheScales& scales) {
-  const int64_t block_size = key_cache.size(2);
-  for (int64_t token = 0; token < k.size(0); ++token) {
-    const int64_t slot = int_element(slot_mapping, token);
-    if (slot < 0 || slot >= key_cache.size(0) * block_size) continue;
-    for (int64_t head = 0; head < k.size(1); ++head) {
-      const std::array to{slot / block_size, head, slot % block_size};
-      write_row_ref(key_cache, k, {token, head}, to, scales.k);
-      write_row_ref(value_cache, v, {token, head}, to, scales.v);
-    }
-  }
 }
 
 bool launch_kv_write(const OpRun& run) {

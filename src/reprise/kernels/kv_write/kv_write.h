@@ -35,21 +35,4 @@ bool launch_kv_write(device::Stream& stream,
                      const Tensor& slot_mapping,  // int32[num_tokens]
                      const CacheScales& scales = {});
 
-/// Oracle.
-void kv_write_ref(const Tensor& k,
-                  const Tensor& v,
-                  const Tensor& key_cache,
-                  const Tensor& value_cache,
-                  const Tensor& slot_mapping,
-                  const CacheScales& scales = {});
-
-/// Element i of a row of a cache, as a number: an oracle.
-[[nodiscard]] double cache_element(const Tensor& cache,
-                                   int64_t head_dim,
-                                   float scale,
-                                   int64_t block,
-                                   int64_t head,
-                                   int64_t slot,
-                                   int64_t i);
-
 }  // namespace reprise::kernels

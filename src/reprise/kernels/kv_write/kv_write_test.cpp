@@ -1,6 +1,7 @@
 #include "reprise/kernels/kv_write/kv_write.h"
 
 #include "tests/support/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/oracles/caches.h"
 
 namespace reprise::kernels {
 namespace {

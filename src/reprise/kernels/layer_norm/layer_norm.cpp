@@ -1,12 +1,9 @@
 #include "reprise/kernels/layer_norm/layer_norm.h"
 
-#include <cmath>
-
 #include "reprise/base/assert.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/layer_norm/layer_norm_arguments.h"
 #include "reprise/kernels/op_run.h"
-#include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
 
@@ -34,24 +31,6 @@ bool launch_layer_norm(device::Stream& stream,
                 num_blocks(arguments.tiles),
                 arguments,
                 std::array{writes(out), reads(x), reads(weight), reads(bias)});
-}
-
-void layer_norm_ref(
-    const Tensor& x, const Tensor& weight, const Tensor& bias, float epsilon, const Tensor& out) {
-  const int64_t width = x.size(-1);
-  for (const RowIndex& row : all_rows(x)) {
-    double mean = 0;
-    for (int64_t i = 0; i < width; ++i) mean += row_element(x, row, i);
-    mean /= static_cast<double>(width);
-    double variance = 0;
-    for (int64_t i = 0; i < width; ++i) variance += std::pow(row_element(x, row, i) - mean, 2);
-    const double scale = 1.0 / std::sqrt(variance / static_cast<double>(width) + epsilon);
-    for (int64_t i = 0; i < width; ++i) {
-      const double shift = bias.defined() ? element(bias, i) : 0.0;
-      const double normed = (row_element(x, row, i) - mean) * scale;
-      set_row_element(out, normed * element(weight, i) + shift, row, i);
-    }
-  }
 }
 
 bool launch_layer_norm(const OpRun& run) {

@@ -18,8 +18,4 @@ bool launch_layer_norm(device::Stream& stream,
                        float epsilon,
                        const Tensor& out);
 
-/// Oracle, in double.
-void layer_norm_ref(
-    const Tensor& x, const Tensor& weight, const Tensor& bias, float epsilon, const Tensor& out);
-
 }  // namespace reprise::kernels

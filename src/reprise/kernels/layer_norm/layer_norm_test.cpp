@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tests/support/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/oracles/norms.h"
 
 namespace reprise::kernels {
 namespace {

@@ -6,7 +6,6 @@
 #include "reprise/base/assert.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
-#include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
 namespace {
@@ -61,23 +60,6 @@ bool launch_local_experts(device::Stream& stream,
       static_cast<uint32_t>((count + kEntriesPerBlock - 1) / kEntriesPerBlock),
       arguments,
       std::array{writes(local_weights), writes(local_ids), reads(weights), reads(experts)});
-}
-
-void local_experts_ref(LocalExperts mine,
-                       const Tensor& weights,
-                       const Tensor& experts,
-                       const Tensor& local_weights,
-                       const Tensor& local_ids) {
-  for (int64_t token = 0; token < experts.size(0); ++token) {
-    for (int64_t k = 0; k < experts.size(1); ++k) {
-      const int64_t local = int_element(experts, token, k) - mine.begin;
-      const bool is_mine = local >= 0 && local < mine.count;
-      const int64_t at = token * experts.size(1) + k;
-      local_ids.data_as<int32_t>()[at] = is_mine ? static_cast<int32_t>(local) : -1;
-      local_weights.data_as<float>()[at] =
-          is_mine ? static_cast<float>(element(weights, token, k)) : 0.0F;
-    }
-  }
 }
 
 bool launch_local_experts(const OpRun& run) {

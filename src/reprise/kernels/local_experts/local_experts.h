@@ -23,11 +23,4 @@ bool launch_local_experts(device::Stream& stream,
                           const Tensor& local_weights,  // as weights
                           const Tensor& local_ids);     // as experts
 
-/// Oracle.
-void local_experts_ref(LocalExperts mine,
-                       const Tensor& weights,
-                       const Tensor& experts,
-                       const Tensor& local_weights,
-                       const Tensor& local_ids);
-
 }  // namespace reprise::kernels

@@ -1,6 +1,7 @@
 #include "reprise/kernels/local_experts/local_experts.h"
 
 #include "tests/support/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/oracles/experts.h"
 
 namespace reprise::kernels {
 namespace {

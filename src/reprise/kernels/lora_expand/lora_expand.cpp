@@ -4,7 +4,6 @@
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/lora_expand/lora_expand_arguments.h"
 #include "reprise/kernels/op_run.h"
-#include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
 
@@ -39,27 +38,6 @@ bool launch_lora_expand(device::Stream& stream,
       num_blocks(arguments.tiles),
       arguments,
       std::array{writes(out), reads(y), reads(shrunk), reads(b), reads(ends), reads(slots)});
-}
-
-void lora_expand_ref(const Tensor& y,
-                     const Tensor& shrunk,
-                     const Tensor& b,
-                     const Tensor& ends,
-                     const Tensor& slots,
-                     const Tensor& out) {
-  const int64_t rank = b.size(1);
-  for (int64_t row = 0; row < out.size(0); ++row) {
-    const int64_t slot = int_element(slots, row);
-    int64_t module = 0;
-    for (int64_t column = 0; column < out.size(1); ++column) {
-      while (module + 1 < ends.size(0) && column >= int_element(ends, module)) ++module;
-      double sum = element(y, row, column);
-      for (int64_t j = 0; slot >= 0 && j < rank; ++j) {
-        sum += element(shrunk, row, module * rank + j) * element(b, slot, j, column);
-      }
-      set_element(out, sum, row, column);
-    }
-  }
 }
 
 bool launch_lora_expand(const OpRun& run) {

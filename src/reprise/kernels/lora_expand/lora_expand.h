@@ -20,12 +20,4 @@ bool launch_lora_expand(device::Stream& stream,
                         const Tensor& slots,   // int32[>= num_tokens], each below num_slots
                         const Tensor& out);    // [num_tokens, width]
 
-/// Oracle, in double.
-void lora_expand_ref(const Tensor& y,
-                     const Tensor& shrunk,
-                     const Tensor& b,
-                     const Tensor& ends,
-                     const Tensor& slots,
-                     const Tensor& out);
-
 }  // namespace reprise::kernels

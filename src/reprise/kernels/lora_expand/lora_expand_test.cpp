@@ -1,6 +1,7 @@
 #include "reprise/kernels/lora_expand/lora_expand.h"
 
 #include "tests/support/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/oracles/adapters.h"
 
 namespace reprise::kernels {
 namespace {

@@ -4,7 +4,6 @@
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/lora_shrink/lora_shrink_arguments.h"
 #include "reprise/kernels/op_run.h"
-#include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
 namespace {
@@ -43,19 +42,6 @@ bool launch_lora_shrink(device::Stream& stream,
                 static_cast<uint32_t>(blocks),
                 arguments,
                 std::array{writes(out), reads(x), reads(a), reads(slots)});
-}
-
-void lora_shrink_ref(const Tensor& x, const Tensor& a, const Tensor& slots, const Tensor& out) {
-  for (int64_t row = 0; row < out.size(0); ++row) {
-    const int64_t slot = int_element(slots, row);
-    for (int64_t column = 0; column < out.size(1); ++column) {
-      double sum = 0;
-      for (int64_t i = 0; slot >= 0 && i < x.size(1); ++i) {
-        sum += element(x, row, i) * element(a, slot, column, i);
-      }
-      set_element(out, sum, row, column);
-    }
-  }
 }
 
 bool launch_lora_shrink(const OpRun& run) {

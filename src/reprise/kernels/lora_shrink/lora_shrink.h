@@ -16,7 +16,4 @@ bool launch_lora_shrink(device::Stream& stream,
                         const Tensor& slots,  // int32[>= num_tokens], each below num_slots
                         const Tensor& out);   // float32[num_tokens, columns]
 
-/// Oracle, in double.
-void lora_shrink_ref(const Tensor& x, const Tensor& a, const Tensor& slots, const Tensor& out);
-
 }  // namespace reprise::kernels

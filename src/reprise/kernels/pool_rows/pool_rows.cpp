@@ -4,7 +4,6 @@
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
 #include "reprise/kernels/pool_rows/pool_rows_arguments.h"
-#include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
 namespace {
@@ -51,25 +50,6 @@ bool launch_pool_rows(device::Stream& stream,
                 num_blocks(arguments.tiles),
                 arguments,
                 std::array{writes(out), reads(x), reads(ends), reads(num_rows)});
-}
-
-void pool_rows_ref(PoolingRows pooling,
-                   const Tensor& x,
-                   const Tensor& ends,
-                   const Tensor& num_rows,
-                   const Tensor& out) {
-  for (int64_t row = 0; row < out.size(0); ++row) {
-    int64_t first = row == 0 ? 0 : int_element(ends, row - 1) + 1;
-    int64_t last = int_element(ends, row);
-    if (pooling == PoolingRows::last) first = last;
-    if (pooling == PoolingRows::cls) last = first;
-    for (int64_t i = 0; i < out.size(1); ++i) {
-      double total = 0;
-      for (int64_t from = first; from <= last; ++from) total += element(x, from, i);
-      const bool counts = row < int_element(num_rows, 0);
-      set_element(out, counts ? total / static_cast<double>(last - first + 1) : 0.0, row, i);
-    }
-  }
 }
 
 bool launch_pool_last(const OpRun& run) { return launch_pooling(run, PoolingRows::last); }

@@ -22,11 +22,4 @@ bool launch_pool_rows(device::Stream& stream,
                       const Tensor& num_rows,  // int32[1]
                       const Tensor& out);      // float32[num_reqs, width]
 
-/// Oracle, in double.
-void pool_rows_ref(PoolingRows pooling,
-                   const Tensor& x,
-                   const Tensor& ends,
-                   const Tensor& num_rows,
-                   const Tensor& out);
-
 }  // namespace reprise::kernels

@@ -1,6 +1,7 @@
 #include "reprise/kernels/pool_rows/pool_rows.h"
 
 #include "tests/support/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/oracles/rows.h"
 
 namespace reprise::kernels {
 namespace {

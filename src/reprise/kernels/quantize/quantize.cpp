@@ -1,13 +1,9 @@
 #include "reprise/kernels/quantize/quantize.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "reprise/base/assert.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
 #include "reprise/kernels/quantize/quantize_arguments.h"
-#include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
 namespace {
@@ -27,8 +23,6 @@ QuantizeRowsArguments row_arguments(const Tensor& x, const Tensor& q, const Tens
           .tiles = row_tiles(q.size(0), q.size(1), RowCut::whole_rows),
           .epsilon = 0};
 }
-
-double largest_of(DType dtype) { return dtype == DType::i8 ? 127.0 : 448.0; }
 
 }  // namespace
 
@@ -119,31 +113,6 @@ bool launch_silu_and_mul_quant(device::Stream& stream,
                 num_blocks(arguments.tiles),
                 arguments,
                 std::array{writes(q), writes(scales), reads(x)});
-}
-
-void quantize_per_token_ref(const Tensor& x, const Tensor& q, const Tensor& scales) {
-  for (int64_t row = 0; row < x.size(0); ++row) {
-    float largest = kSmallestQuantizedMagnitude;
-    for (int64_t i = 0; i < x.size(1); ++i) {
-      const auto magnitude = static_cast<float>(std::abs(element(x, row, i)));
-      if (std::isnan(largest)) break;
-      largest = std::isnan(magnitude) ? magnitude : std::max(largest, magnitude);
-    }
-    const float scale = largest / static_cast<float>(largest_of(q.dtype()));
-    set_element(scales, scale, row);
-    for (int64_t i = 0; i < x.size(1); ++i) {
-      set_element(q, static_cast<float>(element(x, row, i)) / scale, row, i);
-    }
-  }
-}
-
-void quantize_static_ref(const Tensor& x, const Tensor& scale, const Tensor& q) {
-  const auto divisor = static_cast<float>(element(scale, 0));
-  for (const RowIndex& row : all_rows(x)) {
-    for (int64_t i = 0; i < x.size(-1); ++i) {
-      set_row_element(q, static_cast<float>(row_element(x, row, i)) / divisor, row, i);
-    }
-  }
 }
 
 bool launch_quantize_per_token(const OpRun& run) {

@@ -60,8 +60,4 @@ bool launch_silu_and_mul_quant(device::Stream& stream,
                                const Tensor& q,  // [num_tokens, size of gate], of eight bits
                                const Tensor& scales);  // float32[num_tokens]
 
-/// Oracles. Quantisation is exact, so kernels have the same bits.
-void quantize_per_token_ref(const Tensor& x, const Tensor& q, const Tensor& scales);
-void quantize_static_ref(const Tensor& x, const Tensor& scale, const Tensor& q);
-
 }  // namespace reprise::kernels

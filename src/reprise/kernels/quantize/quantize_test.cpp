@@ -7,6 +7,7 @@
 #include "reprise/kernels/rms_norm/rms_norm.h"
 #include "reprise/kernels/silu_and_mul/silu_and_mul.h"
 #include "tests/support/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/oracles/rows.h"
 
 namespace reprise::kernels {
 namespace {

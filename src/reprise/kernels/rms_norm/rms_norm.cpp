@@ -1,11 +1,8 @@
 #include "reprise/kernels/rms_norm/rms_norm.h"
 
-#include <cmath>
-
 #include "reprise/base/assert.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
-#include "reprise/kernels/reference.h"
 #include "reprise/kernels/rms_norm/rms_norm_arguments.h"
 
 namespace reprise::kernels {
@@ -41,19 +38,6 @@ bool launch_rms_norm(device::Stream& stream,
                      float epsilon,
                      const Tensor& out) {
   return launch_rms_norm(stream, kernels.rms_norm, "rms_norm", x, weight, epsilon, out);
-}
-
-void rms_norm_ref(
-    const Tensor& x, const Tensor& weight, float epsilon, const Tensor& out, double origin) {
-  const int64_t width = x.size(-1);
-  for (const RowIndex& row : all_rows(x)) {
-    double sum = 0;
-    for (int64_t i = 0; i < width; ++i) sum += std::pow(row_element(x, row, i), 2);
-    const double scale = 1.0 / std::sqrt(sum / static_cast<double>(width) + epsilon);
-    for (int64_t i = 0; i < width; ++i) {
-      set_row_element(out, row_element(x, row, i) * scale * (origin + element(weight, i)), row, i);
-    }
-  }
 }
 
 bool launch_rms_norm(const OpRun& run) {

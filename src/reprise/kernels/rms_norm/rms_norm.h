@@ -23,8 +23,4 @@ bool launch_rms_norm(device::Stream& stream,
                      float epsilon,
                      const Tensor& out);
 
-/// Oracle, in double. `origin` is added to each weight.
-void rms_norm_ref(
-    const Tensor& x, const Tensor& weight, float epsilon, const Tensor& out, double origin = 0);
-
 }  // namespace reprise::kernels

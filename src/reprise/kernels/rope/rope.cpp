@@ -3,7 +3,6 @@
 #include "reprise/base/assert.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
-#include "reprise/kernels/reference.h"
 #include "reprise/kernels/rope/rope_arguments.h"
 
 namespace reprise::kernels {
@@ -17,26 +16,6 @@ RopeSide rope_side(const Tensor& x, const Tensor& out) {
           .heads = x.size(1),
           .token_stride = x.stride(0),
           .head_stride = x.stride(1)};
-}
-
-void rope_side_ref(const Tensor& x,
-                   const Tensor& positions,
-                   const Tensor& cos_sin,
-                   const Tensor& out) {
-  const int64_t half = x.size(2) / 2;
-  for (int64_t token = 0; token < x.size(0); ++token) {
-    const int64_t position = int_element(positions, token);
-    for (int64_t head = 0; head < x.size(1); ++head) {
-      for (int64_t i = 0; i < half; ++i) {
-        const double x1 = element(x, token, head, i);
-        const double x2 = element(x, token, head, half + i);
-        const double cosine = element(cos_sin, position, i);
-        const double sine = element(cos_sin, position, half + i);
-        set_element(out, x1 * cosine - x2 * sine, token, head, i);
-        set_element(out, x2 * cosine + x1 * sine, token, head, half + i);
-      }
-    }
-  }
 }
 
 }  // namespace
@@ -72,16 +51,6 @@ bool launch_rope(device::Stream& stream,
       arguments,
       std::array{
           writes(q_out), writes(k_out), reads(q), reads(k), reads(positions), reads(cos_sin)});
-}
-
-void rope_ref(const Tensor& q,
-              const Tensor& k,
-              const Tensor& positions,
-              const Tensor& cos_sin,
-              const Tensor& q_out,
-              const Tensor& k_out) {
-  rope_side_ref(q, positions, cos_sin, q_out);
-  rope_side_ref(k, positions, cos_sin, k_out);
 }
 
 bool launch_rope(const OpRun& run) {

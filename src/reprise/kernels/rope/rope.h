@@ -17,12 +17,4 @@ bool launch_rope(device::Stream& stream,
                  const Tensor& q_out,      // like q, dense
                  const Tensor& k_out);     // like k, dense
 
-/// Oracle, in double.
-void rope_ref(const Tensor& q,
-              const Tensor& k,
-              const Tensor& positions,
-              const Tensor& cos_sin,
-              const Tensor& q_out,
-              const Tensor& k_out);
-
 }  // namespace reprise::kernels

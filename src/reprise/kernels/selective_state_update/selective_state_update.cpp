@@ -1,11 +1,8 @@
 #include "reprise/kernels/selective_state_update/selective_state_update.h"
 
-#include <cmath>
-
 #include "reprise/base/assert.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
-#include "reprise/kernels/reference.h"
 #include "reprise/kernels/selective_state_update/selective_state_update_arguments.h"
 
 namespace reprise::kernels {
@@ -68,47 +65,6 @@ bool launch_selective_state_update(device::Stream& stream,
                            reads(states.state_indices),
                            reads(states.query_start_loc),
                            reads(states.seq_lens)});
-}
-
-namespace {
-
-void update_token_ref(const SelectiveStateInputs& in,
-                      const Tensor& state,
-                      const Tensor& out,
-                      int64_t slot,
-                      int64_t token) {
-  const int64_t heads = state.size(1);
-  const int64_t groups = in.b.size(1) / state.size(3);
-  for (int64_t head = 0; head < heads; ++head) {
-    const double raw = element(in.dt, token, head) + element(in.dt_bias, head);
-    const double step = raw > 30 ? raw : std::log1p(std::exp(raw));
-    const int64_t shared = head / (heads / groups) * state.size(3);
-    for (int64_t p = 0; p < state.size(2); ++p) {
-      const int64_t column = head * state.size(2) + p;
-      const double x = element(in.x, token, column);
-      double sum = element(in.d, head) * x;
-      for (int64_t n = 0; n < state.size(3); ++n) {
-        const double a_log =
-            in.a_log.rank() == 1 ? element(in.a_log, head) : element(in.a_log, head, n);
-        const double h = element(state, slot, head, p, n) * std::exp(-std::exp(a_log) * step) +
-                         step * element(in.b, token, shared + n) * x;
-        set_element(state, h, slot, head, p, n);
-        sum += h * element(in.c, token, shared + n);
-      }
-      set_element(out, sum, token, column);
-    }
-  }
-}
-
-}  // namespace
-
-void selective_state_update_ref(const SelectiveStateInputs& in,
-                                const StateOperands& states,
-                                const Tensor& out) {
-  const auto update = [&](int64_t slot, int64_t token) {
-    update_token_ref(in, states.state, out, slot, token);
-  };
-  recurrence_ref(update, states, out);
 }
 
 bool launch_selective_state_update(const OpRun& run) {

@@ -27,9 +27,4 @@ bool launch_selective_state_update(
     const StateOperands& states,  // state: [num_slots, heads, head_dim, state_size]
     const Tensor& out);           // like x
 
-/// Oracle, in double.
-void selective_state_update_ref(const SelectiveStateInputs& in,
-                                const StateOperands& states,
-                                const Tensor& out);
-
 }  // namespace reprise::kernels

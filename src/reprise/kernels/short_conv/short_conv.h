@@ -15,11 +15,4 @@ bool launch_short_conv(device::Stream& stream,
                        const StateOperands& states,  // state: [num_slots, kernel - 1, channels]
                        const Tensor& out);           // [num_tokens, channels]
 
-/// Oracle, in double.
-void short_conv_ref(const Tensor& x,
-                    const Tensor& weight,
-                    const Tensor& bias,
-                    const StateOperands& states,
-                    const Tensor& out);
-
 }  // namespace reprise::kernels

@@ -1,11 +1,8 @@
 #include "reprise/kernels/sigmoid_gate/sigmoid_gate.h"
 
-#include <cmath>
-
 #include "reprise/base/assert.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
-#include "reprise/kernels/reference.h"
 #include "reprise/kernels/sigmoid_gate/sigmoid_gate_arguments.h"
 
 namespace reprise::kernels {
@@ -30,13 +27,6 @@ bool launch_sigmoid_gate(device::Stream& stream,
                 num_blocks(arguments.tiles),
                 arguments,
                 std::array{writes(out), reads(x), reads(gate)});
-}
-
-void sigmoid_gate_ref(const Tensor& x, const Tensor& gate, const Tensor& out) {
-  for (int64_t row = 0; row < x.size(0); ++row) {
-    const double factor = 1.0 / (1.0 + std::exp(-element(gate, row, 0)));
-    for (int64_t i = 0; i < x.size(1); ++i) set_element(out, element(x, row, i) * factor, row, i);
-  }
 }
 
 bool launch_sigmoid_gate(const OpRun& run) {

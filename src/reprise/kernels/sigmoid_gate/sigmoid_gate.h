@@ -13,7 +13,4 @@ bool launch_sigmoid_gate(device::Stream& stream,
                          const Tensor& gate,  // [num_tokens, 1]
                          const Tensor& out);  // like x
 
-/// Oracle, in double.
-void sigmoid_gate_ref(const Tensor& x, const Tensor& gate, const Tensor& out);
-
 }  // namespace reprise::kernels

@@ -1,6 +1,7 @@
 #include "reprise/kernels/sigmoid_gate/sigmoid_gate.h"
 
 #include "tests/support/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/oracles/activations.h"
 
 namespace reprise::kernels {
 namespace {

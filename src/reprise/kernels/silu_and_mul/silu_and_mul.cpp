@@ -1,11 +1,8 @@
 #include "reprise/kernels/silu_and_mul/silu_and_mul.h"
 
-#include <cmath>
-
 #include "reprise/base/assert.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
-#include "reprise/kernels/reference.h"
 #include "reprise/kernels/silu_and_mul/silu_and_mul_arguments.h"
 
 namespace reprise::kernels {
@@ -27,16 +24,6 @@ bool launch_silu_and_mul(device::Stream& stream,
                 num_blocks(arguments.tiles),
                 arguments,
                 std::array{writes(out), reads(x)});
-}
-
-void silu_and_mul_ref(const Tensor& x, const Tensor& out) {
-  const int64_t width = out.size(1);
-  for (int64_t row = 0; row < out.size(0); ++row) {
-    for (int64_t i = 0; i < width; ++i) {
-      const double gate = element(x, row, i);
-      set_element(out, gate / (1.0 + std::exp(-gate)) * element(x, row, width + i), row, i);
-    }
-  }
 }
 
 bool launch_silu_and_mul(const OpRun& run) {

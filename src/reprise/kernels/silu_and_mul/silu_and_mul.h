@@ -12,7 +12,4 @@ bool launch_silu_and_mul(device::Stream& stream,
                          const Tensor& x,     // [num_tokens, gate | up], rows may be strided
                          const Tensor& out);  // [num_tokens, size of gate]
 
-/// Oracle, in double.
-void silu_and_mul_ref(const Tensor& x, const Tensor& out);
-
 }  // namespace reprise::kernels

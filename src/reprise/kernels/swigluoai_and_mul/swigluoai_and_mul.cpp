@@ -1,12 +1,8 @@
 #include "reprise/kernels/swigluoai_and_mul/swigluoai_and_mul.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "reprise/base/assert.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
-#include "reprise/kernels/reference.h"
 #include "reprise/kernels/swigluoai_and_mul/swigluoai_and_mul_arguments.h"
 
 namespace reprise::kernels {
@@ -30,18 +26,6 @@ bool launch_swigluoai_and_mul(device::Stream& stream,
                 num_blocks(arguments.tiles),
                 arguments,
                 std::array{writes(out), reads(x)});
-}
-
-void swigluoai_and_mul_ref(const Tensor& x, float limit, const Tensor& out) {
-  const double most = limit;
-  for (int64_t row = 0; row < out.size(0); ++row) {
-    for (int64_t i = 0; i < out.size(1); ++i) {
-      const double gate = std::min(element(x, row, i), most);
-      const double up = std::clamp(element(x, row, out.size(1) + i), -most, most);
-      const double alpha = kSwigluoaiAlpha;
-      set_element(out, (up + 1) * gate / (1 + std::exp(-alpha * gate)), row, i);
-    }
-  }
 }
 
 bool launch_swigluoai_and_mul(const OpRun& run) {

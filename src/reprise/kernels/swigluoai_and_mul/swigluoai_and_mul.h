@@ -14,7 +14,4 @@ bool launch_swigluoai_and_mul(device::Stream& stream,
                               float limit,
                               const Tensor& out);  // [num_tokens, size of gate]
 
-/// Oracle, in double.
-void swigluoai_and_mul_ref(const Tensor& x, float limit, const Tensor& out);
-
 }  // namespace reprise::kernels

@@ -1,6 +1,7 @@
 #include "reprise/kernels/swigluoai_and_mul/swigluoai_and_mul.h"
 
 #include "tests/support/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/oracles/activations.h"
 
 namespace reprise::kernels {
 namespace {

@@ -2,16 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-#include <numeric>
-#include <vector>
-
 #include "reprise/base/assert.h"
 #include "reprise/base/error.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
-#include "reprise/kernels/reference.h"
 #include "reprise/kernels/top_k_softmax/top_k_softmax_arguments.h"
 
 namespace reprise::kernels {
@@ -48,33 +42,6 @@ bool launch_top_k_softmax(device::Stream& stream,
                 num_blocks(arguments.tiles),
                 arguments,
                 std::array{writes(weights), writes(experts), reads(logits)});
-}
-
-void top_k_softmax_ref(RoutingSoftmax softmax,
-                       const Tensor& logits,
-                       const Tensor& weights,
-                       const Tensor& experts) {
-  const int64_t num_experts = logits.size(1);
-  const int64_t top_k = weights.size(1);
-  for (int64_t row = 0; row < logits.size(0); ++row) {
-    std::vector<int64_t> order(static_cast<size_t>(num_experts));
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-      return element(logits, row, a) > element(logits, row, b);
-    });
-    const int64_t counted = softmax == RoutingSoftmax::over_all_experts ? num_experts : top_k;
-    const auto exp_of = [&](int64_t i) {
-      return std::exp(element(logits, row, order[static_cast<size_t>(i)]) -
-                      element(logits, row, order[0]));
-    };
-    double total = 0;
-    for (int64_t i = 0; i < counted; ++i) total += exp_of(i);
-    for (int64_t i = 0; i < top_k; ++i) {
-      set_element(weights, exp_of(i) / total, row, i);
-      experts.data_as<int32_t>()[row * top_k + i] =
-          static_cast<int32_t>(order[static_cast<size_t>(i)]);
-    }
-  }
 }
 
 bool launch_softmax_top_k(const OpRun& run) {

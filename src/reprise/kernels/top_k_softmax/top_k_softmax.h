@@ -20,10 +20,4 @@ bool launch_top_k_softmax(device::Stream& stream,
                           const Tensor& weights,   // float32[num_tokens, top_k]
                           const Tensor& experts);  // int32[num_tokens, top_k]
 
-/// Oracle, in double.
-void top_k_softmax_ref(RoutingSoftmax softmax,
-                       const Tensor& logits,
-                       const Tensor& weights,
-                       const Tensor& experts);
-
 }  // namespace reprise::kernels

@@ -4,6 +4,7 @@
 
 #include "reprise/base/error.h"
 #include "tests/support/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/oracles/experts.h"
 
 namespace reprise::kernels {
 namespace {

@@ -17,12 +17,12 @@ class KvExchange {
   virtual ~KvExchange() = default;
 
   /// The event that the exchange waits for.
-  struct Wish {
+  struct AwaitedEvent {
     int descriptor = -1;
     short events = 0;                                       // of poll(); 0: a moment to go by
     Clock::time_point deadline = Clock::time_point::max();  // then fail() ends the exchange
   };
-  [[nodiscard]] virtual Wish wish() const = 0;
+  [[nodiscard]] virtual AwaitedEvent awaited_event() const = 0;
   /// Does what is possible now, at most so much that other exchanges are not kept waiting. Returns
   /// false when the exchange is over. \throws std::exception: fail() ends the exchange
   [[nodiscard]] virtual bool advance() = 0;

@@ -33,7 +33,7 @@ class KvFetches::Fetching final : public KvExchange {
         end_(task_.begin + config_->timeout),
         deadline_(std::min(end_, Clock::now() + kPatience)) {}
 
-  [[nodiscard]] Wish wish() const override {
+  [[nodiscard]] AwaitedEvent awaited_event() const override {
     // A local listener with too many connections does not say when it has room.
     if (!peer_ || (state_ == State::connecting && is_local())) return {-1, 0, deadline_};
     const bool writes = state_ == State::connecting || state_ == State::asking;

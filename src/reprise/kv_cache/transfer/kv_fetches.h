@@ -94,7 +94,7 @@ class KvFetches {
   KvCacheLayout layout_;
   std::string model_;
   KvLoop* loop_;
-  /// Of the images that were fetched. Shared with these images, which may outlive this object.
+  /// For the images that were fetched. Shared with these images, which may outlive this object.
   std::shared_ptr<std::atomic<size_t>> bytes_held_ = std::make_shared<std::atomic<size_t>>(0);
 
   mutable std::mutex mutex_;  // guards the members below, except the thread

@@ -106,10 +106,11 @@ void KvLoop::wait_and_advance() {
   Clock::time_point first_end = Clock::time_point::max();
   const Clock::time_point soon = Clock::now() + kMoment;
   for (const auto& exchange : exchanges_) {
-    const KvExchange::Wish wish = exchange->wish();
-    polled.push_back({.fd = wish.descriptor, .events = wish.events, .revents = 0});
-    ends.push_back(wish.deadline);
-    first_end = std::min({first_end, wish.deadline, wish.events == 0 ? soon : wish.deadline});
+    const KvExchange::AwaitedEvent awaited = exchange->awaited_event();
+    polled.push_back({.fd = awaited.descriptor, .events = awaited.events, .revents = 0});
+    ends.push_back(awaited.deadline);
+    first_end =
+        std::min({first_end, awaited.deadline, awaited.events == 0 ? soon : awaited.deadline});
   }
   if (poll(polled.data(), polled.size(), milliseconds_until(first_end)) < 0 && errno != EINTR) {
     std::this_thread::sleep_for(kMoment);  // the system has no memory for this now

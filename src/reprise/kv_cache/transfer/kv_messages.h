@@ -14,7 +14,7 @@ namespace reprise::kv_cache {
 ///
 ///   {"op": "get", "id": ID, "nonce": NONCE, "mac": MAC}
 ///   -> {"status": "ok", "model": ..., "prompt": ..., "num_tokens": ..., "num_bytes": ...,
-///       "mac": MAC}, then the bytes or, between processes of one machine, a descriptor; and behind
+///       "mac": MAC}, then the bytes or, between processes of one machine, a descriptor; and after
 ///       bytes {"mac": MAC}, the code of the bytes
 ///   {"op": "done", "id": ID}, when the consumer has the bytes -> the image is forgotten
 ///
@@ -53,7 +53,7 @@ struct KvAnswer {
                                          const KvGet& get,
                                          std::string_view secret);
 
-/// The code of the bytes behind an answer: add_piece() all of them. \pre the answer has a `mac`
+/// The code of the bytes after an answer: add_piece() all of them. \pre the answer has a `mac`
 [[nodiscard]] KvMac begin_code_of_bytes(const KvAnswer& answer, std::string_view secret);
 [[nodiscard]] std::string write_code(std::string_view code);
 [[nodiscard]] std::string read_code(std::string_view line);

@@ -61,7 +61,7 @@ class Serving final : public KvExchange {
     guests_->silent.remove(this);
   }
 
-  [[nodiscard]] Wish wish() const override {
+  [[nodiscard]] AwaitedEvent awaited_event() const override {
     const bool reads = state_ == State::asked || state_ == State::done;
     return {peer_.descriptor(), static_cast<short>(reads ? POLLIN : POLLOUT), deadline_};
   }
@@ -167,7 +167,7 @@ class Listening final : public KvExchange {
   Listening(KvSocket listener, const KvTransferConfig& config, KvExports& exports, KvLoop& loop)
       : listener_(std::move(listener)), config_(&config), exports_(&exports), loop_(&loop) {}
 
-  [[nodiscard]] Wish wish() const override {
+  [[nodiscard]] AwaitedEvent awaited_event() const override {
     return {listener_.descriptor(), static_cast<short>(is_out_of_descriptors_ ? 0 : POLLIN)};
   }
 

@@ -10,8 +10,8 @@
 namespace reprise::kv_cache {
 
 /// Gives images to the consumers that know their ids and, if there is one, the secret (see
-/// kv_messages.h). An id is a random number of 128 bits, so a stranger gets nothing even without a
-/// secret.
+/// kv_messages.h). An id is a random number of 128 bits, so an unknown peer gets nothing even
+/// without a secret.
 ///
 /// A connection whose first message has not arrived after a few seconds is closed. When one host
 /// has kMaxSilentOfOneHost of them, or all hosts have kMaxConnections, a new connection closes the

@@ -225,7 +225,7 @@ size_t KvSocket::read(std::span<std::byte> bytes) {
 bool KvSocket::read_line(std::string& line, size_t max_bytes) {
   std::array<char, 1024> seen{};
   for (;;) {
-    // Looks first, because bytes behind the line belong to another reader.
+    // Looks first, because bytes after the line belong to another reader.
     const ssize_t received = recv(descriptor_, seen.data(), seen.size(), MSG_PEEK);
     if (received == 0) throw Error("the other side ended the connection too early");
     if (received < 0) {

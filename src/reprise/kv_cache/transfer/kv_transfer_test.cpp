@@ -435,13 +435,13 @@ TEST_P(Transfer, believes_no_size_of_a_producer) {
 TEST_P(Transfer, takes_nothing_from_a_producer_without_the_secret_or_for_one) {
   KvTransfer open(config(KvRole::producer), kLayout, std::string(kModel));
   KvTransfer closed(config(KvRole::producer, kSecret), kLayout, std::string(kModel));
-  KvTransfer stranger(config(KvRole::consumer), kLayout, std::string(kModel));
+  KvTransfer unknown_peer(config(KvRole::consumer), kLayout, std::string(kModel));
   KvTransfer other(
       config(KvRole::consumer, "another secret of some bytes"), kLayout, std::string(kModel));
   KvTransfer member(config(KvRole::consumer, kSecret), kLayout, std::string(kModel));
   const auto exported = save(closed);
-  // The producer gives a stranger nothing, even one that knows the id, and keeps the prompt.
-  EXPECT_NE(fetch(stranger, source_of(closed, *exported)).error.find("no secret"),
+  // The producer gives an unknown peer nothing, even one that knows the id, and keeps the prompt.
+  EXPECT_NE(fetch(unknown_peer, source_of(closed, *exported)).error.find("no secret"),
             std::string::npos);
   EXPECT_NE(fetch(other, source_of(closed, *exported)).error.find("another secret"),
             std::string::npos);

@@ -111,7 +111,7 @@ class MpiTransport final : public Transport {
   }
 
   void finish() noexcept override {
-    // Only signs of life are still under way, and no rank waits for them.
+    // Only heartbeats are still under way, and no rank waits for them.
     for (MPI_Request& request : requests_) {
       if (request == MPI_REQUEST_NULL) continue;
       MPI_Cancel(&request);

@@ -23,7 +23,7 @@ class ApiError : public Error {
   std::optional<std::string> param_;
 };
 
-/// vLLM's name of the kind of error behind a status: 400 is "BadRequestError".
+/// vLLM's name of the kind of error of a status: 400 is "BadRequestError".
 [[nodiscard]] std::string_view error_type(int status);
 
 /// {"error": {"message", "type", "param", "code"}}; "code" is the status as a number, the same as

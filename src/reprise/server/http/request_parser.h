@@ -16,7 +16,7 @@ class RequestParser : public boost::beast::http::request_parser<RequestBody> {
                      boost::beast::string_view name,
                      boost::beast::string_view value,
                      boost::beast::error_code& error) override {
-    // The value of one line stands behind its name, a colon and spaces. Beast joins the lines of a
+    // The value of one line stands after its name, a colon and spaces. Beast joins the lines of a
     // folded value elsewhere, or leaves a line end in front of it.
     const char* at = name.data() + name.size() + 1;
     while (*at == ' ' || *at == '\t') ++at;

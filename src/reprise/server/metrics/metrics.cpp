@@ -99,7 +99,7 @@ std::string metrics_text(const MetricsSource& source) {
             family.write(writer,
                          {.engine = engine,
                           .startup = source.startup,
-                          // The front counts answers, for all engines.
+                          // The frontend counts answers, for all engines.
                           .generations = is_first ? source.generations : none,
                           .http = source.http,
                           .process = source.process,

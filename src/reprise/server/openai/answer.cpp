@@ -54,15 +54,15 @@ Answer::Answer(const GenerationRequest& request,
     : head_(std::move(head)),
       request_id_(std::move(request_id)),
       exchange_(std::move(exchange)),
-      wish_{.logprobs = request.params.logprobs.has_value(),
-            .prompt_logprobs = request.return_prompt_logprobs,
-            .token_ids = request.return_token_ids,
-            .echo = request.echo,
-            .echo_only = request.echo_only,
-            .usage = request.include_usage,
-            .continuous_usage = request.continuous_usage,
-            .prompt_text = request.is_chat && request.return_prompt_text,
-            .stream_interval = request.stream_interval},
+      parameters_{.logprobs = request.params.logprobs.has_value(),
+                  .prompt_logprobs = request.return_prompt_logprobs,
+                  .token_ids = request.return_token_ids,
+                  .echo = request.echo,
+                  .echo_only = request.echo_only,
+                  .usage = request.include_usage,
+                  .continuous_usage = request.continuous_usage,
+                  .prompt_text = request.is_chat && request.return_prompt_text,
+                  .stream_interval = request.stream_interval},
       spelling_(
           tokenizer,
           request.return_tokens_as_token_ids ? TokenSpelling::Form::id : TokenSpelling::Form::text),
@@ -106,7 +106,7 @@ void Answer::take(int index, const engine::OutputDelta& delta) {
 
 bool Answer::waits_for_more(const Choice& choice) const {
   return choice.has_sent &&
-         choice.num_output_tokens - choice.num_sent_tokens < wish_.stream_interval;
+         choice.num_output_tokens - choice.num_sent_tokens < parameters_.stream_interval;
 }
 
 void Answer::collect(int index, const engine::OutputDelta& delta) {
@@ -114,21 +114,21 @@ void Answer::collect(int index, const engine::OutputDelta& delta) {
   ChoicePart& pending = choice.pending;
   if (!std::exchange(choice.has_begun, true)) {
     const EncodedPrompt& prompt = prompt_of(index);
-    if (wish_.echo && !head_.is_chat) pending.text = prompt.text;
-    if (wish_.token_ids || (wish_.echo && wish_.logprobs)) {
+    if (parameters_.echo && !head_.is_chat) pending.text = prompt.text;
+    if (parameters_.token_ids || (parameters_.echo && parameters_.logprobs)) {
       pending.prompt_token_ids = prompt.token_ids;
     }
   }
   const auto append = [](auto& to, const auto& from) {
     to.insert(to.end(), from.begin(), from.end());
   };
-  if (wish_.prompt_logprobs || (wish_.echo && wish_.logprobs)) {
+  if (parameters_.prompt_logprobs || (parameters_.echo && parameters_.logprobs)) {
     append(pending.prompt_logprobs, delta.prompt_logprobs);
   }
-  if (wish_.echo_only) return;
+  if (parameters_.echo_only) return;
   read(delta, choice);
-  if (wish_.token_ids || wish_.logprobs) append(pending.token_ids, delta.token_ids);
-  if (wish_.logprobs) append(pending.logprobs, delta.logprobs);
+  if (parameters_.token_ids || parameters_.logprobs) append(pending.token_ids, delta.token_ids);
+  if (parameters_.logprobs) append(pending.logprobs, delta.logprobs);
 }
 
 void Answer::read(const engine::OutputDelta& delta, Choice& choice) {
@@ -163,7 +163,7 @@ void Answer::count(int index, const engine::OutputDelta& delta) {
                                          : static_cast<int64_t>(delta.token_ids.size());
   choice.num_output_tokens += num_new;
   // With `echo_only` one token is computed but not shown, so the usage does not count it.
-  if (!wish_.echo_only) usage_.completion_tokens += num_new;
+  if (!parameters_.echo_only) usage_.completion_tokens += num_new;
   // The usage counts a prompt once, so its cached tokens are counted once too: with the first of
   // its answers.
   if (!usage_.cached_tokens || index % n_ != 0) return;
@@ -178,8 +178,8 @@ void Answer::begin_stream() {
   if (!head_.is_chat) return;
   for (int i = 0; i < static_cast<int>(choices_.size()); ++i) {
     Json chunk = role_chunk(head_, i);
-    if (wish_.token_ids) chunk["prompt_token_ids"] = prompt_of(i).token_ids;
-    if (wish_.prompt_text) chunk["prompt_text"] = prompt_of(i).text;
+    if (parameters_.token_ids) chunk["prompt_token_ids"] = prompt_of(i).token_ids;
+    if (parameters_.prompt_text) chunk["prompt_text"] = prompt_of(i).text;
     write_chunk(std::move(chunk));
     if (!echo_text_.empty()) {
       write_chunk(text_chunk(head_, {.index = i, .text = echo_text_}));
@@ -194,20 +194,20 @@ ChoicePart Answer::take_part(int index) {
   part.index = index;
   part.finish_reason = choice.finish_reason;
   part.stop_reason = &choice.stop_reason;
-  if (wish_.logprobs) part.shown_logprobs = show_logprobs(part, choice.text_offset);
-  if (wish_.prompt_logprobs && !is_stream_) {
+  if (parameters_.logprobs) part.shown_logprobs = show_logprobs(part, choice.text_offset);
+  if (parameters_.prompt_logprobs && !is_stream_) {
     part.shown_prompt_logprobs = prompt_logprobs_json(part.prompt_logprobs, prompt_spelling_);
   }
   const bool is_told_elsewhere = head_.is_chat && is_stream_;
-  part.shows_token_ids = wish_.token_ids;
+  part.shows_token_ids = parameters_.token_ids;
   part.shows_prompt_token_ids =
-      wish_.token_ids && !part.prompt_token_ids.empty() && !is_told_elsewhere;
+      parameters_.token_ids && !part.prompt_token_ids.empty() && !is_told_elsewhere;
   return part;
 }
 
 Json Answer::show_logprobs(const ChoicePart& part, TextOffset& text_offset) const {
   std::vector<ShownToken> tokens;
-  if (wish_.echo && !head_.is_chat) {
+  if (parameters_.echo && !head_.is_chat) {
     for (size_t i = 0; i < part.prompt_token_ids.size(); ++i) {
       const bool is_known = i > 0 && i <= part.prompt_logprobs.size();
       tokens.push_back({.token_id = part.prompt_token_ids[i],
@@ -222,13 +222,13 @@ Json Answer::show_logprobs(const ChoicePart& part, TextOffset& text_offset) cons
 }
 
 void Answer::write_chunk(Json chunk) {
-  if (wish_.continuous_usage) chunk["usage"] = to_json(usage_);
+  if (parameters_.continuous_usage) chunk["usage"] = to_json(usage_);
   exchange_->write(sse_event(chunk));
 }
 
 void Answer::finish() {
   if (is_stream_) {
-    if (wish_.usage) exchange_->write(sse_event(usage_chunk(head_, usage_)));
+    if (parameters_.usage) exchange_->write(sse_event(usage_chunk(head_, usage_)));
     exchange_->write(kSseDone);
     return exchange_->finish_stream();
   }
@@ -261,7 +261,7 @@ HttpResponse Answer::whole() {
     choices.back().more = choices_[i].message.whole();
   }
   Json answer = answer_json(head_, choices, usage_);
-  if (wish_.prompt_text) answer["prompt_text"] = prompt_of(0).text;
+  if (parameters_.prompt_text) answer["prompt_text"] = prompt_of(0).text;
   if (describe_export_) answer["kv_transfer_params"] = describe_export_();
   return {.body = dump(answer), .headers = {{kRequestIdHeader, request_id_}}};
 }

@@ -40,7 +40,7 @@ class Answer final : public RequestAnswer {
 
  private:
   /// The parts of an answer that the request asks to be shown.
-  struct Wish {
+  struct Parameters {
     bool logprobs = false;
     bool prompt_logprobs = false;
     bool token_ids = false;
@@ -78,7 +78,7 @@ class Answer final : public RequestAnswer {
   AnswerHead head_;
   std::string request_id_;
   ExchangeRef exchange_;
-  Wish wish_;
+  Parameters parameters_;
   TokenSpelling spelling_;
   TokenSpelling prompt_spelling_;  // for prompt_logprobs, whose keys are ids already
   std::vector<EncodedPrompt> prompts_;

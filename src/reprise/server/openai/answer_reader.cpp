@@ -37,25 +37,25 @@ CreateOutputParser tool_parser(const AnswerReaderOptions& options, const ToolUse
   };
 }
 
-/// The id of the first of `marks`, if it is one token.
-std::optional<int32_t> mark_token(const tokenizer::Tokenizer& tokenizer,
-                                  const std::vector<std::string_view>& marks) {
-  return marks.empty() ? std::nullopt : tokenizer.token_to_id(marks.front());
+/// The id of the first of `delimiters`, if it is one token.
+std::optional<int32_t> delimiter_token(const tokenizer::Tokenizer& tokenizer,
+                                       const std::vector<std::string_view>& delimiters) {
+  return delimiters.empty() ? std::nullopt : tokenizer.token_to_id(delimiters.front());
 }
 
-struct Mark {
+struct Delimiter {
   bool is_found = false;
   size_t begin = 0;
   size_t end = 0;
 };
 
-/// The last of any of these marks in `text`.
-Mark last_mark(std::string_view text, const std::vector<std::string_view>& marks) {
-  Mark last;
-  for (const std::string_view mark : marks) {
-    const size_t at = text.rfind(mark);
+/// The last of any of these delimiters in `text`.
+Delimiter last_delimiter(std::string_view text, const std::vector<std::string_view>& delimiters) {
+  Delimiter last;
+  for (const std::string_view delimiter : delimiters) {
+    const size_t at = text.rfind(delimiter);
     if (at == std::string_view::npos || (last.is_found && at < last.begin)) continue;
-    last = {.is_found = true, .begin = at, .end = at + mark.size()};
+    last = {.is_found = true, .begin = at, .end = at + delimiter.size()};
   }
   return last;
 }
@@ -68,7 +68,8 @@ AnswerReaderOptions resolve_parsers(AnswerReaderOptions options,
   const auto choose = [&notes](std::string& option, std::string_view value, std::string_view what) {
     option = value;
     if (value.empty()) {
-      notes.push_back(fmt::format("no {} fits the chat template; answers keep their marks", what));
+      notes.push_back(
+          fmt::format("no {} fits the chat template; answers keep their delimiters", what));
     } else {
       notes.push_back(fmt::format("{} {}, chosen by the chat template", what, value));
     }
@@ -118,19 +119,19 @@ std::optional<bool> ends_in_reasoning(const AnswerReaderOptions& options,
   const output_parsers::ReasoningFormat format =
       output_parsers::reasoning_format(options.reasoning_parser);
   if (format.has_channels) return {};
-  // Marks are found in the text, because they may be several tokens. No template writes more than
-  // this behind one in a prompt for an answer: line ends, a label, an empty reasoning.
+  // Delimiters are found in the text, because they may be several tokens. No template writes more
+  // than this after one in a prompt for an answer: line ends, a label, an empty reasoning.
   constexpr size_t kMaxTokens = 64;
   const size_t num_tokens = continues_message ? prompt.size() : std::min(prompt.size(), kMaxTokens);
   constexpr bool kSkipSpecialTokens = false;
   const std::string text = tokenizer.decode(prompt.last(num_tokens), kSkipSpecialTokens);
-  const Mark start = last_mark(text, format.starts);
-  const Mark end = last_mark(text, format.ends);
+  const Delimiter start = last_delimiter(text, format.starts);
+  const Delimiter end = last_delimiter(text, format.ends);
   const bool is_open = start.is_found && (!end.is_found || start.begin > end.begin);
   if (continues_message) return is_open;
-  const auto is_last = [&text](const Mark& mark, std::string_view label) {
+  const auto is_last = [&text](const Delimiter& delimiter, std::string_view label) {
     const std::string_view behind =
-        output_parsers::trimmed(std::string_view(text).substr(mark.end));
+        output_parsers::trimmed(std::string_view(text).substr(delimiter.end));
     return behind.empty() || behind == output_parsers::trimmed(label);
   };
   if (is_open && is_last(start, format.label)) return true;
@@ -139,7 +140,7 @@ std::optional<bool> ends_in_reasoning(const AnswerReaderOptions& options,
   return end.is_found && is_last(end, {}) ? std::optional(false) : std::nullopt;
 }
 
-std::optional<structured_output::ReasoningMarks> reasoning_marks(
+std::optional<structured_output::ReasoningDelimiters> reasoning_delimiters(
     const AnswerReaderOptions& options,
     const tokenizer::Tokenizer& tokenizer,
     std::optional<bool> begins_inside) {
@@ -147,8 +148,8 @@ std::optional<structured_output::ReasoningMarks> reasoning_marks(
   const output_parsers::ReasoningFormat format =
       output_parsers::reasoning_format(options.reasoning_parser);
   if (format.has_channels) return {};
-  const std::optional<int32_t> start = mark_token(tokenizer, format.starts);
-  const std::optional<int32_t> end = mark_token(tokenizer, format.ends);
+  const std::optional<int32_t> start = delimiter_token(tokenizer, format.starts);
+  const std::optional<int32_t> end = delimiter_token(tokenizer, format.ends);
   if (!start || !end) {
     throw InvalidArgument(fmt::format(
         "structured output beside --reasoning-parser {} needs a model with the tokens {} and {}",
@@ -156,7 +157,7 @@ std::optional<structured_output::ReasoningMarks> reasoning_marks(
         format.starts.front(),
         format.ends.front()));
   }
-  return structured_output::ReasoningMarks{
+  return structured_output::ReasoningDelimiters{
       *start, *end, begins_inside.value_or(format.begins_inside)};
 }
 

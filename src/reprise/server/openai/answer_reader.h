@@ -55,8 +55,9 @@ using output_parsers::CreateOutputParser;
                                                     bool continues_message);
 
 /// The tokens around reasoning; constraints begin only after the reasoning. \throws InvalidArgument
-/// when the model has no such tokens. Harmony has no marks: a constrained answer has no channels.
-[[nodiscard]] std::optional<structured_output::ReasoningMarks> reasoning_marks(
+/// when the model has no such tokens. Harmony has no delimiters: a constrained answer has no
+/// channels.
+[[nodiscard]] std::optional<structured_output::ReasoningDelimiters> reasoning_delimiters(
     const AnswerReaderOptions& options,
     const tokenizer::Tokenizer& tokenizer,
     std::optional<bool> begins_inside = {});

@@ -46,7 +46,7 @@ TEST(AnswerReader, tool_calls_without_a_known_form_are_refused) {
   EXPECT_EQ(none.reasoning_parser, "") << "reasoning is only a convenience";
 }
 
-/// One token for each byte, and tokens for the marks of Qwen3.
+/// One token for each byte, and tokens for the delimiters of Qwen3.
 class EndsInReasoning : public testing::Test {
  protected:
   std::optional<bool> after(const std::string& prompt,

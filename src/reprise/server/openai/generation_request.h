@@ -14,7 +14,7 @@
 #include "reprise/sampling/sampling_params.h"
 #include "reprise/server/openai/answer_reader.h"
 #include "reprise/server/openai/kv_transfer_fields.h"
-#include "reprise/server/openai/pooling_wish.h"
+#include "reprise/server/openai/pooling_parameters.h"
 #include "reprise/server/openai/request_policy.h"
 #include "reprise/server/openai/structured_fields.h"
 #include "reprise/server/openai/tool_fields.h"
@@ -49,7 +49,7 @@ struct GenerationRequest {
   api::ChatTemplateOptions chat_template;
   sampling::SamplingParams params;
   scheduler::RequestOptions options;
-  std::optional<PoolingWish> pooling;  // set by the routes for vectors
+  std::optional<PoolingParameters> pooling;  // set by the routes for vectors
   std::optional<AskedOutput> asked_output;
   ToolUse tools;
   bool include_reasoning = true;

@@ -31,11 +31,11 @@ void add_generation_routes(Router& router,
                    wanted.is_chat ? Api::chat : Api::completions,
                    engine.tokenizer().vocab_size(),
                    engine.startup_report().max_logprobs);
-    std::optional<structured_output::ReasoningMarks> marks;
+    std::optional<structured_output::ReasoningDelimiters> delimiters;
     if (wanted.is_chat) {
       wanted.create_parser = answer_parser(answers, wanted.tools);
-      // The marks that the parsers search for may be special tokens, so special tokens stay in the
-      // text.
+      // The delimiters that the parsers search for may be special tokens, so special tokens stay in
+      // the text.
       const bool is_marked =
           wanted.tools.choice == ToolUse::Choice::automatic || !answers.reasoning_parser.empty();
       if (is_marked) wanted.params.skip_special_tokens = false;
@@ -50,19 +50,19 @@ void add_generation_routes(Router& router,
                             wanted.chat_template.continue_final_message);
       wanted.create_parser = answer_parser(answers, wanted.tools, begins_inside);
       if (wanted.asked_output) {
-        marks = reasoning_marks(answers, engine.tokenizer(), begins_inside);
+        delimiters = reasoning_delimiters(answers, engine.tokenizer(), begins_inside);
       }
     }
     std::vector<std::string> unused_fields = std::move(wanted.unused_fields);
     return {[&generations,
              encoded = std::move(encoded),
              wanted = std::move(wanted),
-             marks,
+             delimiters,
              request_id = from.request_id,
              arrived](const ExchangeRef& exchange) {
               if (wanted.asked_output) {
                 generations.start_constrained(
-                    wanted, encoded, marks, request_id, exchange, arrived);
+                    wanted, encoded, delimiters, request_id, exchange, arrived);
               } else {
                 generations.start(wanted, encoded, request_id, exchange, arrived);
               }

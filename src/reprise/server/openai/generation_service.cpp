@@ -48,20 +48,21 @@ struct GenerationService::Generation {
   std::shared_ptr<void> answer_share;  // of the memory for large answers; null: the answer is small
 };
 
-struct GenerationService::Door {
-  explicit Door(Post to_io_thread) : post(std::move(to_io_thread)) {}
+struct GenerationService::IoPoster {
+  explicit IoPoster(Post to_io_thread) : to_io_thread_(std::move(to_io_thread)) {}
 
-  void bring(std::function<void()> task) {
-    const std::lock_guard lock(mutex);
-    if (post) post(std::move(task));
+  void post(std::function<void()> task) {
+    const std::lock_guard lock(mutex_);
+    if (to_io_thread_) to_io_thread_(std::move(task));
   }
   void close() {
-    const std::lock_guard lock(mutex);
-    post = nullptr;
+    const std::lock_guard lock(mutex_);
+    to_io_thread_ = nullptr;
   }
 
-  std::mutex mutex;
-  Post post;
+ private:
+  std::mutex mutex_;
+  Post to_io_thread_;
 };
 
 GenerationService::GenerationService(const GenerationServiceOptions& options,
@@ -76,7 +77,7 @@ GenerationService::GenerationService(const GenerationServiceOptions& options,
       log_(options.log),
       engine_(&engine),
       model_(&model),
-      door_(std::make_shared<Door>(post)),
+      io_poster_(std::make_shared<IoPoster>(post)),
       events_(std::make_shared<EventQueue>(
           [this, post = std::move(post)] { post([this] { take_events(); }); })),
       counts_(model.max_model_len()),
@@ -86,7 +87,7 @@ GenerationService::GenerationService(const GenerationServiceOptions& options,
 
 GenerationService::~GenerationService() {
   events_->close();
-  door_->close();
+  io_poster_->close();
   for (const auto& [key, generation] : generations_) {
     for (const Generation::Choice& choice : generation->choices) {
       if (!choice.is_finished) engine_->abort(choice.id);
@@ -170,12 +171,13 @@ std::shared_ptr<void> GenerationService::reserve_answer(int64_t num_bytes) {
   return {large_answer_bytes_.get(), give_back};
 }
 
-void GenerationService::start_constrained(GenerationRequest request,
-                                          std::vector<EncodedPrompt> prompts,
-                                          std::optional<structured_output::ReasoningMarks> marks,
-                                          std::string request_id,
-                                          const ExchangeRef& exchange,
-                                          api::TimePoint arrived) {
+void GenerationService::start_constrained(
+    GenerationRequest request,
+    std::vector<EncodedPrompt> prompts,
+    std::optional<structured_output::ReasoningDelimiters> delimiters,
+    std::string request_id,
+    const ExchangeRef& exchange,
+    api::TimePoint arrived) {
   check_room(request.num_choices());
   const structured_output::OutputSpec spec = request.asked_output->spec;
   const std::string client = request.client;
@@ -185,7 +187,7 @@ void GenerationService::start_constrained(GenerationRequest request,
                 key,
                 request = std::move(request),
                 prompts = std::move(prompts),
-                marks,
+                delimiters,
                 request_id = std::move(request_id),
                 exchange,
                 arrived](const structured_output::CompileResult& result) mutable {
@@ -193,10 +195,10 @@ void GenerationService::start_constrained(GenerationRequest request,
     try {
       if (result.is_busy) throw ApiError(503, result.error);
       if (!result.compiled) throw ApiError(400, result.error, request.asked_output->field);
-      request.make_constraint = [compiled = result.compiled, marks] {
+      request.make_constraint = [compiled = result.compiled, delimiters] {
         std::unique_ptr<structured_output::TokenConstraint> constraint = compiled->start();
-        return marks ? structured_output::after_reasoning(*marks, std::move(constraint))
-                     : std::move(constraint);
+        return delimiters ? structured_output::after_reasoning(*delimiters, std::move(constraint))
+                          : std::move(constraint);
       };
       start(request, prompts, request_id, exchange, arrived);
     } catch (const std::exception& error) {
@@ -206,8 +208,9 @@ void GenerationService::start_constrained(GenerationRequest request,
   has_compiled_ = true;
   engine_->grammar_compiler().submit(
       spec,
-      [door = door_, go_on = std::move(go_on)](const structured_output::CompileResult& result) {
-        door->bring([go_on, result]() mutable { go_on(result); });
+      [io_poster = io_poster_,
+       go_on = std::move(go_on)](const structured_output::CompileResult& result) {
+        io_poster->post([go_on, result]() mutable { go_on(result); });
       },
       client);
 }
@@ -240,8 +243,9 @@ void GenerationService::start_transferred(const GenerationRequest& request,
        .token_ids = prompts.front().token_ids,
        .adapter = request.options.lora_name,
        .cache_salt = request.options.cache_salt,
-       .on_fetched = [door = door_, go_on = std::move(go_on)](kv_cache::KvFetch::Result fetched) {
-         door->bring([go_on, fetched = std::move(fetched)]() mutable { go_on(fetched); });
+       .on_fetched = [io_poster = io_poster_,
+                      go_on = std::move(go_on)](kv_cache::KvFetch::Result fetched) {
+         io_poster->post([go_on, fetched = std::move(fetched)]() mutable { go_on(fetched); });
        }});
 }
 
@@ -255,8 +259,8 @@ void GenerationService::note_failed_transfer(const std::string& problem) {
   // with the request.
   throw ApiError(503,
                  "The keys and values of the prompt could not be fetched; the log of this server "
-                 "says why. Sent without kv_transfer_params, the request is answered by this "
-                 "server alone.");
+                 "says why. Send the request without kv_transfer_params, and this server "
+                 "computes the whole answer.");
 }
 
 void GenerationService::submit(Key key,
@@ -341,14 +345,14 @@ void GenerationService::finish(std::shared_ptr<Generation> generation) {
   if (!run_elsewhere_ || !generation->answer->is_large()) return generation->answer->finish();
   ++num_being_written_;
   // The generation belongs to the I/O thread, so the other thread hands it back to be destroyed.
-  run_elsewhere_([this, door = door_, generation = std::move(generation)]() mutable {
+  run_elsewhere_([this, io_poster = io_poster_, generation = std::move(generation)]() mutable {
     HttpResponse response;
     try {
       response = generation->answer->whole();
     } catch (const std::exception&) {  // memory is what may be missing here
       response = error_response(ApiError(500, "The server could not write this answer."));
     }
-    door->bring(
+    io_poster->post(
         [this, generation = std::move(generation), response = std::move(response)]() mutable {
           generation->answer->respond(std::move(response));
           --num_being_written_;

@@ -83,10 +83,10 @@ class GenerationService {
              api::TimePoint arrived);
 
   /// The same as start(), after `request.asked_output` was compiled; other requests do not wait for
-  /// the compilation. `marks`: the tokens around reasoning, if the model reasons first.
+  /// the compilation. `delimiters`: the tokens around reasoning, if the model reasons first.
   void start_constrained(GenerationRequest request,
                          std::vector<EncodedPrompt> prompts,
-                         std::optional<structured_output::ReasoningMarks> marks,
+                         std::optional<structured_output::ReasoningDelimiters> delimiters,
                          std::string request_id,
                          const ExchangeRef& exchange,
                          api::TimePoint arrived);
@@ -133,8 +133,8 @@ class GenerationService {
   void fail(Key key, const ApiError& error);
   void forget(Key key);
   void note_idle();
-  /// Brings callbacks of the grammar compiler to the I/O thread while the service exists.
-  struct Door;
+  /// Posts callbacks of the grammar compiler to the I/O thread while the service exists.
+  struct IoPoster;
 
   int64_t capacity_;  // the largest number of unfinished answers
   bool enable_prompt_tokens_details_;
@@ -142,7 +142,7 @@ class GenerationService {
   Log log_;
   api::AsyncEngine* engine_;
   const ServedModel* model_;
-  std::shared_ptr<Door> door_;
+  std::shared_ptr<IoPoster> io_poster_;
   std::shared_ptr<EventQueue> events_;  // shared with the engine's callbacks
   std::unordered_map<Key, std::shared_ptr<Generation>> generations_;
   std::unordered_map<Key, ExchangeRef> preparing_;  // requests that wait for their specification

@@ -61,10 +61,10 @@ void activate(weights::ClassifierActivation activation, std::vector<float>& scor
 }
 
 // What a classifier says of a text.
-void classify(const PoolingWish& wish, std::vector<float>& scores) {
+void classify(const PoolingParameters& parameters, std::vector<float>& scores) {
   // The logits of "no" and of "yes".
-  if (!wish.classifier->from_tokens.empty()) scores = {scores[1] - scores[0]};
-  if (wish.normalizes) activate(wish.classifier->activation, scores);
+  if (!parameters.classifier->from_tokens.empty()) scores = {scores[1] - scores[0]};
+  if (parameters.normalizes) activate(parameters.classifier->activation, scores);
 }
 
 double cosine(std::span<const float> a, std::span<const float> b) {
@@ -91,9 +91,12 @@ std::string_view pooling_id_prefix(PoolingApi api) noexcept {
   return "rerank-";
 }
 
-PoolingAnswer::PoolingAnswer(
-    PoolingWish wish, AnswerHead head, std::string request_id, Usage usage, ExchangeRef exchange)
-    : wish_(std::move(wish)),
+PoolingAnswer::PoolingAnswer(PoolingParameters parameters,
+                             AnswerHead head,
+                             std::string request_id,
+                             Usage usage,
+                             ExchangeRef exchange)
+    : parameters_(std::move(parameters)),
       head_(std::move(head)),
       request_id_(std::move(request_id)),
       usage_(usage),
@@ -104,10 +107,11 @@ void PoolingAnswer::take(int index, const engine::OutputDelta& delta) {
   const auto i = static_cast<size_t>(index);
   vectors_.resize(std::max(vectors_.size(), i + 1));
   vectors_[i] = delta.pooled;
-  if (wish_.dimensions) vectors_[i].resize(std::min(*wish_.dimensions, vectors_[i].size()));
-  if (wish_.classifier != nullptr) {
-    classify(wish_, vectors_[i]);
-  } else if (wish_.normalizes) {
+  if (parameters_.dimensions)
+    vectors_[i].resize(std::min(*parameters_.dimensions, vectors_[i].size()));
+  if (parameters_.classifier != nullptr) {
+    classify(parameters_, vectors_[i]);
+  } else if (parameters_.normalizes) {
     normalize(vectors_[i]);
   }
   if (usage_.cached_tokens) *usage_.cached_tokens += delta.num_cached_tokens;
@@ -121,7 +125,7 @@ bool PoolingAnswer::is_large() const {
 
 HttpResponse PoolingAnswer::whole() {
   std::string body;
-  switch (wish_.api) {
+  switch (parameters_.api) {
     case PoolingApi::embeddings:
     case PoolingApi::pooling:
       body = vectors_json();
@@ -141,7 +145,7 @@ HttpResponse PoolingAnswer::whole() {
 
 // Written as text: as Json, a list of numbers takes 16 bytes for each.
 std::string PoolingAnswer::vectors_json() const {
-  const bool is_embedding = wish_.api == PoolingApi::embeddings;
+  const bool is_embedding = parameters_.api == PoolingApi::embeddings;
   const char* const name = is_embedding ? "embedding" : "data";
   std::string data;
   for (size_t i = 0; i < vectors_.size(); ++i) {
@@ -150,8 +154,8 @@ std::string PoolingAnswer::vectors_json() const {
                         i,
                         is_embedding ? "embedding" : "pooling",
                         name);
-    data += wish_.is_base64 ? fmt::format(R"("{}"}})", base64(vectors_[i]))
-                            : fmt::format("[{}]}}", fmt::join(vectors_[i], ","));
+    data += parameters_.is_base64 ? fmt::format(R"("{}"}})", base64(vectors_[i]))
+                                  : fmt::format("[{}]}}", fmt::join(vectors_[i], ","));
   }
   return fmt::format(
       R"({{"id":{},"object":"list","created":{},"model":{},"data":[{}],"usage":{}}})",
@@ -163,14 +167,14 @@ std::string PoolingAnswer::vectors_json() const {
 }
 
 std::vector<double> PoolingAnswer::scores() const {
-  if (wish_.compares_pairs()) {
+  if (parameters_.compares_pairs()) {
     std::vector<double> scores;
     for (const std::vector<float>& vector : vectors_) scores.push_back(vector[0]);
     return scores;
   }
   const std::span<const std::vector<float>> all(vectors_);
-  const auto queries = all.first(wish_.num_queries);
-  const auto others = all.subspan(wish_.num_queries);
+  const auto queries = all.first(parameters_.num_queries);
+  const auto others = all.subspan(parameters_.num_queries);
   std::vector<double> scores;
   for (size_t i = 0; i < std::max(queries.size(), others.size()); ++i) {
     scores.push_back(cosine(queries[queries.size() == 1 ? 0 : i], others[i]));
@@ -201,7 +205,7 @@ std::string PoolingAnswer::labels_json() const {
   for (size_t i = 0; i < vectors_.size(); ++i) {
     const auto best = std::ranges::max_element(vectors_[i]) - vectors_[i].begin();
     data.push_back({{"index", i},
-                    {"label", wish_.classifier->labels.at(static_cast<size_t>(best))},
+                    {"label", parameters_.classifier->labels.at(static_cast<size_t>(best))},
                     {"probs", vectors_[i]},
                     {"num_classes", vectors_[i].size()}});
   }
@@ -213,11 +217,12 @@ std::string PoolingAnswer::ranking_json() const {
   std::vector<size_t> order(all.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return all[a] > all[b]; });
-  order.resize(std::min(order.size(), wish_.top_n.value_or(order.size())));
+  order.resize(std::min(order.size(), parameters_.top_n.value_or(order.size())));
   Json results = Json::array();
   for (const size_t i : order) {
-    results.push_back(
-        {{"index", i}, {"document", {{"text", wish_.documents[i]}}}, {"relevance_score", all[i]}});
+    results.push_back({{"index", i},
+                       {"document", {{"text", parameters_.documents[i]}}},
+                       {"relevance_score", all[i]}});
   }
   return dump(
       {{"id", head_.id},

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "reprise/server/http/router.h"
-#include "reprise/server/openai/pooling_wish.h"
+#include "reprise/server/openai/pooling_parameters.h"
 #include "reprise/server/openai/request_answer.h"
 #include "reprise/server/openai/responses.h"
 
@@ -13,8 +13,11 @@ namespace reprise::server {
 /// The answer to a request for vectors: one object, when all texts have their vector.
 class PoolingAnswer final : public RequestAnswer {
  public:
-  PoolingAnswer(
-      PoolingWish wish, AnswerHead head, std::string request_id, Usage usage, ExchangeRef exchange);
+  PoolingAnswer(PoolingParameters parameters,
+                AnswerHead head,
+                std::string request_id,
+                Usage usage,
+                ExchangeRef exchange);
 
   void take(int index, const engine::OutputDelta& delta) override;
   void finish() override { respond(whole()); }
@@ -33,7 +36,7 @@ class PoolingAnswer final : public RequestAnswer {
   /// The similarity of each pair of texts.
   [[nodiscard]] std::vector<double> scores() const;
 
-  PoolingWish wish_;
+  PoolingParameters parameters_;
   AnswerHead head_;
   std::string request_id_;
   Usage usage_;

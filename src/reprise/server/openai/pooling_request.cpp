@@ -53,7 +53,9 @@ void refuse_unsupported_vectors(const RequestFields& fields, PoolingApi api) {
 }
 
 /// The lengths of vectors that the model allows. Source: vLLM's PoolingParams.
-void read_dimensions(const RequestFields& fields, const PooledModel& model, PoolingWish& wish) {
+void read_dimensions(const RequestFields& fields,
+                     const PooledModel& model,
+                     PoolingParameters& parameters) {
   const std::optional<int64_t> length = fields.integer("dimensions");
   if (!length) return;
   const auto refuse = [](const std::string& message) {
@@ -75,7 +77,7 @@ void read_dimensions(const RequestFields& fields, const PooledModel& model, Pool
     refuse(fmt::format(
         "dimensions is {}, expected one of {}.", *length, fmt::join(allowed.lengths, ", ")));
   }
-  wish.dimensions = static_cast<size_t>(*length);
+  parameters.dimensions = static_cast<size_t>(*length);
 }
 
 /// The name under which the body has the member: vLLM has several for the texts of a score.
@@ -100,12 +102,12 @@ std::vector<std::string> read_texts(const RequestFields& fields, std::string_vie
   return texts;
 }
 
-void read_encoding(const RequestFields& fields, PoolingWish& wish) {
+void read_encoding(const RequestFields& fields, PoolingParameters& parameters) {
   const std::string format = fields.text("encoding_format").value_or("float");
   if (format != "float" && format != "base64") {
     throw ApiError(400, "encoding_format must be \"float\" or \"base64\".", "encoding_format");
   }
-  wish.is_base64 = format == "base64";
+  parameters.is_base64 = format == "base64";
 }
 
 // The texts that are compared: queries, then the others.
@@ -131,13 +133,13 @@ void read_pairs(const RequestFields& fields,
   }
 }
 
-void read_top_n(const RequestFields& fields, PoolingWish& wish) {
+void read_top_n(const RequestFields& fields, PoolingParameters& parameters) {
   const std::optional<int64_t> top_n = fields.integer("top_n");
   if (!top_n) return;
   if (*top_n < 0) {
     throw ApiError(400, fmt::format("top_n is {}, expected at least 0.", *top_n), "top_n");
   }
-  if (*top_n > 0) wish.top_n = static_cast<size_t>(*top_n);  // 0: all, as in vLLM
+  if (*top_n > 0) parameters.top_n = static_cast<size_t>(*top_n);  // 0: all, as in vLLM
 }
 
 }  // namespace
@@ -151,7 +153,7 @@ GenerationRequest parse_pooling_request(std::string_view body,
   GenerationRequest request;
   request.model = read_model_name(fields);
   request.pooling =
-      PoolingWish{.api = api, .normalizes = model.normalizes, .classifier = model.classifier};
+      PoolingParameters{.api = api, .normalizes = model.normalizes, .classifier = model.classifier};
   switch (api) {
     case PoolingApi::embeddings:
     case PoolingApi::pooling:

@@ -12,7 +12,7 @@ inline constexpr size_t kMaxTexts = 2048;  // OpenAI's bound
 /// How the model of the server answers: with a vector of each text, or with scores of labels.
 struct PooledModel {
   bool normalizes = true;  // its vectors have length 1 unless the request says otherwise
-  const weights::ClassifierConfig* classifier = nullptr;  // as in PoolingWish
+  const weights::ClassifierConfig* classifier = nullptr;  // as in PoolingParameters
   const weights::MatryoshkaConfig* matryoshka = nullptr;  // nullptr: its vectors may not be cut
 };
 

@@ -1,4 +1,4 @@
-// BART: an encoder, and a decoder that attends to its hidden states; norms behind each part.
+// BART: an encoder, and a decoder that attends to its hidden states; norms after each part.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -10,7 +10,7 @@ namespace reprise::weights {
 namespace {
 
 // The tokens with which every answer begins. A text that begins with forced_bos_token_id has it
-// behind the start token, so it is known before the first step.
+// after the start token, so it is known before the first step.
 std::vector<int32_t> read_decoder_prompt(const FamilyConfig& in) {
   const int64_t last = in.config.vocab_size - 1;
   std::vector<int32_t> prompt = {

@@ -100,7 +100,7 @@ void read_distilbert(const FamilyConfig& in) {
   config.rope.type = RopeType::none;
 }
 
-// A window of n tokens reaches n / 2 positions before and behind a token.
+// A window of n tokens reaches n / 2 positions before and after a token.
 void read_modernbert(const FamilyConfig& in) {
   ModelConfig& config = in.config;
   use_encoder(in);

@@ -50,7 +50,7 @@ void use_layer_norm(const FamilyConfig& in);
 
 /// All layers get the window, or none if it is not given.
 void use_window(const FamilyConfig& in, std::optional<int64_t> window);
-/// The layers at and behind `first_layer` slide.
+/// The layers at and after `first_layer` slide.
 void use_window_from(const FamilyConfig& in, std::optional<int64_t> window, int64_t first_layer);
 /// Every `period`-th layer sees everything, the others slide.
 void use_window_except_every(const FamilyConfig& in, std::optional<int64_t> window, int64_t period);

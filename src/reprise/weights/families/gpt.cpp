@@ -67,7 +67,7 @@ void read_opt(const FamilyConfig& in) {
   use_layer_norm(in);
   use_all_biases(in, true);
   use_learned_positions(in, 2);
-  // The smallest published size but one, 350m, has norms behind the residual and projections
+  // The smallest published size but one, 350m, has norms after the residual and projections
   // around the layers.
   require_boolean(in, "do_layer_norm_before", true);
   require_boolean(in, "enable_bias", true);

@@ -9,7 +9,7 @@ namespace {
 
 // As many as the routing kernel keeps on its stack; published models have up to 512.
 constexpr int64_t kMaxExperts = 1024;
-// Of all layers: each expert is three tensors with names. Published models have up to 25,000.
+// In all layers: each expert is three tensors with names. Published models have up to 25,000.
 constexpr int64_t kMaxExpertsOfAllLayers = int64_t{1} << 17;
 constexpr int64_t kMaxExpertSize = int64_t{1} << 20;
 

@@ -54,7 +54,7 @@ constexpr RecurrentKeys kHybridKeys = {.num_heads = "mamba_n_heads",
                                        .conv_bias = "mamba_conv_bias",
                                        .proj_bias = "mamba_proj_bias"};
 
-// The kernels have no other function behind the convolution.
+// The kernels have no other function after the convolution.
 void require_silu(const FamilyConfig& in) {
   read_activation(in);
   if (in.config.activation == Activation::silu) return;

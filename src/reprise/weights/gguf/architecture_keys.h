@@ -41,7 +41,7 @@ class ArchitectureKeys {
   [[nodiscard]] const std::string* string(std::string_view name) const {
     return metadata_->string(key(name));
   }
-  /// The layers of the model proper. block_count also counts those behind them that predict tokens
+  /// The layers of the model proper. block_count also counts those after them that predict tokens
   /// further ahead (MTP).
   [[nodiscard]] int64_t num_layers() const;
   /// A list with a number for each of `count` layers, or one number that all of them have.

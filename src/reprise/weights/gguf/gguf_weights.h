@@ -119,7 +119,7 @@ class GgufWeights final : public WeightSource {
                                 uint64_t group,
                                 const Halves& halves,
                                 Location& joined);
-  /// The tensor of the checkpoint whose groups of rows are some of `first`, then some of `last`.
+  /// The tensor whose groups have rows of `first`, then rows of `last`.
   [[nodiscard]] Location join(const std::string& name, const Halves& halves) const;
 
   std::shared_ptr<const GgufModel> model_;

@@ -57,8 +57,8 @@ struct PackedHeader {
                                               uint64_t file_bytes,
                                               PackedHeader& parsed);
 
-/// Reads the index behind the header. Whatever the bytes are, the result is either refused or
-/// consistent: entries lie in the file, in order, behind the index, and do not overlap.
+/// Reads the index after the header. Whatever the bytes are, the result is either refused or
+/// consistent: entries lie in the file, in order, after the index, and do not overlap.
 /// \returns why it is refused, or an empty text
 [[nodiscard]] std::string parse_packed_index(const PackedHeader& header,
                                              std::string_view index,

@@ -1,13 +1,13 @@
-#include "reprise/api/tokenizer_source.h"
+#include "reprise/api/model_files.h"
 
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <vector>
+#include <utility>
 
 #include "reprise/tokenizer/vocabulary_files/tokenizer_folder.h"
-#include "reprise/weights/gguf/gguf_model.h"
 #include "reprise/weights/model_directory.h"
+#include "reprise/weights/pooling_config.h"
 
 namespace reprise::api {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kTemplatesFolder = "additional_chat_templates";
 
 /// Refuses files of the tokenizer that are links out of the folder, as ModelDirectory does for
-/// weights: a folder from a stranger must not make the server read and show other files.
+/// weights: a folder that somebody else made must not make the server read and show other files.
 void check_tokenizer_files(const weights::ModelDirectory& directory) {
   std::vector<std::string> names = tokenizer::vocabulary_files(directory.path());
   for (const char* name : {"tokenizer_config.json",
@@ -38,17 +38,42 @@ void check_tokenizer_files(const weights::ModelDirectory& directory) {
 
 }  // namespace
 
-tokenizer::Tokenizer load_tokenizer(const std::filesystem::path& model) {
-  if (weights::gguf::is_gguf_path(model)) {
-    const auto file = weights::gguf::GgufModel::open(model);
+ModelFiles::ModelFiles(std::filesystem::path path)
+    : path_(std::move(path)),
+      gguf_(weights::gguf::is_gguf_path(path_) ? weights::gguf::GgufModel::open(path_) : nullptr) {}
+
+weights::LoadedModelConfig ModelFiles::config(const Json& overrides) const {
+  if (gguf_ != nullptr) return gguf_->config(overrides);
+  return weights::load_model_config(weights::ModelDirectory(path_), overrides);
+}
+
+std::optional<weights::PoolingConfig> ModelFiles::pooling_config(
+    std::vector<std::string>& warnings) const {
+  if (gguf_ != nullptr) return gguf_->pooling_config();
+  return weights::load_pooling_config(weights::ModelDirectory(path_), warnings);
+}
+
+weights::GenerationConfig ModelFiles::generation_config(const Json& overrides) const {
+  if (gguf_ != nullptr) return gguf_->generation_config(overrides);
+  return weights::load_generation_config(weights::ModelDirectory(path_), overrides);
+}
+
+tokenizer::Tokenizer ModelFiles::tokenizer() const {
+  if (gguf_ != nullptr) {
     return tokenizer::Tokenizer::from_json(
-        file->tokenizer_json(),
-        file->path(),
-        tokenizer::TokenizerConfig::from_json(file->tokenizer_config_json(), file->path()));
+        gguf_->tokenizer_json(),
+        gguf_->path(),
+        tokenizer::TokenizerConfig::from_json(gguf_->tokenizer_config_json(), gguf_->path()));
   }
-  const weights::ModelDirectory directory(model);
+  const weights::ModelDirectory directory(path_);
   check_tokenizer_files(directory);
   return tokenizer::load_tokenizer_folder(directory.path());
+}
+
+std::shared_ptr<const ModelFiles> open_model_files(const std::filesystem::path& path,
+                                                   std::shared_ptr<const ModelFiles> opened) {
+  if (opened != nullptr && opened->path() == path) return opened;
+  return std::make_shared<const ModelFiles>(path);
 }
 
 bool has_tokenizer(const std::filesystem::path& model) {

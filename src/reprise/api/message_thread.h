@@ -12,33 +12,33 @@
 
 namespace reprise::api {
 
-/// A thread that moves letters between replicas.
-class LetterThread {
+/// A thread that moves messages between replicas.
+class MessageThread {
  public:
   struct Handlers {
-    /// Called on the thread for each letter; may call post().
-    std::function<void(int from, std::span<const std::byte> letter)> take;
+    /// Called on the thread for each message; may call post().
+    std::function<void(int from, std::span<const std::byte> message)> take;
     /// Called on the thread now and then, about every millisecond or more often.
     std::function<void()> look;
-    /// Called once on the thread when letters can no longer be moved; the thread then ends.
+    /// Called once on the thread when messages can no longer be moved; the thread then ends.
     std::function<void(const std::string& reason)> fail;
   };
 
-  LetterThread(const parallel::Communicator& replicas, Handlers handlers);
-  LetterThread(const LetterThread&) = delete;
-  LetterThread& operator=(const LetterThread&) = delete;
+  MessageThread(const parallel::Communicator& replicas, Handlers handlers);
+  MessageThread(const MessageThread&) = delete;
+  MessageThread& operator=(const MessageThread&) = delete;
   /// As stop().
-  ~LetterThread();
+  ~MessageThread();
 
-  /// Thread-safe. After a failure the letter is dropped.
-  void post(int to, std::vector<std::byte> letter) noexcept;
-  void post_to_others(const std::vector<std::byte>& letter) noexcept;
+  /// Thread-safe. After a failure the message is dropped.
+  void post(int to, std::vector<std::byte> message) noexcept;
+  void post_to_others(const std::vector<std::byte>& message) noexcept;
   /// Sends what was posted, and ends the thread. The thread itself must not call it.
   void stop();
 
  private:
   void run();
-  void move_letters();
+  void move_messages();
 
   const parallel::Communicator* replicas_;
   parallel::Mailbox mailbox_;

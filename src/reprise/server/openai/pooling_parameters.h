@@ -21,12 +21,12 @@ enum class PoolingApi : uint8_t {
 };
 
 /// What the answer to a request for vectors looks like.
-struct PoolingWish {
+struct PoolingParameters {
   PoolingApi api = PoolingApi::embeddings;
   bool is_base64 = false;  // vectors as the base64 of float32 values, not as lists of numbers
   std::optional<size_t> dimensions;  // the numbers of a vector that are kept; absent: all
   bool normalizes = true;            // vectors have length 1; scores of labels become probabilities
-  /// Of a model that gives scores of labels; nullptr: it gives vectors. Owned by the engine's
+  /// For a model that gives scores of labels; nullptr: it gives vectors. Owned by the engine's
   /// report.
   const weights::ClassifierConfig* classifier = nullptr;
   /// score and rerank: the first texts of the request are compared with the others. One is compared

@@ -1,48 +1,48 @@
-#include "reprise/api/letter_thread.h"
+#include "reprise/api/message_thread.h"
 
 #include <chrono>
 #include <utility>
 
 namespace reprise::api {
 
-LetterThread::LetterThread(const parallel::Communicator& replicas, Handlers handlers)
+MessageThread::MessageThread(const parallel::Communicator& replicas, Handlers handlers)
     : replicas_(&replicas),
       mailbox_(replicas),
       handlers_(std::move(handlers)),
       thread_([this] { run(); }) {}
 
-LetterThread::~LetterThread() { stop(); }
+MessageThread::~MessageThread() { stop(); }
 
-void LetterThread::stop() {
+void MessageThread::stop() {
   stops_ = true;
   if (thread_.joinable()) thread_.join();
 }
 
-void LetterThread::post(int to, std::vector<std::byte> letter) noexcept {
+void MessageThread::post(int to, std::vector<std::byte> message) noexcept {
   try {
-    mailbox_.post(to, std::move(letter));
+    mailbox_.post(to, std::move(message));
   } catch (const std::exception& error) {
     // The thread reports it.
     replicas_->link().fail(error.what());
   }
 }
 
-void LetterThread::post_to_others(const std::vector<std::byte>& letter) noexcept {
+void MessageThread::post_to_others(const std::vector<std::byte>& message) noexcept {
   for (int to = 0; to < replicas_->size(); ++to) {
-    if (to != replicas_->rank()) post(to, letter);
+    if (to != replicas_->rank()) post(to, message);
   }
 }
 
-void LetterThread::run() {
+void MessageThread::run() {
   try {
-    move_letters();
+    move_messages();
   } catch (const std::exception& error) {
     replicas_->link().fail(error.what());
     handlers_.fail(error.what());
   }
 }
 
-void LetterThread::move_letters() {
+void MessageThread::move_messages() {
   using Clock = std::chrono::steady_clock;
   Clock::time_point last_move = Clock::now();
   for (;;) {

@@ -1,4 +1,4 @@
-#include "reprise/weights/quantized_checkpoint.h"
+#include "reprise/weights/gptq_matrix.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -138,11 +138,13 @@ QuantizationConfig awq_config(const Plain& m) {
   return {.method = QuantizationMethod::awq, .bits = 4, .group_size = m.group_size};
 }
 
-QuantizedCheckpoint checkpoint(MemoryWeights weights, const QuantizationConfig& config) {
-  return {std::make_unique<MemoryWeights>(std::move(weights)), config};
+QuantizedMatrices checkpoint(MemoryWeights weights, const QuantizationConfig& config) {
+  auto source = std::make_unique<MemoryWeights>(std::move(weights));
+  MatrixMap matrices = find_gptq_matrices(*source, config);
+  return {std::move(source), std::move(matrices)};
 }
 
-void expect_values(const QuantizedCheckpoint& source, const Plain& m) {
+void expect_values(const QuantizedMatrices& source, const Plain& m) {
   ASSERT_NE(source.find("m.weight"), nullptr);
   EXPECT_EQ(source.find("m.weight")->shape, (std::vector<int64_t>{m.outputs, m.depth}));
   const std::vector<float> values = read_f32(source, "m.weight");
@@ -153,7 +155,7 @@ void expect_values(const QuantizedCheckpoint& source, const Plain& m) {
   }
 }
 
-void expect_panels(const QuantizedCheckpoint& source, const Plain& m, PanelFormat format) {
+void expect_panels(const QuantizedMatrices& source, const Plain& m, PanelFormat format) {
   ASSERT_EQ(source.panel_format("m.weight"), format);
   const PanelPart part = {.format = format, .columns = m.outputs};
   std::vector<uint8_t> packed(static_cast<size_t>(packed_weight_bytes({&part, 1}, m.depth)));
@@ -168,11 +170,11 @@ void expect_panels(const QuantizedCheckpoint& source, const Plain& m, PanelForma
   }
 }
 
-TEST(QuantizedCheckpoint, reads_and_packs_gptq_matrices) {
+TEST(GptqMatrix, reads_and_packs_gptq_matrices) {
   const Plain whole = random_matrix(24, 256, 256);
   QuantizationConfig whole_rows = gptq_config(whole);
   whole_rows.group_size = 0;
-  const QuantizedCheckpoint rows = checkpoint(gptq(whole), whole_rows);
+  const QuantizedMatrices rows = checkpoint(gptq(whole), whole_rows);
   expect_values(rows, whole);
   expect_panels(rows, whole, PanelFormat::int4_g128);
   const Plain wide = random_matrix(40, 256, 128);
@@ -185,28 +187,36 @@ TEST(QuantizedCheckpoint, reads_and_packs_gptq_matrices) {
   expect_panels(checkpoint(gptq(eight), gptq_config(eight)), eight, PanelFormat::int8_g128);
 }
 
-TEST(QuantizedCheckpoint, reads_and_packs_awq_matrices) {
+TEST(GptqMatrix, reads_and_packs_awq_matrices) {
   const Plain m = random_matrix(40, 256, 128);
-  const QuantizedCheckpoint source = checkpoint(awq(m), awq_config(m));
+  const QuantizedMatrices source = checkpoint(awq(m), awq_config(m));
   expect_values(source, m);
   expect_panels(source, m, PanelFormat::int4_g128);
   EXPECT_EQ(source.matrices_without_panels(), "");
 }
 
-TEST(QuantizedCheckpoint, dequantises_what_is_ordered_by_activation) {
+TEST(GptqMatrix, dequantises_what_is_ordered_by_activation) {
   Plain m = random_matrix(16, 64, 32);
   for (size_t k = 0; k < m.group_of.size(); ++k) m.group_of[k] = static_cast<int>(k * 7 % 5 % 2);
-  const QuantizedCheckpoint source = checkpoint(gptq(m), gptq_config(m));
+  const QuantizedMatrices source = checkpoint(gptq(m), gptq_config(m));
   EXPECT_EQ(source.panel_format("m.weight"), std::nullopt);
   EXPECT_EQ(source.matrices_without_panels(), "1 matrix");
   expect_values(source, m);
 }
 
-TEST(QuantizedCheckpoint, shows_matrices_in_place_of_their_parts) {
+TEST(GptqMatrix, keeps_a_zero_beyond_the_largest_code) {
+  Plain m = random_matrix(16, 64, 32, 8);
+  for (int& zero : m.zeros) zero = 256;  // stored as 255
+  const QuantizedMatrices source = checkpoint(gptq(m), gptq_config(m));
+  EXPECT_EQ(source.panel_format("m.weight"), std::nullopt);
+  expect_values(source, m);
+}
+
+TEST(GptqMatrix, shows_matrices_in_place_of_their_parts) {
   const Plain m = random_matrix(16, 64, 32);
   MemoryWeights weights = gptq(m, "model.layers.0.mlp.up_proj");
   weights.add("model.norm.weight", DType::f32, {2}, std::vector<float>{1, 2});
-  const QuantizedCheckpoint source = checkpoint(std::move(weights), gptq_config(m));
+  const QuantizedMatrices source = checkpoint(std::move(weights), gptq_config(m));
   EXPECT_EQ(
       source.names(),
       (std::vector<std::string_view>{"model.layers.0.mlp.up_proj.weight", "model.norm.weight"}));
@@ -216,7 +226,7 @@ TEST(QuantizedCheckpoint, shows_matrices_in_place_of_their_parts) {
             16U * 64 / 2 + 2 * 2 * 4 + 2 * 16 * 2 + 64 * 4);
 }
 
-TEST(QuantizedCheckpoint, names_the_part_that_does_not_fit) {
+TEST(GptqMatrix, names_the_part_that_does_not_fit) {
   const Plain m = random_matrix(16, 64, 32);
   const auto message = [&](MemoryWeights weights) {
     return message_of([&] { checkpoint(std::move(weights), gptq_config(m)); });

@@ -1,4 +1,4 @@
-#include "reprise/api/replica_letters.h"
+#include "reprise/api/replica_messages.h"
 
 #include <array>
 #include <cstring>
@@ -21,7 +21,7 @@ concept Plain = std::is_arithmetic_v<T> || std::is_enum_v<T>;
 
 /// Writes values one after the other. All replicas run the same program, so the bytes need no
 /// names and no versions.
-class LetterWriter {
+class MessageWriter {
  public:
   template <typename... T>
   void operator()(const T&... values) {
@@ -77,16 +77,16 @@ class LetterWriter {
   Bytes bytes_;
 };
 
-class LetterReader {
+class MessageReader {
  public:
-  explicit LetterReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  explicit MessageReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
   template <typename... T>
   void operator()(T&... values) {
     (read(values), ...);
   }
   void finish() const {
-    if (!bytes_.empty()) throw Error("a letter between replicas is too long");
+    if (!bytes_.empty()) throw Error("a message between replicas is too long");
   }
 
  private:
@@ -151,7 +151,7 @@ class LetterReader {
     for (auto& value : values) read(value);
   }
   void require(uint64_t num_bytes) const {
-    if (num_bytes > bytes_.size()) throw Error("a letter between replicas is cut short");
+    if (num_bytes > bytes_.size()) throw Error("a message between replicas is cut short");
   }
 
   std::span<const std::byte> bytes_;
@@ -196,7 +196,7 @@ template <typename Archive, typename T>
 void members(Archive& a, T& x) {
   if constexpr (Is<T, sampling::SamplingParams>) {
     add_params(a, x);
-  } else if constexpr (Is<T, AddLetter>) {
+  } else if constexpr (Is<T, AddMessage>) {
     a(x.id, x.prompt_token_ids, x.params, x.priority, x.cache_salt);
   } else if constexpr (Is<T, engine::OutputDelta>) {
     add_delta(a, x);
@@ -221,55 +221,56 @@ void members(Archive& a, T& x) {
 }
 
 template <typename... T>
-Bytes write(LetterKind kind, const T&... content) {
-  LetterWriter writer;
+Bytes write(MessageKind kind, const T&... content) {
+  MessageWriter writer;
   writer(kind, content...);
   return writer.take();
 }
 
 template <typename T>
-void read(std::span<const std::byte> letter, T& content) {
-  LetterReader reader(letter);
-  LetterKind kind{};
+void read(std::span<const std::byte> message, T& content) {
+  MessageReader reader(message);
+  MessageKind kind{};
   reader(kind, content);
   reader.finish();
 }
 
 }  // namespace
 
-Bytes write_letter(LetterKind kind) { return write(kind); }
-Bytes write_letter(LetterKind kind, uint64_t number) { return write(kind, number); }
-Bytes write_letter(const AddLetter& letter) { return write(LetterKind::add, letter); }
-Bytes write_letter(const engine::OutputDelta& delta) { return write(LetterKind::delta, delta); }
-Bytes write_letter(const EngineStats& stats) { return write(LetterKind::stats, stats); }
+Bytes write_message(MessageKind kind) { return write(kind); }
+Bytes write_message(MessageKind kind, uint64_t number) { return write(kind, number); }
+Bytes write_message(const AddMessage& message) { return write(MessageKind::add, message); }
+Bytes write_message(const engine::OutputDelta& delta) { return write(MessageKind::delta, delta); }
+Bytes write_message(const EngineStats& stats) { return write(MessageKind::stats, stats); }
 
-LetterKind kind_of_letter(std::span<const std::byte> letter) {
-  if (letter.empty() || static_cast<uint8_t>(letter[0]) > static_cast<uint8_t>(LetterKind::stop)) {
-    throw Error("a letter between replicas has no known kind");
+MessageKind kind_of_message(std::span<const std::byte> message) {
+  if (message.empty() ||
+      static_cast<uint8_t>(message[0]) > static_cast<uint8_t>(MessageKind::stop)) {
+    throw Error("a message between replicas has no known kind");
   }
-  return static_cast<LetterKind>(letter[0]);
+  return static_cast<MessageKind>(message[0]);
 }
 
-uint64_t read_number(std::span<const std::byte> letter) {
+uint64_t read_number(std::span<const std::byte> message) {
   uint64_t number = 0;
-  read(letter, number);
+  read(message, number);
   return number;
 }
 
-AddLetter read_add_letter(std::span<const std::byte> letter) {
-  AddLetter content;
-  read(letter, content);
+AddMessage read_add_message(std::span<const std::byte> message) {
+  AddMessage content;
+  read(message, content);
   return content;
 }
 
-engine::OutputDelta read_delta_letter(std::span<const std::byte> letter) {
+engine::OutputDelta read_delta_message(std::span<const std::byte> message) {
   engine::OutputDelta delta;
-  read(letter, delta);
+  read(message, delta);
   return delta;
 }
 
-void read_stats_letter(std::span<const std::byte> letter, EngineStats& stats) {
-  read(letter, stats);
+void read_stats_message(std::span<const std::byte> message, EngineStats& stats) {
+  read(message, stats);
 }
 
 }  // namespace reprise::api
