@@ -8,7 +8,6 @@
 #include "reprise/kernels/gather_rows/gather_rows.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
-#include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
 namespace {
@@ -50,10 +49,6 @@ bool launch_embedding(device::Stream& stream,
                 num_blocks(arguments.tiles),
                 arguments,
                 std::array{writes(out), reads(table), reads(ids)});
-}
-
-void embedding_ref(const Tensor& ids, const Tensor& table, const Tensor& out) {
-  gather_rows_ref(table, ids, out);
 }
 
 bool launch_embedding(const OpRun& run) {

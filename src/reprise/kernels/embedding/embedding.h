@@ -14,7 +14,4 @@ bool launch_embedding(device::Stream& stream,
                       const Tensor& table,  // [vocab_size, hidden_size]
                       const Tensor& out);   // [num_tokens, hidden_size]
 
-/// Oracle.
-void embedding_ref(const Tensor& ids, const Tensor& table, const Tensor& out);
-
 }  // namespace reprise::kernels
