@@ -213,4 +213,9 @@ const OpDefinition& definition_of(OpCode code) noexcept {
 
 std::string_view op_name(OpCode code) noexcept { return definition_of(code).name; }
 
+bool can_alias(OpCode code, size_t operand, size_t result) noexcept {
+  const auto& results = definition_of(code).rule.results;
+  return result < results.size && ((results[result].may_lie_over >> operand) & 1U) != 0;
+}
+
 }  // namespace reprise
