@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """--quantization, and GPTQ and AWQ checkpoints: the tokens of the same weights as numbers.
 
-    quantization_test.py REPRISE_BINARY MODEL_FOLDER SOURCE_FOLDER
+    quantization_test.py REPRISE_BINARY MODEL_FOLDER SOURCE_FOLDER BINARY_WITH_AMX_SOFTWARE
 
 Uses only Python's standard library.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import gguf_test
 
-BINARY = MODEL = SOURCE = None
+BINARY = MODEL = SOURCE = WITH_AMX_SOFTWARE = None
 TIMEOUT = 300
 GROUP = 32
 AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)  # of the outputs in a word
@@ -196,9 +196,9 @@ class Quantization(unittest.TestCase):
 
         cls.tools = convert_to_gguf
 
-    def run_cli(self, *arguments):
+    def run_cli(self, *arguments, binary=None):
         return subprocess.run(
-            [BINARY, *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT, check=False
+            [binary or BINARY, *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT, check=False
         )
 
     def tokens(self, model, *options):
@@ -381,7 +381,7 @@ class Quantization(unittest.TestCase):
         name = self.folder / "requests"
         body = {"prompt": prompt, "temperature": 0, "max_tokens": 1, "prompt_logprobs": 1}
         name.write_text(json.dumps({"custom_id": "0", "method": "POST", "url": "/v1/completions", "body": body}) + "\n")
-        run = subprocess.run([BINARY, "run-batch", MODEL, "-i", name, "-o", self.folder / "answers", "--device", "cpu",
+        run = subprocess.run([WITH_AMX_SOFTWARE, "run-batch", MODEL, "-i", name, "-o", self.folder / "answers", "--device", "cpu",
                               "--enforce-eager", "--max-model-len", "256", "--max-num-batched-tokens", "256",
                               "-q", "q8_0", *options], capture_output=True, text=True, timeout=TIMEOUT, check=False,
                              env=os.environ | environment)
@@ -410,10 +410,15 @@ class Quantization(unittest.TestCase):
                              (software, "this model has none"), ((*software, "-q", "q8_0"), None)):
             with self.subTest(why):
                 run = self.run_cli("generate", MODEL, "--prompt", "Once", "--max-tokens", "1", "--device", "cpu", *options,
-                                   "--no-batch-invariant")
+                                   "--no-batch-invariant", binary=WITH_AMX_SOFTWARE)
                 self.assertEqual(run.returncode, 0, run.stderr)
                 self.assertEqual("--no-batch-invariant has no effect: " in run.stderr, why is not None, run.stderr)
                 self.assertIn(why or "", run.stderr)
+
+    def test_the_program_for_users_lacks_the_tiles_in_software(self):
+        run = self.run_cli("generate", MODEL, "--prompt", "x", "--cpu-isa", "amx_software")
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("'amx_software' cannot run here: this program has no such kernels", run.stderr)
 
     def test_names_a_method_that_it_does_not_have(self):
         run = self.run_cli("generate", MODEL, "--prompt", "x", "--quantization", "nf4")
@@ -425,5 +430,5 @@ class Quantization(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    BINARY, MODEL, SOURCE = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
-    unittest.main(argv=sys.argv[:1] + sys.argv[4:], verbosity=2)
+    BINARY, MODEL, SOURCE, WITH_AMX_SOFTWARE = map(Path, sys.argv[1:5])
+    unittest.main(argv=sys.argv[:1] + sys.argv[5:], verbosity=2)

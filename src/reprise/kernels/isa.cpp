@@ -6,6 +6,8 @@
 #include <system_error>
 #include <utility>
 
+#include "reprise/kernels/kernel_table.h"
+
 namespace reprise::kernels {
 namespace {
 
@@ -56,6 +58,7 @@ std::optional<Isa> parse_isa(std::string_view text) noexcept {
 }
 
 bool is_supported(Isa isa, const device::CpuFeatures& features) noexcept {
+  if (isa == Isa::amx_software) return amx_software_tables().with_invariance != nullptr;
 #ifdef REPRISE_KERNELS_X86
   for (const Need& need : kNeeds) {
     if (isa >= need.from && !(features.*need.feature)) return false;
@@ -69,6 +72,7 @@ bool is_supported(Isa isa, const device::CpuFeatures& features) noexcept {
 
 std::string why_unsupported(Isa isa, const device::CpuFeatures& features) {
   if (is_supported(isa, features)) return {};
+  if (isa == Isa::amx_software) return "this program has no such kernels";
 #ifdef REPRISE_KERNELS_X86
   if (isa == Isa::amx && features.amx_refusal != 0) {
     return fmt::format("Linux refuses AMX tiles to this process ({})",

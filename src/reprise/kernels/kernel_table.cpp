@@ -10,7 +10,8 @@ namespace reprise::kernels {
 const KernelTable& kernel_table(Isa isa) {
   switch (isa) {
     case Isa::amx_software:
-      return kAmxSoftwareKernels;
+      REPRISE_ASSERT(is_supported(isa, {}), "this program has no {} kernels", isa_name(isa));
+      return *amx_software_tables().with_invariance;
     case Isa::scalar:
       return kScalarKernels;
 #ifdef REPRISE_KERNELS_X86
@@ -39,7 +40,7 @@ bool has_kernels_without_invariance(Isa isa) noexcept {
 
 const KernelTable& kernel_table(Isa isa, BatchInvariance invariance) {
   if (invariance == BatchInvariance::not_required) {
-    if (isa == Isa::amx_software) return kAmxSoftwareKernelsInBf16;
+    if (isa == Isa::amx_software) return *amx_software_tables().without_invariance;
 #ifdef REPRISE_KERNELS_X86
     if (isa == Isa::amx) return kAmxKernelsInBf16;
 #endif

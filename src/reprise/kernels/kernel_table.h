@@ -70,7 +70,6 @@ enum class BatchInvariance : uint8_t { required, not_required };
                                                DType dtype);
 
 // One table per source file in isa/.
-extern const KernelTable kAmxSoftwareKernels;
 extern const KernelTable kScalarKernels;
 extern const KernelTable kAvx2Kernels;
 extern const KernelTable kAvx512Kernels;
@@ -78,7 +77,15 @@ extern const KernelTable kAvx512VnniKernels;
 extern const KernelTable kAvx512Bf16Kernels;
 extern const KernelTable kAmxKernels;
 // Those of kernel_table(isa, BatchInvariance::not_required), where they differ.
-extern const KernelTable kAmxSoftwareKernelsInBf16;
 extern const KernelTable kAmxKernelsInBf16;
+
+/// The two tables of Isa::amx_software. Its kernels take a tenth of the program's compile time and
+/// are slow, so only programs for tests have them: those that link the objects of the target
+/// reprise_amx_software. In all others both pointers are null.
+struct AmxSoftwareTables {
+  const KernelTable* with_invariance = nullptr;
+  const KernelTable* without_invariance = nullptr;
+};
+[[nodiscard]] AmxSoftwareTables amx_software_tables() noexcept;
 
 }  // namespace reprise::kernels

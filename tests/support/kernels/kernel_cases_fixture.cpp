@@ -21,4 +21,12 @@ std::vector<KernelCase> all_kernel_cases() {
   return cases;
 }
 
+std::vector<KernelCase> attention_kernel_cases() {
+  std::vector<KernelCase> cases = all_kernel_cases();
+  std::erase_if(cases, [](const KernelCase& one) {
+    return one.isa == Isa::amx_software && one.dtype != DType::bf16;
+  });
+  return cases;
+}
+
 }  // namespace reprise::kernels

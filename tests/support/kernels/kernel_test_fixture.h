@@ -83,6 +83,9 @@ struct KernelCase {
 [[nodiscard]] std::vector<KernelCase> all_kernel_cases();
 /// The same and avx512_vnni, for kernels that multiply bytes; it shares all others with avx512.
 [[nodiscard]] std::vector<KernelCase> kernel_cases_of_bytes();
+/// All of them but amx_software with float32 and float16. Its attention has tiles for bfloat16
+/// only, and with the other types it is the code of scalar. Of the kernels of the CPU only.
+[[nodiscard]] std::vector<KernelCase> attention_kernel_cases();
 [[nodiscard]] const KernelTable& kernels_of(const KernelCase& test_case);
 
 /// A test of one op's kernels under one KernelCase.

@@ -160,7 +160,7 @@ TEST_P(AttentionKinds, bidirectional_windows_reach_as_far_behind_a_token_as_befo
 
 INSTANTIATE_TEST_SUITE_P(AllKernels,
                          AttentionKinds,
-                         testing::ValuesIn(all_kernel_cases()),
+                         testing::ValuesIn(attention_kernel_cases()),
                          case_name);
 
 }  // namespace

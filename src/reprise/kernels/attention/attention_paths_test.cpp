@@ -165,7 +165,7 @@ TEST_P(AttentionPaths, a_plan_of_other_query_lengths_shows_even_if_they_sum_to_t
 
 INSTANTIATE_TEST_SUITE_P(AllKernels,
                          AttentionPaths,
-                         testing::ValuesIn(all_kernel_cases()),
+                         testing::ValuesIn(attention_kernel_cases()),
                          case_name);
 
 }  // namespace

@@ -207,7 +207,7 @@ TEST_P(AttentionSegments, are_found_by_a_graph_for_any_number_of_workers) {
 
 INSTANTIATE_TEST_SUITE_P(AllKernels,
                          AttentionSegments,
-                         testing::ValuesIn(all_kernel_cases()),
+                         testing::ValuesIn(attention_kernel_cases()),
                          case_name);
 
 }  // namespace

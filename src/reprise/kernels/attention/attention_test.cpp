@@ -264,7 +264,10 @@ TEST_P(Attention, refuses_a_head_dim_it_has_no_room_for) {
   EXPECT_THROW(run(model, batch), InvalidArgument);
 }
 
-INSTANTIATE_TEST_SUITE_P(AllKernels, Attention, testing::ValuesIn(all_kernel_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(AllKernels,
+                         Attention,
+                         testing::ValuesIn(attention_kernel_cases()),
+                         case_name);
 
 }  // namespace
 }  // namespace reprise::kernels

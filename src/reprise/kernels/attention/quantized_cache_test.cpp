@@ -341,7 +341,7 @@ TEST_P(QuantizedCache, changes_attention_by_no_more_than_its_format) {
 
 INSTANTIATE_TEST_SUITE_P(AllKernels,
                          QuantizedCache,
-                         testing::ValuesIn(all_kernel_cases()),
+                         testing::ValuesIn(attention_kernel_cases()),
                          case_name);
 
 }  // namespace

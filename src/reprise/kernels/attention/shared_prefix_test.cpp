@@ -134,7 +134,7 @@ TEST_P(SharedPrefix, shows_a_nan_of_its_own_to_every_request_and_a_later_nan_to_
 
 INSTANTIATE_TEST_SUITE_P(AllKernels,
                          SharedPrefix,
-                         testing::ValuesIn(all_kernel_cases()),
+                         testing::ValuesIn(attention_kernel_cases()),
                          case_name);
 
 }  // namespace

@@ -17,9 +17,12 @@ namespace {
 #include "reprise/kernels/isa/kernels.inl"
 #include "reprise/kernels/isa/table.inl"
 
+constexpr KernelTable kTableInBf16 = table_in_bf16();
+
 }  // namespace
 
-const KernelTable kAmxSoftwareKernels = kTable;
-const KernelTable kAmxSoftwareKernelsInBf16 = table_in_bf16();
+AmxSoftwareTables amx_software_tables() noexcept {
+  return {.with_invariance = &kTable, .without_invariance = &kTableInBf16};
+}
 
 }  // namespace reprise::kernels
