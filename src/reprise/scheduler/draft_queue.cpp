@@ -71,7 +71,7 @@ speculative::DraftRequest DraftQueue::open(Request& request, int most) {
   RequestState& state = request.state();
   const int num_known = request.num_tokens();
   // add_request() has reserved the memory, so the known tokens stay where they are.
-  state.token_ids.resize(static_cast<size_t>(num_known + most));
+  state.token_ids.resize(static_cast<size_t>(num_known) + static_cast<size_t>(most));
   state.num_placeholders += most;
   return {.request_id = static_cast<uint64_t>(request.id()),
           .cache_salt = request.cache_salt(),

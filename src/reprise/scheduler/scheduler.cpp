@@ -306,7 +306,7 @@ void Scheduler::append_to_batch(Request& request, int num_scheduled_tokens, int 
   if (!entry.samples) return;
   state.add_placeholders({&kPlaceholder, 1});
   // In front of the new placeholder are the drafts of this step.
-  entry.placeholders = std::span(state.token_ids).last(static_cast<size_t>(1 + num_drafts));
+  entry.placeholders = std::span(state.token_ids).last(1 + static_cast<size_t>(num_drafts));
 }
 
 void Scheduler::finish_batch() {
