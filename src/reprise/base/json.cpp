@@ -4,6 +4,7 @@
 
 #include <string>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "reprise/base/error.h"
@@ -108,7 +109,7 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
 
   bool open(Json container) {
     count_part();
-    if (static_cast<int>(frames_.size()) >= limits_.max_depth) {
+    if (std::cmp_greater_equal(frames_.size(), limits_.max_depth)) {
       fail(fmt::format("nested deeper than {} levels", limits_.max_depth));
     }
     frames_.push_back(Frame{std::move(container), {}, {}});
