@@ -53,7 +53,6 @@ BIG_CLASSES = {
     ("src/reprise/chat_template", "Lexer"): (7, 23),
     ("src/reprise/compile/codegen/llvm", "RowEmitter"): (12, 21),
     ("src/reprise/kernels/attention", "TileAttention"): (10, 23),
-    ("src/reprise/models", "Decoder"): (22, 3),
     ("src/reprise/program", "Parser"): (5, 30),
     ("src/reprise/server/http", "HttpSession"): (28, 19),
     ("src/reprise/server/openai", "GenerationService"): (22, 12),

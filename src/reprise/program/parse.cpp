@@ -18,6 +18,15 @@ namespace {
 // into 64 bits.
 constexpr int64_t kMaxNumber = std::numeric_limits<int32_t>::max();
 
+// The layout that a type's text names, such as "panels" in "bf16_panels"; nothing: no matrix of
+// this shape has such a layout.
+std::optional<WeightLayout> layout_from(std::string_view text, const SymShape& shape) {
+  const int rank = shape.rank();
+  const SymInt depth = rank > 1 ? shape[rank - 1] : SymInt(0);
+  const bool has_depth = depth.is_constant() && depth.constant() > 0;
+  return has_depth ? parse_weight_layout(text, depth.constant()) : std::nullopt;
+}
+
 class Parser {
  public:
   Parser(TextCursor in, std::span<const CustomOp* const> custom_ops)
@@ -119,31 +128,24 @@ class Parser {
     const std::optional<DType> dtype = parse_short_name(dtype_text);
     if (!dtype) in_.fail_at(position, fmt::format("no element type is called '{}'", dtype_text));
     ValueType type{.dtype = *dtype};
-    parse_shape(type);
+    in_.take('[');
+    if (!in_.take_if(']')) {
+      do {
+        if (type.shape.rank() == Shape::kMaxRank) {
+          in_.fail(fmt::format("more than {} dimensions", Shape::kMaxRank));
+        }
+        type.shape.push_back(parse_size());
+      } while (in_.take_if(','));
+      in_.take(']');
+    }
     if (end == text.size()) return type;
-    const int rank = type.shape.rank();
-    const SymInt depth = rank > 1 ? type.shape[rank - 1] : SymInt(0);
     const std::string_view layout_text = text.substr(end + 1);
-    const std::optional<WeightLayout> layout =
-        depth.is_constant() && depth.constant() > 0
-            ? parse_weight_layout(layout_text, depth.constant())
-            : std::nullopt;
+    const std::optional<WeightLayout> layout = layout_from(layout_text, type.shape);
     if (!layout) {
       in_.fail_at(position, fmt::format("no layout of such a matrix is called '{}'", layout_text));
     }
     type.layout = *layout;
     return type;
-  }
-  void parse_shape(ValueType& type) {
-    in_.take('[');
-    if (in_.take_if(']')) return;
-    do {
-      if (type.shape.rank() == Shape::kMaxRank) {
-        in_.fail(fmt::format("more than {} dimensions", Shape::kMaxRank));
-      }
-      type.shape.push_back(parse_size());
-    } while (in_.take_if(','));
-    in_.take(']');
   }
 
   int64_t parse_number() {

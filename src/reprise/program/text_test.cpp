@@ -70,6 +70,23 @@ TEST(ProgramText, writes_floats_so_that_they_come_back) {
   }
 }
 
+TEST(ProgramText, keeps_the_layout_of_a_weight) {
+  const std::string text =
+      "program {\n"
+      "  input %x: bf16[T, 64]\n"
+      "  parameter p0: bf16_panels[32, 64]\n"
+      "  parameter p1: bf16_blocks90[2, 16, 64]\n"
+      "  parameter p2: bf16_f8e4m3_rows_panels[32, 64]\n"
+      "  %0: bf16[T, 32] = linear(%x, p0)\n"
+      "  return %0\n"
+      "}\n";
+  const Program program = parse(text);
+  EXPECT_EQ(print(program), text);
+  EXPECT_EQ(program.type(program.parameters[0]).layout, column_panels_layout());
+  EXPECT_EQ(program.type(program.parameters[1]).layout, block_panels_layout(90));
+  EXPECT_EQ(program.type(program.parameters[2]).layout.row_bytes, 64 + 4);
+}
+
 TEST(ProgramText, keeps_a_location_on_its_line) {
   Program program =
       parse("program {\n  input %x: f32[T]\n  %0: f32[T] = add(%x, %x)\n  return %0\n}\n");
@@ -102,6 +119,9 @@ TEST(ProgramText, says_where_it_is_wrong) {
       {"program {\n", 2, 1, "expected an op"},
       {"program {\n  input %x: f32[T\n", 2, 18, "expected ']'"},
       {"program {\n  input %x: f31[T]\n", 2, 13, "'f31'"},
+      {"program {\n  input %x: bf16_blocks0[4, 8]\n", 2, 13, "'blocks0'"},
+      {"program {\n  input %x: bf16_panels[4, T]\n", 2, 13, "'panels'"},
+      {"program {\n  input %x: bf16_panels[4]\n", 2, 13, "'panels'"},
       {"program {\n  input %x: f32[Q]\n", 2, 17, "'Q'"},
       {"program {\n  input %x: f32[1, 2, 3, 4, 5]\n", 2, 28, "more than 4"},
       {"program {\n  input %x: f32[2147483648]\n", 2, 17, "above"},
