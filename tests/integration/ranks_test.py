@@ -215,13 +215,13 @@ class LostRanks(unittest.TestCase):
         for rank, is_busy in [(1, False), (0, True)]:
             with self.subTest(rank=rank, is_busy=is_busy):
                 text = self.lose(rank, signal.SIGKILL, is_busy)
-                self.assertRegex(text, rf"process rank {rank} .*exited on signal 9|rank {rank} has given no heartbeat")
+                self.assertRegex(text, rf"process rank {rank} .*exited on signal 9|rank {rank} has sent no heartbeat")
 
     def test_a_stopped_rank_is_named(self):
         for rank, is_busy in [(1, False), (1, True), (0, True)]:
             with self.subTest(rank=rank, is_busy=is_busy):
                 text = self.lose(rank, signal.SIGSTOP, is_busy)
-                self.assertRegex(text, rf"rank {rank} (has given no heartbeat|did not take part)")
+                self.assertRegex(text, rf"rank {rank} (has sent no heartbeat|did not take part)")
 
     def test_a_short_pause_is_no_loss(self):
         server = Server("--distributed-timeout-seconds", "20")

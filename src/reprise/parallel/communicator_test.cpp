@@ -136,7 +136,7 @@ TEST(Communicator, notices_a_silent_rank_while_no_operation_runs) {
     wait_until([&] { return num_calls > 0; }, milliseconds(25'000));
     is_over = true;
     EXPECT_EQ(num_calls, 1);
-    EXPECT_NE(noticed.find("rank 1 has given no heartbeat"), std::string::npos) << noticed;
+    EXPECT_NE(noticed.find("rank 1 has sent no heartbeat"), std::string::npos) << noticed;
     EXPECT_THROW(ranks->check(), RankError);
   });
 }
