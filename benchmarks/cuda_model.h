@@ -155,7 +155,7 @@ class Engine {
                                                 .dtype = DType::bf16},
                                    .dispatcher = config::dispatcher_options(inputs, resolved),
                                    .num_warmups = 1});
-    compile(config, inputs.compilation, resolved, max_num_tokens);
+    compile(inputs.compilation, resolved);
     capture_ = runner_->capture({});
   }
 
@@ -189,18 +189,12 @@ class Engine {
   static constexpr int32_t kMaxNumSeqs = 64;
 
  private:
-  void compile(const weights::ModelConfig& config,
-               const config::CompilationConfig& compilation,
-               const config::ResolvedConfig& resolved,
-               int32_t max_model_len) {
+  void compile(const config::CompilationConfig& compilation,
+               const config::ResolvedConfig& resolved) {
     compile::ModelCompiler compiler(
         {.asked = compilation,
          .resolved = resolved,
-         .model = config,
          .isa = execution_.executor().kernels().isa,
-         .dtype = DType::bf16,
-         .max_model_len = max_model_len,
-         .block_size = kBlockSize,
          .generator = compile::cuda_code_generator(gpu_->code.architecture, *gpu_->code.loader),
          .norm_prologue_max_token_num = execution_.executor().norm_prologue_max_token_num(),
          .cache_root = compile_cache_,

@@ -137,7 +137,7 @@ class Engine {
     inputs.max_num_batched_tokens = kMaxTokens;
     const config::ResolvedConfig resolved = config::resolve(inputs);
     create_runner(config, config::dispatcher_options(inputs, resolved));
-    if (way.level != config::CompilationMode::NONE) compile(machine, config, inputs, resolved);
+    if (way.level != config::CompilationMode::NONE) compile(machine, inputs, resolved);
     for (const auto& record : runner_->capture({}).records) {
       if (!record.failure.empty()) throw std::runtime_error("not captured: " + record.failure);
     }
@@ -179,16 +179,11 @@ class Engine {
                                    .dispatcher = dispatcher});
   }
   void compile(Machine& machine,
-               const weights::ModelConfig& config,
                const config::ResolutionInputs& inputs,
                const config::ResolvedConfig& resolved) {
     compile::ModelCompiler compiler({.asked = inputs.compilation,
                                      .resolved = resolved,
-                                     .model = config,
                                      .isa = execution_.executor().kernels().isa,
-                                     .dtype = DType::bf16,
-                                     .max_model_len = kMaxTokens,
-                                     .block_size = kBlockSize,
                                      .generator = machine.generator,
                                      .cache_root = {},
                                      .disable_cache = true});
