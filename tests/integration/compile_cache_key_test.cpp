@@ -86,13 +86,13 @@ std::string key_of(const Engine& engine) {
       runner::state_cache_layout_of(engine.model, engine.num_states), *device, executor);
   const attention::LayerCaches caches{.kv_cache = &cache, .states = &states};
   for (attention::AttentionLayer* layer : model->attention_layers()) layer->bind_caches(caches);
-  const program::TracedProgram traced =
-      program::trace(runner::forward_signature(parameters,
-                                               caches,
-                                               engine.max_model_len / engine.block_size,
-                                               model->hidden_input_size(),
-                                               model->has_encoder()),
-                     runner::forward_function(*model, adapters ? adapters->token_slots() : Tensor{}));
+  const program::TracedProgram traced = program::trace(
+      runner::forward_signature(parameters,
+                                caches,
+                                engine.max_model_len / engine.block_size,
+                                model->hidden_input_size(),
+                                model->has_encoder()),
+      runner::forward_function(*model, adapters ? adapters->token_slots() : Tensor{}));
   const auto slots = runner::parameter_slots(traced, parameters);
   stream->synchronize();
   return compile::model_cache_key(engine.options, traced.program, slots).text();

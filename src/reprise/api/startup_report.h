@@ -53,8 +53,8 @@ struct StartupReport {
   std::optional<weights::PoolingConfig> pooling;  // of a model that makes vectors of texts
   std::optional<weights::MatryoshkaConfig> matryoshka;  // of one whose vectors may be cut
   std::optional<weights::ClassifierConfig> classifier;  // of one that gives scores of labels
-  /// For a model whose prompts are texts of an encoder: the tokens with which each answer begins. 0:
-  /// the model has no encoder.
+  /// For a model whose prompts are texts of an encoder: the tokens with which each answer begins.
+  /// 0: the model has no encoder.
   int32_t num_decoder_prompt_tokens = 0;
   const attention::BackendInfo* attention = nullptr;  // an entry of the list of backends
   config::ResolvedConfig resolved;
