@@ -74,10 +74,18 @@ def _ages_of(sources):
     return found
 
 
+def _kind(source):
+    """Sources of one kind can be read as one file: the build groups them too, so their names do not clash. Each program
+    outside of src has names of its own."""
+    folder = source.rsplit("/", 1)[0]
+    return (folder, source.endswith("_test.cpp")) if source.startswith("src/") else source
+
+
 def _fill(groups, ordered, flags, limit):
-    """Puts each source into the last group with its flags, or into a new one while there are fewer than `limit`."""
+    """Puts each source into the last group of its kind and flags, or into a new one while there are fewer than `limit`."""
     for source in ordered:
-        group = next((group for group in reversed(groups) if flags[group[0]] == flags[source]), None)
+        group = next((group for group in reversed(groups)
+                      if flags[group[0]] == flags[source] and _kind(group[0]) == _kind(source)), None)
         if group is not None and len(group) < GROUP_SIZE:
             group.append(source)
         elif len(groups) < limit:
@@ -85,7 +93,7 @@ def _fill(groups, ordered, flags, limit):
 
 
 def groups_of_all(unseen, flags):
-    """All of them, in groups with equal flags; `flags` has the flags of every source."""
+    """All of them, in groups with equal flags and of one kind; `flags` has the flags of every source."""
     groups = []
     _fill(groups, unseen, flags, len(unseen))
     return groups
