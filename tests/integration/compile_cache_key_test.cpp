@@ -26,6 +26,14 @@
 // What changes the key of the compile cache: every member of a model's configuration that changes
 // the traced program, and every option that changes what becomes of that program.
 namespace reprise {
+
+/// Converts to any type, so that the members of an aggregate can be counted. Has no definition,
+/// because nothing is converted.
+struct Anything {
+  template <typename T>
+  operator T() const;  // NOLINT(google-explicit-constructor)
+};
+
 namespace {
 
 using weights::ModelConfig;
@@ -111,12 +119,6 @@ struct Row {
   bool (*is_same)(const ModelConfig& a, const ModelConfig& b);
 };
 
-// Converts to any type, so that the members of an aggregate can be counted.
-struct Anything {
-  template <typename T>
-  operator T() const;  // NOLINT(google-explicit-constructor)
-};
-
 template <typename Aggregate, typename... Members>
 consteval size_t count_members() {
   if constexpr (requires { Aggregate{Members{}..., Anything{}}; }) {
@@ -153,6 +155,7 @@ auto& labels(auto& model) { return *model.classifier; }
 #define CHANGES(part, member, golden, ...) ROW(part, member, changes_the_key, golden, __VA_ARGS__)
 #define LEAVES(part, member, golden, ...) ROW(part, member, leaves_the_key, golden, __VA_ARGS__)
 
+// NOLINTNEXTLINE(readability-function-size): a table
 std::vector<Row> all_rows() {
   using weights::Activation;
   using weights::LayerType;

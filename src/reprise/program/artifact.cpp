@@ -102,7 +102,7 @@ class Reader {
   static const Json& list(const Json& value) {
     if (!value.is_array() || value.size() > static_cast<size_t>(kMostItems))
       fail("a list was expected");
-    return value;
+    return value;  // NOLINT(bugprone-return-const-ref-from-parameter): parts of a document
   }
   static std::vector<size_t> indices(const Json& value, size_t end) {
     std::vector<size_t> found;
@@ -113,7 +113,7 @@ class Reader {
     return found;
   }
 
-  Program parse_program(const std::string& text) const {
+  [[nodiscard]] Program parse_program(const std::string& text) const {
     try {
       Program program = parse(text, custom_ops_);
       check(program);

@@ -232,7 +232,8 @@ class Linker {
   }
   static void write_signed_32(std::byte* place, uint64_t value) {
     const auto narrow = static_cast<int32_t>(static_cast<uint32_t>(value));
-    if (static_cast<uint64_t>(static_cast<int64_t>(narrow)) != value) {
+    const auto extended = static_cast<uint64_t>(static_cast<int64_t>(narrow));
+    if (extended != value) {
       fail("a relocation that does not reach");
     }
     write(place, narrow);

@@ -62,9 +62,9 @@ class TestObject {
   Elf64_Shdr& text() { return sections_[text_].header; }
   Elf64_Shdr& rodata() { return sections_[rodata_].header; }
   Elf64_Shdr& zeros() { return sections_[bss_].header; }
-  uint32_t text_relocations() const { return text_relocations_; }
+  [[nodiscard]] uint32_t text_relocations() const { return text_relocations_; }
 
-  Bytes build() const {
+  [[nodiscard]] Bytes build() const {
     Bytes file(sizeof(Elf64_Ehdr));
     std::vector<Elf64_Shdr> headers;
     for (const Section& section : sections_) {

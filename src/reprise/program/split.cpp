@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <ranges>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -112,7 +113,7 @@ class PieceBuilder {
       chain.push_back(producers_[index_of(id)]);
       id = whole_.nodes[chain.back()].inputs[0];
     }
-    for (auto view = chain.rbegin(); view != chain.rend(); ++view) add_node(whole_.nodes[*view]);
+    for (const size_t view : std::views::reverse(chain)) add_node(whole_.nodes[view]);
   }
   // Adds the state as a slot of the piece. In a run, the slot holds the version that the previous
   // pieces wrote.
@@ -217,10 +218,10 @@ class Boundary {
 void find_dead_values(const Program& whole, SplitProgram& split) {
   std::set<size_t> seen(split.outputs.begin(), split.outputs.end());
   for (size_t input = 0; input < whole.inputs.size(); ++input) seen.insert(input);
-  for (auto piece = split.pieces.rbegin(); piece != split.pieces.rend(); ++piece) {
-    for (const std::vector<size_t>* touched : {&piece->inputs, &piece->outputs}) {
+  for (auto& piece : std::views::reverse(split.pieces)) {
+    for (const std::vector<size_t>* touched : {&piece.inputs, &piece.outputs}) {
       for (size_t value : *touched) {
-        if (seen.insert(value).second) piece->dead.push_back(value);
+        if (seen.insert(value).second) piece.dead.push_back(value);
       }
     }
   }

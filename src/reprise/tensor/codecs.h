@@ -14,6 +14,7 @@ enum class PanelFormat : uint8_t {
 #undef X
 };
 
+// NOLINTBEGIN(bugprone-branch-clone): a list of codecs makes the branches.
 [[nodiscard]] static constexpr WeightFamily family_of(PanelFormat codec) noexcept {
   switch (codec) {
 #define X(name, family, ...) \
@@ -24,6 +25,7 @@ enum class PanelFormat : uint8_t {
   }
   return WeightFamily::rows;
 }
+// NOLINTEND(bugprone-branch-clone)
 
 /// The number of codecs of weights in blocks. They are the first ones.
 inline constexpr int kNumPanelFormats = 16;
