@@ -150,8 +150,24 @@ class BenchmarkScripts(unittest.TestCase):
             self.assert_positive(*figures[:2])
         self.assertRegex(ratio, r"^async / sync, tokens/s, of 1 pairs: median [\d.]+, quartiles [\d.]+ to [\d.]+$")
 
+    def test_build_time(self):
+        """On a build folder that makes two objects of which one is asked for."""
+        build = self.folder / "build"
+        build.mkdir()
+        for name in ("one", "two"):
+            (build / f"{name}.cpp").write_text("int answer() { return 42; }\n")
+        (build / "build.ninja").write_text("rule compile\n  command = g++ -MD -MF $out.d -o $out -c $in\n"
+                                           "build one.o: compile one.cpp\nbuild two.o: compile two.cpp\n"
+                                           "build both: phony one.o two.o\n")
+        output = self.run_python("benchmarks/build_time.py", build, "both", "--only", "two", "--json", self.folder / "seconds")
+        seconds = json.loads((self.folder / "seconds").read_text())
+        self.assertEqual(list(seconds), ["two.o"], output)
+        self.assert_positive(seconds["two.o"])
+        self.assertIn("two.o", output)
+        self.assertFalse((build / "two.o").exists(), "the build's own objects stay as they are")
+
     def test_every_other_script_says_what_it_needs(self):
-        ours = {"bench_peers.py", "packed_experts.py", "packed_weights_start.py", "cascade.py", "state_caching.py", "speculation.py",
+        ours = {"bench_peers.py", "build_time.py", "packed_experts.py", "packed_weights_start.py", "cascade.py", "state_caching.py", "speculation.py",
                 "async_scheduling.py"}
         folder = SOURCE / "benchmarks"
         found = {path.name for pattern in ("*.py", "*.sh") for path in folder.glob(pattern)}

@@ -91,12 +91,11 @@ class Build:
 
     def link(self, target, objects, binary):
         text, directory = self.link_command(target)
-        arguments = shlex.split(text)
-        at = arguments.index("-o")
-        arguments[at + 1] = str(binary)
         # Instead of the build's objects, and in front of the libraries: the linker then never looks at their members of
         # the same names.
-        arguments[at:] = [argument for argument in arguments[at:] if argument not in objects]
+        arguments = [argument for argument in shlex.split(text) if argument not in objects]
+        at = arguments.index("-o")
+        arguments[at + 1] = str(binary)
         arguments[at:at] = [str(o) for o in objects.values()]
         run(arguments, directory)
 
