@@ -35,7 +35,7 @@ measure() {
   local result="$out/$1-$2-$3.txt"
   "$binary" bench serve --port "${ports[$1]}" --model m --tokenizer "$model" --num-prompts 32 --random-input-len 230 \
     --random-output-len 215 --ignore-eos --temperature 0 --request-rate "$2" --seed "$3" >"$result" 2>&1
-  echo "$1, rate $2, round $3: $(grep -E 'Output token throughput|(Mean|P99) (TTFT|TPOT)' "$result" | tr -s ' ' | tr '\n' ';')"
+  echo "$1, rate $2, seed $3: $(grep -E 'Output token throughput|(Mean|P99) (TTFT|TPOT)' "$result" | tr -s ' ' | tr '\n' ';')"
 }
 
 VLLM_CPU_KVCACHE_SPACE=2 VLLM_CPU_OMP_THREADS_BIND="0-$(( $(nproc) - 1 ))" VLLM_LOGGING_LEVEL=WARNING \
@@ -46,8 +46,11 @@ for (( i = 0; i < ${#quantized[@]}; i++ )); do
   start "reprise-${quantized[i]}" $((8103 + i)) "$binary" serve "$model" --quantization "${quantized[i]}" --kv-cache-memory-bytes 2G
 done
 for name in "${names[@]}"; do measure "$name" inf 100; done
+# Every load has a seed of its own: a server that has seen its prompts would answer from the prefix cache.
+seed=0
 for rate in "${rates[@]}"; do
   for (( i = 0; i < rounds; i++ )); do
-    for (( k = 0; k < ${#names[@]}; k++ )); do measure "${names[(i + k) % ${#names[@]}]}" "$rate" "$i"; done
+    for (( k = 0; k < ${#names[@]}; k++ )); do measure "${names[(i + k) % ${#names[@]}]}" "$rate" "$seed"; done
+    seed=$(( seed + 1 ))
   done
 done

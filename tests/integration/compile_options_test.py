@@ -489,10 +489,10 @@ class Pages(Case):
         listed = set(re.findall(r"^  ([A-Z_]+) ", text, re.MULTILINE))
         self.assertEqual(listed, read)
 
-    def test_the_readme_shows_what_dump_and_explain_print(self):
-        page = self.source("README.md")
-        explain = re.search(r"<!-- explain:begin -->\n```\n\$ \S+ (.*?)\n(.*?)```", page, re.DOTALL)
+    def test_the_pages_show_what_dump_and_explain_print(self):
+        explain = re.search(r"<!-- explain:begin -->\n```\n\$ \S+ (.*?)\n(.*?)```", self.source("README.md"), re.DOTALL)
         self.assertEqual(self.ok(*explain[1].split()).stdout, explain[2])
+        page = self.source("docs/howto/compile.md")
         shown = re.search(r"<!-- dump:begin -->\n```\n\$ .*?\n(.*?)```", page, re.DOTALL)[1].splitlines()
         printed = self.dump().splitlines()[: len(shown)]
         if "backend         llvm" not in printed:
@@ -500,7 +500,7 @@ class Pages(Case):
         for line in shown:
             # Times differ, and code is as long as the instruction set of this machine makes it.
             if not line.startswith(("seconds", "code")):
-                self.assertIn(line, printed, "README.md, between dump:begin and dump:end")
+                self.assertIn(line, printed, "compile.md, between dump:begin and dump:end")
 
     def test_the_page_on_compiling_has_the_launches_of_each_level(self):
         page = " ".join(self.source("docs/howto/compile.md").split())
