@@ -195,7 +195,7 @@ class Device {
 
   /// "cpu", "cuda:0", "fake".
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
-  /// One line for logs: model, number of cores or SMs, instruction sets.
+  /// One short line for logs: model, number of threads or SMs.
   [[nodiscard]] virtual std::string description() const = 0;
   /// Whether the host may read and write device memory directly while the stream is idle.
   [[nodiscard]] virtual bool is_host_accessible() const noexcept { return false; }

@@ -58,12 +58,10 @@ std::unique_ptr<Device> create_cpu_device(const CpuDeviceOptions& options) {
 }
 
 std::string CpuDevice::description() const {
-  const std::string features = to_string(detect_cpu_features());
-  return fmt::format("{}, {} thread{}, {}",
+  return fmt::format("{}, {} thread{}",
                      cpu_model_name(),
                      team_.num_workers(),
-                     team_.num_workers() == 1 ? "" : "s",
-                     features.empty() ? "no vector extensions" : features);
+                     team_.num_workers() == 1 ? "" : "s");
 }
 
 Buffer CpuDevice::allocate(size_t bytes) { return Buffer(*this, acquire(bytes)); }

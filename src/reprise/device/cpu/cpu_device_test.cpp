@@ -1,5 +1,6 @@
 #include "reprise/device/cpu/cpu_device.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <unistd.h>
@@ -28,7 +29,7 @@ TEST(CpuDevice, refuses_impossible_options) {
 
 TEST(CpuDevice, describes_the_machine) {
   const auto device = create_cpu_device({.num_threads = 1});
-  EXPECT_NE(device->description().find("1 thread,"), std::string::npos) << device->description();
+  EXPECT_THAT(device->description(), testing::EndsWith(", 1 thread"));
   EXPECT_TRUE(device->is_host_accessible());
 }
 
@@ -56,7 +57,7 @@ TEST(CpuDevice, uses_one_thread_when_it_may_use_one_core) {
     CPU_SET(usable_cores().front(), &one);
     ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
     const auto device = create_cpu_device();
-    EXPECT_NE(device->description().find("1 thread,"), std::string::npos) << device->description();
+    EXPECT_THAT(device->description(), testing::EndsWith(", 1 thread"));
   }).join();
 }
 
