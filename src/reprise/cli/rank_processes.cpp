@@ -26,7 +26,7 @@ namespace reprise::cli {
 namespace {
 
 constexpr int kLauncherFailed = 1;
-// What a shell also answers for a program that is not there.
+// The exit code of a shell for a program that does not exist.
 constexpr int kNotFound = 127;
 // From the failure of a rank, or the end of rank 0, to the kill of those that still run. A rank
 // that notices a loss ends after 3 s. In an orderly end all ranks end at the same time.

@@ -77,8 +77,8 @@ class Decoder final : public CausalLM {
   float logits_soft_cap_;  // 0 = none
   Tensor embedding_;
   Tensor position_embedding_;  // undefined = none
-  /// The first type, once for each position, then the second type if texts are told apart (see
-  /// StepEntry::second_text_begin); undefined = none.
+  /// The embedding of the first type, repeated for each position. If texts are told apart (see
+  /// StepEntry::second_text_begin), the embedding of the second type follows. Undefined: none.
   Tensor token_type_embedding_;
   std::optional<Norm> embedding_norm_;
   std::vector<std::unique_ptr<DecoderLayer>> layers_;

@@ -12,8 +12,8 @@ namespace reprise::structured_output {
 /// the client that was served last. (Start-time fair queueing.) Not thread-safe.
 class ClientShares {
  public:
-  /// Clients that are remembered. When there are more, those with the least work are forgotten,
-  /// which costs them nothing but a tie.
+  /// So many clients are remembered. When there are more, those that had the least work are
+  /// forgotten. A forgotten client that comes back counts as a new client.
   static constexpr size_t kMaxClients = 4096;
 
   /// The client with the lowest rank is next.

@@ -78,7 +78,7 @@ struct MetricFamily {
   void (*write)(FamilyWriter& out, const MetricsSource& from);
 };
 
-// The words that the tables are written in.
+// Short names for the entries of the tables.
 using Out = FamilyWriter&;
 using From = const MetricsSource&;
 inline constexpr MetricType kCounter = MetricType::counter;
