@@ -86,6 +86,44 @@ class Attention(Case):
         self.assertIn("VLLM_ATTENTION_BACKEND", self.refused("explain", VLLM_ATTENTION_BACKEND="NO_SUCH"))
 
 
+class Explain(Case):
+    """explain takes the commands that people have, and answers for the model that they name."""
+
+    def test_a_model_that_is_not_there_is_an_error(self):
+        self.assertIn("no such model", self.run_cli("explain", "nosuchmodel").stderr)
+        self.assertIn("no such model", self.run_cli("explain", self.folder / "nowhere").stderr)
+        self.assertNotEqual(self.run_cli("explain", self.folder / "nowhere").returncode, 0)
+        self.assertIn("download", self.refused("explain", "Qwen/NoSuchModel", HF_HUB_CACHE=str(self.folder)))
+
+    def test_a_name_of_the_hub_is_the_folder_in_its_cache(self):
+        snapshots = self.folder / "models--some--model"
+        (snapshots / "refs").mkdir(parents=True)
+        (snapshots / "refs" / "main").write_text("abc")
+        (snapshots / "snapshots").mkdir()
+        (snapshots / "snapshots" / "abc").symlink_to(Path(SOURCE) / "tests/goldens/architectures/mamba2")
+        text = self.ok("explain", "some/model", HF_HUB_CACHE=str(self.folder))
+        self.assertIn("MAMBA2_ATTN", text)
+
+    def test_a_command_of_serve_or_generate_can_be_pasted(self):
+        plain = self.ok("explain", MODEL, "--max-num-seqs", "4")
+        for command in (("--port", "9000", "--api-key", "k", "--served-model-name", "a", "b", "--enable-auto-tool-choice"),
+                        ("--prompt", "-", "--temperature", "0", "--max-tokens", "3", "--chat"),
+                        ("--dtype", "float32", "-q", "int8", "--max-model-len", "128", "--gpu-memory-utilization", "0.5"),
+                        ("-tp", "2"), ("-dp", "2"), ("-pp", "2")):
+            with self.subTest(command):
+                self.assertEqual(self.ok("explain", MODEL, "--max-num-seqs", "4", *command), plain)
+        notes = self.run_cli("explain", MODEL, "--port", "9000", "--prompt", "a").stderr
+        self.assertIn("not needed for a decision: --port, --prompt", notes)
+
+    def test_it_refuses_what_the_start_refuses(self):
+        for options in (("-tp", "2", "-cc.pass_config.enable_sp=true", "-cc.pass_config.sp_min_token_num=8"), ("--max-model-len", "999999"), ("--dtype", "float8"),
+                        ("-cc.splitting_ops", "attenton"), ("-cc.compile_sizes=[7]",), ("--lora-modules", "a=b")):
+            with self.subTest(options):
+                refusal = self.refused("explain", MODEL, *options)
+                self.assertEqual(refusal, self.refused("generate", MODEL, "--prompt", "a", *options))
+        self.assertIn("did you mean 'attention'", self.refused("explain", "-cc.splitting_ops=['attenton']"))
+
+
 class EveryFlag(Case):
     def test_levels_of_support_have_older_names_too(self):
         for old, name in (("ALWAYS_UNIFIED", "ALWAYS"), ("always_separate", "ALWAYS"),

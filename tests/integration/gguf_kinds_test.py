@@ -162,6 +162,20 @@ class Kinds(gguf_test.Case):
                                   "--hf-overrides", json.dumps(overrides))
                 self.assertEqual(got, [case["continuation"][:24] for case in cases])
 
+    def test_explain_says_what_the_start_of_each_decides(self):
+        def answer(*arguments):
+            run = self.run_cli(*arguments)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            return json.loads(run.stdout)
+
+        for name, overrides in KINDS.items():
+            file = self.gguf(self.copy_of(name)[0], "f32")
+            for mode in ((), ("-cc.cudagraph_mode", "FULL")):
+                options = (file, *mode, "--max-num-seqs", "4", "--hf-overrides", json.dumps(overrides))
+                with self.subTest(name, mode=mode):
+                    graphs = answer("generate", *options, "--prompt", "a", "--max-tokens", "1", "--json")["graphs"]
+                    self.assertEqual(answer("explain", *options, "--json")["resolved"], graphs["cudagraph_mode"])
+
     def logprobs(self, model, name):
         """The log probability of every token of the golden texts, after the ones before it."""
         _, cases = self.copy_of(name)

@@ -14,6 +14,7 @@
 #include "reprise/api/draft_model.h"
 #include "reprise/api/engine_device.h"
 #include "reprise/api/engine_memory.h"
+#include "reprise/api/engine_plan.h"
 #include "reprise/api/engine_runner.h"
 #include "reprise/api/loaded_engine.h"
 #include "reprise/api/memory_size.h"
@@ -316,6 +317,19 @@ std::unique_ptr<LoadedEngine> load_engine(const EngineArgs& args, const StartupO
   }
   engine.report.total_seconds = seconds_since(begin);
   return std::move(main.engine);
+}
+
+EnginePlan plan_engine(const EngineArgs& args) {
+  const std::unique_ptr<LoadedEngine> engine = begin_engine(args);
+  engine->options = resolve(engine->args);
+  const ResolvedOptions& options = *engine->options;
+  EnginePlan plan{.main = {.inputs = options.graph_inputs, .resolved = options.graphs},
+                  .draft = std::nullopt,
+                  .warnings = options.warnings};
+  if (const std::unique_ptr<LoadedEngine> draft = resolve_draft_engine(*engine)) {
+    plan.draft = {.inputs = draft->options->graph_inputs, .resolved = draft->options->graphs};
+  }
+  return plan;
 }
 
 CompiledModel compile_only(const EngineArgs& args) {

@@ -10,13 +10,17 @@
 #include <vector>
 
 #include "reprise/api/encoder_decoder.h"
+#include "reprise/api/engine_plan.h"
 #include "reprise/api/extension_options.h"
 #include "reprise/api/model_text.h"
 #include "reprise/api/rank_options.h"
 #include "reprise/api/state_caching.h"
 #include "reprise/base/error.h"
+#include "reprise/compile/model/extensions.h"
+#include "reprise/cudagraph/cudagraph_dispatcher.h"
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/parallel/communicator.h"
+#include "reprise/program/split.h"
 #include "reprise/runner/model_attention.h"
 #include "reprise/weights/model_directory.h"
 #include "reprise/weights/pooling_config.h"
@@ -169,9 +173,10 @@ std::optional<weights::PoolingConfig> resolve_pooling(const EngineArgs& args,
   return stored;
 }
 
-void resolve_graphs(const EngineArgs& args,
-                    const weights::ModelConfig* model,
-                    ResolvedOptions& options) {
+// The inputs of the resolution. `model`: nullptr if its configuration is not known.
+void set_graph_inputs(const EngineArgs& args,
+                      const weights::ModelConfig* model,
+                      ResolvedOptions& options) {
   options.warnings.clear();
   std::optional<attention::AttentionKind> kind;
   if (model != nullptr) kind = runner::attention_kind_of(*model);
@@ -205,8 +210,25 @@ void resolve_graphs(const EngineArgs& args,
     inputs.lora = {.max_loras = args.max_loras,
                    .specialize_active_lora = args.specialize_active_lora};
   }
-  options.graphs = config::resolve(inputs);
+}
+
+/// Refuses names that no op has now, and not when the model is compiled.
+void check_splitting_ops(const EngineArgs& args, const std::vector<std::string>& names) {
+  (void)program::parse_splitting_ops(
+      names, args.extensions ? args.extensions->ops() : std::vector<const CustomOp*>{});
+}
+
+void resolve_graphs(const EngineArgs& args,
+                    const weights::ModelConfig* model,
+                    ResolvedOptions& options) {
+  set_graph_inputs(args, model, options);
+  options.graphs = config::resolve(options.graph_inputs);
   append_warnings(options.warnings, options.graphs.warnings);
+  check_splitting_ops(args, options.graphs.splitting_ops);
+  // The plan of the keys finds contradictions between sizes. Weights are not loaded for it.
+  cudagraph::CudagraphDispatcher planner;
+  planner.initialize_cudagraph_keys(
+      config::dispatcher_options(options.graph_inputs, options.graphs));
 }
 
 // What the states of recurrent layers cannot do.
@@ -263,6 +285,16 @@ void choose_cache_of_checkpoint(ResolvedOptions& options) {
   if (attention::takes_cache_dtype(*options.attention, fp8)) options.kv_cache_dtype = fp8;
 }
 
+void check_sizes(const EngineArgs& args) {
+  require_positive("--max-num-seqs", args.max_num_seqs);
+  require_positive("--max-num-batched-tokens", args.max_num_batched_tokens);
+  require_positive("--block-size", args.block_size);
+  require_positive("--tensor-parallel-size", args.tensor_parallel_size);
+  require_positive("--pipeline-parallel-size", args.pipeline_parallel_size);
+  require_positive("--data-parallel-size", args.data_parallel_size);
+  require_positive("--distributed-timeout-seconds", args.distributed_timeout_seconds);
+}
+
 }  // namespace
 
 std::optional<weights::ClassifierConfig> find_classifier(const EngineArgs& args,
@@ -296,13 +328,7 @@ void require_positive(std::string_view flag, int64_t value) {
 
 ResolvedOptions resolve_options(const EngineArgs& args, std::shared_ptr<const ModelFiles> files) {
   ResolvedOptions options;
-  require_positive("--max-num-seqs", args.max_num_seqs);
-  require_positive("--max-num-batched-tokens", args.max_num_batched_tokens);
-  require_positive("--block-size", args.block_size);
-  require_positive("--tensor-parallel-size", args.tensor_parallel_size);
-  require_positive("--pipeline-parallel-size", args.pipeline_parallel_size);
-  require_positive("--data-parallel-size", args.data_parallel_size);
-  require_positive("--distributed-timeout-seconds", args.distributed_timeout_seconds);
+  check_sizes(args);
   check_lora_options(args);
   // Reports errors in the options before errors in the model's files.
   resolve_speculation(args, options);
@@ -334,6 +360,20 @@ ResolvedOptions resolve_options(const EngineArgs& args, std::shared_ptr<const Mo
   options.rank_config = weights::config_of_rank(options.config, rank_of_model(args));
   warn_of_ranks(args, options);
   return options;
+}
+
+config::ResolutionInputs graph_inputs_without_model(const EngineArgs& args,
+                                                    std::vector<std::string>& warnings) {
+  ResolvedOptions options;
+  check_sizes(args);
+  check_lora_options(args);
+  resolve_speculation(args, options);
+  set_graph_inputs(args, nullptr, options);
+  const std::optional<std::vector<std::string>>& names =
+      options.graph_inputs.compilation.splitting_ops;
+  if (names) check_splitting_ops(args, *names);
+  append_warnings(warnings, options.warnings);
+  return std::move(options.graph_inputs);
 }
 
 }  // namespace reprise::api

@@ -24,8 +24,9 @@ int run_collect_env(std::span<const std::string> arguments);
 int run_completion(std::span<const std::string> arguments);
 int run_reference(std::span<const std::string> arguments);
 
-/// The options of serve, for pages that describe them. Their targets no longer exist when this
-/// returns, so the options must not be applied.
+/// The options of serve and generate, to describe them or to know their names. Their targets no
+/// longer exist when these functions return, so the options must not be applied.
 [[nodiscard]] OptionTable serve_options();
+[[nodiscard]] OptionTable generate_options();
 
 }  // namespace reprise::cli

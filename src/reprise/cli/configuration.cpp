@@ -105,8 +105,9 @@ std::string Configuration::to_yaml() const {
   std::string group;
   for (const Option& option : table_.options()) {
     if (option.name == "config" || option.name == "dump-config") continue;
-    if (option.group != group) text += fmt::format("\n# {}\n", group = option.group);
     const std::vector<const Assignment*> values = given(assignments_, option);
+    if (values.empty() && !option.is_listed) continue;
+    if (option.group != group) text += fmt::format("\n# {}\n", group = option.group);
     if (values.empty()) {
       text += fmt::format("# {}: {}  # default\n", option.name, option.default_text);
     } else if (option.is_secret) {

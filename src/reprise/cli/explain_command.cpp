@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -7,21 +8,21 @@
 
 #include "reprise/api/compiled_model.h"
 #include "reprise/api/engine_loader.h"
+#include "reprise/api/engine_plan.h"
 #include "reprise/api/extension_options.h"
+#include "reprise/api/rank_options.h"
 #include "reprise/attention/attention_backend.h"
 #include "reprise/base/error.h"
-#include "reprise/cli/attention_options.h"
-#include "reprise/cli/cache_options.h"
 #include "reprise/cli/commands.h"
 #include "reprise/cli/compilation_text.h"
 #include "reprise/cli/engine_options.h"
+#include "reprise/cli/kv_events_config.h"
+#include "reprise/cli/kv_transfer_config.h"
+#include "reprise/cli/vllm_flags.h"
 #include "reprise/config/atom_decision_tree.h"
 #include "reprise/config/explain.h"
-#include "reprise/runner/model_attention.h"
 #include "reprise/runner/model_drafter.h"
 #include "reprise/speculative/speculative_config.h"
-#include "reprise/weights/model_config.h"
-#include "reprise/weights/model_directory.h"
 
 namespace reprise::cli {
 namespace {
@@ -47,20 +48,17 @@ cudagraph::AttentionCGSupport parse_support(std::string_view text) {
                   text));
 }
 
+constexpr const char* kWhatIf = "What if";
+constexpr const char* kPasted = "Options of serve and generate that change no decision";
+
 struct ExplainArguments {
-  config::ResolutionInputs inputs;
-  std::string attention_backend = "auto";
-  int32_t flash_attn_version = 0;
-  std::string kv_cache_dtype = "auto";
-  std::optional<cudagraph::AttentionCGSupport> attention_support;
-  api::EngineArgs engine;  // nothing but its extensions
-  Json compilation_config = Json::object();
-  Json speculative_config = Json::object();
+  api::EngineArgs engine;
   std::vector<std::string> batches;
-  std::filesystem::path model;
+  std::optional<cudagraph::AttentionCGSupport> attention_support;
+  int32_t num_speculative_tokens = 0;
+  bool pooling = false;
+  bool cascade = false;
   bool compile = false;
-  bool enable_lora = false;
-  int32_t max_loras = 1;
   bool json = false;
   bool as_atom = false;
 };
@@ -73,7 +71,6 @@ void apply_preset(std::string_view name, ExplainArguments& arguments) {
 }
 
 void add_what_if(OptionTable& table, ExplainArguments& arguments) {
-  constexpr const char* kWhatIf = "What if";
   table.add({.name = "attention-support",
              .group = kWhatIf,
              .value_name = "LEVEL",
@@ -82,48 +79,50 @@ void add_what_if(OptionTable& table, ExplainArguments& arguments) {
              .apply = [&](std::string_view value) {
                arguments.attention_support = parse_support(value);
              }});
-  table.add_integer(
-      "max-num-seqs", kWhatIf, "Most requests in one step.", arguments.inputs.max_num_seqs);
-  table.add_integer("max-num-batched-tokens",
-                    kWhatIf,
-                    "Most tokens in one step.",
-                    arguments.inputs.max_num_batched_tokens);
   table.add_integer("num-speculative-tokens",
                     kWhatIf,
-                    "Draft tokens verified per step.",
-                    arguments.inputs.num_speculative_tokens);
-  table.add_object("speculative-config",
-                   kWhatIf,
-                   "The same with the rest of its configuration, as for serve.",
-                   arguments.speculative_config);
-  table.add_integer("tensor-parallel-size",
-                    kWhatIf,
-                    "Ranks one layer is split over.",
-                    arguments.inputs.tensor_parallel_size);
-  table.add_switch("enable-lora", kWhatIf, "Adapters are served.", arguments.enable_lora);
-  table.add_integer("max-loras", kWhatIf, "Adapters in one step.", arguments.max_loras);
-  table.add_switch("specialize-active-lora",
-                   kWhatIf,
-                   "Graphs for 1, 2, 4, ... adapters in a step.",
-                   arguments.inputs.lora.specialize_active_lora);
-  table.add_switch("pooling", kWhatIf, "An embedding model.", arguments.inputs.pooling);
-  table.add_switch(
-      "cascade", kWhatIf, "Shared-prefix attention is enabled.", arguments.inputs.cascade_enabled);
+                    "Draft tokens verified per step, without a --speculative-config.",
+                    arguments.num_speculative_tokens);
+  table.add_switch("pooling", kWhatIf, "An embedding model.", arguments.pooling);
+  table.add_switch("cascade", kWhatIf, "Shared-prefix attention is enabled.", arguments.cascade);
   table.add_switch(
       "compile",
       kWhatIf,
       "Also compile MODEL, with made-up weights: which level runs, or why its trace is refused.",
       arguments.compile);
-  table.add_switch(
-      "enforce-eager", kWhatIf, "No graphs and no compiler.", arguments.inputs.enforce_eager);
+  table.add({.name = "preset",
+             .group = kWhatIf,
+             .value_name = "NAME",
+             .help = "Decide as another engine does, and show its decision tree: atom.",
+             .apply = [&](std::string_view value) { apply_preset(value, arguments); },
+             .choices = {"atom"}});
+}
+
+/// Adds the options that the table lacks and serve or generate has, so that their commands can be
+/// pasted. vLLM's flags without a meaning get their message; the other values are not read.
+void add_pasted_options(OptionTable& table) {
+  for (const OptionTable& command : {serve_options(), generate_options()}) {
+    for (Option option : command.options()) {
+      if (table.find(option.name) != nullptr) continue;
+      option.is_listed = false;
+      if (option.group != kVllmFlagsGroup) {
+        option.group = kPasted;
+        option.apply = [](std::string_view) {};
+        if (option.apply_dotted) option.apply_dotted = [](std::string_view, std::string_view) {};
+        option.merged = nullptr;
+      }
+      table.add(std::move(option));
+    }
+  }
 }
 
 OptionTable make_table(ExplainArguments& arguments) {
   OptionTable table(
       "reprise explain [MODEL] [options]",
-      "Prints the resolved cudagraph mode with every reason, the capture sizes, and for "
-      "each --batch the decision. Needs no weights and no device. Of a MODEL folder it reads "
-      "config.json, which says what its layers are; --compile also needs what compiling needs.");
+      "Prints the resolved cudagraph mode with every reason, the capture sizes, and for each "
+      "--batch the decision. Takes the arguments of a serve or generate command as they are. Needs "
+      "no weights and no device. Of a MODEL it reads the configuration, which says what its layers "
+      "are; --compile also needs what compiling needs.");
   table.add({.name = "batch",
              .group = "Batches",
              .value_name = "SPEC",
@@ -131,46 +130,12 @@ OptionTable make_table(ExplainArguments& arguments) {
                      "may be repeated.",
              .apply = [&](std::string_view value) { arguments.batches.emplace_back(value); }});
   add_what_if(table, arguments);
-  add_attention_options(table, arguments.attention_backend, arguments.flash_attn_version);
-  add_kv_cache_dtype(table, "What if", arguments.kv_cache_dtype);
-  add_compilation_options(table,
-                          arguments.compilation_config,
-                          arguments.inputs.optimization_level,
-                          arguments.engine.extension_files);
-  table.add({.name = "preset",
-             .group = "What if",
-             .value_name = "NAME",
-             .help = "Decide as another engine does, and show its decision tree: atom.",
-             .apply = [&](std::string_view value) { apply_preset(value, arguments); },
-             .choices = {"atom"}});
   table.add_switch("json", "Output", "One JSON object.", arguments.json);
+  add_engine_options(table, arguments.engine);
+  add_kv_events_config(table, arguments.engine.kv_events);
+  add_kv_transfer_config(table, arguments.engine.kv_transfer);
+  add_pasted_options(table);
   return table;
-}
-
-// Reads config.json if `model` is a folder. A name on the hub has no file here: nullopt.
-std::optional<weights::ModelConfig> find_model_config(const std::filesystem::path& model) {
-  std::error_code error;
-  if (model.empty() || !std::filesystem::is_regular_file(model / "config.json", error)) return {};
-  return weights::load_model_config(weights::ModelDirectory(model)).config;
-}
-
-// The backends of the model's layers; without a model, the one that --attention-backend names.
-const attention::BackendInfo& set_attention(ExplainArguments& arguments) {
-  const std::optional<weights::ModelConfig> model = find_model_config(arguments.model);
-  std::optional<attention::AttentionKind> kind;
-  if (model) {
-    kind = runner::attention_kind_of(*model);
-    arguments.inputs.encoder_decoder = model->encoder.has_value();
-  }
-  const attention::BackendInfo& backend = attention::find_attention_backend(
-      arguments.attention_backend, arguments.flash_attn_version, kind);
-  auto& groups = arguments.inputs.attention;
-  groups = {{std::string(backend.name), backend.support}};
-  if (model) groups = runner::attention_groups(runner::layer_backends(*model, &backend));
-  if (arguments.attention_support) {
-    groups = {{std::string(backend.name), *arguments.attention_support}};
-  }
-  return backend;
 }
 
 // The draft model gets graphs like a model with one draft: its first step has two tokens per
@@ -185,39 +150,72 @@ config::DraftModelSizes draft_model_sizes(config::ResolutionInputs inputs) {
   return {.mixed = sizes.mixed_sizes, .first = sizes.decode_sizes, .others = sizes.draftless_sizes};
 }
 
+config::DraftModelSizes sizes_of(const config::Explanation& explanation) {
+  return {.mixed = explanation.mixed_sizes,
+          .first = explanation.decode_sizes,
+          .others = explanation.draftless_sizes};
+}
+
+/// The sizes of the second model of --speculative-config, of which no file is read.
+std::optional<config::DraftModelSizes> draft_sizes_without_model(
+    const api::EngineArgs& args,
+    const config::ResolutionInputs& inputs,
+    const config::Explanation& explanation) {
+  if (args.speculative_config.empty()) return std::nullopt;
+  const auto method = speculative::parse_speculative_config(args.speculative_config).method;
+  if (method == speculative::SpeculativeMethod::draft_model) return draft_model_sizes(inputs);
+  // The first step of a draft head has the batch of the main model's step.
+  if (is_draft_head(method)) return sizes_of(explanation);
+  return std::nullopt;
+}
+
+/// Changes what the start of this model or of any model would decide from.
+void apply_what_if(const ExplainArguments& arguments, config::ResolutionInputs& inputs) {
+  if (arguments.pooling) inputs.pooling = true;
+  if (arguments.cascade) inputs.cascade_enabled = true;
+  if (arguments.num_speculative_tokens != 0) {
+    inputs.num_speculative_tokens = arguments.num_speculative_tokens;
+  }
+  if (arguments.attention_support) {
+    const attention::BackendInfo& backend = attention::find_attention_backend(
+        arguments.engine.attention_backend, arguments.engine.flash_attn_version);
+    inputs.attention = {{std::string(backend.name), *arguments.attention_support}};
+  }
+  if (arguments.as_atom) inputs.compilation.capture_size_rule = cudagraph::CaptureSizeRule::atom;
+}
+
+config::Explanation explain_any_model(ExplainArguments& arguments) {
+  std::vector<std::string> warnings;
+  api::load_extension_files(arguments.engine);
+  config::ResolutionInputs inputs = api::graph_inputs_without_model(arguments.engine, warnings);
+  apply_what_if(arguments, inputs);
+  config::Explanation explanation = config::explain(inputs, arguments.batches);
+  if (!explanation.resolved) return explanation;
+  api::check_rank_options(arguments.engine, *explanation.resolved);
+  explanation.draft_model = draft_sizes_without_model(arguments.engine, inputs, explanation);
+  std::vector<std::string>& all = explanation.resolved->warnings;
+  all.insert(all.begin(), warnings.begin(), warnings.end());
+  return explanation;
+}
+
+config::Explanation explain_model(const ExplainArguments& arguments) {
+  api::EnginePlan plan = api::plan_engine(arguments.engine);
+  apply_what_if(arguments, plan.main.inputs);
+  config::Explanation explanation = config::explain(plan.main.inputs, arguments.batches);
+  if (!explanation.resolved) return explanation;
+  if (plan.draft) explanation.draft_model = sizes_of(config::explain(plan.draft->inputs, {}));
+  // The warnings of the resolution may differ now; those of the start's other decisions stay.
+  std::erase_if(plan.warnings, [&](const std::string& warning) {
+    return std::ranges::count(plan.main.resolved.warnings, warning) > 0;
+  });
+  std::vector<std::string>& all = explanation.resolved->warnings;
+  all.insert(all.begin(), plan.warnings.begin(), plan.warnings.end());
+  return explanation;
+}
+
 config::Explanation explain(ExplainArguments& arguments) {
-  const attention::BackendInfo& backend = set_attention(arguments);
-  if (arguments.enable_lora) arguments.inputs.lora.max_loras = arguments.max_loras;
   try {
-    bool has_draft_model = false;
-    bool has_draft_head = false;
-    if (!arguments.speculative_config.empty()) {
-      const auto speculation = speculative::parse_speculative_config(arguments.speculative_config);
-      arguments.inputs.num_speculative_tokens = speculation.num_speculative_tokens;
-      has_draft_model = speculation.method == speculative::SpeculativeMethod::draft_model;
-      has_draft_head = is_draft_head(speculation.method);
-    }
-    attention::require_cache_dtype(backend, kv_cache::find_cache_dtype(arguments.kv_cache_dtype));
-    api::load_extension_files(arguments.engine);
-    arguments.inputs.extensions = api::extension_names(arguments.engine);
-    config::ParsedCompilationConfig parsed =
-        config::parse_compilation_config(arguments.compilation_config, arguments.inputs.extensions);
-    arguments.inputs.compilation = std::move(parsed.config);
-    if (arguments.as_atom)
-      arguments.inputs.compilation.capture_size_rule = cudagraph::CaptureSizeRule::atom;
-    config::Explanation explanation = config::explain(arguments.inputs, arguments.batches);
-    if (has_draft_model) explanation.draft_model = draft_model_sizes(arguments.inputs);
-    // The head's first step has the batch of the main model's step.
-    if (has_draft_head) {
-      explanation.draft_model = {.mixed = explanation.mixed_sizes,
-                                 .first = explanation.decode_sizes,
-                                 .others = explanation.draftless_sizes};
-    }
-    if (explanation.resolved) {
-      auto& warnings = explanation.resolved->warnings;
-      warnings.insert(warnings.begin(), parsed.warnings.begin(), parsed.warnings.end());
-    }
-    return explanation;
+    return arguments.engine.model.empty() ? explain_any_model(arguments) : explain_model(arguments);
   } catch (const InvalidArgument& error) {
     config::Explanation explanation;
     explanation.error = error.what();
@@ -225,35 +223,37 @@ config::Explanation explain(ExplainArguments& arguments) {
   }
 }
 
-// Compiles a model at this level. Needs the model's config.json and memory for its weights.
+// Compiles a model at this level. A folder needs only its config.json, and memory for weights.
 api::StartupReport compile(const ExplainArguments& arguments) {
-  if (arguments.model.empty()) throw InvalidArgument("--compile: needs a MODEL");
-  return api::compile_only({.model = arguments.model,
-                            .load_format = api::LoadFormat::dummy,
-                            .max_num_seqs = arguments.inputs.max_num_seqs,
-                            .max_num_batched_tokens = arguments.inputs.max_num_batched_tokens,
-                            .kv_cache_dtype = arguments.kv_cache_dtype,
-                            .attention_backend = arguments.attention_backend,
-                            .flash_attn_version = arguments.flash_attn_version,
-                            .enforce_eager = arguments.inputs.enforce_eager,
-                            .optimization_level = arguments.inputs.optimization_level,
-                            .compilation_config = arguments.compilation_config,
-                            .extensions = arguments.engine.extensions})
-      .report;
+  if (arguments.engine.model.empty()) throw InvalidArgument("--compile: needs a MODEL");
+  api::EngineArgs args = arguments.engine;
+  if (!std::filesystem::is_regular_file(args.model)) args.load_format = api::LoadFormat::dummy;
+  return api::compile_only(args).report;
+}
+
+/// Says which of the given options change no decision.
+void print_pasted(const Configuration& configuration) {
+  std::vector<std::string> names;
+  for (const Assignment& assignment : configuration.assignments()) {
+    const std::string name = "--" + assignment.option->name;
+    if (assignment.option->group != kPasted || std::ranges::count(names, name) > 0) continue;
+    if (assignment.source == Source::command_line) names.push_back(name);
+  }
+  if (names.empty()) return;
+  fmt::print(stderr, "not needed for a decision: {}\n", fmt::join(names, ", "));
 }
 
 }  // namespace
 
 int run_explain(std::span<const std::string> arguments) {
   ExplainArguments parsed;
-  parsed.inputs.max_num_batched_tokens = api::EngineArgs{}.max_num_batched_tokens;
   const OptionTable table = make_table(parsed);
   const std::optional<Configuration> configuration = configure(table, arguments);
   if (!configuration) return 0;
-  // A MODEL is accepted so that the arguments of a serve command can be pasted.
-  const std::span<const std::string> positional = configuration->positional();
-  if (positional.size() > 1) throw InvalidArgument("explain takes at most one MODEL");
-  if (!positional.empty()) parsed.model = positional[0];
+  if (configuration->positional().size() > 1) {
+    throw InvalidArgument("explain takes at most one MODEL");
+  }
+  print_pasted(*configuration);
   const config::Explanation explanation = explain(parsed);
   std::optional<api::StartupReport> compiled;
   if (parsed.compile && !explanation.error) compiled = compile(parsed);

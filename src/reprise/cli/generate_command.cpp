@@ -34,7 +34,7 @@ struct GenerateArguments {
   std::vector<std::string> sampling;
 };
 
-OptionTable make_table(GenerateArguments& arguments) {
+OptionTable prompt_table(GenerateArguments& arguments) {
   OptionTable table("reprise generate MODEL --prompt TEXT [options]",
                     "Loads a model folder or a GGUF file and streams its answer. Several --prompt "
                     "run as one batch.");
@@ -86,6 +86,13 @@ void add_recorded_sampling(OptionTable& table,
         };
     table.add(std::move(recording));
   }
+}
+
+OptionTable make_table(GenerateArguments& arguments, sampling::SamplingParams& scratch) {
+  OptionTable table = prompt_table(arguments);
+  add_recorded_sampling(table, arguments.sampling, scratch);
+  add_engine_options(table, arguments.engine);
+  return table;
 }
 
 Json to_json(const api::RequestOutput& result) {
@@ -165,12 +172,16 @@ void print_counts(const api::RequestMetrics& first, const api::LLM& llm) {
 
 }  // namespace
 
+OptionTable generate_options() {
+  GenerateArguments arguments;
+  sampling::SamplingParams scratch;
+  return make_table(arguments, scratch);
+}
+
 int run_generate(std::span<const std::string> raw_arguments) {
   GenerateArguments arguments;
   sampling::SamplingParams scratch;
-  OptionTable table = make_table(arguments);
-  add_recorded_sampling(table, arguments.sampling, scratch);
-  add_engine_options(table, arguments.engine);
+  const OptionTable table = make_table(arguments, scratch);
   if (!parse_model_command(table, raw_arguments, "generate", arguments.engine.model)) return 0;
   if (arguments.prompts.empty()) throw InvalidArgument("generate needs at least one --prompt");
 

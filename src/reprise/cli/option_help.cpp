@@ -46,13 +46,13 @@ std::vector<std::string> groups_of(std::span<const Option> options) {
 // Output to a file or a pipe has a fixed width, so that generated pages do not change.
 size_t help_width() { return std::clamp<size_t>(terminal_width(STDOUT_FILENO, 100), 40, 120); }
 
-std::string group_list(const OptionTable& table) {
+std::string group_list(std::span<const Option> options) {
   std::string text =
       "\nOption groups (--help=GROUP, --help=OPTION or --help=WORD shows more, --help=all "
       "everything):\n";
-  for (const std::string& group : groups_of(table.options())) {
+  for (const std::string& group : groups_of(options)) {
     std::string names;
-    for (const Option& option : table.options()) {
+    for (const Option& option : options) {
       if (option.group == group) names += " --" + option.name;
     }
     const std::string line = fmt::format("  {}:{}", group, names);
@@ -73,13 +73,13 @@ std::string entry(const Option& option) {
   return text + wrap(help_of(option), column, indent, width) + "\n";
 }
 
-std::string matching(const OptionTable& table, std::string_view word) {
+std::string matching(std::span<const Option> options, std::string_view word) {
   std::string dashed(word);
   std::replace(dashed.begin(), dashed.end(), '_', '-');
   std::string text;
-  for (const std::string& group : groups_of(table.options())) {
+  for (const std::string& group : groups_of(options)) {
     std::string lines;
-    for (const Option& option : table.options()) {
+    for (const Option& option : options) {
       const bool wanted = word == "all" || contains_ignoring_case(group, word) ||
                           contains_ignoring_case(option.name, dashed) ||
                           contains_ignoring_case(option.help, word);
@@ -95,7 +95,7 @@ std::string matching(const OptionTable& table, std::string_view word) {
 std::string json_text(const OptionTable& table) {
   Json document = {
       {"usage", table.usage()}, {"summary", table.summary()}, {"options", Json::array()}};
-  for (const Option& option : table.options()) {
+  for (const Option& option : table.listed_options()) {
     document["options"].push_back({{"name", option.name},
                                    {"short_name", option.short_name},
                                    {"group", option.group},
@@ -113,7 +113,7 @@ std::string json_text(const OptionTable& table) {
 // One line per option: the flag, its value, its help. A switch also gets its --no- form.
 std::string completion_lines(const OptionTable& table) {
   std::string text;
-  for (const Option& option : table.options()) {
+  for (const Option& option : table.listed_options()) {
     std::string value = option.value_name;
     if (!option.choices.empty()) value = fmt::format("={}", fmt::join(option.choices, ","));
     text += fmt::format("--{}\t{}\t{}\n", option.name, value, option.help);
@@ -127,9 +127,10 @@ std::string completion_lines(const OptionTable& table) {
 
 std::string manual_page(const OptionTable& table) {
   ManualPage page(table.usage(), table.summary());
-  for (const std::string& group : groups_of(table.options())) {
+  const std::vector<Option> options = table.listed_options();
+  for (const std::string& group : groups_of(options)) {
     page.add_section(group);
-    for (const Option& option : table.options()) {
+    for (const Option& option : options) {
       if (option.group == group) page.add_entry(flags_of(option), help_of(option));
     }
   }
@@ -156,10 +157,11 @@ std::string OptionTable::help_text(std::span<const std::string> arguments) const
   if (word == "format:json") return json_text(*this);
   if (word == "format:completion") return completion_lines(*this);
   if (word == "format:man") return manual_page(*this);
-  return fmt::format("usage: {}\n\n{}\n{}",
-                     usage_,
-                     summary_,
-                     word.empty() ? group_list(*this) : matching(*this, word));
+  return fmt::format(
+      "usage: {}\n\n{}\n{}",
+      usage_,
+      summary_,
+      word.empty() ? group_list(listed_options()) : matching(listed_options(), word));
 }
 
 }  // namespace reprise::cli

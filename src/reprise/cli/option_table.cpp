@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -65,6 +66,12 @@ void assign_member(Json& object,
 }  // namespace
 
 void OptionTable::add(Option option) { options_.push_back(std::move(option)); }
+
+std::vector<Option> OptionTable::listed_options() const {
+  std::vector<Option> listed;
+  std::ranges::copy_if(options_, std::back_inserter(listed), &Option::is_listed);
+  return listed;
+}
 
 void OptionTable::add_switch(std::string name, std::string group, std::string help, bool& target) {
   add({.name = std::move(name),

@@ -37,6 +37,7 @@ struct Option {
   bool takes_several = false;
   bool is_secret = false;  // never printed
   bool adds_up = false;    // the values of all sources count, not only those of the first source
+  bool is_listed = true;   // in help, completions and pages; otherwise only accepted
   /// The option that takes an object or a member given to this one: -O.mode=3 means -cc.mode=3.
   std::string object_option = {};
 };
@@ -107,6 +108,8 @@ class OptionTable {
   [[nodiscard]] std::string help_text(std::span<const std::string> arguments) const;
 
   [[nodiscard]] std::span<const Option> options() const noexcept { return options_; }
+  /// The options that help, completions and pages show.
+  [[nodiscard]] std::vector<Option> listed_options() const;
   [[nodiscard]] const std::string& usage() const noexcept { return usage_; }
   [[nodiscard]] const std::string& summary() const noexcept { return summary_; }
 

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "reprise/base/error.h"
+#include "reprise/base/nearest_name.h"
 #include "reprise/program/text.h"
 #include "reprise/tensor/custom_op.h"
 #include "reprise/tensor/view.h"
@@ -280,13 +282,15 @@ SplittingOps parse_splitting_ops(std::span<const std::string> splitting_ops,
     } else if (custom != custom_ops.end()) {
       found.custom.push_back(*custom);
     } else if (name.find("::") == std::string::npos) {
-      std::string known;
+      std::vector<std::string_view> known;
       for (OpCode other : all_ops()) {
-        if (!is_view(other))
-          known += fmt::format("{}{}", known.empty() ? "" : ", ", op_name(other));
+        if (!is_view(other)) known.push_back(op_name(other));
       }
       throw InvalidArgument(
-          fmt::format("splitting_ops: no op is called '{}'; there are {}", entry, known));
+          fmt::format("splitting_ops: no op is called '{}'{}; give an op's own name (attention, "
+                      "kv_write) or vLLM's (vllm::unified_attention_with_output)",
+                      entry,
+                      did_you_mean(name, known)));
     }
   }
   return found;
