@@ -330,6 +330,20 @@ class Launches(Case):
 
 
 class Cache(Case):
+    def test_ranks_and_adapters_share_no_entry_of_a_cache_dir(self):
+        """Each start after the first finds every program where the first one left it."""
+        for options, entries in ((("-pp", 2), {"rank_0", "rank_1"}), (("--enable-lora",), {"rank_0", "rank_0_adapters"})):
+            folder = self.folder / options[0].strip("-")
+            written = []
+            for _ in range(2):
+                run = self.run_cli("generate", MODEL, "--prompt", "a", "--max-tokens", 2, "--max-num-seqs", 2, *options,
+                                   f"-cc.cache_dir={folder}")
+                self.assertEqual(run.returncode, 0, run.stderr)
+                written.append({path.parent.name: path.stat().st_mtime_ns for path in folder.glob("*/manifest.json")})
+            with self.subTest(options):
+                self.assertEqual(set(written[0]), entries)
+                self.assertEqual(written[0], written[1], "the second start compiled again")
+
     def entries(self, folder):
         return sorted(path.name for path in folder.glob("*")) if folder.is_dir() else []
 
@@ -407,6 +421,16 @@ class Dump(Case):
         config["num_hidden_layers"] = 24
         (folder / "config.json").write_text(json.dumps(config))
         self.assertIn("23 x (1 2)", self.ok("dump", folder, "--load-format", "dummy").stdout)
+
+    def test_each_rank_has_a_folder_of_its_own(self):
+        out = self.folder / "ranks"
+        text = self.dump("-pp", 2, "--rank", 1, "--output", out)
+        self.assertIn("3 split points", text)
+        first, second = ((out / f"rank_{rank}" / "traced.program.txt").read_text() for rank in (0, 1))
+        self.assertNotEqual(first, second, "the two stages have different layers")
+        self.assertIn("all_reduce", (self.dump("-tp", 2, "--output", self.folder / "tp"),
+                                     (self.folder / "tp" / "rank_1" / "traced.program.txt").read_text())[1])
+        self.assertIn("--rank: 2 is not one of the 2 ranks", self.refused("dump", MODEL, "-tp", 2, "--rank", 2).stderr)
 
     def test_files_are_written_and_well_formed(self):
         out = self.folder / "out"

@@ -114,6 +114,7 @@ struct EngineArgs {
   bool disable_compile_cache = false;   // compile at each start and store nothing
   int32_t tensor_parallel_size = 1;     // ranks that share each layer
   int32_t pipeline_parallel_size = 1;   // ranks among which the layers are divided
+  int32_t planned_rank = 0;             // whose program compile_only() makes, without `ranks`
   int32_t data_parallel_size = 1;       // engines with the same model, behind one server
   bool data_parallel_lockstep = false;  // these engines run their steps together
   bool enable_expert_parallel = false;  // ranks divide the experts, instead of each expert

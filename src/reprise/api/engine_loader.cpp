@@ -276,8 +276,9 @@ void finish_draft(std::unique_ptr<LoadedEngine> draft, LoadedEngine& main) {
 std::unique_ptr<LoadedEngine> load_engine(const EngineArgs& args, const StartupObserver& observer) {
   const Clock::time_point begin = Clock::now();
   require_ranks(args);
-  Start main{.engine = begin_engine(args), .programs = {}};
-  Start draft;  // without an engine: drafts need no model
+  Start main{.engine = begin_engine(args), .programs = ModelPrograms()};
+  // Stays without an engine if drafts need no model.
+  Start draft{.engine = nullptr, .programs = ModelPrograms("draft")};
   LoadedEngine& engine = *main.engine;
   const auto stage = [&](const char* name, const auto& run) {
     run_stage(name, observer, engine.report, run);
@@ -337,7 +338,7 @@ CompiledModel compile_only(const EngineArgs& args) {
   EngineArgs uncached = args;
   uncached.disable_compile_cache = true;
   uncached.packed_weights_cache = "none";
-  Start start{.engine = begin_engine(uncached), .programs = {}};
+  Start start{.engine = begin_engine(uncached), .programs = ModelPrograms()};
   start.programs.keep_stages();
   LoadedEngine& engine = *start.engine;
   engine.options = resolve(engine.args);

@@ -6,6 +6,7 @@
 #include "reprise/api/compile_runner.h"
 #include "reprise/api/engine_device.h"
 #include "reprise/api/extension_options.h"
+#include "reprise/api/rank_options.h"
 #include "reprise/api/resolved_options.h"
 
 namespace reprise::api {
@@ -13,17 +14,18 @@ namespace reprise::api {
 void ModelPrograms::compile(LoadedEngine& engine, runner::ModelRunner& runner) {
   if (engine.options->graphs.compilation_mode == config::CompilationMode::NONE) return;
   const auto start = std::chrono::steady_clock::now();
-  if (!base_) base_ = create(engine);
+  if (!base_) base_ = create(engine, part_);
   compile_runner(*base_, runner, runner::ForwardKind::base);
   if (runner.has_adapters()) {
-    if (!with_adapters_) with_adapters_ = create(engine);
+    if (!with_adapters_) with_adapters_ = create(engine, "adapters");
     compile_runner(*with_adapters_, runner, runner::ForwardKind::adapters);
   }
   engine.report.compile_seconds +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-std::unique_ptr<compile::ModelCompiler> ModelPrograms::create(const LoadedEngine& engine) const {
+std::unique_ptr<compile::ModelCompiler> ModelPrograms::create(const LoadedEngine& engine,
+                                                              std::string part) const {
   const EngineArgs& args = engine.args;
   const ResolvedOptions& options = *engine.options;
   EngineDevice& device = *engine.device;
@@ -34,6 +36,8 @@ std::unique_ptr<compile::ModelCompiler> ModelPrograms::create(const LoadedEngine
       .generator = choose_code_generator(args, device, options.graph_inputs.compilation),
       .extensions = args.extensions,
       .norm_prologue_max_token_num = device.execution->executor().norm_prologue_max_token_num(),
+      .rank = rank_index(args),
+      .part = std::move(part),
       .cache_root = compile_cache_root(args.compile_cache_root),
       .disable_cache = args.disable_compile_cache || is_compile_cache_disabled(),
       .keep_stages = keeps_stages_});

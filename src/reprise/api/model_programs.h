@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "reprise/api/loaded_engine.h"
 #include "reprise/compile/model/model_compiler.h"
@@ -12,6 +14,9 @@ namespace reprise::api {
 /// them. At level 0 there are none. Used while an engine starts.
 class ModelPrograms {
  public:
+  /// `part`: the model's part in the engine, as ModelCompilerOptions has it.
+  explicit ModelPrograms(std::string part = {}) : part_(std::move(part)) {}
+
   /// Compiles the forwards of the runner's model, and adds the time to the report. A second runner
   /// of the same model gets the same programs.
   void compile(LoadedEngine& engine, runner::ModelRunner& runner);
@@ -25,8 +30,10 @@ class ModelPrograms {
   [[nodiscard]] compile::CompilationStages take_stages();
 
  private:
-  [[nodiscard]] std::unique_ptr<compile::ModelCompiler> create(const LoadedEngine& engine) const;
+  [[nodiscard]] std::unique_ptr<compile::ModelCompiler> create(const LoadedEngine& engine,
+                                                               std::string part) const;
 
+  std::string part_;
   std::unique_ptr<compile::ModelCompiler> base_;           // nullptr at level 0
   std::unique_ptr<compile::ModelCompiler> with_adapters_;  // nullptr without adapters too
   bool keeps_stages_ = false;

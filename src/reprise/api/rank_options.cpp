@@ -86,12 +86,17 @@ void warn_of_ranks(const EngineArgs& args, ResolvedOptions& options) {
 }
 
 weights::RankOfModel rank_of_model(const EngineArgs& args) {
-  return {.rank = args.ranks == nullptr ? 0 : args.ranks->rank(),
+  return {.rank = args.ranks == nullptr ? args.planned_rank : args.ranks->rank(),
           .tensor_ranks = args.tensor_parallel_size,
           .stages = args.pipeline_parallel_size,
           .divides_experts = args.enable_expert_parallel,
           .engine = args.expert_engines == nullptr ? 0 : args.expert_engines->rank(),
           .engines = args.shares_experts() ? args.data_parallel_size : 1};
+}
+
+int rank_index(const EngineArgs& args) {
+  const weights::RankOfModel rank = rank_of_model(args);
+  return rank.engine * args.ranks_per_engine() + rank.rank;
 }
 
 std::string rank_text(const EngineArgs& args, const weights::ModelConfig& config) {
@@ -116,7 +121,7 @@ std::string rank_text(const EngineArgs& args, const weights::ModelConfig& config
 std::unique_ptr<weights::WeightSource> part_of_rank(const EngineArgs& args,
                                                     const weights::ModelConfig& config,
                                                     std::unique_ptr<weights::WeightSource> source) {
-  if (args.ranks == nullptr && args.expert_engines == nullptr) return source;
+  if (args.ranks_per_engine() == 1 && args.expert_engines == nullptr) return source;
   return std::make_unique<weights::RankWeights>(std::move(source), config, rank_of_model(args));
 }
 

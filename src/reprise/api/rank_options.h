@@ -24,6 +24,9 @@ void warn_of_ranks(const EngineArgs& args, ResolvedOptions& options);
 /// This rank's place among those that divide the model. Of a program that has not started its ranks
 /// yet: that of rank 0.
 [[nodiscard]] weights::RankOfModel rank_of_model(const EngineArgs& args);
+/// The number of this rank among all that have programs of their own: those of every engine if
+/// experts are divided among engines.
+[[nodiscard]] int rank_index(const EngineArgs& args);
 
 /// "; rank 1 of 2 over Open MPI", the same for engines, and the experts of this rank if it does not
 /// have all; empty for one rank.

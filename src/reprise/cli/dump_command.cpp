@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -22,6 +23,7 @@ namespace {
 
 struct DumpArguments {
   api::EngineArgs engine;
+  int32_t rank = 0;
   std::filesystem::path output;  // empty: standard output only
   std::string format;            // empty: text, and with --output all
 };
@@ -34,14 +36,14 @@ OptionTable make_table(DumpArguments& arguments) {
       "Compiles a model and shows every stage: pieces, ops before and after the passes, "
       "launches, memory, generated kernels. Captures nothing, runs nothing, and neither "
       "reads nor writes the compile cache. --load-format dummy needs no weights.");
-  table.add(
-      {.name = "output",
-       .short_name = "-o",
-       .group = "Output",
-       .value_name = "DIR",
-       .help = "Also write summary.txt, index.html, split.svg, and under rank_0 the program after "
-               "every pass and the generated code.",
-       .apply = [&](std::string_view value) { arguments.output = value; }});
+  table.add({.name = "output",
+             .short_name = "-o",
+             .group = "Output",
+             .value_name = "DIR",
+             .help =
+                 "Also write summary.txt, index.html, split.svg, and in a folder for each rank the "
+                 "program after every pass and the generated code.",
+             .apply = [&](std::string_view value) { arguments.output = value; }});
   table.add({.name = "format",
              .group = "Output",
              .value_name = "F",
@@ -56,6 +58,11 @@ OptionTable make_table(DumpArguments& arguments) {
                }
                arguments.format = value;
              }});
+  table.add_integer(
+      "rank",
+      "Output",
+      "With --tensor-parallel-size or --pipeline-parallel-size: whose program is shown.",
+      arguments.rank);
   return table;
 }
 
@@ -113,6 +120,16 @@ int run_dump(std::span<const std::string> raw_arguments) {
     arguments.engine.compilation_config["debug_dump_path"] = arguments.output.string();
   }
 
+  const int num_ranks = arguments.engine.ranks_per_engine();
+  if (arguments.rank < 0 || arguments.rank >= std::max(num_ranks, 1)) {
+    throw InvalidArgument(
+        fmt::format("--rank: {} is not one of the {} ranks", arguments.rank, num_ranks));
+  }
+  for (int rank = 0; writes && rank < num_ranks; ++rank) {
+    arguments.engine.planned_rank = rank;
+    if (rank != arguments.rank) (void)api::compile_only(arguments.engine);  // writes its folder
+  }
+  arguments.engine.planned_rank = arguments.rank;
   const api::CompiledModel model = api::compile_only(arguments.engine);
   print_warnings(model.report);
   require_something_compiled(model);

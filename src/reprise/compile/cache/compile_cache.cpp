@@ -68,6 +68,10 @@ LoadOutcome CompileCache::load(const CacheKey& key) {
   return outcome;
 }
 
+std::string rank_folder(int rank, std::string_view part) {
+  return part.empty() ? fmt::format("rank_{}", rank) : fmt::format("rank_{}_{}", rank, part);
+}
+
 SaveOutcome CompileCache::save(const CacheKey& key, std::span<const CacheFile> files) {
   SaveOutcome outcome;
   try {
@@ -80,7 +84,7 @@ SaveOutcome CompileCache::save(const CacheKey& key, std::span<const CacheFile> f
 }
 
 std::filesystem::path CompileCache::entry_directory(const CacheKey& key) const {
-  const std::string rank = fmt::format("rank_{}", options_.rank);
+  const std::string rank = rank_folder(options_.rank, options_.part);
   if (!options_.cache_dir.empty()) return options_.cache_dir / rank;
   if (options_.root.empty()) return {};
   return options_.root / key.hash() / rank;
@@ -97,7 +101,7 @@ PrivateDirectory CompileCache::open(const CacheKey& key, MissingDirectory missin
   const bool is_direct = !options_.cache_dir.empty();
   std::vector<std::string> below;
   if (!is_direct) below.push_back(key.hash());
-  below.push_back(fmt::format("rank_{}", options_.rank));
+  below.push_back(rank_folder(options_.rank, options_.part));
   return open_private_directory(
       disk, is_direct ? options_.cache_dir : options_.root, below, missing);
 }

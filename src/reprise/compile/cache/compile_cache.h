@@ -20,10 +20,16 @@ namespace reprise::compile {
 /// the values of HOME and XDG_CACHE_HOME.
 [[nodiscard]] std::filesystem::path default_cache_root(std::string_view home, std::string_view xdg);
 
+/// "rank_0", or with a part "rank_0_adapters": the folder for the programs of one rank, in the
+/// cache and in dumps.
+[[nodiscard]] std::string rank_folder(int rank, std::string_view part);
+
 struct CompileCacheOptions {
-  std::filesystem::path root;       // default_cache_root(); entries are in <root>/<hash>/rank_<i>
-  std::filesystem::path cache_dir;  // if set, there is a single entry, in <cache_dir>/rank_<i>
+  // default_cache_root(); entries are in the folders <root>/<hash>/rank_folder().
+  std::filesystem::path root;
+  std::filesystem::path cache_dir;  // if set, there is a single entry, in <cache_dir>/rank_folder()
   int rank = 0;
+  std::string part;          // of the programs of this rank; empty: those of its model
   bool is_disabled = false;  // every load misses, and no entry is written
   std::string created_by;    // program and version, for people who look at the files
   // Larger entries are neither saved nor loaded. The code of one model has a few MiB.

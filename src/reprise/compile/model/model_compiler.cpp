@@ -27,7 +27,8 @@ bool uses_cache(const ModelCompilerOptions& options) {
 CompileCacheOptions cache_options(const ModelCompilerOptions& options) {
   return {.root = options.cache_root,
           .cache_dir = options.asked.cache_dir,
-          .rank = 0,
+          .rank = options.rank,
+          .part = options.part,
           .is_disabled = !uses_cache(options),
           .created_by = fmt::format("reprise {}", sources_hash())};
 }
@@ -282,7 +283,7 @@ void ModelCompiler::add_to(Compiled& compiled,
 DumpSink ModelCompiler::dump_sink(const program::TokenRange& range) {
   std::filesystem::path folder = options_.asked.debug_dump_path;
   if (folder.empty()) return {};
-  folder /= "rank_0";
+  folder /= rank_folder(options_.rank, options_.part);
   if (range != program::TokenRange{}) folder /= fmt::format("tokens_{}_{}", range.begin, range.end);
   return
       [this, folder, has_failed = false](std::string_view name, std::string_view content) mutable {

@@ -23,6 +23,9 @@ struct ModelCompilerOptions {
   /// Batches of up to this many tokens get their own program. In it, each matrix product includes
   /// the norm before it. 0: the executor has no kernels for that.
   int64_t norm_prologue_max_token_num = 0;
+  int rank = 0;  // of the ranks that start together; each has folders of its own
+  /// Which of the programs that one rank compiles: empty, "adapters" or "draft".
+  std::string part;
   std::filesystem::path cache_root;  // ignored if `asked.cache_dir` is set
   bool disable_cache = false;        // true: compile at each start and save nothing
   bool keep_stages = false;          // for reports: see ModelCompiler::stages()
