@@ -5,7 +5,7 @@ The names are vLLM's: a script that uses `LLM`, `SamplingParams` or `AsyncLLM` o
 
 from reprise.async_llm import AsyncEngineArgs, AsyncLLM, AsyncLLMEngine
 from reprise.beam_search import BeamSearchOutput, BeamSearchSequence
-from reprise.config import CompilationConfig, CompilationMode, CUDAGraphMode
+from reprise.config import CompilationConfig, CompilationLevel, CompilationMode, CUDAGraphMode
 from reprise.engine_args import EngineArgs
 from reprise.llm import LLM
 from reprise.lora import LoRARequest
@@ -26,6 +26,7 @@ __all__ = [
     "BeamSearchSequence",
     "CUDAGraphMode",
     "CompilationConfig",
+    "CompilationLevel",
     "CompilationMode",
     "CompletionOutput",
     "EngineArgs",

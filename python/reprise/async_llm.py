@@ -10,6 +10,7 @@ from typing import Any
 from reprise import _core
 from reprise.answers import GenerationError, PendingRequest
 from reprise.engine_args import EngineArgs
+from reprise.engine_start import start_engine
 from reprise.lora import LoRARequest
 from reprise.outputs import RequestOutput
 from reprise.process import ProcessGuard
@@ -27,7 +28,7 @@ class AsyncLLM:
     """
 
     def __init__(self, args: EngineArgs) -> None:
-        self._engine = _core.Engine(args.for_engine())
+        self._engine = start_engine(args)
         self._guard = ProcessGuard()
         self._queue = _core.OutputQueue()
         self._loop: asyncio.AbstractEventLoop | None = None

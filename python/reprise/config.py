@@ -9,9 +9,9 @@ import warnings
 from typing import Any
 
 from reprise import _core
-from reprise._core import CUDAGraphMode
+from reprise.cudagraph_mode import CUDAGraphMode
 
-__all__ = ["CUDAGraphMode", "CompilationConfig", "CompilationMode"]
+__all__ = ["CUDAGraphMode", "CompilationConfig", "CompilationLevel", "CompilationMode"]
 
 
 class CompilationMode(enum.IntEnum):
@@ -23,6 +23,15 @@ class CompilationMode(enum.IntEnum):
     VLLM_COMPILE = 3
 
 
+class CompilationLevel(enum.IntEnum):
+    """The older names of CompilationMode."""
+
+    NO_COMPILATION = 0
+    DYNAMO_AS_IS = 1
+    DYNAMO_ONCE = 2
+    PIECEWISE = 3
+
+
 @dataclasses.dataclass
 class CompilationConfig:
     """Options for compiling and capturing. None leaves the choice to the engine.
@@ -32,16 +41,21 @@ class CompilationConfig:
     """
 
     mode: CompilationMode | int | str | None = None
-    level: CompilationMode | int | str | None = None  # the older name of `mode`
+    level: CompilationLevel | CompilationMode | int | str | None = None  # the older name of `mode`
     cudagraph_mode: CUDAGraphMode | str | None = None
     cudagraph_capture_sizes: list[int] | None = None
     max_cudagraph_capture_size: int | None = None
     capture_size_rule: str | None = None
     cudagraph_num_of_warmups: int | None = None
+    cudagraph_copy_inputs: bool | None = None
+    cuda_graph_sizes: list[int] | None = None  # older: one value is the largest size, several are the sizes
+    use_cudagraph: bool | None = None  # older: False is mode NONE
+    full_cuda_graph: bool | None = None  # older: True is mode FULL
     splitting_ops: list[str] | None = None
     compile_sizes: list[int | str] | None = None
     compile_ranges_endpoints: list[int] | None = None
     custom_ops: list[str] | None = None
+    backend: str | None = None
     use_inductor: bool | None = None
     pass_config: dict[str, Any] | None = None
     debug_dump_path: str | None = None

@@ -90,7 +90,8 @@ class EngineArgs:
     load_format: str = "auto"
     quantization: str | None = None  # int8, int4, q8_0 or fp8: quantised while they are loaded
     attention_backend: str = dataclasses.field(default_factory=lambda: os.environ.get("VLLM_ATTENTION_BACKEND") or "auto")
-    flash_attn_version: int = 0  # for FLASH_ATTN: 2 or 3
+    # for FLASH_ATTN: 2 or 3
+    flash_attn_version: int = dataclasses.field(default_factory=lambda: int(os.environ.get("VLLM_FLASH_ATTN_VERSION") or 0))
     enforce_eager: bool = False
     optimization_level: int = 2
     compilation_config: CompilationConfig | dict[str, Any] | int | None = None

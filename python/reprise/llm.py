@@ -15,6 +15,7 @@ from reprise.beam_search import BeamSearchOutput, search
 from reprise.chat import render_chat
 from reprise.config import CompilationConfig
 from reprise.engine_args import EngineArgs
+from reprise.engine_start import start_engine, startup_report
 from reprise.lora import LoRARequest
 from reprise.metrics import Metric, metrics_of
 from reprise.outputs import RequestOutput
@@ -43,7 +44,7 @@ class LLM:
         **engine_args: Any,
     ) -> None:
         args = EngineArgs.from_arguments(model, engine_args | {"compilation_config": compilation_config})
-        self._engine = _core.Engine(args.for_engine(), on_progress)
+        self._engine = start_engine(args, on_progress)
         self._model = os.fspath(model)
         self._guard = ProcessGuard()
         self._numbers = itertools.count()
@@ -183,7 +184,7 @@ class LLM:
 
     def startup_report(self) -> dict[str, Any]:
         """Decisions and measurements of the start; times in seconds."""
-        return self._engine.startup_report()
+        return startup_report(self._engine)
 
     def shutdown(self) -> None:
         """Frees the model now, not only when the object is destroyed."""

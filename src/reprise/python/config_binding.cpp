@@ -13,50 +13,12 @@
 #include "reprise/base/error.h"
 #include "reprise/base/json.h"
 #include "reprise/config/compilation_config.h"
-#include "reprise/cudagraph/cudagraph_mode.h"
 #include "reprise/sampling/sampling_params.h"
 
 namespace nb = nanobind;
 
 namespace reprise::python {
 namespace {
-
-void bind_cudagraph_mode(nb::module_& module) {
-  using cudagraph::CudagraphMode;
-  using cudagraph::CudagraphRuntimeMode;
-  nb::enum_<CudagraphMode>(
-      module, "CUDAGraphMode", "When a step replays a graph; a value of cudagraph_mode.")
-      .value("NONE", CudagraphMode::NONE)
-      .value("PIECEWISE", CudagraphMode::PIECEWISE)
-      .value("FULL", CudagraphMode::FULL)
-      .value("FULL_DECODE_ONLY", CudagraphMode::FULL_DECODE_ONLY)
-      .value("FULL_AND_PIECEWISE", CudagraphMode::FULL_AND_PIECEWISE)
-      .def(
-          "decode_mode",
-          [](CudagraphMode mode) { return as_mode(cudagraph::decode_mode(mode)); },
-          "The mode of uniform decode batches.")
-      .def(
-          "mixed_mode",
-          [](CudagraphMode mode) { return as_mode(cudagraph::mixed_mode(mode)); },
-          "The mode of all other batches.")
-      .def(
-          "has_mode",
-          [](CudagraphMode mode, CudagraphMode component) {
-            return as_mode(cudagraph::decode_mode(mode)) == component ||
-                   as_mode(cudagraph::mixed_mode(mode)) == component;
-          },
-          nb::arg("mode"),
-          "Whether one of the two modes is `mode`.")
-      .def("separate_routine",
-           &cudagraph::separate_routine,
-           "Whether uniform decode batches have a mode of their own.")
-      .def("requires_piecewise_compilation", &cudagraph::requires_piecewise_compilation)
-      .def(
-          "max_cudagraph_mode",
-          [](CudagraphMode mode) { return as_mode(cudagraph::max_cudagraph_mode(mode)); },
-          "The larger of the two modes.")
-      .def("has_full_cudagraphs", &cudagraph::has_full_cudagraphs);
-}
 
 using EngineArgsClass = nb::class_<api::EngineArgs>;
 
@@ -237,7 +199,6 @@ void bind_sampling_params(nb::module_& module) {
 }  // namespace
 
 void bind_config(nb::module_& module) {
-  bind_cudagraph_mode(module);
   bind_engine_args(module);
   bind_sampling_params(module);
   module.def(

@@ -249,7 +249,7 @@ nb::dict startup_report(const Engine& engine) {
   result["num_kv_blocks"] = report.num_kv_blocks;
   result["kv_block_size"] = report.kv_block_size;
   result["max_model_len"] = report.max_model_len;
-  result["cudagraph_mode"] = report.resolved.mode;
+  result["cudagraph_mode"] = std::string(to_string(report.resolved.mode));
   result["tokenizer_seconds"] = report.tokenizer_seconds;
   result["weights_seconds"] = report.weights_seconds;
   result["compile_seconds"] = report.compile_seconds;

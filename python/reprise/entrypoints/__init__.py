@@ -1,0 +1,1 @@
+"""Programs, by the names of their modules in vLLM."""
