@@ -444,6 +444,8 @@ class StartUp(Server):
         text = self.start("--chat-template", template, "--enable-auto-tool-choice", "--reasoning-parser", "auto")
         self.assertIn("tool-call parser hermes, chosen by the chat template", text)
         self.assertIn("reasoning parser qwen3, chosen by the chat template", text)
+        self.assertIn("tool-call parser hermes, chosen", self.start("--chat-template", template))
+        self.assertNotIn("tool-call parser", self.start("--chat-template", template, "--no-enable-auto-tool-choice"))
         # GPT-OSS's published template writes the recipient of a call in pieces.
         pieces = self.write("pieces.jinja", """{% for m in messages %}{% for c in m.tool_calls or [] %}{{ "<|start|>assistant to=" }}{{
             "functions." + c.function.name + "<|channel|>commentary json<|message|>" }}{{ c.function.arguments | tojson }}{{

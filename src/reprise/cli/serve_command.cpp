@@ -59,6 +59,7 @@ void add_answer_options(OptionTable& table, server::AnswerReaderOptions& answers
       "enable-auto-tool-choice",
       kServer,
       "Let the model decide whether it calls a tool, in the form of --tool-call-parser.",
+      "on where the chat template shows the form",
       answers.enable_auto_tool_choice);
   table.add(
       {.name = "tool-call-parser",
@@ -66,7 +67,7 @@ void add_answer_options(OptionTable& table, server::AnswerReaderOptions& answers
        .value_name = "NAME",
        .help = fmt::format("How the model writes calls: auto (as its chat template shows), {}.",
                            fmt::join(output_parsers::tool_parser_names(), ", ")),
-       .default_text = "auto with --enable-auto-tool-choice",
+       .default_text = "auto; none with --no-enable-auto-tool-choice",
        .apply =
            [&answers](std::string_view value) {
              if (value != server::kParserByTemplate)

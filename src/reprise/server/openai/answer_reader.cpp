@@ -26,10 +26,11 @@ CreateOutputParser tool_parser(const AnswerReaderOptions& options, const ToolUse
     case ToolUse::Choice::automatic:
       break;
   }
-  if (!options.enable_auto_tool_choice || options.tool_call_parser.empty()) {
+  if (!options.enable_auto_tool_choice.value_or(false) || options.tool_call_parser.empty()) {
     throw ApiError(
         400,
-        "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set",
+        "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set: "
+        "the chat template shows no known form of tool calls, or calls are switched off",
         "tool_choice");
   }
   return [name = options.tool_call_parser, schemas = output_parsers::ToolSchemas(use.tools)] {
@@ -74,15 +75,20 @@ AnswerReaderOptions resolve_parsers(AnswerReaderOptions options,
       notes.push_back(fmt::format("{} {}, chosen by the chat template", what, value));
     }
   };
-  const bool wants_calls = options.tool_call_parser == kParserByTemplate ||
-                           (options.enable_auto_tool_choice && options.tool_call_parser.empty());
-  if (wants_calls) choose(options.tool_call_parser, chosen.tool_call_parser, "tool-call parser");
-  if (options.enable_auto_tool_choice && options.tool_call_parser.empty()) {
+  const bool is_on = options.enable_auto_tool_choice.value_or(true);
+  const bool is_left_to_template = options.tool_call_parser.empty() && is_on;
+  // Calls that nobody asked for need no note when there are none.
+  const bool is_told = options.enable_auto_tool_choice || !chosen.tool_call_parser.empty();
+  if (options.tool_call_parser == kParserByTemplate || (is_left_to_template && is_told)) {
+    choose(options.tool_call_parser, chosen.tool_call_parser, "tool-call parser");
+  }
+  if (options.enable_auto_tool_choice == true && options.tool_call_parser.empty()) {
     throw InvalidArgument(fmt::format(
         "--enable-auto-tool-choice: the chat template shows no known form of tool calls; name it "
         "with --tool-call-parser: {}",
         fmt::join(output_parsers::tool_parser_names(), ", ")));
   }
+  options.enable_auto_tool_choice = is_on && !options.tool_call_parser.empty();
   const bool is_harmony = chosen.reasoning_parser == "openai_gptoss";
   if (options.reasoning_parser == kParserByTemplate ||
       (options.reasoning_parser.empty() && is_harmony)) {

@@ -21,18 +21,19 @@ inline constexpr std::string_view kParserByTemplate = "auto";
 
 /// The parsers that read the model's output.
 struct AnswerReaderOptions {
-  bool enable_auto_tool_choice = false;
+  /// Whether the model may decide to call a tool. Unset: where the form of its calls is known.
+  std::optional<bool> enable_auto_tool_choice;
   std::string tool_call_parser;  // empty: none; or kParserByTemplate
   std::string reasoning_parser;  // empty: none; or kParserByTemplate
 
   friend bool operator==(const AnswerReaderOptions&, const AnswerReaderOptions&) = default;
 };
 
-/// Replaces kParserByTemplate by the names that the chat template chose, and a missing parser of
-/// tool calls where --enable-auto-tool-choice needs one. A model that writes Harmony always gets
-/// its reasoning parser, because its text is useless without one. Each choice adds a line to
-/// `notes`.
-/// \throws InvalidArgument if tool calls need a parser and the template does not choose one
+/// Replaces kParserByTemplate by the names that the chat template chose. Without a parser of tool
+/// calls, that of the template is taken unless calls are switched off. A model that writes Harmony
+/// always gets its reasoning parser, because its text is useless without one. Each choice adds a
+/// line to `notes`. Sets enable_auto_tool_choice.
+/// \throws InvalidArgument if calls are switched on and the template does not choose a parser
 [[nodiscard]] AnswerReaderOptions resolve_parsers(AnswerReaderOptions options,
                                                   const output_parsers::ChosenParsers& chosen,
                                                   std::vector<std::string>& notes);

@@ -25,12 +25,23 @@ TEST(AnswerReader, the_chat_template_chooses_parsers_that_were_asked_for) {
   EXPECT_EQ(notes.size(), 2U);
 }
 
-TEST(AnswerReader, a_parser_by_name_stays_and_none_is_chosen_unasked) {
+TEST(AnswerReader, a_parser_by_name_stays) {
   std::vector<std::string> notes;
   const AnswerReaderOptions named{true, "mistral", "deepseek_r1"};
   EXPECT_EQ(resolve_parsers(named, kQwen, notes), named);
-  EXPECT_EQ(resolve_parsers({}, kQwen, notes), AnswerReaderOptions{});
+  EXPECT_EQ(resolve_parsers({.tool_call_parser = "mistral"}, kQwen, notes),
+            (AnswerReaderOptions{true, "mistral", ""}));
   EXPECT_TRUE(notes.empty());
+}
+
+TEST(AnswerReader, tools_work_without_an_option_where_the_template_shows_their_form) {
+  std::vector<std::string> notes;
+  EXPECT_EQ(resolve_parsers({}, kQwen, notes), (AnswerReaderOptions{true, "hermes", ""}));
+  EXPECT_EQ(notes.size(), 1U);
+  EXPECT_EQ(resolve_parsers({.enable_auto_tool_choice = false}, kQwen, notes),
+            (AnswerReaderOptions{false, "", ""}));
+  EXPECT_EQ(resolve_parsers({}, kUnknown, notes), (AnswerReaderOptions{false, "", ""}));
+  EXPECT_EQ(notes.size(), 1U) << "a model without tools needs no line about them";
 }
 
 TEST(AnswerReader, harmony_always_gets_its_reasoning_parser) {
