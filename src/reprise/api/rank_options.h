@@ -21,8 +21,8 @@ void check_rank_options(const EngineArgs& args, const config::ResolvedConfig& gr
 /// What has no effect with this number of ranks.
 void warn_of_ranks(const EngineArgs& args, ResolvedOptions& options);
 
-/// This rank's place among those that divide the model. Of a program that has not started its ranks
-/// yet: that of rank 0.
+/// This rank's place among those that divide the model. In a program that has not started its ranks
+/// it is the place of EngineArgs::planned_rank.
 [[nodiscard]] weights::RankOfModel rank_of_model(const EngineArgs& args);
 /// The number of this rank among all that have programs of their own: those of every engine if
 /// experts are divided among engines.

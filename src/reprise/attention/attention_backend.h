@@ -117,8 +117,8 @@ void require_cache_dtype(const BackendInfo& backend, const kv_cache::CacheDType&
 /// The same, but it has no path for FULL graphs of batches that are not uniform, and refuses them.
 [[nodiscard]] std::unique_ptr<AttentionBackend> create_uniform_graph_backend(
     const BackendResources&);
-/// Of recurrent layers: their kernels need no plan. It refuses FULL graphs other than those of
-/// batches with one token for each request.
+/// The backend of recurrent layers, whose kernels need no plan. It refuses all FULL graphs but
+/// those of batches with one token for each request.
 [[nodiscard]] std::unique_ptr<AttentionBackend> create_recurrent_backend(const BackendResources&);
 /// One path for every batch, and no FULL graph at all: what a backend is whose kernels cannot be
 /// captured, for any kind of layers.

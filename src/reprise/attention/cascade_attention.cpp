@@ -20,7 +20,7 @@ constexpr int64_t kStatesPerRow = 2;
 
 int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// What the busiest worker computes for one chunk, if `units` times `rows` query rows share loads.
+/// The work of the busiest worker for one chunk, if `units` times `rows` query rows share loads.
 int64_t time_of(const CascadeShape& shape, int64_t units, int64_t rows) {
   return ceil_divide(units * shape.num_kv_heads, shape.num_workers) * (kRowsPerLoad + rows);
 }

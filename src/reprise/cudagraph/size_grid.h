@@ -6,7 +6,7 @@
 
 #include "reprise/cudagraph/capture_sizes.h"
 
-/// What the rules for capture sizes share. Private to this folder.
+/// Functions that several rules for capture sizes use. Private to this folder.
 namespace reprise::cudagraph {
 
 using Sizes = std::vector<int32_t>;

@@ -26,7 +26,7 @@ enum ForwardInput : size_t {
   kEncoderBlockTable,
   kMaxForwardInputs
 };
-/// Of a step. Most models use all but the last.
+/// The inputs of one step. Most models use all but the last.
 using ForwardInputs = std::array<Tensor, kMaxForwardInputs>;
 
 /// Positions in the outputs of a forward.

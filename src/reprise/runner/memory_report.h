@@ -9,7 +9,7 @@ struct MemoryProfile {
   double seconds = 0;
   size_t activation_bytes = 0;    // of the largest step, run eagerly
   size_t probed_graph_bytes = 0;  // of the graphs that were captured for the profile
-  // Of all graphs in the capture plan, including those captured for the profile.
+  // An estimate for all graphs in the capture plan, including those captured for the profile.
   size_t estimated_graph_bytes = 0;
   /// All bytes in use on the device while the profiling runner existed, except its small cache.
   size_t used_bytes = 0;

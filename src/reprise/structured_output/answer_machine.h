@@ -67,7 +67,7 @@ class AnswerMachine {
   void close_text(const Way& way, Ways& to);
   /// Whether the text of `way` must differ from earlier ones: it is a name or a distinct item.
   [[nodiscard]] bool keeps_texts_apart(const Way& way) const;
-  /// What would be read again if the text of `way` were closed: rests of earlier names or items.
+  /// The rests of earlier names or items that would be read again if the text of `way` were closed.
   [[nodiscard]] std::vector<std::string_view> used_rests(const Way& way) const;
   /// Whether a step since the mark looked at the text of the answer.
   [[nodiscard]] bool has_looked() const { return has_looked_; }

@@ -10,8 +10,8 @@
 namespace reprise::structured_output {
 
 struct ConstraintWorkerOptions {
-  /// The first one takes the constraints that are expensive or new. Of three or more, the second
-  /// one takes only new ones. Both have a low priority. The others take only quick ones, so
+  /// The first one takes the constraints that are expensive or new. If there are three or more, the
+  /// second takes only new ones. Both have a low priority. The others take only quick ones, so
   /// expensive constraints keep neither quick nor new ones waiting.
   int num_threads = 3;
   /// At most, to be quick. Usual constraints need 0.1 ms for a token.

@@ -16,7 +16,7 @@ struct TextLeaf {
   bool is_json = true;
   /// \u and \/ in a JSON string. Without them each text has one spelling.
   bool allows_all_escapes = false;
-  /// What follows a plain text.
+  /// The kinds of text that may follow a plain text.
   enum class After : uint8_t {
     nothing,   // it ends the answer
     at_end,    // something, where nothing more of the text can follow

@@ -17,8 +17,8 @@ namespace {
 
 using Sent = std::pair<uint64_t, std::string>;
 
-/// What the fake sockets have seen and shall do; shared with the test, because the publisher owns
-/// the sockets.
+/// The messages that the fake sockets have seen, and their next results; shared with the test,
+/// because the publisher owns the sockets.
 struct FakeNetwork {
   std::mutex mutex;
   std::condition_variable changed;

@@ -91,8 +91,8 @@ void KvEventRecorder::on_stored(const StoredBlocks& blocks) {
   event.field("group_idx").unsigned_integer(kGroupIndex);
 }
 
-/// What besides tokens a router needs to compute the hashes: for each block a list, or nil. As in
-/// vLLM the salt is in the list of the first block of a prompt only.
+/// Writes what a router needs besides tokens to compute hashes: for each block a list, or nil. As
+/// in vLLM the salt is in the list of the first block of a prompt only.
 void KvEventRecorder::write_extra_keys(const StoredBlocks& blocks) {
   MsgpackWriter out(events_);
   out.array(blocks.hashes.size());

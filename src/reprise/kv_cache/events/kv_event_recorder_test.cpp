@@ -127,7 +127,7 @@ class Router {
     }
   }
 
-  /// Of each block, all tokens from the start of the prompt to the end of the block. A block whose
+  /// By block: all tokens from the start of the prompt to the end of the block. A block whose
   /// parent was removed since still has them.
   [[nodiscard]] const std::map<uint64_t, std::vector<int32_t>>& prefixes() const {
     return prefixes_;

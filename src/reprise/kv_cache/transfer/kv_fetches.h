@@ -77,7 +77,7 @@ class KvFetches {
     std::vector<KvAddress> addresses;
     Time begin;
   };
-  /// What concerns one producer.
+  /// The tasks and limits of one producer.
   struct Producer {
     std::deque<Task> ready;  // wait for a connection to end
     size_t num_tasks = 0;    // these, those whose name is looked up, and those that run

@@ -87,7 +87,7 @@ bool KvLoop::take_added() {
       return false;
     }
   }
-  // What can be done at once is done before the first wait.
+  // New exchanges do all that they can do without waiting.
   for (auto& exchange : added) drive(exchange, false);
   std::erase(added, nullptr);
   std::ranges::move(added, std::back_inserter(exchanges_));

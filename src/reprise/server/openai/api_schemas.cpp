@@ -206,7 +206,7 @@ constexpr Field kEncodingFormat = {"encoding_format",
 constexpr Field kDimensions = {"dimensions",
                                R"({"type": "integer", "minimum": 1})",
                                "The numbers of a vector that are kept, if the model allows it."};
-// Of every route for vectors.
+// The fields that every route for vectors has.
 constexpr Field kPooling[] = {
     kModel,
     kAddSpecialTokens,
