@@ -92,6 +92,7 @@ class EngineArgs:
     attention_backend: str = dataclasses.field(default_factory=lambda: os.environ.get("VLLM_ATTENTION_BACKEND") or "auto")
     flash_attn_version: int = 0  # for FLASH_ATTN: 2 or 3
     enforce_eager: bool = False
+    verify_graphs: str = "capture"  # or off, strict: what is proved about each graph at the start
     optimization_level: int = 2
     compilation_config: CompilationConfig | dict[str, Any] | int | None = None
     compile_cache_root: str | os.PathLike[str] = ""

@@ -15,6 +15,7 @@
 #include "reprise/api/rank_options.h"
 #include "reprise/api/state_caching.h"
 #include "reprise/base/error.h"
+#include "reprise/cudagraph/verify/verify_graphs.h"
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/parallel/communicator.h"
 #include "reprise/runner/model_attention.h"
@@ -303,6 +304,7 @@ ResolvedOptions resolve_options(const EngineArgs& args, std::shared_ptr<const Mo
   require_positive("--pipeline-parallel-size", args.pipeline_parallel_size);
   require_positive("--data-parallel-size", args.data_parallel_size);
   require_positive("--distributed-timeout-seconds", args.distributed_timeout_seconds);
+  (void)cudagraph::parse_verify_graphs("--verify-graphs", args.verify_graphs);
   check_lora_options(args);
   // Reports errors in the options before errors in the model's files.
   resolve_speculation(args, options);
