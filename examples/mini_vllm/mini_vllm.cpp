@@ -123,8 +123,9 @@ PiecewiseGraphRunner::PiecewiseGraphRunner(Machine& machine, std::vector<Op> ops
               if (op.is_capturable) {
                 machine_->launch(op, count);
               } else {
-                cudagraph::split_point(
-                    context, [this, op, count](ForwardContext&) { machine_->launch(op, count); });
+                cudagraph::split_point(context, {}, [this, op, count](ForwardContext&) {
+                  machine_->launch(op, count);
+                });
               }
             }
             outputs.clear();

@@ -93,6 +93,7 @@ class EngineArgs:
     # for FLASH_ATTN: 2 or 3
     flash_attn_version: int = dataclasses.field(default_factory=lambda: int(os.environ.get("VLLM_FLASH_ATTN_VERSION") or 0))
     enforce_eager: bool = False
+    verify_graphs: str = "capture"  # or off, strict: what is proved about each graph at the start
     optimization_level: int = 2
     compilation_config: CompilationConfig | dict[str, Any] | int | None = None
     compile_cache_root: str | os.PathLike[str] = ""

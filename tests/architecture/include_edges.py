@@ -13,6 +13,7 @@ BELOW_RUNNER = {
     "tensor",
     "cudagraph",
     "cudagraph/capture",
+    "cudagraph/verify",
     "kernels",
     "kv_cache",
     "kv_cache/tensors",
@@ -35,7 +36,9 @@ ALLOWED = {
     "tensor": {"base", "device"},
     # makes decisions: integers in, decision out; other engines can link it alone
     "cudagraph": {"base"},
-    "cudagraph/capture": {"base", "device", "tensor", "cudagraph"},
+    # proves what captured graphs may do: addresses in, violations out; other engines can link it alone
+    "cudagraph/verify": {"base"},
+    "cudagraph/capture": {"base", "device", "tensor", "cudagraph", "cudagraph/verify"},
     # what users ask for and what the engine makes of it; JSON and text stay in this layer
     "config": {"base", "cudagraph"},
     "kernels": {"base", "parallel", "device", "tensor"},
@@ -91,7 +94,7 @@ ALLOWED = {
         "server/metrics", "bench", "output_parsers", "kv_cache/events",
     },
     "python": {
-        "base", "tokenizer", "cudagraph", "cudagraph/capture", "config", "sampling", "structured_output", "lora", "engine", "api",
+        "base", "tokenizer", "cudagraph", "cudagraph/capture", "cudagraph/verify", "config", "sampling", "structured_output", "lora", "engine", "api",
     },
 }
 # Tests and benchmarks may include more than the product's code, because they combine parts.

@@ -17,6 +17,7 @@
 #include "device_conformance.h"
 #include "reprise/base/error.h"
 #include "reprise/device/discardable_memory.h"
+#include "reprise/device/graph_node.h"
 #include "tests/support/fake_device/fake_device.h"
 
 namespace reprise::device::conformance {
@@ -278,6 +279,36 @@ DEVICE_CASE(capture_records_and_does_not_run) {
   EXPECT_EQ(graph->nodes()[0].num_blocks, 100u);
   EXPECT_FALSE(graph->nodes()[0].waits_for_previous);
   EXPECT_EQ(graph->nodes()[1].kernel, "fill");
+}
+
+DEVICE_CASE(nodes_tell_what_memory_they_use_and_keep_a_copy_of_their_arguments) {
+  DeviceArray values(subject, 100);
+  DeviceArray others(subject, 100);
+  CaptureScope capture(*subject.stream);
+  launch_add(*subject.stream, values, 7);
+  subject.stream->copy(others.data(), values.data(), values.bytes());
+  subject.stream->fill(values.data(), std::byte{1}, 16);
+  const auto graph = std::move(capture).finish();
+  const std::vector<GraphNode> nodes = graph->nodes();
+  ASSERT_EQ(nodes.size(), 3u);
+  for (const GraphNode& node : nodes) EXPECT_TRUE(node.tells_uses) << node.kernel;
+
+  ASSERT_EQ(nodes[0].uses.size(), 1u);
+  EXPECT_EQ(nodes[0].uses[0].data, values.data());
+  EXPECT_EQ(nodes[0].uses[0].bytes, values.bytes());
+  EXPECT_EQ(nodes[0].uses[0].access, BufferUse::Access::read_write);
+  ASSERT_EQ(nodes[0].args.size(), sizeof(AddArgs));
+  AddArgs args{};
+  std::memcpy(&args, nodes[0].args.data(), sizeof args);
+  EXPECT_EQ(args.amount, 7u);
+
+  ASSERT_EQ(nodes[1].uses.size(), 2u);
+  EXPECT_EQ(nodes[1].uses[0].data, values.data());
+  EXPECT_FALSE(nodes[1].uses[0].writes());
+  EXPECT_EQ(nodes[1].uses[1].data, others.data());
+  EXPECT_TRUE(nodes[1].uses[1].writes());
+  ASSERT_EQ(nodes[2].uses.size(), 1u);
+  EXPECT_EQ(nodes[2].uses[0].bytes, 16u);
 }
 
 DEVICE_CASE(empty_capture_makes_a_graph_that_does_nothing) {

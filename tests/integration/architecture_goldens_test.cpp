@@ -138,8 +138,14 @@ TEST_P(ArchitectureGoldens, greedy_tokens_are_those_of_transformers_in_every_mod
                          .level = level,
                          .num_blocks = 40,
                          .dtype = DType::f32,
+                         .verify_graphs = cudagraph::VerifyGraphs::strict,
                          .model = testing::golden_folder(GetParam())});
-      for (const auto& record : engine.runner().capture({}).records) EXPECT_EQ(record.failure, "");
+      const cudagraph::CaptureReport report = engine.runner().capture({});
+      for (const auto& record : report.records) {
+        EXPECT_EQ(record.failure, "");
+        EXPECT_EQ(record.verdict, cudagraph::CaptureVerdict::proved);
+      }
+      EXPECT_EQ(report.violation, "");
       const std::vector<float> logits = Batch(engine, cases_).run();
       if (HasFatalFailure()) return;
       if (eager.empty()) eager = logits;

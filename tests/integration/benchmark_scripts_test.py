@@ -54,6 +54,11 @@ class BenchmarkScripts(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
         return run.stdout
 
+    def test_verify_graphs(self):
+        rows = rows_of(self.run_python("benchmarks/verify_graphs.py", BINARY, MODEL, "--rounds", "1"))
+        self.assertEqual([row[0] for row in rows], ["off", "capture"])
+        self.assert_positive(*(row[1] for row in rows), rows[1][3], *(row[4] for row in rows))
+
     def assert_positive(self, *values):
         for value in values:
             self.assertTrue(math.isfinite(float(value)) and float(value) > 0, values)

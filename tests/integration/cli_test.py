@@ -500,6 +500,22 @@ class StartUp(Server):
         self.assertRegex(lazy.stderr, r"replayed FULL 23, PIECEWISE 1, eager 0 steps")
         self.assertIn("several ranks", self.refused("explain", "--tensor-parallel-size", "2", "-cc.cudagraph_lazy_capture=true"))
 
+    def test_graphs_are_verified_as_far_as_asked(self):
+        def graphs(*options):
+            return json.loads(self.ok("generate", MODEL, "--prompt", "a", "--max-tokens", "2", "--json", *options))["graphs"]
+        off = graphs("--verify-graphs", "off")
+        num_keys = off["verdicts"]["unchecked"]
+        self.assertGreater(num_keys, 10)
+        self.assertEqual(off["verify_seconds"], 0)
+        for options in ((), ("--verify-graphs=strict",)):
+            proved = graphs(*options)
+            self.assertEqual(proved["verdicts"],
+                             {"unchecked": 0, "proved": num_keys, "partly_proved": 0, "violated": 0, "failed": 0})
+            self.assertGreater(proved["verify_seconds"], 0)
+        self.assertIn("--verify-graphs always: must be off, capture or strict",
+                      self.refused("generate", MODEL, "--prompt", "a", "--verify-graphs", "always"))
+        self.assertRegex(self.start(), r"Graph verification: \d+ proved in ")
+
     def test_the_log_is_as_loud_as_asked(self):
         self.assertNotIn("KV cache", self.start("--quiet"))
         self.assertNotIn("KV cache", self.start(VLLM_LOGGING_LEVEL="error"))

@@ -33,6 +33,7 @@ class CudaArchitectures : public ::testing::TestWithParam<const char*> {
                               .max_num_reqs = 2,
                               .num_blocks = 8,
                               .dtype = DType::f32,
+                              .verify_graphs = cudagraph::VerifyGraphs::strict,
                               .model = testing::golden_folder(GetParam())};
     options.compilation.cudagraph_capture_sizes = std::vector<int32_t>{1, 8};
     return options;
@@ -90,7 +91,12 @@ TEST_P(CudaArchitectures, logits_are_within_1e_4_of_transformers_and_replay_equa
     // NVRTC takes seconds for each model; cuda_generated_code_test has cases with generated code.
     options.generator.reset();
     TinyEngine engine(options);
-    for (const auto& record : engine.runner().capture({}).records) EXPECT_EQ(record.failure, "");
+    const cudagraph::CaptureReport report = engine.runner().capture({});
+    for (const auto& record : report.records) {
+      EXPECT_EQ(record.failure, "");
+      EXPECT_EQ(record.verdict, cudagraph::CaptureVerdict::proved);
+    }
+    EXPECT_EQ(report.violation, "");
     EXPECT_EQ(run(engine, *golden, true), run(engine, *golden, false)) << "replay changed bits";
   }
   fmt::print("[measured] {} f32 on CUDA: max abs error {:.2e}\n", GetParam(), worst_);

@@ -116,6 +116,7 @@ struct TinyEngineOptions {
       .wanted_items = 16, .least_positions = 32, .tokens_per_item = 8};
   bool copy_inputs = false;
   int num_warmups = 0;  // eager runs before each capture
+  cudagraph::VerifyGraphs verify_graphs = cudagraph::VerifyGraphs::capture;
   cudagraph::LoraOptions lora = {};
   int32_t max_lora_rank = 8;
   std::string config = kTinyQwen3Config;
@@ -218,7 +219,8 @@ class TinyEngine {
             .op_ranks = options.op_ranks,
             .data_parallel = options.data_parallel,
             .num_warmups = options.num_warmups,
-            .copy_inputs = options.copy_inputs});
+            .copy_inputs = options.copy_inputs,
+            .verify_graphs = options.verify_graphs});
     if (resolved_.compilation_mode != config::CompilationMode::NONE) {
       compile(options, inputs.compilation, runner::ForwardKind::base);
       if (adapters_ != nullptr) {

@@ -101,6 +101,9 @@ struct EngineArgs {
   std::string attention_backend = "auto";
   int32_t flash_attn_version = 0;  // 2 or 3, for FLASH_ATTN; 0 = 3
   bool enforce_eager = false;
+  /// What is proved about each captured graph before it may be replayed: off, capture, strict. See
+  /// cudagraph::parse_verify_graphs.
+  std::string verify_graphs = "capture";
   config::OptimizationLevel optimization_level = config::OptimizationLevel::O2;
   Json compilation_config = Json::object();  // see config::parse_compilation_config
   /// The folder of the compile cache; empty: REPRISE_CACHE_ROOT, else ~/.cache/reprise.

@@ -4,6 +4,7 @@
 
 #include "reprise/api/engine_device.h"
 #include "reprise/api/resolved_options.h"
+#include "reprise/cudagraph/verify/verify_graphs.h"
 #include "reprise/engine/engine_core.h"
 #include "reprise/kv_cache/events/kv_event_recorder.h"
 #include "reprise/runner/data_parallel_steps.h"
@@ -68,7 +69,8 @@ std::unique_ptr<runner::ModelRunner> create_runner(const LoadedEngine& engine,
           .data_parallel = engine.data_parallel.get(),
           .num_warmups = warms_up ? options.graphs.num_of_warmups : 0,
           .copy_inputs = options.graph_inputs.compilation.cudagraph_copy_inputs,
-          .lazy_capture = options.graph_inputs.compilation.cudagraph_lazy_capture});
+          .lazy_capture = options.graph_inputs.compilation.cudagraph_lazy_capture,
+          .verify_graphs = cudagraph::parse_verify_graphs("--verify-graphs", args.verify_graphs)});
 }
 
 engine::EngineCoreOptions core_options(const LoadedEngine& engine, bool caches_prefixes) {

@@ -18,6 +18,7 @@
 #include "reprise/base/error.h"
 #include "reprise/compile/model/extensions.h"
 #include "reprise/cudagraph/cudagraph_dispatcher.h"
+#include "reprise/cudagraph/verify/verify_graphs.h"
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/parallel/communicator.h"
 #include "reprise/program/split.h"
@@ -329,6 +330,7 @@ void require_positive(std::string_view flag, int64_t value) {
 ResolvedOptions resolve_options(const EngineArgs& args, std::shared_ptr<const ModelFiles> files) {
   ResolvedOptions options;
   check_sizes(args);
+  (void)cudagraph::parse_verify_graphs("--verify-graphs", args.verify_graphs);
   check_lora_options(args);
   // Reports errors in the options before errors in the model's files.
   resolve_speculation(args, options);

@@ -22,6 +22,7 @@ Tensor EncoderTextAttention::operator()(cudagraph::ForwardContext& context, cons
   if (context.attention == nullptr || cache() == nullptr) return out;
   // As in KeyValueAttention: a breakable capture repeats this call with the context of each step.
   cudagraph::split_point(context,
+                         {&out, 1},
                          [this, q = q.without_ownership(), out = out.without_ownership()](
                              cudagraph::ForwardContext& step) {
                            ops::encoder_attention(q,

@@ -42,6 +42,7 @@ Tensor KeyValueAttention::operator()(cudagraph::ForwardContext& context,
   // A breakable capture stores this call and repeats it in each replay. So the tensors do not own
   // their memory, and the metadata comes from the context of the current step.
   cudagraph::split_point(context,
+                         {&out, 1},
                          [this, q = q.without_ownership(), out = out.without_ownership()](
                              cudagraph::ForwardContext& step) { attend(*step.attention, q, out); });
   return out;

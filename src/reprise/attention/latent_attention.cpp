@@ -19,6 +19,7 @@ Tensor LatentAttention::operator()(cudagraph::ForwardContext& context,
   const Tensor& latents = cache()->keys(layer_index());
   ops::concat_and_cache_mla(latent, k_rope, latents, context.attention->slot_mapping);
   cudagraph::split_point(context,
+                         {&out, 1},
                          [this, q = q.without_ownership(), latents, out = out.without_ownership()](
                              cudagraph::ForwardContext& step) {
                            ops::mla_attention(q,

@@ -25,6 +25,7 @@ Tensor RecurrentLayer::convolve_with(const Op& op,
   if (is_profiled(context)) return out;
   cudagraph::split_point(
       context,
+      {&out, 1},
       [op,
        state = states()->conv(layer_index()),
        x = x.without_ownership(),
@@ -63,6 +64,7 @@ Tensor RecurrentLayer::selective_scan(cudagraph::ForwardContext& context,
                                .d = in.d,
                                .dt_bias = in.dt_bias};
   cudagraph::split_point(context,
+                         {&out, 1},
                          [state = states()->heads(layer_index()),
                           kept,
                           out = out.without_ownership()](cudagraph::ForwardContext& step) {
@@ -95,6 +97,7 @@ Tensor RecurrentLayer::delta_scan(cudagraph::ForwardContext& context, const Delt
                           .dt_bias = in.dt_bias,
                           .neighbours = in.neighbours};
   cudagraph::split_point(context,
+                         {&out, 1},
                          [state = states()->heads(layer_index()),
                           kept,
                           out = out.without_ownership()](cudagraph::ForwardContext& step) {

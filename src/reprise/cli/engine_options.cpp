@@ -18,6 +18,7 @@
 #include "reprise/cli/older_options.h"
 #include "reprise/cli/parallel_options.h"
 #include "reprise/config/compilation_overrides.h"
+#include "reprise/cudagraph/verify/verify_graphs.h"
 
 namespace reprise::cli {
 namespace {
@@ -327,6 +328,20 @@ void add_scheduler_options(OptionTable& table, api::EngineArgs& args) {
 
 void add_graph_options(OptionTable& table, api::EngineArgs& args) {
   table.add_switch("enforce-eager", kGraphs, "No graphs and no compiler.", args.enforce_eager);
+  table.add({.name = "verify-graphs",
+             .group = kGraphs,
+             .value_name = "LEVEL",
+             .help = "What is proved about each graph before it may be replayed. capture: which "
+                     "memory its nodes read and write; strict: also by further captures and dummy "
+                     "batches, which take longer. A graph that fails is not used, and the log says "
+                     "why.",
+             .default_text = args.verify_graphs,
+             .apply =
+                 [&args](std::string_view value) {
+                   args.verify_graphs =
+                       to_string(cudagraph::parse_verify_graphs("--verify-graphs", value));
+                 },
+             .choices = {"off", "capture", "strict"}});
   table.add_switch("programmatic-dependent-launch",
                    kGraphs,
                    "Kernels begin while the one before ends, on GPUs of compute capability 9.",

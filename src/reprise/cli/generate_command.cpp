@@ -109,6 +109,15 @@ Json to_json(const api::RequestOutput& result) {
            seconds > 0 ? static_cast<double>(result.metrics.num_output_tokens) / seconds : 0.0}};
 }
 
+Json verdicts_to_json(const cudagraph::CaptureReport& report) {
+  Json verdicts = Json::object();
+  for (size_t i = 0; i < cudagraph::kNumCaptureVerdicts; ++i) {
+    const auto verdict = static_cast<cudagraph::CaptureVerdict>(i);
+    verdicts[std::string(to_string(verdict))] = report.num_with(verdict);
+  }
+  return verdicts;
+}
+
 Json graphs_to_json(api::LLM& llm) {
   using cudagraph::CudagraphRuntimeMode;
   const api::StartupReport& report = llm.startup_report();
@@ -137,6 +146,8 @@ Json graphs_to_json(api::LLM& llm) {
   }
   return {{"cudagraph_mode", to_string(report.resolved.mode)},
           {"capture_seconds", report.capture.seconds},
+          {"verify_seconds", report.capture.verify_seconds()},
+          {"verdicts", verdicts_to_json(report.capture)},
           {"graph_bytes", report.graph_bytes},
           {"modes", modes},
           {"draft_model", draft_model},

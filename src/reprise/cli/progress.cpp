@@ -84,11 +84,14 @@ void StartupProgress::on_capture(const cudagraph::CaptureRecord& record,
   if (level < least_) return;
   if (verbose_ || !record.failure.empty()) {
     fmt::print(stderr,
-               "captured {:<9} [{}] {:.1f} ms {}{}\n",
+               "captured {:<9} [{}] {:.1f} ms {}{}{}\n",
                to_string(record.mode),
                to_string(record.descriptor),
                record.seconds * 1e3,
                format_bytes(record.bytes),
+               record.verdict == cudagraph::CaptureVerdict::unchecked
+                   ? ""
+                   : fmt::format(" {}", to_string(record.verdict)),
                record.failure.empty() ? "" : "; retired: " + record.failure);
     return;
   }
@@ -132,6 +135,13 @@ void StartupProgress::summarize(api::LLM& llm) const {
              report.capture.seconds,
              report.capture.num_captured(),
              format_bytes(report.graph_bytes));
+  if (const std::string verdicts = report.capture.describe_verdicts(); !verdicts.empty()) {
+    fmt::print(
+        stderr, "graphs verified: {} ({:.3f} s)\n", verdicts, report.capture.verify_seconds());
+  }
+  if (!report.capture.violation.empty()) {
+    fmt::print(stderr, "warning: {}\n", report.capture.violation);
+  }
   fmt::print(stderr,
              "KV cache {} blocks of {} tokens, max_model_len {}; ready in {:.3f} s "
              "(tokenizer {:.3f}, weights {:.3f}, compile {:.3f}, capture {:.3f})\n",

@@ -147,6 +147,11 @@ void log_captures(const Log& log, const api::StartupReport& report) {
                             to_string(record.descriptor),
                             record.failure));
   }
+  if (const std::string verdicts = report.capture.describe_verdicts(); !verdicts.empty()) {
+    log.info(fmt::format(
+        "Graph verification: {} in {:.3f} secs", verdicts, report.capture.verify_seconds()));
+  }
+  if (!report.capture.violation.empty()) log.warning(report.capture.violation);
   log.info(fmt::format("Graph capturing finished in {:.3f} secs, took {:.4f} GiB",
                        report.capture.seconds,
                        gib(report.graph_bytes)));

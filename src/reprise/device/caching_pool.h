@@ -45,6 +45,7 @@ class CachingPool final : public MemoryPool {
   [[nodiscard]] size_t reserved_bytes() const noexcept override { return reserved_bytes_; }
   [[nodiscard]] size_t live_bytes() const noexcept override { return live_bytes_; }
   [[nodiscard]] size_t peak_live_bytes() const noexcept override { return peak_live_bytes_; }
+  [[nodiscard]] std::vector<BufferView> ranges() const override { return segments_; }
   [[nodiscard]] std::vector<BufferView> free_ranges() const override;
 
  private:

@@ -31,12 +31,7 @@ class Event {
   virtual void synchronize() const = 0;
 };
 
-/// One launch in a graph, for dumps.
-struct GraphNode {
-  std::string kernel;  // kernel name, "copy" or "fill"
-  uint32_t num_blocks = 0;
-  bool waits_for_previous = false;  // whether there is a barrier before this node
-};
+struct GraphNode;
 
 /// Captured device work. It cannot be changed, and must be instantiated before it can run; it may
 /// be instantiated several times.
@@ -44,6 +39,7 @@ class Graph {
  public:
   virtual ~Graph() = default;
   [[nodiscard]] virtual size_t num_nodes() const noexcept = 0;
+  /// The nodes in the order of their work (graph_node.h). They borrow from this graph.
   [[nodiscard]] virtual std::vector<GraphNode> nodes() const = 0;
 };
 

@@ -46,6 +46,8 @@ class MemoryPool {
   /// Bytes in blocks that are in use now, and the largest value so far.
   [[nodiscard]] virtual size_t live_bytes() const noexcept = 0;
   [[nodiscard]] virtual size_t peak_live_bytes() const noexcept = 0;
+  /// The reserved memory, whether in use or free. Allocates host memory.
+  [[nodiscard]] virtual std::vector<BufferView> ranges() const = 0;
   /// The reserved memory that is not in use now, in a fixed order. For reports about fragmentation,
   /// and for tests that overwrite it between steps to show that no result depends on it. Allocates
   /// host memory.

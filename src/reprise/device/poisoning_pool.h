@@ -27,6 +27,7 @@ class PoisoningPool final : public MemoryPool {
   [[nodiscard]] size_t peak_live_bytes() const noexcept override {
     return inner_->peak_live_bytes();
   }
+  [[nodiscard]] std::vector<BufferView> ranges() const override { return inner_->ranges(); }
   [[nodiscard]] std::vector<BufferView> free_ranges() const override {
     return inner_->free_ranges();
   }

@@ -3,6 +3,8 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string_view>
+#include <vector>
 
 #include "reprise/device/device.h"
 #include "reprise/device/memory_pool.h"
@@ -16,6 +18,14 @@ class Communicator;
 }
 
 namespace reprise::kernels {
+
+/// Memory that an executor owns and that captured kernels refer to.
+struct ScratchMemory {
+  std::string_view name;
+  device::BufferView memory;
+  /// Whether a launch finds there what the one before it left, such as counters that are zero.
+  bool keeps_content = false;
+};
 
 /// Runs each op at once: checks types, takes memory for the results from the current pool and
 /// launches kernels on its stream by the launch table of its device. While that stream captures,
@@ -41,6 +51,8 @@ class DeviceExecutor : public OpExecutor {
   /// The largest number of rows for which a norm in front of a matrix product needs no launch of
   /// its own. 0: the norm always needs one.
   [[nodiscard]] virtual int64_t norm_prologue_max_token_num() const noexcept { return 0; }
+  /// The memory of this executor's own. No address changes.
+  [[nodiscard]] virtual std::vector<ScratchMemory> scratch() const { return {}; }
   /// Later attention ops use these kernels: the choice of an attention backend for a step.
   void set_attention(const AttentionPath& path) { attention_ = path; }
   [[nodiscard]] const AttentionPath& attention() const noexcept { return attention_; }

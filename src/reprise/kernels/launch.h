@@ -35,6 +35,18 @@ enum class RowCut : uint8_t { whole_rows, columns };
 /// \pre the last dimension is dense
 void require_dense_rows(const Tensor& tensor, const char* op);
 
+/// Sets the bytes between and behind the members to zeros, where the compiler can. They are left
+/// over from other calls, and a graph keeps them: equal launches would differ in a comparison of
+/// two captures (--verify-graphs=strict).
+template <typename Arguments>
+void clear_padding([[maybe_unused]] Arguments& arguments) noexcept {
+#ifdef __has_builtin
+#if __has_builtin(__builtin_clear_padding)
+  __builtin_clear_padding(&arguments);
+#endif
+#endif
+}
+
 /// Returns false and launches nothing if the grid is empty.
 template <typename Arguments, size_t kUses>
 bool launch(device::Stream& stream,
@@ -51,10 +63,19 @@ bool launch(device::Stream& stream,
   for (const device::BufferUse& use : uses) {
     if (use.bytes > 0) used[num_used++] = use;
   }
-  stream.launch({.kernel = &kernel,
-                 .num_blocks = blocks,
-                 .args = std::as_bytes(std::span(&arguments, 1)),
-                 .uses = std::span(used).first(num_used)});
+  const auto submit = [&](const Arguments& submitted) {
+    stream.launch({.kernel = &kernel,
+                   .num_blocks = blocks,
+                   .args = std::as_bytes(std::span(&submitted, 1)),
+                   .uses = std::span(used).first(num_used)});
+  };
+  if (stream.is_capturing()) {
+    Arguments recorded = arguments;
+    clear_padding(recorded);
+    submit(recorded);
+  } else {
+    submit(arguments);
+  }
   return true;
 }
 

@@ -394,6 +394,13 @@ std::vector<device::BufferView> Parameters::memory() const {
   return views;
 }
 
+std::vector<std::pair<std::string_view, device::BufferView>> Parameters::named_memory() const {
+  std::vector<std::pair<std::string_view, device::BufferView>> named;
+  for (size_t i = 0; i < buffers_.size(); ++i) named.emplace_back(names_[i], buffers_[i]);
+  for (const auto& [name, view] : shared_) named.emplace_back(name, view);
+  return named;
+}
+
 std::string_view Parameters::name_of(const Tensor& tensor) const noexcept {
   for (size_t i = 0; i < buffers_.size(); ++i) {
     if (buffers_[i].data == tensor.data()) return names_[i];

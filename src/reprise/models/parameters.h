@@ -135,6 +135,8 @@ class Parameters {
   [[nodiscard]] size_t total_bytes() const noexcept { return total_bytes_; }
   /// Every address that a graph may have been recorded with.
   [[nodiscard]] std::vector<device::BufferView> memory() const;
+  /// The same, with the names of name_of().
+  [[nodiscard]] std::vector<std::pair<std::string_view, device::BufferView>> named_memory() const;
   /// The name that the tensor was loaded under: "model.layers.0.mlp.down_proj.weight", or for
   /// stacked ones "model.layers.0.mlp.gate_proj+up_proj.weight"; packed ones end in " (packed)".
   /// Empty for tensors of other owners.

@@ -108,6 +108,7 @@ void bind_scheduler_arguments(EngineArgsClass& arguments) {
           "As JSON text.")
       .def_rw("async_scheduling", &EngineArgs::async_scheduling)
       .def_rw("enable_prefix_caching", &EngineArgs::enable_prefix_caching)
+      .def_rw("verify_graphs", &EngineArgs::verify_graphs)
       .def_rw("expert_counters", &EngineArgs::expert_counters)
       .def_rw("mamba_cache_mode", &EngineArgs::mamba_cache_mode)
       .def_rw("prefix_cache_retention_interval", &EngineArgs::prefix_cache_retention_interval)

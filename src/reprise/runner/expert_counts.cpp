@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <string>
 
 #include "reprise/base/assert.h"
@@ -94,6 +95,15 @@ ExpertCounts::ExpertCounts(const weights::ModelConfig& model,
 
 void ExpertCounts::stage(int32_t num_tokens, device::Stream& stream) {
   stream.copy_from_host(buffer_.data(), &num_tokens, sizeof num_tokens);
+}
+
+std::vector<std::byte> ExpertCounts::save() const {
+  const auto* begin = static_cast<const std::byte*>(buffer_.data());
+  return {begin, begin + buffer_.bytes()};
+}
+
+void ExpertCounts::restore(std::span<const std::byte> counts) noexcept {
+  std::memcpy(buffer_.data(), counts.data(), counts.size());
 }
 
 void ExpertCounts::collect() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -34,6 +35,9 @@ class ExpertCounts {
 
   /// The next step has so many tokens; what follows them is padding.
   void stage(int32_t num_tokens, device::Stream& stream);
+  /// What the device has counted, and its return to that. \pre no step is in flight
+  [[nodiscard]] std::vector<std::byte> save() const;
+  void restore(std::span<const std::byte> counts) noexcept;
   /// Adds what was counted since the last call to the totals.
   void collect();
   /// The layers with experts.

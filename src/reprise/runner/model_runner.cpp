@@ -8,6 +8,8 @@
 
 #include "reprise/device/error.h"
 #include "reprise/program/ranged_programs.h"
+#include "reprise/runner/graph_trial.h"
+#include "reprise/runner/graph_verification.h"
 #include "reprise/runner/step_parts.h"
 
 namespace reprise::runner {
@@ -43,7 +45,8 @@ ModelRunner::ModelRunner(Execution& execution,
       inputs_(options.limits, model, parameters, execution),
       attention_(options, model, execution),
       forwards_(execution, model, parameters, options_, caches()),
-      parts_(make_step_parts(options, model, states_, attention_, execution)) {
+      parts_(make_step_parts(options, model, states_, attention_, execution)),
+      verification_(std::make_unique<GraphVerification>(options.verify_graphs, execution)) {
   for (attention::AttentionLayer* layer : model.attention_layers()) layer->bind_caches(caches());
   inputs_.add_binding(kv_cache_.memory());
   inputs_.add_binding(states_.memory());
@@ -51,6 +54,7 @@ ModelRunner::ModelRunner(Execution& execution,
   if (hidden_memory().bytes > 0) inputs_.add_binding(hidden_memory());
   if (options.expert_counts != nullptr) inputs_.add_binding(options.expert_counts->memory());
   inputs_.add_plan_binding();
+  name_memory(parameters);
   last_.outputs.reserve(kMaxForwardOutputs);
   dispatcher_.initialize_cudagraph_keys(options.dispatcher);
   execution.executor().set_rank_groups({options.ranks, options.op_ranks});
@@ -58,6 +62,8 @@ ModelRunner::ModelRunner(Execution& execution,
     ranked_.emplace(options.ranks, options.data_parallel, dispatcher_);
   }
 }
+
+ModelRunner::~ModelRunner() = default;
 
 program::TracedProgram ModelRunner::trace(ForwardKind kind) const { return forwards_.trace(kind); }
 
@@ -69,12 +75,30 @@ std::vector<program::ParameterSlot> ModelRunner::parameter_slots(
 void ModelRunner::use_programs(program::RangedPrograms programs, ForwardKind kind) {
   const device::BufferView memory = forwards_.use_programs(std::move(programs), kind);
   if (memory.bytes > 0) inputs_.add_binding(memory);
+  verification_->add_memory("results of programs", memory, cudagraph::MemoryRole::workspace);
+}
+
+void ModelRunner::name_memory(const models::Parameters& parameters) {
+  verification_->add_weights(parameters);
+  verification_->add_caches(kv_cache_, states_);
+  if (options_.expert_counts != nullptr) {
+    verification_->add_memory(
+        "tokens of experts", options_.expert_counts->memory(), cudagraph::MemoryRole::kept);
+  }
+  for (parallel::Communicator* ranks : {options_.ranks, options_.op_ranks}) {
+    if (ranks == nullptr) continue;
+    const std::span<std::byte> token = ranks->order_token();
+    verification_->add_memory(
+        "order of exchanges", {token.data(), token.size()}, cudagraph::MemoryRole::kept);
+  }
 }
 
 cudagraph::CaptureCallbacks ModelRunner::capture_callbacks(
     std::function<void(const cudagraph::CaptureRecord&, size_t, size_t)> on_progress) {
   return {
       .dummy_run = [this](const cudagraph::DummyRun& run) { dummy_run(run); },
+      .verify = [this](const cudagraph::DummyRun& capture,
+                       cudagraph::CaptureRecord& record) { verify_capture(capture, record); },
       .memory_in_use = [this] { return execution_->graph_pool().reserved_bytes() + graph_bytes(); },
       .now = monotonic_seconds,
       .on_progress = std::move(on_progress)};
@@ -99,8 +123,30 @@ cudagraph::CaptureReport ModelRunner::capture(
   if (options_.lazy_capture) return {};
   cudagraph::CaptureReport report = cudagraph::run_capture_session(
       dispatcher_, forwards_.permission(), options_.num_warmups, capture_callbacks(on_progress));
+  if (verification_->level() == cudagraph::VerifyGraphs::strict) try_captured(report);
   if (ranked_) ranked_->compare_capture(report);
   return report;
+}
+
+void ModelRunner::try_captured(cudagraph::CaptureReport& report) {
+  // Other ranks would have to replay the same key at the same time, and an encoder's texts would
+  // have to be computed before.
+  if (ranked_ || options_.limits.has_encoder) return;
+  GraphTrial trial(*this, options_.expert_counts);
+  if (const auto trace = trial.find_trace()) report.violation = describe(*trace);
+  for (cudagraph::CaptureRecord& record : report.records) {
+    if (!record.failure.empty()) continue;
+    const double start = monotonic_seconds();
+    const auto violation = trial.try_key(record.mode, record.descriptor);
+    record.verify_seconds += monotonic_seconds() - start;
+    if (!violation) continue;
+    record.verdict = cudagraph::CaptureVerdict::violated;
+    record.rule = to_string(violation->rule);
+    record.failure = describe(*violation);
+    dispatcher_.retire(record.mode, record.descriptor, record.failure);
+  }
+  drop_outputs();
+  spans_.clear();
 }
 
 void ModelRunner::stage_dummy(const StagedShape& shape,
@@ -123,22 +169,37 @@ void ModelRunner::run_largest_step() {
   execution_->stream().synchronize();
 }
 
-void ModelRunner::dummy_run(const cudagraph::DummyRun& run) {
-  const cudagraph::Decision as_if{.mode = run.target_mode, .descriptor = run.descriptor};
-  // A PIECEWISE graph serves any number of requests. The largest number exercises the most memory.
-  const int32_t num_reqs = std::min(run.descriptor.num_tokens, options_.limits.max_num_reqs);
+DummyTokens ModelRunner::dummy_tokens(const cudagraph::DummyRun& run) const {
   // While the pieces of a PIECEWISE key are captured, attention runs between them. Its results are
   // not used, so it gets no tokens: it would take nearly all the time of the capture.
   const bool skips_attention = run.purpose == cudagraph::DummyRun::Purpose::capture &&
                                run.target_mode == CudagraphRuntimeMode::PIECEWISE &&
                                execution_->device().is_host_accessible();
-  stage_dummy(staged_shape(as_if, num_reqs, 0),
-              run.descriptor,
-              skips_attention ? DummyTokens::padding : DummyTokens::of_requests);
+  return skips_attention ? DummyTokens::padding : DummyTokens::of_requests;
+}
+
+void ModelRunner::verify_capture(const cudagraph::DummyRun& capture,
+                                 cudagraph::CaptureRecord& record) {
+  if (verification_->level() == cudagraph::VerifyGraphs::strict) {
+    // The same key over a batch with other tokens, lengths and slots.
+    const SecondCapture second(forwards_.permission(), *verification_);
+    run_dummy(capture,
+              dummy_tokens(capture) == DummyTokens::padding ? DummyTokens::of_requests
+                                                            : DummyTokens::padding);
+  }
+  verification_->judge(record);
+}
+
+void ModelRunner::run_dummy(const cudagraph::DummyRun& run, DummyTokens tokens) {
+  const cudagraph::Decision as_if{.mode = run.target_mode, .descriptor = run.descriptor};
+  // A PIECEWISE graph serves any number of requests. The largest number exercises the most memory.
+  const int32_t num_reqs = std::min(run.descriptor.num_tokens, options_.limits.max_num_reqs);
+  stage_dummy(staged_shape(as_if, num_reqs, 0), run.descriptor, tokens);
+  const bool captures = run.purpose == cudagraph::DummyRun::Purpose::capture;
   const kernels::PoolScope memory(execution_->executor(),
-                                  run.purpose == cudagraph::DummyRun::Purpose::capture
-                                      ? execution_->graph_pool()
-                                      : execution_->eager_pool());
+                                  captures ? execution_->graph_pool() : execution_->eager_pool());
+  const ObserverScope observed(forwards_.permission(),
+                               captures && verification_->is_on() ? verification_.get() : nullptr);
   run_staged(run.descriptor, run.mode);
   // The results mean nothing. Dropping them frees their memory for the next key.
   drop_outputs();
@@ -296,6 +357,8 @@ void ModelRunner::run_staged(const cudagraph::BatchDescriptor& descriptor,
   const attention::AttentionMetadata& metadata = inputs_.read_metadata(batch_);
   const AttentionPath path = attention_.prepare(metadata, descriptor, run_as, cascade);
   const std::span<const Tensor> inputs = inputs_.gather(batch_, path);
+  if (forwards_.permission().observer() != nullptr) [[unlikely]]
+    verification_->begin_key(inputs, path);
   cudagraph::ForwardContext context{.runtime_mode = run_as,
                                     .descriptor = descriptor,
                                     .stream = &execution_->stream(),

@@ -28,6 +28,8 @@
 
 namespace reprise::runner {
 
+class GraphVerification;
+
 /// A graph that could not be replayed. It was retired, and the step ran eagerly instead.
 struct RetiredGraph {
   cudagraph::CudagraphRuntimeMode mode;
@@ -68,6 +70,7 @@ class ModelRunner {
               const ModelRunnerOptions& options);
   ModelRunner(const ModelRunner&) = delete;
   ModelRunner& operator=(const ModelRunner&) = delete;
+  ~ModelRunner();
 
   /// How the model may be compiled.
   [[nodiscard]] CompileSupport compile_support() const { return forwards_.compile_support(); }
@@ -188,6 +191,8 @@ class ModelRunner {
                   cudagraph::CudagraphRuntimeMode run_as,
                   const cudagraph::BatchFacts* cascade = nullptr);
   void drop_outputs();
+  /// Tells the verification which memory graphs may use.
+  void name_memory(const models::Parameters& parameters);
   /// Retires a graph that cannot be replayed. The caller then runs the step eagerly. `before`: the
   /// launches before the attempt. \throws Error if the attempt had begun and cannot be repeated
   void retire_stale(const cudagraph::Decision& decision,
@@ -200,7 +205,12 @@ class ModelRunner {
       std::function<void(const cudagraph::CaptureRecord&, size_t, size_t)> on_progress);
   /// Captures the best key for this batch if it has no graph yet.
   void capture_before_step(const cudagraph::BatchFacts& facts);
-  void dummy_run(const cudagraph::DummyRun& run);
+  void dummy_run(const cudagraph::DummyRun& run) { run_dummy(run, dummy_tokens(run)); }
+  void run_dummy(const cudagraph::DummyRun& run, DummyTokens tokens);
+  [[nodiscard]] DummyTokens dummy_tokens(const cudagraph::DummyRun& run) const;
+  void verify_capture(const cudagraph::DummyRun& capture, cudagraph::CaptureRecord& record);
+  /// Retires the captured keys that break a rule on the device.
+  void try_captured(cudagraph::CaptureReport& report);
   [[nodiscard]] attention::LayerCaches caches() const noexcept {
     return {.kv_cache = &kv_cache_,
             .states = &states_,
@@ -220,6 +230,7 @@ class ModelRunner {
   ModelForwards forwards_;
   std::vector<std::unique_ptr<StepPart>> parts_;
   std::optional<RankedSteps> ranked_;  // if there are other ranks or engines
+  std::unique_ptr<GraphVerification> verification_;
   std::vector<RetiredGraph> retired_;
   LastStep last_;
   StepSpans spans_;

@@ -4,6 +4,7 @@
 
 #include "reprise/attention/attention_backend.h"
 #include "reprise/cudagraph/cudagraph_dispatcher.h"
+#include "reprise/cudagraph/verify/verify_graphs.h"
 #include "reprise/kv_cache/tensors/kv_cache_tensors.h"
 #include "reprise/kv_cache/tensors/state_cache_tensors.h"
 #include "reprise/lora/adapter_slots.h"
@@ -54,6 +55,8 @@ struct ModelRunnerOptions {
   /// cudagraph_lazy_capture: capture() does nothing, and a step whose best key has no graph yet
   /// captures it first. \pre false with several ranks
   bool lazy_capture = false;
+  /// What is proved about each graph before it may be replayed.
+  cudagraph::VerifyGraphs verify_graphs = cudagraph::VerifyGraphs::capture;
 };
 
 }  // namespace reprise::runner

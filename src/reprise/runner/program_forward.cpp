@@ -36,7 +36,7 @@ ProgramForward::ProgramForward(program::CompiledProgram program,
                                Execution& execution,
                                const cudagraph::CapturePermission& permission,
                                const ProgramForwardOptions& options)
-    : program_(std::move(program)), execution_(&execution) {
+    : program_(std::move(program)), execution_(&execution), permission_(&permission) {
   const program::SplitProgram& split = program_.split;
   if (!program_.plan.empty()) {
     arena_ = std::make_unique<program::PlannedArena>(program_.plan, options.largest, arena);
@@ -118,6 +118,9 @@ void ProgramForward::run_splitting_piece(ForwardContext& context, size_t index) 
   gather_inputs(context.inputs, index, piece.inputs);
   if (context.breakable == nullptr) {
     interpret(index, piece.inputs, piece.outputs);
+    if (permission_->observer() != nullptr) {
+      permission_->observer()->on_eager_results(piece.outputs);
+    }
     scatter_outputs(index);
     return;
   }
@@ -126,7 +129,7 @@ void ProgramForward::run_splitting_piece(ForwardContext& context, size_t index) 
   // buffers that already exist, so it returns no new tensors.
   std::vector<Tensor> recorded;
   for (const Tensor& input : piece.inputs) recorded.push_back(input.without_ownership());
-  cudagraph::split_point(context, [this, index, recorded](ForwardContext& step) {
+  cudagraph::split_point(context, {}, [this, index, recorded](ForwardContext& step) {
     PieceState& state = pieces_[index];
     const std::vector<size_t>& numbers = program_.split.pieces[index].inputs;
     state.inputs = recorded;
@@ -136,6 +139,9 @@ void ProgramForward::run_splitting_piece(ForwardContext& context, size_t index) 
     values_ = sizes_of(step.inputs, values_.num_blocks);
     interpret(index, state.inputs, state.outputs);
   });
+  if (permission_->observer() != nullptr) {
+    permission_->observer()->on_eager_results(piece.outputs);
+  }
   scatter_outputs(index);
 }
 

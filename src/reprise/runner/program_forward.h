@@ -63,6 +63,7 @@ class ProgramForward final : public Forward {
 
   program::CompiledProgram program_;
   Execution* execution_;
+  const cudagraph::CapturePermission* permission_;
   std::unique_ptr<program::PlannedArena> arena_;    // nullptr: the program has no memory plan
   std::vector<std::vector<const RowGroup*>> code_;  // by program; the interpreters refer to it
   // By piece; each has the memory plan of its piece.

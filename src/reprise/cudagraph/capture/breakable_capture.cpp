@@ -57,8 +57,10 @@ size_t SegmentedGraph::bytes() const noexcept {
   return bytes;
 }
 
-BreakableCapture::BreakableCapture(device::Device& device, device::Stream& stream)
-    : device_(&device), stream_(&stream) {
+BreakableCapture::BreakableCapture(device::Device& device,
+                                   device::Stream& stream,
+                                   CaptureObserver* observer)
+    : device_(&device), stream_(&stream), observer_(observer) {
   stream_->begin_capture();
 }
 
@@ -68,17 +70,21 @@ BreakableCapture::~BreakableCapture() {
 
 void BreakableCapture::end_segment() {
   const std::unique_ptr<device::Graph> graph = stream_->end_capture();
+  if (observer_ != nullptr) observer_->on_graph(*graph);
   // If two breaks follow each other directly, the graph between them is empty. It is dropped,
   // because launching it would cost time.
   if (graph->num_nodes() > 0) recorded_.segments_.emplace_back(device_->instantiate(*graph));
 }
 
-void BreakableCapture::break_for(ForwardContext& context, EagerCall call) {
+void BreakableCapture::break_for(ForwardContext& context,
+                                 std::span<const Tensor> results,
+                                 EagerCall call) {
   end_segment();
   {
     const BreakSuspension suspension(context);
     call(context);
   }
+  if (observer_ != nullptr) observer_->on_eager_results(results);
   recorded_.segments_.emplace_back(std::move(call));
   stream_->begin_capture();
 }

@@ -3,9 +3,12 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
+#include <utility>
 #include <variant>
 #include <vector>
 
+#include "reprise/cudagraph/capture/capture_permission.h"
 #include "reprise/cudagraph/capture/forward_context.h"
 #include "reprise/device/device.h"
 
@@ -39,16 +42,19 @@ class SegmentedGraph {
 /// break runs, nothing is captured, and split points within it are plain calls.
 class BreakableCapture {
  public:
-  /// Begins a capture on `stream`. `device` and `stream` must outlive the result.
-  BreakableCapture(device::Device& device, device::Stream& stream);
+  /// Begins a capture on `stream`. `device` and `stream` must outlive the result. `observer`: sees
+  /// the segments; may be nullptr.
+  BreakableCapture(device::Device& device,
+                   device::Stream& stream,
+                   CaptureObserver* observer = nullptr);
   BreakableCapture(const BreakableCapture&) = delete;
   BreakableCapture& operator=(const BreakableCapture&) = delete;
   ~BreakableCapture();
 
   /// Ends the current segment, runs `call` eagerly, stores it, and begins the next segment. The
-  /// call may write only to memory that exists already. \throws exceptions of the capture and of
-  /// the call
-  void break_for(ForwardContext& context, EagerCall call);
+  /// call may write only to memory that exists already: `results`, caches and states. \throws
+  /// exceptions of the capture and of the call
+  void break_for(ForwardContext& context, std::span<const Tensor> results, EagerCall call);
 
   /// \throws device::CaptureError
   [[nodiscard]] SegmentedGraph finish() &&;
@@ -58,15 +64,17 @@ class BreakableCapture {
 
   device::Device* device_;
   device::Stream* stream_;
+  CaptureObserver* observer_;  // owned by the caller
   SegmentedGraph recorded_;
 };
 
 /// Marks a split point. In a breakable capture it interrupts the capture for `call`. In a FULL
-/// capture, in eager runs and within another break it only calls `call`.
+/// capture, in eager runs and within another break it only calls `call`. `results`: what the call
+/// writes, besides caches and states.
 template <typename Call>
-void split_point(ForwardContext& context, Call&& call) {
+void split_point(ForwardContext& context, std::span<const Tensor> results, Call&& call) {
   if (context.breakable != nullptr) {
-    context.breakable->break_for(context, EagerCall(std::forward<Call>(call)));
+    context.breakable->break_for(context, results, EagerCall(std::forward<Call>(call)));
   } else {
     std::forward<Call>(call)(context);
   }

@@ -23,7 +23,7 @@ class BreakableCaptureTest : public ::testing::Test {
 
 TEST_F(BreakableCaptureTest, BRK_01_a_split_point_outside_a_capture_is_a_plain_call) {
   int calls = 0;
-  split_point(context_, [&](ForwardContext&) { ++calls; });
+  split_point(context_, {}, [&](ForwardContext&) { ++calls; });
   EXPECT_EQ(calls, 1);
 }
 
@@ -42,9 +42,9 @@ TEST_F(BreakableCaptureTest, BRK_07_two_breaks_give_five_alternating_segments_ea
   BreakableCapture capture(*device_, bench_.stream());
   context_.breakable = &capture;
   bench_.scale_add(1, 1);
-  split_point(context_, [&](ForwardContext&) { ++first; });
+  split_point(context_, {}, [&](ForwardContext&) { ++first; });
   bench_.scale_add(1, 1);
-  split_point(context_, [&](ForwardContext&) { ++second; });
+  split_point(context_, {}, [&](ForwardContext&) { ++second; });
   bench_.scale_add(1, 1);
   const SegmentedGraph graph = std::move(capture).finish();
   EXPECT_EQ(graph.num_segments(), 5U);
@@ -58,7 +58,7 @@ TEST_F(BreakableCaptureTest, BRK_09_replay_runs_graphs_and_breaks_in_order) {
   BreakableCapture capture(*device_, bench_.stream());
   context_.breakable = &capture;
   bench_.scale_add(1, 5);
-  split_point(context_, [&](ForwardContext&) { bench_.scale_add(2, 0); });
+  split_point(context_, {}, [&](ForwardContext&) { bench_.scale_add(2, 0); });
   bench_.scale_add(1, 1);
   const SegmentedGraph graph = std::move(capture).finish();
   EXPECT_EQ(graph.num_graphs(), 2U);
@@ -78,9 +78,9 @@ TEST_F(BreakableCaptureTest, BRK_13_a_split_point_inside_a_break_runs_inline) {
   BreakableCapture capture(*device_, bench_.stream());
   context_.breakable = &capture;
   bench_.scale_add(1, 1);
-  split_point(context_, [&](ForwardContext& step) {
+  split_point(context_, {}, [&](ForwardContext& step) {
     bench_.scale_add(10, 0);
-    split_point(step, [&](ForwardContext&) {
+    split_point(step, {}, [&](ForwardContext&) {
       ++inner;
       bench_.scale_add(1, 3);
     });
@@ -108,7 +108,7 @@ TEST_F(BreakableCaptureTest, BRK_10_a_break_inside_a_region_of_two_streams) {
   bench_.scale_add(7, 0);
   side->record(*join);
   bench_.stream().wait(*join);
-  split_point(context_, [&](ForwardContext&) { bench_.scale_add(1, 1); });
+  split_point(context_, {}, [&](ForwardContext&) { bench_.scale_add(1, 1); });
   bench_.scale_add(1, 2);
   const SegmentedGraph graph = std::move(capture).finish();
   EXPECT_EQ(graph.num_graphs(), 2U);
@@ -127,7 +127,7 @@ TEST_F(BreakableCaptureTest, a_break_sees_the_context_of_the_step_that_replays) 
   BreakableCapture capture(*device_, bench_.stream());
   context_.breakable = &capture;
   bench_.scale_add(1, 0);
-  split_point(context_, [&](ForwardContext& step) { seen = step.descriptor.num_tokens; });
+  split_point(context_, {}, [&](ForwardContext& step) { seen = step.descriptor.num_tokens; });
   bench_.scale_add(1, 0);
   const SegmentedGraph graph = std::move(capture).finish();
   ForwardContext later = bench_.context(CudagraphRuntimeMode::PIECEWISE, 5);
@@ -139,7 +139,7 @@ TEST_F(BreakableCaptureTest, an_exception_in_a_break_leaves_the_stream_usable) {
   try {
     BreakableCapture capture(*device_, bench_.stream());
     context_.breakable = &capture;
-    split_point(context_, [](ForwardContext&) { throw std::runtime_error("break failed"); });
+    split_point(context_, {}, [](ForwardContext&) { throw std::runtime_error("break failed"); });
     FAIL() << "the exception must come through";
   } catch (const std::runtime_error&) {
   }

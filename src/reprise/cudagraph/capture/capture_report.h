@@ -1,13 +1,28 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reprise/cudagraph/batch_descriptor.h"
 #include "reprise/cudagraph/cudagraph_mode.h"
 
 namespace reprise::cudagraph {
+
+/// What --verify-graphs found out about a key. The names are stable: metrics show them.
+enum class CaptureVerdict : uint8_t {
+  unchecked,  // nothing: it is off
+  proved,
+  partly_proved,  // some nodes do not tell what memory they use
+  violated,       // a rule is broken, so the key was retired
+  failed,         // there is no graph, for another reason
+};
+
+inline constexpr size_t kNumCaptureVerdicts = 5;
+
+[[nodiscard]] std::string_view to_string(CaptureVerdict verdict) noexcept;
 
 /// The result of capturing one key.
 struct CaptureRecord {
@@ -16,14 +31,22 @@ struct CaptureRecord {
   double seconds = 0;
   size_t bytes = 0;     // memory that this capture took
   std::string failure;  // why the key was retired; empty: it was captured
+  CaptureVerdict verdict = CaptureVerdict::unchecked;
+  std::string rule;           // the name of the GraphRule that is broken; empty: none
+  double verify_seconds = 0;  // the part of `seconds` that the verdict took
 };
 
 struct CaptureReport {
   std::vector<CaptureRecord> records;
   double seconds = 0;
   size_t bytes = 0;
+  std::string violation;  // of a rule that is about all keys together; empty: none
 
   [[nodiscard]] size_t num_captured() const noexcept;
+  [[nodiscard]] size_t num_with(CaptureVerdict verdict) const noexcept;
+  [[nodiscard]] double verify_seconds() const noexcept;
+  /// "86 proved, 1 violated"; empty if nothing was checked.
+  [[nodiscard]] std::string describe_verdicts() const;
 };
 
 }  // namespace reprise::cudagraph

@@ -28,6 +28,9 @@ struct DummyRun {
 struct CaptureCallbacks {
   /// Runs one dummy batch. May throw; see run_capture_session().
   std::function<void(const DummyRun&)> dummy_run;
+  /// Called after each capture: writes a verdict to its record, and a failure if the graph must not
+  /// be replayed. May run further dummy batches. Empty: nothing is proved.
+  std::function<void(const DummyRun& capture, CaptureRecord&)> verify = {};
   /// Bytes that the graph pool and all executable graphs use now.
   std::function<size_t()> memory_in_use;
   /// Seconds on a monotonic clock.

@@ -52,6 +52,10 @@ void CudagraphWrapper::operator()(ForwardContext& context,
     capture(context, inputs, outputs);
     return;
   }
+  if (permission_->repeats()) [[unlikely]] {
+    capture_again(context, found->second, inputs, outputs);
+    return;
+  }
   replay(context, found->second, inputs);
   outputs = found->second.outputs;
 }
@@ -67,6 +71,9 @@ void CudagraphWrapper::capture(ForwardContext& context,
       copies.push_back(device_->allocate(input.type().bytes()));
       input = Tensor::borrow(input.type(), copies.back().data(), input.executor());
     }
+    if (permission_->observer() != nullptr) {
+      permission_->observer()->on_copied_inputs(recorded_inputs);
+    }
   }
   Recording recording = record(context, recorded_inputs, outputs);
   for (Tensor& output : outputs) output = output.without_ownership();
@@ -80,11 +87,23 @@ void CudagraphWrapper::capture(ForwardContext& context,
   ++counters_.captures;
 }
 
+void CudagraphWrapper::capture_again(ForwardContext& context,
+                                     const Entry& entry,
+                                     std::span<const Tensor> inputs,
+                                     std::vector<Tensor>& outputs) {
+  std::vector<Tensor> recorded_inputs(inputs.begin(), inputs.end());
+  for (size_t i = 0; i < entry.copies.size(); ++i) {
+    Tensor& input = recorded_inputs[i];
+    input = Tensor::borrow(input.type(), entry.copies[i].data(), input.executor());
+  }
+  (void)record(context, recorded_inputs, outputs);
+}
+
 CudagraphWrapper::Recording CudagraphWrapper::record(ForwardContext& context,
                                                      std::span<const Tensor> inputs,
                                                      std::vector<Tensor>& outputs) {
   if (options_.break_at_split_points) {
-    BreakableCapture capture(*device_, *context.stream);
+    BreakableCapture capture(*device_, *context.stream, permission_->observer());
     {
       const BreakableOffer offer(context, capture);
       runnable_(context, inputs, outputs);
@@ -94,6 +113,7 @@ CudagraphWrapper::Recording CudagraphWrapper::record(ForwardContext& context,
   device::CaptureScope scope(*context.stream);
   runnable_(context, inputs, outputs);
   const std::unique_ptr<device::Graph> graph = std::move(scope).finish();
+  if (permission_->observer() != nullptr) permission_->observer()->on_graph(*graph);
   return device_->instantiate(*graph);
 }
 

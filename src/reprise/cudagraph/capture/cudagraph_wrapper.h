@@ -11,24 +11,12 @@
 
 #include "reprise/cudagraph/capture/address_record.h"
 #include "reprise/cudagraph/capture/breakable_capture.h"
+#include "reprise/cudagraph/capture/capture_permission.h"
 #include "reprise/cudagraph/capture/forward_context.h"
 #include "reprise/device/device.h"
 #include "reprise/tensor/tensor.h"
 
 namespace reprise::cudagraph {
-
-/// Whether wrappers may capture. It is open during warm-up and sealed before the first request,
-/// because a capture while requests wait is a bug. All wrappers of a model share it; it must
-/// outlive them.
-class CapturePermission {
- public:
-  void open() noexcept { open_ = true; }
-  void seal() noexcept { open_ = false; }
-  [[nodiscard]] bool is_open() const noexcept { return open_; }
-
- private:
-  bool open_ = false;
-};
 
 /// A wrapper has no graph for the key of a call, and it may not capture any more.
 class UnknownKeyError : public Error {
@@ -111,6 +99,10 @@ class CudagraphWrapper {
   void capture(ForwardContext& context,
                std::span<const Tensor> inputs,
                std::vector<Tensor>& outputs);
+  void capture_again(ForwardContext& context,
+                     const Entry& entry,
+                     std::span<const Tensor> inputs,
+                     std::vector<Tensor>& outputs);
   void replay(ForwardContext& context, Entry& entry, std::span<const Tensor> inputs);
   [[nodiscard]] Recording record(ForwardContext& context,
                                  std::span<const Tensor> inputs,

@@ -106,6 +106,7 @@ void CommandRecorder::record(const Launch& launch) {
   }
   std::vector<BufferUse>& mine = is_serial ? serial_uses_ : parallel_uses_;
   mine.insert(mine.end(), launch.uses.begin(), launch.uses.end());
+  all_uses_.append(launch.uses);
 }
 
 }  // namespace reprise::device

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "reprise/device/cpu/worker_team.h"
+#include "reprise/device/graph_node.h"
 #include "reprise/device/kernel.h"
 
 namespace reprise::device {
@@ -88,12 +89,15 @@ class CommandRecorder {
   void record(const Launch& launch);
 
   [[nodiscard]] size_t num_commands() const noexcept { return block_.num_commands(); }
+  /// What the commands use, in their order.
+  [[nodiscard]] LaunchUses take_uses() { return std::move(all_uses_); }
   [[nodiscard]] CommandBlock finish() && { return std::move(block_); }
 
  private:
   // The memory used since the last barrier: by commands with one block, and by other commands.
   std::vector<BufferUse> serial_uses_;
   std::vector<BufferUse> parallel_uses_;
+  LaunchUses all_uses_;
   CommandBlock block_;
 };
 

@@ -33,7 +33,7 @@ void run_copy(const void* raw, BlockRange blocks) noexcept {
 void run_fill(const void* raw, BlockRange blocks) noexcept {
   const auto& args = *static_cast<const FillArgs*>(raw);
   const Stretch part = stretch_of(blocks, args.bytes);
-  std::memset(args.destination + part.offset, std::to_integer<int>(args.value), part.bytes);
+  std::memset(args.destination + part.offset, static_cast<int>(args.value), part.bytes);
 }
 
 }  // namespace

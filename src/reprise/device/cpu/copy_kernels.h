@@ -16,7 +16,7 @@ struct CopyArgs {
 struct FillArgs {
   std::byte* destination;
   size_t bytes;
-  std::byte value;
+  uint64_t value;  // a byte; the type leaves no padding, which a capture would keep
 };
 
 extern const Kernel kCopyKernel;

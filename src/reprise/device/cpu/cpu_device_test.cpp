@@ -17,6 +17,7 @@
 #include "reprise/device/cpu/cpu_memory.h"
 #include "reprise/device/cpu/usable_cores.h"
 #include "reprise/device/discardable_memory.h"
+#include "reprise/device/graph_node.h"
 
 namespace reprise::device {
 namespace {

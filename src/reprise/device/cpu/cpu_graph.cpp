@@ -11,7 +11,10 @@ std::vector<GraphNode> CpuGraph::nodes() const {
   block_.for_each([&](const Command& command) {
     nodes.push_back({.kernel = command.kernel->name,
                      .num_blocks = command.num_blocks,
-                     .waits_for_previous = command.phase != phase});
+                     .waits_for_previous = command.phase != phase,
+                     .tells_uses = true,
+                     .uses = uses_.of(nodes.size()),
+                     .args = {command.args(), command.args_bytes}});
     phase = command.phase;
   });
   return nodes;

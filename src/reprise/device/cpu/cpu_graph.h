@@ -6,12 +6,14 @@
 
 #include "reprise/device/cpu/command_block.h"
 #include "reprise/device/device.h"
+#include "reprise/device/graph_node.h"
 
 namespace reprise::device {
 
 class CpuGraph final : public Graph {
  public:
-  explicit CpuGraph(CommandBlock block) noexcept : block_(std::move(block)) {}
+  CpuGraph(CommandBlock block, LaunchUses uses) noexcept
+      : block_(std::move(block)), uses_(std::move(uses)) {}
 
   [[nodiscard]] size_t num_nodes() const noexcept override { return block_.num_commands(); }
   [[nodiscard]] std::vector<GraphNode> nodes() const override;
@@ -19,6 +21,7 @@ class CpuGraph final : public Graph {
 
  private:
   CommandBlock block_;
+  LaunchUses uses_;  // by command
 };
 
 class CpuGraphExec final : public GraphExec {

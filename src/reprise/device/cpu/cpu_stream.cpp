@@ -98,7 +98,8 @@ void CpuStream::copy(void* destination, const void* source, size_t bytes) {
 }
 
 void CpuStream::fill(void* destination, std::byte value, size_t bytes) {
-  const FillArgs args{static_cast<std::byte*>(destination), bytes, value};
+  const FillArgs args{
+      static_cast<std::byte*>(destination), bytes, std::to_integer<uint64_t>(value)};
   const std::array uses{BufferUse{destination, bytes, BufferUse::Access::write}};
   launch(Launch{.kernel = &kFillKernel,
                 .num_blocks = num_copy_blocks(bytes),
@@ -175,7 +176,8 @@ std::unique_ptr<Graph> CpuStream::end_capture() {
     session->invalidate("cpu: end_capture on another thread than begin_capture");
   }
   close_session();
-  return std::make_unique<CpuGraph>(session->take_commands());
+  LaunchUses uses = session->take_uses();
+  return std::make_unique<CpuGraph>(session->take_commands(), std::move(uses));
 }
 
 void CpuStream::abort_capture() noexcept {

@@ -6,6 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include "reprise/device/cuda/captured_launches.h"
+
 namespace reprise::device::cuda {
 
 class CudaStream;
@@ -33,6 +35,8 @@ class Capture {
   /// \throws CaptureError with the first reason, if the capture is invalid
   void require_valid() const;
 
+  [[nodiscard]] CapturedLaunches& launches() noexcept { return launches_; }
+
   void join(CudaStream& stream) { joined_.push_back(&stream); }
   /// A joined stream is gone; the driver's stream stays in the capture until its end.
   void leave(CudaStream& stream, CUstream handle);
@@ -44,6 +48,7 @@ class Capture {
   std::thread::id thread_ = std::this_thread::get_id();
   std::vector<CudaStream*> joined_;  // joined streams leave before they are destroyed
   std::vector<CUstream> orphans_;
+  CapturedLaunches launches_;
   std::string reason_;
   bool is_valid_ = true;
   bool is_open_ = true;

@@ -12,6 +12,7 @@
 #include "reprise/device/cuda/generated_code.h"
 #include "reprise/device/cuda/usable_gpu.h"
 #include "reprise/device/error.h"
+#include "reprise/device/graph_node.h"
 #include "tests/support/fake_cuda/fake_driver_fixture.h"
 
 // Tests of the calls that reach the driver and of the resources left behind, which the conformance
@@ -410,7 +411,8 @@ TEST_F(CudaDeviceOverFake, nodes_are_listed_in_the_order_of_work_with_what_they_
   launch_add(*stream, a.data(), 1);
   stream->copy(b.data(), a.data(), 32);
   stream->fill(a.data(), std::byte{0}, 32);
-  const auto nodes = std::move(capture).finish()->nodes();
+  const auto graph = std::move(capture).finish();
+  const auto nodes = graph->nodes();
   ASSERT_EQ(nodes.size(), 3U);
   EXPECT_EQ(nodes[0].kernel, "add_one");
   EXPECT_EQ(nodes[1].kernel, "copy");

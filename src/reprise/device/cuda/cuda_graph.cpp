@@ -69,7 +69,7 @@ std::vector<size_t> order_of(size_t num_nodes, const std::vector<Edge>& edges) {
   return order;
 }
 
-GraphNode describe(CudaDevice& device, CUgraphNode handle) {
+NodeShape describe(CudaDevice& device, CUgraphNode handle) {
   const Driver& driver = device.driver();
   CUgraphNodeType type{};
   driver.check(driver.bound().graph_node_get_type(handle, &type), "cuGraphNodeGetType");
@@ -92,11 +92,11 @@ GraphNode describe(CudaDevice& device, CUgraphNode handle) {
   }
 }
 
-std::vector<GraphNode> read_nodes(CudaDevice& device, CUgraph graph) {
+std::vector<NodeShape> read_nodes(CudaDevice& device, CUgraph graph) {
   const Driver& driver = device.driver();
   const std::vector<CUgraphNode> handles = node_handles(driver, graph);
   const std::vector<Edge> edges = edges_of(driver, graph, handles);
-  std::vector<GraphNode> nodes;
+  std::vector<NodeShape> nodes;
   size_t previous = handles.size();
   for (size_t index : order_of(handles.size(), edges)) {
     nodes.push_back(describe(device, handles[index]));
@@ -107,28 +107,43 @@ std::vector<GraphNode> read_nodes(CudaDevice& device, CUgraph graph) {
   return nodes;
 }
 
-bool same_shape(const std::vector<GraphNode>& a, const std::vector<GraphNode>& b) {
-  return std::ranges::equal(a, b, [](const GraphNode& x, const GraphNode& y) {
+bool same_shape(const std::vector<NodeShape>& a, const std::vector<NodeShape>& b) {
+  return std::ranges::equal(a, b, [](const NodeShape& x, const NodeShape& y) {
     return x.kernel == y.kernel && x.num_blocks == y.num_blocks;
   });
 }
 
 }  // namespace
 
-CudaGraph::CudaGraph(CudaDevice& device, CUgraph handle)
-    : device_(&device), handle_(handle), nodes_(read_nodes(device, handle)) {}
+CudaGraph::CudaGraph(CudaDevice& device, CUgraph handle, CapturedLaunches launches)
+    : device_(&device),
+      handle_(handle),
+      shapes_(read_nodes(device, handle)),
+      launches_(std::move(launches)) {}
+
+std::vector<GraphNode> CudaGraph::nodes() const {
+  std::vector<GraphNode> nodes;
+  nodes.reserve(shapes_.size());
+  for (const NodeShape& shape : shapes_) {
+    nodes.push_back({.kernel = shape.kernel,
+                     .num_blocks = shape.num_blocks,
+                     .waits_for_previous = shape.waits_for_previous});
+  }
+  launches_.describe(nodes);
+  return nodes;
+}
 
 CudaGraph::~CudaGraph() { (void)device_->driver().bound_noexcept().graph_destroy(handle_); }
 
 CudaGraphExec::CudaGraphExec(CudaDevice& device, const CudaGraph& graph)
-    : device_(&device), nodes_(graph.nodes()) {
+    : device_(&device), shapes_(graph.shapes()) {
   const Driver& driver = device.driver();
   const size_t free_before = device.memory().free;
   driver.check(driver.bound().graph_instantiate(&handle_, graph.handle(), 0), "cuGraphInstantiate");
   try {
     upload();
     const size_t free_after = device.memory().free;
-    bytes_ = sizeof(*this) + nodes_.size() * kHostBytesPerNode +
+    bytes_ = sizeof(*this) + shapes_.size() * kHostBytesPerNode +
              (free_before > free_after ? free_before - free_after : 0);
   } catch (...) {
     (void)driver.bound_noexcept().graph_exec_destroy(handle_);
@@ -159,7 +174,7 @@ void CudaGraphExec::launch(Stream& stream) {
 bool CudaGraphExec::update(const Graph& graph) {
   const auto* cuda_graph = dynamic_cast<const CudaGraph*>(&graph);
   // The driver would accept other grids and even other functions; the contract does not.
-  if (cuda_graph == nullptr || !same_shape(nodes_, cuda_graph->nodes())) return false;
+  if (cuda_graph == nullptr || !same_shape(shapes_, cuda_graph->shapes())) return false;
   const Driver& driver = device_->driver();
   CUgraphExecUpdateResultInfo info{};
   const CUresult result = driver.bound().graph_exec_update(handle_, cuda_graph->handle(), &info);

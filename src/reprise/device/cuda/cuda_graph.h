@@ -2,31 +2,44 @@
 
 #include <cuda.h>
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
+#include "reprise/device/cuda/captured_launches.h"
 #include "reprise/device/device.h"
+#include "reprise/device/graph_node.h"
 
 namespace reprise::device::cuda {
 
 class CudaDevice;
 
+/// What the driver tells about a node.
+struct NodeShape {
+  std::string kernel;
+  uint32_t num_blocks = 0;
+  bool waits_for_previous = false;
+};
+
 /// Owns a graph of the driver.
 class CudaGraph final : public Graph {
  public:
   /// Takes ownership of `handle` only if no exception is thrown. \throws DeviceError
-  CudaGraph(CudaDevice& device, CUgraph handle);
+  CudaGraph(CudaDevice& device, CUgraph handle, CapturedLaunches launches);
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
   ~CudaGraph() override;
 
-  [[nodiscard]] size_t num_nodes() const noexcept override { return nodes_.size(); }
-  [[nodiscard]] std::vector<GraphNode> nodes() const override { return nodes_; }
+  [[nodiscard]] size_t num_nodes() const noexcept override { return shapes_.size(); }
+  [[nodiscard]] std::vector<GraphNode> nodes() const override;
+  [[nodiscard]] const std::vector<NodeShape>& shapes() const noexcept { return shapes_; }
   [[nodiscard]] CUgraph handle() const noexcept { return handle_; }
 
  private:
   CudaDevice* device_;  // the device that made this graph
   CUgraph handle_;
-  std::vector<GraphNode> nodes_;
+  std::vector<NodeShape> shapes_;
+  CapturedLaunches launches_;
 };
 
 /// Owns an executable graph of the driver, which is already uploaded to the GPU.
@@ -39,7 +52,7 @@ class CudaGraphExec final : public GraphExec {
   ~CudaGraphExec() override;
 
   void launch(Stream& stream) override;
-  [[nodiscard]] size_t num_nodes() const noexcept override { return nodes_.size(); }
+  [[nodiscard]] size_t num_nodes() const noexcept override { return shapes_.size(); }
   [[nodiscard]] size_t bytes() const noexcept override { return bytes_; }
   [[nodiscard]] bool update(const Graph& graph) override;
 
@@ -48,7 +61,7 @@ class CudaGraphExec final : public GraphExec {
 
   CudaDevice* device_;  // the device that made this graph
   CUgraphExec handle_ = nullptr;
-  std::vector<GraphNode> nodes_;
+  std::vector<NodeShape> shapes_;
   size_t bytes_ = 0;
 };
 

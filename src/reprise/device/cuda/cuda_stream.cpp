@@ -95,6 +95,9 @@ void CudaStream::launch(const Launch& launch) {
                               .numAttrs = is_early && follows_early_kernel_ ? 1U : 0U};
   const CUresult result = api.launch_kernel(&config, function.handle, parameters.data(), nullptr);
   finish_submission(result, launch.kernel->name);
+  if (capture_ != nullptr) {
+    capture_->launches().add(launch.kernel->name, launch.num_blocks, launch.args, launch.uses);
+  }
   follows_early_kernel_ = is_early;
 }
 
@@ -110,6 +113,11 @@ void CudaStream::copy(void* destination, const void* source, size_t bytes) {
   const DriverApi& api = device_->driver().bound();
   finish_submission(api.memcpy_dtod_async(address(destination), address(source), bytes, handle_),
                     "copy");
+  if (capture_ == nullptr) return;
+  const std::array args{address(destination), address(source), CUdeviceptr{bytes}};
+  const std::array uses{BufferUse{source, bytes, BufferUse::Access::read},
+                        BufferUse{destination, bytes, BufferUse::Access::write}};
+  capture_->launches().add("copy", 1, std::as_bytes(std::span(args)), uses);
 }
 
 void CudaStream::fill(void* destination, std::byte value, size_t bytes) {
@@ -121,6 +129,11 @@ void CudaStream::fill(void* destination, std::byte value, size_t bytes) {
       api.memset_d8_async(
           address(destination), std::to_integer<unsigned char>(value), bytes, handle_),
       "fill");
+  if (capture_ == nullptr) return;
+  const std::array args{
+      address(destination), CUdeviceptr{bytes}, std::to_integer<CUdeviceptr>(value)};
+  const std::array uses{BufferUse{destination, bytes, BufferUse::Access::write}};
+  capture_->launches().add("fill", 1, std::as_bytes(std::span(args)), uses);
 }
 
 CUstream CudaStream::begin_library() const {
@@ -130,9 +143,12 @@ CUstream CudaStream::begin_library() const {
   return handle_;
 }
 
-void CudaStream::finish_library(const char* name, const char* failure) {
+void CudaStream::finish_library(const char* name,
+                                std::span<const BufferUse> uses,
+                                const char* failure) {
   if (failure != nullptr) fail_library(name, failure);
   finish_submission(CUDA_SUCCESS, name);
+  if (capture_ != nullptr) capture_->launches().add_library(uses);
 }
 
 void CudaStream::fail_library(const char* name, const char* failure) {
@@ -273,7 +289,7 @@ std::unique_ptr<Graph> CudaStream::take_graph() {
   try {
     if (!is_sticky(result)) capture->require_valid();
     driver.check(result, "cuStreamEndCapture");
-    return std::make_unique<CudaGraph>(*device_, handle);
+    return std::make_unique<CudaGraph>(*device_, handle, std::move(capture->launches()));
   } catch (...) {
     if (handle != nullptr) (void)api.graph_destroy(handle);
     throw;

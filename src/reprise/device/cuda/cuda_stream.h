@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "reprise/device/cuda/capture.h"
@@ -55,11 +56,12 @@ class CudaStream final : public Stream {
   [[nodiscard]] Device& device() const noexcept override;
 
   /// Runs work that a library submits to the driver's stream: counts as one launch.
-  /// `submit(CUstream)` returns nullptr or the error text; an error makes an open capture invalid.
+  /// `uses`: every buffer that it reads or writes. `submit(CUstream)` returns nullptr or the error
+  /// text; an error makes an open capture invalid.
   /// \throws DeviceError
   template <typename Submit>
-  void launch_library(const char* name, const Submit& submit) {
-    finish_library(name, submit(begin_library()));
+  void launch_library(const char* name, std::span<const BufferUse> uses, const Submit& submit) {
+    finish_library(name, uses, submit(begin_library()));
   }
   /// For a library's call that failed: an open capture becomes invalid.
   /// \throws CaptureError in a capture, otherwise DeviceError; sticky if the context is lost
@@ -74,7 +76,7 @@ class CudaStream final : public Stream {
 
  private:
   [[nodiscard]] CUstream begin_library() const;
-  void finish_library(const char* name, const char* failure);
+  void finish_library(const char* name, std::span<const BufferUse> uses, const char* failure);
   /// Counts an accepted submission; a refused one invalidates the capture.
   void finish_submission(CUresult result, const char* call);
   void forbid_while_capturing(const char* call, const char* advice) const;

@@ -86,6 +86,14 @@ CudaExecutor::CudaExecutor(device::Stream& stream,
   }
 }
 
+std::vector<ScratchMemory> CudaExecutor::scratch() const {
+  std::vector<ScratchMemory> memory{
+      {.name = "partial sums", .memory = partials_.view()},
+      {.name = "counters of parts", .memory = arrived_.view(), .keeps_content = true}};
+  if (gemm_ != nullptr) memory.push_back({.name = "cuBLASLt", .memory = gemm_->workspace()});
+  return memory;
+}
+
 bool CudaExecutor::multiply(const Tensor& x,
                             const Tensor& weight,
                             const Tensor& bias,

@@ -45,6 +45,7 @@ class CudaExecutor final : public DeviceExecutor {
   [[nodiscard]] int64_t norm_prologue_max_token_num() const noexcept override {
     return kMostNormedRows;
   }
+  [[nodiscard]] std::vector<ScratchMemory> scratch() const override;
 
  private:
   /// A function that launches a matrix product. If `norm` has a weight, x is normalised first;

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <bit>
 #include <span>
 
 #include "reprise/base/error.h"
 #include "reprise/device/error.h"
+#include "reprise/kernels/launch.h"
 
 namespace reprise::kernels::cuda {
 namespace {
@@ -76,12 +78,22 @@ bool GemmLibrary::multiply(const Tensor& x,
     set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, address);
   }
   set_rows(plan, num_rows);
-  launch(plan, algorithm, x, weight, out);
+  const std::array uses{
+      reads(x),
+      reads(weight),
+      reads(bias),
+      writes(out),
+      device::BufferUse{workspace_.data(), workspace_.bytes(), device::BufferUse::Access::write}};
+  launch(plan, algorithm, x, weight, out, uses);
   return true;
 }
 
-void GemmLibrary::launch(
-    Plan& plan, Algorithm& algorithm, const Tensor& x, const Tensor& weight, const Tensor& out) {
+void GemmLibrary::launch(Plan& plan,
+                         Algorithm& algorithm,
+                         const Tensor& x,
+                         const Tensor& weight,
+                         const Tensor& out,
+                         std::span<const device::BufferUse> uses) {
   if (stream_->is_capturing() && !algorithm.was_used) {
     throw device::CaptureError(
         "cuBLASLt: a product's algorithm would be used for the first time in a capture, where its "
@@ -90,7 +102,7 @@ void GemmLibrary::launch(
   }
   const float one = 1;
   const float zero = 0;
-  stream_->launch_library("cublasLtMatmul", [&](CUstream stream) -> const char* {
+  stream_->launch_library("cublasLtMatmul", uses, [&](CUstream stream) -> const char* {
     const cublasStatus_t status = api_.matmul(handle_,
                                               plan.operation,
                                               &one,

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <tuple>
 
 #include "reprise/device/cuda/cuda_stream.h"
@@ -44,6 +45,9 @@ class GemmLibrary {
                               const Tensor& bias,    // [out] or undefined
                               const Tensor& out);    // [num_tokens, out], dense
 
+  /// The scratch memory of all products.
+  [[nodiscard]] device::BufferView workspace() const noexcept { return workspace_.view(); }
+
  private:
   // The powers of two to which rows are rounded up, from kFewestRows to more rows than any step
   // has.
@@ -84,8 +88,12 @@ class GemmLibrary {
                                   int64_t num_rows,
                                   const cublasLtMatmulAlgo_t& algorithm) const;
   void set_rows(Plan& plan, int64_t num_rows) const;
-  void launch(
-      Plan& plan, Algorithm& algorithm, const Tensor& x, const Tensor& weight, const Tensor& out);
+  void launch(Plan& plan,
+              Algorithm& algorithm,
+              const Tensor& x,
+              const Tensor& weight,
+              const Tensor& out,
+              std::span<const device::BufferUse> uses);
   void check(cublasStatus_t status, const char* call) const;
   template <typename Value>
   void set(cublasLtMatmulDesc_t operation,

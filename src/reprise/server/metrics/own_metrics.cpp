@@ -35,6 +35,13 @@ void write_captured(Out out, From from) {
   }
 }
 
+void write_verdicts(Out out, From from) {
+  for (size_t i = 0; i < cudagraph::kNumCaptureVerdicts; ++i) {
+    const auto verdict = static_cast<cudagraph::CaptureVerdict>(i);
+    out.count(from.startup.capture.num_with(verdict), {{"verdict", to_string(verdict)}});
+  }
+}
+
 void write_compile_seconds(Out out, From from) {
   const compile::CompilationSeconds& seconds = from.startup.compilation.seconds;
   out.sample(seconds.trace, {{"stage", "trace"}});
@@ -195,6 +202,11 @@ constexpr auto kOwnFamilies = std::to_array<MetricFamily>({
      "mode",
      "Graphs that were captured at the start.",
      write_captured},
+    {"reprise:cudagraph_verified",
+     kGauge,
+     "verdict",
+     "Graphs of the start by what --verify-graphs found out about them.",
+     write_verdicts},
     {"reprise:cudagraph_retired",
      kGauge,
      "",

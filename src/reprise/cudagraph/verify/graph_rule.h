@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace reprise::cudagraph {
+
+/// What a captured graph must keep, so that each replay gives the bits of an eager run. The names
+/// are stable: logs, metrics and docs/graph-failures.md show them.
+enum class GraphRule : uint8_t {
+  /// Each byte that a node reads is constant, staged for this batch, kept from step to step (caches
+  /// and states), or written by an earlier node of the same key.
+  reads_defined_memory,
+  /// Each byte that a node writes is the graph's own, or belongs to caches and states.
+  writes_own_memory,
+  /// Each byte that a node uses is in a named region of memory.
+  uses_known_memory,
+  /// Memory with another lifetime is other memory.
+  keeps_lifetimes_apart,
+  /// A replay gives the bits of the eager run.
+  replays_as_eager,
+  /// What padding reads never changes a real row.
+  ignores_padding,
+  /// Two captures of a key over different batches have equal nodes.
+  depends_on_no_batch,
+  /// A capture only records: nothing allocates, waits or calls the host.
+  only_records,
+  /// Warm-up and captures change no memory that steps read.
+  leaves_no_trace,
+};
+
+inline constexpr GraphRule kLastGraphRule = GraphRule::leaves_no_trace;
+
+[[nodiscard]] std::string_view to_string(GraphRule rule) noexcept;
+
+/// One way in which a captured graph breaks a rule.
+struct Violation {
+  GraphRule rule = GraphRule::reads_defined_memory;
+  std::optional<size_t> node;  // number of the node in its key; none: the rule is about all of them
+  std::string kernel;
+  std::string place;    // the weight or cache that the node reads, or the last one before it
+  std::string buffer;   // the region of memory and the bytes of it
+  std::string problem;  // one sentence without its full stop
+};
+
+/// One line: rule, node, kernel, layer, buffer, problem and what to do.
+[[nodiscard]] std::string describe(const Violation& violation);
+
+}  // namespace reprise::cudagraph

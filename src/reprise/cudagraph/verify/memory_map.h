@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace reprise::cudagraph {
+
+/// What memory means to a graph.
+enum class MemoryRole : uint8_t {
+  constant,   // weights and tables: no graph writes them
+  staged,     // the engine writes them before each step: no graph writes them
+  kept,       // caches, states and counters: a step finds what earlier steps left
+  workspace,  // the graph's own: what is in it before a replay means nothing
+  foreign,    // of other work, which may run between the nodes of a key
+};
+
+/// A range of memory with one meaning.
+struct MemoryRegion {
+  uintptr_t begin = 0;
+  size_t bytes = 0;
+  MemoryRole role = MemoryRole::workspace;
+  std::string name;  // for messages: "model.layers.0.mlp.down_proj.weight", "graph pool"
+
+  [[nodiscard]] uintptr_t end() const noexcept { return begin + bytes; }
+};
+
+/// All memory that graphs may use, as regions in the order of their addresses. Some regions stay,
+/// others are those of one key: what is staged depends on the size of its batch. A value type.
+class MemoryMap {
+ public:
+  /// Empty regions are left out. Constant regions that overlap become one, with the first name.
+  void add(MemoryRegion region) { insert(regions_, std::move(region)); }
+  /// Adds a region of the current key.
+  void add_for_key(MemoryRegion region) { insert(key_regions_, std::move(region)); }
+  /// Drops the regions of the current key.
+  void begin_key() noexcept { key_regions_.clear(); }
+  /// Drops the regions that stay.
+  void clear_lasting() noexcept { regions_.clear(); }
+
+  /// The region with this byte; nullptr: there is none.
+  [[nodiscard]] const MemoryRegion* find(uintptr_t address) const noexcept {
+    const MemoryRegion* region = find_in(regions_, address);
+    return region != nullptr ? region : find_in(key_regions_, address);
+  }
+  /// Two regions with a byte in common. Nothing if all are apart.
+  [[nodiscard]] std::optional<std::pair<const MemoryRegion*, const MemoryRegion*>> find_overlap()
+      const;
+  [[nodiscard]] size_t num_regions() const noexcept {
+    return regions_.size() + key_regions_.size();
+  }
+
+ private:
+  using Regions = std::vector<MemoryRegion>;  // sorted by their begin
+
+  static void insert(Regions& regions, MemoryRegion region);
+  [[nodiscard]] static const MemoryRegion* find_in(const Regions& regions,
+                                                   uintptr_t address) noexcept;
+
+  Regions regions_;
+  Regions key_regions_;
+};
+
+}  // namespace reprise::cudagraph

@@ -1,0 +1,197 @@
+#include "reprise/runner/graph_trial.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "reprise/runner/model_runner.h"
+
+namespace reprise::runner {
+namespace {
+
+using cudagraph::BatchDescriptor;
+using cudagraph::CudagraphRuntimeMode;
+using cudagraph::GraphRule;
+using cudagraph::Violation;
+
+// NaN in every float type, and -1 as an index.
+constexpr std::byte kPoison{0xFF};
+// Enough to have whole vectors of every instruction set and the blocks of every kernel.
+constexpr int32_t kMostTokens = 64;
+// One request is a special case to many kernels, and two often are.
+constexpr int32_t kMostPrompts = 3;
+// No request has this slot, so nothing may write it.
+constexpr size_t kUnusedSlot = 1;
+
+Violation violation(GraphRule rule, std::string problem) {
+  return {.rule = rule,
+          .node = std::nullopt,
+          .kernel = {},
+          .place = {},
+          .buffer = {},
+          .problem = std::move(problem)};
+}
+
+bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+size_t to_size(int64_t value) { return static_cast<size_t>(value); }
+
+}  // namespace
+
+GraphTrial::GraphTrial(ModelRunner& runner, ExpertCounts* counts)
+    : runner_(&runner),
+      counts_(counts),
+      blocks_{.tensors = runner.kv_cache().tensors(),
+              .count = to_size(runner.kv_cache().layout().num_blocks)},
+      slots_{.tensors = runner.states().tensors(),
+             .count = to_size(runner.states().layout().num_slots)} {
+  if (counts_ != nullptr) counts_before_ = counts_->save();
+}
+
+GraphTrial::~GraphTrial() {
+  if (counts_ != nullptr) counts_->restore(counts_before_);
+}
+
+void GraphTrial::fill(const Parts& parts, size_t first, size_t count, std::byte value) {
+  device::Stream& stream = runner_->execution().stream();
+  for (const Tensor& tensor : parts.tensors) {
+    const size_t bytes = tensor.type().bytes() / parts.count;
+    stream.fill(static_cast<std::byte*>(tensor.data()) + first * bytes, value, count * bytes);
+  }
+}
+
+bool GraphTrial::holds_only(const Parts& parts, size_t first, size_t count, std::byte value) {
+  device::Stream& stream = runner_->execution().stream();
+  for (const Tensor& tensor : parts.tensors) {
+    const size_t bytes = tensor.type().bytes() / parts.count;
+    host_.resize(bytes);
+    for (size_t i = first; i < first + count; ++i) {
+      stream.copy_to_host(
+          host_.data(), static_cast<const std::byte*>(tensor.data()) + i * bytes, bytes);
+      if (!std::ranges::all_of(host_, [&](std::byte byte) { return byte == value; })) return false;
+    }
+  }
+  return true;
+}
+
+std::optional<Violation> GraphTrial::find_trace() {
+  const bool has_null_block = holds_only(blocks_, 0, 1, std::byte{0});
+  const bool has_states = holds_only(slots_, 0, slots_.count, std::byte{0});
+  if (has_null_block && has_states) return std::nullopt;
+  if (!has_null_block) fill(blocks_, 0, 1, std::byte{0});
+  if (!has_states) fill(slots_, 0, slots_.count, std::byte{0});
+  return violation(GraphRule::leaves_no_trace,
+                   has_states ? "warm-up or a capture has written the null block of the cache"
+                              : "warm-up or a capture has written a state");
+}
+
+void GraphTrial::add_request(int32_t num_tokens, int32_t num_drafts) {
+  const BatchLimits& limits = runner_->input_batch().limits();
+  // A read beyond the context then falls into the null block.
+  const int32_t last = num_tokens % limits.block_size;
+  const int32_t context = limits.block_size - last;
+  const size_t num_blocks = to_size((context + num_tokens) / limits.block_size);
+  const auto index = static_cast<int32_t>(requests_.size());
+  for (int32_t i = 0; i < num_tokens; ++i) token_ids_.push_back((3 + 7 * i + index) % 16);
+  for (size_t i = 0; i < num_blocks; ++i) {
+    block_ids_.push_back(kv_cache::BlockId{static_cast<int32_t>(next_block_++)});
+  }
+  requests_.push_back(
+      {.token_ids = std::span(token_ids_).last(to_size(num_tokens)),
+       .num_computed_tokens = context,
+       .block_ids = std::span(block_ids_).last(num_blocks),
+       .state_slot = slots_.empty()
+                         ? kv_cache::kNullStateSlot
+                         : kv_cache::StateSlot{static_cast<int32_t>(kUnusedSlot) + 1 + index},
+       .samples = true,
+       .num_drafts = num_drafts});
+}
+
+bool GraphTrial::make_requests(CudagraphRuntimeMode mode, const BatchDescriptor& descriptor) {
+  const BatchLimits& limits = runner_->input_batch().limits();
+  const int32_t most_reqs = mode == CudagraphRuntimeMode::FULL
+                                ? descriptor.num_reqs.value_or(1)
+                                : std::min(descriptor.num_tokens, limits.max_num_reqs);
+  int32_t num_reqs = std::max(1, std::min(most_reqs / 2, kMostPrompts));
+  int32_t num_tokens = std::clamp(descriptor.num_tokens / 2 / num_reqs, 1, kMostTokens);
+  int32_t num_drafts = 0;
+  if (descriptor.uniform) {
+    num_tokens = descriptor.num_tokens / most_reqs;
+    num_drafts = std::min(num_tokens, limits.max_sampled_rows_per_req) - 1;
+    num_reqs = std::max(1, most_reqs / 2);
+  }
+  const int32_t blocks_per_req = num_tokens / limits.block_size + 1;
+  if (blocks_per_req > limits.max_blocks_per_req) return false;
+  // One block more, which no request has.
+  num_reqs = std::min(num_reqs, (static_cast<int32_t>(blocks_.count) - 2) / blocks_per_req);
+  if (!slots_.empty()) {
+    num_reqs = std::min(num_reqs, static_cast<int32_t>(slots_.count - kUnusedSlot) - 1);
+  }
+  requests_.clear();
+  token_ids_.clear();
+  block_ids_.clear();
+  next_block_ = 1;
+  if (num_reqs < 1) return false;
+  // Requests keep views of these.
+  token_ids_.reserve(to_size(num_reqs) * to_size(num_tokens));
+  block_ids_.reserve(to_size(num_reqs) * to_size(blocks_per_req));
+  for (int32_t i = 0; i < num_reqs; ++i) add_request(num_tokens, num_drafts);
+  return true;
+}
+
+void GraphTrial::clean() {
+  fill(blocks_, 0, std::min(next_block_ + 1, blocks_.count), std::byte{0});
+  fill(slots_, 0, slots_.count, std::byte{0});
+}
+
+GraphTrial::Bits GraphTrial::run(CudagraphRuntimeMode mode,
+                                 const BatchDescriptor& descriptor,
+                                 CudagraphRuntimeMode run_as,
+                                 std::byte null_value) {
+  clean();
+  fill(blocks_, 0, 1, null_value);
+  fill(slots_, 0, std::min<size_t>(slots_.count, 1), null_value);
+  const StepResult& result =
+      runner_->run(requests_, {.mode = mode, .descriptor = descriptor}, run_as);
+  Bits bits;
+  for (int32_t row = 0; row < result.num_logits; ++row) {
+    const std::span<const float> logits = runner_->logits_row(result, row);
+    bits.insert(bits.end(), logits.begin(), logits.end());
+  }
+  return bits;
+}
+
+std::optional<Violation> GraphTrial::try_key(CudagraphRuntimeMode mode,
+                                             const BatchDescriptor& descriptor) {
+  if (!make_requests(mode, descriptor)) return std::nullopt;
+  const auto find = [&]() -> std::optional<Violation> {
+    const Bits eager = run(mode, descriptor, CudagraphRuntimeMode::NONE, std::byte{0});
+    if (!same_bits(run(mode, descriptor, mode, std::byte{0}), eager)) {
+      return violation(GraphRule::replays_as_eager,
+                       "a replay over made-up requests gives other logits than the eager run");
+    }
+    if (!same_bits(run(mode, descriptor, mode, kPoison), eager)) {
+      return violation(GraphRule::ignores_padding,
+                       "NaN in the null block or the null slot changes the logits of requests");
+    }
+    if (!holds_only(blocks_, 0, 1, kPoison) ||
+        !holds_only(slots_, 0, std::min<size_t>(slots_.count, 1), kPoison)) {
+      return violation(GraphRule::writes_own_memory,
+                       "a replay has written the null block or the null slot");
+    }
+    if (!holds_only(blocks_, next_block_, 1, std::byte{0}) ||
+        !holds_only(slots_, kUnusedSlot, slots_.empty() ? 0 : 1, std::byte{0})) {
+      return violation(GraphRule::writes_own_memory,
+                       "a replay has written a block or a state of no request");
+    }
+    return std::nullopt;
+  };
+  std::optional<Violation> found = find();
+  clean();
+  return found;
+}
+
+}  // namespace reprise::runner

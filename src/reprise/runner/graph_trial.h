@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "reprise/cudagraph/batch_descriptor.h"
+#include "reprise/cudagraph/cudagraph_mode.h"
+#include "reprise/cudagraph/verify/graph_rule.h"
+#include "reprise/kv_cache/block_pool.h"
+#include "reprise/scheduler/step_entry.h"
+#include "reprise/tensor/tensor.h"
+
+namespace reprise::runner {
+
+class ExpertCounts;
+class ModelRunner;
+
+/// The part of --verify-graphs=strict that works on the device: what addresses do not show. It
+/// replays each captured key over a few made-up requests whose contexts end at the end of a cache
+/// block, with padding beside them.
+///
+/// \pre no request has a block or a state slot, and the caches hold zeros. They do so again after
+/// each call. Belongs to the runner's thread.
+class GraphTrial {
+ public:
+  /// `runner` must outlive this object. `counts`: not changed by trials; nullptr if there are none.
+  GraphTrial(ModelRunner& runner, ExpertCounts* counts);
+  GraphTrial(const GraphTrial&) = delete;
+  GraphTrial& operator=(const GraphTrial&) = delete;
+  ~GraphTrial();
+
+  /// Whether warm-up and captures have changed the null block or a state. The caches then get their
+  /// zeros back.
+  [[nodiscard]] std::optional<cudagraph::Violation> find_trace();
+  /// The first rule that the key breaks. Nothing if it keeps all of them, or if the caches are too
+  /// small for one made-up request.
+  [[nodiscard]] std::optional<cudagraph::Violation> try_key(
+      cudagraph::CudagraphRuntimeMode mode, const cudagraph::BatchDescriptor& descriptor);
+
+ private:
+  using Bits = std::vector<float>;
+
+  /// Equal parts of several tensors: the blocks of the KV cache, or the slots of states.
+  struct Parts {
+    std::span<const Tensor> tensors;
+    size_t count = 0;  // of each tensor
+
+    [[nodiscard]] bool empty() const noexcept { return tensors.empty(); }
+  };
+
+  [[nodiscard]] bool make_requests(cudagraph::CudagraphRuntimeMode mode,
+                                   const cudagraph::BatchDescriptor& descriptor);
+  void add_request(int32_t num_tokens, int32_t num_drafts);
+  /// Runs the requests over fresh caches, with `null_value` in every byte of the null block.
+  Bits run(cudagraph::CudagraphRuntimeMode mode,
+           const cudagraph::BatchDescriptor& descriptor,
+           cudagraph::CudagraphRuntimeMode run_as,
+           std::byte null_value);
+  void fill(const Parts& parts, size_t first, size_t count, std::byte value);
+  [[nodiscard]] bool holds_only(const Parts& parts, size_t first, size_t count, std::byte value);
+  void clean();
+
+  ModelRunner* runner_;
+  ExpertCounts* counts_;
+  std::vector<std::byte> counts_before_;
+  Parts blocks_;
+  Parts slots_;
+  std::vector<scheduler::StepEntry> requests_;
+  std::vector<int32_t> token_ids_;
+  std::vector<kv_cache::BlockId> block_ids_;
+  size_t next_block_ = 1;  // the first one that no request has
+  std::vector<std::byte> host_;
+};
+
+}  // namespace reprise::runner
