@@ -142,6 +142,8 @@ struct TinyEngineOptions {
   runner::Execution::MakeExecutor make_executor;    // default: an executor of the CPU's kernels
   std::optional<compile::CodeGenerator> generator;  // for a borrowed device; the CPU has its own
   std::filesystem::path compile_cache;              // default: none
+  runner::ShadowCheckOptions shadow;                // default: no replay is compared
+  bool strict_graphs = false;
   /// Receives the warnings of compiling; without it a warning is a failure. Borrowed.
   std::vector<std::string>* warnings = nullptr;
 };
@@ -218,7 +220,9 @@ class TinyEngine {
             .op_ranks = options.op_ranks,
             .data_parallel = options.data_parallel,
             .num_warmups = options.num_warmups,
-            .copy_inputs = options.copy_inputs});
+            .copy_inputs = options.copy_inputs,
+            .shadow = options.shadow,
+            .strict_graphs = options.strict_graphs});
     if (resolved_.compilation_mode != config::CompilationMode::NONE) {
       compile(options, inputs.compilation, runner::ForwardKind::base);
       if (adapters_ != nullptr) {

@@ -11,6 +11,7 @@
 #include "reprise/runner/data_parallel_steps.h"
 #include "reprise/runner/expert_counts.h"
 #include "reprise/runner/input_batch.h"
+#include "reprise/runner/shadow_check.h"
 
 namespace reprise::runner {
 
@@ -54,6 +55,11 @@ struct ModelRunnerOptions {
   /// cudagraph_lazy_capture: capture() does nothing, and a step whose best key has no graph yet
   /// captures it first. \pre false with several ranks
   bool lazy_capture = false;
+  /// Which replayed steps are compared with eager runs. \pre no `data_parallel`, if any is
+  ShadowCheckOptions shadow;
+  /// A step that the dispatcher decides in a way that breaks the configuration's promise (see
+  /// cudagraph::keeps_promise) fails. \pre no `data_parallel`
+  bool strict_graphs = false;
 };
 
 }  // namespace reprise::runner
