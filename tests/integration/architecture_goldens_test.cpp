@@ -4,6 +4,7 @@
 
 #include "tests/integration/golden_runner.h"
 #include "tests/integration/goldens.h"
+#include "tests/integration/step_outcome.h"
 #include "tests/integration/tiny_engine.h"
 
 // A tiny checkpoint of every architecture against Hugging Face Transformers, through the whole
@@ -150,6 +151,36 @@ TEST_P(ArchitectureGoldens, greedy_tokens_are_those_of_transformers_in_every_mod
       if (HasFatalFailure()) return;
       if (eager.empty()) eager = logits;
       ASSERT_EQ(logits, eager) << "replay changed bits";
+    }
+  }
+}
+
+// Every replay is compared with an eager run, and none differs.
+void check_all_replays(const char* model,
+                       const std::vector<GoldenCase>& cases,
+                       CudagraphMode mode,
+                       config::CompilationMode level) {
+  SCOPED_TRACE(::testing::Message()
+               << "level " << config::to_string(level) << ", mode " << cudagraph::to_string(mode));
+  TinyEngine engine({.mode = mode,
+                     .level = level,
+                     .num_blocks = 40,
+                     .dtype = DType::f32,
+                     .model = testing::golden_folder(model),
+                     .shadow = {.rate = 1}});
+  (void)engine.runner().capture({});
+  (void)Batch(engine, cases).run();
+  const runner::ShadowCheck& shadow = *engine.runner().shadow();
+  EXPECT_EQ(shadow.num_checks() > 0, mode != CudagraphMode::NONE);
+  EXPECT_EQ(shadow.num_differences(), 0U);
+  for (const runner::QuarantinedKey& key : shadow.keys()) ADD_FAILURE() << key.difference;
+}
+
+TEST_P(ArchitectureGoldens, shadow_checks_find_no_difference_in_any_mode_and_level) {
+  for (const config::CompilationMode level :
+       {config::CompilationMode::NONE, config::CompilationMode::VLLM_COMPILE}) {
+    for (const CudagraphMode mode : testing::kModes) {
+      check_all_replays(GetParam(), cases_, mode, level);
     }
   }
 }

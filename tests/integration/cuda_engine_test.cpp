@@ -315,6 +315,36 @@ TEST(CudaEngine, async_scheduling_launches_a_step_before_the_host_knows_its_toke
   }
 }
 
+TEST(CudaEngine, replays_are_compared_with_eager_runs_while_steps_are_launched_ahead) {
+  for (const CudagraphMode mode : {CudagraphMode::FULL, CudagraphMode::PIECEWISE}) {
+    std::vector<std::vector<int32_t>> plain;
+    for (const double rate : {0.0, 1.0}) {
+      CudaEngineMachine machine;
+      TinyEngineOptions options = machine.options({.mode = mode, .level = CompilationMode::NONE});
+      options.max_num_tokens = 16;
+      options.max_num_reqs = 4;
+      options.shadow.rate = rate;
+      TinyEngine engine(options);
+      (void)engine.runner().capture({});
+      kernels::cuda::CudaRowSampler sampler(
+          engine.execution().stream(), 4, engine.config().vocab_size, 4);
+      const Generated ahead = generate(
+          engine, {.row_sampler = &sampler, .async_scheduling = true, .all_on_device = true});
+      EXPECT_GT(ahead.counters.steps_launched_ahead, 0U);
+      if (rate == 0) {
+        plain = ahead.tokens;
+        continue;
+      }
+      EXPECT_EQ(ahead.tokens, plain);
+      EXPECT_GT(engine.runner().shadow()->num_checks(), 10U);
+      EXPECT_EQ(engine.runner().shadow()->num_differences(), 0U);
+      if (!machine.is_real()) {
+        EXPECT_EQ(machine.fake().driver().misuses(), std::vector<std::string>{});
+      }
+    }
+  }
+}
+
 TEST(CudaEngine, drafts_give_the_tokens_without_drafts_wherever_rows_are_sampled) {
   CudaEngineMachine machine;
   TinyEngineOptions options =

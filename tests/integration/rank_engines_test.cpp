@@ -20,6 +20,7 @@
 #include "reprise/base/error.h"
 #include "reprise/device/error.h"
 #include "reprise/runner/rank_steps.h"
+#include "tests/integration/hostile_kernels.h"
 #include "tests/integration/step_outcome.h"
 #include "tests/integration/tiny_engine.h"
 #include "tests/support/parallel/local_transport.h"
@@ -351,6 +352,52 @@ std::array<std::string, 2> failures_of_different_batches(const TestBatch& of_ran
     }
   });
   return failures;
+}
+
+enum class Fault : uint8_t { none, wrong_on_rank_0, wrong_on_rank_1, moved_on_rank_1 };
+
+TEST(RankEngines, compare_replays_together_and_quarantine_a_graph_that_is_wrong_on_one_rank) {
+  std::vector<float> expected;
+  for (const Fault fault :
+       {Fault::none, Fault::wrong_on_rank_0, Fault::wrong_on_rank_1, Fault::moved_on_rank_1}) {
+    SCOPED_TRACE(static_cast<int>(fault));
+    std::vector<float> logits;
+    std::array<size_t, 2> num_keys{};
+    std::array<uint64_t, 2> num_checks{};
+    parallel::run_ranks(2, [&](int rank, const std::shared_ptr<parallel::LocalHub>& hub) {
+      parallel::Communicator ranks(std::make_unique<parallel::LocalTransport>(hub, rank),
+                                   quick_options());
+      TinyEngineOptions options = options_of(
+          &ranks, cudagraph::CudagraphMode::FULL_AND_PIECEWISE, config::CompilationMode::NONE);
+      options.dtype = DType::bf16;
+      options.shadow.rate = 1;
+      const bool is_wrong = (rank == 0 && fault == Fault::wrong_on_rank_0) ||
+                            (rank == 1 && fault == Fault::wrong_on_rank_1);
+      if (is_wrong) options.make_executor = hostile_executor(plant_missing_node);
+      TinyEngine engine(options);
+      engine.runner().capture({});
+      runner::InputBatch& inputs = engine.runner().input_batch();
+      runner::InputBatch moved(
+          inputs.limits(), engine.execution().device(), engine.execution().executor());
+      if (rank == 1 && fault == Fault::moved_on_rank_1) std::swap(inputs, moved);
+      if (rank == 0) {
+        logits = run_batches(engine, 2);
+        engine.runner().stop_other_ranks();
+      } else {
+        runner::run_announced_steps(ranks, engine.runner());
+      }
+      num_keys[static_cast<size_t>(rank)] = engine.runner().shadow()->keys().size();
+      num_checks[static_cast<size_t>(rank)] = engine.runner().shadow()->num_checks();
+      ranks.finish();
+    });
+    if (fault == Fault::none) expected = logits;
+    EXPECT_EQ(logits, expected);
+    EXPECT_EQ(num_checks[0], num_checks[1]);
+    EXPECT_GT(num_checks[0], 0U);
+    EXPECT_EQ(num_keys[0], num_keys[1]);
+    const bool is_wrong = fault == Fault::wrong_on_rank_0 || fault == Fault::wrong_on_rank_1;
+    EXPECT_EQ(num_keys[0] > 0, is_wrong);
+  }
 }
 
 TEST(RankEngines, name_the_rank_whose_step_differs) {

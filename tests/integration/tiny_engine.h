@@ -143,6 +143,8 @@ struct TinyEngineOptions {
   runner::Execution::MakeExecutor make_executor;    // default: an executor of the CPU's kernels
   std::optional<compile::CodeGenerator> generator;  // for a borrowed device; the CPU has its own
   std::filesystem::path compile_cache;              // default: none
+  runner::ShadowCheckOptions shadow;                // default: no replay is compared
+  bool strict_graphs = false;
   /// Receives the warnings of compiling; without it a warning is a failure. Borrowed.
   std::vector<std::string>* warnings = nullptr;
 };
@@ -220,7 +222,9 @@ class TinyEngine {
             .data_parallel = options.data_parallel,
             .num_warmups = options.num_warmups,
             .copy_inputs = options.copy_inputs,
-            .verify_graphs = options.verify_graphs});
+            .verify_graphs = options.verify_graphs,
+            .shadow = options.shadow,
+            .strict_graphs = options.strict_graphs});
     if (resolved_.compilation_mode != config::CompilationMode::NONE) {
       compile(options, inputs.compilation, runner::ForwardKind::base);
       if (adapters_ != nullptr) {

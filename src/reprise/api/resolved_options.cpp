@@ -294,6 +294,7 @@ void check_sizes(const EngineArgs& args) {
   require_positive("--pipeline-parallel-size", args.pipeline_parallel_size);
   require_positive("--data-parallel-size", args.data_parallel_size);
   require_positive("--distributed-timeout-seconds", args.distributed_timeout_seconds);
+  (void)cudagraph::parse_verify_graphs("--verify-graphs", args.verify_graphs);
 }
 
 }  // namespace
@@ -330,7 +331,6 @@ void require_positive(std::string_view flag, int64_t value) {
 ResolvedOptions resolve_options(const EngineArgs& args, std::shared_ptr<const ModelFiles> files) {
   ResolvedOptions options;
   check_sizes(args);
-  (void)cudagraph::parse_verify_graphs("--verify-graphs", args.verify_graphs);
   check_lora_options(args);
   // Reports errors in the options before errors in the model's files.
   resolve_speculation(args, options);

@@ -291,6 +291,7 @@ Decision CudagraphDispatcher::dispatch(const BatchFacts& batch) const noexcept {
   piecewise_allowed = piecewise_allowed && has_rows(batch, options_.max_num_seqs);
 
   const LookUp full = look_up_full(batch, lora_case);
+  if (full_allowed && is_quarantined(full)) return eager(DispatchReason::key_quarantined);
   if (full_allowed && full.live >= 0) {
     if (full.live != full.planned) return hit(full.live, DispatchReason::full_larger_size);
     return hit(
@@ -298,6 +299,9 @@ Decision CudagraphDispatcher::dispatch(const BatchFacts& batch) const noexcept {
         takes_decode_routine(batch) ? DispatchReason::full_uniform : DispatchReason::full_general);
   }
   const LookUp piecewise = look_up_piecewise(batch, lora_case);
+  if (piecewise_allowed && is_quarantined(piecewise)) {
+    return eager(DispatchReason::key_quarantined);
+  }
   if (piecewise_allowed && piecewise.live >= 0) {
     return hit(piecewise.live, piecewise_reason(batch, full, piecewise));
   }
@@ -321,7 +325,7 @@ DispatchReason CudagraphDispatcher::relaxed_reason(const BatchFacts& batch,
   if (!batch.allowed.contains(CudagraphRuntimeMode::FULL)) {
     return DispatchReason::piecewise_full_not_allowed;
   }
-  return keys_[static_cast<size_t>(full.planned)].state == KeyState::retired
+  return keys_[static_cast<size_t>(full.planned)].is_retired()
              ? DispatchReason::piecewise_full_retired
              : DispatchReason::piecewise_full_not_captured;
 }
@@ -330,9 +334,8 @@ DispatchReason CudagraphDispatcher::eager_reason(const BatchFacts& batch,
                                                  LookUp full,
                                                  LookUp piecewise) const noexcept {
   const auto unavailable = [&](int32_t key) {
-    return keys_[static_cast<size_t>(key)].state == KeyState::retired
-               ? DispatchReason::key_retired
-               : DispatchReason::key_not_captured;
+    return keys_[static_cast<size_t>(key)].is_retired() ? DispatchReason::key_retired
+                                                        : DispatchReason::key_not_captured;
   };
   // If a PIECEWISE key fits, the state of that key explains the eager step better than the FULL
   // key.
@@ -393,10 +396,8 @@ void CudagraphDispatcher::mark_captured(CudagraphRuntimeMode mode,
                  to_string(mode),
                  to_string(descriptor));
   Key& key = keys_[static_cast<size_t>(index)];
-  REPRISE_ASSERT(key.state != KeyState::retired,
-                 "captured a retired key: {} {}",
-                 to_string(mode),
-                 to_string(descriptor));
+  REPRISE_ASSERT(
+      !key.is_retired(), "captured a retired key: {} {}", to_string(mode), to_string(descriptor));
   key.state = KeyState::captured;
   refresh_live_table(ladder(key.kind, key.lora_case));
 }
@@ -410,12 +411,13 @@ void CudagraphDispatcher::mark_all_captured() {
 
 bool CudagraphDispatcher::retire(CudagraphRuntimeMode mode,
                                  const BatchDescriptor& descriptor,
-                                 std::string reason) {
+                                 std::string reason,
+                                 Retirement retirement) {
   const int32_t index = find_key(mode, descriptor);
   if (index < 0) return false;
   Key& key = keys_[static_cast<size_t>(index)];
-  if (key.state == KeyState::retired) return false;
-  key.state = KeyState::retired;
+  if (key.is_retired()) return false;
+  key.state = retirement == Retirement::quarantined ? KeyState::quarantined : KeyState::retired;
   key.retired_because = std::move(reason);
   refresh_live_table(ladder(key.kind, key.lora_case));
   return true;
@@ -463,7 +465,7 @@ std::string CudagraphDispatcher::describe(const BatchFacts& batch, const Decisio
     if (found.planned < 0) return;
     const Key& key = keys_[static_cast<size_t>(found.planned)];
     text += fmt::format(" ({} {}", to_string(key.mode), to_string(key.descriptor));
-    if (key.state == KeyState::retired) text += ": " + key.retired_because;
+    if (key.is_retired()) text += ": " + key.retired_because;
     text += ")";
   };
   switch (decision.reason) {
@@ -496,6 +498,11 @@ std::string CudagraphDispatcher::describe(const BatchFacts& batch, const Decisio
     case DispatchReason::piecewise_larger_size:
       add_cause(look_up_piecewise(batch, lora_case));
       break;
+    case DispatchReason::key_quarantined: {
+      const LookUp full = look_up_full(batch, lora_case);
+      add_cause(is_quarantined(full) ? full : look_up_piecewise(batch, lora_case));
+      break;
+    }
     case DispatchReason::key_retired:
     case DispatchReason::key_not_captured: {
       const LookUp piecewise = look_up_piecewise(batch, lora_case);

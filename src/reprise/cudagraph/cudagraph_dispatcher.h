@@ -120,6 +120,10 @@ struct CaptureGroup {
   friend bool operator==(const CaptureGroup&, const CaptureGroup&) = default;
 };
 
+/// Why a key is taken out. Batches of a retired key get the next compatible one. Batches of a
+/// quarantined key run eagerly, because its replay gave wrong results without any error.
+enum class Retirement : uint8_t { retired, quarantined };
+
 /// A key of the capture plan.
 struct PlannedKey {
   CudagraphRuntimeMode mode = CudagraphRuntimeMode::NONE;
@@ -134,7 +138,8 @@ struct PlannedKey {
 /// Life cycle: constructed (every batch runs NONE), then initialize_cudagraph_keys() (keys are
 /// planned, none can be dispatched), then mark_captured() for each key during warm-up, then
 /// dispatch() in every step. retire() may remove a key at any time; later batches then get the next
-/// compatible key. A second call of initialize_cudagraph_keys() drops all keys.
+/// compatible key, or none (see Retirement). A second call of initialize_cudagraph_keys() drops all
+/// keys.
 ///
 /// dispatch() is const, noexcept and O(1), and does not allocate. Several threads may call it at
 /// once, if no other member runs meanwhile. All other members belong to one thread.
@@ -168,7 +173,10 @@ class CudagraphDispatcher {
   /// Calls mark_captured() for every key that is not retired. For `reprise explain` and tests.
   void mark_all_captured();
   /// Forbids dispatch() to return this key. Returns false if the key is unknown or already retired.
-  bool retire(CudagraphRuntimeMode mode, const BatchDescriptor& descriptor, std::string reason);
+  bool retire(CudagraphRuntimeMode mode,
+              const BatchDescriptor& descriptor,
+              std::string reason,
+              Retirement retirement = Retirement::retired);
 
   [[nodiscard]] bool is_initialised() const noexcept { return initialised_; }
   [[nodiscard]] CudagraphMode mode() const noexcept { return options_.mode; }
@@ -186,7 +194,7 @@ class CudagraphDispatcher {
   [[nodiscard]] std::string describe(const BatchFacts& batch, const Decision& decision) const;
 
  private:
-  enum class KeyState : uint8_t { planned, captured, retired };
+  enum class KeyState : uint8_t { planned, captured, retired, quarantined };
   /// The compatibility classes. All keys of a class serve the same batches: any batch (FULL), any
   /// batch (PIECEWISE), uniform decode batches (FULL). The class kFullUniform + i has the query
   /// length decode_query_lens_[i].
@@ -203,6 +211,10 @@ class CudagraphDispatcher {
     int32_t need;
     KeyState state = KeyState::planned;
     std::string retired_because;
+
+    [[nodiscard]] bool is_retired() const noexcept {
+      return state == KeyState::retired || state == KeyState::quarantined;
+    }
   };
   /// All keys of one class and one LoRA case. The two tables are indexed by need (tokens or
   /// requests, see Key::need) and hold key indices, -1 for none, so a step reads one entry instead
@@ -239,6 +251,10 @@ class CudagraphDispatcher {
   [[nodiscard]] const std::vector<int32_t>& decode_sizes_of(int32_t width) const noexcept {
     return width == 0 ? options_.decode_capture_sizes
                       : options_.other_decode_widths[static_cast<size_t>(width) - 1].capture_sizes;
+  }
+  [[nodiscard]] bool is_quarantined(LookUp found) const noexcept {
+    return found.planned >= 0 &&
+           keys_[static_cast<size_t>(found.planned)].state == KeyState::quarantined;
   }
   [[nodiscard]] DispatchReason piecewise_reason(const BatchFacts& batch,
                                                 LookUp full,

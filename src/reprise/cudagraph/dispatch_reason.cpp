@@ -53,6 +53,8 @@ constexpr std::array<ReasonText, kNumDispatchReasons> kTexts = {{
     {"no_decode_size", "no FULL decode graph was planned for this many requests"},
     {"more_requests_than_captured", "the batch has more requests than any captured graph"},
     {"key_retired", "the graph for this shape was retired"},
+    {"key_quarantined",
+     "the graph for this shape is quarantined: its replay differed from an eager run"},
     {"key_not_captured", "the graph for this shape is not captured yet"},
 }};
 

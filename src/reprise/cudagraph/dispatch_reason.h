@@ -41,6 +41,7 @@ enum class DispatchReason : uint8_t {
   no_decode_size,
   more_requests_than_captured,
   key_retired,
+  key_quarantined,  // its replay differed from an eager run of the same step
   key_not_captured,
 };
 
@@ -55,6 +56,28 @@ inline constexpr size_t kNumDispatchReasons =
 /// Whether a step with this reason replays a graph.
 [[nodiscard]] constexpr bool is_graph_hit(DispatchReason reason) noexcept {
   return reason < DispatchReason::not_initialised;
+}
+
+/// Whether a step with this reason is what the configuration promises. The capture plan is the
+/// promise: a batch that a planned key serves replays the best such key. What the plan leaves out,
+/// such as sizes beyond the largest, breaks no promise. (`--strict-graphs` refuses the others.)
+[[nodiscard]] constexpr bool keeps_promise(DispatchReason reason) noexcept {
+  switch (reason) {
+    case DispatchReason::full_larger_size:
+    case DispatchReason::piecewise_larger_size:
+    case DispatchReason::piecewise_full_not_allowed:
+    case DispatchReason::piecewise_full_retired:
+    case DispatchReason::piecewise_full_not_captured:
+    case DispatchReason::not_initialised:
+    case DispatchReason::only_none_allowed:
+    case DispatchReason::mode_not_allowed:
+    case DispatchReason::key_retired:
+    case DispatchReason::key_quarantined:
+    case DispatchReason::key_not_captured:
+      return false;
+    default:
+      return true;
+  }
 }
 
 }  // namespace reprise::cudagraph

@@ -84,6 +84,16 @@ class InputBatch {
   [[nodiscard]] Tensor num_logits() const;      // int32[1]
   [[nodiscard]] attention::AttentionMetadata attention_metadata() const;
 
+  /// The slot in the cache of each staged token, -1 for padding; and the state slots of the real
+  /// requests (empty without recurrent layers). Valid until the next batch is staged.
+  [[nodiscard]] std::span<const int32_t> host_slot_mapping() const noexcept {
+    return {host_.data() + layout_.slot_mapping, static_cast<size_t>(shape_.num_tokens)};
+  }
+  [[nodiscard]] std::span<const int32_t> host_state_indices() const noexcept {
+    if (!limits_.has_states) return {};
+    return {host_.data() + layout_.state_indices, static_cast<size_t>(num_real_reqs_)};
+  }
+
   [[nodiscard]] const StagedShape& shape() const noexcept { return shape_; }
   [[nodiscard]] const BatchLimits& limits() const noexcept { return limits_; }
   /// The single buffer that holds all arrays.

@@ -10,6 +10,7 @@
 #include "reprise/program/ranged_programs.h"
 #include "reprise/runner/graph_trial.h"
 #include "reprise/runner/graph_verification.h"
+#include "reprise/runner/quarantine_report.h"
 #include "reprise/runner/step_parts.h"
 
 namespace reprise::runner {
@@ -19,6 +20,23 @@ using cudagraph::CudagraphRuntimeMode;
 
 double monotonic_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// nullptr: no replay is compared with an eager run.
+std::unique_ptr<ShadowCheck> make_shadow_check(const ModelRunnerOptions& options,
+                                               Execution& execution,
+                                               const kv_cache::KvCacheTensors& kv_cache,
+                                               const kv_cache::StateCacheTensors& states,
+                                               const InputBatch& batch,
+                                               device::BufferView hidden) {
+  if (options.shadow.rate <= 0) return nullptr;
+  std::vector<device::BufferView> inputs;
+  if (hidden.bytes > 0) inputs.push_back(hidden);
+  if (options.adapters != nullptr) inputs.push_back(options.adapters->token_slots().extent());
+  return std::make_unique<ShadowCheck>(options.shadow,
+                                       execution.device(),
+                                       execution.stream(),
+                                       StepMemory(kv_cache, states, batch, std::move(inputs)));
 }
 
 /// A lost rank is to the engine what a lost device is.
@@ -46,7 +64,8 @@ ModelRunner::ModelRunner(Execution& execution,
       attention_(options, model, execution),
       forwards_(execution, model, parameters, options_, caches()),
       parts_(make_step_parts(options, model, states_, attention_, execution)),
-      verification_(std::make_unique<GraphVerification>(options.verify_graphs, execution)) {
+      verification_(std::make_unique<GraphVerification>(options.verify_graphs, execution)),
+      shadow_(make_shadow_check(options, execution, kv_cache_, states_, batch_, hidden_memory())) {
   for (attention::AttentionLayer* layer : model.attention_layers()) layer->bind_caches(caches());
   inputs_.add_binding(kv_cache_.memory());
   inputs_.add_binding(states_.memory());
@@ -200,7 +219,13 @@ void ModelRunner::run_dummy(const cudagraph::DummyRun& run, DummyTokens tokens) 
                                   captures ? execution_->graph_pool() : execution_->eager_pool());
   const ObserverScope observed(forwards_.permission(),
                                captures && verification_->is_on() ? verification_.get() : nullptr);
-  run_staged(run.descriptor, run.mode);
+  const bool is_shadowed = shadow_ && captures;
+  {
+    if (is_shadowed) shadow_->captured().begin(run.mode, run.descriptor);
+    const ProbeScope probe(execution_->stream(), is_shadowed ? &shadow_->captured() : nullptr);
+    run_staged(run.descriptor, run.mode);
+  }
+  if (is_shadowed) shadow_->reserve(run.descriptor.num_tokens, num_reqs, last_.outputs);
   // The results mean nothing. Dropping them frees their memory for the next key.
   drop_outputs();
   execution_->stream().synchronize();
@@ -265,10 +290,16 @@ const StepResult& ModelRunner::execute_agreed(std::span<const scheduler::StepEnt
   last_.result.retired.reset();
   spans_.clear();
   if (ranked_) ranked_->compare(decision, requests);
+  if (options_.strict_graphs) require_promise(facts, decision);
   const StepLaunches before = launches_so_far();
   const cudagraph::BatchFacts* cascade = facts.cascade ? &facts : nullptr;
   try {
-    const StepResult& result = run(requests, decision, decision.mode, tokens, cascade);
+    const bool is_shadowed = shadow_ != nullptr && decision.mode != CudagraphRuntimeMode::NONE &&
+                             shadow_->chooses_step();
+    const StepResult& result = is_shadowed
+                                   ? run_shadowed(requests, decision, tokens, cascade)
+                                   : run(requests, decision, decision.mode, tokens, cascade);
+    if (options_.strict_graphs) require_promise(facts, result.decision);
     if (facts.uniform) last_.decode_launches = last_.launches;
     return result;
   } catch (const cudagraph::StaleAddressError& error) {
@@ -280,11 +311,13 @@ const StepResult& ModelRunner::execute_agreed(std::span<const scheduler::StepEnt
                                            .has_lora = facts.num_active_loras > 0,
                                            .num_active_loras = facts.num_active_loras},
                             .reason = cudagraph::DispatchReason::key_retired};
+  if (options_.strict_graphs && !ranked_) require_promise(facts, eager);
   // Other ranks replay this key now, so the exchanges of this step keep the padded size.
   if (ranked_) {
     (void)run(requests, decision, CudagraphRuntimeMode::NONE, tokens, cascade);
     eager.descriptor.num_tokens = decision.descriptor.num_tokens;
     last_.result.decision = eager;
+    if (options_.strict_graphs) require_promise(facts, eager);
     return last_.result;
   }
   last_.result.decision = eager;
@@ -306,11 +339,12 @@ void ModelRunner::retire_stale(const cudagraph::Decision& decision,
   }
 }
 
-void ModelRunner::stage(std::span<const scheduler::StepEntry> requests,
-                        const cudagraph::Decision& decision,
-                        int32_t num_logits,
-                        const TokensOnDevice& tokens) {
+int32_t ModelRunner::stage(std::span<const scheduler::StepEntry> requests,
+                           const cudagraph::Decision& decision,
+                           const TokensOnDevice& tokens) {
   const PhaseTimer timer(spans_, StepPhase::prepare);
+  int32_t num_logits = 0;
+  for (const scheduler::StepEntry& request : requests) num_logits += request.num_logits();
   device::Stream& stream = execution_->stream();
   for (const auto& part : parts_) part->stage(requests, decision.descriptor, stream);
   if (requests.empty()) {
@@ -322,6 +356,7 @@ void ModelRunner::stage(std::span<const scheduler::StepEntry> requests,
                  stream);
   }
   if (!tokens.places.empty()) tokens.sampler->write_tokens(batch_.input_ids(), tokens.places);
+  return num_logits;
 }
 
 const StepResult& ModelRunner::run(std::span<const scheduler::StepEntry> requests,
@@ -329,11 +364,15 @@ const StepResult& ModelRunner::run(std::span<const scheduler::StepEntry> request
                                    CudagraphRuntimeMode run_as,
                                    const TokensOnDevice& tokens,
                                    const cudagraph::BatchFacts* cascade) {
-  int32_t num_logits = 0;
-  for (const scheduler::StepEntry& request : requests) num_logits += request.num_logits();
-  stage(requests, decision, num_logits, tokens);
+  const int32_t num_logits = stage(requests, decision, tokens);
   const PhaseTimer timer(spans_, StepPhase::launch);
   run_staged(decision.descriptor, run_as, cascade);
+  return finish(requests, decision, num_logits);
+}
+
+const StepResult& ModelRunner::finish(std::span<const scheduler::StepEntry> requests,
+                                      const cudagraph::Decision& decision,
+                                      int32_t num_logits) {
   for (const auto& part : parts_) part->after(requests, execution_->stream());
   StepResult& result = last_.result;
   result.decision = decision;
@@ -341,6 +380,109 @@ const StepResult& ModelRunner::run(std::span<const scheduler::StepEntry> request
   if (last_.outputs.size() > kAuxiliary) result.auxiliary = last_.outputs[kAuxiliary];
   result.num_logits = num_logits;
   return result;
+}
+
+const StepResult& ModelRunner::run_shadowed(std::span<const scheduler::StepEntry> requests,
+                                            const cudagraph::Decision& decision,
+                                            const TokensOnDevice& tokens,
+                                            const cudagraph::BatchFacts* cascade) {
+  const int32_t num_logits = stage(requests, decision, tokens);
+  const PhaseTimer timer(spans_, StepPhase::launch);
+  shadow_->save_step();
+  // Other ranks run this step twice, whether this rank can replay it or not.
+  std::string stale;
+  try {
+    run_staged(decision.descriptor, decision.mode, cascade);
+  } catch (const cudagraph::StaleAddressError& error) {
+    if (!ranked_) throw;
+    stale = error.what();
+    run_staged(decision.descriptor, CudagraphRuntimeMode::NONE, cascade);
+  }
+  const StepLaunches replayed = last_.launches;
+  shadow_->keep_replay(last_.outputs, num_logits);
+  // The replay has counted the tokens of experts.
+  if (options_.expert_counts != nullptr) options_.expert_counts->stage(0, execution_->stream());
+  run_staged(decision.descriptor, CudagraphRuntimeMode::NONE, cascade);
+  const std::optional<StepDifference> found = shadow_->compare(last_.outputs, num_logits);
+  const bool is_different =
+      ranked_ ? ranked_->any_rank_differs(found.has_value()) : found.has_value();
+  if (is_different) quarantine(requests, decision, cascade, found ? &*found : nullptr);
+  finish(requests, decision, num_logits);
+  last_.launches = replayed;
+  cudagraph::Decision eager{.descriptor = decision.descriptor};
+  if (is_different) {
+    eager.reason = cudagraph::DispatchReason::key_quarantined;
+  } else if (!stale.empty()) {
+    retire_stale(decision, stale, launches_so_far());
+    eager.reason = cudagraph::DispatchReason::key_retired;
+  } else {
+    return last_.result;
+  }
+  last_.result.retired = decision;
+  last_.result.decision = eager;
+  return last_.result;
+}
+
+void ModelRunner::quarantine(std::span<const scheduler::StepEntry> requests,
+                             const cudagraph::Decision& decision,
+                             const cudagraph::BatchFacts* cascade,
+                             const StepDifference* difference) {
+  QuarantinedKey key{
+      .mode = decision.mode,
+      .descriptor = decision.descriptor,
+      .difference = difference != nullptr ? to_string(*difference) : "found by another rank"};
+  std::string reason = "quarantined: " + key.difference;
+  (void)dispatcher_.retire(
+      decision.mode, decision.descriptor, reason, cudagraph::Retirement::quarantined);
+  retired_.push_back({decision.mode, decision.descriptor, std::move(reason)});
+  QuarantinedStep step{.decision = decision, .requests = requests, .difference = difference};
+  if (ranked_) {
+    // The other ranks do not repeat the step.
+    key.report = write_quarantine_report(*shadow_, execution_->stream(), step);
+  } else {
+    const WrongNode wrong_node = bisect_staged(decision, cascade);
+    step.wrong_node = &wrong_node;
+    key.wrong_node = to_string(wrong_node);
+    key.report = write_quarantine_report(*shadow_, execution_->stream(), step);
+    run_staged(decision.descriptor, CudagraphRuntimeMode::NONE, cascade);
+  }
+  shadow_->add(std::move(key));
+}
+
+WrongNode ModelRunner::bisect_staged(const cudagraph::Decision& decision,
+                                     const cudagraph::BatchFacts* cascade) {
+  std::vector<device::BufferView> kept = {kv_cache_.memory(), states_.memory(), batch_.memory()};
+  const std::span<const device::BufferView> inputs = shadow_->memory().further_inputs();
+  kept.insert(kept.end(), inputs.begin(), inputs.end());
+  if (options_.expert_counts != nullptr) kept.push_back(options_.expert_counts->memory());
+  GraphBisect bisect(
+      *shadow_,
+      execution_->stream(),
+      shadow_->captured().of(decision.mode, decision.descriptor),
+      std::move(kept),
+      [&](CudagraphRuntimeMode run_as) { run_staged(decision.descriptor, run_as, cascade); });
+  return bisect.find(decision.mode);
+}
+
+WrongNode ModelRunner::find_wrong_node(std::span<const scheduler::StepEntry> requests,
+                                       const cudagraph::Decision& decision) {
+  REPRISE_ASSERT(shadow_ != nullptr && !ranked_, "the launches of captures were not noted");
+  (void)stage(requests, decision, {});
+  shadow_->save_step();
+  return bisect_staged(decision, nullptr);
+}
+
+void ModelRunner::require_promise(const cudagraph::BatchFacts& facts,
+                                  const cudagraph::Decision& decision) const {
+  if (cudagraph::keeps_promise(decision.reason)) return;
+  throw StrictGraphsError(
+      fmt::format("--strict-graphs: a step of {} tokens of {} requests would run {} ({}): {}. "
+                  "Leave out --strict-graphs to let such steps run without their graph",
+                  facts.num_tokens,
+                  facts.num_reqs,
+                  to_string(decision.mode),
+                  name(decision.reason),
+                  dispatcher_.describe(facts, decision)));
 }
 
 void ModelRunner::drop_outputs() {

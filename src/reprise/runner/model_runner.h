@@ -20,6 +20,7 @@
 #include "reprise/runner/model_forwards.h"
 #include "reprise/runner/model_runner_options.h"
 #include "reprise/runner/ranked_steps.h"
+#include "reprise/runner/shadow_check.h"
 #include "reprise/runner/step_attention.h"
 #include "reprise/runner/step_inputs.h"
 #include "reprise/runner/step_part.h"
@@ -35,6 +36,13 @@ struct RetiredGraph {
   cudagraph::CudagraphRuntimeMode mode;
   cudagraph::BatchDescriptor descriptor;
   std::string reason;
+};
+
+/// With ModelRunnerOptions::strict_graphs: the step would not run, or did not run, with the graph
+/// that the configuration promises. The engine goes on; all ranks throw it in the same step.
+class StrictGraphsError : public Error {
+ public:
+  using Error::Error;
 };
 
 /// Tokens of a step that only the device knows, because it sampled them in the step before.
@@ -98,8 +106,10 @@ class ModelRunner {
 
   /// Runs one step: dispatches, stages and runs the batch. If memory that the chosen graph uses has
   /// moved, the graph is retired and the step runs eagerly instead. After warm-up a step neither
-  /// allocates nor captures. Rank 0 makes the other ranks execute the same step.
-  /// \throws device::DeviceError, which is sticky if a rank is lost
+  /// allocates nor captures. Rank 0 makes the other ranks execute the same step. Some replays are
+  /// compared with an eager run of the same step (see ShadowCheck); if they differ, the key is
+  /// quarantined, and the result is that of the eager run.
+  /// \throws device::DeviceError, which is sticky if a rank is lost; StrictGraphsError
   const StepResult& execute(std::span<const scheduler::StepEntry> requests,
                             const cudagraph::BatchFacts& facts,
                             const TokensOnDevice& tokens = {});
@@ -119,6 +129,12 @@ class ModelRunner {
                         cudagraph::CudagraphRuntimeMode run_as,
                         const TokensOnDevice& tokens = {},
                         const cudagraph::BatchFacts* cascade = nullptr);
+
+  /// Stages a batch and finds the first node of the decision's graph whose replay gives other bytes
+  /// than the eager run. For diagnosis. \pre shadow() != nullptr, the key is captured, and there
+  /// are no other ranks
+  [[nodiscard]] WrongNode find_wrong_node(std::span<const scheduler::StepEntry> requests,
+                                          const cudagraph::Decision& decision);
 
   /// Copies one row of logits to the host. The span is valid until the next step. \pre row <
   /// result.num_logits
@@ -166,6 +182,8 @@ class ModelRunner {
     return attention_.num_cascade_steps();
   }
   [[nodiscard]] std::span<const RetiredGraph> retired_graphs() const noexcept { return retired_; }
+  /// nullptr: no replay is compared with an eager run.
+  [[nodiscard]] const ShadowCheck* shadow() const noexcept { return shadow_.get(); }
 
  private:
   /// What the runner keeps of its last step.
@@ -180,16 +198,35 @@ class ModelRunner {
   [[nodiscard]] StagedShape staged_shape(const cudagraph::Decision& decision,
                                          int32_t num_reqs,
                                          int32_t num_logits) const;
-  void stage(std::span<const scheduler::StepEntry> requests,
-             const cudagraph::Decision& decision,
-             int32_t num_logits,
-             const TokensOnDevice& tokens);
+  /// Returns the rows of logits that the batch needs.
+  int32_t stage(std::span<const scheduler::StepEntry> requests,
+                const cudagraph::Decision& decision,
+                const TokensOnDevice& tokens);
   void stage_dummy(const StagedShape& shape,
                    const cudagraph::BatchDescriptor& descriptor,
                    DummyTokens tokens = DummyTokens::of_requests);
   void run_staged(const cudagraph::BatchDescriptor& descriptor,
                   cudagraph::CudagraphRuntimeMode run_as,
                   const cudagraph::BatchFacts* cascade = nullptr);
+  /// Ends a step whose forward was launched.
+  const StepResult& finish(std::span<const scheduler::StepEntry> requests,
+                           const cudagraph::Decision& decision,
+                           int32_t num_logits);
+  /// Replays a step, runs it again eagerly, and compares the two.
+  const StepResult& run_shadowed(std::span<const scheduler::StepEntry> requests,
+                                 const cudagraph::Decision& decision,
+                                 const TokensOnDevice& tokens,
+                                 const cudagraph::BatchFacts* cascade);
+  /// Takes the key of the staged step out. Afterwards the step's memory and results are those of
+  /// an eager run.
+  void quarantine(std::span<const scheduler::StepEntry> requests,
+                  const cudagraph::Decision& decision,
+                  const cudagraph::BatchFacts* cascade,
+                  const StepDifference* difference);
+  [[nodiscard]] WrongNode bisect_staged(const cudagraph::Decision& decision,
+                                        const cudagraph::BatchFacts* cascade);
+  void require_promise(const cudagraph::BatchFacts& facts,
+                       const cudagraph::Decision& decision) const;
   void drop_outputs();
   /// Tells the verification which memory graphs may use.
   void name_memory(const models::Parameters& parameters);
@@ -231,6 +268,7 @@ class ModelRunner {
   std::vector<std::unique_ptr<StepPart>> parts_;
   std::optional<RankedSteps> ranked_;  // if there are other ranks or engines
   std::unique_ptr<GraphVerification> verification_;
+  std::unique_ptr<ShadowCheck> shadow_;  // nullptr: no replay is compared
   std::vector<RetiredGraph> retired_;
   LastStep last_;
   StepSpans spans_;

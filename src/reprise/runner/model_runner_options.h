@@ -12,6 +12,7 @@
 #include "reprise/runner/data_parallel_steps.h"
 #include "reprise/runner/expert_counts.h"
 #include "reprise/runner/input_batch.h"
+#include "reprise/runner/shadow_check.h"
 
 namespace reprise::runner {
 
@@ -57,6 +58,11 @@ struct ModelRunnerOptions {
   bool lazy_capture = false;
   /// What is proved about each graph before it may be replayed.
   cudagraph::VerifyGraphs verify_graphs = cudagraph::VerifyGraphs::capture;
+  /// Which replayed steps are compared with eager runs. \pre no `data_parallel`, if any is
+  ShadowCheckOptions shadow;
+  /// A step that the dispatcher decides in a way that breaks the configuration's promise (see
+  /// cudagraph::keeps_promise) fails. \pre no `data_parallel`
+  bool strict_graphs = false;
 };
 
 }  // namespace reprise::runner

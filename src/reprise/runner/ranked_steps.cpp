@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <exception>
+
+#include "reprise/base/assert.h"
 
 namespace reprise::runner {
 
@@ -39,6 +43,16 @@ void RankedSteps::compare(const cudagraph::Decision& decision,
     if (leader_ && stale >= 0) to_retire_.push_back(stale);
   }
   if (data_parallel_ != nullptr) data_parallel_->keep(decision);
+}
+
+bool RankedSteps::any_rank_differs(bool differs_here) {
+  REPRISE_ASSERT(data_parallel_ == nullptr, "engines in lockstep compare no replays");
+  if (ranks_ == nullptr) return differs_here;
+  const auto mine = static_cast<uint8_t>(differs_here);
+  std::array<uint8_t, parallel::Communicator::kMaxRanks> all{};
+  ranks_->all_gather(parallel::Operation::agreement, &mine, all.data(), sizeof mine);
+  return std::ranges::any_of(std::span(all).first(static_cast<size_t>(ranks_->size())),
+                             [](uint8_t differs) { return differs != 0; });
 }
 
 void RankedSteps::compare_capture(const cudagraph::CaptureReport& report) {

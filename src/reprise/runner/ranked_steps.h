@@ -38,6 +38,9 @@ class RankedSteps {
       std::span<const scheduler::StepEntry> requests, const cudagraph::BatchFacts& facts);
   /// Compares the step with that of the other ranks, before it runs. \throws parallel::RankError
   void compare(const cudagraph::Decision& decision, std::span<const scheduler::StepEntry> requests);
+  /// Whether any rank found a difference between a replay and the eager run. All ranks call it in
+  /// the same steps. \throws parallel::RankError
+  [[nodiscard]] bool any_rank_differs(bool differs_here);
   /// Compares what the ranks have captured. \throws parallel::RankError
   void compare_capture(const cudagraph::CaptureReport& report);
 

@@ -77,6 +77,23 @@ void CommandBlock::run_phase(const void* context,
   });
 }
 
+CommandBlock CommandBlock::prefix(size_t num_commands) const {
+  CommandBlock block;
+  size_t num_lines = 0;
+  for_each([&](const Command& command) {
+    if (block.num_commands_ == num_commands) return;
+    num_lines += command.size_bytes / sizeof(Line);
+    ++block.num_commands_;
+  });
+  block.lines_.assign(lines_.begin(), lines_.begin() + static_cast<std::ptrdiff_t>(num_lines));
+  for (size_t i = 0; i < phase_begins_.size() && phase_begins_[i] < num_lines; ++i) {
+    block.phase_begins_.push_back(phase_begins_[i]);
+    block.phase_is_serial_.push_back(phase_is_serial_[i]);
+  }
+  block.is_serial_ = std::ranges::all_of(block.phase_is_serial_, [](auto it) { return it != 0; });
+  return block;
+}
+
 bool CommandBlock::has_shape_of(const CommandBlock& other) const noexcept {
   if (num_commands_ != other.num_commands_ || lines_.size() != other.lines_.size()) return false;
   const auto* a = reinterpret_cast<const std::byte*>(lines_.data());

@@ -36,6 +36,9 @@ class CommandBlock {
   /// Runs all commands in order with the team.
   void run(WorkerTeam& team) const noexcept;
 
+  /// A block of the first commands. \pre num_commands <= this block's
+  [[nodiscard]] CommandBlock prefix(size_t num_commands) const;
+
   [[nodiscard]] size_t num_commands() const noexcept { return num_commands_; }
   [[nodiscard]] size_t bytes() const noexcept {
     return lines_.size() * sizeof(Line) + phase_begins_.size() * sizeof(uint32_t) +

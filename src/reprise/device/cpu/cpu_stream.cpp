@@ -64,8 +64,12 @@ void CpuStream::launch(const Launch& launch) {
   if (session_ != nullptr) {
     session_->record(index_in_session_, launch);
     ++counters_.captured_launches;
+    if (probe_ != nullptr) [[unlikely]]
+      probe_->on_recorded(launch);
     return;
   }
+  if (probe_ != nullptr && !probe_->on_launch(launch)) [[unlikely]]
+    return;
   ++counters_.kernel_launches;
   const WorkerTeam::Work work{.run_phase = run_launch, .context = &launch};
   if (launch.num_blocks == 1) {
@@ -77,6 +81,10 @@ void CpuStream::launch(const Launch& launch) {
 
 void CpuStream::launch(const CommandBlock& block) {
   forbid_while_capturing("a graph launch", "launch its kernels instead, graphs do not nest");
+  if (probe_ != nullptr) [[unlikely]] {
+    const size_t num_nodes = probe_->on_graph(block.num_commands());
+    if (num_nodes < block.num_commands()) return block.prefix(num_nodes).run(device_->team());
+  }
   ++counters_.graph_launches;
   block.run(device_->team());
 }

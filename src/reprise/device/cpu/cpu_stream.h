@@ -7,6 +7,7 @@
 
 #include "reprise/device/cpu/capture_session.h"
 #include "reprise/device/device.h"
+#include "reprise/device/launch_probe.h"
 
 namespace reprise::device {
 
@@ -36,7 +37,7 @@ class CpuEvent final : public Event {
 
 /// An eager launch runs on the team of workers and returns when all blocks are done. If the stream
 /// captures, launches are appended to the commands of the session.
-class CpuStream final : public Stream {
+class CpuStream final : public Stream, public ProbedStream {
  public:
   explicit CpuStream(CpuDevice& device) noexcept : device_(&device) {}
   ~CpuStream() override;
@@ -55,6 +56,8 @@ class CpuStream final : public Stream {
   [[nodiscard]] bool is_capturing() const noexcept override { return session_ != nullptr; }
   [[nodiscard]] const LaunchCounters& counters() const noexcept override { return counters_; }
   [[nodiscard]] Device& device() const noexcept override;
+
+  void set_probe(LaunchProbe* probe) noexcept override { probe_ = probe; }
 
   /// Submits all commands of a graph as one launch.
   void launch(const CommandBlock& block);
@@ -76,6 +79,7 @@ class CpuStream final : public Stream {
   std::shared_ptr<CaptureSession> session_;  // shared with joined streams; events observe it
   size_t index_in_session_ = 0;
   LaunchCounters counters_;
+  LaunchProbe* probe_ = nullptr;  // owned by the caller of set_probe()
 };
 
 }  // namespace reprise::device
