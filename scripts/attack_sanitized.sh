@@ -15,6 +15,6 @@ for test in http_conformance server_rules request_cases; do
   python3 -B "tests/integration/${test}_test.py" "$program" "$model"
 done
 python3 -B tests/integration/kv_transfer_test.py "$program" "$model" deploy/disaggregated/proxy.py
-python3 -B tests/integration/kv_events_test.py "$program" "$model" "$PWD" || [[ $? == 77 ]] # 77: no pyzmq here
+python3 -B tests/integration/kv_events_test.py "$program" "$model" "$PWD" --any-memory || [[ $? == 77 ]] # 77: no pyzmq here
 python3 -B tests/integration/request_memory_test.py "$program" "$model" --any-memory
 python3 -B tests/load/attack_cost.py "$program" "$model" --rounds 1 --seconds "${2:-3}"

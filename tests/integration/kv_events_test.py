@@ -372,8 +372,9 @@ class KvEvents(unittest.TestCase):
                 self.addCleanup(thread.join)
             while server.metric("reprise:kv_event_payloads_sent_total") < 14_000:
                 time.sleep(0.1)
-            # Without a limit, each of the 60 would hold some 10,000 messages of 192 bytes.
-            self.assertLess(memory() - before, 60)
+            # Without a limit, each of the 60 would hold some 10,000 messages of 192 bytes. A sanitizer keeps freed memory.
+            if "--any-memory" not in sys.argv:
+                self.assertLess(memory() - before, 60)
             self.assertGreater(server.metric("reprise:kv_event_payloads_missed_total"), 0)
             self.wait_until_heard(server, found)
 

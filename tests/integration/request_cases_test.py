@@ -388,7 +388,8 @@ class SlowHeaders(unittest.TestCase):
 
 class FullAndDraining(unittest.TestCase):
     def test_P54_and_P55_a_full_and_a_draining_server_say_so(self):
-        server = Server("--max-num-seqs", "1", "--max-waiting-requests", "1")
+        # A sanitized server needs more than the usual time for its last answers.
+        server = Server("--max-num-seqs", "1", "--max-waiting-requests", "1", "--shutdown-timeout", "300")
         long = completion(max_tokens=900, ignore_eos=True, n=1)
         answers = []
         threads = [threading.Thread(target=lambda: answers.append(server.post(COMPLETIONS, long))) for _ in range(2)]
