@@ -26,6 +26,10 @@ device::BufferUse writes(const Tensor& tensor) {
   return use(tensor, device::BufferUse::Access::write);
 }
 
+device::BufferUse changes(const Tensor& tensor) {
+  return use(tensor, device::BufferUse::Access::read_write);
+}
+
 RowLayout row_layout(const Tensor& tensor) {
   switch (tensor.rank()) {
     case 1:

@@ -18,6 +18,8 @@ namespace reprise::kernels {
 /// nothing.
 [[nodiscard]] device::BufferUse reads(const Tensor& tensor);
 [[nodiscard]] device::BufferUse writes(const Tensor& tensor);
+/// It reads the memory and writes it.
+[[nodiscard]] device::BufferUse changes(const Tensor& tensor);
 
 /// The starts of the rows of a tensor of rank 1 to 3 whose last dimension is dense.
 [[nodiscard]] RowLayout row_layout(const Tensor& tensor);

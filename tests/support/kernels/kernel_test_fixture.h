@@ -35,8 +35,8 @@ class TestMemory {
 
 /// Runs each launch twice on the calling thread and checks what the launch declared. The first run
 /// is block by block, the last block first. The second run is in a few larger ranges, with NaNs in
-/// all memory that the launch did not declare. Both runs must write the same bits, and neither may
-/// change a byte outside of the declared writes.
+/// all memory that the launch did not declare, and with other content in what it only writes. Both
+/// runs must write the same bits, and neither may change a byte outside of the declared writes.
 class CheckedStream final : public device::Stream {
  public:
   explicit CheckedStream(TestMemory& memory) : memory_(memory) {}
