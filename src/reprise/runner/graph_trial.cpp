@@ -1,7 +1,7 @@
 #include "reprise/runner/graph_trial.h"
 
 #include <algorithm>
-#include <cmath>
+#include <chrono>
 #include <cstring>
 #include <string>
 
@@ -75,6 +75,23 @@ bool GraphTrial::holds_only(const Parts& parts, size_t first, size_t count, std:
     }
   }
   return true;
+}
+
+void GraphTrial::try_keys(cudagraph::CudagraphDispatcher& dispatcher,
+                          cudagraph::CaptureReport& report) {
+  using Clock = std::chrono::steady_clock;
+  if (const auto trace = find_trace()) report.violation = describe(*trace);
+  for (cudagraph::CaptureRecord& record : report.records) {
+    if (!record.failure.empty()) continue;
+    const Clock::time_point begin = Clock::now();
+    const std::optional<Violation> found = try_key(record.mode, record.descriptor);
+    record.verify_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+    if (!found) continue;
+    record.verdict = cudagraph::CaptureVerdict::violated;
+    record.rule = to_string(found->rule);
+    record.failure = describe(*found);
+    dispatcher.retire(record.mode, record.descriptor, record.failure);
+  }
 }
 
 std::optional<Violation> GraphTrial::find_trace() {

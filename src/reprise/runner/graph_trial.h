@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "reprise/cudagraph/batch_descriptor.h"
+#include "reprise/cudagraph/capture/capture_report.h"
+#include "reprise/cudagraph/cudagraph_dispatcher.h"
 #include "reprise/cudagraph/cudagraph_mode.h"
 #include "reprise/cudagraph/verify/graph_rule.h"
 #include "reprise/kv_cache/block_pool.h"
@@ -32,6 +34,11 @@ class GraphTrial {
   GraphTrial& operator=(const GraphTrial&) = delete;
   ~GraphTrial();
 
+  /// Tries all captured keys, and retires those that break a rule. Writes the verdicts to the
+  /// report.
+  void try_keys(cudagraph::CudagraphDispatcher& dispatcher, cudagraph::CaptureReport& report);
+
+ private:
   /// Whether warm-up and captures have changed the null block or a state. The caches then get their
   /// zeros back.
   [[nodiscard]] std::optional<cudagraph::Violation> find_trace();
@@ -40,7 +47,6 @@ class GraphTrial {
   [[nodiscard]] std::optional<cudagraph::Violation> try_key(
       cudagraph::CudagraphRuntimeMode mode, const cudagraph::BatchDescriptor& descriptor);
 
- private:
   using Bits = std::vector<float>;
 
   /// Equal parts of several tensors: the blocks of the KV cache, or the slots of states.

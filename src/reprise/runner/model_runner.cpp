@@ -142,30 +142,16 @@ cudagraph::CaptureReport ModelRunner::capture(
   if (options_.lazy_capture) return {};
   cudagraph::CaptureReport report = cudagraph::run_capture_session(
       dispatcher_, forwards_.permission(), options_.num_warmups, capture_callbacks(on_progress));
-  if (verification_->level() == cudagraph::VerifyGraphs::strict) try_captured(report);
-  if (ranked_) ranked_->compare_capture(report);
-  return report;
-}
-
-void ModelRunner::try_captured(cudagraph::CaptureReport& report) {
   // Other ranks would have to replay the same key at the same time, and an encoder's texts would
   // have to be computed before.
-  if (ranked_ || options_.limits.has_encoder) return;
-  GraphTrial trial(*this, options_.expert_counts);
-  if (const auto trace = trial.find_trace()) report.violation = describe(*trace);
-  for (cudagraph::CaptureRecord& record : report.records) {
-    if (!record.failure.empty()) continue;
-    const double start = monotonic_seconds();
-    const auto violation = trial.try_key(record.mode, record.descriptor);
-    record.verify_seconds += monotonic_seconds() - start;
-    if (!violation) continue;
-    record.verdict = cudagraph::CaptureVerdict::violated;
-    record.rule = to_string(violation->rule);
-    record.failure = describe(*violation);
-    dispatcher_.retire(record.mode, record.descriptor, record.failure);
+  const bool can_try = !ranked_ && !options_.limits.has_encoder;
+  if (can_try && verification_->level() == cudagraph::VerifyGraphs::strict) {
+    GraphTrial(*this, options_.expert_counts).try_keys(dispatcher_, report);
+    drop_outputs();
+    spans_.clear();
   }
-  drop_outputs();
-  spans_.clear();
+  if (ranked_) ranked_->compare_capture(report);
+  return report;
 }
 
 void ModelRunner::stage_dummy(const StagedShape& shape,
@@ -188,33 +174,30 @@ void ModelRunner::run_largest_step() {
   execution_->stream().synchronize();
 }
 
-DummyTokens ModelRunner::dummy_tokens(const cudagraph::DummyRun& run) const {
-  // While the pieces of a PIECEWISE key are captured, attention runs between them. Its results are
-  // not used, so it gets no tokens: it would take nearly all the time of the capture.
-  const bool skips_attention = run.purpose == cudagraph::DummyRun::Purpose::capture &&
-                               run.target_mode == CudagraphRuntimeMode::PIECEWISE &&
-                               execution_->device().is_host_accessible();
-  return skips_attention ? DummyTokens::padding : DummyTokens::of_requests;
-}
-
 void ModelRunner::verify_capture(const cudagraph::DummyRun& capture,
                                  cudagraph::CaptureRecord& record) {
   if (verification_->level() == cudagraph::VerifyGraphs::strict) {
     // The same key over a batch with other tokens, lengths and slots.
     const SecondCapture second(forwards_.permission(), *verification_);
-    run_dummy(capture,
-              dummy_tokens(capture) == DummyTokens::padding ? DummyTokens::of_requests
-                                                            : DummyTokens::padding);
+    dummy_run(capture);
   }
   verification_->judge(record);
 }
 
-void ModelRunner::run_dummy(const cudagraph::DummyRun& run, DummyTokens tokens) {
+void ModelRunner::dummy_run(const cudagraph::DummyRun& run) {
+  const bool captures = run.purpose == cudagraph::DummyRun::Purpose::capture;
+  // While the pieces of a PIECEWISE key are captured, attention runs between them. Its results are
+  // not used, so it gets no tokens: it would take nearly all the time of the capture. A second
+  // capture gets the other tokens.
+  const bool skips_attention = captures && run.target_mode == CudagraphRuntimeMode::PIECEWISE &&
+                               execution_->device().is_host_accessible();
+  const DummyTokens tokens = skips_attention != forwards_.permission().repeats()
+                                 ? DummyTokens::padding
+                                 : DummyTokens::of_requests;
   const cudagraph::Decision as_if{.mode = run.target_mode, .descriptor = run.descriptor};
   // A PIECEWISE graph serves any number of requests. The largest number exercises the most memory.
   const int32_t num_reqs = std::min(run.descriptor.num_tokens, options_.limits.max_num_reqs);
   stage_dummy(staged_shape(as_if, num_reqs, 0), run.descriptor, tokens);
-  const bool captures = run.purpose == cudagraph::DummyRun::Purpose::capture;
   const kernels::PoolScope memory(execution_->executor(),
                                   captures ? execution_->graph_pool() : execution_->eager_pool());
   const ObserverScope observed(forwards_.permission(),

@@ -242,12 +242,8 @@ class ModelRunner {
       std::function<void(const cudagraph::CaptureRecord&, size_t, size_t)> on_progress);
   /// Captures the best key for this batch if it has no graph yet.
   void capture_before_step(const cudagraph::BatchFacts& facts);
-  void dummy_run(const cudagraph::DummyRun& run) { run_dummy(run, dummy_tokens(run)); }
-  void run_dummy(const cudagraph::DummyRun& run, DummyTokens tokens);
-  [[nodiscard]] DummyTokens dummy_tokens(const cudagraph::DummyRun& run) const;
+  void dummy_run(const cudagraph::DummyRun& run);
   void verify_capture(const cudagraph::DummyRun& capture, cudagraph::CaptureRecord& record);
-  /// Retires the captured keys that break a rule on the device.
-  void try_captured(cudagraph::CaptureReport& report);
   [[nodiscard]] attention::LayerCaches caches() const noexcept {
     return {.kv_cache = &kv_cache_,
             .states = &states_,
