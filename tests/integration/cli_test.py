@@ -516,6 +516,55 @@ class StartUp(Server):
                       self.refused("generate", MODEL, "--prompt", "a", "--verify-graphs", "always"))
         self.assertRegex(self.start(), r"Graph verification: \d+ proved in ")
 
+    def test_shadow_checks_change_no_text_and_are_refused_out_of_range(self):
+        def text(*options):
+            return self.ok("generate", MODEL, "--prompt", "Once upon a time", "--max-tokens", "24", "--ignore-eos",
+                           "--temperature", "0", "--graph-report-dir", self.folder / "reports", *options)
+        self.assertEqual(text("--shadow-check-rate", "1"), text())
+        self.assertFalse((self.folder / "reports").exists())  # nothing differed
+        self.assertIn("expected 0 to 1, got 1.5", self.refused("generate", MODEL, "--shadow-check-rate", "1.5"))
+        self.assertIn("needs a folder", self.refused("generate", MODEL, "--graph-report-dir", ""))
+
+    def test_strict_graphs_answer_or_name_what_breaks_the_promise(self):
+        def run(*options):
+            return self.run_cli("generate", MODEL, "--prompt", "7", "--max-tokens", "8", "--strict-graphs", *options)
+        self.assertEqual(run("-cc.cudagraph_mode=FULL").returncode, 0)
+        refused = run("-cc.cudagraph_mode=FULL", "--attention-backend", "FLASHINFER")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("--strict-graphs: cudagraph_mode FULL was asked for", refused.stderr)
+
+    def test_graph_bisect_repeats_the_step_of_a_report(self):
+        config = json.loads((Path(MODEL) / "config.json").read_text(encoding="utf-8"))
+        heads, layers = config["num_key_value_heads"], config["num_hidden_layers"]
+        head_dim = config.get("head_dim", config["hidden_size"] // config["num_attention_heads"])
+        layout = {"num_layers": layers, "num_kv_heads": heads, "block_size": 16, "head_dim": head_dim,
+                  "dtype": "bfloat16", "has_values": True, "has_row_scales": False, "bytes_per_state": 0}
+        request = {"token_ids": [5], "positions": [3], "num_computed_tokens": 3, "block_ids": [9], "state_slot": 0,
+                   "encoder_len": 0, "encoder_block_ids": [], "second_text_begin": 2**31 - 1, "has_adapter": False,
+                   "samples": True, "num_drafts": 0, "num_padding_tokens": 0, "first_prompt_logit": 0,
+                   "num_prompt_logits": 0}
+        engine = {"is_draft_head": False, "model": str(Path(MODEL).resolve()), "load_format": "auto", "seed": 0,
+                  "hf_overrides": {}, "quantization": "none", "dtype": "auto", "kv_cache_dtype": "auto",
+                  "block_size": 16, "max_model_len": 64, "max_num_seqs": 4, "max_num_batched_tokens": 64,
+                  "attention_backend": "auto", "cpu_isa": "auto", "batch_invariant": True, "speculative_config": {},
+                  "compilation_config": {"cudagraph_mode": "FULL"}, "optimization_level": 2}
+        key = {"runtime_mode": "FULL", "descriptor": {"num_tokens": 1, "num_reqs": 1, "uniform": False,
+                                                      "has_lora": False, "num_active_loras": 0}}
+        report = {"format": 1, "engine": engine, "key": key, "cache": layout, "requests": [request],
+                  "state_file": "step.state"}
+        state = bytes(layers * 2 * heads * 16 * head_dim * 2)
+        (self.folder / "step.state").write_bytes(state)
+        path = self.write("report.json", json.dumps(report))
+        self.assertIn("the difference did not come again", self.ok("graph", "bisect", path))
+        self.assertEqual(json.loads(self.ok("graph", "bisect", path, "--json", "--level", "0"))["problem"],
+                         "the difference did not come again when the step was replayed once more")
+        self.assertIn("has no graph", self.refused("graph", "bisect", path, "-cc.cudagraph_mode=PIECEWISE"))
+        (self.folder / "step.state").write_bytes(state[:-1])
+        self.assertIn("another length", self.refused("graph", "bisect", path))
+        self.assertIn("E_REPORT", self.refused("graph", "bisect", self.folder / "none.json"))
+        self.assertIn("bisect", self.ok("graph", "--help"))
+        self.assertIn("there is: bisect", self.refused("graph", "show"))
+
     def test_the_log_is_as_loud_as_asked(self):
         self.assertNotIn("KV cache", self.start("--quiet"))
         self.assertNotIn("KV cache", self.start(VLLM_LOGGING_LEVEL="error"))

@@ -24,6 +24,22 @@ double seconds_since_1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+/// nullptr: there are no comparisons.
+void publish_shadow(const runner::ShadowCheck* shadow, ShadowStats& stats) {
+  if (shadow == nullptr) return;
+  stats.num_checks = shadow->num_checks();
+  if (stats.num_differences == shadow->num_differences()) return;
+  stats.num_differences = shadow->num_differences();
+  stats.quarantined.clear();
+  for (const runner::QuarantinedKey& key : shadow->keys()) {
+    stats.quarantined.push_back({.mode = key.mode,
+                                 .descriptor = key.descriptor,
+                                 .difference = key.difference,
+                                 .wrong_node = key.wrong_node,
+                                 .report = key.report.string()});
+  }
+}
+
 }  // namespace
 
 AsyncEngineLoop::AsyncEngineLoop(engine::EngineCore& core,
@@ -372,6 +388,8 @@ void AsyncEngineLoop::publish_stats() {
     current_.draft_decisions.assign(draft->decisions().begin(), draft->decisions().end());
   }
   current_.num_retired_graphs = counters.retired_graphs;
+  publish_shadow(core_->shadow(), current_.shadow);
+  publish_shadow(core_->draft_shadow(), current_.draft_shadow);
   current_.dropped_tokens = counters.dropped_tokens;
   current_.postponed_tokens = counters.postponed_tokens;
   current_.step_times = core_->clock().times;

@@ -111,6 +111,7 @@ EngineArgs draft_head_args(const EngineArgs& args, const ResolvedOptions& option
   head.enable_lora = false;
   head.lora_modules.clear();
   head.expert_counters = false;
+  head.strict_graphs = false;
   head.enforce_eager = asked.enforce_eager.value_or(args.enforce_eager);
   return head;
 }

@@ -59,6 +59,7 @@ EngineArgs draft_model_args(const EngineArgs& args, const ResolvedOptions& optio
   draft.enable_lora = false;
   draft.lora_modules.clear();
   draft.expert_counters = false;
+  draft.strict_graphs = false;
   draft.enforce_eager = asked.enforce_eager.value_or(args.enforce_eager);
   draft.compilation_config = without_sizes(args.compilation_config);
   return draft;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -104,6 +105,16 @@ struct EngineArgs {
   /// What is proved about each captured graph before it may be replayed: off, capture, strict. See
   /// cudagraph::parse_verify_graphs.
   std::string verify_graphs = "capture";
+  /// The share of replayed steps that are compared with an eager run of the same step, 0 to 1.
+  double shadow_check_rate = 0;
+  /// Where reports of wrong replays are written. Empty: graph-reports, beside the compile cache.
+  std::filesystem::path graph_report_dir;
+  /// A step that leaves the graph that the configuration promises fails, and so does a start.
+  bool strict_graphs = false;
+  /// Gets a line for people when a running engine finds something wrong. On any thread; may be
+  /// empty.
+  std::function<void(std::string_view)> log_line;
+  std::string program_version;  // for reports; empty: not known
   config::OptimizationLevel optimization_level = config::OptimizationLevel::O2;
   Json compilation_config = Json::object();  // see config::parse_compilation_config
   /// The folder of the compile cache; empty: REPRISE_CACHE_ROOT, else ~/.cache/reprise.

@@ -16,6 +16,7 @@
 #include "reprise/api/engine_memory.h"
 #include "reprise/api/engine_plan.h"
 #include "reprise/api/engine_runner.h"
+#include "reprise/api/graph_trust.h"
 #include "reprise/api/loaded_engine.h"
 #include "reprise/api/memory_size.h"
 #include "reprise/api/model_programs.h"
@@ -223,8 +224,9 @@ void build_core(LoadedEngine& engine, LoadedEngine* draft) {
                                                       engine.report.num_state_snapshots > 0);
   open_event_publisher(engine, is_caching);
   open_kv_transfer(engine);
-  engine.core =
-      std::make_unique<engine::EngineCore>(*engine.runner, core_options(engine, is_caching));
+  engine::EngineCoreOptions core = core_options(engine, is_caching);
+  core.draft_shadow = draft == nullptr ? nullptr : draft->runner->shadow();
+  engine.core = std::make_unique<engine::EngineCore>(*engine.runner, core);
   add_memory(engine);
 }
 
@@ -240,6 +242,7 @@ void capture(LoadedEngine& engine, const StartupObserver& observer) {
   StartupReport& report = engine.report;
   const size_t used_elsewhere = bytes_used_elsewhere(device.device->memory());
   report.capture = runner.capture(observer.on_capture);
+  require_all_graphs(engine.args, report);
   compile::CompilationCounter& counter = report.compilation.counter;
   counter.num_full_cudagraph_captured = runner.full_wrapper().num_graphs();
   counter.num_cudagraph_captured =
@@ -286,6 +289,7 @@ std::unique_ptr<LoadedEngine> load_engine(const EngineArgs& args, const StartupO
   // Cheap checks come first: a mistyped option is reported before gigabytes of weights are loaded.
   stage("options", [&] {
     engine.options = resolve(engine.args);
+    check_graph_trust(engine.args, *engine.options);
     report_options(*engine.options, engine.report);
     draft.engine = resolve_draft_engine(engine);
     if (draft.engine) report_options(*draft.engine->options, draft.engine->report);

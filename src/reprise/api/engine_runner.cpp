@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "reprise/api/engine_device.h"
+#include "reprise/api/graph_trust.h"
 #include "reprise/api/resolved_options.h"
 #include "reprise/cudagraph/verify/verify_graphs.h"
 #include "reprise/engine/engine_core.h"
@@ -70,7 +71,9 @@ std::unique_ptr<runner::ModelRunner> create_runner(const LoadedEngine& engine,
           .num_warmups = warms_up ? options.graphs.num_of_warmups : 0,
           .copy_inputs = options.graph_inputs.compilation.cudagraph_copy_inputs,
           .lazy_capture = options.graph_inputs.compilation.cudagraph_lazy_capture,
-          .verify_graphs = cudagraph::parse_verify_graphs("--verify-graphs", args.verify_graphs)});
+          .verify_graphs = cudagraph::parse_verify_graphs("--verify-graphs", args.verify_graphs),
+          .shadow = shadow_check_options(engine),
+          .strict_graphs = args.strict_graphs});
 }
 
 engine::EngineCoreOptions core_options(const LoadedEngine& engine, bool caches_prefixes) {
@@ -108,6 +111,7 @@ engine::EngineCoreOptions core_options(const LoadedEngine& engine, bool caches_p
           .row_sampler = engine.row_sampler.get(),
           .drafter = engine.drafter.get(),
           .expert_counts = engine.expert_counts.get(),
+          .shadow = engine.runner->shadow(),
           .cache_listener = engine.event_recorder.get()};
 }
 

@@ -71,6 +71,20 @@ struct StepRecord {
 };
 inline constexpr size_t kNumStepRecords = 64;
 
+/// Comparisons of replays with eager runs (--shadow-check-rate).
+struct ShadowStats {
+  struct Quarantined {
+    cudagraph::CudagraphRuntimeMode mode = cudagraph::CudagraphRuntimeMode::NONE;
+    cudagraph::BatchDescriptor descriptor;
+    std::string difference;
+    std::string wrong_node;
+    std::string report;  // the path of the file; empty: none was written
+  };
+  uint64_t num_checks = 0;
+  uint64_t num_differences = 0;
+  std::vector<Quarantined> quarantined;  // in the order in which they were found
+};
+
 /// The names of the adapters of unfinished requests, each once.
 struct AdapterStats {
   int32_t max_loras = 0;             // 0: the engine has no adapters
@@ -122,6 +136,8 @@ struct EngineStats {
   std::vector<cudagraph::DispatchLedger::DecisionCount> decisions;
   std::vector<cudagraph::DispatchLedger::DecisionCount> draft_decisions;  // of the draft model
   uint64_t num_retired_graphs = 0;  // since the start of serving
+  ShadowStats shadow;
+  ShadowStats draft_shadow;  // of the draft model
   runner::StepTimes step_times;
   Histogram tokens_per_step{buckets::kTokensPerStep};
   RequestHistograms requests;

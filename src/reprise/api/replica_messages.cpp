@@ -183,6 +183,7 @@ void add_stats(auto& a, auto& x) {
   a(x.num_failed_steps, x.num_finished_stop, x.num_finished_length, x.num_finished_abort);
   a(x.num_finished_error, x.steps_full, x.steps_piecewise, x.steps_eager, x.padding_tokens);
   a(x.is_dead, x.sleep_level, x.decisions, x.draft_decisions, x.num_retired_graphs);
+  a(x.shadow, x.draft_shadow);
   a(x.step_times.seconds, x.tokens_per_step, x.requests, x.recent_steps);
 }
 
@@ -206,6 +207,10 @@ void members(Archive& a, T& x) {
     a(x.token_id, x.logprob, x.rank);
   } else if constexpr (Is<T, EngineStats>) {
     add_stats(a, x);
+  } else if constexpr (Is<T, ShadowStats>) {
+    a(x.num_checks, x.num_differences, x.quarantined);
+  } else if constexpr (Is<T, ShadowStats::Quarantined>) {
+    a(x.mode, x.descriptor, x.difference, x.wrong_node, x.report);
   } else if constexpr (Is<T, RequestHistograms>) {
     add_histograms(a, x);
   } else if constexpr (Is<T, speculative::SpeculationStats>) {

@@ -245,6 +245,17 @@ std::vector<EngineStats> ReplicaRouter::stats() const {
   return all;
 }
 
+namespace {
+
+void add_shadow(ShadowStats& total, const ShadowStats& more) {
+  total.num_checks += more.num_checks;
+  total.num_differences += more.num_differences;
+  total.quarantined.insert(
+      total.quarantined.end(), more.quarantined.begin(), more.quarantined.end());
+}
+
+}  // namespace
+
 EngineStats ReplicaRouter::total_stats() const {
   const std::vector<EngineStats> all = stats();
   EngineStats total = all[0];
@@ -272,6 +283,8 @@ EngineStats ReplicaRouter::total_stats() const {
     total.steps_piecewise += more.steps_piecewise;
     total.steps_eager += more.steps_eager;
     total.padding_tokens += more.padding_tokens;
+    add_shadow(total.shadow, more.shadow);
+    add_shadow(total.draft_shadow, more.draft_shadow);
     total.is_dead = total.is_dead || more.is_dead;
   }
   total.kv_cache_usage /= static_cast<double>(all.size());

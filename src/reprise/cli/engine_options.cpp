@@ -13,6 +13,7 @@
 #include "reprise/cli/attention_options.h"
 #include "reprise/cli/cache_options.h"
 #include "reprise/cli/cpu_options.h"
+#include "reprise/cli/graph_trust_options.h"
 #include "reprise/cli/log_environment.h"
 #include "reprise/cli/lora_options.h"
 #include "reprise/cli/older_options.h"
@@ -362,6 +363,7 @@ void add_graph_options(OptionTable& table, api::EngineArgs& args) {
                    kGraphs,
                    "Compile anew, and keep nothing.",
                    args.disable_compile_cache);
+  add_graph_trust_options(table, kGraphs, args);
 }
 
 void add_device_options(OptionTable& table, api::EngineArgs& args) {

@@ -33,6 +33,7 @@ using reprise::cli::run_dump;
 using reprise::cli::run_eval;
 using reprise::cli::run_explain;
 using reprise::cli::run_generate;
+using reprise::cli::run_graph;
 using reprise::cli::run_reference;
 using reprise::cli::run_run_batch;
 using reprise::cli::run_serve;
@@ -61,6 +62,7 @@ constexpr std::array kCommands = {
             "Which level, mode, sizes, which graph for which batch, and why. Loads nothing unless "
             "asked.",
             run_explain},
+    Command{"graph", "Look into a graph: bisect finds its first wrong node.", run_graph},
     Command{"collect-env",
             "What a bug report needs to know about this machine and build.",
             run_collect_env},

@@ -182,7 +182,13 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, L
   return table;
 }
 
-void read_serve_environment(server::ServerOptions& options, LogLevel level) {
+/// Also sends the engine's lines to the server's log.
+void read_serve_environment(server::ServerOptions& options,
+                            api::EngineArgs& engine,
+                            LogLevel level) {
+  engine.log_line = [&options](std::string_view line) { options.generations.log.warning(line); };
+  read_kv_events_environment(engine.kv_events);
+  read_kv_transfer_environment(engine.kv_transfer);
   options.keep_alive_on_engine_death =
       look_up_process_environment("VLLM_KEEP_ALIVE_ON_ENGINE_DEATH") == "1";
   const std::string lora_updating =
@@ -276,9 +282,7 @@ int run_serve(std::span<const std::string> arguments) {
   // From now on no log line keeps a request waiting. --quiet applies only to the start.
   options.lines = std::make_shared<LineWriter>(STDERR_FILENO);
   options.generations.log = Log(log_options_of_environment(false), options.lines);
-  read_serve_environment(options, log_choices.least);
-  read_kv_events_environment(engine_args.kv_events);
-  read_kv_transfer_environment(engine_args.kv_transfer);
+  read_serve_environment(options, engine_args, log_choices.least);
   check_kv_transfer_config(engine_args.kv_transfer);
   if (switches.disable_stats) options.log_stats_interval_seconds = 0;
   server::check_exposure(options);  // checked before the model is loaded

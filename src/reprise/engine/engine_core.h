@@ -37,6 +37,10 @@ struct EngineCoreOptions {
   speculative::Drafter* drafter = nullptr;
   /// The tokens of experts that the runner's steps count. Borrowed likewise. nullptr: none.
   runner::ExpertCounts* expert_counts = nullptr;
+  /// The checks of the replays of the model and of the drafter. Borrowed likewise. nullptr: there
+  /// are none.
+  const runner::ShadowCheck* shadow = nullptr;
+  const runner::ShadowCheck* draft_shadow = nullptr;
   /// Hears which prefixes are cached; on_step_end() follows each step and each reset of the cache.
   /// Borrowed: it must outlive the core. nullptr: none.
   kv_cache::CacheListener* cache_listener = nullptr;
@@ -135,6 +139,12 @@ class EngineCore {
   [[nodiscard]] StepClock& clock() noexcept { return clock_; }
   /// Counts the dispatch decisions of all steps whose results were taken, including failed steps.
   [[nodiscard]] const cudagraph::DispatchLedger& ledger() const noexcept { return ledger_; }
+  /// The comparisons of replays with eager runs: of the model, and of the drafter. nullptr: there
+  /// are none.
+  [[nodiscard]] const runner::ShadowCheck* shadow() const noexcept { return options_.shadow; }
+  [[nodiscard]] const runner::ShadowCheck* draft_shadow() const noexcept {
+    return options_.draft_shadow;
+  }
   /// nullptr: the tokens of experts are not counted.
   [[nodiscard]] runner::ExpertCounts* expert_counts() const noexcept {
     return options_.expert_counts;

@@ -151,6 +151,9 @@ void write_file(const std::filesystem::path& path, std::string_view bytes) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   if (!file.flush()) throw Error(fmt::format("{} could not be written", path.string()));
+  // A report has the tokens of requests.
+  std::filesystem::permissions(
+      path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
 }
 
 std::string read_file(const std::filesystem::path& path, size_t most_bytes) {

@@ -17,6 +17,21 @@ Json to_json(const api::StepRecord& step) {
           {"seconds", step.seconds}};
 }
 
+/// The graphs that may not be replayed any more, because a replay gave wrong results.
+Json quarantined_json(const api::EngineStats& stats) {
+  Json all = Json::array();
+  for (const api::ShadowStats* shadow : {&stats.shadow, &stats.draft_shadow}) {
+    for (const api::ShadowStats::Quarantined& key : shadow->quarantined) {
+      all.push_back({{"model", shadow == &stats.shadow ? "main" : "draft"},
+                     {"runtime_mode", to_string(key.mode)},
+                     {"descriptor", to_string(key.descriptor)},
+                     {"difference", key.difference},
+                     {"first_wrong_node", key.wrong_node}});
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 Json live_json(const api::EngineStats& stats, std::string_view model, double seconds) {
@@ -41,6 +56,8 @@ Json live_json(const api::EngineStats& stats, std::string_view model, double sec
            {{"FULL", stats.steps_full},
             {"PIECEWISE", stats.steps_piecewise},
             {"NONE", stats.steps_eager}}},
+          {"shadow_checks", stats.shadow.num_checks + stats.draft_shadow.num_checks},
+          {"quarantined", quarantined_json(stats)},
           {"recent_steps", std::move(steps)}};
 }
 

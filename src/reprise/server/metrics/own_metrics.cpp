@@ -28,6 +28,35 @@ void write_dispatch(Out out, From from) { write_decisions(out, from.engine.decis
 
 void write_draft_dispatch(Out out, From from) { write_decisions(out, from.engine.draft_decisions); }
 
+template <typename Write>
+void for_each_shadow(From from, const Write& write) {
+  write("main", from.engine.shadow);
+  if (!from.engine.draft_decisions.empty()) write("draft", from.engine.draft_shadow);
+}
+
+void write_shadow_checks(Out out, From from) {
+  for_each_shadow(from, [&](std::string_view model, const api::ShadowStats& stats) {
+    out.count(stats.num_checks, {{"model", model}});
+  });
+}
+
+void write_shadow_differences(Out out, From from) {
+  for_each_shadow(from, [&](std::string_view model, const api::ShadowStats& stats) {
+    out.count(stats.num_differences, {{"model", model}});
+  });
+}
+
+void write_quarantined(Out out, From from) {
+  for_each_shadow(from, [&](std::string_view model, const api::ShadowStats& stats) {
+    for (const api::ShadowStats::Quarantined& key : stats.quarantined) {
+      out.sample(1,
+                 {{"model", model},
+                  {"runtime_mode", to_string(key.mode)},
+                  {"descriptor", to_string(key.descriptor)}});
+    }
+  });
+}
+
 void write_captured(Out out, From from) {
   using Mode = cudagraph::CudagraphRuntimeMode;
   for (const Mode mode : {Mode::FULL, Mode::PIECEWISE}) {
@@ -217,6 +246,22 @@ constexpr auto kOwnFamilies = std::to_array<MetricFamily>({
            records.begin(), records.end(), [](const auto& it) { return !it.failure.empty(); });
        out.count(from.engine.num_retired_graphs + static_cast<uint64_t>(num_failed));
      }},
+    {"reprise:cudagraph_shadow_checks_total",
+     kCounter,
+     "model",
+     "Replayed steps that were compared with an eager run of the same step (--shadow-check-rate), "
+     "of the main model and of a draft model.",
+     write_shadow_checks},
+    {"reprise:cudagraph_shadow_differences_total",
+     kCounter,
+     "model",
+     "Of these, steps whose replay gave other bits; each quarantines its graph.",
+     write_shadow_differences},
+    {"reprise:cudagraph_quarantined",
+     kGauge,
+     "model, runtime_mode, descriptor",
+     "1 for each graph that may not be replayed any more, because a replay gave wrong results.",
+     write_quarantined},
     {"reprise:cudagraph_capture_seconds",
      kGauge,
      "",

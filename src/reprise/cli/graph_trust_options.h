@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "reprise/api/engine_args.h"
+#include "reprise/cli/option_table.h"
+
+namespace reprise::cli {
+
+/// The options that make sure that graphs are right. Also sends the lines of a running engine to
+/// standard error; a command with a log of its own replaces that.
+void add_graph_trust_options(OptionTable& table, const std::string& group, api::EngineArgs& args);
+
+}  // namespace reprise::cli
