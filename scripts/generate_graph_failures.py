@@ -25,7 +25,8 @@ A captured graph that is wrong gives wrong answers without an error. Each row is
 public for some engine, the property that prevents it in Reprise, and the test that plants it. Names such as
 `reads_defined_memory` are rules of `--verify-graphs`: the start-up log, the reason of a retired key and
 `reprise:cudagraph_verified` in [/metrics](reference/metrics.md) show them.
-[Verify graphs](howto/verify-graphs.md) explains the rules and their cost. A mutant is
+[Verify graphs](howto/verify-graphs.md) explains the rules and their cost. `shadow_check` is the comparison with an
+eager run while the server works ([trust the graphs](howto/trust-the-graphs.md)). A mutant is
 [a bug that is planted in the source](../tests/mutants/README.md); its test must fail.
 
 """

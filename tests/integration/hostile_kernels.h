@@ -11,7 +11,6 @@
 #include "reprise/kernels/causal_conv1d/causal_conv1d_arguments.h"
 #include "reprise/kernels/cpu_executor.h"
 #include "reprise/kernels/gather_rows/gather_rows_arguments.h"
-#include "reprise/kernels/lora_shrink/lora_shrink_arguments.h"
 #include "reprise/kernels/rms_norm/rms_norm_arguments.h"
 #include "reprise/kernels/rope/rope_arguments.h"
 #include "reprise/kernels/silu_and_mul/silu_and_mul_arguments.h"
@@ -108,16 +107,6 @@ inline void plant_stale_plan(kernels::KernelTable& table) {
         static std::vector<int32_t> earlier;
         if (earlier.empty()) earlier.assign(args.plan, args.plan + 64);
         args.plan = earlier.data();
-        return true;
-      });
-}
-
-/// A replay uses the adapters of the captured batch: none.
-inline void plant_baked_adapters(kernels::KernelTable& table) {
-  HostileKernel<kernels::LoraShrinkArguments>::plant(
-      table.lora_shrink.bf16, [](kernels::LoraShrinkArguments& args) {
-        static const std::vector<int32_t> captured(1 << 12, -1);
-        args.slots = captured.data();
         return true;
       });
 }

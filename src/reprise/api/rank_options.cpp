@@ -96,7 +96,7 @@ weights::RankOfModel rank_of_model(const EngineArgs& args) {
 
 int rank_index(const EngineArgs& args) {
   const weights::RankOfModel rank = rank_of_model(args);
-  return rank.engine * args.ranks_per_engine() + rank.rank;
+  return static_cast<int>(rank.engine * args.ranks_per_engine() + rank.rank);
 }
 
 std::string rank_text(const EngineArgs& args, const weights::ModelConfig& config) {

@@ -104,8 +104,12 @@ scheduler::RequestId ReplicaRouter::submit(std::vector<int32_t> prompt_token_ids
     }
   }
   if (replica == 0) {
-    return submit_here(
-        std::move(prompt_token_ids), params, std::move(on_delta), std::move(options), arrived);
+    return submit_here(std::move(prompt_token_ids),
+                       params,
+                       // NOLINTNEXTLINE(bugprone-use-after-move): moved for another replica only
+                       std::move(on_delta),
+                       std::move(options),
+                       arrived);
   }
   message.prompt_token_ids = std::move(prompt_token_ids);
   message.params = params;
@@ -230,7 +234,7 @@ void ReplicaRouter::fail(const std::string& reason) {
                         .finish_reason = "error",
                         .error = "the engine is dead: " + reason});
     } catch (...) {
-      // The other requests must end too.
+      continue;  // the other requests must end too
     }
   }
 }

@@ -163,7 +163,7 @@ std::optional<weights::PoolingConfig> resolve_pooling(const EngineArgs& args,
                     weights::architecture_name(config.architecture),
                     config.is_encoder ? "is an encoder" : "is given as a class without lm_head"));
   }
-  const std::optional<weights::PoolingConfig> stored = files.pooling_config(warnings);
+  std::optional<weights::PoolingConfig> stored = files.pooling_config(warnings);
   const bool pools =
       args.runner == "pooling" || config.is_encoder || config.is_headless || stored.has_value();
   if (!pools) return std::nullopt;
