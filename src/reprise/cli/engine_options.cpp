@@ -51,7 +51,10 @@ void append_sizes(Json& sizes, const std::string& flag, std::string_view text) {
 }
 
 // The first value starts a new list, so that sizes on the command line replace those of the file.
-void add_sizes(OptionTable& table, Json& compilation_config, std::string flag, std::string help) {
+void add_sizes(OptionTable& table,
+               Json& compilation_config,
+               const std::string& flag,
+               std::string help) {
   std::string key = flag;
   std::replace(key.begin(), key.end(), '-', '_');
   table.add({.name = flag,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "reprise/attention/attention_backend.h"
 #include "reprise/cli/progress.h"
@@ -209,7 +210,7 @@ std::vector<StartupShare> startup_budget(const api::StartupReport& report) {
   for (StartupShare& share : shares) {
     sum += share.seconds;
     const int until_here =
-        &share == &shares.back() ? 1000 : static_cast<int>(1000 * sum / total + 0.5);
+        &share == &shares.back() ? 1000 : static_cast<int>(std::lround(1000 * sum / total));
     share.tenths_of_percent = until_here - given;
     given = until_here;
   }

@@ -23,8 +23,8 @@ class MemoryWeights final : public WeightSource {
                      const std::vector<T>& values) {
     Stored& stored = tensors_[name];
     stored.spec = {.dtype = dtype, .shape = std::move(shape)};
-    stored.bytes.resize(values.size() * sizeof(T));
-    std::memcpy(stored.bytes.data(), values.data(), stored.bytes.size());
+    const auto bytes = std::as_bytes(std::span(values));
+    stored.bytes.assign(bytes.begin(), bytes.end());
     return *this;
   }
   MemoryWeights& remove(std::string_view name) {
