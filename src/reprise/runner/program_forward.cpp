@@ -31,7 +31,7 @@ program::SymbolValues sizes_of(std::span<const Tensor> inputs, int64_t num_block
 }  // namespace
 
 ProgramForward::ProgramForward(program::CompiledProgram program,
-                               program::SlotTensors slots,
+                               const program::SlotTensors& slots,
                                void* arena,
                                Execution& execution,
                                const cudagraph::CapturePermission& permission,

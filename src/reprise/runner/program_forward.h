@@ -30,7 +30,7 @@ class ProgramForward final : public Forward {
   /// program's memory plan needs for the largest batch. All references are borrowed.
   /// \throws program::ProgramError
   ProgramForward(program::CompiledProgram program,
-                 program::SlotTensors slots,
+                 const program::SlotTensors& slots,
                  void* arena,
                  Execution& execution,
                  const cudagraph::CapturePermission& permission,

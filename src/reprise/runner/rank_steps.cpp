@@ -206,6 +206,7 @@ void run_announced_steps(Communicator& ranks, ModelRunner& runner) {
     runner.retire(batch.retired());
     try {
       (void)runner.execute(batch.requests(), batch.facts());
+      // NOLINTNEXTLINE(bugprone-empty-catch): there is nothing else to do
     } catch (const StrictGraphsError&) {
       // Rank 0 throws it as well, and tells the requests.
     }

@@ -87,6 +87,7 @@ void RankedSteps::stop() noexcept {
   if (!leader_) return;
   try {
     leader_->stop();
+    // NOLINTNEXTLINE(bugprone-empty-catch): there is nothing else to do
   } catch (const std::exception&) {
     // A rank is lost, which was reported where it was noticed.
   }

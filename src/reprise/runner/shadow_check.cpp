@@ -72,11 +72,11 @@ std::string to_string(const StepDifference& difference) {
                      difference.eager);
 }
 
-ShadowCheck::ShadowCheck(const ShadowCheckOptions& options,
+ShadowCheck::ShadowCheck(ShadowCheckOptions options,
                          device::Device& device,
                          device::Stream& stream,
                          StepMemory memory)
-    : options_(options),
+    : options_(std::move(options)),
       device_(&device),
       stream_(&stream),
       memory_(std::move(memory)),

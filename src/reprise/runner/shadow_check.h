@@ -68,7 +68,7 @@ struct QuarantinedKey {
 class ShadowCheck {
  public:
   /// \pre options.rate > 0. `device` and `stream` must outlive this object.
-  ShadowCheck(const ShadowCheckOptions& options,
+  ShadowCheck(ShadowCheckOptions options,
               device::Device& device,
               device::Stream& stream,
               StepMemory memory);
