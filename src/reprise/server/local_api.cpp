@@ -61,7 +61,7 @@ class LocalExchange : public HttpExchange {
   void on_disconnect(std::function<void()> callback) override {
     on_disconnect_ = std::move(callback);
   }
-  bool client_is_gone() const override { return !on_answer_; }
+  [[nodiscard]] bool client_is_gone() const override { return !on_answer_; }
 
  private:
   std::function<void(const HttpResponse&)> on_answer_;
