@@ -110,9 +110,10 @@ class Refusals(unittest.TestCase):
 
     def test_other_commands_say_which_commands_have_ranks(self):
         done = subprocess.run(
-            [BINARY, "dump", MODEL, "-tp", "2"], capture_output=True, text=True, timeout=TIMEOUT, check=False
+            [BINARY, "eval", MODEL, "-tp", "2"], capture_output=True, text=True, timeout=TIMEOUT, check=False
         )
-        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("several ranks are started by the commands generate, serve", done.stderr)
 
 
 def shared_memory_of(pids):
