@@ -179,7 +179,9 @@ MergedSchema SchemaExpander::expanded(const Json& schema, int depth) {
   if (rest.contains("$ref")) {
     if (!rest["$ref"].is_string()) throw InvalidArgument("$ref must be a string");
     if (++num_references_ > kMaxReferences) {
-      throw InvalidArgument("too many $ref with other keywords beside them; move them into $defs without such keywords");
+      throw InvalidArgument(
+          "too many $ref with other keywords beside them; move them into $defs without such "
+          "keywords");
     }
     conditions[0] = referenced(*root_, rest["$ref"].get<std::string>());
   }
