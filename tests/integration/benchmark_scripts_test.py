@@ -172,7 +172,7 @@ class BenchmarkScripts(unittest.TestCase):
         self.assertFalse((build / "two.o").exists(), "the build's own objects stay as they are")
 
     def test_every_other_script_says_what_it_needs(self):
-        ours = {"bench_peers.py", "build_time.py", "packed_experts.py", "packed_weights_start.py", "cascade.py", "state_caching.py", "speculation.py",
+        ours = {"bench_peers.py", "build_time.py", "verify_graphs.py", "packed_experts.py", "packed_weights_start.py", "cascade.py", "state_caching.py", "speculation.py",
                 "async_scheduling.py"}
         folder = SOURCE / "benchmarks"
         found = {path.name for pattern in ("*.py", "*.sh") for path in folder.glob(pattern)}
