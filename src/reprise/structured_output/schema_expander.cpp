@@ -33,7 +33,7 @@ Json beyond_bound(const Json& rules) {
                                     std::pair("exclusiveMaximum", "minimum")}) {
     const auto bound = rules.find(name);
     if (bound == rules.end() || !bound->is_number()) continue;
-    const Json numbers = {{"type", "number"}, {other, *bound}};
+    Json numbers = {{"type", "number"}, {other, *bound}};
     if (!has_type) return numbers;
     return any_of_list(Json::array({numbers, {{"not", {{"type", "number"}}}}}));
   }
@@ -88,14 +88,14 @@ Json conditional(const Json& schema) {
 
 }  // namespace
 
-MergedSchema SchemaExpander::with(MergedSchema left, const MergedSchema& right) {
+MergedSchema SchemaExpander::with(const MergedSchema& left, const MergedSchema& right) {
   MergedSchema merged = merge_schemas(left.schema, right.schema);
   merged.is_exact = merged.is_exact && left.is_exact && right.is_exact;
   return merged;
 }
 
-MergedSchema SchemaExpander::joined(MergedSchema left, const Json& right, int depth) {
-  return with(std::move(left), expanded(right, depth + 1));
+MergedSchema SchemaExpander::joined(const MergedSchema& left, const Json& right, int depth) {
+  return with(left, expanded(right, depth + 1));
 }
 
 /// At most one of these branches holds for a value.

@@ -18,8 +18,8 @@ class SchemaExpander {
   [[nodiscard]] MergedSchema expanded(const Json& schema, int depth = 0);
 
  private:
-  [[nodiscard]] MergedSchema joined(MergedSchema left, const Json& right, int depth);
-  [[nodiscard]] MergedSchema with(MergedSchema left, const MergedSchema& right);
+  [[nodiscard]] MergedSchema joined(const MergedSchema& left, const Json& right, int depth);
+  [[nodiscard]] MergedSchema with(const MergedSchema& left, const MergedSchema& right);
   [[nodiscard]] MergedSchema with_opposites(MergedSchema merged, int depth);
   [[nodiscard]] Json branches_of_one_of(const Json& branches) const;
 

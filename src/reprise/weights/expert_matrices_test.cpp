@@ -43,7 +43,7 @@ std::vector<float> read(const ExpertMatrices& source, const std::string& name) {
 
 TEST(ExpertMatrices, turns_floats_over_and_puts_gate_rows_before_up_rows) {
   auto stored = std::make_unique<MemoryWeights>();
-  stored->add(kGateUp, DType::f32, {2, 32, 4}, counting(2 * 32 * 4))
+  stored->add(kGateUp, DType::f32, {2, 32, 4}, counting(size_t{2} * 32 * 4))
       .add(std::string(kGateUp) + "_bias", DType::f32, {2, 4}, counting(8))
       .add("model.norm.weight", DType::f32, {32}, counting(32));
   const ExpertMatrices source(std::move(stored), config());
@@ -59,12 +59,12 @@ TEST(ExpertMatrices, turns_floats_over_and_puts_gate_rows_before_up_rows) {
 }
 
 TEST(ExpertMatrices, dequantises_mxfp4) {
-  std::vector<uint8_t> blocks(2 * 4 * 16, 0);
-  std::vector<uint8_t> scales(2 * 4, 127);  // the factor 1
-  blocks[0] = 0x72;                         // row 0 of expert 0: 1, then 6
-  blocks[15] = 0xF9;                        // elements 30 and 31: -0.5, then -6
-  blocks[16] = 0x03;                        // row 1: 1.5
-  scales[1] = 130;                          // the factor 8
+  std::vector<uint8_t> blocks(size_t{2} * 4 * 16, 0);
+  std::vector<uint8_t> scales(size_t{2} * 4, 127);  // the factor 1
+  blocks[0] = 0x72;                                 // row 0 of expert 0: 1, then 6
+  blocks[15] = 0xF9;                                // elements 30 and 31: -0.5, then -6
+  blocks[16] = 0x03;                                // row 1: 1.5
+  scales[1] = 130;                                  // the factor 8
   auto stored = std::make_unique<MemoryWeights>();
   stored->add(std::string(kGateUp) + "_blocks", DType::u8, {2, 4, 1, 16}, blocks)
       .add(std::string(kGateUp) + "_scales", DType::u8, {2, 4, 1}, scales);
@@ -74,20 +74,20 @@ TEST(ExpertMatrices, dequantises_mxfp4) {
   EXPECT_EQ(matrix[1], 6.0F);
   EXPECT_EQ(matrix[30], -0.5F);
   EXPECT_EQ(matrix[31], -6.0F);
-  EXPECT_EQ(matrix[2 * 32], 12.0F) << "row 1 is the first row of up";
+  EXPECT_EQ(matrix[size_t{2} * 32], 12.0F) << "row 1 is the first row of up";
   EXPECT_EQ(source.names(), std::vector<std::string_view>{kGateUp});
   EXPECT_EQ(source.find(kDown), nullptr);
 }
 
 TEST(ExpertMatrices, packs_the_values_of_mxfp4_that_it_would_read) {
-  std::vector<uint8_t> blocks(2 * 4 * 16);
+  std::vector<uint8_t> blocks(size_t{2} * 4 * 16);
   for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<uint8_t>(i * 37 + i / 16);
-  std::vector<uint8_t> scales(2 * 4);
+  std::vector<uint8_t> scales(size_t{2} * 4);
   for (size_t i = 0; i < scales.size(); ++i) scales[i] = static_cast<uint8_t>(120 + i);
   auto stored = std::make_unique<MemoryWeights>();
   stored->add(std::string(kGateUp) + "_blocks", DType::u8, {2, 4, 1, 16}, blocks)
       .add(std::string(kGateUp) + "_scales", DType::u8, {2, 4, 1}, scales)
-      .add(kDown, DType::f32, {2, 32, 4}, counting(2 * 32 * 4));
+      .add(kDown, DType::f32, {2, 32, 4}, counting(size_t{2} * 32 * 4));
   const ExpertMatrices source(std::move(stored), config());
   ASSERT_EQ(source.panel_format(kGateUp), PanelFormat::mxfp4);
   EXPECT_EQ(source.panel_format(kDown), std::nullopt);
@@ -116,7 +116,7 @@ TEST(ExpertMatrices, refuses_blocks_without_fitting_scales) {
         ->add(std::string(kDown) + "_blocks",
               DType::u8,
               {2, 4, 1, static_cast<int64_t>(block_bytes)},
-              std::vector<uint8_t>(2 * 4 * block_bytes))
+              std::vector<uint8_t>(size_t{2} * 4 * block_bytes))
         .add(std::string(kDown) + "_scales",
              DType::u8,
              shape,
