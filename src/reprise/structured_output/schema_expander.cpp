@@ -134,7 +134,7 @@ MergedSchema SchemaExpander::with_opposites(MergedSchema merged, int depth) {
     if (opposite.is_null()) {
       rest.push_back(one);
     } else {
-      merged = joined(std::move(merged), opposite, depth);
+      merged = joined(merged, opposite, depth);
     }
   }
   if (rest.empty()) return merged;
@@ -196,7 +196,7 @@ MergedSchema SchemaExpander::expanded(const Json& schema, int depth) {
                            "allOf"}) {
     rest.erase(name);
   }
-  for (const Json& condition : conditions) result = joined(std::move(result), condition, depth);
+  for (const Json& condition : conditions) result = joined(result, condition, depth);
   if (result.schema.contains("not")) result = with_opposites(std::move(result), depth);
   return result;
 }
