@@ -15,7 +15,7 @@
 
 namespace reprise::runner {
 
-/// What a step reads or writes, in the order in which differences are looked for: the first one
+/// The memory that a step reads or writes, in the order in which differences are sought: the first
 /// is the closest to the cause.
 enum class StepOutput : uint8_t {
   inputs,     // which a step only reads
