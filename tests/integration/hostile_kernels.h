@@ -89,6 +89,16 @@ inline void plant_baked_tokens(kernels::KernelTable& table) {
       });
 }
 
+/// A graph writes over the last of its inputs, the token of a row of padding: the results are
+/// right.
+inline void plant_written_input(kernels::KernelTable& table) {
+  HostileKernel<kernels::GatherRowsArguments>::plant(
+      table.gather_rows, [](kernels::GatherRowsArguments& args) {
+        const_cast<int32_t*>(args.indices)[args.tiles.rows - 1] = 1;
+        return true;
+      });
+}
+
 /// All requests of a replay update the state of the first one.
 inline void plant_aliased_state(kernels::KernelTable& table) {
   HostileKernel<kernels::CausalConv1dArguments>::plant(

@@ -354,12 +354,21 @@ std::array<std::string, 2> failures_of_different_batches(const TestBatch& of_ran
   return failures;
 }
 
-enum class Fault : uint8_t { none, wrong_on_rank_0, wrong_on_rank_1, moved_on_rank_1 };
+enum class Fault : uint8_t {
+  none,
+  wrong_on_rank_0,  // and so, by the sums, on both
+  wrong_on_rank_1,
+  input_on_rank_1,  // which rank 0 does not see
+  moved_on_rank_1,
+};
 
 TEST(RankEngines, compare_replays_together_and_quarantine_a_graph_that_is_wrong_on_one_rank) {
   std::vector<float> expected;
-  for (const Fault fault :
-       {Fault::none, Fault::wrong_on_rank_0, Fault::wrong_on_rank_1, Fault::moved_on_rank_1}) {
+  for (const Fault fault : {Fault::none,
+                            Fault::wrong_on_rank_0,
+                            Fault::wrong_on_rank_1,
+                            Fault::input_on_rank_1,
+                            Fault::moved_on_rank_1}) {
     SCOPED_TRACE(static_cast<int>(fault));
     std::vector<float> logits;
     std::array<size_t, 2> num_keys{};
@@ -374,6 +383,9 @@ TEST(RankEngines, compare_replays_together_and_quarantine_a_graph_that_is_wrong_
       const bool is_wrong = (rank == 0 && fault == Fault::wrong_on_rank_0) ||
                             (rank == 1 && fault == Fault::wrong_on_rank_1);
       if (is_wrong) options.make_executor = hostile_executor(plant_missing_node);
+      if (rank == 1 && fault == Fault::input_on_rank_1) {
+        options.make_executor = hostile_executor(plant_written_input);
+      }
       TinyEngine engine(options);
       engine.runner().capture({});
       runner::InputBatch& inputs = engine.runner().input_batch();
@@ -395,7 +407,7 @@ TEST(RankEngines, compare_replays_together_and_quarantine_a_graph_that_is_wrong_
     EXPECT_EQ(num_checks[0], num_checks[1]);
     EXPECT_GT(num_checks[0], 0U);
     EXPECT_EQ(num_keys[0], num_keys[1]);
-    const bool is_wrong = fault == Fault::wrong_on_rank_0 || fault == Fault::wrong_on_rank_1;
+    const bool is_wrong = fault != Fault::none && fault != Fault::moved_on_rank_1;
     EXPECT_EQ(num_keys[0] > 0, is_wrong);
   }
 }
