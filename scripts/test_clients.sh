@@ -6,10 +6,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
   cat <<'TEXT'
-usage: scripts/test_clients.sh [MODULE ...]     e.g. test_openai test_lm_eval; default: all
+usage: scripts/test_clients.sh [MODULE ...]     e.g. test_anthropic test_lm_eval; default: all
 
   REPRISE=BINARY   the server to test; default: build/release/bin/reprise, built first
-  VENV=FOLDER      where the clients are installed; default: build/clients-venv
+  VENV=FOLDER      where the clients are installed, and in FOLDER-agents; default: build/clients-venv
 TEXT
 }
 
@@ -24,16 +24,17 @@ if [[ -z "${REPRISE:-}" ]]; then
 fi
 export REPRISE
 venv="${VENV:-$PWD/build/clients-venv}"
-[[ -x "$venv/bin/python" ]] || python3 -m venv "$venv"
-"$venv/bin/pip" install --quiet --disable-pip-version-check -r tests/clients/requirements.txt
-export PATH="$venv/bin:$PATH"
-
 modules=("$@")
 if (( ${#modules[@]} == 0 )); then
   for file in tests/clients/test_*.py; do modules+=("$(basename "$file" .py)"); done
 fi
-cd tests/clients
 for module in "${modules[@]}"; do
+  folder="$venv" requirements=requirements.txt
+  case "$module" in
+    test_anthropic | test_ollama | test_responses) folder="$venv-agents" requirements=agents-requirements.txt ;;
+  esac
+  [[ -x "$folder/bin/python" ]] || python3 -m venv "$folder"
+  "$folder/bin/pip" install --quiet --disable-pip-version-check -r "tests/clients/$requirements"
   echo "== $module"
-  python -B -W ignore -m unittest "$module"
+  (cd tests/clients && PATH="$folder/bin:$PATH" python -B -W ignore -m unittest "$module")
 done

@@ -82,11 +82,12 @@ ALLOWED = {
         "chat_template", "output_parsers", "compile/cache", "compile/model",
     },
     "server/http": {"base"},
+    "server/dialects": {"base", "api", "server/http", "server/openai"},
     "server/openai": {"base", "tokenizer", "sampling", "structured_output", "output_parsers", "api", "server/http", "lora", "kv_cache/transfer"},
     "server/metrics": {"base", "api", "server/http", "server/openai"},
     "server": {
         "base", "tokenizer", "sampling", "structured_output", "output_parsers", "api",
-        "server/http", "server/openai", "server/metrics", "lora",
+        "server/dialects", "server/http", "server/openai", "server/metrics", "lora",
     },
     "bench": {"base", "tokenizer"},
     "cli": BELOW_API | {

@@ -8,6 +8,8 @@ each row, and holds the table against the API's description, the server's source
 from dataclasses import dataclass, field
 
 EFFECT, UNUSED, ERROR = "effect", "unused", "error"
+# The answer rightly stays the same: the field repeats what the server wrote, or it matters with other fields only.
+SAME = "same"
 
 MESSAGES = [{"role": "user", "content": "Tell me a story about a fox named Lily."}]
 PERSON = {"type": "object", "properties": {"age": {"type": "integer", "maximum": 99}}, "required": ["age"]}
@@ -30,12 +32,20 @@ BASES = {
     "RerankRequest": {"query": "abcdefghijklmnopqrstuvwxyz", "documents": ["ab", "xyz"]},
     "LoadLoRAAdapterRequest": {"lora_name": "fox", "lora_path": "$ADAPTER"},
     "UnloadLoRAAdapterRequest": {"lora_name": "fox"},
+    "MessagesRequest": {"messages": MESSAGES, "temperature": 0, "max_tokens": 12},
+    "CountTokensRequest": {"messages": MESSAGES},
+    "ResponsesRequest": {"input": "Tell me a story about a fox named Lily.", "temperature": 0, "max_output_tokens": 12, "top_logprobs": 1},
+    "OllamaChatRequest": {"model": "tiny", "messages": MESSAGES, "options": {"temperature": 0, "num_predict": 12}},
+    "OllamaGenerateRequest": {"model": "tiny", "prompt": "Tell me a story", "options": {"temperature": 0, "num_predict": 12}},
+    "OllamaShowRequest": {"model": "tiny"},
 }
 PATHS = {
     "CompletionRequest": "/v1/completions", "ChatCompletionRequest": "/v1/chat/completions", "TokenizeRequest": "/tokenize",
     "DetokenizeRequest": "/detokenize", "EmbeddingRequest": "/v1/embeddings", "ClassifyRequest": "/classify",
     "ScoreRequest": "/score", "RerankRequest": "/rerank", "LoadLoRAAdapterRequest": "/v1/load_lora_adapter",
-    "UnloadLoRAAdapterRequest": "/v1/unload_lora_adapter",
+    "UnloadLoRAAdapterRequest": "/v1/unload_lora_adapter", "MessagesRequest": "/v1/messages",
+    "CountTokensRequest": "/v1/messages/count_tokens", "ResponsesRequest": "/v1/responses", "OllamaChatRequest": "/api/chat",
+    "OllamaGenerateRequest": "/api/generate", "OllamaShowRequest": "/api/show",
 }
 
 
@@ -256,3 +266,143 @@ ROWS += [(_schema, Row(path, value, expect, base, "adapters")) for _schema, path
     ("LoadLoRAAdapterRequest", "is_3d_lora_weight", True, UNUSED, {"lora_name": "third"}),
     ("UnloadLoRAAdapterRequest", "lora_name", "nobody", ERROR, {}),
     ("UnloadLoRAAdapterRequest", "lora_int_id", 3, UNUSED, {"lora_name": "there"}))]
+
+# Other APIs than OpenAI's chats. The template of this server shows all that reaches it.
+_SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 3}}, "required": ["city"]}
+_CLIENT_TOOLS = [{"name": "weather", "description": "of a city", "input_schema": _SCHEMA}, {"name": "add", "input_schema": PERSON}]
+_FLAT_TOOLS = [{"type": "function", "name": "weather", "parameters": _SCHEMA}, {"type": "function", "name": "add", "parameters": PERSON}]
+_JSON_FORMAT = {"type": "json_schema", "schema": _SCHEMA}
+
+
+def _blocks(block, role="assistant"):
+    return {"messages": [*MESSAGES, {"role": role, "content": [block]}]}
+
+
+def _items(*items):
+    return {"input": [{"role": "user", "content": "Hi"}, *items]}
+
+
+_USE = {"type": "tool_use", "id": "a", "name": "weather", "input": {}}
+_RESULT = {"type": "tool_result", "tool_use_id": "a", "content": "sunny"}
+_CALL = {"type": "function_call", "call_id": "a", "name": "weather", "arguments": "{}"}
+_OUTPUT = {"type": "function_call_output", "call_id": "a", "output": "sunny"}
+_PROMPT_OF_MESSAGES = [
+    Row("model", "nobody", ERROR), Row("system", "Be brief."),
+    Row("system[].type", "image", ERROR, base={"system": [{"type": "text", "text": "Be brief."}]}),
+    Row("system[].text", "Be long.", base={"system": [{"type": "text", "text": "Be brief."}]}),
+    Row("system[].cache_control", {"type": "ephemeral"}, UNUSED, base={"system": [{"type": "text", "text": "a"}]}),
+    Row("messages", [{"role": "user", "content": "Hello!"}]), Row("messages[].role", "a longer role"),
+    Row("messages[].content", "Hello!"),
+    Row("messages[].content[].type", "image", ERROR, base=_blocks({"type": "text", "text": "a"})),
+    Row("messages[].content[].text", "b c d", base=_blocks({"type": "text", "text": "a"})),
+    Row("messages[].content[].thinking", "b c d", base=_blocks({"type": "thinking", "thinking": "a"})),
+    Row("messages[].content[].data", "b", UNUSED, base=_blocks({"type": "redacted_thinking"})),
+    Row("messages[].content[].id", "a long name", base=_blocks(_USE)), Row("messages[].content[].name", "rain in Rome", base=_blocks(_USE)),
+    Row("messages[].content[].input", {"city": "Rome"}, base=_blocks(_USE)),
+    Row("messages[].content[].tool_use_id", "a long name", base=_blocks(_RESULT, "user")),
+    Row("messages[].content[].content", "rain in Rome", base=_blocks(_RESULT, "user")),
+    Row("messages[].content[].is_error", True, UNUSED, base=_blocks(_RESULT, "user")),
+    Row("tools", _CLIENT_TOOLS, base={"tool_choice": None}),
+    Row("tools[].type", "web_search_20250305", ERROR, base={"tools": _CLIENT_TOOLS}),
+    *(Row(f"tools[].{name}", value, base={"tools": _CLIENT_TOOLS}) for name, value in {
+        "name": "sub", "description": "adds", "input_schema": OPEN, "strict": True}.items()),
+    Row("tools[].cache_control", {"type": "ephemeral"}, UNUSED, base={"tools": _CLIENT_TOOLS}),
+    Row("thinking", {"type": "disabled"}), Row("thinking.type", "disabled", base={"thinking": {"type": "enabled"}}),
+    Row("thinking.budget_tokens", 1024, UNUSED, base={"thinking": {"type": "enabled"}}),
+    Row("output_config", {"effort": "low"}), Row("output_config.effort", "low", base={"output_config": {}}),
+    Row("mcp_servers", [{"url": "x"}], ERROR),
+    *(Row(name, value, UNUSED) for name, value in {
+        "metadata": {"user_id": "u"}, "service_tier": "auto", "context_management": {"edits": []}, "cache_control": {"type": "ephemeral"},
+        "container": "c", "inference_geo": "us", "speed": "fast", "nobody_knows_this": 1}.items()),
+]
+_DIALECTS = {
+    "MessagesRequest": [
+        *_PROMPT_OF_MESSAGES, Row("max_tokens", 3), Row("temperature", 1.5), Row("top_k", 1, base={"temperature": 1.5}),
+        Row("top_p", 0.01, base={"temperature": 1.5}), Row("stop_sequences", [" "]), Row("stream", True),
+        Row("messages[].content[].signature", "x", SAME, base=_blocks({"type": "thinking", "thinking": "a"})),
+        Row("tool_choice", {"type": "any"}, base={"tools": _CLIENT_TOOLS, "max_tokens": 60}),
+        Row("tool_choice.type", "any", base={"tools": _CLIENT_TOOLS, "max_tokens": 60, "tool_choice": {"type": "none"}}),
+        Row("tool_choice.name", "weather", base={"tools": _CLIENT_TOOLS, "max_tokens": 60, "tool_choice": {"type": "tool", "name": "add"}}),
+        Row("tool_choice.disable_parallel_tool_use", True, SAME, base={"tools": _CLIENT_TOOLS, "tool_choice": {"type": "any"}}),
+        Row("output_config.format", _JSON_FORMAT, base={"output_config": {}}), Row("output_format", _JSON_FORMAT),
+        *(Row(f"{path}.{name}", value, expect, base=base) for path, base in (
+            ("output_config.format", {"output_config": {"format": _JSON_FORMAT}}), ("output_format", {"output_format": _JSON_FORMAT}))
+          for name, value, expect in (("type", "text", ERROR), ("schema", {"const": 7}, EFFECT))),
+    ],
+    "CountTokensRequest": [
+        *_PROMPT_OF_MESSAGES,
+        Row("output_config.format.type", "text", ERROR, base={"output_config": {"format": _JSON_FORMAT}}),
+        Row("output_format.type", "text", ERROR, base={"output_format": _JSON_FORMAT}),
+        Row("messages[].content[].signature", "x", SAME, base=_blocks({"type": "thinking", "thinking": "a"})),
+        *(Row(path, value, SAME, base={"tools": _CLIENT_TOOLS, **base}) for path, value, base in (
+            ("output_config.format", _JSON_FORMAT, {"output_config": {}}), ("output_format", _JSON_FORMAT, {}),
+            ("output_config.format.schema", {"const": 7}, {"output_config": {"format": _JSON_FORMAT}}),
+            ("output_format.schema", {"const": 7}, {"output_format": _JSON_FORMAT}),
+            ("tool_choice", {"type": "any"}, {}), ("tool_choice.type", "any", {"tool_choice": {"type": "none"}}),
+            ("tool_choice.name", "weather", {"tool_choice": {"type": "tool", "name": "add"}}),
+            ("tool_choice.disable_parallel_tool_use", True, {"tool_choice": {"type": "any"}}))),
+    ],
+    "ResponsesRequest": [
+        Row("model", "nobody", ERROR), Row("input", "Hello!"), Row("instructions", "Be brief."), Row("stream", True),
+        Row("previous_response_id", "resp_1", ERROR), Row("store", False), Row("max_output_tokens", 3), Row("temperature", 1.5),
+        Row("top_p", 0.01, base={"temperature": 1.5}), Row("top_logprobs", 2), Row("include", ["message.output_text.logprobs"], base={"top_logprobs": None}),
+        Row("include", ["reasoning.encrypted_content"], UNUSED),
+        Row("input[].type", "item_reference", ERROR, base=_items({"type": "message", "role": "user", "content": "b"})),
+        Row("input[].role", "assistant", base=_items({"role": "user", "content": "b"})),
+        Row("input[].content", "Hello!", base=_items({"role": "user", "content": "b"})),
+        Row("input[].summary", [{"type": "summary_text", "text": "b c d"}], base=_items({"type": "reasoning", "summary": []})),
+        Row("input[].encrypted_content", "x", UNUSED, base=_items({"type": "reasoning", "summary": []})),
+        *(Row(f"input[].{name}", value, base=_items(_CALL)) for name, value in (
+            ("call_id", "a long name"), ("name", "a long name"), ("arguments", '{"city": "Rome"}'))),
+        Row("input[].input", "rain in Rome", base=_items({"type": "custom_tool_call", "call_id": "a", "name": "b", "input": "c"})),
+        Row("input[].output", "rain in Rome", base=_items(_CALL, _OUTPUT)),
+        Row("tools", _FLAT_TOOLS), Row("tools[].type", "mcp", ERROR, base={"tools": _FLAT_TOOLS}),
+        *(Row(f"input[].{name}", "x", SAME, base=_items({"role": "user", "content": "b"})) for name in ("id", "status")),
+        *(Row(f"tools[].{name}", value, base={"tools": _FLAT_TOOLS}) for name, value in {
+            "name": "sub", "description": "adds", "parameters": OPEN, "strict": True}.items()),
+        Row("tool_choice", "required", base={"tools": _FLAT_TOOLS, "max_output_tokens": 60}),
+        Row("tool_choice.type", "mcp", ERROR, base={"tools": _FLAT_TOOLS, "tool_choice": {"type": "function", "name": "add"}}),
+        Row("parallel_tool_calls", False), Row("text", {"format": {**_JSON_FORMAT, "name": "a"}}),
+        Row("text.format", {**_JSON_FORMAT, "name": "a"}, base={"text": {}}), Row("text.verbosity", "low", UNUSED, base={"text": {}}),
+        Row("text.format.type", "json_object", base={"text": {"format": {"type": "text"}}}),
+        Row("text.format.schema", {"const": 7}, base={"text": {"format": _JSON_FORMAT}}),
+        *(Row(f"text.format.{name}", value, None, base={"text": {"format": _JSON_FORMAT}}) for name, value in {
+            "name": "b", "description": "b", "strict": False}.items()),
+        Row("reasoning", {"effort": "low"}), Row("reasoning.effort", "low", base={"reasoning": {}}),
+        Row("reasoning.summary", "auto", UNUSED, base={"reasoning": {}}),
+        Row("truncation", "auto"), Row("metadata", {"a": "b"}), Row("top_k", 1, base={"temperature": 1.5}),
+        Row("min_p", 1.0, base={"temperature": 1.5, "seed": 1}), Row("seed", 2, base={"temperature": 1.5, "seed": 1}),
+        Row("stop", [" "]), Row("stop_token_ids", [300], base={"logit_bias": {"300": 100}}), Row("ignore_eos", True, base={**ENDS}), Row("min_tokens", 5, base=ENDS),
+        *(Row(name, value, base={"max_output_tokens": 60, "ignore_eos": True, **HOT}) for name, value in {
+            "presence_penalty": 2, "frequency_penalty": 2, "repetition_penalty": 5}.items()),
+        Row("logit_bias", {"300": 100}), Row("chat_template_kwargs", {"x": 1}), Row("include_reasoning", False, SAME),
+        Row("priority", 5, ERROR), Row("cache_salt", "$SALT"), Row("background", True, ERROR), Row("conversation", "c", ERROR),
+        Row("prompt", {"id": "p"}, ERROR),
+        *(Row(name, value, UNUSED) for name, value in {
+            "max_tool_calls": 3, "user": "u", "prompt_cache_key": "k", "safety_identifier": "s", "service_tier": "flex",
+            "stream_options": {"include_obfuscation": False}, "nobody_knows_this": 1}.items()),
+    ],
+    "OllamaShowRequest": [Row("model", "nobody", ERROR), Row("name", 7, ERROR, base={"model": None, "name": "tiny"}), Row("verbose", True, UNUSED)],
+}
+_OLLAMA = [
+    Row("model", "nobody", ERROR), Row("stream", False), Row("format", "json"), Row("think", False), Row("think", "low"),
+    Row("options", {"num_predict": 3}), Row("options.num_predict", 3),
+    *(Row(f"options.{name}", value, base={"options": {"temperature": 1.5, "seed": 1, "num_predict": 60}}) for name, value in {
+        "temperature": 0, "top_p": 0.01, "top_k": 1, "min_p": 1.0, "seed": 2, "repeat_penalty": 5, "presence_penalty": 2,
+        "frequency_penalty": 2, "stop": [" "]}.items()),
+    Row("options.num_ctx", 4096, UNUSED), Row("keep_alive", "5m", UNUSED), Row("nobody_knows_this", 1, UNUSED),
+]
+_SAID = {"messages": [*MESSAGES, {"role": "assistant", "content": "Hi"}]}
+_DIALECTS["OllamaChatRequest"] = [
+    *_OLLAMA, Row("messages", [{"role": "user", "content": "Hello!"}]), Row("messages[].role", "assistant"),
+    Row("messages[].content", "Hello!"), Row("messages[].thinking", "b c d", base=_SAID), Row("messages[].tool_name", "weather"),
+    Row("messages[].images", ["AAAA"], ERROR),
+    Row("messages[].name", "Ann"), Row("messages[].tool_call_id", "a long name"),
+    Row("messages[].tool_calls", [{"function": {"name": "weather", "arguments": {}}}], base=_SAID),
+    Row("tools", TOOLS),
+]
+_DIALECTS["OllamaGenerateRequest"] = [
+    *_OLLAMA, Row("prompt", "Hello!"), Row("system", "Be brief."), Row("raw", True, ERROR), Row("suffix", "x", ERROR),
+    Row("template", "x", ERROR), Row("context", [1], ERROR), Row("images", ["AAAA"], ERROR),
+]
+ROWS += [(_schema, Row(row.path, row.value, row.expect, row.base, "dialects")) for _schema, _rows in _DIALECTS.items() for row in _rows]

@@ -449,6 +449,75 @@ class Hostile(Case):
         self.assertEqual(server.post("/v1/completions", stories())[0], 200)
 
 
+class Dialects(Case):
+    """Routes of other APIs: keys, errors and streams in the form of their clients."""
+
+    def test_anthropics_key_has_a_header_of_its_own(self):
+        server = self.start(VLLM_API_KEY="secret")
+        body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
+        response, text = server.request("POST", "/v1/messages", body, {"x-api-key": "secret"})
+        self.assertEqual((response.status, json.loads(text)["type"]), (200, "message"), text)
+        for headers in ({"x-api-key": "wrong"}, {}, {"x-api-key": "secret", "Authorization": "Bearer wrong"}):
+            response, text = server.request("POST", "/v1/messages", body, headers)
+            self.assertEqual(response.status, 401)
+            self.assertEqual(json.loads(text)["error"]["type"], "authentication_error")
+
+    def test_errors_have_the_form_of_the_api(self):
+        server = self.start()
+        for path, wanted in (("/v1/messages", {"type": "error", "error": {"type": "invalid_request_error", "message": None}}),
+                             ("/v1/responses", {"error": {"message": None, "type": "BadRequestError", "param": "input", "code": 400}}),
+                             ("/api/chat", {"error": None})):
+            response, text = server.request("POST", path, {"model": NAME})
+            answer = json.loads(text)
+            self.assertEqual(response.status, 400, text)
+            if isinstance(answer["error"], str):
+                answer["error"] = None
+            else:
+                self.assertIn("required", answer["error"]["message"])
+                answer["error"]["message"] = None
+            self.assertEqual(answer, wanted)
+
+    def test_answers_are_those_of_the_chat(self):
+        server = self.start()
+        messages = [{"role": "user", "content": "What is 3 + 4?"}]
+        chat = server.post("/v1/chat/completions", {"messages": messages, "max_tokens": 9, "temperature": 0})[1]
+        text = chat["choices"][0]["message"]["content"]
+        message = server.post("/v1/messages", {"messages": messages, "max_tokens": 9, "temperature": 0})[1]
+        self.assertEqual(message["content"], [{"type": "text", "text": text}])
+        self.assertEqual(message["usage"]["input_tokens"], chat["usage"]["prompt_tokens"])
+        counted = server.post("/v1/messages/count_tokens", {"messages": messages})[1]
+        self.assertEqual(counted, {"input_tokens": chat["usage"]["prompt_tokens"]})
+        response = server.post("/v1/responses", {"input": messages, "max_output_tokens": 9, "temperature": 0})[1]
+        self.assertEqual(response["output"][0]["content"][0]["text"], text)
+        body = {"model": NAME, "messages": messages, "options": {"num_predict": 9, "temperature": 0}}
+        head, lines = server.request("POST", "/api/chat", body)
+        self.assertEqual(head.headers["Content-Type"], "application/x-ndjson; charset=utf-8")
+        parts = [json.loads(line) for line in lines.splitlines()]
+        self.assertEqual("".join(part["message"]["content"] for part in parts), text)
+        self.assertEqual([part["done"] for part in parts], [False] * (len(parts) - 1) + [True])
+
+    def test_responses_are_kept_until_they_are_deleted(self):
+        server = self.start()
+        kept = server.post("/v1/responses", {"input": "Hi", "max_output_tokens": 3})[1]
+        path = f"/v1/responses/{kept['id']}"
+        self.assertEqual(json.loads(server.request("GET", path)[1]), kept)
+        more = server.post("/v1/responses", {"input": "More", "previous_response_id": kept["id"], "max_output_tokens": 3})[1]
+        self.assertGreater(more["usage"]["input_tokens"], kept["usage"]["total_tokens"])
+        self.assertEqual(json.loads(server.request("DELETE", path)[1])["deleted"], True)
+        self.assertEqual(server.request("GET", path)[0].status, 404)
+        status, answer = server.post("/v1/responses", {"input": "More", "previous_response_id": kept["id"]})
+        self.assertEqual((status, answer["error"]["param"]), (404, "previous_response_id"))
+
+    def test_ollamas_clients_find_the_model(self):
+        server = self.start()
+        (model,) = json.loads(server.request("GET", "/api/tags")[1])["models"]
+        self.assertEqual(model["name"], NAME)
+        status, shown = server.post("/api/show", {"model": model["name"]})
+        self.assertEqual((status, "completion" in shown["capabilities"]), (200, True))
+        self.assertIn("version", json.loads(server.request("GET", "/api/version")[1]))
+        self.assertEqual(server.request("HEAD", "/api/tags")[0].status, 200)
+
+
 if __name__ == "__main__":
     serve_test.BINARY, serve_test.MODEL = sys.argv[1:3]
     unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)

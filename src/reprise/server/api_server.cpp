@@ -14,11 +14,16 @@
 #include <utility>
 
 #include "reprise/server/dev_routes.h"
+#include "reprise/server/dialects/anthropic_routes.h"
+#include "reprise/server/dialects/dialect_schemas.h"
+#include "reprise/server/dialects/ollama_routes.h"
+#include "reprise/server/dialects/responses_routes.h"
 #include "reprise/server/http/access.h"
 #include "reprise/server/http/access_log.h"
 #include "reprise/server/http/allowed_hosts.h"
 #include "reprise/server/http/api_error.h"
 #include "reprise/server/http/http_meter.h"
+#include "reprise/server/http/reshaped_errors.h"
 #include "reprise/server/http/router.h"
 #include "reprise/server/http/unused_fields.h"
 #include "reprise/server/http/worker.h"
@@ -28,6 +33,7 @@
 #include "reprise/server/metrics/cudagraph_log.h"
 #include "reprise/server/metrics/speculation_log.h"
 #include "reprise/server/metrics/throughput_log.h"
+#include "reprise/server/openai/api_schemas.h"
 #include "reprise/server/openai/generation_routes.h"
 #include "reprise/server/openai/generation_service.h"
 #include "reprise/server/openai/model_routes.h"
@@ -157,8 +163,12 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
   }
   add_info_routes(router, engine, generations, model, meter, *lines, options.version);
   add_model_routes(router, model);
-  add_generation_routes(
-      router, engine, generations, model, prompts, options.answers, options.requests);
+  const auto generation = std::make_shared<TextGeneration>(
+      engine, generations, model, prompts, options.answers, options.requests);
+  add_generation_routes(router, generation);
+  add_anthropic_routes(router, generation);
+  add_responses_routes(router, generation);
+  add_ollama_routes(router, generation, options.version);
   add_pooling_routes(router, engine, generations, model, prompts);
   add_tokenizer_routes(
       router, engine, model, options.requests, options.generations.max_answer_bytes);
@@ -172,7 +182,9 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
     add_dev_routes(router, engine, options);
     add_sleep_routes(router, engine, generations, log);
   }
-  add_openapi_route(router, options.version);
+  Json schemas = api_schemas();
+  schemas.update(dialect_schemas());
+  add_openapi_route(router, options.version, std::move(schemas));
   if (options.unix_socket.empty()) {
     port = http.listen(options.host, options.port);
   } else {
@@ -193,6 +205,7 @@ HttpHeaders ApiServer::Impl::headers(const HttpRequest& request) {
 
 HeadCheck ApiServer::Impl::check_head(const HttpRequest& request) {
   std::string_view handler = "none";
+  const Route* found = nullptr;
   try {
     hosts.check(request.host);
     if (std::optional<HttpResponse> answer = answer_preflight(cors, request)) {
@@ -204,6 +217,7 @@ HeadCheck ApiServer::Impl::check_head(const HttpRequest& request) {
       return {.refusal = refuse(request, handler, std::move(response))};
     }
     const Route& route = router.find(request);
+    found = &route;
     handler = route.path;
     if (route.access == Access::guarded) keys.check(request.authorization);
     if (!route.body_schema.empty()) {
@@ -217,7 +231,11 @@ HeadCheck ApiServer::Impl::check_head(const HttpRequest& request) {
     response.headers.emplace_back("Allow", error.allowed());
     return {.refusal = refuse(request, handler, std::move(response))};
   } catch (const ApiError& error) {
-    return {.refusal = refuse(request, handler, error_response(error))};
+    HttpResponse response = error_response(error);
+    if (found != nullptr && found->reshape_error != nullptr) {
+      response = found->reshape_error(std::move(response));
+    }
+    return {.refusal = refuse(request, handler, std::move(response))};
   }
 }
 
@@ -238,7 +256,7 @@ void ApiServer::Impl::handle(HttpRequest request, const ExchangeRef& from_client
     const Route& route = router.find(request);
     if (const auto key = keys.find(request.authorization))
       request.client = fmt::format("key {}", *key);
-    exchange = metered(meter, route.path, request, from_client);
+    exchange = with_reshaped_errors(route, metered(meter, route.path, request, from_client));
     exchange = unused_fields.tell(unused_parameters(route, request), exchange);
     if (route.handle) route.handle(request, exchange);
     if (!route.prepare) return;

@@ -80,7 +80,9 @@ struct LocalApi::Impl {
           tasks.post(std::move(task));
         }) {
     add_generation_routes(
-        router, engine, generations, model, prompts, options.answers, options.requests);
+        router,
+        std::make_shared<TextGeneration>(
+            engine, generations, model, prompts, options.answers, options.requests));
     add_pooling_routes(router, engine, generations, model, prompts);
   }
 

@@ -120,6 +120,14 @@ std::string_view path_below(std::string_view path, std::string_view root) {
   return !root.empty() && is_below ? path.substr(root.size()) : path;
 }
 
+/// The Authorization header. Clients of Anthropic's API send their key alone, in a header of its
+/// own.
+std::string authorization_of(const RequestHead& head) {
+  const auto authorization = head[http::field::authorization];
+  if (!authorization.empty() || head.count("X-Api-Key") == 0) return std::string(authorization);
+  return fmt::format("Bearer {}", std::string_view(head["X-Api-Key"]));
+}
+
 }  // namespace
 
 std::optional<ApiError> protocol_error(const error_code& error, std::string_view unread) {
@@ -177,7 +185,7 @@ HttpRequest read_head(const RequestHead& head, std::string_view root_path) {
   return {.method = std::string(head.method_string()),
           .path = std::string(path_below(path, root_path)),
           .query = std::string(target.substr(std::min(end_of_path + 1, target.size()))),
-          .authorization = text(http::field::authorization),
+          .authorization = authorization_of(head),
           .content_type = text(http::field::content_type),
           .host = authority ? std::string(*authority) : text(http::field::host),
           .origin = text(http::field::origin),

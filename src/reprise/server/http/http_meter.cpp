@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "reprise/server/http/forwarding_exchange.h"
+
 namespace reprise::server {
 namespace {
 
@@ -27,42 +29,38 @@ std::string status_label(int status) {
   return status >= 100 && status < 600 ? std::to_string(status / 100) + "xx" : "other";
 }
 
-/// Forwards every call to the exchange and reports to the meter once, at the end.
-class MeteredExchange : public HttpExchange {
+/// Reports to the meter once, at the end.
+class MeteredExchange : public ForwardingExchange {
  public:
   MeteredExchange(HttpMeter& meter,
                   std::string_view handler,
                   const HttpRequest& request,
                   ExchangeRef exchange)
-      : meter_(&meter),
+      : ForwardingExchange(std::move(exchange)),
+        meter_(&meter),
         handler_(handler),
         method_(request.method),
-        request_bytes_(request.body.size()),
-        exchange_(std::move(exchange)) {}
+        request_bytes_(request.body.size()) {}
   ~MeteredExchange() override { note_end(); }
 
   void respond(HttpResponse response) override {
     status_ = response.status;
     response_bytes_ = response.body.size();
     note_end();
-    exchange_->respond(std::move(response));
+    ForwardingExchange::respond(std::move(response));
   }
   void begin_stream(const HttpResponse& head) override {
     status_ = head.status;
-    exchange_->begin_stream(head);
+    ForwardingExchange::begin_stream(head);
   }
   void write(std::string_view bytes) override {
     response_bytes_ += bytes.size();
-    exchange_->write(bytes);
+    ForwardingExchange::write(bytes);
   }
   void finish_stream() override {
     note_end();
-    exchange_->finish_stream();
+    ForwardingExchange::finish_stream();
   }
-  void on_disconnect(std::function<void()> callback) override {
-    exchange_->on_disconnect(std::move(callback));
-  }
-  bool client_is_gone() const override { return exchange_->client_is_gone(); }
 
  private:
   void note_end() {
@@ -80,7 +78,6 @@ class MeteredExchange : public HttpExchange {
   std::string handler_;
   std::string method_;
   size_t request_bytes_;
-  ExchangeRef exchange_;
   HttpMeter::Clock::time_point began_ = HttpMeter::Clock::now();
   int status_ = kClientClosed;
   size_t response_bytes_ = 0;

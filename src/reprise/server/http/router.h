@@ -59,6 +59,9 @@ struct Route {
   std::function<Answering(const HttpRequest&)> prepare;
   /// `prepare` waits for the engine: it runs on a separate thread, one request after the other.
   bool waits_for_engine = false;
+  /// Gives an answer of status 400 or more the form of another API than OpenAI's. Its body is
+  /// error_body() before.
+  HttpResponse (*reshape_error)(HttpResponse) = nullptr;
   // in /openapi.json; false for a route that only explains why a feature is off
   bool is_described = true;
 

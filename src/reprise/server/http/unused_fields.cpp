@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "reprise/server/http/forwarding_exchange.h"
 #include "reprise/server/http/request_query.h"
 
 namespace reprise::server {
@@ -15,31 +16,24 @@ namespace {
 constexpr size_t kMaxLoggedNames = 128;
 constexpr size_t kMaxParameters = 16;
 
-/// Forwards every call to the exchange and adds a header to the answer.
-class ExchangeWithHeader : public HttpExchange {
+/// Adds a header to the answer.
+class ExchangeWithHeader : public ForwardingExchange {
  public:
   ExchangeWithHeader(std::string name, std::string value, ExchangeRef exchange)
-      : header_(std::move(name), std::move(value)), exchange_(std::move(exchange)) {}
+      : ForwardingExchange(std::move(exchange)), header_(std::move(name), std::move(value)) {}
 
   void respond(HttpResponse response) override {
     response.headers.push_back(header_);
-    exchange_->respond(std::move(response));
+    ForwardingExchange::respond(std::move(response));
   }
   void begin_stream(const HttpResponse& head) override {
     HttpResponse with_header = head;
     with_header.headers.push_back(header_);
-    exchange_->begin_stream(with_header);
+    ForwardingExchange::begin_stream(with_header);
   }
-  void write(std::string_view bytes) override { exchange_->write(bytes); }
-  void finish_stream() override { exchange_->finish_stream(); }
-  void on_disconnect(std::function<void()> callback) override {
-    exchange_->on_disconnect(std::move(callback));
-  }
-  bool client_is_gone() const override { return exchange_->client_is_gone(); }
 
  private:
   HttpHeaders::value_type header_;
-  ExchangeRef exchange_;
 };
 
 }  // namespace

@@ -77,6 +77,7 @@ Answer::Answer(const GenerationRequest& request,
       is_single_call_(!request.tools.parallel),
       choices_(static_cast<size_t>(request.num_choices())),
       usage_(usage) {
+  if (request.may_reason) usage_.reasoning_tokens = 0;
   if (!request.create_parser) return;
   for (Choice& choice : choices_) choice.parser = request.create_parser();
 }
@@ -87,13 +88,13 @@ const EncodedPrompt& Answer::prompt_of(int index) const {
 
 void Answer::take(int index, const engine::OutputDelta& delta) {
   Choice& choice = choices_[static_cast<size_t>(index)];
-  count(index, delta);
+  const int64_t num_tokens = count(index, delta);
   if (delta.finished) {
     choice.finish_reason = delta.finish_reason;
     choice.stop_reason = delta.stop_reason;
   }
   if (is_stream_ && !std::exchange(has_begun_, true)) begin_stream();
-  collect(index, delta);
+  collect(index, delta, num_tokens);
   if (!is_stream_) return;
   const ChoicePart& pending = choice.pending;
   const bool is_held_back = delta.token_ids.empty() || choice.parser != nullptr;
@@ -109,7 +110,7 @@ bool Answer::waits_for_more(const Choice& choice) const {
          choice.num_output_tokens - choice.num_sent_tokens < parameters_.stream_interval;
 }
 
-void Answer::collect(int index, const engine::OutputDelta& delta) {
+void Answer::collect(int index, const engine::OutputDelta& delta, int64_t num_tokens) {
   Choice& choice = choices_[static_cast<size_t>(index)];
   ChoicePart& pending = choice.pending;
   if (!std::exchange(choice.has_begun, true)) {
@@ -126,12 +127,12 @@ void Answer::collect(int index, const engine::OutputDelta& delta) {
     append(pending.prompt_logprobs, delta.prompt_logprobs);
   }
   if (parameters_.echo_only) return;
-  read(delta, choice);
+  read(delta, choice, num_tokens);
   if (parameters_.token_ids || parameters_.logprobs) append(pending.token_ids, delta.token_ids);
   if (parameters_.logprobs) append(pending.logprobs, delta.logprobs);
 }
 
-void Answer::read(const engine::OutputDelta& delta, Choice& choice) {
+void Answer::read(const engine::OutputDelta& delta, Choice& choice, int64_t num_tokens) {
   if (!choice.parser) {
     choice.pending.text += delta.text;
     return;
@@ -143,6 +144,10 @@ void Answer::read(const engine::OutputDelta& delta, Choice& choice) {
     const bool is_cut = choice.finish_reason == "length" || choice.finish_reason == "abort";
     choice.parser->finish(is_cut ? AnswerEnd::cut : AnswerEnd::by_model, message);
   }
+  if (!message.reasoning.empty()) choice.is_reasoning = true;
+  if (!message.content.empty() || !message.tool_calls.empty()) choice.is_reasoning = false;
+  // A token whose text the parser holds back counts as the text before it.
+  if (usage_.reasoning_tokens && choice.is_reasoning) *usage_.reasoning_tokens += num_tokens;
   if (!include_reasoning_) message.reasoning.clear();
   if (is_single_call_) {
     std::erase_if(message.tool_calls, [](const auto& call) { return call.index > 0; });
@@ -156,7 +161,7 @@ void Answer::read(const engine::OutputDelta& delta, Choice& choice) {
     choice.finish_reason = "tool_calls";
 }
 
-void Answer::count(int index, const engine::OutputDelta& delta) {
+int64_t Answer::count(int index, const engine::OutputDelta& delta) {
   Choice& choice = choices_[static_cast<size_t>(index)];
   // The last delta carries the engine's total number of sampled tokens.
   const int64_t num_new = delta.finished ? delta.num_output_tokens - choice.num_output_tokens
@@ -166,9 +171,11 @@ void Answer::count(int index, const engine::OutputDelta& delta) {
   if (!parameters_.echo_only) usage_.completion_tokens += num_new;
   // The usage counts a prompt once, so its cached tokens are counted once too: with the first of
   // its answers.
-  if (!usage_.cached_tokens || index % n_ != 0) return;
-  *usage_.cached_tokens += delta.num_cached_tokens - choice.num_cached_tokens;
-  choice.num_cached_tokens = delta.num_cached_tokens;
+  if (usage_.cached_tokens && index % n_ == 0) {
+    *usage_.cached_tokens += delta.num_cached_tokens - choice.num_cached_tokens;
+    choice.num_cached_tokens = delta.num_cached_tokens;
+  }
+  return num_new;
 }
 
 void Answer::begin_stream() {

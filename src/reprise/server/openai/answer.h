@@ -61,13 +61,15 @@ class Answer final : public RequestAnswer {
     TextOffset text_offset;  // of the next token
     int64_t num_output_tokens = 0;
     int64_t num_cached_tokens = 0;
+    bool is_reasoning = false;  // the last text was reasoning
     std::string finish_reason;
     scheduler::StopReason stop_reason;
   };
 
-  void count(int index, const engine::OutputDelta& delta);
-  void collect(int index, const engine::OutputDelta& delta);
-  void read(const engine::OutputDelta& delta, Choice& choice);
+  /// Returns the number of new tokens.
+  int64_t count(int index, const engine::OutputDelta& delta);
+  void collect(int index, const engine::OutputDelta& delta, int64_t num_tokens);
+  void read(const engine::OutputDelta& delta, Choice& choice, int64_t num_tokens);
   void begin_stream();
   void write_chunk(Json chunk);
   [[nodiscard]] bool waits_for_more(const Choice& choice) const;

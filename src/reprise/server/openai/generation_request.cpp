@@ -241,8 +241,11 @@ GenerationRequest parse_completion_request(std::string_view body, const RequestP
 }
 
 GenerationRequest parse_chat_request(std::string_view body, const RequestPolicy& policy) {
-  const Json json = parse_body(body);
-  const RequestFields fields(json);
+  return read_chat_request(parse_body(body), policy);
+}
+
+GenerationRequest read_chat_request(const Json& body, const RequestPolicy& policy) {
+  const RequestFields fields(body);
   GenerationRequest request{.is_chat = true, .params = policy.params, .add_special_tokens = false};
   request.response_role = policy.response_role;
   ChatFields chat = read_chat_fields(fields, policy);

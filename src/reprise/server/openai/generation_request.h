@@ -53,6 +53,7 @@ struct GenerationRequest {
   std::optional<AskedOutput> asked_output;
   ToolUse tools;
   bool include_reasoning = true;
+  bool may_reason = false;  // a parser reads reasoning; set by TextGeneration
   /// Makes the constraint of one answer; null: any text is allowed. Set after asked_output was
   /// compiled.
   std::function<std::unique_ptr<structured_output::TokenConstraint>()> make_constraint;
@@ -85,13 +86,15 @@ struct GenerationRequest {
   }
 };
 
-/// For both functions, `policy` gives the values of fields that are absent or null. A field that
+/// For these functions, `policy` gives the values of fields that are absent or null. A field that
 /// would change the answer if this server supported it is refused by name; every other field
 /// without effect is named in `unused_fields`. \throws ApiError 400 with the field at fault
 [[nodiscard]] GenerationRequest parse_completion_request(std::string_view body,
                                                          const RequestPolicy& policy);
 [[nodiscard]] GenerationRequest parse_chat_request(std::string_view body,
                                                    const RequestPolicy& policy);
+/// The same for a body that was parsed.
+[[nodiscard]] GenerationRequest read_chat_request(const Json& body, const RequestPolicy& policy);
 
 // Parts of these functions for other routes.
 

@@ -1,21 +1,13 @@
 #pragma once
 
-#include "reprise/api/async_engine.h"
+#include <memory>
+
 #include "reprise/server/http/router.h"
-#include "reprise/server/openai/generation_service.h"
-#include "reprise/server/openai/prompt_encoder.h"
-#include "reprise/server/openai/served_model.h"
+#include "reprise/server/openai/text_generation.h"
 
 namespace reprise::server {
 
-/// Adds /v1/completions and /v1/chat/completions. The borrowed arguments must outlive `router`. The
-/// sampling parameters in `policy` are ignored: the engine's recommended ones replace them.
-void add_generation_routes(Router& router,
-                           const api::AsyncEngine& engine,
-                           GenerationService& generations,
-                           const ServedModel& model,
-                           const PromptEncoder& prompts,
-                           const AnswerReaderOptions& answers,
-                           RequestPolicy policy);
+/// Adds /v1/completions and /v1/chat/completions.
+void add_generation_routes(Router& router, const std::shared_ptr<const TextGeneration>& generation);
 
 }  // namespace reprise::server

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <string>
-
-#include "reprise/server/openai/api_schemas.h"
+#include <utility>
 
 namespace reprise::server {
 namespace {
@@ -75,7 +74,7 @@ Json operation(const Route& route) {
 
 }  // namespace
 
-Json openapi_document(const Router& router, std::string_view version) {
+Json openapi_document(const Router& router, std::string_view version, const Json& schemas) {
   Json paths = Json::object();
   for (const Route& route : router.routes()) {
     if (route.is_described) paths[route.path][lower(route.method)] = operation(route);
@@ -85,7 +84,7 @@ Json openapi_document(const Router& router, std::string_view version) {
       {"info", {{"title", "Reprise"}, {"version", version}}},
       {"paths", std::move(paths)},
       {"components",
-       {{"schemas", api_schemas()},
+       {{"schemas", schemas},
         {"securitySchemes", {{"bearer", {{"type", "http"}, {"scheme", "bearer"}}}}},
         {"responses",
          {{"Error",
@@ -94,14 +93,14 @@ Json openapi_document(const Router& router, std::string_view version) {
              {{"application/json", {{"schema", {{"$ref", "#/components/schemas/Error"}}}}}}}}}}}}}};
 }
 
-void add_openapi_route(Router& router, std::string_view version) {
+void add_openapi_route(Router& router, std::string_view version, Json schemas) {
   router.add({.method = "GET",
               .path = "/openapi.json",
               .access = Access::open,
               .summary = "This description.",
-              .handle = [&router, version = std::string(version)](const HttpRequest&,
-                                                                  const ExchangeRef& exchange) {
-                exchange->respond({.body = dump(openapi_document(router, version))});
+              .handle = [&router, version = std::string(version), schemas = std::move(schemas)](
+                            const HttpRequest&, const ExchangeRef& exchange) {
+                exchange->respond({.body = dump(openapi_document(router, version, schemas))});
               }});
 }
 

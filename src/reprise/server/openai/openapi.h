@@ -7,10 +7,12 @@
 
 namespace reprise::server {
 
-/// The API as OpenAPI 3.1: the routes of `router`, with the bodies of api_schemas().
-[[nodiscard]] Json openapi_document(const Router& router, std::string_view version);
+/// The API as OpenAPI 3.1: the routes of `router`. `schemas`: of the bodies that they name.
+[[nodiscard]] Json openapi_document(const Router& router,
+                                    std::string_view version,
+                                    const Json& schemas);
 
 /// Adds /openapi.json, which describes every route of `router`, including routes added later.
-void add_openapi_route(Router& router, std::string_view version);
+void add_openapi_route(Router& router, std::string_view version, Json schemas);
 
 }  // namespace reprise::server

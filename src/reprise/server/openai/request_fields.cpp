@@ -269,6 +269,16 @@ std::vector<int32_t> RequestFields::token_ids(std::string_view name, size_t max_
   return value == nullptr ? std::vector<int32_t>{} : read_token_ids(*value, name, max_count);
 }
 
+std::string required_text(const RequestFields& fields,
+                          std::string_view name,
+                          std::string_view place) {
+  std::optional<std::string> text = fields.text(name);
+  if (!text) {
+    throw ApiError(400, fmt::format("Field required: {}.{}.", place, name), std::string(name));
+  }
+  return std::move(*text);
+}
+
 std::vector<int32_t> read_token_ids(const Json& json, std::string_view field, size_t max_count) {
   if (!json.is_array()) refuse_type(field, "an array of token ids", json);
   if (json.size() > max_count) {

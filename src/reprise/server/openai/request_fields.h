@@ -64,6 +64,12 @@ class RequestFields {
 /// values, and for infinities.
 [[nodiscard]] std::optional<double> to_number(const Json& json);
 
+/// The text of a member that must be there. `place`: of `fields` in the body, "messages[]".
+/// \throws ApiError 400
+[[nodiscard]] std::string required_text(const RequestFields& fields,
+                                        std::string_view name,
+                                        std::string_view place);
+
 /// \throws ApiError 400 unless `json` is an array of integers in the range of token ids
 [[nodiscard]] std::vector<int32_t> read_token_ids(const Json& json,
                                                   std::string_view field,

@@ -74,11 +74,16 @@ Json delta_json(const ChoicePart& choice) {
 }  // namespace
 
 Json to_json(const Usage& usage) {
-  return {{"prompt_tokens", usage.prompt_tokens},
-          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
-          {"completion_tokens", usage.completion_tokens},
-          {"prompt_tokens_details",
-           usage.cached_tokens ? Json{{"cached_tokens", *usage.cached_tokens}} : Json(nullptr)}};
+  Json json = {
+      {"prompt_tokens", usage.prompt_tokens},
+      {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+      {"completion_tokens", usage.completion_tokens},
+      {"prompt_tokens_details",
+       usage.cached_tokens ? Json{{"cached_tokens", *usage.cached_tokens}} : Json(nullptr)}};
+  if (usage.reasoning_tokens) {
+    json["completion_tokens_details"] = {{"reasoning_tokens", *usage.reasoning_tokens}};
+  }
+  return json;
 }
 
 Json answer_json(const AnswerHead& head,

@@ -24,7 +24,8 @@ struct AnswerHead {
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
-  std::optional<int64_t> cached_tokens;  // of the prompts; unset: not reported
+  std::optional<int64_t> cached_tokens;     // of the prompts; unset: not reported
+  std::optional<int64_t> reasoning_tokens;  // of the answers; unset: nothing is known of them
 };
 
 /// One finished answer, or the part of it that is sent next.

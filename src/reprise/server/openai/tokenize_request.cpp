@@ -11,8 +11,11 @@
 namespace reprise::server {
 
 TokenizeRequest parse_tokenize_request(std::string_view body, const RequestPolicy& policy) {
-  const Json json = parse_body(body);
-  const RequestFields fields(json);
+  return read_tokenize_request(parse_body(body), policy);
+}
+
+TokenizeRequest read_tokenize_request(const Json& body, const RequestPolicy& policy) {
+  const RequestFields fields(body);
   TokenizeRequest request{.model = read_model_name(fields), .prompt = fields.text("prompt")};
   if (!request.prompt) {
     if (fields.find("messages") == nullptr) {

@@ -29,9 +29,11 @@ struct DetokenizeRequest {
   std::vector<std::string> unused_fields;
 };
 
-/// Both functions: \throws ApiError 400 with the field at fault
+/// All functions: \throws ApiError 400 with the field at fault
 [[nodiscard]] TokenizeRequest parse_tokenize_request(std::string_view body,
                                                      const RequestPolicy& policy = {});
+/// The same for a body that was parsed.
+[[nodiscard]] TokenizeRequest read_tokenize_request(const Json& body, const RequestPolicy& policy);
 [[nodiscard]] DetokenizeRequest parse_detokenize_request(std::string_view body);
 
 }  // namespace reprise::server

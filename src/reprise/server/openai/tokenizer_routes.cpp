@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "reprise/server/openai/chat_template_fields.h"
-#include "reprise/server/openai/tokenize_request.h"
 #include "reprise/tokenizer/tokenizer.h"
 
 namespace reprise::server {
@@ -51,24 +50,6 @@ std::string tokens_json(std::span<const int32_t> ids,
   return json + "]}";
 }
 
-std::string tokenize(const TokenizeRequest& wanted,
-                     const api::AsyncEngine& engine,
-                     const ServedModel& model,
-                     int64_t max_bytes,
-                     const WorkLimit& work) {
-  model.check(wanted.model);
-  const tokenizer::Tokenizer& tokenizer = engine.tokenizer();
-  const api::ChatPrompt prompt =
-      wanted.prompt ? api::ChatPrompt{.text = *wanted.prompt}
-                    : engine.render_chat(wanted.messages, wanted.chat_template, work);
-  const std::vector<int32_t> ids =
-      tokenizer.encode(prompt.text,
-                       {.add_special_tokens = wanted.add_special_tokens,
-                        .plain_at = prompt.plain_at,
-                        .work = &work});
-  return tokens_json(ids, wanted.return_token_strs ? &tokenizer : nullptr, model, max_bytes, work);
-}
-
 Json text_or_null(const std::optional<std::string>& text) {
   return text ? Json(*text) : Json(nullptr);
 }
@@ -107,6 +88,20 @@ Json detokenize(const DetokenizeRequest& wanted,
 
 }  // namespace
 
+std::vector<int32_t> token_ids_of(const TokenizeRequest& wanted,
+                                  const api::AsyncEngine& engine,
+                                  const ServedModel& model,
+                                  const WorkLimit& work) {
+  model.check(wanted.model);
+  const api::ChatPrompt prompt =
+      wanted.prompt ? api::ChatPrompt{.text = *wanted.prompt}
+                    : engine.render_chat(wanted.messages, wanted.chat_template, work);
+  return engine.tokenizer().encode(prompt.text,
+                                   {.add_special_tokens = wanted.add_special_tokens,
+                                    .plain_at = prompt.plain_at,
+                                    .work = &work});
+}
+
 void add_tokenizer_routes(Router& router,
                           const api::AsyncEngine& engine,
                           const ServedModel& model,
@@ -126,7 +121,12 @@ void add_tokenizer_routes(Router& router,
        .summary = "The token ids of a text or a conversation.",
        .prepare = [answer, &engine, &model, policy, max_answer_bytes](const HttpRequest& request) {
          const TokenizeRequest wanted = parse_tokenize_request(request.body, policy);
-         return answer(tokenize(wanted, engine, model, max_answer_bytes, request.work),
+         const std::vector<int32_t> ids = token_ids_of(wanted, engine, model, request.work);
+         return answer(tokens_json(ids,
+                                   wanted.return_token_strs ? &engine.tokenizer() : nullptr,
+                                   model,
+                                   max_answer_bytes,
+                                   request.work),
                        wanted.unused_fields);
        }});
   router.add({.method = "POST",

@@ -11,7 +11,7 @@ namespace reprise::server {
 
 inline constexpr size_t kMaxTools = 128;
 // limit on the size of all tools together, as JSON
-inline constexpr size_t kMaxToolBytes = size_t{64} << 10;
+inline constexpr size_t kMaxToolBytes = size_t{512} << 10;
 
 /// The tools of a chat request and what the model may do with them.
 struct ToolUse {

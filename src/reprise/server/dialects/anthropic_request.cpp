@@ -1,0 +1,314 @@
+#include "reprise/server/dialects/anthropic_request.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "reprise/server/dialects/anthropic_answer.h"
+#include "reprise/server/http/api_error.h"
+#include "reprise/server/openai/request_fields.h"
+
+namespace reprise::server {
+namespace {
+
+/// Claude Code writes this line, which differs in every request, in front of its instructions. It
+/// is for the provider's accounts and not for the model, and it would keep every prompt from the
+/// prefix cache. Source: claude-code issue 68900.
+constexpr std::string_view kBillingLine = "x-anthropic-billing-header:";
+
+[[noreturn]] void refuse_block(std::string_view place, std::string_view type) {
+  refuse_unsupported(place,
+                     fmt::format("Content of type `{}` ({})", type.substr(0, 64), place),
+                     "The types text, thinking, redacted_thinking, tool_use and tool_result are.");
+}
+
+/// Reads the messages of a conversation into those of a chat.
+class Conversation {
+ public:
+  explicit Conversation(const RequestFields& fields) : fields_(&fields) {}
+
+  void add_system(const Json& system) {
+    Json parts = Json::array();
+    if (system.is_string()) {
+      parts.push_back({{"type", "text"}, {"text", system}});
+    } else if (system.is_array()) {
+      for (const Json& block : system) {
+        if (!block.is_object()) refuse_type("system[]", "an object", block);
+        const RequestFields part = fields_->nested("system[]", block);
+        const std::string type = required_text(part, "type", "system[]");
+        if (type != "text") refuse_block("system[]", type);
+        parts.push_back({{"type", "text"}, {"text", required_text(part, "text", "system[]")}});
+      }
+    } else {
+      refuse_type("system", "a string or an array of blocks", system);
+    }
+    Json kept = Json::array();
+    for (Json& part : parts) {
+      std::string& text = part["text"].get_ref<std::string&>();
+      if (text.starts_with(kBillingLine)) {
+        has_billing_line_ = true;
+        const size_t end = text.find('\n');
+        text = end == std::string::npos ? "" : text.substr(end + 1);
+      }
+      if (!text.empty()) kept.push_back(std::move(part));
+    }
+    if (!kept.empty()) add("system", std::move(kept));
+  }
+
+  void add_message(const Json& json) {
+    if (!json.is_object()) refuse_type("messages[]", "an object", json);
+    const RequestFields message = fields_->nested("messages[]", json);
+    const std::string role = required_text(message, "role", "messages[]");
+    const Json* content = message.find("content");
+    if (content == nullptr) throw ApiError(400, "Every message needs content.", "messages");
+    if (content->is_string()) return add(role, *content);
+    if (!content->is_array()) {
+      refuse_type("messages[].content", "a string or an array of blocks", *content);
+    }
+    if (role == "assistant") {
+      add_answer(*content);
+    } else {
+      add_blocks(role, *content);
+    }
+  }
+
+  [[nodiscard]] Json take() { return std::move(messages_); }
+  [[nodiscard]] bool has_billing_line() const noexcept { return has_billing_line_; }
+
+ private:
+  static constexpr std::string_view kBlock = "messages[].content[]";
+
+  void add(std::string_view role, Json content) {
+    messages_.push_back({{"role", role}, {"content", std::move(content)}});
+  }
+
+  [[nodiscard]] RequestFields block_of(const Json& json) const {
+    if (!json.is_object()) refuse_type(kBlock, "an object", json);
+    return fields_->nested(kBlock, json);
+  }
+
+  /// Results of tools are messages of their own in a chat, and stay in their order.
+  void add_blocks(std::string_view role, const Json& blocks) {
+    Json said = Json::array();
+    const auto say = [&] {
+      if (!said.empty()) add(role, std::exchange(said, Json::array()));
+    };
+    for (const Json& json : blocks) {
+      const RequestFields block = block_of(json);
+      const std::string type = required_text(block, "type", kBlock);
+      if (type == "text") {
+        said.push_back({{"type", "text"}, {"text", required_text(block, "text", kBlock)}});
+      } else if (type == "tool_result") {
+        say();
+        add("tool", result_of(block));
+        messages_.back()["tool_call_id"] = required_text(block, "tool_use_id", kBlock);
+      } else {
+        refuse_block(kBlock, type);
+      }
+    }
+    say();
+  }
+
+  /// What a tool returned: nothing, text, or blocks of text.
+  [[nodiscard]] Json result_of(const RequestFields& block) const {
+    const Json* content = block.find("content");
+    if (content == nullptr) return "";
+    if (content->is_string()) return *content;
+    if (!content->is_array()) {
+      refuse_type("messages[].content[].content", "a string or an array of blocks", *content);
+    }
+    constexpr std::string_view kResult = "messages[].content[].content[]";
+    Json parts = Json::array();
+    for (const Json& json : *content) {
+      if (!json.is_object()) refuse_type(kResult, "an object", json);
+      const RequestFields part = fields_->nested(kResult, json);
+      const std::string type = required_text(part, "type", kResult);
+      if (type != "text") refuse_block(kResult, type);
+      parts.push_back({{"type", "text"}, {"text", required_text(part, "text", kResult)}});
+    }
+    return parts;
+  }
+
+  void add_answer(const Json& blocks) {
+    Json message = {{"role", "assistant"}, {"content", Json::array()}};
+    std::string reasoning;
+    for (const Json& json : blocks) {
+      const RequestFields block = block_of(json);
+      const std::string type = required_text(block, "type", kBlock);
+      if (type == "text") {
+        message["content"].push_back(
+            {{"type", "text"}, {"text", required_text(block, "text", kBlock)}});
+      } else if (type == "thinking") {
+        reasoning += required_text(block, "thinking", kBlock);
+        (void)block.find("signature");  // that of our own answers is empty
+      } else if (type == "tool_use") {
+        const Json* input = block.find("input");
+        message["tool_calls"].push_back(
+            {{"id", required_text(block, "id", kBlock)},
+             {"type", "function"},
+             {"function",
+              {{"name", required_text(block, "name", kBlock)},
+               {"arguments", input == nullptr ? "{}" : input->dump()}}}});
+      } else if (type != "redacted_thinking") {  // only its provider can read it
+        refuse_block(kBlock, type);
+      }
+    }
+    if (!reasoning.empty()) message["reasoning"] = std::move(reasoning);
+    if (message["content"].empty()) message["content"] = "";
+    messages_.push_back(std::move(message));
+  }
+
+  const RequestFields* fields_;
+  Json messages_ = Json::array();
+  bool has_billing_line_ = false;
+};
+
+Json read_client_tools(const RequestFields& fields, const Json& tools) {
+  if (!tools.is_array()) refuse_type("tools", "an array", tools);
+  Json read = Json::array();
+  for (const Json& json : tools) {
+    if (!json.is_object()) refuse_type("tools[]", "an object", json);
+    const RequestFields tool = fields.nested("tools[]", json);
+    if (const auto type = tool.text("type"); type && *type != "custom") {
+      refuse_unsupported("tools",
+                         fmt::format("A tool of type `{}`", type->substr(0, 64)),
+                         "The provider of that API runs it; tools with an input_schema are.");
+    }
+    Json function = {{"name", required_text(tool, "name", "tools[]")}};
+    if (const auto description = tool.text("description")) function["description"] = *description;
+    if (const Json* schema = tool.find("input_schema")) function["parameters"] = *schema;
+    if (const auto strict = tool.boolean("strict")) function["strict"] = *strict;
+    read.push_back({{"type", "function"}, {"function", std::move(function)}});
+  }
+  return read;
+}
+
+void read_choice_of_tool(const RequestFields& fields, const Json& json, Json& chat) {
+  if (!json.is_object()) refuse_type("tool_choice", "an object", json);
+  const RequestFields choice = fields.nested("tool_choice", json);
+  const std::string type = required_text(choice, "type", "tool_choice");
+  if (type == "auto" || type == "none") {
+    chat["tool_choice"] = type;
+  } else if (type == "any") {
+    chat["tool_choice"] = "required";
+  } else if (type == "tool") {
+    chat["tool_choice"] = {{"type", "function"},
+                           {"function", {{"name", required_text(choice, "name", "tool_choice")}}}};
+  } else {
+    throw ApiError(400, "tool_choice.type must be auto, any, tool or none.", "tool_choice");
+  }
+  if (choice.boolean("disable_parallel_tool_use").value_or(false)) {
+    chat["parallel_tool_calls"] = false;
+  }
+}
+
+/// Whether the model shall think, for the templates that have a switch.
+void read_thinking(const RequestFields& fields, const Json& json, Json& chat) {
+  if (!json.is_object()) refuse_type("thinking", "an object", json);
+  const RequestFields thinking = fields.nested("thinking", json);
+  const std::string type = required_text(thinking, "type", "thinking");
+  if (type != "enabled" && type != "disabled" && type != "adaptive") {
+    throw ApiError(400, "thinking.type must be enabled, disabled or adaptive.", "thinking");
+  }
+  chat["chat_template_kwargs"] = {{"enable_thinking", type != "disabled"},
+                                  {"thinking", type != "disabled"}};
+}
+
+/// The form of the answer: output_config.format, or output_format of the older beta.
+void read_output_format(const RequestFields& fields,
+                        std::string_view path,
+                        const Json& json,
+                        Json& chat) {
+  if (!json.is_object()) refuse_type(path, "an object", json);
+  const RequestFields format = fields.nested(path, json);
+  const std::string type = required_text(format, "type", path);
+  const Json* schema = format.find("schema");
+  if (type != "json_schema" || schema == nullptr) {
+    throw ApiError(400,
+                   fmt::format("{} must be of type json_schema and have a schema.", path),
+                   std::string(path));
+  }
+  chat["response_format"] = {{"type", "json_schema"},
+                             {"json_schema", {{"name", "answer"}, {"schema", *schema}}}};
+}
+
+void read_output_config(const RequestFields& fields, const Json& json, Json& chat) {
+  if (!json.is_object()) refuse_type("output_config", "an object", json);
+  const RequestFields config = fields.nested("output_config", json);
+  if (const auto effort = config.text("effort")) chat["reasoning_effort"] = *effort;
+  if (const Json* format = config.find("format")) {
+    read_output_format(fields, "output_config.format", *format, chat);
+  }
+}
+
+void copy_field(const RequestFields& fields, std::string_view from, const char* to, Json& chat) {
+  if (const Json* value = fields.find(from)) chat[to] = *value;
+}
+
+/// What the prompt is made of.
+Json read_prompt(const RequestFields& fields, bool& has_billing_line) {
+  Json chat = Json::object();
+  copy_field(fields, "model", "model", chat);
+  Conversation conversation(fields);
+  if (const Json* system = fields.find("system")) conversation.add_system(*system);
+  const Json* messages = fields.find("messages");
+  if (messages == nullptr) throw ApiError(400, "Field required: messages.", "messages");
+  if (!messages->is_array()) refuse_type("messages", "an array", *messages);
+  for (const Json& message : *messages) conversation.add_message(message);
+  has_billing_line = conversation.has_billing_line();
+  chat["messages"] = conversation.take();
+  if (const Json* tools = fields.find("tools"); tools != nullptr && !tools->empty()) {
+    chat["tools"] = read_client_tools(fields, *tools);
+  }
+  if (const Json* choice = fields.find("tool_choice")) read_choice_of_tool(fields, *choice, chat);
+  if (const Json* thinking = fields.find("thinking")) read_thinking(fields, *thinking, chat);
+  if (const Json* config = fields.find("output_config")) read_output_config(fields, *config, chat);
+  if (const Json* format = fields.find("output_format")) {
+    read_output_format(fields, "output_format", *format, chat);
+  }
+  const Json* servers = fields.find("mcp_servers");
+  if (servers != nullptr && !asks_for_nothing(*servers)) {
+    refuse_unsupported("mcp_servers", {}, "The server reaches no network.");
+  }
+  return chat;
+}
+
+std::vector<std::string> unused_with_line(const RequestFields& fields, bool has_billing_line) {
+  std::vector<std::string> names = fields.unused();
+  if (has_billing_line) names.push_back("system[].x-anthropic-billing-header");
+  return names;
+}
+
+}  // namespace
+
+TranslatedChat read_anthropic_request(const Json& body) {
+  const RequestFields fields(body);
+  bool has_billing_line = false;
+  Json chat = read_prompt(fields, has_billing_line);
+  if (fields.find("max_tokens") == nullptr) {
+    throw ApiError(400, "Field required: max_tokens.", "max_tokens");
+  }
+  copy_field(fields, "max_tokens", "max_tokens", chat);
+  copy_field(fields, "temperature", "temperature", chat);
+  copy_field(fields, "top_p", "top_p", chat);
+  copy_field(fields, "top_k", "top_k", chat);
+  copy_field(fields, "stop_sequences", "stop", chat);
+  chat["stream"] = fields.boolean("stream").value_or(false);
+  return {.body = std::move(chat),
+          .unused_fields = unused_with_line(fields, has_billing_line),
+          .answer = make_anthropic_answer()};
+}
+
+TranslatedChat read_anthropic_count_request(const Json& body) {
+  const RequestFields fields(body);
+  bool has_billing_line = false;
+  Json chat = read_prompt(fields, has_billing_line);
+  return {.body = std::move(chat),
+          .unused_fields = unused_with_line(fields, has_billing_line),
+          .answer = nullptr};
+}
+
+}  // namespace reprise::server

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/base/json.h"
+
+namespace reprise::server {
+
+/// Writes the answer to a chat in the form of another API. One for each request; I/O thread only.
+/// The streamed chat must have been asked for usage with each chunk.
+class ChatTranslator {
+ public:
+  virtual ~ChatTranslator() = default;
+
+  /// `completion`: an object "chat.completion".
+  [[nodiscard]] virtual Json whole(const Json& completion) = 0;
+  [[nodiscard]] virtual std::string_view stream_type() const { return "text/event-stream"; }
+  /// What the client gets for a "chat.completion.chunk"; may be empty.
+  [[nodiscard]] virtual std::string chunk(const Json& chunk) = 0;
+  /// What the client gets after the last chunk.
+  [[nodiscard]] virtual std::string end() = 0;
+  /// What ends a stream that fails. `error`: the object of OpenAI's API.
+  [[nodiscard]] virtual std::string error(const Json& error) = 0;
+};
+
+/// A request of another API as a chat.
+struct TranslatedChat {
+  Json body;                               // of POST /v1/chat/completions
+  std::vector<std::string> unused_fields;  // of the request as it came
+  std::unique_ptr<ChatTranslator> answer;
+};
+
+/// An event of a stream with a name, as the APIs of Anthropic and of responses have them. `data`
+/// has the name as its member "type".
+[[nodiscard]] std::string named_event(const Json& data);
+
+}  // namespace reprise::server

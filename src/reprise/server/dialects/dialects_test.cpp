@@ -1,0 +1,335 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "reprise/server/dialects/anthropic_answer.h"
+#include "reprise/server/dialects/anthropic_request.h"
+#include "reprise/server/dialects/ollama_answer.h"
+#include "reprise/server/dialects/ollama_request.h"
+#include "reprise/server/dialects/response_store.h"
+#include "reprise/server/dialects/responses_answer.h"
+#include "reprise/server/dialects/responses_request.h"
+#include "reprise/server/http/api_error.h"
+
+namespace reprise::server {
+namespace {
+
+using ::testing::ElementsAre;
+
+Json parse(std::string_view text) { return Json::parse(text); }
+
+/// The JSON of each event of a stream, or of each line.
+std::vector<Json> events_of(const std::string& stream) {
+  std::vector<Json> events;
+  size_t begin = 0;
+  while (begin < stream.size()) {
+    const size_t end = stream.find('\n', begin);
+    std::string line = stream.substr(begin, end - begin);
+    begin = end + 1;
+    if (line.starts_with("data: ")) line.erase(0, 6);
+    if (line.starts_with('{')) events.push_back(Json::parse(line));
+  }
+  return events;
+}
+
+std::vector<std::string> types_of(const std::vector<Json>& events) {
+  std::vector<std::string> types;
+  for (const Json& event : events) types.push_back(event["type"].get<std::string>());
+  return types;
+}
+
+Json chunk_with(const Json& delta, const Json& finish = nullptr) {
+  return {{"id", "chatcmpl-1"},
+          {"created", 7},
+          {"model", "tiny"},
+          {"choices",
+           Json::array({{{"index", 0},
+                         {"delta", delta},
+                         {"logprobs", nullptr},
+                         {"finish_reason", finish},
+                         {"stop_reason", nullptr}}})},
+          {"usage",
+           {{"prompt_tokens", 10},
+            {"completion_tokens", 4},
+            {"total_tokens", 14},
+            {"prompt_tokens_details", {{"cached_tokens", 8}}},
+            {"completion_tokens_details", {{"reasoning_tokens", 2}}}}}};
+}
+
+/// An answer that reasons, speaks and calls two tools: the chunks of its stream.
+std::vector<Json> chunks_of_an_answer() {
+  return {chunk_with({{"role", "assistant"}, {"content", ""}}),
+          chunk_with({{"reasoning", "hm"}, {"reasoning_content", "hm"}}),
+          chunk_with({{"reasoning", ", so"}, {"content", "Let me"}}),
+          chunk_with({{"content", " see."}}),
+          chunk_with(parse(R"({"tool_calls": [{"index": 0, "id": "a", "type": "function",
+                              "function": {"name": "look", "arguments": "{\"x\":"}}]})")),
+          chunk_with(parse(R"({"tool_calls": [{"index": 0, "function": {"arguments": "1}"}},
+                              {"index": 1, "id": "b", "type": "function",
+                               "function": {"name": "patch", "arguments": "{\"input\":\"+y\"}"}}]})")),
+          chunk_with(Json::object(), "tool_calls")};
+}
+
+/// The same as one object.
+Json completion_of_an_answer() {
+  Json completion = chunk_with(nullptr, "tool_calls");
+  completion["choices"][0].erase("delta");
+  completion["choices"][0]["message"] = parse(R"({
+    "role": "assistant", "content": "Let me see.", "reasoning": "hm, so",
+    "tool_calls": [
+      {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{\"x\":1}"}},
+      {"id": "b", "type": "function", "function": {"name": "patch", "arguments": "{\"input\":\"+y\"}"}}]})");
+  return completion;
+}
+
+std::vector<Json> stream(ChatTranslator& translator) {
+  std::string text;
+  for (const Json& chunk : chunks_of_an_answer()) text += translator.chunk(chunk);
+  return events_of(text + translator.end());
+}
+
+/// Puts a message together from its events, as Anthropic's client does.
+Json message_of(const std::vector<Json>& events) {
+  Json message;
+  std::string input;
+  for (const Json& event : events) {
+    const std::string& type = event["type"].get_ref<const std::string&>();
+    if (type == "message_start") message = event["message"];
+    if (type == "message_delta") {
+      message.update(event["delta"]);
+      message["usage"] = event["usage"];
+    }
+    if (type == "content_block_start") message["content"].push_back(event["content_block"]);
+    if (type == "content_block_start") input.clear();
+    if (type == "content_block_delta") {
+      const Json& delta = event["delta"];
+      Json& block = message["content"].at(event["index"].get<size_t>());
+      for (const char* name : {"text", "thinking"}) {
+        if (delta.contains(name)) block[name].get_ref<std::string&>() += delta[name];
+      }
+      if (delta.contains("partial_json")) input += delta["partial_json"];
+    }
+    if (type == "content_block_stop" && !input.empty()) {
+      message["content"].back()["input"] = Json::parse(input);
+    }
+  }
+  return message;
+}
+
+TEST(AnthropicAnswer, is_the_same_streamed_and_whole) {
+  const Json whole = make_anthropic_answer()->whole(completion_of_an_answer());
+  EXPECT_EQ(whole["content"], parse(R"([
+    {"type": "thinking", "thinking": "hm, so", "signature": ""},
+    {"type": "text", "text": "Let me see."},
+    {"type": "tool_use", "id": "a", "name": "look", "input": {"x": 1}},
+    {"type": "tool_use", "id": "b", "name": "patch", "input": {"input": "+y"}}])"));
+  EXPECT_EQ(whole["stop_reason"], "tool_use");
+  EXPECT_EQ(whole["usage"]["input_tokens"], 2);
+  EXPECT_EQ(whole["usage"]["cache_read_input_tokens"], 8);
+  EXPECT_EQ(message_of(stream(*make_anthropic_answer())), whole);
+}
+
+TEST(AnthropicAnswer, says_why_it_ended) {
+  const auto reason = [](const Json& finish, const Json& stop) {
+    Json completion = completion_of_an_answer();
+    Json& choice = completion["choices"][0];
+    choice["message"].erase("tool_calls");
+    choice["finish_reason"] = finish;
+    choice["stop_reason"] = stop;
+    const Json message = make_anthropic_answer()->whole(completion);
+    return std::pair(message["stop_reason"].get<std::string>(), message["stop_sequence"]);
+  };
+  EXPECT_EQ(reason("stop", nullptr), std::pair(std::string("end_turn"), Json(nullptr)));
+  EXPECT_EQ(reason("stop", "END"), std::pair(std::string("stop_sequence"), Json("END")));
+  EXPECT_EQ(reason("stop", 5), std::pair(std::string("end_turn"), Json(nullptr)));
+  EXPECT_EQ(reason("length", nullptr), std::pair(std::string("max_tokens"), Json(nullptr)));
+}
+
+TEST(AnthropicAnswer, gives_a_tool_no_made_up_input) {
+  Json completion = completion_of_an_answer();
+  Json& call = completion["choices"][0]["message"]["tool_calls"][0];
+  call["function"]["arguments"] = R"({"x": )";  // cut off
+  EXPECT_EQ(make_anthropic_answer()->whole(completion)["content"][2]["input"],
+            Json({{"partial_json", R"({"x": )"}}));
+}
+
+TEST(AnthropicAnswer, names_errors_as_its_api_does) {
+  const HttpResponse error = anthropic_error(error_response(ApiError(404, "No such model.")));
+  EXPECT_EQ(error.status, 404);
+  EXPECT_EQ(parse(error.body), parse(R"({"type": "error", "error": {
+    "type": "not_found_error", "message": "No such model."}})"));
+}
+
+TEST(AnthropicRequest, gives_results_of_tools_messages_of_their_own_in_their_order) {
+  const TranslatedChat chat = read_anthropic_request(parse(R"({
+    "max_tokens": 5, "system": "Be brief.", "messages": [
+      {"role": "user", "content": "Hi"},
+      {"role": "assistant", "content": [
+        {"type": "thinking", "thinking": "hm", "signature": ""}, {"type": "text", "text": "Look:"},
+        {"type": "tool_use", "id": "a", "name": "look", "input": {"x": 1}}]},
+      {"role": "user", "content": [
+        {"type": "text", "text": "before"},
+        {"type": "tool_result", "tool_use_id": "a", "content": "7", "is_error": true},
+        {"type": "text", "text": "after"}]}]})"));
+  EXPECT_EQ(chat.body["messages"], parse(R"([
+    {"role": "system", "content": [{"type": "text", "text": "Be brief."}]},
+    {"role": "user", "content": "Hi"},
+    {"role": "assistant", "content": [{"type": "text", "text": "Look:"}],
+     "tool_calls": [{"id": "a", "type": "function",
+                     "function": {"name": "look", "arguments": "{\"x\":1}"}}],
+     "reasoning": "hm"},
+    {"role": "user", "content": [{"type": "text", "text": "before"}]},
+    {"role": "tool", "content": "7", "tool_call_id": "a"},
+    {"role": "user", "content": [{"type": "text", "text": "after"}]}])"));
+  EXPECT_THAT(chat.unused_fields, ElementsAre("messages[].content[].is_error"));
+}
+
+TEST(AnthropicRequest, leaves_out_the_line_about_bills_and_says_so) {
+  const TranslatedChat chat = read_anthropic_request(parse(R"({
+    "max_tokens": 5, "messages": [{"role": "user", "content": "Hi"}], "system": [
+      {"type": "text", "text": "x-anthropic-billing-header: cch=1;"},
+      {"type": "text", "text": "x-anthropic-billing-header: cch=2;\nYou help."}]})"));
+  EXPECT_EQ(chat.body["messages"][0]["content"],
+            parse(R"([{"type": "text", "text": "You help."}])"));
+  EXPECT_THAT(chat.unused_fields, ElementsAre("system[].x-anthropic-billing-header"));
+}
+
+ResponsesShape shape_with_a_custom_tool() {
+  ResponsesShape shape;
+  shape.custom_tools = {"patch"};
+  return shape;
+}
+
+TEST(ResponsesAnswer, has_an_item_for_reasoning_for_text_and_for_each_call) {
+  const std::vector<Json> events = stream(*make_responses_answer(shape_with_a_custom_tool()));
+  const std::vector<std::string> types = types_of(events);
+  EXPECT_EQ(types.front(), "response.created");
+  EXPECT_EQ(types.back(), "response.completed");
+  for (size_t i = 0; i < events.size(); ++i) EXPECT_EQ(events[i]["sequence_number"], i);
+  const Json& response = events.back()["response"];
+  const Json& output = response["output"];
+  ASSERT_EQ(output.size(), 4U);
+  EXPECT_EQ(output[0]["content"], parse(R"([{"type": "reasoning_text", "text": "hm, so"}])"));
+  EXPECT_EQ(output[1]["content"][0]["text"], "Let me see.");
+  EXPECT_EQ(output[2]["type"], "function_call");
+  EXPECT_EQ(output[2]["arguments"], R"({"x":1})");
+  EXPECT_EQ(output[3]["type"], "custom_tool_call");
+  EXPECT_EQ(output[3]["input"], "+y");
+  EXPECT_EQ(response["usage"], parse(R"({
+    "input_tokens": 10, "input_tokens_details": {"cached_tokens": 8}, "output_tokens": 4,
+    "output_tokens_details": {"reasoning_tokens": 2}, "total_tokens": 14})"));
+}
+
+TEST(ResponsesAnswer, is_the_same_streamed_and_whole_but_for_its_ids) {
+  const auto without_ids = [](Json response) {
+    response.erase("id");
+    for (Json& item : response["output"]) item.erase("id");
+    return response;
+  };
+  const Json streamed =
+      stream(*make_responses_answer(shape_with_a_custom_tool())).back()["response"];
+  const Json whole =
+      make_responses_answer(shape_with_a_custom_tool())->whole(completion_of_an_answer());
+  EXPECT_EQ(without_ids(streamed), without_ids(whole));
+  EXPECT_NE(streamed["id"], whole["id"]);
+}
+
+TEST(ResponsesAnswer, is_kept_with_the_conversation_unless_the_request_says_no) {
+  const auto store = std::make_shared<ResponseStore>();
+  const TranslatedChat first =
+      read_responses_request(parse(R"({"input": "Hi", "instructions": "Be brief."})"), store);
+  const Json kept = first.answer->whole(completion_of_an_answer());
+  const TranslatedChat second = read_responses_request(
+      {{"input",
+        Json::array({{{"type", "function_call_output"}, {"call_id", "a"}, {"output", "7"}}})},
+       {"previous_response_id", kept["id"]}},
+      store);
+  EXPECT_EQ(second.body["messages"], parse(R"([
+    {"role": "user", "content": "Hi"},
+    {"role": "assistant", "content": "Let me see.", "reasoning": "hm, so", "tool_calls": [
+      {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{\"x\":1}"}},
+      {"id": "b", "type": "function", "function": {"name": "patch", "arguments": "{\"input\":\"+y\"}"}}]},
+    {"role": "tool", "tool_call_id": "a", "content": "7"}])"));
+  const TranslatedChat unkept =
+      read_responses_request(parse(R"({"input": "Hi", "store": false})"), store);
+  const std::string id = unkept.answer->whole(completion_of_an_answer())["id"];
+  EXPECT_FALSE(store->response(id).has_value());
+}
+
+TEST(ResponsesRequest, makes_one_message_of_the_items_of_one_answer) {
+  const TranslatedChat chat =
+      read_responses_request(parse(R"({"instructions": "Be brief.", "input": [
+    {"role": "developer", "content": "Be kind."},
+    {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+    {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Look:"}]},
+    {"type": "function_call", "call_id": "a", "name": "look", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "a", "output": "7"},
+    {"type": "message", "role": "assistant", "content": "Seven."},
+    {"type": "message", "role": "assistant", "content": "Or eight."}]})"),
+                             std::make_shared<ResponseStore>());
+  EXPECT_EQ(chat.body["messages"], parse(R"([
+    {"role": "system", "content": "Be brief.\n\nBe kind."},
+    {"role": "user", "content": "Hi"},
+    {"role": "assistant", "content": "Look:", "reasoning": "hm",
+     "tool_calls": [{"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}]},
+    {"role": "tool", "tool_call_id": "a", "content": "7"},
+    {"role": "assistant", "content": "Seven."},
+    {"role": "assistant", "content": "Or eight."}])"));
+}
+
+TEST(ResponsesRequest, leaves_out_tools_that_openai_runs_and_says_so) {
+  const TranslatedChat chat = read_responses_request(parse(R"({"input": "Hi", "tools": [
+    {"type": "web_search"}, {"type": "function", "name": "look"}]})"),
+                                                     std::make_shared<ResponseStore>());
+  EXPECT_EQ(chat.body["tools"], parse(R"([{"type": "function", "function": {"name": "look"}}])"));
+  EXPECT_THAT(chat.unused_fields, ElementsAre("tools[].web_search"));
+}
+
+TEST(ResponseStore, forgets_the_oldest_responses_beyond_its_memory) {
+  ResponseStore store(/*max_bytes=*/100);
+  const Json text = std::string(30, 'x');
+  for (const char* id : {"a", "b", "c", "d"}) store.put(id, text, Json::array());
+  EXPECT_FALSE(store.response("a").has_value());
+  EXPECT_FALSE(store.messages("b").has_value());
+  EXPECT_EQ(store.response("c"), text.dump());
+  EXPECT_EQ(store.messages("d"), Json::array());
+  store.put("large", std::string(200, 'x'), Json::array());
+  EXPECT_FALSE(store.response("large").has_value());
+  EXPECT_TRUE(store.response("d").has_value());
+  EXPECT_TRUE(store.erase("d"));
+  EXPECT_FALSE(store.erase("d"));
+}
+
+TEST(OllamaAnswer, has_a_line_for_each_text_and_whole_calls_at_its_end) {
+  const std::vector<Json> lines = stream(*make_ollama_answer(OllamaForm::chat));
+  ASSERT_EQ(lines.size(), 5U);
+  EXPECT_EQ(lines[0]["message"]["thinking"], "hm");
+  EXPECT_EQ(lines[1]["message"]["content"], "Let me");
+  EXPECT_EQ(lines[3]["message"]["tool_calls"], parse(R"([
+    {"function": {"name": "look", "arguments": {"x": 1}}},
+    {"function": {"name": "patch", "arguments": {"input": "+y"}}}])"));
+  EXPECT_EQ(lines[4]["done"], true);
+  EXPECT_EQ(lines[4]["eval_count"], 4);
+  const Json whole = make_ollama_answer(OllamaForm::chat)->whole(completion_of_an_answer());
+  EXPECT_EQ(whole["message"]["content"], "Let me see.");
+  EXPECT_EQ(whole["message"]["tool_calls"], lines[3]["message"]["tool_calls"]);
+  EXPECT_EQ(whole["created_at"], "1970-01-01T00:00:07Z");
+}
+
+TEST(OllamaRequest, streams_unless_told_otherwise_and_drops_the_tag) {
+  const TranslatedChat chat = read_ollama_chat(parse(R"({
+    "model": "tiny:latest", "messages": [{"role": "user", "content": "Hi"}],
+    "options": {"num_predict": -1, "repeat_penalty": 1.1, "num_ctx": 99}, "format": "json"})"));
+  EXPECT_EQ(chat.body["model"], "tiny");
+  EXPECT_EQ(chat.body["stream"], true);
+  EXPECT_FALSE(chat.body.contains("max_tokens"));
+  EXPECT_EQ(chat.body["repetition_penalty"], 1.1);
+  EXPECT_EQ(chat.body["response_format"], parse(R"({"type": "json_object"})"));
+  EXPECT_THAT(chat.unused_fields, ElementsAre("options.num_ctx"));
+}
+
+}  // namespace
+}  // namespace reprise::server

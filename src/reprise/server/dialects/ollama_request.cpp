@@ -1,0 +1,152 @@
+#include "reprise/server/dialects/ollama_request.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "reprise/server/dialects/ollama_answer.h"
+#include "reprise/server/http/api_error.h"
+#include "reprise/server/openai/request_fields.h"
+
+namespace reprise::server {
+namespace {
+
+struct Renamed {
+  const char* from;
+  const char* to;
+};
+// The members of "options" that a chat has too. The others size a runner that is loaded for each
+// model, which this server is not.
+constexpr Renamed kOptions[] = {{"temperature", "temperature"},
+                                {"top_p", "top_p"},
+                                {"top_k", "top_k"},
+                                {"min_p", "min_p"},
+                                {"seed", "seed"},
+                                {"stop", "stop"},
+                                {"repeat_penalty", "repetition_penalty"},
+                                {"presence_penalty", "presence_penalty"},
+                                {"frequency_penalty", "frequency_penalty"}};
+
+void read_options(const RequestFields& fields, Json& chat) {
+  const Json* json = fields.find("options");
+  if (json == nullptr) return;
+  if (!json->is_object()) refuse_type("options", "an object", *json);
+  const RequestFields options = fields.nested("options", *json);
+  for (const Renamed& option : kOptions) {
+    if (const Json* value = options.find(option.from)) chat[option.to] = *value;
+  }
+  // -1 and -2: until the context is full.
+  const std::optional<int> most = options.int32("num_predict");
+  if (most && *most >= 0) chat["max_tokens"] = *most;
+}
+
+void read_format(const RequestFields& fields, Json& chat) {
+  const Json* format = fields.find("format");
+  if (format == nullptr || *format == "") return;
+  if (*format == "json") {
+    chat["response_format"] = {{"type", "json_object"}};
+  } else if (format->is_object()) {
+    chat["response_format"] = {{"type", "json_schema"},
+                               {"json_schema", {{"name", "answer"}, {"schema", *format}}}};
+  } else {
+    throw ApiError(400, "format must be \"json\" or a JSON schema.", "format");
+  }
+}
+
+/// Whether and how hard the model shall think, for templates that have a switch.
+void read_think(const RequestFields& fields, Json& chat) {
+  const Json* think = fields.find("think");
+  if (think == nullptr) return;
+  if (think->is_string()) {
+    chat["reasoning_effort"] = *think;
+  } else {
+    const bool thinks = fields.boolean("think").value_or(true);
+    chat["chat_template_kwargs"] = {{"enable_thinking", thinks}, {"thinking", thinks}};
+  }
+}
+
+/// What chats and single prompts share.
+Json read_shared(const RequestFields& fields) {
+  Json chat = Json::object();
+  read_options(fields, chat);
+  read_format(fields, chat);
+  read_think(fields, chat);
+  chat["stream"] = fields.boolean("stream").value_or(true);
+  return chat;
+}
+
+void refuse_images(const RequestFields& fields, std::string_view place) {
+  const Json* images = fields.find("images");
+  if (images != nullptr && !asks_for_nothing(*images)) {
+    refuse_unsupported(place, {}, "Messages are text.");
+  }
+}
+
+Json read_message(const RequestFields& fields, const Json& json) {
+  if (!json.is_object()) refuse_type("messages[]", "an object", json);
+  const RequestFields message = fields.nested("messages[]", json);
+  refuse_images(message, "messages[].images");
+  Json read = {{"role", message.text("role").value_or("")},
+               {"content", message.text("content").value_or("")}};
+  if (const auto thinking = message.text("thinking")) read["reasoning"] = *thinking;
+  for (const char* name : {"tool_name", "name"}) {
+    if (const auto text = message.text(name)) read["name"] = *text;
+  }
+  if (const auto id = message.text("tool_call_id")) read["tool_call_id"] = *id;
+  const Json* calls = message.find("tool_calls");
+  if (calls != nullptr && !asks_for_nothing(*calls)) read["tool_calls"] = *calls;
+  return read;
+}
+
+}  // namespace
+
+std::string ollama_model(const RequestFields& fields) {
+  std::optional<std::string> name = fields.text("model");
+  if (!name) name = fields.text("name");
+  if (!name) throw ApiError(400, "Field required: model.", "model");
+  constexpr std::string_view kTag = ":latest";
+  if (name->ends_with(kTag)) name->resize(name->size() - kTag.size());
+  return *name;
+}
+
+TranslatedChat read_ollama_chat(const Json& body) {
+  const RequestFields fields(body);
+  Json chat = read_shared(fields);
+  chat["model"] = ollama_model(fields);
+  const Json* messages = fields.find("messages");
+  if (messages == nullptr || !messages->is_array()) {
+    throw ApiError(400, "messages must be an array.", "messages");
+  }
+  for (const Json& message : *messages) chat["messages"].push_back(read_message(fields, message));
+  const Json* tools = fields.find("tools");
+  if (tools != nullptr && !asks_for_nothing(*tools)) chat["tools"] = *tools;
+  return {.body = std::move(chat),
+          .unused_fields = fields.unused(),
+          .answer = make_ollama_answer(OllamaForm::chat)};
+}
+
+TranslatedChat read_ollama_generate(const Json& body) {
+  const RequestFields fields(body);
+  Json chat = read_shared(fields);
+  chat["model"] = ollama_model(fields);
+  refuse_images(fields, "images");
+  for (const char* name : {"suffix", "template", "context"}) {
+    const Json* value = fields.find(name);
+    if (value != nullptr && !asks_for_nothing(*value)) {
+      refuse_unsupported(name, {}, "Use /api/chat, or /v1/completions for a text as it is.");
+    }
+  }
+  if (fields.boolean("raw").value_or(false)) {
+    refuse_unsupported("raw", {}, "Use /v1/completions.");
+  }
+  const std::string system = fields.text("system").value_or("");
+  if (!system.empty()) chat["messages"].push_back({{"role", "system"}, {"content", system}});
+  chat["messages"].push_back({{"role", "user"}, {"content", fields.text("prompt").value_or("")}});
+  return {.body = std::move(chat),
+          .unused_fields = fields.unused(),
+          .answer = make_ollama_answer(OllamaForm::generate)};
+}
+
+}  // namespace reprise::server

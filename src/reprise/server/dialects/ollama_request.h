@@ -1,0 +1,18 @@
+#pragma once
+
+#include "reprise/base/json.h"
+#include "reprise/server/dialects/chat_translator.h"
+#include "reprise/server/openai/request_fields.h"
+
+namespace reprise::server {
+
+/// The body of POST /api/chat as a chat. Source: ollama's API. \throws ApiError 400 with the field
+/// at fault
+[[nodiscard]] TranslatedChat read_ollama_chat(const Json& body);
+/// The same for POST /api/generate: one prompt and perhaps a system message.
+[[nodiscard]] TranslatedChat read_ollama_generate(const Json& body);
+/// The model that a body names, as "model" or "name", without the tag ":latest". \throws ApiError
+/// 400 if it names none
+[[nodiscard]] std::string ollama_model(const RequestFields& fields);
+
+}  // namespace reprise::server

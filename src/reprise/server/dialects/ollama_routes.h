@@ -1,0 +1,17 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "reprise/server/http/router.h"
+#include "reprise/server/openai/text_generation.h"
+
+namespace reprise::server {
+
+/// Adds the routes of ollama's API that answer, and those by which its clients find the model:
+/// /api/chat, generate, tags, ps, show and version. `version` is this program's.
+void add_ollama_routes(Router& router,
+                       const std::shared_ptr<const TextGeneration>& generation,
+                       const std::string& version);
+
+}  // namespace reprise::server

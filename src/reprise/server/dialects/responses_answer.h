@@ -1,0 +1,23 @@
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+
+#include "reprise/server/dialects/chat_translator.h"
+#include "reprise/server/dialects/response_store.h"
+
+namespace reprise::server {
+
+/// What an answer of POST /v1/responses takes from its request.
+struct ResponsesShape {
+  Json echo = Json::object();            // members that the answer repeats
+  std::set<std::string> custom_tools;    // whose calls are of text
+  Json messages = Json::array();         // the chat that is answered, without instructions
+  std::shared_ptr<ResponseStore> store;  // null: the answer is not kept
+};
+
+/// Writes a response, or the events of its stream, under a new random id.
+[[nodiscard]] std::unique_ptr<ChatTranslator> make_responses_answer(ResponsesShape shape);
+
+}  // namespace reprise::server
