@@ -13,6 +13,14 @@ foreach(plugin reprise_codegen_llvm reprise_cuda reprise_mpi)
   endif()
 endforeach()
 
+# The C interface, where the target reprise_c was built.
+if(TARGET reprise_c)
+  install(TARGETS reprise_c LIBRARY DESTINATION lib COMPONENT c OPTIONAL)
+  install(FILES src/reprise/c/reprise.h DESTINATION include COMPONENT c)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/reprise.pc.in ${PROJECT_BINARY_DIR}/reprise.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/reprise.pc DESTINATION lib/pkgconfig COMPONENT c)
+endif()
+
 # reprise_add_installed(TARGET) installs the library and all libraries of this project that it links.
 set(installed "")
 function(reprise_add_installed target)
@@ -45,7 +53,7 @@ endif()
 install(TARGETS ${installed} EXPORT RepriseTargets ARCHIVE DESTINATION lib COMPONENT libraries)
 install(EXPORT RepriseTargets NAMESPACE Reprise:: DESTINATION ${package_folder} COMPONENT libraries)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/reprise DESTINATION include COMPONENT libraries
-        FILES_MATCHING PATTERN "*.h" PATTERN "*.inl" PATTERN "cli" EXCLUDE PATTERN "bench" EXCLUDE
+        FILES_MATCHING PATTERN "*.h" PATTERN "*.inl" PATTERN "cli" EXCLUDE PATTERN "c" EXCLUDE PATTERN "bench" EXCLUDE
         PATTERN "server" EXCLUDE PATTERN "python" EXCLUDE PATTERN "llvm" EXCLUDE)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/RepriseConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_SOURCE_DIR}/cmake/RepriseConfig.cmake ${PROJECT_SOURCE_DIR}/cmake/FindLibrary.cmake

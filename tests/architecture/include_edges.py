@@ -94,6 +94,7 @@ ALLOWED = {
         "chat_template", "compile", "compile/report", "compile/model", "compile/codegen", "api", "server", "server/http", "server/openai",
         "server/metrics", "bench", "output_parsers", "kv_cache/events",
     },
+    "c": {"base", "tokenizer", "output_parsers", "api", "server", "server/openai", "cli"},
     "python": {
         "base", "tokenizer", "cudagraph", "cudagraph/capture", "cudagraph/verify", "config", "sampling", "structured_output", "lora", "engine", "api",
     },

@@ -43,28 +43,37 @@ class TaskQueue {
 
 class LocalExchange : public HttpExchange {
  public:
-  explicit LocalExchange(std::function<void(const HttpResponse&)> on_answer)
-      : on_answer_(std::move(on_answer)) {}
+  LocalExchange(LocalApi::OnAnswer on_answer, LocalApi::OnEvent on_event)
+      : on_answer_(std::move(on_answer)), on_event_(std::move(on_event)) {}
 
   void respond(HttpResponse response) override {
     const auto on_answer = std::exchange(on_answer_, nullptr);
     if (on_answer) on_answer(response);
   }
   void begin_stream(const HttpResponse&) override {
-    respond(error_response(ApiError(400, "Request must not be sent in stream mode", "stream")));
-    // The stream was refused, so the generation is told that its client is gone.
-    const auto callback = std::exchange(on_disconnect_, nullptr);
-    if (callback) callback();
+    if (on_event_) return;
+    end(error_response(ApiError(400, "Request must not be sent in stream mode", "stream")));
   }
-  void write(std::string_view) override {}
-  void finish_stream() override {}
+  void write(std::string_view bytes) override {
+    if (on_answer_ && on_event_) on_event_(bytes);
+  }
+  void finish_stream() override { respond({}); }
   void on_disconnect(std::function<void()> callback) override {
     on_disconnect_ = std::move(callback);
   }
   [[nodiscard]] bool client_is_gone() const override { return !on_answer_; }
 
+  /// Answers in place of the generation, which is told that its client is gone.
+  void end(HttpResponse response) {
+    if (client_is_gone()) return;
+    respond(std::move(response));
+    const auto callback = std::exchange(on_disconnect_, nullptr);
+    if (callback) callback();
+  }
+
  private:
-  std::function<void(const HttpResponse&)> on_answer_;
+  LocalApi::OnAnswer on_answer_;
+  LocalApi::OnEvent on_event_;
   std::function<void()> on_disconnect_;
 };
 
@@ -99,23 +108,28 @@ LocalApi::LocalApi(const ServerOptions& options, api::AsyncEngine& engine)
     : impl_(std::make_unique<Impl>(options, engine)) {}
 LocalApi::~LocalApi() = default;
 
-void LocalApi::post(const std::string& path,
-                    std::string body,
-                    std::function<void(const HttpResponse&)> on_answer) {
-  const auto exchange = std::make_shared<LocalExchange>(std::move(on_answer));
+std::function<void()> LocalApi::post(const std::string& path,
+                                     std::string body,
+                                     OnAnswer on_answer,
+                                     OnEvent on_event) {
+  const auto exchange = std::make_shared<LocalExchange>(std::move(on_answer), std::move(on_event));
   HttpRequest request{
       .method = "POST", .path = path, .content_type = "application/json", .body = std::move(body)};
   try {
     const Route& route = impl_->router.find(request);
     if (route.handle) route.handle(request, exchange);
-    if (!route.prepare) return;
-    const Answering answering = route.prepare(request);
-    answering.answer(impl_->unused_fields.tell(answering.unused_fields, exchange));
+    if (route.prepare) {
+      const Answering answering = route.prepare(request);
+      answering.answer(impl_->unused_fields.tell(answering.unused_fields, exchange));
+    }
   } catch (const std::exception& error) {
     exchange->respond(error_response(to_api_error(error, impl_->model, impl_->log)));
   }
+  return [exchange] { exchange->end({.status = 499, .body = "", .headers = {}}); };
 }
 
 void LocalApi::wait() { impl_->tasks.run_one(); }
+
+void LocalApi::run(std::function<void()> task) { impl_->tasks.post(std::move(task)); }
 
 }  // namespace reprise::server

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "reprise/api/async_engine.h"
 #include "reprise/server/http/http_exchange.h"
@@ -11,23 +12,33 @@
 
 namespace reprise::server {
 
-/// The routes of ApiServer without sockets, for a program that already holds the requests. All work
-/// happens on the calling thread. Streaming requests are refused, because there is no connection.
+/// The routes of ApiServer that answer requests, without sockets, for a program that already holds
+/// the requests. All work happens on the thread that calls wait(); only run() is thread-safe.
 class LocalApi {
  public:
-  /// `engine` must outlive this. Only the model's names and the capacity are read from `options`.
+  /// `engine` must outlive this. Only the model's names, the capacity and what concerns requests
+  /// and answers are read from `options`.
   LocalApi(const ServerOptions& options, api::AsyncEngine& engine);
   LocalApi(const LocalApi&) = delete;
   LocalApi& operator=(const LocalApi&) = delete;
   /// Aborts the requests that are not answered yet.
   ~LocalApi();
 
-  /// `post` answers exactly once: in this call when the request is refused, else in a later wait().
-  void post(const std::string& path,
-            std::string body,
-            std::function<void(const HttpResponse&)> on_answer);
-  /// Waits until the engine has produced an event and handles it.
+  using OnAnswer = std::function<void(const HttpResponse&)>;
+  /// Gets an event of a stream, as the connection would: "data: {...}\n\n".
+  using OnEvent = std::function<void(std::string_view)>;
+
+  /// `on_answer` is called exactly once: in this call when the request is refused, else in a later
+  /// wait(). Without `on_event` streams are refused; with it they end with an answer of status 200
+  /// without a body. Calling the result ends the request, and then `on_answer` gets status 499.
+  std::function<void()> post(const std::string& path,
+                             std::string body,
+                             OnAnswer on_answer,
+                             OnEvent on_event = {});
+  /// Waits until there is something to do, an event of the engine or a task of run(), and does it.
   void wait();
+  /// Lets wait() run a task. Thread-safe.
+  void run(std::function<void()> task);
 
  private:
   struct Impl;

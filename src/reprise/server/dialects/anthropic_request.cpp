@@ -47,7 +47,7 @@ class Conversation {
     }
     Json kept = Json::array();
     for (Json& part : parts) {
-      std::string& text = part["text"].get_ref<std::string&>();
+      auto& text = part["text"].get_ref<std::string&>();
       if (text.starts_with(kBillingLine)) {
         has_billing_line_ = true;
         const size_t end = text.find('\n');
@@ -278,7 +278,7 @@ Json read_prompt(const RequestFields& fields, bool& has_billing_line) {
 
 std::vector<std::string> unused_with_line(const RequestFields& fields, bool has_billing_line) {
   std::vector<std::string> names = fields.unused();
-  if (has_billing_line) names.push_back("system[].x-anthropic-billing-header");
+  if (has_billing_line) names.emplace_back("system[].x-anthropic-billing-header");
   return names;
 }
 

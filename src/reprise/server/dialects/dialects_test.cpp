@@ -95,7 +95,7 @@ Json message_of(const std::vector<Json>& events) {
   Json message;
   std::string input;
   for (const Json& event : events) {
-    const std::string& type = event["type"].get_ref<const std::string&>();
+    const auto& type = event["type"].get_ref<const std::string&>();
     if (type == "message_start") message = event["message"];
     if (type == "message_delta") {
       message.update(event["delta"]);

@@ -32,7 +32,7 @@ class OllamaAnswer final : public ChatTranslator {
  public:
   explicit OllamaAnswer(OllamaForm form) : form_(form) {}
 
-  std::string_view stream_type() const override { return "application/x-ndjson"; }
+  [[nodiscard]] std::string_view stream_type() const override { return "application/x-ndjson"; }
 
   Json whole(const Json& completion) override {
     const Json& choice = completion["choices"][0];

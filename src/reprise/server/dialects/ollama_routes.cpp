@@ -112,7 +112,7 @@ void add_ollama_routes(Router& router,
              "OllamaGenerateRequest",
              "Answers a prompt of ollama's API.",
              read_ollama_generate);
-  const auto add_json = [&router](const char* path, const char* summary, auto make) {
+  const auto add_json = [&router](const char* path, const char* summary, const auto& make) {
     router.add({.method = "GET",
                 .path = path,
                 .summary = summary,

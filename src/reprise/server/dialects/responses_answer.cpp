@@ -221,15 +221,14 @@ class ResponsesAnswer final : public ChatTranslator {
     event(std::move(data), events);
     text_ += text;
     for (Json& token : logprobs) logprobs_.push_back(std::move(token));
-    std::string& member =
-        said_[kind == Kind::message ? "content" : "reasoning"].get_ref<std::string&>();
+    auto& member = said_[kind == Kind::message ? "content" : "reasoning"].get_ref<std::string&>();
     member += text;
   }
 
   /// A call with a name begins here; others go on.
   void add_call(const Json& call, std::string& events) {
     const Json& function = call["function"];
-    const std::string& arguments = function["arguments"].get_ref<const std::string&>();
+    const auto& arguments = function["arguments"].get_ref<const std::string&>();
     if (call.contains("id")) {
       close(events);
       const bool is_custom = shape_.custom_tools.contains(function["name"].get<std::string>());
