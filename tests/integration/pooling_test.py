@@ -136,6 +136,23 @@ class Pooling(unittest.TestCase):
         self.assertNotAlmostEqual(length(raw), 1, places=2)
         self.assert_near([value / length(raw) for value in raw], answer["data"][0]["embedding"], 1e-6)
 
+    def test_a_file_of_requests_has_the_answers_of_the_server(self):
+        model, _ = self.copy_of("bert-cls")
+        bodies = {"/v1/embeddings": {"input": "abc"}, "/score": {"text_1": "abc", "text_2": ["ab", "d"]},
+                  "/rerank": {"query": "abc", "documents": ["ab", "d"]}}
+        source, target = model.parent / "in.jsonl", model.parent / "out.jsonl"
+        source.write_text("\n".join(json.dumps({"custom_id": url, "method": "POST", "url": url, "body": body})
+                                    for url, body in bodies.items()))
+        subprocess.run([serve_test.BINARY, "run-batch", model, "-i", source, "-o", target, "--dtype", "float32"],
+                       capture_output=True, timeout=300, check=True)
+        server = self.start(model)
+        for row in map(json.loads, target.read_text().splitlines()):
+            expected = self.embed(server, row["custom_id"], **bodies[row["custom_id"]])
+            found = row["response"]["body"]
+            for name in ("id", "created", "model"):
+                expected.pop(name, None), found.pop(name, None)
+            self.assertEqual(found, expected)
+
     def test_scores_and_ranks_are_cosines(self):
         model, _ = self.copy_of("bert-cls")
         server = self.start(model)

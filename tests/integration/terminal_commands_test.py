@@ -73,19 +73,20 @@ class RunBatch(unittest.TestCase):
 
     def test_wrong_lines_become_error_lines_and_the_others_are_answered(self):
         rows = [b"not json", b"[]", b'{"custom_id": 5}', line("m", method="GET").encode(),
-                line("u", "/v1/embeddings").encode(), b'{"custom_id": "b", "method": "POST", "url": "/v1/completions"}',
+                line("u", "/v1/images").encode(), line("e", "/v1/embeddings", input="x").encode(),
+                b'{"custom_id": "b", "method": "POST", "url": "/v1/completions"}',
                 line("s", prompt="x", stream=True).encode(), line("t", prompt="x", max_tokens=-1).encode(),
                 line("o", prompt="x", model="other").encode(), b"\xff\xfe", b"", b"   ",
                 line("good", prompt="Once", max_tokens=3).encode()]
         answers = self.run_batch(b"\r\n".join(rows))
         self.assertEqual([answer["custom_id"] for answer in answers],
-                         [None, None, None, "m", "u", "b", "s", "t", "o", None, "good"])
+                         [None, None, None, "m", "u", "e", "b", "s", "t", "o", None, "good"])
         for answer in answers[:-1]:
             self.assertIsNone(answer["response"]["body"])
             self.assertEqual(answer["response"]["status_code"], 404 if answer["custom_id"] == "o" else 400)
             self.assertEqual(answer["error"]["error"]["code"], answer["response"]["status_code"])
         self.assertIn("line 4", answers[3]["error"]["error"]["message"])
-        self.assertIn("stream", answers[6]["error"]["error"]["message"])
+        self.assertIn("stream", answers[7]["error"]["error"]["message"])
         self.assertEqual(answers[-1]["response"]["body"]["usage"]["completion_tokens"], 3)
 
     def test_many_answers_of_one_request(self):

@@ -1,10 +1,14 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
 #include <deque>
 #include <fstream>
 #include <random>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "reprise/api/async_engine.h"
 #include "reprise/base/error.h"
@@ -18,6 +22,18 @@
 
 namespace reprise::cli {
 namespace {
+
+// Those of vLLM's run-batch, and the other routes for vectors.
+constexpr auto kUrls = std::to_array<std::string_view>({"/v1/chat/completions",
+                                                        "/v1/completions",
+                                                        "/v1/embeddings",
+                                                        "/pooling",
+                                                        "/classify",
+                                                        "/score",
+                                                        "/v1/score",
+                                                        "/rerank",
+                                                        "/v1/rerank",
+                                                        "/v2/rerank"});
 
 constexpr const char* kBatch = "Batch";
 constexpr size_t kMaxLineBytes = size_t{16} << 20;
@@ -180,9 +196,9 @@ class BatchRun {
       answer = refusal(nullptr, number, "expected an object with the string \"custom_id\"");
     } else if (method == nullptr || *method != "POST") {
       answer = refusal(*custom_id, number, "\"method\" must be \"POST\"");
-    } else if (url == nullptr || (*url != "/v1/chat/completions" && *url != "/v1/completions")) {
+    } else if (url == nullptr || std::ranges::find(kUrls, *url) == kUrls.end()) {
       answer = refusal(
-          *custom_id, number, "\"url\" must be \"/v1/chat/completions\" or \"/v1/completions\"");
+          *custom_id, number, fmt::format("\"url\" must be one of {}", fmt::join(kUrls, ", ")));
     } else if (!request.contains("body") || !request["body"].is_object()) {
       answer = refusal(*custom_id, number, "\"body\" must be an object");
     } else if (request["body"].contains("stream") && request["body"]["stream"] == true) {
