@@ -85,6 +85,7 @@ void DeviceSampling::take(sampling::SampledToken& sampled) {
   sampled.status = status_of(token);
   sampled.token_id = token < 0 ? -1 : token;
   sampled.ends_answer = false;
+  sampled.row_digest = 0;
   sampled.logprob = {};
   sampled.top_logprobs.clear();
 }

@@ -6,6 +6,7 @@
 
 #include "reprise/base/assert.h"
 #include "reprise/base/philox.h"
+#include "reprise/sampling/row_digest.h"
 
 namespace reprise::sampling {
 namespace {
@@ -48,12 +49,14 @@ void Sampler::sample(const SamplingInput& input, SampledToken& result) {
                  max_vocab_size_);
   result.token_id = -1;
   result.ends_answer = false;
+  result.row_digest = 0;
   result.problem.clear();
   result.logprob = {};
   result.top_logprobs.clear();
   LogitRow row;
   result.status = examine(input.logits, row);
   if (result.status != SamplingStatus::ok) return;
+  const uint64_t maxima_digest = digest_of_floats(row.maxima);
 
   const SamplingParams& params = *input.params;
   const std::span<const float> adjusted = adjuster_.apply(input.logits,
@@ -67,6 +70,8 @@ void Sampler::sample(const SamplingInput& input, SampledToken& result) {
     if (result.status != SamplingStatus::ok) return;
   }
   result.token_id = params.is_greedy() ? first_of_largest(row) : choose_randomly(row, input);
+  result.row_digest =
+      digest_of_row(maxima_digest, input.logits[static_cast<size_t>(result.token_id)]);
   if (params.logprobs) {
     const double log_normaliser = log_sum_exp(input.logits);
     result.logprob = token_logprob(input.logits, log_normaliser, result.token_id);

@@ -55,6 +55,9 @@ struct SampledToken {
   /// True if the answer is complete with this token. The sampler sets false; the caller that passes
   /// allowed_mask sets true.
   bool ends_answer = false;
+  /// digest_of_row() of the logits that the token was chosen from. 0: none was made, because a
+  /// device sampled the row.
+  uint64_t row_digest = 0;
   std::string problem;  // a sentence; empty unless status is `refused` or `failed`
 };
 
