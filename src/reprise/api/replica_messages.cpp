@@ -198,7 +198,7 @@ void members(Archive& a, T& x) {
   if constexpr (Is<T, sampling::SamplingParams>) {
     add_params(a, x);
   } else if constexpr (Is<T, AddMessage>) {
-    a(x.id, x.prompt_token_ids, x.params, x.priority, x.cache_salt);
+    a(x.id, x.prompt_token_ids, x.params, x.priority, x.cache_salt, x.client_id);
   } else if constexpr (Is<T, engine::OutputDelta>) {
     add_delta(a, x);
   } else if constexpr (Is<T, sampling::PositionLogprobs>) {

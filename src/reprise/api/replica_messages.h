@@ -32,6 +32,7 @@ struct AddMessage {
   sampling::SamplingParams params;
   int priority = 0;
   std::string cache_salt;
+  std::string client_id;
 };
 
 using Bytes = std::vector<std::byte>;

@@ -115,6 +115,7 @@ scheduler::RequestId ReplicaRouter::submit(std::vector<int32_t> prompt_token_ids
   message.params = params;
   message.priority = options.priority;
   message.cache_salt = std::move(options.cache_salt);
+  message.client_id = std::move(options.client_id);
   messages_.post(replica, write_message(message));
   return scheduler::RequestId{message.id};
 }

@@ -17,6 +17,7 @@
 #include "reprise/lora/adapter_registry.h"
 #include "reprise/python/bindings.h"
 #include "reprise/python/output_queue.h"
+#include "reprise/structured_output/constraint_source.h"
 #include "reprise/structured_output/grammar_compiler.h"
 #include "reprise/tokenizer/tokenizer.h"
 
@@ -33,6 +34,7 @@ struct QueueHandle {
 
 /// Python's reference to a compiled constraint on answers.
 struct OutputConstraint {
+  std::shared_ptr<const structured_output::ConstraintSource> source;
   std::shared_ptr<const structured_output::CompiledSpec> compiled;
 };
 
@@ -66,7 +68,11 @@ class Engine {
                   const std::string& lora_path) {
     const nb::gil_scoped_release no_gil;
     scheduler::RequestOptions options{.priority = priority, .cache_salt = std::move(cache_salt)};
-    if (constraint != nullptr) options.constraint = constraint->compiled->start();
+    if (constraint != nullptr) {
+      options.constraint =
+          structured_output::start_constraint(*constraint->source, *constraint->compiled);
+      options.constraint_source = constraint->source;
+    }
     if (!lora_name.empty()) {
       load_adapter(lora_name, lora_path);
       options = engine().with_adapter(lora_name, std::move(options));
@@ -94,10 +100,13 @@ class Engine {
                           OutputSpec::Kind::grammar,
                           OutputSpec::Kind::structural_tag}) {
       if (to_string(of) != kind) continue;
-      return {engine().grammar_compiler().compile({.kind = of,
-                                                   .text = std::move(text),
-                                                   .choices = std::move(choices),
-                                                   .any_whitespace = any_whitespace})};
+      auto source = std::make_shared<const structured_output::ConstraintSource>(
+          structured_output::ConstraintSource{.spec = {.kind = of,
+                                                       .text = std::move(text),
+                                                       .choices = std::move(choices),
+                                                       .any_whitespace = any_whitespace},
+                                              .reasoning = std::nullopt});
+      return {.source = source, .compiled = engine().grammar_compiler().compile(source->spec)};
     }
     throw InvalidArgument("structured output of an unknown kind: " + kind);
   }

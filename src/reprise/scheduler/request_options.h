@@ -19,8 +19,9 @@ class LoraAdapter;
 }
 
 namespace reprise::structured_output {
+struct ConstraintSource;
 class TokenConstraint;
-}
+}  // namespace reprise::structured_output
 
 namespace reprise::scheduler {
 
@@ -63,6 +64,11 @@ struct RequestOptions {
   /// Limits the tokens of the answer; belongs to this request alone. Null: any answer. The request
   /// ends when the constraint is complete, even if min_tokens or ignore_eos ask for more.
   std::shared_ptr<structured_output::TokenConstraint> constraint;
+  /// What `constraint` was made of, for the replay log. Null: not known, so the answer cannot be
+  /// replayed.
+  std::shared_ptr<const structured_output::ConstraintSource> constraint_source;
+  /// The name by which the client knows the answer, for the replay log; empty: it has none.
+  std::string client_id;
 
   /// The adapter that answers; null: the model alone. Requests share cached prompt prefixes only
   /// with requests of the same adapter.

@@ -10,6 +10,8 @@ struct ReasoningDelimiters {
   int32_t start = 0;
   int32_t end = 0;
   bool begins_inside = false;  // true when the prompt has opened the reasoning
+
+  friend bool operator==(const ReasoningDelimiters&, const ReasoningDelimiters&) = default;
 };
 
 /// Leaves the reasoning free and applies `rest` to the text after its end token. When the prompt

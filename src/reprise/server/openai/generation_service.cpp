@@ -13,6 +13,7 @@
 #include "reprise/kv_cache/transfer/kv_transfer.h"
 #include "reprise/server/openai/answer_size.h"
 #include "reprise/server/openai/pooling_answer.h"
+#include "reprise/structured_output/constraint_source.h"
 #include "reprise/structured_output/grammar_compiler.h"
 
 namespace reprise::server {
@@ -195,10 +196,12 @@ void GenerationService::start_constrained(
     try {
       if (result.is_busy) throw ApiError(503, result.error);
       if (!result.compiled) throw ApiError(400, result.error, request.asked_output->field);
-      request.make_constraint = [compiled = result.compiled, delimiters] {
-        std::unique_ptr<structured_output::TokenConstraint> constraint = compiled->start();
-        return delimiters ? structured_output::after_reasoning(*delimiters, std::move(constraint))
-                          : std::move(constraint);
+      const auto source = std::make_shared<const structured_output::ConstraintSource>(
+          structured_output::ConstraintSource{.spec = request.asked_output->spec,
+                                              .reasoning = delimiters});
+      request.options.constraint_source = source;
+      request.make_constraint = [compiled = result.compiled, source] {
+        return structured_output::start_constraint(*source, *compiled);
       };
       start(request, prompts, request_id, exchange, arrived);
     } catch (const std::exception& error) {
@@ -282,6 +285,8 @@ void GenerationService::submit(Key key,
         const auto index = static_cast<int>(generation.choices.size());
         scheduler::RequestOptions options = request.options;
         options.second_text_begin = prompt.second_text_begin;
+        options.client_id =
+            request.num_choices() > 1 ? fmt::format("{}-{}", generation.id, index) : generation.id;
         if (request.make_constraint) options.constraint = request.make_constraint();
         const scheduler::RequestId id = engine_->submit(
             prompt.token_ids,
