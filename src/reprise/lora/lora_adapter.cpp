@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <functional>
@@ -218,6 +219,15 @@ weights::ModelDirectory open_folder(std::string_view name, const std::filesystem
           "has no {}, so it is no adapter ('{}')", kAdapterConfigFile, weights::visible(name)));
 }
 
+uint64_t digest_of(std::span<const LoraAdapter::Image> images) {
+  uint64_t digest = 0;
+  for (const LoraAdapter::Image& image : images) {
+    digest = XXH3_64bits_withSeed(image.a.data(), image.a.size(), digest);
+    digest = XXH3_64bits_withSeed(image.b.data(), image.b.size(), digest);
+  }
+  return digest;
+}
+
 }  // namespace
 
 std::shared_ptr<const LoraAdapter> LoraAdapter::load(std::string name,
@@ -232,8 +242,20 @@ std::shared_ptr<const LoraAdapter> LoraAdapter::load(std::string name,
   for (const LoraLayer& layer : layers) images.push_back(reader.read(layer));
   reader.require_all_used(layers);
   return std::shared_ptr<const LoraAdapter>(
-      new LoraAdapter(std::move(name), id, config.rank, std::move(images)));
+      new LoraAdapter(std::move(name), folder, id, config.rank, std::move(images)));
 }
+
+LoraAdapter::LoraAdapter(std::string name,
+                         std::filesystem::path folder,
+                         uint64_t id,
+                         int64_t rank,
+                         std::vector<Image> images)
+    : name_(std::move(name)),
+      folder_(std::move(folder)),
+      id_(id),
+      rank_(rank),
+      images_(std::move(images)),
+      digest_(digest_of(images_)) {}
 
 size_t LoraAdapter::total_bytes() const noexcept {
   size_t bytes = 0;

@@ -37,17 +37,26 @@ class LoraAdapter {
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] uint64_t id() const noexcept { return id_; }
   [[nodiscard]] int64_t rank() const noexcept { return rank_; }
+  /// The folder that it was read from.
+  [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
+  /// A digest of its matrices, as the layers of this model use them.
+  [[nodiscard]] uint64_t digest() const noexcept { return digest_; }
   [[nodiscard]] const Image& image(size_t layer) const { return images_.at(layer); }
   [[nodiscard]] size_t total_bytes() const noexcept;
 
  private:
-  LoraAdapter(std::string name, uint64_t id, int64_t rank, std::vector<Image> images)
-      : name_(std::move(name)), id_(id), rank_(rank), images_(std::move(images)) {}
+  LoraAdapter(std::string name,
+              std::filesystem::path folder,
+              uint64_t id,
+              int64_t rank,
+              std::vector<Image> images);
 
   std::string name_;
+  std::filesystem::path folder_;
   uint64_t id_;
   int64_t rank_;
   std::vector<Image> images_;  // by layer
+  uint64_t digest_;
 };
 
 }  // namespace reprise::lora
