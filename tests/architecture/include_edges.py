@@ -27,7 +27,7 @@ BELOW_RUNNER = {
     "program",
     "scheduler",
 }
-BELOW_API = BELOW_RUNNER | {"config", "tokenizer", "structured_output", "runner", "engine"}
+BELOW_API = BELOW_RUNNER | {"config", "tokenizer", "structured_output", "replay_log", "runner", "engine"}
 ALLOWED = {
     "base": set(),
     # several processes that run one model: messages with deadlines, no device
@@ -56,6 +56,8 @@ ALLOWED = {
     # draft tokens: who proposes them and which are accepted
     "speculative": {"base", "sampling"},
     "structured_output": {"base", "tokenizer"},
+    # what repeats an answer, as lines of a file: no engine, no device
+    "replay_log": {"base", "sampling", "structured_output"},
     # adapters: their files, and their memory on the device
     "lora": {"base", "device", "tensor", "weights"},
     "models": {"base", "device", "tensor", "cudagraph/capture", "weights", "attention", "lora"},
@@ -76,7 +78,7 @@ ALLOWED = {
     # requests and batches: no device, no model
     "scheduler": {"base", "kv_cache", "sampling", "speculative"},
     "runner": BELOW_RUNNER | {"structured_output"},
-    "engine": BELOW_RUNNER | {"tokenizer", "structured_output", "runner"},
+    "engine": BELOW_RUNNER | {"tokenizer", "structured_output", "replay_log", "runner"},
     "api": BELOW_API | {
         "kv_cache/events", "weights/packed_copy",
         "chat_template", "output_parsers", "compile/cache", "compile/model",

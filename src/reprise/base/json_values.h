@@ -1,0 +1,51 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reprise/base/json.h"
+
+/// Values that the JSON library does not convert by itself: an unset optional is null, a path is a
+/// text. Lists of members that are written and read by one function use these.
+namespace reprise {
+
+template <typename T>
+void write_json(Json& json, const T& value) {
+  json = value;
+}
+inline void write_json(Json& json, const std::filesystem::path& value) { json = value.string(); }
+template <typename T>
+void write_json(Json& json, const std::optional<T>& value) {
+  json = nullptr;
+  if (value) write_json(json, *value);
+}
+inline void write_json(Json& json, const std::vector<std::filesystem::path>& values) {
+  json = Json::array();
+  for (const std::filesystem::path& value : values) json.push_back(value.string());
+}
+
+/// \throws Json::exception for a wrong type
+template <typename T>
+void read_json(const Json& json, T& value) {
+  json.get_to(value);
+}
+inline void read_json(const Json& json, std::filesystem::path& value) {
+  value = json.get<std::string>();
+}
+template <typename T>
+void read_json(const Json& json, std::optional<T>& value) {
+  value.reset();
+  if (!json.is_null()) read_json(json, value.emplace());
+}
+inline void read_json(const Json& json, std::vector<std::filesystem::path>& values) {
+  values.clear();
+  for (const Json& value : json) values.emplace_back(value.get<std::string>());
+}
+template <>
+inline void read_json(const Json& json, Json& value) {
+  value = json;
+}
+
+}  // namespace reprise
