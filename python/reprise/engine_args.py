@@ -94,6 +94,7 @@ class EngineArgs:
     flash_attn_version: int = dataclasses.field(default_factory=lambda: int(os.environ.get("VLLM_FLASH_ATTN_VERSION") or 0))
     enforce_eager: bool = False
     verify_graphs: str = "capture"  # or off, strict: what is proved about each graph at the start
+    replay_log: str | os.PathLike[str] = ""  # a file for `reprise replay`
     optimization_level: int = 2
     compilation_config: CompilationConfig | dict[str, Any] | int | None = None
     compile_cache_root: str | os.PathLike[str] = ""

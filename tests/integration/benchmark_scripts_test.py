@@ -59,6 +59,14 @@ class BenchmarkScripts(unittest.TestCase):
         self.assertEqual([row[0] for row in rows], ["off", "capture"])
         self.assert_positive(*(row[1] for row in rows), rows[1][3], *(row[4] for row in rows))
 
+    def test_replay_log(self):
+        out = self.run_python("benchmarks/replay_log.py", BINARY, MODEL, "--rounds", "1", "--", "--num-prompts", "8",
+                              "--input-len", "8", "--output-len", "8")
+        rows = rows_of(out)
+        self.assertEqual([row[0] for row in rows[:2]], ["no log", "log"])
+        self.assert_positive(*rows[0][1:], *rows[1][1:])
+        self.assertIn("the log has 8 answers and 64 tokens", out)
+
     def assert_positive(self, *values):
         for value in values:
             self.assertTrue(math.isfinite(float(value)) and float(value) > 0, values)

@@ -543,11 +543,12 @@ class StartUp(Server):
                    "encoder_len": 0, "encoder_block_ids": [], "second_text_begin": 2**31 - 1, "has_adapter": False,
                    "samples": True, "num_drafts": 0, "num_padding_tokens": 0, "first_prompt_logit": 0,
                    "num_prompt_logits": 0}
-        engine = {"is_draft_head": False, "model": str(Path(MODEL).resolve()), "load_format": "auto", "seed": 0,
-                  "hf_overrides": {}, "quantization": "none", "dtype": "auto", "kv_cache_dtype": "auto",
-                  "block_size": 16, "max_model_len": 64, "max_num_seqs": 4, "max_num_batched_tokens": 64,
-                  "attention_backend": "auto", "cpu_isa": "auto", "batch_invariant": True, "speculative_config": {},
-                  "compilation_config": {"cudagraph_mode": "FULL"}, "optimization_level": 2}
+        # A replay log describes its engine in the same way.
+        log = self.folder / "answers.log"
+        self.ok("generate", MODEL, "--prompt", "7", "--max-tokens", "1", "--max-model-len", "64", "--max-num-seqs", "4",
+                "--max-num-batched-tokens", "64", "-cc.cudagraph_mode=FULL", "--replay-log", log)
+        options = json.loads(log.read_text(encoding="utf-8").splitlines()[0])["options"]
+        engine = {"is_draft_head": False, "options": options}
         key = {"runtime_mode": "FULL", "descriptor": {"num_tokens": 1, "num_reqs": 1, "uniform": False,
                                                       "has_lora": False, "num_active_loras": 0}}
         report = {"format": 1, "engine": engine, "key": key, "cache": layout, "requests": [request],

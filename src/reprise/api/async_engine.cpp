@@ -9,12 +9,14 @@
 #include "reprise/api/engine_loader.h"
 #include "reprise/api/loaded_engine.h"
 #include "reprise/api/model_text.h"
+#include "reprise/api/replay_log.h"
 #include "reprise/api/replica_router.h"
 #include "reprise/engine/bad_words.h"
 #include "reprise/engine/engine_core.h"
 #include "reprise/engine/step_trace.h"
 #include "reprise/kv_cache/events/kv_event_publisher.h"
 #include "reprise/kv_cache/transfer/kv_transfer.h"
+#include "reprise/replay_log/log_writer.h"
 
 namespace reprise::api {
 
@@ -27,7 +29,7 @@ constexpr int32_t kAwake = -1;
 struct AsyncEngine::Impl {
   explicit Impl(LoadedEngine& engine)
       : local(std::make_unique<AsyncEngineLoop>(
-            *engine.core, engine.text->tokenizer(), idle_steps_of(engine))),
+            *engine.core, engine.text->tokenizer(), idle_steps_of(engine), on_record_of(engine))),
         loop(*local) {
     if (engine.args.replicas != nullptr) router = std::make_unique<ReplicaRouter>(engine, loop);
   }
@@ -133,6 +135,7 @@ EngineStats AsyncEngine::stats() const {
     stats.kv_event_payloads_missed = publisher->num_missed();
   }
   if (engine_->kv_transfer) stats.kv_transfer = engine_->kv_transfer->counts();
+  if (engine_->replay_log) stats.replay_log = engine_->replay_log->counts();
   if (is_sleeping()) stats.sleep_level = static_cast<SleepLevel>(impl_->sleep_level.load());
   return stats;
 }

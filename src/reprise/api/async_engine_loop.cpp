@@ -44,10 +44,11 @@ void publish_shadow(const runner::ShadowCheck* shadow, ShadowStats& stats) {
 
 AsyncEngineLoop::AsyncEngineLoop(engine::EngineCore& core,
                                  const tokenizer::Tokenizer& tokenizer,
-                                 IdleSteps idle_steps)
+                                 IdleSteps idle_steps,
+                                 engine::OnRecord on_record)
     : core_(&core),
       idle_steps_(std::move(idle_steps)),
-      requests_(core, tokenizer),
+      requests_(core, tokenizer, std::move(on_record)),
       current_{.adapters = {.max_loras = core.scheduler().config().max_loras,
                             .at = seconds_since_1970()},
                .requests = RequestHistograms(core.scheduler().max_model_len())},

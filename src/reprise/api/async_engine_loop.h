@@ -43,7 +43,8 @@ class AsyncEngineLoop {
   /// Starts the thread.
   AsyncEngineLoop(engine::EngineCore& core,
                   const tokenizer::Tokenizer& tokenizer,
-                  IdleSteps idle_steps = {});
+                  IdleSteps idle_steps = {},
+                  engine::OnRecord on_record = {});
   AsyncEngineLoop(const AsyncEngineLoop&) = delete;
   AsyncEngineLoop& operator=(const AsyncEngineLoop&) = delete;
   /// Aborts unfinished requests (each still gets its last delta) and joins the thread.

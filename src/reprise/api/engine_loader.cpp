@@ -23,12 +23,14 @@
 #include "reprise/api/model_text.h"
 #include "reprise/api/model_weights.h"
 #include "reprise/api/rank_options.h"
+#include "reprise/api/replay_log.h"
 #include "reprise/api/resolved_options.h"
 #include "reprise/api/state_caching.h"
 #include "reprise/engine/engine_core.h"
 #include "reprise/kv_cache/events/kv_event_publisher.h"
 #include "reprise/kv_cache/events/kv_event_recorder.h"
 #include "reprise/kv_cache/transfer/kv_transfer.h"
+#include "reprise/replay_log/log_writer.h"
 #include "reprise/runner/memory_profile.h"
 
 namespace reprise::api {
@@ -283,6 +285,7 @@ std::unique_ptr<LoadedEngine> load_engine(const EngineArgs& args, const StartupO
   // Stays without an engine if drafts need no model.
   Start draft{.engine = nullptr, .programs = ModelPrograms("draft")};
   LoadedEngine& engine = *main.engine;
+  Descriptor replay_log;
   const auto stage = [&](const char* name, const auto& run) {
     run_stage(name, observer, engine.report, run);
   };
@@ -290,6 +293,7 @@ std::unique_ptr<LoadedEngine> load_engine(const EngineArgs& args, const StartupO
   stage("options", [&] {
     engine.options = resolve(engine.args);
     check_graph_trust(engine.args, *engine.options);
+    replay_log = open_replay_log(engine.args, *engine.options);
     report_options(*engine.options, engine.report);
     draft.engine = resolve_draft_engine(engine);
     if (draft.engine) report_options(*draft.engine->options, draft.engine->report);
@@ -320,6 +324,7 @@ std::unique_ptr<LoadedEngine> load_engine(const EngineArgs& args, const StartupO
   if (draft.engine) {
     stage("draft graphs", [&] { finish_draft(std::move(draft.engine), engine); });
   }
+  start_replay_log(engine, std::move(replay_log));
   engine.report.total_seconds = seconds_since(begin);
   return std::move(main.engine);
 }

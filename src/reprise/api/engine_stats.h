@@ -11,6 +11,7 @@
 #include "reprise/base/histogram.h"
 #include "reprise/cudagraph/dispatch_ledger.h"
 #include "reprise/kv_cache/transfer/kv_transfer_counts.h"
+#include "reprise/replay_log/log_counts.h"
 #include "reprise/runner/step_times.h"
 #include "reprise/speculative/speculation_stats.h"
 
@@ -114,9 +115,10 @@ struct EngineStats {
   // The tokens of experts, if they are counted: by layer, then by expert.
   std::vector<int32_t> expert_layers;
   std::vector<uint64_t> expert_tokens;
-  uint64_t kv_event_payloads_sent = 0;     // steps whose cache events went to subscribers
-  uint64_t kv_event_payloads_dropped = 0;  // ... and those that did not
-  uint64_t kv_event_payloads_missed = 0;   // sent, but not to a slow subscriber
+  uint64_t kv_event_payloads_sent = 0;              // steps whose cache events went to subscribers
+  uint64_t kv_event_payloads_dropped = 0;           // ... and those that did not
+  uint64_t kv_event_payloads_missed = 0;            // sent, but not to a slow subscriber
+  std::optional<replay_log::LogCounts> replay_log;  // unset without --replay-log
   uint64_t num_preemptions = 0;
   speculative::SpeculationStats speculation;
   uint64_t num_steps = 0;  // computed steps; failed steps do not count

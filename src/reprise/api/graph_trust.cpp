@@ -12,6 +12,7 @@
 #include "reprise/api/draft_head.h"
 #include "reprise/api/draft_model.h"
 #include "reprise/api/engine_loader.h"
+#include "reprise/api/engine_record.h"
 #include "reprise/api/resolved_options.h"
 #include "reprise/base/error.h"
 #include "reprise/runner/model_runner.h"
@@ -72,27 +73,11 @@ Json describe(const LoadedEngine& engine) {
   const EngineArgs& args = engine.args;
   Json json = {{"version", args.program_version},
                {"device", engine.report.device},
-               {"model", std::filesystem::absolute(args.model).string()},
                {"is_draft_head", engine.options->draft_head.has_value()},
                {"rank", args.ranks == nullptr ? 0 : args.ranks->rank()},
                {"cudagraph_mode", to_string(engine.options->graphs.mode)},
-               {"compilation_level", config::to_string(engine.options->graphs.compilation_mode)},
-               {"load_format", args.load_format == LoadFormat::dummy ? "dummy" : "auto"},
-               {"seed", args.seed},
-               {"hf_overrides", args.hf_overrides},
-               {"quantization", args.quantization},
-               {"dtype", args.dtype},
-               {"kv_cache_dtype", args.kv_cache_dtype},
-               {"block_size", args.block_size},
-               {"max_model_len", engine.options->max_model_len},
-               {"max_num_seqs", args.max_num_seqs},
-               {"max_num_batched_tokens", args.max_num_batched_tokens},
-               {"attention_backend", args.attention_backend},
-               {"cpu_isa", args.cpu_isa},
-               {"batch_invariant", args.batch_invariant},
-               {"speculative_config", args.speculative_config},
-               {"compilation_config", args.compilation_config}};
-  json["optimization_level"] = static_cast<int>(args.optimization_level);
+               {"compilation_level", config::to_string(engine.options->graphs.compilation_mode)}};
+  json["options"] = args_to_json(engine);
   return json;
 }
 
@@ -147,26 +132,7 @@ EngineArgs args_of_report(const std::filesystem::path& path) {
                       "is of a draft head, which does not run without its main model; the report "
                       "itself names the first wrong node");
     }
-    EngineArgs args;
-    args.model = engine.at("model").get<std::string>();
-    if (engine.at("load_format") == "dummy") args.load_format = LoadFormat::dummy;
-    engine.at("seed").get_to(args.seed);
-    args.hf_overrides = engine.at("hf_overrides");
-    engine.at("quantization").get_to(args.quantization);
-    engine.at("dtype").get_to(args.dtype);
-    engine.at("kv_cache_dtype").get_to(args.kv_cache_dtype);
-    engine.at("block_size").get_to(args.block_size);
-    args.max_model_len = engine.at("max_model_len").get<int32_t>();
-    engine.at("max_num_seqs").get_to(args.max_num_seqs);
-    engine.at("max_num_batched_tokens").get_to(args.max_num_batched_tokens);
-    engine.at("attention_backend").get_to(args.attention_backend);
-    engine.at("cpu_isa").get_to(args.cpu_isa);
-    engine.at("batch_invariant").get_to(args.batch_invariant);
-    args.speculative_config = engine.at("speculative_config");
-    args.compilation_config = engine.at("compilation_config");
-    args.optimization_level =
-        static_cast<config::OptimizationLevel>(engine.at("optimization_level").get<int>());
-    return args;
+    return args_from_json(engine.at("options"));
   } catch (const Json::exception& error) {
     throw FileError("E_REPORT", path.string(), "engine", error.what());
   }

@@ -13,6 +13,7 @@
 #include "reprise/api/engine_loader.h"
 #include "reprise/api/loaded_engine.h"
 #include "reprise/api/model_text.h"
+#include "reprise/api/replay_log.h"
 #include "reprise/api/replica_router.h"
 #include "reprise/base/error.h"
 #include "reprise/engine/bad_words.h"
@@ -52,7 +53,7 @@ void append(engine::OutputDelta& delta, double seconds, RequestOutput& result) {
 struct LLM::Replicas {
   explicit Replicas(LoadedEngine& engine)
       : loop(std::make_unique<AsyncEngineLoop>(
-            *engine.core, engine.text->tokenizer(), idle_steps_of(engine))),
+            *engine.core, engine.text->tokenizer(), idle_steps_of(engine), on_record_of(engine))),
         router(engine, *loop) {}
   Replicas(const Replicas&) = delete;
   Replicas& operator=(const Replicas&) = delete;
@@ -69,7 +70,8 @@ LLM::LLM(const EngineArgs& args, const StartupObserver& observer)
     : LLM(load_engine(args, observer)) {}
 LLM::LLM(std::unique_ptr<LoadedEngine> engine)
     : EngineFrontend(std::move(engine)),
-      loop_(std::make_unique<engine::StepLoop>(*engine_->core, tokenizer())),
+      loop_(
+          std::make_unique<engine::StepLoop>(*engine_->core, tokenizer(), on_record_of(*engine_))),
       replicas_(engine_->args.replicas != nullptr ? std::make_unique<Replicas>(*engine_)
                                                   : nullptr) {}
 LLM::LLM(LLM&&) noexcept = default;

@@ -16,6 +16,7 @@
 #include "reprise/kv_cache/events/kv_event_recorder.h"
 #include "reprise/kv_cache/transfer/kv_transfer.h"
 #include "reprise/lora/adapter_registry.h"
+#include "reprise/replay_log/log_writer.h"
 #include "reprise/runner/data_parallel_steps.h"
 #include "reprise/speculative/drafter.h"
 

@@ -32,6 +32,10 @@ class CausalLM;
 class Parameters;
 }  // namespace reprise::models
 
+namespace reprise::replay_log {
+class LogWriter;
+}
+
 namespace reprise::runner {
 class DataParallelSteps;
 class ExpertCounts;
@@ -95,6 +99,7 @@ struct LoadedEngine {
   std::unique_ptr<kv_cache::KvEventPublisher> event_publisher;  // nullptr without kv_events
   std::unique_ptr<kv_cache::KvEventRecorder> event_recorder;    // as event_publisher
   std::unique_ptr<kv_cache::KvTransfer> kv_transfer;            // nullptr without kv_transfer
+  std::unique_ptr<replay_log::LogWriter> replay_log;            // nullptr without replay_log
   std::unique_ptr<engine::EngineCore> core;
   std::unique_ptr<EngineMemory> memory;
 };

@@ -10,6 +10,7 @@
 #include "reprise/api/loaded_engine.h"
 #include "reprise/api/message_thread.h"
 #include "reprise/api/model_text.h"
+#include "reprise/api/replay_log.h"
 #include "reprise/api/replica_messages.h"
 #include "reprise/api/replica_router.h"
 #include "reprise/base/error.h"
@@ -29,7 +30,7 @@ class Replica {
   explicit Replica(LoadedEngine& engine)
       : engine_(&engine),
         loop_(std::make_unique<AsyncEngineLoop>(
-            *engine.core, engine.text->tokenizer(), idle_steps_of(engine))),
+            *engine.core, engine.text->tokenizer(), idle_steps_of(engine), on_record_of(engine))),
         messages_(*engine.args.replicas,
                   {.take = [this](int, std::span<const std::byte> message) { take(message); },
                    .look = [this] { tell_stats(); },
@@ -101,7 +102,9 @@ class Replica {
           std::move(message.prompt_token_ids),
           message.params,
           [this](engine::OutputDelta&& delta) { messages_.post(kFrontend, write_message(delta)); },
-          {.priority = message.priority, .cache_salt = std::move(message.cache_salt)},
+          {.priority = message.priority,
+           .cache_salt = std::move(message.cache_salt),
+           .client_id = std::move(message.client_id)},
           std::chrono::steady_clock::now(),
           id);
     } catch (const std::exception& error) {

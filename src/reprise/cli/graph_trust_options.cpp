@@ -36,6 +36,16 @@ void add_graph_trust_options(OptionTable& table, const std::string& group, api::
                if (value.empty()) throw InvalidArgument("--graph-report-dir: needs a folder");
                args.graph_report_dir = value;
              }});
+  table.add({.name = "replay-log",
+             .group = group,
+             .value_name = "FILE",
+             .help = "Appends each answer with what reprise replay needs to repeat it bit by bit: "
+                     "its prompt too, so only you can read a new file.",
+             .default_text = "",
+             .apply = [&args](std::string_view value) {
+               if (value.empty()) throw InvalidArgument("--replay-log: needs a file");
+               args.replay_log = value;
+             }});
   table.add_switch("strict-graphs",
                    group,
                    "A step that would leave the graph that the configuration promises is an error, "

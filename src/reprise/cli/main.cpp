@@ -35,6 +35,7 @@ using reprise::cli::run_explain;
 using reprise::cli::run_generate;
 using reprise::cli::run_graph;
 using reprise::cli::run_reference;
+using reprise::cli::run_replay;
 using reprise::cli::run_run_batch;
 using reprise::cli::run_serve;
 using reprise::cli::Variable;
@@ -63,6 +64,7 @@ constexpr std::array kCommands = {
             "asked.",
             run_explain},
     Command{"graph", "Look into a graph: bisect finds its first wrong node.", run_graph},
+    Command{"replay", "Repeat the answers of --replay-log, and compare bit by bit.", run_replay},
     Command{"collect-env",
             "What a bug report needs to know about this machine and build.",
             run_collect_env},

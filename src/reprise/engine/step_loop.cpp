@@ -10,8 +10,8 @@
 
 namespace reprise::engine {
 
-StepLoop::StepLoop(EngineCore& core, const tokenizer::Tokenizer& tokenizer)
-    : core_(&core), outputs_(tokenizer) {}
+StepLoop::StepLoop(EngineCore& core, const tokenizer::Tokenizer& tokenizer, OnRecord on_record)
+    : core_(&core), outputs_(tokenizer), recorder_(std::move(on_record)) {}
 
 void StepLoop::add_request(scheduler::RequestId id,
                            std::vector<int32_t> prompt_token_ids,
@@ -28,9 +28,13 @@ void StepLoop::add_request(scheduler::RequestId id,
 
 std::optional<OutputDelta> StepLoop::abort_request(scheduler::RequestId id) {
   const std::optional<scheduler::RequestUpdate> update = core_->abort_request(id);
-  if (update) return outputs_.process(std::span(&*update, 1));
-  outputs_.remove_request(id);
-  return std::nullopt;
+  if (!update) {
+    outputs_.remove_request(id);
+    return std::nullopt;
+  }
+  std::optional<OutputDelta> delta = outputs_.process(std::span(&*update, 1));
+  if (delta) recorder_.take(std::span(&*update, 1), *delta);
+  return delta;
 }
 
 void StepLoop::step(const OnDelta& on_delta, const std::function<void()>& on_step) {
@@ -50,6 +54,7 @@ void StepLoop::step(const OnDelta& on_delta, const std::function<void()>& on_ste
     if (delta->finished && !of_request.back().finished) {
       core_->finish_request(delta->id, std::get<std::string>(delta->stop_reason));
     }
+    recorder_.take(of_request, *delta);
     on_delta(std::move(*delta));
   }
 }

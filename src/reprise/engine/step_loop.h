@@ -7,6 +7,7 @@
 
 #include "reprise/engine/output_delta.h"
 #include "reprise/engine/output_processor.h"
+#include "reprise/engine/request_recorder.h"
 
 namespace reprise::engine {
 
@@ -19,7 +20,8 @@ class StepLoop {
  public:
   using OnDelta = std::function<void(OutputDelta&&)>;
 
-  StepLoop(EngineCore& core, const tokenizer::Tokenizer& tokenizer);
+  /// `on_record`: see RequestRecorder; may be empty.
+  StepLoop(EngineCore& core, const tokenizer::Tokenizer& tokenizer, OnRecord on_record = {});
 
   /// Adds a request. `id` comes from EngineCore::new_request_id().
   /// \throws InvalidArgument if the request can never run; then nothing has changed
@@ -37,6 +39,7 @@ class StepLoop {
  private:
   EngineCore* core_;
   OutputProcessor outputs_;
+  RequestRecorder recorder_;
 };
 
 }  // namespace reprise::engine

@@ -110,6 +110,7 @@ void bind_scheduler_arguments(EngineArgsClass& arguments) {
       .def_rw("enable_prefix_caching", &EngineArgs::enable_prefix_caching)
       .def_rw("verify_graphs", &EngineArgs::verify_graphs)
       .def_rw("expert_counters", &EngineArgs::expert_counters)
+      .def_rw("replay_log", &EngineArgs::replay_log)
       .def_rw("mamba_cache_mode", &EngineArgs::mamba_cache_mode)
       .def_rw("prefix_cache_retention_interval", &EngineArgs::prefix_cache_retention_interval)
       .def_rw("disable_cascade_attn", &EngineArgs::disable_cascade_attn)

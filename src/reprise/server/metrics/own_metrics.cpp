@@ -105,6 +105,12 @@ void write_transfer(Out out, From from) {
   if (counts) out.sample(static_cast<double>((*counts).*Member));
 }
 
+template <auto Member>
+void write_replay_log(Out out, From from) {
+  const auto& counts = from.engine.replay_log;
+  if (counts) out.count((*counts).*Member);
+}
+
 constexpr auto kOwnFamilies = std::to_array<MetricFamily>({
     {"reprise:steps_total",
      kCounter,
@@ -172,6 +178,22 @@ constexpr auto kOwnFamilies = std::to_array<MetricFamily>({
      "Payloads of --kv-events-config that a subscriber did not get, because it does not keep up "
      "and has as many waiting payloads as memory allows.",
      [](Out out, From from) { out.count(from.engine.kv_event_payloads_missed); }},
+    {"reprise:replay_log_requests_total",
+     kCounter,
+     "",
+     "Answers that were written to the replay log. This metric and the next two only with "
+     "--replay-log.",
+     write_replay_log<&replay_log::LogCounts::num_written>},
+    {"reprise:replay_log_dropped_requests_total",
+     kCounter,
+     "",
+     "Answers that are missing in the replay log, because the disk is full or too slow.",
+     write_replay_log<&replay_log::LogCounts::num_dropped>},
+    {"reprise:replay_log_bytes_total",
+     kCounter,
+     "",
+     "Bytes that were written to the replay log.",
+     write_replay_log<&replay_log::LogCounts::num_bytes>},
     {"reprise:kv_transfer_tokens_total",
      kCounter,
      "",
