@@ -126,6 +126,19 @@ class ReplayLog(unittest.TestCase):
         self.assertIn("2 of 2 answers", run.stdout)
         self.assertIn("line 4 is left out: its checksum is wrong", run.stderr)
 
+    def test_engines_of_several_ranks_are_made_again(self):
+        for option, other_code in (("--tensor-parallel-size", 1), ("--pipeline-parallel-size", 0), ("--data-parallel-size", 0)):
+            with self.subTest(option=option):
+                self.file.unlink(missing_ok=True)
+                run = self.run_cli("generate", serve_test.MODEL, "--prompt", "A", "--prompt", "The fox", "--max-tokens", "9",
+                                   option, "2", "--replay-log", self.file)
+                self.assertEqual(run.returncode, 0, run.stderr)
+                engines = [record for record in self.records() if record["kind"] == "engine"]
+                self.assertEqual(len(engines), 2 if option == "--data-parallel-size" else 1)
+                self.assertIn("2 of 2 answers are equal (18 tokens)", self.replay())
+                out = self.replay(option, "1", code=other_code)
+                self.assertEqual("another number of ranks that share a layer: 2, now 1" in out, other_code == 1, out)
+
     def test_a_full_disk_stops_no_answer(self):
         server = self.serve("/dev/full")
         for _ in range(3):

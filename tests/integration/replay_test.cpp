@@ -397,7 +397,7 @@ TEST(LikelyCauses, come_in_the_order_of_their_likelihood_and_end_with_a_sentence
                        {"build", "a"},
                        {"files", {{"model.safetensors", "1"}, {"config.json", "1"}}},
                        {"bits", {{"device", "cpu"}, {"cpu_isa", "avx2"}, {"dtype", "bfloat16"}}}};
-  EXPECT_THAT(api::likely_causes(logged, logged)[0], HasSubstr("please report it"));
+  EXPECT_THAT(api::likely_causes(logged, logged)[0], HasSubstr("please report this"));
   Json now = logged;
   now["version"] = "2";
   now["bits"]["dtype"] = "float32";
@@ -415,7 +415,7 @@ TEST(LikelyCauses, come_in_the_order_of_their_likelihood_and_end_with_a_sentence
   now["bits"]["batch_invariant"] = false;
   Json batched = logged;
   batched["bits"]["batch_invariant"] = false;
-  EXPECT_THAT(api::likely_causes(batched, batched)[0], HasSubstr("depend on the batch"));
+  EXPECT_THAT(api::likely_causes(batched, batched)[0], HasSubstr("depend on its batches"));
 }
 
 }  // namespace

@@ -110,7 +110,7 @@ constexpr auto kBitsFacts = std::to_array<BitsFact>({
     {"quantization", "quantization"},
     {"kv_cache_dtype", "dtype of the KV cache"},
     {"attention_backend", "attention backend"},
-    {"tensor_parallel_size", "number of ranks that share a layer, so sums have another order"},
+    {"tensor_parallel_size", "number of ranks that share a layer"},
     {"enable_expert_parallel", "division of experts"},
     {"batch_invariant", "value of --batch-invariant"},
     {"hf_overrides", "hf_overrides"},
@@ -236,12 +236,10 @@ std::vector<std::string> likely_causes(const Json& logged, const Json& replayed)
     causes.emplace_back("another build of Reprise");
   }
   if (!is_cpu(was) || !was.value("batch_invariant", true)) {
-    causes.emplace_back("the bits of this engine depend on the batch, and the batches were others");
+    causes.emplace_back("the bits of this engine depend on its batches, which were others");
   }
   if (causes.empty()) {
-    causes.emplace_back(
-        "weights, kernels, version and build are the same: this is a fault of Reprise or of the "
-        "machine; please report it");
+    causes.emplace_back("no difference of the engines is known; please report this");
   }
   return causes;
 }

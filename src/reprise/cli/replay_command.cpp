@@ -113,7 +113,7 @@ class Report {
     ++counts.num_answers;
     if (!answer.problem.empty()) {
       ++counts.num_not_run;
-      fmt::print("{}: not repeated: {}\n", logged.id, answer.problem);
+      fmt::print("{}:\n  not repeated: {}\n", logged.id, answer.problem);
       return;
     }
     counts.num_tokens += logged.token_ids.size();
