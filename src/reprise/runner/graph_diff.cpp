@@ -134,7 +134,9 @@ GraphDiff diff(const GraphProfile& a, const GraphProfile& b) {
 
 std::string verdict_of(const GraphProfile& a, const GraphProfile& b, const GraphDiff& diff) {
   const std::string nodes = nodes_text(diff);
-  if (diff.replay == TimeChange::same) return fmt::format("B is as fast as A, {}", nodes);
+  if (diff.replay == TimeChange::same) {
+    return fmt::format("A and B take the same time within their spread, {}", nodes);
+  }
   const double change = std::abs(b.replay.median / a.replay.median - 1) * 100;
   return fmt::format("B is {:.0f} % {} than A, {}",
                      change,

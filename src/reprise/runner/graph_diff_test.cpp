@@ -44,7 +44,8 @@ TEST(GraphDiff, finds_nothing_between_equal_profiles) {
   EXPECT_TRUE(found.has_same_nodes());
   EXPECT_EQ(found.replay, TimeChange::same);
   EXPECT_TRUE(found.engines.empty());
-  EXPECT_EQ(verdict_of(profile, profile, found), "B is as fast as A, with the same nodes");
+  EXPECT_EQ(verdict_of(profile, profile, found),
+            "A and B take the same time within their spread, with the same nodes");
 }
 
 TEST(GraphDiff, finds_what_was_inserted_and_pairs_the_others) {
