@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import unittest
+import xml.etree.ElementTree
 from pathlib import Path
 
 BINARY = MODEL = SOURCE = None
@@ -564,7 +565,88 @@ class StartUp(Server):
         self.assertIn("another length", self.refused("graph", "bisect", path))
         self.assertIn("E_REPORT", self.refused("graph", "bisect", self.folder / "none.json"))
         self.assertIn("bisect", self.ok("graph", "--help"))
-        self.assertIn("there is: bisect", self.refused("graph", "show"))
+        self.assertIn("there are: show, diff, bisect", self.refused("graph", "shwo"))
+
+    SMALL = ("--max-model-len", "256", "--max-num-seqs", "8", "--max-num-batched-tokens", "64", "--level", "0",
+             "-cc.cudagraph_capture_sizes=[1, 4, 8]", "--context-len", "16")
+
+    def test_graph_show_lists_keys_and_shows_one(self):
+        lines = self.ok("graph", "show", MODEL, *self.SMALL).splitlines()
+        self.assertEqual(lines[0].split(), ["key", "nodes", "replay", "eager", "tokens", "waste"])
+        keys = [line.split()[0] for line in lines[1:]]
+        self.assertIn("FULL:tokens=8,reqs=8,uniform", keys)
+        self.assertIn("PIECEWISE:tokens=4", keys)
+        self.assertTrue(all(len(line) <= 80 for line in lines))
+        listed = json.loads(self.ok("graph", "show", MODEL, "--json", "--replays", "1", *self.SMALL))
+        self.assertEqual([entry["key"] for entry in listed], keys)
+        by_key = {entry["key"]: entry for entry in listed}
+        self.assertEqual(by_key["FULL:tokens=8,reqs=8,uniform"]["padding"],
+                         {"fewest_tokens": 5, "most_tokens": 8, "mean_share": 0.1875, "largest_share": 0.375})
+
+        page = self.folder / "page.html"
+        text = self.ok("graph", "show", MODEL, "FULL:8", "--html", page, "--replays", "3", *self.SMALL)
+        self.assertTrue(text.startswith("FULL:tokens=8,reqs=8,uniform of "), text)
+        self.assertTrue(all(len(line) <= 80 for line in text.splitlines()), text)
+        self.assertIn("8 requests of 1 token, each with 16 tokens in the cache", text)
+        root = xml.etree.ElementTree.parse(page).getroot()
+        namespace = {"h": "http://www.w3.org/1999/xhtml"}
+        profile = json.loads(self.ok("graph", "show", MODEL, "FULL:8", "--json", *self.SMALL))
+        rows = root.findall(".//h:table", namespace)[1].findall("h:tr", namespace)
+        self.assertEqual(len(rows) - 1, len(profile["nodes"]))
+        segments = root.findall(".//h:div[@class='bar']/h:span", namespace)
+        self.assertEqual(len(segments), len(profile["nodes"]))
+        content = page.read_text(encoding="utf-8")
+        self.assertIsNone(re.search(r"<script|\bsrc=|\bhref=|url\(|@import", content))
+        nodes = self.ok("graph", "show", MODEL, "FULL:8", "--nodes", *self.SMALL)
+        self.assertRegex(nodes, r"(?m)^ +0 +- ")
+        self.assertTrue(all(len(line) <= 80 for line in nodes.splitlines()), nodes)
+
+    def test_graph_show_says_what_is_wrong_with_its_arguments(self):
+        self.assertIn("FULL:tokens=8,reqs=8,uniform", self.refused("graph", "show", MODEL, "FULL:9", *self.SMALL))
+        self.assertIn("do not fit", self.refused("graph", "show", MODEL, "FULL:8", *self.SMALL, "--context-len", "256"))
+        self.assertIn("has no graphs", self.refused("graph", "show", MODEL, "FULL:8", "--enforce-eager"))
+        self.assertIn("unexpected argument", self.refused("graph", "show", MODEL, "FULL:8", "FULL:4"))
+        self.assertIn("needs a model", self.refused("graph", "show"))
+        self.assertIn("--replays: expected 1", self.refused("graph", "show", MODEL, "FULL:8", "--replays", "0"))
+        self.assertIn("name its key", self.refused("graph", "show", MODEL, "--html", self.folder / "page.html"))
+        self.assertIn("name its key", self.refused("graph", "show", MODEL, "--nodes"))
+        self.assertIn("cannot be written", self.refused("graph", "show", MODEL, "FULL:8", "--html", "/none/page.html"))
+        self.assertIn("--context-len", self.ok("graph", "show", "--help=all"))
+
+    def test_graph_diff_compares_files_and_keys(self):
+        profile = json.loads(self.ok("graph", "show", MODEL, "FULL:8", "--json", *self.SMALL))
+        profile["replay_us"] = {"median": 100, "low": 99, "high": 101}  # a busy machine has wider ones
+        one = self.write("one.json", json.dumps(profile))
+        same = self.run_cli("graph", "diff", one, one)
+        self.assertEqual((same.returncode, same.stdout.splitlines()[0]),
+                         (0, "A and B take the same time within their spread, with the same nodes"))
+        profile["nodes"][2]["kernel"] += "_v2"
+        profile["replay_us"] = {name: 2 * time for name, time in profile["replay_us"].items()}
+        profile["engine"]["version"] = "next"
+        two = self.write("two.json", json.dumps(profile))
+        differs = self.run_cli("graph", "diff", one, two)
+        self.assertEqual(differs.returncode, 1)
+        self.assertEqual(differs.stdout.splitlines()[0],
+                         "B is 100 % slower than A, with other nodes (1 with another kernel)")
+        self.assertIn(", next", differs.stdout)
+        self.assertTrue(all(len(line) <= 80 for line in differs.stdout.splitlines()), differs.stdout)
+        as_json = json.loads(self.run_cli("graph", "diff", one, two, "--json").stdout)
+        self.assertEqual([node["a"] for node in as_json["nodes"] if node["has_other_kernel"]], [2])
+        keys = self.run_cli("graph", "diff", MODEL, "FULL:8", "PIECEWISE:8", *self.SMALL, "--nodes")
+        self.assertIn(keys.returncode, (0, 1), keys.stderr)
+        self.assertIn("A         FULL:tokens=8,reqs=8,uniform of ", keys.stdout)
+        self.assertIn("B         PIECEWISE:tokens=8 of ", keys.stdout)
+        self.assertNotIn("with other bytes", keys.stdout)  # both replay the same step
+        one_request = self.ok("graph", "show", MODEL, "PIECEWISE:8", "--replays", "1", *self.SMALL)
+        self.assertIn("1 request of 8 tokens", one_request)
+        four = self.ok("graph", "show", MODEL, "PIECEWISE:8", "--requests", "4", "--replays", "1", *self.SMALL)
+        self.assertIn("4 requests of 2 tokens", four)
+
+        self.assertIn("E_PROFILE", self.refused("graph", "diff", one, self.folder / "none.json"))
+        self.assertIn("E_PROFILE", self.refused("graph", "diff", one, self.write("bad.json", "{")))
+        self.assertIn("E_PROFILE", self.refused("graph", "diff", self.write("bad.json", '{"format": 1}'), one))
+        self.assertIn("expected two files", self.refused("graph", "diff", one))
+        self.assertIn("unknown option", self.refused("graph", "diff", one, two, "--level", "0"))
 
     def test_the_log_is_as_loud_as_asked(self):
         self.assertNotIn("KV cache", self.start("--quiet"))

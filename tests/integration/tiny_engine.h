@@ -144,6 +144,7 @@ struct TinyEngineOptions {
   std::optional<compile::CodeGenerator> generator;  // for a borrowed device; the CPU has its own
   std::filesystem::path compile_cache;              // default: none
   runner::ShadowCheckOptions shadow;                // default: no replay is compared
+  bool keep_inventory = false;                      // for profiles of graphs
   bool strict_graphs = false;
   /// Receives the warnings of compiling; without it a warning is a failure. Borrowed.
   std::vector<std::string>* warnings = nullptr;
@@ -224,6 +225,7 @@ class TinyEngine {
             .copy_inputs = options.copy_inputs,
             .verify_graphs = options.verify_graphs,
             .shadow = options.shadow,
+            .keep_inventory = options.keep_inventory,
             .strict_graphs = options.strict_graphs});
     if (resolved_.compilation_mode != config::CompilationMode::NONE) {
       compile(options, inputs.compilation, runner::ForwardKind::base);

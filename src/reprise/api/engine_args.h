@@ -111,6 +111,8 @@ struct EngineArgs {
   std::filesystem::path graph_report_dir;
   /// A step that leaves the graph that the configuration promises fails, and so does a start.
   bool strict_graphs = false;
+  /// The nodes of captures are noted, for GraphMicroscope. \pre verify_graphs is not "off"
+  bool keep_graph_inventory = false;
   /// The file to which each answer is appended with what is needed to repeat it; empty: none.
   std::filesystem::path replay_log;
   /// Gets a line for people when a running engine finds something wrong. On any thread; may be

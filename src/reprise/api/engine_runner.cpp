@@ -73,6 +73,7 @@ std::unique_ptr<runner::ModelRunner> create_runner(const LoadedEngine& engine,
           .lazy_capture = options.graph_inputs.compilation.cudagraph_lazy_capture,
           .verify_graphs = cudagraph::parse_verify_graphs("--verify-graphs", args.verify_graphs),
           .shadow = shadow_check_options(engine),
+          .keep_inventory = args.keep_graph_inventory,
           .strict_graphs = args.strict_graphs});
 }
 

@@ -8,6 +8,7 @@
 #include "reprise/base/error.h"
 #include "reprise/cli/commands.h"
 #include "reprise/cli/engine_options.h"
+#include "reprise/cli/graph_commands.h"
 
 namespace reprise::cli {
 namespace {
@@ -74,14 +75,22 @@ int run_bisect(std::span<const std::string> arguments) {
 }  // namespace
 
 int run_graph(std::span<const std::string> arguments) {
-  if (!arguments.empty() && arguments[0] == "bisect") return run_bisect(arguments.subspan(1));
+  if (!arguments.empty()) {
+    const std::string& name = arguments[0];
+    if (name == "bisect") return run_bisect(arguments.subspan(1));
+    if (name == "diff") return run_graph_diff(arguments.subspan(1));
+    if (name == "show") return run_graph_show(arguments.subspan(1));
+  }
   if (arguments.empty() || OptionTable::asks_for_help(arguments)) {
     fmt::print(
         "usage: reprise graph NAME [options]\n\n"
+        "  show    Shows the nodes of a graph, their memory and their times.\n"
+        "  diff    Compares two graphs, or two profiles of graphs.\n"
         "  bisect  Finds the first wrong node of a quarantined graph.\n");
     return arguments.empty() ? 2 : 0;
   }
-  throw InvalidArgument(fmt::format("graph: unknown command '{}'; there is: bisect", arguments[0]));
+  throw InvalidArgument(
+      fmt::format("graph: unknown command '{}'; there are: show, diff, bisect", arguments[0]));
 }
 
 }  // namespace reprise::cli

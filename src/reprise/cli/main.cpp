@@ -63,7 +63,8 @@ constexpr std::array kCommands = {
             "Which level, mode, sizes, which graph for which batch, and why. Loads nothing unless "
             "asked.",
             run_explain},
-    Command{"graph", "Look into a graph: bisect finds its first wrong node.", run_graph},
+    Command{
+        "graph", "Look into graphs: show, diff, and bisect for the first wrong node.", run_graph},
     Command{"replay", "Repeat the answers of --replay-log, and compare bit by bit.", run_replay},
     Command{"collect-env",
             "What a bug report needs to know about this machine and build.",

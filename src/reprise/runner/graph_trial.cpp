@@ -107,24 +107,18 @@ std::optional<Violation> GraphTrial::find_trace() {
 
 void GraphTrial::add_request(int32_t num_tokens, int32_t num_drafts) {
   const BatchLimits& limits = runner_->input_batch().limits();
-  // A read beyond the context then falls into the null block.
-  const int32_t last = num_tokens % limits.block_size;
-  const int32_t context = limits.block_size - last;
-  const size_t num_blocks = to_size((context + num_tokens) / limits.block_size);
-  const auto index = static_cast<int32_t>(requests_.size());
-  for (int32_t i = 0; i < num_tokens; ++i) token_ids_.push_back((3 + 7 * i + index) % 16);
-  for (size_t i = 0; i < num_blocks; ++i) {
-    block_ids_.push_back(kv_cache::BlockId{static_cast<int32_t>(next_block_++)});
+  // The text then ends with its block, and a read beyond it falls into the null block.
+  const int32_t context = limits.block_size - num_tokens % limits.block_size;
+  const auto index = static_cast<int32_t>(requests_.entries().size());
+  kv_cache::StateSlot state_slot = kv_cache::kNullStateSlot;
+  if (!slots_.empty()) {
+    state_slot = kv_cache::StateSlot{static_cast<int32_t>(kUnusedSlot) + 1 + index};
   }
-  requests_.push_back(
-      {.token_ids = std::span(token_ids_).last(to_size(num_tokens)),
-       .num_computed_tokens = context,
-       .block_ids = std::span(block_ids_).last(num_blocks),
-       .state_slot = slots_.empty()
-                         ? kv_cache::kNullStateSlot
-                         : kv_cache::StateSlot{static_cast<int32_t>(kUnusedSlot) + 1 + index},
-       .samples = true,
-       .num_drafts = num_drafts});
+  requests_.add({.num_tokens = num_tokens,
+                 .context = context,
+                 .num_drafts = num_drafts,
+                 .state_slot = state_slot},
+                limits.block_size);
 }
 
 bool GraphTrial::make_requests(CudagraphRuntimeMode mode, const BatchDescriptor& descriptor) {
@@ -147,20 +141,15 @@ bool GraphTrial::make_requests(CudagraphRuntimeMode mode, const BatchDescriptor&
   if (!slots_.empty()) {
     num_reqs = std::min(num_reqs, static_cast<int32_t>(slots_.count - kUnusedSlot) - 1);
   }
-  requests_.clear();
-  token_ids_.clear();
-  block_ids_.clear();
-  next_block_ = 1;
   if (num_reqs < 1) return false;
-  // Requests keep views of these.
-  token_ids_.reserve(to_size(num_reqs) * to_size(num_tokens));
-  block_ids_.reserve(to_size(num_reqs) * to_size(blocks_per_req));
+  requests_.begin(to_size(num_reqs) * to_size(num_tokens),
+                  to_size(num_reqs) * to_size(blocks_per_req));
   for (int32_t i = 0; i < num_reqs; ++i) add_request(num_tokens, num_drafts);
   return true;
 }
 
 void GraphTrial::clean() {
-  fill(blocks_, 0, std::min(next_block_ + 1, blocks_.count), std::byte{0});
+  fill(blocks_, 0, std::min(requests_.next_block() + 1, blocks_.count), std::byte{0});
   fill(slots_, 0, slots_.count, std::byte{0});
 }
 
@@ -172,7 +161,7 @@ GraphTrial::Bits GraphTrial::run(CudagraphRuntimeMode mode,
   fill(blocks_, 0, 1, null_value);
   fill(slots_, 0, std::min<size_t>(slots_.count, 1), null_value);
   const StepResult& result =
-      runner_->run(requests_, {.mode = mode, .descriptor = descriptor}, run_as);
+      runner_->run(requests_.entries(), {.mode = mode, .descriptor = descriptor}, run_as);
   Bits bits;
   for (int32_t row = 0; row < result.num_logits; ++row) {
     const std::span<const float> logits = runner_->logits_row(result, row);
@@ -199,7 +188,7 @@ std::optional<Violation> GraphTrial::try_key(CudagraphRuntimeMode mode,
       return violation(GraphRule::writes_own_memory,
                        "a replay has written the null block or the null slot");
     }
-    if (!holds_only(blocks_, next_block_, 1, std::byte{0}) ||
+    if (!holds_only(blocks_, requests_.next_block(), 1, std::byte{0}) ||
         !holds_only(slots_, kUnusedSlot, slots_.empty() ? 0 : 1, std::byte{0})) {
       return violation(GraphRule::writes_own_memory,
                        "a replay has written a block or a state of no request");

@@ -11,8 +11,7 @@
 #include "reprise/cudagraph/cudagraph_dispatcher.h"
 #include "reprise/cudagraph/cudagraph_mode.h"
 #include "reprise/cudagraph/verify/graph_rule.h"
-#include "reprise/kv_cache/block_pool.h"
-#include "reprise/scheduler/step_entry.h"
+#include "reprise/runner/made_up_requests.h"
 #include "reprise/tensor/tensor.h"
 
 namespace reprise::runner {
@@ -74,10 +73,7 @@ class GraphTrial {
   std::vector<std::byte> counts_before_;
   Parts blocks_;
   Parts slots_;
-  std::vector<scheduler::StepEntry> requests_;
-  std::vector<int32_t> token_ids_;
-  std::vector<kv_cache::BlockId> block_ids_;
-  size_t next_block_ = 1;  // the first one that no request has
+  MadeUpRequests requests_;
   std::vector<std::byte> host_;
 };
 

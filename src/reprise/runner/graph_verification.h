@@ -53,6 +53,9 @@ class GraphVerification final : public cudagraph::CaptureObserver {
   void on_eager_results(std::span<const Tensor> results) override;
   void on_copied_inputs(std::span<const Tensor> copies) override;
 
+  /// What is known about memory now: what stays, and what the last key uses.
+  [[nodiscard]] const cudagraph::MemoryMap& memory() const noexcept { return memory_; }
+
   /// Writes the verdict about the captured key to its record: a violation is the record's failure.
   void judge(cudagraph::CaptureRecord& record);
 

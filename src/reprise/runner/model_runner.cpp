@@ -8,6 +8,7 @@
 
 #include "reprise/device/error.h"
 #include "reprise/program/ranged_programs.h"
+#include "reprise/runner/graph_inventory.h"
 #include "reprise/runner/graph_trial.h"
 #include "reprise/runner/graph_verification.h"
 #include "reprise/runner/quarantine_report.h"
@@ -65,6 +66,9 @@ ModelRunner::ModelRunner(Execution& execution,
       forwards_(execution, model, parameters, options_, caches()),
       parts_(make_step_parts(options, model, states_, attention_, execution)),
       verification_(std::make_unique<GraphVerification>(options.verify_graphs, execution)),
+      inventory_(options.keep_inventory
+                     ? std::make_unique<GraphInventory>(*verification_, forwards_.permission())
+                     : nullptr),
       shadow_(make_shadow_check(options, execution, kv_cache_, states_, batch_, hidden_memory())) {
   for (attention::AttentionLayer* layer : model.attention_layers()) layer->bind_caches(caches());
   inputs_.add_binding(kv_cache_.memory());
@@ -200,8 +204,13 @@ void ModelRunner::dummy_run(const cudagraph::DummyRun& run) {
   stage_dummy(staged_shape(as_if, num_reqs, 0), run.descriptor, tokens);
   const kernels::PoolScope memory(execution_->executor(),
                                   captures ? execution_->graph_pool() : execution_->eager_pool());
-  const ObserverScope observed(forwards_.permission(),
-                               captures && verification_->is_on() ? verification_.get() : nullptr);
+  cudagraph::CaptureObserver* observer = nullptr;
+  if (captures && verification_->is_on()) observer = verification_.get();
+  if (captures && inventory_) {
+    inventory_->begin(run.mode, run.descriptor);
+    observer = inventory_.get();
+  }
+  const ObserverScope observed(forwards_.permission(), observer);
   const bool is_shadowed = shadow_ && captures;
   {
     if (is_shadowed) shadow_->captured().begin(run.mode, run.descriptor);

@@ -29,6 +29,7 @@
 
 namespace reprise::runner {
 
+class GraphInventory;
 class GraphVerification;
 
 /// A graph that could not be replayed. It was retired, and the step ran eagerly instead.
@@ -184,6 +185,8 @@ class ModelRunner {
   [[nodiscard]] std::span<const RetiredGraph> retired_graphs() const noexcept { return retired_; }
   /// nullptr: no replay is compared with an eager run.
   [[nodiscard]] const ShadowCheck* shadow() const noexcept { return shadow_.get(); }
+  /// The nodes of all captures. nullptr without ModelRunnerOptions::keep_inventory.
+  [[nodiscard]] GraphInventory* inventory() noexcept { return inventory_.get(); }
 
  private:
   /// What the runner keeps of its last step.
@@ -264,7 +267,8 @@ class ModelRunner {
   std::vector<std::unique_ptr<StepPart>> parts_;
   std::optional<RankedSteps> ranked_;  // if there are other ranks or engines
   std::unique_ptr<GraphVerification> verification_;
-  std::unique_ptr<ShadowCheck> shadow_;  // nullptr: no replay is compared
+  std::unique_ptr<GraphInventory> inventory_;  // nullptr: nodes are not noted
+  std::unique_ptr<ShadowCheck> shadow_;        // nullptr: no replay is compared
   std::vector<RetiredGraph> retired_;
   LastStep last_;
   StepSpans spans_;

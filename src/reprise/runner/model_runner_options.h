@@ -60,6 +60,8 @@ struct ModelRunnerOptions {
   cudagraph::VerifyGraphs verify_graphs = cudagraph::VerifyGraphs::capture;
   /// Which replayed steps are compared with eager runs. \pre no `data_parallel`, if any is
   ShadowCheckOptions shadow;
+  /// The nodes of captures are noted, for a profile of a graph. \pre verify_graphs is not off
+  bool keep_inventory = false;
   /// A step that the dispatcher decides in a way that breaks the configuration's promise (see
   /// cudagraph::keeps_promise) fails. \pre no `data_parallel`
   bool strict_graphs = false;

@@ -52,11 +52,14 @@ void CommandBlock::append(const Launch& launch, bool needs_barrier) {
   }
 }
 
-void CommandBlock::run(WorkerTeam& team) const noexcept {
-  const WorkerTeam::Work work{.run_phase = run_phase,
-                              .context = this,
-                              .num_phases = static_cast<uint32_t>(phase_begins_.size()),
-                              .phase_is_serial = phase_is_serial_.data()};
+WorkerTeam::Work CommandBlock::work() const noexcept {
+  return {.run_phase = run_phase,
+          .context = this,
+          .num_phases = static_cast<uint32_t>(phase_begins_.size()),
+          .phase_is_serial = phase_is_serial_.data()};
+}
+
+void CommandBlock::run(WorkerTeam& team, const WorkerTeam::Work& work) const noexcept {
   if (is_serial_) {
     WorkerTeam::run_inline(work);
   } else {
@@ -64,17 +67,53 @@ void CommandBlock::run(WorkerTeam& team) const noexcept {
   }
 }
 
+void CommandBlock::run(WorkerTeam& team) const noexcept { run(team, work()); }
+
 void CommandBlock::run_phase(const void* context,
                              uint32_t phase,
                              const WorkerTeam::Share& share) noexcept {
   const auto& block = *static_cast<const CommandBlock*>(context);
-  const size_t next = size_t{phase} + 1;
-  const size_t end =
-      next < block.phase_begins_.size() ? block.phase_begins_[next] : block.lines_.size();
-  block.for_each_in(block.phase_begins_[phase], end, [&share](const Command& command) {
+  block.for_each_of_phase(phase, [&share](const Command& command) {
     const BlockRange range = share.of(command.num_blocks);
     if (range.begin != range.end) command.function(command.args(), range);
   });
+}
+
+void CommandBlock::run_timed(WorkerTeam& team, std::span<TimePoint> ends) const noexcept {
+  TimedRun timed{.block = this, .ends = ends};
+  WorkerTeam::Work timed_work = work();
+  timed_work.run_phase = run_timed_phase;
+  timed_work.context = &timed;
+  run(team, timed_work);
+  if (!ends.empty()) ends.back() = std::chrono::steady_clock::now();
+}
+
+void CommandBlock::run_timed_phase(const void* context,
+                                   uint32_t phase,
+                                   const WorkerTeam::Share& share) noexcept {
+  // The share of worker 0, which only that worker runs, begins with the first block.
+  const auto& constant = *static_cast<const TimedRun*>(context);
+  if (share.of(1).begin != 0) return run_phase(constant.block, phase, share);
+  auto& timed = const_cast<TimedRun&>(constant);
+  if (timed.next > 0) timed.ends[timed.next - 1] = std::chrono::steady_clock::now();
+  timed.block->for_each_of_phase(phase, [&](const Command& command) {
+    const BlockRange range = share.of(command.num_blocks);
+    if (range.begin != range.end) command.function(command.args(), range);
+    timed.ends[timed.next++] = std::chrono::steady_clock::now();
+  });
+}
+
+CommandBlock CommandBlock::only(size_t index) const {
+  CommandBlock block;
+  size_t position = 0;
+  for_each([&](const Command& command) {
+    if (position++ != index) return;
+    const std::span<const std::byte> args{command.args(), command.args_bytes};
+    block.append(
+        {.kernel = command.kernel, .num_blocks = command.num_blocks, .args = args, .uses = {}},
+        /*needs_barrier=*/false);
+  });
+  return block;
 }
 
 CommandBlock CommandBlock::prefix(size_t num_commands) const {

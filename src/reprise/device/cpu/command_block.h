@@ -1,8 +1,10 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "reprise/device/cpu/worker_team.h"
@@ -36,8 +38,17 @@ class CommandBlock {
   /// Runs all commands in order with the team.
   void run(WorkerTeam& team) const noexcept;
 
+  using TimePoint = std::chrono::steady_clock::time_point;
+  /// Runs all commands like run(), and notes when each of them has ended. Worker 0 takes the times:
+  /// between two commands without a barrier, other workers may still run the first one; the last
+  /// command before a barrier ends when all workers have passed it.
+  /// \pre one element for each command
+  void run_timed(WorkerTeam& team, std::span<TimePoint> ends) const noexcept;
+
   /// A block of the first commands. \pre num_commands <= this block's
   [[nodiscard]] CommandBlock prefix(size_t num_commands) const;
+  /// A block of one command. \pre index < num_commands()
+  [[nodiscard]] CommandBlock only(size_t index) const;
 
   [[nodiscard]] size_t num_commands() const noexcept { return num_commands_; }
   [[nodiscard]] size_t bytes() const noexcept {
@@ -68,9 +79,26 @@ class CommandBlock {
       position += command.size_bytes;
     }
   }
+  void run(WorkerTeam& team, const WorkerTeam::Work& work) const noexcept;
+  [[nodiscard]] WorkerTeam::Work work() const noexcept;
+  template <typename Visitor>
+  void for_each_of_phase(uint32_t phase, Visitor&& visit) const {
+    const size_t next = size_t{phase} + 1;
+    const size_t end = next < phase_begins_.size() ? phase_begins_[next] : lines_.size();
+    for_each_in(phase_begins_[phase], end, visit);
+  }
   static void run_phase(const void* context,
                         uint32_t phase,
                         const WorkerTeam::Share& share) noexcept;
+  /// A run that is timed.
+  struct TimedRun {
+    const CommandBlock* block = nullptr;
+    std::span<TimePoint> ends;
+    size_t next = 0;  // the command that worker 0 runs next
+  };
+  static void run_timed_phase(const void* context,
+                              uint32_t phase,
+                              const WorkerTeam::Share& share) noexcept;
 
   std::vector<Line> lines_;
   std::vector<uint32_t> phase_begins_;    // the first line of each phase

@@ -3,7 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <random>
+#include <span>
+#include <thread>
+#include <utility>
 #include <vector>
 
 namespace reprise::device {
@@ -170,6 +175,51 @@ TEST(CommandBlock, keeps_small_launches_in_one_cache_line) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(&command) % 64, 0u);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(command.args()) % 16, 0u);
   });
+}
+
+struct alignas(16) PauseArguments {
+  int32_t milliseconds = 0;
+  std::atomic<int32_t>* runs = nullptr;  // by block
+};
+void pause(const void* args, BlockRange blocks) noexcept {
+  const auto& pause_of = *static_cast<const PauseArguments*>(args);
+  std::this_thread::sleep_for(std::chrono::milliseconds(pause_of.milliseconds));
+  for (uint32_t block = blocks.begin; block < blocks.end; ++block) ++pause_of.runs[block];
+}
+constexpr Kernel kPause{.name = "pause", .cpu = pause};
+
+TEST(CommandBlock, a_timed_run_gives_each_command_its_own_time) {
+  constexpr auto kMillisecond = std::chrono::milliseconds(1);
+  WorkerTeam team({.num_workers = 2, .cores = {}});
+  std::array<std::atomic<int32_t>, 2> runs{};
+  CommandRecorder recorder;
+  // The second command of one block needs no barrier; all others wait for the one before.
+  const std::vector<std::pair<uint32_t, int32_t>> blocks_and_pauses = {
+      {2, 1}, {2, 20}, {1, 1}, {1, 10}, {2, 1}};
+  for (const auto& [num_blocks, milliseconds] : blocks_and_pauses) {
+    const PauseArguments arguments{.milliseconds = milliseconds, .runs = runs.data()};
+    const std::array uses{write(0)};
+    recorder.record({.kernel = &kPause,
+                     .num_blocks = num_blocks,
+                     .args = std::as_bytes(std::span(&arguments, 1)),
+                     .uses = uses});
+  }
+  const CommandBlock block = std::move(recorder).finish();
+  std::vector<CommandBlock::TimePoint> ends(block.num_commands());
+  CommandBlock::TimePoint before = std::chrono::steady_clock::now();
+  block.run_timed(team, ends);
+  for (size_t i = 0; i < ends.size(); ++i) {
+    EXPECT_GE(ends[i] - before, blocks_and_pauses[i].second * kMillisecond) << i;
+    before = ends[i];
+  }
+  EXPECT_EQ(runs[0], 5);
+  EXPECT_EQ(runs[1], 3);
+  block.only(3).run(team);
+  EXPECT_EQ(runs[0], 6);
+  EXPECT_EQ(runs[1], 3);
+  block.only(1).run(team);
+  EXPECT_EQ(runs[0], 7);
+  EXPECT_EQ(runs[1], 4);
 }
 
 }  // namespace

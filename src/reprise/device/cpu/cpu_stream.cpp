@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "reprise/base/assert.h"
 #include "reprise/device/cpu/copy_kernels.h"
@@ -30,6 +32,15 @@ bool ranges_overlap(const void* a, const void* b, size_t bytes) noexcept {
   const auto begin_a = reinterpret_cast<uintptr_t>(a);
   const auto begin_b = reinterpret_cast<uintptr_t>(b);
   return begin_a < begin_b + bytes && begin_b < begin_a + bytes;
+}
+
+/// The time of all runs; see LaunchProbe::timed_runs().
+template <typename Run>
+std::chrono::nanoseconds time_of(const Run& run, uint32_t num_runs) {
+  if (num_runs > 1) run();
+  const auto begin = std::chrono::steady_clock::now();
+  for (uint32_t i = 0; i < num_runs; ++i) run();
+  return std::chrono::steady_clock::now() - begin;
 }
 
 const char* name_of(const Launch& launch) noexcept {
@@ -68,8 +79,17 @@ void CpuStream::launch(const Launch& launch) {
       probe_->on_recorded(launch);
     return;
   }
-  if (probe_ != nullptr && !probe_->on_launch(launch)) [[unlikely]]
-    return;
+  if (probe_ != nullptr) [[unlikely]] {
+    if (!probe_->on_launch(launch)) return;
+    if (const uint32_t num_runs = probe_->timed_runs(); num_runs > 0) {
+      probe_->on_time(time_of([&] { run(launch); }, num_runs));
+      return;
+    }
+  }
+  run(launch);
+}
+
+void CpuStream::run(const Launch& launch) {
   ++counters_.kernel_launches;
   const WorkerTeam::Work work{.run_phase = run_launch, .context = &launch};
   if (launch.num_blocks == 1) {
@@ -81,12 +101,37 @@ void CpuStream::launch(const Launch& launch) {
 
 void CpuStream::launch(const CommandBlock& block) {
   forbid_while_capturing("a graph launch", "launch its kernels instead, graphs do not nest");
-  if (probe_ != nullptr) [[unlikely]] {
-    const size_t num_nodes = probe_->on_graph(block.num_commands());
-    if (num_nodes < block.num_commands()) return block.prefix(num_nodes).run(device_->team());
-  }
+  if (probe_ != nullptr) [[unlikely]]
+    return run_probed(block);
   ++counters_.graph_launches;
   block.run(device_->team());
+}
+
+void CpuStream::run_probed(const CommandBlock& block) {
+  const size_t num_nodes = probe_->on_graph(block.num_commands());
+  const uint32_t num_runs = probe_->timed_runs();
+  ++counters_.graph_launches;
+  if (num_nodes < block.num_commands()) {
+    const CommandBlock first = block.prefix(num_nodes);
+    return num_runs > 0 ? run_timed(first, num_runs) : first.run(device_->team());
+  }
+  return num_runs > 0 ? run_timed(block, num_runs) : block.run(device_->team());
+}
+
+void CpuStream::run_timed(const CommandBlock& block, uint32_t num_runs) {
+  if (num_runs == 1) {
+    std::vector<CommandBlock::TimePoint> ends(block.num_commands());
+    CommandBlock::TimePoint before = std::chrono::steady_clock::now();
+    block.run_timed(device_->team(), ends);
+    for (const CommandBlock::TimePoint end : ends) {
+      probe_->on_time(end - std::exchange(before, end));
+    }
+    return;
+  }
+  for (size_t i = 0; i < block.num_commands(); ++i) {
+    const CommandBlock node = block.only(i);
+    probe_->on_time(time_of([&] { node.run(device_->team()); }, num_runs));
+  }
 }
 
 void CpuStream::copy(void* destination, const void* source, size_t bytes) {

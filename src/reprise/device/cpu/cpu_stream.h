@@ -74,6 +74,10 @@ class CpuStream final : public Stream, public ProbedStream {
   /// calling thread captures on another stream.
   void forbid_wait_while_capturing(const char* call, const char* advice) const;
   void close_session() noexcept;
+  /// Runs the work, and times it as the probe wants.
+  void run(const Launch& launch);
+  void run_probed(const CommandBlock& block);
+  void run_timed(const CommandBlock& block, uint32_t num_runs);
 
   CpuDevice* device_;                        // the device that made this stream
   std::shared_ptr<CaptureSession> session_;  // shared with joined streams; events observe it

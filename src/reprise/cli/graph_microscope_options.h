@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reprise/api/engine_args.h"
+#include "reprise/api/graph_microscope.h"
+#include "reprise/cli/option_table.h"
+
+namespace reprise::cli {
+
+/// The default of --replays.
+inline constexpr int32_t kReplaysOfAKey = 20;
+
+/// What `reprise graph show` and `reprise graph diff` have in common.
+struct MicroscopeArguments {
+  api::EngineArgs engine;
+  std::optional<int32_t> num_replays;
+  std::optional<int32_t> context_len;
+  std::optional<int32_t> num_reqs;
+  bool as_json = false;
+  bool lists_nodes = false;
+};
+
+/// Adds --nodes, --json, and with `replays` how graphs are replayed.
+void add_microscope_output(OptionTable& table, MicroscopeArguments& arguments);
+void add_microscope_replays(OptionTable& table, MicroscopeArguments& arguments);
+
+/// Loads the model and shows its progress. `default_replays`: without --replays.
+[[nodiscard]] api::GraphMicroscope open_microscope(const MicroscopeArguments& arguments,
+                                                   int32_t default_replays);
+
+/// The arguments without the keys, which follow the model: other commands take only the model.
+[[nodiscard]] std::vector<std::string> without_keys(std::span<const std::string> arguments,
+                                                    std::span<const std::string> keys);
+
+}  // namespace reprise::cli

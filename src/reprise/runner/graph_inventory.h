@@ -1,0 +1,87 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "reprise/cudagraph/capture/capture_permission.h"
+#include "reprise/cudagraph/cudagraph_dispatcher.h"
+#include "reprise/cudagraph/verify/memory_map.h"
+#include "reprise/device/device.h"
+#include "reprise/device/kernel.h"
+#include "reprise/runner/graph_verification.h"
+
+namespace reprise::runner {
+
+/// Memory that a node uses, from its first to its last byte.
+struct NamedUse {
+  std::string memory;  // a weight, a part of the cache, an input, "graph pool"; empty: not known
+  cudagraph::MemoryRole role = cudagraph::MemoryRole::workspace;
+  size_t bytes = 0;
+  bool reads = false;
+  bool writes = false;
+};
+
+/// A launch of a step, with the names of its memory.
+struct NamedLaunch {
+  std::string kernel;
+  uint32_t num_blocks = 0;
+  bool is_captured = true;          // false: it runs eagerly between the graphs of a PIECEWISE key
+  bool waits_for_previous = false;  // whether there is a barrier before it
+  bool tells_uses = true;           // false: a library keeps to itself what it uses
+  std::vector<NamedUse> uses;
+};
+
+/// Notes all nodes that are captured, by key, and names the memory that they use. Stands in front
+/// of the verification, which it forwards everything to. Belongs to the runner's thread.
+class GraphInventory final : public cudagraph::CaptureObserver {
+ public:
+  /// \pre verification.is_on(): it knows the names. `verification` and `permission` must outlive
+  /// this object.
+  GraphInventory(GraphVerification& verification, cudagraph::CapturePermission& permission) noexcept
+      : verification_(&verification), permission_(&permission) {}
+  GraphInventory(const GraphInventory&) = delete;
+  GraphInventory& operator=(const GraphInventory&) = delete;
+
+  /// The graphs that follow belong to this key.
+  void begin(cudagraph::CudagraphRuntimeMode mode, const cudagraph::BatchDescriptor& descriptor);
+  void on_graph(const device::Graph& graph) override;
+  void on_copied_inputs(std::span<const Tensor> copies) override {
+    verification_->on_copied_inputs(copies);
+  }
+  void on_eager_results(std::span<const Tensor> results) override {
+    verification_->on_eager_results(results);
+  }
+
+  /// The nodes of all graphs of a key, in order.
+  [[nodiscard]] std::span<const NamedLaunch> of(cudagraph::CudagraphRuntimeMode mode,
+                                                const cudagraph::BatchDescriptor& descriptor) const;
+  /// Names what an eager launch uses. \pre the step runs in the life of a NamingScope
+  [[nodiscard]] NamedLaunch name(const device::Launch& launch) const;
+
+  /// While it lives, the inputs of each step have their names.
+  class NamingScope {
+   public:
+    explicit NamingScope(GraphInventory& inventory)
+        : observed_(*inventory.permission_, &inventory) {}
+
+   private:
+    ObserverScope observed_;
+  };
+
+ private:
+  using ByDescriptor = std::unordered_map<cudagraph::BatchDescriptor, std::vector<NamedLaunch>>;
+
+  [[nodiscard]] std::vector<NamedUse> name(std::span<const device::BufferUse> uses) const;
+
+  GraphVerification* verification_;
+  cudagraph::CapturePermission* permission_;
+  std::array<ByDescriptor, 3> nodes_;  // by mode
+  std::vector<NamedLaunch>* current_ = nullptr;
+};
+
+}  // namespace reprise::runner
