@@ -19,7 +19,6 @@ using engine::EngineCore;
 using engine::EngineCoreOptions;
 using scheduler::RequestId;
 using testing::TinyEngine;
-using testing::TinyEngineOptions;
 using Tokens = std::vector<int32_t>;
 
 constexpr int kVocabSize = 97;  // of the tiny model

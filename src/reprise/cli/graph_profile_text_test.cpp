@@ -11,7 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-runner::ProfiledNode node_of(std::string op, std::optional<int32_t> layer, double time) {
+runner::ProfiledNode node_of(const std::string& op, std::optional<int32_t> layer, double time) {
   runner::ProfiledNode node{.kernel = op + "_bf16_avx2", .op = op, .layer = layer};
   node.memory = {{.name = "w", .bytes = 1'000'000, .reads = true},
                  {.name = "graph pool", .bytes = 1000, .writes = true}};

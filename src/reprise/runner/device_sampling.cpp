@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace reprise::runner {
 namespace {
@@ -65,7 +66,7 @@ bool DeviceSampling::add(const sampling::SamplingInput& input,
 bool DeviceSampling::add_adjustments(const sampling::SamplingInput& input) {
   const auto& bias = input.params->logit_bias;
   const size_t wanted = adjustments_.size() + input.suppressed_token_ids.size() + bias.size();
-  if (wanted > static_cast<size_t>(sampler_->max_adjustments())) return false;
+  if (std::cmp_greater(wanted, sampler_->max_adjustments())) return false;
   for (const int32_t id : input.suppressed_token_ids) adjustments_.push_back({id, kNever});
   for (const auto& [id, value] : bias) adjustments_.push_back({id, value});
   return true;

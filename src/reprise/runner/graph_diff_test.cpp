@@ -8,7 +8,7 @@
 namespace reprise::runner {
 namespace {
 
-ProfiledNode node_of(std::string kernel, int32_t layer, double time, uint64_t bytes = 64) {
+ProfiledNode node_of(const std::string& kernel, int32_t layer, double time, uint64_t bytes = 64) {
   ProfiledNode node{.kernel = kernel, .op = op_of_kernel(kernel), .layer = layer};
   node.memory = {{.name = "graph pool", .bytes = bytes, .reads = true},
                  {.name = "graph pool", .bytes = 32, .writes = true}};
