@@ -37,7 +37,7 @@ NEEDS = {
 def rows_of(text):
     """The rows of a Markdown table, as lists of cells, without the header."""
     rows = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in text.splitlines() if line.startswith("|")]
-    rule = next(i for i, row in enumerate(rows) if set("".join(row)) == {"-"})
+    rule = next(i for i, row in enumerate(rows) if "-" in row[0] and set("".join(row)) <= {"-", ":"})
     return rows[rule + 1:]
 
 
@@ -181,7 +181,7 @@ class BenchmarkScripts(unittest.TestCase):
 
     def test_every_other_script_says_what_it_needs(self):
         ours = {"bench_peers.py", "build_time.py", "verify_graphs.py", "packed_experts.py", "packed_weights_start.py", "cascade.py", "state_caching.py", "speculation.py",
-                "async_scheduling.py"}
+                "async_scheduling.py", "replay_log.py"}
         folder = SOURCE / "benchmarks"
         found = {path.name for pattern in ("*.py", "*.sh") for path in folder.glob(pattern)}
         self.assertEqual(found, ours | set(NEEDS), "add a test of the new script here, or say in NEEDS why there is none")
