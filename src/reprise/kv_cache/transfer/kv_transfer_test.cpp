@@ -256,6 +256,9 @@ TEST_P(Transfer, refuses_what_belongs_to_another_model_or_prompt) {
   EXPECT_NE(fetch(other_model, source).error.find("another model"), std::string::npos);
   KvTransfer consumer(config(KvRole::consumer), kLayout, std::string(kModel));
   EXPECT_NE(fetch(consumer, source, 9).error.find("another prompt"), std::string::npos);
+  const KvFetch::Result of_another_tenant = fetch(consumer, source, 10, "another salt");
+  EXPECT_FALSE(of_another_tenant.image);
+  EXPECT_NE(of_another_tenant.error.find("another prompt"), std::string::npos);
   // A longer prompt that begins in the same way may use it.
   EXPECT_TRUE(fetch(consumer, source, 11).image);
 }
