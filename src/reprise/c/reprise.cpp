@@ -93,7 +93,7 @@ void require(Pointer* pointer, const char* name) {
   if (pointer == nullptr) throw reprise::InvalidArgument(std::string(name) + " is NULL");
 }
 
-/// What a route said, as a status.
+/// The status of a route's answer; sets last_error() unless it is REPRISE_OK.
 reprise_status status_of(const HttpResponse& response) {
   if (response.status < 400) return REPRISE_OK;
   const Json body = Json::parse(response.body, nullptr, /*allow_exceptions=*/false);

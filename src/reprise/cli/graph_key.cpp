@@ -17,7 +17,7 @@ namespace {
 using cudagraph::BatchDescriptor;
 using cudagraph::PlannedKey;
 
-/// What a user has said about a key. What was not said fits every key.
+/// A key as a user wrote it. Members that were left out match every key.
 struct KeyPattern {
   std::string mode;
   std::optional<int32_t> num_tokens;

@@ -80,7 +80,8 @@ void select(LogContent& log, const std::vector<std::string>& wanted) {
 }
 
 void print_list(const LogContent& log) {
-  // Of "2026-11-28T15:19:23Z", so that a line with an id of a chat fits into 80 columns.
+  // From the month to the minute of "2026-11-28T15:19:23Z": so a line with the id of a chat fits
+  // into 80 columns.
   constexpr size_t kMonth = 5;
   constexpr size_t kMonthToMinute = 11;
   fmt::print("prompt tokens end    since       id\n");

@@ -10,7 +10,7 @@
 
 namespace reprise::replay_log {
 
-/// What a log holds.
+/// The contents of a log file.
 struct LogContent {
   std::map<std::string, Json> engines;  // by RequestRecord::engine
   std::vector<RequestRecord> requests;  // in the order in which they ended

@@ -31,7 +31,7 @@ struct RequestRecord {
   std::optional<structured_output::ConstraintSource> constraint;
   bool has_unknown_constraint = false;       // there was one, of which the engine knew no source
   std::optional<int32_t> second_text_begin;  // see scheduler::RequestOptions
-  // What happened to the request. It changes no token.
+  // The history of the request, for people. It decides about no token.
   int32_t num_cached_tokens = 0;
   int32_t num_preemptions = 0;
 

@@ -18,11 +18,11 @@ class ChatTranslator {
   /// `completion`: an object "chat.completion".
   [[nodiscard]] virtual Json whole(const Json& completion) = 0;
   [[nodiscard]] virtual std::string_view stream_type() const { return "text/event-stream"; }
-  /// What the client gets for a "chat.completion.chunk"; may be empty.
+  /// Returns the text to send for a "chat.completion.chunk"; may be empty.
   [[nodiscard]] virtual std::string chunk(const Json& chunk) = 0;
-  /// What the client gets after the last chunk.
+  /// Returns the text to send after the last chunk.
   [[nodiscard]] virtual std::string end() = 0;
-  /// What ends a stream that fails. `error`: the object of OpenAI's API.
+  /// Returns the text that ends a failed stream. `error`: the error object of OpenAI's API.
   [[nodiscard]] virtual std::string error(const Json& error) = 0;
 };
 

@@ -288,6 +288,17 @@ TEST(ResponsesRequest, leaves_out_tools_that_openai_runs_and_says_so) {
   EXPECT_THAT(chat.unused_fields, ElementsAre("tools[].web_search"));
 }
 
+TEST(ResponsesRequest, does_not_forget_a_call_that_must_be_made) {
+  const auto choice_of = [](std::string_view choice) {
+    const Json body = {
+        {"input", "Hi"}, {"tools", parse(R"([{"type": "web_search"}])")}, {"tool_choice", choice}};
+    const Json chat = read_responses_request(body, std::make_shared<ResponseStore>()).body;
+    return chat.value("tool_choice", Json());
+  };
+  EXPECT_EQ(choice_of("required"), "required");  // which a chat without tools refuses
+  EXPECT_EQ(choice_of("auto"), nullptr);
+}
+
 TEST(ResponseStore, forgets_the_oldest_responses_beyond_its_memory) {
   ResponseStore store(/*max_bytes=*/100);
   const Json text = std::string(30, 'x');

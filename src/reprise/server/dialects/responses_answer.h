@@ -9,7 +9,7 @@
 
 namespace reprise::server {
 
-/// What an answer of POST /v1/responses takes from its request.
+/// The parts of a request to POST /v1/responses that its answer needs.
 struct ResponsesShape {
   Json echo = Json::object();            // members that the answer repeats
   std::set<std::string> custom_tools;    // whose calls are of text

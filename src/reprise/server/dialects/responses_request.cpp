@@ -367,7 +367,11 @@ TranslatedChat read_responses_request(const Json& body,
     if (!read.empty()) chat["tools"] = std::move(read);
   }
   const Json* choice = fields.find("tool_choice");
-  if (choice != nullptr && chat.contains("tools")) chat["tool_choice"] = read_tool_choice(*choice);
+  // A choice that forces a call is refused later if no tool is left to call.
+  const bool forces = choice != nullptr && *choice != "auto" && *choice != "none";
+  if (forces || (choice != nullptr && chat.contains("tools"))) {
+    chat["tool_choice"] = read_tool_choice(*choice);
+  }
   if (const Json* text = fields.find("text")) read_text(fields, *text, chat);
   if (const Json* reasoning = fields.find("reasoning")) read_reasoning(fields, *reasoning, chat);
   read_include(fields, chat, unused);

@@ -21,7 +21,7 @@ class TextGeneration {
                  AnswerReaderOptions answers,
                  RequestPolicy policy);
 
-  /// What the readers of requests need.
+  /// The values of absent fields, for the functions that read requests.
   [[nodiscard]] const RequestPolicy& policy() const noexcept { return policy_; }
   [[nodiscard]] const AnswerReaderOptions& answers() const noexcept { return answers_; }
   [[nodiscard]] const api::AsyncEngine& engine() const noexcept { return *engine_; }
