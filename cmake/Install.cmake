@@ -3,22 +3,36 @@
 include(CMakePackageConfigHelpers)
 set(package_folder lib/cmake/Reprise)
 
+# Packages have the shared libraries that they need in lib/reprise. An installation finds none there.
+set(libraries_folder lib/reprise)
 if(TARGET reprise)
-  install(TARGETS reprise RUNTIME DESTINATION bin COMPONENT program)
+  set_target_properties(reprise PROPERTIES INSTALL_RPATH "$ORIGIN/../${libraries_folder}")
+  install(TARGETS reprise RUNTIME_DEPENDENCY_SET shared_libraries RUNTIME DESTINATION bin COMPONENT program)
 endif()
 # The program looks for its plug-ins in its own folder and in ../lib.
-foreach(plugin reprise_codegen_llvm reprise_cuda reprise_mpi)
+foreach(plugin reprise_codegen_llvm reprise_cuda)
   if(TARGET ${plugin})
-    install(TARGETS ${plugin} LIBRARY DESTINATION lib COMPONENT program)
+    set_target_properties(${plugin} PROPERTIES INSTALL_RPATH "$ORIGIN/reprise")
+    install(TARGETS ${plugin} RUNTIME_DEPENDENCY_SET shared_libraries LIBRARY DESTINATION lib COMPONENT program)
   endif()
 endforeach()
+# Uses the Open MPI of the machine, because its processes talk to the machine's mpirun.
+if(TARGET reprise_mpi)
+  set_target_properties(reprise_mpi PROPERTIES INSTALL_RPATH "$ORIGIN/reprise")
+  install(TARGETS reprise_mpi LIBRARY DESTINATION lib COMPONENT program)
+endif()
 
 # The C interface, where the target reprise_c was built.
 if(TARGET reprise_c)
+  set_target_properties(reprise_c PROPERTIES INSTALL_RPATH "$ORIGIN/reprise")
   install(TARGETS reprise_c LIBRARY DESTINATION lib COMPONENT c OPTIONAL)
   install(FILES src/reprise/c/reprise.h DESTINATION include COMPONENT c)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/reprise.pc.in ${PROJECT_BINARY_DIR}/reprise.pc @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/reprise.pc DESTINATION lib/pkgconfig COMPONENT c)
+endif()
+
+if(TARGET reprise)
+  include(cmake/Package.cmake)
 endif()
 
 # reprise_add_installed(TARGET) installs the library and all libraries of this project that it links.

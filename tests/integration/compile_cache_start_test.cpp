@@ -94,8 +94,8 @@ bool is_mapped(const char* library) {
   return false;
 }
 
-// This test is first in the file, so that no earlier test has loaded LLVM into the process.
-TEST_F(CompileCacheStart, warm_compiles_nothing_and_does_not_map_LLVM) {
+// This test is first in the file, so that no earlier test has loaded the plug-in with LLVM into the process.
+TEST_F(CompileCacheStart, warm_compiles_nothing_and_does_not_load_LLVM) {
   const pid_t child = fork();
   if (child == 0) {
     LLM cold(arguments());
@@ -103,7 +103,7 @@ TEST_F(CompileCacheStart, warm_compiles_nothing_and_does_not_map_LLVM) {
     const bool is_cold = report.counter.num_graphs_seen == 1 && report.cache_saved == "saved";
     // If code was generated, LLVM must have generated it; otherwise the check below would mean
     // nothing.
-    const bool has_llvm = report.counter.num_generated_kernels == 0 || is_mapped("libLLVM");
+    const bool has_llvm = report.counter.num_generated_kernels == 0 || is_mapped("reprise_codegen_llvm");
     _exit(is_cold && has_llvm ? 0 : 1);
   }
   int status = 0;
@@ -119,7 +119,7 @@ TEST_F(CompileCacheStart, warm_compiles_nothing_and_does_not_map_LLVM) {
   EXPECT_EQ(report.counter.num_graphs_seen, 0U);
   EXPECT_EQ(report.counter.num_backend_compilations, 0U);
   EXPECT_EQ(report.counter.num_compiled_artifacts_saved, 0U);
-  EXPECT_FALSE(is_mapped("libLLVM"));
+  EXPECT_FALSE(is_mapped("reprise_codegen_llvm"));
   EXPECT_EQ(bytes_of_cache(), saved) << "the warm start wrote other code";
   EXPECT_EQ(answer(warm), expected());
   std::cout << "[measured] warm start: traced in " << 1000 * report.seconds.trace

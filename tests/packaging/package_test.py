@@ -1,0 +1,99 @@
+"""Tests what packages have inside: the program with the libraries that it needs, in a folder that can be moved.
+
+usage: package_test.py BUILD_FOLDER
+
+scripts/test_packages.sh tries the packages themselves on bare systems; this test needs neither rights nor a network.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+BUILD = Path(sys.argv.pop(1))
+# On every system with a package manager, and never packed.
+OF_THE_SYSTEM = {"ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6"}
+# The newest versions that Ubuntu 22.04 and Debian 12 both have: what docs/howto/install.md promises.
+NEWEST = {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13)}
+OLDEST_SYSTEM = 'VERSION_ID="12"'
+
+
+def output(*command, **options):
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True, **options).stdout
+
+
+class Package(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = Path(tempfile.mkdtemp(prefix="reprise-package-"))
+        installed = cls.folder / "installed"
+        text = (BUILD / "CPackConfig.cmake").read_text()
+        for component in re.search(r'set\(CPACK_COMPONENTS_ALL "([^"]+)"', text)[1].split(";"):
+            output("cmake", "--install", BUILD, "--prefix", installed, "--component", component)
+        # A package is unpacked anywhere.
+        cls.root = installed.rename(cls.folder / "moved to a name with spaces")
+        cls.binaries = [path for path in cls.root.rglob("*")
+                        if path.is_file() and not path.is_symlink() and path.read_bytes()[:4] == b"\x7fELF"]
+        cls.environment = {"PATH": "/usr/bin:/bin", "HOME": str(cls.folder)}
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    def needed(self, path):
+        return set(re.findall(r"\(NEEDED\).*\[(.*)\]", output("readelf", "-d", path)))
+
+    def test_every_library_is_packed_or_on_every_system(self):
+        packed = {path.name for path in (self.root / "lib/reprise").iterdir()}
+        self.assertGreater(len(packed), 5)
+        for path in self.binaries:
+            if path.name == "reprise_mpi.so":  # the machine's Open MPI, if there is one
+                continue
+            missing = self.needed(path) - OF_THE_SYSTEM - packed
+            self.assertFalse(missing, f"{path.name} needs {missing}")
+        self.assertFalse(packed & OF_THE_SYSTEM, "two of these in one process do not get on")
+
+    def test_the_packed_libraries_are_those_that_are_loaded(self):
+        for name in ("bin/reprise", "lib/reprise_codegen_llvm.so", "lib/reprise_cuda.so"):
+            if not (self.root / name).exists():
+                continue
+            for library, path in re.findall(r"(\S+) => (.*) \(0x", output("ldd", self.root / name, env=self.environment)):
+                inside = Path(os.path.normpath(path)).is_relative_to(self.root)
+                self.assertEqual(inside, library not in OF_THE_SYSTEM, f"{name}: {library} => {path}")
+
+    def test_what_is_needed_is_as_old_as_promised(self):
+        if OLDEST_SYSTEM not in Path("/etc/os-release").read_text():
+            self.skipTest("packages are made on Debian 12")
+        for path in self.binaries:
+            for kind, version in re.findall(r"\b(GLIBC|GLIBCXX|CXXABI)_([0-9.]+)", output("objdump", "-T", path)):
+                self.assertLessEqual(tuple(map(int, version.split("."))), NEWEST[kind], f"{path.name}: {kind}_{version}")
+
+    def test_it_runs_where_it_was_unpacked(self):
+        model = self.root / "share/reprise/models/reprise-tiny"
+        words = [self.root / "bin/reprise", "generate", model, "--prompt", "Once upon a time", "--max-tokens", "8"]
+        if (self.root / "lib/reprise_codegen_llvm.so").exists():
+            words += ["--compilation-config.backend", "inductor", "--disable-compile-cache"]
+        answer = output(*words, cwd=self.folder, env=self.environment)
+        self.assertTrue(answer.startswith("Once upon a time"), answer)
+
+    def test_manuals_and_completions_are_those_of_the_program(self):
+        program = self.root / "bin/reprise"
+        share = self.root / "share"
+        for command in ("serve", "bench modes"):
+            page = share / f"man/man1/reprise-{command.replace(' ', '-')}.1"
+            self.assertEqual(output(program, "man", *command.split(), env=self.environment), page.read_text())
+        for shell, file in {"bash": "bash-completion/completions/reprise", "zsh": "zsh/site-functions/_reprise",
+                            "fish": "fish/vendor_completions.d/reprise.fish"}.items():
+            self.assertEqual(output(program, "completion", shell, env=self.environment), (share / file).read_text())
+        commands = re.findall(r"^  ([a-z][a-z-]+) +\S", output(program, "--help", env=self.environment), re.M)
+        self.assertGreater(len(commands), 10)
+        for command in commands:
+            self.assertTrue((share / f"man/man1/reprise-{command}.1").exists(), command)
+
+
+if __name__ == "__main__":
+    unittest.main()
