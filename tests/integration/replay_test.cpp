@@ -3,6 +3,8 @@
 
 #include <condition_variable>
 #include <fstream>
+#include <future>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -257,6 +259,39 @@ TEST(Replay, repeats_a_mixed_load_with_a_draft_model_in_other_modes_and_levels) 
   expect_equal(replay(log, other), log);
   other = arguments("FULL_DECODE_ONLY", 0);
   expect_equal(replay(log, other), log);
+}
+
+// The model drafts for itself, so a step gives four tokens, and many answers end inside one.
+TEST(Replay, tokens_of_a_step_that_follow_a_stop_string_are_not_recorded) {
+  const TempDirectory folder;
+  EngineArgs args = arguments("FULL", 0);
+  args.speculative_config = drafts("draft_model");
+  args.replay_log = folder.path() / "answers.log";
+  std::map<std::string, std::vector<int32_t>> answers;
+  {
+    api::AsyncEngine engine(args);
+    for (const std::string stop : {"a", "e", "i", "n", "o", "r", "s", "t", "u", "h"}) {
+      std::promise<void> end;
+      (void)engine.submit({606, 678, 263, 579},
+                          {.temperature = 0, .max_tokens = 40, .stop = {stop}},
+                          [&](engine::OutputDelta&& delta) {
+                            std::vector<int32_t>& tokens = answers[stop];
+                            tokens.insert(
+                                tokens.end(), delta.token_ids.begin(), delta.token_ids.end());
+                            if (delta.finished) end.set_value();
+                          },
+                          {.client_id = stop});
+      end.get_future().wait();
+    }
+  }
+  const LogContent log = replay_log::read_log(args.replay_log);
+  std::map<std::string, std::vector<int32_t>> recorded;
+  for (const RequestRecord& request : log.requests) {
+    EXPECT_EQ(request.finish_reason, "stop");
+    EXPECT_THAT(request.digests, SizeIs(request.token_ids.size()));
+    recorded[request.id] = request.token_ids;
+  }
+  EXPECT_EQ(recorded, answers);
 }
 
 TEST(Replay, repeats_a_load_that_was_scheduled_ahead) {
