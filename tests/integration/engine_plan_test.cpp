@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <random>
 #include <string>
 #include <variant>
@@ -159,6 +160,34 @@ TEST(EnginePlan, is_what_the_start_decides_for_500_random_commands) {
   // The commands are not all refused, and not all accepted.
   EXPECT_GT(num_started, 200);
   EXPECT_GT(num_refused, 20);
+}
+
+// vllm#56626: a mode was overridden without a word.
+TEST(EnginePlan, warns_of_each_given_mode_that_it_does_not_keep) {
+  const std::vector<fs::path> all = models();
+  RandomArguments random(56626);
+  std::map<std::string, int> changes;
+  for (int i = 0; i < 1500; ++i) {
+    const EngineArgs args = random.next(all);
+    const auto given = args.compilation_config.find("cudagraph_mode");
+    if (given == args.compilation_config.end()) continue;
+    try {
+      const api::EnginePlan plan = api::plan_engine(args);
+      const std::string resolved(to_string(plan.main.resolved.mode));
+      if (resolved == *given) continue;
+      ++changes[given->get<std::string>() + " to " + resolved];
+      const bool is_told = std::ranges::any_of(plan.warnings, [&](const std::string& warning) {
+        return warning.find(resolved) != std::string::npos ||
+               warning.find("cudagraph_mode") != std::string::npos ||
+               warning.find("enforce_eager") != std::string::npos;
+      });
+      EXPECT_TRUE(is_told) << i << ": " << args.compilation_config << " became " << resolved
+                           << " with " << plan.warnings.size() << " warnings";
+    } catch (const Error&) {  // refused, which is told as well
+    }
+  }
+  // Several kinds of changes were seen.
+  EXPECT_GE(changes.size(), 5U) << ::testing::PrintToString(changes);
 }
 
 TEST(EnginePlan, has_the_graphs_of_a_draft_model) {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "reprise/lora/lora_adapter.h"
+#include "reprise/weights/quantizing_weights.h"
 #include "tests/integration/golden_runner.h"
 #include "tests/integration/goldens.h"
 #include "tests/integration/tiny_engine.h"
@@ -92,6 +93,8 @@ class MergedWeights final : public weights::WeightSource {
 // Some requests, each with its own text, blocks and adapter, that run together step by step.
 class Requests {
  public:
+  explicit Requests(int num_blocks = 4) : num_blocks_(num_blocks) {}
+
   struct Request {
     std::vector<int32_t> tokens;
     const lora::LoraAdapter* adapter = nullptr;
@@ -101,9 +104,9 @@ class Requests {
 
   void add(std::vector<int32_t> prompt, const lora::LoraAdapter* adapter) {
     Request request{.tokens = std::move(prompt), .adapter = adapter};
-    for (int i = 0; i < kBlocks; ++i) {
+    for (int i = 0; i < num_blocks_; ++i) {
       request.blocks.push_back(
-          kv_cache::BlockId{1 + static_cast<int32_t>(requests_.size()) * kBlocks + i});
+          kv_cache::BlockId{1 + static_cast<int32_t>(requests_.size()) * num_blocks_ + i});
     }
     requests_.push_back(std::move(request));
   }
@@ -154,7 +157,7 @@ class Requests {
   cudagraph::Decision decision;  // of the last step
 
  private:
-  static constexpr int kBlocks = 4;
+  int num_blocks_;  // of each request
   std::vector<Request> requests_;
 };
 
@@ -288,6 +291,38 @@ INSTANTIATE_TEST_SUITE_P(modes_and_levels,
                          });
 
 // --- graphs ---
+
+// sglang#26930: texts fell apart after a hundred tokens, with graphs only.
+TEST_F(Lora, beside_packed_experts_has_the_bits_of_eager_steps_for_120_tokens) {
+  constexpr const char* kConfig = R"({
+    "architectures": ["Qwen3MoeForCausalLM"], "hidden_size": 64, "intermediate_size": 96,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+    "num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 32,
+    "vocab_size": 97, "max_position_embeddings": 256, "rms_norm_eps": 1e-6,
+    "hidden_act": "silu"})";
+  const weights::ModelConfig config = weights::parse_model_config(kConfig, "config.json").config;
+  const weights::QuantizingWeights weights(std::make_unique<weights::DummyWeights>(config, 7),
+                                           weights::LoadQuantization::int4);
+  const auto texts = [&](CudagraphMode mode) {
+    TinyEngine engine({.mode = mode,
+                       .lora = {.max_loras = 2},
+                       .config = kConfig,
+                       .weights = &weights,
+                       .packing = models::Parameters::Packing::keep});
+    EXPECT_EQ(engine.parameters().unpacked_experts(), "");
+    capture(engine);
+    const AdapterRef a = load(engine, tiny_adapter(10, 8, /*only_attention=*/true));
+    const AdapterRef b = load(engine, tiny_adapter(40, 3, /*only_attention=*/true));
+    Requests requests(9);
+    requests.add(prompt_of(1, 5), a.get());
+    requests.add(prompt_of(2, 9), nullptr);
+    requests.add(prompt_of(3, 7), b.get());
+    auto logits = requests.run(engine.runner(), 120);
+    EXPECT_EQ(requests.decision.mode == CudagraphRuntimeMode::FULL, mode == CudagraphMode::FULL);
+    return logits;
+  };
+  EXPECT_EQ(texts(CudagraphMode::FULL), texts(CudagraphMode::NONE));
+}
 
 TEST_F(Lora, swaps_adapters_between_capture_and_replay_without_a_new_capture) {
   TinyEngine engine({.lora = {.max_loras = 1}});

@@ -177,6 +177,9 @@ def main():
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
     mutants = json.loads((Path(__file__).parent / "mutants.json").read_text())
+    ids = [mutant["id"] for mutant in mutants]
+    if twice := {name for name in ids if ids.count(name) > 1}:
+        sys.exit(f"mutants.json: two bugs have the id {', '.join(sorted(twice))}")
     edits = {m["id"]: edited_files(options.source, m) for m in mutants}  # all can still be applied
     for mutant in mutants:
         forgotten = {f for f in edits[mutant["id"]] if f.endswith(".cpp")} - set(mutant["compile"])

@@ -77,8 +77,11 @@ class Package(unittest.TestCase):
         words = [self.root / "bin/reprise", "generate", model, "--prompt", "Once upon a time", "--max-tokens", "8"]
         if (self.root / "lib/reprise_codegen_llvm.so").exists():
             words += ["--compilation-config.backend", "inductor", "--disable-compile-cache"]
-        answer = output(*words, cwd=self.folder, env=self.environment)
-        self.assertTrue(answer.startswith("Once upon a time"), answer)
+        done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=True, cwd=self.folder,
+                              env=self.environment)
+        self.assertTrue(done.stdout.startswith("Once upon a time"), done.stdout)
+        # What is packed has its graphs: llamafile#1051 had shipped programs without them, and nobody saw it.
+        self.assertRegex(done.stderr, r"replayed FULL [1-9]\d*, PIECEWISE \d+, eager 0 steps")
 
     def test_manuals_and_completions_are_those_of_the_program(self):
         program = self.root / "bin/reprise"
