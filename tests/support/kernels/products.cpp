@@ -30,10 +30,19 @@ Row row_of_x(const Tensor& x, const Tensor& weight, int64_t row) {
   return numbers;
 }
 
-Row row_of_weight(const Tensor& weight, int64_t column) {
-  Row numbers(static_cast<size_t>(weight.size(1)));
+std::vector<Row> rows_of_x(const Tensor& x, const Tensor& weight, int64_t num_rows) {
+  std::vector<Row> rows;
+  for (int64_t row = 0; row < num_rows; ++row) rows.push_back(row_of_x(x, weight, row));
+  return rows;
+}
+
+// `column` is the index of a weight, or the indices of an expert and of a weight of it. A packed
+// weight takes long to decode, so callers do it once for all rows.
+template <typename... Index>
+Row row_of_weight(const Tensor& weight, Index... column) {
+  Row numbers(static_cast<size_t>(weight.size(-1)));
   for (size_t i = 0; i < numbers.size(); ++i) {
-    numbers[i] = element(weight, column, static_cast<int64_t>(i));
+    numbers[i] = element(weight, column..., static_cast<int64_t>(i));
   }
   return numbers;
 }
@@ -45,8 +54,7 @@ double dot(const Row& a, const Row& b, double first) {
 }  // namespace
 
 void linear_ref(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& out) {
-  std::vector<Row> rows;
-  for (int64_t row = 0; row < x.size(0); ++row) rows.push_back(row_of_x(x, weight, row));
+  const std::vector<Row> rows = rows_of_x(x, weight, x.size(0));
   for (int64_t column = 0; column < weight.size(0); ++column) {
     const Row weights = row_of_weight(weight, column);
     const double first = bias.defined() ? element(bias, column) : 0.0;
@@ -57,11 +65,11 @@ void linear_ref(const Tensor& x, const Tensor& weight, const Tensor& bias, const
 }
 
 void lm_head_ref(const Tensor& x, const Tensor& weight, const Tensor& num_rows, const Tensor& out) {
-  const int64_t rows = std::min(x.size(0), int_element(num_rows, 0));
-  for (int64_t row = 0; row < rows; ++row) {
-    const Row numbers = row_of_x(x, weight, row);
-    for (int64_t column = 0; column < weight.size(0); ++column) {
-      set_element(out, dot(numbers, row_of_weight(weight, column), 0.0), row, column);
+  const std::vector<Row> rows = rows_of_x(x, weight, std::min(x.size(0), int_element(num_rows, 0)));
+  for (int64_t column = 0; column < weight.size(0); ++column) {
+    const Row weights = row_of_weight(weight, column);
+    for (size_t row = 0; row < rows.size(); ++row) {
+      set_element(out, dot(rows[row], weights, 0.0), static_cast<int64_t>(row), column);
     }
   }
 }
@@ -73,15 +81,21 @@ void expert_linear_ref(const Tensor& x,
                        const Tensor& out) {
   const int64_t top_k = experts.size(1);
   const int64_t rows_per_x = x.size(0) == experts.size(0) ? top_k : 1;
-  for (int64_t row = 0; row < out.size(0); ++row) {
-    const int64_t expert = int_element(experts, row / top_k, row % top_k);
-    const Row numbers = row_of_x(x, weight, row / rows_per_x);
-    for (int64_t column = 0; column < out.size(1); ++column) {
-      double sum = expert >= 0 && bias.defined() ? element(bias, expert, column) : 0.0;
-      for (int64_t i = 0; i < weight.size(2) && expert >= 0; ++i) {
-        sum += numbers[static_cast<size_t>(i)] * element(weight, expert, column, i);
+  const std::vector<Row> rows = rows_of_x(x, weight, x.size(0));
+  for (int64_t column = 0; column < out.size(1); ++column) {
+    std::vector<Row> weights;  // of each expert
+    for (int64_t expert = 0; expert < weight.size(0); ++expert) {
+      weights.push_back(row_of_weight(weight, expert, column));
+    }
+    for (int64_t row = 0; row < out.size(0); ++row) {
+      const int64_t expert = int_element(experts, row / top_k, row % top_k);
+      if (expert < 0) {
+        set_element(out, 0, row, column);
+        continue;
       }
-      set_element(out, sum, row, column);
+      const double first = bias.defined() ? element(bias, expert, column) : 0.0;
+      const Row& numbers = rows[static_cast<size_t>(row / rows_per_x)];
+      set_element(out, dot(numbers, weights[static_cast<size_t>(expert)], first), row, column);
     }
   }
 }
