@@ -33,6 +33,7 @@ ResolvedConfig resolve(const ResolutionInputs& inputs) {
   resolver.compute_final_sizes();
   resolver.expand_compile_sizes();
   resolver.warn_about_lazy_capture();
+  resolver.warn_about_copied_inputs();
   return std::move(resolver).take();
 }
 

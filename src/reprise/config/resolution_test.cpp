@@ -24,9 +24,11 @@ namespace {
 
 using enum cudagraph::CudagraphMode;
 using Support = cudagraph::AttentionCGSupport;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 ResolutionInputs asking(std::string_view compilation_config) {
   ResolutionInputs inputs;
@@ -401,6 +403,19 @@ TEST(Resolution, custom_op_lists_and_fusions_follow_the_level) {
 }
 
 // ---- model kinds, platforms, eager ----
+
+TEST(Resolution, copied_inputs_without_piecewise_graphs_are_told) {
+  for (const auto mode : {NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, FULL_AND_PIECEWISE}) {
+    ResolutionInputs inputs = asking(mode);
+    inputs.compilation.cudagraph_copy_inputs = true;
+    const auto about_copies = HasSubstr("cudagraph_copy_inputs has no effect");
+    if (mode == PIECEWISE || mode == FULL_AND_PIECEWISE) {
+      EXPECT_THAT(resolve(inputs).warnings, Not(Contains(about_copies))) << to_string(mode);
+    } else {
+      EXPECT_THAT(resolve(inputs).warnings, Contains(about_copies)) << to_string(mode);
+    }
+  }
+}
 
 TEST(Resolution, eager_means_no_graphs_no_sizes_and_one_warning) {  // A1, A17
   ResolutionInputs inputs = asking(FULL);

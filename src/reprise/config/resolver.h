@@ -42,6 +42,7 @@ class Resolver {
   void compute_final_sizes();
   void expand_compile_sizes();
   void warn_about_lazy_capture();
+  void warn_about_copied_inputs();
 
   ResolvedConfig take() && { return std::move(out_); }
 

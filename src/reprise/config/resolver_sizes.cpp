@@ -93,6 +93,14 @@ void Resolver::warn_about_lazy_capture() {
        "the graphs together may take more memory than if the largest were captured first");
 }
 
+void Resolver::warn_about_copied_inputs() {
+  if (!in_.compilation.cudagraph_copy_inputs || requires_piecewise_compilation(out_.mode)) return;
+  warn("L2",
+       fmt::format("cudagraph_copy_inputs has no effect with cudagraph_mode {}: only PIECEWISE "
+                   "graphs copy their inputs, FULL graphs read buffers that do not move",
+                   to_string(out_.mode)));
+}
+
 void Resolver::expand_compile_sizes() {
   if (!in_.compilation.compile_sizes) return;
   std::vector<int32_t> sizes = in_.compilation.compile_sizes->sizes;
