@@ -104,6 +104,12 @@ class Browser:
             self.call("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", text="\r" if kind == "keyDown" else "",
                       windowsVirtualKeyCode=13)
 
+    def press(self, key, code, number, control=False, shift=False):
+        """A key that types no text; `number` is its virtual key code."""
+        for kind in ("rawKeyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=code, windowsVirtualKeyCode=number,
+                      modifiers=2 * control + 8 * shift)
+
     def click(self, identity):
         box = self.evaluate(f"(() => {{ const r = document.getElementById('{identity}').getBoundingClientRect();"
                             "return [r.x + r.width / 2, r.y + r.height / 2]; })()")

@@ -9,6 +9,7 @@ exits with 77, which ctest counts as skipped.
 
 import importlib.util
 import json
+import re
 import sys
 import tempfile
 import time
@@ -120,6 +121,29 @@ class Markdown(Case):
         for text, expected in self.CASES:
             self.assertEqual(self.html(text), expected, text)
 
+    def test_formulas_become_mathml_and_unknown_ones_stay_their_source(self):
+        def formula(text):
+            return re.sub(r' alttext="[^"]*"', "", self.html(text))
+        for source, expected in (
+                ("x^2", "<msup><mi>x</mi><mn>2</mn></msup>"),
+                ("a_i^{n+1}", "<msubsup><mi>a</mi><mi>i</mi><mrow><mi>n</mi><mo>+</mo><mn>1</mn></mrow></msubsup>"),
+                (r"\frac{1}{\sqrt[3]{x}}", "<mfrac><mn>1</mn><mroot><mi>x</mi><mn>3</mn></mroot></mfrac>"),
+                (r"f'(x) \le -3.5", '<mrow><msup><mi>f</mi><mo>′</mo></msup><mo stretchy="false">(</mo><mi>x</mi><mo stretchy="false">)'
+                 '</mo><mo>≤</mo><mo>−</mo><mn>3.5</mn></mrow>'),
+                (r"\mathbb{R}", "<mi>ℝ</mi>"), (r"\boxed{42}", '<mrow class="boxed"><mn>42</mn></mrow>'),
+                (r"\text{if } x", "<mrow><mtext>if\u00a0</mtext><mi>x</mi></mrow>".replace("\u00a0", "&nbsp;")),
+                (r"\begin{pmatrix} a & b \\ c & d \end{pmatrix}", '<mrow><mo stretchy="true" fence="true">(</mo><mtable><mtr><mtd><mi>a</mi>'
+                 '</mtd><mtd><mi>b</mi></mtd></mtr><mtr><mtd><mi>c</mi></mtd><mtd><mi>d</mi></mtd></mtr></mtable>'
+                 '<mo stretchy="true" fence="true">)</mo></mrow>')):
+            self.assertEqual(formula(f"${source}$"), f"<p><math>{expected}</math></p>", source)
+            self.assertEqual(formula(f"\\({source}\\)"), f"<p><math>{expected}</math></p>", source)
+        self.assertEqual(formula("$$\n\\sum_{i}^n\n$$"), '<div class="formula" tabindex="0"><math display="block"><munderover><mo>∑</mo>'
+                         "<mi>i</mi><mi>n</mi></munderover></math></div>")
+        for source in (r"\nosuchcommand{x}", r"\frac{1}", "{x", "x}", r"\begin{pmatrix} a", r"\left( x", "{" * 40 + "x" + "}" * 40):
+            self.assertEqual(formula(f"${source}$"), f'<p><code class="formula">{source}</code></p>', source)
+        for text in ("it costs $5 and $6", "a $ b $ c", "US$3-$4 more"):
+            self.assertEqual(self.html(text), f"<p>{text}</p>")
+
     def code(self, language, text):
         return (f'<div class="code"><div class="code-head"><span>{language}</span><button type="button" class="quiet" '
                 f'aria-label="Copy the code">Copy</button></div><pre tabindex="0"><code>{text}</code></pre></div>')
@@ -169,7 +193,8 @@ class Markdown(Case):
             "mixed": "*a _b **c " * 10000, "brackets": "[" * 50000, "links": "[a](" * 20000, "ticks": "`" * 50000,
             "tick runs": " ".join("`" * n for n in range(1, 400)), "dollars": "$a " * 30000, "escapes": "\\(" * 30000,
             "blanks": "- a" + "\n" * 30000 + "b", "addresses": "https://a.example/" + "(" * 50000, "angles": "<https://" * 20000,
-            "pipes": "|" * 50000, "formulas": "$$\n" * 10000, "braces": "$" + "{" * 900 + "$", "fractions": "$" + "\\frac" * 150 + "$"}
+            "pipes": "|" * 50000, "formulas": "$$\n" * 10000, "braces": "$" + "{" * 900 + "$", "fractions": "$" + "\\frac" * 150 + "$",
+            "scripts": "$" + "x^" * 450 + "$", "matrix": "$" + "\\begin{matrix}" * 60 + "$", "cells": "$$\n" + "&" * 50000 + "\n$$"}
         for name, text in hostile.items():
             took = self.browser.module("markdown.js", f"""(() => {{ const box = document.createElement('div');
                 box.className = 'message assistant'; document.getElementById('messages').append(box);
@@ -205,6 +230,77 @@ class Chatting(Case):
         self.ask("Why?")
         self.assertTrue(self.browser.evaluate("document.querySelector('details.reasoning').open"))
         self.assertIn("still thinking", self.browser.evaluate("document.querySelector('.foot .note').textContent"))
+
+    def test_thoughts_in_the_text_are_shown_as_reasoning(self):
+        """As a server without a reasoning parser sends them."""
+        server = self.serve([{"content": piece} for piece in ("<th", "ink>Hm", ".</think>", "\n\nYes.")])
+        self.ask("Why?")
+        self.assertEqual(self.shown(), [["user", "Why?"], ["assistant", "Yes."]])
+        self.assertEqual(self.browser.evaluate("document.querySelector('.thoughts').textContent"), "Hm.")
+        self.ask("Sure?")
+        self.assertEqual(server.requests[1]["messages"][1], {"role": "assistant", "content": "Yes."})
+        for text, reasoning, answer in (("<think>Hm <b> </thin\n</think>\n\nYes.", "Hm <b> </thin\n", "Yes."), ("<thi", "", "<thi"),
+                                        ("<thinking is hard", "", "<thinking is hard"), ("<think>Hm </thi", "Hm </thi", ""),
+                                        ("A <think> b", "", "A <think> b")):
+            for size in (1, 3, 100):
+                split = self.browser.module("think_tags.js", f"""(() => {{ const tags = new m.ThinkTags(); const text = {json.dumps(text)};
+                    const all = []; for (let at = 0; at < text.length; at += {size}) all.push(tags.split(text.slice(at, at + {size})));
+                    all.push(tags.end()); return [all.map((x) => x.reasoning).join(''), all.map((x) => x.content).join('')]; }})()""")
+                self.assertEqual(split, [reasoning, answer], (text, size))
+
+    def test_the_keys_of_the_help_do_what_it_says(self):
+        browser = self.browser
+        self.serve([{"content": "```\ncode of it\n```\n"}], [{"content": f"word {n} "} for n in range(600)], pace=0.05)
+        self.ask("Q1")
+        browser.call("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+        browser.evaluate("document.querySelector('.code-head button').id = 'copy-code'")
+        browser.click("copy-code")
+        browser.wait("document.getElementById('copy-code').textContent === 'Copied'")
+        self.assertEqual(browser.evaluate("navigator.clipboard.readText()"), "code of it")
+        browser.press("Y", "KeyY", 89, control=True, shift=True)
+        browser.wait("navigator.clipboard.readText().then((text) => text === '```\\ncode of it\\n```\\n')")
+        browser.type_into("prompt", "Q2")
+        browser.press_enter()
+        browser.wait(LAST_ANSWER + ".textContent.includes('word 3 ')")
+        browser.press("Escape", "Escape", 27)
+        browser.wait(IS_IDLE)
+        self.assertIn("stopped", browser.evaluate("[...document.querySelectorAll('.figures-line')].at(-1).textContent"))
+        browser.evaluate("document.getElementById('prompt').focus()")
+        browser.press("ArrowUp", "ArrowUp", 38)
+        browser.wait("document.activeElement.value === 'Q2' && document.activeElement.closest('.edit') !== null")
+        browser.press("Escape", "Escape", 27)
+        browser.wait("document.querySelector('.edit') === null")
+        browser.press("k", "KeyK", 75, control=True)
+        browser.wait("document.activeElement.id === 'search'")
+        browser.press("/", "Slash", 191, control=True)
+        browser.wait("document.getElementById('help').open")
+        browser.press("Escape", "Escape", 27)
+        browser.wait("!document.getElementById('help').open")
+        browser.press("O", "KeyO", 79, control=True, shift=True)
+        browser.wait("document.querySelectorAll('.message').length === 0 && document.activeElement.id === 'prompt'")
+        self.assertEqual(browser.evaluate("document.querySelectorAll('#history-list li').length"), 1)
+
+    def test_copying_works_without_the_clipboard_of_secure_pages(self):
+        browser = self.browser
+        self.serve([{"content": "some text"}])
+        self.ask("Q1")
+        browser.call("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+        browser.evaluate("window.kept = navigator.clipboard; Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+        browser.evaluate("[...document.querySelectorAll('.assistant .actions button')].find((b) => b.textContent === 'Copy').id = 'copy'")
+        browser.click("copy")
+        browser.wait("document.getElementById('copy').textContent === 'Copied'")
+        self.assertEqual(browser.evaluate("kept.readText()"), "some text")
+
+    def test_the_theme_is_kept(self):
+        browser = self.browser
+        server = self.serve()
+        light = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+        browser.evaluate("(() => { const e = document.getElementById('theme'); e.value = 'dark'; e.dispatchEvent(new Event('change')); })()")
+        dark = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+        self.assertNotEqual(light, dark)
+        browser.open(server.url)
+        self.assertEqual(browser.evaluate("getComputedStyle(document.body).backgroundColor"), dark)
+        self.assertEqual(browser.evaluate("document.getElementById('theme').value"), "dark")
 
     def test_what_is_sent_is_what_the_branch_shows(self):
         browser = self.browser
@@ -362,6 +458,16 @@ class Keeping(Case):
         browser.wait(LAST_ANSWER + "?.textContent === 'A1'")
         self.assertEqual(browser.evaluate("document.querySelector('.thoughts').textContent"), "r")
         self.assertFalse(browser.evaluate("document.querySelector('details.reasoning').open"))
+
+    def test_a_reload_in_the_middle_of_an_answer_keeps_what_was_there(self):
+        browser = self.browser
+        self.serve([{"content": f"word {n} "} for n in range(200)], pace=0.1)
+        browser.type_into("prompt", "Q1")
+        browser.press_enter()
+        browser.wait(LAST_ANSWER + "?.textContent.includes('word 30 ')")
+        self.reload()
+        self.assertIn("word 15 ", browser.evaluate(LAST_ANSWER + ".textContent"))
+        self.assertIn("not finished", browser.evaluate("document.querySelector('.figures-line').textContent"))
 
     def test_conversations_are_searched_renamed_deleted_and_opened(self):
         browser = self.browser

@@ -1,6 +1,9 @@
 /// One answer as its pieces arrive: the message that it becomes, its figures and why it ended.
 
+import { ThinkTags } from "./think_tags.js";
+
 export class Answer {
+  #tags = new ThinkTags();
   #began = performance.now();
   #reasoningBegan = 0;
   message;
@@ -23,7 +26,7 @@ export class Answer {
     return this.numTokens / this.seconds;
   }
 
-  /// Adds an event of the stream; returns what is new: {content, reasoning, hasCalls}.
+  /// Adds an event of the stream; returns the text that is new: {content, reasoning}.
   add(chunk) {
     if (chunk.usage) this.#count(chunk.usage);
     if (chunk.model) this.message.model = chunk.model;
@@ -31,12 +34,14 @@ export class Answer {
     if (!choice) return {};
     if (choice.finish_reason) this.message.finish = choice.finish_reason;
     const delta = choice.delta ?? {};
-    const content = delta.content ?? "";
-    const reasoning = delta.reasoning ?? delta.reasoning_content ?? "";
+    for (const call of delta.tool_calls ?? []) this.#addCall(call);
+    const { content, reasoning } = this.#tags.split(delta.content ?? "");
+    return this.#addText(content, (delta.reasoning ?? delta.reasoning_content ?? "") + reasoning);
+  }
+  #addText(content, reasoning) {
     if (reasoning) this.#addReasoning(reasoning);
     this.message.content += content;
-    for (const call of delta.tool_calls ?? []) this.#addCall(call);
-    return { content, reasoning, hasCalls: delta.tool_calls?.length > 0 };
+    return { content, reasoning };
   }
   #count({ completion_tokens: numTokens, prompt_tokens: numPromptTokens, prompt_tokens_details: details }) {
     this.numTokens = numTokens;
@@ -57,9 +62,12 @@ export class Answer {
     calls[index].arguments += called.arguments ?? "";
   }
 
+  /// Returns the text that is new, as add() does.
   end() {
     this.message.stats = { ...this.message.stats, tokens: this.numTokens, seconds: this.seconds };
     if (this.firstTokenMs !== null) this.message.stats.firstTokenMs = this.firstTokenMs;
+    const { content, reasoning } = this.#tags.end();
+    return this.#addText(content, reasoning);
   }
 }
 
@@ -69,13 +77,14 @@ export const formatCount = (count) => count.toLocaleString("en");
 /// The line below an answer: "312 tokens · first after 41 ms · 80.2 tokens/s".
 export function figuresOf({ stats, finish, model }) {
   if (!stats) return "";
-  const parts = [`${formatCount(stats.tokens ?? 0)} tokens`];
+  const parts = [stats.tokens === 1 ? "1 token" : `${formatCount(stats.tokens ?? 0)} tokens`];
   if (stats.promptTokens) {
     const cached = stats.cachedTokens ? `, ${formatCount(stats.cachedTokens)} cached` : "";
     parts.push(`prompt ${formatCount(stats.promptTokens)}${cached}`);
   }
   if (stats.firstTokenMs) parts.push(`first after ${Math.round(stats.firstTokenMs)} ms`);
   if (stats.tokens > 0 && stats.seconds > 0) parts.push(`${formatRate(stats.tokens / stats.seconds)} tokens/s`);
+  if (!finish) parts.push("not finished");
   if (finish === "stopped") parts.push("stopped");
   if (finish === "length") parts.push("ended at max tokens");
   if (model) parts.push(model);

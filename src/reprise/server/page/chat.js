@@ -171,13 +171,14 @@ export class Chat {
         const delta = answer.add(chunk);
         if (!shown && !answer.isEmpty) shown = this.#beginAnswer(answer);
         shown?.add(delta);
-        if (answer.numTokens > 0) this.#hooks.figures(answer);
       }
     } catch (error) {
       if (error.name === "AbortError") answer.message.finish = "stopped";
       else problem = error;
     }
-    answer.end();
+    const rest = answer.end();
+    if (!shown && !answer.isEmpty) shown = this.#beginAnswer(answer);
+    shown?.add(rest);
     await shown?.finish();
     if (!problem && answer.isEmpty && answer.message.finish !== "stopped") problem = new Error("The model gave an empty answer.");
     if (problem instanceof ApiProblem && problem.status === 401) this.#hooks.needsKey();
@@ -190,7 +191,11 @@ export class Chat {
     const view = this.#addView(answer.message, true);
     $("announcer").textContent = "The answer begins.";
     let savedAt = performance.now();
-    const painter = new Painter(() => following(() => view.render()));
+    const draw = () => {
+      following(() => view.render());
+      this.#hooks.figures(answer);
+    };
+    const painter = new Painter(draw);
     return {
       add: (delta) => {
         view.add(delta);
@@ -205,6 +210,7 @@ export class Chat {
           view.finish();
           this.#showResultsForm();
         });
+        this.#hooks.figures(answer);
         $("announcer").textContent = answer.message.content.slice(0, kMaxAnnounced) || "The answer has ended.";
         await this.#save();
       },
