@@ -50,7 +50,7 @@ async function open(record) {
   window.history.pushState(null, "", record ? "#" + record.id : location.pathname + location.search);
   await show(record);
   if (narrow.matches) showHistory(false);
-  $("prompt").focus();
+  $(narrow.matches && record ? "messages" : "prompt").focus();  // a phone's keyboard would cover what was opened
 }
 async function show(record) {
   await chat.open(record);
