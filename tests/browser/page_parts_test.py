@@ -99,7 +99,8 @@ class Markdown(Case):
         ("#hash and 1#", "<p>#hash and 1#</p>"),
         ("a **b *c* d** ~~e~~ __f__ _g_", "<p>a <strong>b <em>c</em> d</strong> <del>e</del> <strong>f</strong> <em>g</em></p>"),
         ("***both***", "<p><strong><em>both</em></strong></p>"),
-        ("snake_case_name and 2 * 3 * 4", "<p>snake_case_name and 2 * 3 * 4</p>"),
+        ("snake_case_name and 2 * 3 * 4 and 2*3*4", "<p>snake_case_name and 2 * 3 * 4 and 2*3*4</p>"),
+        ("one\\\ntwo &lt;b&gt; &amp;lt; &bogus;", "<p>one\ntwo &lt;b&gt; &amp;lt; &amp;bogus;</p>"),
         ("**open and *never closed", "<p>**open and *never closed</p>"),
         (r"\*not\* emphasised", "<p>*not* emphasised</p>"),
         ("`a*b*` and ``x`y``", "<p><code>a*b*</code> and <code>x`y</code></p>"),
@@ -130,7 +131,7 @@ class Markdown(Case):
                 (r"\frac{1}{\sqrt[3]{x}}", "<mfrac><mn>1</mn><mroot><mi>x</mi><mn>3</mn></mroot></mfrac>"),
                 (r"f'(x) \le -3.5", '<mrow><msup><mi>f</mi><mo>′</mo></msup><mo stretchy="false">(</mo><mi>x</mi><mo stretchy="false">)'
                  '</mo><mo>≤</mo><mo>−</mo><mn>3.5</mn></mrow>'),
-                (r"\mathbb{R}", "<mi>ℝ</mi>"), (r"\boxed{42}", '<mrow class="boxed"><mn>42</mn></mrow>'),
+                (r"\log n", '<mrow><mo lspace="0.12em" rspace="0.12em">log</mo><mi>n</mi></mrow>'), (r"\mathbb{R}", "<mi>ℝ</mi>"), (r"\boxed{42}", '<mrow class="boxed"><mn>42</mn></mrow>'),
                 (r"\text{if } x", "<mrow><mtext>if\u00a0</mtext><mi>x</mi></mrow>".replace("\u00a0", "&nbsp;")),
                 (r"\begin{pmatrix} a & b \\ c & d \end{pmatrix}", '<mrow><mo stretchy="true" fence="true">(</mo><mtable><mtr><mtd><mi>a</mi>'
                  '</mtd><mtd><mi>b</mi></mtd></mtr><mtr><mtd><mi>c</mi></mtd><mtd><mi>d</mi></mtd></mtr></mtable>'

@@ -8,6 +8,7 @@ const kMaxOpen = 32;  // emphasis within emphasis; deeper marks stay text
 const kMaxLabel = 500;  // characters of a link's text
 const kMaxUrl = 2000;
 const kMaxFormula = 1000;
+const kEntities = { "&lt;": "<", "&gt;": ">", "&amp;": "&", "&quot;": '"', "&nbsp;": "\u00a0", "&#39;": "'" };
 const kSchemes = new Set(["http:", "https:", "mailto:"]);
 
 /// The address that a link of a model may lead to, or null. Relative addresses are refused too: a
@@ -31,6 +32,7 @@ function link(address, ...children) {
 }
 
 const isSpace = (character) => character === undefined || /\s/.test(character);
+const isDigit = (character) => character !== undefined && /\d/.test(character);
 const isWord = (character) => character !== undefined && /[\p{L}\p{N}]/u.test(character);
 
 class InlineReader {
@@ -62,6 +64,7 @@ class InlineReader {
       case "$": return this.#readDollars();
       case "*": case "_": case "~": return this.#readEmphasis();
       case "!": case "[": return this.#canLink && this.#readLink();
+      case "&": return this.#readEntity();
       case "<": return this.#readAngle();
       case "h": return this.#canLink && this.#readBareAddress();
       default: return false;
@@ -93,9 +96,22 @@ class InlineReader {
       if (end < 0 || end - this.#at > kMaxFormula) return false;
       return this.#push(renderMath(this.#text.slice(this.#at + 2, end), false), end + 2);
     }
+    if (next === "\n") return this.#skip();  // a line break, which the line's end is anyway
     if (next === undefined || !/[!-/:-@[-`{-~]/.test(next)) return false;
     this.#plain += next;
     this.#at += 2;
+    return true;
+  }
+
+  #skip() {
+    ++this.#at;
+    return true;
+  }
+  #readEntity() {
+    const found = this.#match(/&(?:lt|gt|amp|quot|nbsp|#39);/y);
+    if (!found) return false;
+    this.#plain += kEntities[found[0]];
+    this.#at += found[0].length;
     return true;
   }
 
@@ -147,7 +163,8 @@ class InlineReader {
     const before = this.#text[this.#at - 1];
     const after = this.#text[this.#at + run.length];
     if (run.length > 3 || (character === "~" && run.length !== 2)) return this.#keep(run);
-    const isInWord = character === "_" && isWord(before) && isWord(after);
+    // snake_case and 2*3*4 have no emphasis
+    const isInWord = (character === "_" && isWord(before) && isWord(after)) || (isDigit(before) && isDigit(after));
     let left = run.length;
     this.#at += run.length;
     if (!isSpace(before) && !isInWord) left = this.#closeEmphasis(character, left);

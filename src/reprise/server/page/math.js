@@ -12,6 +12,7 @@ const kTables = new Set([...Object.keys(kFences), "matrix", "smallmatrix", "arra
 const kTexts = new Set(["text", "textrm", "textbf", "textit", "textsf", "texttt", "mbox", "mathrm", "mathit", "mathsf",
                         "mathtt", "operatorname", "operatorname*"]);
 const kSizes = /^(?:[bB]igg?[lrm]?)$/;
+const kApart = { lspace: "0.12em", rspace: "0.12em" };  // names of functions stand apart from letters
 const kIgnored = new Set(["displaystyle", "textstyle", "limits", "nolimits", "nonumber", "notag", "hline"]);
 
 class Unknown extends Error {}
@@ -153,10 +154,10 @@ class Reader {
 
   #command(name) {
     const limits = symbols.kLarge.get(name) ?? symbols.kLimits.get(name);
-    if (limits) return { element: node(symbols.kLarge.has(name) ? "mo" : "mi", {}, limits), hasLimits: true };
+    if (limits) return { element: node("mo", symbols.kLarge.has(name) ? {} : kApart, limits), hasLimits: true };
     if (symbols.kLetters.has(name)) return { element: node("mi", {}, symbols.kLetters.get(name)) };
     if (symbols.kOperators.has(name)) return { element: node("mo", {}, symbols.kOperators.get(name)) };
-    if (symbols.kFunctions.has(name)) return { element: node("mi", {}, name) };
+    if (symbols.kFunctions.has(name)) return { element: node("mo", kApart, name) };
     if (symbols.kSpaces.has(name)) return { element: node("mspace", { width: symbols.kSpaces.get(name) + "em" }) };
     if (/^[{}%$#&_|]$/.test(name)) return { element: node("mo", { stretchy: "false" }, name === "|" ? "‖" : name) };
     if (kIgnored.has(name)) return null;
@@ -168,8 +169,8 @@ class Reader {
   }
   #text(name) {
     const text = this.#raw();
-    return { element: node(name.startsWith("operatorname") ? "mi" : "mtext", {}, text.replace(/^ | $/g, "\u00a0")),
-             hasLimits: name.endsWith("*") };
+    if (name.startsWith("operatorname")) return { element: node("mo", kApart, text), hasLimits: name.endsWith("*") };
+    return { element: node("mtext", {}, text.replace(/^ | $/g, "\u00a0")) };
   }
   #accent(name) {
     const base = this.#argument();
