@@ -102,7 +102,8 @@ export class Chat {
 
   /// Makes the page show the branch; views of messages that stay are kept.
   #show() {
-    for (const element of document.querySelectorAll("#messages > .problem, #messages > .results")) element.remove();
+    const passing = document.querySelectorAll("#messages > .problem, #messages > .results");
+    for (const element of passing) element.remove();
     const path = this.#conversation.path();
     let same = 0;
     while (same < path.length && this.#views[same]?.message === path[same]) ++same;
@@ -119,7 +120,8 @@ export class Chat {
   }
   #showResultsForm() {
     const calls = this.#conversation.leaf?.toolCalls;
-    if (calls?.length > 0) $("messages").append(resultsForm(calls, (results) => this.sendResults(calls, results)));
+    if (!calls?.length) return;
+    $("messages").append(resultsForm(calls, (results) => this.sendResults(calls, results)));
   }
 
   showProblem(text) {
@@ -155,10 +157,11 @@ export class Chat {
 
   #requestBody() {
     const system = systemPrompt();
+    const first = system ? [{ role: "system", content: system }] : [];
     return {
       ...requestFields(), model: chosenModel(), stream: true,
       stream_options: { include_usage: true, continuous_usage_stats: true },
-      messages: [...(system ? [{ role: "system", content: system }] : []), ...this.#conversation.apiMessages()],
+      messages: [...first, ...this.#conversation.apiMessages()],
     };
   }
 
@@ -180,7 +183,9 @@ export class Chat {
     if (!shown && !answer.isEmpty) shown = this.#beginAnswer(answer);
     shown?.add(rest);
     await shown?.finish();
-    if (!problem && answer.isEmpty && answer.message.finish !== "stopped") problem = new Error("The model gave an empty answer.");
+    if (!problem && answer.isEmpty && answer.message.finish !== "stopped") {
+      problem = new Error("The model gave an empty answer.");
+    }
     if (problem instanceof ApiProblem && problem.status === 401) this.#hooks.needsKey();
     else if (problem) this.showProblem(problem.message);
   }

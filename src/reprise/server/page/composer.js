@@ -90,10 +90,13 @@ export class Composer {
 }
 
 async function textOf(file) {
-  if (file.size > kMaxFileBytes) throw new Error(`${file.name} is larger than 1 MiB, the most that a file may have here.`);
+  if (file.size > kMaxFileBytes) {
+    throw new Error(`${file.name} is larger than 1 MiB, the most that a file may have here.`);
+  }
   try {
     const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
     if (!text.includes("\0")) return text;
   } catch { /* said below */ }
-  throw new Error(`${file.name} is no text. The page sends files as UTF-8 text; pictures, sound and PDF cannot be sent.`);
+  throw new Error(`${file.name} is no text. The page sends files as UTF-8 text; pictures, sound and ` +
+    "PDF cannot be sent.");
 }

@@ -9,7 +9,8 @@ const kMaxTitle = 60;
 
 /// Sixteen random bytes. crypto.randomUUID exists only over https and on this machine.
 export function newId() {
-  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  const bytes = [...crypto.getRandomValues(new Uint8Array(16))];
+  return bytes.map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /// What the model reads for a question: its files, each in a block of code, then its text.
@@ -27,7 +28,7 @@ export class Conversation {
   #byId = new Map();
 
   /// `record` is what record() returned, as storage or a file gave it back.
-  constructor(record = { id: newId(), title: "", created: Date.now(), updated: Date.now(), leaf: null, messages: [] }) {
+  constructor(record = emptyRecord()) {
     this.#record = { ...record, messages: [...record.messages] };
     for (const message of this.#record.messages) this.#byId.set(message.id, message);
   }
@@ -85,7 +86,9 @@ export class Conversation {
   apiMessages() {
     return this.path().map((message) => {
       if (message.role === "user") return { role: "user", content: promptOf(message) };
-      if (message.role === "tool") return { role: "tool", tool_call_id: message.toolCallId, content: message.content };
+      if (message.role === "tool") {
+        return { role: "tool", tool_call_id: message.toolCallId, content: message.content };
+      }
       const answer = { role: "assistant", content: message.content };
       if (message.toolCalls?.length > 0) {
         if (message.reasoning) answer.reasoning = message.reasoning;
@@ -95,6 +98,11 @@ export class Conversation {
       return answer;
     });
   }
+}
+
+function emptyRecord() {
+  const now = Date.now();
+  return { id: newId(), title: "", created: now, updated: now, leaf: null, messages: [] };
 }
 
 function titleOf({ content, files = [] }) {
@@ -119,9 +127,11 @@ const kMessageFields = {
   id: isText, parent: (value) => value === null || isText(value), content: isText, created: Number.isFinite,
   role: (value) => ["user", "assistant", "tool"].includes(value),
   files: isAbsentOr(isListOf((file) => isObject(file) && isText(file.name) && isText(file.text))),
-  toolCalls: isAbsentOr(isListOf((call) => isObject(call) && isText(call.id) && isText(call.name) && isText(call.arguments))),
-  reasoning: isAbsentOr(isText), reasoningSeconds: isAbsentOr(Number.isFinite), toolCallId: isAbsentOr(isText),
-  isJson: isAbsentOr((value) => typeof value === "boolean"), model: isAbsentOr(isText), finish: isAbsentOr(isText),
+  toolCalls: isAbsentOr(isListOf((call) =>
+    isObject(call) && isText(call.id) && isText(call.name) && isText(call.arguments))),
+  reasoning: isAbsentOr(isText), reasoningSeconds: isAbsentOr(Number.isFinite),
+  toolCallId: isAbsentOr(isText), model: isAbsentOr(isText), finish: isAbsentOr(isText),
+  isJson: isAbsentOr((value) => typeof value === "boolean"),
   stats: isAbsentOr((stats) => isObject(stats) && Object.values(stats).every(Number.isFinite)),
 };
 const kRecordFields = { id: isText, title: isText, created: Number.isFinite, updated: Number.isFinite,

@@ -37,7 +37,8 @@ export class History {
       this.#database = await finished(request);
       this.#database.onversionchange = () => this.#database.close();
     } catch (error) {
-      this.#say(`This browser keeps no conversations (${reasonOf(error)}). They end with this page; an export keeps them.`);
+      this.#say(`This browser keeps no conversations (${reasonOf(error)}). ` +
+        "They end with this page; an export keeps them.");
     }
   }
 
@@ -51,7 +52,8 @@ export class History {
       else ++numBad;
     }
     if (numBad > 0) {
-      this.#say(`${numBad} stored ${numBad === 1 ? "conversation" : "conversations"} cannot be read and cannot be shown.`);
+      const what = numBad === 1 ? "conversation" : "conversations";
+      this.#say(`${numBad} stored ${what} cannot be read and cannot be shown.`);
     }
     for (const [id, record] of this.#inMemory) records.set(id, record);
     return [...records.values()].sort((a, b) => b.updated - a.updated);
@@ -96,8 +98,10 @@ export class History {
     } catch (error) {
       this.#inMemory.set(record.id, structuredClone(record));
       this.#say(error?.name === "QuotaExceededError"
-        ? "The browser's storage for this page is full: what is new ends with this page. Export the conversations, then delete some."
-        : `The conversation could not be stored (${reasonOf(error)}). It ends with this page; an export keeps it.`);
+        ? "The browser's storage for this page is full: what is new ends with this page. " +
+          "Export the conversations, then delete some."
+        : `The conversation could not be stored (${reasonOf(error)}). ` +
+          "It ends with this page; an export keeps it.");
     }
   }
 

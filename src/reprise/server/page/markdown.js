@@ -122,7 +122,7 @@ export class StreamedText {
     });
     if (numFinal > 0) this.#tail = lines.slice(blocks[numFinal].first).join("\n");
     const isCode = blocks.length === numFinal + 1 && blocks[numFinal].kind === "code";
-    this.#code = isCode && blocks[numFinal].language !== undefined && lines.length > blocks[numFinal].first + 1
-      ? this.#open[0] : null;
+    // Only with a complete first line, which names the language.
+    this.#code = isCode && lines.length > blocks[numFinal].first + 1 ? this.#open[0] : null;
   }
 }

@@ -24,7 +24,8 @@ export function renderMath(source, isBlock) {
     math = new Reader(source, isBlock).formula();
   } catch (error) {
     if (!(error instanceof Unknown)) throw error;
-    return isBlock ? make("pre", { class: "formula", tabindex: 0 }, source.trim()) : make("code", { class: "formula" }, source.trim());
+    const text = source.trim();
+    return isBlock ? make("pre", { class: "formula", tabindex: 0 }, text) : make("code", { class: "formula" }, text);
   }
   math.setAttribute("alttext", source.trim());
   if (!isBlock) return math;
@@ -144,7 +145,7 @@ class Reader {
   #atom() {
     const token = this.#next();
     if (token === "{") return { element: this.#inside(() => this.#until("}")) };
-    if (token === "}" || token === "&" || token === "^" || token === "_" || token === "%" || token === "#") throw new Unknown();
+    if ("}&^_%#".includes(token)) throw new Unknown();
     if (token[0] === "\\") return this.#command(token.slice(1));
     if (/^\d/.test(token)) return { element: node("mn", {}, token) };
     if (/^\p{L}/u.test(token)) return { element: node("mi", {}, token) };
@@ -175,7 +176,8 @@ class Reader {
   #accent(name) {
     const base = this.#argument();
     const isBelow = name.startsWith("under");
-    const mark = node("mo", { stretchy: /^(?:wide|over|under)/.test(name) ? "true" : "false" }, symbols.kAccents.get(name));
+    const stretchy = /^(?:wide|over|under)/.test(name) ? "true" : "false";
+    const mark = node("mo", { stretchy }, symbols.kAccents.get(name));
     return { element: node(isBelow ? "munder" : "mover", isBelow ? {} : { accent: "true" }, base, mark),
              hasLimits: name.endsWith("brace") };
   }
@@ -196,7 +198,8 @@ class Reader {
       case "begin": return this.#inside(() => this.#environment());
       case "overset": case "stackrel": return this.#stacked("mover");
       case "underset": return this.#stacked("munder");
-      case "pmod": return node("mrow", {}, node("mo", {}, "("), node("mtext", {}, "mod\u00a0"), this.#argument(), node("mo", {}, ")"));
+      case "pmod": return node("mrow", {}, node("mo", {}, "("), node("mtext", {}, "mod\u00a0"),
+        this.#argument(), node("mo", {}, ")"));
       case "bmod": case "mod": return node("mo", {}, "mod");
       case "not": return node("mo", {}, this.#delimiter() + "\u0338");
       default: throw new Unknown();

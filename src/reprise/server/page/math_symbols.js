@@ -2,7 +2,7 @@
 
 const table = (text) => new Map(text.trim().split(/\s+/).map((entry) => {
   const at = entry.lastIndexOf("=");
-  return at > 0 ? [entry.slice(0, at), entry.slice(at + 1)] : [entry, entry];
+  return at > 0 ? [entry.slice(0, at), entry.slice(at + 1).replace("_", "\u00a0")] : [entry, entry];
 }));
 
 /// Letters, which are set as identifiers.
@@ -31,7 +31,7 @@ export const kLarge = table(`sum=∑ prod=∏ coprod=∐ bigcup=⋃ bigcap=⋂ b
 /// Functions; the second list has limits below.
 export const kFunctions = table(`sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth log ln lg exp deg dim
   ker hom arg`);
-export const kLimits = table(`lim max min sup inf det gcd Pr limsup=lim\u00a0sup liminf=lim\u00a0inf argmax argmin`);
+export const kLimits = table(`lim max min sup inf det gcd Pr limsup=lim_sup liminf=lim_inf argmax argmin`);
 
 /// Marks above or below: the mark and whether it is below.
 export const kAccents = new Map(Object.entries({
@@ -41,7 +41,8 @@ export const kAccents = new Map(Object.entries({
 
 /// Spaces, in em.
 export const kSpaces = new Map(Object.entries({
-  ",": 0.17, ":": 0.22, ">": 0.22, ";": 0.28, "!": 0, " ": 0.33, quad: 1, qquad: 2, thinspace: 0.17, enspace: 0.5, space: 0.33,
+  ",": 0.17, ":": 0.22, ">": 0.22, ";": 0.28, "!": 0, " ": 0.33, quad: 1, qquad: 2, thinspace: 0.17,
+  enspace: 0.5, space: 0.33,
 }));
 
 const kBlackboard = { C: "ℂ", H: "ℍ", N: "ℕ", P: "ℙ", Q: "ℚ", R: "ℝ", Z: "ℤ" };

@@ -5,8 +5,6 @@ import { copyButton } from "./clipboard.js";
 import { make } from "./dom.js";
 import { codeBlock, renderMarkdown, StreamedText } from "./markdown.js";
 
-const kSmallestJson = 2;  // "{}"
-
 export class MessageView {
   message;
   element;
@@ -79,8 +77,8 @@ export class MessageView {
     this.#reasoning.isDirty = true;
   }
   #settleReasoning() {
-    if (!this.#reasoning || this.#reasoning.isSettled) return;
     this.#renderReasoning();
+    if (!this.#reasoning || this.#reasoning.isSettled) return;
     const seconds = this.message.reasoningSeconds;
     this.#reasoning.isSettled = true;
     this.#reasoning.summary.textContent = seconds >= 1 ? `Thought for ${Math.round(seconds)} s` : "Thought";
@@ -99,7 +97,7 @@ export class MessageView {
     if (content) (this.#streamed ??= new StreamedText(this.#text)).append(content);
   }
   render() {
-    if (this.message.content || this.message.toolCalls) this.#settleReasoning();
+    if (this.message.content.trim() || this.message.toolCalls) this.#settleReasoning();
     else this.#renderReasoning();
     if (this.message.isJson) this.#text.replaceChildren(jsonBlock(this.message.content));
     else this.#streamed?.render();
@@ -184,14 +182,18 @@ export class MessageView {
 
 function noteOf({ role, content, reasoning, finish, toolCalls }) {
   if (role !== "assistant" || content || toolCalls || !reasoning) return "";
-  if (finish === "length") return "The answer ended at max tokens while the model was still thinking. Allow more tokens in the settings.";
+  if (finish === "length") {
+    return "The answer ended at max tokens while the model was still thinking. " +
+      "Allow more tokens in the settings.";
+  }
   return "The model gave no answer after its reasoning.";
 }
 
 function jsonBlock(text) {
+  if (text === "") return "";
   let shown = text;
   try { shown = JSON.stringify(JSON.parse(text), null, 2); } catch { /* it still streams in, or was cut */ }
-  return shown.length < kSmallestJson ? "" : codeBlock("json", shown);
+  return codeBlock("json", shown);
 }
 
 /// A call of a tool: its name and its arguments.

@@ -1,4 +1,5 @@
-/// What the reader chose for all conversations: sampling, thinking, the form of answers, tools. Kept in this browser.
+/// What the reader chose for all conversations: sampling, thinking, the form of answers, tools. The
+/// browser keeps it.
 
 import { $ } from "./dom.js";
 
@@ -34,12 +35,16 @@ export function requestFields() {
 }
 function schema() {
   const value = parsed("schema", "The JSON schema in the settings");
-  if (typeof value !== "object" || value === null) throw new Error("The JSON schema in the settings is no JSON object.");
+  if (typeof value !== "object" || value === null) {
+    throw new Error("The JSON schema in the settings is no JSON object.");
+  }
   return value;
 }
 function tools() {
   const value = parsed("tools", "The list of tools in the settings");
-  if (!Array.isArray(value)) throw new Error("The tools in the settings are no JSON array, as OpenAI's API takes them.");
+  if (!Array.isArray(value)) {
+    throw new Error("The tools in the settings are no JSON array, as OpenAI's API takes them.");
+  }
   return value;
 }
 function parsed(id, what) {

@@ -1,4 +1,5 @@
-/// Light, dark or what the system says. A plain script in the head, so that the first picture has the right colors.
+/// Light, dark or what the system says. A plain script in the head, so that the first picture has
+/// the right colours.
 (() => {
   const apply = (theme) => {
     if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
