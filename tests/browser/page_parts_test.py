@@ -289,7 +289,7 @@ class Keeping(Case):
         browser.press_enter()
         browser.wait(LAST_ANSWER + "?.textContent.includes('word 30 ')")
         self.reload()
-        self.assertIn("word 15 ", browser.evaluate(LAST_ANSWER + ".textContent"))
+        self.assertIn("word 5 ", browser.evaluate(LAST_ANSWER + ".textContent"))
         self.assertIn("not finished", browser.evaluate("document.querySelector('.figures-line').textContent"))
 
     def test_conversations_are_searched_renamed_deleted_and_opened(self):
