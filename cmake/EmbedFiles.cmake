@@ -1,7 +1,7 @@
-# Writes a header with the text of files, each as a constant string_view: index.html becomes kIndexHtml. Run as a
-# script:
+# Writes a header with the text of files, each as a constant string_view: index.html becomes kIndexHtml. The table
+# kEmbeddedFiles has all of them by name. Run as a script:
 #   cmake -DNAMESPACE=reprise::server -DFOLDER=... -DOUT=... -DFILES="index.html;chat.js" -P EmbedFiles.cmake
-set(text "#pragma once\n\n#include <string_view>\n\n/// Made by cmake/EmbedFiles.cmake.\nnamespace ${NAMESPACE} {\n")
+set(text "#pragma once\n\n#include <string_view>\n#include <utility>\n\n/// Made by cmake/EmbedFiles.cmake.\nnamespace ${NAMESPACE} {\n")
 foreach(file ${FILES})
   file(READ ${FOLDER}/${file} content)
   if(content MATCHES "\\)embedded\"")
@@ -15,7 +15,9 @@ foreach(file ${FILES})
     string(TOUPPER ${first} first)
     string(APPEND name ${first}${rest})
   endforeach()
+  string(APPEND table "    {\"${file}\", ${name}},\n")
   string(APPEND text "\ninline constexpr std::string_view ${name} = R\"embedded(${content})embedded\";\n")
 endforeach()
+string(APPEND text "\ninline constexpr std::pair<std::string_view, std::string_view> kEmbeddedFiles[] = {\n${table}};\n")
 string(APPEND text "\n}  // namespace ${NAMESPACE}\n")
 file(WRITE ${OUT} "${text}")

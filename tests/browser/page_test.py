@@ -3,132 +3,26 @@
 
     page_test.py REPRISE_BINARY MODEL_FOLDER [--screenshots FOLDER]
 
-Uses only Python's standard library: Chromium is driven through its DevTools pipe. Without Chromium
-it exits with 77, which ctest counts as skipped.
+Uses only Python's standard library. page_parts_test.py tests the parts of the page, without this program. Without
+Chromium it exits with 77, which ctest counts as skipped.
 """
 
-import base64
-import json
-import os
+import http.client
+import http.server
 import re
-import shutil
 import signal
-import subprocess
 import sys
-import tempfile
-import time
+import threading
 import unittest
 from pathlib import Path
+
+import browser as chromium
+from browser import Browser
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "integration"))
 import serve_test  # noqa: E402
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-SCREENSHOTS = None
 KEY = "a-key-of-the-test"
-
-
-class Browser:
-    """One Chromium with one tab."""
-
-    def __init__(self):
-        self.profile = tempfile.TemporaryDirectory()
-        to_browser, self.write_end = os.pipe()
-        self.read_end, from_browser = os.pipe()
-
-        def pipes():  # Chromium reads from 3 and writes to 4
-            os.dup2(to_browser, 30)
-            os.dup2(from_browser, 31)
-            os.dup2(30, 3)
-            os.dup2(31, 4)
-
-        self.process = subprocess.Popen(
-            [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-             "--remote-debugging-pipe", f"--user-data-dir={self.profile.name}", "about:blank"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=pipes, close_fds=False,
-            start_new_session=True)
-        os.close(to_browser)
-        os.close(from_browser)
-        self.buffer, self.next_id, self.session, self.violations = b"", 0, None, []
-        target = next(info for info in self.call("Target.getTargets")["targetInfos"] if info["type"] == "page")
-        self.session = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log"):
-            self.call(domain + ".enable")
-
-    def call(self, method, **parameters):
-        self.next_id += 1
-        message = {"id": self.next_id, "method": method, "params": parameters}
-        if self.session:
-            message["sessionId"] = self.session
-        os.write(self.write_end, json.dumps(message).encode() + b"\0")
-        while True:
-            answer = self.receive()
-            if answer.get("id") == self.next_id:
-                assert "error" not in answer, (method, answer)
-                return answer["result"]
-            self.note(answer)
-
-    def receive(self):
-        while b"\0" not in self.buffer:
-            got = os.read(self.read_end, 1 << 16)
-            assert got, "Chromium has ended"
-            self.buffer += got
-        message, self.buffer = self.buffer.split(b"\0", 1)
-        return json.loads(message)
-
-    def note(self, event):
-        text = json.dumps(event)
-        if event.get("method") == "Runtime.exceptionThrown" or "Content Security Policy" in text:
-            self.violations.append(text)
-
-    def evaluate(self, expression):
-        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in result, (expression, result)
-        return result["result"].get("value")
-
-    def wait(self, expression):
-        deadline = time.monotonic() + serve_test.TIMEOUT
-        while not (value := self.evaluate(expression)):
-            assert time.monotonic() < deadline, "never true: " + expression + "\n" + self.evaluate("document.body.innerText")
-            time.sleep(0.03)
-        return value
-
-    def open(self, url):
-        self.call("Page.navigate", url=url)
-        self.wait(f"document.readyState === 'complete' && location.href.startsWith({json.dumps(url)})")
-
-    def resize(self, width, height, scale=1, mobile=False):
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=mobile)
-
-    def prefer(self, scheme):
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-
-    def type_into(self, identity, text):
-        self.evaluate(f"(() => {{ const e = document.getElementById('{identity}'); e.focus(); e.value = ''; }})()")
-        self.call("Input.insertText", text=text)
-
-    def press_enter(self):
-        for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", text="\r" if kind == "keyDown" else "",
-                      windowsVirtualKeyCode=13)
-
-    def click(self, identity):
-        box = self.evaluate(f"(() => {{ const r = document.getElementById('{identity}').getBoundingClientRect();"
-                            "return [r.x + r.width / 2, r.y + r.height / 2]; })()")
-        for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left", clickCount=1)
-
-    def screenshot(self, name):
-        if SCREENSHOTS:
-            data = self.call("Page.captureScreenshot", format="png")["data"]
-            (SCREENSHOTS / (name + ".png")).write_bytes(base64.b64decode(data))
-
-    def close(self):
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        os.close(self.write_end)
-        os.close(self.read_end)
-        self.profile.cleanup()
 
 
 LAST_ANSWER = "[...document.querySelectorAll('.message.assistant .text')].at(-1)?.textContent ?? ''"
@@ -149,8 +43,8 @@ class ChatPage(unittest.TestCase):
         return server
 
     def ignore_eos(self):
-        self.browser.evaluate(
-            "window.plainBody = requestBody; requestBody = () => ({...plainBody(), ignore_eos: true})")
+        self.browser.evaluate("window.plainFetch = fetch; window.fetch = (url, options) => plainFetch(url, options?.body ? "
+                              "{...options, body: JSON.stringify({...JSON.parse(options.body), ignore_eos: true})} : options)")
 
     def ask(self, text, max_tokens):
         self.browser.evaluate(f"document.getElementById('max_tokens').value = '{max_tokens}'")
@@ -177,7 +71,8 @@ class ChatPage(unittest.TestCase):
             "messages": [{"role": "user", "content": "Once upon a time there was a little girl."}],
             "max_tokens": 120, "seed": 7, "ignore_eos": True})
         self.assertEqual(status, 200)
-        shown = browser.evaluate("messages.at(-1).content")
+        shown = browser.module("history.js", "(async () => { const h = new m.History(() => {}, () => {}); await h.open();"
+                               "return (await h.all())[0].messages.at(-1).content; })()")
         self.assertEqual(shown, answer["choices"][0]["message"]["content"])
         browser.screenshot("chat")
         browser.prefer("dark")
@@ -215,7 +110,8 @@ class ChatPage(unittest.TestCase):
         self.serve()
         browser.screenshot("phone-empty")
         self.assert_composer_is_at_the_bottom(844)
-        browser.evaluate("for (let i = 0; i < 40; ++i) addMessage('assistant', 'Line ' + i)")
+        browser.evaluate("for (let i = 0; i < 40; ++i) document.getElementById('messages').append("
+                         "Object.assign(document.createElement('p'), {textContent: 'Line ' + i}))")
         self.assert_composer_is_at_the_bottom(844)
         browser.resize(390, 420, 2, True)  # the keyboard of the phone is open
         self.assert_composer_is_at_the_bottom(420)
@@ -248,21 +144,6 @@ class ChatPage(unittest.TestCase):
         self.ask("And another one.", 5)  # the conversation goes on
         browser.wait("document.querySelectorAll('.message.assistant').length === 2 && " + IS_IDLE)
         self.assertEqual(browser.violations, [])
-
-    def test_markup_in_text_stays_text(self):
-        browser = self.browser
-        self.serve()
-        hostile = "<img src=x onerror=alert(1)> **bold** `<b>` \n```html\n<script>alert(1)</script>\n```\nend"
-        browser.evaluate(f"addMessage('assistant', {json.dumps(hostile)})")
-        message = "document.querySelector('.message.assistant .text')"
-        self.assertEqual(browser.evaluate(message + ".querySelectorAll('img, script, b').length"), 0)
-        self.assertEqual(browser.evaluate(message + ".querySelector('pre').textContent"), "<script>alert(1)</script>")
-        self.assertEqual(browser.evaluate(message + ".querySelector('strong').textContent"), "bold")
-        self.assertEqual(browser.evaluate(message + ".querySelector('code').textContent"), "<b>")
-        # An unfinished block, as it is while it streams in.
-        browser.evaluate("addMessage('assistant', 'so: ```\\nint x;')")
-        browser.evaluate("addMessage('assistant', '```c\\nint x;')")
-        self.assertEqual(browser.evaluate("document.querySelectorAll('.message pre').length"), 2)
 
     def test_a_key_is_asked_for_and_kept_for_the_tab_only(self):
         browser = self.browser
@@ -301,36 +182,91 @@ class ChatPage(unittest.TestCase):
         browser.type_into("temperature", "0.5")
         browser.screenshot("settings")
         browser.evaluate("document.querySelector('#settings .primary').click()")
-        browser.wait("localStorage.getItem('reprise.settings') !== null")
+        browser.wait("localStorage.getItem('reprise.choices') !== null")
         browser.open(f"http://127.0.0.1:{server.port}/?again")
-        body = browser.evaluate("messages.push({role: 'user', content: 'x'}), requestBody()")
-        self.assertEqual(body["messages"][0], {"role": "system", "content": "Be brief."})
-        self.assertEqual(body["temperature"], 0.5)
-        self.assertNotIn("top_p", body)
+        self.assertEqual(browser.module("settings.js", "m.systemPrompt()"), "Be brief.")
+        self.assertEqual(browser.module("settings.js", "m.requestFields()"), {"temperature": 0.5})
+
+    def test_the_page_works_behind_a_path_of_a_proxy(self):
+        browser = self.browser
+        server = self.serve()
+        proxy = Proxy(server.port, "/llm/")
+        self.addCleanup(proxy.close)
+        browser.open(proxy.url)
+        browser.wait("document.getElementById('status').dataset.state === 'ready'")
+        self.ask("Tell me a story about a mouse.", 12)
+        browser.wait("document.querySelectorAll('.message.assistant').length === 1 && " + IS_IDLE)
+        self.assertTrue(browser.evaluate(LAST_ANSWER))
+        self.assertEqual(proxy.strays, [])
+        self.assertEqual(browser.violations, [])
+
+
+class Proxy:
+    """Passes on what is below a path, without that path, as nginx does for `location /llm/`."""
+
+    def __init__(self, port, prefix):
+        self.strays = []
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                if not self.path.startswith(prefix):
+                    outer.strays.append(self.path)
+                    return self.send_error(404)
+                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=serve_test.TIMEOUT)
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                headers = {"Content-Type": self.headers.get("Content-Type", "text/plain"), "Host": f"127.0.0.1:{port}"}
+                connection.request(self.command, "/" + self.path.removeprefix(prefix), body, headers)
+                answer = connection.getresponse()
+                self.send_response(answer.status)
+                for name in ("Content-Type", "Content-Security-Policy"):
+                    if value := answer.getheader(name):
+                        self.send_header(name, value)
+                self.end_headers()
+                while piece := answer.read1(65536):
+                    self.wfile.write(piece)
+                return connection.close()
+
+            do_POST = do_GET
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}{prefix}"
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
 
 
 class Headers(unittest.TestCase):
     def test_the_page_allows_nothing_from_elsewhere_and_nothing_inline(self):
         server = serve_test.Server()
         self.addCleanup(server.stop)
-        for path in ("/", "/chat.js", "/chat.css"):
+        files = re.findall(r'(?:src|href)="(page/.*?)"', server.request("GET", "/")[1].decode())
+        self.assertGreater(len(files), 3)
+        for path in ("/", *("/" + file for file in files), "/page/markdown_inline.js"):
             response, body = server.request("GET", path)
             policy = response.getheader("Content-Security-Policy")
             self.assertIn("default-src 'none'", policy)
             self.assertNotIn("unsafe", policy)
             self.assertEqual(response.getheader("X-Content-Type-Options"), "nosniff")
-            self.assertNotRegex(body.decode(), r"https?://|\son\w+=\"|style=\"|<script>")
+            self.assertNotRegex(body.decode(), r"https?://\w|\son\w+=\"|style=\"|<script>|innerHTML")
+        self.assertEqual(server.request("GET", "/page/none.js")[0].status, 404)
 
 
 if __name__ == "__main__":
     arguments = sys.argv[1:]
     if "--screenshots" in arguments:
         at = arguments.index("--screenshots")
-        SCREENSHOTS = Path(arguments[at + 1])
-        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        chromium.SCREENSHOTS = Path(arguments[at + 1])
+        chromium.SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         del arguments[at:at + 2]
     serve_test.BINARY, serve_test.MODEL = arguments
-    if not CHROMIUM:
+    if not chromium.CHROMIUM:
         print("Chromium is not installed")
         sys.exit(77)
     unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -28,7 +28,7 @@ from serve_test import NAME, TIMEOUT, Server, events, stories
 
 SERVER = Path(__file__).resolve().parent.parent.parent / "src/reprise/server"
 # What needs no key: a new route must be added here by hand, or need one.
-PUBLIC = {"/health", "/ping", "/version", "/metrics", "/load", "/openapi.json", "/", "/live", "/chat.css", "/chat.js"}
+PUBLIC = {"/health", "/ping", "/version", "/metrics", "/load", "/openapi.json", "/", "/live", "/page/{file}"}
 
 
 class Case(unittest.TestCase):

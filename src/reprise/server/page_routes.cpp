@@ -1,5 +1,12 @@
 #include "reprise/server/page_routes.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <utility>
+
 #include "reprise/server/page_files.h"
 
 namespace reprise::server {
@@ -10,34 +17,46 @@ constexpr const char* kContentSecurityPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-void add_file(Router& router,
-              const char* path,
-              const char* media_type,
-              const char* summary,
-              std::string_view text) {
-  router.add({.method = "GET",
-              .path = path,
-              .access = Access::open,
-              .answer_types = {media_type},
-              .summary = summary,
-              .handle = [media_type, text](const HttpRequest&, const ExchangeRef& exchange) {
-                exchange->respond({.body = std::string(text),
-                                   .content_type = std::string(media_type) + "; charset=utf-8",
-                                   .headers = {{"Content-Security-Policy", kContentSecurityPolicy},
-                                               {"X-Content-Type-Options", "nosniff"},
-                                               {"Referrer-Policy", "no-referrer"},
-                                               // A new version of the program may contain a new
-                                               // page, so browsers must ask again.
-                                               {"Cache-Control", "no-cache"}}});
-              }});
+HttpResponse file_response(std::string_view text, std::string_view media_type) {
+  return {.body = std::string(text),
+          .content_type = std::string(media_type) + "; charset=utf-8",
+          .headers = {{"Content-Security-Policy", kContentSecurityPolicy},
+                      {"X-Content-Type-Options", "nosniff"},
+                      {"Referrer-Policy", "no-referrer"},
+                      // A new version of the program may contain a new page, so browsers must ask
+                      // again.
+                      {"Cache-Control", "no-cache"}}};
+}
+
+HttpResponse part_response(std::string_view name) {
+  const auto* const file = std::ranges::find(
+      kEmbeddedFiles, name, &std::pair<std::string_view, std::string_view>::first);
+  if (file == std::end(kEmbeddedFiles)) {
+    throw ApiError(404, fmt::format("The page has no file '{}'.", name));
+  }
+  return file_response(file->second, name.ends_with(".css") ? "text/css" : "text/javascript");
 }
 
 }  // namespace
 
 void add_page_routes(Router& router) {
-  add_file(router, "/", "text/html", "A page to chat with the model.", kIndexHtml);
-  add_file(router, "/chat.css", "text/css", "Of the chat page.", kChatCss);
-  add_file(router, "/chat.js", "text/javascript", "Of the chat page.", kChatJs);
+  router.add({.method = "GET",
+              .path = "/",
+              .access = Access::open,
+              .answer_types = {"text/html"},
+              .summary = "A page to chat with the model.",
+              .handle = [](const HttpRequest&, const ExchangeRef& exchange) {
+                exchange->respond(file_response(kIndexHtml, "text/html"));
+              }});
+  Route part{.method = "GET",
+             .path = "/page/{file}",
+             .access = Access::open,
+             .answer_types = {"text/javascript", "text/css"},
+             .summary = "A script or a style sheet of the chat page."};
+  part.handle = [route = part](const HttpRequest& request, const ExchangeRef& exchange) {
+    exchange->respond(part_response(route.parameter_in(request.path)));
+  };
+  router.add(std::move(part));
 }
 
 }  // namespace reprise::server

@@ -1,355 +1,236 @@
-"use strict";
-// The chat page. Everything a model or a server says reaches the page as text, never as markup.
+/// The conversation on the page: what is asked, answered, edited and chosen.
 
-const $ = (id) => document.getElementById(id);
-const messages = [];  // {role, content}, as the API takes them
-let answering = null;  // AbortController of the answer that is being streamed
-let isOnline = true;
+import { Answer } from "./answer.js";
+import { ApiProblem, streamChat } from "./api.js";
+import { Conversation } from "./conversation.js";
+import { $, make } from "./dom.js";
+import { MessageView } from "./message_view.js";
+import { chosenModel } from "./model_menu.js";
+import { Painter } from "./painter.js";
+import { answersAreJson, requestFields, systemPrompt } from "./settings.js";
+import { resultsForm } from "./tool_results.js";
 
-// --- Settings: kept in this browser; the key only until the tab is closed.
+const kSaveEveryMs = 2000;
+const kMaxAnnounced = 1000;  // characters; a reader of a screen finds the rest of an answer by its heading
 
-const kNumbers = ["temperature", "top_p", "max_tokens", "seed"];
-const kDefaults = { system: "", temperature: "", top_p: "", max_tokens: "512", seed: "" };
+export class Chat {
+  #history;
+  #hooks;
+  #conversation = new Conversation();
+  #views = [];
+  #controller = null;  // of the answer that streams in
+  #ended = Promise.resolve();  // when that answer has ended
 
-function stored(storage, name) {
-  try { return storage.getItem("reprise." + name); } catch { return null; }
-}
-function store(storage, name, value) {
-  try { storage.setItem("reprise." + name, value); } catch { /* private window: not kept */ }
-}
-function showSettings(values) {
-  for (const name of Object.keys(kDefaults)) $(name).value = values[name] ?? kDefaults[name];
-}
-function saveSettings() {
-  const values = {};
-  for (const name of Object.keys(kDefaults)) values[name] = $(name).value;
-  store(localStorage, "settings", JSON.stringify(values));
-}
-function loadSettings() {
-  let values = {};
-  try { values = JSON.parse(stored(localStorage, "settings") ?? "{}"); } catch { /* as if unset */ }
-  showSettings(values);
-}
-function requestBody() {
-  const system = $("system").value.trim();
-  const body = {
-    messages: system ? [{ role: "system", content: system }, ...messages] : [...messages],
-    stream: true,
-    stream_options: { include_usage: true, continuous_usage_stats: true },
-  };
-  for (const name of kNumbers) {
-    const text = $(name).value.trim();
-    if (text !== "" && Number.isFinite(Number(text))) body[name] = Number(text);
+  /// `hooks`: changed() after the conversation was stored, needsKey(problem) when the server wants
+  /// a key, busy(isBusy), figures({rate, firstTokenMs}) of the answer.
+  constructor(history, hooks) {
+    this.#history = history;
+    this.#hooks = hooks;
   }
-  return body;
-}
 
-// --- Text: code blocks, inline code and bold; all else as it is.
+  get conversation() { return this.#conversation; }
+  get isBusy() { return this.#controller !== null; }
 
-function appendInline(parent, text) {
-  const pattern = /`([^`\n]+)`|\*\*([^*\n]+)\*\*/g;
-  let from = 0;
-  for (const match of text.matchAll(pattern)) {
-    parent.append(text.slice(from, match.index));
-    const element = document.createElement(match[1] !== undefined ? "code" : "strong");
-    element.textContent = match[1] ?? match[2];
-    parent.append(element);
-    from = match.index + match[0].length;
+  async stop() {
+    this.#controller?.abort();
+    await this.#ended;
   }
-  parent.append(text.slice(from));
-}
-function renderText(parent, text) {
-  parent.replaceChildren();
-  const parts = text.split(/^```[^\n]*\n?/m);  // odd parts are code; the last one may be open
-  parts.forEach((part, index) => {
-    if (index % 2 === 0) return appendInline(parent, part);
-    const code = document.createElement("code");
-    code.textContent = part.replace(/\n$/, "");
-    const block = document.createElement("pre");
-    block.append(code);
-    parent.append(block);
-  });
+
+  /// Shows `record`, or an empty conversation.
+  async open(record) {
+    await this.stop();
+    this.#conversation = record ? new Conversation(record) : new Conversation();
+    this.#show();
+    scrollDown();
+  }
+
+  async ask(content, files) {
+    // A question without an answer: two in a row are what some templates refuse, so the new one is
+    // another version of it.
+    if (this.#conversation.leaf?.role === "user") this.#conversation.cutBefore(this.#conversation.leaf);
+    this.#append({ role: "user", content, ...(files.length > 0 && { files }) });
+    await this.answer();
+  }
+
+  async edit(message, content) {
+    await this.stop();
+    this.#conversation.cutBefore(message);
+    this.#append({ role: "user", content, ...(message.files && { files: message.files }) });
+    await this.answer();
+  }
+
+  async regenerate(message) {
+    await this.stop();
+    this.#conversation.cutBefore(message);
+    await this.answer();
+  }
+
+  async answerAgain(message) {
+    await this.stop();
+    this.#conversation.cutAfter(message);
+    await this.answer();
+  }
+
+  async select(message) {
+    await this.stop();
+    this.#conversation.select(message);
+    this.#show();
+    await this.#save();
+  }
+
+  async sendResults(calls, results) {
+    calls.forEach((call, index) =>
+      this.#append({ role: "tool", toolCallId: call.id, content: results[index] }));
+    await this.answer();
+  }
+
+  rename(title) {
+    this.#conversation.rename(title);
+  }
+
+  #append(message) {
+    this.#conversation.append(message);
+    this.#show();
+    scrollDown();
+  }
+  async #save() {
+    await this.#history.save(this.#conversation.record());
+    this.#hooks.changed();
+  }
+
+  // --- Showing
+
+  /// Makes the page show the branch; views of messages that stay are kept.
+  #show() {
+    const passing = document.querySelectorAll("#messages > .problem, #messages > .results");
+    for (const element of passing) element.remove();
+    const path = this.#conversation.path();
+    let same = 0;
+    while (same < path.length && this.#views[same]?.message === path[same]) ++same;
+    for (const view of this.#views.splice(same)) view.element.remove();
+    for (const message of path.slice(same)) this.#addView(message);
+    $("welcome").hidden = path.length > 0;
+    this.#showResultsForm();
+  }
+  #addView(message, isStreaming = false) {
+    const view = new MessageView(message, this.#conversation.siblings(message), this, isStreaming);
+    this.#views.push(view);
+    $("messages").append(view.element);
+    return view;
+  }
+  #showResultsForm() {
+    const calls = this.#conversation.leaf?.toolCalls;
+    if (!calls?.length) return;
+    $("messages").append(resultsForm(calls, (results) => this.sendResults(calls, results)));
+  }
+
+  showProblem(text) {
+    following(() => $("messages").append(make("p", { class: "problem", role: "alert" }, text)));
+  }
+
+  // --- Answering
+
+  /// Streams the answer to the branch that is shown; resolves when it has ended for whatever reason.
+  async answer() {
+    this.#show();
+    let body;
+    try {
+      body = this.#requestBody();
+    } catch (error) {
+      await this.#save();
+      return this.showProblem(error.message);
+    }
+    this.#controller = new AbortController();
+    let ended;
+    this.#ended = new Promise((resolve) => { ended = resolve; });
+    this.#hooks.busy(true);
+    const saved = this.#save();
+    try {
+      await this.#stream(body, this.#controller.signal);
+    } finally {
+      this.#controller = null;
+      this.#hooks.busy(false);
+      await saved;
+      ended();
+    }
+  }
+
+  #requestBody() {
+    const system = systemPrompt();
+    const first = system ? [{ role: "system", content: system }] : [];
+    return {
+      ...requestFields(), model: chosenModel(), stream: true,
+      stream_options: { include_usage: true, continuous_usage_stats: true },
+      messages: [...first, ...this.#conversation.apiMessages()],
+    };
+  }
+
+  async #stream(body, signal) {
+    const answer = new Answer({ isJson: answersAreJson() });
+    let shown = null;
+    let problem = null;
+    try {
+      for await (const chunk of streamChat(body, signal)) {
+        const delta = answer.add(chunk);
+        if (!shown && !answer.isEmpty) shown = this.#beginAnswer(answer);
+        shown?.add(delta);
+      }
+    } catch (error) {
+      if (error.name === "AbortError") answer.message.finish = "stopped";
+      else problem = error;
+    }
+    const rest = answer.end();
+    if (!shown && !answer.isEmpty) shown = this.#beginAnswer(answer);
+    shown?.add(rest);
+    await shown?.finish();
+    if (!problem && answer.isEmpty && answer.message.finish !== "stopped") {
+      problem = new Error("The model gave an empty answer.");
+    }
+    if (problem instanceof ApiProblem && problem.status === 401) this.#hooks.needsKey();
+    else if (problem) this.showProblem(problem.message);
+  }
+
+  /// Puts the answer into the conversation and on the page; returns what shows its next pieces.
+  #beginAnswer(answer) {
+    answer.message = this.#conversation.append(answer.message);
+    const view = this.#addView(answer.message, true);
+    $("announcer").textContent = "The answer begins.";
+    let savedAt = performance.now();
+    const draw = () => {
+      following(() => view.render());
+      this.#hooks.figures(answer);
+    };
+    const painter = new Painter(draw);
+    return {
+      add: (delta) => {
+        view.add(delta);
+        painter.request();
+        if (performance.now() - savedAt < kSaveEveryMs) return;
+        savedAt = performance.now();
+        this.#history.save(this.#conversation.record());
+      },
+      finish: async () => {
+        painter.stop();
+        following(() => {
+          view.finish();
+          this.#showResultsForm();
+        });
+        this.#hooks.figures(answer);
+        $("announcer").textContent = answer.message.content.slice(0, kMaxAnnounced) || "The answer has ended.";
+        await this.#save();
+      },
+    };
+  }
 }
 
-// --- The conversation
-
-function addMessage(role, text) {
-  $("welcome").hidden = true;
-  const message = document.createElement("article");
-  message.className = "message " + role;
-  const who = document.createElement("p");
-  who.className = "who";
-  who.textContent = role === "user" ? "You" : "Answer";
-  const body = document.createElement("div");
-  body.className = "text";
-  renderText(body, text);
-  message.append(who, body);
-  $("messages").append(message);
-  return message;
-}
-function addProblem(text) {
-  const problem = document.createElement("p");
-  problem.className = "problem";
-  problem.setAttribute("role", "alert");
-  problem.textContent = text;
-  $("messages").append(problem);
-  scrollDown();
-}
 function scrollDown() {
   const list = $("messages");
   list.scrollTop = list.scrollHeight;
 }
-function isAtEnd() {
+/// Changes the messages, and scrolls with them if their end was in view.
+function following(change) {
   const list = $("messages");
-  return list.scrollHeight - list.scrollTop - list.clientHeight < 80;
+  const isAtEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 80;
+  change();
+  if (isAtEnd) scrollDown();
 }
-
-async function* serverSentData(response) {
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let buffer = "";
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    buffer += value;
-    let end;
-    while ((end = buffer.indexOf("\n\n")) >= 0) {
-      const event = buffer.slice(0, end);
-      buffer = buffer.slice(end + 2);
-      if (event.startsWith("data: ")) yield event.slice(6);
-    }
-  }
-}
-
-async function problemOf(response) {
-  let message = "";
-  try { message = (await response.json()).error?.message ?? ""; } catch { /* no JSON */ }
-  if (response.status === 429) return "The server is full. Try again in a moment.";
-  return message || `The server answered with status ${response.status}.`;
-}
-
-function askForKey(problem) {
-  $("key-error").hidden = !problem;
-  $("key-error").textContent = problem;
-  $("key").value = "";
-  if (!$("key-dialog").open) $("key-dialog").showModal();
-}
-
-/// Streams the answer to `messages`; resolves when it ended for whatever reason.
-async function answer() {
-  const controller = new AbortController();
-  answering = controller;
-  showBusy(true);
-  const key = stored(sessionStorage, "key");
-  const headers = { "Content-Type": "application/json" };
-  if (key) headers.Authorization = "Bearer " + key;
-  const began = performance.now();
-  let element = null;
-  let text = "";
-  let numTokens = 0;
-  let firstToken = 0;
-  let finish = "";
-  let isDirty = false;
-  let frame = 0;
-  const render = () => {
-    frame = 0;
-    if (!isDirty) return;
-    isDirty = false;
-    const follow = isAtEnd();
-    renderText(element.querySelector(".text"), text);
-    if (follow) scrollDown();
-  };
-  const rate = () => {
-    // With the wait for the first token: what the network delivers at once has no rate of its own.
-    return numTokens / ((performance.now() - began) / 1000);
-  };
-  try {
-    const response = await fetch("/v1/chat/completions", {
-      method: "POST", headers, body: JSON.stringify(requestBody()), signal: controller.signal,
-    });
-    if (response.status === 401) {
-      messages.pop();
-      $("prompt").value = document.querySelector(".message.user:last-of-type .text")?.textContent ?? "";
-      document.querySelector(".message.user:last-of-type")?.remove();
-      askForKey(key ? "The server does not know this key." : "");
-      return;
-    }
-    if (!response.ok) return addProblem(await problemOf(response));
-    element = addMessage("assistant", "");
-    element.classList.add("streaming");
-    for await (const data of serverSentData(response)) {
-      if (data === "[DONE]") break;
-      const chunk = JSON.parse(data);
-      if (chunk.error) {
-        addProblem(chunk.error.message ?? "The answer was cut short.");
-        break;
-      }
-      if (chunk.usage) numTokens = chunk.usage.completion_tokens;
-      const choice = chunk.choices?.[0];
-      if (!choice) continue;
-      finish = choice.finish_reason ?? finish;
-      if (numTokens > 0 && firstToken === 0) {
-        firstToken = performance.now();
-        $("answer-ttft").textContent = Math.round(firstToken - began).toString();
-      }
-      if (choice.delta?.content) {
-        text += choice.delta.content;
-        isDirty = true;
-        frame ||= requestAnimationFrame(render);
-      }
-      if (numTokens > 0) $("answer-rate").textContent = formatRate(rate());
-    }
-  } catch (error) {
-    if (error.name === "AbortError") finish = "stopped";
-    else {
-      addProblem("The connection to the server was lost. Is it still running?");
-      setStatus("offline", "Server not reachable");
-    }
-  } finally {
-    const seconds = (performance.now() - began) / 1000;
-    if (frame) cancelAnimationFrame(frame);
-    if (element) {
-      render();
-      element.classList.remove("streaming");
-      const line = document.createElement("p");
-      line.className = "figures-line";
-      const parts = [`${numTokens} tokens`];
-      if (firstToken) parts.push(`first after ${Math.round(firstToken - began)} ms`);
-      if (numTokens > 0) parts.push(`${formatRate(numTokens / seconds)} tokens/s`);
-      if (finish === "stopped") parts.push("stopped");
-      if (finish === "length") parts.push("ended at max tokens");
-      line.textContent = parts.join(" · ");
-      element.append(line);
-      messages.push({ role: "assistant", content: text });
-      if (isAtEnd()) scrollDown();
-    }
-    answering = null;
-    showBusy(false);
-  }
-}
-
-function showBusy(isBusy) {
-  $("send").hidden = isBusy;
-  $("stop").hidden = !isBusy;
-  $("prompt").focus();
-}
-function fitPrompt() {
-  const prompt = $("prompt");
-  prompt.style.height = "auto";
-  prompt.style.height = Math.min(prompt.scrollHeight + 2, 200) + "px";
-}
-function send() {
-  const text = $("prompt").value.trim();
-  if (!text || answering) return;
-  $("prompt").value = "";
-  fitPrompt();
-  // An answer that never came leaves a question; two in a row are what some templates refuse.
-  if (messages.at(-1)?.role === "user") messages.pop();
-  messages.push({ role: "user", content: text });
-  addMessage("user", text);
-  scrollDown();
-  answer();
-}
-function newChat() {
-  answering?.abort();
-  messages.length = 0;
-  for (const element of [...$("messages").children]) if (element !== $("welcome")) element.remove();
-  $("welcome").hidden = false;
-  $("prompt").focus();
-}
-
-// --- The live strip
-
-const formatRate = (rate) => (rate >= 100 ? Math.round(rate).toString() : rate.toFixed(1));
-const formatCount = (count) => count.toLocaleString("en");
-let before = null;  // the picture before
-
-function setStatus(state, text) {
-  const status = $("status");
-  status.dataset.state = state;
-  status.textContent = text;
-}
-function showSteps(now) {
-  const bars = now.recent_steps.map((step) => {
-    const bar = document.createElement("i");
-    bar.dataset.mode = step.mode;
-    bar.title = `step ${step.index}: ${step.mode} ${step.descriptor}, ${step.num_tokens} tokens of ` +
-      `${step.num_reqs} requests in ${(1000 * step.seconds).toFixed(2)} ms`;
-    return bar;
-  });
-  $("step-bars").replaceChildren(...bars);
-  $("step-count").textContent = `${formatCount(now.steps)} steps`;
-  const last = now.recent_steps.at(-1);
-  if (last) {
-    $("last-mode").textContent = last.mode;
-    $("last-mode").dataset.mode = last.mode;
-    $("last-descriptor").textContent = last.descriptor;
-    $("last-reason").textContent = last.reason_text;
-    $("last-reason").title = last.reason;
-  }
-  for (const mode of ["FULL", "PIECEWISE", "NONE"]) {
-    const share = now.steps > 0 ? (100 * now.steps_by_mode[mode]) / now.steps : 0;
-    $("share-" + mode).textContent = now.steps > 0 ? share.toFixed(share < 10 ? 1 : 0) + " %" : "–";
-  }
-  $("padding").textContent = formatCount(now.padding_tokens) + " tokens";
-}
-function showLive(now) {
-  $("model").textContent = now.model;
-  $("running").textContent = now.running;
-  $("waiting").textContent = now.waiting;
-  $("kv").value = now.kv_cache_usage;
-  $("kv-text").textContent = (100 * now.kv_cache_usage).toFixed(1) + " %";
-  const seconds = before ? now.seconds - before.seconds : 0;
-  if (seconds > 0 && now.generation_tokens >= before.generation_tokens) {
-    $("server-rate").textContent = formatRate((now.generation_tokens - before.generation_tokens) / seconds);
-  }
-  showSteps(now);
-  if (now.is_dead) setStatus("dead", "Engine is dead");
-  else if (now.running + now.waiting > 0) setStatus("busy", "Working");
-  else setStatus("ready", "Ready");
-  before = now;
-}
-async function poll() {
-  try {
-    if (!document.hidden) {
-      const response = await fetch("/live", { cache: "no-store", signal: AbortSignal.timeout(5000) });
-      if (!response.ok) throw new Error(String(response.status));
-      showLive(await response.json());
-      isOnline = true;
-    }
-  } catch {
-    isOnline = false;
-    before = null;
-    setStatus("offline", "Server not reachable");
-  }
-  setTimeout(poll, answering && isOnline ? 250 : 1000);
-}
-
-// --- What people do
-
-$("composer").addEventListener("submit", (event) => { event.preventDefault(); send(); });
-$("prompt").addEventListener("input", fitPrompt);
-$("prompt").addEventListener("keydown", (event) => {
-  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
-  event.preventDefault();
-  send();
-});
-$("stop").addEventListener("click", () => answering?.abort());
-$("new-chat").addEventListener("click", newChat);
-$("open-settings").addEventListener("click", () => $("settings").showModal());
-$("settings").addEventListener("close", saveSettings);
-$("reset-settings").addEventListener("click", () => showSettings(kDefaults));
-$("toggle-live").addEventListener("click", () => {
-  const isOpen = $("live").classList.toggle("is-open");
-  $("toggle-live").setAttribute("aria-expanded", String(isOpen));
-});
-$("key-dialog").addEventListener("close", () => {
-  const key = $("key").value.trim();
-  $("key").value = "";
-  if ($("key-dialog").returnValue !== "save" || !key) return;
-  store(sessionStorage, "key", key);
-  send();
-});
-
-loadSettings();
-$("prompt").focus();
-poll();
