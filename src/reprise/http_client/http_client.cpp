@@ -1,4 +1,4 @@
-#include "reprise/bench/http_client.h"
+#include "reprise/http_client/http_client.h"
 
 #include <fmt/format.h>
 
@@ -25,9 +25,10 @@
 #include <optional>
 #include <unordered_set>
 
+#include "reprise/base/equal_ignoring_case.h"
 #include "reprise/base/error.h"
 
-namespace reprise::bench {
+namespace reprise::http_client {
 namespace {
 
 namespace asio = boost::asio;
@@ -38,7 +39,6 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr auto kConnectTimeout = std::chrono::seconds(30);
-constexpr auto kAnswerTimeout = std::chrono::hours(6);  // like vLLM's client
 constexpr size_t kPieceBytes = size_t{16} << 10;
 constexpr uint32_t kMaxHeaderBytes = uint32_t{64} << 10;
 constexpr size_t kMaxReplyBytes = size_t{64} << 20;
@@ -69,6 +69,18 @@ struct Connection {
 std::string BaseUrl::authority() const {
   return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
                                              : fmt::format("[{}]:{}", host, port);
+}
+
+std::string BaseUrl::host_header() const {
+  if (port != (is_tls ? 443 : 80)) return authority();
+  return host.find(':') == std::string::npos ? host : fmt::format("[{}]", host);
+}
+
+std::string_view HttpHead::header(std::string_view name) const {
+  for (const auto& [key, value] : headers) {
+    if (equal_ignoring_case(key, name)) return value;
+  }
+  return {};
 }
 
 BaseUrl parse_url(std::string_view option, std::string_view text) {
@@ -145,11 +157,11 @@ struct HttpClient::Impl {
 class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange> {
  public:
   Exchange(Impl& client, HttpCall call, HttpHandlers handlers)
-      : client_(&client), handlers_(std::move(handlers)) {
+      : client_(&client), handlers_(std::move(handlers)), silence_limit_(call.silence_limit) {
     request_.method_string(call.method);
     request_.target(client.server.path + call.target);
     request_.version(11);
-    request_.set(http::field::host, client.server.authority());
+    request_.set(http::field::host, client.server.host_header());
     request_.set(http::field::accept, "*/*");
     request_.set(http::field::user_agent, "reprise");
     for (const auto& [name, value] : call.headers) request_.set(name, value);
@@ -228,7 +240,7 @@ class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange>
   }
 
   void write() {
-    connection_->stream.expires_after(kAnswerTimeout);
+    connection_->stream.expires_after(silence_limit_);
     connection_->over([this](auto& stream) {
       http::async_write(
           stream, request_, [self = shared_from_this()](const error_code& error, size_t) {
@@ -257,14 +269,20 @@ class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange>
 
   void on_head() {
     has_answer_ = true;
-    const auto& head = parser_->get();
-    if (handlers_.on_head) handlers_.on_head(head.result_int(), std::string(head.reason()));
+    const auto& answer = parser_->get();
+    if (handlers_.on_head) {
+      HttpHead head{.status = static_cast<int>(answer.result_int()), .reason = answer.reason()};
+      for (const auto& field : answer)
+        head.headers.emplace_back(field.name_string(), field.value());
+      handlers_.on_head(head);
+    }
     read_body();
   }
 
   void read_body() {
     if (ended_) return;
     if (parser_->is_done()) return finish();
+    connection_->stream.expires_after(silence_limit_);
     parser_->get().body() = {.data = piece_.data(), .size = piece_.size(), .more = true};
     connection_->over([this](auto& stream) {
       http::async_read_some(stream,
@@ -315,6 +333,7 @@ class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange>
 
   Impl* client_;
   HttpHandlers handlers_;
+  std::chrono::seconds silence_limit_;
   http::request<http::string_body> request_;
   std::unique_ptr<Connection> connection_;
   std::optional<http::response_parser<http::buffer_body>> parser_;
@@ -378,11 +397,7 @@ HttpReply HttpClient::fetch(HttpCall call) {
   std::string failure;
   const std::string what = fmt::format("{} {}", call.method, call.target);
   send(std::move(call),
-       {.on_head =
-            [&](int status, std::string_view reason) {
-              reply.status = status;
-              reply.reason = reason;
-            },
+       {.on_head = [&](const HttpHead& head) { static_cast<HttpHead&>(reply) = head; },
         .on_piece =
             [&](std::string_view piece) {
               reply.body += piece;
@@ -394,4 +409,4 @@ HttpReply HttpClient::fetch(HttpCall call) {
   return reply;
 }
 
-}  // namespace reprise::bench
+}  // namespace reprise::http_client
