@@ -6,10 +6,13 @@
 Uses only Python's standard library.
 """
 
+import base64
+import contextlib
 import fcntl
 import os
-import signal
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -34,6 +37,53 @@ def model_files():
 
 TAKEN = {"config.json", "generation_config.json", "model.safetensors", "special_tokens_map.json", "tokenizer.json",
          "tokenizer_config.json", "1_Pooling/config.json", "chat template é.jinja"}
+
+
+class Proxy:
+    """Opens tunnels (CONNECT) for one user, and notes where they lead."""
+
+    def __init__(self, user):
+        self.targets, self.expected = [], "Basic " + base64.b64encode(user.encode()).decode()
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            try:
+                client, _ = self.socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.tunnel, args=(client,), daemon=True).start()
+
+    def tunnel(self, client):
+        with client:
+            head = b""
+            while b"\r\n\r\n" not in head:
+                head += client.recv(4096)
+            first, *lines = head.decode().split("\r\n")
+            fields = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines if line)}
+            if fields.get("proxy-authorization") != self.expected:
+                return client.sendall(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+            target = first.split()[1]
+            self.targets.append(target)
+            with socket.create_connection(target.rsplit(":", 1)) as server:
+                client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                back = threading.Thread(target=self.copy, args=(server, client), daemon=True)
+                back.start()
+                self.copy(client, server)
+                back.join()
+
+    @staticmethod
+    def copy(source, sink):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+
+    def close(self):
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
 
 
 class Case(unittest.TestCase):
@@ -475,6 +525,21 @@ class Tls(Case):
     def test_a_trusted_hub_is_asked(self):
         self.pull(SSL_CERT_FILE=self.certificate)
         self.assert_complete()
+
+    def test_a_proxy_opens_tunnels(self):
+        proxy = Proxy("me:secret")
+        self.addCleanup(proxy.close)
+        address = f"127.0.0.1:{proxy.port}"
+        self.pull(SSL_CERT_FILE=self.certificate, HTTPS_PROXY=f"http://me:secret@{address}")
+        self.assert_complete()
+        self.assertEqual(set(proxy.targets), {url.removeprefix("https://") for url in (self.hub.url, self.hub.store_url)})
+        message = self.refused("Tiny/Other", code=1, SSL_CERT_FILE=self.certificate, https_proxy=address)
+        self.assertIn("407", message)
+        before = len(proxy.targets)
+        self.pull(SSL_CERT_FILE=self.certificate, HTTPS_PROXY=address, NO_PROXY="example.com,localhost")
+        self.pull(SSL_CERT_FILE=self.certificate, HTTPS_PROXY=address, no_proxy="*")
+        self.assertEqual(len(proxy.targets), before)
+        self.assertIn("HTTPS_PROXY", self.refused(HTTPS_PROXY="socks5://127.0.0.1:1"))
 
     def test_an_unknown_certificate_is_refused(self):
         self.assertIn("certificate", self.refused(code=1))

@@ -103,6 +103,10 @@ constexpr std::array kVariables = {
              ""},
     Variable{"HF_TOKEN_PATH", "pull: the file with the token.", ""},
     Variable{"HF_HUB_OFFLINE", "pull: 1 or true: asks no server.", ""},
+    Variable{"HTTPS_PROXY", "pull: the HTTP proxy for https servers, http://HOST:PORT.", ""},
+    Variable{"https_proxy", "The same.", ""},
+    Variable{"NO_PROXY", "pull: hosts and domains that are asked without the proxy.", ""},
+    Variable{"no_proxy", "The same.", ""},
     Variable{"REPRISE_CACHE_ROOT",
              "Folder for compiled programs, and in it packed_weights; --compile-cache-root and "
              "--packed-weights-cache come first.",

@@ -86,6 +86,15 @@ std::string find_token() {
   return token;
 }
 
+/// The names in small letters are older, and as usual.
+http_client::ProxyRules find_proxies() {
+  auto proxy = look_up_process_environment("HTTPS_PROXY");
+  if (!proxy) proxy = look_up_process_environment("https_proxy");
+  auto exceptions = look_up_process_environment("NO_PROXY");
+  if (!exceptions) exceptions = look_up_process_environment("no_proxy");
+  return {proxy.value_or(""), exceptions.value_or("")};
+}
+
 bool is_offline() {
   const std::string value = look_up_process_environment("HF_HUB_OFFLINE").value_or("");
   return std::ranges::any_of(std::initializer_list<std::string_view>{"1", "true", "yes", "on"},
@@ -109,8 +118,9 @@ std::string advice_without_network(const hub::PullOptions& options) {
       "or  hf download {2}{1}{3}\n"
       "Then copy the folder that it filled to this machine, with its links (rsync -a, tar):\n"
       "    ~/.cache/huggingface/hub/{4}  to  {5}\n"
-      "With a mirror, set HF_ENDPOINT to its address; for a certificate of your own network, set "
-      "SSL_CERT_FILE.",
+      "With a mirror, set HF_ENDPOINT to its address; behind a proxy, HTTPS_PROXY; for a "
+      "certificate "
+      "of your own network, SSL_CERT_FILE.",
       full_name(options.name),
       revision,
       options.name.repository,
@@ -231,6 +241,7 @@ void complete_options(hub::PullOptions& options) {
       look_up_process_environment("HF_ENDPOINT").value_or("https://huggingface.co");
   options.endpoint = http_client::parse_url("HF_ENDPOINT", endpoint);
   options.token = find_token();
+  options.proxies = find_proxies();
   if (is_offline()) {
     throw InvalidArgument(fmt::format("HF_HUB_OFFLINE is set, so no server is asked. {}",
                                       advice_without_network(options)));

@@ -19,7 +19,6 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
-#include <charconv>
 #include <csignal>
 #include <limits>
 #include <optional>
@@ -27,6 +26,7 @@
 
 #include "reprise/base/equal_ignoring_case.h"
 #include "reprise/base/error.h"
+#include "reprise/http_client/proxy_tunnel.h"
 
 namespace reprise::http_client {
 namespace {
@@ -46,6 +46,8 @@ constexpr size_t kMaxReplyBytes = size_t{64} << 20;
 struct Connection {
   Connection(asio::io_context& io, ssl::context* context) : stream(io) {
     if (context != nullptr) tls.emplace(stream, *context);
+    // Beast reads as many bytes at once as the buffer has room for, and begins with 512.
+    buffer.reserve(kPieceBytes);
   }
 
   /// Calls `use` with the stream that carries HTTP, either plain or TLS.
@@ -66,16 +68,6 @@ struct Connection {
 
 }  // namespace
 
-std::string BaseUrl::authority() const {
-  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
-                                             : fmt::format("[{}]:{}", host, port);
-}
-
-std::string BaseUrl::host_header() const {
-  if (port != (is_tls ? 443 : 80)) return authority();
-  return host.find(':') == std::string::npos ? host : fmt::format("[{}]", host);
-}
-
 std::string_view HttpHead::header(std::string_view name) const {
   for (const auto& [key, value] : headers) {
     if (equal_ignoring_case(key, name)) return value;
@@ -83,53 +75,11 @@ std::string_view HttpHead::header(std::string_view name) const {
   return {};
 }
 
-BaseUrl parse_url(std::string_view option, std::string_view text) {
-  const auto refuse = [&](std::string_view why) -> InvalidArgument {
-    return InvalidArgument(
-        fmt::format("{}: '{}' {}; expected http://HOST:PORT/PATH or https://HOST:PORT/PATH",
-                    option,
-                    text,
-                    why));
-  };
-  std::string_view rest = text;
-  constexpr std::string_view kHttp = "http://";
-  constexpr std::string_view kHttps = "https://";
-  BaseUrl url{.is_tls = rest.starts_with(kHttps)};
-  if (!url.is_tls && !rest.starts_with(kHttp)) {
-    throw refuse("does not begin with http:// or https://");
-  }
-  rest.remove_prefix(url.is_tls ? kHttps.size() : kHttp.size());
-  if (url.is_tls) url.port = 443;
-  const size_t slash = std::min(rest.find('/'), rest.size());
-  url.path = rest.substr(slash);
-  while (url.path.ends_with('/')) url.path.pop_back();
-  rest = rest.substr(0, slash);
-  if (const bool is_v6 = rest.starts_with('['); is_v6) {
-    const size_t end = rest.find(']');
-    if (end == std::string_view::npos) throw refuse("has no ']' after its address");
-    url.host = rest.substr(1, end - 1);
-    rest = rest.substr(end + 1);
-  } else {
-    const size_t colon = std::min(rest.find(':'), rest.size());
-    url.host = rest.substr(0, colon);
-    rest = rest.substr(colon);
-  }
-  const bool has_bad_byte =
-      std::any_of(text.begin(), text.end(), [](char c) { return c <= ' ' || c == 127; });
-  if (url.host.empty() || has_bad_byte) throw refuse("names no host");
-  if (rest.empty()) return url;
-  rest.remove_prefix(1);
-  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), url.port);
-  if (error != std::errc{} || end != rest.data() + rest.size() || url.port == 0) {
-    throw refuse("has no port in 1..65535");
-  }
-  return url;
-}
-
 struct HttpClient::Impl {
   class Exchange;
 
-  Impl(BaseUrl url, ServerCertificate check) : server(std::move(url)), certificate(check) {
+  Impl(BaseUrl url, ServerCertificate check, std::optional<HttpProxy> through)
+      : server(std::move(url)), certificate(check), proxy(std::move(through)) {
     if (!server.is_tls) return;
     tls.emplace(ssl::context::tls_client);
     error_code error;
@@ -143,6 +93,7 @@ struct HttpClient::Impl {
 
   BaseUrl server;
   ServerCertificate certificate;
+  std::optional<HttpProxy> proxy;
   std::optional<ssl::context> tls;  // for https
   // Waiting handlers are stored in `io` and own the exchanges and timers. `io` is declared after
   // the two sets, so it is destroyed before them.
@@ -195,15 +146,17 @@ class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange>
   }
 
  private:
+  [[nodiscard]] bool uses_proxy() const { return client_->proxy && client_->server.is_tls; }
+
   void connect() {
+    const BaseUrl& peer = uses_proxy() ? client_->proxy->url : client_->server;
     try {
       if (!client_->addresses) {
         tcp::resolver resolver(client_->io);
-        client_->addresses =
-            resolver.resolve(client_->server.host, std::to_string(client_->server.port));
+        client_->addresses = resolver.resolve(peer.host, std::to_string(peer.port));
       }
     } catch (const boost::system::system_error& error) {
-      end(fmt::format("{}: {}", client_->server.authority(), error.code().message()));
+      end(fmt::format("{}: {}", peer.authority(), error.code().message()));
       return;
     }
     connection_ =
@@ -215,8 +168,20 @@ class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange>
           if (error) return self->fail(error);
           error_code ignored;
           self->connection_->stream.socket().set_option(tcp::no_delay(true), ignored);
-          self->shake_hands();
+          if (!self->uses_proxy()) return self->shake_hands();
+          self->open_tunnel();
         });
+  }
+
+  void open_tunnel() {
+    async_open_tunnel(connection_->stream,
+                      client_->server,
+                      *client_->proxy,
+                      [self = shared_from_this()](const std::string& error) {
+                        if (self->ended_) return;
+                        if (!error.empty()) return self->end(error);
+                        self->shake_hands();
+                      });
   }
 
   void shake_hands() {
@@ -342,8 +307,10 @@ class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange>
   bool ended_ = false;
 };
 
-HttpClient::HttpClient(BaseUrl server, ServerCertificate certificate)
-    : impl_(std::make_unique<Impl>(std::move(server), certificate)) {}
+HttpClient::HttpClient(BaseUrl server,
+                       ServerCertificate certificate,
+                       std::optional<HttpProxy> proxy)
+    : impl_(std::make_unique<Impl>(std::move(server), certificate, std::move(proxy))) {}
 
 HttpClient::~HttpClient() = default;
 

@@ -4,30 +4,18 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "reprise/http_client/base_url.h"
+#include "reprise/http_client/http_proxy.h"
+
 namespace reprise::http_client {
 
 using Clock = std::chrono::steady_clock;
-
-/// The parts of "http://host:port/path".
-struct BaseUrl {
-  bool is_tls = false;  // https
-  std::string host;
-  uint16_t port = 80;
-  std::string path;  // "" or "/v1": comes before every target
-
-  /// "host:port", with brackets around an IPv6 address.
-  [[nodiscard]] std::string authority() const;
-  /// The same for the header Host: without the port that the scheme stands for. Signed addresses
-  /// of object stores are only valid with exactly this form.
-  [[nodiscard]] std::string host_header() const;
-};
-/// \throws InvalidArgument naming `option`
-[[nodiscard]] BaseUrl parse_url(std::string_view option, std::string_view text);
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
@@ -72,8 +60,11 @@ enum class ServerCertificate : uint8_t { checked, unchecked };
 /// send more requests.
 class HttpClient {
  public:
+  /// An https server is asked through the `proxy`, if there is one.
   /// \throws Error when TLS is needed and cannot be set up
-  explicit HttpClient(BaseUrl server, ServerCertificate certificate = ServerCertificate::checked);
+  explicit HttpClient(BaseUrl server,
+                      ServerCertificate certificate = ServerCertificate::checked,
+                      std::optional<HttpProxy> proxy = std::nullopt);
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
   ~HttpClient();

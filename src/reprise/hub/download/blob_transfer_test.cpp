@@ -120,6 +120,7 @@ class BlobTransfer : public testing::Test {
                              .token = "hf_secret",
                              .repository = "a/b",
                              .revision = "main",
+                             .proxies = {},
                              .on_wait = {}});
     fetch_blob(hub,
                "/a/b/resolve/main/m.safetensors",

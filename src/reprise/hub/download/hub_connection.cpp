@@ -118,7 +118,9 @@ HubConnection::Outcome HubConnection::get(const std::string& target,
     if (!options_.token.empty() && is_same_server(place.server, options_.endpoint)) {
       all.emplace_back("authorization", "Bearer " + options_.token);
     }
-    HttpClient client(place.server);
+    HttpClient client(place.server,
+                      http_client::ServerCertificate::checked,
+                      options_.proxies.proxy_for(place.server));
     Outcome outcome;
     std::string location;
     client.send({.target = place.target, .headers = std::move(all), .silence_limit = kSilenceLimit},

@@ -51,6 +51,7 @@ class HubConnection {
     std::string token;       // empty: anonymous
     std::string repository;  // "ORG/NAME"
     std::string revision;    // for messages
+    http_client::ProxyRules proxies;
     Retries::OnWait on_wait;
   };
   explicit HubConnection(Options options) : options_(std::move(options)) {}

@@ -51,6 +51,7 @@ class Pull {
               .token = options.token,
               .repository = options.name.repository,
               .revision = options.revision,
+              .proxies = options.proxies,
               .on_wait = [this](std::string_view reason, std::chrono::seconds wait) {
                 if (has_failed_) throw Error("another file could not be fetched");
                 tell(fmt::format("{}; trying again in {} s", reason, wait.count()));

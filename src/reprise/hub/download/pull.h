@@ -20,6 +20,7 @@ struct PullOptions {
   std::filesystem::path cache;    // the folder with all repositories
   http_client::BaseUrl endpoint;
   std::string token;  // empty: anonymous
+  http_client::ProxyRules proxies;
 };
 
 /// What a pull will do.
