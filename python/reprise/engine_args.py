@@ -69,6 +69,7 @@ class EngineArgs:
     model: str | os.PathLike[str]  # a folder, a .gguf file, or a Hub name in the local cache
     download_dir: str | os.PathLike[str] | None = None  # that cache; None: as huggingface_hub
     revision: str | None = None  # of a model in the cache: a branch, a tag or a commit; None: main
+    extension: list[str | os.PathLike[str]] = dataclasses.field(default_factory=list)  # plug-ins with ops, passes, compilers
     runner: str = "auto"  # generate, pooling (vectors of texts); auto: as the model's files say
     tokenizer: str | os.PathLike[str] | None = None
     hf_overrides: dict[str, Any] | None = None  # members that replace those of config.json

@@ -14,6 +14,6 @@ def random_uuid() -> str:
 def direct_register_custom_op(*_: Any, **__: Any) -> None:
     """Raises NotImplementedError: kernels written in Python do not run in this engine."""
     raise NotImplementedError(
-        "custom ops of Python do not run in this engine, which executes no Python in a step. Write the op in C or C++ "
-        "and load it with `reprise serve MODEL --extension FILE.so` (docs/howto/extend.md)"
+        "custom ops of Python do not run in this engine, which executes no Python in a step. Write the op in C++ and "
+        'load it with LLM(..., extension=["my_extension.so"]) or `--extension` (docs/howto/extend.md)'
     )

@@ -1,5 +1,6 @@
 """Code as people write it for vLLM: other import paths, a tokenizer that is called, steps, sleep, and `import vllm`."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -193,3 +194,15 @@ def test_the_other_package_is_not_replaced_behind_its_back(tmp_path):
     assert run.returncode == 1 and "imported already" in run.stderr, run.stderr
     run = run_python("-m", "reprise.vllm")
     assert run.returncode == 1 and "usage" in run.stderr
+
+
+def test_plug_ins_are_loaded(model_path, tmp_path):
+    with pytest.raises(ValueError, match="no-such-plug-in.so"):
+        reprise.LLM(model=model_path, extension=[tmp_path / "no-such-plug-in.so"])
+    with pytest.raises(ValueError, match="extension: .* is of type str"):
+        reprise.LLM(model=model_path, extension="one.so")
+    example = pathlib.Path(os.environ.get("REPRISE_PROGRAM", "")).parent / "example_extension.so"
+    if not example.exists():
+        pytest.skip("the examples were not built")
+    with reprise.LLM(model=model_path, extension=[example]) as llm:
+        assert llm.generate("Anna has", GREEDY, use_tqdm=False)

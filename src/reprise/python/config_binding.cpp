@@ -28,7 +28,8 @@ void bind_model_choice(EngineArgsClass& arguments) {
       .def_rw("model", &EngineArgs::model)
       .def_rw("download_dir", &EngineArgs::download_dir)
       .def_rw("revision", &EngineArgs::revision)
-      .def_rw("runner", &EngineArgs::runner);
+      .def_rw("runner", &EngineArgs::runner)
+      .def_rw("extension", &EngineArgs::extension_files);
 }
 
 void bind_model_arguments(EngineArgsClass& arguments) {
