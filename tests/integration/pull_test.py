@@ -201,6 +201,20 @@ class Downloads(Case):
         self.assertIn("M-Q4_K_M.gguf", self.run_cli("explain", f"{NAME}:Q4_K_M").stderr)
         self.assertIn(f"reprise pull {NAME}:Q8_0", self.run_cli("explain", f"{NAME}:Q8_0").stderr)
 
+    def test_a_gguf_in_a_folder_answers_by_the_name_with_its_quantisation(self):
+        file = self.folder / "model-F16.gguf"
+        convert = Path(__file__).resolve().parents[2] / "tools" / "convert_to_gguf.py"
+        subprocess.run([sys.executable, "-B", convert, "--outtype", "f16", MODEL, file], check=True, timeout=TIMEOUT,
+                       stdout=subprocess.DEVNULL)
+        self.repository.files = {"F16/model-F16.gguf": file.read_bytes(), "model-Q4_0.gguf": b"GGUF"}
+        run = self.pull(f"{NAME}:f16")
+        self.assertIn(f"Ready: reprise serve {NAME}:f16", run.stderr)
+        asked = ("--prompt", "Once upon a time", "--max-tokens", 4, "--temperature", 0)
+        by_name = self.run_cli("generate", f"{NAME}:f16", *asked)
+        by_file = self.run_cli("generate", file, *asked)
+        self.assertEqual((by_name.returncode, by_name.stdout), (0, by_file.stdout), by_name.stderr)
+        self.assertTrue(by_file.stdout.strip())
+
     def test_a_dry_run_says_what_would_come_and_writes_nothing(self):
         text = self.pull(NAME, "--dry-run").stdout
         self.assertIn("model.safetensors", text)
