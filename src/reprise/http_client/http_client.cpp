@@ -83,9 +83,9 @@ struct HttpClient::Impl {
     if (!server.is_tls) return;
     tls.emplace(ssl::context::tls_client);
     error_code error;
-    tls->set_options(ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1, error);
+    static_cast<void>(tls->set_options(ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1, error));
     if (!error && certificate == ServerCertificate::checked) {
-      tls->set_default_verify_paths(error);
+      static_cast<void>(tls->set_default_verify_paths(error));
       tls->set_verify_mode(ssl::verify_peer);
     }
     if (error) throw Error(fmt::format("{}: no TLS: {}", server.authority(), error.message()));
@@ -167,7 +167,8 @@ class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange>
           if (self->ended_) return;
           if (error) return self->fail(error);
           error_code ignored;
-          self->connection_->stream.socket().set_option(tcp::no_delay(true), ignored);
+          static_cast<void>(
+              self->connection_->stream.socket().set_option(tcp::no_delay(true), ignored));
           if (!self->uses_proxy()) return self->shake_hands();
           self->open_tunnel();
         });
