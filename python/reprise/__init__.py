@@ -7,9 +7,25 @@ from reprise.async_llm import AsyncEngineArgs, AsyncLLM, AsyncLLMEngine
 from reprise.beam_search import BeamSearchOutput, BeamSearchSequence
 from reprise.config import CompilationConfig, CompilationLevel, CompilationMode, CUDAGraphMode
 from reprise.engine_args import EngineArgs
+from reprise.inputs import PromptType
 from reprise.llm import LLM
+from reprise.llm_engine import LLMEngine
 from reprise.lora import LoRARequest
-from reprise.outputs import CompletionOutput, Logprob, RequestMetrics, RequestOutput
+from reprise.outputs import (
+    ClassificationOutput,
+    ClassificationRequestOutput,
+    CompletionOutput,
+    EmbeddingOutput,
+    EmbeddingRequestOutput,
+    Logprob,
+    PoolingOutput,
+    PoolingRequestOutput,
+    RequestMetrics,
+    RequestOutput,
+    ScoringOutput,
+    ScoringRequestOutput,
+)
+from reprise.pooling_params import PoolingParams
 from reprise.prompts import TextPrompt, TokensPrompt
 from reprise.sampling_params import BeamSearchParams, RequestOutputKind, SamplingParams
 from reprise.structured_outputs import GuidedDecodingParams, StructuredOutputsParams
@@ -25,21 +41,32 @@ __all__ = [
     "BeamSearchParams",
     "BeamSearchSequence",
     "CUDAGraphMode",
+    "ClassificationOutput",
+    "ClassificationRequestOutput",
     "CompilationConfig",
     "CompilationLevel",
     "CompilationMode",
     "CompletionOutput",
+    "EmbeddingOutput",
+    "EmbeddingRequestOutput",
     "EngineArgs",
     "GuidedDecodingParams",
     "LLM",
+    "LLMEngine",
     "LoRARequest",
     "Logprob",
+    "PoolingOutput",
+    "PoolingParams",
+    "PoolingRequestOutput",
+    "PromptType",
     "RequestMetrics",
     "RequestOutput",
     "RequestOutputKind",
     "SamplingParams",
+    "ScoringOutput",
+    "ScoringRequestOutput",
     "StructuredOutputsParams",
     "TextPrompt",
-    "TokensPrompt",
     "Tokenizer",
+    "TokensPrompt",
 ]

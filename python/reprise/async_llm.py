@@ -97,6 +97,16 @@ class AsyncLLM:
         if self._engine.stats()["is_dead"]:
             raise GenerationError("the device is lost; restart the process")
 
+    async def sleep(self, level: int = 1, mode: str = "abort") -> None:
+        """Gives memory back until wake_up(), as LLM.sleep(). Requests that come meanwhile wait."""
+        await asyncio.to_thread(self._engine.sleep, level, mode)
+
+    async def wake_up(self, tags: list[str] | None = None) -> None:
+        await asyncio.to_thread(self._engine.wake_up, tags or [])
+
+    async def is_sleeping(self) -> bool:
+        return self._engine.is_sleeping()
+
     async def get_tokenizer(self) -> Tokenizer:
         return Tokenizer(self._engine)
 

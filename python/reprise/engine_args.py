@@ -33,19 +33,32 @@ _NOT_THERE: dict[str, tuple[Any, ...]] = {
     "model_impl": ("auto",),
     "pipeline_parallel_size": (1,),
     "pooler_config": (None,),
-    "revision": (None, "main"),
-    "runner": ("auto", "generate"),
     "skip_tokenizer_init": (False,),
     "structured_outputs_config": (None, {}),
     "swap_space": (0, 4),
-    "task": ("auto", "generate"),
     "tensor_parallel_size": (1,),
     "tokenizer_mode": ("auto", "hf"),
     "tokenizer_revision": (None, "main"),
 }
+# What to do instead of some of them.
+_INSTEAD = {
+    "data_parallel_size": "; `reprise serve MODEL --data-parallel-size N` does it, and its API takes the requests",
+    "kv_transfer_config": "; `reprise serve MODEL --kv-transfer-config JSON` does it",
+    "limit_mm_per_prompt": ": models read text only",
+    "logits_processors": ": no Python runs in a step; SamplingParams has logit_bias, allowed_token_ids and bad_words",
+    "tensor_parallel_size": "; `reprise serve MODEL -tp N` does it, and its API takes the requests",
+}
+# Values of vLLM's older argument `task`, and the `runner` that each means.
+_RUNNERS = {
+    "auto": "auto", "generate": "generate", "pooling": "pooling", "embed": "pooling", "embedding": "pooling",
+    "classify": "pooling", "score": "pooling",
+}
 # vLLM's arguments that change no answer of this engine, whatever their value.
 _WITHOUT_EFFECT = frozenset(
-    {"disable_async_output_proc", "disable_custom_all_reduce", "disable_log_stats", "trust_remote_code"}
+    {
+        "disable_async_output_proc", "disable_custom_all_reduce", "disable_log_stats", "enable_sleep_mode",
+        "max_seq_len_to_capture", "trust_remote_code",
+    }
 )
 
 
@@ -54,6 +67,10 @@ class EngineArgs:
     """Names and defaults are vLLM's. None leaves the value to the model or the machine."""
 
     model: str | os.PathLike[str]  # a folder, a .gguf file, or a Hub name in the local cache
+    download_dir: str | os.PathLike[str] | None = None  # that cache; None: as huggingface_hub
+    revision: str | None = None  # of a model in the cache: a branch, a tag or a commit; None: main
+    extension: list[str | os.PathLike[str]] = dataclasses.field(default_factory=list)  # plug-ins with ops, passes, compilers
+    runner: str = "auto"  # generate, pooling (vectors of texts); auto: as the model's files say
     tokenizer: str | os.PathLike[str] | None = None
     hf_overrides: dict[str, Any] | None = None  # members that replace those of config.json
     generation_config: str = "auto"  # auto, vllm, or a folder with generation_config.json
@@ -116,6 +133,10 @@ class EngineArgs:
                     raise ValueError(f"{field.name}: {error}") from error
             elif field.name == "quantization":
                 value = value or "none"
+            elif field.name == "download_dir":
+                value = value or ""
+            elif field.name == "revision":
+                value = value or "main"
             elif isinstance(value, os.PathLike):
                 value = os.fspath(value)
             try:
@@ -137,11 +158,16 @@ class EngineArgs:
         for name, value in arguments.items():
             if name in known:
                 ours[name] = value
+            elif name == "task":
+                if value not in _RUNNERS:
+                    raise ValueError(f"task={json.dumps(value, default=str)} is not one of {', '.join(_RUNNERS)}")
+                ours.setdefault("runner", _RUNNERS[value])
             elif name in _WITHOUT_EFFECT:
                 warnings.warn(f"{name} has no effect on this engine", stacklevel=4)
             elif name in _NOT_THERE:
                 if value not in _NOT_THERE[name]:
-                    raise ValueError(f"{name}={json.dumps(value, default=str)} is not supported")
+                    hint = _INSTEAD.get(name, "")
+                    raise ValueError(f"{name}={json.dumps(value, default=str)} is not supported{hint}")
             else:
                 near = difflib.get_close_matches(name, known | set(_NOT_THERE), n=1)
                 hint = f"; did you mean '{near[0]}'?" if near else ""

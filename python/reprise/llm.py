@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import tqdm
 
@@ -16,9 +17,22 @@ from reprise.chat import render_chat
 from reprise.config import CompilationConfig
 from reprise.engine_args import EngineArgs
 from reprise.engine_start import start_engine, startup_report
+from reprise.llm_engine import LLMEngine
 from reprise.lora import LoRARequest
 from reprise.metrics import Metric, metrics_of
-from reprise.outputs import RequestOutput
+from reprise.outputs import (
+    ClassificationOutput,
+    ClassificationRequestOutput,
+    EmbeddingOutput,
+    EmbeddingRequestOutput,
+    PoolingOutput,
+    PoolingRequestOutput,
+    RequestOutput,
+    ScoringOutput,
+    ScoringRequestOutput,
+)
+from reprise.pooling import EncodedPrompt, PendingPooling, PoolingModel, as_pooling_params, cosine, pairs_of
+from reprise.pooling_params import PoolingParams
 from reprise.process import ProcessGuard
 from reprise.prompts import Prompt, as_prompts, text_and_token_ids
 from reprise.sampling_params import BeamSearchParams, SamplingParams
@@ -27,12 +41,16 @@ from reprise.tokenizer import Tokenizer
 # While the engine works, Python checks for Ctrl-C this often.
 _PATIENCE_MS = 100
 
+_Pending = TypeVar("_Pending", PendingRequest, PendingPooling)
+_Answer = TypeVar("_Answer", EmbeddingRequestOutput, ClassificationRequestOutput, ScoringRequestOutput)
+
 
 class LLM:
     """Loads a model once and generates as often as you like.
 
-    `model` is a folder in the Hugging Face layout. The other arguments are those of EngineArgs. Raises ValueError
-    with the reason for options that cannot work. Downloads nothing.
+    `model` is a folder in the Hugging Face layout, a GGUF file, or a name that `reprise pull` downloaded. The other
+    arguments are those of EngineArgs. Raises ValueError with the reason for options that cannot work. Downloads
+    nothing.
     """
 
     def __init__(
@@ -46,8 +64,10 @@ class LLM:
         args = EngineArgs.from_arguments(model, engine_args | {"compilation_config": compilation_config})
         self._engine = start_engine(args, on_progress)
         self._model = os.fspath(model)
+        self._pooling = PoolingModel(self._engine)
         self._guard = ProcessGuard()
         self._numbers = itertools.count()
+        self._steps: LLMEngine | None = None
 
     @classmethod
     def from_engine_args(cls, args: EngineArgs) -> LLM:
@@ -68,32 +88,104 @@ class LLM:
         without an adapter. Ctrl-C aborts the requests.
         """
         self._guard.check()
+        self._pooling.require_generation("generate")
         all_prompts = as_prompts(prompts)
-        if lora_request is None or isinstance(lora_request, LoRARequest):
-            adapters = [lora_request] * len(all_prompts)
-        else:
-            adapters = list(lora_request)
-        if len(adapters) != len(all_prompts):
-            raise ValueError(f"lora_request: expected {len(all_prompts)}, one for each prompt, got {len(adapters)}")
+        adapters = _adapters_of(lora_request, len(all_prompts))
         all_params = self._params_of(sampling_params, len(all_prompts))
         priorities = list(priority) if priority is not None else [0] * len(all_prompts)
         if len(priorities) != len(all_prompts):
             raise ValueError(f"priority: expected {len(all_prompts)} numbers, one for each prompt, got {len(priorities)}")
-        queue = _core.OutputQueue()
-        pending: list[PendingRequest] = []
-        try:
-            for prompt, params, rank, adapter in zip(
-                _bar("Adding requests", all_prompts, use_tqdm), all_params, priorities, adapters
-            ):
-                text, token_ids = text_and_token_ids(self._engine, prompt)
-                number = str(next(self._numbers))
-                pending.append(PendingRequest(self._engine, queue, number, text, token_ids, params, rank, adapter))
-            self._wait(pending, queue, use_tqdm)
-        except BaseException:
-            for request in pending:
-                request.abort()
-            raise
-        return [request.output for request in pending]
+
+        def submit(queue: _core.OutputQueue, number: str, index: int) -> PendingRequest:
+            text, token_ids = text_and_token_ids(self._engine, all_prompts[index])
+            return PendingRequest(
+                self._engine, queue, number, text, token_ids, all_params[index], priorities[index], adapters[index]
+            )
+
+        return [request.output for request in self._answer(len(all_prompts), submit, use_tqdm)]
+
+    def embed(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        *,
+        use_tqdm: bool | Callable[..., tqdm.tqdm] = True,
+        pooling_params: PoolingParams | Sequence[PoolingParams] | None = None,
+        lora_request: LoRARequest | Sequence[LoRARequest | None] | None = None,
+    ) -> list[EmbeddingRequestOutput]:
+        """The vector of each text: `output.outputs.embedding`."""
+        self._pooling.require("embed")
+        answers = self.encode(prompts, pooling_params, use_tqdm=use_tqdm, lora_request=lora_request)
+        return [_as(EmbeddingRequestOutput, answer, EmbeddingOutput(answer.outputs.data)) for answer in answers]
+
+    def classify(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        *,
+        use_tqdm: bool | Callable[..., tqdm.tqdm] = True,
+        pooling_params: PoolingParams | Sequence[PoolingParams] | None = None,
+        lora_request: LoRARequest | Sequence[LoRARequest | None] | None = None,
+    ) -> list[ClassificationRequestOutput]:
+        """How probable each label is for each text: `output.outputs.probs`, in the order of config.json's id2label."""
+        self._pooling.require("classify")
+        answers = self.encode(prompts, pooling_params, use_tqdm=use_tqdm, lora_request=lora_request)
+        return [_as(ClassificationRequestOutput, answer, ClassificationOutput(answer.outputs.data)) for answer in answers]
+
+    def encode(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        pooling_params: PoolingParams | Sequence[PoolingParams] | None = None,
+        *,
+        use_tqdm: bool | Callable[..., tqdm.tqdm] = True,
+        lora_request: LoRARequest | Sequence[LoRARequest | None] | None = None,
+        pooling_task: str | None = None,
+    ) -> list[PoolingRequestOutput[PoolingOutput]]:
+        """What the model makes of each text: `output.outputs.data`, a vector or the scores of labels.
+
+        `pooling_task` may name it: embed or classify. Vectors of single tokens are not there.
+        """
+        if pooling_task in ("embed", "classify"):
+            self._pooling.require(pooling_task)
+        elif pooling_task is not None:
+            raise ValueError(f"pooling_task: '{pooling_task}' is not supported; expected embed or classify")
+        self._pooling.require("encode")
+        encoded: list[EncodedPrompt] = [
+            (*text_and_token_ids(self._engine, prompt), None) for prompt in as_prompts(prompts)
+        ]
+        return self._pool(encoded, pooling_params, use_tqdm, lora_request)
+
+    def score(
+        self,
+        data_1: str | Sequence[str],
+        data_2: str | Sequence[str],
+        /,
+        *,
+        use_tqdm: bool | Callable[..., tqdm.tqdm] = True,
+        pooling_params: PoolingParams | None = None,
+        lora_request: LoRARequest | None = None,
+    ) -> list[ScoringRequestOutput]:
+        """How similar pairs of texts are: `output.outputs.score`.
+
+        One text is compared with each of the others; several are compared with one each. A cross-encoder reads both
+        texts at once; vectors are compared by their cosine.
+        """
+        self._pooling.require("score")
+        queries, documents = pairs_of(data_1, data_2)
+        if self._pooling.compares_pairs:
+            pairs: list[EncodedPrompt] = []
+            for query, document in zip(queries, documents):
+                token_ids, second_begin = self._engine.encode_pair(query, document)
+                pairs.append((None, token_ids, second_begin))
+            answers = self._pool(pairs, pooling_params, use_tqdm, lora_request)
+            return [_as(ScoringRequestOutput, answer, ScoringOutput(answer.outputs.data[0])) for answer in answers]
+        texts = list(dict.fromkeys(queries + documents))  # each once
+        encoded: list[EncodedPrompt] = [(text, self._engine.encode(text), None) for text in texts]
+        by_text = dict(zip(texts, self._pool(encoded, pooling_params, use_tqdm, lora_request)))
+        results = []
+        for query, document in zip(queries, documents):
+            first, second = by_text[query], by_text[document]
+            both = dataclasses.replace(first, prompt_token_ids=first.prompt_token_ids + second.prompt_token_ids)
+            results.append(_as(ScoringRequestOutput, both, ScoringOutput(cosine(first.outputs.data, second.outputs.data))))
+        return results
 
     def chat(
         self,
@@ -166,6 +258,24 @@ class LLM:
         """The current metrics, with the names of the server's /metrics."""
         return metrics_of(self._engine, {"model_name": self._model, "engine": "0"})
 
+    @property
+    def llm_engine(self) -> LLMEngine:
+        """The same engine, one step at a time. One object, however often it is asked for."""
+        if self._steps is None:
+            self._steps = LLMEngine(self._engine, self._model)
+        return self._steps
+
+    def sleep(self, level: int = 1, mode: str = "abort") -> None:
+        """Gives memory back until wake_up(): level 1 the KV cache, level 2 the weights too, level 0 only pauses.
+
+        `mode`: unfinished requests are aborted, or the call waits for them. Requests that come meanwhile wait.
+        """
+        self._engine.sleep(level, mode)
+
+    def wake_up(self, tags: list[str] | None = None) -> None:
+        """Ends sleep(), or a part of it: `tags` are weights, kv_cache, scheduling."""
+        self._engine.wake_up(tags or [])
+
     def reset_prefix_cache(self) -> bool:
         """Drops all cached prefixes. Returns False and changes nothing while a request runs."""
         return self._engine.reset_prefix_cache()
@@ -196,6 +306,45 @@ class LLM:
     def __exit__(self, *_: object) -> None:
         self.shutdown()
 
+    def _answer(
+        self,
+        num_prompts: int,
+        submit: Callable[[_core.OutputQueue, str, int], _Pending],
+        use_tqdm: bool | Callable[..., tqdm.tqdm],
+    ) -> list[_Pending]:
+        """Submits all prompts, waits for their answers, and aborts them if anything fails."""
+        queue = _core.OutputQueue()
+        pending: list[_Pending] = []
+        try:
+            for index in _bar("Adding requests", range(num_prompts), use_tqdm):
+                pending.append(submit(queue, str(next(self._numbers)), index))
+            self._wait(pending, queue, use_tqdm)
+        except BaseException:
+            for request in pending:
+                request.abort()
+            raise
+        return pending
+
+    def _pool(
+        self,
+        prompts: list[EncodedPrompt],
+        pooling_params: PoolingParams | Sequence[PoolingParams] | None,
+        use_tqdm: bool | Callable[..., tqdm.tqdm],
+        lora_request: LoRARequest | Sequence[LoRARequest | None] | None,
+    ) -> list[PoolingRequestOutput[PoolingOutput]]:
+        self._guard.check()
+        all_params = as_pooling_params(pooling_params, len(prompts))
+        for params in all_params:
+            self._pooling.check(params)
+        adapters = _adapters_of(lora_request, len(prompts))
+
+        def submit(queue: _core.OutputQueue, number: str, index: int) -> PendingPooling:
+            return PendingPooling(
+                self._pooling, self._engine, queue, number, prompts[index], all_params[index], adapters[index]
+            )
+
+        return [request.output for request in self._answer(len(prompts), submit, use_tqdm)]
+
     def _params_of(
         self, params: SamplingParams | Sequence[SamplingParams] | None, num_prompts: int
     ) -> list[SamplingParams]:
@@ -211,7 +360,7 @@ class LLM:
 
     def _wait(
         self,
-        pending: list[PendingRequest],
+        pending: Sequence[PendingRequest | PendingPooling],
         queue: _core.OutputQueue,
         use_tqdm: bool | Callable[..., tqdm.tqdm],
     ) -> None:
@@ -236,6 +385,21 @@ class LLM:
                         refresh=False,
                     )
                     bar.update(1)
+
+
+def _adapters_of(
+    lora_request: LoRARequest | Sequence[LoRARequest | None] | None, num_prompts: int
+) -> list[LoRARequest | None]:
+    if lora_request is None or isinstance(lora_request, LoRARequest):
+        return [lora_request] * num_prompts
+    if len(lora_request) != num_prompts:
+        raise ValueError(f"lora_request: expected {num_prompts}, one for each prompt, got {len(lora_request)}")
+    return list(lora_request)
+
+
+def _as(kind: type[_Answer], answer: PoolingRequestOutput[PoolingOutput], outputs: Any) -> _Answer:
+    """The answer as vLLM's class for it."""
+    return kind(answer.request_id, outputs, answer.prompt_token_ids, answer.finished, answer.num_cached_tokens)
 
 
 def _bar(

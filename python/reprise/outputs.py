@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Generic, TypeVar
 
 from reprise.lora import LoRARequest
 
@@ -59,3 +60,66 @@ class RequestOutput:
     metrics: RequestMetrics | None = None
     lora_request: LoRARequest | None = None
     num_cached_tokens: int | None = None
+
+
+@dataclasses.dataclass
+class PoolingOutput:
+    """The numbers of a text: a vector, or scores of labels. A list, where vLLM has a tensor: torch.tensor(data)."""
+
+    data: list[float]
+
+
+@dataclasses.dataclass
+class EmbeddingOutput:
+    """The vector of a text."""
+
+    embedding: list[float]
+
+    @property
+    def hidden_size(self) -> int:
+        return len(self.embedding)
+
+
+@dataclasses.dataclass
+class ClassificationOutput:
+    """How probable each label is, in the order of the model's labels."""
+
+    probs: list[float]
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.probs)
+
+
+@dataclasses.dataclass
+class ScoringOutput:
+    """How similar two texts are."""
+
+    score: float
+
+
+_Output = TypeVar("_Output")
+
+
+@dataclasses.dataclass
+class PoolingRequestOutput(Generic[_Output]):
+    """A text and what the model made of it."""
+
+    request_id: str
+    outputs: _Output
+    prompt_token_ids: list[int]
+    finished: bool
+    num_cached_tokens: int = 0
+
+
+
+class EmbeddingRequestOutput(PoolingRequestOutput[EmbeddingOutput]):
+    """An answer of LLM.embed()."""
+
+
+class ClassificationRequestOutput(PoolingRequestOutput[ClassificationOutput]):
+    """An answer of LLM.classify()."""
+
+
+class ScoringRequestOutput(PoolingRequestOutput[ScoringOutput]):
+    """An answer of LLM.score()."""

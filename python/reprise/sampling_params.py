@@ -9,6 +9,7 @@ import warnings
 from typing import Any
 
 from reprise import _core
+from reprise.structured_outputs import GuidedDecodingParams as GuidedDecodingParams
 from reprise.structured_outputs import StructuredOutputsParams
 
 # Fields with the same name in the engine.

@@ -100,3 +100,17 @@ def test_a_name_in_use_and_a_bad_prompt_are_refused(engine):
         await engine.check_health()
 
     run(engine, work)
+
+
+def test_a_sleeping_engine_answers_when_it_wakes(engine):
+    async def work():
+        await engine.sleep(level=1)
+        assert await engine.is_sleeping()
+        answer = asyncio.create_task(collect(engine, "Anna has", SamplingParams(temperature=0, max_tokens=4), "late"))
+        await asyncio.sleep(0.1)
+        assert not answer.done()
+        await engine.wake_up()
+        assert not await engine.is_sleeping()
+        return await answer
+
+    assert run(engine, work)[-1].finished

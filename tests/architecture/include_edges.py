@@ -48,6 +48,8 @@ ALLOWED = {
     "kv_cache/transfer": {"base", "device", "tensor", "kv_cache", "kv_cache/tensors"},
     "weights": {"base", "tensor"},
     "weights/packed_copy": {"base", "weights"},
+    # names of models on the Hugging Face hub and in its cache
+    "hub": {"base"},
     "tokenizer": {"base"},
     "chat_template": {"base"},
     "output_parsers": {"base"},
@@ -80,7 +82,7 @@ ALLOWED = {
     "runner": BELOW_RUNNER | {"structured_output"},
     "engine": BELOW_RUNNER | {"tokenizer", "structured_output", "replay_log", "runner"},
     "api": BELOW_API | {
-        "kv_cache/events", "weights/packed_copy",
+        "kv_cache/events", "weights/packed_copy", "hub",
         "chat_template", "output_parsers", "compile/cache", "compile/model",
     },
     "server/http": {"base"},
@@ -91,10 +93,14 @@ ALLOWED = {
         "base", "tokenizer", "sampling", "structured_output", "output_parsers", "api",
         "server/dialects", "server/http", "server/openai", "server/metrics", "lora",
     },
-    "bench": {"base", "tokenizer"},
+    # asks servers; of the program's own server it knows nothing
+    "http_client": {"base"},
+    # downloads models into the cache of Hugging Face's tools
+    "hub/download": {"base", "hub", "http_client"},
+    "bench": {"base", "http_client", "tokenizer"},
     "cli": BELOW_API | {
         "chat_template", "compile", "compile/report", "compile/model", "compile/codegen", "api", "server", "server/http", "server/openai",
-        "server/metrics", "bench", "output_parsers", "kv_cache/events",
+        "server/metrics", "http_client", "hub", "hub/download", "bench", "output_parsers", "kv_cache/events",
     },
     "c": {"base", "tokenizer", "output_parsers", "api", "server", "server/openai", "cli"},
     "python": {

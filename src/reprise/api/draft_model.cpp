@@ -41,7 +41,8 @@ bool has_draft_model(const ResolvedOptions& options) noexcept {
 EngineArgs draft_model_args(const EngineArgs& args, const ResolvedOptions& options) {
   const speculative::DraftModelOptions& asked = options.speculative_config->draft_model;
   EngineArgs draft = args;
-  draft.model = find_model_folder(asked.model, hub_cache_folder());
+  draft.model = find_model_folder(
+      asked.model, args.download_dir.empty() ? hub_cache_folder() : args.download_dir);
   draft.tokenizer.reset();
   draft.hf_overrides = Json::object();
   draft.generation_config = "vllm";

@@ -36,7 +36,9 @@ inline constexpr int32_t kLongestThatFits = -1;
 
 /// All options of an engine. Names and defaults are vLLM's if vLLM has the option.
 struct EngineArgs {
-  std::filesystem::path model;                     // folder in the Hugging Face layout
+  std::filesystem::path model;         // a folder, a GGUF file, or a name in the Hugging Face cache
+  std::filesystem::path download_dir;  // that cache; empty: hub_cache_folder()
+  std::string revision = "main";       // of a model in the cache: a branch, a tag or a commit
   std::optional<std::filesystem::path> tokenizer;  // folder; default: the model's
   Json hf_overrides = Json::object();              // members that replace those of config.json
   /// The source of recommended sampling parameters: auto = the model's generation_config.json,

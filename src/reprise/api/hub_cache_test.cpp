@@ -55,11 +55,41 @@ TEST_F(HubCache, a_name_that_was_not_downloaded_is_refused_with_the_command_that
       (void)find_model_folder(name, folder_);
       FAIL() << name;
     } catch (const InvalidArgument& error) {
-      EXPECT_THAT(error.what(), testing::HasSubstr(std::string("hf download ") + name));
+      EXPECT_THAT(error.what(), testing::HasSubstr(std::string("reprise pull ") + name));
     }
   }
   fs::remove_all(snapshot_);
   EXPECT_THROW((void)find_model_folder("Tiny/Model-1.0", folder_), InvalidArgument);
+}
+
+TEST_F(HubCache, other_revisions_are_branches_and_commits) {
+  const std::string commit(40, 'c');
+  fs::create_directories(folder_ / "models--Tiny--Model-1.0" / "snapshots" / commit);
+  std::ofstream(folder_ / "models--Tiny--Model-1.0" / "refs" / "next") << commit;
+  for (const std::string& revision : {std::string("next"), commit}) {
+    EXPECT_EQ(find_model_folder("Tiny/Model-1.0", folder_, revision).filename(), commit);
+  }
+  try {
+    (void)find_model_folder("Tiny/Model-1.0", folder_, "old");
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("reprise pull Tiny/Model-1.0 --revision old"));
+  }
+  EXPECT_THROW((void)find_model_folder("Tiny/Model-1.0", folder_, "../refs/next"), InvalidArgument);
+}
+
+TEST_F(HubCache, a_file_of_a_repository_is_named_by_its_quantisation_or_its_path) {
+  fs::create_directories(snapshot_ / "sub");
+  std::ofstream(snapshot_ / "M-Q4_K_M.gguf") << "x";
+  std::ofstream(snapshot_ / "sub" / "M-Q8_0-00002-of-00002.gguf") << "x";
+  std::ofstream(snapshot_ / "sub" / "M-Q8_0-00001-of-00002.gguf") << "x";
+  EXPECT_EQ(find_model_folder("Tiny/Model-1.0:q4_k_m", folder_), snapshot_ / "M-Q4_K_M.gguf");
+  EXPECT_EQ(find_model_folder("Tiny/Model-1.0:M-Q4_K_M.gguf", folder_),
+            snapshot_ / "M-Q4_K_M.gguf");
+  EXPECT_EQ(find_model_folder("Tiny/Model-1.0:Q8_0", folder_),
+            snapshot_ / "sub" / "M-Q8_0-00001-of-00002.gguf");
+  EXPECT_THROW((void)find_model_folder("Tiny/Model-1.0:Q5_0", folder_), InvalidArgument);
+  EXPECT_THROW((void)find_model_folder("Tiny/Model-1.0:../../refs/main", folder_), InvalidArgument);
 }
 
 TEST_F(HubCache, paths_stay_as_they_are) {

@@ -77,7 +77,9 @@ EngineParts LoadedEngine::sleeping() const noexcept { return memory->sleeping();
 std::unique_ptr<LoadedEngine> begin_engine(const EngineArgs& args) {
   auto engine = std::make_unique<LoadedEngine>();
   engine->args = args;
-  engine->args.model = find_model_folder(args.model, hub_cache_folder());
+  const auto& cache = args.download_dir;
+  engine->args.model =
+      find_model_folder(args.model, cache.empty() ? hub_cache_folder() : cache, args.revision);
   load_extension_files(engine->args);
   return engine;
 }

@@ -7,10 +7,10 @@
 
 namespace reprise::bench {
 
-ServerModel first_model(HttpClient& client,
+ServerModel first_model(http_client::HttpClient& client,
                         const std::string& target,
                         const std::vector<std::pair<std::string, std::string>>& headers) {
-  const HttpReply reply = client.fetch({.target = target, .headers = headers});
+  const http_client::HttpReply reply = client.fetch({.target = target, .headers = headers});
   if (reply.status != 200) {
     throw Error(
         fmt::format("GET {}: {} {}; name the model yourself, or look at the address and "

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "reprise/bench/http_client.h"
+#include "reprise/http_client/http_client.h"
 
 namespace reprise::bench {
 
@@ -16,7 +16,7 @@ struct ServerModel {
 /// Asks the server for its models at the path `target` and returns the first one.
 /// \throws Error when the server names no model
 [[nodiscard]] ServerModel first_model(
-    HttpClient& client,
+    http_client::HttpClient& client,
     const std::string& target,
     const std::vector<std::pair<std::string, std::string>>& headers);
 

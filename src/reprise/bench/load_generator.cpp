@@ -12,6 +12,11 @@
 namespace reprise::bench {
 namespace {
 
+using http_client::Clock;
+using http_client::HttpCall;
+using http_client::HttpClient;
+using http_client::HttpHead;
+
 constexpr size_t kMaxErrorBytes =
     4096;  // bytes kept of an answer that is not 200, as the reason of the failure
 
@@ -99,9 +104,9 @@ class Run {
     outcome.queue_time = outcome.start_time - arrivals_[index];
     client_->send(std::move(call),
                   {.on_head =
-                       [answer](int status, std::string_view reason) {
-                         answer->status = status;
-                         answer->reason = reason;
+                       [answer](const HttpHead& head) {
+                         answer->status = head.status;
+                         answer->reason = head.reason;
                        },
                    .on_piece = [answer](std::string_view piece) { take_piece(*answer, piece); },
                    .on_end = [this, index, answer](
@@ -199,7 +204,7 @@ Json request_body(const RequestOptions& options, const SampleRequest& request) {
   return body;
 }
 
-LoadResult generate_load(HttpClient& client,
+LoadResult generate_load(http_client::HttpClient& client,
                          const LoadOptions& options,
                          const std::vector<SampleRequest>& requests,
                          const std::function<void()>& on_finished) {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "reprise/base/json.h"
-#include "reprise/bench/http_client.h"
 #include "reprise/bench/request_outcome.h"
+#include "reprise/http_client/http_client.h"
 
 namespace reprise::bench {
 
@@ -43,7 +43,7 @@ struct LoadResult {
 
 /// Sends `requests` at their times and waits for all answers, on this thread. A failed request also
 /// gives an outcome. `on_finished` runs after each request.
-[[nodiscard]] LoadResult generate_load(HttpClient& client,
+[[nodiscard]] LoadResult generate_load(http_client::HttpClient& client,
                                        const LoadOptions& options,
                                        const std::vector<SampleRequest>& requests,
                                        const std::function<void()>& on_finished = {});

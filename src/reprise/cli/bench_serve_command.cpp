@@ -24,9 +24,9 @@ namespace reprise::cli {
 namespace {
 
 using bench::Backend;
-using bench::HttpCall;
-using bench::HttpClient;
-using bench::HttpReply;
+using http_client::HttpCall;
+using http_client::HttpClient;
+using http_client::HttpReply;
 using Headers = std::vector<std::pair<std::string, std::string>>;
 
 constexpr std::array<std::string_view, 3> kLists = {"--goodput", "--metadata", "--header"};
@@ -62,13 +62,13 @@ void wait_until_ready(HttpClient& client,
                       const bench::SampleRequest& request,
                       int32_t timeout_seconds) {
   constexpr auto kPause = std::chrono::seconds(1);
-  const auto deadline = bench::Clock::now() + std::chrono::seconds(timeout_seconds);
+  const auto deadline = http_client::Clock::now() + std::chrono::seconds(timeout_seconds);
   print_log(LogLevel::info, "Starting initial single prompt test run...\n");
   for (;;) {
     const bench::LoadResult result =
-        generate_load(client, {.request = options, .send_times = {0}}, {request});
+        bench::generate_load(client, {.request = options, .send_times = {0}}, {request});
     if (result.outcomes[0].success) return;
-    if (bench::Clock::now() + kPause > deadline) {
+    if (http_client::Clock::now() + kPause > deadline) {
       throw Error(fmt::format("the server did not answer a first request within {} s: {}",
                               timeout_seconds,
                               result.outcomes[0].error));
@@ -220,9 +220,9 @@ HttpClient make_client(const ServeArguments& arguments) {
   const std::string url =
       has_url ? arguments.base_url : fmt::format("http://{}:{}", host, arguments.port);
   raise_open_file_limit();
-  return HttpClient(
-      bench::parse_url(has_url ? "--base-url" : "--host", url),
-      arguments.insecure ? bench::ServerCertificate::unchecked : bench::ServerCertificate::checked);
+  return HttpClient(http_client::parse_url(has_url ? "--base-url" : "--host", url),
+                    arguments.insecure ? http_client::ServerCertificate::unchecked
+                                       : http_client::ServerCertificate::checked);
 }
 
 bench::LoadOptions load_options(const ServeArguments& arguments, size_t num_requests) {
@@ -259,7 +259,7 @@ void warm_up(HttpClient& client,
   const bench::LoadOptions warmup{.request = unmeasured,
                                   .send_times = std::vector<double>(count, 0.0),
                                   .max_concurrency = arguments.max_concurrency};
-  static_cast<void>(generate_load(client, warmup, same));
+  static_cast<void>(bench::generate_load(client, warmup, same));
 }
 
 bench::LoadResult measure(HttpClient& client,
@@ -271,7 +271,7 @@ bench::LoadResult measure(HttpClient& client,
   print_traffic(arguments);
   ProgressBar progress(requests.size(), arguments.disable_tqdm);
   bench::LoadResult result =
-      generate_load(client, load, requests, [&progress] { progress.step(); });
+      bench::generate_load(client, load, requests, [&progress] { progress.step(); });
   if (arguments.profile) call_profiler(client, arguments.headers, "/stop_profile");
   return result;
 }
@@ -326,7 +326,7 @@ int run_bench_serve(std::span<const std::string> raw_arguments) {
   HttpClient client = make_client(arguments);
   std::string root;
   if (arguments.model.empty()) {
-    const bench::ServerModel first = first_model(client, "/v1/models", arguments.headers);
+    const bench::ServerModel first = bench::first_model(client, "/v1/models", arguments.headers);
     arguments.model = first.id;
     root = first.root;
   }

@@ -8,15 +8,15 @@
 
 #include "reprise/base/error.h"
 #include "reprise/bench/first_model.h"
-#include "reprise/bench/http_client.h"
 #include "reprise/bench/stream_reader.h"
 #include "reprise/cli/bench_options.h"
 #include "reprise/cli/commands.h"
+#include "reprise/http_client/http_client.h"
 
 namespace reprise::cli {
 namespace {
 
-using bench::Clock;
+using http_client::Clock;
 
 constexpr const char* kAnswers = "Answers";
 
@@ -81,14 +81,14 @@ class TerminalClient {
   TerminalClient(const ClientArguments& arguments, bool is_chat)
       : arguments_(&arguments),
         is_chat_(is_chat),
-        client_(bench::parse_url("--url", arguments.url)) {
+        client_(http_client::parse_url("--url", arguments.url)) {
     std::string key = arguments.api_key;
     if (const char* from_environment = std::getenv("OPENAI_API_KEY");
         key.empty() && from_environment != nullptr) {
       key = from_environment;
     }
     if (!key.empty()) headers_.emplace_back("Authorization", fmt::format("Bearer {}", key));
-    model_ = arguments.model_name.empty() ? first_model(client_, "/models", headers_).id
+    model_ = arguments.model_name.empty() ? bench::first_model(client_, "/models", headers_).id
                                           : arguments.model_name;
     fmt::print(stderr, "Using model: {}\n", model_);
   }
@@ -109,7 +109,7 @@ class TerminalClient {
                   .target = is_chat_ ? "/chat/completions" : "/completions",
                   .headers = headers_,
                   .body = body.dump(-1, ' ', false, Json::error_handler_t::replace)},
-                 {.on_head = [&](int status, std::string_view) { state.status = status; },
+                 {.on_head = [&](const http_client::HttpHead& head) { state.status = head.status; },
                   .on_piece =
                       [&](std::string_view piece) {
                         if (state.status == 200) {
@@ -183,7 +183,7 @@ class TerminalClient {
 
   const ClientArguments* arguments_;
   bool is_chat_;
-  bench::HttpClient client_;
+  http_client::HttpClient client_;
   std::vector<std::pair<std::string, std::string>> headers_;
   std::string model_;
 };

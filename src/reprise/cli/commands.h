@@ -20,6 +20,7 @@ int run_complete(std::span<const std::string> arguments);
 int run_eval(std::span<const std::string> arguments);
 int run_dump(std::span<const std::string> arguments);
 int run_graph(std::span<const std::string> arguments);
+int run_pull(std::span<const std::string> arguments);
 int run_replay(std::span<const std::string> arguments);
 int run_explain(std::span<const std::string> arguments);
 int run_collect_env(std::span<const std::string> arguments);

@@ -168,9 +168,22 @@ void add_model_files(OptionTable& table, api::EngineArgs& args) {
   table.add({.name = "model",
              .group = kModel,
              .value_name = "DIR",
-             .help = "Folder with config.json, tokenizer.json and safetensors, or a GGUF file; may "
-                     "also be given without the option name.",
+             .help = "Folder with config.json, tokenizer.json and safetensors, a GGUF file, or a "
+                     "name that `reprise pull` downloaded: ORG/NAME, ORG/NAME:Q4_K_M; may also be "
+                     "given without the option name.",
              .apply = [&args](std::string_view value) { args.model = value; }});
+  table.add({.name = "revision",
+             .group = kModel,
+             .value_name = "NAME",
+             .help = "Branch, tag or commit of a model in the Hugging Face cache.",
+             .default_text = args.revision,
+             .apply = [&args](std::string_view value) { args.revision = value; }});
+  table.add({.name = "download-dir",
+             .group = kModel,
+             .value_name = "DIR",
+             .help = "The Hugging Face cache, where a model is looked for by its name.",
+             .default_text = "$HF_HUB_CACHE, else $HF_HOME/hub",
+             .apply = [&args](std::string_view value) { args.download_dir = value; }});
   table.add({.name = "tokenizer",
              .group = kModel,
              .value_name = "DIR",

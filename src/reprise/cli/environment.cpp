@@ -91,6 +91,22 @@ constexpr std::array kVariables = {
              "profiler-config",
              folder_to_profiler_config},
     Variable{"OPENAI_API_KEY", "Key that bench serve, chat and complete send.", ""},
+    Variable{"HF_HUB_CACHE",
+             "Where models are looked for by name and downloaded to; else $HF_HOME/hub, "
+             "$XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub.",
+             ""},
+    Variable{"HF_HOME", "Folder with the cache `hub` and the file `token`.", ""},
+    Variable{"HF_ENDPOINT", "pull: the hub or a mirror of it. [https://huggingface.co]", ""},
+    Variable{"HF_TOKEN",
+             "pull: the token for private and gated models; else the file that HF_TOKEN_PATH "
+             "names, else $HF_HOME/token, as `hf auth login` writes it.",
+             ""},
+    Variable{"HF_TOKEN_PATH", "pull: the file with the token.", ""},
+    Variable{"HF_HUB_OFFLINE", "pull: 1 or true: asks no server.", ""},
+    Variable{"HTTPS_PROXY", "pull: the HTTP proxy for https servers, http://HOST:PORT.", ""},
+    Variable{"https_proxy", "The same.", ""},
+    Variable{"NO_PROXY", "pull: hosts and domains that are asked without the proxy.", ""},
+    Variable{"no_proxy", "The same.", ""},
     Variable{"REPRISE_CACHE_ROOT",
              "Folder for compiled programs, and in it packed_weights; --compile-cache-root and "
              "--packed-weights-cache come first.",

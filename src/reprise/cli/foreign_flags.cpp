@@ -54,8 +54,9 @@ constexpr std::array kForeignFlags = {
     ForeignFlag{"--jinja", "", "leave it out: chat templates are always Jinja"},
     ForeignFlag{"--mlock", "", "leave it out"},
     ForeignFlag{"--no-mmap", "", "leave it out"},
-    ForeignFlag{"-hf", "", "download the model first, with hf download, and name its folder"},
-    ForeignFlag{"--hf-repo", "", "download the model first, with hf download, and name its folder"},
+    ForeignFlag{"-hf", "", "run `reprise pull ORG/NAME:Q4_K_M`, then give that name as the model"},
+    ForeignFlag{
+        "--hf-repo", "", "run `reprise pull ORG/NAME:Q4_K_M`, then give that name as the model"},
     // SGLang's server
     ForeignFlag{"--model-path", "model", ""},
     ForeignFlag{"--tp", "tensor-parallel-size", "write -tp"},

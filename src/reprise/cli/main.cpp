@@ -34,6 +34,7 @@ using reprise::cli::run_eval;
 using reprise::cli::run_explain;
 using reprise::cli::run_generate;
 using reprise::cli::run_graph;
+using reprise::cli::run_pull;
 using reprise::cli::run_reference;
 using reprise::cli::run_replay;
 using reprise::cli::run_run_batch;
@@ -51,6 +52,7 @@ int show_manual(std::span<const std::string> arguments);
 constexpr std::array kCommands = {
     Command{"generate", "Text from a prompt, streamed.", run_generate},
     Command{"serve", "The OpenAI API over HTTP, as vLLM serves it.", run_serve},
+    Command{"pull", "Download a model into the Hugging Face cache.", run_pull},
     Command{"bench", "Measure: serve, sweep, latency, throughput, startup, modes.", run_bench},
     Command{"run-batch", "A file of requests in OpenAI's batch format.", run_run_batch},
     Command{"chat", "Talk to the model of a running server.", run_chat},

@@ -22,11 +22,19 @@ namespace {
 
 using EngineArgsClass = nb::class_<api::EngineArgs>;
 
-void bind_model_arguments(EngineArgsClass& arguments) {
+void bind_model_choice(EngineArgsClass& arguments) {
   using api::EngineArgs;
   arguments.def(nb::init<>())
       .def_rw("model", &EngineArgs::model)
-      .def_rw("tokenizer", &EngineArgs::tokenizer, nb::arg().none())
+      .def_rw("download_dir", &EngineArgs::download_dir)
+      .def_rw("revision", &EngineArgs::revision)
+      .def_rw("runner", &EngineArgs::runner)
+      .def_rw("extension", &EngineArgs::extension_files);
+}
+
+void bind_model_arguments(EngineArgsClass& arguments) {
+  using api::EngineArgs;
+  arguments.def_rw("tokenizer", &EngineArgs::tokenizer, nb::arg().none())
       .def_prop_rw(
           "load_format",
           [](const EngineArgs& args) {
@@ -157,6 +165,7 @@ void bind_graph_arguments(EngineArgsClass& arguments) {
 
 void bind_engine_args(nb::module_& module) {
   EngineArgsClass arguments(module, "EngineArgs");
+  bind_model_choice(arguments);
   bind_model_arguments(arguments);
   bind_scheduler_arguments(arguments);
   bind_adapter_arguments(arguments);

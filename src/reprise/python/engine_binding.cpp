@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "reprise/api/async_engine.h"
+#include "reprise/api/pooled_values.h"
 #include "reprise/base/error.h"
 #include "reprise/base/json.h"
 #include "reprise/lora/adapter_registry.h"
@@ -65,9 +66,13 @@ class Engine {
                   std::string cache_salt,
                   const OutputConstraint* constraint,
                   const std::string& lora_name,
-                  const std::string& lora_path) {
+                  const std::string& lora_path,
+                  std::optional<int32_t> second_text_begin) {
     const nb::gil_scoped_release no_gil;
-    scheduler::RequestOptions options{.priority = priority, .cache_salt = std::move(cache_salt)};
+    scheduler::RequestOptions options{
+        .priority = priority,
+        .cache_salt = std::move(cache_salt),
+        .second_text_begin = second_text_begin.value_or(scheduler::kNoSecondText)};
     if (constraint != nullptr) {
       options.constraint =
           structured_output::start_constraint(*constraint->source, *constraint->compiled);
@@ -132,6 +137,23 @@ class Engine {
     engine().abort(scheduler::RequestId{id});
   }
 
+  void sleep(int level, const std::string& mode) {
+    if (level < 0 || level > 2) {
+      throw InvalidArgument("level: " + std::to_string(level) + " is not 0, 1 or 2");
+    }
+    if (mode != "abort" && mode != "wait") {
+      throw InvalidArgument("mode: '" + mode + "' is not 'abort' or 'wait'");
+    }
+    const nb::gil_scoped_release no_gil;
+    engine().sleep(static_cast<api::SleepLevel>(level),
+                   mode == "wait" ? api::SleepMode::wait : api::SleepMode::abort);
+  }
+
+  void wake_up(const std::vector<std::string>& tags) {
+    const nb::gil_scoped_release no_gil;
+    engine().wake_up(api::parse_engine_parts(tags));
+  }
+
   void shutdown() {
     const nb::gil_scoped_release no_gil;
     engine_.reset();
@@ -161,6 +183,26 @@ std::vector<int32_t> encode(const Engine& engine,
                             bool add_special_tokens) {
   const nb::gil_scoped_release no_gil;
   return engine.engine().tokenizer().encode(text, {.add_special_tokens = add_special_tokens});
+}
+
+/// Two texts as the model reads them together, and where the second begins, if it needs to know.
+std::pair<std::vector<int32_t>, std::optional<int32_t>> encode_pair(const Engine& engine,
+                                                                    const std::string& first,
+                                                                    const std::string& second) {
+  const nb::gil_scoped_release no_gil;
+  api::EncodedTexts texts = api::encode_texts(engine.engine(), first, second);
+  return {std::move(texts.token_ids), texts.second_begin};
+}
+
+std::vector<float> pooled_values(const Engine& engine,
+                                 std::vector<float> numbers,
+                                 std::optional<size_t> dimensions,
+                                 bool is_activated) {
+  const api::StartupReport& report = engine.engine().startup_report();
+  return api::pooled_values(std::move(numbers),
+                            report.classifier ? &*report.classifier : nullptr,
+                            dimensions,
+                            is_activated);
 }
 
 std::string decode(const Engine& engine,
@@ -265,6 +307,12 @@ nb::dict startup_report(const Engine& engine) {
   result["total_seconds"] = report.total_seconds;
   result["graph_bytes"] = report.graph_bytes;
   result["warnings"] = report.warnings;
+  result["makes_vectors"] = report.pooling.has_value() || report.classifier.has_value();
+  result["normalizes"] = report.classifier || (report.pooling && report.pooling->normalizes);
+  result["labels"] = report.classifier ? report.classifier->labels : std::vector<std::string>();
+  result["vector_lengths"] =
+      report.matryoshka ? report.matryoshka->lengths : std::vector<int64_t>();
+  result["longest_vector"] = report.matryoshka ? report.matryoshka->longest : 0;
   return result;
 }
 
@@ -295,6 +343,7 @@ void bind_outputs(nb::module_& module) {
             return nb::none();
           },
           nb::sig("def stop_reason(self) -> int | str | None"))
+      .def_ro("pooled", &OutputDelta::pooled, "The numbers of a text, as the model gives them.")
       .def_ro("error", &OutputDelta::error);
   nb::class_<QueueHandle>(module, "OutputQueue")
       .def(nb::init<>())
@@ -312,17 +361,47 @@ void bind_outputs(nb::module_& module) {
           "Readable while there is something to take.");
 }
 
+void bind_texts(nb::class_<Engine>& texts) {
+  texts.def("encode", &encode, nb::arg("text"), nb::arg("add_special_tokens") = true)
+      .def("encode_pair",
+           &encode_pair,
+           nb::arg("first"),
+           nb::arg("second"),
+           "Tokens of two texts that a cross-encoder compares, and where the second begins.")
+      .def("pooled_values",
+           &pooled_values,
+           nb::arg("numbers"),
+           nb::arg("dimensions").none(),
+           nb::arg("is_activated"),
+           "What the server would answer: a vector of length 1, or probabilities of labels.")
+      .def("decode", &decode, nb::arg("token_ids"), nb::arg("skip_special_tokens") = true)
+      .def("render_chat",
+           &render_chat,
+           nb::arg("messages"),
+           nb::arg("options"),
+           "Text and tokens of messages, both arguments as JSON text.")
+      .def("default_sampling_params",
+           [](const Engine& engine) { return engine.engine().default_sampling_params(); })
+      .def("eos_token_id",
+           [](const Engine& engine) { return engine.engine().tokenizer().eos_id(); })
+      .def("bos_token_id",
+           [](const Engine& engine) { return engine.engine().tokenizer().bos_id(); })
+      .def("vocab_size",
+           [](const Engine& engine) { return engine.engine().tokenizer().vocab_size(); });
+}
+
 }  // namespace
 
 void bind_engine(nb::module_& module) {
   bind_outputs(module);
   nb::class_<OutputConstraint>(
       module, "OutputConstraint", "What answers have to look like, compiled.");
-  nb::class_<Engine>(module, "Engine")
-      .def(nb::init<const api::EngineArgs&, std::optional<nb::callable>>(),
-           nb::arg("args"),
-           nb::arg("on_progress").none() = nb::none(),
-           "Loads, compiles and captures; calls on_progress(what, done, total).")
+  nb::class_<Engine> all(module, "Engine");
+  bind_texts(all);
+  all.def(nb::init<const api::EngineArgs&, std::optional<nb::callable>>(),
+          nb::arg("args"),
+          nb::arg("on_progress").none() = nb::none(),
+          "Loads, compiles and captures; calls on_progress(what, done, total).")
       .def("submit",
            &Engine::submit,
            nb::arg("prompt_token_ids"),
@@ -333,11 +412,13 @@ void bind_engine(nb::module_& module) {
            nb::arg("constraint").none() = nb::none(),
            nb::arg("lora_name") = "",
            nb::arg("lora_path") = "",
+           nb::arg("second_text_begin").none() = nb::none(),
            "Outputs of the request that is named by the result go to the queue.")
       .def("abort", &Engine::abort, nb::arg("request_id"))
       .def("shutdown", &Engine::shutdown, "Aborts what is unfinished and frees the memory.")
-      .def("encode", &encode, nb::arg("text"), nb::arg("add_special_tokens") = true)
-      .def("decode", &decode, nb::arg("token_ids"), nb::arg("skip_special_tokens") = true)
+      .def("sleep", &Engine::sleep, nb::arg("level"), nb::arg("mode"))
+      .def("wake_up", &Engine::wake_up, nb::arg("tags"))
+      .def("is_sleeping", [](const Engine& engine) { return engine.engine().is_sleeping(); })
       .def("compile_constraint",
            &Engine::compile_constraint,
            nb::arg("kind"),
@@ -353,19 +434,6 @@ void bind_engine(nb::module_& module) {
            &Engine::stop_profile,
            nb::arg("folder"),
            "Writes what was recorded; the file, or None when nothing was.")
-      .def("render_chat",
-           &render_chat,
-           nb::arg("messages"),
-           nb::arg("options"),
-           "Text and tokens of messages, both arguments as JSON text.")
-      .def("default_sampling_params",
-           [](const Engine& engine) { return engine.engine().default_sampling_params(); })
-      .def("eos_token_id",
-           [](const Engine& engine) { return engine.engine().tokenizer().eos_id(); })
-      .def("bos_token_id",
-           [](const Engine& engine) { return engine.engine().tokenizer().bos_id(); })
-      .def("vocab_size",
-           [](const Engine& engine) { return engine.engine().tokenizer().vocab_size(); })
       .def("stats", &stats)
       .def("histograms", &histograms)
       .def("startup_report", &startup_report);

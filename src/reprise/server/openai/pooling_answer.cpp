@@ -4,11 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <span>
 #include <utility>
+
+#include "reprise/api/pooled_values.h"
 
 namespace reprise::server {
 namespace {
@@ -31,46 +32,6 @@ std::string base64(std::span<const float> values) {
     }
   }
   return text;
-}
-
-// A sum of squares in double: the length does not depend on the size of the numbers.
-double length_of(std::span<const float> vector) {
-  double sum = 0;
-  for (const float value : vector) sum += static_cast<double>(value) * value;
-  return std::sqrt(sum);
-}
-
-void normalize(std::vector<float>& vector) {
-  const double length = length_of(vector);
-  if (length == 0) return;
-  for (float& value : vector) value = static_cast<float>(value / length);
-}
-
-// The scores of labels as probabilities. A softmax in double: large scores do not overflow.
-void activate(weights::ClassifierActivation activation, std::vector<float>& scores) {
-  using weights::ClassifierActivation;
-  if (activation == ClassifierActivation::none) return;
-  if (activation == ClassifierActivation::sigmoid) {
-    for (float& score : scores) score = static_cast<float>(1 / (1 + std::exp(-double{score})));
-    return;
-  }
-  const double largest = *std::ranges::max_element(scores);
-  double sum = 0;
-  for (const float score : scores) sum += std::exp(score - largest);
-  for (float& score : scores) score = static_cast<float>(std::exp(score - largest) / sum);
-}
-
-// What a classifier says of a text.
-void classify(const PoolingParameters& parameters, std::vector<float>& scores) {
-  // The logits of "no" and of "yes".
-  if (!parameters.classifier->from_tokens.empty()) scores = {scores[1] - scores[0]};
-  if (parameters.normalizes) activate(parameters.classifier->activation, scores);
-}
-
-double cosine(std::span<const float> a, std::span<const float> b) {
-  const double product = std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
-  const double lengths = length_of(a) * length_of(b);
-  return lengths == 0 ? 0.0 : product / lengths;
 }
 
 }  // namespace
@@ -106,14 +67,8 @@ void PoolingAnswer::take(int index, const engine::OutputDelta& delta) {
   if (!delta.finished) return;
   const auto i = static_cast<size_t>(index);
   vectors_.resize(std::max(vectors_.size(), i + 1));
-  vectors_[i] = delta.pooled;
-  if (parameters_.dimensions)
-    vectors_[i].resize(std::min(*parameters_.dimensions, vectors_[i].size()));
-  if (parameters_.classifier != nullptr) {
-    classify(parameters_, vectors_[i]);
-  } else if (parameters_.normalizes) {
-    normalize(vectors_[i]);
-  }
+  vectors_[i] = api::pooled_values(
+      delta.pooled, parameters_.classifier, parameters_.dimensions, parameters_.normalizes);
   if (usage_.cached_tokens) *usage_.cached_tokens += delta.num_cached_tokens;
 }
 
@@ -177,7 +132,7 @@ std::vector<double> PoolingAnswer::scores() const {
   const auto others = all.subspan(parameters_.num_queries);
   std::vector<double> scores;
   for (size_t i = 0; i < std::max(queries.size(), others.size()); ++i) {
-    scores.push_back(cosine(queries[queries.size() == 1 ? 0 : i], others[i]));
+    scores.push_back(api::cosine(queries[queries.size() == 1 ? 0 : i], others[i]));
   }
   return scores;
 }

@@ -1,4 +1,4 @@
-#include "reprise/bench/http_client.h"
+#include "reprise/http_client/http_client.h"
 
 #include <fmt/format.h>
 
@@ -19,15 +19,16 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
-#include <charconv>
 #include <csignal>
 #include <limits>
 #include <optional>
 #include <unordered_set>
 
+#include "reprise/base/equal_ignoring_case.h"
 #include "reprise/base/error.h"
+#include "reprise/http_client/proxy_tunnel.h"
 
-namespace reprise::bench {
+namespace reprise::http_client {
 namespace {
 
 namespace asio = boost::asio;
@@ -38,7 +39,6 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr auto kConnectTimeout = std::chrono::seconds(30);
-constexpr auto kAnswerTimeout = std::chrono::hours(6);  // like vLLM's client
 constexpr size_t kPieceBytes = size_t{16} << 10;
 constexpr uint32_t kMaxHeaderBytes = uint32_t{64} << 10;
 constexpr size_t kMaxReplyBytes = size_t{64} << 20;
@@ -46,6 +46,8 @@ constexpr size_t kMaxReplyBytes = size_t{64} << 20;
 struct Connection {
   Connection(asio::io_context& io, ssl::context* context) : stream(io) {
     if (context != nullptr) tls.emplace(stream, *context);
+    // Beast reads as many bytes at once as the buffer has room for, and begins with 512.
+    buffer.reserve(kPieceBytes);
   }
 
   /// Calls `use` with the stream that carries HTTP, either plain or TLS.
@@ -66,64 +68,24 @@ struct Connection {
 
 }  // namespace
 
-std::string BaseUrl::authority() const {
-  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
-                                             : fmt::format("[{}]:{}", host, port);
-}
-
-BaseUrl parse_url(std::string_view option, std::string_view text) {
-  const auto refuse = [&](std::string_view why) -> InvalidArgument {
-    return InvalidArgument(
-        fmt::format("{}: '{}' {}; expected http://HOST:PORT/PATH or https://HOST:PORT/PATH",
-                    option,
-                    text,
-                    why));
-  };
-  std::string_view rest = text;
-  constexpr std::string_view kHttp = "http://";
-  constexpr std::string_view kHttps = "https://";
-  BaseUrl url{.is_tls = rest.starts_with(kHttps)};
-  if (!url.is_tls && !rest.starts_with(kHttp)) {
-    throw refuse("does not begin with http:// or https://");
+std::string_view HttpHead::header(std::string_view name) const {
+  for (const auto& [key, value] : headers) {
+    if (equal_ignoring_case(key, name)) return value;
   }
-  rest.remove_prefix(url.is_tls ? kHttps.size() : kHttp.size());
-  if (url.is_tls) url.port = 443;
-  const size_t slash = std::min(rest.find('/'), rest.size());
-  url.path = rest.substr(slash);
-  while (url.path.ends_with('/')) url.path.pop_back();
-  rest = rest.substr(0, slash);
-  if (const bool is_v6 = rest.starts_with('['); is_v6) {
-    const size_t end = rest.find(']');
-    if (end == std::string_view::npos) throw refuse("has no ']' after its address");
-    url.host = rest.substr(1, end - 1);
-    rest = rest.substr(end + 1);
-  } else {
-    const size_t colon = std::min(rest.find(':'), rest.size());
-    url.host = rest.substr(0, colon);
-    rest = rest.substr(colon);
-  }
-  const bool has_bad_byte =
-      std::any_of(text.begin(), text.end(), [](char c) { return c <= ' ' || c == 127; });
-  if (url.host.empty() || has_bad_byte) throw refuse("names no host");
-  if (rest.empty()) return url;
-  rest.remove_prefix(1);
-  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), url.port);
-  if (error != std::errc{} || end != rest.data() + rest.size() || url.port == 0) {
-    throw refuse("has no port in 1..65535");
-  }
-  return url;
+  return {};
 }
 
 struct HttpClient::Impl {
   class Exchange;
 
-  Impl(BaseUrl url, ServerCertificate check) : server(std::move(url)), certificate(check) {
+  Impl(BaseUrl url, ServerCertificate check, std::optional<HttpProxy> through)
+      : server(std::move(url)), certificate(check), proxy(std::move(through)) {
     if (!server.is_tls) return;
     tls.emplace(ssl::context::tls_client);
     error_code error;
-    tls->set_options(ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1, error);
+    static_cast<void>(tls->set_options(ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1, error));
     if (!error && certificate == ServerCertificate::checked) {
-      tls->set_default_verify_paths(error);
+      static_cast<void>(tls->set_default_verify_paths(error));
       tls->set_verify_mode(ssl::verify_peer);
     }
     if (error) throw Error(fmt::format("{}: no TLS: {}", server.authority(), error.message()));
@@ -131,6 +93,7 @@ struct HttpClient::Impl {
 
   BaseUrl server;
   ServerCertificate certificate;
+  std::optional<HttpProxy> proxy;
   std::optional<ssl::context> tls;  // for https
   // Waiting handlers are stored in `io` and own the exchanges and timers. `io` is declared after
   // the two sets, so it is destroyed before them.
@@ -145,11 +108,11 @@ struct HttpClient::Impl {
 class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange> {
  public:
   Exchange(Impl& client, HttpCall call, HttpHandlers handlers)
-      : client_(&client), handlers_(std::move(handlers)) {
+      : client_(&client), handlers_(std::move(handlers)), silence_limit_(call.silence_limit) {
     request_.method_string(call.method);
     request_.target(client.server.path + call.target);
     request_.version(11);
-    request_.set(http::field::host, client.server.authority());
+    request_.set(http::field::host, client.server.host_header());
     request_.set(http::field::accept, "*/*");
     request_.set(http::field::user_agent, "reprise");
     for (const auto& [name, value] : call.headers) request_.set(name, value);
@@ -183,15 +146,17 @@ class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange>
   }
 
  private:
+  [[nodiscard]] bool uses_proxy() const { return client_->proxy && client_->server.is_tls; }
+
   void connect() {
+    const BaseUrl& peer = uses_proxy() ? client_->proxy->url : client_->server;
     try {
       if (!client_->addresses) {
         tcp::resolver resolver(client_->io);
-        client_->addresses =
-            resolver.resolve(client_->server.host, std::to_string(client_->server.port));
+        client_->addresses = resolver.resolve(peer.host, std::to_string(peer.port));
       }
     } catch (const boost::system::system_error& error) {
-      end(fmt::format("{}: {}", client_->server.authority(), error.code().message()));
+      end(fmt::format("{}: {}", peer.authority(), error.code().message()));
       return;
     }
     connection_ =
@@ -202,9 +167,22 @@ class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange>
           if (self->ended_) return;
           if (error) return self->fail(error);
           error_code ignored;
-          self->connection_->stream.socket().set_option(tcp::no_delay(true), ignored);
-          self->shake_hands();
+          static_cast<void>(
+              self->connection_->stream.socket().set_option(tcp::no_delay(true), ignored));
+          if (!self->uses_proxy()) return self->shake_hands();
+          self->open_tunnel();
         });
+  }
+
+  void open_tunnel() {
+    async_open_tunnel(connection_->stream,
+                      client_->server,
+                      *client_->proxy,
+                      [self = shared_from_this()](const std::string& error) {
+                        if (self->ended_) return;
+                        if (!error.empty()) return self->end(error);
+                        self->shake_hands();
+                      });
   }
 
   void shake_hands() {
@@ -228,7 +206,7 @@ class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange>
   }
 
   void write() {
-    connection_->stream.expires_after(kAnswerTimeout);
+    connection_->stream.expires_after(silence_limit_);
     connection_->over([this](auto& stream) {
       http::async_write(
           stream, request_, [self = shared_from_this()](const error_code& error, size_t) {
@@ -257,14 +235,20 @@ class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange>
 
   void on_head() {
     has_answer_ = true;
-    const auto& head = parser_->get();
-    if (handlers_.on_head) handlers_.on_head(head.result_int(), std::string(head.reason()));
+    const auto& answer = parser_->get();
+    if (handlers_.on_head) {
+      HttpHead head{.status = static_cast<int>(answer.result_int()), .reason = answer.reason()};
+      for (const auto& field : answer)
+        head.headers.emplace_back(field.name_string(), field.value());
+      handlers_.on_head(head);
+    }
     read_body();
   }
 
   void read_body() {
     if (ended_) return;
     if (parser_->is_done()) return finish();
+    connection_->stream.expires_after(silence_limit_);
     parser_->get().body() = {.data = piece_.data(), .size = piece_.size(), .more = true};
     connection_->over([this](auto& stream) {
       http::async_read_some(stream,
@@ -315,6 +299,7 @@ class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange>
 
   Impl* client_;
   HttpHandlers handlers_;
+  std::chrono::seconds silence_limit_;
   http::request<http::string_body> request_;
   std::unique_ptr<Connection> connection_;
   std::optional<http::response_parser<http::buffer_body>> parser_;
@@ -323,8 +308,10 @@ class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange>
   bool ended_ = false;
 };
 
-HttpClient::HttpClient(BaseUrl server, ServerCertificate certificate)
-    : impl_(std::make_unique<Impl>(std::move(server), certificate)) {}
+HttpClient::HttpClient(BaseUrl server,
+                       ServerCertificate certificate,
+                       std::optional<HttpProxy> proxy)
+    : impl_(std::make_unique<Impl>(std::move(server), certificate, std::move(proxy))) {}
 
 HttpClient::~HttpClient() = default;
 
@@ -378,11 +365,7 @@ HttpReply HttpClient::fetch(HttpCall call) {
   std::string failure;
   const std::string what = fmt::format("{} {}", call.method, call.target);
   send(std::move(call),
-       {.on_head =
-            [&](int status, std::string_view reason) {
-              reply.status = status;
-              reply.reason = reason;
-            },
+       {.on_head = [&](const HttpHead& head) { static_cast<HttpHead&>(reply) = head; },
         .on_piece =
             [&](std::string_view piece) {
               reply.body += piece;
@@ -394,4 +377,4 @@ HttpReply HttpClient::fetch(HttpCall call) {
   return reply;
 }
 
-}  // namespace reprise::bench
+}  // namespace reprise::http_client

@@ -4,46 +4,49 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-namespace reprise::bench {
+#include "reprise/http_client/base_url.h"
+#include "reprise/http_client/http_proxy.h"
+
+namespace reprise::http_client {
 
 using Clock = std::chrono::steady_clock;
 
-/// The parts of "http://host:port/path".
-struct BaseUrl {
-  bool is_tls = false;  // https
-  std::string host;
-  uint16_t port = 80;
-  std::string path;  // "" or "/v1": comes before every target
-
-  /// "host:port", with brackets around an IPv6 address.
-  [[nodiscard]] std::string authority() const;
-};
-/// \throws InvalidArgument naming `option`
-[[nodiscard]] BaseUrl parse_url(std::string_view option, std::string_view text);
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpCall {
   std::string method = "GET";
   std::string target = "/";
-  std::vector<std::pair<std::string, std::string>> headers;
+  HttpHeaders headers;
   std::string body;  // JSON when not empty
+  /// The longest time in which the server may send nothing.
+  std::chrono::seconds silence_limit = std::chrono::hours(6);  // as long as vLLM's client waits
+};
+
+/// The beginning of an answer.
+struct HttpHead {
+  int status = 0;
+  std::string reason;
+  HttpHeaders headers;
+
+  /// The value of the first header of this name in any case; empty when there is none.
+  [[nodiscard]] std::string_view header(std::string_view name) const;
 };
 
 /// All handlers run on the thread that calls run(). `on_end` runs exactly once, after all others.
 struct HttpHandlers {
-  std::function<void(int status, std::string_view reason)> on_head;
+  std::function<void(const HttpHead& head)> on_head;
   std::function<void(std::string_view piece)> on_piece;
   /// `error` is empty when the whole answer arrived, else the reason why it did not.
   std::function<void(const std::string& error)> on_end;
 };
 
-struct HttpReply {
-  int status = 0;
-  std::string reason;
+struct HttpReply : HttpHead {
   std::string body;
 };
 
@@ -57,8 +60,11 @@ enum class ServerCertificate : uint8_t { checked, unchecked };
 /// send more requests.
 class HttpClient {
  public:
+  /// An https server is asked through the `proxy`, if there is one.
   /// \throws Error when TLS is needed and cannot be set up
-  explicit HttpClient(BaseUrl server, ServerCertificate certificate = ServerCertificate::checked);
+  explicit HttpClient(BaseUrl server,
+                      ServerCertificate certificate = ServerCertificate::checked,
+                      std::optional<HttpProxy> proxy = std::nullopt);
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
   ~HttpClient();
@@ -82,4 +88,4 @@ class HttpClient {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace reprise::bench
+}  // namespace reprise::http_client

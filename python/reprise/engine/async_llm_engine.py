@@ -1,0 +1,3 @@
+from reprise.async_llm import AsyncLLMEngine
+
+__all__ = ["AsyncLLMEngine"]

@@ -1,0 +1,3 @@
+from reprise.llm_engine import LLMEngine
+
+__all__ = ["LLMEngine"]

@@ -1,0 +1,3 @@
+from reprise.llm import LLM
+
+__all__ = ["LLM"]

@@ -1,0 +1,3 @@
+from reprise.lora.request import LoRARequest
+
+__all__ = ["LoRARequest"]

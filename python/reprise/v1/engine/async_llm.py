@@ -1,0 +1,3 @@
+from reprise.async_llm import AsyncLLM
+
+__all__ = ["AsyncLLM"]
