@@ -373,9 +373,10 @@ class Listening(Case):
         for path in ("/health", "/v1/models?x=1", "/none", "/metrics"):
             server.request("GET", path)
         server.raw(b"GET /\xff\x80 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        server.wait_until(lambda: "/??" in server.text())
-        self.assertRegex(server.text(), r'INFO:     127\.0\.0\.1:\d+ - "GET /v1/models\?x=1 HTTP/1\.1" 200 OK\n')
-        self.assertIn('"GET /none HTTP/1.1" 404 Not Found\n', server.text())
+        server.wait_until(lambda: "/\\xff\\x80" in server.text())
+        self.assertRegex(server.text(), r'(?m)^INFO \d\d-\d\d \d\d:\d\d:\d\d \[access\] 127\.0\.0\.1:\d+ - '
+                                        r'"GET /v1/models\?x=1 HTTP/1\.1" 200 OK duration=\d+\.\d{3}s$')
+        self.assertRegex(server.text(), r'"GET /none HTTP/1\.1" 404 Not Found duration=\d+\.\d{3}s\n')
         self.assertNotIn("GET /health", server.text())
         self.assertNotIn("GET /metrics", server.text())
 

@@ -39,7 +39,7 @@ class Server:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError("the server did not start:\n" + self.text())
             time.sleep(0.02)
-        self.port = int(re.search(r"server on https?://127\.0\.0\.1:(\d+)\n", self.text()).group(1))
+        self.port = int(re.search(r"server on https?://127\.0\.0\.1:(\d+)\b", self.text()).group(1))
 
     def text(self):
         if self.log.closed:

@@ -66,6 +66,8 @@ constexpr std::array kVariables = {
         "serve, also logs the text of requests that --enable-log-requests logs. WARNING leaves "
         "out the summary of a start, ERROR also its warnings.",
         ""},
+    Variable{
+        "VLLM_LOGGING_CONFIG_PATH", "serve: --log-config-file by vLLM's name.", "log-config-file"},
     Variable{"VLLM_LOGGING_PREFIX", "serve: what every line of the log begins with.", ""},
     Variable{"VLLM_LOGGING_COLOR", "serve: 1 colours the log, 0 never; else a terminal does.", ""},
     Variable{"NO_COLOR", "Not empty: no colours.", ""},

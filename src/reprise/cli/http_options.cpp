@@ -209,8 +209,10 @@ void add_routes_and_logs(OptionTable& table, server::ServerOptions& options) {
   table.add({.name = "disable-access-log-for-endpoints",
              .group = kServer,
              .value_name = "PATHS",
-             .help = "No such lines for these paths: /health,/metrics",
+             .help = "No such lines for these paths.",
+             .default_text = "/health,/metrics",
              .apply = [&options](std::string_view value) {
+               options.unlogged_paths.clear();
                while (!value.empty()) {
                  const size_t end = std::min(value.find(','), value.size());
                  options.unlogged_paths.emplace_back(value.substr(0, end));

@@ -169,13 +169,16 @@ int main(int argc, char** argv) {
     const int code = dispatch(arguments);
     // A command may have flushed before: only the state of the stream still knows of a failure.
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
-    fmt::print(stderr, "reprise: the result could not be written to standard output\n");
+    reprise::cli::print_message(reprise::LogLevel::error,
+                                "reprise: the result could not be written to standard output\n");
     return code == 0 ? 1 : code;
   } catch (const reprise::InvalidArgument& error) {
-    fmt::print(stderr, "reprise: {}\n", error.what());
+    reprise::cli::print_message(reprise::LogLevel::error,
+                                fmt::format("reprise: {}\n", error.what()));
     return 2;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "reprise: {}\n", error.what());
+    reprise::cli::print_message(reprise::LogLevel::error,
+                                fmt::format("reprise: {}\n", error.what()));
     return 1;
   }
 }

@@ -213,8 +213,6 @@ constexpr std::array kFlags = {
     VllmFlag{"aggregate-engine-logging", "", "", kNoEffect, "", "there is one engine"},
     VllmFlag{"custom-histogram-buckets", "", "JSON", kNoEffect, "", "buckets are vLLM's"},
     // Front end
-    VllmFlag{"uvicorn-log-level", "", "LEVEL", kNoEffect, "", kCompiled},
-    VllmFlag{"log-config-file", "", "FILE", kNoEffect, "", "the log has one form"},
     VllmFlag{"enable-ssl-refresh", "", "", kOnly, "false", "a new certificate needs a restart"},
     VllmFlag{"middleware", "", "NAME", kOnly, "", kCompiled},
     VllmFlag{"disable-frontend-multiprocessing", "", "", kNoEffect, "", "one process does all"},

@@ -100,6 +100,7 @@ struct ApiServer::Impl {
   CorsOptions cors;
   std::shared_ptr<LineWriter> lines;
   Log log;
+  Log server_log;
   UnusedFields unused_fields;
   AccessLog access_log;
   ApiKeys keys;
@@ -133,8 +134,9 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
       cors(options.cors),
       lines(options.lines ? options.lines : std::make_shared<LineWriter>(STDERR_FILENO)),
       log(options.generations.log),
+      server_log(options.log),
       unused_fields(log),
-      access_log(lines, options.access_log, options.unlogged_paths),
+      access_log(server_log, options.access_log, options.unlogged_paths),
       keys(options.api_keys),
       hosts(allowed_hosts(options)),
       needs_key(!options.api_keys.empty()),
@@ -145,9 +147,7 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
             .handle = [this](HttpRequest request,
                              const ExchangeRef& exchange) { handle(std::move(request), exchange); },
             .headers = [this](const HttpRequest& request) { return headers(request); },
-            .on_answer = [this](std::string_view peer,
-                                std::string_view request_line,
-                                int status) { access_log.write(peer, request_line, status); },
+            .on_answer = [this](const AnsweredRequest& request) { access_log.write(request); },
             .on_signal = [this] { on_signal(); }}),
       generations(
           options.generations,
@@ -364,13 +364,12 @@ void ApiServer::Impl::on_signal() {
     tell_ending(0);
     return stop_now();
   }
-  lines->write(
-      fmt::format("INFO:     Shutting down; {} requests are running.\n", generations.num_active()));
+  server_log.info(fmt::format("Shutting down; {} requests are running.", generations.num_active()));
   drain();
   if (generations.num_active() == 0) return;
   http.post_after(shutdown_timeout_seconds, [this] {
-    lines->write(
-        fmt::format("WARNING:  {} requests did not finish in time.\n", generations.num_active()));
+    server_log.warning(
+        fmt::format("{} requests did not finish in time.", generations.num_active()));
     stop_now();
   });
 }

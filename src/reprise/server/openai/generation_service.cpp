@@ -38,16 +38,39 @@ struct GenerationService::Generation {
     scheduler::RequestId id{};
     bool is_finished = false;
     int32_t num_output_tokens = 0;
+    int32_t num_cached_tokens = 0;
+    std::string finish_reason;
     LoggedOutput logged;  // empty unless outputs are logged
   };
 
   std::string id;  // the id that clients see
   std::unique_ptr<RequestAnswer> answer;
+  ExchangeRef exchange;
   std::vector<Choice> choices;
+  int64_t num_prompt_tokens = 0;
+  bool shows_output = true;  // what is generated is the answer
   int num_unfinished = 0;
   int n = 1;                           // answers to each prompt
   std::shared_ptr<void> answer_share;  // of the memory for large answers; null: the answer is small
+
+  [[nodiscard]] AnswerFacts facts() const;
 };
+
+AnswerFacts GenerationService::Generation::facts() const {
+  AnswerFacts facts{.request_id = id, .prompt_tokens = num_prompt_tokens, .cached_tokens = 0};
+  if (shows_output) facts.completion_tokens = 0;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const Choice& choice = choices[i];
+    // A prompt counts once, with its first answer.
+    if (i % static_cast<size_t>(n) == 0) *facts.cached_tokens += choice.num_cached_tokens;
+    if (shows_output) *facts.completion_tokens += choice.num_output_tokens;
+    const std::string reason = choice.is_finished ? choice.finish_reason : "abort";
+    if (facts.finish_reason.find(reason) != std::string::npos) continue;
+    if (!facts.finish_reason.empty()) facts.finish_reason += ',';
+    facts.finish_reason += reason;
+  }
+  return facts;
+}
 
 struct GenerationService::IoPoster {
   explicit IoPoster(Post to_io_thread) : to_io_thread_(std::move(to_io_thread)) {}
@@ -143,10 +166,18 @@ void GenerationService::start(const GenerationRequest& request,
                   .created = std::time(nullptr),
                   .model = request.model.value_or(model_->name()),
                   .role = request.role()};
-  if (request_log_.is_enabled) log_.info(request_log_line(request_log_, head.id, request));
+  if (request_log_.is_enabled) {
+    log_.write(LogLevel::info,
+               "request_log",
+               request_log_line(request_log_, head.id, request),
+               {{"request_id", head.id}});
+  }
   auto generation = std::make_shared<Generation>();
   generation->id = head.id;
   generation->answer_share = std::move(answer_share);
+  generation->exchange = exchange;
+  generation->num_prompt_tokens = usage.prompt_tokens;
+  generation->shows_output = !request.pooling && !request.echo_only;
   if (request.pooling) {
     generation->answer =
         std::make_unique<PoolingAnswer>(*request.pooling, std::move(head), id, usage, exchange);
@@ -323,12 +354,18 @@ void GenerationService::take_event(const EngineEvent& event) {
   if (choice.is_finished) return;
   if (request_log_.with_outputs) {
     choice.logged.add(request_log_, delta.text, delta.token_ids);
-    if (delta.finished)
-      log_.info(choice.logged.line(generation->id, event.choice, delta.finish_reason));
+    if (delta.finished) {
+      log_.write(LogLevel::info,
+                 "request_log",
+                 choice.logged.line(generation->id, event.choice, delta.finish_reason),
+                 {{"request_id", generation->id}});
+    }
   }
+  choice.num_output_tokens = delta.num_output_tokens;
+  choice.num_cached_tokens = delta.num_cached_tokens;
   if (delta.finished) {
     choice.is_finished = true;
-    choice.num_output_tokens = delta.num_output_tokens;
+    choice.finish_reason = delta.finish_reason;
     --generation->num_unfinished;
     --num_active_;
     if (delta.finish_reason == "error") {
@@ -343,6 +380,7 @@ void GenerationService::take_event(const EngineEvent& event) {
   generation->answer->take(event.choice, delta);
   if (generation->num_unfinished > 0 || generations_.erase(event.generation) == 0) return;
   observe(*generation);
+  generation->exchange->note(generation->facts());
   finish(generation);
 }
 
@@ -400,6 +438,7 @@ void GenerationService::forget(Key key) {
     if (!choice.is_finished) engine_->abort(choice.id);
   }
   num_active_ -= generation->num_unfinished;
+  generation->exchange->note(generation->facts());
   note_idle();
 }
 
