@@ -85,16 +85,17 @@ ALLOWED = {
     },
     "server/http": {"base"},
     "server/dialects": {"base", "api", "server/http", "server/openai"},
-    "server/openai": {"base", "tokenizer", "sampling", "structured_output", "output_parsers", "api", "server/http", "lora", "kv_cache/transfer"},
-    "server/metrics": {"base", "api", "server/http", "server/openai"},
+    "server/openai": {"base", "tokenizer", "sampling", "structured_output", "output_parsers", "api", "server/http", "server/tracing", "lora", "kv_cache/transfer"},
+    "server/metrics": {"base", "api", "server/http", "server/openai", "server/tracing"},
+    "server/tracing": {"base", "api", "server/http"},
     "server": {
         "base", "tokenizer", "sampling", "structured_output", "output_parsers", "api",
-        "server/dialects", "server/http", "server/openai", "server/metrics", "lora",
+        "server/dialects", "server/http", "server/openai", "server/metrics", "server/tracing", "lora",
     },
     "bench": {"base", "tokenizer"},
     "cli": BELOW_API | {
         "chat_template", "compile", "compile/report", "compile/model", "compile/codegen", "api", "server", "server/http", "server/openai",
-        "server/metrics", "bench", "output_parsers", "kv_cache/events",
+        "server/metrics", "server/tracing", "bench", "output_parsers", "kv_cache/events",
     },
     "c": {"base", "tokenizer", "output_parsers", "api", "server", "server/openai", "cli"},
     "python": {

@@ -19,6 +19,7 @@
 #include "reprise/cli/kv_events_config.h"
 #include "reprise/cli/kv_transfer_config.h"
 #include "reprise/cli/log_environment.h"
+#include "reprise/cli/otlp_options.h"
 #include "reprise/cli/profiler_config.h"
 #include "reprise/cli/progress.h"
 #include "reprise/cli/rank_session.h"
@@ -97,13 +98,30 @@ void add_request_options(OptionTable& table, server::RequestPolicy& requests) {
                    kServer,
                    "End every stream with usage, asked for or not.",
                    requests.enable_force_include_usage);
+  table.add({.name = "stream-interval",
+             .group = kServer,
+             .value_name = "N",
+             .help = "Tokens of a chunk of a stream, except for the first and the last one.",
+             .default_text = "1",
+             .apply = [&requests](std::string_view value) {
+               constexpr int64_t kMostTokens = 1 << 20;
+               const int64_t number = parse_human_integer("--stream-interval", value);
+               if (number < 1 || number > kMostTokens) {
+                 throw InvalidArgument(
+                     fmt::format("--stream-interval: {} is not in 1..{}", number, kMostTokens));
+               }
+               requests.stream_interval = static_cast<int32_t>(number);
+             }});
   table.add_switch("return-tokens-as-token-ids",
                    kServer,
                    "Write tokens in log-probabilities as token_id:N, where requests do not say.",
                    requests.return_tokens_as_token_ids);
 }
 
-OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, LogSwitches& log) {
+OptionTable make_table(api::EngineArgs& engine,
+                       server::ServerOptions& server,
+                       LogSwitches& log,
+                       OtlpOptions& traces) {
   OptionTable table(
       "reprise serve MODEL [options]",
       "Loads a model folder and answers the OpenAI API over HTTP, as vLLM serves it.");
@@ -133,6 +151,7 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, L
                     "Seconds that running requests have after SIGTERM.",
                     server.shutdown_timeout_seconds);
   add_log_options(table, server, log);
+  add_otlp_options(table, traces);
   add_answer_options(table, server.answers);
   add_structured_options(table, server);
   add_profiler_config(table, server.profiler);
@@ -216,7 +235,8 @@ OptionTable serve_options() {
   api::EngineArgs engine;
   server::ServerOptions server;
   LogSwitches log;
-  return make_table(engine, server, log);
+  OtlpOptions traces;
+  return make_table(engine, server, log, traces);
 }
 
 namespace {
@@ -228,6 +248,8 @@ void check_options(const server::ServerOptions& options) {
     throw InvalidArgument("--shutdown-timeout: must be 0 or more");
   if (options.generations.request_log.with_outputs && !options.generations.request_log.is_enabled)
     throw InvalidArgument("--enable-log-outputs: needs --enable-log-requests");
+  if (options.http.tls.refreshes && !options.http.tls.is_set())
+    throw InvalidArgument("--enable-ssl-refresh: needs --ssl-certfile and --ssl-keyfile");
 }
 
 }  // namespace
@@ -236,7 +258,8 @@ int run_serve(std::span<const std::string> arguments) {
   api::EngineArgs engine_args;
   server::ServerOptions options;
   LogSwitches switches;
-  const OptionTable table = make_table(engine_args, options, switches);
+  OtlpOptions traces;
+  const OptionTable table = make_table(engine_args, options, switches, traces);
   const std::optional<Configuration> configuration =
       configure_model_command(table, arguments, "serve", engine_args.model);
   if (!configuration) return 0;
@@ -245,6 +268,7 @@ int run_serve(std::span<const std::string> arguments) {
   check_options(options);
   read_serve_environment(options, engine_args, logs.own.least);
   check_kv_transfer_config(engine_args.kv_transfer);
+  options.generations.tracer = make_tracer(traces, options.generations.log);
   if (switches.disable_stats) options.log_stats_interval_seconds = 0;
   server::check_exposure(options);  // checked before the model is loaded
 
@@ -285,6 +309,8 @@ int run_serve(std::span<const std::string> arguments) {
   notify_service_manager("READY=1");
   const server::ServerEnd end = server.run();
   options.log.info("Application shutdown complete.");
+  // A thread that waits for a collector may keep the writer alive beyond this process's end.
+  (void)options.lines->flush(kTimeToRelease);
   return exit_code_of(end);
 }
 

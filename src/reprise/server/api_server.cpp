@@ -88,6 +88,7 @@ struct ApiServer::Impl {
   void give_memory_back();
   void on_engine_death(const std::string& reason);
   void on_signal();
+  void on_tls_refresh(const std::string& problem) const;
   void drain();
   void stop_now();
   void tell_ending(int drain_seconds);
@@ -148,7 +149,8 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
                              const ExchangeRef& exchange) { handle(std::move(request), exchange); },
             .headers = [this](const HttpRequest& request) { return headers(request); },
             .on_answer = [this](const AnsweredRequest& request) { access_log.write(request); },
-            .on_signal = [this] { on_signal(); }}),
+            .on_signal = [this] { on_signal(); },
+            .on_tls_refresh = [this](const std::string& problem) { on_tls_refresh(problem); }}),
       generations(
           options.generations,
           engine,
@@ -372,6 +374,12 @@ void ApiServer::Impl::on_signal() {
         fmt::format("{} requests did not finish in time.", generations.num_active()));
     stop_now();
   });
+}
+
+void ApiServer::Impl::on_tls_refresh(const std::string& problem) const {
+  if (problem.empty()) return server_log.info("New connections use the TLS files as they are now.");
+  server_log.warning(
+      fmt::format("The TLS files cannot be used, and the old certificate stays: {}", problem));
 }
 
 /// Requests that are not admitted yet will be refused, so the work on them ends at once.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "reprise/base/work_limit.h"
+#include "reprise/server/http/trace_parent.h"
 
 namespace reprise::server {
 
@@ -26,7 +27,8 @@ struct HttpRequest {
   std::string preflight_method;   // Access-Control-Request-Method
   std::string preflight_headers;  // Access-Control-Request-Headers
   std::string request_id;         // X-Request-Id; at most 128 visible characters, else empty
-  std::string client;             // who shares fairly with others: the address, or the API key
+  std::optional<TraceParent> trace_parent;  // traceparent and tracestate
+  std::string client;  // who shares fairly with others: the address, or the API key
   std::string body;
   std::shared_ptr<void> body_share;  // the body's share of the memory limit for all bodies
   WorkLimit work;                    // of what the request makes the server compute

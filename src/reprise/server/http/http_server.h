@@ -44,7 +44,8 @@ struct TlsOptions {
   std::string key_file;
   std::string ca_file;  // the authority whose client certificates are accepted
   ClientCertificates client_certificates = ClientCertificates::none;
-  std::string ciphers;  // for TLS 1.2, in OpenSSL's syntax; empty: OpenSSL's default
+  std::string ciphers;     // for TLS 1.2, in OpenSSL's syntax; empty: OpenSSL's default
+  bool refreshes = false;  // reads the files again when they have changed, and at SIGHUP
 
   [[nodiscard]] bool is_set() const noexcept {
     return !certificate_file.empty() || !key_file.empty();
@@ -87,6 +88,9 @@ struct HttpHandlers {
   /// Called when SIGINT, SIGTERM or SIGHUP arrives. A SIGHUP that is ignored at the start of run()
   /// stays ignored.
   std::function<void()> on_signal;
+  /// Called after the TLS files were read again. `problem`: why the old ones stay in use; empty:
+  /// new connections use the new ones.
+  std::function<void(const std::string& problem)> on_tls_refresh;
 };
 
 /// HTTP/1.1 with keep-alive, with or without TLS, on one thread: the thread that calls run(). The
