@@ -23,7 +23,7 @@ fi
 server=$!
 trap 'kill "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true' EXIT
 for _ in $(seq 600); do
-  url="$(sed -n 's/^INFO: .*server on \(http.*\)$/\1/p' "$folder/server.log")"
+  url="$(sed -n 's/^INFO .*server on \(http.*\)$/\1/p' "$folder/server.log")"
   [[ -n "$url" ]] && grep -q 'startup complete' "$folder/server.log" && break
   kill -0 "$server" || { cat "$folder/server.log" >&2; exit 1; }
   sleep 0.1

@@ -87,11 +87,12 @@ ALLOWED = {
     },
     "server/http": {"base"},
     "server/dialects": {"base", "api", "server/http", "server/openai"},
-    "server/openai": {"base", "tokenizer", "sampling", "structured_output", "output_parsers", "api", "server/http", "lora", "kv_cache/transfer"},
-    "server/metrics": {"base", "api", "server/http", "server/openai"},
+    "server/openai": {"base", "tokenizer", "sampling", "structured_output", "output_parsers", "api", "server/http", "server/tracing", "lora", "kv_cache/transfer"},
+    "server/metrics": {"base", "api", "server/http", "server/openai", "server/tracing"},
+    "server/tracing": {"base", "api", "server/http"},
     "server": {
         "base", "tokenizer", "sampling", "structured_output", "output_parsers", "api",
-        "server/dialects", "server/http", "server/openai", "server/metrics", "lora",
+        "server/dialects", "server/http", "server/openai", "server/metrics", "server/tracing", "lora",
     },
     # asks servers; of the program's own server it knows nothing
     "http_client": {"base"},
@@ -100,7 +101,7 @@ ALLOWED = {
     "bench": {"base", "http_client", "tokenizer"},
     "cli": BELOW_API | {
         "chat_template", "compile", "compile/report", "compile/model", "compile/codegen", "api", "server", "server/http", "server/openai",
-        "server/metrics", "http_client", "hub", "hub/download", "bench", "output_parsers", "kv_cache/events",
+        "server/metrics", "server/tracing", "http_client", "hub", "hub/download", "bench", "output_parsers", "kv_cache/events",
     },
     "c": {"base", "tokenizer", "output_parsers", "api", "server", "server/openai", "cli"},
     "python": {

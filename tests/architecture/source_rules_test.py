@@ -55,7 +55,6 @@ BIG_CLASSES = {
     ("src/reprise/kernels/attention", "TileAttention"): (10, 23),
     ("src/reprise/program", "Parser"): (5, 30),
     ("src/reprise/server/http", "HttpSession"): (28, 19),
-    ("src/reprise/server/openai", "GenerationService"): (22, 12),
     ("src/reprise/structured_output", "AnswerMachine"): (7, 28),
     ("src/reprise/structured_output", "PatternReader"): (2, 21),
     ("src/reprise/structured_output", "SchemaWriter"): (15, 35),

@@ -7,11 +7,14 @@ Uses only Python's standard library.
 """
 
 import json
+import os
+import pty
 import re
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import xml.etree.ElementTree
 from pathlib import Path
@@ -143,6 +146,59 @@ class BenchCommands(unittest.TestCase):
         run = self.bench("sweep", "--serve-cmd", "nowhere", "--output-dir", self.folder, expect=1)
         self.assertIn("did not start", run.stderr)
         self.assertIn("nowhere", run.stderr)
+
+    def test_plots_of_runs_without_a_server(self):
+        """The names of the series and the number of points of each are those of the run."""
+        sizes = ("--input-len", 8, "--output-len", 4, "--batch-size", 2, "--num-iters-warmup", 0)
+        page = self.folder / "page.html"
+        modes = ("NONE", "FULL")
+        for arguments, num_charts, names in (
+            (("modes", MODEL, *sizes, "--num-iters", 3, "--modes", ",".join(modes), "--plot", page), 3, modes),
+            (("latency", MODEL, *sizes, "--num-iters", 4, "--plot", page), 2, ("whole", "first token")),
+            (("throughput", MODEL, "--num-prompts", 5, "--random-input-len", 8, "--random-output-len", 4, "--plot", page), 2,
+             ("requests", "tokens")),
+        ):
+            with self.subTest(command=arguments[0]):
+                self.bench(*arguments)
+                self.assert_is_a_page(page, num_charts)
+                for name in names:
+                    self.assertIn(f">{name}</text>", page.read_text(encoding="utf-8"))
+                page.unlink()
+        done = subprocess.run([BINARY, "eval", MODEL, "--limit", "3", "--plot", str(page)], capture_output=True, text=True,
+                              timeout=TIMEOUT, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assert_is_a_page(page, 1)
+        self.assertIn(">FULL_AND_PIECEWISE</text>", page.read_text(encoding="utf-8"))
+        for command in (("bench", "modes"), ("bench", "latency"), ("bench", "throughput"), ("eval",)):
+            done = subprocess.run([BINARY, *command, MODEL, "--plot", "/nonexistent/page.html"], capture_output=True,
+                                  text=True, timeout=TIMEOUT, check=False)
+            self.assertEqual(done.returncode, 2, (command, done.stderr))
+            self.assertIn("--plot", done.stderr)
+
+    def test_long_work_is_shown_on_a_terminal_and_not_elsewhere(self):
+        arguments = [BINARY, "bench", "latency", MODEL, "--input-len", "8", "--output-len", "200", "--batch-size", "4",
+                     "--num-iters-warmup", "0", "--num-iters", "40"]
+        primary, secondary = pty.openpty()
+        with subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=secondary) as process:
+            os.close(secondary)
+            shown = bytearray()
+            began = time.monotonic()
+            while True:
+                try:
+                    piece = os.read(primary, 65536)
+                except OSError:  # the end, on Linux
+                    break
+                if not piece:
+                    break
+                shown += piece
+            passed = time.monotonic() - began
+        os.close(primary)
+        self.assertEqual(process.returncode, 0, shown)
+        frames = re.findall(rb"\r\x1b\[KBatches: \[[#.]{20}\] (\d+)/40[^\r]*", bytes(shown))
+        self.assertGreater(len(frames), 0, shown)
+        self.assertLessEqual(len(frames), 10 * passed + 2)
+        self.assertEqual(frames, sorted(frames, key=int))
+        self.assertNotIn("Batches", self.bench(*arguments[2:]).stderr)
 
     def test_plot_of_a_run(self):
         serve_test.BINARY, serve_test.MODEL = BINARY, MODEL

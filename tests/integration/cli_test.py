@@ -407,7 +407,7 @@ class Server(Case):
 
 class StartUp(Server):
     LINES = [
-        r"INFO:     Started server process \[\d+\]",
+        r"INFO \d\d-\d\d \d\d:\d\d:\d\d \[serve_command\.cpp:\d+\] Started server process \[\d+\]",
         r"INFO \d\d-\d\d \d\d:\d\d:\d\d \[serve_command\.cpp:\d+\] non-default args: \{.*\"max-num-seqs\":\"8\"",
         r"Starting to load model .*\.\.\.",
         r"Loading weights took [\d.]+ seconds",

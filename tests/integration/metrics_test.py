@@ -306,12 +306,12 @@ class Metrics(unittest.TestCase):
         server = serve_test.Server("--cudagraph-metrics", VLLM_LOG_STATS_INTERVAL="1")
         try:
             server.post("/v1/completions", {"prompt": "Once", "max_tokens": 9, "ignore_eos": True})
-            row = re.compile(r"^\| 1 +\| 1 +\| 0 +\| FULL +\| 8 +\|$", re.M)
+            row = re.compile(r"^    \| 1 +\| 1 +\| 0 +\| FULL +\| 8 +\|$", re.M)
             deadline = time.monotonic() + serve_test.TIMEOUT
             while not row.search(server.text()):
                 self.assertLess(time.monotonic(), deadline, server.text())
                 time.sleep(0.1)
-            self.assertIn("- Mode: FULL_AND_PIECEWISE\n- Capture sizes: [1, 2, 4, 8, ", server.text())
+            self.assertIn("- Mode: FULL_AND_PIECEWISE\n    - Capture sizes: [1, 2, 4, 8, ", server.text())
         finally:
             server.stop()
 

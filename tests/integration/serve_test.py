@@ -39,7 +39,7 @@ class Server:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError("the server did not start:\n" + self.text())
             time.sleep(0.02)
-        self.port = int(re.search(r"server on https?://127\.0\.0\.1:(\d+)\n", self.text()).group(1))
+        self.port = int(re.search(r"server on https?://127\.0\.0\.1:(\d+)\b", self.text()).group(1))
 
     def text(self):
         if self.log.closed:
@@ -526,6 +526,25 @@ class Development(unittest.TestCase):
 
 
 class Flags(unittest.TestCase):
+    def chunks(self, server, **fields):
+        """The number of tokens of each chunk of a stream of 11 tokens."""
+        body = {"prompt": "Once", "max_tokens": 11, "ignore_eos": True, "stream": True, "return_token_ids": True}
+        _, text = server.request("POST", "/v1/completions", {**body, **fields})
+        return [len(event["choices"][0]["token_ids"] or []) for event in events(text)]
+
+    def test_stream_interval(self):
+        server = Server("--stream-interval", "4")
+        try:
+            self.assertEqual(self.chunks(server), [1, 4, 4, 2])
+            self.assertEqual(self.chunks(server, stream_interval=1), [1] * 11)  # the request's own counts
+            self.assertEqual(self.chunks(server, stream_interval=100), [1, 10])
+        finally:
+            server.stop()
+        for value in ("0", "-1", "x"):
+            done = subprocess.run([BINARY, "serve", MODEL, "--stream-interval", value], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("--stream-interval", done.stderr)
+
     """Flags that change what requests mean."""
 
     TURNS = [{"role": "user", "content": "hi"}]

@@ -450,6 +450,68 @@ class Probes(unittest.TestCase):
                 self.assertEqual(1, len(of_kind(manifests, "ServiceMonitor")))
 
 
+class Prometheus(unittest.TestCase):
+    """deploy/prometheus: alerts, and the metrics that the autoscaler reads."""
+
+    FOLDER = DEPLOY / "prometheus"
+    OF_PROMETHEUS = {"up"}
+    METRIC = r"\b(?:vllm|reprise):\w+|\bhttp_requests_total\b"
+
+    def rules(self):
+        groups = yaml.safe_load((self.FOLDER / "alerts.yaml").read_text())["groups"]
+        return [rule for group in groups for rule in group["rules"]]
+
+    @unittest.skipUnless(tool("promtool"), "promtool is not installed")
+    def test_alerts_fire_in_trouble_and_not_at_work(self):
+        run(tool("promtool"), "check", "rules", self.FOLDER / "alerts.yaml")
+        run(tool("promtool"), "test", "rules", "alerts_test.yaml", cwd=self.FOLDER)
+
+    def test_every_alert_is_tested_both_ways(self):
+        calm, trouble = yaml.safe_load((self.FOLDER / "alerts_test.yaml").read_text())["tests"]
+        names = {rule["alert"] for rule in self.rules()}
+        self.assertEqual(names, {each["alertname"] for each in calm["alert_rule_test"]})
+        fired = {sample["labels"] for sample in trouble["promql_expr_test"][0]["exp_samples"]}
+        self.assertEqual({f'{{alertname="{name}"}}' for name in names}, fired)
+        for rule in self.rules():
+            self.assertIn(rule["labels"]["severity"], {"info", "warning", "critical"})
+            self.assertTrue(rule["annotations"]["summary"])
+
+    def test_their_metrics_and_labels_are_those_of_the_server(self):
+        with (tempfile.TemporaryDirectory() as folder,
+              Server("--otlp-traces-endpoint", "http://127.0.0.1:9", "--replay-log", f"{folder}/log") as server):
+            body = json.dumps({"model": MODEL, "prompt": "a", "max_tokens": 2}).encode()
+            request = urllib.request.Request(f"http://127.0.0.1:{server.port}/v1/completions", body,
+                                             {"Content-Type": "application/json"})
+            urllib.request.urlopen(request, timeout=LIMIT).read()
+            page = urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=LIMIT).read().decode()
+        families = set(re.findall(r"^# TYPE (\S+)", page, re.M))
+        names = families | set(re.findall(r"^([\w:]+)\{", page, re.M))
+        adapter = (self.FOLDER / "adapter-rules.yaml").read_text()
+        used = set()
+        for text in [rule["expr"] for rule in self.rules()] + [adapter]:
+            found = set(re.findall(self.METRIC, text))
+            self.assertTrue(found or "up{" in text, text)
+            used |= found
+            for name, labels in re.findall(r"([\w:]+)\{([^}<]*)\}", text):
+                if name in self.OF_PROMETHEUS:
+                    continue
+                for label in re.findall(r'(\w+)(?:=|!=)"', labels):
+                    if label not in {"job", "namespace", "pod"}:  # Prometheus adds these
+                        self.assertRegex(page, rf"(?m)^{re.escape(name)}\{{[^}}]*\b{label}=")
+        self.assertGreater(len(used), 8)
+        self.assertEqual(set(), used - names)
+
+    def test_the_autoscaler_reads_what_the_adapter_gives(self):
+        adapter = yaml.safe_load((self.FOLDER / "adapter-rules.yaml").read_text())["rules"]["custom"]
+        scaler = documents((DEPLOY / "kubernetes/autoscaling/horizontal-pod-autoscaler.yaml").read_text())[0]["spec"]
+        wanted = {metric["pods"]["metric"]["name"] for metric in scaler["metrics"]}
+        self.assertEqual(wanted, {rule["name"]["as"] for rule in adapter})
+        deployment = documents((DEPLOY / "kubernetes/base/deployment.yaml").read_text())[0]
+        target = scaler["scaleTargetRef"]
+        self.assertEqual((target["apiVersion"], target["kind"], target["name"]),
+                         (deployment["apiVersion"], deployment["kind"], deployment["metadata"]["name"]))
+
+
 class ServiceManager(unittest.TestCase):
     def hear(self, name):
         """What the server says on $NOTIFY_SOCKET, and whether it answered by then."""

@@ -302,6 +302,7 @@ void AsyncEngineLoop::deliver_delta(engine::OutputDelta&& delta, TimePoint now) 
   const auto live = live_.find(static_cast<uint64_t>(delta.id));
   observe_delta(live->second, delta, now);
   if (!delta.finished) return deliver(live->second.on_delta, std::move(delta));
+  delta.times = live->second.timeline.times();
   Live ended = std::move(live->second);
   live_.erase(live);
   deliver(ended.on_delta, std::move(delta));

@@ -32,6 +32,15 @@ void RequestTimeline::take_token(TimePoint now, RequestHistograms& histograms) n
   last_token_ = now;
 }
 
+std::optional<engine::RequestTimes> RequestTimeline::times() const noexcept {
+  if (!scheduled_ || !first_token_) return std::nullopt;
+  return engine::RequestTimes{.arrived = arrived_,
+                              .queued = queued_,
+                              .scheduled = *scheduled_,
+                              .first_token = *first_token_,
+                              .last_token = last_token_};
+}
+
 void RequestTimeline::finish(TimePoint now,
                              const Sizes& sizes,
                              RequestHistograms& histograms) const noexcept {

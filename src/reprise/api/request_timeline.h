@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "reprise/api/engine_stats.h"
+#include "reprise/engine/output_delta.h"
 
 namespace reprise::api {
 
@@ -18,6 +19,8 @@ class RequestTimeline {
 
   [[nodiscard]] bool was_scheduled() const noexcept { return scheduled_.has_value(); }
   [[nodiscard]] bool has_tokens() const noexcept { return first_token_.has_value(); }
+  /// nullopt before the first token.
+  [[nodiscard]] std::optional<engine::RequestTimes> times() const noexcept;
 
   /// Only the first call counts.
   void schedule(TimePoint now) noexcept {

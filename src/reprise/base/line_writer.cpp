@@ -35,6 +35,11 @@ void write_all(int fd, std::string_view text) {
   }
 }
 
+std::string tell_in_plain_words(uint64_t num_lines) {
+  return fmt::format("WARNING:  {} lines of this log were dropped, because it was not read.\n",
+                     num_lines);
+}
+
 }  // namespace
 
 struct LineWriter::Shared {
@@ -44,6 +49,7 @@ struct LineWriter::Shared {
 
   int fd;
   size_t max_waiting_bytes;
+  TellDropped tell_dropped;
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::string> lines;
@@ -63,8 +69,7 @@ std::string LineWriter::Shared::take_some() {
     lines.pop_front();
   }
   if (lines.empty() && num_dropped > num_dropped_told) {
-    text += fmt::format("WARNING:  {} lines of this log were dropped, because it was not read.\n",
-                        num_dropped - std::exchange(num_dropped_told, num_dropped));
+    text += tell_dropped(num_dropped - std::exchange(num_dropped_told, num_dropped));
   }
   return text;
 }
@@ -84,9 +89,11 @@ void LineWriter::Shared::run() {
   }
 }
 
-LineWriter::LineWriter(int fd, size_t max_waiting_bytes) : shared_(std::make_shared<Shared>()) {
+LineWriter::LineWriter(int fd, size_t max_waiting_bytes, TellDropped tell_dropped)
+    : shared_(std::make_shared<Shared>()) {
   shared_->fd = fd;
   shared_->max_waiting_bytes = max_waiting_bytes;
+  shared_->tell_dropped = tell_dropped ? std::move(tell_dropped) : tell_in_plain_words;
   thread_ = std::thread([shared = shared_] {
     // The other threads handle signals. In this thread a write to a closed pipe gives an error
     // code.

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -15,7 +16,12 @@ namespace reprise {
 /// descriptor is borrowed.
 class LineWriter {
  public:
-  explicit LineWriter(int fd, size_t max_waiting_bytes = size_t{1} << 20);
+  /// The line that reports how many lines were dropped, with its line end.
+  using TellDropped = std::function<std::string(uint64_t num_lines)>;
+
+  explicit LineWriter(int fd,
+                      size_t max_waiting_bytes = size_t{1} << 20,
+                      TellDropped tell_dropped = {});
   LineWriter(const LineWriter&) = delete;
   LineWriter& operator=(const LineWriter&) = delete;
   /// Waits up to two seconds for the queued lines to be written; lines that are still queued then

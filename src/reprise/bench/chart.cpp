@@ -125,6 +125,18 @@ std::string render_series(
 
 }  // namespace
 
+Series cumulative(std::string name, std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  Series series{.name = std::move(name)};
+  const size_t stride = values.size() / kMaxChartPoints + 1;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i % stride != 0 && i + 1 != values.size()) continue;
+    series.points.emplace_back(
+        values[i], 100.0 * static_cast<double>(i + 1) / static_cast<double>(values.size()));
+  }
+  return series;
+}
+
 std::string render_chart(const Chart& chart) {
   double largest_x = 0;
   double largest_y = 0;

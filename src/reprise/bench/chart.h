@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,12 @@ struct Chart {
   Marks marks = Marks::line;
   std::vector<Series> series;  // each has its own colour; at most eight
 };
+
+/// Points per series: keeps the page of a long run small.
+inline constexpr size_t kMaxChartPoints = 4000;
+
+/// The distribution of `values`: for each of them, the percentage of values that are not larger.
+[[nodiscard]] Series cumulative(std::string name, std::vector<double> values);
 
 /// Renders the chart as an SVG element, sized for a page.
 [[nodiscard]] std::string render_chart(const Chart& chart);

@@ -6,24 +6,9 @@
 namespace reprise::bench {
 namespace {
 
-constexpr size_t kMaxPoints = 4000;  // points per series: keeps the page of a long run small
-
-Series cumulative(std::string name, std::vector<double> milliseconds) {
-  std::sort(milliseconds.begin(), milliseconds.end());
-  Series series{.name = std::move(name)};
-  const size_t stride = milliseconds.size() / kMaxPoints + 1;
-  for (size_t i = 0; i < milliseconds.size(); ++i) {
-    if (i % stride != 0 && i + 1 != milliseconds.size()) continue;
-    series.points.emplace_back(
-        milliseconds[i],
-        100.0 * static_cast<double>(i + 1) / static_cast<double>(milliseconds.size()));
-  }
-  return series;
-}
-
 void thin_out(Series& series) {
   std::sort(series.points.begin(), series.points.end());
-  const size_t stride = series.points.size() / kMaxPoints + 1;
+  const size_t stride = series.points.size() / kMaxChartPoints + 1;
   size_t kept = 0;
   for (size_t i = 0; i < series.points.size(); i += stride)
     series.points[kept++] = series.points[i];

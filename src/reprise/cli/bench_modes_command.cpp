@@ -7,10 +7,14 @@
 #include "reprise/api/llm.h"
 #include "reprise/api/loaded_engine.h"
 #include "reprise/base/error.h"
+#include "reprise/bench/offline_charts.h"
 #include "reprise/cli/bench_commands.h"
 #include "reprise/cli/compilation_text.h"
 #include "reprise/cli/engine_options.h"
+#include "reprise/cli/plot_option.h"
 #include "reprise/cli/progress.h"
+#include "reprise/cli/progress_line.h"
+#include "reprise/cli/result_file.h"
 #include "reprise/cudagraph/dispatch_ledger.h"
 #include "reprise/runner/model_runner.h"
 #include "reprise/tokenizer/tokenizer.h"
@@ -37,6 +41,7 @@ struct BenchArguments {
   int32_t num_warmups = 1;
   std::vector<CudagraphMode> modes;
   bool json = false;
+  std::string plot;
 };
 
 OptionTable make_table(BenchArguments& arguments) {
@@ -62,6 +67,7 @@ OptionTable make_table(BenchArguments& arguments) {
                }
              }});
   table.add_switch("json", "Output", "One JSON object with every round.", arguments.json);
+  add_plot_option(table, "Write a page with each round of each mode.", arguments.plot);
   return table;
 }
 
@@ -213,6 +219,44 @@ Json to_json(const std::vector<Contender>& contenders, const BenchArguments& arg
   return document;
 }
 
+void measure(std::vector<Contender>& contenders, const BenchArguments& arguments) {
+  const auto prompts = make_prompts(arguments, contenders.front().llm->tokenizer().vocab_size());
+  sampling::SamplingParams params;
+  params.temperature = 0;
+  params.ignore_eos = true;
+  params.max_tokens = arguments.output_len;
+  ProgressLine progress("Rounds");
+  const auto num_rounds =
+      static_cast<uint64_t>(arguments.num_warmups) + static_cast<uint64_t>(arguments.num_iters);
+  uint64_t num_done = 0;
+  for (int32_t round = -arguments.num_warmups; round < arguments.num_iters; ++round) {
+    for (size_t i = 0; i < contenders.size(); ++i) {
+      // The first mode of a round rotates, so that no mode always runs after the same other mode.
+      const size_t turn =
+          (i + static_cast<size_t>(round + arguments.num_warmups)) % contenders.size();
+      run_round(contenders[turn], prompts, params, round >= 0);
+      progress.update(++num_done, num_rounds * contenders.size());
+    }
+  }
+}
+
+void write_rounds_plot(const std::vector<Contender>& contenders, const BenchArguments& arguments) {
+  std::vector<bench::Rounds> rounds;
+  for (const Contender& contender : contenders) {
+    rounds.push_back({.name = std::string(to_string(contender.mode)),
+                      .tokens_per_second = contender.tokens_per_second,
+                      .tpot_ms = contender.tpot_ms,
+                      .ttft_ms = contender.ttft_ms});
+  }
+  write_plot(arguments.plot,
+             fmt::format("{}: cudagraph modes", arguments.engine.model.filename().string()),
+             fmt::format("batch {} x ({} prompt + {} output tokens), rounds interleaved",
+                         arguments.batch_size,
+                         arguments.input_len,
+                         arguments.output_len),
+             bench::rounds_charts(rounds));
+}
+
 }  // namespace
 
 int run_bench_modes(std::span<const std::string> raw_arguments) {
@@ -220,6 +264,7 @@ int run_bench_modes(std::span<const std::string> raw_arguments) {
   OptionTable table = make_table(arguments);
   add_engine_options(table, arguments.engine);
   if (!parse_model_command(table, raw_arguments, "bench modes", arguments.engine.model)) return 0;
+  require_writable("--plot", arguments.plot);
   for (const auto& [name, value] : {std::pair{"--batch-size", arguments.batch_size},
                                     std::pair{"--input-len", arguments.input_len},
                                     std::pair{"--output-len", arguments.output_len},
@@ -230,19 +275,8 @@ int run_bench_modes(std::span<const std::string> raw_arguments) {
   if (arguments.modes.empty()) arguments.modes.assign(kAllModes.begin(), kAllModes.end());
 
   std::vector<Contender> contenders = load_contenders(arguments);
-  const auto prompts = make_prompts(arguments, contenders.front().llm->tokenizer().vocab_size());
-  sampling::SamplingParams params;
-  params.temperature = 0;
-  params.ignore_eos = true;
-  params.max_tokens = arguments.output_len;
-  for (int32_t round = -arguments.num_warmups; round < arguments.num_iters; ++round) {
-    for (size_t i = 0; i < contenders.size(); ++i) {
-      // The first mode of a round rotates, so that no mode always runs after the same other mode.
-      const size_t turn =
-          (i + static_cast<size_t>(round + arguments.num_warmups)) % contenders.size();
-      run_round(contenders[turn], prompts, params, round >= 0);
-    }
-  }
+  measure(contenders, arguments);
+  write_rounds_plot(contenders, arguments);
   if (arguments.json) {
     fmt::print("{}\n", to_json(contenders, arguments).dump(2));
   } else {

@@ -7,16 +7,20 @@
 #include <fstream>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "reprise/api/async_engine.h"
 #include "reprise/api/llm.h"
 #include "reprise/base/error.h"
+#include "reprise/bench/offline_charts.h"
 #include "reprise/bench/statistics.h"
 #include "reprise/cli/bench_commands.h"
 #include "reprise/cli/bench_options.h"
 #include "reprise/cli/engine_options.h"
 #include "reprise/cli/log_environment.h"
+#include "reprise/cli/plot_option.h"
 #include "reprise/cli/progress.h"
+#include "reprise/cli/progress_line.h"
 #include "reprise/cli/rank_session.h"
 #include "reprise/cli/result_file.h"
 
@@ -56,6 +60,16 @@ sampling::SamplingParams full_length(int32_t num_tokens) {
   return params;
 }
 
+void warm_up(api::LLM& llm,
+             std::span<const std::vector<int32_t>> prompts,
+             const sampling::SamplingParams& params,
+             int32_t num_batches) {
+  print_log(LogLevel::info, "Warming up...\n");
+  for (int32_t i = 0; i < num_batches; ++i) {
+    require_complete(llm.generate_token_ids(prompts, params));
+  }
+}
+
 /// One entry per batch, in seconds from the batch's beginning.
 struct BatchLatencies {
   std::vector<double> whole;
@@ -67,7 +81,9 @@ BatchLatencies measure_batches(api::LLM& llm,
                                const sampling::SamplingParams& params,
                                int32_t num_batches) {
   BatchLatencies latencies;
+  ProgressLine progress("Batches");
   for (int32_t i = 0; i < num_batches; ++i) {
+    progress.update(static_cast<uint64_t>(i), static_cast<uint64_t>(num_batches));
     const Clock::time_point begin = Clock::now();
     const std::vector<api::RequestOutput> outputs = llm.generate_token_ids(prompts, params);
     latencies.whole.push_back(seconds_since(begin));
@@ -102,6 +118,7 @@ int run_bench_latency(std::span<const std::string> raw_arguments) {
   int32_t num_iters = 30;
   double temperature = 1;
   std::string output_json;
+  std::string plot;
   OptionTable table("reprise bench latency MODEL [options]",
                     "How long one batch takes from beginning to end, as vllm bench latency.");
   table.add_integer("input-len", kLoad, "Tokens per prompt.", input_len);
@@ -111,9 +128,11 @@ int run_bench_latency(std::span<const std::string> raw_arguments) {
   table.add_integer("num-iters", kLoad, "Measured batches.", num_iters);
   add_number(table, "temperature", kLoad, "Of the sampling; 0 = greedy.", temperature);
   table.add_text("output-json", kResults, "FILE", "Write the figures there.", output_json);
+  add_plot_option(table, "Write a page with the latency of each batch.", plot);
   add_engine_options(table, engine);
   if (!parse_model_command(table, raw_arguments, "bench latency", engine.model)) return 0;
   require_writable("--output-json", output_json);
+  require_writable("--plot", plot);
   require_positive("--input-len", input_len);
   require_positive("--output-len", output_len);
   require_positive("--batch-size", batch_size);
@@ -127,10 +146,7 @@ int run_bench_latency(std::span<const std::string> raw_arguments) {
       engine.seed, std::min(llm.tokenizer().vocab_size(), 10000), batch_size, input_len);
   sampling::SamplingParams params = full_length(output_len);
   params.temperature = static_cast<float>(temperature);
-  print_log(LogLevel::info, "Warming up...\n");
-  for (int32_t i = 0; i < num_warmups; ++i) {
-    require_complete(llm.generate_token_ids(prompts, params));
-  }
+  warm_up(llm, prompts, params, num_warmups);
   const auto [latencies, first_token_latencies] = measure_batches(llm, prompts, params, num_iters);
   Json percentiles = Json::object();
   fmt::print("Avg latency: {} seconds\n", bench::mean(latencies));
@@ -146,6 +162,9 @@ int run_bench_latency(std::span<const std::string> raw_arguments) {
                 // This key is an addition to vLLM's.
                 {"first_token_latencies", first_token_latencies},
                 {"percentiles", percentiles}});
+  const std::string title =
+      fmt::format("latency of {} x ({} + {} tokens)", batch_size, input_len, output_len);
+  write_plot(plot, title, engine.model, bench::latency_charts(latencies, first_token_latencies));
   return 0;
 }
 
@@ -160,13 +179,28 @@ struct Countdown {
   std::string failure;
   int64_t prompt_tokens = 0;
   int64_t output_tokens = 0;
+  std::vector<std::pair<double, int64_t>> ended;  // seconds since the start, and output tokens
 };
 
 struct Throughput {
   double seconds = 0;
   int64_t prompt_tokens = 0;
   int64_t output_tokens = 0;
+  std::vector<std::pair<double, int64_t>> ended;
 };
+
+/// Shows how many requests have ended until all have. Returns with the lock held.
+void wait_for_all(Countdown& countdown, std::unique_lock<std::mutex>& lock, size_t num_requests) {
+  constexpr std::chrono::milliseconds kBetweenLooks{100};
+  ProgressLine progress("Requests");
+  while (!countdown.is_done.wait_for(
+      lock, kBetweenLooks, [&countdown] { return countdown.num_left == 0; })) {
+    const size_t num_done = num_requests - countdown.num_left;
+    lock.unlock();  // the engine's thread does not wait for the terminal
+    progress.update(num_done, num_requests);
+    lock.lock();
+  }
+}
 
 /// Submits all requests to the engine at once and waits for them. \throws Error with the reason of
 /// the first request that failed
@@ -181,9 +215,10 @@ Throughput run_all(api::AsyncEngine& engine, const std::vector<bench::SampleRequ
   for (size_t i = 0; i < requests.size(); ++i) {
     engine.submit(std::move(prompts[i]),
                   full_length(static_cast<int32_t>(requests[i].output_len)),
-                  [countdown](const engine::OutputDelta& output) {
+                  [countdown, begin](const engine::OutputDelta& output) {
                     if (!output.finished) return;
                     const std::lock_guard lock(countdown->mutex);
+                    countdown->ended.emplace_back(seconds_since(begin), output.num_output_tokens);
                     if (countdown->failure.empty()) countdown->failure = output.error;
                     countdown->prompt_tokens += output.num_prompt_tokens;
                     countdown->output_tokens += output.num_output_tokens;
@@ -191,12 +226,12 @@ Throughput run_all(api::AsyncEngine& engine, const std::vector<bench::SampleRequ
                   });
   }
   std::unique_lock lock(countdown->mutex);
-  countdown->is_done.wait(lock, [&] { return countdown->num_left == 0; });
+  wait_for_all(*countdown, lock, requests.size());
   const double seconds = seconds_since(begin);
   if (!countdown->failure.empty()) {
     throw Error(fmt::format("a request failed: {}", countdown->failure));
   }
-  return {seconds, countdown->prompt_tokens, countdown->output_tokens};
+  return {seconds, countdown->prompt_tokens, countdown->output_tokens, countdown->ended};
 }
 
 }  // namespace
@@ -205,16 +240,19 @@ int run_bench_throughput(std::span<const std::string> raw_arguments) {
   api::EngineArgs engine_args;
   bench::DatasetOptions dataset;
   std::string output_json;
+  std::string plot;
   bool async_engine = true;
   OptionTable table("reprise bench throughput MODEL [options]",
                     "How many requests and tokens per second an engine does when all come at once, "
                     "as vllm bench throughput.");
   add_dataset_options(table, dataset);
   table.add_text("output-json", kResults, "FILE", "Write the figures there.", output_json);
+  add_plot_option(table, "Write a page with the requests as they ended.", plot);
   table.add_switch("async-engine", kLoad, "As vLLM's; always so here.", async_engine);
   add_engine_options(table, engine_args);
   if (!parse_model_command(table, raw_arguments, "bench throughput", engine_args.model)) return 0;
   require_writable("--output-json", output_json);
+  require_writable("--plot", plot);
 
   RankSession ranks(engine_args);
   if (ranks.is_elsewhere()) return ranks.run(engine_args);
@@ -224,7 +262,7 @@ int run_bench_throughput(std::span<const std::string> raw_arguments) {
       make_requests(dataset, maker.tools(false), random);
   StartupProgress progress(false);
   api::AsyncEngine engine(engine_args, progress.observer());
-  const auto [seconds, prompt_tokens, output_tokens] = run_all(engine, requests);
+  const auto [seconds, prompt_tokens, output_tokens, ended] = run_all(engine, requests);
   const api::EngineStats stats = engine.stats();
   Json step_seconds = Json::object();
   for (size_t i = 0; i < runner::kNumStepPhases; ++i) {
@@ -247,6 +285,12 @@ int run_bench_throughput(std::span<const std::string> raw_arguments) {
                 // These keys are additions to vLLM's.
                 {"num_steps", stats.num_steps},
                 {"step_seconds", step_seconds}});
+  write_plot(
+      plot,
+      fmt::format(
+          "{}: {} requests at once", engine_args.model.filename().string(), requests.size()),
+      fmt::format("{:.2f} requests/s, {:.2f} total tokens/s", count / seconds, total / seconds),
+      bench::throughput_charts(ended));
   return 0;
 }
 

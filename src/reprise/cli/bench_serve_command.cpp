@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <optional>
 #include <thread>
 
 #include "reprise/api/model_files.h"
@@ -18,6 +19,8 @@
 #include "reprise/cli/bench_options.h"
 #include "reprise/cli/bench_serve_options.h"
 #include "reprise/cli/log_environment.h"
+#include "reprise/cli/plot_option.h"
+#include "reprise/cli/progress_line.h"
 #include "reprise/cli/result_file.h"
 
 namespace reprise::cli {
@@ -76,25 +79,6 @@ void wait_until_ready(HttpClient& client,
     std::this_thread::sleep_for(kPause);
   }
 }
-
-class ProgressBar {
- public:
-  ProgressBar(size_t total, bool is_off) : total_(total), is_off_(is_off || isatty(2) == 0) {}
-
-  void step() {
-    ++done_;
-    if (is_off_) return;
-    const size_t width = 30 * done_ / total_;
-    fmt::print(stderr, "\r[{:<30}] {}/{}", std::string(width, '#'), done_, total_);
-    if (done_ == total_) fmt::print(stderr, "\n");
-    std::fflush(stderr);
-  }
-
- private:
-  size_t total_;
-  size_t done_ = 0;
-  bool is_off_;
-};
 
 void call_profiler(HttpClient& client, const Headers& headers, const std::string& path) {
   const HttpReply reply = client.fetch({.method = "POST", .target = path, .headers = headers});
@@ -269,18 +253,15 @@ bench::LoadResult measure(HttpClient& client,
   if (arguments.profile) call_profiler(client, arguments.headers, "/start_profile");
   print_log(LogLevel::info, "Starting main benchmark run...\n");
   print_traffic(arguments);
-  ProgressBar progress(requests.size(), arguments.disable_tqdm);
-  bench::LoadResult result =
-      bench::generate_load(client, load, requests, [&progress] { progress.step(); });
+  std::optional<ProgressLine> progress;
+  if (!arguments.disable_tqdm) progress.emplace("Requests");
+  size_t num_answered = 0;
+  bench::LoadResult result = bench::generate_load(client, load, requests, [&] {
+    ++num_answered;
+    if (progress) progress->update(num_answered, requests.size());
+  });
   if (arguments.profile) call_profiler(client, arguments.headers, "/stop_profile");
   return result;
-}
-
-void save_page(const std::string& path, const std::string& page) {
-  std::ofstream file(path, std::ios::trunc);
-  file << page;
-  file.close();
-  if (!file) throw Error(fmt::format("{}: the page cannot be written there", path));
 }
 
 // Prints and saves everything that the run measured.
@@ -301,11 +282,10 @@ void report_result(const ServeArguments& arguments,
     const Json measured = to_json(metrics, report, result, arguments.save_detailed);
     save(arguments, result_json(arguments, tokenizer, date, measured), date);
   }
-  if (!arguments.plot.empty()) {
-    const std::string title =
-        fmt::format("{}: {} requests", arguments.model, result.outcomes.size());
-    save_page(arguments.plot, bench::render_page(title, block, serving_charts(result)));
-  }
+  write_plot(arguments.plot,
+             fmt::format("{}: {} requests", arguments.model, result.outcomes.size()),
+             block,
+             serving_charts(result));
 }
 
 }  // namespace

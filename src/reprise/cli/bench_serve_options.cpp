@@ -9,6 +9,7 @@
 #include "reprise/base/error.h"
 #include "reprise/bench/serving_report.h"
 #include "reprise/cli/bench_options.h"
+#include "reprise/cli/plot_option.h"
 
 namespace reprise::cli {
 namespace {
@@ -188,11 +189,7 @@ void add_result_options(OptionTable& table, ServeArguments& arguments) {
        .help = "Count requests within ttft:MS, tpot:MS, e2el:MS; takes several.",
        .apply = [&arguments](std::string_view value) { set_goodput(arguments.goodput, value); }});
   table.add_switch("disable-tqdm", kResults, "No progress bar.", arguments.disable_tqdm);
-  table.add({.name = "plot",
-             .group = kResults,
-             .value_name = "FILE",
-             .help = "Write a page with latency curves and the run over time.",
-             .apply = [&arguments](std::string_view value) { arguments.plot = value; }});
+  add_plot_option(table, "Write a page with latency curves and the run over time.", arguments.plot);
   table.add_switch("save-result", kResults, "Write a JSON file.", arguments.save_result);
   table.add_switch("save-detailed",
                    kResults,

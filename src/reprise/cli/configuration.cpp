@@ -161,6 +161,9 @@ std::optional<Configuration> configure(const OptionTable& table,
   if (!request.config.empty()) file = read_config_file(all, request.config);
   configuration.assignments_ =
       merge({std::move(file), read_environment(all, look_up), std::move(scanned.assignments)});
+  std::ranges::stable_partition(configuration.assignments_, [](const Assignment& assignment) {
+    return assignment.option->comes_first;
+  });
   for (const Assignment& assignment : configuration.assignments_) OptionTable::apply(assignment);
   for (const std::string& message :
        unknown_option_variables(all, serve_options(), process_environment_names())) {

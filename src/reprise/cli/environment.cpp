@@ -66,8 +66,24 @@ constexpr std::array kVariables = {
         "serve, also logs the text of requests that --enable-log-requests logs. WARNING leaves "
         "out the summary of a start, ERROR also its warnings.",
         ""},
+    Variable{
+        "VLLM_LOGGING_CONFIG_PATH", "serve: --log-config-file by vLLM's name.", "log-config-file"},
     Variable{"VLLM_LOGGING_PREFIX", "serve: what every line of the log begins with.", ""},
     Variable{"VLLM_LOGGING_COLOR", "serve: 1 colours the log, 0 never; else a terminal does.", ""},
+    Variable{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+             "serve: --otlp-traces-endpoint by OpenTelemetry's name.",
+             "otlp-traces-endpoint"},
+    Variable{"OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+             "serve: headers for the collector, as key=value,key=value; values may be "
+             "percent-encoded.",
+             ""},
+    Variable{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+             "serve: http/json, or http/protobuf, whose receivers take JSON too; grpc is refused.",
+             ""},
+    Variable{"OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
+             "serve: milliseconds that the collector has for each batch of spans. [10000]",
+             ""},
+    Variable{"OTEL_SERVICE_NAME", "serve: service.name of the traces. [reprise]", ""},
     Variable{"NO_COLOR", "Not empty: no colours.", ""},
     Variable{"VLLM_LOG_STATS_INTERVAL", "serve: seconds between lines about throughput. [10]", ""},
     Variable{

@@ -1,17 +1,29 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 #include <fstream>
+#include <utility>
 
 #include "reprise/api/llm.h"
 #include "reprise/base/error.h"
+#include "reprise/bench/offline_charts.h"
 #include "reprise/cli/commands.h"
 #include "reprise/cli/engine_options.h"
+#include "reprise/cli/plot_option.h"
+#include "reprise/cli/progress_line.h"
+#include "reprise/cli/result_file.h"
 
 namespace reprise::cli {
 namespace {
 
 using cudagraph::CudagraphMode;
+
+constexpr std::array kEvalModes = {CudagraphMode::NONE,
+                                   CudagraphMode::PIECEWISE,
+                                   CudagraphMode::FULL,
+                                   CudagraphMode::FULL_DECODE_ONLY,
+                                   CudagraphMode::FULL_AND_PIECEWISE};
 
 struct Problem {
   std::string question;
@@ -24,6 +36,7 @@ struct EvalArguments {
   int32_t limit = 0;
   int32_t max_tokens = 160;
   bool json = false;
+  std::string plot;
 };
 
 OptionTable make_table(EvalArguments& arguments) {
@@ -39,6 +52,7 @@ OptionTable make_table(EvalArguments& arguments) {
   table.add_integer("limit", kTask, "Only the first N problems; 0 = all.", arguments.limit);
   table.add_integer("max-tokens", kTask, "Longest answer.", arguments.max_tokens);
   table.add_switch("json", "Output", "One JSON object.", arguments.json);
+  add_plot_option(table, "Write a page with the correct answers of each mode.", arguments.plot);
   return table;
 }
 
@@ -73,7 +87,7 @@ std::vector<Problem> load_problems(const std::string& path, int32_t limit) {
       throw FileError("E_FORMAT", where, "", "needs the texts \"question\" and \"answer\"");
     }
     problems.push_back({document["question"], final_number(document["answer"].get<std::string>())});
-    if (limit > 0 && static_cast<int32_t>(problems.size()) == limit) break;
+    if (limit > 0 && std::cmp_equal(problems.size(), limit)) break;
   }
   if (problems.empty()) throw FileError("E_FORMAT", path, "", "holds no problems");
   return problems;
@@ -84,7 +98,8 @@ struct Score {
   CudagraphMode resolved;
   size_t num_correct = 0;
   size_t num_problems = 0;
-  bool same_tokens = true;  // whether all tokens equal the first mode's
+  std::vector<bool> are_correct;  // by problem
+  bool same_tokens = true;        // whether all tokens equal the first mode's
 
   [[nodiscard]] double exact_match() const {
     return static_cast<double>(num_correct) / static_cast<double>(num_problems);
@@ -118,7 +133,8 @@ Score evaluate(const EvalArguments& arguments,
               .num_problems = problems.size()};
   for (size_t i = 0; i < results.size(); ++i) {
     const std::string answer = final_number(results[i].output.text);
-    if (!answer.empty() && answer == problems[i].final_answer) ++score.num_correct;
+    score.are_correct.push_back(!answer.empty() && answer == problems[i].final_answer);
+    if (score.are_correct.back()) ++score.num_correct;
     if (reference_tokens.size() < results.size()) {
       reference_tokens.push_back(results[i].output.token_ids);
     } else if (reference_tokens[i] != results[i].output.token_ids) {
@@ -126,6 +142,18 @@ Score evaluate(const EvalArguments& arguments,
     }
   }
   return score;
+}
+
+void write_answers_plot(const std::vector<Score>& scores, const EvalArguments& arguments) {
+  std::vector<bench::Answers> answers;
+  for (const Score& score : scores) {
+    answers.push_back(
+        {.name = std::string(to_string(score.mode)), .are_correct = score.are_correct});
+  }
+  write_plot(arguments.plot,
+             fmt::format("{}: correct answers", arguments.engine.model.filename().string()),
+             fmt::format("{} problems, greedy", scores.front().num_problems),
+             bench::answers_charts(answers));
 }
 
 }  // namespace
@@ -138,17 +166,18 @@ int run_eval(std::span<const std::string> raw_arguments) {
   if (arguments.problems.empty()) {
     arguments.problems = (arguments.engine.model / "eval" / "problems.jsonl").string();
   }
+  require_writable("--plot", arguments.plot);
   const std::vector<Problem> problems = load_problems(arguments.problems, arguments.limit);
 
   std::vector<Score> scores;
   std::vector<std::vector<int32_t>> reference_tokens;
-  for (CudagraphMode mode : {CudagraphMode::NONE,
-                             CudagraphMode::PIECEWISE,
-                             CudagraphMode::FULL,
-                             CudagraphMode::FULL_DECODE_ONLY,
-                             CudagraphMode::FULL_AND_PIECEWISE}) {
+  ProgressLine progress("Modes");
+  for (const CudagraphMode mode : kEvalModes) {
+    progress.update(scores.size(), kEvalModes.size(), to_string(mode));
     scores.push_back(evaluate(arguments, mode, problems, reference_tokens));
   }
+  progress.clear();
+  write_answers_plot(scores, arguments);
   if (arguments.json) {
     Json document = {{"num_problems", problems.size()}, {"modes", Json::object()}};
     for (const Score& score : scores) {

@@ -138,12 +138,15 @@ void add_keys(OptionTable& table, server::ServerOptions& options) {
 
 /// Adds an option for a number from 1 to `most`; its present value is the default.
 template <typename Number>
-void add_limit(
-    OptionTable& table, const std::string& name, std::string help, int64_t most, Number& target) {
+void add_limit(OptionTable& table,
+               const std::string& name,
+               const std::string& help,
+               int64_t most,
+               Number& target) {
   table.add({.name = name,
              .group = kServer,
              .value_name = "N",
-             .help = std::move(help),
+             .help = help,
              .default_text = fmt::to_string(target),
              .apply = [option = "--" + name, most, &target](std::string_view value) {
                const int64_t number = parse_human_integer(option, value);
@@ -209,8 +212,10 @@ void add_routes_and_logs(OptionTable& table, server::ServerOptions& options) {
   table.add({.name = "disable-access-log-for-endpoints",
              .group = kServer,
              .value_name = "PATHS",
-             .help = "No such lines for these paths: /health,/metrics",
+             .help = "No such lines for these paths.",
+             .default_text = "/health,/metrics",
              .apply = [&options](std::string_view value) {
+               options.unlogged_paths.clear();
                while (!value.empty()) {
                  const size_t end = std::min(value.find(','), value.size());
                  options.unlogged_paths.emplace_back(value.substr(0, end));
@@ -243,6 +248,11 @@ void add_tls(OptionTable& table, server::TlsOptions& tls) {
                    tls.client_certificates = static_cast<server::ClientCertificates>(number);
                  },
              .choices = {"0", "1", "2"}});
+  table.add_switch(
+      "enable-ssl-refresh",
+      kTls,
+      "Read these files again when they change, and at SIGHUP, which ends no server then.",
+      tls.refreshes);
   table.add_text(
       "ssl-ciphers", kTls, "LIST", "Ciphers of TLS 1.2 in OpenSSL's notation.", tls.ciphers);
 }

@@ -9,6 +9,27 @@
 #include "reprise/cli/environment.h"
 
 namespace reprise::cli {
+namespace {
+
+LogForm& message_form() {
+  static LogForm form = LogForm::text;
+  return form;
+}
+
+}  // namespace
+
+void set_message_form(LogForm form) { message_form() = form; }
+
+void print_message(LogLevel level, std::string_view text) {
+  if (message_form() == LogForm::text) {
+    fmt::print(stderr, "{}", text);
+    return;
+  }
+  constexpr std::string_view kWarning = "warning: ";
+  if (text.starts_with(kWarning)) text.remove_prefix(kWarning.size());
+  text = text.substr(0, text.find_last_not_of('\n') + 1);
+  fmt::print(stderr, "{}", format_log_line({.form = LogForm::json}, level, "command_line", text));
+}
 
 LogLevel log_level_of_environment() {
   const auto level = look_up_process_environment("VLLM_LOGGING_LEVEL");

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
+#include <string_view>
 #include <utility>
 
 #include "reprise/base/log.h"
@@ -13,11 +13,18 @@ namespace reprise::cli {
 /// leaves out the summary of a start, ERROR also its warnings. \throws InvalidArgument
 [[nodiscard]] LogLevel log_level_of_environment();
 
+/// The form of what this process says on standard error outside of a log: text, until an option
+/// asks for JSON. Main thread only.
+void set_message_form(LogForm form);
+
+/// A message in that form. In text it is written as it is; in JSON it is one line.
+void print_message(LogLevel level, std::string_view text);
+
 /// Prints to stderr, unless VLLM_LOGGING_LEVEL asks for less. \throws InvalidArgument
 template <typename... Arguments>
 void print_log(LogLevel level, fmt::format_string<Arguments...> text, Arguments&&... arguments) {
   if (level < log_level_of_environment()) return;
-  fmt::print(stderr, text, std::forward<Arguments>(arguments)...);
+  print_message(level, fmt::format(text, std::forward<Arguments>(arguments)...));
 }
 
 /// Reads VLLM_LOGGING_* and NO_COLOR the way vLLM does. `quiet`: warnings and errors only.

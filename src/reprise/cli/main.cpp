@@ -16,6 +16,7 @@
 #include "reprise/cli/log_environment.h"
 #include "reprise/cli/manual.h"
 #include "reprise/cli/option_table.h"
+#include "reprise/cli/root_certificates.h"
 #include "reprise/cli/version.h"
 
 namespace {
@@ -166,18 +167,22 @@ int show_manual(std::span<const std::string> arguments) {
 int main(int argc, char** argv) {
   // A reader that closes the pipe early (head, a pager) must not kill the program.
   std::signal(SIGPIPE, SIG_IGN);
+  reprise::cli::use_root_certificates_of_system();
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   try {
     const int code = dispatch(arguments);
     // A command may have flushed before: only the state of the stream still knows of a failure.
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
-    fmt::print(stderr, "reprise: the result could not be written to standard output\n");
+    reprise::cli::print_message(reprise::LogLevel::error,
+                                "reprise: the result could not be written to standard output\n");
     return code == 0 ? 1 : code;
   } catch (const reprise::InvalidArgument& error) {
-    fmt::print(stderr, "reprise: {}\n", error.what());
+    reprise::cli::print_message(reprise::LogLevel::error,
+                                fmt::format("reprise: {}\n", error.what()));
     return 2;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "reprise: {}\n", error.what());
+    reprise::cli::print_message(reprise::LogLevel::error,
+                                fmt::format("reprise: {}\n", error.what()));
     return 1;
   }
 }

@@ -336,7 +336,7 @@ int64_t parse_human_integer(std::string_view option, std::string_view text) {
         factor = 1'000'000;
         break;
       case 'M':
-        factor = 1024 * 1024;
+        factor = int64_t{1024} * 1024;
         break;
       case 'g':
         factor = 1'000'000'000;

@@ -36,8 +36,10 @@ struct Option {
   // accepts "--name a b", the same as vLLM; `apply` is called for each value
   bool takes_several = false;
   bool is_secret = false;  // never printed
-  bool adds_up = false;    // the values of all sources count, not only those of the first source
-  bool is_listed = true;   // in help, completions and pages; otherwise only accepted
+  // applied before all others, because it says how they report what is wrong
+  bool comes_first = false;
+  bool adds_up = false;   // the values of all sources count, not only those of the first source
+  bool is_listed = true;  // in help, completions and pages; otherwise only accepted
   /// The option that takes an object or a member given to this one: -O.mode=3 means -cc.mode=3.
   std::string object_option = {};
 };

@@ -16,12 +16,6 @@ namespace {
 
 bool is_terminal() { return isatty(STDERR_FILENO) != 0; }
 
-std::string bar(uint64_t done, uint64_t total) {
-  constexpr uint64_t kWidth = 30;
-  const uint64_t filled = total == 0 ? kWidth : std::min(kWidth, done * kWidth / total);
-  return fmt::format("[{:#<{}}{:.<{}}]", "", filled, "", kWidth - filled);
-}
-
 /// Replaces the last line of the terminal. The text stays shorter than the terminal's width,
 /// because a wrapped line could not be replaced.
 void show_line(std::string_view text) {
@@ -53,7 +47,8 @@ api::StartupObserver StartupProgress::observer() {
 }
 
 // The current stage is shown only on a terminal; a log would fill with lines.
-void StartupProgress::on_stage(std::string_view name) const {
+void StartupProgress::on_stage(std::string_view name) {
+  weights_.reset();  // tied weights are not read, so the last update may not have been the whole
   if (!is_terminal() || least_ > LogLevel::info) return;
   show_line(name == "graphs" ? "" : fmt::format("Starting: {} ...", name));
 }
@@ -61,9 +56,8 @@ void StartupProgress::on_stage(std::string_view name) const {
 void StartupProgress::on_weights(uint64_t done, uint64_t total) {
   if (least_ > LogLevel::info) return;
   if (is_terminal()) {
-    show_line(fmt::format(
-        "Loading weights: {} {} of {}", bar(done, total), format_bytes(done), format_bytes(total)));
-    return;
+    if (!weights_) weights_.emplace("Loading weights", ProgressUnit::bytes);
+    return weights_->update(done, total);
   }
   // A model that loads faster than this shows no progress lines.
   constexpr auto kPatience = std::chrono::seconds(2);
@@ -79,7 +73,7 @@ void StartupProgress::on_weights(uint64_t done, uint64_t total) {
 
 void StartupProgress::on_capture(const cudagraph::CaptureRecord& record,
                                  size_t done,
-                                 size_t total) const {
+                                 size_t total) {
   const LogLevel level = record.failure.empty() ? LogLevel::info : LogLevel::warning;
   if (level < least_) return;
   if (verbose_ || !record.failure.empty()) {
@@ -95,17 +89,13 @@ void StartupProgress::on_capture(const cudagraph::CaptureRecord& record,
                record.failure.empty() ? "" : "; retired: " + record.failure);
     return;
   }
-  if (!is_terminal()) return;
-  if (done == total) return show_line("");
-  show_line(fmt::format("Capturing CUDA graphs ({}, {}): {} {}/{}  {} tokens {:.1f} ms {}",
-                        record.descriptor.uniform ? "decode" : "mixed prefill-decode",
-                        to_string(record.mode),
-                        bar(done, total),
-                        done,
-                        total,
-                        record.descriptor.num_tokens,
-                        record.seconds * 1e3,
-                        format_bytes(record.bytes)));
+  if (!graphs_) graphs_.emplace("Capturing CUDA graphs");
+  graphs_->update(done,
+                  total,
+                  fmt::format("{} {}, {} tokens",
+                              to_string(record.mode),
+                              record.descriptor.uniform ? "decode" : "mixed",
+                              record.descriptor.num_tokens));
 }
 
 void StartupProgress::summarize(api::LLM& llm) const {

@@ -3,11 +3,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "reprise/api/startup_report.h"
 #include "reprise/cli/log_environment.h"
+#include "reprise/cli/progress_line.h"
 
 namespace reprise::api {
 class LLM;
@@ -31,15 +33,17 @@ class StartupProgress {
  private:
   using Clock = std::chrono::steady_clock;
 
-  void on_stage(std::string_view name) const;
+  void on_stage(std::string_view name);
   void on_weights(uint64_t done, uint64_t total);
-  void on_capture(const cudagraph::CaptureRecord& record, size_t done, size_t total) const;
+  void on_capture(const cudagraph::CaptureRecord& record, size_t done, size_t total);
 
   LogLevel least_;
   bool verbose_;
   Clock::time_point began_ = Clock::now();
   // How many quarters of the weights were reported; used when stderr is not a terminal.
   uint64_t quarters_told_ = 0;
+  std::optional<ProgressLine> weights_;
+  std::optional<ProgressLine> graphs_;
 };
 
 /// Prints the warnings of a start, unless VLLM_LOGGING_LEVEL leaves warnings out.

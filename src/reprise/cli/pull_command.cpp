@@ -19,6 +19,7 @@
 #include "reprise/cli/environment.h"
 #include "reprise/cli/option_table.h"
 #include "reprise/cli/progress.h"
+#include "reprise/cli/progress_line.h"
 #include "reprise/cli/terminal.h"
 #include "reprise/hub/download/hub_connection.h"
 #include "reprise/hub/download/pull.h"
@@ -129,13 +130,7 @@ std::string advice_without_network(const hub::PullOptions& options) {
       (options.cache / options.name.cache_folder()).string());
 }
 
-std::string format_time(double seconds) {
-  const auto whole = static_cast<int64_t>(seconds);
-  return whole < 3600 ? fmt::format("{}:{:02}", whole / 60, whole % 60)
-                      : fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
-}
-
-/// Shows a download on stderr: on a terminal a line that is written over, elsewhere a line per file
+/// Shows a download on stderr: on a terminal a line that is drawn again, elsewhere a line per file
 /// and one every ten seconds.
 class DownloadProgress {
  public:
@@ -150,58 +145,41 @@ class DownloadProgress {
   using Clock = std::chrono::steady_clock;
 
   void begin(const hub::PullPlan& plan) {
-    total_ = plan.total_bytes;
-    bytes_at_begin_ = bytes_ = plan.bytes_there;
-    print_line(
-        fmt::format("{} files, {}{}",
-                    plan.files.size(),
-                    format_bytes(total_),
-                    bytes_ == 0 ? "" : fmt::format("; {} are here already", format_bytes(bytes_))));
+    bytes_there_ = plan.bytes_there;
+    bytes_to_come_ = plan.total_bytes - plan.bytes_there;
+    print_line(fmt::format(
+        "{} files, {}{}",
+        plan.files.size(),
+        format_bytes(plan.total_bytes),
+        bytes_there_ == 0 ? "" : fmt::format("; {} are here already", format_bytes(bytes_there_))));
+    began_ = told_ = Clock::now();
+    line_.emplace("Downloading", ProgressUnit::bytes);
   }
 
   void show(uint64_t bytes) {
-    bytes_ = bytes;
+    const uint64_t arrived = bytes - std::min(bytes, bytes_there_);
+    line_->update(arrived, bytes_to_come_);
     const auto now = Clock::now();
-    if (now - shown_ < (is_terminal_ ? std::chrono::milliseconds(200) : std::chrono::seconds(10)))
-      return;
-    shown_ = now;
-    if (is_terminal_) {
-      fmt::print(stderr, "\r\033[K{}", cut(line(now), terminal_width(STDERR_FILENO, 80) - 1));
-      std::fflush(stderr);
-    } else {
-      print_line(line(now));
-    }
+    if (is_terminal_ || now - told_ < std::chrono::seconds(10)) return;
+    told_ = now;
+    print_line(progress_text(arrived, bytes_to_come_, now - began_, ProgressUnit::bytes));
   }
 
   void end_of(const hub::RepositoryFile& file) {
     print_line(fmt::format("{:>10}  {}", format_bytes(file.size), file.path));
   }
 
-  [[nodiscard]] std::string line(Clock::time_point now) const {
-    const double seconds = std::chrono::duration<double>(now - began_).count();
-    const double arrived =
-        bytes_ > bytes_at_begin_ ? static_cast<double>(bytes_ - bytes_at_begin_) : 0;
-    const double rate = arrived / std::max(seconds, 1e-3);  // bytes/s
-    std::string text = fmt::format("{} {} of {}  {}/s",
-                                   tenths_bar(bytes_, total_),
-                                   format_bytes(bytes_),
-                                   format_bytes(total_),
-                                   format_bytes(static_cast<size_t>(rate)));
-    if (rate > 0)
-      text += fmt::format("  {} left", format_time(static_cast<double>(total_ - bytes_) / rate));
-    return text;
-  }
-
-  void print_line(std::string_view text) const {
-    fmt::print(stderr, "{}{}\n", is_terminal_ ? "\r\033[K" : "", text);
+  void print_line(std::string_view text) {
+    if (line_) line_->clear();
+    fmt::print(stderr, "{}\n", text);
   }
 
   bool is_terminal_ = isatty(STDERR_FILENO) != 0;
-  uint64_t total_ = 0;
-  uint64_t bytes_ = 0;
-  uint64_t bytes_at_begin_ = 0;
-  Clock::time_point began_ = Clock::now();
-  Clock::time_point shown_ = began_;
+  uint64_t bytes_there_ = 0;
+  uint64_t bytes_to_come_ = 0;
+  Clock::time_point began_;
+  Clock::time_point told_;
+  std::optional<ProgressLine> line_;
 };
 
 /// A pull may end at any moment and goes on later, so Ctrl-C needs no cleaning up, only a word.

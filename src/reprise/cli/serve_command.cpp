@@ -11,7 +11,6 @@
 
 #include "reprise/api/async_engine.h"
 #include "reprise/base/error.h"
-#include "reprise/base/line_writer.h"
 #include "reprise/base/log.h"
 #include "reprise/cli/commands.h"
 #include "reprise/cli/engine_options.h"
@@ -20,9 +19,11 @@
 #include "reprise/cli/kv_events_config.h"
 #include "reprise/cli/kv_transfer_config.h"
 #include "reprise/cli/log_environment.h"
+#include "reprise/cli/otlp_options.h"
 #include "reprise/cli/profiler_config.h"
 #include "reprise/cli/progress.h"
 #include "reprise/cli/rank_session.h"
+#include "reprise/cli/serve_log.h"
 #include "reprise/cli/service_manager.h"
 #include "reprise/cli/startup_log.h"
 #include "reprise/cli/structured_options.h"
@@ -39,13 +40,6 @@ namespace {
 
 // After the last answer, the process has this time to release what it holds.
 constexpr std::chrono::seconds kTimeToRelease{1};
-
-// The switches for the amount of log output.
-struct LogSwitches {
-  bool verbose = false;
-  bool quiet = false;
-  bool disable_stats = false;
-};
 
 /// "auto" and the names of the parsers.
 std::vector<std::string> as_choices(const std::vector<std::string_view>& names) {
@@ -104,42 +98,30 @@ void add_request_options(OptionTable& table, server::RequestPolicy& requests) {
                    kServer,
                    "End every stream with usage, asked for or not.",
                    requests.enable_force_include_usage);
+  table.add({.name = "stream-interval",
+             .group = kServer,
+             .value_name = "N",
+             .help = "Tokens of a chunk of a stream, except for the first and the last one.",
+             .default_text = "1",
+             .apply = [&requests](std::string_view value) {
+               constexpr int64_t kMostTokens = 1 << 20;
+               const int64_t number = parse_human_integer("--stream-interval", value);
+               if (number < 1 || number > kMostTokens) {
+                 throw InvalidArgument(
+                     fmt::format("--stream-interval: {} is not in 1..{}", number, kMostTokens));
+               }
+               requests.stream_interval = static_cast<int32_t>(number);
+             }});
   table.add_switch("return-tokens-as-token-ids",
                    kServer,
                    "Write tokens in log-probabilities as token_id:N, where requests do not say.",
                    requests.return_tokens_as_token_ids);
 }
 
-void add_log_options(OptionTable& table, server::ServerOptions& server, LogSwitches& log) {
-  table.add_switch(
-      "disable-log-stats", kServer, "No periodic line about throughput.", log.disable_stats);
-  table.add_switch("cudagraph-metrics",
-                   kServer,
-                   "After that line, a table of the batches that ran: tokens, padding, graph.",
-                   server.cudagraph_metrics);
-  table.add_switch(
-      "enable-log-requests",
-      kServer,
-      "Log the parameters of each request; its text only with VLLM_LOGGING_LEVEL=DEBUG.",
-      server.generations.request_log.is_enabled);
-  table.add_switch("enable-log-outputs",
-                   kServer,
-                   "Log the text of each answer when it ends; needs --enable-log-requests.",
-                   server.generations.request_log.with_outputs);
-  table.add({.name = "max-log-len",
-             .group = kServer,
-             .value_name = "N",
-             .help = "Characters, or token ids, of a logged prompt or answer.",
-             .default_text = "all",
-             .apply = [&server](std::string_view value) {
-               server.generations.request_log.max_log_len =
-                   parse_human_integer("--max-log-len", value);
-               if (server.generations.request_log.max_log_len < 0)
-                 throw InvalidArgument("--max-log-len: must be 0 or more");
-             }});
-}
-
-OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, LogSwitches& log) {
+OptionTable make_table(api::EngineArgs& engine,
+                       server::ServerOptions& server,
+                       LogSwitches& log,
+                       OtlpOptions& traces) {
   OptionTable table(
       "reprise serve MODEL [options]",
       "Loads a model folder and answers the OpenAI API over HTTP, as vLLM serves it.");
@@ -169,6 +151,7 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, L
                     "Seconds that running requests have after SIGTERM.",
                     server.shutdown_timeout_seconds);
   add_log_options(table, server, log);
+  add_otlp_options(table, traces);
   add_answer_options(table, server.answers);
   add_structured_options(table, server);
   add_profiler_config(table, server.profiler);
@@ -252,7 +235,8 @@ OptionTable serve_options() {
   api::EngineArgs engine;
   server::ServerOptions server;
   LogSwitches log;
-  return make_table(engine, server, log);
+  OtlpOptions traces;
+  return make_table(engine, server, log, traces);
 }
 
 namespace {
@@ -264,6 +248,8 @@ void check_options(const server::ServerOptions& options) {
     throw InvalidArgument("--shutdown-timeout: must be 0 or more");
   if (options.generations.request_log.with_outputs && !options.generations.request_log.is_enabled)
     throw InvalidArgument("--enable-log-outputs: needs --enable-log-requests");
+  if (options.http.tls.refreshes && !options.http.tls.is_set())
+    throw InvalidArgument("--enable-ssl-refresh: needs --ssl-certfile and --ssl-keyfile");
 }
 
 }  // namespace
@@ -272,18 +258,17 @@ int run_serve(std::span<const std::string> arguments) {
   api::EngineArgs engine_args;
   server::ServerOptions options;
   LogSwitches switches;
-  const OptionTable table = make_table(engine_args, options, switches);
+  OtlpOptions traces;
+  const OptionTable table = make_table(engine_args, options, switches, traces);
   const std::optional<Configuration> configuration =
       configure_model_command(table, arguments, "serve", engine_args.model);
   if (!configuration) return 0;
-  const LogOptions log_choices = log_options_of_environment(switches.quiet);
-  const Log log(log_choices);
+  const ServeLog logs = open_serve_log(switches, options);
+  const Log log = logs.startup(switches.quiet);
   check_options(options);
-  // From now on no log line keeps a request waiting. --quiet applies only to the start.
-  options.lines = std::make_shared<LineWriter>(STDERR_FILENO);
-  options.generations.log = Log(log_options_of_environment(false), options.lines);
-  read_serve_environment(options, engine_args, log_choices.least);
+  read_serve_environment(options, engine_args, logs.own.least);
   check_kv_transfer_config(engine_args.kv_transfer);
+  options.generations.tracer = make_tracer(traces, options.generations.log);
   if (switches.disable_stats) options.log_stats_interval_seconds = 0;
   server::check_exposure(options);  // checked before the model is loaded
 
@@ -297,15 +282,17 @@ int run_serve(std::span<const std::string> arguments) {
   RankSession ranks(engine_args);
   if (ranks.is_elsewhere()) return ranks.run(engine_args);
   server::check_listening(options);  // now, because loading a model may take minutes
-  fmt::print(stderr, "INFO:     Started server process [{}]\n", getpid());
+  const Log server_log(logs.server, logs.file);
+  server_log.info(fmt::format("Started server process [{}]", getpid()));
   for (const std::string& name : unknown_variables(process_environment_names())) {
     log.warning(fmt::format("{} is set and means nothing here", name));
   }
   log.info("non-default args: " + configuration->to_line());
   log.info(fmt::format("Starting to load model {}...", engine_args.model.string()));
   StartupProgress progress(switches.verbose);
+  const bool shows_progress = !switches.quiet && logs.own.form == LogForm::text;
   api::AsyncEngine engine(engine_args,
-                          switches.quiet ? api::StartupObserver{} : progress.observer());
+                          shows_progress ? progress.observer() : api::StartupObserver{});
   log_startup(log, engine.startup_report(), options.model.names[0]);
   std::vector<std::string> notes;
   options.answers = server::resolve_parsers(
@@ -313,17 +300,17 @@ int run_serve(std::span<const std::string> arguments) {
   for (const std::string& note : notes) log.info(note);
   return_freed_memory_soon();
   raise_file_limit(options.http.limits.max_connections);
-  options.on_ending = [](server::ServerEnd reason, std::chrono::seconds time) {
-    end_process_after(time + kTimeToRelease, exit_code_of(reason));
+  options.on_ending = [form = logs.server](server::ServerEnd reason, std::chrono::seconds time) {
+    end_process_after(time + kTimeToRelease, exit_code_of(reason), form);
   };
   server::ApiServer server(options, engine);
-  fmt::print(stderr,
-             "INFO:     Starting Reprise API server on {}\n"
-             "INFO:     Application startup complete.\n",
-             url_of(options, server.port()));
+  server_log.info(fmt::format("Starting Reprise API server on {}", url_of(options, server.port())));
+  server_log.info("Application startup complete.");
   notify_service_manager("READY=1");
   const server::ServerEnd end = server.run();
-  options.lines->write("INFO:     Application shutdown complete.\n");
+  options.log.info("Application shutdown complete.");
+  // A thread that waits for a collector may keep the writer alive beyond this process's end.
+  (void)options.lines->flush(kTimeToRelease);
   return exit_code_of(end);
 }
 

@@ -25,7 +25,6 @@ constexpr std::string_view kTextOnly = "models read text only";
 constexpr std::string_view kPlainLora = "adapters are plain LoRA in the type of the model";
 constexpr std::string_view kNoCode = "nothing is ever run from a model folder";
 constexpr std::string_view kNoHub = "models are folders on this machine; nothing is downloaded";
-constexpr std::string_view kNoTracing = "traces are not exported";
 constexpr std::string_view kFixedExperts =
     "each rank keeps the experts that it loaded, which are neighbours";
 constexpr std::string_view kNoTorch = "there is no PyTorch, and no Python worker";
@@ -169,7 +168,6 @@ constexpr std::array kFlags = {
              "",
              "all layers have one kind of cache"},
     VllmFlag{"scheduler-cls", "", "NAME", kOnly, "", kNoTorch},
-    VllmFlag{"stream-interval", "", "N", kNoEffect, "", "every token is sent as it comes"},
     VllmFlag{
         "preemption-mode", "", "MODE", kOnly, "recompute", "preempted requests are computed again"},
     VllmFlag{"num-scheduler-steps", "", "N", kOnly, "1", "each step is scheduled"},
@@ -195,12 +193,16 @@ constexpr std::array kFlags = {
              kNoEffect,
              "",
              "names that are still scraped are always there"},
-    VllmFlag{"otlp-traces-endpoint", "", "URL", kNoEffect, "", kNoTracing},
-    VllmFlag{"collect-detailed-traces", "", "NAMES", kNoEffect, "", kNoTracing},
+    VllmFlag{"collect-detailed-traces",
+             "",
+             "NAMES",
+             kNoEffect,
+             "",
+             "a span has the times of its request; /start_profile records the parts of steps"},
     VllmFlag{"kv-cache-metrics", "", "", kNoEffect, "", "blocks are not followed one by one"},
     VllmFlag{
         "kv-cache-metrics-sample", "", "X", kNoEffect, "", "blocks are not followed one by one"},
-    VllmFlag{"enable-layerwise-nvtx-tracing", "", "", kNoEffect, "", kNoTracing},
+    VllmFlag{"enable-layerwise-nvtx-tracing", "", "", kNoEffect, "", "layers have no NVTX ranges"},
     VllmFlag{"enable-mfu-metrics", "", "", kNoEffect, "", "operations are not counted"},
     VllmFlag{"enable-logging-iteration-details",
              "",
@@ -211,9 +213,6 @@ constexpr std::array kFlags = {
     VllmFlag{"aggregate-engine-logging", "", "", kNoEffect, "", "there is one engine"},
     VllmFlag{"custom-histogram-buckets", "", "JSON", kNoEffect, "", "buckets are vLLM's"},
     // Front end
-    VllmFlag{"uvicorn-log-level", "", "LEVEL", kNoEffect, "", kCompiled},
-    VllmFlag{"log-config-file", "", "FILE", kNoEffect, "", "the log has one form"},
-    VllmFlag{"enable-ssl-refresh", "", "", kOnly, "false", "a new certificate needs a restart"},
     VllmFlag{"middleware", "", "NAME", kOnly, "", kCompiled},
     VllmFlag{"disable-frontend-multiprocessing", "", "", kNoEffect, "", "one process does all"},
     VllmFlag{"enable-reasoning", "", "", kNoEffect, "", "--reasoning-parser alone turns it on"},

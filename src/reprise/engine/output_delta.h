@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,6 +10,17 @@
 #include "reprise/scheduler/request_options.h"
 
 namespace reprise::engine {
+
+/// When a request that got a token passed through the engine. A preemption changes none of these.
+struct RequestTimes {
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  TimePoint arrived;      // the caller got the request
+  TimePoint queued;       // the engine got it
+  TimePoint scheduled;    // its first step began
+  TimePoint first_token;  // that token's step ended
+  TimePoint last_token;
+};
 
 /// The tokens and the text that one step added to one request, passed from the engine to the
 /// caller. It owns all its data, so it may be moved to another thread.
@@ -31,6 +44,7 @@ struct OutputDelta {
   scheduler::StopReason stop_reason;  // what stopped the request, unless it was EOS
   std::string error;                  // the reason, if finish_reason is "error"
   scheduler::ErrorKind error_kind = scheduler::ErrorKind::internal;
+  std::optional<RequestTimes> times;  // unset for a request that another process computed
 };
 
 }  // namespace reprise::engine

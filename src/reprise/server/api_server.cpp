@@ -88,6 +88,7 @@ struct ApiServer::Impl {
   void give_memory_back();
   void on_engine_death(const std::string& reason);
   void on_signal();
+  void on_tls_refresh(const std::string& problem) const;
   void drain();
   void stop_now();
   void tell_ending(int drain_seconds);
@@ -100,6 +101,7 @@ struct ApiServer::Impl {
   CorsOptions cors;
   std::shared_ptr<LineWriter> lines;
   Log log;
+  Log server_log;
   UnusedFields unused_fields;
   AccessLog access_log;
   ApiKeys keys;
@@ -133,8 +135,9 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
       cors(options.cors),
       lines(options.lines ? options.lines : std::make_shared<LineWriter>(STDERR_FILENO)),
       log(options.generations.log),
+      server_log(options.log),
       unused_fields(log),
-      access_log(lines, options.access_log, options.unlogged_paths),
+      access_log(server_log, options.access_log, options.unlogged_paths),
       keys(options.api_keys),
       hosts(allowed_hosts(options)),
       needs_key(!options.api_keys.empty()),
@@ -145,10 +148,9 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
             .handle = [this](HttpRequest request,
                              const ExchangeRef& exchange) { handle(std::move(request), exchange); },
             .headers = [this](const HttpRequest& request) { return headers(request); },
-            .on_answer = [this](std::string_view peer,
-                                std::string_view request_line,
-                                int status) { access_log.write(peer, request_line, status); },
-            .on_signal = [this] { on_signal(); }}),
+            .on_answer = [this](const AnsweredRequest& request) { access_log.write(request); },
+            .on_signal = [this] { on_signal(); },
+            .on_tls_refresh = [this](const std::string& problem) { on_tls_refresh(problem); }}),
       generations(
           options.generations,
           engine,
@@ -364,15 +366,20 @@ void ApiServer::Impl::on_signal() {
     tell_ending(0);
     return stop_now();
   }
-  lines->write(
-      fmt::format("INFO:     Shutting down; {} requests are running.\n", generations.num_active()));
+  server_log.info(fmt::format("Shutting down; {} requests are running.", generations.num_active()));
   drain();
   if (generations.num_active() == 0) return;
   http.post_after(shutdown_timeout_seconds, [this] {
-    lines->write(
-        fmt::format("WARNING:  {} requests did not finish in time.\n", generations.num_active()));
+    server_log.warning(
+        fmt::format("{} requests did not finish in time.", generations.num_active()));
     stop_now();
   });
+}
+
+void ApiServer::Impl::on_tls_refresh(const std::string& problem) const {
+  if (problem.empty()) return server_log.info("New connections use the TLS files as they are now.");
+  server_log.warning(
+      fmt::format("The TLS files cannot be used, and the old certificate stays: {}", problem));
 }
 
 /// Requests that are not admitted yet will be refused, so the work on them ends at once.

@@ -6,7 +6,6 @@
 #include "reprise/server/openai/generation_service.h"
 
 namespace reprise::server {
-
 void add_info_routes(Router& router,
                      const api::AsyncEngine& engine,
                      const GenerationService& generations,
@@ -48,6 +47,7 @@ void add_info_routes(Router& router,
                                                          .http = meter,
                                                          .process = read_process_facts(),
                                                          .dropped_log_lines = lines.num_dropped(),
+                                                         .spans = generations.span_counts(),
                                                          .model_name = model.name(),
                                                          .engines = engines}),
                                    .content_type = std::string(kMetricsContentType)});

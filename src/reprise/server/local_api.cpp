@@ -62,6 +62,7 @@ class LocalExchange : public HttpExchange {
     on_disconnect_ = std::move(callback);
   }
   [[nodiscard]] bool client_is_gone() const override { return !on_answer_; }
+  void note(AnswerFacts) override {}  // a file of requests has no access log
 
   /// Answers in place of the generation, which is told that its client is gone.
   void end(HttpResponse response) {

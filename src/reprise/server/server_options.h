@@ -53,8 +53,11 @@ struct ServerOptions {
   /// Where the server's lines go; the log of `generations` uses the same writer. Null: the server
   /// makes a writer for standard error.
   std::shared_ptr<LineWriter> lines;
+  /// What uvicorn logs for vLLM: the start and the end of the server, and a line per request. The
+  /// log uses `lines`.
+  Log log;
   bool access_log = true;
-  std::vector<std::string> unlogged_paths;
+  std::vector<std::string> unlogged_paths = {"/health", "/metrics"};  // probes ask all the time
   HttpOptions http;
   int log_stats_interval_seconds = 10;  // interval of the throughput line; 0: no line
   bool cudagraph_metrics = false;       // logs a table of graphs after that line

@@ -1,27 +1,30 @@
 #pragma once
 
-#include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "reprise/base/line_writer.h"
+#include "reprise/base/log.h"
+#include "reprise/server/http/http_server.h"
 
 namespace reprise::server {
 
-/// Writes one line per answer, in uvicorn's form.
+/// Writes one line per request, when its answer has ended. The message begins as uvicorn's does,
+/// and the rest is written as name=value:
+///
+///     127.0.0.1:50000 - "POST /v1/completions HTTP/1.1" 200 OK duration=1.234s prompt_tokens=12
+///
+/// In the JSON form of the log each value is also a member.
 class AccessLog {
  public:
   /// `unlogged_paths`: exact paths that get no line.
-  AccessLog(std::shared_ptr<LineWriter> lines, bool is_on, std::vector<std::string> unlogged_paths)
-      : lines_(std::move(lines)), is_on_(is_on), unlogged_paths_(std::move(unlogged_paths)) {}
+  AccessLog(Log log, bool is_on, std::vector<std::string> unlogged_paths)
+      : log_(std::move(log)), is_on_(is_on), unlogged_paths_(std::move(unlogged_paths)) {}
 
-  /// `request_line`: "GET /health HTTP/1.1".
-  void write(std::string_view peer, std::string_view request_line, int status) const;
+  void write(const AnsweredRequest& request) const;
 
  private:
-  std::shared_ptr<LineWriter> lines_;  // shared with the other logs of the server
+  Log log_;
   bool is_on_;
   std::vector<std::string> unlogged_paths_;
 };

@@ -21,6 +21,7 @@ class ForwardingExchange : public HttpExchange {
   void on_disconnect(std::function<void()> callback) override {
     exchange_->on_disconnect(std::move(callback));
   }
+  void note(AnswerFacts facts) override { exchange_->note(std::move(facts)); }
 
  private:
   ExchangeRef exchange_;

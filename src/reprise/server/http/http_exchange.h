@@ -1,13 +1,16 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "reprise/base/work_limit.h"
+#include "reprise/server/http/trace_parent.h"
 
 namespace reprise::server {
 
@@ -24,7 +27,8 @@ struct HttpRequest {
   std::string preflight_method;   // Access-Control-Request-Method
   std::string preflight_headers;  // Access-Control-Request-Headers
   std::string request_id;         // X-Request-Id; at most 128 visible characters, else empty
-  std::string client;             // who shares fairly with others: the address, or the API key
+  std::optional<TraceParent> trace_parent;  // traceparent and tracestate
+  std::string client;  // who shares fairly with others: the address, or the API key
   std::string body;
   std::shared_ptr<void> body_share;  // the body's share of the memory limit for all bodies
   WorkLimit work;                    // of what the request makes the server compute
@@ -32,6 +36,8 @@ struct HttpRequest {
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 inline constexpr const char* kRequestIdHeader = "X-Request-Id";
+/// Stands in logs and metrics for the status of an answer whose client went before it began.
+inline constexpr int kClientClosed = 499;
 
 /// The text for a status, as in "Not Found" for 404.
 [[nodiscard]] std::string_view reason_phrase(int status);
@@ -41,6 +47,15 @@ struct HttpResponse {
   std::string body;
   std::string content_type = "application/json";
   HttpHeaders headers;
+};
+
+/// What a route tells the access log about its answer. Numbers that are not set do not apply.
+struct AnswerFacts {
+  std::string request_id;
+  std::optional<int64_t> prompt_tokens;
+  std::optional<int64_t> cached_tokens;  // of the prompt tokens
+  std::optional<int64_t> completion_tokens;
+  std::string finish_reason;  // several choices with different reasons: "stop,length"
 };
 
 /// The answer to one request: either `respond` once, or `begin_stream`, `write` any number of times
@@ -62,6 +77,9 @@ class HttpExchange {
   [[nodiscard]] virtual bool client_is_gone() const = 0;
   /// `callback` runs at most once, only when the client goes before the answer is complete.
   virtual void on_disconnect(std::function<void()> callback) = 0;
+  /// For the access log. Counts when it comes before respond() or finish_stream(), or during the
+  /// callback of on_disconnect().
+  virtual void note(AnswerFacts facts) = 0;
 };
 
 }  // namespace reprise::server

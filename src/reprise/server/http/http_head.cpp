@@ -128,6 +128,13 @@ std::string authorization_of(const RequestHead& head) {
   return fmt::format("Bearer {}", std::string_view(head["X-Api-Key"]));
 }
 
+/// A repeated header is not of the standard's form.
+std::optional<TraceParent> trace_parent_of(const RequestHead& head) {
+  if (head.count("traceparent") != 1) return std::nullopt;
+  const bool has_one_state = head.count("tracestate") == 1;
+  return parse_trace_parent(head["traceparent"], has_one_state ? head["tracestate"] : "");
+}
+
 }  // namespace
 
 std::optional<ApiError> protocol_error(const error_code& error, std::string_view unread) {
@@ -193,6 +200,7 @@ HttpRequest read_head(const RequestHead& head, std::string_view root_path) {
           .preflight_method = text(http::field::access_control_request_method),
           .preflight_headers = text(http::field::access_control_request_headers),
           .request_id = visible_or_empty(std::string(head[kRequestIdHeader])),
+          .trace_parent = trace_parent_of(head),
           .client = {},
           .body = {},
           .body_share = {},

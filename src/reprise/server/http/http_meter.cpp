@@ -13,7 +13,6 @@ namespace {
 constexpr auto kFineBounds = std::to_array<double>(
     {.01, .025, .05, .075, .1, .25, .5, .75, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 7.5, 10, 30, 60});
 constexpr auto kCoarseBounds = std::to_array<double>({.1, .5, 1});
-constexpr int kClientClosed = 499;
 
 /// The method as a label. The labels are a closed set: a client that makes up methods must not make
 /// the metrics grow.

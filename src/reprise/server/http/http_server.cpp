@@ -21,6 +21,7 @@
 #include "reprise/server/http/api_error.h"
 #include "reprise/server/http/http_session.h"
 #include "reprise/server/http/tls_context.h"
+#include "reprise/server/http/tls_files.h"
 
 namespace reprise::server {
 namespace {
@@ -40,6 +41,8 @@ std::string counted_part(const asio::ip::address& address) {
   return asio::ip::address_v6(bytes).to_string();
 }
 
+constexpr seconds kTlsFilesPeriod{1};
+
 /// A signal that was ignored from the start stays ignored, as programs under nohup expect.
 bool is_ignored(int signal) {
   struct sigaction action{};
@@ -58,7 +61,9 @@ struct HttpServer::Impl {
                .open = {},
                .num_open_by_peer = {},
                .on_closed = [this] { stop_after_the_last(); }} {
-    if (options.tls.is_set()) shared.tls.emplace(make_tls_context(options.tls));
+    if (!options.tls.is_set()) return;
+    shared.tls.emplace(make_tls_context(options.tls));
+    if (options.tls.refreshes) refresh.emplace(options.tls);
   }
 
   template <typename Acceptor>
@@ -66,6 +71,8 @@ struct HttpServer::Impl {
   void take(ClientStream::Socket socket, std::string peer, std::string counted_peer);
   [[nodiscard]] size_t max_per_peer() const;
   void wait_for_signal();
+  void refresh_tls();
+  void watch_tls_files();
   void take_address(const std::string& host, uint16_t port, bool listens);
   void take_unix(const std::string& path, bool listens);
   void stop_after_the_last() {
@@ -79,6 +86,8 @@ struct HttpServer::Impl {
   std::string unix_path;  // removed when the server ends
   asio::signal_set signals{io};
   asio::steady_timer accept_pause{io};
+  std::optional<TlsFiles> refresh;  // the files that are read again
+  asio::steady_timer refresh_timer{io};
 };
 
 size_t HttpServer::Impl::max_per_peer() const {
@@ -138,10 +147,24 @@ void HttpServer::Impl::accept(Acceptor& from) {
 }
 
 void HttpServer::Impl::wait_for_signal() {
-  signals.async_wait([this](error_code error, int) {
+  signals.async_wait([this](error_code error, int signal) {
     if (error) return;
     wait_for_signal();
+    if (signal == SIGHUP && refresh) return refresh_tls();
     shared.handlers.on_signal();
+  });
+}
+
+void HttpServer::Impl::refresh_tls() {
+  shared.handlers.on_tls_refresh(refresh_tls_context(shared.tls, refresh->options()));
+}
+
+void HttpServer::Impl::watch_tls_files() {
+  refresh_timer.expires_after(kTlsFilesPeriod);
+  refresh_timer.async_wait([this](error_code error) {
+    if (error) return;
+    if (refresh->have_changed()) refresh_tls();
+    watch_tls_files();
   });
 }
 
@@ -212,6 +235,7 @@ void HttpServer::run() {
   // The terminal or the service manager has gone. Running requests still get their answers.
   if (!is_ignored(SIGHUP)) impl_->signals.add(SIGHUP);
   impl_->wait_for_signal();
+  if (impl_->refresh) impl_->watch_tls_files();
   if (impl_->acceptor.is_open()) impl_->accept(impl_->acceptor);
   if (impl_->unix_acceptor.is_open()) impl_->accept(impl_->unix_acceptor);
   impl_->io.run();

@@ -44,7 +44,8 @@ struct TlsOptions {
   std::string key_file;
   std::string ca_file;  // the authority whose client certificates are accepted
   ClientCertificates client_certificates = ClientCertificates::none;
-  std::string ciphers;  // for TLS 1.2, in OpenSSL's syntax; empty: OpenSSL's default
+  std::string ciphers;     // for TLS 1.2, in OpenSSL's syntax; empty: OpenSSL's default
+  bool refreshes = false;  // reads the files again when they have changed, and at SIGHUP
 
   [[nodiscard]] bool is_set() const noexcept {
     return !certificate_file.empty() || !key_file.empty();
@@ -64,6 +65,15 @@ struct HeadCheck {
   bool takes_body = true;               // false: the route ignores a body
 };
 
+/// A request whose answer has ended, for the access log.
+struct AnsweredRequest {
+  std::string_view peer;          // "127.0.0.1:50000"
+  std::string_view request_line;  // "GET /health HTTP/1.1"
+  int status = 0;                 // 499: the client went before its answer began
+  double seconds = 0;             // from the end of the request's head to the end of the answer
+  AnswerFacts facts;
+};
+
 /// The callbacks of the server. All run on the I/O thread and must not throw.
 struct HttpHandlers {
   /// Called with the head (`body` is empty) before the body is read.
@@ -72,11 +82,15 @@ struct HttpHandlers {
   /// Headers for every answer to this request, unless the answer sets them itself. Only the head of
   /// the request is set.
   std::function<HttpHeaders(const HttpRequest&)> headers;
-  /// Called when an answer begins; used by the log.
-  std::function<void(std::string_view peer, std::string_view request_line, int status)> on_answer;
+  /// Called when an answer has ended: all of its bytes wait for the connection, or the client has
+  /// gone.
+  std::function<void(const AnsweredRequest&)> on_answer;
   /// Called when SIGINT, SIGTERM or SIGHUP arrives. A SIGHUP that is ignored at the start of run()
   /// stays ignored.
   std::function<void()> on_signal;
+  /// Called after the TLS files were read again. `problem`: why the old ones stay in use; empty:
+  /// new connections use the new ones.
+  std::function<void(const std::string& problem)> on_tls_refresh;
 };
 
 /// HTTP/1.1 with keep-alive, with or without TLS, on one thread: the thread that calls run(). The

@@ -29,6 +29,14 @@ constexpr size_t kLingerBytes = size_t{64} << 20;
 constexpr int kLingerSeconds = 5;
 constexpr int kLingerSecondsAtTheEnd = 1;
 
+/// The id that the client knows the request by: a new one in a header of the answer, or its own.
+std::string request_id_of(const HttpRequest& request, const HttpHeaders& of_answer) {
+  for (const auto& [name, value] : of_answer) {
+    if (name == kRequestIdHeader) return value;
+  }
+  return request.request_id;
+}
+
 }  // namespace
 
 std::string_view reason_phrase(int status) {
@@ -40,7 +48,9 @@ class HttpSession::Exchange : public HttpExchange {
   explicit Exchange(std::shared_ptr<HttpSession> session) : session_(std::move(session)) {}
 
   void respond(HttpResponse response) override {
-    if (auto session = std::exchange(session_, nullptr)) session->send_whole(response);
+    if (auto session = std::exchange(session_, nullptr)) {
+      session->send_whole(response, std::move(facts_));
+    }
   }
   void begin_stream(const HttpResponse& head) override {
     if (session_) session_->send_stream_head(head);
@@ -51,19 +61,25 @@ class HttpSession::Exchange : public HttpExchange {
     if (auto session = session_; session && !bytes.empty()) session->send_stream_bytes(bytes);
   }
   void finish_stream() override {
-    if (auto session = std::exchange(session_, nullptr)) session->send_stream_end();
+    if (auto session = std::exchange(session_, nullptr)) {
+      session->send_stream_end(std::move(facts_));
+    }
   }
   [[nodiscard]] bool client_is_gone() const override { return session_ == nullptr; }
   void on_disconnect(std::function<void()> callback) override { callback_ = std::move(callback); }
+  void note(AnswerFacts facts) override { facts_ = std::move(facts); }
 
   void client_went() {
-    if (std::exchange(session_, nullptr) == nullptr) return;
+    const auto session = std::exchange(session_, nullptr);
+    if (!session) return;
     if (auto callback = std::exchange(callback_, nullptr)) callback();
+    session->log_answer(std::move(facts_));
   }
 
  private:
   std::shared_ptr<HttpSession> session_;
   std::function<void()> callback_;
+  AnswerFacts facts_;
 };
 
 void HttpSession::start() {
@@ -130,10 +146,12 @@ void HttpSession::on_header(const error_code& error) {
   is_http_1_0_ = head.version() == 10;
   is_head_ = head.method() == http::verb::head;
   keep_alive_ = parser_->keep_alive() && !shared_->is_shutting_down;
-  request_line_ = request_line(head);
   request_ = read_head(head, shared_->root_path);
   request_.client = counted_peer_;
   extra_headers_ = shared_->handlers.headers(request_);
+  unlogged_ = {.request_line = request_line(head),
+               .request_id = request_id_of(request_, extra_headers_),
+               .began = Clock::now()};
   if (const std::optional<ApiError> broken = check_head(head, shared_->limits)) {
     refuse(error_response(*broken));
     // A client that has sent nothing more cannot lose the answer: the connection need not linger.
@@ -144,7 +162,7 @@ void HttpSession::on_header(const error_code& error) {
   if (checked.refusal) {
     if (!parser_->is_done()) return refuse(*checked.refusal);
     is_answering_ = true;
-    return send_whole(*checked.refusal);
+    return send_whole(*checked.refusal, {});
   }
   if (parser_->is_done()) return on_body({});
   begin_body(checked.takes_body ? shared_->limits.max_body_bytes
@@ -261,10 +279,7 @@ void HttpSession::read_ahead() {
 }
 
 void HttpSession::append_head(const HttpResponse& response, std::string_view framing) {
-  if (!request_line_.empty()) {
-    shared_->handlers.on_answer(peer_, request_line_, response.status);
-    request_line_.clear();
-  }
+  unlogged_.status = response.status;
   unsent_ += fmt::format(
       "HTTP/1.1 {} {}\r\nServer: reprise\r\n", response.status, reason_phrase(response.status));
   if (!response.content_type.empty()) {
@@ -289,11 +304,24 @@ void HttpSession::append_head(const HttpResponse& response, std::string_view fra
   unsent_ += "\r\n";
 }
 
-void HttpSession::send_whole(const HttpResponse& response) {
+void HttpSession::log_answer(AnswerFacts facts) {
+  const Unlogged request = std::exchange(unlogged_, {});
+  if (request.request_line.empty()) return;
+  if (facts.request_id.empty()) facts.request_id = request.request_id;
+  const std::chrono::duration<double> time = Clock::now() - request.began;
+  shared_->handlers.on_answer({.peer = peer_,
+                               .request_line = request.request_line,
+                               .status = request.status == 0 ? kClientClosed : request.status,
+                               .seconds = time.count(),
+                               .facts = std::move(facts)});
+}
+
+void HttpSession::send_whole(const HttpResponse& response, AnswerFacts facts) {
   if (is_closed_) return;
   append_head(response, fmt::format("Content-Length: {}\r\n", response.body.size()));
   if (!is_head_) unsent_ += response.body;
   is_answering_ = false;
+  log_answer(std::move(facts));
   flush();
 }
 
@@ -319,10 +347,11 @@ void HttpSession::send_stream_bytes(std::string_view bytes) {
   flush();
 }
 
-void HttpSession::send_stream_end() {
+void HttpSession::send_stream_end(AnswerFacts facts) {
   if (is_closed_) return;
   if (!is_http_1_0_) unsent_ += "0\r\n\r\n";
   is_answering_ = is_streaming_ = false;
+  log_answer(std::move(facts));
   flush();
 }
 

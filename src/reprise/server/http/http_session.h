@@ -71,7 +71,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void refuse(const HttpResponse& response) {
     keep_alive_ = false;
     has_unread_body_ = true;
-    send_whole(response);
+    send_whole(response, {});
   }
   /// Closes an idle connection now and a busy one after its answer.
   void wind_down() {
@@ -80,10 +80,12 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   }
 
   // Called by the session's exchange.
-  void send_whole(const HttpResponse& response);
+  void send_whole(const HttpResponse& response, AnswerFacts facts);
   void send_stream_head(const HttpResponse& head);
   void send_stream_bytes(std::string_view bytes);
-  void send_stream_end();
+  void send_stream_end(AnswerFacts facts);
+  /// Tells the access log of the request, once.
+  void log_answer(AnswerFacts facts);
 
  private:
   /// Limit on the bytes that are read from a client while its request is answered.
@@ -91,6 +93,13 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
 
   class Exchange;
   using Clock = std::chrono::steady_clock;
+  /// A request that the access log does not know yet.
+  struct Unlogged {
+    std::string request_line;  // "GET /health HTTP/1.1"; empty: there is none
+    std::string request_id;    // X-Request-Id of the answer, else of the request; may be empty
+    int status = 0;            // 0: the answer has not begun
+    Clock::time_point began;
+  };
   using Parser = RequestParser;
   using error_code = boost::system::error_code;
 
@@ -122,7 +131,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   Clock::time_point body_deadline_;
   std::string peer_;          // "127.0.0.1:50000"
   std::string counted_peer_;  // "127.0.0.1"
-  std::string request_line_;  // "GET /health HTTP/1.1"
+  Unlogged unlogged_;
   HttpHeaders extra_headers_;
   boost::beast::flat_buffer buffer_{2 * kReadAheadBytes};
   std::optional<Parser> parser_;

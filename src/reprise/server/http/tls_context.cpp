@@ -57,4 +57,13 @@ ssl::context make_tls_context(const TlsOptions& options) {
   return context;
 }
 
+std::string refresh_tls_context(std::optional<ssl::context>& context, const TlsOptions& options) {
+  try {
+    context.emplace(make_tls_context(options));
+    return {};
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+}
+
 }  // namespace reprise::server

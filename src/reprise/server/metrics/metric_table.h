@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "reprise/api/engine_stats.h"
 #include "reprise/api/startup_report.h"
 #include "reprise/server/http/http_meter.h"
+#include "reprise/server/tracing/span_exporter.h"
 
 namespace reprise::server {
 
@@ -34,6 +36,7 @@ struct MetricsSource {
   const HttpMeter& http;
   ProcessFacts process;
   uint64_t dropped_log_lines = 0;
+  std::optional<SpanCounts> spans = {};  // unset: no traces are exported
   std::string_view model_name;
   /// The state of each engine (data parallel). Empty: there is one, `engine`.
   std::span<const api::EngineStats> engines = {};

@@ -104,6 +104,7 @@ std::string metrics_text(const MetricsSource& source) {
                           .http = source.http,
                           .process = source.process,
                           .dropped_log_lines = source.dropped_log_lines,
+                          .spans = is_first ? source.spans : std::nullopt,
                           .model_name = source.model_name});
           };
       const size_t num_engines = is_of_engine ? std::max<size_t>(1, source.engines.size()) : 1;

@@ -323,6 +323,21 @@ constexpr auto kOwnFamilies = std::to_array<MetricFamily>({
      "",
      "Lines of the log that were dropped, because standard error was not read.",
      [](Out out, From from) { out.count(from.dropped_log_lines); }},
+    {"reprise:trace_spans_exported_total",
+     kCounter,
+     "",
+     "Trace spans that the collector has taken. This metric and the next one only with "
+     "--otlp-traces-endpoint.",
+     [](Out out, From from) {
+       if (from.spans) out.count(from.spans->num_exported);
+     }},
+    {"reprise:trace_spans_dropped_total",
+     kCounter,
+     "",
+     "Trace spans that were dropped, because the collector was slow or did not take them.",
+     [](Out out, From from) {
+       if (from.spans) out.count(from.spans->num_dropped);
+     }},
     {"reprise:engine_is_dead",
      kGauge,
      "",

@@ -77,7 +77,10 @@ void read_stream_options(const RequestFields& fields,
       request.include_usage && inner.boolean("continuous_usage_stats").value_or(false);
 }
 
-void read_stream_interval(const RequestFields& fields, GenerationRequest& request) {
+void read_stream_interval(const RequestFields& fields,
+                          const RequestPolicy& policy,
+                          GenerationRequest& request) {
+  request.stream_interval = policy.stream_interval;
   const std::optional<int> interval = fields.int32("stream_interval");
   if (!interval) return;
   if (*interval < 1) {
@@ -128,7 +131,7 @@ void read_shared(const RequestFields& fields,
     request.asked_output->spec.any_whitespace = false;
   }
   request.kv_transfer = read_kv_transfer_params(fields);
-  read_stream_interval(fields, request);
+  read_stream_interval(fields, policy, request);
   assign(request.add_special_tokens, fields.boolean("add_special_tokens"));
   fields.check_boolean("store", false);
 }

@@ -12,6 +12,7 @@
 #include "reprise/api/async_engine.h"
 #include "reprise/base/json.h"
 #include "reprise/sampling/sampling_params.h"
+#include "reprise/server/http/trace_parent.h"
 #include "reprise/server/openai/answer_reader.h"
 #include "reprise/server/openai/kv_transfer_fields.h"
 #include "reprise/server/openai/pooling_parameters.h"
@@ -63,7 +64,8 @@ struct GenerationRequest {
   bool add_special_tokens = true;
   Truncation truncation;
   std::optional<std::string> request_id;
-  std::string client;  // HttpRequest::client; set by the route
+  std::string client;                       // HttpRequest::client; set by the route
+  std::optional<TraceParent> trace_parent;  // HttpRequest::trace_parent; set by the route
   bool echo = false;
   bool echo_only = false;  // max_tokens 0: one token is computed and not shown
   bool return_prompt_logprobs = false;

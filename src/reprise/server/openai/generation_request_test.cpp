@@ -87,6 +87,7 @@ TEST(GenerationRequest, takes_null_for_absent_and_absent_for_the_defaults) {
   RequestPolicy policy;
   policy.params.temperature = 0.25F;
   policy.params.max_tokens = 99;
+  policy.stream_interval = 5;
   const GenerationRequest request = parse_completion_request(
       completion_with(
           R"("temperature": null, "stop": null, "max_tokens": null, "logprobs": null, "n": null,
@@ -95,6 +96,7 @@ TEST(GenerationRequest, takes_null_for_absent_and_absent_for_the_defaults) {
   EXPECT_EQ(request.params.temperature, 0.25F);
   EXPECT_EQ(request.params.max_tokens, 16);
   EXPECT_EQ(request.n, 1);
+  EXPECT_EQ(request.stream_interval, 5);
   EXPECT_FALSE(request.stream);
   const GenerationRequest chatting = parse_chat_request(chat_with(R"("logprobs": false)"), policy);
   EXPECT_EQ(chatting.params.max_tokens, std::nullopt) << "the rest of the context";

@@ -30,6 +30,11 @@ std::string id_prefix(const GenerationRequest& request) {
   return request.is_chat ? "chatcmpl-" : "cmpl-";
 }
 
+/// The id of one answer's request to the engine.
+std::string choice_id(const std::string& id, int index, size_t num_choices) {
+  return num_choices > 1 ? fmt::format("{}-{}", id, index) : id;
+}
+
 }  // namespace
 
 /// A request that is being answered.
@@ -38,16 +43,40 @@ struct GenerationService::Generation {
     scheduler::RequestId id{};
     bool is_finished = false;
     int32_t num_output_tokens = 0;
+    int32_t num_cached_tokens = 0;
+    std::string finish_reason;
     LoggedOutput logged;  // empty unless outputs are logged
   };
 
   std::string id;  // the id that clients see
   std::unique_ptr<RequestAnswer> answer;
+  ExchangeRef exchange;
   std::vector<Choice> choices;
+  int64_t num_prompt_tokens = 0;
+  bool shows_output = true;  // what is generated is the answer
+  std::optional<TracedRequest> traced;
   int num_unfinished = 0;
   int n = 1;                           // answers to each prompt
   std::shared_ptr<void> answer_share;  // of the memory for large answers; null: the answer is small
+
+  [[nodiscard]] AnswerFacts facts() const;
 };
+
+AnswerFacts GenerationService::Generation::facts() const {
+  AnswerFacts facts{.request_id = id, .prompt_tokens = num_prompt_tokens, .cached_tokens = 0};
+  if (shows_output) facts.completion_tokens = 0;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const Choice& choice = choices[i];
+    // A prompt counts once, with its first answer.
+    if (i % static_cast<size_t>(n) == 0) *facts.cached_tokens += choice.num_cached_tokens;
+    if (shows_output) *facts.completion_tokens += choice.num_output_tokens;
+    const std::string reason = choice.is_finished ? choice.finish_reason : "abort";
+    if (facts.finish_reason.find(reason) != std::string::npos) continue;
+    if (!facts.finish_reason.empty()) facts.finish_reason += ',';
+    facts.finish_reason += reason;
+  }
+  return facts;
+}
 
 struct GenerationService::IoPoster {
   explicit IoPoster(Post to_io_thread) : to_io_thread_(std::move(to_io_thread)) {}
@@ -73,9 +102,7 @@ GenerationService::GenerationService(const GenerationServiceOptions& options,
                                      OnEngineDeath on_engine_death,
                                      RunElsewhere run_elsewhere)
     : capacity_(int64_t{options.max_num_seqs} + options.max_waiting_requests),
-      enable_prompt_tokens_details_(options.enable_prompt_tokens_details),
-      request_log_(options.request_log),
-      log_(options.log),
+      options_(options),
       engine_(&engine),
       model_(&model),
       io_poster_(std::make_shared<IoPoster>(post)),
@@ -83,8 +110,7 @@ GenerationService::GenerationService(const GenerationServiceOptions& options,
           [this, post = std::move(post)] { post([this] { take_events(); }); })),
       counts_(model.max_model_len()),
       on_engine_death_(std::move(on_engine_death)),
-      run_elsewhere_(std::move(run_elsewhere)),
-      max_answer_bytes_(options.max_answer_bytes) {}
+      run_elsewhere_(std::move(run_elsewhere)) {}
 
 GenerationService::~GenerationService() {
   events_->close();
@@ -127,11 +153,11 @@ void GenerationService::start(const GenerationRequest& request,
   if (request.kv_transfer.from) {
     return start_transferred(request, prompts, request_id, exchange, arrived);
   }
-  check_answer_size(request, prompts, model_->max_model_len(), max_answer_bytes_);
+  check_answer_size(request, prompts, model_->max_model_len(), options_.max_answer_bytes);
   std::shared_ptr<void> answer_share =
       reserve_answer(answer_bytes(request, prompts, model_->max_model_len()));
   Usage usage;
-  if (enable_prompt_tokens_details_) usage.cached_tokens = 0;
+  if (options_.enable_prompt_tokens_details) usage.cached_tokens = 0;
   for (const EncodedPrompt& prompt : prompts) {
     usage.prompt_tokens += static_cast<int64_t>(prompt.token_ids.size());
   }
@@ -143,10 +169,27 @@ void GenerationService::start(const GenerationRequest& request,
                   .created = std::time(nullptr),
                   .model = request.model.value_or(model_->name()),
                   .role = request.role()};
-  if (request_log_.is_enabled) log_.info(request_log_line(request_log_, head.id, request));
+  if (options_.request_log.is_enabled) {
+    options_.log.write(LogLevel::info,
+                       "request_log",
+                       request_log_line(options_.request_log, head.id, request),
+                       {{"request_id", head.id}});
+  }
   auto generation = std::make_shared<Generation>();
   generation->id = head.id;
   generation->answer_share = std::move(answer_share);
+  generation->exchange = exchange;
+  generation->num_prompt_tokens = usage.prompt_tokens;
+  generation->shows_output = !request.pooling && !request.echo_only;
+  if (options_.tracer) {
+    generation->traced = TracedRequest{.parent = request.trace_parent,
+                                       .model = head.model,
+                                       .temperature = request.params.temperature,
+                                       .top_p = request.params.top_p,
+                                       .max_tokens = request.params.max_tokens,
+                                       .n = request.n,
+                                       .arrived = arrived};
+  }
   if (request.pooling) {
     generation->answer =
         std::make_unique<PoolingAnswer>(*request.pooling, std::move(head), id, usage, exchange);
@@ -162,7 +205,7 @@ void GenerationService::start(const GenerationRequest& request,
 
 std::shared_ptr<void> GenerationService::reserve_answer(int64_t num_bytes) {
   if (num_bytes <= kLargeAnswerBytes) return nullptr;
-  if (*large_answer_bytes_ + num_bytes > kMaxLargestAnswers * max_answer_bytes_) {
+  if (*large_answer_bytes_ + num_bytes > kMaxLargestAnswers * options_.max_answer_bytes) {
     throw ApiError(429,
                    "The server prepares as many answers with many log-probabilities as it has "
                    "memory for. Try again later.");
@@ -205,7 +248,7 @@ void GenerationService::start_constrained(
       };
       start(request, prompts, request_id, exchange, arrived);
     } catch (const std::exception& error) {
-      exchange->respond(error_response(to_api_error(error, *model_, log_)));
+      exchange->respond(error_response(to_api_error(error, *model_, options_.log)));
     }
   };
   has_compiled_ = true;
@@ -238,7 +281,7 @@ void GenerationService::start_transferred(const GenerationRequest& request,
       if (!fetched.image) note_failed_transfer(fetched.error);
       start(request, prompts, request_id, exchange, arrived);
     } catch (const std::exception& error) {
-      exchange->respond(error_response(to_api_error(error, *model_, log_)));
+      exchange->respond(error_response(to_api_error(error, *model_, options_.log)));
     }
   };
   engine_->kv_transfer()->fetch(
@@ -255,7 +298,7 @@ void GenerationService::start_transferred(const GenerationRequest& request,
 void GenerationService::note_failed_transfer(const std::string& problem) {
   const bool fails =
       engine_->kv_transfer()->config().load_failure_policy == kv_cache::KvLoadFailurePolicy::fail;
-  log_.warning(fmt::format(
+  options_.log.warning(fmt::format(
       "{}; {}", visible_text(problem), fails ? "the request fails" : "computing it here"));
   if (!fails) return;
   // One text for all reasons: it tells a client nothing about other machines, whose addresses came
@@ -286,7 +329,7 @@ void GenerationService::submit(Key key,
         scheduler::RequestOptions options = request.options;
         options.second_text_begin = prompt.second_text_begin;
         options.client_id =
-            request.num_choices() > 1 ? fmt::format("{}-{}", generation.id, index) : generation.id;
+            choice_id(generation.id, index, static_cast<size_t>(request.num_choices()));
         if (request.make_constraint) options.constraint = request.make_constraint();
         const scheduler::RequestId id = engine_->submit(
             prompt.token_ids,
@@ -321,14 +364,26 @@ void GenerationService::take_event(const EngineEvent& event) {
   const std::shared_ptr<Generation> generation = found->second;
   Generation::Choice& choice = generation->choices[static_cast<size_t>(event.choice)];
   if (choice.is_finished) return;
-  if (request_log_.with_outputs) {
-    choice.logged.add(request_log_, delta.text, delta.token_ids);
-    if (delta.finished)
-      log_.info(choice.logged.line(generation->id, event.choice, delta.finish_reason));
+  if (options_.request_log.with_outputs) {
+    choice.logged.add(options_.request_log, delta.text, delta.token_ids);
+    if (delta.finished) {
+      options_.log.write(LogLevel::info,
+                         "request_log",
+                         choice.logged.line(generation->id, event.choice, delta.finish_reason),
+                         {{"request_id", generation->id}});
+    }
   }
+  choice.num_output_tokens = delta.num_output_tokens;
+  choice.num_cached_tokens = delta.num_cached_tokens;
   if (delta.finished) {
+    if (generation->traced) {
+      options_.tracer->end_request(
+          *generation->traced,
+          choice_id(generation->id, event.choice, generation->choices.size()),
+          delta);
+    }
     choice.is_finished = true;
-    choice.num_output_tokens = delta.num_output_tokens;
+    choice.finish_reason = delta.finish_reason;
     --generation->num_unfinished;
     --num_active_;
     if (delta.finish_reason == "error") {
@@ -343,6 +398,7 @@ void GenerationService::take_event(const EngineEvent& event) {
   generation->answer->take(event.choice, delta);
   if (generation->num_unfinished > 0 || generations_.erase(event.generation) == 0) return;
   observe(*generation);
+  generation->exchange->note(generation->facts());
   finish(generation);
 }
 
@@ -400,7 +456,13 @@ void GenerationService::forget(Key key) {
     if (!choice.is_finished) engine_->abort(choice.id);
   }
   num_active_ -= generation->num_unfinished;
+  generation->exchange->note(generation->facts());
   note_idle();
+}
+
+std::optional<SpanCounts> GenerationService::span_counts() const {
+  if (!options_.tracer) return std::nullopt;
+  return options_.tracer->counts();
 }
 
 bool GenerationService::is_compiling() const {

@@ -18,6 +18,7 @@
 #include "reprise/server/openai/prompt_encoder.h"
 #include "reprise/server/openai/request_log.h"
 #include "reprise/server/openai/served_model.h"
+#include "reprise/server/tracing/tracer.h"
 
 namespace reprise::server {
 
@@ -38,6 +39,7 @@ struct GenerationServiceOptions {
   bool enable_prompt_tokens_details = false;     // usage tells how much of a prompt was cached
   RequestLogOptions request_log;
   Log log;  // messages about the engine and its requests; the access log is separate
+  std::shared_ptr<Tracer> tracer;  // null: no spans are made
 };
 
 /// The requests that the engine works on. The service admits requests, hands their events to their
@@ -92,6 +94,8 @@ class GenerationService {
                          api::TimePoint arrived);
 
   [[nodiscard]] size_t num_requests() const noexcept { return generations_.size(); }
+  /// nullopt: no spans are made.
+  [[nodiscard]] std::optional<SpanCounts> span_counts() const;
   [[nodiscard]] const GenerationCounts& counts() const noexcept { return counts_; }
   /// The number of unfinished answers: a request with n = 2 counts as two.
   [[nodiscard]] int64_t num_active() const noexcept { return num_active_; }
@@ -137,9 +141,7 @@ class GenerationService {
   struct IoPoster;
 
   int64_t capacity_;  // the largest number of unfinished answers
-  bool enable_prompt_tokens_details_;
-  RequestLogOptions request_log_;
-  Log log_;
+  GenerationServiceOptions options_;
   api::AsyncEngine* engine_;
   const ServedModel* model_;
   std::shared_ptr<IoPoster> io_poster_;
@@ -155,7 +157,6 @@ class GenerationService {
   std::function<void()> when_idle_;
   OnEngineDeath on_engine_death_;  // empty after it was called
   RunElsewhere run_elsewhere_;     // may be empty
-  int64_t max_answer_bytes_;
   std::shared_ptr<int64_t> large_answer_bytes_ = std::make_shared<int64_t>(0);
   int num_being_written_ = 0;  // answers on another thread
 };

@@ -90,6 +90,7 @@ void add_pooling_routes(Router& router,
            const api::TimePoint arrived = std::chrono::steady_clock::now();
            GenerationRequest wanted = parse_pooling_request(from.body, kind, pooled);
            wanted.client = from.client;
+           wanted.trace_parent = from.trace_parent;
            model.check(wanted.model);
            std::vector<EncodedPrompt> encoded = prompts.encode(wanted, from.work);
            std::vector<std::string> unused_fields = std::move(wanted.unused_fields);

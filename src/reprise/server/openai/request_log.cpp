@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "reprise/base/json.h"
+#include "reprise/lora/lora_adapter.h"
 #include "reprise/server/http/api_error.h"
 #include "reprise/server/openai/generation_request.h"
 

@@ -38,6 +38,7 @@ Answering TextGeneration::prepare(GenerationRequest wanted,
                                   const HttpRequest& from,
                                   api::TimePoint arrived) const {
   wanted.client = from.client;
+  wanted.trace_parent = from.trace_parent;
   model_->choose(wanted.model, wanted.options);
   prepare_kv_transfer(wanted, engine_->kv_transfer());
   expand_logprobs(wanted.params, engine_->tokenizer().vocab_size());

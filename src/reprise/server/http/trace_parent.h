@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace reprise::server {
+
+// Hexadecimal digits of the ids in W3C Trace Context and OpenTelemetry.
+inline constexpr size_t kTraceIdDigits = 32;
+inline constexpr size_t kSpanIdDigits = 16;
+
+/// The span of a client that a request belongs to, from the headers `traceparent` and `tracestate`
+/// of W3C Trace Context.
+struct TraceParent {
+  std::string trace_id;     // 32 lower-case hexadecimal digits
+  std::string span_id;      // 16
+  bool is_sampled = false;  // false: the client wants no span for this request
+  std::string trace_state;  // for the vendors in the list; may be empty
+
+  friend bool operator==(const TraceParent&, const TraceParent&) = default;
+};
+
+/// nullopt for a header that is absent or not of the standard's form: then the request begins a
+/// trace of its own. A `tracestate` that does not fit is dropped.
+// Source: https://www.w3.org/TR/trace-context-1/, sections 3.2 and 3.3
+[[nodiscard]] std::optional<TraceParent> parse_trace_parent(std::string_view traceparent,
+                                                            std::string_view tracestate);
+
+}  // namespace reprise::server
