@@ -82,13 +82,15 @@ struct HttpClient::Impl {
       : server(std::move(url)), certificate(check), proxy(std::move(through)) {
     if (!server.is_tls) return;
     tls.emplace(ssl::context::tls_client);
-    error_code error;
-    static_cast<void>(tls->set_options(ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1, error));
-    if (!error && certificate == ServerCertificate::checked) {
-      static_cast<void>(tls->set_default_verify_paths(error));
-      tls->set_verify_mode(ssl::verify_peer);
+    try {
+      tls->set_options(ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1);
+      if (certificate == ServerCertificate::checked) {
+        tls->set_default_verify_paths();
+        tls->set_verify_mode(ssl::verify_peer);
+      }
+    } catch (const boost::system::system_error& error) {
+      throw Error(fmt::format("{}: no TLS: {}", server.authority(), error.code().message()));
     }
-    if (error) throw Error(fmt::format("{}: no TLS: {}", server.authority(), error.message()));
   }
 
   BaseUrl server;
@@ -166,9 +168,11 @@ class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange>
         *client_->addresses, [self = shared_from_this()](const error_code& error, const auto&) {
           if (self->ended_) return;
           if (error) return self->fail(error);
-          error_code ignored;
-          static_cast<void>(
-              self->connection_->stream.socket().set_option(tcp::no_delay(true), ignored));
+          try {
+            self->connection_->stream.socket().set_option(tcp::no_delay(true));
+          } catch (const boost::system::system_error& failure) {
+            return self->fail(failure.code());  // the server has closed the connection already
+          }
           if (!self->uses_proxy()) return self->shake_hands();
           self->open_tunnel();
         });
@@ -187,22 +191,22 @@ class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange>
 
   void shake_hands() {
     if (!connection_->tls) return write();
-    ssl::stream<beast::tcp_stream&>& tls = *connection_->tls;
+    ssl::stream<beast::tcp_stream&>& stream = *connection_->tls;
     const std::string& host = client_->server.host;
     error_code error;
     asio::ip::make_address(host, error);
     // A machine with several hosts finds the right one by its name (SNI). An IP address is not sent
     // as one.
-    if (error) SSL_set_tlsext_host_name(tls.native_handle(), host.c_str());
+    if (error) SSL_set_tlsext_host_name(stream.native_handle(), host.c_str());
     if (client_->certificate == ServerCertificate::checked) {
-      tls.set_verify_callback(ssl::host_name_verification(host));
+      stream.set_verify_callback(ssl::host_name_verification(host));
     }
-    tls.async_handshake(ssl::stream_base::client,
-                        [self = shared_from_this()](const error_code& failure) {
-                          if (self->ended_) return;
-                          if (failure) return self->fail(failure);
-                          self->write();
-                        });
+    stream.async_handshake(ssl::stream_base::client,
+                           [self = shared_from_this()](const error_code& failure) {
+                             if (self->ended_) return;
+                             if (failure) return self->fail(failure);
+                             self->write();
+                           });
   }
 
   void write() {
