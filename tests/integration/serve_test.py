@@ -204,7 +204,8 @@ class Routes(unittest.TestCase):
         _, text = self.server.request("GET", "/openapi.json")
         _, kept = self.server.post("/v1/responses", {"input": "Hi", "max_output_tokens": 1})
         for path, operations in json.loads(text)["paths"].items():
-            path = path.replace("{model_id}", NAME).replace("{response_id}", kept["id"])
+            for name, value in {"model_id": NAME, "response_id": kept["id"], "file": "chat.css"}.items():
+                path = path.replace(f"{{{name}}}", value)
             for method in operations:
                 response, _ = self.server.request(method.upper(), path, "{}")
                 self.assertNotIn(response.status, (404, 405), path)

@@ -17,6 +17,7 @@
 #include "reprise/cli/manual.h"
 #include "reprise/cli/option_table.h"
 #include "reprise/cli/root_certificates.h"
+#include "reprise/cli/terminal.h"
 #include "reprise/cli/version.h"
 
 namespace {
@@ -80,21 +81,29 @@ constexpr std::array kCommands = {
         "reference", "Pages of the documentation that the program writes itself.", run_reference},
 };
 
+/// A name in a column of `columns`, and its help beside it.
+void print_entry(std::string_view name, std::string_view help, size_t columns) {
+  const std::string begin = fmt::format("  {:<{}} ", name, columns);
+  fmt::print("{}{}\n",
+             begin,
+             reprise::cli::wrap(help, begin.size(), columns + 3, reprise::cli::help_width()));
+}
+
 void print_help() {
   fmt::print(
       "Reprise {}: an LLM engine that replays captured graphs.\n\nusage: reprise COMMAND "
       "[options]\n\n",
       reprise::cli::kVersion);
-  for (const Command& command : kCommands) fmt::print("  {:<11} {}\n", command.name, command.help);
+  for (const Command& command : kCommands) print_entry(command.name, command.help, 11);
   fmt::print(
       "\n  --help     This text; reprise COMMAND --help for a command's options.\n"
       "  --version  Version and what this CPU can do.\n\nEnvironment:\n");
-  fmt::print("  {:<30} {}\n", "REPRISE_ARG_<OPTION>", kOptionVariables);
+  print_entry("REPRISE_ARG_<OPTION>", kOptionVariables, 30);
   for (const Variable& variable : environment_variables()) {
-    fmt::print("  {:<30} {}\n", variable.name, variable.help);
+    print_entry(variable.name, variable.help, 30);
   }
   fmt::print("\nExit codes:\n");
-  for (const ExitCode& code : kExitCodes) fmt::print("  {}  {}\n", code.value, code.help);
+  for (const ExitCode& code : kExitCodes) print_entry(std::to_string(code.value), code.help, 2);
 }
 
 void print_manual() {

@@ -1,7 +1,6 @@
 // The help of an option table: as text for people, and as JSON, a manual page or a list of
 // completions.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -42,9 +41,6 @@ std::vector<std::string> groups_of(std::span<const Option> options) {
   }
   return groups;
 }
-
-// Output to a file or a pipe has a fixed width, so that generated pages do not change.
-size_t help_width() { return std::clamp<size_t>(terminal_width(STDOUT_FILENO, 100), 40, 120); }
 
 std::string group_list(std::span<const Option> options) {
   std::string text =
@@ -160,7 +156,7 @@ std::string OptionTable::help_text(std::span<const std::string> arguments) const
   return fmt::format(
       "usage: {}\n\n{}\n{}",
       usage_,
-      summary_,
+      wrap(summary_, 0, 0, help_width()),
       word.empty() ? group_list(listed_options()) : matching(listed_options(), word));
 }
 

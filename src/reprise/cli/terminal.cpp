@@ -1,6 +1,7 @@
 #include "reprise/cli/terminal.h"
 
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -11,6 +12,8 @@ size_t terminal_width(int file_descriptor, size_t otherwise) {
   if (ioctl(file_descriptor, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return otherwise;
   return size.ws_col;
 }
+
+size_t help_width() { return std::clamp<size_t>(terminal_width(STDOUT_FILENO, 100), 40, 120); }
 
 std::string wrap(std::string_view text, size_t first_column, size_t indent, size_t width) {
   std::string lines;

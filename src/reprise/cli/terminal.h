@@ -9,6 +9,10 @@ namespace reprise::cli {
 /// Columns of the terminal behind a file descriptor; `otherwise` where there is no terminal.
 [[nodiscard]] size_t terminal_width(int file_descriptor, size_t otherwise);
 
+/// Columns for help: those of the terminal on standard output, within limits. Output to a file or a
+/// pipe has a fixed width, so that generated pages do not change.
+[[nodiscard]] size_t help_width();
+
 /// `text` broken between words into lines of at most `width` columns. The first line starts at
 /// column `first_column`, which the caller has already written; the others are indented by `indent`
 /// spaces. A word longer than a line gets a line of its own.
