@@ -503,7 +503,9 @@ class Pages(Case):
         for path in (SOURCE / "src/reprise").rglob("*.cpp"):
             text = path.read_text(encoding="utf-8")
             if re.search("getenv|look_up_process_environment", text) and not path.stem.endswith("_test"):
-                read |= set(re.findall(r'(?:getenv|environment|is_on)\("(\w+)"\)', text))
+                read |= set(re.findall(r'(?:getenv|environment|is_on|variable_or_empty)\("(\w+)"\)', text))
+                if "variable_or_empty(kName)" in text:
+                    read |= set(re.findall(r'constexpr const char\* kName = "([A-Z_]+)";', text))
         self.assertIn("HOME", read)
         # A variable that stands for an option is read through the table that names both.
         table = self.source("src", "reprise", "cli", "environment.cpp")

@@ -16,7 +16,6 @@
 #include "reprise/cli/log_environment.h"
 #include "reprise/cli/manual.h"
 #include "reprise/cli/option_table.h"
-#include "reprise/cli/root_certificates.h"
 #include "reprise/cli/terminal.h"
 #include "reprise/cli/version.h"
 
@@ -176,7 +175,6 @@ int show_manual(std::span<const std::string> arguments) {
 int main(int argc, char** argv) {
   // A reader that closes the pipe early (head, a pager) must not kill the program.
   std::signal(SIGPIPE, SIG_IGN);
-  reprise::cli::use_root_certificates_of_system();
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   try {
     const int code = dispatch(arguments);

@@ -27,6 +27,7 @@
 #include "reprise/base/equal_ignoring_case.h"
 #include "reprise/base/error.h"
 #include "reprise/http_client/proxy_tunnel.h"
+#include "reprise/http_client/root_certificates.h"
 
 namespace reprise::http_client {
 namespace {
@@ -85,7 +86,11 @@ struct HttpClient::Impl {
     try {
       tls->set_options(ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1);
       if (certificate == ServerCertificate::checked) {
-        tls->set_default_verify_paths();
+        tls->set_default_verify_paths();  // and those of SSL_CERT_FILE and SSL_CERT_DIR
+        const std::string elsewhere = root_certificates_elsewhere("/");
+        const X509_STORE* store = SSL_CTX_get_cert_store(tls->native_handle());
+        const bool has_none = sk_X509_OBJECT_num(X509_STORE_get0_objects(store)) == 0;
+        if (has_none && !elsewhere.empty()) tls->load_verify_file(elsewhere);
         tls->set_verify_mode(ssl::verify_peer);
       }
     } catch (const boost::system::system_error& error) {

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-namespace reprise::cli {
+namespace reprise::http_client {
 
 /// The file with the root certificates of a system whose root folder is `root`, if they are not
 /// where this program's OpenSSL looks by itself; otherwise, and where there are none, empty. A
@@ -10,8 +10,4 @@ namespace reprise::cli {
 /// elsewhere than Debian.
 [[nodiscard]] std::filesystem::path root_certificates_elsewhere(const std::filesystem::path& root);
 
-/// Names that file in SSL_CERT_FILE, unless the user names certificates there or in SSL_CERT_DIR.
-/// Must be called before other threads start.
-void use_root_certificates_of_system();
-
-}  // namespace reprise::cli
+}  // namespace reprise::http_client

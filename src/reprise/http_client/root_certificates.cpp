@@ -1,11 +1,10 @@
-#include "reprise/cli/root_certificates.h"
+#include "reprise/http_client/root_certificates.h"
 
 #include <openssl/x509.h>
 
-#include <cstdlib>
 #include <string_view>
 
-namespace reprise::cli {
+namespace reprise::http_client {
 namespace {
 
 // Fedora and Red Hat, openSUSE, Debian, Alpine.
@@ -31,13 +30,4 @@ std::filesystem::path root_certificates_elsewhere(const std::filesystem::path& r
   return {};
 }
 
-void use_root_certificates_of_system() {
-  if (std::getenv(X509_get_default_cert_file_env()) != nullptr ||
-      std::getenv(X509_get_default_cert_dir_env()) != nullptr) {
-    return;
-  }
-  const std::filesystem::path file = root_certificates_elsewhere("/");
-  if (!file.empty()) setenv(X509_get_default_cert_file_env(), file.c_str(), /*overwrite=*/0);
-}
-
-}  // namespace reprise::cli
+}  // namespace reprise::http_client

@@ -1,4 +1,4 @@
-#include "reprise/cli/root_certificates.h"
+#include "reprise/http_client/root_certificates.h"
 
 #include <gtest/gtest.h>
 #include <openssl/x509.h>
@@ -7,7 +7,7 @@
 
 #include "tests/support/weights/weights_fixture.h"
 
-namespace reprise::cli {
+namespace reprise::http_client {
 namespace {
 
 namespace fs = std::filesystem;
@@ -37,4 +37,4 @@ TEST(RootCertificates, are_left_to_openssl_where_it_finds_them) {
 }
 
 }  // namespace
-}  // namespace reprise::cli
+}  // namespace reprise::http_client
