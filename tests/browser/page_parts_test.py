@@ -176,7 +176,7 @@ class Chatting(Case):
             document.getElementById('attach-file').files = files.files;
             document.getElementById('attach-file').dispatchEvent(new Event('change')); })()""")
         browser.wait("document.querySelectorAll('#files li').length === 1")
-        browser.wait(NOTICE + ".includes('x.png is no text')")
+        browser.wait(NOTICE + ".includes('x.png is not text')")
         self.ask("Sum up.")
         self.assertEqual(server.requests[0]["messages"][0]["content"],
                          "File notes.txt:\n````\none\n```\ntwo\n````\n\nSum up.")
@@ -209,7 +209,7 @@ class Chatting(Case):
         set_field = "(id, value) => { const e = document.getElementById(id); e.value = value; e.dispatchEvent(new Event('input', {bubbles: true})); }"
         for name, value in (("format", "json_schema"), ("schema", "{broken"), ("thinking", "off"), ("effort", "low"), ("top_k", "5")):
             browser.evaluate(f"({set_field})('{name}', '{value}')")
-        self.assertIn("JSON schema in the settings is no JSON", browser.evaluate("document.getElementById('settings-problem').textContent"))
+        self.assertIn("JSON schema in the settings is not JSON", browser.evaluate("document.getElementById('settings-problem').textContent"))
         browser.evaluate(f"({set_field})('schema', '{{\"type\": \"object\"}}')")
         self.assertTrue(browser.evaluate("document.getElementById('settings-problem').hidden"))
         browser.evaluate("document.querySelector('#settings .primary').click()")

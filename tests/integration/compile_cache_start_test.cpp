@@ -94,7 +94,8 @@ bool is_mapped(const char* library) {
   return false;
 }
 
-// This test is first in the file, so that no earlier test has loaded the plug-in with LLVM into the process.
+// This test is first in the file, so that no earlier test has loaded the plug-in with LLVM into the
+// process.
 TEST_F(CompileCacheStart, warm_compiles_nothing_and_does_not_load_LLVM) {
   const pid_t child = fork();
   if (child == 0) {
@@ -103,7 +104,8 @@ TEST_F(CompileCacheStart, warm_compiles_nothing_and_does_not_load_LLVM) {
     const bool is_cold = report.counter.num_graphs_seen == 1 && report.cache_saved == "saved";
     // If code was generated, LLVM must have generated it; otherwise the check below would mean
     // nothing.
-    const bool has_llvm = report.counter.num_generated_kernels == 0 || is_mapped("reprise_codegen_llvm");
+    const bool has_llvm =
+        report.counter.num_generated_kernels == 0 || is_mapped("reprise_codegen_llvm");
     _exit(is_cold && has_llvm ? 0 : 1);
   }
   int status = 0;

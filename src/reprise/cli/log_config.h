@@ -7,8 +7,8 @@
 
 namespace reprise::cli {
 
-/// What a file of --log-config-file asks for. The file is a dictionary of Python's
-/// logging.config.dictConfig, as vLLM reads it. Members that are not set keep their usual values.
+/// The settings in a file of --log-config-file, which is JSON for Python's
+/// logging.config.dictConfig, as vLLM reads it. What the file does not set keeps its usual value.
 struct LogConfig {
   std::optional<LogLevel> level;         // of the loggers "reprise" and "vllm", else of the root
   std::optional<LogLevel> server_level;  // of "uvicorn" and "uvicorn.error"

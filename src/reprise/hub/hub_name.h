@@ -18,8 +18,7 @@ struct HubName {
   [[nodiscard]] std::string cache_folder() const;
 };
 
-/// nullopt when `text` is no such name: the hub's names have two parts of letters, digits, '-', '_'
-/// and '.'.
+/// A name has two parts of letters, digits, '-', '_' and '.'. Returns nullopt for any other text.
 [[nodiscard]] std::optional<HubName> parse_hub_name(std::string_view text);
 
 /// The indices in `paths` of the files that `wanted` names: the file with this path, with the other

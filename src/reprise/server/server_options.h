@@ -53,7 +53,7 @@ struct ServerOptions {
   /// Where the server's lines go; the log of `generations` uses the same writer. Null: the server
   /// makes a writer for standard error.
   std::shared_ptr<LineWriter> lines;
-  /// What uvicorn logs for vLLM: the start and the end of the server, and a line per request. The
+  /// Lines that vLLM gets from uvicorn: start and end of the server, and one for each request. The
   /// log uses `lines`.
   Log log;
   bool access_log = true;

@@ -54,7 +54,7 @@ Place follow(const BaseUrl& from, std::string_view location) {
   const size_t scheme = text.find("://");
   if (scheme == std::string::npos) {
     throw Error(
-        fmt::format("{} redirects to '{}', which is no address", from.authority(), location));
+        fmt::format("{} redirects to '{}', which is not an address", from.authority(), location));
   }
   const size_t end = std::min(text.find_first_of("/?#", scheme + 3), text.size());
   Place place{.server = http_client::parse_url("redirect", text.substr(0, end)),

@@ -21,7 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As many as keep a fast line busy: the servers limit the rate of one connection.
+// Files that are fetched at the same time. One connection does not fill a fast line, because
+// servers limit its rate.
 constexpr size_t kTransfers = 4;
 
 /// The address of the next page in a header Link, without scheme and host; empty on the last page.
@@ -58,7 +59,7 @@ class Pull {
               }}) {
     if (!is_safe_path(options.revision)) {
       throw InvalidArgument(fmt::format(
-          "--revision: '{}' is no name of a branch, a tag or a commit", options.revision));
+          "--revision: '{}' is not the name of a branch, a tag or a commit", options.revision));
     }
   }
 

@@ -23,7 +23,7 @@ struct PullOptions {
   http_client::ProxyRules proxies;
 };
 
-/// What a pull will do.
+/// The files that a pull fetches, and how much of them is on disk already.
 struct PullPlan {
   std::vector<RepositoryFile> files;  // small ones first
   std::filesystem::path snapshot;     // the folder of the commit

@@ -197,7 +197,7 @@ void HttpServer::Impl::take_unix(const std::string& path, bool listens) {
     if (is_socket) {
       error_code refused;
       asio::local::stream_protocol::socket probe(io);
-      probe.connect(endpoint, refused);
+      (void)probe.connect(endpoint, refused);
       if (refused == asio::error::connection_refused) ::unlink(path.c_str());
     }
     unix_acceptor.open();
@@ -244,8 +244,8 @@ void HttpServer::run() {
 void HttpServer::shut_down(int grace_seconds) {
   if (std::exchange(impl_->shared.is_shutting_down, true)) return;
   error_code ignored;
-  impl_->acceptor.close(ignored);
-  impl_->unix_acceptor.close(ignored);
+  (void)impl_->acceptor.close(ignored);
+  (void)impl_->unix_acceptor.close(ignored);
   const std::vector<HttpSession*> open(impl_->shared.open.begin(), impl_->shared.open.end());
   for (HttpSession* session : open) session->wind_down();
   if (impl_->shared.open.empty()) return impl_->io.stop();

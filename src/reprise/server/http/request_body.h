@@ -19,13 +19,13 @@ namespace reprise::server {
 /// A body type for Beast's parser. The text grows with the bytes that arrive, and the share of the
 /// common memory grows with the text. Private to http_session.
 struct RequestBody {
-  struct value_type {
+  struct value_type {  // NOLINT(readability-identifier-naming): the name that Beast asks for
     std::string text;
     size_t max_bytes = 0;                      // set after the header was read
     std::shared_ptr<BodyMemory::Share> share;  // set after the header was read
   };
 
-  class reader {
+  class reader {  // NOLINT(readability-identifier-naming): likewise
    public:
     template <bool is_request, class Fields>
     reader(boost::beast::http::header<is_request, Fields>&, value_type& body) : body_(&body) {}

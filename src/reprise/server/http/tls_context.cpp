@@ -25,9 +25,9 @@ ssl::context make_tls_context(const TlsOptions& options) {
   context.set_options(ssl::context::default_workarounds | ssl::context::no_tlsv1 |
                       ssl::context::no_tlsv1_1 | ssl::context::no_compression);
   boost::system::error_code error;
-  context.use_certificate_chain_file(options.certificate_file, error);
+  (void)context.use_certificate_chain_file(options.certificate_file, error);
   require(error, "--ssl-certfile", options.certificate_file);
-  context.use_private_key_file(options.key_file, ssl::context::pem, error);
+  (void)context.use_private_key_file(options.key_file, ssl::context::pem, error);
   require(error, "--ssl-keyfile", options.key_file);
   if (SSL_CTX_check_private_key(context.native_handle()) != 1) {
     throw InvalidArgument(fmt::format("--ssl-keyfile {}: is not the key of --ssl-certfile {}",
@@ -35,7 +35,7 @@ ssl::context make_tls_context(const TlsOptions& options) {
                                       options.certificate_file));
   }
   if (!options.ca_file.empty()) {
-    context.load_verify_file(options.ca_file, error);
+    (void)context.load_verify_file(options.ca_file, error);
     require(error, "--ssl-ca-certs", options.ca_file);
   }
   if (!options.ciphers.empty() &&

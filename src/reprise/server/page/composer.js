@@ -97,6 +97,6 @@ async function textOf(file) {
     const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
     if (!text.includes("\0")) return text;
   } catch { /* said below */ }
-  throw new Error(`${file.name} is no text. The page sends files as UTF-8 text; pictures, sound and ` +
+  throw new Error(`${file.name} is not text. The page sends files as UTF-8 text; pictures, sound and ` +
     "PDF cannot be sent.");
 }

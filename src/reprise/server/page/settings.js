@@ -36,7 +36,7 @@ export function requestFields() {
 function schema() {
   const value = parsed("schema", "The JSON schema in the settings");
   if (typeof value !== "object" || value === null) {
-    throw new Error("The JSON schema in the settings is no JSON object.");
+    throw new Error("The JSON schema in the settings is not a JSON object.");
   }
   return value;
 }
@@ -51,7 +51,7 @@ function parsed(id, what) {
   try {
     return JSON.parse($(id).value);
   } catch (error) {
-    throw new Error(`${what} is no JSON: ${error.message}`);
+    throw new Error(`${what} is not JSON: ${error.message}`);
   }
 }
 

@@ -21,8 +21,8 @@ using SendSpans = std::function<void(const std::string& body)>;
 
 struct SpanExporterOptions {
   TraceResource resource;
-  // Of OpenTelemetry's batch processor: so many spans wait, so many are sent together, and a span
-  // waits so long for others.
+  // Spans that may wait, spans that are sent together, and how long a span waits for others: the
+  // defaults of OpenTelemetry's batch processor, with a shorter delay.
   size_t max_waiting = 2048;
   size_t max_batch = 512;
   std::chrono::milliseconds delay{1000};

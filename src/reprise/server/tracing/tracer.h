@@ -12,7 +12,7 @@
 
 namespace reprise::server {
 
-/// What a span tells of a request beside its answer.
+/// A request, as far as its span tells of it; the span also has figures of the answer.
 struct TracedRequest {
   std::optional<TraceParent> parent;
   std::string model;
