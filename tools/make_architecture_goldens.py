@@ -41,6 +41,8 @@ ROPE = dict(rope_type="default", rope_theta=10000.0)
 # The first layer is dense, the others have experts.
 LATENT = BASE | dict(num_key_value_heads=4, num_hidden_layers=3, kv_lora_rank=24, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=10,
                       moe_intermediate_size=20, first_k_dense_replace=1)
+EXPERTS = dict(n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=20, routed_scaling_factor=1.5,
+               norm_topk_prob=True)
 DEEPSEEK_YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32, mscale=0.7, mscale_all_dim=1.0)
 LONG = [1.0 + 0.5 * i for i in range(6)]
 # Two groups of heads, and fewer states than a block of the convolution: no size equals another one.
@@ -172,6 +174,30 @@ SHAPES: dict[str, tuple[str, dict]] = {
             interleave_moe_layer_step=2, attention_chunk_size=9, floor_scale=5, attn_scale=0.4, rope_parameters=ROPE),
         vision_config=dict(hidden_size=16, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14,
                            vision_output_dim=16, projector_input_dim=16, projector_output_dim=16))),
+    # Experts that a sigmoid or a softmax with a bias chooses. The first layer is dense where a class has such layers.
+    "glm4-moe": ("Glm4Moe", WIDE_HEADS | EXPERTS | dict(
+        num_hidden_layers=3, attention_bias=True, use_qk_norm=True, n_group=2, topk_group=1, first_k_dense_replace=1,
+        rope_parameters=ROPE | dict(partial_rotary_factor=0.5), num_mtp_layers=0)),
+    "glm4-moe-lite": ("Glm4MoeLite", LATENT | EXPERTS | dict(
+        q_lora_rank=16, n_group=1, topk_group=1, mlp_layer_types=["dense", "sparse", "sparse"], rope_parameters=ROPE)),
+    "solar-open": ("SolarOpen", WIDE_HEADS | EXPERTS | dict(n_group=2, topk_group=2, rope_parameters=ROPE)),
+    "dots1": ("Dots1", WIDE_HEADS | EXPERTS | dict(
+        num_hidden_layers=3, first_k_dense_replace=1, sliding_window=9, max_window_layers=2, rope_parameters=ROPE)),
+    "minimax-m2": ("MiniMaxM2", WIDE_HEADS | dict(
+        num_local_experts=6, num_experts_per_tok=3, intermediate_size=20, rope_parameters=ROPE | dict(partial_rotary_factor=0.5))),
+    "ernie4_5-moe": ("Ernie4_5_Moe", WIDE_HEADS | dict(
+        num_hidden_layers=3, moe_num_experts=6, moe_k=3, moe_intermediate_size=20, moe_num_shared_experts=2, moe_layer_start_index=1,
+        moe_layer_end_index=-1, rope_parameters=ROPE | dict(rope_theta=500000.0))),
+    "hunyuan": ("HunYuanDenseV1", WIDE_HEADS | dict(
+        attention_bias=True, rope_parameters=ROPE | dict(rope_type="dynamic", alpha=7.5, factor=1.0))),
+    "hunyuan-moe": ("HunYuanMoEV1", WIDE_HEADS | dict(
+        num_experts=6, moe_topk=2, intermediate_size=20, rope_parameters=ROPE | dict(rope_type="dynamic", alpha=7.5, factor=1.0))),
+    "lfm2-moe": ("Lfm2Moe", BASE | dict(
+        num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], conv_L_cache=3, num_dense_layers=1, num_experts=6,
+        num_experts_per_tok=2, moe_intermediate_size=20, routed_scaling_factor=1.5, tie_word_embeddings=True)),
+    "exaone4": ("Exaone4", WIDE_HEADS | dict(
+        num_hidden_layers=3, sliding_window=9, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        rope_parameters=ROPE)),
     "qwen3-moe": ("Qwen3Moe", WIDE_HEADS | dict(num_experts=5, num_experts_per_tok=3, moe_intermediate_size=20,
                                                 num_hidden_layers=3, mlp_only_layers=[1], norm_topk_prob=True)),
 }
@@ -181,7 +207,7 @@ def draw(model: torch.nn.Module, config, seed: int) -> None:
     """Weights from the seed and their own names. Norms lie near one and biases are not zero, so that a program that ignores
     them is caught."""
     counts_from_one = "gemma" in config.model_type or config.model_type in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
-    biases = [item for item in model.named_buffers() if item[0].endswith("e_score_correction_bias")]
+    biases = [item for item in model.named_buffers() if item[0].endswith(("e_score_correction_bias", "expert_bias"))]
     for name, parameter in [*model.named_parameters(), *biases]:
         generator = torch.Generator().manual_seed(seed * 1_000_003 + zlib.crc32(name.encode()))
         values = torch.randn(parameter.shape, generator=generator)

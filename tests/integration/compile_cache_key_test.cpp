@@ -199,6 +199,7 @@ std::vector<Row> all_rows() {
       CHANGES(whole, o_bias, "tiny-llama", it.o_bias = true),
       CHANGES(whole, mlp_bias, "tiny-llama", it.mlp_bias = true),
       CHANGES(whole, qk_norm, "tiny-qwen3", it.qk_norm = weights::QkNorm::all_heads),
+      CHANGES(whole, norms_rotated_heads, "tiny-qwen3", it.norms_rotated_heads = true),
       CHANGES(whole,
               has_unit_qk_norm,
               "architectures/llama4",

@@ -92,7 +92,17 @@ inline constexpr std::array kArchitectureGoldens = {"architectures/gemma2",
                                                     "architectures/llama4-vl",
                                                     "architectures/mixtral",
                                                     "architectures/qwen2-moe",
-                                                    "architectures/qwen3-moe"};
+                                                    "architectures/qwen3-moe",
+                                                    "architectures/glm4-moe",
+                                                    "architectures/glm4-moe-lite",
+                                                    "architectures/solar-open",
+                                                    "architectures/dots1",
+                                                    "architectures/minimax-m2",
+                                                    "architectures/ernie4_5-moe",
+                                                    "architectures/hunyuan",
+                                                    "architectures/hunyuan-moe",
+                                                    "architectures/lfm2-moe",
+                                                    "architectures/exaone4"};
 
 inline std::filesystem::path golden_folder(const std::string& model) {
   return std::filesystem::path(source_dir()) / "tests" / "goldens" / model;

@@ -52,10 +52,11 @@ ExpertMlp::ExpertMlp(const LayerParts& parts)
     counts_ = parts.expert_counting->layers[static_cast<size_t>(parts.layer)];
   }
   router_ = parts.load_projection({names.router});
-  if (routing_.scores == weights::RouterScores::sigmoid_with_bias) {
+  if (routing_.has_bias_of_choice()) {
     // In float32: rounded biases would choose other experts.
-    router_bias_ = parts.parameters.load(names.in_layer(parts.layer, names.router_bias),
-                                         {.dtype = DType::f32});
+    const Tensor bias = parts.parameters.load(names.in_layer(parts.layer, names.router_bias),
+                                              {.dtype = DType::f32});
+    router_bias_ = bias.with_layout({routing_.num_experts}, {1}, 0);
   }
   if (routing_.scores == weights::RouterScores::sigmoid_of_input) {
     const std::string name = names.in_layer(parts.layer, names.router) + ".weight";
@@ -129,13 +130,13 @@ Tensor ExpertMlp::activate(const Tensor& gate_up) const {
 
 std::pair<Tensor, Tensor> ExpertMlp::route(const Tensor& logits) const {
   const auto scale = static_cast<float>(routing_.routed_scale);
-  if (router_bias_.defined()) {
+  if (routing_.scores == weights::RouterScores::sigmoid_with_bias) {
     return ops::grouped_sigmoid_top_k(
         logits, router_bias_, scale, routing_.top_k, routing_.groups, routing_.top_groups);
   }
-  if (routing_.groups > 1 || scale != 1) {
+  if (router_bias_.defined() || routing_.groups > 1 || scale != 1) {
     return ops::grouped_softmax_top_k(
-        logits, scale, routing_.top_k, routing_.groups, routing_.top_groups);
+        logits, router_bias_, scale, routing_.top_k, routing_.groups, routing_.top_groups);
   }
   return routing_.renormalises ? ops::top_k_softmax(logits, routing_.top_k)
                                : ops::softmax_top_k(logits, routing_.top_k);

@@ -89,6 +89,7 @@ SelfAttention::SelfAttention(const LayerParts& parts)
       rope_table_(parts.rope_table),
       query_rope_table_(parts.query_rope_table),
       rotates_(parts.config.rotates(parts.layer)),
+      norms_rotated_(parts.config.norms_rotated_heads),
       norm_eps_(static_cast<float>(parts.config.norm_eps)),
       has_gate_(parts.config.has_attention_gate),
       attention_(attention_shape(parts), parts.cache_index(), load_sinks(parts)) {
@@ -123,10 +124,12 @@ Tensor SelfAttention::operator()(cudagraph::ForwardContext& context,
   Tensor q = heads_of(0, q_size_, num_heads_, norms_all ? &*q_norm_ : nullptr);
   Tensor k = heads_of(q_size_, kv_size_, num_kv_heads_, norms_all ? &*k_norm_ : nullptr);
   const Tensor v = heads_of(q_size_ + kv_size_, kv_size_, num_kv_heads_, nullptr);
-  if (has_norm(weights::QkNorm::per_head)) {
+  const auto norm_heads = [&] {
     q = (*q_norm_)(q);
     k = (*k_norm_)(k);
-  }
+  };
+  const bool norms_heads = has_norm(weights::QkNorm::per_head);
+  if (norms_heads && !norms_rotated_) norm_heads();
   if (unit_norm_.defined()) {
     // A rotation changes no mean square, so the norm may come before it.
     q = ops::gemma_rms_norm(q, unit_norm_, norm_eps_);
@@ -138,6 +141,7 @@ Tensor SelfAttention::operator()(cudagraph::ForwardContext& context,
                                     : rotated_q;
     if (rotates_) k = rotated_k;
   }
+  if (norms_heads && norms_rotated_) norm_heads();
   const Tensor attended = ops::flatten(attention_(context, q, k, v));
   if (!has_gate_) return project(context, attended, o_);
   const Tensor gate = ops::slice(qkv, 1, q_size_ + 2 * kv_size_, q_size_);

@@ -34,6 +34,7 @@ class SelfAttention final : public AttentionBlock {
   Tensor rope_table_;        // shared by layers; see LayerParts::rope_table
   Tensor query_rope_table_;  // likewise
   bool rotates_;
+  bool norms_rotated_;  // the heads of q and k
   float norm_eps_;
   Tensor unit_norm_;  // zeros, which count from one; undefined: none
   bool has_gate_;     // of the results

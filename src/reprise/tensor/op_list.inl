@@ -134,9 +134,10 @@ X(combine_experts, "(x[T*K, H], weights f32[T, K]) -> [T, H]")
 // Experts are divided into `groups` of neighbours. A token chooses its top_k experts from the
 // top_groups best groups, and the results are as those of softmax_top_k, multiplied by `scale`.
 // grouped_softmax_top_k: a score is the softmax over all experts, and a group counts as much as its
-// best expert.
+// best expert. With a bias, experts are chosen by score plus bias, and the weights are the scores
+// of the chosen experts, divided by their sum.
 X(grouped_softmax_top_k,
-  "(logits[T, E]; scale, top_k, groups, top_groups) -> f32[T, top_k], i32[T, top_k]")
+  "(logits[T, E], bias f32[E]?; scale, top_k, groups, top_groups) -> f32[T, top_k], i32[T, top_k]")
 // grouped_sigmoid_top_k: a score is the sigmoid of the logit. Experts are chosen by score plus
 // bias, and a group counts as much as its two best experts. The weights are the scores of the
 // chosen experts, divided by their sum.

@@ -261,6 +261,30 @@ DecoderTensors lfm2() {
           .mixer_conv = "conv"};
 }
 
+DecoderTensors lfm2_moe() {
+  DecoderTensors names = lfm2();
+  names.router = "feed_forward.gate";
+  names.router_bias = "feed_forward.expert_bias";
+  names.experts = "feed_forward.experts.";
+  names.expert_gate = "w1";
+  names.expert_up = "w3";
+  names.expert_down = "w2";
+  return names;
+}
+
+DecoderTensors hunyuan() {
+  return {.q_norm = "self_attn.query_layernorm",
+          .k_norm = "self_attn.key_layernorm",
+          .router = "mlp.gate.wg",
+          .shared_expert = "mlp.shared_mlp."};
+}
+
+DecoderTensors ernie4_5_moe() {
+  return {.router_bias = "mlp.moe_statics.e_score_correction_bias",
+          .router_bias_is_row = true,
+          .shared_expert = "mlp.shared_experts."};
+}
+
 DecoderTensors qwen3_next() {
   return {.mixer = "linear_attn.", .mixer_in = "in_proj_qkvz", .mixer_gates = "in_proj_ba"};
 }
@@ -275,6 +299,7 @@ DecoderTensors qwen3_5() {
 
 DecoderTensors mixtral() {
   return {.router = "block_sparse_moe.gate",
+          .router_bias = "block_sparse_moe.e_score_correction_bias",
           .experts = "block_sparse_moe.experts.",
           .expert_gate = "w1",
           .expert_up = "w3",
@@ -361,6 +386,7 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
       return glm4();
     case Architecture::olmo2:
     case Architecture::olmo3:
+    case Architecture::exaone4:
       return olmo2();
     case Architecture::mamba:
     case Architecture::mamba2:
@@ -370,6 +396,13 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
       return bamba();
     case Architecture::lfm2:
       return lfm2();
+    case Architecture::lfm2_moe:
+      return lfm2_moe();
+    case Architecture::hunyuan_dense:
+    case Architecture::hunyuan_moe:
+      return hunyuan();
+    case Architecture::ernie4_5_moe:
+      return ernie4_5_moe();
     case Architecture::granite_moe:
     case Architecture::granite_moe_hybrid:
       return granite_moe();
@@ -380,12 +413,17 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
       return qwen3_5();
     case Architecture::deepseek_v2:
     case Architecture::deepseek_v3:
+    case Architecture::glm4_moe:
+    case Architecture::glm4_moe_lite:
+    case Architecture::solar_open:
+    case Architecture::dots1:
       return {.shared_expert = "mlp.shared_experts."};
     case Architecture::gpt_oss:
       return {.router = "mlp.router"};
     case Architecture::llama4:
       return llama4();
     case Architecture::mixtral:
+    case Architecture::minimax_m2:
       return mixtral();
     default:
       return {};

@@ -74,6 +74,7 @@ struct DecoderTensors {
   // Names in a layer with experts.
   std::string_view router = "mlp.gate";
   std::string_view router_bias = "mlp.gate.e_score_correction_bias";  // a tensor, not a module
+  bool router_bias_is_row = false;                                    // [1, experts]
   std::string_view experts = "mlp.experts.";  // before the number of the expert
   std::string_view expert_gate = "gate_proj";
   std::string_view expert_up = "up_proj";

@@ -239,8 +239,10 @@ class TensorList {
     const int64_t hidden = config_.hidden_size;
     add_linear(names_.router, moe.num_experts, hidden, moe.is_stacked);
     if (moe.is_stacked) return add_stacked_experts(moe);
-    if (moe.scores == RouterScores::sigmoid_with_bias) {
-      add(names_.in_layer(layer_, names_.router_bias), {moe.num_experts}, WeightRole::bias);
+    if (moe.has_bias_of_choice()) {
+      std::vector<int64_t> shape = {moe.num_experts};
+      if (names_.router_bias_is_row) shape.insert(shape.begin(), 1);
+      add(names_.in_layer(layer_, names_.router_bias), std::move(shape), WeightRole::bias);
     }
     const ExpertRange experts = moe.local_experts();
     for (int64_t expert = experts.begin; expert < experts.begin + experts.count; ++expert) {

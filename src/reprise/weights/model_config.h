@@ -51,7 +51,7 @@ enum class NormType : uint8_t { rms_norm, gemma_rms_norm, layer_norm };
 /// The function of an MLP; gelu_tanh is what configs call gelu_pytorch_tanh or gelu_new.
 enum class Activation : uint8_t { silu, gelu, gelu_tanh, relu };
 
-/// The RMSNorm of q and k before the rotation: none, over each head, or over all heads at once.
+/// The RMSNorm of q and k: none, over each head, or over all heads at once.
 enum class QkNorm : uint8_t { none, per_head, all_heads };
 
 /// How a checkpoint orders the rows of q, k and v.
@@ -68,6 +68,8 @@ enum class RouterScores : uint8_t {
   softmax,
   /// Sigmoids; a bias for each expert takes part in the choice, but not in the weights.
   sigmoid_with_bias,
+  /// The same with softmax.
+  softmax_with_bias,
   /// The sigmoid of the best expert's logit multiplies what this expert reads, instead of its
   /// result. Only for top_k = 1.
   sigmoid_of_input,
@@ -102,6 +104,10 @@ struct MixtureOfExperts {
   /// The engines among which the experts are divided: each computes the rows of all engines.
   int64_t engines = 1;
 
+  /// A bias for each expert takes part in the choice.
+  [[nodiscard]] bool has_bias_of_choice() const noexcept {
+    return scores == RouterScores::sigmoid_with_bias || scores == RouterScores::softmax_with_bias;
+  }
   [[nodiscard]] ExpertRange local_experts() const noexcept {
     return of_rank.value_or(ExpertRange{.begin = 0, .count = num_experts});
   }
@@ -235,6 +241,7 @@ struct ModelConfig {
   bool o_bias = false;    // on o_proj
   bool mlp_bias = false;
   QkNorm qk_norm = QkNorm::none;
+  bool norms_rotated_heads = false;  // q and k are normed after the rotation
   /// A head of q and k is divided by its root mean square in layers that rotate; there are no
   /// weights.
   bool has_unit_qk_norm = false;

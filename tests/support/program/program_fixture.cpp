@@ -336,17 +336,18 @@ class RandomBuilder {
   // Two of four experts for each row.
   std::optional<ValueId> add_routes(ValueId logits) {
     const NodeAttributes grouped = {.length = 2, .scale = 1.5F, .groups = 2, .top_groups = 1};
-    switch (pick(0, 3)) {
+    const auto draw_bias = [&] { return sampled(program_.add_parameter({DType::f32, {4}})); };
+    switch (pick(0, 4)) {
       case 0:
         return add(OpCode::softmax_top_k, {.length = 2}, {logits});
       case 1:
         return add(OpCode::top_k_softmax, {.length = 2}, {logits});
       case 2:
-        return add(OpCode::grouped_softmax_top_k, grouped, {logits});
-      default: {
-        const ValueId bias = sampled(program_.add_parameter({DType::f32, {4}}));
-        return add(OpCode::grouped_sigmoid_top_k, grouped, {logits, bias});
-      }
+        return add(OpCode::grouped_softmax_top_k, grouped, {logits, kNoValue});
+      case 3:
+        return add(OpCode::grouped_softmax_top_k, grouped, {logits, draw_bias()});
+      default:
+        return add(OpCode::grouped_sigmoid_top_k, grouped, {logits, draw_bias()});
     }
   }
   void add_experts(ValueId x) {

@@ -64,6 +64,13 @@ inline Json complete_config(std::string_view architecture) {
   if (architecture == "MixtralForCausalLM" || architecture == "GraniteMoeForCausalLM") {
     config["num_local_experts"] = 4;
   }
+  if (architecture == "MiniMaxM2ForCausalLM") {
+    config["num_local_experts"] = 4;
+    config.erase("shared_intermediate_size");
+  }
+  if (architecture == "Dots1ForCausalLM") config["norm_topk_prob"] = true;
+  if (architecture == "Ernie4_5_MoeForCausalLM") config["moe_num_experts"] = 8;
+  if (architecture == "HunYuanMoEV1ForCausalLM") config.erase("moe_intermediate_size");
   if (architecture == "Llama4ForCausalLM") {
     config["num_local_experts"] = 4;
     config["num_experts_per_tok"] = 1;

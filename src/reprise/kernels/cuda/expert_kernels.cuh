@@ -132,6 +132,7 @@ REPRISE_DEVICE void route_in_groups(const GroupedTopKArguments& a) {
     const T* x = static_cast<const T*>(a.logits) + row_offset(a.layout, row);
     float* weights = a.weights + row * a.top_k;
     const auto logit = [&](int64_t i) { return as_float(x[i]); };
+    const bool has_bias = a.bias != nullptr;
     float largest = 0;
     float total = 1;
     if constexpr (!kIsSigmoid) {
@@ -143,7 +144,7 @@ REPRISE_DEVICE void route_in_groups(const GroupedTopKArguments& a) {
     };
     sync_warp();  // the choices of the row before may still be read
     for (int64_t i = team.rank; i < count; i += team.size) {
-      choices[i] = kIsSigmoid ? score(i) + a.bias[i] : score(i);
+      choices[i] = score(i) + (has_bias ? a.bias[i] : 0.0F);
     }
     sync_warp();
     exclude_groups(a, choices, kIsSigmoid);
@@ -153,7 +154,7 @@ REPRISE_DEVICE void route_in_groups(const GroupedTopKArguments& a) {
         choose_experts(count, a.top_k, weights, a.experts + row * a.top_k, choice, score);
     if (team.rank != 0) return;
     // The small number is that of the published model: it avoids a division by zero.
-    const float factor = kIsSigmoid ? a.scale / (chosen + 1e-20F) : a.scale;
+    const float factor = has_bias ? a.scale / (chosen + 1e-20F) : a.scale;
     for (int64_t k = 0; k < a.top_k; ++k) weights[k] *= factor;
   });
 }

@@ -12,11 +12,11 @@
 namespace reprise::kernels {
 namespace {
 
-void require_enough_experts(const GroupedRouting& routing, int64_t num_experts, bool has_bias) {
+void require_enough_experts(const GroupedRouting& routing, int64_t num_experts) {
   const bool are_groups = routing.groups > 0 && num_experts % routing.groups == 0 &&
                           routing.top_groups > 0 && routing.top_groups <= routing.groups;
   const int64_t size = are_groups ? num_experts / routing.groups : 0;
-  if (num_experts <= kMaxExperts && size >= (has_bias ? 2 : 1) &&
+  if (num_experts <= kMaxExperts && size >= (routing.is_sigmoid ? 2 : 1) &&
       routing.top_k <= routing.top_groups * size) {
     return;
   }
@@ -42,7 +42,8 @@ bool launch_grouped_top_k(device::Stream& stream,
   require_dense_rows(logits, "grouped_top_k");
   REPRISE_ASSERT(weights.is_dense() && experts.is_dense() && (!bias.defined() || bias.is_dense()),
                  "grouped_top_k: bias and results must be dense");
-  require_enough_experts(routing, logits.size(1), bias.defined());
+  REPRISE_ASSERT(bias.defined() || !routing.is_sigmoid, "grouped_top_k: sigmoids need a bias");
+  require_enough_experts(routing, logits.size(1));
   const GroupedTopKArguments arguments = {
       .logits = logits.data(),
       .bias = bias.defined() ? bias.data_as<float>() : nullptr,
@@ -56,7 +57,7 @@ bool launch_grouped_top_k(device::Stream& stream,
       .scale = routing.scale,
   };
   const FloatKernels& kernel =
-      bias.defined() ? kernels.grouped_sigmoid_top_k : kernels.grouped_softmax_top_k;
+      routing.is_sigmoid ? kernels.grouped_sigmoid_top_k : kernels.grouped_softmax_top_k;
   return launch(stream,
                 kernel_for(kernel, logits.dtype()),
                 num_blocks(arguments.tiles),
@@ -66,9 +67,10 @@ bool launch_grouped_top_k(device::Stream& stream,
 
 namespace {
 
-GroupedRouting routing_of(const OpRun& run) {
+GroupedRouting routing_of(const OpRun& run, bool is_sigmoid) {
   const OpAttributes& attributes = run.call.attributes;
-  return {.top_k = attributes.length,
+  return {.is_sigmoid = is_sigmoid,
+          .top_k = attributes.length,
           .groups = attributes.groups,
           .top_groups = attributes.top_groups,
           .scale = attributes.scale};
@@ -77,12 +79,17 @@ GroupedRouting routing_of(const OpRun& run) {
 }  // namespace
 
 bool launch_grouped_softmax_top_k(const OpRun& run) {
-  return launch_grouped_top_k(
-      run.stream, run.kernels, routing_of(run), run.in[0], {}, run.out[0], run.out[1]);
+  return launch_grouped_top_k(run.stream,
+                              run.kernels,
+                              routing_of(run, false),
+                              run.in[0],
+                              run.in[1],
+                              run.out[0],
+                              run.out[1]);
 }
 bool launch_grouped_sigmoid_top_k(const OpRun& run) {
   return launch_grouped_top_k(
-      run.stream, run.kernels, routing_of(run), run.in[0], run.in[1], run.out[0], run.out[1]);
+      run.stream, run.kernels, routing_of(run, true), run.in[0], run.in[1], run.out[0], run.out[1]);
 }
 
 }  // namespace reprise::kernels

@@ -8,8 +8,9 @@
 
 namespace reprise::kernels {
 
-/// How a token of DeepSeek's models chooses its experts.
+/// How a token of DeepSeek's and similar models chooses its experts.
 struct GroupedRouting {
+  bool is_sigmoid = false;  // scores are sigmoids of logits; else they are the softmax
   int64_t top_k = 1;
   int64_t groups = 1;      // of neighbouring experts, all of one size
   int64_t top_groups = 1;  // groups from which a token may choose
@@ -19,10 +20,9 @@ struct GroupedRouting {
 /// The experts of each row and their weights in float32, in the order in which they are chosen. Of
 /// equal ones the lower expert or group comes first. All experts are valid even if logits are NaN.
 ///
-/// Without a bias, scores are the softmax over all experts, a group counts as its best expert, and
-/// the weights are the scores. With a bias, scores are sigmoids, experts are chosen by score plus
-/// bias, a group counts as its two best experts, and the weights are the scores divided by their
-/// sum.
+/// With softmax a group counts as its best expert, with sigmoids as its two best ones. Without a
+/// bias the weights are the scores. With a bias, experts are chosen by score plus bias, and the
+/// weights are the scores divided by their sum. Sigmoids need a bias.
 /// \throws InvalidArgument if the groups do not divide the experts or have fewer than top_k, or if
 /// there are more than kMaxExperts
 bool launch_grouped_top_k(device::Stream& stream,

@@ -59,11 +59,11 @@ inline void route_row_in_groups(const GroupedTopKArguments& a,
   float choices[kMaxExperts];
   if constexpr (kIsSigmoid) {
     take_sigmoids(scores, num_experts);
-    for (int64_t i = 0; i < num_experts; ++i) choices[i] = scores[i] + a.bias[i];
   } else {
     take_softmax(scores, num_experts);
-    for (int64_t i = 0; i < num_experts; ++i) choices[i] = scores[i];
   }
+  const bool has_bias = a.bias != nullptr;
+  for (int64_t i = 0; i < num_experts; ++i) choices[i] = scores[i] + (has_bias ? a.bias[i] : 0);
   bool is_taken[kMaxExperts];
   exclude_groups(a, choices, kIsSigmoid, is_taken);
   float total = 0;
@@ -74,7 +74,7 @@ inline void route_row_in_groups(const GroupedTopKArguments& a,
     total += weights[k];
   }
   // The small number is that of the published model: it avoids a division by zero.
-  const float factor = kIsSigmoid ? a.scale / (total + 1e-20F) : a.scale;
+  const float factor = has_bias ? a.scale / (total + 1e-20F) : a.scale;
   for (int64_t k = 0; k < a.top_k; ++k) weights[k] *= factor;
 }
 

@@ -8,7 +8,7 @@ namespace reprise::kernels {
 
 struct alignas(16) GroupedTopKArguments {
   const void* logits;  // rows of num_experts elements, in layout; at most kMaxExperts
-  const float* bias;   // [num_experts], nullptr for softmax
+  const float* bias;   // [num_experts], nullptr: none, only for softmax
   float* weights;      // [rows, top_k], dense
   int32_t* experts;    // like weights
   RowLayout layout;

@@ -53,12 +53,14 @@ TEST_P(GroupedTopK, agrees_with_the_reference_for_groups_of_any_size) {
                              Shape{160, 8, 3, 6},
                              Shape{256, 8, 4, 8}}) {
     SCOPED_TRACE(testing::Message() << shape.experts << " experts, " << shape.groups << " groups");
-    const GroupedRouting routing = {.top_k = shape.top_k,
-                                    .groups = shape.groups,
-                                    .top_groups = shape.top_groups,
-                                    .scale = 2.5F};
+    GroupedRouting routing = {.top_k = shape.top_k,
+                              .groups = shape.groups,
+                              .top_groups = shape.top_groups,
+                              .scale = 2.5F};
     const Tensor logits = spread_logits(9, shape.experts);
     expect_agrees(routing, logits, {});
+    expect_agrees(routing, logits, random({shape.experts}, DType::f32, 0.1));
+    routing.is_sigmoid = true;
     expect_agrees(routing, logits, random({shape.experts}, DType::f32, 0.1));
   }
 }
@@ -69,11 +71,16 @@ TEST_P(GroupedTopK, chooses_by_the_bias_and_weighs_without_it) {
   const Tensor bias = make({4}, DType::f32);
   const double values[] = {5, 0, 0, 0};
   for (int64_t i = 0; i < 4; ++i) set_element(bias, values[i], i);
-  const Routes routes = run({.top_k = 2, .groups = 1, .top_groups = 1, .scale = 1}, logits, bias);
-  EXPECT_EQ(int_element(routes.experts, 0, 0), 0) << "the bias puts the weakest expert first";
-  EXPECT_EQ(int_element(routes.experts, 0, 1), 3);
-  EXPECT_LT(element(routes.weights, 0, 0), element(routes.weights, 0, 1));
-  EXPECT_NEAR(element(routes.weights, 0, 0) + element(routes.weights, 0, 1), 1.0, 1e-6);
+  for (const bool is_sigmoid : {false, true}) {
+    const Routes routes =
+        run({.is_sigmoid = is_sigmoid, .top_k = 2, .groups = 1, .top_groups = 1, .scale = 1},
+            logits,
+            bias);
+    EXPECT_EQ(int_element(routes.experts, 0, 0), 0) << "the bias puts the weakest expert first";
+    EXPECT_EQ(int_element(routes.experts, 0, 1), 3);
+    EXPECT_LT(element(routes.weights, 0, 0), element(routes.weights, 0, 1));
+    EXPECT_NEAR(element(routes.weights, 0, 0) + element(routes.weights, 0, 1), 1.0, 1e-6);
+  }
 }
 
 TEST_P(GroupedTopK, takes_no_expert_of_a_group_that_lost) {
@@ -83,9 +90,10 @@ TEST_P(GroupedTopK, takes_no_expert_of_a_group_that_lost) {
   for (int64_t i = 0; i < 4; ++i) set_element(logits, values[i], 0, i);
   const Tensor bias = make({4}, DType::f32);
   for (int64_t i = 0; i < 4; ++i) set_element(bias, 0.0, i);
-  const GroupedRouting routing = {.top_k = 1, .groups = 2, .top_groups = 1, .scale = 1};
-  EXPECT_EQ(int_element(run(routing, logits, bias).experts, 0, 0), 3);
+  GroupedRouting routing = {.top_k = 1, .groups = 2, .top_groups = 1, .scale = 1};
   EXPECT_EQ(int_element(run(routing, logits, {}).experts, 0, 0), 0);
+  routing.is_sigmoid = true;
+  EXPECT_EQ(int_element(run(routing, logits, bias).experts, 0, 0), 3);
 }
 
 TEST_P(GroupedTopK, chooses_different_and_valid_experts_among_nans) {
@@ -95,7 +103,8 @@ TEST_P(GroupedTopK, chooses_different_and_valid_experts_among_nans) {
 }
 
 TEST_P(GroupedTopK, gives_a_row_the_same_bits_in_every_batch) {
-  const GroupedRouting routing = {.top_k = 3, .groups = 4, .top_groups = 2, .scale = 1.5F};
+  const GroupedRouting routing = {
+      .is_sigmoid = true, .top_k = 3, .groups = 4, .top_groups = 2, .scale = 1.5F};
   const Tensor logits = random({100, 60});
   const Tensor bias = random({60}, DType::f32, 0.1);
   const Routes all = run(routing, logits, bias);
@@ -111,9 +120,10 @@ TEST_P(GroupedTopK, refuses_groups_that_have_too_few_experts) {
                                         GroupedRouting{.top_k = 1, .groups = 0, .top_groups = 0}}) {
     EXPECT_THROW((void)run(routing, logits, {}), InvalidArgument);
   }
-  EXPECT_THROW(
-      (void)run({.top_k = 1, .groups = 8, .top_groups = 1}, logits, random({8}, DType::f32, 0.1)),
-      InvalidArgument)
+  EXPECT_THROW((void)run({.is_sigmoid = true, .top_k = 1, .groups = 8, .top_groups = 1},
+                         logits,
+                         random({8}, DType::f32, 0.1)),
+               InvalidArgument)
       << "two experts decide how much a group counts";
 }
 

@@ -1,8 +1,10 @@
-// DeepSeek-V2 and V3, and models with the class of V3 such as Kimi-K2: latent attention, and
-// experts in groups.
+// DeepSeek-V2 and V3, models with the class of V3 such as Kimi-K2, and GLM-4.7-Flash: latent
+// attention, and experts in groups.
 #include <fmt/format.h>
 
 #include <cmath>
+#include <string_view>
+#include <vector>
 
 #include "reprise/weights/families/family_config.h"
 #include "reprise/weights/tensor_spec.h"
@@ -68,7 +70,26 @@ void read_expert_groups(const FamilyConfig& in, MixtureOfExperts& moe) {
   }
 }
 
-void read_deepseek_experts(const FamilyConfig& in, RouterScores scores) {
+void read_deepseek(const FamilyConfig& in,
+                   bool is_interleaved,
+                   RouterScores scores,
+                   int64_t default_num_dense = 0) {
+  ModelConfig& config = in.config;
+  read_activation(in);
+  read_sizes(in);
+  read_latent_attention(in);
+  read_rope(in, {.is_interleaved = is_interleaved});
+  config.attention_scale =
+      config.rope.score_factor / std::sqrt(static_cast<double>(config.mla->qk_head_dim()));
+  read_experts_of_deepseek(in, scores, default_num_dense);
+  read_tied_embeddings(in, false);
+}
+
+}  // namespace
+
+void read_experts_of_deepseek(const FamilyConfig& in,
+                              RouterScores scores,
+                              int64_t default_num_dense) {
   ModelConfig& config = in.config;
   config.moe = read_experts(in, "n_routed_experts", "moe_intermediate_size", 8);
   MixtureOfExperts& moe = *config.moe;
@@ -81,26 +102,12 @@ void read_deepseek_experts(const FamilyConfig& in, RouterScores scores) {
   moe.routed_scale = in.reader.number("routed_scaling_factor", 1e-6, kMaxRoutedScale).value_or(1);
   read_expert_groups(in, moe);
   const int64_t num_dense =
-      in.reader.integer("first_k_dense_replace", 0, kMaxPositions).value_or(0);
+      in.reader.integer("first_k_dense_replace", 0, kMaxPositions).value_or(default_num_dense);
   const int64_t period = in.reader.integer("moe_layer_freq", 1, kMaxPositions).value_or(1);
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     config.moe_layers.push_back(layer >= num_dense && layer % period == 0);
   }
 }
-
-void read_deepseek(const FamilyConfig& in, bool is_interleaved, RouterScores scores) {
-  ModelConfig& config = in.config;
-  read_activation(in);
-  read_sizes(in);
-  read_latent_attention(in);
-  read_rope(in, {.is_interleaved = is_interleaved});
-  config.attention_scale =
-      config.rope.score_factor / std::sqrt(static_cast<double>(config.mla->qk_head_dim()));
-  read_deepseek_experts(in, scores);
-  read_tied_embeddings(in, false);
-}
-
-}  // namespace
 
 void read_deepseek_v2(const FamilyConfig& in) {
   read_deepseek(in, true, RouterScores::softmax);
@@ -118,6 +125,28 @@ void read_deepseek_v2(const FamilyConfig& in) {
 void read_deepseek_v3(const FamilyConfig& in) {
   const bool is_interleaved = in.reader.boolean("rope_interleave").value_or(true);
   read_deepseek(in, is_interleaved, RouterScores::sigmoid_with_bias);
+}
+
+// DeepSeek-V3 under another name. A list may say which layers have experts.
+void read_glm4_moe_lite(const FamilyConfig& in) {
+  const bool is_interleaved = in.reader.boolean("rope_interleave").value_or(true);
+  read_deepseek(in, is_interleaved, RouterScores::sigmoid_with_bias, 1);
+  constexpr std::string_view kKey = "mlp_layer_types";
+  const Json* listed = in.reader.find(kKey);
+  if (listed == nullptr) return;
+  std::vector<bool>& layers = in.config.moe_layers;
+  if (!listed->is_array() || listed->size() != layers.size()) {
+    in.reader.fail(kKey, fmt::format("must be a list of num_hidden_layers = {}", layers.size()));
+  }
+  for (size_t layer = 0; layer < layers.size(); ++layer) {
+    const Json& type = listed->at(layer);
+    if (type != "dense" && type != "sparse") {
+      in.reader.fail(
+          kKey,
+          fmt::format("'{}' is not supported; supported: dense, sparse", visible(type.dump())));
+    }
+    layers[layer] = type == "sparse";
+  }
 }
 
 }  // namespace reprise::weights

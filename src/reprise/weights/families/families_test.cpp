@@ -235,6 +235,22 @@ TEST(Families, malformed_members_are_refused_by_name) {
       {"GlmForCausalLM", "partial_rotary_factor", 1.5, "partial_rotary_factor"},
       {"SeedOssForCausalLM", "attention_out_bias", 1, "attention_out_bias"},
       {"Ernie4_5ForCausalLM", "use_bias", "yes", "use_bias"},
+      {"Glm4MoeForCausalLM", "n_routed_experts", nullptr, "n_routed_experts"},
+      {"Glm4MoeForCausalLM", "norm_topk_prob", false, "norm_topk_prob"},
+      {"SolarOpenForCausalLM", "n_group", 3, "n_group"},
+      {"Dots1ForCausalLM", "norm_topk_prob", nullptr, "norm_topk_prob"},
+      {"MiniMaxM2ForCausalLM", "shared_intermediate_size", 8, "shared_intermediate_size"},
+      {"MiniMaxM2ForCausalLM", "use_routing_bias", false, "use_routing_bias"},
+      {"MiniMaxM2ForCausalLM", "attn_type_list", {1, 0, 1, 1}, "attn_type_list"},
+      {"MiniMaxM2ForCausalLM", "scoring_func", "softmax", "scoring_func"},
+      {"Ernie4_5_MoeForCausalLM", "use_bias", true, "use_bias"},
+      {"Ernie4_5_MoeForCausalLM", "moe_k", 99, "moe_k"},
+      {"HunYuanDenseV1ForCausalLM", "use_qk_norm", false, "use_qk_norm"},
+      {"HunYuanMoEV1ForCausalLM", "moe_topk", {1, 2}, "moe_topk"},
+      {"HunYuanMoEV1ForCausalLM", "num_shared_expert", 2, "num_shared_expert"},
+      {"HunYuanMoEV1ForCausalLM", "moe_intermediate_size", 7, "moe_intermediate_size"},
+      {"Exaone4ForCausalLM", "sliding_window_pattern", "GLL", "sliding_window_pattern"},
+      {"Exaone4ForCausalLM", "sliding_window_pattern", "", "sliding_window_pattern"},
       {"Starcoder2ForCausalLM", "sliding_window", 0, "sliding_window"},
       {"CohereForCausalLM", "use_qk_norm", true, "use_qk_norm"},
       {"CohereForCausalLM", "logit_scale", 0, "logit_scale"},
@@ -377,6 +393,104 @@ TEST(Families, accept_configs_as_published) {
   EXPECT_EQ(num_parameters(load_text(published[11]).config), 9'780'235'392);
   EXPECT_EQ(num_parameters(load_text(published[12]).config), 521'411'104);  // Falcon-H1-0.5B
   EXPECT_EQ(num_parameters(load_text(published[14]).config), 79'674'391'296);
+}
+
+TEST(Families, experts_chosen_by_a_bias_have_the_parameters_of_their_classes) {
+  // Members with the defaults of Transformers 5.24 and the published size of a head, and the number
+  // of parameters and biases that it counts.
+  const std::vector<std::pair<const char*, int64_t>> classes = {
+      {R"({"architectures": ["Glm4MoeForCausalLM"], "first_k_dense_replace": 1, "head_dim": 128, "hidden_size": 4096,
+           "intermediate_size": 10944, "max_position_embeddings": 131072, "moe_intermediate_size": 1408, "n_group": 1,
+           "n_routed_experts": 128, "n_shared_experts": 1, "norm_topk_prob": true, "num_attention_heads": 96,
+           "num_experts_per_tok": 8, "num_hidden_layers": 46, "num_key_value_heads": 8, "partial_rotary_factor": 0.5,
+           "topk_group": 1, "use_qk_norm": false, "vocab_size": 151552})",
+       106'851'591'808},
+      {R"({"architectures": ["Glm4MoeLiteForCausalLM"], "hidden_size": 2048, "intermediate_size": 10240,
+           "kv_lora_rank": 512, "max_position_embeddings": 202752, "moe_intermediate_size": 1536, "n_group": 1,
+           "n_routed_experts": 64, "n_shared_experts": 1, "num_attention_heads": 20, "num_experts_per_tok": 4,
+           "num_hidden_layers": 47, "num_key_value_heads": 20, "q_lora_rank": 768, "qk_nope_head_dim": 192,
+           "qk_rope_head_dim": 64, "routed_scaling_factor": 1.8, "topk_group": 1, "v_head_dim": 256,
+           "vocab_size": 154880})",
+       29'943'393'920},
+      {R"({"architectures": ["SolarOpenForCausalLM"], "head_dim": 128, "hidden_size": 4096,
+           "max_position_embeddings": 131072, "moe_intermediate_size": 1280, "n_routed_experts": 128,
+           "n_shared_experts": 1, "num_attention_heads": 64, "num_experts_per_tok": 8, "num_hidden_layers": 48,
+           "num_key_value_heads": 8, "vocab_size": 196608})",
+       102'651'799'552},
+      {R"({"architectures": ["MiniMaxM2ForCausalLM"], "attn_type_list": [1, 1], "hidden_size": 3072,
+           "intermediate_size": 1536, "max_position_embeddings": 196608, "num_attention_heads": 48,
+           "num_experts_per_tok": 8, "num_hidden_layers": 62, "num_key_value_heads": 8, "num_local_experts": 256,
+           "qk_norm_type": "per_layer", "rotary_dim": 64, "scoring_func": "sigmoid", "shared_intermediate_size": 0,
+           "use_qk_norm": true, "use_routing_bias": true, "vocab_size": 200064})",
+       228'689'764'864},
+      {R"({"architectures": ["Ernie4_5_MoeForCausalLM"], "hidden_size": 2560, "intermediate_size": 12288,
+           "max_position_embeddings": 131072, "moe_intermediate_size": 1536, "moe_k": 6, "moe_layer_end_index": 27,
+           "moe_layer_interval": 1, "moe_layer_start_index": 1, "moe_num_experts": 64, "moe_num_shared_experts": 2,
+           "num_attention_heads": 20, "num_hidden_layers": 28, "num_key_value_heads": 4, "tie_word_embeddings": true,
+           "vocab_size": 103424})",
+       21'825'437'888},
+      {R"({"architectures": ["Exaone4ForCausalLM"], "hidden_size": 4096, "intermediate_size": 16384,
+           "max_position_embeddings": 2048, "num_attention_heads": 32, "num_hidden_layers": 32,
+           "num_key_value_heads": 32, "sliding_window": 4096, "sliding_window_pattern": "LLLG",
+           "vocab_size": 102400})",
+       9'429'069'824},
+  };
+  for (const auto& [text, parameters] : classes) {
+    SCOPED_TRACE(text);
+    EXPECT_EQ(num_parameters(load_text(text).config), parameters);
+  }
+}
+
+TEST(Families, reads_the_parts_of_a_head_that_minimax_rotates) {
+  const auto rope = [](const char* more) {
+    return load_text(
+               std::string(
+                   R"({"architectures": ["MiniMaxM2ForCausalLM"], "hidden_size": 64, "head_dim": 16,
+        "intermediate_size": 32, "max_position_embeddings": 64, "num_attention_heads": 4, "num_hidden_layers": 2,
+        "num_key_value_heads": 2, "num_local_experts": 8, "vocab_size": 96)") +
+               more + "}")
+        .config.rope;
+  };
+  EXPECT_EQ(rope("").rotary_dim, 0);
+  EXPECT_EQ(rope(R"(, "rotary_dim": 8)").rotary_dim, 8);
+  EXPECT_EQ(rope("").theta, 5e6);
+}
+
+TEST(Families, reads_hunyuan_as_published) {
+  const ModelConfig config =
+      load_text(
+          R"({"architectures": ["HunYuanMoEV1ForCausalLM"], "head_dim": 128, "hidden_size": 4096,
+          "intermediate_size": 3072, "max_position_embeddings": 32768, "moe_intermediate_size": [3072, 3072],
+          "moe_topk": [8, 8], "num_attention_heads": 32, "num_experts": 64, "num_hidden_layers": 2,
+          "num_key_value_heads": 8, "num_shared_expert": [1, 1], "rms_norm_eps": 1e-05,
+          "rope_scaling": {"alpha": 1000.0, "beta_fast": 32, "beta_slow": 1, "factor": 1.0, "mscale": 1.0,
+          "mscale_all_dim": 1.0, "type": "dynamic"}, "rope_theta": 10000.0, "tie_word_embeddings": true,
+          "use_qk_norm": true, "vocab_size": 128167})")
+          .config;
+  EXPECT_TRUE(config.norms_rotated_heads);
+  EXPECT_EQ(config.moe->top_k, 8);
+  EXPECT_EQ(config.moe->shared_intermediate_size, 3072);
+  EXPECT_EQ(config.rope.type, RopeType::standard);
+  EXPECT_DOUBLE_EQ(config.rope.theta, 10000 * std::pow(1000.0, 128.0 / 126));
+}
+
+TEST(Families, only_layers_of_exaone_4_with_a_window_rotate) {
+  const auto config = [](const char* more) {
+    return load_text(
+               std::string(
+                   R"({"architectures": ["Exaone4ForCausalLM"], "hidden_size": 64, "intermediate_size": 64,
+        "max_position_embeddings": 64, "num_attention_heads": 4, "num_hidden_layers": 4, "num_key_value_heads": 2,
+        "vocab_size": 96)") +
+               more + "}")
+        .config;
+  };
+  const ModelConfig hybrid = config(R"(, "sliding_window": 8, "sliding_window_pattern": "LG")");
+  EXPECT_TRUE(hybrid.rotates(0) && hybrid.window_of_layer(0) == 8);
+  EXPECT_TRUE(!hybrid.rotates(1) && !hybrid.window_of_layer(1));
+  const ModelConfig plain = config(R"(, "sliding_window": null)");
+  for (int64_t layer = 0; layer < 4; ++layer) {
+    EXPECT_TRUE(plain.rotates(layer) && !plain.window_of_layer(layer));
+  }
 }
 
 TEST(Families, reads_gemma_3_as_published) {

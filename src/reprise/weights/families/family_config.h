@@ -69,11 +69,18 @@ void read_rope_by_layer_type(const FamilyConfig& in,
 /// Which layers rotate: `no_rope_layers` has a 1 for each of them, in spite of its name, or all but
 /// every no_rope_layer_interval-th one do. \pre read_sizes
 void read_rope_layers(const FamilyConfig& in);
-/// The number and the sizes of experts. \pre read_sizes
+/// The number and the sizes of experts, which a config may list for each layer if all are equal.
+/// \pre read_sizes
 [[nodiscard]] MixtureOfExperts read_experts(const FamilyConfig& in,
                                             std::string_view count_key,
                                             std::string_view size_key,
-                                            int64_t default_top_k);
+                                            int64_t default_top_k,
+                                            std::string_view top_k_key = "num_experts_per_tok");
+/// The experts of DeepSeek-V2 and V3, which other families have too: groups, shared experts, and
+/// `default_num_dense` first layers without experts. \pre read_sizes
+void read_experts_of_deepseek(const FamilyConfig& in,
+                              RouterScores scores,
+                              int64_t default_num_dense = 0);
 /// The experts of Qwen2-MoE and its successors: one that every token uses, with a gate, and the
 /// layers that have experts. \pre read_sizes
 void read_experts_of_qwen(const FamilyConfig& in);

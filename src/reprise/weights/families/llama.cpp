@@ -1,5 +1,8 @@
 // Llama and the classes that differ from it by flags. Source of the defaults here and in the other
 // files of this folder: transformers, configuration_<family>.py and modeling_<family>.py.
+#include <cmath>
+#include <string>
+
 #include "reprise/base/json.h"
 #include "reprise/weights/families/family_config.h"
 #include "reprise/weights/token_limits.h"
@@ -123,6 +126,32 @@ void read_ernie4_5(const FamilyConfig& in) {
       in.reader.boolean("use_bias").value_or(false);
   read_rope(in, {.default_theta = 5e5, .is_interleaved = true});
   read_tied_embeddings(in, true);
+}
+
+// Llama that norms each head after its rotation. A factor `alpha` stretches the base of the
+// frequencies: configs call that "dynamic", but it does not depend on the length of a text.
+void read_hunyuan_dense(const FamilyConfig& in) {
+  read_activation(in);
+  read_sizes(in, {.default_norm_eps = 1e-5});
+  read_heads(in);
+  in.config.qkv_bias = in.config.o_bias = in.reader.boolean("attention_bias").value_or(false);
+  require_boolean(in, "use_qk_norm", true);
+  in.config.qk_norm = QkNorm::per_head;
+  in.config.norms_rotated_heads = true;
+  read_tied_embeddings(in, false);
+  const auto parameters = in.reader.object("rope_parameters");
+  const auto scaling = in.reader.object(
+      in.reader.find("rope_scaling") != nullptr ? "rope_scaling" : "rope_parameters");
+  const double alpha = scaling ? scaling->number("alpha", 1, 1e6).value_or(0) : 0;
+  if (alpha == 0) return read_rope(in);
+  const std::string type =
+      scaling->string("rope_type").value_or(scaling->string("type").value_or("dynamic"));
+  if (type != "dynamic") scaling->fail("alpha", "is supported with the rope type dynamic alone");
+  const auto head_dim = static_cast<double>(in.config.head_dim);
+  if (head_dim <= 2) in.reader.fail("head_dim", "must be more than 2 beside a factor alpha");
+  double theta = in.reader.number("rope_theta", 1, 1e12).value_or(1e4);
+  if (parameters) theta = parameters->number("rope_theta", 1, 1e12).value_or(theta);
+  in.config.rope.theta = theta * std::pow(alpha, head_dim / (head_dim - 2));
 }
 
 }  // namespace reprise::weights

@@ -1,5 +1,13 @@
-// Mixtures of experts: Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE and Granite-MoE.
+// Mixtures of experts: Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE, Granite-MoE, MiniMax-M2, Ernie 4.5 and
+// Hunyuan.
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "reprise/weights/families/family_config.h"
 #include "reprise/weights/token_limits.h"
@@ -16,6 +24,30 @@ constexpr int64_t kMaxExpertSize = int64_t{1} << 20;
 // Transformers 5 writes num_local_experts for some classes that were published with num_experts.
 std::string_view count_key(const FamilyConfig& in) {
   return in.reader.has("num_local_experts") ? "num_local_experts" : "num_experts";
+}
+
+// A number from 1 to `most`, or a list with this number for each layer.
+std::optional<int64_t> of_all_layers(const FamilyConfig& in, std::string_view key, int64_t most) {
+  const std::vector<int64_t> numbers =
+      in.reader.integers(key, 1, most, static_cast<size_t>(kMaxPositions));
+  if (numbers.empty()) {
+    if (in.reader.find(key) != nullptr) in.reader.fail(key, "must not be an empty list");
+    return std::nullopt;
+  }
+  if (std::ranges::count(numbers, numbers.front()) != std::ssize(numbers)) {
+    in.reader.fail(key, "must be the same for all layers");
+  }
+  return numbers.front();
+}
+
+int64_t required_of_all_layers(const FamilyConfig& in, std::string_view key, int64_t most) {
+  const std::optional<int64_t> number = of_all_layers(in, key, most);
+  return number ? *number : in.reader.required_integer(key, 1, most);
+}
+
+void require_text(const FamilyConfig& in, std::string_view key, std::string_view only) {
+  if (in.reader.string(key).value_or(std::string(only)) == only) return;
+  in.reader.fail(key, fmt::format("only '{}' is supported", only));
 }
 
 // Every `decoder_sparse_step`-th layer has experts, except those of `mlp_only_layers`.
@@ -36,9 +68,10 @@ void read_sparse_layers(const FamilyConfig& in) {
 MixtureOfExperts read_experts(const FamilyConfig& in,
                               std::string_view count_key,
                               std::string_view size_key,
-                              int64_t default_top_k) {
+                              int64_t default_top_k,
+                              std::string_view top_k_key) {
   MixtureOfExperts moe;
-  moe.num_experts = in.reader.required_integer(count_key, 1, kMaxExperts);
+  moe.num_experts = required_of_all_layers(in, count_key, kMaxExperts);
   if (moe.num_experts * in.config.num_hidden_layers > kMaxExpertsOfAllLayers) {
     in.reader.fail(count_key,
                    fmt::format("{} in each of {} layers are more than {} in all",
@@ -46,12 +79,12 @@ MixtureOfExperts read_experts(const FamilyConfig& in,
                                in.config.num_hidden_layers,
                                kMaxExpertsOfAllLayers));
   }
-  moe.top_k = in.reader.integer("num_experts_per_tok", 1, kMaxExperts).value_or(default_top_k);
+  moe.top_k = of_all_layers(in, top_k_key, kMaxExperts).value_or(default_top_k);
   if (moe.top_k > moe.num_experts) {
-    in.reader.fail("num_experts_per_tok",
+    in.reader.fail(top_k_key,
                    fmt::format("{} is more than {} {}", moe.top_k, count_key, moe.num_experts));
   }
-  moe.intermediate_size = in.reader.required_integer(size_key, 1, kMaxExpertSize);
+  moe.intermediate_size = required_of_all_layers(in, size_key, kMaxExpertSize);
   return moe;
 }
 
@@ -110,6 +143,78 @@ void read_olmoe(const FamilyConfig& in) {
   in.config.moe = read_experts(in, count_key(in), "intermediate_size", 8);
   in.config.moe->renormalises = in.reader.boolean("norm_topk_prob").value_or(false);
   in.config.moe_layers.assign(static_cast<size_t>(in.config.num_hidden_layers), true);
+}
+
+// Norms over all heads of q and of k, half of a head rotated, and the router of DeepSeek-V3.
+void read_minimax_m2(const FamilyConfig& in) {
+  const ConfigReader& reader = in.reader;
+  read_activation(in);
+  read_sizes(in);
+  read_heads(in, 128);
+  ModelConfig& config = in.config;
+  require_boolean(in, "use_qk_norm", true);
+  require_boolean(in, "use_routing_bias", true);
+  require_text(in, "qk_norm_type", "per_layer");
+  require_text(in, "scoring_func", "sigmoid");
+  constexpr std::string_view kTypes = "attn_type_list";  // 1: attention, 0: a recurrence
+  const auto num_layers = static_cast<size_t>(config.num_hidden_layers);
+  if (std::ranges::count(reader.integers(kTypes, 0, 1, num_layers), 0) != 0) {
+    reader.fail(kTypes, "only layers of kind 1, full attention, are supported");
+  }
+  config.qk_norm = QkNorm::all_heads;
+  config.moe = read_experts(in, "num_local_experts", "intermediate_size", 8);
+  config.moe->scores = RouterScores::sigmoid_with_bias;
+  if (reader.integer("shared_intermediate_size", 0, kMaxExpertSize).value_or(0) != 0) {
+    reader.fail("shared_intermediate_size", "only 0 is supported");
+  }
+  config.moe_layers.assign(static_cast<size_t>(config.num_hidden_layers), true);
+  // Published configs name the number of rotated elements.
+  const auto rotated = reader.integer("rotary_dim", 2, config.head_dim);
+  read_rope(
+      in,
+      {.default_theta = 5e6,
+       .partial_factor = "partial_rotary_factor",
+       .default_partial_factor =
+           rotated ? static_cast<double>(*rotated) / static_cast<double>(config.head_dim) : 1.0});
+  read_tied_embeddings(in, false);
+}
+
+void read_ernie4_5_moe(const FamilyConfig& in) {
+  const ConfigReader& reader = in.reader;
+  read_ernie4_5(in);
+  ModelConfig& config = in.config;
+  config.moe = read_experts(in, "moe_num_experts", "moe_intermediate_size", 6, "moe_k");
+  config.moe->scores = RouterScores::softmax_with_bias;
+  if (config.mlp_bias) reader.fail("use_bias", "is not supported beside experts");
+  config.moe->shared_intermediate_size =
+      reader.integer("moe_num_shared_experts", 0, kMaxExperts).value_or(2) *
+      config.moe->intermediate_size;
+  const int64_t first = reader.integer("moe_layer_start_index", 0, kMaxPositions).value_or(1);
+  const int64_t last = reader.integer("moe_layer_end_index", -1, kMaxPositions).value_or(-1);
+  const int64_t period = reader.integer("moe_layer_interval", 1, kMaxPositions).value_or(1);
+  for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    config.moe_layers.push_back((layer + 1) % period == 0 && layer >= first &&
+                                (last == -1 || layer <= last));
+  }
+}
+
+// The sizes of all layers are equal in published models, which list them.
+void read_hunyuan_moe(const FamilyConfig& in) {
+  read_hunyuan_dense(in);
+  ModelConfig& config = in.config;
+  config.moe = read_experts(in, "num_experts", "intermediate_size", 1, "moe_topk");
+  config.moe->renormalises = true;
+  config.moe->shared_intermediate_size = config.moe->intermediate_size;
+  if (of_all_layers(in, "num_shared_expert", kMaxExperts).value_or(1) != 1) {
+    in.reader.fail("num_shared_expert", "only 1 is supported");
+  }
+  const int64_t size =
+      of_all_layers(in, "moe_intermediate_size", kMaxExpertSize).value_or(config.intermediate_size);
+  if (size != config.intermediate_size) {
+    in.reader.fail("moe_intermediate_size",
+                   fmt::format("only intermediate_size {} is supported", config.intermediate_size));
+  }
+  config.moe_layers.assign(static_cast<size_t>(config.num_hidden_layers), true);
 }
 
 }  // namespace reprise::weights

@@ -181,6 +181,30 @@ int64_t adjusted_size_of_lfm2(const FamilyConfig& in) {
   return (scaled + multiple - 1) / multiple * multiple;
 }
 
+void read_any_lfm2(const FamilyConfig& in, std::string_view size_key) {
+  const ConfigReader& reader = in.reader;
+  read_sizes(in, {.intermediate_size = size_key, .norm_eps = "norm_eps", .default_norm_eps = 1e-5});
+  read_heads(in);
+  ModelConfig& config = in.config;
+  config.qk_norm = QkNorm::per_head;
+  const bool has_bias = reader.boolean("conv_bias").value_or(false);
+  config.recurrent =
+      RecurrentConfig{.recurrence = Recurrence::short_conv,
+                      .conv_kernel = reader.required_integer("conv_L_cache", 2, kMaxConvKernel),
+                      .num_heads = config.hidden_size,
+                      .head_dim = 1,
+                      .conv_bias = has_bias,
+                      .proj_bias = has_bias};
+  if (reader.find("layer_types") != nullptr) {
+    read_hybrid_layer_types(in, "layer_types");
+  } else {
+    read_attention_layers(in, "full_attn_idxs");
+  }
+  read_rope(in, {.default_theta = 1e6});
+  const bool is_tied = reader.boolean("tie_embedding").value_or(true);
+  read_tied_embeddings(in, is_tied);
+}
+
 // Every n-th layer attends, the others have a gated delta net.
 void read_qwen3_hybrid(const FamilyConfig& in, bool has_experts) {
   const ConfigReader& reader = in.reader;
@@ -368,32 +392,23 @@ void read_qwen3_5_moe(const FamilyConfig& in) {
 }
 
 void read_lfm2(const FamilyConfig& in) {
-  const ConfigReader& reader = in.reader;
-  const bool has_old_key = reader.find("block_ff_dim") != nullptr;
-  read_sizes(in,
-             {.intermediate_size = has_old_key ? "block_ff_dim" : "intermediate_size",
-              .norm_eps = "norm_eps",
-              .default_norm_eps = 1e-5});
-  read_heads(in);
+  const bool has_old_key = in.reader.find("block_ff_dim") != nullptr;
+  read_any_lfm2(in, has_old_key ? "block_ff_dim" : "intermediate_size");
+  in.config.intermediate_size = adjusted_size_of_lfm2(in);
+}
+
+void read_lfm2_moe(const FamilyConfig& in) {
+  read_any_lfm2(in, "intermediate_size");
   ModelConfig& config = in.config;
-  config.intermediate_size = adjusted_size_of_lfm2(in);
-  config.qk_norm = QkNorm::per_head;
-  const bool has_bias = reader.boolean("conv_bias").value_or(false);
-  config.recurrent =
-      RecurrentConfig{.recurrence = Recurrence::short_conv,
-                      .conv_kernel = reader.required_integer("conv_L_cache", 2, kMaxConvKernel),
-                      .num_heads = config.hidden_size,
-                      .head_dim = 1,
-                      .conv_bias = has_bias,
-                      .proj_bias = has_bias};
-  if (reader.find("layer_types") != nullptr) {
-    read_hybrid_layer_types(in, "layer_types");
-  } else {
-    read_attention_layers(in, "full_attn_idxs");
+  require_boolean(in, "use_expert_bias", true);
+  require_boolean(in, "norm_topk_prob", true);
+  config.moe = read_experts(in, "num_experts", "moe_intermediate_size", 4);
+  config.moe->scores = RouterScores::sigmoid_with_bias;
+  config.moe->routed_scale = in.reader.number("routed_scaling_factor", 1e-6, 1e6).value_or(1);
+  const int64_t num_dense = in.reader.integer("num_dense_layers", 0, kMaxPositions).value_or(2);
+  for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    config.moe_layers.push_back(layer >= num_dense);
   }
-  read_rope(in, {.default_theta = 1e6});
-  const bool is_tied = reader.boolean("tie_embedding").value_or(true);
-  read_tied_embeddings(in, is_tied);
 }
 
 }  // namespace reprise::weights

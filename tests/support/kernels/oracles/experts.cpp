@@ -88,12 +88,12 @@ void grouped_top_k_ref(const GroupedRouting& routing,
                        const Tensor& weights,
                        const Tensor& experts) {
   for (int64_t row = 0; row < logits.size(0); ++row) {
-    const std::vector<double> scores = scores_ref(logits, row, bias.defined());
+    const std::vector<double> scores = scores_ref(logits, row, routing.is_sigmoid);
     std::vector<double> choices = scores;
     for (size_t i = 0; bias.defined() && i < choices.size(); ++i) {
       choices[i] += element(bias, static_cast<int64_t>(i));
     }
-    exclude_groups_ref(routing, bias.defined(), choices);
+    exclude_groups_ref(routing, routing.is_sigmoid, choices);
     double total = 0;
     for (int64_t k = 0; k < routing.top_k; ++k) {
       const size_t best = index_of_largest(choices);
