@@ -50,7 +50,8 @@ DOWN_NAMES = ("mlp.experts.down_proj", "block_sparse_moe.experts.down_proj", "bl
 ALWAYS_F32 = ("ssm_a", "ssm_d", "ssm_conv1d.weight", "ssm_norm.weight", "shortconv.conv.weight", "position_embd.weight",
               "token_types.weight",
               ".bias", "ffn_norm")
-ROUTERS = (".mlp.gate.weight", "block_sparse_moe.gate.weight", ".router.layer.weight", ".router.weight")
+ROUTERS = (".mlp.gate.weight", ".mlp.gate.wg.weight", "feed_forward.gate.weight", "block_sparse_moe.gate.weight",
+           ".router.layer.weight", ".router.weight")
 ALIGNMENT = 32
 
 
@@ -265,7 +266,7 @@ def tensors_of(folder: Path, config: dict, outtype: str) -> Iterator[tuple[str, 
         for module, num_heads in heads.items():
             if kind_of_model.permutes and f".{module}." in name:
                 values = permuted(values, shape[0], num_heads)
-        if name.endswith("shared_expert_gate.weight"):  # a matrix with one row
+        if name.endswith(("shared_expert_gate.weight", "moe_statics.e_score_correction_bias")):  # a matrix with one row
             shape = shape[1:]
         for stored, stored_shape, stored_values in gguf_kinds.in_file(name, shape, values, config):
             kind = F32 if stored.endswith(ALWAYS_F32) else kind_of(name, stored_shape, outtype, num_layers)

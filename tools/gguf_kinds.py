@@ -91,6 +91,14 @@ DEEPSEEK_NAMES = LAYER_NAMES | {
     "self_attn.kv_b_proj": "attn_kv_b", "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
     "mlp.shared_experts.gate_proj": "ffn_gate_shexp", "mlp.shared_experts.up_proj": "ffn_up_shexp",
     "mlp.shared_experts.down_proj": "ffn_down_shexp"}
+GLM4_MOE_NAMES = DEEPSEEK_NAMES | {"post_attention_layernorm": "post_attention_norm"}
+MINIMAX_NAMES = LAYER_NAMES | {"block_sparse_moe.e_score_correction_bias": "exp_probs_b.bias"}
+ERNIE_MOE_NAMES = DEEPSEEK_NAMES | {"mlp.moe_statics.e_score_correction_bias": "exp_probs_b.bias"}
+HUNYUAN_NAMES = LAYER_NAMES | {
+    "self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm", "mlp.gate.wg": "ffn_gate_inp",
+    "mlp.shared_mlp.gate_proj": "ffn_gate_shexp", "mlp.shared_mlp.up_proj": "ffn_up_shexp",
+    "mlp.shared_mlp.down_proj": "ffn_down_shexp"}
+LFM2_MOE_NAMES = LFM2_NAMES | {"feed_forward.gate": "ffn_gate_inp", "feed_forward.expert_bias": "exp_probs_b.bias"}
 def head_dim(config: dict) -> int:
     return config.get("head_dim") or size(config, "hidden_size") // size(config, "num_heads")
 
@@ -179,6 +187,9 @@ BERT = (("attention.causal", BOOL, lambda config: False),)
 ROBERTA = (*BERT, ("context_length", U32, lambda config: config["max_position_embeddings"] - config["pad_token_id"] - 1))
 LFM2 = (("shortconv.l_cache", U32, "conv_L_cache"), ("attention.head_count_kv", ARRAY, kv_heads_of_layers),
         ("feed_forward_length", U32, lfm2_mlp_size))
+LFM2_MOE = (*LFM2[:2], ("expert_count", U32, experts_of), ("expert_used_count", U32, "num_experts_per_tok"),
+            ("expert_feed_forward_length", U32, "moe_intermediate_size"), ("leading_dense_block_count", U32, "num_dense_layers"),
+            ("expert_weights_scale", FLOAT, "routed_scaling_factor"), ("expert_gating_func", U32, lambda config: 2))
 GRANITE_HYBRID = (("attention.head_count_kv", ARRAY, kv_heads_of_layers),
                   ("rope.scaling.finetuned", BOOL, lambda config: config.get("position_embedding_type") == "rope"),
                   ("expert_shared_feed_forward_length", U32, "shared_intermediate_size"))
@@ -198,6 +209,27 @@ DEEPSEEK = (
     ("expert_group_used_count", U32, "topk_group"),
     ("expert_gating_func", U32, lambda config: 2 if config["architectures"] == ["DeepseekV3ForCausalLM"] else 1),
     ("rope.scaling.yarn_log_multiplier", FLOAT, lambda config: rope_of(config).get("mscale_all_dim", 0) / 10 or None))
+SIGMOID = ("expert_gating_func", U32, lambda config: 2)
+# The keys of models that choose experts as DeepSeek-V3 does, without those of its attention.
+EXPERTS_OF_DEEPSEEK = (SIGMOID, *(key for key in DEEPSEEK if key[0].startswith(("expert_", "leading_")) and key[0] != SIGMOID[0]))
+MINIMAX_M2 = (("expert_count", U32, experts_of), ("expert_used_count", U32, "num_experts_per_tok"),
+              ("expert_feed_forward_length", U32, "intermediate_size"), SIGMOID)
+ERNIE_MOE = (("expert_count", U32, "moe_num_experts"), ("expert_used_count", U32, "moe_k"),
+             ("expert_feed_forward_length", U32, "moe_intermediate_size"),
+             ("expert_shared_feed_forward_length", U32,
+              lambda config: config["moe_num_shared_experts"] * config["moe_intermediate_size"]),
+             ("interleave_moe_layer_step", U32, "moe_layer_interval"), ("leading_dense_block_count", U32, "moe_layer_start_index"))
+HUNYUAN_MOE = (("expert_count", U32, "num_experts"), ("expert_used_count", U32, "moe_topk"),
+               ("expert_feed_forward_length", U32, "intermediate_size"), ("expert_shared_feed_forward_length", U32, "intermediate_size"))
+
+
+def stretched_base(config: dict) -> float:
+    """The base of Hunyuan's frequencies with the factor alpha, which the format has no key for."""
+    rope, dim = rope_of(config), head_dim(config)
+    return rope["rope_theta"] * rope.get("alpha", 1) ** (dim / (dim - 2))
+
+
+HUNYUAN = (("rope.freq_base", FLOAT, stretched_base),)
 MINISTRAL3 = (("attention.temperature_scale", FLOAT, lambda config: rope_of(config).get("llama_4_scaling_beta")),
               ("rope.scaling.yarn_log_multiplier", FLOAT, lambda config: rope_of(config).get("mscale_all_dim")),
               ("rope.scaling.yarn_beta_fast", FLOAT, lambda config: rope_of(config).get("beta_fast")),
@@ -261,6 +293,15 @@ KINDS = {
     "GptOssForCausalLM": Kind("gpt-oss", GPT_OSS_NAMES, has_stacked_experts=True, keys=GPT_OSS, changes=GPT_OSS_CHANGES),
     "DeepseekV2ForCausalLM": Kind("deepseek2", DEEPSEEK_NAMES, keys=DEEPSEEK, changes=((r"attn_kv_b\.", keys_then_values),)),
     "DeepseekV3ForCausalLM": Kind("deepseek2", DEEPSEEK_NAMES, keys=DEEPSEEK, changes=((r"attn_kv_b\.", keys_then_values),)),
+    "Glm4MoeForCausalLM": Kind("glm4moe", GLM4_MOE_NAMES, rotates_part=True, keys=EXPERTS_OF_DEEPSEEK),
+    "SolarOpenForCausalLM": Kind("glm4moe", GLM4_MOE_NAMES, rotates_part=True, keys=EXPERTS_OF_DEEPSEEK),
+    "Dots1ForCausalLM": Kind("dots1", DEEPSEEK_NAMES, keys=EXPERTS_OF_DEEPSEEK),
+    "MiniMaxM2ForCausalLM": Kind("minimax-m2", MINIMAX_NAMES, rotates_part=True, keys=MINIMAX_M2),
+    "Ernie4_5_MoeForCausalLM": Kind("ernie4_5-moe", ERNIE_MOE_NAMES, keys=ERNIE_MOE),
+    "HunYuanDenseV1ForCausalLM": Kind("hunyuan-dense", HUNYUAN_NAMES, keys=HUNYUAN),
+    "HunYuanMoEV1ForCausalLM": Kind("hunyuan-moe", HUNYUAN_NAMES, keys=HUNYUAN + HUNYUAN_MOE),
+    "Exaone4ForCausalLM": Kind("exaone4", LAYER_NAMES | RESULT_NORMS, keys=WINDOW + WINDOW_LAYERS),
+    "Lfm2MoeForCausalLM": Kind("lfm2moe", LFM2_MOE_NAMES, keys=LFM2_MOE, changes=(CONV,)),
     "Lfm2ForCausalLM": Kind("lfm2", LFM2_NAMES, keys=LFM2, changes=(CONV,)),
     "FalconH1ForCausalLM": Kind("falcon-h1", FALCON_H1_NAMES, keys=MAMBA2, changes=FALCON_H1_CHANGES),
     "GraniteMoeHybridForCausalLM": Kind("granitehybrid", GRANITE_HYBRID_NAMES, permutes=True, changes=GRANITE_HYBRID_CHANGES,

@@ -36,6 +36,8 @@ KINDS = {
     "deepseek-v3": {"rope_scaling": {"mscale": 0.7}},
     "llama4": {"attention_chunk_size": 9, "attn_scale": 0.4, "floor_scale": 5, "moe_layers": [0, 2, 3]},
     "qwen3_5": HYBRID_LAYERS, "qwen3_5-moe": HYBRID_LAYERS,
+    "glm4-moe": {}, "solar-open": {}, "dots1": {"sliding_window": 9, "layer_types": ["full_attention", "full_attention", "sliding_attention"]},
+    "minimax-m2": {}, "ernie4_5-moe": {}, "hunyuan": {}, "hunyuan-moe": {}, "exaone4": {}, "lfm2-moe": {},
 }
 
 
@@ -50,7 +52,7 @@ NOT_WIDENED = ("starcoder2", "gpt-bigcode", "gpt2", "gpt-neox", "gpt-neox-sequen
 # Modules that write hidden states, those that read something else, and norms of something else.
 TO_HIDDEN = re.compile(r"(o_proj|out_proj|down_proj(_bias)?|\.w2|output_linear)(\.weight|\.bias)?$")
 NOT_FROM_HIDDEN = re.compile(r"(kv_b_proj|q_b_proj|x_proj|dt_proj|conv1d|A_log)\.|A_log$")
-NOT_OF_HIDDEN = re.compile(r"(self_attn\.[qk]_(layer)?norm|_a_layernorm|(mixer|mamba|linear_attn)\.norm)\.")
+NOT_OF_HIDDEN = re.compile(r"(self_attn\.([qk]_(layer)?norm|(query|key)_layernorm)|_a_layernorm|(mixer|mamba|linear_attn)\.norm)\.")
 
 
 def typed(case):

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "reprise/weights/gguf/gguf_experts.h"
 #include "reprise/weights/gguf/gguf_recurrent.h"
 #include "reprise/weights/tensor_spec.h"
 
@@ -98,6 +99,74 @@ void read_latent_attention(const ArchitectureKeys& keys, Json& config) {
   config["q_lora_rank"] = q_rank == 0 ? Json(nullptr) : Json(q_rank);
 }
 
+// What DeepSeek-V2 and its successors have beyond the sizes of experts.
+void read_experts_of_deepseek(const ArchitectureKeys& keys, Json& config) {
+  config["norm_topk_prob"] = keys.boolean("expert_weights_norm").value_or(false);
+  config["n_shared_experts"] = keys.integer("expert_shared_count").value_or(0);
+  config["first_k_dense_replace"] = keys.integer("leading_dense_block_count").value_or(0);
+  config["routed_scaling_factor"] = expert_scale(keys);
+  const int64_t groups = std::max<int64_t>(keys.integer("expert_group_count").value_or(1), 1);
+  config["n_group"] = groups;
+  config["topk_group"] = keys.integer("expert_group_used_count").value_or(groups);
+}
+
+// Solar Open has the name of GLM-4.5, whose class it needs no more than.
+void read_glm4_moe(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config) {
+  require_sigmoid_router(keys);
+  read_experts_of_deepseek(keys, config);
+  config["use_qk_norm"] = traits.has("attn_q_norm.weight");
+}
+
+void read_dots1(const ArchitectureKeys& keys, const GgufConfigTraits& /*traits*/, Json& config) {
+  require_sigmoid_router(keys);
+  read_experts_of_deepseek(keys, config);
+  config["sliding_window"] = nullptr;
+}
+
+void read_minimax_m2(const ArchitectureKeys& keys,
+                     const GgufConfigTraits& /*traits*/,
+                     Json& /*config*/) {
+  require_sigmoid_router(keys);
+}
+
+void read_ernie4_5_moe(const ArchitectureKeys& keys,
+                       const GgufConfigTraits& /*traits*/,
+                       Json& config) {
+  config["moe_k"] = config["num_experts_per_tok"];
+  config["moe_layer_interval"] = keys.required("interleave_moe_layer_step");
+  config["moe_layer_start_index"] = keys.integer("leading_dense_block_count").value_or(0);
+  const auto size = config["moe_intermediate_size"].get<int64_t>();
+  constexpr std::string_view kShared = "expert_shared_feed_forward_length";
+  const int64_t shared = keys.integer(kShared).value_or(0);
+  if (shared % size != 0) {
+    keys.fail(kShared, fmt::format("{} is no multiple of the size of an expert, {}", shared, size));
+  }
+  config["moe_num_shared_experts"] = shared / size;
+}
+
+void read_hunyuan_moe(const ArchitectureKeys& keys,
+                      const GgufConfigTraits& /*traits*/,
+                      Json& config) {
+  config["moe_topk"] = config["num_experts_per_tok"];
+  const auto size = config["intermediate_size"].get<int64_t>();
+  constexpr std::string_view kShared = "expert_shared_feed_forward_length";
+  if (const int64_t shared = keys.integer(kShared).value_or(size); shared != size) {
+    keys.fail(kShared,
+              fmt::format("is {}, only that of an expert, {}, is supported", shared, size));
+  }
+}
+
+// Without a key for the window no layer has one, except in the largest published model.
+void read_exaone4(const ArchitectureKeys& keys, const GgufConfigTraits& /*traits*/, Json& config) {
+  constexpr int64_t kLayersOfLargest = 64;
+  if (config.contains("sliding_window")) return;
+  if (keys.num_layers() == kLayersOfLargest) {
+    config["sliding_window"] = 4096;
+  } else {
+    config["sliding_window"] = nullptr;
+  }
+}
+
 // Files of V2 and V3 have the same name: V3 makes scores of the router's logits with a sigmoid.
 // Published models have one value for mscale and mscale_all_dim, of which files have a tenth.
 void read_deepseek2(const ArchitectureKeys& keys,
@@ -108,15 +177,8 @@ void read_deepseek2(const ArchitectureKeys& keys,
   read_latent_attention(keys, config);
   const bool is_v3 = keys.integer("expert_gating_func").value_or(1) == kSigmoid;
   if (is_v3) config["architectures"] = Json::array({"DeepseekV3ForCausalLM"});
-  config["norm_topk_prob"] = keys.boolean("expert_weights_norm").value_or(false);
-  config["n_shared_experts"] = keys.integer("expert_shared_count").value_or(0);
-  config["first_k_dense_replace"] = keys.integer("leading_dense_block_count").value_or(0);
-  const double scale = keys.number("expert_weights_scale").value_or(1);
-  config["routed_scaling_factor"] = scale == 0 ? 1 : scale;
-  const int64_t groups = std::max<int64_t>(keys.integer("expert_group_count").value_or(1), 1);
-  config["n_group"] = groups;
-  config["topk_group"] = keys.integer("expert_group_used_count").value_or(groups);
-  config["topk_method"] = groups == 1 ? "greedy" : "group_limited_greedy";
+  read_experts_of_deepseek(keys, config);
+  config["topk_method"] = config["n_group"] == 1 ? "greedy" : "group_limited_greedy";
   if (!config.contains("rope_scaling") || config["rope_scaling"]["rope_type"] != "yarn") return;
   Json& scaling = config["rope_scaling"];
   const double magnitude = 10 * keys.number("rope.scaling.yarn_log_multiplier").value_or(0);
@@ -243,7 +305,16 @@ constexpr auto kArchitectures = std::to_array<GgufArchitecture>({
      .has_experts = true,
      .has_latent_attention = true,
      .read = read_deepseek2},
+    {.name = "dots1", .model_class = "Dots1ForCausalLM", .has_experts = true, .read = read_dots1},
     {.name = "ernie4_5", .model_class = "Ernie4_5ForCausalLM"},
+    {.name = "ernie4_5-moe",
+     .model_class = "Ernie4_5_MoeForCausalLM",
+     .has_experts = true,
+     .read = read_ernie4_5_moe},
+    {.name = "exaone4",
+     .model_class = "Exaone4ForCausalLM",
+     .members = kWindow,
+     .read = read_exaone4},
     {.name = "falcon",
      .model_class = "FalconForCausalLM",
      .has_layer_norm = true,
@@ -259,6 +330,11 @@ constexpr auto kArchitectures = std::to_array<GgufArchitecture>({
      .members = kGemmaMembers,
      .read = read_gemma3},
     {.name = "glm4", .model_class = "Glm4ForCausalLM", .rotates_part = true},
+    {.name = "glm4moe",
+     .model_class = "Glm4MoeForCausalLM",
+     .has_experts = true,
+     .rotates_part = true,
+     .read = read_glm4_moe},
     {.name = "gpt-oss",
      .model_class = "GptOssForCausalLM",
      .has_experts = true,
@@ -290,10 +366,21 @@ constexpr auto kArchitectures = std::to_array<GgufArchitecture>({
      .has_experts = true,
      .reads_logit_scale = true,
      .read = read_granite},
+    // The base of the frequencies has the factor alpha in it.
+    {.name = "hunyuan-dense", .model_class = "HunYuanDenseV1ForCausalLM"},
+    {.name = "hunyuan-moe",
+     .model_class = "HunYuanMoEV1ForCausalLM",
+     .has_experts = true,
+     .read = read_hunyuan_moe},
     {.name = "lfm2",
      .model_class = "Lfm2ForCausalLM",
      .has_recurrent_layers = true,
      .read = read_lfm2},
+    {.name = "lfm2moe",
+     .model_class = "Lfm2MoeForCausalLM",
+     .has_experts = true,
+     .has_recurrent_layers = true,
+     .read = read_lfm2_moe},
     {.name = "llama", .model_class = "LlamaForCausalLM"},
     {.name = "llama", .model_class = "MixtralForCausalLM", .has_experts = true},
     {.name = "llama4",
@@ -313,6 +400,11 @@ constexpr auto kArchitectures = std::to_array<GgufArchitecture>({
      .model_class = "GraniteForCausalLM",
      .reads_logit_scale = true,
      .read = read_minicpm},
+    {.name = "minimax-m2",
+     .model_class = "MiniMaxM2ForCausalLM",
+     .has_experts = true,
+     .rotates_part = true,
+     .read = read_minimax_m2},
     {.name = "mistral3", .model_class = "Ministral3ForCausalLM", .read = read_mistral3},
     {.name = "olmo2", .model_class = "Olmo2ForCausalLM", .members = kWindow, .read = read_olmo2},
     {.name = "olmoe", .model_class = "OlmoeForCausalLM", .has_experts = true},

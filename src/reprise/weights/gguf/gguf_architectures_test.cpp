@@ -22,11 +22,11 @@ namespace {
 using Keys = std::vector<std::pair<std::string, uint32_t>>;
 
 /// Two heads of four elements, one layer. `keys` are those of the architecture.
-GgufBytes file_of(const std::string& architecture, const Keys& keys = {}) {
+GgufBytes file_of(const std::string& architecture, const Keys& keys = {}, int64_t num_layers = 1) {
   const std::string prefix = architecture + ".";
   GgufBytes file;
   file.string("general.architecture", architecture)
-      .integer(prefix + "block_count", 1)
+      .integer(prefix + "block_count", num_layers)
       .integer(prefix + "context_length", 64)
       .integer(prefix + "embedding_length", 8)
       .integer(prefix + "feed_forward_length", 16)
@@ -117,21 +117,31 @@ TEST_F(GgufArchitectures, are_those_of_the_registry_that_the_format_names) {
       {"command-r", {}, Architecture::cohere},
       {"deepseek2", kDeepSeek, Architecture::deepseek_v2},
       {"deepseek2", kDeepSeek + Keys{{"expert_gating_func", 2}}, Architecture::deepseek_v3},
+      {"dots1", kExperts, Architecture::dots1},
+      {"ernie4_5-moe",
+       kExperts + Keys{{"interleave_moe_layer_step", 1}},
+       Architecture::ernie4_5_moe},
+      {"exaone4", {}, Architecture::exaone4},
       {"falcon", {}, Architecture::falcon},
       {"falcon-h1", kMamba2, Architecture::falcon_h1},
       {"gemma", {}, Architecture::gemma},
       {"gemma2", {}, Architecture::gemma2},
       {"gemma3", {}, Architecture::gemma3},
       {"glm4", {}, Architecture::glm4},
+      {"glm4moe", kExperts, Architecture::glm4_moe},
       {"gpt2", {}, Architecture::gpt2},
       {"gpt-oss", kExperts, Architecture::gpt_oss},
       {"gptneox", {}, Architecture::gpt_neox},
       {"granitehybrid", kMamba2, Architecture::granite_moe_hybrid},
       {"granitehybrid", kMamba2 + kExperts, Architecture::granite_moe_hybrid},
+      {"hunyuan-dense", {}, Architecture::hunyuan_dense},
+      {"hunyuan-moe", kExperts, Architecture::hunyuan_moe},
       {"lfm2", {{"shortconv.l_cache", 3}}, Architecture::lfm2},
+      {"lfm2moe", kExperts + Keys{{"shortconv.l_cache", 3}}, Architecture::lfm2_moe},
       {"llama4", kLlama4, Architecture::llama4},
       {"mamba", kMamba2, Architecture::mamba},
       {"mamba2", kMamba2, Architecture::mamba2},
+      {"minimax-m2", kExperts, Architecture::minimax_m2},
       {"mistral3", {}, Architecture::mistral},
       {"qwen35", kMamba2, Architecture::qwen3_5},
       {"qwen35moe", kMamba2 + kExperts, Architecture::qwen3_5_moe},
@@ -142,15 +152,29 @@ TEST_F(GgufArchitectures, are_those_of_the_registry_that_the_format_names) {
   };
   for (const auto& [name, keys, architecture] : rows) {
     GgufBytes file = file_of(name, keys);
-    if (name == "granitehybrid" || name == "lfm2") {
+    if (name == "granitehybrid" || name.starts_with("lfm2")) {
       file.numbers<uint32_t>(name + ".attention.head_count_kv", 4, {0});
     }
-    if (architecture == Architecture::deepseek_v3) {
-      file.boolean("deepseek2.expert_weights_norm", true);
+    if (name == "dots1" || name == "glm4moe" || architecture == Architecture::deepseek_v3) {
+      file.boolean(name + ".expert_weights_norm", true);
     }
     SCOPED_TRACE(name);
     EXPECT_EQ(config_of(file).architecture, architecture);
   }
+}
+
+TEST_F(GgufArchitectures, of_sigmoid_routers_have_no_other_function) {
+  for (const std::string name : {"dots1", "glm4moe", "minimax-m2", "lfm2moe"}) {
+    GgufBytes file =
+        file_of(name, kExperts + Keys{{"expert_gating_func", 1}, {"shortconv.l_cache", 3}});
+    file.boolean(name + ".expert_weights_norm", true);
+    EXPECT_EQ(code_of([&] { config_of(file); }), "E_CONFIG") << name;
+  }
+}
+
+TEST_F(GgufArchitectures, only_the_largest_exaone_4_has_windows_without_a_key) {
+  EXPECT_FALSE(config_of(file_of("exaone4")).sliding_window);
+  EXPECT_EQ(config_of(file_of("exaone4", {}, 64)).window_of_layer(2), 4096);
 }
 
 TEST_F(GgufArchitectures, have_q_k_and_v_one_above_the_other) {
@@ -411,6 +435,11 @@ TEST_F(GgufArchitectures, have_pre_tokenizers_of_their_own) {
                                                             {"starcoder", 2},
                                                             {"falcon", 4},
                                                             {"olmo", 1},
+                                                            {"exaone4", 1},
+                                                            {"hunyuan", 2},
+                                                            {"hunyuan-dense", 4},
+                                                            {"minimax-m2", 2},
+                                                            {"solar-open", 2},
                                                             {"lfm2", 2}};
   for (const auto& [name, num_steps] : rows) {
     EXPECT_EQ(pre_tokenizer_of(name)["pretokenizers"].size(), num_steps) << name;

@@ -29,6 +29,19 @@ constexpr auto kExpertTraits = std::to_array<ExpertTraits>({
      .count = "n_routed_experts",
      .size = "moe_intermediate_size",
      .reads_more = true},
+    {.model_class = "Dots1ForCausalLM",
+     .count = "n_routed_experts",
+     .size = "moe_intermediate_size",
+     .reads_more = true},
+    {.model_class = "Ernie4_5_MoeForCausalLM",
+     .count = "moe_num_experts",
+     .size = "moe_intermediate_size",
+     .reads_shared_size = true,
+     .reads_more = true},
+    {.model_class = "Glm4MoeForCausalLM",
+     .count = "n_routed_experts",
+     .size = "moe_intermediate_size",
+     .reads_more = true},
     {.model_class = "GraniteMoeForCausalLM",
      .count = "num_local_experts",
      .size = "intermediate_size"},
@@ -37,10 +50,21 @@ constexpr auto kExpertTraits = std::to_array<ExpertTraits>({
      .size = "intermediate_size",
      .shared_size = "shared_intermediate_size"},
     {.model_class = "GptOssForCausalLM", .count = "num_local_experts", .size = "intermediate_size"},
+    {.model_class = "HunYuanMoEV1ForCausalLM",
+     .count = "num_experts",
+     .size = "intermediate_size",
+     .reads_shared_size = true},
+    {.model_class = "Lfm2MoeForCausalLM",
+     .count = "num_experts",
+     .size = "moe_intermediate_size",
+     .reads_more = true},
     {.model_class = "Llama4ForCausalLM",
      .count = "num_local_experts",
      .size = "intermediate_size",
      .reads_shared_size = true},
+    {.model_class = "MiniMaxM2ForCausalLM",
+     .count = "num_local_experts",
+     .size = "intermediate_size"},
     {.model_class = "MixtralForCausalLM",
      .count = "num_local_experts",
      .size = "intermediate_size"},
@@ -94,9 +118,21 @@ void read_experts(const ArchitectureKeys& keys, std::string_view model_class, Js
   if (keys.integer("leading_dense_block_count").value_or(0) != 0) {
     keys.fail("leading_dense_block_count", "is not supported");
   }
-  if (const double scale = keys.number("expert_weights_scale").value_or(0);
-      scale != 0 && scale != 1) {
+  if (expert_scale(keys) != 1) {
     keys.fail("expert_weights_scale", "is not supported");
+  }
+}
+
+double expert_scale(const ArchitectureKeys& keys) {
+  const double scale = keys.number("expert_weights_scale").value_or(1);
+  return scale == 0 ? 1 : scale;
+}
+
+void require_sigmoid_router(const ArchitectureKeys& keys) {
+  constexpr std::string_view kKey = "expert_gating_func";
+  constexpr int64_t kSigmoid = 2;
+  if (const int64_t function = keys.integer(kKey).value_or(kSigmoid); function != kSigmoid) {
+    keys.fail(kKey, fmt::format("is {}, only {} (sigmoid) is supported", function, kSigmoid));
   }
 }
 

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "reprise/weights/gguf/gguf_experts.h"
+
 namespace reprise::weights::gguf {
 namespace {
 
@@ -123,6 +125,14 @@ void read_lfm2(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Jso
   config["conv_L_cache"] = keys.required("shortconv.l_cache");
   config["conv_bias"] = traits.has("shortconv.conv.bias");
   config["block_auto_adjust_ff_dim"] = false;  // the file has the size of the result
+}
+
+void read_lfm2_moe(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config) {
+  read_lfm2(keys, traits, config);
+  require_sigmoid_router(keys);
+  config["norm_topk_prob"] = true;
+  config["num_dense_layers"] = keys.integer("leading_dense_block_count").value_or(0);
+  config["routed_scaling_factor"] = expert_scale(keys);
 }
 
 }  // namespace reprise::weights::gguf

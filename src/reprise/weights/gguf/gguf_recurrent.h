@@ -14,6 +14,7 @@ void read_granite_hybrid_layers(const ArchitectureKeys& keys,
                                 const GgufConfigTraits& traits,
                                 Json& config);
 void read_lfm2(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config);
+void read_lfm2_moe(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config);
 void read_mamba(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config);
 void read_mamba2(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config);
 void read_qwen3_next(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config);
