@@ -193,6 +193,12 @@ MTP_TARGET = {
     "vocab_size": 1024, "max_position_embeddings": 256, "rms_norm_eps": 1e-6, "tie_word_embeddings": False, "hidden_act": "silu",
     "num_nextn_predict_layers": 1,
 }
+GLM_MTP_TARGETS = (
+    {key: value for key, value in MTP_TARGET.items() if "_rank" not in key and "_dim" not in key} | {
+        "architectures": ["Glm4MoeForCausalLM"], "model_type": "glm4_moe", "num_attention_heads": 4, "num_key_value_heads": 2,
+        "head_dim": 16, "use_qk_norm": True, "partial_rotary_factor": 0.5},
+    MTP_TARGET | {"architectures": ["Glm4MoeLiteForCausalLM"], "model_type": "glm4_moe_lite"},
+)
 
 
 class SecondModel(unittest.TestCase):
@@ -283,15 +289,17 @@ class DraftHead(SecondModel):
         for file in Path(serve_test.MODEL).iterdir():
             if file.is_file() and file.suffix != ".safetensors":
                 shutil.copy(file, folder)
-        Path(folder, "config.json").write_text(json.dumps(MTP_TARGET))
         generate = ["generate", folder, "--load-format", "dummy", "--prompt", "Once upon a time", "--max-tokens", "30",
                     "--ignore-eos", "--temperature", "0", "--json"]
-        plain = run(*generate)
-        self.assertEqual(plain.returncode, 0, plain.stderr)
-        done = run(*generate, "--speculative-config", '{"method": "mtp", "num_speculative_tokens": 2}')
-        self.assertEqual(done.returncode, 0, done.stderr)
-        answer, wanted = (json.loads(text.stdout)["outputs"][0]["token_ids"] for text in (done, plain))
-        self.assertEqual(answer, wanted)
+        for target in (MTP_TARGET, *GLM_MTP_TARGETS):
+            with self.subTest(target=target["architectures"]):
+                Path(folder, "config.json").write_text(json.dumps(target))
+                plain = run(*generate)
+                self.assertEqual(plain.returncode, 0, plain.stderr)
+                done = run(*generate, "--speculative-config", '{"method": "mtp", "num_speculative_tokens": 2}')
+                self.assertEqual(done.returncode, 0, done.stderr)
+                answer, wanted = (json.loads(text.stdout)["outputs"][0]["token_ids"] for text in (done, plain))
+                self.assertEqual(answer, wanted)
         Path(folder, "config.json").write_text(json.dumps({**MTP_TARGET, "num_nextn_predict_layers": 0}))
         done = run(*generate, "--speculative-config", '{"method": "mtp", "num_speculative_tokens": 2}')
         self.assertNotEqual(done.returncode, 0)

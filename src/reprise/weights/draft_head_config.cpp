@@ -1,8 +1,10 @@
 #include "reprise/weights/draft_head_config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "reprise/base/error.h"
@@ -13,6 +15,9 @@ namespace reprise::weights {
 namespace {
 
 constexpr size_t kMostAuxiliaryLayers = 8;  // published heads have 3
+// Source: vLLM 0.32, deepseek_mtp.py, glm4_moe_mtp.py and glm4_moe_lite_mtp.py.
+constexpr std::array kWithMtpLayer = {
+    Architecture::deepseek_v3, Architecture::glm4_moe, Architecture::glm4_moe_lite};
 
 void require_equal(const ConfigReader& reader,
                    std::string_view key,
@@ -101,11 +106,13 @@ DraftHeadConfig mtp_config(std::string_view json,
   const ConfigReader reader(object, path);
   constexpr std::string_view kKey = "num_nextn_predict_layers";
   const int64_t count = reader.integer(kKey, 0, target.num_hidden_layers).value_or(0);
-  if (target.architecture != Architecture::deepseek_v3) {
+  if (std::ranges::find(kWithMtpLayer, target.architecture) == kWithMtpLayer.end()) {
+    std::vector<std::string_view> names;
+    for (const Architecture one : kWithMtpLayer) names.push_back(architecture_name(one));
     reader.fail("architectures",
-                fmt::format("{} has no MTP head that is supported; only {} has",
+                fmt::format("{} has no MTP head that is supported; those of {} are",
                             architecture_name(target.architecture),
-                            architecture_name(Architecture::deepseek_v3)));
+                            fmt::join(names, ", ")));
   }
   if (count != 1) {
     reader.fail(kKey,

@@ -13,7 +13,7 @@ namespace reprise::weights {
 enum class DraftHeadKind : uint8_t {
   eagle,   // reads the last hidden states of its target
   eagle3,  // reads the hidden states before some of its layers
-  mtp,     // DeepSeek's multi-token prediction: a further layer in the checkpoint of its target
+  mtp,     // DeepSeek's and GLM's multi-token prediction: a further layer in their checkpoints
 };
 
 /// A draft head: one layer that predicts the next token from hidden states of another model, its
