@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <array>
 #include <filesystem>
@@ -211,6 +212,19 @@ TEST(CInterfaceVectors, are_those_of_the_route) {
   EXPECT_EQ(vector, expected);
   EXPECT_EQ(reprise_generate(engine.get(), text, nullptr, nullptr, nullptr, nullptr),
             REPRISE_INVALID_ARGUMENT);
+}
+
+// An answer whose request owned itself was never freed: 1,200 bytes each.
+TEST(CInterfaceMemory, is_what_it_was_after_answers) {
+  const Engine engine = load(model("models/reprise-tiny"));
+  const auto answer = [&](int count) {
+    for (int i = 0; i < count; ++i) EXPECT_NE(answer_to(engine.get(), "Once", 2), "");
+  };
+  answer(50);
+  const size_t before = mallinfo2().uordblks;
+  constexpr int kAnswers = 300;
+  answer(kAnswers);
+  EXPECT_LT(mallinfo2().uordblks, before + size_t{400} * kAnswers);
 }
 
 }  // namespace

@@ -128,6 +128,7 @@ struct reprise_engine {
     while (!is_ending) routes.wait();
     for (const std::shared_ptr<Call>& call : calls) {
       call->end({.status = 503, .body = R"({"error": {"message": "the engine was unloaded"}})"});
+      call->cancel = nullptr;  // owns the exchange, whose functions own the call
     }
   }
 

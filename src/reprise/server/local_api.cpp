@@ -48,6 +48,8 @@ class LocalExchange : public HttpExchange {
 
   void respond(HttpResponse response) override {
     const auto on_answer = std::exchange(on_answer_, nullptr);
+    // Functions of the caller may own what owns this exchange.
+    on_event_ = nullptr;
     if (on_answer) on_answer(response);
   }
   void begin_stream(const HttpResponse&) override {
