@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes packages of the program in build/release/packages: an archive to unpack anywhere, and a .deb.
+# Makes packages of the program in build/release/packages: an archive to unpack anywhere, a .deb, and a wheel.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -12,8 +12,11 @@ pages, completions and a small model into build/release/packages:
 
   reprise-VERSION-linux-x86_64.tar.gz   to unpack anywhere
   reprise_VERSION_amd64.deb             for apt
+  reprise_engine-VERSION-....whl        for pip, with the module for this machine's Python and the
+                                        command reprise; left out where the tools of the module
+                                        cannot be had
 
-Both run on every Linux with glibc 2.34 and the libstdc++ of GCC 12, or newer ones: Debian 12,
+They run on every Linux with glibc 2.34 and the libstdc++ of GCC 12, or newer ones: Debian 12,
 Ubuntu 22.04, Fedora 36. They are made on Debian 12.
 TEXT
 }
@@ -25,7 +28,10 @@ for argument in "$@"; do
 done
 source scripts/build.sh
 scripts/setup.sh
-build release reprise reprise_c
+targets=(reprise reprise_c)
+use_python
+if [[ ${#cmake_arguments[@]} -gt 0 ]]; then targets+=(reprise_python reprise_python_stub); fi
+build release "${targets[@]}"
 
 # The licences of what is inside: of the libraries beside the program, and of those that are linked into it or whose
 # headers are.
@@ -52,5 +58,8 @@ pack() { (cd build/release && cpack "$@") >build/release/cpack.log 2>&1 || { cat
 pack -G TGZ -D CPACK_COMPONENT_INCLUDE_TOPLEVEL_DIRECTORY=ON
 pack -G DEB
 rm -rf build/release/packages/_CPack_Packages
+if [[ ${#cmake_arguments[@]} -gt 0 ]]; then
+  build/venv/bin/python -B tools/make_wheel.py build/release build/release/packages >/dev/null
+fi
 
 ls -l build/release/packages | awk 'NR > 1 {printf "%6.1f MB  build/release/packages/%s\n", $5 / 1e6, $9}'

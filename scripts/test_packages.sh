@@ -8,7 +8,8 @@ usage() {
 usage: scripts/test_packages.sh [SUITE ...]
 
 Makes a root folder for each system with debootstrap (in build/roots, 150 MB each), with nothing but
-what a package manager needs, and uses the archive and the .deb of build/release/packages in it.
+what a package manager needs, and uses the archive and the .deb of build/release/packages in it, and
+the wheel where the system's Python is the wheel's.
 Needs root rights and a network.
 
   SUITE   bookworm (Debian 12), trixie (Debian 13), jammy (Ubuntu 22.04), noble (Ubuntu 24.04);
@@ -27,6 +28,7 @@ done
 packages=build/release/packages
 archive="$(ls $packages/reprise-*-linux-*.tar.gz)"
 deb="$(ls $packages/reprise_*.deb)"
+wheel="$(ls $packages/reprise_engine-*.whl 2>/dev/null || true)"
 for tool in debootstrap chroot unshare; do
   command -v "$tool" >/dev/null || { echo "scripts/test_packages.sh needs $tool; install it" >&2; exit 2; }
 done
@@ -64,6 +66,21 @@ kill -TERM $server
 wait $server
 TRIAL
 
+# The wheel, installed by pip without an index into an environment of its own. Its one dependency, tqdm, comes from the system.
+read -r -d '' wheel_trial <<'TRIAL' || true
+set -euo pipefail
+export HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin
+rm -rf /opt/venv && python3 -m venv --system-site-packages /opt/venv
+/opt/venv/bin/pip -q install --no-index "$1"
+folder="$(/opt/venv/bin/python -c 'import reprise; print(reprise.__path__[0])')"
+/opt/venv/bin/python -c "
+import sys
+from reprise import LLM, SamplingParams
+print('module:', LLM(sys.argv[1]).generate(['Once upon a time'], SamplingParams(max_tokens=8), use_tqdm=False)[0].outputs[0].text)
+" "$folder/share/reprise/models/reprise-tiny" 2>/dev/null
+echo "$folder" >/tmp/folder
+TRIAL
+
 failed=0
 for suite in "${suites[@]}"; do
   root="build/roots/$suite"
@@ -87,6 +104,18 @@ for suite in "${suites[@]}"; do
     inside /bin/bash -c "$trial" -- /usr/bin/reprise /usr/share/reprise/models/reprise-tiny &&
     inside dpkg -r reprise >>"build/roots/$suite.log" 2>&1 && [[ ! -e "$root/usr/lib/reprise" ]]; then
     echo "$suite: the archive and the .deb work"
+    number="$(sed -n 's/.*-cp3\([0-9]*\)-cp3.*/\1/p' <<<"$wheel")"
+    if [[ -n "$wheel" ]] && chroot "$root" apt-cache show "python3.$number" >/dev/null 2>&1; then
+      # python3-venv has pip inside.
+      if (chroot "$root" apt-get update -qq && chroot "$root" apt-get install -y -qq python3-venv python3-tqdm) >"build/roots/$suite.log" 2>&1 &&
+        cp "$wheel" "$root/tmp/" && inside /bin/bash -c "$wheel_trial" -- "/tmp/${wheel##*/}" &&
+        inside /bin/bash -c "$trial" -- /opt/venv/bin/reprise "$(cat "$root/tmp/folder")/share/reprise/models/reprise-tiny"; then
+        echo "$suite: the wheel works"
+      else
+        echo "$suite: the wheel FAILED (build/roots/$suite.log)"
+        failed=1
+      fi
+    fi
   else
     echo "$suite: FAILED (build/roots/$suite.log)"
     failed=1

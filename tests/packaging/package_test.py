@@ -15,6 +15,7 @@ import unittest
 from pathlib import Path
 
 BUILD = Path(sys.argv.pop(1))
+SOURCE = Path(__file__).resolve().parents[2]
 # On every system with a package manager, and never packed.
 OF_THE_SYSTEM = {"ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6"}
 # The newest versions that Ubuntu 22.04 and Debian 12 both have: what docs/howto/install.md promises.
@@ -96,6 +97,58 @@ class Package(unittest.TestCase):
         self.assertGreater(len(commands), 10)
         for command in commands:
             self.assertTrue((share / f"man/man1/reprise-{command}.1").exists(), command)
+
+
+class Wheel(unittest.TestCase):
+    """The wheel, installed by pip into a folder of its own."""
+
+    @classmethod
+    def setUpClass(cls):
+        cache = (BUILD / "CMakeCache.txt").read_text()
+        found = re.search(r"^Python_EXECUTABLE:\w+=(.+)$", cache, re.M)
+        if not found or not list((BUILD / "python/reprise").glob("_core*.so")):
+            raise unittest.SkipTest("built without the Python module")
+        cls.python = found[1]
+        cls.folder = Path(tempfile.mkdtemp(prefix="reprise-wheel-"))
+        wheel = output(cls.python, "-B", SOURCE / "tools/make_wheel.py", BUILD, cls.folder).strip()
+        cls.root = cls.folder / "installed here"
+        output(cls.python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--target", cls.root, wheel)
+        cls.environment = {"PATH": "/usr/bin:/bin", "HOME": str(cls.folder), "PYTHONPATH": str(cls.root)}
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    def test_every_library_is_inside_or_on_every_system(self):
+        package = self.root / "reprise"
+        binaries = [package / "bin/reprise", *package.glob("_core*.so"), *package.glob("lib/*.so")]
+        self.assertGreater(len(binaries), 1)
+        for path in binaries:
+            for library, found in re.findall(r"(\S+) => (.*) \(0x", output("ldd", path, env=self.environment)):
+                inside = Path(os.path.normpath(found)).is_relative_to(self.root)
+                self.assertEqual(inside, library not in OF_THE_SYSTEM, f"{path.name}: {library} => {found}")
+            self.assertNotIn("not found", output("ldd", path, env=self.environment))
+
+    def test_the_command_is_the_native_program(self):
+        command = self.root / "bin/reprise"
+        self.assertIn("0.", output(self.python, command, "--version", env=self.environment))
+        text = output(self.python, command, "generate", self.root / "reprise/share/reprise/models/reprise-tiny", "--prompt",
+                      "Once upon a time", "--max-tokens", "8", env=self.environment)
+        self.assertTrue(text.startswith("Once upon a time"), text)
+        refused = subprocess.run([self.python, command, "generate"], capture_output=True, text=True, env=self.environment)
+        self.assertEqual(refused.returncode, 2, "the exit code is the program's")
+
+    def test_the_module_answers_and_finds_its_plug_ins(self):
+        script = """
+import sys
+from reprise import LLM, SamplingParams
+llm = LLM(sys.argv[1], compilation_config={"backend": "inductor"} if sys.argv[2] == "llvm" else None, disable_compile_cache=True)
+print(llm.generate(["Once upon a time"], SamplingParams(max_tokens=8))[0].outputs[0].text)
+"""
+        has_llvm = (self.root / "reprise/lib/reprise_codegen_llvm.so").exists()
+        text = output(self.python, "-c", script, self.root / "reprise/share/reprise/models/reprise-tiny", "llvm" if has_llvm else "-",
+                      env=self.environment)
+        self.assertTrue(text.strip())
 
 
 if __name__ == "__main__":

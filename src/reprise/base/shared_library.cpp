@@ -67,8 +67,9 @@ std::vector<std::filesystem::path> plugin_paths(std::string_view file_name) {
     std::error_code error;
     const std::filesystem::path folder = std::filesystem::canonical(image, error).parent_path();
     if (error) return;
-    for (const std::filesystem::path& path :
-         {folder / file_name, folder.parent_path() / "lib" / file_name}) {
+    for (const std::filesystem::path& path : {folder / file_name,
+                                              folder / "lib" / file_name,
+                                              folder.parent_path() / "lib" / file_name}) {
       if (std::ranges::find(paths, path) == paths.end()) paths.push_back(path);
     }
   };

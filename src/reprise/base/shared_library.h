@@ -15,9 +15,9 @@ namespace reprise {
 /// reads only the headers and compares the offsets in them with the size of the file.
 [[nodiscard]] std::string why_not_loadable(const std::filesystem::path& path);
 
-/// The paths at which a plug-in with this file name may lie: next to the running executable and in
-/// ../lib from there, then the same for the library that contains this code. In a Python process
-/// that library is the extension module.
+/// The paths at which a plug-in with this file name may lie: next to the running executable, in lib
+/// and in ../lib from there, then the same for the library that contains this code. In a Python
+/// process that library is the extension module.
 [[nodiscard]] std::vector<std::filesystem::path> plugin_paths(std::string_view file_name);
 
 }  // namespace reprise
