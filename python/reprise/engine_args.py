@@ -78,7 +78,7 @@ class EngineArgs:
     chat_template: str | None = None  # a file or the template itself
     chat_template_content_format: str = "auto"  # or string, openai
     device: str = "auto"  # cpu, cuda
-    gpu_memory_utilization: float = 0.9
+    gpu_memory_utilization: float | None = None  # 0.9; of a CPU: of its memory limit
     dtype: str = "auto"
     seed: int = 0
     max_model_len: int | None = None

@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "reprise/engine/engine_core.h"
 #include "reprise/kernels/cuda/cuda_kernels.h"
 #include "reprise/kernels/cuda/row_sampler.h"
-#include "reprise/runner/memory_profile.h"
+#include "reprise/runner/memory_report.h"
 #include "tests/integration/cuda_engine_machine.h"
 #include "tests/integration/knowing_drafter.h"
 #include "tests/integration/step_outcome.h"
@@ -371,43 +373,64 @@ TEST(CudaEngine, drafts_give_the_tokens_without_drafts_wherever_rows_are_sampled
   }
 }
 
-size_t used_bytes(CudaEngineMachine& machine) {
-  return machine.device().memory().total - machine.free_bytes();
-}
-
-TEST(CudaEngine, memory_is_profiled_before_there_is_a_cache_and_adds_up_afterwards) {
+TEST(CudaEngine, graphs_that_were_captured_over_few_blocks_replay_when_the_cache_has_grown) {
   for (const CompilationMode level : {CompilationMode::NONE, CompilationMode::VLLM_COMPILE}) {
     CudaEngineMachine machine;
     TinyEngineOptions options =
         machine.options({.mode = CudagraphMode::FULL_AND_PIECEWISE, .level = level});
     options.max_num_tokens = 24;
     options.max_num_reqs = 8;
-    options.num_blocks = runner::kProfiledBlocks;
-    cudagraph::CudagraphDispatcher planner;
-    runner::MemoryProfile profile;
-    {
-      // The profiled runner gets the whole capture plan, so the estimate needs no extrapolation.
-      TinyEngine profiled(options);
-      planner.initialize_cudagraph_keys(profiled.runner().dispatcher().options());
-      const size_t before = used_bytes(machine);
-      profile =
-          runner::profile_memory(profiled.runner(), profiled.execution(), planner.capture_plan());
-      EXPECT_GT(profile.activation_bytes, 0U);
-      EXPECT_EQ(profile.activation_bytes, profiled.execution().eager_pool().reserved_bytes());
-      EXPECT_GT(profile.probed_graph_bytes, 0U);
-      EXPECT_GE(profile.estimated_graph_bytes, profile.probed_graph_bytes);
-      EXPECT_GT(profile.used_bytes, before);
-    }
-    options.num_blocks = 96;
+    TinyEngine whole(options);
+    (void)whole.runner().capture({});
+    const Generated expected = generate(whole, {});
+    options.num_addressed_blocks = options.num_blocks;
+    options.num_blocks = 2;
     TinyEngine engine(options);
+    runner::ModelRunner& runner = engine.runner();
+    const device::BufferView addresses = runner.kv_cache().memory();
+    const size_t first_bytes = runner.kv_cache().bytes();
+    const size_t free_before = machine.free_bytes();
+    EXPECT_LT(first_bytes, addresses.bytes);
+    runner.run_largest_step();
+    for (const auto& record : runner.capture({}).records) EXPECT_EQ(record.failure, "");
+    const auto captured = runner.full_wrapper().counters();
+    const size_t free_after_capture = machine.free_bytes();
+    EXPECT_LT(free_after_capture, free_before);
+    runner.grow_caches(options.num_addressed_blocks, 0);
+    EXPECT_EQ(runner.kv_cache().layout().num_blocks, options.num_addressed_blocks);
+    EXPECT_EQ(runner.kv_cache().memory().data, addresses.data);
+    if (!machine.is_real()) {
+      EXPECT_EQ(free_after_capture - machine.free_bytes(), runner.kv_cache().bytes() - first_bytes);
+    }
+    EXPECT_EQ(generate(engine, {}).tokens, expected.tokens);
+    EXPECT_EQ(runner.full_wrapper().counters().captures, captured.captures);
+    EXPECT_GT(runner.full_wrapper().counters().replays, captured.replays);
+    EXPECT_TRUE(runner.retired_graphs().empty());
+    if (!machine.is_real()) {
+      EXPECT_EQ(machine.fake().driver().misuses(), std::vector<std::string>{});
+    }
+  }
+}
+
+TEST(CudaEngine, steps_need_no_memory_that_the_largest_one_did_not_take_and_the_parts_add_up) {
+  for (const CompilationMode level : {CompilationMode::NONE, CompilationMode::VLLM_COMPILE}) {
+    CudaEngineMachine machine;
+    TinyEngineOptions options =
+        machine.options({.mode = CudagraphMode::FULL_AND_PIECEWISE, .level = level});
+    options.max_num_tokens = 24;
+    options.max_num_reqs = 8;
+    TinyEngine engine(options);
+    engine.runner().run_largest_step();
+    const size_t activations = engine.execution().eager_pool().reserved_bytes();
+    EXPECT_GT(activations, 0U);
     const device::MemoryInfo start = machine.device().memory();
     const size_t others = start.total - start.free - start.allocated_here;
     (void)engine.runner().capture({});
-    // The largest batches take no more memory than the profile says.
-    engine.runner().run_largest_step();
-    EXPECT_LE(engine.execution().eager_pool().reserved_bytes(), profile.activation_bytes);
+    (void)generate(engine, {});
+    EXPECT_EQ(engine.execution().eager_pool().reserved_bytes(), activations);
+    const std::array<const runner::ModelRunner*, 1> runners = {&engine.runner()};
     const runner::MemoryParts parts =
-        runner::measure_memory(engine.execution(), engine.runner(), others, engine.weight_bytes());
+        runner::measure_memory(engine.execution(), runners, others, engine.weight_bytes());
     EXPECT_GT(parts.graphs, 0U);
     EXPECT_GT(parts.buffers, 0U);
     // A real GPU allocates in steps larger than this engine, and reports other processes' memory.
@@ -415,46 +438,7 @@ TEST(CudaEngine, memory_is_profiled_before_there_is_a_cache_and_adds_up_afterwar
     EXPECT_NEAR(static_cast<double>(parts.sum()),
                 static_cast<double>(parts.reported),
                 0.01 * static_cast<double>(parts.reported));
-    EXPECT_LE(parts.graphs, profile.estimated_graph_bytes);
-    // The memory that the profile left for a cache of this size was enough.
-    EXPECT_GE(profile.cache_bytes(parts.reported) + parts.reported / 50, parts.kv_cache);
   }
-}
-
-TEST(MemoryProfile, extrapolates_from_the_two_largest_keys_of_each_kind) {
-  const auto record =
-      [](CudagraphRuntimeMode mode, bool uniform, size_t bytes, const char* failure) {
-        return cudagraph::CaptureRecord{.mode = mode,
-                                        .descriptor = {.num_tokens = 8, .uniform = uniform},
-                                        .bytes = bytes,
-                                        .failure = failure};
-      };
-  const auto group = [](CudagraphRuntimeMode mode, bool uniform, size_t keys) {
-    return cudagraph::CaptureGroup{.mode = mode,
-                                   .uniform = uniform,
-                                   .descriptors = std::vector<cudagraph::BatchDescriptor>(keys)};
-  };
-  const std::vector measured = {record(CudagraphRuntimeMode::PIECEWISE, false, 100, ""),
-                                record(CudagraphRuntimeMode::PIECEWISE, false, 10, ""),
-                                record(CudagraphRuntimeMode::FULL, true, 50, "no memory"),
-                                record(CudagraphRuntimeMode::FULL, true, 7, "")};
-  const std::vector plan = {group(CudagraphRuntimeMode::PIECEWISE, false, 5),
-                            group(CudagraphRuntimeMode::FULL, true, 3)};
-  EXPECT_EQ(runner::estimate_graph_bytes(measured, plan), 100U + 4 * 10 + 3 * 7);
-  EXPECT_EQ(runner::estimate_graph_bytes({}, plan), 0U);
-
-  cudagraph::DispatcherOptions options{
-      .mixed_capture_sizes = {1, 2, 4, 8}, .decode_capture_sizes = {1}, .compile_sizes = {2}};
-  options = runner::profiled_plan(options);
-  EXPECT_EQ(options.mixed_capture_sizes, (std::vector<int32_t>{4, 8}));
-  EXPECT_EQ(options.decode_capture_sizes, (std::vector<int32_t>{1}));
-  EXPECT_TRUE(options.compile_sizes.empty());
-
-  EXPECT_EQ(
-      (runner::MemoryProfile{.probed_graph_bytes = 5, .estimated_graph_bytes = 9, .used_bytes = 80})
-          .cache_bytes(100),
-      16U);
-  EXPECT_EQ(runner::MemoryProfile{.used_bytes = 80}.cache_bytes(70), 0U);
 }
 
 TEST(CudaEngine,

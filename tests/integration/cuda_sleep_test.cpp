@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -12,7 +14,7 @@
 #include "reprise/api/engine_memory.h"
 #include "reprise/api/loaded_engine.h"
 #include "reprise/engine/engine_core.h"
-#include "reprise/runner/memory_profile.h"
+#include "reprise/runner/memory_report.h"
 #include "tests/integration/cuda_engine_machine.h"
 
 // Tests of engines on CUDA that release memory while they sleep.
@@ -144,9 +146,10 @@ TEST_P(CudaSleep, gives_memory_back_and_wakes_to_the_same_tokens_from_the_same_g
   }
   EXPECT_EQ(runner.full_wrapper().counters().captures, counters.captures);
   EXPECT_GT(runner.full_wrapper().counters().replays, counters.replays);
+  const std::array<const runner::ModelRunner*, 1> runners = {&runner};
   const runner::MemoryParts parts =
       runner::measure_memory(sleeper.engine.execution(),
-                             runner,
+                             runners,
                              start.total - start.free - start.allocated_here,
                              sleeper.engine.weight_bytes());
   if (!machine.is_real()) {  // a real GPU also reports the memory of other processes
@@ -155,6 +158,26 @@ TEST_P(CudaSleep, gives_memory_back_and_wakes_to_the_same_tokens_from_the_same_g
                 0.01 * static_cast<double>(parts.reported));
     EXPECT_EQ(machine.fake().driver().misuses(), std::vector<std::string>{});
   }
+}
+
+TEST(CudaSleep, gives_back_and_restores_the_memory_of_a_cache_that_has_grown) {
+  CudaEngineMachine machine;
+  TinyEngineOptions options = small_options(machine, CompilationMode::NONE);
+  options.num_addressed_blocks = options.num_blocks;
+  options.num_blocks = 2;
+  TinyEngine engine(options);
+  runner::ModelRunner& runner = engine.runner();
+  (void)runner.capture({});
+  runner.grow_caches(options.num_addressed_blocks / 2, 0);
+  EngineMemory memory(machine.device(), engine.parameters(), {runner.kv_cache().memory()});
+  const size_t awake = machine.device().memory().allocated_here;
+  memory.sleep(SleepLevel::discard);
+  EXPECT_LE(machine.device().memory().allocated_here, awake - runner.kv_cache().bytes());
+  memory.wake_up(EngineParts::all(), [&] { engine.parameters().reload(engine.weights()); });
+  EXPECT_EQ(machine.device().memory().allocated_here, awake);
+  runner.grow_caches(options.num_addressed_blocks, 0);
+  engine.randomize_kv(3);
+  EXPECT_EQ(engine.save_kv().size(), runner.kv_cache().memory().bytes);
 }
 
 INSTANTIATE_TEST_SUITE_P(

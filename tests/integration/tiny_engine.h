@@ -104,6 +104,7 @@ struct TinyEngineOptions {
   int32_t max_num_reqs = 16;
   int32_t max_num_prompt_logits = 16;
   int64_t num_blocks = 96;
+  int64_t num_addressed_blocks = 0;  // 0: num_blocks
   int32_t num_speculative_tokens = 0;
   int num_threads = 2;
   DType dtype = DType::bf16;
@@ -209,8 +210,7 @@ class TinyEngine {
                            static_cast<int32_t>(config_.max_position_embeddings) / kBlockSize,
                        .block_size = kBlockSize,
                        .has_states = config_.num_recurrent_layers() > 0},
-            .kv_cache = runner::kv_cache_layout_of(
-                config_, options.num_blocks, kBlockSize, options.dtype, cache),
+            .kv_cache = cache_layout(options, cache),
             .states = runner::state_cache_layout_of(
                 config_, options.max_num_reqs + options.num_state_snapshots),
             .dispatcher = config::dispatcher_options(inputs, resolved_),
@@ -317,6 +317,14 @@ class TinyEngine {
   }
 
  private:
+  kv_cache::KvCacheLayout cache_layout(const TinyEngineOptions& options,
+                                       const kv_cache::CacheDType& cache) const {
+    kv_cache::KvCacheLayout layout =
+        runner::kv_cache_layout_of(config_, options.num_blocks, kBlockSize, options.dtype, cache);
+    layout.num_addressed_blocks = options.num_addressed_blocks;
+    return layout;
+  }
+
   // The same steps as in the api layer.
   void compile(const TinyEngineOptions& options,
                const config::CompilationConfig& asked,

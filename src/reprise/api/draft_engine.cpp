@@ -60,18 +60,20 @@ std::unique_ptr<LoadedEngine> resolve_draft_engine(LoadedEngine& main) {
   return draft;
 }
 
-void size_draft_cache(const LoadedEngine& main, LoadedEngine& draft) {
-  EngineArgs& args = draft.args;
-  ResolvedOptions& options = *draft.options;
-  int64_t num_blocks = main.report.num_kv_blocks - 1;  // without the null block
-  const int64_t longest = num_blocks * args.block_size;
-  if (options.draft_head) {
-    num_blocks = runner::HeadDrafter::num_blocks(
-        num_blocks, args.max_num_seqs, options.num_speculative_tokens(), args.block_size);
-  }
-  options.max_model_len = static_cast<int32_t>(std::min<int64_t>(options.max_model_len, longest));
-  args.max_model_len = options.max_model_len;
-  args.num_gpu_blocks_override = num_blocks;
+int64_t num_draft_blocks(const LoadedEngine& draft, int64_t num_main_blocks) {
+  if (!draft.options->draft_head) return num_main_blocks;
+  return runner::HeadDrafter::num_blocks(num_main_blocks,
+                                         draft.args.max_num_seqs,
+                                         draft.options->num_speculative_tokens(),
+                                         draft.args.block_size);
+}
+
+int64_t drafter_bytes(const LoadedEngine* draft) {
+  if (draft == nullptr || draft->runner == nullptr || !draft->options->draft_head) return 0;
+  return runner::HeadDrafter::memory_bytes(*draft->runner,
+                                           dynamic_cast<models::DraftHead&>(*draft->model),
+                                           draft->args.max_num_batched_tokens,
+                                           draft->args.max_num_seqs);
 }
 
 std::unique_ptr<speculative::Drafter> create_drafter(const LoadedEngine& main,

@@ -13,9 +13,11 @@ namespace reprise::api {
 /// head in the options of `main`. \throws InvalidArgument, FileError
 [[nodiscard]] std::unique_ptr<LoadedEngine> resolve_draft_engine(LoadedEngine& main);
 
-/// Gives the cache of the draft model as many blocks as that of the main model; that of a draft
-/// head gets its scratch blocks too. \pre the size of the main model's cache is in its report
-void size_draft_cache(const LoadedEngine& main, LoadedEngine& draft);
+/// The blocks of the draft model's cache: as many as the main model has; a draft head has its
+/// scratch blocks too. Both numbers count a null block.
+[[nodiscard]] int64_t num_draft_blocks(const LoadedEngine& draft, int64_t num_main_blocks);
+/// The memory that a drafter of this model will take for itself. `draft`: nullptr: none.
+[[nodiscard]] int64_t drafter_bytes(const LoadedEngine* draft);
 
 /// What proposes drafts. `draft`: with its runner; nullptr if drafts need no model. nullptr: there
 /// are no drafts.

@@ -109,15 +109,4 @@ void check_same_tokens(const tokenizer::Tokenizer& main, const ModelFiles& draft
   }
 }
 
-CacheMemory without_draft_cache(CacheMemory memory,
-                                const kv_cache::KvCacheLayout& main,
-                                const kv_cache::KvCacheLayout& draft) {
-  const auto of_main = static_cast<double>(main.bytes_per_block());
-  const double of_both = of_main + static_cast<double>(draft.bytes_per_block());
-  if (of_both > 0) {
-    memory.bytes = static_cast<int64_t>(static_cast<double>(memory.bytes) * of_main / of_both);
-  }
-  return memory;
-}
-
 }  // namespace reprise::api

@@ -1,10 +1,8 @@
 #pragma once
 
 #include "reprise/api/engine_args.h"
-#include "reprise/api/memory_size.h"
 #include "reprise/api/model_files.h"
 #include "reprise/api/resolved_options.h"
-#include "reprise/kv_cache/tensors/kv_cache_tensors.h"
 #include "reprise/tokenizer/tokenizer.h"
 
 /// The second model of --speculative-config, which makes drafts for the main model.
@@ -27,10 +25,5 @@ namespace reprise::api {
 /// Compares the tokens of both models, if the draft model has a tokenizer.
 /// \throws InvalidArgument that names the first token that differs; FileError
 void check_same_tokens(const tokenizer::Tokenizer& main, const ModelFiles& draft_model);
-
-/// The memory for the main model's cache, if the draft model's cache gets as many blocks.
-[[nodiscard]] CacheMemory without_draft_cache(CacheMemory memory,
-                                              const kv_cache::KvCacheLayout& main,
-                                              const kv_cache::KvCacheLayout& draft);
 
 }  // namespace reprise::api

@@ -30,6 +30,8 @@ namespace reprise::api {
 /// The source of the weights. `automatic`: safetensors in the model folder. `dummy`: random values.
 enum class LoadFormat : uint8_t { automatic, safetensors, dummy };
 
+/// The meaning of EngineArgs::gpu_memory_utilization without a value.
+inline constexpr double kDefaultMemoryUtilization = 0.9;
 /// A value of EngineArgs::max_model_len: the model's limit, or less if the KV cache holds fewer
 /// tokens.
 inline constexpr int32_t kLongestThatFits = -1;
@@ -57,8 +59,10 @@ struct EngineArgs {
   /// are not. fp8 is also accepted for weights that are stored so.
   std::string quantization = "none";
   std::string device = "auto";  // cpu, cuda; auto = cuda if it can be used
-  /// Fraction of a GPU's memory that weights, cache, activations and graphs may use together.
-  double gpu_memory_utilization = 0.9;
+  /// The part of the device's memory that weights, caches, activations and graphs may use together
+  /// with all else there. Of a CPU: of the tightest memory limit of this process, or of the
+  /// machine. Without a value: 0.9.
+  std::optional<double> gpu_memory_utilization;
   /// Kernels begin while the one ahead of them ends, on GPUs of compute capability 9. Off until the
   /// check on a GPU (scripts/gpu_check.sh) has shown that it is right and quicker.
   bool programmatic_dependent_launch = false;

@@ -1,5 +1,7 @@
 #include "reprise/api/engine_loader.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -12,12 +14,14 @@
 #include "reprise/api/cpu_only.h"
 #include "reprise/api/draft_engine.h"
 #include "reprise/api/draft_model.h"
+#include "reprise/api/engine_caches.h"
 #include "reprise/api/engine_device.h"
 #include "reprise/api/engine_memory.h"
 #include "reprise/api/engine_plan.h"
 #include "reprise/api/engine_runner.h"
 #include "reprise/api/graph_trust.h"
 #include "reprise/api/loaded_engine.h"
+#include "reprise/api/memory_bill.h"
 #include "reprise/api/memory_size.h"
 #include "reprise/api/model_programs.h"
 #include "reprise/api/model_text.h"
@@ -25,13 +29,16 @@
 #include "reprise/api/rank_options.h"
 #include "reprise/api/replay_log.h"
 #include "reprise/api/resolved_options.h"
-#include "reprise/api/state_caching.h"
+#include "reprise/api/weight_files.h"
+#include "reprise/base/error.h"
+#include "reprise/device/error.h"
 #include "reprise/engine/engine_core.h"
 #include "reprise/kv_cache/events/kv_event_publisher.h"
 #include "reprise/kv_cache/events/kv_event_recorder.h"
 #include "reprise/kv_cache/transfer/kv_transfer.h"
 #include "reprise/replay_log/log_writer.h"
-#include "reprise/runner/memory_profile.h"
+#include "reprise/runner/memory_report.h"
+#include "reprise/runner/model_runner.h"
 
 namespace reprise::api {
 namespace {
@@ -112,6 +119,24 @@ std::shared_ptr<EngineDevice> open_device(const EngineArgs& args,
   return device;
 }
 
+/// What only the device decides.
+void decide_for_gpu(LoadedEngine& engine) {
+  if (!engine.device->is_gpu()) return;
+  if (engine.args.kv_cache_dtype == "auto") {
+    engine.options->kv_cache_dtype = kv_cache::find_cache_dtype("auto");
+  }
+  refuse_what_needs_the_cpu(engine.args, *engine.options);
+}
+
+int64_t planned_weight_bytes(LoadedEngine& engine, const EngineDevice& device) {
+  const ResolvedOptions& options = *engine.options;
+  const std::unique_ptr<weights::WeightSource> source =
+      part_of_rank(engine.args,
+                   options.config,
+                   open_verified_weights(engine.args, *engine.options, engine.report.warnings));
+  return weight_bytes(*source, options.rank_config, options.dtype, packing_of(device));
+}
+
 /// `target`: of a draft head, the model that it drafts for; else nullptr.
 void load_weights(LoadedEngine& engine,
                   const models::CausalLM* target,
@@ -122,10 +147,7 @@ void load_weights(LoadedEngine& engine,
   report.device += rank_text(engine.args, engine.options->rank_config);
   report.device_reason = device.fallback_reason;
   report.cpu_isa = device.is_gpu() ? "cuda" : kernels::isa_name(device.isa);
-  if (device.is_gpu() && engine.args.kv_cache_dtype == "auto") {
-    engine.options->kv_cache_dtype = kv_cache::find_cache_dtype("auto");
-  }
-  if (device.is_gpu()) refuse_what_needs_the_cpu(engine.args, *engine.options);
+  decide_for_gpu(engine);
   ModelWeights weights =
       load_model_weights(engine.args, *engine.options, device, target, observer, report);
   engine.parameters = std::move(weights.parameters);
@@ -133,71 +155,6 @@ void load_weights(LoadedEngine& engine,
   engine.expert_counts = std::move(weights.expert_counts);
   engine.model = std::move(weights.model);
   engine.options->files.reset();
-}
-
-/// The memory of a model's caches. On a GPU it is what a profile of the largest step leaves.
-CacheMemory measure_cache_memory(Start& start) {
-  LoadedEngine& engine = *start.engine;
-  const EngineArgs& args = engine.args;
-  EngineDevice& device = *engine.device;
-  if (!device.is_gpu() || args.kv_cache_memory_bytes || args.num_gpu_blocks_override) {
-    return cpu_cache_memory(args, device.device->memory());
-  }
-  // A runner cannot change its cache, so a runner with a tiny cache is made for the memory profile.
-  // The real runner reuses the programs compiled for it.
-  const size_t budget = gpu_memory_budget(args, device.device->memory());
-  const ResolvedOptions& options = *engine.options;
-  const cudagraph::DispatcherOptions dispatcher =
-      config::dispatcher_options(options.graph_inputs, options.graphs);
-  cudagraph::CudagraphDispatcher planner;
-  planner.initialize_cudagraph_keys(dispatcher);
-  const std::unique_ptr<runner::ModelRunner> profiled = create_runner(
-      engine, kv_cache_layout(engine, runner::kProfiledBlocks), runner::profiled_plan(dispatcher));
-  start.programs.compile(engine, *profiled);
-  engine.report.memory_profile =
-      runner::profile_memory(*profiled, *device.execution, planner.capture_plan());
-  return gpu_cache_memory(args, budget, *engine.report.memory_profile);
-}
-
-/// Gives a part of the memory of the caches to copies of states.
-void reserve_snapshots(Start& start, CacheMemory& memory) {
-  LoadedEngine& engine = *start.engine;
-  const ResolvedOptions& options = *engine.options;
-  if (!options.caches_prefixes || options.config.num_recurrent_layers() == 0) return;
-  const kv_cache::StateCacheLayout states = state_cache_layout(engine);
-  const int64_t num_snapshots = num_state_snapshots(
-      engine.args, memory, kv_cache_layout(engine, 1), states, options.max_model_len);
-  memory.bytes -= num_snapshots * static_cast<int64_t>(states.bytes_per_slot());
-  // A program contains the number of state slots, so those of a memory profile do not fit.
-  if (num_snapshots > 0) start.programs.reset();
-  engine.report.num_state_snapshots = num_snapshots;
-}
-
-/// `draft`: the draft model, which gets as many blocks; nullptr: there is none.
-void build_runner(Start& start, const LoadedEngine* draft) {
-  LoadedEngine& engine = *start.engine;
-  const ResolvedOptions& options = *engine.options;
-  StartupReport& report = engine.report;
-  if (engine.args.replicas != nullptr && engine.args.is_in_lockstep()) {
-    engine.data_parallel = std::make_unique<runner::DataParallelSteps>(*engine.args.replicas);
-  }
-  CacheMemory memory = without_states(measure_cache_memory(start), state_cache_layout(engine));
-  reserve_snapshots(start, memory);
-  const kv_cache::KvCacheLayout block = kv_cache_layout(engine, 1);
-  if (draft != nullptr) memory = without_draft_cache(memory, block, kv_cache_layout(*draft, 1));
-  KvCacheSize size = size_kv_cache(engine.args, block, options.max_model_len, memory);
-  if (engine.args.ranks != nullptr) size = agree_on_cache_size(*engine.args.ranks, size);
-  const kv_cache::KvCacheLayout layout = kv_cache_layout(engine, size.num_blocks);
-  const kv_cache::StateCacheLayout states = state_cache_layout(engine);
-  report.kv_cache_dtype = options.kv_cache_dtype.name;
-  report.max_model_len = size.max_model_len;
-  report.num_kv_blocks = layout.num_blocks;
-  report.kv_block_size = engine.args.block_size;
-  report.kv_cache_bytes = static_cast<size_t>(layout.num_blocks) * layout.bytes_per_block();
-  report.num_state_slots = states.num_slots;
-  report.state_cache_bytes = static_cast<size_t>(report.num_state_slots) * states.bytes_per_slot();
-  engine.runner = create_runner(
-      engine, layout, config::dispatcher_options(options.graph_inputs, options.graphs));
 }
 
 void compile(Start& start) {
@@ -214,13 +171,6 @@ void add_memory(LoadedEngine& engine) {
 
 void build_core(LoadedEngine& engine, LoadedEngine* draft) {
   const ResolvedOptions& options = *engine.options;
-  EngineDevice& device = *engine.device;
-  if (device.is_gpu()) {
-    engine.row_sampler = device.accelerator->create_row_sampler(
-        device.execution->stream(),
-        engine.args.max_num_seqs * (1 + options.num_speculative_tokens()),
-        options.config.vocab_size);
-  }
   engine.drafter = create_drafter(engine, draft);
   const bool is_caching = options.caches_prefixes && (options.config.num_recurrent_layers() == 0 ||
                                                       engine.report.num_state_snapshots > 0);
@@ -238,11 +188,40 @@ size_t bytes_used_elsewhere(const device::MemoryInfo& memory) {
   return used - std::min(used, memory.allocated_here);
 }
 
-void capture(LoadedEngine& engine, const StartupObserver& observer) {
+/// The eager pool gets the memory of the largest step. A GPU runs the step, which also loads code.
+void take_activations(LoadedEngine& engine) {
+  if (engine.device->is_gpu()) return engine.runner->run_largest_step();
+  try {
+    engine.runner->run_largest_step(runner::StepWork::recorded);
+  } catch (const device::CaptureError&) {
+    // An extension does what cannot be recorded.
+    engine.runner->run_largest_step();
+  }
+}
+
+/// Takes all memory of the device that steps will need, so that what is left is the caches'.
+void take_memory_of_steps(LoadedEngine& engine) {
   EngineDevice& device = *engine.device;
+  if (device.is_gpu()) {
+    const ResolvedOptions& options = *engine.options;
+    engine.row_sampler = device.accelerator->create_row_sampler(
+        device.execution->stream(),
+        engine.args.max_num_seqs * (1 + options.num_speculative_tokens()),
+        options.config.vocab_size);
+  }
+  try {
+    take_activations(engine);
+  } catch (const OutOfMemory& error) {
+    throw OutOfMemory(
+        fmt::format("the largest step does not fit beside the weights; give a smaller "
+                    "--max-num-batched-tokens or --max-num-seqs, or a smaller model: {}",
+                    error.what()));
+  }
+}
+
+void capture(LoadedEngine& engine, const StartupObserver& observer) {
   runner::ModelRunner& runner = *engine.runner;
   StartupReport& report = engine.report;
-  const size_t used_elsewhere = bytes_used_elsewhere(device.device->memory());
   report.capture = runner.capture(observer.on_capture);
   require_all_graphs(engine.args, report);
   compile::CompilationCounter& counter = report.compilation.counter;
@@ -251,11 +230,20 @@ void capture(LoadedEngine& engine, const StartupObserver& observer) {
       counter.num_full_cudagraph_captured + runner.num_piecewise_graphs();
   counter.num_gpu_runner_capture_triggers =
       report.resolved.mode == cudagraph::CudagraphMode::NONE ? 0 : 1;
-  report.graph_bytes = runner.graph_bytes() + device.execution->graph_pool().reserved_bytes();
-  if (device.is_gpu()) {
-    report.memory =
-        runner::measure_memory(*device.execution, runner, used_elsewhere, report.weight_bytes);
+  report.graph_bytes =
+      runner.graph_bytes() + engine.device->execution->graph_pool().reserved_bytes();
+}
+
+void report_memory(LoadedEngine& engine, const LoadedEngine* draft, size_t used_elsewhere) {
+  EngineDevice& device = *engine.device;
+  std::vector<const runner::ModelRunner*> runners = {engine.runner.get()};
+  size_t weights = engine.report.weight_bytes;
+  if (draft != nullptr) {
+    runners.push_back(draft->runner.get());
+    weights += draft->report.weight_bytes;
   }
+  engine.report.memory =
+      runner::measure_memory(*device.execution, runners, used_elsewhere, weights);
 }
 
 void load_draft(const LoadedEngine& main, LoadedEngine& draft) {
@@ -268,7 +256,6 @@ void load_draft(const LoadedEngine& main, LoadedEngine& draft) {
 /// The draft model becomes a part of the engine.
 void finish_draft(std::unique_ptr<LoadedEngine> draft, LoadedEngine& main) {
   add_memory(*draft);
-  capture(*draft, {});
   for (const std::string& warning : draft->report.warnings) {
     main.report.warnings.push_back("draft model: " + warning);
   }
@@ -309,21 +296,31 @@ std::unique_ptr<LoadedEngine> load_engine(const EngineArgs& args, const StartupO
       engine.adapters = load_adapters(engine.args, *engine.options, *engine.adapter_slots);
     });
   }
-  stage("KV cache", [&] {
-    build_runner(main, draft.engine.get());
-    if (!draft.engine) return;
-    size_draft_cache(engine, *draft.engine);
-    build_runner(draft, nullptr);
-  });
-  stage("compile", [&] {
-    compile(main);
-    if (draft.engine) compile(draft);
-  });
-  stage("scheduler", [&] { build_core(engine, draft.engine.get()); });
-  stage("graphs", [&] { capture(engine, observer); });
-  if (draft.engine) {
-    stage("draft graphs", [&] { finish_draft(std::move(draft.engine), engine); });
+  stage("KV cache", [&] { reserve_caches(engine, draft.engine.get()); });
+  size_t used_elsewhere = 0;
+  const auto prepare_steps = [&] {
+    stage("compile", [&] {
+      compile(main);
+      if (draft.engine) compile(draft);
+      take_memory_of_steps(engine);
+      if (draft.engine) take_activations(*draft.engine);
+    });
+    used_elsewhere = bytes_used_elsewhere(engine.device->device->memory());  // no graph yet
+    stage("graphs", [&] { capture(engine, observer); });
+    if (draft.engine) stage("draft graphs", [&] { capture(*draft.engine, {}); });
+  };
+  prepare_steps();
+  CacheGrowth growth = CacheGrowth::in_place;
+  stage("cache size", [&] { growth = give_caches_the_rest(engine, draft.engine.get()); });
+  if (growth == CacheGrowth::by_new_runners) {
+    for (Start* start : {&main, &draft}) start->programs.reset();  // with numbers of state slots
+    prepare_steps();
   }
+  report_memory(engine, draft.engine.get(), used_elsewhere);
+  stage("scheduler", [&] {
+    build_core(engine, draft.engine.get());
+    if (draft.engine) finish_draft(std::move(draft.engine), engine);
+  });
   start_replay_log(engine, std::move(replay_log));
   engine.report.total_seconds = seconds_since(begin);
   return std::move(main.engine);
@@ -342,6 +339,33 @@ EnginePlan plan_engine(const EngineArgs& args) {
   return plan;
 }
 
+MemoryBill plan_memory(const EngineArgs& args) {
+  const std::unique_ptr<LoadedEngine> engine = begin_engine(args);
+  engine->options = resolve(engine->args);
+  const std::unique_ptr<LoadedEngine> draft = resolve_draft_engine(*engine);
+  engine->device = open_device(engine->args, *engine->options, engine->report);
+  decide_for_gpu(*engine);
+  int64_t weights = planned_weight_bytes(*engine, *engine->device);
+  if (draft) {
+    draft->device = engine->device;
+    decide_for_gpu(*draft);
+    weights += planned_weight_bytes(*draft, *engine->device);
+  }
+  const device::MemoryInfo memory = engine->device->device->memory();
+  const CacheSizes caches = plan_caches(*engine, draft.get(), weights);
+  return {.budget = engine->report.memory_budget,
+          .others = static_cast<int64_t>(memory.total - memory.free),
+          .weights = weights,
+          .states = caches.state_bytes,
+          .kv_cache = caches.block_bytes,
+          .num_blocks = caches.main.num_blocks,
+          .block_size = engine->args.block_size,
+          .activations = std::nullopt,
+          .graphs = std::nullopt,
+          .buffers = std::nullopt,
+          .cache_is_limit = caches.main.is_limited_by_memory};
+}
+
 CompiledModel compile_only(const EngineArgs& args) {
   const Clock::time_point begin = Clock::now();
   EngineArgs uncached = args;
@@ -356,7 +380,7 @@ CompiledModel compile_only(const EngineArgs& args) {
   (void)resolve_draft_engine(engine);
   engine.device = open_device(engine.args, *engine.options, engine.report);
   load_weights(engine, nullptr, {});
-  build_runner(start, nullptr);
+  reserve_caches(engine, nullptr);
   compile(start);
   CompiledModel result{.report = std::move(engine.report), .stages = start.programs.take_stages()};
   // compile_only() does not use the cache, so the report must not say that the cache is disabled.

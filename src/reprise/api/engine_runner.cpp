@@ -23,13 +23,14 @@ kv_cache::KvCacheLayout kv_cache_layout(const LoadedEngine& engine, int64_t num_
                                     options.kv_cache_dtype);
 }
 
-kv_cache::StateCacheLayout state_cache_layout(const LoadedEngine& engine) {
-  return runner::state_cache_layout_of(
-      engine.options->config, engine.args.max_num_seqs + engine.report.num_state_snapshots);
+kv_cache::StateCacheLayout state_cache_layout(const LoadedEngine& engine, int64_t num_snapshots) {
+  return runner::state_cache_layout_of(engine.options->config,
+                                       engine.args.max_num_seqs + num_snapshots);
 }
 
 std::unique_ptr<runner::ModelRunner> create_runner(const LoadedEngine& engine,
-                                                   const kv_cache::KvCacheLayout& layout,
+                                                   const kv_cache::KvCacheLayout& blocks,
+                                                   const kv_cache::StateCacheLayout& states,
                                                    const cudagraph::DispatcherOptions& dispatcher) {
   const EngineArgs& args = engine.args;
   const ResolvedOptions& options = *engine.options;
@@ -55,8 +56,8 @@ std::unique_ptr<runner::ModelRunner> create_runner(const LoadedEngine& engine,
                          static_cast<int32_t>(options.config.second_text_offset()),
                      .has_encoder = options.config.encoder.has_value(),
                      .has_states = options.config.num_recurrent_layers() > 0},
-          .kv_cache = layout,
-          .states = state_cache_layout(engine),
+          .kv_cache = blocks,
+          .states = states,
           .dispatcher = dispatcher,
           .attention = options.attention,
           .recurrent = options.recurrent,

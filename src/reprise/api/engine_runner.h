@@ -22,13 +22,15 @@ namespace reprise::api {
 
 [[nodiscard]] kv_cache::KvCacheLayout kv_cache_layout(const LoadedEngine& engine,
                                                       int64_t num_blocks);
-/// Slots of requests, and those of StartupReport::num_state_snapshots.
-[[nodiscard]] kv_cache::StateCacheLayout state_cache_layout(const LoadedEngine& engine);
+/// Slots of requests, and of `num_snapshots` copies of states.
+[[nodiscard]] kv_cache::StateCacheLayout state_cache_layout(const LoadedEngine& engine,
+                                                            int64_t num_snapshots);
 
 /// \throws OutOfMemory, InvalidArgument
 [[nodiscard]] std::unique_ptr<runner::ModelRunner> create_runner(
     const LoadedEngine& engine,
-    const kv_cache::KvCacheLayout& layout,
+    const kv_cache::KvCacheLayout& blocks,
+    const kv_cache::StateCacheLayout& states,
     const cudagraph::DispatcherOptions& dispatcher);
 
 /// The options of the core, which borrow from the engine. `caches_prefixes`: whether requests share

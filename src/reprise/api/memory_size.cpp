@@ -8,6 +8,8 @@
 
 #include "reprise/api/resolved_options.h"
 #include "reprise/base/error.h"
+#include "reprise/device/cpu/cpu_device.h"
+#include "reprise/parallel/communicator.h"
 #include "reprise/weights/expected_tensors.h"
 
 namespace reprise::api {
@@ -15,6 +17,9 @@ namespace {
 
 // The default of vLLM's VLLM_CPU_KVCACHE_SPACE.
 constexpr int64_t kDefaultKvCacheBytes = int64_t{4} << 30;
+// On a CPU, what threads, requests and their texts may take after the start. They are not known
+// before, and a process that exceeds its limit is ended.
+constexpr int64_t kHostRest = int64_t{64} << 20;
 
 int64_t num_blocks_of_override(int64_t num_blocks) {
   constexpr int64_t kNullBlock = 1;
@@ -22,9 +27,16 @@ int64_t num_blocks_of_override(int64_t num_blocks) {
   return std::min(num_blocks, int64_t{INT32_MAX} - kNullBlock) + kNullBlock;
 }
 
-std::string size_text(double bytes) {
+// Ranks and engines of one start that may share the host's memory. They measure at the same time.
+int64_t processes_on_host(const EngineArgs& args) {
+  const int num_ranks = args.ranks == nullptr ? 1 : args.ranks->size();
+  return static_cast<int64_t>(num_ranks) * std::max(args.data_parallel_size, 1);
+}
+
+std::string size_text(int64_t num_bytes) {
   constexpr double kGiB = 1 << 30;
   constexpr double kMiB = 1 << 20;
+  const auto bytes = static_cast<double>(num_bytes);
   return bytes < kGiB / 10 ? fmt::format("{:.2f} MiB", bytes / kMiB)
                            : fmt::format("{:.2f} GiB", bytes / kGiB);
 }
@@ -55,61 +67,114 @@ void check_weights_fit(int64_t weight_bytes, const device::Device& device) {
   throw OutOfMemory(
       fmt::format("the weights of this model take {}, and {} has {} of free memory; free some "
                   "memory, or use a smaller model",
-                  size_text(static_cast<double>(weight_bytes)),
+                  size_text(weight_bytes),
                   device.name(),
-                  size_text(static_cast<double>(free))));
+                  size_text(static_cast<int64_t>(free))));
 }
 
-CacheMemory cpu_cache_memory(const EngineArgs& args, const device::MemoryInfo& memory) {
-  const int64_t chosen = std::min(kDefaultKvCacheBytes, static_cast<int64_t>(memory.free / 2));
-  return {.bytes = args.kv_cache_memory_bytes.value_or(chosen),
-          .option = "--kv-cache-memory-bytes"};
-}
-
-size_t gpu_memory_budget(const EngineArgs& args, const device::MemoryInfo& memory) {
-  if (!(args.gpu_memory_utilization > 0 && args.gpu_memory_utilization <= 1)) {
-    throw InvalidArgument(fmt::format("--gpu-memory-utilization: {} is not between 0 and 1",
-                                      args.gpu_memory_utilization));
+MemoryBudget memory_budget(const EngineArgs& args,
+                           const device::MemoryInfo& memory,
+                           DeviceMemory kind) {
+  const double part = args.gpu_memory_utilization.value_or(kDefaultMemoryUtilization);
+  if (!(part > 0 && part <= 1)) {
+    throw InvalidArgument(fmt::format("--gpu-memory-utilization: {} is not between 0 and 1", part));
   }
-  return static_cast<size_t>(args.gpu_memory_utilization * static_cast<double>(memory.total));
-}
-
-CacheMemory gpu_cache_memory(const EngineArgs& args,
-                             size_t budget,
-                             const runner::MemoryProfile& profile) {
-  const size_t bytes = profile.cache_bytes(budget);
-  if (bytes > 0) {
-    return {.bytes = static_cast<int64_t>(bytes), .option = "--gpu-memory-utilization"};
+  const auto total = static_cast<int64_t>(memory.total);
+  MemoryBudget budget{.total = total,
+                      .bytes = static_cast<int64_t>(part * static_cast<double>(memory.total)),
+                      .limit = kind == DeviceMemory::gpu ? "" : device::tightest_memory_limit()};
+  if (kind == DeviceMemory::host) {
+    budget.bytes = std::min(budget.bytes, std::max<int64_t>(total - kHostRest, 0));
   }
-  throw InvalidArgument(fmt::format(
-      "--gpu-memory-utilization: {}, which is {} bytes, is less than the {} that weights and "
-      "activations and the {} that graphs take; give more, or a smaller model",
-      args.gpu_memory_utilization,
-      budget,
-      profile.used_bytes - std::min(profile.used_bytes, profile.probed_graph_bytes),
-      profile.estimated_graph_bytes));
+  return budget;
 }
 
-CacheMemory without_states(CacheMemory memory, const kv_cache::StateCacheLayout& states) {
-  const auto bytes =
-      static_cast<int64_t>(states.bytes_per_slot()) * std::max<int64_t>(states.num_slots, 0);
-  if (bytes <= memory.bytes) {
-    memory.bytes -= bytes;
+CacheMemory cache_memory(const EngineArgs& args,
+                         const device::MemoryInfo& memory,
+                         DeviceMemory kind,
+                         int64_t bytes_in_caches) {
+  const int64_t free = static_cast<int64_t>(memory.free) + bytes_in_caches;
+  const MemoryBudget budget = memory_budget(args, memory, kind);
+  const std::string limit =
+      budget.limit.empty() ? "" : fmt::format(" ({} is {})", budget.limit, size_text(budget.total));
+  if (args.kv_cache_memory_bytes) {
+    if (*args.kv_cache_memory_bytes <= free) {
+      return {
+          .bytes = *args.kv_cache_memory_bytes, .free = free, .option = "--kv-cache-memory-bytes"};
+    }
+    throw InvalidArgument(fmt::format(
+        "--kv-cache-memory-bytes: {} do not fit: beside weights, activations and graphs "
+        "{} are free{}; give less, or leave the option out to use what is there",
+        size_text(*args.kv_cache_memory_bytes),
+        size_text(free),
+        limit));
+  }
+  const int64_t used = budget.total - free;
+  const int64_t left = budget.bytes - used;
+  // A machine without a limit is shared with programs whose memory grows: unless the user gives a
+  // part of it, half of what is free is left to them.
+  const bool is_shared =
+      kind == DeviceMemory::host && budget.limit.empty() && !args.gpu_memory_utilization;
+  if (is_shared) {
+    return {.bytes = std::min(kDefaultKvCacheBytes, free / 2),
+            .free = free,
+            .option = "--kv-cache-memory-bytes"};
+  }
+  if (left <= 0) {
+    throw InvalidArgument(fmt::format(
+        "--gpu-memory-utilization: {} of {}{} is {}, and weights, activations, graphs and what "
+        "else "
+        "is in memory take {}: nothing is left for the KV cache; give more memory, a smaller "
+        "model, "
+        "or a smaller --max-num-batched-tokens, --max-num-seqs or --max-cudagraph-capture-size",
+        args.gpu_memory_utilization.value_or(kDefaultMemoryUtilization),
+        size_text(budget.total),
+        limit,
+        size_text(budget.bytes),
+        size_text(used)));
+  }
+  const int64_t mine = kind == DeviceMemory::host ? left / processes_on_host(args) : left;
+  const bool is_capped = kind == DeviceMemory::host && !args.gpu_memory_utilization;
+  return {.bytes = is_capped ? std::min(kDefaultKvCacheBytes, mine) : mine,
+          .free = free,
+          .option = "--gpu-memory-utilization"};
+}
+
+CacheMemory without_states(CacheMemory memory, int32_t max_num_seqs, int64_t state_bytes) {
+  if (state_bytes <= memory.bytes) {
+    memory.bytes -= state_bytes;
+    memory.free -= state_bytes;
     return memory;
   }
   throw InvalidArgument(fmt::format(
       "--max-num-seqs: the states of {} requests take {}, more than the {} for caches; give fewer "
       "requests, or more by {}",
-      states.num_slots - 1,
-      size_text(static_cast<double>(bytes)),
-      size_text(static_cast<double>(memory.bytes)),
+      max_num_seqs,
+      size_text(state_bytes),
+      size_text(memory.bytes),
       memory.option));
 }
+
+namespace {
+
+/// The largest number up to `most` of blocks whose caches fit.
+int64_t most_blocks_in(int64_t bytes, int64_t most, const BytesOfBlocks& bytes_of) {
+  int64_t fits = 0;
+  int64_t too_many = most + 1;
+  while (too_many - fits > 1) {
+    const int64_t middle = fits + (too_many - fits) / 2;
+    (bytes_of(middle) <= bytes ? fits : too_many) = middle;
+  }
+  return fits;
+}
+
+}  // namespace
 
 KvCacheSize size_kv_cache(const EngineArgs& args,
                           const kv_cache::KvCacheLayout& layout,
                           int32_t max_model_len,
-                          const CacheMemory& memory) {
+                          const CacheMemory& memory,
+                          const BytesOfBlocks& bytes_of) {
   const auto bytes_per_block = static_cast<int64_t>(layout.bytes_per_block());
   const int64_t block_size = layout.block_size;
   const int64_t blocks_per_request = (max_model_len + block_size - 1) / block_size;
@@ -121,7 +186,7 @@ KvCacheSize size_kv_cache(const EngineArgs& args,
   } else {
     const int64_t useful = blocks_per_request * args.max_num_seqs + 1;  // + 1: the null block
     // A model whose layers are all recurrent caches nothing in blocks: they only count tokens.
-    num_blocks = bytes_per_block == 0 ? useful : std::min(useful, memory.bytes / bytes_per_block);
+    num_blocks = bytes_per_block == 0 ? useful : most_blocks_in(memory.bytes, useful, bytes_of);
   }
   if (num_blocks < 2) {
     throw InvalidArgument(
@@ -131,10 +196,24 @@ KvCacheSize size_kv_cache(const EngineArgs& args,
                     num_blocks,
                     bytes_per_block));
   }
+  if (args.num_gpu_blocks_override && bytes_of(num_blocks) > memory.free) {
+    throw InvalidArgument(fmt::format(
+        "--num-gpu-blocks-override: {} blocks take {}, and beside weights, activations and graphs "
+        "{} are free; give fewer blocks, or leave the option out to use what is there",
+        num_blocks - 1,
+        size_text(bytes_of(num_blocks)),
+        size_text(memory.free)));
+  }
   const int64_t longest = (num_blocks - 1) * block_size;
-  if (longest >= max_model_len) return {.num_blocks = num_blocks, .max_model_len = max_model_len};
+  const bool is_asked_for = args.num_gpu_blocks_override || args.kv_cache_memory_bytes;
+  KvCacheSize size{.num_blocks = num_blocks,
+                   .max_model_len = max_model_len,
+                   .is_limited_by_memory =
+                       !is_asked_for && num_blocks <= blocks_per_request * args.max_num_seqs};
+  if (longest >= max_model_len) return size;
   if (args.max_model_len == kLongestThatFits) {
-    return {.num_blocks = num_blocks, .max_model_len = static_cast<int32_t>(longest)};
+    size.max_model_len = static_cast<int32_t>(longest);
+    return size;
   }
   // vLLM's sentence, but with the names of this program's options.
   throw InvalidArgument(fmt::format(
@@ -143,8 +222,8 @@ KvCacheSize size_kv_cache(const EngineArgs& args,
       "estimated maximum model length is {}. Try increasing {} or decreasing --max-model-len; "
       "--max-model-len auto takes the longest that fits.",
       max_model_len,
-      size_text(static_cast<double>((blocks_per_request + 1) * bytes_per_block)),
-      size_text(static_cast<double>(num_blocks * bytes_per_block)),
+      size_text((blocks_per_request + 1) * bytes_per_block),
+      size_text(num_blocks * bytes_per_block),
       longest,
       option));
 }

@@ -77,6 +77,12 @@ std::unique_ptr<models::CausalLM> make_model(const EngineArgs& args,
 
 }  // namespace
 
+models::Parameters::Packing packing_of(const EngineDevice& device) {
+  // Only the CPU has kernels for packed weights.
+  return device.is_gpu() ? models::Parameters::Packing::dequantise
+                         : models::Parameters::Packing::keep;
+}
+
 ModelWeights load_model_weights(EngineArgs& args,
                                 ResolvedOptions& options,
                                 EngineDevice& device,
@@ -88,9 +94,7 @@ ModelWeights load_model_weights(EngineArgs& args,
       open_verified_weights(args, options, report.warnings);
   report.num_parameters = weights::num_parameters(options.config);
   source = part_of_rank(args, options.config, std::move(source));
-  // Only the CPU has kernels for packed weights.
-  const auto packing =
-      device.is_gpu() ? models::Parameters::Packing::dequantise : models::Parameters::Packing::keep;
+  const models::Parameters::Packing packing = packing_of(device);
   check_weights_fit(weight_bytes(*source, options.rank_config, options.dtype, packing),
                     *device.device);
   if (observer.on_weights) {

@@ -153,7 +153,13 @@ KvCacheSize agree_on_cache_size(parallel::Communicator& ranks, KvCacheSize mine)
   ranks.all_gather(
       parallel::Operation::start_up, &mine, all.data(), sizeof mine, parallel::Patience::unlimited);
   const auto of_ranks = std::span(all).first(static_cast<size_t>(ranks.size()));
-  return *std::ranges::min_element(of_ranks, {}, &KvCacheSize::num_blocks);
+  KvCacheSize smallest = mine;
+  for (const KvCacheSize& size : of_ranks) {
+    smallest.num_blocks = std::min(smallest.num_blocks, size.num_blocks);
+    smallest.max_model_len = std::min(smallest.max_model_len, size.max_model_len);
+    smallest.num_state_snapshots = std::min(smallest.num_state_snapshots, size.num_state_snapshots);
+  }
+  return smallest;
 }
 
 void follow_rank_0(const EngineArgs& args) {

@@ -21,6 +21,14 @@ struct BackendInfo;
 
 namespace reprise::api {
 
+/// What --gpu-memory-utilization allows weights, caches, activations and graphs to take together,
+/// with all else that is in the device's memory.
+struct MemoryBudget {
+  int64_t total = 0;  // the device's memory, or the tightest limit of this process
+  int64_t bytes = 0;
+  std::string limit;  // the name of that limit; empty: there is none
+};
+
 /// One stage of a start.
 struct StartupStage {
   std::string name;
@@ -61,9 +69,9 @@ struct StartupReport {
   compile::CompilationReport compilation;
   cudagraph::CaptureReport capture;
   size_t graph_bytes = 0;  // executable graphs and their memory pool
-  /// On a GPU; nullopt if the size of the cache did not come from a profile.
-  std::optional<runner::MemoryProfile> memory_profile;
-  std::optional<runner::MemoryParts> memory;  // on a GPU, after the captures
+  /// All memory when the caches have got theirs, with the draft model's.
+  runner::MemoryParts memory;
+  MemoryBudget memory_budget;
   std::vector<std::string> warnings;
   /// The start of the draft model; nullptr if there is none. Shared, because reports are copied.
   std::shared_ptr<const StartupReport> draft_model;

@@ -77,6 +77,11 @@ bool caches_prefixes(const EngineArgs& args,
   return !config.computes_whole_texts() && args.enable_prefix_caching.value_or(true);
 }
 
+int64_t most_state_snapshots(const EngineArgs& args) {
+  return std::bit_floor(static_cast<uint64_t>(kMostSnapshotsPerRequest) *
+                        static_cast<uint64_t>(args.max_num_seqs));
+}
+
 int64_t num_state_snapshots(const EngineArgs& args,
                             const CacheMemory& memory,
                             const kv_cache::KvCacheLayout& block,
@@ -90,7 +95,7 @@ int64_t num_state_snapshots(const EngineArgs& args,
       bytes_per_block == 0 ? 0
                            : std::max(memory.bytes / 2, (blocks_per_request + 1) * bytes_per_block);
   const int64_t fitting = std::max<int64_t>(memory.bytes - for_blocks, 0) / bytes_per_slot;
-  const int64_t useful = kMostSnapshotsPerRequest * args.max_num_seqs;
+  const int64_t useful = most_state_snapshots(args);
   return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::min(fitting, useful))));
 }
 

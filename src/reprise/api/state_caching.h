@@ -20,9 +20,11 @@ namespace reprise::api {
                                    const weights::ModelConfig& config,
                                    std::vector<std::string>& warnings);
 
+/// The most copies of states that are kept, whatever the memory is. A power of two.
+[[nodiscard]] int64_t most_state_snapshots(const EngineArgs& args);
+
 /// How many copies of states the cache holds. `memory` is left for blocks and copies; `block` and
-/// `states` describe one block and one slot. A power of two, so that a program, which contains the
-/// number of slots, is found in the compile cache at the next start too. 0: not even one fits.
+/// `states` describe one block and one slot. A power of two. 0: not even one fits.
 [[nodiscard]] int64_t num_state_snapshots(const EngineArgs& args,
                                           const CacheMemory& memory,
                                           const kv_cache::KvCacheLayout& block,

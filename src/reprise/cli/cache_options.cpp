@@ -99,7 +99,8 @@ void add_cache_options(OptionTable& table, api::EngineArgs& args) {
       {.name = "gpu-memory-utilization",
        .group = kCacheGroup,
        .value_name = "X",
-       .help = "Part of a GPU's memory to use, between 0 and 1.",
+       .help =
+           "Part of the device's memory to use, between 0 and 1; of a CPU: of its memory limit.",
        .default_text = "0.9",
        .apply = [&args](std::string_view value) {
          const double part = parse_number("--gpu-memory-utilization", value);

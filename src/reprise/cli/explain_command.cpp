@@ -10,6 +10,7 @@
 #include "reprise/api/engine_loader.h"
 #include "reprise/api/engine_plan.h"
 #include "reprise/api/extension_options.h"
+#include "reprise/api/memory_bill.h"
 #include "reprise/api/rank_options.h"
 #include "reprise/attention/attention_backend.h"
 #include "reprise/base/error.h"
@@ -18,6 +19,7 @@
 #include "reprise/cli/engine_options.h"
 #include "reprise/cli/kv_events_config.h"
 #include "reprise/cli/kv_transfer_config.h"
+#include "reprise/cli/memory_bill_text.h"
 #include "reprise/cli/vllm_flags.h"
 #include "reprise/config/atom_decision_tree.h"
 #include "reprise/config/explain.h"
@@ -59,6 +61,7 @@ struct ExplainArguments {
   bool pooling = false;
   bool cascade = false;
   bool compile = false;
+  bool memory = false;
   bool json = false;
   bool as_atom = false;
 };
@@ -130,6 +133,11 @@ OptionTable make_table(ExplainArguments& arguments) {
                      "may be repeated.",
              .apply = [&](std::string_view value) { arguments.batches.emplace_back(value); }});
   add_what_if(table, arguments);
+  table.add_switch(
+      "memory",
+      "Output",
+      "Also the bill of the device's memory: what is known, and what the start measures.",
+      arguments.memory);
   table.add_switch("json", "Output", "One JSON object.", arguments.json);
   add_engine_options(table, arguments.engine);
   add_kv_events_config(table, arguments.engine.kv_events);
@@ -231,6 +239,12 @@ api::StartupReport compile(const ExplainArguments& arguments) {
   return api::compile_only(args).report;
 }
 
+std::optional<api::MemoryBill> plan_memory(const ExplainArguments& arguments) {
+  if (!arguments.memory) return std::nullopt;
+  if (arguments.engine.model.empty()) throw InvalidArgument("--memory: needs a MODEL");
+  return api::plan_memory(arguments.engine);
+}
+
 /// Says which of the given options change no decision.
 void print_pasted(const Configuration& configuration) {
   std::vector<std::string> names;
@@ -257,11 +271,14 @@ int run_explain(std::span<const std::string> arguments) {
   const config::Explanation explanation = explain(parsed);
   std::optional<api::StartupReport> compiled;
   if (parsed.compile && !explanation.error) compiled = compile(parsed);
+  std::optional<api::MemoryBill> bill;
+  if (!explanation.error) bill = plan_memory(parsed);
   if (parsed.json) {
     Json document = to_json(explanation);
     if (compiled) {
       document["compilation"] = compilation_to_json(*compiled);
     }
+    if (bill) document["memory"] = to_json(*bill);
     if (parsed.as_atom && explanation.resolved)
       document["atom_decision_tree"] = config::atom_decision_tree(*explanation.resolved);
     fmt::print("{}\n", document.dump(2));
@@ -270,6 +287,7 @@ int run_explain(std::span<const std::string> arguments) {
   } else {
     if (parsed.as_atom) fmt::print("{}\n", config::atom_decision_tree(*explanation.resolved));
     fmt::print("{}", to_text(explanation));
+    if (bill) fmt::print("{}\n", fmt::join(memory_bill_lines(*bill), "\n"));
     if (compiled) {
       fmt::print("compiled   {}\n{}",
                  compilation_line(*compiled),

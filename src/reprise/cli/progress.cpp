@@ -1,6 +1,7 @@
 #include "reprise/cli/progress.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 
 #include "reprise/api/llm.h"
 #include "reprise/cli/compilation_text.h"
+#include "reprise/cli/memory_bill_text.h"
 #include "reprise/cli/terminal.h"
 
 namespace reprise::cli {
@@ -143,6 +145,10 @@ void StartupProgress::summarize(api::LLM& llm) const {
              report.weights_seconds,
              report.compile_seconds,
              report.capture.seconds);
+  if (verbose_) {
+    fmt::print(stderr, "{}\n", fmt::join(memory_bill_lines(api::memory_bill(report)), "\n"));
+  }
+  if (least_ == LogLevel::debug) fmt::print(stderr, "memory bill {}\n", to_json(report).dump());
 }
 
 }  // namespace reprise::cli

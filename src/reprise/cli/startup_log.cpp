@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "reprise/attention/attention_backend.h"
+#include "reprise/cli/memory_bill_text.h"
 #include "reprise/cli/progress.h"
 #include "reprise/cli/terminal.h"
 #include "reprise/config/explain.h"
@@ -65,45 +66,10 @@ void log_compilation(const Log& log, const api::StartupReport& report) {
   }
 }
 
-// Logs the memory profile of a GPU, in vLLM's words where vLLM has them.
-void log_memory_profile(const Log& log, const api::StartupReport& report) {
-  if (!report.memory_profile) return;
-  const runner::MemoryProfile& profile = *report.memory_profile;
-  log.info(fmt::format(
-      "Memory profiling takes {:.2f} seconds. Total non KV cache memory: {:.2f}GiB; "
-      "peak activation memory: {:.2f}GiB; weights memory: {:.2f}GiB",
-      profile.seconds,
-      gib(profile.used_bytes + profile.estimated_graph_bytes - profile.probed_graph_bytes),
-      gib(profile.activation_bytes),
-      gib(report.weight_bytes)));
-  log.info(fmt::format("Estimated CUDA graph memory: {:.2f} GiB total",
-                       gib(profile.estimated_graph_bytes)));
-}
-
 void log_memory(const Log& log, const api::StartupReport& report) {
-  if (report.memory_profile) {
-    const double actual = gib(report.graph_bytes);
-    const double estimated = gib(report.memory_profile->estimated_graph_bytes);
-    log.info(
-        fmt::format("CUDA graph pool memory: {:.2f} GiB (actual), {:.2f} GiB (estimated), "
-                    "difference: {:.2f} GiB",
-                    actual,
-                    estimated,
-                    actual - estimated));
-  }
-  if (!report.memory) return;
-  const runner::MemoryParts& parts = *report.memory;
-  log.info(fmt::format(
-      "GPU memory: weights {}, KV cache {}, activations {}, graphs {}, buffers {}, others {}: "
-      "together {}, the device says {}",
-      format_bytes(parts.weights),
-      format_bytes(parts.kv_cache),
-      format_bytes(parts.activations),
-      format_bytes(parts.graphs),
-      format_bytes(parts.buffers),
-      format_bytes(parts.others),
-      format_bytes(parts.sum()),
-      format_bytes(parts.reported)));
+  for (const std::string& line : memory_bill_lines(api::memory_bill(report))) log.info(line);
+  log.info(fmt::format("  the device says {}", format_bytes(report.memory.reported)));
+  log.debug(fmt::format("memory bill {}", to_json(report).dump()));
 }
 
 void log_kv_cache(const Log& log, const api::StartupReport& report) {
@@ -235,7 +201,6 @@ void log_startup(const Log& log, const api::StartupReport& report, std::string_v
   log_attention(log, report);
   log_speculation(log, report);
   log_compilation(log, report);
-  log_memory_profile(log, report);
   log_kv_cache(log, report);
   log_captures(log, report);
   log_memory(log, report);

@@ -85,7 +85,7 @@ void bind_model_arguments(EngineArgsClass& arguments) {
                 api::parse_content_format("chat_template_content_format", text);
           })
       .def_rw("device", &EngineArgs::device)
-      .def_rw("gpu_memory_utilization", &EngineArgs::gpu_memory_utilization)
+      .def_rw("gpu_memory_utilization", &EngineArgs::gpu_memory_utilization, nb::arg().none())
       .def_rw("quantization", &EngineArgs::quantization)
       .def_rw("dtype", &EngineArgs::dtype)
       .def_rw("seed", &EngineArgs::seed);

@@ -72,7 +72,8 @@ class TouchedMemory {
         num_reqs_(static_cast<uint64_t>(profile.num_reqs)),
         context_(static_cast<uint64_t>(profile.num_reqs) *
                  static_cast<uint64_t>(profile.context_len)),
-        num_slots_(static_cast<uint64_t>(std::max<int64_t>(runner.states().layout().num_slots, 1))),
+        num_slots_(static_cast<uint64_t>(
+            std::max<int64_t>(runner.states().layout().addressed_slots(), 1))),
         num_positions_(static_cast<uint64_t>(num_positions)) {
     const kv_cache::KvCacheLayout& cache = runner.kv_cache().layout();
     cache_row_bytes_ =

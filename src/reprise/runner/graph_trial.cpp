@@ -58,7 +58,7 @@ GraphTrial::~GraphTrial() {
 void GraphTrial::fill(const Parts& parts, size_t first, size_t count, std::byte value) {
   device::Stream& stream = runner_->execution().stream();
   for (const Tensor& tensor : parts.tensors) {
-    const size_t bytes = tensor.type().bytes() / parts.count;
+    const size_t bytes = tensor.type().bytes() / to_size(tensor.size(0));
     stream.fill(static_cast<std::byte*>(tensor.data()) + first * bytes, value, count * bytes);
   }
 }
@@ -66,7 +66,7 @@ void GraphTrial::fill(const Parts& parts, size_t first, size_t count, std::byte 
 bool GraphTrial::holds_only(const Parts& parts, size_t first, size_t count, std::byte value) {
   device::Stream& stream = runner_->execution().stream();
   for (const Tensor& tensor : parts.tensors) {
-    const size_t bytes = tensor.type().bytes() / parts.count;
+    const size_t bytes = tensor.type().bytes() / to_size(tensor.size(0));
     host_.resize(bytes);
     for (size_t i = first; i < first + count; ++i) {
       stream.copy_to_host(

@@ -67,6 +67,15 @@ int64_t HeadDrafter::num_blocks(int64_t num_main_blocks,
          max_num_reqs * scratch_blocks_per_request(num_speculative_tokens, block_size);
 }
 
+int64_t HeadDrafter::memory_bytes(const ModelRunner& runner,
+                                  const models::DraftHead& head,
+                                  int32_t max_num_tokens,
+                                  int32_t max_num_reqs) noexcept {
+  const int64_t hidden = static_cast<int64_t>(runner.hidden_memory().bytes) / max_num_tokens;
+  return hidden / head.hidden_input_size() * head.feature_size() * max_num_tokens +
+         hidden * max_num_reqs;
+}
+
 void HeadDrafter::follow(const speculative::FollowedStep& followed) noexcept {
   rows_.clear();
   try {

@@ -56,6 +56,12 @@ class HeadDrafter final : public speculative::Drafter {
                                           int32_t num_speculative_tokens,
                                           int32_t block_size) noexcept;
 
+  /// The bytes that the constructor will allocate.
+  [[nodiscard]] static int64_t memory_bytes(const ModelRunner& runner,
+                                            const models::DraftHead& head,
+                                            int32_t max_num_tokens,
+                                            int32_t max_num_reqs) noexcept;
+
   [[nodiscard]] bool follows_steps() const noexcept override { return true; }
   /// Takes the hidden states and the sampled tokens of the step.
   void follow(const speculative::FollowedStep& followed) noexcept override;

@@ -69,7 +69,7 @@ device::BufferView ModelForwards::use_programs(program::RangedPrograms programs,
           .largest = {.num_tokens = limits.max_num_tokens,
                       .num_reqs = limits.max_num_reqs,
                       .num_logits = std::min(limits.max_num_tokens, limits.max_num_logits()),
-                      .num_blocks = caches_.kv_cache->layout().num_blocks},
+                      .num_blocks = caches_.kv_cache->layout().addressed_blocks()},
           .copy_inputs = options_->copy_inputs});
   return forward->memory();
 }

@@ -165,7 +165,12 @@ void ModelRunner::stage_dummy(const StagedShape& shape,
   for (const auto& part : parts_) part->stage_dummy(descriptor, execution_->stream());
 }
 
-void ModelRunner::run_largest_step() {
+void ModelRunner::grow_caches(int64_t num_blocks, int64_t num_slots) {
+  kv_cache_.grow(num_blocks);
+  states_.grow(num_slots);
+}
+
+void ModelRunner::run_largest_step(StepWork work) {
   const BatchLimits& limits = options_.limits;
   const cudagraph::BatchDescriptor descriptor{.num_tokens = limits.max_num_tokens,
                                               .has_lora = has_adapters()};
@@ -173,7 +178,7 @@ void ModelRunner::run_largest_step() {
                .num_reqs = std::min(limits.max_num_tokens, limits.max_num_reqs),
                .num_logits_rows = std::min(limits.max_num_tokens, limits.max_num_logits())},
               descriptor);
-  run_staged(descriptor, CudagraphRuntimeMode::NONE);
+  run_staged(descriptor, CudagraphRuntimeMode::NONE, nullptr, work);
   drop_outputs();
   execution_->stream().synchronize();
 }
@@ -485,7 +490,8 @@ void ModelRunner::drop_outputs() {
 
 void ModelRunner::run_staged(const cudagraph::BatchDescriptor& descriptor,
                              CudagraphRuntimeMode run_as,
-                             const cudagraph::BatchFacts* cascade) {
+                             const cudagraph::BatchFacts* cascade,
+                             StepWork work) {
   // Without the results of the previous step, this step can reuse their memory.
   drop_outputs();
   const attention::AttentionMetadata& metadata = inputs_.read_metadata(batch_);
@@ -503,7 +509,13 @@ void ModelRunner::run_staged(const cudagraph::BatchDescriptor& descriptor,
     context.adapter_slots = options_.adapters->token_slots();
   }
   const StepLaunches before = launches_so_far();
-  forwards_.run(context, inputs, last_.outputs);
+  if (work == StepWork::recorded) {
+    device::CaptureScope recording(execution_->stream());
+    forwards_.run(context, inputs, last_.outputs);
+    (void)std::move(recording).finish();
+  } else {
+    forwards_.run(context, inputs, last_.outputs);
+  }
   const StepLaunches after = launches_so_far();
   last_.launches = {.graphs = after.graphs - before.graphs,
                     .kernels = after.kernels - before.kernels};

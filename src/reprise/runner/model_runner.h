@@ -53,6 +53,9 @@ struct TokensOnDevice {
   std::span<const kernels::TokenPlace> places;  // index: of a token of the batch, without padding
 };
 
+/// Whether a step's work is done, or recorded and forgotten.
+enum class StepWork : uint8_t { done, recorded };
+
 /// How many graphs and kernels one step launched.
 struct StepLaunches {
   uint64_t graphs = 0;
@@ -96,9 +99,14 @@ class ModelRunner {
   /// \throws InvalidArgument if a program was not made from this model, OutOfMemory
   void use_programs(program::RangedPrograms programs, ForwardKind kind = ForwardKind::base);
 
-  /// Runs a dummy batch eagerly, with the largest number of tokens, requests and rows of logits.
+  /// Runs a dummy batch eagerly, with the largest number of tokens, requests and rows of logits, so
+  /// that the eager pool gets the memory of the largest step. Recording the batch is enough for
+  /// that, and takes no time.
+  /// \throws OutOfMemory, device::DeviceError; device::CaptureError if the batch cannot be recorded
+  void run_largest_step(StepWork work = StepWork::done);
+  /// Gives more blocks and state slots of the caches memory, up to those that have addresses.
   /// \throws OutOfMemory, device::DeviceError
-  void run_largest_step();
+  void grow_caches(int64_t num_blocks, int64_t num_slots);
 
   /// Captures all keys of the dispatcher's capture plan. `on_progress` may be empty. All ranks call
   /// it at the same time, and compare what they captured.
@@ -210,7 +218,8 @@ class ModelRunner {
                    DummyTokens tokens = DummyTokens::of_requests);
   void run_staged(const cudagraph::BatchDescriptor& descriptor,
                   cudagraph::CudagraphRuntimeMode run_as,
-                  const cudagraph::BatchFacts* cascade = nullptr);
+                  const cudagraph::BatchFacts* cascade = nullptr,
+                  StepWork work = StepWork::done);
   /// Ends a step whose forward was launched.
   const StepResult& finish(std::span<const scheduler::StepEntry> requests,
                            const cudagraph::Decision& decision,

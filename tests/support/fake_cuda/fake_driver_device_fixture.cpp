@@ -63,7 +63,7 @@ CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice
 
 CUresult device_total_mem(size_t* bytes, CUdevice) {
   REPRISE_FAKE_ENTER("cuDeviceTotalMem");
-  *bytes = kTotalBytes;
+  *bytes = fake->total_bytes;
   return CUDA_SUCCESS;
 }
 

@@ -56,6 +56,11 @@ void FakeDriver::set_virtual_memory(bool has_it) {
   state_->has_virtual_memory = has_it;
 }
 
+void FakeDriver::set_total_memory(size_t bytes) {
+  const Lock lock(state_->mutex);
+  state_->total_bytes = bytes;
+}
+
 void FakeDriver::read_images(FakeImageReader reader) {
   const Lock lock(state_->mutex);
   state_->image_reader = std::move(reader);

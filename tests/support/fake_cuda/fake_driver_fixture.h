@@ -82,6 +82,8 @@ class FakeDriver {
   [[nodiscard]] DriverApi api() const noexcept;
   /// Whether the fake GPU supports virtual memory; true at first.
   void set_virtual_memory(bool has_it);
+  /// The GPU's memory; 4 GiB at first. \pre nothing is allocated
+  void set_total_memory(size_t bytes);
   /// Adds a kernel, by function name, to every image that read_images() does not read.
   void add_kernel(const std::string& function, FakeKernel kernel);
   /// Sets the reader of images that begin like ELF files; without a reader they are treated as

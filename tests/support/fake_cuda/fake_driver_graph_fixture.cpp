@@ -70,6 +70,8 @@ Graph clone(const Graph& graph) {
 
 CUresult graph_instantiate(CUgraphExec* exec, CUgraph graph, unsigned long long) {
   REPRISE_FAKE_ENTER("cuGraphInstantiate");
+  const size_t bytes = bytes_of_executable(reinterpret_cast<const Graph*>(graph)->nodes.size());
+  if (bytes > fake->free_bytes()) return CUDA_ERROR_OUT_OF_MEMORY;
   *exec = reinterpret_cast<CUgraphExec>(
       fake->executables.make(clone(*reinterpret_cast<const Graph*>(graph))));
   return CUDA_SUCCESS;

@@ -15,7 +15,7 @@ CUresult mem_alloc(CUdeviceptr* address, size_t bytes) {
   REPRISE_FAKE_ENTER("cuMemAlloc");
   if (const CUresult result = fake->enter_unsafe(); result != CUDA_SUCCESS) return result;
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (fake->allocated_bytes + bytes > kTotalBytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (bytes > fake->free_bytes()) return CUDA_ERROR_OUT_OF_MEMORY;
   // Makes an address that no larger alignment divides.
   HostMemory memory(std::aligned_alloc(8192, (bytes + kAlignment + 8191) / 8192 * 8192));
   const CUdeviceptr base = reinterpret_cast<CUdeviceptr>(memory.get()) + kAlignment;
@@ -70,8 +70,8 @@ CUresult mem_free_host(void* data) {
 
 CUresult mem_get_info(size_t* free, size_t* total) {
   REPRISE_FAKE_ENTER("cuMemGetInfo");
-  *total = kTotalBytes;
-  *free = kTotalBytes - fake->allocated_bytes - fake->overhead_bytes();
+  *total = fake->total_bytes;
+  *free = fake->free_bytes();
   return CUDA_SUCCESS;
 }
 

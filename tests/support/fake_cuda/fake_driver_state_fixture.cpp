@@ -56,9 +56,14 @@ CUresult FakeDriver::State::misuse(std::string text, CUresult result) {
   return result;
 }
 
+size_t FakeDriver::State::free_bytes() const {
+  const size_t used = allocated_bytes + overhead_bytes();
+  return total_bytes - std::min(total_bytes, used);
+}
+
 size_t FakeDriver::State::overhead_bytes() const {
   size_t bytes = (contexts << 26) + (modules.size() << 21);
-  for (const auto& exec : executables) bytes += 65536 + exec->nodes.size() * 1024;
+  for (const auto& exec : executables) bytes += bytes_of_executable(exec->nodes.size());
   return bytes;
 }
 

@@ -25,7 +25,10 @@
 /// define.
 namespace reprise::device::cuda::fake_driver {
 
-constexpr size_t kTotalBytes = size_t{4} << 30;
+constexpr size_t kDefaultTotalBytes = size_t{4} << 30;
+
+/// The GPU's memory that an executable graph takes.
+constexpr size_t bytes_of_executable(size_t num_nodes) { return 65536 + num_nodes * 1024; }
 
 struct Node {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
@@ -220,6 +223,10 @@ struct FakeDriver::State {
   CUresult enter_unsafe();
   CUresult misuse(std::string text, CUresult result = CUDA_ERROR_INVALID_HANDLE);
 
+  size_t total_bytes = fake_driver::kDefaultTotalBytes;  // of the GPU's memory
+
+  /// The memory that can still be allocated.
+  [[nodiscard]] size_t free_bytes() const;
   /// The memory that the driver itself uses for contexts, code and executable graphs.
   [[nodiscard]] size_t overhead_bytes() const;
   CUstreamCaptureMode& mode_of_thread();

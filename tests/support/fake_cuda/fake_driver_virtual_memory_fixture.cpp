@@ -104,7 +104,7 @@ CUresult mem_create(CUmemGenericAllocationHandle* handle,
   if (!is_multiple(bytes) || !is_memory_of_the_gpu(*memory)) {
     return invalid("cuMemCreate of what is not a multiple of the granularity, or elsewhere");
   }
-  if (fake->allocated_bytes + bytes > kTotalBytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (bytes > fake->free_bytes()) return CUDA_ERROR_OUT_OF_MEMORY;
   PhysicalHandle made{.file = memfd_create("fake GPU memory", MFD_CLOEXEC)};
   if (made.file < 0 || ftruncate(made.file, static_cast<off_t>(bytes)) != 0) {
     return CUDA_ERROR_OUT_OF_MEMORY;

@@ -1,4 +1,5 @@
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -10,7 +11,8 @@
 #include "tests/support/fake_cuda/fake_driver_fixture.h"
 
 // A reprise_cuda.so for tests: in the program's folder, it provides a fake GPU on the host. All
-// code above the driver is the same as with a real GPU.
+// code above the driver is the same as with a real GPU. REPRISE_FAKE_MEMORY is the GPU's memory in
+// bytes; REPRISE_FAKE_WITHOUT_VIRTUAL_MEMORY makes it a GPU that cannot reserve addresses.
 namespace reprise::kernels::cuda {
 namespace {
 
@@ -41,6 +43,12 @@ reprise_create_accelerator(uint32_t version, std::string& reason) {
   }
   // Never destroyed, because the program's last objects may still use it.
   static auto& machine = *new cuda::Machine();
+  if (const char* memory = std::getenv("REPRISE_FAKE_MEMORY"); memory != nullptr) {
+    machine.driver.set_total_memory(std::strtoull(memory, nullptr, 10));
+  }
+  if (std::getenv("REPRISE_FAKE_WITHOUT_VIRTUAL_MEMORY") != nullptr) {
+    machine.driver.set_virtual_memory(false);
+  }
   cuda::add_host_kernels(machine.driver);
   cuda::watch_for_loss(machine,
                        default_cuda_plugin_paths().at(0).replace_filename("device-is-lost"));

@@ -113,6 +113,16 @@ void CpuDevice::restore(BufferView /*memory*/) {
   forbid_while_capturing("DiscardableMemory::restore", "restore before the capture");
 }
 
+Buffer CpuDevice::reserve(size_t bytes) {
+  forbid_while_capturing("ReservableMemory::reserve", "reserve before the capture");
+  return Buffer(*this, memory_.reserve(bytes));
+}
+
+void CpuDevice::commit(BufferView buffer, size_t offset, size_t bytes) {
+  forbid_while_capturing("ReservableMemory::commit", "commit before the capture");
+  memory_.commit(buffer, offset, bytes);
+}
+
 std::shared_ptr<CaptureSession> CpuDevice::open_capture(CpuStream& origin) {
   auto session = std::make_shared<CaptureSession>(origin);
   const std::lock_guard lock(captures_mutex_);

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "reprise/device/cpu/worker_placement.h"
 #include "reprise/device/device.h"
@@ -29,5 +30,9 @@ struct CpuDeviceOptions {
 /// Creates the CPU device. Its team of workers lives as long as the device; worker 0 is the
 /// launching thread.
 [[nodiscard]] std::unique_ptr<Device> create_cpu_device(const CpuDeviceOptions& options = {});
+
+/// The name of the limit that MemoryInfo::total of a CPU is ("memory.max of /sys/fs/cgroup");
+/// empty: it is the machine's memory.
+[[nodiscard]] std::string tightest_memory_limit();
 
 }  // namespace reprise::device

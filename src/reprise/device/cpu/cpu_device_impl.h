@@ -15,6 +15,7 @@
 #include "reprise/device/device.h"
 #include "reprise/device/discardable_memory.h"
 #include "reprise/device/placed_memory.h"
+#include "reprise/device/reservable_memory.h"
 
 namespace reprise::device {
 
@@ -22,7 +23,10 @@ class CpuStream;
 
 /// The device that create_cpu_device() returns: one memory, one team of workers, and the list of
 /// captures that have not ended.
-class CpuDevice final : public Device, public DiscardableMemory, public PlacedMemory {
+class CpuDevice final : public Device,
+                        public DiscardableMemory,
+                        public PlacedMemory,
+                        public ReservableMemory {
  public:
   explicit CpuDevice(const WorkerTeam::Options& options, WorkerPlacement placement = {})
       : placement_(std::move(placement)), team_(options) {}
@@ -40,6 +44,10 @@ class CpuDevice final : public Device, public DiscardableMemory, public PlacedMe
   [[nodiscard]] bool can_discard() const noexcept override { return true; }
   void discard(BufferView memory) noexcept override;
   void restore(BufferView memory) override;
+  [[nodiscard]] bool can_reserve() const noexcept override { return CpuMemory::can_reserve(); }
+  [[nodiscard]] size_t granularity() const noexcept override { return CpuMemory::granularity(); }
+  [[nodiscard]] Buffer reserve(size_t bytes) override;
+  void commit(BufferView buffer, size_t offset, size_t bytes) override;
 
   [[nodiscard]] WorkerTeam& team() noexcept { return team_; }
   [[nodiscard]] MemorySource& memory_source() noexcept { return memory_; }

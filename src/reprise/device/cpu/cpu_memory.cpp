@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -12,8 +13,12 @@
 #include <fstream>
 #include <limits>
 #include <string>
+#include <utility>
 
+#include "reprise/base/assert.h"
 #include "reprise/base/error.h"
+#include "reprise/device/cpu/cpu_device.h"
+#include "reprise/device/cpu/memory_limits.h"
 #include "reprise/device/page_size.h"
 
 namespace reprise::device {
@@ -24,13 +29,6 @@ constexpr size_t kPage = 4096;
 // The number of bytes that are mapped for a request. They are not rounded up to huge pages: the end
 // of a weight would take a huge page of which it uses a part, about 1 MiB on average.
 size_t mapped_bytes(size_t bytes) noexcept { return round_up(std::max<size_t>(bytes, 1), kPage); }
-
-// The memory limit of the container, or the largest size_t if there is none.
-size_t cgroup_bytes(const char* file) {
-  size_t bytes = 0;
-  if (std::ifstream in(file); in >> bytes) return bytes;
-  return std::numeric_limits<size_t>::max();  // "max", or no cgroup v2
-}
 
 size_t meminfo_bytes(const std::string& field) {
   std::ifstream in("/proc/meminfo");
@@ -47,6 +45,42 @@ size_t physical_bytes() noexcept {
   return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
+// Maps private pages. Large ranges are aligned to huge pages, and use them if the system has them.
+std::byte* map_pages(size_t bytes, int protection, int flags) {
+  // Request more bytes, so that an aligned range can be cut out of them.
+  const size_t slack = bytes >= kHugePage ? kHugePage - kPage : 0;
+  void* raw = mmap(nullptr, bytes + slack, protection, flags, -1, 0);
+  if (raw == MAP_FAILED) return nullptr;
+  auto* data = static_cast<std::byte*>(raw);
+  if (slack == 0) return data;
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  const size_t before = round_up(address, kHugePage) - address;
+  if (before != 0) munmap(data, before);
+  data += before;
+  if (before != slack) munmap(data + bytes, slack - before);
+  // Weights are read once per token, so huge pages avoid TLB misses. If the system refuses, the
+  // only loss is speed.
+  (void)madvise(data, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
+  return data;
+}
+
+// Bytes of whole pages that have memory, of a range that may be touched.
+size_t resident_bytes(std::byte* data, size_t bytes) {
+  constexpr size_t kPagesAtOnce = size_t{1} << 16;
+  std::vector<unsigned char> states(std::min(kPagesAtOnce, bytes / kPage));
+  size_t resident = 0;
+  for (size_t offset = 0; offset < bytes; offset += kPagesAtOnce * kPage) {
+    const size_t length = std::min(bytes - offset, kPagesAtOnce * kPage);
+    // If the system does not tell, all pages count as there.
+    if (mincore(data + offset, length, states.data()) != 0) return bytes;
+    const auto end = states.begin() + static_cast<ptrdiff_t>(length / kPage);
+    resident += static_cast<size_t>(std::count_if(
+                    states.begin(), end, [](unsigned char state) { return (state & 1) != 0; })) *
+                kPage;
+  }
+  return resident;
+}
+
 }  // namespace
 
 BufferView CpuMemory::acquire(size_t bytes) {
@@ -55,35 +89,70 @@ BufferView CpuMemory::acquire(size_t bytes) {
         "cpu: {} bytes were asked for; this machine has {} in all", bytes, physical_bytes()));
   }
   const size_t mapped = mapped_bytes(bytes);
-  // Request more bytes, so that an aligned range can be cut out of them.
-  const size_t slack = mapped >= kHugePage ? kHugePage - kPage : 0;
-  void* raw =
-      mmap(nullptr, mapped + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (raw == MAP_FAILED) {
+  std::byte* data = map_pages(mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+  if (data == nullptr) {
     throw OutOfMemory(fmt::format("cpu: mmap of {} bytes failed: {}; {} bytes are allocated here",
                                   mapped,
                                   std::strerror(errno),
-                                  allocated_bytes_.load()));
+                                  allocated_bytes()));
   }
-  auto* data = static_cast<std::byte*>(raw);
-  if (slack != 0) {
-    const auto address = reinterpret_cast<uintptr_t>(data);
-    const size_t before = round_up(address, kHugePage) - address;
-    if (before != 0) munmap(data, before);
-    data += before;
-    if (before != slack) munmap(data + mapped, slack - before);
-    // Weights are read once per token, so huge pages avoid TLB misses. If the system refuses, the
-    // only loss is speed.
-    (void)madvise(data, mapped / kHugePage * kHugePage, MADV_HUGEPAGE);
-  }
-  allocated_bytes_ += mapped;
+  record(data, {.bytes = mapped, .parts = {{.data = data, .bytes = mapped}}});
   return {data, bytes};
 }
 
+void CpuMemory::record(std::byte* data, Mapping mapping) {
+  try {
+    const std::lock_guard lock(mutex_);
+    mappings_.emplace(data, std::move(mapping));
+  } catch (...) {
+    munmap(data, mapping.bytes);
+    throw;
+  }
+}
+
+bool CpuMemory::can_reserve() noexcept {
+  rlimit limit{};
+  return getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY;
+}
+
+size_t CpuMemory::granularity() noexcept { return kPage; }
+
+BufferView CpuMemory::reserve(size_t bytes) {
+  const size_t mapped = mapped_bytes(bytes);
+  std::byte* data = map_pages(mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+  if (data == nullptr) {
+    throw OutOfMemory(
+        fmt::format("cpu: mmap of {} bytes of addresses failed: {}", mapped, std::strerror(errno)));
+  }
+  record(data, {.bytes = mapped, .parts = {}});
+  return {data, bytes};
+}
+
+void CpuMemory::commit(BufferView buffer, size_t offset, size_t bytes) {
+  auto* const base = static_cast<std::byte*>(buffer.data);
+  const std::lock_guard lock(mutex_);
+  const auto found = mappings_.find(base);
+  REPRISE_ASSERT(found != mappings_.end() && offset + bytes <= found->second.bytes,
+                 "cpu: {} bytes at {} of a buffer of {} bytes that was not reserved",
+                 bytes,
+                 offset,
+                 buffer.bytes);
+  std::vector<Part>& parts = found->second.parts;
+  parts.reserve(parts.size() + 1);
+  if (mprotect(base + offset, bytes, PROT_READ | PROT_WRITE) != 0) {
+    throw OutOfMemory(
+        fmt::format("cpu: mprotect of {} bytes failed: {}; the cache takes less with "
+                    "a smaller --gpu-memory-utilization",
+                    bytes,
+                    std::strerror(errno)));
+  }
+  parts.push_back({.data = base + offset, .bytes = bytes});
+}
+
 void CpuMemory::give_back(BufferView memory) noexcept {
-  const size_t mapped = mapped_bytes(memory.bytes);
-  munmap(memory.data, mapped);
-  allocated_bytes_ -= mapped;
+  munmap(memory.data, mapped_bytes(memory.bytes));
+  const std::lock_guard lock(mutex_);
+  mappings_.erase(static_cast<std::byte*>(memory.data));
 }
 
 bool CpuMemory::prefer_node(void* data, size_t bytes, int node) noexcept {
@@ -108,15 +177,45 @@ void CpuMemory::discard(BufferView memory) noexcept {
   (void)madvise(memory.data, mapped_bytes(memory.bytes), MADV_DONTNEED);
 }
 
-MemoryInfo CpuMemory::info() const {
-  const size_t limit = cgroup_bytes("/sys/fs/cgroup/memory.max");
-  const size_t total = std::min(physical_bytes(), limit);
-  size_t free = meminfo_bytes("MemAvailable:");
-  if (limit != std::numeric_limits<size_t>::max()) {
-    const size_t used = cgroup_bytes("/sys/fs/cgroup/memory.current");
-    free = std::min(free, limit > used ? limit - used : 0);
+size_t CpuMemory::allocated_bytes() const {
+  const std::lock_guard lock(mutex_);
+  size_t bytes = 0;
+  for (const auto& [data, mapping] : mappings_) {
+    for (const Part& part : mapping.parts) bytes += part.bytes;
   }
-  return {.total = total, .free = std::min(free, total), .allocated_here = allocated_bytes_.load()};
+  return bytes;
+}
+
+size_t CpuMemory::untouched_bytes() const {
+  const std::lock_guard lock(mutex_);
+  size_t bytes = 0;
+  for (const auto& [data, mapping] : mappings_) {
+    for (const Part& part : mapping.parts) {
+      bytes += part.bytes - resident_bytes(part.data, part.bytes);
+    }
+  }
+  return bytes;
+}
+
+std::string tightest_memory_limit() {
+  const std::vector<MemoryLimit> limits = read_memory_limits(physical_bytes());
+  if (limits.empty()) return "";
+  return std::ranges::min_element(limits, {}, &MemoryLimit::bytes)->name;
+}
+
+MemoryInfo CpuMemory::info() const {
+  const size_t untouched = untouched_bytes();
+  const size_t available = meminfo_bytes("MemAvailable:");
+  MemoryInfo info{.total = physical_bytes(),
+                  .free = available - std::min(available, untouched),
+                  .allocated_here = allocated_bytes()};
+  for (const MemoryLimit& limit : read_memory_limits(info.total)) {
+    const size_t used = limit.used + (limit.counts_untouched ? 0 : untouched);
+    info.free = std::min(info.free, limit.bytes - std::min(limit.bytes, used));
+    info.total = std::min(info.total, limit.bytes);
+  }
+  info.free = std::min(info.free, info.total);
+  return info;
 }
 
 }  // namespace reprise::device

@@ -1,7 +1,9 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
+#include <map>
+#include <mutex>
+#include <vector>
 
 #include "reprise/device/caching_pool.h"
 #include "reprise/device/device.h"
@@ -17,16 +19,41 @@ class CpuMemory final : public MemorySource {
   /// it, and kill the process later
   [[nodiscard]] BufferView acquire(size_t bytes) override;
   void give_back(BufferView memory) noexcept override;
+  /// Whether addresses without memory are free: RLIMIT_AS counts them.
+  [[nodiscard]] static bool can_reserve() noexcept;
+  /// See ReservableMemory.
+  [[nodiscard]] static size_t granularity() noexcept;
+  [[nodiscard]] BufferView reserve(size_t bytes);
+  void commit(BufferView buffer, size_t offset, size_t bytes);
   /// Asks the system to take the pages of this range from a NUMA node when they are first used.
   /// Whole pages only. \returns false if the system refuses, which costs only speed
   static bool prefer_node(void* data, size_t bytes, int node) noexcept;
   /// See DiscardableMemory.
   void discard(BufferView memory) noexcept;
 
+  /// Under a limit (memory_limits.h), the part that the tightest one leaves. Takes milliseconds per
+  /// 10 GB of allocated memory, because the system is asked which pages exist.
   [[nodiscard]] MemoryInfo info() const;
 
  private:
-  std::atomic<size_t> allocated_bytes_{0};
+  /// Whole pages that may be touched.
+  struct Part {
+    std::byte* data = nullptr;
+    size_t bytes = 0;
+  };
+  /// A mapping of the system.
+  struct Mapping {
+    size_t bytes = 0;
+    std::vector<Part> parts;  // that have memory
+  };
+
+  void record(std::byte* data, Mapping mapping);
+  [[nodiscard]] size_t allocated_bytes() const;
+  /// Bytes of the parts that the system did not have to find memory for yet.
+  [[nodiscard]] size_t untouched_bytes() const;
+
+  mutable std::mutex mutex_;
+  std::map<std::byte*, Mapping> mappings_;  // by address
 };
 
 }  // namespace reprise::device

@@ -100,6 +100,16 @@ void CudaDevice::restore(BufferView memory) {
   memory_.restore(memory);
 }
 
+Buffer CudaDevice::reserve(size_t bytes) {
+  forbid_while_capturing("ReservableMemory::reserve", "reserve before the capture");
+  return Buffer(*this, memory_.reserve(bytes));
+}
+
+void CudaDevice::commit(BufferView buffer, size_t offset, size_t bytes) {
+  forbid_while_capturing("ReservableMemory::commit", "commit before the capture");
+  memory_.commit(buffer, offset, bytes);
+}
+
 void CudaDevice::invalidate_capture(const char* reason) const noexcept {
   if (Capture* capture = capture_of_this_thread(); capture != nullptr) capture->invalidate(reason);
 }

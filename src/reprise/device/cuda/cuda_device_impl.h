@@ -11,10 +11,11 @@
 #include "reprise/device/cuda/driver.h"
 #include "reprise/device/cuda/kernel_code.h"
 #include "reprise/device/discardable_memory.h"
+#include "reprise/device/reservable_memory.h"
 
 namespace reprise::device::cuda {
 
-class CudaDevice final : public Device, public DiscardableMemory {
+class CudaDevice final : public Device, public DiscardableMemory, public ReservableMemory {
  public:
   CudaDevice(const DriverApi& api, const CudaDeviceOptions& options);
   ~CudaDevice() override;
@@ -33,6 +34,12 @@ class CudaDevice final : public Device, public DiscardableMemory {
   }
   void discard(BufferView memory) noexcept override;
   void restore(BufferView memory) override;
+  [[nodiscard]] bool can_reserve() const noexcept override { return can_discard(); }
+  [[nodiscard]] size_t granularity() const noexcept override {
+    return memory_.virtual_memory().granularity();
+  }
+  [[nodiscard]] Buffer reserve(size_t bytes) override;
+  void commit(BufferView buffer, size_t offset, size_t bytes) override;
 
   [[nodiscard]] const Driver& driver() const noexcept { return driver_; }
   [[nodiscard]] KernelCode& code() noexcept { return code_; }

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "reprise/base/assert.h"
+#include "reprise/base/error.h"
+
 namespace reprise::device::cuda {
 namespace {
 
@@ -32,8 +35,10 @@ BufferView CudaMemory::acquire(size_t bytes) {
     throw OutOfMemory(fmt::format(
         "{}: {} bytes are more than the GPU's {}", driver_->name(), bytes, total_bytes_));
   }
-  const Allocation allocation =
-      is_worth_mapping(bytes) ? allocate_mapped(bytes) : allocate_plain(bytes);
+  return record(is_worth_mapping(bytes) ? allocate_mapped(bytes) : allocate_plain(bytes), bytes);
+}
+
+BufferView CudaMemory::record(Allocation allocation, size_t bytes) {
   try {
     void* data =
         reinterpret_cast<void*>((allocation.base + kAlignment - 1) / kAlignment * kAlignment);
@@ -46,6 +51,25 @@ BufferView CudaMemory::acquire(size_t bytes) {
   }
 }
 
+BufferView CudaMemory::reserve(size_t bytes) {
+  Allocation allocation{.bytes = virtual_.round_up(bytes), .is_virtual = true};
+  allocation.base = virtual_.reserve(allocation.bytes);
+  return record(std::move(allocation), bytes);
+}
+
+void CudaMemory::commit(BufferView buffer, size_t offset, size_t bytes) {
+  Allocation* allocation = find_mapping(buffer);
+  REPRISE_ASSERT(
+      allocation != nullptr && allocation->is_mapped && offset + bytes <= allocation->bytes,
+      "cuda: {} bytes at {} of a buffer of {} bytes that was not reserved",
+      bytes,
+      offset,
+      buffer.bytes);
+  allocation->mappings.reserve(allocation->mappings.size() + 1);
+  map(allocation->base + offset, bytes);
+  allocation->mappings.push_back({.address = allocation->base + offset, .bytes = bytes});
+}
+
 bool CudaMemory::is_worth_mapping(size_t bytes) const noexcept {
   return virtual_.is_supported() && bytes > 0 &&
          virtual_.round_up(bytes) - bytes <= bytes / kLargestWaste;
@@ -55,6 +79,7 @@ CudaMemory::Allocation CudaMemory::allocate_mapped(size_t bytes) {
   Allocation allocation{.bytes = virtual_.round_up(bytes), .is_virtual = true};
   allocation.base = virtual_.reserve(allocation.bytes);
   try {
+    allocation.mappings.push_back({.address = allocation.base, .bytes = allocation.bytes});
     map(allocation.base, allocation.bytes);
   } catch (...) {
     virtual_.give_up(allocation.base, allocation.bytes);
@@ -81,7 +106,9 @@ CudaMemory::Allocation CudaMemory::allocate_plain(size_t bytes) {
 
 void CudaMemory::free(const Allocation& allocation) noexcept {
   if (allocation.is_virtual) {
-    if (allocation.is_mapped) unmap(allocation.base, allocation.bytes);
+    if (allocation.is_mapped) {
+      for (const Mapping& mapping : allocation.mappings) unmap(mapping.address, mapping.bytes);
+    }
     virtual_.give_up(allocation.base, allocation.bytes);
     return;
   }
@@ -119,13 +146,24 @@ CudaMemory::Allocation* CudaMemory::find_mapping(BufferView memory) noexcept {
 void CudaMemory::discard(BufferView memory) noexcept {
   Allocation* allocation = find_mapping(memory);
   if (allocation == nullptr || !std::exchange(allocation->is_mapped, false)) return;
-  unmap(allocation->base, allocation->bytes);
+  for (const Mapping& mapping : allocation->mappings) unmap(mapping.address, mapping.bytes);
 }
 
 void CudaMemory::restore(BufferView memory) {
   Allocation* allocation = find_mapping(memory);
   if (allocation == nullptr || allocation->is_mapped) return;
-  map(allocation->base, allocation->bytes);
+  size_t num_mapped = 0;
+  try {
+    for (const Mapping& mapping : allocation->mappings) {
+      map(mapping.address, mapping.bytes);
+      ++num_mapped;
+    }
+  } catch (...) {
+    for (size_t i = 0; i < num_mapped; ++i) {
+      unmap(allocation->mappings[i].address, allocation->mappings[i].bytes);
+    }
+    throw;
+  }
   allocation->is_mapped = true;
 }
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #include "reprise/device/caching_pool.h"
 #include "reprise/device/cuda/driver.h"
@@ -25,6 +26,9 @@ class CudaMemory final : public MemorySource {
 
   [[nodiscard]] BufferView acquire(size_t bytes) override;
   void give_back(BufferView memory) noexcept override;
+  /// See ReservableMemory. \pre virtual_memory().is_supported()
+  [[nodiscard]] BufferView reserve(size_t bytes);
+  void commit(BufferView buffer, size_t offset, size_t bytes);
   /// See DiscardableMemory. Plain allocations keep their memory.
   void discard(BufferView memory) noexcept;
   void restore(BufferView memory);
@@ -42,12 +46,20 @@ class CudaMemory final : public MemorySource {
   [[nodiscard]] CUstream stream() const noexcept { return stream_; }
 
  private:
-  struct Allocation {
-    CUdeviceptr base = 0;     // the address that the driver returned
-    size_t bytes = 0;         // the size that the driver allocated
-    bool is_virtual = false;  // reserved and mapped addresses
-    bool is_mapped = true;
+  /// Memory that one call mapped. The driver unmaps exactly such parts.
+  struct Mapping {
+    CUdeviceptr address = 0;
+    size_t bytes = 0;
   };
+  struct Allocation {
+    CUdeviceptr base = 0;           // the address that the driver returned
+    size_t bytes = 0;               // the size that the driver allocated or reserved
+    bool is_virtual = false;        // reserved addresses
+    bool is_mapped = true;          // false: its memory is discarded
+    std::vector<Mapping> mappings;  // of reserved addresses
+  };
+  /// Owns the allocation from now on, also if this throws.
+  [[nodiscard]] BufferView record(Allocation allocation, size_t bytes);
   [[nodiscard]] bool is_worth_mapping(size_t bytes) const noexcept;
   [[nodiscard]] Allocation allocate_plain(size_t bytes);
   [[nodiscard]] Allocation allocate_mapped(size_t bytes);

@@ -10,6 +10,7 @@
 
 #include "reprise/device/cuda/cuda_device.h"
 #include "reprise/device/discardable_memory.h"
+#include "reprise/device/reservable_memory.h"
 #include "tests/support/fake_cuda/fake_driver_fixture.h"
 
 // Tests of addresses, of the driver's resources and of failing calls, which the conformance suite
@@ -75,6 +76,53 @@ TEST_F(CudaMemoryOverFake, rounding_up_to_granules_wastes_at_most_an_eighth) {
     EXPECT_GE(taken, bytes);
     EXPECT_LE(taken, bytes + std::max<size_t>(bytes / 8, 4096)) << bytes;
   }
+}
+
+TEST_F(CudaMemoryOverFake, reserved_addresses_get_memory_part_by_part_and_sleep_with_it) {
+  const auto device = create();
+  ReservableMemory* memory = reservable_memory(*device);
+  ASSERT_NE(memory, nullptr);
+  EXPECT_EQ(memory->granularity(), kGranule);
+  const auto stream = device->create_stream();
+  const size_t before = device->memory().allocated_here;
+  const Buffer buffer = memory->reserve(kLarge);
+  EXPECT_EQ(device->memory().allocated_here, before);
+  memory->commit(buffer.view(), 0, kGranule);
+  memory->commit(buffer.view(), 4 * kGranule, 2 * kGranule);
+  EXPECT_EQ(device->memory().allocated_here, before + 3 * kGranule);
+  auto* const data = static_cast<std::byte*>(buffer.data());
+  stream->fill(data, std::byte{7}, kGranule);
+  stream->fill(data + 4 * kGranule, std::byte{7}, 2 * kGranule);
+  discardable_memory(*device)->discard(buffer.view());
+  EXPECT_EQ(device->memory().allocated_here, before);
+  discardable_memory(*device)->restore(buffer.view());
+  EXPECT_EQ(device->memory().allocated_here, before + 3 * kGranule);
+  std::vector<uint8_t> bytes(2 * kGranule, 1);
+  stream->copy_to_host(bytes.data(), data + 4 * kGranule, bytes.size());
+  EXPECT_EQ(bytes, std::vector<uint8_t>(bytes.size(), 0));
+}
+
+TEST_F(CudaMemoryOverFake, any_failing_call_of_a_commit_leaves_the_part_without_memory) {
+  uint64_t k = 1;
+  for (;; ++k) {
+    const auto device = create();
+    ReservableMemory* memory = reservable_memory(*device);
+    const Buffer buffer = memory->reserve(kLarge);
+    const size_t before = device->memory().allocated_here;
+    driver_.fail_call(k, CUDA_ERROR_OUT_OF_MEMORY);
+    bool has_thrown = false;
+    try {
+      memory->commit(buffer.view(), kGranule, kGranule);
+    } catch (const Error&) {
+      has_thrown = true;
+    }
+    const std::string failed = driver_.failed_call();
+    driver_.fail_call(0);
+    if (failed.empty()) break;
+    EXPECT_EQ(device->memory().allocated_here, before + (has_thrown ? 0 : kGranule)) << failed;
+    if (has_thrown) memory->commit(buffer.view(), kGranule, kGranule);
+  }
+  EXPECT_GT(k, 4U);
 }
 
 TEST_F(CudaMemoryOverFake, any_failing_call_leaves_memory_discarded_or_restored_and_leaks_nothing) {

@@ -2,21 +2,34 @@
 
 namespace reprise::kv_cache {
 
+std::vector<size_t> KvCacheLayout::row_bytes() const {
+  // A model whose layers are all recurrent caches nothing here; its blocks only count tokens.
+  if (bytes_per_block() == 0) return {};
+  const auto num_tensors = static_cast<size_t>(num_layers * tensors_per_layer());
+  return std::vector<size_t>(num_tensors, bytes_per_block() / num_tensors);
+}
+
 KvCacheTensors::KvCacheTensors(const KvCacheLayout& layout,
                                device::Device& device,
                                OpExecutor& executor)
     : layout_(layout) {
-  // A model whose layers are all recurrent caches nothing here; its blocks only count tokens.
   if (layout.bytes_per_block() == 0) return;
-  buffer_ = device.allocate(layout.bytes_per_block() * static_cast<size_t>(layout.num_blocks));
+  rows_ =
+      GrowingRows(layout.row_bytes(),
+                  {.with_memory = layout.num_blocks, .with_addresses = layout.addressed_blocks()},
+                  device);
   const TensorType type{
       layout.dtype,
-      {layout.num_blocks, layout.num_kv_heads, layout.block_size, layout.row_elements()}};
-  auto* address = static_cast<std::byte*>(buffer_.data());
-  for (int64_t i = 0; i < layout.num_layers * layout.tensors_per_layer(); ++i) {
-    tensors_.push_back(Tensor::borrow(type, address, executor));
-    address += type.bytes();
+      {layout.addressed_blocks(), layout.num_kv_heads, layout.block_size, layout.row_elements()}};
+  const auto num_tensors = static_cast<size_t>(layout.num_layers * layout.tensors_per_layer());
+  for (size_t i = 0; i < num_tensors; ++i) {
+    tensors_.push_back(Tensor::borrow(type, rows_.address(i), executor));
   }
+}
+
+void KvCacheTensors::grow(int64_t num_blocks) {
+  if (!tensors_.empty()) rows_.grow(num_blocks);
+  layout_.num_blocks = std::max(layout_.num_blocks, num_blocks);
 }
 
 }  // namespace reprise::kv_cache

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "reprise/device/device.h"
+#include "reprise/kv_cache/tensors/growing_rows.h"
 #include "reprise/tensor/tensor.h"
 
 namespace reprise::kv_cache {
@@ -12,7 +14,9 @@ namespace reprise::kv_cache {
 /// The sizes of the cache. All layers have the same.
 struct KvCacheLayout {
   int64_t num_layers = 0;  // that cache keys and values; 0: the cache has no memory
-  int64_t num_blocks = 0;  // including the null block 0
+  int64_t num_blocks = 0;  // that have memory, including the null block 0
+  /// Blocks that have addresses; the others get memory when the cache grows. 0: num_blocks.
+  int64_t num_addressed_blocks = 0;
   int64_t num_kv_heads = 0;
   int64_t block_size = 16;  // positions per block
   int64_t head_dim = 0;
@@ -26,6 +30,11 @@ struct KvCacheLayout {
     return head_dim + (has_row_scales ? static_cast<int64_t>(sizeof(float)) : 0);
   }
   [[nodiscard]] int64_t tensors_per_layer() const noexcept { return has_values ? 2 : 1; }
+  [[nodiscard]] int64_t addressed_blocks() const noexcept {
+    return std::max(num_blocks, num_addressed_blocks);
+  }
+  /// The bytes of one block in each tensor.
+  [[nodiscard]] std::vector<size_t> row_bytes() const;
   /// The bytes of one block: keys and values of all layers.
   [[nodiscard]] size_t bytes_per_block() const noexcept {
     return static_cast<size_t>(tensors_per_layer() * num_layers * num_kv_heads * block_size *
@@ -36,13 +45,17 @@ struct KvCacheLayout {
 
 /// The device memory of the KV cache: one buffer, whose address never changes, with a key tensor
 /// and, if the layout has values, a value tensor for each layer. It is filled with zeros at first.
-/// Owned by the model runner.
+/// The tensors have the rows of all blocks with addresses; only layout().num_blocks of them have
+/// memory. Owned by the model runner.
 class KvCacheTensors {
  public:
   /// \throws OutOfMemory
   KvCacheTensors(const KvCacheLayout& layout, device::Device& device, OpExecutor& executor);
 
-  /// [num_blocks, num_kv_heads, block_size, layout().row_elements()]
+  /// Gives more blocks memory; see GrowingRows::grow().
+  void grow(int64_t num_blocks);
+
+  /// [addressed_blocks(), num_kv_heads, block_size, layout().row_elements()]
   [[nodiscard]] const Tensor& keys(int64_t layer) const {
     return tensors_[static_cast<size_t>(layer * layout_.tensors_per_layer())];
   }
@@ -53,11 +66,14 @@ class KvCacheTensors {
   /// All tensors: those of layer 0, keys before values, then those of layer 1, ...
   [[nodiscard]] std::span<const Tensor> tensors() const noexcept { return tensors_; }
   [[nodiscard]] const KvCacheLayout& layout() const noexcept { return layout_; }
-  [[nodiscard]] device::BufferView memory() const noexcept { return buffer_.view(); }
+  /// All addresses, also those without memory.
+  [[nodiscard]] device::BufferView memory() const noexcept { return rows_.view(); }
+  /// The bytes that have memory.
+  [[nodiscard]] size_t bytes() const noexcept { return rows_.bytes(); }
 
  private:
   KvCacheLayout layout_;
-  device::Buffer buffer_;
+  GrowingRows rows_;
   std::vector<Tensor> tensors_;
 };
 
