@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "reprise/cli/graph_key.h"
 #include "reprise/cli/graph_profile_text.h"
 #include "reprise/cli/progress.h"
 #include "reprise/compile/report/render_split.h"
+#include "reprise/cudagraph/graph_key.h"
 
 namespace reprise::cli {
 namespace {
@@ -213,7 +213,7 @@ constexpr const char* kMethod =
 
 std::string profile_page(const GraphProfile& profile) {
   const std::string title = fmt::format("{} of {}",
-                                        graph_key_text(profile.mode, profile.descriptor),
+                                        cudagraph::graph_key_text(profile.mode, profile.descriptor),
                                         profile.engine.value("model", "?"));
   const Colours colours(profile);
   const char* what = has_times(profile) ? "Time" : "Bytes";
