@@ -15,8 +15,9 @@ struct EngineCoreOptions;
 }
 
 namespace reprise::runner {
+struct GraphSettings;
 class ModelRunner;
-}
+}  // namespace reprise::runner
 
 namespace reprise::api {
 
@@ -30,6 +31,9 @@ namespace reprise::api {
     const LoadedEngine& engine,
     const kv_cache::KvCacheLayout& layout,
     const cudagraph::DispatcherOptions& dispatcher);
+
+/// What the options say about the graphs of the engine's runner.
+[[nodiscard]] runner::GraphSettings graph_settings(const LoadedEngine& engine);
 
 /// The options of the core, which borrow from the engine. `caches_prefixes`: whether requests share
 /// cached prefixes.
