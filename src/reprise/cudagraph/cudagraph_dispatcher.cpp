@@ -149,7 +149,7 @@ void CudagraphDispatcher::initialize_cudagraph_keys(const DispatcherOptions& opt
   initialised_ = true;
   if (options_.mode == CudagraphMode::NONE) return;
 
-  for (int32_t lora_case = 0; lora_case < static_cast<int32_t>(num_cases); ++lora_case) {
+  for (int32_t lora_case = 0; std::cmp_less(lora_case, num_cases); ++lora_case) {
     plan_mixed_keys(lora_case);
     for (size_t width = 0; width < decode_query_lens_.size(); ++width) {
       plan_decode_keys(lora_case, static_cast<int32_t>(width));

@@ -13,7 +13,7 @@
 namespace reprise::server {
 namespace {
 
-Answering answer_json(Json json) {
+Answering answer_json(const Json& json) {
   return {[body = dump(json)](const ExchangeRef& exchange) {
     exchange->respond({.body = body, .headers = {{"Cache-Control", "no-store"}}});
   }};
@@ -52,9 +52,9 @@ Answering profile(api::AsyncEngine& engine,
     throw ApiError(400, "format must be html or json.", "format");
   }
   try {
-    Json profiled = engine.profile_graph(key);
+    const Json profiled = engine.profile_graph(key);
     const bool as_json = !formats.empty() && formats[0] == "json";
-    return as_json ? answer_json(std::move(profiled)) : answer_page(pages.profile(profiled));
+    return as_json ? answer_json(profiled) : answer_page(pages.profile(profiled));
   } catch (const api::GraphsBusyError& error) {
     throw ApiError(409, error.what());
   }
