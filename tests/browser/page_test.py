@@ -87,6 +87,30 @@ class ChatPage(unittest.TestCase):
         self.assertLessEqual(browser.evaluate("document.documentElement.scrollWidth"), 390)
         self.assertEqual(browser.violations, [])
 
+    def test_the_strip_links_to_the_graphs_where_the_server_shows_them(self):
+        browser = self.browser
+        is_hidden = "document.getElementById('graphs-link').hidden"
+        self.serve()
+        self.assertTrue(browser.evaluate(is_hidden))
+        server = self.serve("--dev", "--max-num-seqs", "4")
+        browser.wait("!" + is_hidden)
+        for width in (1280, 390):
+            browser.resize(width, 844, 1 if width > 400 else 2, width < 400)
+            browser.open(f"http://127.0.0.1:{server.port}/")
+            browser.wait("!" + is_hidden)
+            browser.screenshot(f"strip-{width}")
+            browser.open(browser.evaluate("document.querySelector('#graphs-link a').href"))
+            browser.wait("document.querySelectorAll('form button').length > 5")
+            self.assertIn("FULL_AND_PIECEWISE", browser.evaluate("document.querySelector('dl').textContent"))
+            self.assertLessEqual(browser.evaluate("document.documentElement.scrollWidth"), width)
+            browser.screenshot(f"graphs-{width}")
+            browser.evaluate("[...document.querySelectorAll('form')].at(-1).querySelector('button').click()")
+            browser.wait("document.querySelectorAll('.layer').length > 3")
+            self.assertRegex(browser.evaluate("document.title"), "^FULL:tokens=1,reqs=1,uniform of reprise-tiny")
+            self.assertLessEqual(browser.evaluate("document.documentElement.scrollWidth"), width)
+            browser.screenshot(f"graph-{width}")
+        self.assertEqual(browser.violations, [])
+
     def test_a_conversation_as_in_the_picture_of_the_docs(self):
         """docs/images/chat-page.png is the screenshot "conversation" of this test."""
         browser = self.browser

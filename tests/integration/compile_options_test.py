@@ -20,6 +20,7 @@ from pathlib import Path
 BINARY = MODEL = SOURCE = None
 LAYERS = 6  # of the bundled model
 SVG = "{http://www.w3.org/2000/svg}"
+XHTML = "{http://www.w3.org/1999/xhtml}"
 
 
 class Case(unittest.TestCase):
@@ -447,6 +448,19 @@ class Dump(Case):
             self.assertEqual(len(pieces), 5)  # 0, 5 x (1 2), 1, 3
             cells = [r for r in root.iter(SVG + "rect") if "cell-box" in r.get("class", "")]
             self.assertEqual(len(cells), 2 * LAYERS + 1)
+
+    def test_graphs_are_looked_into_and_each_has_a_page(self):
+        out = self.folder / "graphs-too"
+        self.dump("--output", out, "--graphs", "--max-num-seqs", 2, "-cc.cudagraph_capture_sizes=[1,2]")
+        page = ElementTree.parse(out / "graphs.html").getroot()
+        links = [a.get("href") for a in page.iter(XHTML + "a")]
+        self.assertIn("graphs/FULL-tokens2-reqs2-uniform.html", links)
+        self.assertIn("graphs/PIECEWISE-tokens1.html", links)
+        for link in links:
+            text = "".join(ElementTree.parse(out / link).getroot().itertext())
+            for word in ("rms_norm", "roof"):
+                self.assertIn(word, text, link)
+        self.assertIn("--output DIR", self.refused("dump", MODEL, "--graphs"))
 
     def test_the_page_needs_nothing_else(self):
         page = self.ok("dump", MODEL, "--format", "html").stdout

@@ -7,6 +7,7 @@
 
 #include "reprise/api/async_engine_loop.h"
 #include "reprise/api/engine_loader.h"
+#include "reprise/api/graph_changes.h"
 #include "reprise/api/loaded_engine.h"
 #include "reprise/api/model_text.h"
 #include "reprise/api/replay_log.h"
@@ -28,7 +29,8 @@ constexpr int32_t kAwake = -1;
 
 struct AsyncEngine::Impl {
   explicit Impl(LoadedEngine& engine)
-      : local(std::make_unique<AsyncEngineLoop>(
+      : changes(engine),
+        local(std::make_unique<AsyncEngineLoop>(
             *engine.core, engine.text->tokenizer(), idle_steps_of(engine), on_record_of(engine))),
         loop(*local) {
     if (engine.args.replicas != nullptr) router = std::make_unique<ReplicaRouter>(engine, loop);
@@ -41,6 +43,7 @@ struct AsyncEngine::Impl {
     local.reset();
   }
 
+  GraphChanges changes;    // used on the thread of `local`, which ends before
   std::mutex sleep_mutex;  // held by the thread that puts the engine to sleep or wakes it
   std::atomic<int32_t> sleep_level = kAwake;
   std::unique_ptr<ReplicaRouter> router;  // nullptr: this is the only engine
@@ -127,6 +130,38 @@ void AsyncEngine::wake_up(EngineParts parts) {
 
 bool AsyncEngine::is_sleeping() const noexcept { return impl_->sleep_level != kAwake; }
 
+Json AsyncEngine::change_graphs(const GraphChange& change) {
+  const std::lock_guard lock(impl_->sleep_mutex);
+  Json answer;
+  GraphChanges& changes = impl_->changes;
+  impl_->loop.run_when_quiet([&](engine::EngineCore&) -> BackgroundWork {
+    answer = changes.begin(change);
+    if (!changes.is_capturing()) return {};
+    return {.is_due = [&changes](bool is_idle) { return changes.is_due(is_idle); },
+            .run = [&changes] { return changes.capture_one(); }};
+  });
+  return answer;
+}
+
+Json AsyncEngine::profile_graph(std::string_view key) {
+  const std::lock_guard lock(impl_->sleep_mutex);
+  Json profile;
+  impl_->loop.run_when_quiet([&](engine::EngineCore& core) -> BackgroundWork {
+    if (core.has_unfinished_requests() || !core.reset_prefix_cache()) {
+      throw GraphsBusyError("graphs: requests are answered; try again when they have finished");
+    }
+    profile = impl_->changes.profile(key);
+    return {};
+  });
+  return profile;
+}
+
+Json AsyncEngine::graphs() {
+  Json state;
+  impl_->loop.run_between_steps([&](engine::EngineCore&) { state = impl_->changes.state(); });
+  return state;
+}
+
 EngineStats AsyncEngine::stats() const {
   EngineStats stats = impl_->router ? impl_->router->total_stats() : impl_->loop.stats();
   if (const auto& publisher = engine_->event_publisher) {
@@ -136,6 +171,7 @@ EngineStats AsyncEngine::stats() const {
   }
   if (engine_->kv_transfer) stats.kv_transfer = engine_->kv_transfer->counts();
   if (engine_->replay_log) stats.replay_log = engine_->replay_log->counts();
+  stats.graphs = impl_->changes.stats();
   if (is_sleeping()) stats.sleep_level = static_cast<SleepLevel>(impl_->sleep_level.load());
   return stats;
 }

@@ -13,6 +13,7 @@
 #include "reprise/api/engine_args.h"
 #include "reprise/api/engine_frontend.h"
 #include "reprise/api/engine_stats.h"
+#include "reprise/api/graph_change.h"
 #include "reprise/api/sleep.h"
 #include "reprise/cudagraph/dispatch_ledger.h"
 #include "reprise/engine/output_delta.h"
@@ -83,6 +84,17 @@ class AsyncEngine : public EngineFrontend {
   void wake_up(EngineParts parts = EngineParts::all());
   /// Thread-safe; waits for nothing.
   [[nodiscard]] bool is_sleeping() const noexcept;
+
+  /// Changes the graphs while requests run; see GraphChanges. Returns when the new plan is in
+  /// force; its captures follow between steps. Threads: as reset_prefix_cache().
+  /// \throws InvalidArgument, GraphsBusyError; then nothing has changed
+  Json change_graphs(const GraphChange& change);
+  /// Looks into a graph of this engine, as GraphMicroscope does into one of its own. Drops all
+  /// cached prefixes. Threads: as reset_prefix_cache().
+  /// \throws InvalidArgument; GraphsBusyError while requests are answered or the engine sleeps
+  [[nodiscard]] Json profile_graph(std::string_view key);
+  /// The graphs and the last change. Threads: as reset_prefix_cache().
+  [[nodiscard]] Json graphs();
 
  private:
   struct Impl;

@@ -28,15 +28,18 @@ double seconds_since_1970() {
 void publish_shadow(const runner::ShadowCheck* shadow, ShadowStats& stats) {
   if (shadow == nullptr) return;
   stats.num_checks = shadow->num_checks();
-  if (stats.num_differences == shadow->num_differences()) return;
   stats.num_differences = shadow->num_differences();
+  if (std::exchange(stats.keys_revision, shadow->keys_revision()) == shadow->keys_revision()) {
+    return;
+  }
   stats.quarantined.clear();
   for (const runner::QuarantinedKey& key : shadow->keys()) {
-    stats.quarantined.push_back({.mode = key.mode,
-                                 .descriptor = key.descriptor,
-                                 .difference = key.difference,
-                                 .wrong_node = key.wrong_node,
-                                 .report = key.report.string()});
+    stats.quarantined.push_back(
+        {.mode = key.mode,
+         .descriptor = key.descriptor,
+         .difference = key.difference.empty() ? "quarantined by request" : key.difference,
+         .wrong_node = key.wrong_node,
+         .report = key.report.string()});
   }
 }
 
@@ -121,6 +124,15 @@ void AsyncEngineLoop::run_between_steps(const std::function<void(engine::EngineC
   done.get();
 }
 
+void AsyncEngineLoop::run_when_quiet(
+    const std::function<BackgroundWork(engine::EngineCore&)>& task) {
+  run_between_steps([&](engine::EngineCore& core) {
+    if (!death_.empty()) throw Error(death_);
+    settle();
+    background_ = task(core);
+  });
+}
+
 void AsyncEngineLoop::pause(SleepMode mode) {
   std::future<void> is_idle;
   run_between_steps([&](engine::EngineCore&) {
@@ -176,17 +188,25 @@ void AsyncEngineLoop::serve(Inbox& inbox) {
     is_paused_ ? held_.push_back(std::move(submission)) : add(submission);
   }
   // An abort names a request that was submitted before it, maybe in this same inbox.
-  for (const scheduler::RequestId id : inbox.aborts) {
-    abort_live(id);
-    abort_held(id);
-  }
+  for (const scheduler::RequestId id : inbox.aborts) abort_now(id);
   if (inbox.stop) return;
   if (!core_->has_unfinished_requests() && wants_idle_steps()) {
     idle_steps_.run();
   } else {
     step();
   }
+  if (background_.run && !is_paused_ && background_.is_due(!core_->has_unfinished_requests())) {
+    settle();
+    if (!background_.run()) background_ = {};
+  }
   note_idle();
+}
+
+/// Takes the results of the steps in flight.
+void AsyncEngineLoop::settle() {
+  core_->hold_steps(true);
+  while (!core_->is_quiet()) step();
+  core_->hold_steps(false);
 }
 
 void AsyncEngineLoop::note_idle() {
@@ -230,7 +250,7 @@ void AsyncEngineLoop::observe_step(TimePoint ended, const engine::EngineCoreCoun
 
 AsyncEngineLoop::Inbox AsyncEngineLoop::take_inbox() {
   std::unique_lock lock(mutex_);
-  if (!core_->has_unfinished_requests()) {
+  if (!core_->has_unfinished_requests() && (is_paused_ || !background_.run)) {
     wake_.wait(lock, [this] { return !inbox_.empty() || wants_idle_steps(); });
   }
   // Counts these requests as waiting until the next publication of the statistics.
@@ -266,17 +286,14 @@ AsyncEngineLoop::Live AsyncEngineLoop::describe(Submission& submission) {
           .timeline = RequestTimeline(submission.arrived, submission.queued)};
 }
 
-void AsyncEngineLoop::abort_held(scheduler::RequestId id) {
+void AsyncEngineLoop::abort_now(scheduler::RequestId id) {
+  if (auto delta = requests_.abort_request(id)) deliver_delta(std::move(*delta), Clock::now());
   const auto found = std::find_if(
       held_.begin(), held_.end(), [id](const Submission& held) { return held.id == id; });
   if (found == held_.end()) return;
   Live request = describe(*found);
   held_.erase(found);
   end(request, "abort", "");
-}
-
-void AsyncEngineLoop::abort_live(scheduler::RequestId id) {
-  if (auto delta = requests_.abort_request(id)) deliver_delta(std::move(*delta), Clock::now());
 }
 
 void AsyncEngineLoop::observe_delta(Live& live, const engine::OutputDelta& delta, TimePoint now) {
@@ -311,6 +328,7 @@ void AsyncEngineLoop::deliver_delta(engine::OutputDelta&& delta, TimePoint now) 
 void AsyncEngineLoop::die(const std::string& reason) {
   death_ = "the engine is dead: " + reason;
   current_.is_dead = true;
+  background_ = {};
   end_all("error", death_);
 }
 

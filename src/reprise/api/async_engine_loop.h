@@ -31,6 +31,14 @@ struct IdleSteps {
   std::function<void()> run;         // runs one step, on the engine's thread
 };
 
+/// Work beside the requests, in parts that run between two steps while no step is in flight. Both
+/// functions are called on the engine's thread.
+struct BackgroundWork {
+  /// Asked after each step: whether a part may run now. \pre true if no request is unfinished
+  std::function<bool(bool is_idle)> is_due;
+  std::function<bool()> run;  // runs a part; returns whether there are more
+};
+
 /// The thread of an AsyncEngine: takes submitted requests, runs a step, delivers deltas; sleeps
 /// when there is no work. It is separate from AsyncEngine so that tests can run it over any core.
 ///
@@ -66,6 +74,10 @@ class AsyncEngineLoop {
   /// submitted later, and waits for it. Thread-safe, but a callback must not call it.
   /// \throws what `task` throws
   void run_between_steps(const std::function<void(engine::EngineCore&)>& task);
+  /// The same while no step is in flight: the task may change what steps use. The task returns the
+  /// work that follows it, which replaces earlier work; without `run` there is none. The work rests
+  /// while the engine is paused.
+  void run_when_quiet(const std::function<BackgroundWork(engine::EngineCore&)>& task);
   /// Admits no more requests: requests submitted from now on wait for resume(). Returns when no
   /// request runs any more. Threads: as run_between_steps().
   void pause(SleepMode mode);
@@ -110,9 +122,9 @@ class AsyncEngineLoop {
   }
   [[nodiscard]] Inbox take_inbox();
   void add(Submission& submission);
-  void abort_live(scheduler::RequestId id);
-  void abort_held(scheduler::RequestId id);
+  void abort_now(scheduler::RequestId id);
   void step();
+  void settle();
   void observe_step(TimePoint ended, const engine::EngineCoreCounters& before);
   void observe_delta(Live& live, const engine::OutputDelta& delta, TimePoint now);
   void deliver_delta(engine::OutputDelta&& delta, TimePoint now);
@@ -137,6 +149,7 @@ class AsyncEngineLoop {
   TimePoint step_ended_;  // end of the last step
   std::string death_;     // why the engine is dead; empty while it lives
   bool is_paused_ = false;
+  BackgroundWork background_;
   std::vector<Submission> held_;                   // submitted while paused
   std::vector<std::promise<void>> wait_for_idle_;  // one per waiting pause()
 

@@ -124,6 +124,8 @@ struct EngineArgs {
   /// Gets a line for people when a running engine finds something wrong. On any thread; may be
   /// empty.
   std::function<void(std::string_view)> log_line;
+  /// The same about what a running engine does because it was told to.
+  std::function<void(std::string_view)> note_line;
   std::string program_version;  // for reports; empty: not known
   config::OptimizationLevel optimization_level = config::OptimizationLevel::O2;
   Json compilation_config = Json::object();  // see config::parse_compilation_config

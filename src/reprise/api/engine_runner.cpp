@@ -28,6 +28,29 @@ kv_cache::StateCacheLayout state_cache_layout(const LoadedEngine& engine, int64_
                                        engine.args.max_num_seqs + num_snapshots);
 }
 
+namespace {
+
+/// vLLM warms up once per size because a GPU loads kernels lazily. Reprise's kernels are already
+/// loaded, but those of a library may not be. On a CPU a warm-up has no such effect, so it runs
+/// only on request.
+int num_warmups(const LoadedEngine& engine) {
+  const bool warms_up = engine.device->is_gpu() ||
+                        engine.args.compilation_config.contains("cudagraph_num_of_warmups");
+  return warms_up ? engine.options->graphs.num_of_warmups : 0;
+}
+
+}  // namespace
+
+runner::GraphSettings graph_settings(const LoadedEngine& engine) {
+  const ResolvedOptions& options = *engine.options;
+  return {
+      .dispatcher = config::dispatcher_options(options.graph_inputs, options.graphs),
+      .num_warmups = num_warmups(engine),
+      .verify_graphs = cudagraph::parse_verify_graphs("--verify-graphs", engine.args.verify_graphs),
+      .shadow_rate = engine.args.shadow_check_rate,
+      .about = shadow_check_options(engine).about};
+}
+
 std::unique_ptr<runner::ModelRunner> create_runner(const LoadedEngine& engine,
                                                    const kv_cache::KvCacheLayout& blocks,
                                                    const kv_cache::StateCacheLayout& states,
@@ -35,10 +58,6 @@ std::unique_ptr<runner::ModelRunner> create_runner(const LoadedEngine& engine,
   const EngineArgs& args = engine.args;
   const ResolvedOptions& options = *engine.options;
   const bool is_gpu = engine.device->is_gpu();
-  // vLLM warms up once per size because a GPU loads kernels lazily. Reprise's kernels are already
-  // loaded, but those of a library may not be. On a CPU a warm-up has no such effect, so it runs
-  // only on request.
-  const bool warms_up = is_gpu || args.compilation_config.contains("cudagraph_num_of_warmups");
   return std::make_unique<runner::ModelRunner>(
       *engine.device->execution,
       *engine.model,
@@ -69,7 +88,7 @@ std::unique_ptr<runner::ModelRunner> create_runner(const LoadedEngine& engine,
           .ranks = args.ranks,
           .op_ranks = args.tensor_ranks != nullptr ? args.tensor_ranks : args.expert_engines,
           .data_parallel = engine.data_parallel.get(),
-          .num_warmups = warms_up ? options.graphs.num_of_warmups : 0,
+          .num_warmups = num_warmups(engine),
           .copy_inputs = options.graph_inputs.compilation.cudagraph_copy_inputs,
           .lazy_capture = options.graph_inputs.compilation.cudagraph_lazy_capture,
           .verify_graphs = cudagraph::parse_verify_graphs("--verify-graphs", args.verify_graphs),

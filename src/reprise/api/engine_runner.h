@@ -15,8 +15,9 @@ struct EngineCoreOptions;
 }
 
 namespace reprise::runner {
+struct GraphSettings;
 class ModelRunner;
-}
+}  // namespace reprise::runner
 
 namespace reprise::api {
 
@@ -32,6 +33,9 @@ namespace reprise::api {
     const kv_cache::KvCacheLayout& blocks,
     const kv_cache::StateCacheLayout& states,
     const cudagraph::DispatcherOptions& dispatcher);
+
+/// What the options say about the graphs of the engine's runner.
+[[nodiscard]] runner::GraphSettings graph_settings(const LoadedEngine& engine);
 
 /// The options of the core, which borrow from the engine. `caches_prefixes`: whether requests share
 /// cached prefixes.

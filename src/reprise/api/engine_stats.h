@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "reprise/api/graph_change_stats.h"
 #include "reprise/api/sleep.h"
 #include "reprise/base/histogram.h"
 #include "reprise/cudagraph/dispatch_ledger.h"
@@ -83,6 +84,7 @@ struct ShadowStats {
   };
   uint64_t num_checks = 0;
   uint64_t num_differences = 0;
+  uint64_t keys_revision = 0;            // see runner::ShadowCheck
   std::vector<Quarantined> quarantined;  // in the order in which they were found
 };
 
@@ -137,7 +139,8 @@ struct EngineStats {
   AdapterStats adapters;
   std::vector<cudagraph::DispatchLedger::DecisionCount> decisions;
   std::vector<cudagraph::DispatchLedger::DecisionCount> draft_decisions;  // of the draft model
-  uint64_t num_retired_graphs = 0;  // since the start of serving
+  uint64_t num_retired_graphs = 0;         // since the start of serving
+  std::optional<GraphChangeStats> graphs;  // unset for an engine in another process
   ShadowStats shadow;
   ShadowStats draft_shadow;  // of the draft model
   runner::StepTimes step_times;

@@ -21,10 +21,7 @@ namespace {
 }
 
 EngineArgs with_inventory(const EngineArgs& args) {
-  if (args.ranks_per_engine() > 1 || args.is_in_lockstep()) {
-    refuse_profile("several ranks or engines",
-                   "each replay needs the others; leave the option out");
-  }
+  require_profilable(args);
   EngineArgs changed = args;
   changed.keep_graph_inventory = true;
   if (changed.verify_graphs == "off") changed.verify_graphs = "capture";  // it names the memory
@@ -41,13 +38,41 @@ runner::GraphProfilerOptions profiler_options(const GraphMicroscopeOptions& opti
 
 }  // namespace
 
+void require_profilable(const EngineArgs& args) {
+  if (args.ranks_per_engine() > 1 || args.is_in_lockstep()) {
+    refuse_profile("several ranks or engines",
+                   "each replay needs the others; leave the option out");
+  }
+}
+
+void require_profilable(const LoadedEngine& engine) {
+  require_profilable(engine.args);
+  if (engine.options->config.encoder) {
+    refuse_profile("a model with an encoder", "a step needs the text of its encoder");
+  }
+}
+
+Json describe_for_profile(const LoadedEngine& engine) {
+  const StartupReport& report = engine.report;
+  const std::filesystem::path& model = engine.args.model;
+  return {{"version", engine.args.program_version},
+          {"device", report.device},
+          {"cpu_isa", report.cpu_isa},
+          {"model", (model.has_filename() ? model : model.parent_path()).filename().string()},
+          {"dtype", report.dtype},
+          {"kv_cache_dtype", report.kv_cache_dtype},
+          {"quantization", engine.args.quantization},
+          {"attention", report.attention == nullptr ? "" : std::string(report.attention->name)},
+          {"cudagraph_mode", to_string(engine.options->graphs.mode)},
+          {"compilation_level", config::to_string(engine.options->graphs.compilation_mode)},
+          {"max_model_len", report.max_model_len}};
+}
+
 GraphMicroscope::GraphMicroscope(const EngineArgs& args,
                                  const GraphMicroscopeOptions& options,
                                  const StartupObserver& observer)
     : options_(options), engine_(load_engine(with_inventory(args), observer)) {
-  if (engine_->options->config.encoder) {
-    refuse_profile("a model with an encoder", "a step needs the text of its encoder");
-  }
+  require_profilable(*engine_);
   const cudagraph::CudagraphDispatcher& dispatcher = engine_->runner->dispatcher();
   for (const cudagraph::CaptureGroup& group : dispatcher.capture_plan()) {
     for (const cudagraph::BatchDescriptor& descriptor : group.descriptors) {
@@ -66,27 +91,11 @@ GraphMicroscope::GraphMicroscope(const EngineArgs& args,
 
 GraphMicroscope::~GraphMicroscope() = default;
 
-Json GraphMicroscope::describe() const {
-  const StartupReport& report = engine_->report;
-  const std::filesystem::path& model = engine_->args.model;
-  return {{"version", engine_->args.program_version},
-          {"device", report.device},
-          {"cpu_isa", report.cpu_isa},
-          {"model", (model.has_filename() ? model : model.parent_path()).filename().string()},
-          {"dtype", report.dtype},
-          {"kv_cache_dtype", report.kv_cache_dtype},
-          {"quantization", engine_->args.quantization},
-          {"attention", report.attention == nullptr ? "" : std::string(report.attention->name)},
-          {"cudagraph_mode", to_string(engine_->options->graphs.mode)},
-          {"compilation_level", config::to_string(engine_->options->graphs.compilation_mode)},
-          {"max_model_len", report.max_model_len}};
-}
-
 runner::GraphProfile GraphMicroscope::profile(const cudagraph::PlannedKey& key) {
   if (!memory_gb_s_) memory_gb_s_ = runner::measure_memory_bandwidth(engine_->runner->execution());
   runner::GraphProfiler profiler(*engine_->runner, profiler_options(options_, *engine_));
   runner::GraphProfile profile = profiler.profile(key.mode, key.descriptor);
-  profile.engine = describe();
+  profile.engine = describe_for_profile(*engine_);
   profile.memory_gb_s = *memory_gb_s_;
   return profile;
 }
@@ -94,7 +103,7 @@ runner::GraphProfile GraphMicroscope::profile(const cudagraph::PlannedKey& key) 
 runner::GraphProfile GraphMicroscope::measure_whole(const cudagraph::PlannedKey& key) {
   runner::GraphProfiler profiler(*engine_->runner, profiler_options(options_, *engine_));
   runner::GraphProfile profile = profiler.measure_whole(key.mode, key.descriptor);
-  profile.engine = describe();
+  profile.engine = describe_for_profile(*engine_);
   return profile;
 }
 

@@ -20,6 +20,14 @@ struct GraphMicroscopeOptions {
   std::optional<int32_t> num_reqs;
 };
 
+/// What a profile says about the engine.
+[[nodiscard]] Json describe_for_profile(const LoadedEngine& engine);
+
+/// \throws InvalidArgument if the graphs of such an engine cannot be replayed alone
+void require_profilable(const EngineArgs& args);
+/// The same, where the model is known.
+void require_profilable(const LoadedEngine& engine);
+
 /// An engine of its own, without requests, whose captured graphs are looked into. One thread at a
 /// time.
 class GraphMicroscope {
@@ -48,8 +56,6 @@ class GraphMicroscope {
   [[nodiscard]] runner::GraphProfile measure_whole(const cudagraph::PlannedKey& key);
 
  private:
-  [[nodiscard]] Json describe() const;
-
   GraphMicroscopeOptions options_;
   std::unique_ptr<LoadedEngine> engine_;
   std::vector<cudagraph::PlannedKey> keys_;

@@ -114,7 +114,6 @@ void require_all_graphs(const EngineArgs& args, const StartupReport& report) {
 
 runner::ShadowCheckOptions shadow_check_options(const LoadedEngine& engine) {
   const EngineArgs& args = engine.args;
-  if (args.shadow_check_rate <= 0) return {};
   return {.rate = args.shadow_check_rate,
           .report_folder = report_folder(args),
           .about = describe(engine),

@@ -158,6 +158,7 @@ std::optional<Configuration> configure(const OptionTable& table,
         {.option = model, .value = configuration.positional_[0], .where = "command line"});
   }
   std::vector<Assignment> file;
+  configuration.file_ = request.config;
   if (!request.config.empty()) file = read_config_file(all, request.config);
   configuration.assignments_ =
       merge({std::move(file), read_environment(all, look_up), std::move(scanned.assignments)});

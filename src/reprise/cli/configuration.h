@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,6 +21,8 @@ class Configuration {
   /// In the order in which they were applied.
   [[nodiscard]] std::span<const Assignment> assignments() const noexcept { return assignments_; }
   [[nodiscard]] const OptionTable& table() const noexcept { return table_; }
+  /// That of --config; empty: there is none.
+  [[nodiscard]] const std::filesystem::path& file() const noexcept { return file_; }
 
   /// YAML that --config accepts: every option, its value and the value's source; defaults and
   /// secrets are comments.
@@ -34,6 +37,7 @@ class Configuration {
   explicit Configuration(OptionTable table) : table_(std::move(table)) {}
 
   OptionTable table_;
+  std::filesystem::path file_;
   std::vector<std::string> positional_;
   std::vector<Assignment> assignments_;
 };

@@ -7,16 +7,22 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <utility>
+#include <vector>
 
 #include "reprise/api/compiled_model.h"
 #include "reprise/api/engine_loader.h"
+#include "reprise/api/graph_microscope.h"
 #include "reprise/base/error.h"
 #include "reprise/base/nearest_name.h"
 #include "reprise/cli/commands.h"
 #include "reprise/cli/dump_report.h"
 #include "reprise/cli/engine_options.h"
+#include "reprise/cli/graph_profile_page.h"
+#include "reprise/cli/graph_profile_text.h"
 #include "reprise/cli/log_environment.h"
 #include "reprise/cli/progress.h"
+#include "reprise/cudagraph/graph_key.h"
 
 namespace reprise::cli {
 namespace {
@@ -26,6 +32,7 @@ struct DumpArguments {
   int32_t rank = 0;
   std::filesystem::path output;  // empty: standard output only
   std::string format;            // empty: text, and with --output all
+  bool has_graphs = false;
 };
 
 constexpr std::array<std::string_view, 4> kFormats = {"text", "html", "svg", "all"};
@@ -34,8 +41,8 @@ OptionTable make_table(DumpArguments& arguments) {
   OptionTable table(
       "reprise dump MODEL [options]",
       "Compiles a model and shows every stage: pieces, ops before and after the passes, "
-      "launches, memory, generated kernels. Captures nothing, runs nothing, and neither "
-      "reads nor writes the compile cache. --load-format dummy needs no weights.");
+      "launches, memory, generated kernels. Without --graphs it captures nothing, runs nothing, "
+      "and neither reads nor writes the compile cache. --load-format dummy needs no weights.");
   table.add({.name = "output",
              .short_name = "-o",
              .group = "Output",
@@ -58,6 +65,12 @@ OptionTable make_table(DumpArguments& arguments) {
                }
                arguments.format = value;
              }});
+  table.add_switch(
+      "graphs",
+      "Output",
+      "Also start the engine, replay and time each graph, and write graphs.html with a "
+      "page of each one; needs --output.",
+      arguments.has_graphs);
   table.add_integer(
       "rank",
       "Output",
@@ -103,6 +116,42 @@ std::string model_name(const std::filesystem::path& model) {
   return folder.filename().string();
 }
 
+/// "FULL-tokens8-reqs8-uniform.html"
+std::string graph_file_name(const runner::GraphProfile& profile) {
+  std::string name = cudagraph::graph_key_text(profile.mode, profile.descriptor);
+  std::ranges::replace_if(name, [](char c) { return c == ':' || c == ','; }, '-');
+  std::erase(name, '=');
+  return name + ".html";
+}
+
+void write_graph_pages(const DumpArguments& arguments) {
+  api::EngineArgs engine = arguments.engine;
+  engine.compilation_config.erase("debug_dump_path");
+  api::GraphMicroscope microscope(engine, {});
+  create_folder(arguments.output / "graphs");
+  std::vector<ListedGraph> list;
+  std::vector<std::pair<std::string, std::string>> facts;
+  for (const cudagraph::PlannedKey& key : microscope.keys()) {
+    const runner::GraphProfile profile = microscope.profile(key);
+    const std::string address = "graphs/" + graph_file_name(profile);
+    write_file(arguments.output / address, profile_page(profile));
+    list.push_back({.key = cudagraph::graph_key_text(key.mode, key.descriptor),
+                    .state = "captured",
+                    .note = fmt::format("{} nodes, {} replayed, {} without its graph",
+                                        profile.nodes.size(),
+                                        time_text(profile.replay.median),
+                                        time_text(profile.eager.median)),
+                    .address = address});
+    if (!facts.empty()) continue;
+    for (const auto& [name, value] : profile.engine.items()) {
+      facts.emplace_back(name, value.is_string() ? value.get<std::string>() : value.dump());
+    }
+  }
+  write_file(
+      arguments.output / "graphs.html",
+      graph_list_page("Graphs of " + model_name(engine.model), facts, list, GraphLink::file));
+}
+
 }  // namespace
 
 int run_dump(std::span<const std::string> raw_arguments) {
@@ -112,6 +161,9 @@ int run_dump(std::span<const std::string> raw_arguments) {
   if (!parse_model_command(table, raw_arguments, "dump", arguments.engine.model)) return 0;
   const bool writes = !arguments.output.empty();
   if (arguments.format.empty()) arguments.format = writes ? "all" : "text";
+  if (arguments.has_graphs && !writes) {
+    throw InvalidArgument("--graphs writes several files; say where with --output DIR");
+  }
   if (arguments.format == "all" && !writes) {
     throw InvalidArgument("--format all writes several files; say where with --output DIR");
   }
@@ -152,6 +204,7 @@ int run_dump(std::span<const std::string> raw_arguments) {
   }
   if (wants("html")) write_file(arguments.output / "index.html", dump_html(model, name));
   if (wants("svg")) write_file(arguments.output / "split.svg", dump_svg(model, name));
+  if (arguments.has_graphs) write_graph_pages(arguments);
   print_log(LogLevel::info, "wrote {}\n", arguments.output.string());
   return 0;
 }

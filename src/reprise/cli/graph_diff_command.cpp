@@ -7,9 +7,9 @@
 #include "reprise/base/error.h"
 #include "reprise/cli/engine_options.h"
 #include "reprise/cli/graph_commands.h"
-#include "reprise/cli/graph_key.h"
 #include "reprise/cli/graph_microscope_options.h"
 #include "reprise/cli/graph_profile_text.h"
+#include "reprise/cudagraph/graph_key.h"
 #include "reprise/runner/graph_diff.h"
 
 namespace reprise::cli {
@@ -99,8 +99,8 @@ int run_graph_diff(std::span<const std::string> arguments) {
     return 0;
   }
   api::GraphMicroscope microscope = open_microscope(diff, kReplaysOfAKey);
-  const cudagraph::PlannedKey key_a = find_graph_key(keys[0], microscope.keys());
-  const cudagraph::PlannedKey key_b = find_graph_key(keys[1], microscope.keys());
+  const cudagraph::PlannedKey key_a = cudagraph::find_graph_key(keys[0], microscope.keys());
+  const cudagraph::PlannedKey key_b = cudagraph::find_graph_key(keys[1], microscope.keys());
   // Two modes are compared over the same step: a PIECEWISE key has the requests of the FULL one.
   if (!diff.num_reqs) {
     microscope.use_num_reqs(key_a.descriptor.num_reqs ? key_a.descriptor.num_reqs

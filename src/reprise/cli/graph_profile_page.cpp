@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "reprise/cli/graph_key.h"
 #include "reprise/cli/graph_profile_text.h"
 #include "reprise/cli/progress.h"
 #include "reprise/compile/report/render_split.h"
+#include "reprise/cudagraph/graph_key.h"
 
 namespace reprise::cli {
 namespace {
@@ -52,6 +52,12 @@ constexpr const char* kMicroscopeStyle = R"(
   th { color: var(--dim); } .n { text-align: right; }
   .share { width: 9rem; } .share div { height: 0.8rem; border-radius: 2px; }
   @media (max-width: 600px) { .share { display: none; } th, td { padding-right: 0.6rem; } }
+  button { font: inherit; font-size: 13px; padding: 0 0.7rem; }
+  form { display: inline; } td.note { white-space: normal; min-width: 12rem; }
+  .state { padding: 0 0.5em; border-radius: 1em; border: 1px solid var(--line); }
+  .captured { border-color: var(--c2); color: var(--c2); }
+  .quarantined, .retired { border-color: var(--c1); color: var(--c1); }
+  @media (max-width: 600px) { dl { grid-template-columns: 1fr; } dd { margin-bottom: 0.4rem; } }
   .small { color: var(--dim); font-size: 13px; max-width: 46rem; }
 )";
 
@@ -86,9 +92,19 @@ std::string length_text(const GraphProfile& profile, double length) {
   return has_times(profile) ? time_text(length) : format_bytes(static_cast<size_t>(length));
 }
 
-std::string head_list(const GraphProfile& profile) {
+std::string page_begin(std::string_view title) {
+  return fmt::format(
+      "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n"
+      "<meta charset=\"utf-8\"/>\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
+      "<title>{0}</title>\n<style>{1}</style>\n</head>\n<body>\n<h1>{0}</h1>\n",
+      escape_xml(title),
+      kMicroscopeStyle);
+}
+
+std::string fact_list(const std::vector<std::pair<std::string, std::string>>& facts) {
   std::string html = "<dl>\n";
-  for (const auto& [name, value] : profile_head(profile)) {
+  for (const auto& [name, value] : facts) {
     html += fmt::format("<dt>{}</dt><dd>{}</dd>\n", escape_xml(name), escape_xml(value));
   }
   return html + "</dl>\n";
@@ -213,23 +229,83 @@ constexpr const char* kMethod =
 
 std::string profile_page(const GraphProfile& profile) {
   const std::string title = fmt::format("{} of {}",
-                                        graph_key_text(profile.mode, profile.descriptor),
+                                        cudagraph::graph_key_text(profile.mode, profile.descriptor),
                                         profile.engine.value("model", "?"));
   const Colours colours(profile);
   const char* what = has_times(profile) ? "Time" : "Bytes";
-  std::string html = fmt::format(
-      "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n"
-      "<meta charset=\"utf-8\"/>\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
-      "<title>{0}</title>\n<style>{1}</style>\n</head>\n<body>\n<h1>{0}</h1>\n",
-      escape_xml(title),
-      kMicroscopeStyle);
-  html += head_list(profile);
+  std::string html = page_begin(title) + fact_list(profile_head(profile));
   html += fmt::format("<h2>{} of each layer</h2>\n", what);
   html += legend(profile, colours) + layer_bars(profile, colours);
   html += fmt::format("<h2>{} of each op</h2>\n", what) + op_table(profile, colours);
   html += "<h2>Nodes</h2>\n" + node_table(profile, colours);
   return html + kMethod + "</body>\n</html>\n";
+}
+
+std::string graph_list_page(std::string_view title,
+                            const std::vector<std::pair<std::string, std::string>>& facts,
+                            const std::vector<ListedGraph>& graphs,
+                            GraphLink link) {
+  std::string html = page_begin(title) + fact_list(facts);
+  html += fmt::format("<h2>{} graphs</h2>\n<div class=\"scroll\"><table>\n", graphs.size());
+  html += "<tr><th>graph</th><th>state</th><th></th><th></th></tr>\n";
+  for (const ListedGraph& graph : graphs) {
+    std::string way;
+    if (!graph.address.empty() && link == GraphLink::file) {
+      way = fmt::format("<a href=\"{}\">nodes</a>", escape_xml(graph.address));
+    } else if (!graph.address.empty()) {
+      way = fmt::format("<form method=\"post\" action=\"{}\"><button>nodes</button></form>",
+                        escape_xml(graph.address));
+    }
+    html += fmt::format(
+        "<tr><td>{}</td><td><span class=\"state {}\">{}</span></td><td>{}</td>"
+        "<td class=\"note\">{}</td></tr>\n",
+        escape_xml(graph.key),
+        escape_xml(graph.state),
+        escape_xml(graph.state),
+        way,
+        escape_xml(graph.note));
+  }
+  html += "</table></div>\n";
+  if (link == GraphLink::form) {
+    html +=
+        "<p class=\"small\">The button captures the graph anew, replays it and its nodes over "
+        "made-up requests, and forgets the cached prefixes. It works while no request is "
+        "answered.</p>\n";
+  }
+  return html + "</body>\n</html>\n";
+}
+
+std::string live_graphs_page(const Json& graphs) {
+  std::vector<std::pair<std::string, std::string>> facts = {
+      {"cudagraph_mode", graphs.at("cudagraph_mode").get<std::string>()},
+      {"level", graphs.at("compilation_level").get<std::string>()},
+      {"verify_graphs", graphs.at("verify_graphs").get<std::string>()},
+      {"shadow checks", fmt::format("{}", graphs.at("shadow_check_rate").get<double>())},
+      {"memory", format_bytes(graphs.at("graph_bytes").get<size_t>())},
+      {"since", graphs.at("since").get<std::string>()}};
+  if (const Json& last = graphs.at("last_change"); !last.is_null()) {
+    facts.emplace_back(
+        "last change",
+        fmt::format("{}: {}; {} given back, {} of {} captured in {:.1f} ms between {} steps",
+                    last.at("change").get<uint64_t>(),
+                    last.at("state").get<std::string>(),
+                    last.at("given_back").get<size_t>(),
+                    last.at("captured").get<size_t>(),
+                    last.at("to_capture").get<size_t>(),
+                    last.at("capture_ms").get<double>(),
+                    last.at("between_steps").get<uint64_t>()));
+  }
+  std::vector<ListedGraph> list;
+  for (const Json& key : graphs.at("keys")) {
+    const std::string name = key.at("key");
+    const std::string state = key.at("state");
+    const bool has_page = state == "captured" && !name.starts_with("draft:");
+    list.push_back({.key = name,
+                    .state = state,
+                    .note = key.value("reason", ""),
+                    .address = has_page ? "graphs/" + name : ""});
+  }
+  return graph_list_page("Graphs of this server", facts, list, GraphLink::form);
 }
 
 }  // namespace reprise::cli

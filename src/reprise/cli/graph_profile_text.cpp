@@ -7,9 +7,9 @@
 #include <numeric>
 #include <utility>
 
-#include "reprise/cli/graph_key.h"
 #include "reprise/cli/progress.h"
 #include "reprise/cli/terminal.h"
+#include "reprise/cudagraph/graph_key.h"
 
 namespace reprise::cli {
 namespace {
@@ -188,7 +188,7 @@ std::string_view variant_of(const ProfiledNode& node) {
 
 std::string side_text(const GraphProfile& profile) {
   return fmt::format("{} of {}, one replay {}",
-                     graph_key_text(profile.mode, profile.descriptor),
+                     cudagraph::graph_key_text(profile.mode, profile.descriptor),
                      profile.engine.value("model", "?"),
                      quartiles_text(profile.replay));
 }
@@ -383,7 +383,7 @@ std::vector<std::pair<std::string, std::string>> profile_head(const GraphProfile
 
 std::string profile_text(const GraphProfile& profile, bool lists_nodes) {
   const std::string title = fmt::format("{} of {}",
-                                        graph_key_text(profile.mode, profile.descriptor),
+                                        cudagraph::graph_key_text(profile.mode, profile.descriptor),
                                         profile.engine.value("model", "?"));
   std::string text = wrap(title, 0, 2, kColumns) + '\n';
   for (const auto& [name, value] : profile_head(profile)) append_wrapped(text, name, value);
@@ -411,7 +411,7 @@ std::string profile_list_head() {
 
 std::string profile_list_line(const GraphProfile& profile) {
   const runner::PaddingWaste& padding = profile.padding;
-  std::string key = graph_key_text(profile.mode, profile.descriptor);
+  std::string key = cudagraph::graph_key_text(profile.mode, profile.descriptor);
   std::string text;
   if (key.size() > kKeyWidth) text = std::exchange(key, "") + '\n';
   return text + fmt::format("{:<{}}{:>6} {:>9} {:>9} {:>9} {:>6}\n",

@@ -9,12 +9,12 @@
 #include "reprise/base/error.h"
 #include "reprise/cli/engine_options.h"
 #include "reprise/cli/graph_commands.h"
-#include "reprise/cli/graph_key.h"
 #include "reprise/cli/graph_microscope_options.h"
 #include "reprise/cli/graph_profile_page.h"
 #include "reprise/cli/graph_profile_text.h"
 #include "reprise/cli/log_environment.h"
 #include "reprise/cli/result_file.h"
+#include "reprise/cudagraph/graph_key.h"
 
 namespace reprise::cli {
 namespace {
@@ -57,7 +57,7 @@ void print_keys_as_json(api::GraphMicroscope& microscope) {
   for (const cudagraph::PlannedKey& key : microscope.keys()) {
     const runner::GraphProfile profile = microscope.measure_whole(key);
     const Json whole = to_json(profile);
-    list.push_back({{"key", graph_key_text(profile.mode, profile.descriptor)},
+    list.push_back({{"key", cudagraph::graph_key_text(profile.mode, profile.descriptor)},
                     {"num_nodes", profile.nodes.size()},
                     {"replay_us", whole.at("replay_us")},
                     {"eager_us", whole.at("eager_us")},
@@ -105,7 +105,7 @@ int run_graph_show(std::span<const std::string> arguments) {
     return 0;
   }
   const runner::GraphProfile profile =
-      microscope.profile(find_graph_key(keys[0], microscope.keys()));
+      microscope.profile(cudagraph::find_graph_key(keys[0], microscope.keys()));
   if (show.as_json) {
     fmt::print("{}\n", to_json(profile).dump(1));
   } else {

@@ -13,8 +13,10 @@
 #include "reprise/base/error.h"
 #include "reprise/base/log.h"
 #include "reprise/cli/commands.h"
+#include "reprise/cli/config_reload.h"
 #include "reprise/cli/engine_options.h"
 #include "reprise/cli/exit_deadline.h"
+#include "reprise/cli/graph_profile_page.h"
 #include "reprise/cli/http_options.h"
 #include "reprise/cli/kv_events_config.h"
 #include "reprise/cli/kv_transfer_config.h"
@@ -165,11 +167,42 @@ OptionTable make_table(api::EngineArgs& engine,
   return table;
 }
 
+/// The configuration as its sources give it now, for a server that runs.
+ReadConfiguration read_again(const std::vector<std::string>& arguments) {
+  ReadConfiguration read;
+  server::ServerOptions server;
+  LogSwitches log;
+  OtlpOptions traces;
+  const OptionTable table = make_table(read.engine, server, log, traces);
+  const std::optional<Configuration> configuration =
+      configure_model_command(table, arguments, "serve", read.engine.model);
+  if (configuration) read.options = Json::parse(configuration->to_line());
+  return read;
+}
+
+/// What a running server needs to show its graphs and to change them. With a --config file, SIGHUP
+/// reads the configuration again instead of ending the server.
+void set_graph_changes(server::ServerOptions& options,
+                       std::span<const std::string> given,
+                       const Configuration& configuration,
+                       const api::EngineArgs& engine) {
+  options.graph_pages = {.list = live_graphs_page, .profile = [](const Json& profile) {
+                           return profile_page(runner::profile_from_json(profile, "profile"));
+                         }};
+  if (configuration.file().empty()) return;
+  ReadConfiguration now{.options = Json::parse(configuration.to_line()), .engine = engine};
+  const std::vector<std::string> arguments(given.begin(), given.end());
+  const auto reload =
+      std::make_shared<ConfigReload>(std::move(now), [arguments] { return read_again(arguments); });
+  options.reload_config = [reload] { return reload->read(); };
+}
+
 /// Also sends the engine's lines to the server's log.
 void read_serve_environment(server::ServerOptions& options,
                             api::EngineArgs& engine,
                             LogLevel level) {
   engine.log_line = [&options](std::string_view line) { options.generations.log.warning(line); };
+  engine.note_line = [&options](std::string_view line) { options.generations.log.info(line); };
   read_kv_events_environment(engine.kv_events);
   read_kv_transfer_environment(engine.kv_transfer);
   options.keep_alive_on_engine_death =
@@ -263,6 +296,7 @@ int run_serve(std::span<const std::string> arguments) {
   const std::optional<Configuration> configuration =
       configure_model_command(table, arguments, "serve", engine_args.model);
   if (!configuration) return 0;
+  set_graph_changes(options, arguments, *configuration, engine_args);
   const ServeLog logs = open_serve_log(switches, options);
   const Log log = logs.startup(switches.quiet);
   check_options(options);

@@ -108,6 +108,20 @@ void check_options(const DispatcherOptions& options) {
 
 }  // namespace
 
+std::string_view to_string(KeyState state) noexcept {
+  switch (state) {
+    case KeyState::planned:
+      return "planned";
+    case KeyState::captured:
+      return "captured";
+    case KeyState::retired:
+      return "retired";
+    case KeyState::quarantined:
+      return "quarantined";
+  }
+  return "unknown";
+}
+
 void CudagraphDispatcher::initialize_cudagraph_keys(const DispatcherOptions& options) {
   DispatcherOptions checked = options;
   check_options(checked);
@@ -135,7 +149,7 @@ void CudagraphDispatcher::initialize_cudagraph_keys(const DispatcherOptions& opt
   initialised_ = true;
   if (options_.mode == CudagraphMode::NONE) return;
 
-  for (int32_t lora_case = 0; lora_case < static_cast<int32_t>(num_cases); ++lora_case) {
+  for (int32_t lora_case = 0; std::cmp_less(lora_case, num_cases); ++lora_case) {
     plan_mixed_keys(lora_case);
     for (size_t width = 0; width < decode_query_lens_.size(); ++width) {
       plan_decode_keys(lora_case, static_cast<int32_t>(width));
@@ -149,6 +163,28 @@ void CudagraphDispatcher::initialize_cudagraph_keys(const DispatcherOptions& opt
     largest_tokens_ = std::max(largest_tokens_, keys_[i].descriptor.num_tokens);
   }
   for (Ladder& each : ladders_) build_tables(each);
+}
+
+std::vector<PlannedKey> CudagraphDispatcher::replan(const DispatcherOptions& options) {
+  std::vector<Key> before = keys_;
+  initialize_cudagraph_keys(options);
+  before.insert(before.end(), taken_out_.begin(), taken_out_.end());
+  taken_out_.clear();
+  std::vector<PlannedKey> dropped;
+  for (Key& old : before) {
+    const int32_t index = find_key(old.mode, old.descriptor);
+    if (index >= 0) {
+      Key& key = keys_[static_cast<size_t>(index)];
+      key.state = old.state;
+      key.retired_because = std::move(old.retired_because);
+    } else if (old.is_retired()) {
+      taken_out_.push_back(std::move(old));
+    } else if (old.state == KeyState::captured) {
+      dropped.push_back({old.mode, old.descriptor});
+    }
+  }
+  for (Ladder& each : ladders_) refresh_live_table(each);
+  return dropped;
 }
 
 void CudagraphDispatcher::plan_mixed_keys(int32_t lora_case) {
@@ -423,6 +459,16 @@ bool CudagraphDispatcher::retire(CudagraphRuntimeMode mode,
   return true;
 }
 
+bool CudagraphDispatcher::release(CudagraphRuntimeMode mode, const BatchDescriptor& descriptor) {
+  const int32_t index = find_key(mode, descriptor);
+  if (index < 0) return false;
+  Key& key = keys_[static_cast<size_t>(index)];
+  key.state = KeyState::planned;
+  key.retired_because.clear();
+  refresh_live_table(ladder(key.kind, key.lora_case));
+  return true;
+}
+
 bool CudagraphDispatcher::is_captured(CudagraphRuntimeMode mode,
                                       const BatchDescriptor& descriptor) const noexcept {
   const int32_t index = find_key(mode, descriptor);
@@ -435,6 +481,21 @@ std::vector<BatchDescriptor> CudagraphDispatcher::keys(CudagraphRuntimeMode mode
     if (key.mode == mode) descriptors.push_back(key.descriptor);
   }
   return descriptors;
+}
+
+std::vector<KeyStatus> CudagraphDispatcher::key_states() const {
+  std::vector<KeyStatus> states;
+  states.reserve(keys_.size());
+  for (const Key& key : keys_) {
+    states.push_back({{key.mode, key.descriptor}, key.state, key.retired_because});
+  }
+  return states;
+}
+
+std::optional<PlannedKey> CudagraphDispatcher::next_planned() const noexcept {
+  const auto found = std::ranges::find(keys_, KeyState::planned, &Key::state);
+  if (found == keys_.end()) return {};
+  return PlannedKey{found->mode, found->descriptor};
 }
 
 std::optional<PlannedKey> CudagraphDispatcher::uncaptured_key(

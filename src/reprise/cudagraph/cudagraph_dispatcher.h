@@ -132,6 +132,18 @@ struct PlannedKey {
   friend bool operator==(const PlannedKey&, const PlannedKey&) = default;
 };
 
+/// What became of a planned key. Only a captured one is replayed.
+enum class KeyState : uint8_t { planned, captured, retired, quarantined };
+
+/// The name, for metrics and JSON.
+[[nodiscard]] std::string_view to_string(KeyState state) noexcept;
+
+struct KeyStatus {
+  PlannedKey key;
+  KeyState state = KeyState::planned;
+  std::string reason;  // of a key that was taken out
+};
+
 /// Chooses the runtime mode and the key of each batch. Only the dispatcher knows which graphs
 /// exist. It uses no device.
 ///
@@ -139,7 +151,7 @@ struct PlannedKey {
 /// planned, none can be dispatched), then mark_captured() for each key during warm-up, then
 /// dispatch() in every step. retire() may remove a key at any time; later batches then get the next
 /// compatible key, or none (see Retirement). A second call of initialize_cudagraph_keys() drops all
-/// keys.
+/// keys; replan() keeps those that the new plan has too.
 ///
 /// dispatch() is const, noexcept and O(1), and does not allocate. Several threads may call it at
 /// once, if no other member runs meanwhile. All other members belong to one thread.
@@ -152,6 +164,12 @@ class CudagraphDispatcher {
   /// cannot run in pieces, a compile size that padding would change, or decode sizes that are no
   /// multiples of the query length
   void initialize_cudagraph_keys(const DispatcherOptions& options);
+
+  /// Plans keys for other options, between two steps. Captured keys that the new plan has too stay
+  /// captured. Keys that were taken out stay out, even if a plan in between did not have them.
+  /// Returns the captured keys that the new plan does not have: they cannot be dispatched any more.
+  /// \throws as initialize_cudagraph_keys(); then nothing has changed
+  std::vector<PlannedKey> replan(const DispatcherOptions& options);
 
   /// The decision for one batch. It prefers FULL to PIECEWISE to NONE, then a key for uniform
   /// batches to a key for any batch, then the smallest key that fits. Only captured keys are
@@ -177,6 +195,9 @@ class CudagraphDispatcher {
               const BatchDescriptor& descriptor,
               std::string reason,
               Retirement retirement = Retirement::retired);
+  /// Plans a captured or taken out key anew: dispatch() does not return it until it is captured
+  /// again. Returns false if the key is unknown.
+  bool release(CudagraphRuntimeMode mode, const BatchDescriptor& descriptor);
 
   [[nodiscard]] bool is_initialised() const noexcept { return initialised_; }
   [[nodiscard]] CudagraphMode mode() const noexcept { return options_.mode; }
@@ -186,6 +207,10 @@ class CudagraphDispatcher {
                                  const BatchDescriptor& descriptor) const noexcept;
   /// The planned keys of one mode in plan order, including retired ones.
   [[nodiscard]] std::vector<BatchDescriptor> keys(CudagraphRuntimeMode mode) const;
+  /// All keys of the plan, in plan order, with what became of them.
+  [[nodiscard]] std::vector<KeyStatus> key_states() const;
+  /// The first key in plan order that is neither captured nor taken out.
+  [[nodiscard]] std::optional<PlannedKey> next_planned() const noexcept;
   /// The largest number of tokens in any planned key; 0 if there is no key.
   [[nodiscard]] int32_t largest_size() const noexcept { return largest_tokens_; }
 
@@ -194,7 +219,6 @@ class CudagraphDispatcher {
   [[nodiscard]] std::string describe(const BatchFacts& batch, const Decision& decision) const;
 
  private:
-  enum class KeyState : uint8_t { planned, captured, retired, quarantined };
   /// The compatibility classes. All keys of a class serve the same batches: any batch (FULL), any
   /// batch (PIECEWISE), uniform decode batches (FULL). The class kFullUniform + i has the query
   /// length decode_query_lens_[i].
@@ -281,7 +305,8 @@ class CudagraphDispatcher {
   DispatcherOptions options_;
   std::vector<int32_t> decode_query_lens_;  // uniform_decode_query_len, then the other widths
   LoraCases lora_cases_;
-  std::vector<Key> keys_;  // in plan order
+  std::vector<Key> keys_;       // in plan order
+  std::vector<Key> taken_out_;  // of earlier plans, which keys_ does not have
   std::vector<Ladder> ladders_;
   int32_t largest_tokens_ = 0;
   bool initialised_ = false;

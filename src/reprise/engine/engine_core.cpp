@@ -72,7 +72,7 @@ void EngineCore::add_request(scheduler::RequestId id,
 }
 
 std::span<const EngineCore::Update> EngineCore::step() {
-  while (scheduler_.can_schedule() && launch_step()) {
+  while (!is_held_ && scheduler_.can_schedule() && launch_step()) {
   }
   if (num_under_way_ == 0) return {};
   const std::span<const Update> updates = take_results();

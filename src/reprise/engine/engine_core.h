@@ -111,6 +111,14 @@ class EngineCore {
   /// steps in flight have ended, and the other requests can only be aborted.
   std::span<const Update> step();
 
+  /// While held, step() launches no step and only takes the results of those in flight. Between two
+  /// steps that are not held, is_quiet() is true only without async_scheduling.
+  void hold_steps(bool held) noexcept { is_held_ = held; }
+  /// No step is in flight.
+  [[nodiscard]] bool is_quiet() const noexcept { return num_under_way_ == 0; }
+  /// See SchedulerConfig::pad_drafts.
+  void set_pad_drafts(bool pads) noexcept { scheduler_.set_pad_drafts(pads); }
+
   /// Ends a request at any time and returns its last update, which is valid until the next step.
   /// nullopt if the request is unknown or has already finished. The request's cache blocks are
   /// freed once no step in flight contains the request.
@@ -181,6 +189,7 @@ class EngineCore {
   std::vector<runner::ModelStep> steps_;
   size_t oldest_ = 0;
   size_t num_under_way_ = 0;
+  bool is_held_ = false;
   const runner::ModelStep* last_step_ = nullptr;
   runner::StepComputer computer_;
   bool launches_ahead_ = false;  // the caller launches a step before the step ahead is finished

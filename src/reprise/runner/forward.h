@@ -52,6 +52,8 @@ class Forward {
   /// The number of PIECEWISE graphs captured so far, and the memory of their executable graphs.
   [[nodiscard]] virtual size_t num_piecewise_graphs() const noexcept = 0;
   [[nodiscard]] virtual size_t graph_bytes() const noexcept = 0;
+  /// Destroys the PIECEWISE graphs of a key. \pre none of them runs
+  virtual void forget(const cudagraph::BatchDescriptor& descriptor) = 0;
   /// Further memory that graphs refer to, besides weights, caches and inputs. If it moved, graphs
   /// would be invalid.
   [[nodiscard]] virtual device::BufferView memory() const noexcept { return {}; }

@@ -121,6 +121,16 @@ void CapturedLaunches::on_recorded(const device::Launch& launch) {
   if (current_ != nullptr) current_->push_back(note(launch));
 }
 
+void CapturedLaunches::forget(const cudagraph::PlannedKey& key) {
+  current_ = nullptr;
+  launches_[static_cast<size_t>(key.mode)].erase(key.descriptor);
+}
+
+void CapturedLaunches::clear() noexcept {
+  current_ = nullptr;
+  for (ByDescriptor& of_mode : launches_) of_mode.clear();
+}
+
 std::span<const StepLaunch> CapturedLaunches::of(
     CudagraphRuntimeMode mode, const cudagraph::BatchDescriptor& descriptor) const {
   const ByDescriptor& of_mode = launches_[static_cast<size_t>(mode)];

@@ -33,6 +33,9 @@ class CapturedLaunches final : public device::LaunchProbe {
   /// The launches that follow belong to this key.
   void begin(cudagraph::CudagraphRuntimeMode mode, const cudagraph::BatchDescriptor& descriptor);
   void on_recorded(const device::Launch& launch) override;
+  /// Drops those of a key, or all.
+  void forget(const cudagraph::PlannedKey& key);
+  void clear() noexcept;
   /// Those of all graphs of a key, in order.
   [[nodiscard]] std::span<const StepLaunch> of(cudagraph::CudagraphRuntimeMode mode,
                                                const cudagraph::BatchDescriptor& descriptor) const;

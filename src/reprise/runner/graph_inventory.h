@@ -57,6 +57,11 @@ class GraphInventory final : public cudagraph::CaptureObserver {
     verification_->on_eager_results(results);
   }
 
+  /// Drops the nodes of a key.
+  void forget(const cudagraph::PlannedKey& key) {
+    current_ = nullptr;
+    nodes_[static_cast<size_t>(key.mode)].erase(key.descriptor);
+  }
   /// The nodes of all graphs of a key, in order.
   [[nodiscard]] std::span<const NamedLaunch> of(cudagraph::CudagraphRuntimeMode mode,
                                                 const cudagraph::BatchDescriptor& descriptor) const;

@@ -60,13 +60,11 @@ device::BufferView extent_of(const Tensor& tensor) {
 }  // namespace
 
 void GraphVerification::add_memory(std::string name, device::BufferView memory, MemoryRole role) {
-  if (!is_on()) return;
   fixed_.push_back(region_of(std::move(name), memory, role));
   pool_bytes_ = 0;
 }
 
 void GraphVerification::add_weights(const models::Parameters& parameters) {
-  if (!is_on()) return;
   for (const auto& [name, memory] : parameters.named_memory()) {
     add_memory(std::string(name), memory, MemoryRole::constant);
   }
@@ -74,7 +72,6 @@ void GraphVerification::add_weights(const models::Parameters& parameters) {
 
 void GraphVerification::add_caches(const kv_cache::KvCacheTensors& cache,
                                    const kv_cache::StateCacheTensors& states) {
-  if (!is_on()) return;
   size_t index = 0;
   for (const Tensor& tensor : cache.tensors()) {
     const bool has_values = cache.layout().has_values;

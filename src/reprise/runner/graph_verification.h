@@ -23,7 +23,7 @@
 namespace reprise::runner {
 
 /// Gives the captures of a runner to the verifier: it names the runner's memory, and turns the
-/// nodes of graphs into addresses and sizes. With VerifyGraphs::off it does nothing.
+/// nodes of graphs into addresses and sizes. With VerifyGraphs::off it only keeps the names.
 ///
 /// Life cycle: add_memory() and the like before the first capture; then for each key begin_key(),
 /// the captures of the wrappers, and judge(). Belongs to the runner's thread.
@@ -37,6 +37,8 @@ class GraphVerification final : public cudagraph::CaptureObserver {
 
   [[nodiscard]] cudagraph::VerifyGraphs level() const noexcept { return level_; }
   [[nodiscard]] bool is_on() const noexcept { return level_ != cudagraph::VerifyGraphs::off; }
+  /// For the keys that are captured from now on.
+  void set_level(cudagraph::VerifyGraphs level) noexcept { level_ = level; }
 
   /// Memory that any key may use.
   void add_memory(std::string name, device::BufferView memory, cudagraph::MemoryRole role);

@@ -25,6 +25,9 @@ class ModelForward final : public Forward {
     return wrapper_.num_graphs();
   }
   [[nodiscard]] size_t graph_bytes() const noexcept override { return wrapper_.graph_bytes(); }
+  void forget(const cudagraph::BatchDescriptor& descriptor) override {
+    wrapper_.forget(descriptor);
+  }
 
  private:
   cudagraph::CudagraphWrapper wrapper_;

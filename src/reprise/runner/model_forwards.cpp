@@ -74,6 +74,12 @@ device::BufferView ModelForwards::use_programs(program::RangedPrograms programs,
   return forward->memory();
 }
 
+void ModelForwards::forget(const cudagraph::PlannedKey& key) {
+  if (key.mode == cudagraph::CudagraphRuntimeMode::FULL) return full_.forget(key.descriptor);
+  base_->forget(key.descriptor);
+  if (with_adapters_ != nullptr) with_adapters_->forget(key.descriptor);
+}
+
 size_t ModelForwards::num_piecewise_graphs() const noexcept {
   return base_->num_piecewise_graphs() +
          (with_adapters_ == nullptr ? 0 : with_adapters_->num_piecewise_graphs());

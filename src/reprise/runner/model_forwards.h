@@ -50,6 +50,9 @@ class ModelForwards {
     full_(context, inputs, outputs);
   }
 
+  /// Destroys the graphs of a key. \pre none of them runs
+  void forget(const cudagraph::PlannedKey& key);
+
   [[nodiscard]] cudagraph::CapturePermission& permission() noexcept { return permission_; }
   [[nodiscard]] const cudagraph::CudagraphWrapper& full_wrapper() const noexcept { return full_; }
   [[nodiscard]] const Forward& base() const noexcept { return *base_; }

@@ -23,14 +23,12 @@ double monotonic_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// nullptr: no replay is compared with an eager run.
 std::unique_ptr<ShadowCheck> make_shadow_check(const ModelRunnerOptions& options,
                                                Execution& execution,
                                                const kv_cache::KvCacheTensors& kv_cache,
                                                const kv_cache::StateCacheTensors& states,
                                                const InputBatch& batch,
                                                device::BufferView hidden) {
-  if (options.shadow.rate <= 0) return nullptr;
   std::vector<device::BufferView> inputs;
   if (hidden.bytes > 0) inputs.push_back(hidden);
   if (options.adapters != nullptr) inputs.push_back(options.adapters->token_slots().extent());
@@ -127,12 +125,83 @@ cudagraph::CaptureCallbacks ModelRunner::capture_callbacks(
       .on_progress = std::move(on_progress)};
 }
 
-void ModelRunner::capture_before_step(const cudagraph::BatchFacts& facts) {
-  const std::optional<cudagraph::PlannedKey> key = dispatcher_.uncaptured_key(facts);
-  if (!key) return;
-  const cudagraph::CaptureRecord record = cudagraph::capture_key(
-      dispatcher_, forwards_.permission(), *key, options_.num_warmups, capture_callbacks({}));
-  if (!record.failure.empty()) retired_.push_back({record.mode, record.descriptor, record.failure});
+cudagraph::CaptureRecord ModelRunner::capture_between_steps(const cudagraph::PlannedKey& key) {
+  cudagraph::CaptureRecord record = cudagraph::capture_key(
+      dispatcher_, forwards_.permission(), key, options_.num_warmups, capture_callbacks({}));
+  if (!record.failure.empty()) {
+    retired_.push_back({record.mode, record.descriptor, record.failure});
+    forget(key);
+  }
+  return record;
+}
+
+std::optional<cudagraph::CaptureRecord> ModelRunner::capture_next() {
+  if (options_.lazy_capture) return {};
+  const std::optional<cudagraph::PlannedKey> key = dispatcher_.next_planned();
+  if (!key) return {};
+  return capture_between_steps(*key);
+}
+
+void ModelRunner::forget(const cudagraph::PlannedKey& key) {
+  forwards_.forget(key);
+  shadow_->captured().forget(key);
+  if (inventory_) inventory_->forget(key);
+}
+
+size_t ModelRunner::change_graphs(GraphSettings settings) {
+  REPRISE_ASSERT(!ranked_, "other ranks would keep the old plan");
+  execution_->stream().synchronize();
+  drop_outputs();
+  const bool captures_anew = settings.verify_graphs > verification_->level() ||
+                             (settings.shadow_rate > 0 && !shadow_->is_on());
+  std::vector<cudagraph::PlannedKey> dropped = dispatcher_.replan(settings.dispatcher);
+  options_.num_warmups = settings.num_warmups;
+  verification_->set_level(settings.verify_graphs);
+  shadow_->change(settings.shadow_rate, std::move(settings.about));
+  if (captures_anew) {
+    for (const cudagraph::KeyStatus& status : dispatcher_.key_states()) {
+      if (status.state != cudagraph::KeyState::captured) continue;
+      dispatcher_.release(status.key.mode, status.key.descriptor);
+      dropped.push_back(status.key);
+    }
+  }
+  for (const cudagraph::PlannedKey& key : dropped) forget(key);
+  return dropped.size();
+}
+
+bool ModelRunner::quarantine_key(const cudagraph::PlannedKey& key) {
+  if (!dispatcher_.retire(
+          key.mode, key.descriptor, "quarantined by request", cudagraph::Retirement::quarantined)) {
+    return false;
+  }
+  execution_->stream().synchronize();
+  forget(key);
+  shadow_->add({.mode = key.mode, .descriptor = key.descriptor});
+  return true;
+}
+
+bool ModelRunner::release_key(const cudagraph::PlannedKey& key) {
+  if (!dispatcher_.release(key.mode, key.descriptor)) return false;
+  execution_->stream().synchronize();
+  forget(key);
+  shadow_->remove(key);
+  return true;
+}
+
+std::string ModelRunner::note_nodes(const cudagraph::PlannedKey& key) {
+  if (!inventory_) {
+    inventory_ = std::make_unique<GraphInventory>(*verification_, forwards_.permission());
+  }
+  const cudagraph::VerifyGraphs level = verification_->level();
+  if (!verification_->is_on()) verification_->set_level(cudagraph::VerifyGraphs::capture);
+  (void)release_key(key);
+  const cudagraph::CaptureRecord record = capture_between_steps(key);
+  verification_->set_level(level);
+  return record.failure;
+}
+
+cudagraph::VerifyGraphs ModelRunner::verify_level() const noexcept {
+  return verification_->level();
 }
 
 cudagraph::CaptureReport ModelRunner::capture(
@@ -216,7 +285,7 @@ void ModelRunner::dummy_run(const cudagraph::DummyRun& run) {
     observer = inventory_.get();
   }
   const ObserverScope observed(forwards_.permission(), observer);
-  const bool is_shadowed = shadow_ && captures;
+  const bool is_shadowed = shadow_->is_on() && captures;
   {
     if (is_shadowed) shadow_->captured().begin(run.mode, run.descriptor);
     const ProbeScope probe(execution_->stream(), is_shadowed ? &shadow_->captured() : nullptr);
@@ -276,7 +345,10 @@ const StepResult& ModelRunner::execute_agreed(std::span<const scheduler::StepEnt
                                               const cudagraph::BatchFacts& facts,
                                               const TokensOnDevice& tokens) {
   // Tokens that only the device knows stay untouched: such a step waits with its capture.
-  if (options_.lazy_capture && tokens.places.empty()) capture_before_step(facts);
+  if (options_.lazy_capture && tokens.places.empty()) {
+    const std::optional<cudagraph::PlannedKey> key = dispatcher_.uncaptured_key(facts);
+    if (key) (void)capture_between_steps(*key);
+  }
   cudagraph::Decision decision = dispatcher_.dispatch(facts);
   // The key of a graph says whether it has adapters. An eager step has them if its batch does.
   if (decision.mode == CudagraphRuntimeMode::NONE) {
@@ -291,8 +363,7 @@ const StepResult& ModelRunner::execute_agreed(std::span<const scheduler::StepEnt
   const StepLaunches before = launches_so_far();
   const cudagraph::BatchFacts* cascade = facts.cascade ? &facts : nullptr;
   try {
-    const bool is_shadowed = shadow_ != nullptr && decision.mode != CudagraphRuntimeMode::NONE &&
-                             shadow_->chooses_step();
+    const bool is_shadowed = decision.mode != CudagraphRuntimeMode::NONE && shadow_->chooses_step();
     const StepResult& result = is_shadowed
                                    ? run_shadowed(requests, decision, tokens, cascade)
                                    : run(requests, decision, decision.mode, tokens, cascade);
@@ -463,7 +534,7 @@ WrongNode ModelRunner::bisect_staged(const cudagraph::Decision& decision,
 
 WrongNode ModelRunner::find_wrong_node(std::span<const scheduler::StepEntry> requests,
                                        const cudagraph::Decision& decision) {
-  REPRISE_ASSERT(shadow_ != nullptr && !ranked_, "the launches of captures were not noted");
+  REPRISE_ASSERT(shadow_->is_on() && !ranked_, "the launches of captures were not noted");
   (void)stage(requests, decision, {});
   shadow_->save_step();
   return bisect_staged(decision, nullptr);

@@ -113,6 +113,26 @@ class ModelRunner {
   cudagraph::CaptureReport capture(
       const std::function<void(const cudagraph::CaptureRecord&, size_t, size_t)>& on_progress);
 
+  /// Changes which graphs there are, between two steps. Graphs that the new plan does not need are
+  /// destroyed, and so are all graphs if a higher level of verification or shadow checks that were
+  /// off need every key to be captured again. Returns the number of keys whose graphs went.
+  /// \pre no other ranks, no step in flight, the memory is awake
+  /// \throws InvalidArgument as CudagraphDispatcher::replan(); then nothing has changed
+  size_t change_graphs(GraphSettings settings);
+  /// Captures and verifies the next key of the plan that has no graph. nullopt: each has one or is
+  /// taken out, or keys are captured lazily. \pre as change_graphs() \throws device::DeviceError
+  std::optional<cudagraph::CaptureRecord> capture_next();
+  /// Takes a key out because somebody asked for it, and destroys its graph. Returns false if it is
+  /// unknown or taken out already. \pre as change_graphs()
+  bool quarantine_key(const cudagraph::PlannedKey& key);
+  /// Destroys the graph of a key and plans the key again: capture_next() captures and verifies it
+  /// before it is replayed. Returns false if it is unknown. \pre as change_graphs()
+  bool release_key(const cudagraph::PlannedKey& key);
+  [[nodiscard]] cudagraph::VerifyGraphs verify_level() const noexcept;
+  /// Captures a planned key again and notes its nodes, for a profile. From then on inventory() is
+  /// there. Returns why it failed; empty: it did not. \pre as change_graphs()
+  [[nodiscard]] std::string note_nodes(const cudagraph::PlannedKey& key);
+
   /// Runs one step: dispatches, stages and runs the batch. If memory that the chosen graph uses has
   /// moved, the graph is retired and the step runs eagerly instead. After warm-up a step neither
   /// allocates nor captures. Rank 0 makes the other ranks execute the same step. Some replays are
@@ -140,7 +160,7 @@ class ModelRunner {
                         const cudagraph::BatchFacts* cascade = nullptr);
 
   /// Stages a batch and finds the first node of the decision's graph whose replay gives other bytes
-  /// than the eager run. For diagnosis. \pre shadow() != nullptr, the key is captured, and there
+  /// than the eager run. For diagnosis. \pre shadow()->is_on(), the key is captured, and there
   /// are no other ranks
   [[nodiscard]] WrongNode find_wrong_node(std::span<const scheduler::StepEntry> requests,
                                           const cudagraph::Decision& decision);
@@ -191,7 +211,7 @@ class ModelRunner {
     return attention_.num_cascade_steps();
   }
   [[nodiscard]] std::span<const RetiredGraph> retired_graphs() const noexcept { return retired_; }
-  /// nullptr: no replay is compared with an eager run.
+  /// Never nullptr. Its address stays the same.
   [[nodiscard]] const ShadowCheck* shadow() const noexcept { return shadow_.get(); }
   /// The nodes of all captures. nullptr without ModelRunnerOptions::keep_inventory.
   [[nodiscard]] GraphInventory* inventory() noexcept { return inventory_.get(); }
@@ -252,8 +272,9 @@ class ModelRunner {
                                    const TokensOnDevice& tokens);
   [[nodiscard]] cudagraph::CaptureCallbacks capture_callbacks(
       std::function<void(const cudagraph::CaptureRecord&, size_t, size_t)> on_progress);
-  /// Captures the best key for this batch if it has no graph yet.
-  void capture_before_step(const cudagraph::BatchFacts& facts);
+  cudagraph::CaptureRecord capture_between_steps(const cudagraph::PlannedKey& key);
+  /// Destroys the graph of a key that cannot be dispatched any more.
+  void forget(const cudagraph::PlannedKey& key);
   void dummy_run(const cudagraph::DummyRun& run);
   void verify_capture(const cudagraph::DummyRun& capture, cudagraph::CaptureRecord& record);
   [[nodiscard]] attention::LayerCaches caches() const noexcept {
@@ -277,7 +298,7 @@ class ModelRunner {
   std::optional<RankedSteps> ranked_;  // if there are other ranks or engines
   std::unique_ptr<GraphVerification> verification_;
   std::unique_ptr<GraphInventory> inventory_;  // nullptr: nodes are not noted
-  std::unique_ptr<ShadowCheck> shadow_;        // nullptr: no replay is compared
+  std::unique_ptr<ShadowCheck> shadow_;
   std::vector<RetiredGraph> retired_;
   LastStep last_;
   StepSpans spans_;

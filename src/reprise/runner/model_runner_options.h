@@ -67,4 +67,13 @@ struct ModelRunnerOptions {
   bool strict_graphs = false;
 };
 
+/// What can be changed about the graphs of a runner between two steps.
+struct GraphSettings {
+  cudagraph::DispatcherOptions dispatcher;
+  int num_warmups = 0;
+  cudagraph::VerifyGraphs verify_graphs = cudagraph::VerifyGraphs::capture;
+  double shadow_rate = 0;
+  Json about = Json::object();  // see ShadowCheckOptions
+};
+
 }  // namespace reprise::runner

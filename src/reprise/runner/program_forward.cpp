@@ -182,6 +182,13 @@ size_t ProgramForward::num_piecewise_graphs() const noexcept {
   return graphs;
 }
 
+void ProgramForward::forget(const cudagraph::BatchDescriptor& descriptor) {
+  if (breakable_ != nullptr) breakable_->forget(descriptor);
+  for (const PieceState& piece : pieces_) {
+    if (piece.wrapper != nullptr) piece.wrapper->forget(descriptor);
+  }
+}
+
 size_t ProgramForward::graph_bytes() const noexcept {
   if (breakable_ != nullptr) return breakable_->graph_bytes();
   size_t bytes = 0;

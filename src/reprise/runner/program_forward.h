@@ -41,6 +41,7 @@ class ProgramForward final : public Forward {
            std::vector<Tensor>& outputs) override;
   [[nodiscard]] size_t num_piecewise_graphs() const noexcept override;
   [[nodiscard]] size_t graph_bytes() const noexcept override;
+  void forget(const cudagraph::BatchDescriptor& descriptor) override;
   [[nodiscard]] const program::CompiledProgram& program() const noexcept { return program_; }
 
  private:

@@ -46,6 +46,10 @@ size_t RangedForward::graph_bytes() const noexcept {
   return bytes;
 }
 
+void RangedForward::forget(const cudagraph::BatchDescriptor& descriptor) {
+  for (const auto& forward : forwards_) forward->forget(descriptor);
+}
+
 const program::CompiledProgram& RangedForward::program_for(int64_t num_tokens) const {
   return forwards_[program::program_for(ranges_, num_tokens)]->program();
 }

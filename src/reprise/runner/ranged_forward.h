@@ -26,6 +26,7 @@ class RangedForward final : public Forward {
            std::vector<Tensor>& outputs) override;
   [[nodiscard]] size_t num_piecewise_graphs() const noexcept override;
   [[nodiscard]] size_t graph_bytes() const noexcept override;
+  void forget(const cudagraph::BatchDescriptor& descriptor) override;
   [[nodiscard]] device::BufferView memory() const noexcept override { return arena_.view(); }
 
   /// The program for batches of `num_tokens` tokens.

@@ -98,7 +98,20 @@ void ShadowCheck::reserve(int32_t num_tokens, int32_t num_reqs, std::span<const 
   host_eager_.resize(bytes);
 }
 
+void ShadowCheck::change(double rate, Json about) {
+  options_.rate = rate;
+  options_.about = std::move(about);
+  if (is_on()) return;
+  before_ = {};
+  replayed_ = {};
+  eager_ = {};
+  host_replayed_ = {};
+  host_eager_ = {};
+  captured_.clear();
+}
+
 bool ShadowCheck::chooses_step() noexcept {
+  if (!is_on()) return false;
   const uint64_t number = num_replays_++;
   if (options_.rate >= 1) return true;
   return hash_of(number) < static_cast<uint64_t>(std::ldexp(options_.rate, 64));
@@ -187,7 +200,7 @@ std::optional<StepDifference> ShadowCheck::compare(std::span<const Tensor> outpu
 }
 
 void ShadowCheck::add(QuarantinedKey key) {
-  if (options_.log) {
+  if (options_.log && !key.difference.empty()) {
     options_.log(
         fmt::format("{} [{}] is quarantined: a replay gave other bits than the eager run of the "
                     "same step ({}{}); steps of this key run eagerly from now on{}",
@@ -199,6 +212,15 @@ void ShadowCheck::add(QuarantinedKey key) {
   }
   const std::lock_guard lock(mutex_);
   keys_.push_back(std::move(key));
+  keys_revision_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void ShadowCheck::remove(const cudagraph::PlannedKey& key) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(keys_, [&](const QuarantinedKey& quarantined) {
+    return quarantined.mode == key.mode && quarantined.descriptor == key.descriptor;
+  });
+  keys_revision_.fetch_add(1, std::memory_order_relaxed);
 }
 
 std::vector<QuarantinedKey> ShadowCheck::keys() const {

@@ -48,7 +48,7 @@ struct StepDifference {
 struct QuarantinedKey {
   cudagraph::CudagraphRuntimeMode mode = cudagraph::CudagraphRuntimeMode::NONE;
   cudagraph::BatchDescriptor descriptor;
-  std::string difference;
+  std::string difference;        // empty: somebody asked for it
   std::string wrong_node;        // the first one; empty: it was not looked for
   std::filesystem::path report;  // empty: none was written
 };
@@ -62,18 +62,24 @@ struct QuarantinedKey {
 /// inputs, cache rows and states. Whatever compare() finds, the memory then holds what the eager
 /// run left.
 ///
-/// Owns memory for three copies of the largest captured step, which it takes before the first
-/// step. A check allocates nothing. It waits for the device. Belongs to the runner's thread, except
-/// where a function says otherwise.
+/// With rate 0 it is off: it chooses no step and has no memory. Otherwise it owns memory for three
+/// copies of the largest captured step, which it takes while keys are captured. A check allocates
+/// nothing. It waits for the device. Belongs to the runner's thread, except where a function says
+/// otherwise.
 class ShadowCheck {
  public:
-  /// \pre options.rate > 0. `device` and `stream` must outlive this object.
+  /// `device` and `stream` must outlive this object.
   ShadowCheck(ShadowCheckOptions options,
               device::Device& device,
               device::Stream& stream,
               StepMemory memory);
   ShadowCheck(const ShadowCheck&) = delete;
   ShadowCheck& operator=(const ShadowCheck&) = delete;
+
+  [[nodiscard]] bool is_on() const noexcept { return options_.rate > 0; }
+  /// Changes the share of checked steps, and what reports say about the engine. Turning it off
+  /// gives the memory back; turning it on again needs every key to be captured again.
+  void change(double rate, Json about);
 
   /// Takes memory for steps of `num_tokens` tokens with such results, if there is less. Called for
   /// each graph that is captured. \throws OutOfMemory
@@ -95,8 +101,10 @@ class ShadowCheck {
   /// What captures record, for a later search for the first wrong node.
   [[nodiscard]] CapturedLaunches& captured() noexcept { return captured_; }
   [[nodiscard]] const CapturedLaunches& captured() const noexcept { return captured_; }
-  /// Keeps the key for keys(), and writes the log line.
+  /// Keeps the key for keys(). Writes a log line about a difference.
   void add(QuarantinedKey key);
+  /// The key is not quarantined any more.
+  void remove(const cudagraph::PlannedKey& key);
 
   [[nodiscard]] const ShadowCheckOptions& options() const noexcept { return options_; }
   [[nodiscard]] const StepMemory& memory() const noexcept { return memory_; }
@@ -110,6 +118,10 @@ class ShadowCheck {
   }
   /// A copy of all quarantined keys. Thread-safe.
   [[nodiscard]] std::vector<QuarantinedKey> keys() const;
+  /// Changes whenever keys() does. Thread-safe.
+  [[nodiscard]] uint64_t keys_revision() const noexcept {
+    return keys_revision_.load(std::memory_order_relaxed);
+  }
   /// Device memory of the copies.
   [[nodiscard]] size_t bytes() const noexcept;
 
@@ -137,6 +149,7 @@ class ShadowCheck {
   uint64_t num_replays_ = 0;
   std::atomic<uint64_t> num_checks_{0};
   std::atomic<uint64_t> num_differences_{0};
+  std::atomic<uint64_t> keys_revision_{0};
   mutable std::mutex mutex_;
   std::vector<QuarantinedKey> keys_;  // guarded by mutex_
 };

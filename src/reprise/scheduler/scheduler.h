@@ -177,6 +177,8 @@ class Scheduler {
   /// configured one means that the cache is the limit, which deserves a warning at start-up.
   [[nodiscard]] int max_model_len() const noexcept { return checks_.max_model_len(); }
   [[nodiscard]] const SchedulerConfig& config() const noexcept { return config_; }
+  /// See SchedulerConfig::pad_drafts. For the steps that are scheduled from now on.
+  void set_pad_drafts(bool pads) noexcept { config_.pad_drafts = pads; }
 
  private:
   [[nodiscard]] int find_max_total_tokens(const Request& request) const;

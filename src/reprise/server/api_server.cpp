@@ -1,6 +1,7 @@
 #include "reprise/server/api_server.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <malloc.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include "reprise/server/dialects/dialect_schemas.h"
 #include "reprise/server/dialects/ollama_routes.h"
 #include "reprise/server/dialects/responses_routes.h"
+#include "reprise/server/graph_routes.h"
 #include "reprise/server/http/access.h"
 #include "reprise/server/http/access_log.h"
 #include "reprise/server/http/allowed_hosts.h"
@@ -89,6 +91,7 @@ struct ApiServer::Impl {
   void on_engine_death(const std::string& reason);
   void on_signal();
   void on_tls_refresh(const std::string& problem) const;
+  void reload_config(api::AsyncEngine& engine);
   void drain();
   void stop_now();
   void tell_ending(int drain_seconds);
@@ -96,6 +99,7 @@ struct ApiServer::Impl {
   int shutdown_timeout_seconds;
   bool keep_alive_on_engine_death;
   ServerEnd end = ServerEnd::signal;
+  std::function<ReloadedConfig()> read_config;
   std::function<void(ServerEnd, std::chrono::seconds)> on_ending;
   bool enable_request_id_headers;
   CorsOptions cors;
@@ -130,6 +134,7 @@ struct ApiServer::Impl {
 ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
     : shutdown_timeout_seconds(options.shutdown_timeout_seconds),
       keep_alive_on_engine_death(options.keep_alive_on_engine_death),
+      read_config(options.reload_config),
       on_ending(options.on_ending),
       enable_request_id_headers(options.enable_request_id_headers),
       cors(options.cors),
@@ -143,14 +148,19 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
       needs_key(!options.api_keys.empty()),
       model(options.model, engine.startup_report().max_model_len, engine.adapters()),
       prompts(engine),
-      http(options.http,
-           {.check_head = [this](const HttpRequest& request) { return check_head(request); },
-            .handle = [this](HttpRequest request,
-                             const ExchangeRef& exchange) { handle(std::move(request), exchange); },
-            .headers = [this](const HttpRequest& request) { return headers(request); },
-            .on_answer = [this](const AnsweredRequest& request) { access_log.write(request); },
-            .on_signal = [this] { on_signal(); },
-            .on_tls_refresh = [this](const std::string& problem) { on_tls_refresh(problem); }}),
+      http(
+          options.http,
+          {.check_head = [this](const HttpRequest& request) { return check_head(request); },
+           .handle = [this](HttpRequest request,
+                            const ExchangeRef& exchange) { handle(std::move(request), exchange); },
+           .headers = [this](const HttpRequest& request) { return headers(request); },
+           .on_answer = [this](const AnsweredRequest& request) { access_log.write(request); },
+           .on_signal = [this] { on_signal(); },
+           .on_tls_refresh = [this](const std::string& problem) { on_tls_refresh(problem); },
+           .on_hang_up =
+               !options.reload_config
+                   ? std::function<void()>()
+                   : [this, &engine] { waiting.run([this, &engine] { reload_config(engine); }); }}),
       generations(
           options.generations,
           engine,
@@ -174,7 +184,10 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
   add_pooling_routes(router, engine, generations, model, prompts);
   add_tokenizer_routes(
       router, engine, model, options.requests, options.generations.max_answer_bytes);
-  add_live_routes(router, engine, model);
+  // A browser that follows a link sends no key.
+  const bool links_graphs = options.graph_pages.are_served(options.dev_mode) && !needs_key;
+  add_live_routes(router, engine, model, links_graphs ? GraphsPage::served : GraphsPage::absent);
+  add_graph_routes(router, engine, options);
   add_page_routes(router);
   add_profile_routes(router, engine, options.profiler, log);
   if (options.allow_runtime_lora_updating && engine.adapters() != nullptr) {
@@ -380,6 +393,28 @@ void ApiServer::Impl::on_tls_refresh(const std::string& problem) const {
   if (problem.empty()) return server_log.info("New connections use the TLS files as they are now.");
   server_log.warning(
       fmt::format("The TLS files cannot be used, and the old certificate stays: {}", problem));
+}
+
+/// What a file asks for that the engine cannot do changes nothing; the next signal tries it again.
+void ApiServer::Impl::reload_config(api::AsyncEngine& engine) {
+  try {
+    const ReloadedConfig config = read_config();
+    if (!config.needs_restart.empty()) {
+      log.warning(fmt::format("The configuration has changed in what needs a restart: {}",
+                              fmt::join(config.needs_restart, ", ")));
+    }
+    if (config.graph_change.empty()) {
+      return log.info(
+          "The configuration was read again; nothing that can change now is different.");
+    }
+    (void)engine.change_graphs(api::parse_graph_change(config.graph_change));
+    config.accept();
+    log.info(fmt::format("The configuration was read again; now in force: {}",
+                         config.graph_change.dump()));
+  } catch (const std::exception& error) {
+    log.warning(
+        fmt::format("The configuration was read again and changes nothing: {}", error.what()));
+  }
 }
 
 /// Requests that are not admitted yet will be refused, so the work on them ends at once.

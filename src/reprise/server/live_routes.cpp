@@ -61,18 +61,22 @@ Json live_json(const api::EngineStats& stats, std::string_view model, double sec
           {"recent_steps", std::move(steps)}};
 }
 
-void add_live_routes(Router& router, const api::AsyncEngine& engine, const ServedModel& model) {
-  router.add({.method = "GET",
-              .path = "/live",
-              .access = Access::open,
-              .summary = "What the engine does now and what its last steps replayed.",
-              .handle = [&engine, &model](const HttpRequest&, const ExchangeRef& exchange) {
-                const auto now = std::chrono::steady_clock::now().time_since_epoch();
-                exchange->respond(
-                    {.body = dump(live_json(
-                         engine.stats(), model.name(), std::chrono::duration<double>(now).count())),
-                     .headers = {{"Cache-Control", "no-store"}}});
-              }});
+void add_live_routes(Router& router,
+                     const api::AsyncEngine& engine,
+                     const ServedModel& model,
+                     GraphsPage graphs_page) {
+  router.add(
+      {.method = "GET",
+       .path = "/live",
+       .access = Access::open,
+       .summary = "What the engine does now and what its last steps replayed.",
+       .handle = [&engine, &model, graphs_page](const HttpRequest&, const ExchangeRef& exchange) {
+         const auto now = std::chrono::steady_clock::now().time_since_epoch();
+         Json live =
+             live_json(engine.stats(), model.name(), std::chrono::duration<double>(now).count());
+         live["has_graphs_page"] = graphs_page == GraphsPage::served;
+         exchange->respond({.body = dump(live), .headers = {{"Cache-Control", "no-store"}}});
+       }});
 }
 
 }  // namespace reprise::server

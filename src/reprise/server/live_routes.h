@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <string_view>
+
 #include "reprise/api/async_engine.h"
 #include "reprise/base/json.h"
 #include "reprise/server/http/router.h"
@@ -11,7 +14,13 @@ namespace reprise::server {
 /// `seconds` comes from a clock without a fixed zero; only differences are meaningful.
 [[nodiscard]] Json live_json(const api::EngineStats& stats, std::string_view model, double seconds);
 
+/// Whether the chat page can link to GET /graphs.
+enum class GraphsPage : uint8_t { absent, served };
+
 /// Adds GET /live, which the chat page reads. `engine` and `model` must outlive `router`.
-void add_live_routes(Router& router, const api::AsyncEngine& engine, const ServedModel& model);
+void add_live_routes(Router& router,
+                     const api::AsyncEngine& engine,
+                     const ServedModel& model,
+                     GraphsPage graphs_page);
 
 }  // namespace reprise::server

@@ -11,6 +11,7 @@
 #include "reprise/api/async_engine.h"
 #include "reprise/base/line_writer.h"
 #include "reprise/base/log.h"
+#include "reprise/server/config_reload.h"
 #include "reprise/server/http/allowed_hosts.h"
 #include "reprise/server/http/cors.h"
 #include "reprise/server/http/http_server.h"
@@ -25,6 +26,14 @@ namespace reprise::server {
 struct ProfilerOptions {
   std::filesystem::path folder;  // for traces; empty: profiling is off
   engine::StepProfilerOptions steps;
+};
+
+/// Makes pages of graphs; the server itself knows no HTML of them.
+struct GraphPages {
+  std::function<std::string(const Json& graphs)> list;      // of AsyncEngine::graphs()
+  std::function<std::string(const Json& profile)> profile;  // of AsyncEngine::profile_graph()
+
+  [[nodiscard]] bool are_served(bool dev_mode) const { return dev_mode && list && profile; }
 };
 
 /// Why a server ended.
@@ -46,7 +55,11 @@ struct ServerOptions {
   RequestPolicy requests;   // without sampling parameters, which the engine recommends
   std::string unix_socket;  // path; when set, it replaces host and port
   CorsOptions cors;
-  bool dev_mode = false;  // adds routes that show or change the engine's internal state
+  /// Reads the configuration file again; called at SIGHUP, on a thread that may wait. Throws for a
+  /// file that cannot be used. Empty: the server was started without one, and SIGHUP ends it.
+  std::function<ReloadedConfig()> reload_config;
+  GraphPages graph_pages;  // for development mode
+  bool dev_mode = false;   // adds routes that show or change the engine's internal state
   bool allow_runtime_lora_updating = false;  // adds the routes that load and unload adapters
   // on every answer; answers of generation routes always have one
   bool enable_request_id_headers = false;

@@ -150,8 +150,10 @@ void HttpServer::Impl::wait_for_signal() {
   signals.async_wait([this](error_code error, int signal) {
     if (error) return;
     wait_for_signal();
-    if (signal == SIGHUP && refresh) return refresh_tls();
-    shared.handlers.on_signal();
+    const bool reads_again = refresh || shared.handlers.on_hang_up;
+    if (signal != SIGHUP || !reads_again) return shared.handlers.on_signal();
+    if (refresh) refresh_tls();
+    if (shared.handlers.on_hang_up) shared.handlers.on_hang_up();
   });
 }
 

@@ -91,6 +91,8 @@ struct HttpHandlers {
   /// Called after the TLS files were read again. `problem`: why the old ones stay in use; empty:
   /// new connections use the new ones.
   std::function<void(const std::string& problem)> on_tls_refresh;
+  /// Called at SIGHUP, which then ends no server. Empty: SIGHUP ends it, unless it reads TLS files.
+  std::function<void()> on_hang_up;
 };
 
 /// HTTP/1.1 with keep-alive, with or without TLS, on one thread: the thread that calls run(). The

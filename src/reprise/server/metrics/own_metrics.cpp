@@ -6,8 +6,12 @@
 namespace reprise::server {
 namespace {
 
-double num_captured(const api::StartupReport& report, cudagraph::CudagraphRuntimeMode mode) {
-  const auto& records = report.capture.records;
+/// Now; of an engine in another process, at the start.
+double num_captured(From from, cudagraph::CudagraphRuntimeMode mode) {
+  if (from.engine.graphs) {
+    return static_cast<double>(from.engine.graphs->num_captured.at(static_cast<size_t>(mode)));
+  }
+  const auto& records = from.startup.capture.records;
   return static_cast<double>(std::count_if(records.begin(), records.end(), [mode](const auto& it) {
     return it.mode == mode && it.failure.empty();
   }));
@@ -60,8 +64,37 @@ void write_quarantined(Out out, From from) {
 void write_captured(Out out, From from) {
   using Mode = cudagraph::CudagraphRuntimeMode;
   for (const Mode mode : {Mode::FULL, Mode::PIECEWISE}) {
-    out.sample(num_captured(from.startup, mode), {{"mode", to_string(mode)}});
+    out.sample(num_captured(from, mode), {{"mode", to_string(mode)}});
   }
+}
+
+void write_keys(Out out, From from) {
+  if (!from.engine.graphs) return;
+  using cudagraph::KeyState;
+  for (const KeyState state :
+       {KeyState::planned, KeyState::captured, KeyState::retired, KeyState::quarantined}) {
+    out.count(from.engine.graphs->num_keys.at(static_cast<size_t>(state)),
+              {{"state", to_string(state)}});
+  }
+}
+
+void write_changes(Out out, From from) {
+  if (!from.engine.graphs) return;
+  out.count(from.engine.graphs->num_changes, {{"outcome", "applied"}});
+  out.count(from.engine.graphs->num_refused, {{"outcome", "refused"}});
+}
+
+void write_change_captures(Out out, From from) {
+  if (!from.engine.graphs) return;
+  out.count(from.engine.graphs->num_captures, {{"outcome", "captured"}});
+  out.count(from.engine.graphs->num_failed_captures, {{"outcome", "failed"}});
+}
+
+void write_plan(Out out, From from) {
+  if (!from.engine.graphs) return;
+  out.sample(1,
+             {{"cudagraph_mode", to_string(from.engine.graphs->mode)},
+              {"verify_graphs", to_string(from.engine.graphs->verify_graphs)}});
 }
 
 void write_verdicts(Out out, From from) {
@@ -251,8 +284,42 @@ constexpr auto kOwnFamilies = std::to_array<MetricFamily>({
     {"reprise:cudagraph_captured",
      kGauge,
      "mode",
-     "Graphs that were captured at the start.",
+     "Graphs that batches can replay now.",
      write_captured},
+    {"reprise:cudagraph_plan_info",
+     kGauge,
+     "cudagraph_mode, verify_graphs",
+     "1: what is in force now. POST /v1/graphs and SIGHUP change it.",
+     write_plan},
+    {"reprise:cudagraph_keys",
+     kGauge,
+     "state",
+     "Graphs of the plan, also of a draft model: planned ones wait for their capture.",
+     write_keys},
+    {"reprise:cudagraph_changes_total",
+     kCounter,
+     "outcome",
+     "Changes of the graphs while the engine ran.",
+     write_changes},
+    {"reprise:cudagraph_change_captures_total",
+     kCounter,
+     "outcome",
+     "Graphs that were captured between steps because of a change; failed ones are retired.",
+     write_change_captures},
+    {"reprise:cudagraph_change_capture_seconds_total",
+     kCounter,
+     "",
+     "Time of these captures.",
+     [](Out out, From from) {
+       if (from.engine.graphs) out.sample(from.engine.graphs->capture_seconds);
+     }},
+    {"reprise:cudagraph_shadow_check_rate",
+     kGauge,
+     "",
+     "The share of replayed steps that are checked (--shadow-check-rate), as it is now.",
+     [](Out out, From from) {
+       if (from.engine.graphs) out.sample(from.engine.graphs->shadow_check_rate);
+     }},
     {"reprise:cudagraph_verified",
      kGauge,
      "verdict",
@@ -282,7 +349,8 @@ constexpr auto kOwnFamilies = std::to_array<MetricFamily>({
     {"reprise:cudagraph_quarantined",
      kGauge,
      "model, runtime_mode, descriptor",
-     "1 for each graph that may not be replayed any more, because a replay gave wrong results.",
+     "1 for each graph that may not be replayed any more, because a replay gave wrong results or "
+     "somebody took it out.",
      write_quarantined},
     {"reprise:cudagraph_capture_seconds",
      kGauge,
@@ -293,7 +361,10 @@ constexpr auto kOwnFamilies = std::to_array<MetricFamily>({
      kGauge,
      "",
      "Memory of captured graphs and their pool.",
-     [](Out out, From from) { out.sample(static_cast<double>(from.startup.graph_bytes)); }},
+     [](Out out, From from) {
+       const auto& graphs = from.engine.graphs;
+       out.sample(static_cast<double>(graphs ? graphs->graph_bytes : from.startup.graph_bytes));
+     }},
     {"reprise:compile_cache_hits_total",
      kCounter,
      "",

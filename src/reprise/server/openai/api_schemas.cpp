@@ -18,6 +18,7 @@ struct Field {
 
 constexpr std::string_view kBoolean = R"({"type": "boolean"})";
 constexpr std::string_view kString = R"({"type": "string"})";
+constexpr std::string_view kNames = R"({"type": "array", "items": {"type": "string"}})";
 constexpr std::string_view kTokenIds =
     R"({"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 2147483647}})";
 constexpr std::string_view kPenalty = R"({"type": "number", "minimum": -2, "maximum": 2})";
@@ -287,6 +288,25 @@ class BodySchema {
   Json schema_ = {{"type", "object"}};
 };
 
+Json change_graphs_request() {
+  return BodySchema()
+      .allow({"cudagraph_mode", kString, "Which graphs there are; null: the default."})
+      .allow({"cudagraph_capture_sizes", kTokenIds, "Their sizes; null: the default."})
+      .allow({"max_cudagraph_capture_size", kPositive, "The largest of the default sizes."})
+      .allow({"shadow_check_rate",
+              R"({"type": "number", "minimum": 0, "maximum": 1})",
+              "The share of replays that run again without their graph."})
+      .allow({"verify_graphs",
+              R"({"enum": ["off", "capture", "strict"]})",
+              "What is proved before a graph may be replayed."})
+      .allow({"quarantine", kNames, "Graphs that are not replayed any more."})
+      .allow({"release", kNames, "Graphs that are captured and verified anew."})
+      .allow({"capture_budget_ms",
+              R"({"type": "number", "minimum": 0.01, "maximum": 60000, "default": 5})",
+              "What captures may add to a step on average while requests run."})
+      .take();
+}
+
 }  // namespace
 
 Json api_schemas() {
@@ -338,6 +358,7 @@ Json api_schemas() {
                                           .allow({"load_inplace", kBoolean})
                                           .take();
   schemas["UnloadLoRAAdapterRequest"] = BodySchema().require({"lora_name", kString}).take();
+  schemas["ChangeGraphsRequest"] = change_graphs_request();
   schemas["DetokenizeRequest"] = BodySchema().require({"tokens", kTokenIds}).allow(kModel).take();
   return schemas;
 }

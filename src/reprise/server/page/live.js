@@ -35,6 +35,7 @@ function showSteps(now) {
     $("share-" + mode).textContent = now.steps > 0 ? share.toFixed(share < 10 ? 1 : 0) + " %" : "–";
   }
   $("padding").textContent = formatCount(now.padding_tokens) + " tokens";
+  $("graphs-link").hidden = !now.has_graphs_page;
 }
 function showLive(now) {
   showModelName(now.model);

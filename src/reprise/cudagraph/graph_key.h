@@ -6,16 +6,15 @@
 
 #include "reprise/cudagraph/cudagraph_dispatcher.h"
 
-namespace reprise::cli {
+namespace reprise::cudagraph {
 
 /// A key of a graph as users type it: "FULL:tokens=8,reqs=8,uniform", "PIECEWISE:tokens=8".
-[[nodiscard]] std::string graph_key_text(cudagraph::CudagraphRuntimeMode mode,
-                                         const cudagraph::BatchDescriptor& descriptor);
+[[nodiscard]] std::string graph_key_text(CudagraphRuntimeMode mode,
+                                         const BatchDescriptor& descriptor);
 
 /// The key that `text` names. "FULL:8" is enough if one FULL key has 8 tokens; also the form of the
 /// log, "FULL [tokens=8 reqs=8 uniform]". \throws InvalidArgument that lists the keys if none or
 /// several fit
-[[nodiscard]] cudagraph::PlannedKey find_graph_key(std::string_view text,
-                                                   std::span<const cudagraph::PlannedKey> keys);
+[[nodiscard]] PlannedKey find_graph_key(std::string_view text, std::span<const PlannedKey> keys);
 
-}  // namespace reprise::cli
+}  // namespace reprise::cudagraph

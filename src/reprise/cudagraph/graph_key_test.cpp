@@ -1,4 +1,4 @@
-#include "reprise/cli/graph_key.h"
+#include "reprise/cudagraph/graph_key.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,11 +7,8 @@
 
 #include "reprise/base/error.h"
 
-namespace reprise::cli {
+namespace reprise::cudagraph {
 namespace {
-
-using cudagraph::CudagraphRuntimeMode;
-using cudagraph::PlannedKey;
 
 std::vector<PlannedKey> some_keys() {
   return {
@@ -78,4 +75,4 @@ TEST(GraphKey, what_fits_none_or_several_is_refused_with_those_that_there_are) {
 }
 
 }  // namespace
-}  // namespace reprise::cli
+}  // namespace reprise::cudagraph

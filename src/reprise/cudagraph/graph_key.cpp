@@ -1,4 +1,4 @@
-#include "reprise/cli/graph_key.h"
+#include "reprise/cudagraph/graph_key.h"
 
 #include <fmt/format.h>
 
@@ -9,13 +9,9 @@
 #include <vector>
 
 #include "reprise/base/error.h"
-#include "reprise/cli/terminal.h"
 
-namespace reprise::cli {
+namespace reprise::cudagraph {
 namespace {
-
-using cudagraph::BatchDescriptor;
-using cudagraph::PlannedKey;
 
 /// A key as a user wrote it. Members that were left out match every key.
 struct KeyPattern {
@@ -34,6 +30,10 @@ struct KeyPattern {
            (!num_loras || *num_loras == descriptor.num_active_loras);
   }
 };
+
+// A list of keys, on a terminal and in a log.
+constexpr size_t kColumns = 78;
+constexpr size_t kIndent = 2;
 
 constexpr std::string_view kSyntax =
     "a key is MODE:TOKENS or MODE:tokens=N,reqs=N,uniform,lora=N, such as FULL:8";
@@ -90,17 +90,20 @@ KeyPattern parse_pattern(std::string_view text) {
 
 std::string list_of(std::span<const PlannedKey> keys) {
   std::string list;
+  size_t column = kIndent;
   for (const PlannedKey& key : keys) {
-    if (!list.empty()) list += ' ';
-    list += graph_key_text(key.mode, key.descriptor);
+    const std::string text = graph_key_text(key.mode, key.descriptor);
+    const bool is_full = column + 1 + text.size() > kColumns;
+    if (!list.empty()) list += is_full ? "\n  " : " ";
+    column = (list.empty() || is_full ? kIndent : column + 1) + text.size();
+    list += text;
   }
-  return wrap(list, 2, 2, 78);
+  return list;
 }
 
 }  // namespace
 
-std::string graph_key_text(cudagraph::CudagraphRuntimeMode mode,
-                           const BatchDescriptor& descriptor) {
+std::string graph_key_text(CudagraphRuntimeMode mode, const BatchDescriptor& descriptor) {
   std::string text = fmt::format("{}:tokens={}", to_string(mode), descriptor.num_tokens);
   if (descriptor.num_reqs) text += fmt::format(",reqs={}", *descriptor.num_reqs);
   if (descriptor.uniform) text += ",uniform";
@@ -123,4 +126,4 @@ PlannedKey find_graph_key(std::string_view text, std::span<const PlannedKey> key
       fmt::format("'{}' fits {} graphs; say which\n  {}", text, found.size(), list_of(found)));
 }
 
-}  // namespace reprise::cli
+}  // namespace reprise::cudagraph

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "reprise/api/async_engine.h"
+#include "reprise/server/http/router.h"
+#include "reprise/server/server_options.h"
+
+namespace reprise::server {
+
+/// Adds GET /v1/graphs and, in development mode, POST /v1/graphs, which changes them, and pages of
+/// graphs: GET /graphs and POST /graphs/{key}. `engine` must outlive `router`.
+void add_graph_routes(Router& router, api::AsyncEngine& engine, const ServerOptions& options);
+
+}  // namespace reprise::server
