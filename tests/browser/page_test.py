@@ -99,7 +99,7 @@ class ChatPage(unittest.TestCase):
             browser.open(f"http://127.0.0.1:{server.port}/")
             browser.wait("!" + is_hidden)
             browser.screenshot(f"strip-{width}")
-            browser.open(browser.evaluate("document.querySelector('#graphs-link a').href"))
+            browser.call("Page.navigate", url=browser.evaluate("document.querySelector('#graphs-link a').href"))
             browser.wait("document.querySelectorAll('form button').length > 5")
             self.assertIn("FULL_AND_PIECEWISE", browser.evaluate("document.querySelector('dl').textContent"))
             self.assertLessEqual(browser.evaluate("document.documentElement.scrollWidth"), width)

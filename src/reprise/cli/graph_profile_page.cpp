@@ -57,7 +57,10 @@ constexpr const char* kMicroscopeStyle = R"(
   .state { padding: 0 0.5em; border-radius: 1em; border: 1px solid var(--line); }
   .captured { border-color: var(--c2); color: var(--c2); }
   .quarantined, .retired { border-color: var(--c1); color: var(--c1); }
-  @media (max-width: 600px) { dl { grid-template-columns: 1fr; } dd { margin-bottom: 0.4rem; } }
+  @media (max-width: 600px) {
+    dl { grid-template-columns: 1fr; } dd { margin-bottom: 0.4rem; } td.note { min-width: 0; }
+    td.key { white-space: normal; overflow-wrap: anywhere; }
+  }
   .small { color: var(--dim); font-size: 13px; max-width: 46rem; }
 )";
 
@@ -257,7 +260,7 @@ std::string graph_list_page(std::string_view title,
                         escape_xml(graph.address));
     }
     html += fmt::format(
-        "<tr><td>{}</td><td><span class=\"state {}\">{}</span></td><td>{}</td>"
+        "<tr><td class=\"key\">{}</td><td><span class=\"state {}\">{}</span></td><td>{}</td>"
         "<td class=\"note\">{}</td></tr>\n",
         escape_xml(graph.key),
         escape_xml(graph.state),
