@@ -345,6 +345,40 @@ DecoderTensors falcon(const ModelConfig& config) {
   return names;
 }
 
+// Of families with experts and Qwen3.5, and the names of Llama for all that are left.
+DecoderTensors tensors_with_experts(const ModelConfig& config) {
+  switch (config.architecture) {
+    case Architecture::lfm2_moe:
+      return lfm2_moe();
+    case Architecture::granite_moe:
+    case Architecture::granite_moe_hybrid:
+      return granite_moe();
+    case Architecture::ernie4_5_moe:
+      return ernie4_5_moe();
+    case Architecture::qwen3_next:
+      return qwen3_next();
+    case Architecture::qwen3_5:
+    case Architecture::qwen3_5_moe:
+      return qwen3_5();
+    case Architecture::deepseek_v2:
+    case Architecture::deepseek_v3:
+    case Architecture::glm4_moe:
+    case Architecture::glm4_moe_lite:
+    case Architecture::solar_open:
+    case Architecture::dots1:
+      return {.shared_expert = "mlp.shared_experts."};
+    case Architecture::gpt_oss:
+      return {.router = "mlp.router"};
+    case Architecture::llama4:
+      return llama4();
+    case Architecture::mixtral:
+    case Architecture::minimax_m2:
+      return mixtral();
+    default:
+      return {};
+  }
+}
+
 }  // namespace
 
 std::string DecoderTensors::in_layer(int64_t layer, std::string_view name) const {
@@ -396,37 +430,11 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
       return bamba();
     case Architecture::lfm2:
       return lfm2();
-    case Architecture::lfm2_moe:
-      return lfm2_moe();
     case Architecture::hunyuan_dense:
     case Architecture::hunyuan_moe:
       return hunyuan();
-    case Architecture::ernie4_5_moe:
-      return ernie4_5_moe();
-    case Architecture::granite_moe:
-    case Architecture::granite_moe_hybrid:
-      return granite_moe();
-    case Architecture::qwen3_next:
-      return qwen3_next();
-    case Architecture::qwen3_5:
-    case Architecture::qwen3_5_moe:
-      return qwen3_5();
-    case Architecture::deepseek_v2:
-    case Architecture::deepseek_v3:
-    case Architecture::glm4_moe:
-    case Architecture::glm4_moe_lite:
-    case Architecture::solar_open:
-    case Architecture::dots1:
-      return {.shared_expert = "mlp.shared_experts."};
-    case Architecture::gpt_oss:
-      return {.router = "mlp.router"};
-    case Architecture::llama4:
-      return llama4();
-    case Architecture::mixtral:
-    case Architecture::minimax_m2:
-      return mixtral();
     default:
-      return {};
+      return tensors_with_experts(config);
   }
 }
 
