@@ -109,12 +109,14 @@ class MemoryBudget(unittest.TestCase):
         self.assertAlmostEqual(parts / bill["reported"], 1, delta=0.02, msg=bill)
 
     def check_prediction(self, planned, bill):
-        for part in ("weights", "states"):
+        measured = sum(bill[part] for part in ("activations", "graphs", "buffers")) + bill["others"] - planned["others"]
+        parts = ["weights"]
+        if not planned["cache_is_limit"] or measured < planned["rest"]:  # what was unknown fits beside the largest caches
+            parts += ["states", "kv_cache"]
+        for part in parts:
             self.assertLessEqual(abs(planned[part] - bill[part]), 0.02 * max(planned[part], bill[part]) + 4096, (part, planned, bill))
-        if planned["cache_is_limit"]:
-            self.assertLessEqual(bill["kv_cache"], planned["kv_cache"], (planned, bill))
-        else:
-            self.assertLessEqual(abs(planned["kv_cache"] - bill["kv_cache"]), 0.02 * bill["kv_cache"] + 65536, (planned, bill))
+        for part in ("states", "kv_cache"):
+            self.assertLessEqual(bill[part], planned[part], (planned, bill))
 
     def start_on_gpu(self, rng):
         options = configuration(rng, self.machine, "cuda")
@@ -179,8 +181,8 @@ class MemoryBudget(unittest.TestCase):
 
     def test_a_cache_gets_what_an_estimate_of_graphs_would_take(self):
         """vllm#45178: many sizes that share one pool, of which each was counted as if it had its own memory."""
-        sizes = list(range(1, 33))
-        options = [ARGUMENTS.model, "--max-num-seqs", "32", "--max-num-batched-tokens", "32", "--max-model-len", "256", "--dtype", "float32",
+        sizes = list(range(1, 11))
+        options = [ARGUMENTS.model, "--max-num-seqs", "10", "--max-num-batched-tokens", "10", "--max-model-len", "256", "--dtype", "float32",
                    "--disable-compile-cache", "--gpu-memory-utilization", "0.99",
                    "-cc", json.dumps({"mode": 0, "cudagraph_mode": "FULL", "cudagraph_capture_sizes": sizes})]
         request = ["--prompt", "Once upon a time", "--temperature", "0", "--max-tokens", "2"]

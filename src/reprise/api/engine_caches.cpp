@@ -31,8 +31,12 @@ size_t granularity_of(const LoadedEngine& engine) {
   return memory == nullptr ? 1 : memory->granularity();
 }
 
-/// How bytes of caches are counted: as they are, or with what measured memory must also hold.
-enum class Counting : uint8_t { exact, with_overhead };
+/// How bytes of caches are counted.
+enum class Counting : uint8_t {
+  exact,    // as --kv-cache-memory-bytes does
+  rounded,  // to granules of the device
+  whole,    // rounded, with what the host keeps for blocks: what measured memory must hold
+};
 
 int64_t bytes_of_blocks(const LoadedEngine& engine, int64_t num_blocks, Counting counting) {
   const std::vector<size_t> rows = kv_cache_layout(engine, 1).row_bytes();
@@ -40,7 +44,7 @@ int64_t bytes_of_blocks(const LoadedEngine& engine, int64_t num_blocks, Counting
   const size_t granularity = is_exact ? 1 : granularity_of(engine);
   const auto bytes =
       static_cast<int64_t>(kv_cache::GrowingRows::bytes_of(rows, num_blocks, granularity));
-  const bool has_lists = !is_exact && !engine.device->is_gpu();
+  const bool has_lists = counting == Counting::whole && !engine.device->is_gpu();
   return has_lists ? bytes + num_blocks * kHostBytesPerBlock : bytes;
 }
 
@@ -79,13 +83,12 @@ KvCacheSize size_caches(LoadedEngine& main, LoadedEngine* draft, int64_t to_come
   CacheMemory memory =
       cache_memory(main.args, info, kind, in_caches - drafter_bytes(draft) - to_come);
   // --kv-cache-memory-bytes counts the caches' own bytes, as in vLLM.
-  const Counting counting =
-      main.args.kv_cache_memory_bytes ? Counting::exact : Counting::with_overhead;
+  const Counting counting = main.args.kv_cache_memory_bytes ? Counting::exact : Counting::whole;
   const int64_t first_states = bytes_of_slots(main, 0, counting);
   memory = without_states(memory, main.args.max_num_seqs, first_states);
   if (draft != nullptr) {
     memory = without_states(
-        memory, draft->args.max_num_seqs, bytes_of_slots(*draft, 0, Counting::with_overhead));
+        memory, draft->args.max_num_seqs, bytes_of_slots(*draft, 0, Counting::whole));
   }
   int64_t num_snapshots = 0;
   if (options.caches_prefixes && options.config.num_recurrent_layers() > 0) {
@@ -163,12 +166,12 @@ void reserve_runner(LoadedEngine& engine, KvCacheSize size) {
 
 CacheSizes plan_caches(LoadedEngine& main, LoadedEngine* draft, int64_t weight_bytes) {
   CacheSizes sizes{.main = size_caches(main, draft, weight_bytes)};
-  sizes.block_bytes = bytes_of_blocks(main, sizes.main.num_blocks, Counting::with_overhead);
-  sizes.state_bytes = bytes_of_slots(main, sizes.main.num_state_snapshots, Counting::with_overhead);
+  sizes.block_bytes = bytes_of_blocks(main, sizes.main.num_blocks, Counting::rounded);
+  sizes.state_bytes = bytes_of_slots(main, sizes.main.num_state_snapshots, Counting::rounded);
   if (draft != nullptr) {
     sizes.draft = size_of_draft(*draft, sizes.main.num_blocks);
-    sizes.block_bytes += bytes_of_blocks(*draft, sizes.draft.num_blocks, Counting::with_overhead);
-    sizes.state_bytes += bytes_of_slots(*draft, 0, Counting::with_overhead);
+    sizes.block_bytes += bytes_of_blocks(*draft, sizes.draft.num_blocks, Counting::rounded);
+    sizes.state_bytes += bytes_of_slots(*draft, 0, Counting::rounded);
   }
   return sizes;
 }

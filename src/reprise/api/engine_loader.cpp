@@ -363,7 +363,7 @@ MemoryBill plan_memory(const EngineArgs& args) {
           .activations = std::nullopt,
           .graphs = std::nullopt,
           .buffers = std::nullopt,
-          .cache_is_limit = caches.main.is_limited_by_memory};
+          .cache_is_limit = caches.main.depends_on_memory};
 }
 
 CompiledModel compile_only(const EngineArgs& args) {

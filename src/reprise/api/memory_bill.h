@@ -23,7 +23,8 @@ struct MemoryBill {
   std::optional<int64_t> activations;
   std::optional<int64_t> graphs;
   std::optional<int64_t> buffers;
-  /// The cache may be smaller: what activations, graphs and buffers take is taken off.
+  /// States and cache may be smaller: if activations, graphs and buffers take more than `rest()`,
+  /// they take it from the caches.
   bool cache_is_limit = false;
 
   /// What is left of the budget beside the figures that are known.

@@ -205,11 +205,10 @@ KvCacheSize size_kv_cache(const EngineArgs& args,
         size_text(memory.free)));
   }
   const int64_t longest = (num_blocks - 1) * block_size;
-  const bool is_asked_for = args.num_gpu_blocks_override || args.kv_cache_memory_bytes;
-  KvCacheSize size{.num_blocks = num_blocks,
-                   .max_model_len = max_model_len,
-                   .is_limited_by_memory =
-                       !is_asked_for && num_blocks <= blocks_per_request * args.max_num_seqs};
+  KvCacheSize size{
+      .num_blocks = num_blocks,
+      .max_model_len = max_model_len,
+      .depends_on_memory = !args.num_gpu_blocks_override && !args.kv_cache_memory_bytes};
   if (longest >= max_model_len) return size;
   if (args.max_model_len == kLongestThatFits) {
     size.max_model_len = static_cast<int32_t>(longest);

@@ -66,7 +66,7 @@ struct KvCacheSize {
   int64_t num_blocks = 0;     // with the null block
   int32_t max_model_len = 0;  // the longest request; less than asked for only with kLongestThatFits
   int64_t num_state_snapshots = 0;
-  bool is_limited_by_memory = false;  // more memory would give more blocks
+  bool depends_on_memory = false;  // no option gives the number of blocks
 };
 
 /// The bytes of caches with so many blocks; grows with them.

@@ -58,7 +58,7 @@ TEST(CacheMemory, of_given_size_must_fit_beside_what_is_in_use_whatever_the_budg
   EXPECT_EQ(cache_memory(args, gpu_with(900), DeviceMemory::gpu, 0).bytes, 100 * kMiB);
   const std::string text =
       refusal([&] { (void)cache_memory(args, gpu_with(901), DeviceMemory::gpu, 0); });
-  EXPECT_NE(text.find("--kv-cache-memory-bytes: 0.10 GiB do not fit"), std::string::npos) << text;
+  EXPECT_NE(text.find("--kv-cache-memory-bytes: 100.00 MiB do not fit"), std::string::npos) << text;
 }
 
 TEST(CacheMemory, of_a_host_leaves_memory_for_threads_and_requests) {
@@ -77,11 +77,13 @@ TEST(KvCacheSize, is_the_largest_whose_rounded_bytes_fit) {
     const KvCacheSize size = size_kv_cache(args, layout, 160, {.bytes = bytes}, bytes_of);
     EXPECT_LE(bytes_of(size.num_blocks), bytes);
     EXPECT_TRUE(size.num_blocks == 64 * 10 + 1 || bytes_of(size.num_blocks + 1) > bytes);
-    EXPECT_EQ(size.is_limited_by_memory, size.num_blocks <= 64 * 10);
+    EXPECT_TRUE(size.depends_on_memory);
   }
   args.num_gpu_blocks_override = 100;
   const std::string text = refusal(
       [&] { (void)size_kv_cache(args, layout, 160, {.bytes = 1, .free = 100000}, bytes_of); });
+  EXPECT_FALSE(
+      size_kv_cache(args, layout, 160, {.bytes = 1, .free = 105000}, bytes_of).depends_on_memory);
   EXPECT_NE(text.find("--num-gpu-blocks-override: 100 blocks take"), std::string::npos) << text;
 }
 
