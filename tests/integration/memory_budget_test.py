@@ -114,7 +114,7 @@ class MemoryBudget(unittest.TestCase):
         if not planned["cache_is_limit"] or measured < planned["rest"]:  # what was unknown fits beside the largest caches
             parts += ["states", "kv_cache"]
         for part in parts:
-            self.assertLessEqual(abs(planned[part] - bill[part]), 0.02 * max(planned[part], bill[part]) + 4096, (part, planned, bill))
+            self.assertLessEqual(abs(planned[part] - bill[part]), 0.02 * max(planned[part], bill[part]) + 65536, (part, planned, bill))
         for part in ("states", "kv_cache"):
             self.assertLessEqual(bill[part], planned[part], (planned, bill))
 
@@ -189,10 +189,10 @@ class MemoryBudget(unittest.TestCase):
         free = self.machine.run("cuda", "generate", [*options, *request])
         self.assertEqual(free.returncode, 0, free.stderr)
         bill = bill_of(free)
-        # The estimator multiplied the largest graph by the number of sizes. The card leaves the cache a third of that.
+        # The estimator multiplied a graph by the number of sizes. On this card that leaves 0.4 of the useful cache.
         per_key = bill["graphs"] // 2
         estimated = per_key * len(sizes)
-        memory = int((bill["reported"] - bill["kv_cache"] - bill["graphs"] + estimated * 1.5) / 0.99)
+        memory = int((bill["reported"] - bill["kv_cache"] - bill["graphs"] + estimated + 0.4 * bill["kv_cache"]) / 0.99)
         tight = self.machine.run("cuda", "generate", [*options, *request], REPRISE_FAKE_MEMORY=str(memory))
         self.assertEqual(tight.returncode, 0, tight.stderr)
         real = bill_of(tight)
@@ -213,7 +213,7 @@ class MemoryBudget(unittest.TestCase):
         self.assertEqual(blocks, sorted(blocks))
 
     def test_a_limit_that_is_too_small_is_named_before_anything_dies(self):
-        done = self.machine.run("cpu", "generate", [ARGUMENTS.model, "--prompt", "a", "--max-tokens", "1", "--gpu-memory-utilization", "0.2"],
+        done = self.machine.run("cpu", "generate", [ARGUMENTS.model, "--prompt", "a", "--max-tokens", "1", "--gpu-memory-utilization", "0.05"],
                                 data_limit=160 * MIB)
         self.assertEqual(done.returncode, 2, done.stderr)
         for part in ("RLIMIT_DATA", "nothing is left for the KV cache", "--max-num-batched-tokens"):
@@ -229,7 +229,7 @@ if __name__ == "__main__":
     parser.add_argument("binary")
     parser.add_argument("model")
     parser.add_argument("plugin")
-    parser.add_argument("--starts", type=int, default=8)
+    parser.add_argument("--starts", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
     ARGUMENTS, rest = parser.parse_known_args()
     unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
