@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "reprise/api/resolved_options.h"
 #include "reprise/base/error.h"
@@ -63,7 +64,7 @@ int64_t weight_bytes(const weights::WeightSource& source,
 
 void check_weights_fit(int64_t weight_bytes, const device::Device& device) {
   const size_t free = device.memory().free;
-  if (static_cast<uint64_t>(weight_bytes) <= free) return;
+  if (std::cmp_less_equal(weight_bytes, free)) return;
   throw OutOfMemory(
       fmt::format("the weights of this model take {}, and {} has {} of free memory; free some "
                   "memory, or use a smaller model",

@@ -78,8 +78,8 @@ bool caches_prefixes(const EngineArgs& args,
 }
 
 int64_t most_state_snapshots(const EngineArgs& args) {
-  return std::bit_floor(static_cast<uint64_t>(kMostSnapshotsPerRequest) *
-                        static_cast<uint64_t>(args.max_num_seqs));
+  return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(kMostSnapshotsPerRequest) *
+                                             static_cast<uint64_t>(args.max_num_seqs)));
 }
 
 int64_t num_state_snapshots(const EngineArgs& args,

@@ -120,7 +120,7 @@ NamedFamily read_family(const ConfigReader& reader) {
   }
   for (const Json& name : *list) {
     if (!name.is_string()) reader.fail("architectures", "must be a list of strings");
-    const std::string& text = name.get_ref<const std::string&>();
+    const auto& text = name.get_ref<const std::string&>();
     if (const Family* known = find_family(text)) return {*known, text};
   }
   refuse_architecture(reader, "architectures", list->front().get_ref<const std::string&>());
@@ -180,7 +180,7 @@ void read_pooler(const ConfigReader& reader, ModelConfig& config) {
 
 void read_warnings(const ConfigReader& reader, std::vector<std::string>& warnings) {
   if (reader.find("auto_map") != nullptr) {
-    warnings.push_back("auto_map is ignored: code that comes with a model is never run");
+    warnings.emplace_back("auto_map is ignored: code that comes with a model is never run");
   }
 }
 
