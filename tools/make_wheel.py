@@ -58,8 +58,7 @@ def stage(build: Path, root: Path) -> None:
         install(build, component, package)
     for plugin in package.glob("reprise_*.so"):  # beside the module; the one in lib is for module and program
         plugin.unlink()
-    for optional in ("reprise_mpi.so",):  # needs the Open MPI of the machine that it was built on
-        (package / "lib" / optional).unlink(missing_ok=True)
+    (package / "lib/reprise_mpi.so").unlink(missing_ok=True)  # needs the Open MPI of the machine that it was built on
     for source in sorted((SOURCE / "python/reprise").rglob("*")):
         if source.is_file() and "__pycache__" not in source.parts:
             target = package / source.relative_to(SOURCE / "python/reprise")

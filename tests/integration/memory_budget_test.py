@@ -30,7 +30,7 @@ GOLDENS = Path(__file__).resolve().parent.parent / "goldens"
 MIB = 1 << 20
 ARGUMENTS = None
 TIMEOUT = 300
-# What a refusal may say; anything else is a start that ran out of memory.
+# A start that is refused says one of these. Any other failure means that it ran out of memory.
 REFUSALS = re.compile(r"is left for the KV cache|KV cache are needed|states of \d+ requests take|at least 2 are needed"
                       r"|the weights of this model take|blocks take|do not fit")
 
@@ -126,7 +126,7 @@ class MemoryBudget(unittest.TestCase):
         roomy = bill_of(free)
         self.check_parts(roomy)
         utilization = rng.choice((0.5, 0.8, 0.9, 0.95, 0.99, 0.99, 1.0))
-        # What else than the cache is needed, and from a fraction of the smallest cache to more than is useful.
+        # The limit: all parts but the cache, and for the cache from a part of the smallest one to more than is useful.
         needed = roomy["reported"] - roomy["kv_cache"]
         memory = int((needed + roomy["kv_cache"] * rng.uniform(0.05, 1.2)) / utilization)
         options += ["--gpu-memory-utilization", str(utilization)]

@@ -119,7 +119,7 @@ std::shared_ptr<EngineDevice> open_device(const EngineArgs& args,
   return device;
 }
 
-/// What only the device decides.
+/// Makes the choices that depend on whether the device is a GPU, and refuses what needs a CPU.
 void decide_for_gpu(LoadedEngine& engine) {
   if (!engine.device->is_gpu()) return;
   if (engine.args.kv_cache_dtype == "auto") {
@@ -382,7 +382,9 @@ CompiledModel compile_only(const EngineArgs& args) {
   load_weights(engine, nullptr, {});
   reserve_caches(engine, nullptr);
   compile(start);
-  CompiledModel result{.report = std::move(engine.report), .stages = start.programs.take_stages()};
+  CompiledModel result{.extensions = engine.args.extensions,
+                       .report = std::move(engine.report),
+                       .stages = start.programs.take_stages()};
   // compile_only() does not use the cache, so the report must not say that the cache is disabled.
   result.report.compilation.cache_outcome.clear();
   result.report.compilation.cache_saved.clear();

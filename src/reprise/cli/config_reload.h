@@ -10,7 +10,7 @@
 
 namespace reprise::cli {
 
-/// What a command was configured with.
+/// The configuration of a command: its options as text, and what the engine gets of them.
 struct ReadConfiguration {
   Json options;  // Configuration::to_line()
   api::EngineArgs engine;
