@@ -250,7 +250,7 @@ Bytes write_message(const EngineStats& stats) { return write(MessageKind::stats,
 
 MessageKind kind_of_message(std::span<const std::byte> message) {
   if (message.empty() ||
-      static_cast<uint8_t>(message[0]) > static_cast<uint8_t>(MessageKind::stop)) {
+      static_cast<uint8_t>(message[0]) > static_cast<uint8_t>(MessageKind::stopped)) {
     throw Error("a message between replicas has no known kind");
   }
   return static_cast<MessageKind>(message[0]);

@@ -24,6 +24,7 @@ enum class MessageKind : uint8_t {
   reset_cache,  // to a replica: drop all cached prefixes
   cache_reset,  // to the frontend: the answer
   stop,         // to a replica: end
+  stopped,      // to the frontend: the last message of this replica
 };
 
 struct AddMessage {

@@ -44,6 +44,7 @@ ReplicaRouter::ReplicaRouter(LoadedEngine& engine, AsyncEngineLoop& local)
 
 ReplicaRouter::~ReplicaRouter() {
   messages_.post_to_others(write_message(MessageKind::stop));
+  wait_until([this] { return std::cmp_equal(num_stopped_, loads_.size()); });
   messages_.stop();
 }
 
@@ -183,6 +184,12 @@ void ReplicaRouter::take(int from, std::span<const std::byte> message) {
       const Lock lock(mutex_);
       ++num_cache_answers_;
       all_caches_reset_ = all_caches_reset_ && read_number(message) != 0;
+      changed_.notify_all();
+      return;
+    }
+    case MessageKind::stopped: {
+      const Lock lock(mutex_);
+      ++num_stopped_;
       changed_.notify_all();
       return;
     }

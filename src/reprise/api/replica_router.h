@@ -36,8 +36,8 @@ class ReplicaRouter {
   ReplicaRouter(LoadedEngine& engine, AsyncEngineLoop& local);
   ReplicaRouter(const ReplicaRouter&) = delete;
   ReplicaRouter& operator=(const ReplicaRouter&) = delete;
-  /// Aborts unfinished requests (each still gets its last delta). Call stop_replicas() when the
-  /// local loop has ended.
+  /// Ends the replicas, and takes their messages until each has sent its last one: some transports
+  /// deliver a long message only to a rank that asks for it, and its sender waits for that.
   ~ReplicaRouter();
 
   // See AsyncEngine.
@@ -86,6 +86,7 @@ class ReplicaRouter {
   std::vector<int64_t> loads_;     // unfinished requests of each replica
   std::vector<EngineStats> stats_;
   int num_ready_ = 1;
+  int num_stopped_ = 1;
   int num_cache_answers_ = 0;
   bool all_caches_reset_ = true;
   std::string failure_;

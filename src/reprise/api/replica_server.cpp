@@ -88,6 +88,8 @@ class Replica {
         return messages_.post(kFrontend, write_message(MessageKind::cache_reset, is_reset ? 1 : 0));
       }
       case MessageKind::stop:
+        has_stopped_ = true;
+        messages_.post(kFrontend, write_message(MessageKind::stopped));
         return end("");
       default:
         throw Error("the frontend sent a message that only a replica may send");
@@ -119,6 +121,7 @@ class Replica {
   }
 
   void tell_stats() {
+    if (has_stopped_) return;
     const TimePoint now = std::chrono::steady_clock::now();
     if (now - told_ < kStatsInterval) return;
     told_ = now;
@@ -140,6 +143,7 @@ class Replica {
   TimePoint told_;
   uint64_t told_steps_ = 0;
   int64_t told_requests_ = -1;
+  bool has_stopped_ = false;  // the frontend takes no message any more
   std::unique_ptr<AsyncEngineLoop> loop_;
   MessageThread messages_;  // last: its thread uses all members above
 };
