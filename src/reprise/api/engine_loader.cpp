@@ -223,6 +223,7 @@ void capture(LoadedEngine& engine, const StartupObserver& observer) {
   runner::ModelRunner& runner = *engine.runner;
   StartupReport& report = engine.report;
   report.capture = runner.capture(observer.on_capture);
+  require_memory_for_graphs(report);
   require_all_graphs(engine.args, report);
   compile::CompilationCounter& counter = report.compilation.counter;
   counter.num_full_cudagraph_captured = runner.full_wrapper().num_graphs();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -95,6 +96,21 @@ void check_graph_trust(const EngineArgs& args, ResolvedOptions& options) {
     options.warnings.push_back(
         fmt::format("{} has no effect: this engine replays no graphs", kShadow));
   }
+}
+
+void require_memory_for_graphs(const StartupReport& report) {
+  const std::vector<cudagraph::CaptureRecord>& records = report.capture.records;
+  const auto failed = std::ranges::find_if(records, &cudagraph::CaptureRecord::is_out_of_memory);
+  if (failed == records.end()) return;
+  throw OutOfMemory(
+      fmt::format("the graphs do not fit beside the weights and the largest step: {} of {} were "
+                  "captured, {} [{}] was not: {}; give a smaller --max-cudagraph-capture-size or "
+                  "--max-num-batched-tokens, or a smaller model",
+                  report.capture.num_captured(),
+                  records.size(),
+                  to_string(failed->mode),
+                  to_string(failed->descriptor),
+                  failed->failure));
 }
 
 void require_all_graphs(const EngineArgs& args, const StartupReport& report) {

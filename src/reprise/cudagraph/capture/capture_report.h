@@ -31,6 +31,7 @@ struct CaptureRecord {
   double seconds = 0;
   size_t bytes = 0;     // memory that this capture took
   std::string failure;  // why the key was retired; empty: it was captured
+  bool is_out_of_memory = false;  // whether memory was missing for it
   CaptureVerdict verdict = CaptureVerdict::unchecked;
   std::string rule;           // the name of the GraphRule that is broken; empty: none
   double verify_seconds = 0;  // the part of `seconds` that the verdict took

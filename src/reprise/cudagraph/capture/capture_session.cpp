@@ -60,6 +60,7 @@ CaptureRecord capture_one(CudagraphDispatcher& dispatcher,
     record.failure = error.what();
   } catch (const OutOfMemory& error) {
     record.failure = error.what();
+    record.is_out_of_memory = true;
   }
   if (!record.failure.empty()) {
     record.verdict = record.rule.empty() ? CaptureVerdict::failed : CaptureVerdict::violated;

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "reprise/cudagraph/dispatch_ledger.h"
 
 namespace reprise::cudagraph {
@@ -120,6 +122,8 @@ TEST_F(CaptureSessionTest, a_failed_key_is_retired_with_its_reason_and_the_rest_
   });
   EXPECT_EQ(report.num_captured(), 5U);
   EXPECT_EQ(report.records[0].failure, "pool is full");
+  EXPECT_TRUE(report.records[0].is_out_of_memory);
+  EXPECT_EQ(std::ranges::count_if(report.records, &CaptureRecord::is_out_of_memory), 1);
   EXPECT_EQ(report.bytes, 50U);
   EXPECT_EQ(report.records[1].bytes, 10U);
   const BatchFacts decode{.num_tokens = 4, .num_reqs = 4, .uniform = true};
