@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "reprise/api/extension_options.h"
+#include "reprise/api/graph_trust.h"
 #include "reprise/api/rank_options.h"
 #include "reprise/api/replica_router.h"
 #include "reprise/api/resolved_options.h"
@@ -178,7 +179,8 @@ RankSession::RankSession(api::EngineArgs& args) : num_exceptions_(std::uncaught_
   if (num_ranks == 1 && (!launched || !launched->is_mpi)) return;
   if (!launched) {
     api::load_extension_files(args);
-    (void)api::resolve_options(args);
+    api::ResolvedOptions options = api::resolve_options(args);
+    api::check_graph_trust(args, options);
     exit_code_ = start_ranks(args, num_ranks, look_up);
     return;
   }
