@@ -59,12 +59,12 @@ class BenchmarkScripts(unittest.TestCase):
         self.assertEqual([row[0] for row in rows], ["off", "capture"])
         self.assert_positive(*(row[1] for row in rows), rows[1][3], *(row[4] for row in rows))
 
-    def test_replay_log(self):
-        out = self.run_python("benchmarks/replay_log.py", BINARY, MODEL, "--rounds", "1", "--", "--num-prompts", "8",
+    def test_trust_costs(self):
+        out = self.run_python("benchmarks/trust_costs.py", BINARY, MODEL, "--rounds", "1", "--", "--num-prompts", "8",
                               "--input-len", "8", "--output-len", "8")
         rows = rows_of(out)
-        self.assertEqual([row[0] for row in rows[:2]], ["no log", "log"])
-        self.assert_positive(*rows[0][1:], *rows[1][1:])
+        self.assertEqual([row[0] for row in rows[:4]], ["verifier off", "default", "shadow 0.001", "replay log"])
+        self.assert_positive(*(cell for row in rows[:4] for cell in row[1:]))
         self.assertIn("the log has 8 answers and 64 tokens", out)
 
     def assert_positive(self, *values):
@@ -181,7 +181,7 @@ class BenchmarkScripts(unittest.TestCase):
 
     def test_every_other_script_says_what_it_needs(self):
         ours = {"bench_peers.py", "build_time.py", "verify_graphs.py", "packed_experts.py", "packed_weights_start.py", "cascade.py", "state_caching.py", "speculation.py",
-                "async_scheduling.py", "replay_log.py"}
+                "async_scheduling.py", "trust_costs.py"}
         folder = SOURCE / "benchmarks"
         found = {path.name for pattern in ("*.py", "*.sh") for path in folder.glob(pattern)}
         self.assertEqual(found, ours | set(NEEDS), "add a test of the new script here, or say in NEEDS why there is none")

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Measures what --replay-log costs `reprise bench throughput`, in runs that alternate.
+"""Measures what checks and logs cost `reprise bench throughput`, in runs that alternate.
 
-    replay_log.py REPRISE MODEL [--rounds N] [--before REPRISE] [-- options of bench throughput]
+    trust_costs.py REPRISE MODEL [--rounds N] [--before REPRISE] [-- options of bench throughput]
 
-Prints for each side the medians of output tokens per second and of the processor time of the whole process, and the
-medians and quartiles of the ratios of neighbouring runs: a busy machine disturbs these least. --before names a program
-from before there was a log, which makes no digests of logits. Needs only Python's standard library.
+The sides are `--verify-graphs off`, no option, `--shadow-check-rate 0.001`, and `--replay-log`. Prints for each the
+medians of output tokens per second and of the processor time of the whole process, and the medians and quartiles of the
+ratios to the first side within a round: a busy machine disturbs these least. --before names another program, which runs
+without any of these options. Needs only Python's standard library.
 """
 
 import argparse
@@ -17,22 +18,23 @@ import sys
 import tempfile
 from pathlib import Path
 
+SIDES = {"verifier off": ("--verify-graphs", "off"), "default": (), "shadow 0.001": ("--shadow-check-rate", "0.001"), "replay log": ("--replay-log", "{log}")}
+
 
 def processor_seconds():
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
-def run(program, model, options, logs):
+def run(program, model, options, of_side):
     with tempfile.TemporaryDirectory() as folder:
         out, log = Path(folder) / "result.json", Path(folder) / "answers.log"
-        command = [program, "bench", "throughput", model, "--output-json", out, *options]
+        command = [program, "bench", "throughput", model, "--output-json", out, *options, *(word.format(log=log) for word in of_side)]
         began = processor_seconds()
-        subprocess.run([*command, *(["--replay-log", log] if logs else [])], check=True, stdout=subprocess.DEVNULL,
-                       stderr=subprocess.DEVNULL, timeout=600)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=600)
         result = json.loads(out.read_text())
         result["processor_seconds"] = processor_seconds() - began
-        if logs:
+        if log.exists():
             records = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
             answers = [record for record in records if record["kind"] == "request"]
             result["answers"] = len(answers)
@@ -58,25 +60,26 @@ def main():
         own, options = own[: own.index("--")], own[own.index("--") + 1 :]
     args = parser.parse_args(own)
 
-    sides = {"no log": (args.reprise, False), "log": (args.reprise, True)}
+    sides = {side: (args.reprise, of_side) for side, of_side in SIDES.items()}
     if args.before:
-        sides = {"before": (args.before, False), **sides}
+        sides = {"before": (args.before, ()), **sides}
     results = {side: [] for side in sides}
     for i in range(args.rounds):
         for side in sides if i % 2 == 0 else reversed(sides):
-            program, logs = sides[side]
-            results[side].append(run(program, args.model, options, logs))
+            program, of_side = sides[side]
+            results[side].append(run(program, args.model, options, of_side))
 
     print("| side | tokens/s | processor s |\n|---|---:|---:|")
     for side, runs in results.items():
         print(f"| {side} | {statistics.median(r['tokens_per_second'] for r in runs):.0f} "
               f"| {statistics.median(r['processor_seconds'] for r in runs):.3f} |")
     print("\n| ratio of pairs | tokens/s, median | quartiles | processor time, median | quartiles |\n|---|---:|---|---:|---|")
-    for base in list(sides)[:-1]:
-        pairs = list(zip(results[base], results["log"], strict=True))
-        print(f"| log / {base} | {spread([b['tokens_per_second'] / a['tokens_per_second'] for a, b in pairs])} "
+    base, *others = sides
+    for side in others:
+        pairs = list(zip(results[base], results[side], strict=True))
+        print(f"| {side} / {base} | {spread([b['tokens_per_second'] / a['tokens_per_second'] for a, b in pairs])} "
               f"| {spread([b['processor_seconds'] / a['processor_seconds'] for a, b in pairs])} |")
-    last = results["log"][-1]
+    last = results["replay log"][-1]
     print(f"\nthe log has {last['answers']} answers and {last['tokens']} tokens of answers; "
           f"{last['bytes_per_token']:.1f} bytes a token of prompts and answers")
 
