@@ -64,11 +64,7 @@ class AdapterReader {
         image.a.resize(layer.a.type().bytes() / static_cast<size_t>(layer.a.size(0)));
         image.b.resize(layer.b.type().bytes() / static_cast<size_t>(layer.b.size(0)));
       }
-      const int64_t rank = rank_of(*a);
-      const int64_t out_features = layer.modules[module].out_features;
-      write_a(layer, module, read_matrix(*a, rank, layer.in_features), image.a);
-      const double scale = config_.scale_of(module_of(*b), rank);
-      write_b(layer, module, read_matrix(*b, out_features, rank), rank, scale, image.b);
+      write(layer, module, *a, *b, image);
     }
     return image;
   }
@@ -86,6 +82,23 @@ class AdapterReader {
   }
 
  private:
+  void write(const LoraLayer& layer,
+             size_t module,
+             const weights::TensorEntry& a,
+             const weights::TensorEntry& b,
+             LoraAdapter::Image& image) {
+    const int64_t rank = rank_of(a);
+    const std::vector<float> values_of_a = read_matrix(a, rank, layer.in_features);
+    const std::vector<float> values_of_b =
+        read_matrix(b, layer.modules[module].out_features, rank);
+    const double scale = config_.scale_of(module_of(b), rank);
+    for (size_t part = 0; part < layer.parts.size(); ++part) {
+      if (layer.parts[part].module != module) continue;
+      write_a(layer, part, values_of_a, image.a);
+      write_b(layer, layer.parts[part], values_of_b, rank, scale, image.b);
+    }
+  }
+
   static std::string why_unused(const weights::TensorEntry& entry,
                                 const std::deque<LoraLayer>& layers) {
     if (name_in_model(entry.name).empty()) {
@@ -151,9 +164,9 @@ class AdapterReader {
     return values;
   }
 
-  // Rows [module * max_rank, module * max_rank + rank) of the slot; the other rows stay zero.
+  // Rows [part * max_rank, part * max_rank + rank) of the slot; the other rows stay zero.
   static void write_a(const LoraLayer& layer,
-                      size_t module,
+                      size_t part,
                       std::span<const float> values,
                       std::span<std::byte> slot) {
     const DType dtype = layer.a.dtype();
@@ -163,25 +176,25 @@ class AdapterReader {
     weights::convert(DType::f32,
                      std::as_bytes(values),
                      dtype,
-                     slot.subspan(module * max_rank * row_bytes, bytes));
+                     slot.subspan(part * max_rank * row_bytes, bytes));
   }
 
-  // The columns of the module, transposed: row j of the slot is column j of B.
+  // The columns of the part, transposed: row j of the slot is column j of B.
   static void write_b(const LoraLayer& layer,
-                      size_t module,
+                      const LoraPart& part,
                       std::span<const float> values,
                       int64_t rank,
                       double scale,
                       std::span<std::byte> slot) {
     const DType dtype = layer.b.dtype();
-    const std::vector<int32_t> ends = ends_of_modules(layer.modules, layer.rows);
-    const int64_t begin = module == 0 ? 0 : ends[module - 1];
-    const int64_t end = ends[module];
+    const auto [module, begin, end] = part;
+    int64_t first_row = 0;  // of the module, in the stack
+    for (size_t i = 0; i < module; ++i) first_row += layer.modules[i].out_features;
     const auto width = static_cast<size_t>(layer.b.size(2));
     std::vector<float> row(static_cast<size_t>(end - begin));
     for (int64_t j = 0; j < rank; ++j) {
       for (int64_t output = begin; output < end; ++output) {
-        const int64_t row_of_b = layer.stacked_row(output) - begin;
+        const int64_t row_of_b = layer.stacked_row(output) - first_row;
         row[static_cast<size_t>(output - begin)] = static_cast<float>(
             scale * static_cast<double>(values[static_cast<size_t>(row_of_b * rank + j)]));
       }

@@ -30,6 +30,16 @@ class LoraAdapterFolder : public ::testing::Test {
   testing::TwoLoraLayers layers_{/*max_loras=*/2, /*max_rank=*/6};
 };
 
+TEST(LoraParts, are_the_neighbours_of_one_module) {
+  const std::vector<LoraModule> modules = {{"q_proj", 8}, {"k_proj", 2}, {"v_proj", 2}};
+  const std::vector<LoraPart> stack = {{0, 0, 8}, {1, 8, 10}, {2, 10, 12}};
+  EXPECT_EQ(parts_of(modules, {}), stack);
+  EXPECT_EQ(parts_of(modules, {1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10}), stack);
+  // Two heads of two rows, each with two gates after it in the checkpoint; all gates come last.
+  const std::vector<LoraPart> gated = {{0, 0, 4}, {1, 4, 6}, {2, 6, 8}, {0, 8, 12}};
+  EXPECT_EQ(parts_of(modules, {0, 1, 4, 5, 8, 9, 10, 11, 2, 3, 6, 7}), gated);
+}
+
 TEST_F(LoraAdapterFolder, lays_modules_of_a_stack_side_by_side_with_the_scale_in_b) {
   const AdapterFiles files = AdapterFiles(4, 8)
                                  .add_module("model.layers.0.q_proj", 5, 8, 1)

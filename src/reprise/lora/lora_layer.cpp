@@ -1,27 +1,25 @@
 #include "reprise/lora/lora_layer.h"
 
-#include "reprise/base/assert.h"
+#include <algorithm>
 
 namespace reprise::lora {
 
-std::vector<int32_t> ends_of_modules(const std::vector<LoraModule>& modules,
-                                     const std::vector<int64_t>& rows) {
-  std::vector<int32_t> ends;
-  int64_t end = 0;
+std::vector<LoraPart> parts_of(const std::vector<LoraModule>& modules,
+                               const std::vector<int64_t>& rows) {
+  std::vector<int64_t> ends;  // of the modules, in rows of the stack
   for (const LoraModule& module : modules) {
-    const int64_t begin = end;
-    end += module.out_features;
-    ends.push_back(static_cast<int32_t>(end));
-    for (int64_t output = begin; !rows.empty() && output < end; ++output) {
-      const int64_t row = rows[static_cast<size_t>(output)];
-      REPRISE_ASSERT(row >= begin && row < end,
-                     "output {} is row {} of the stack, outside of module {}",
-                     output,
-                     row,
-                     module.name);
-    }
+    ends.push_back((ends.empty() ? 0 : ends.back()) + module.out_features);
   }
-  return ends;
+  std::vector<LoraPart> parts;
+  for (int64_t output = 0; output < ends.back(); ++output) {
+    const int64_t row = rows.empty() ? output : rows[static_cast<size_t>(output)];
+    const auto module = static_cast<size_t>(std::ranges::upper_bound(ends, row) - ends.begin());
+    if (parts.empty() || parts.back().module != module) {
+      parts.push_back({.module = module, .begin = output});
+    }
+    parts.back().end = output + 1;
+  }
+  return parts;
 }
 
 }  // namespace reprise::lora

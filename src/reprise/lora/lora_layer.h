@@ -14,17 +14,28 @@ struct LoraModule {
   int64_t out_features = 0;
 };
 
+/// Neighbouring outputs of a projection that are rows of the same module.
+struct LoraPart {
+  size_t module = 0;  // in LoraLayer::modules
+  int64_t begin = 0;  // outputs
+  int64_t end = 0;
+
+  friend bool operator==(const LoraPart&, const LoraPart&) = default;
+};
+
 /// The memory of one projection for the adapters of all slots. The projection may stack several
-/// modules (q, k and v); each module has adapters of its own. Constant after the model is loaded,
-/// except for the contents of `a` and `b`.
+/// modules (q, k and v); each module has adapters of its own. A module may have several parts: the
+/// gates of attention are rows of q_proj and come after v. Each part has a copy of its module's A.
+/// Constant after the model is loaded, except for the contents of `a` and `b`.
 struct LoraLayer {
   std::vector<LoraModule> modules;  // in the order of the stack
   int64_t in_features = 0;
   /// Output i of the projection is row rows[i] of the stack of modules. Empty: all rows in order.
   std::vector<int64_t> rows;
-  Tensor a;     // [num_slots, modules * max_rank, in_features]
+  std::vector<LoraPart> parts;  // parts_of(modules, rows)
+  Tensor a;                     // [num_slots, parts * max_rank, in_features]
   Tensor b;     // [num_slots, max_rank, out_features]: transposed, and multiplied by the scale
-  Tensor ends;  // int32[modules]: the outputs of module p end before ends[p]
+  Tensor ends;  // int32[parts]: where the outputs of each part end
 
   /// The row of the stack of modules that is output `output`.
   [[nodiscard]] int64_t stacked_row(int64_t output) const {
@@ -32,9 +43,8 @@ struct LoraLayer {
   }
 };
 
-/// For each module of a stack, where its outputs end in the order of `rows`.
-/// \pre the outputs of a module are neighbours, and the modules keep their order
-[[nodiscard]] std::vector<int32_t> ends_of_modules(const std::vector<LoraModule>& modules,
-                                                   const std::vector<int64_t>& rows);
+/// The parts of a projection, in the order of its outputs. \pre rows are of the stack, or empty
+[[nodiscard]] std::vector<LoraPart> parts_of(const std::vector<LoraModule>& modules,
+                                             const std::vector<int64_t>& rows);
 
 }  // namespace reprise::lora

@@ -1,5 +1,6 @@
 #include "reprise/models/layer_parts.h"
 
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -22,14 +23,15 @@ const lora::LoraLayer& add_lora_layer(const LayerParts& parts,
   }
   const int64_t num_slots = parts.adapters->max_loras();
   const int64_t max_rank = parts.adapters->max_lora_rank();
-  const auto num_modules = static_cast<int64_t>(layer.modules.size());
+  layer.parts = lora::parts_of(layer.modules, layer.rows);
+  std::vector<int32_t> ends;
+  for (const lora::LoraPart& part : layer.parts) ends.push_back(static_cast<int32_t>(part.end));
   const DType dtype = parameters.dtype();
   const std::string& name = layer.modules.front().name;
   layer.a = parameters.add_buffer(name + ".lora_A",
-                                  {dtype, {num_slots, num_modules * max_rank, layer.in_features}});
+                                  {dtype, {num_slots, std::ssize(ends) * max_rank, layer.in_features}});
   layer.b = parameters.add_buffer(name + ".lora_B", {dtype, {num_slots, max_rank, out_features}});
-  layer.ends =
-      parameters.add_table(name + ".lora_ends", lora::ends_of_modules(layer.modules, layer.rows));
+  layer.ends = parameters.add_table(name + ".lora_ends", ends);
   return parts.adapters->add_layer(std::move(layer));
 }
 

@@ -25,8 +25,9 @@ struct TwoLoraLayers {
         .modules = std::move(modules), .in_features = in, .rows = std::move(rows)};
     int64_t out = 0;
     for (const lora::LoraModule& module : layer.modules) out += module.out_features;
-    const auto num_modules = static_cast<int64_t>(layer.modules.size());
-    layer.a = tensor({DType::f32, {slots.max_loras(), num_modules * slots.max_lora_rank(), in}});
+    layer.parts = lora::parts_of(layer.modules, layer.rows);
+    const auto num_parts = static_cast<int64_t>(layer.parts.size());
+    layer.a = tensor({DType::f32, {slots.max_loras(), num_parts * slots.max_lora_rank(), in}});
     layer.b = tensor({DType::f32, {slots.max_loras(), slots.max_lora_rank(), out}});
     slots.add_layer(std::move(layer));
   }
