@@ -203,6 +203,24 @@ TEST(StrictGraphs, that_are_promised_answer_without_an_error) {
   }
 }
 
+TEST(Captures, that_end_the_memory_are_an_error_of_the_start_in_any_mode) {
+  api::StartupReport report;
+  report.capture.records = {{.mode = cudagraph::CudagraphRuntimeMode::FULL,
+                             .descriptor = {.num_tokens = 8, .num_reqs = 8, .uniform = true}},
+                            {.mode = cudagraph::CudagraphRuntimeMode::FULL,
+                             .descriptor = {.num_tokens = 4, .num_reqs = 4, .uniform = true},
+                             .failure = "cuGraphInstantiate: OUT_OF_MEMORY"}};
+  EXPECT_NO_THROW(api::require_memory_for_graphs(report)) << "failed for another reason";
+  report.capture.records.back().is_out_of_memory = true;
+  try {
+    api::require_memory_for_graphs(report);
+    ADD_FAILURE() << "not refused";
+  } catch (const OutOfMemory& error) {
+    EXPECT_THAT(error.what(), HasSubstr("1 of 2 were captured, FULL [tokens=4 reqs=4 uniform] was"));
+    EXPECT_THAT(error.what(), HasSubstr("--max-cudagraph-capture-size"));
+  }
+}
+
 TEST(StrictGraphs, that_were_retired_or_quarantined_are_an_error_of_the_step) {
   for (const auto retirement :
        {cudagraph::Retirement::retired, cudagraph::Retirement::quarantined}) {
