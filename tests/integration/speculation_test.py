@@ -132,6 +132,27 @@ class Speculation(unittest.TestCase):
             self.assertEqual([d["num_tokens"] for d in explained["decisions"]], [20, 4])
             self.assertEqual({d["reason_code"] for d in explained["decisions"]}, {"full_uniform"})
 
+    def test_the_number_of_requests_chooses_the_number_of_drafts(self):
+        """[1, 2, 4]: one or two requests get four drafts; [3, 8, 1]: more get one. Each step replays a FULL graph of its width."""
+        schedule = json.dumps({**json.loads(DRAFTS), "num_speculative_tokens_per_batch_size": [[1, 2, 4], [3, 8, 1]]})
+        for prompts, width in ((1, 5), (2, 5), (4, 2)):
+            words = [word for _ in range(prompts) for word in ("--prompt", REPEATING)]
+            options = [*words, "--max-tokens", "40", "--ignore-eos", "--temperature", "0", "--json", "--max-num-seqs", "8", "-cc.cudagraph_mode=FULL_DECODE_ONLY"]
+            plain = run("generate", serve_test.MODEL, *options)
+            done = run("generate", serve_test.MODEL, *options, "--speculative-config", schedule)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            tokens, wanted = ([output["token_ids"] for output in json.loads(text.stdout)["outputs"]] for text in (done, plain))
+            self.assertEqual(tokens, wanted)
+            steps = json.loads(done.stdout)["graphs"]["modes"]["FULL"]["replayed_steps"]
+            plain_steps = json.loads(plain.stdout)["graphs"]["modes"]["FULL"]["replayed_steps"]
+            self.assertLess(steps, plain_steps, width)
+            self.assertLessEqual(plain_steps / steps, width)
+        done = run("explain", "--json", "--max-num-seqs", "8", "--speculative-config", schedule, "--batch", "uniform:4x2", "--batch", "uniform:2x5")
+        explained = json.loads(done.stdout)
+        self.assertEqual(list(explained["capture_sizes"]["decode_with_fewer_drafts"]), ["1"])
+        self.assertEqual([d["num_tokens"] for d in explained["decisions"]], [8, 10])
+        self.assertEqual({d["reason_code"] for d in explained["decisions"]}, {"full_uniform"})
+
     def test_what_is_not_supported_is_refused_by_name(self):
         for config, words in (
             ('{"method": "medusa", "num_speculative_tokens": 2}', 'method "medusa" is not supported'),

@@ -107,6 +107,10 @@ EngineArgs draft_head_args(const EngineArgs& args, const ResolvedOptions& option
   // The head's decode steps have the widths of the main model's.
   head.speculative_config = {{"method", "ngram"},
                              {"num_speculative_tokens", options.num_speculative_tokens()}};
+  if (const auto rows = args.speculative_config.find(speculative::kScheduleKey);
+      rows != args.speculative_config.end()) {
+    head.speculative_config[speculative::kScheduleKey] = *rows;
+  }
   head.async_scheduling = false;
   head.enable_lora = false;
   head.lora_modules.clear();

@@ -110,6 +110,8 @@ engine::EngineCoreOptions core_options(const LoadedEngine& engine, bool caches_p
                         .enable_chunked_prefill = args.enable_chunked_prefill && !is_whole,
                         .long_prefill_token_threshold = args.long_prefill_token_threshold,
                         .decode_query_len = options.graphs.uniform_decode_query_len,
+                        .drafts_by_batch_size = speculative::drafts_by_batch_size(
+                            options.draft_schedule(), args.max_num_seqs),
                         .fewer_draft_widths = options.graphs.fewer_draft_widths(),
                         .pad_drafts = cudagraph::separate_routine(options.graphs.mode),
                         .recomputes_last_cached_block =

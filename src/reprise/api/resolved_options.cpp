@@ -207,6 +207,7 @@ void set_graph_inputs(const EngineArgs& args,
   inputs.max_num_batched_tokens = args.max_num_batched_tokens;
   inputs.tensor_parallel_size = args.tensor_parallel_size;
   inputs.num_speculative_tokens = options.num_speculative_tokens();
+  inputs.scheduled_drafts = speculative::scheduled_drafts(options.draft_schedule());
   if (args.enable_lora) {
     inputs.lora = {.max_loras = args.max_loras,
                    .specialize_active_lora = args.specialize_active_lora};

@@ -51,6 +51,9 @@ struct ResolvedOptions {
   [[nodiscard]] int32_t num_speculative_tokens() const noexcept {
     return speculative_config ? speculative_config->num_speculative_tokens : 0;
   }
+  [[nodiscard]] speculative::DraftSchedule draft_schedule() const {
+    return speculative_config ? speculative_config->schedule : speculative::DraftSchedule{};
+  }
 };
 
 /// Reads config.json and generation_config.json and checks every option that needs no device.

@@ -13,6 +13,7 @@ ResolvedConfig resolve(const ResolutionInputs& inputs) {
   resolver.choose_compile_level();
   resolver.choose_default_mode();
   resolver.choose_default_passes();
+  resolver.respect_scheduled_drafts();
   resolver.drop_piecewise_without_pieces();
   resolver.settle_sequence_parallelism();
   resolver.respect_platform();

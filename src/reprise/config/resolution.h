@@ -27,6 +27,9 @@ struct ResolutionInputs {
       attention;  // one per attention group; empty: the model has no attention
   bool cascade_enabled = false;
   int32_t num_speculative_tokens = 0;
+  /// The numbers of drafts among which the number of requests in a step chooses, ascending. Empty:
+  /// it is always num_speculative_tokens.
+  std::vector<int32_t> scheduled_drafts;
   int32_t tensor_parallel_size = 1;
   cudagraph::LoraOptions lora;
   int32_t max_num_seqs = 256;

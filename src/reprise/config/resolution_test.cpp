@@ -576,5 +576,69 @@ TEST(Resolution, bad_limits_are_refused_by_name) {
   EXPECT_THROW((void)resolve(inputs), InvalidArgument);
 }
 
+// ---- numbers of drafts that the number of requests chooses ----
+
+/// The decision for n requests with q tokens each.
+cudagraph::Decision decide(const ResolutionInputs& inputs, int32_t n, int32_t q) {
+  cudagraph::CudagraphDispatcher dispatcher;
+  dispatcher.initialize_cudagraph_keys(dispatcher_options(inputs, resolve(inputs)));
+  dispatcher.mark_all_captured();
+  return dispatcher.dispatch(
+      {.num_tokens = n * q, .num_reqs = n, .uniform = true, .query_len = q, .num_logits = n * q});
+}
+
+ResolutionInputs as_vllm_v2(ResolutionInputs inputs) {
+  inputs.compilation.capture_size_rule = cudagraph::CaptureSizeRule::vllm;
+  inputs.breakable = false;
+  return inputs;
+}
+
+ResolutionInputs with_scheduled_drafts(ResolutionInputs inputs, std::vector<int32_t> drafts) {
+  inputs.num_speculative_tokens = drafts.back();
+  inputs.scheduled_drafts = std::move(drafts);
+  return inputs;
+}
+
+// vLLM's tests/v1/spec_decode/test_dynamic_sd_cug.py, first case.
+TEST(Resolution, every_scheduled_query_length_has_full_graphs) {  // V2D-01
+  ResolutionInputs inputs = as_vllm_v2(asking(FULL_AND_PIECEWISE));
+  inputs.max_num_seqs = 64;
+  std::vector<int32_t> sizes;
+  for (int32_t size = 1; size <= 512; ++size) sizes.push_back(size);
+  inputs.compilation.cudagraph_capture_sizes = sizes;
+  inputs = with_scheduled_drafts(std::move(inputs), {0, 1, 2, 3, 4, 5, 6, 7});
+  for (const int32_t n : {1, 3, 17, 64}) {
+    for (int32_t q = 1; q <= 8; ++q) {
+      const cudagraph::Decision decision = decide(inputs, n, q);
+      EXPECT_EQ(decision.mode, cudagraph::CudagraphRuntimeMode::FULL) << n << " x " << q;
+      EXPECT_EQ(decision.descriptor.num_tokens, n * q);
+      EXPECT_EQ(decision.descriptor.num_reqs, n);
+      EXPECT_TRUE(decision.descriptor.uniform);
+    }
+  }
+}
+
+TEST(Resolution, query_lengths_that_no_schedule_has_run_in_pieces) {  // V2D-05
+  for (const ResolutionInputs& rule : {as_vllm_v2(asking(FULL_AND_PIECEWISE)), asking("{}")}) {
+    const ResolutionInputs inputs = with_scheduled_drafts(rule, {3, 4});
+    for (int32_t q = 2; q <= 6; ++q) {
+      const bool is_scheduled = q == 4 || q == 5;
+      EXPECT_EQ(decide(inputs, 8, q).mode,
+                is_scheduled ? cudagraph::CudagraphRuntimeMode::FULL
+                             : cudagraph::CudagraphRuntimeMode::PIECEWISE)
+          << q;
+    }
+  }
+}
+
+TEST(Resolution, the_first_runner_runs_scheduled_drafts_in_pieces) {  // A10
+  ResolutionInputs inputs = as_vllm(asking(FULL_AND_PIECEWISE));
+  EXPECT_EQ(resolve(with_scheduled_drafts(inputs, {1, 3})).mode, PIECEWISE);
+  EXPECT_THAT(resolve(with_scheduled_drafts(inputs, {1, 3})).warnings,
+              ElementsAre(HasSubstr("num_speculative_tokens_per_batch_size")));
+  inputs.num_speculative_tokens = 3;
+  EXPECT_EQ(resolve(inputs).mode, FULL_AND_PIECEWISE);
+}
+
 }  // namespace
 }  // namespace reprise::config

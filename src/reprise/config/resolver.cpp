@@ -147,6 +147,20 @@ void Resolver::choose_default_passes() {
   }
 }
 
+// vLLM's first runner has FULL graphs of one query length only.
+void Resolver::respect_scheduled_drafts() {
+  if (!follows_vllm_v1() || in_.scheduled_drafts.empty() || !has_full_cudagraphs(out_.mode)) {
+    return;
+  }
+  set_mode("A10",
+           cudagraph::CudagraphMode::PIECEWISE,
+           Loudness::warning,
+           fmt::format("num_speculative_tokens_per_batch_size changes the query length while the "
+                       "engine runs, which the FULL graphs of rule vllm-v1 cannot follow: "
+                       "cudagraph_mode {} becomes PIECEWISE; use rule vllm or reprise",
+                       to_string(out_.mode)));
+}
+
 void Resolver::drop_piecewise_without_pieces() {
   if (!requires_piecewise_compilation(out_.mode) || compiles() || in_.breakable) return;
   const cudagraph::CudagraphMode rest =

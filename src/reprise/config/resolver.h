@@ -22,6 +22,7 @@ class Resolver {
   void choose_compile_level();
   void choose_default_mode();
   void choose_default_passes();
+  void respect_scheduled_drafts();
   void drop_piecewise_without_pieces();
   /// Rule vllm: after a step that may have chosen PIECEWISE although the model has no pieces. The
   /// other rules refuse such a configuration, see check_pieces_exist().
@@ -64,6 +65,8 @@ class Resolver {
   [[nodiscard]] bool compiles() const {
     return out_.compilation_mode == CompilationMode::VLLM_COMPILE;
   }
+  /// A further query length of decode steps, if it has sizes.
+  void add_width(int32_t query_len, std::vector<int32_t> sizes);
   /// The rules for splitting apply only if the compiler or a breakable capture splits the model.
   [[nodiscard]] bool splits() const { return compiles() || in_.breakable; }
   [[nodiscard]] bool sequence_parallel() const { return is_set(out_.pass_config.enable_sp); }

@@ -55,29 +55,43 @@ void Resolver::compute_final_sizes() {
         follows_vllm_v1() ? cudagraph::decode_sizes_within : cudagraph::rounded_decode_sizes;
     sizes.decode = decode_sizes(sizes.mixed, q, in_.max_num_seqs);
     cudagraph::apply_full_ceiling(in_.compilation, out_.mode, sizes);
+    for (const int32_t drafts : in_.scheduled_drafts) {
+      if (1 + drafts == q) continue;
+      add_width(1 + drafts, decode_sizes(sizes.mixed, 1 + drafts, in_.max_num_seqs));
+    }
   }
+}
+
+void Resolver::add_width(int32_t query_len, std::vector<int32_t> sizes) {
+  if (sizes.empty()) return;
+  out_.other_decode_widths.push_back({.query_len = query_len, .capture_sizes = std::move(sizes)});
 }
 
 // A drafter may propose fewer drafts than it may, or none. Such steps get FULL graphs of their own
 // instead of graphs with room for all drafts: one token per request, and then widths whose numbers
-// of drafts double, so that padding at most doubles them. The warnings about sizes would only
-// repeat those of the other ladder.
+// of drafts double, so that padding at most doubles them. Where the number of requests chooses the
+// number of drafts, those numbers are the widths. The warnings about sizes would only repeat those
+// of the other ladder.
 void Resolver::compute_sizes_of_fewer_drafts() {
   if (in_.compilation.capture_size_rule != cudagraph::CaptureSizeRule::reprise ||
       out_.uniform_decode_query_len == 1 || !separate_routine(out_.mode)) {
     return;
   }
-  const auto add_width = [this](int32_t query_len) {
+  const auto add = [this](int32_t query_len) {
     cudagraph::CaptureSizeInputs inputs = size_inputs();
     inputs.uniform_decode_query_len = query_len;
-    std::vector<int32_t> sizes =
-        cudagraph::compute_capture_sizes(in_.compilation, inputs, out_.mode).decode;
-    if (sizes.empty()) return;
-    out_.other_decode_widths.push_back({.query_len = query_len, .capture_sizes = std::move(sizes)});
+    add_width(query_len,
+              cudagraph::compute_capture_sizes(in_.compilation, inputs, out_.mode).decode);
   };
-  add_width(1);
+  add(1);
   const int32_t most_drafts = out_.uniform_decode_query_len - 1;
-  for (int32_t drafts = 2; 2 * drafts <= most_drafts; drafts *= 2) add_width(1 + drafts);
+  if (!in_.scheduled_drafts.empty()) {
+    for (const int32_t drafts : in_.scheduled_drafts) {
+      if (drafts > 0 && drafts < most_drafts) add(1 + drafts);
+    }
+    return;
+  }
+  for (int32_t drafts = 2; 2 * drafts <= most_drafts; drafts *= 2) add(1 + drafts);
 }
 
 void Resolver::warn_about_lazy_capture() {

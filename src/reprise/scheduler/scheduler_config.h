@@ -28,6 +28,9 @@ struct SchedulerConfig {
   /// Tokens of one request in a decode step: 1 + speculative tokens. The order of the batch depends
   /// on it. More than 1 needs a drafter.
   int decode_query_len = 1;
+  /// The most drafts of a request, by the number of running requests; [0] is unused. Empty:
+  /// decode_query_len - 1 in every step.
+  std::vector<int> drafts_by_batch_size;
   /// Further tokens per request of uniform decode batches, ascending: between 1, which is always
   /// one, and decode_query_len. A step with fewer drafts is padded to the least that is enough.
   std::vector<int> fewer_draft_widths;

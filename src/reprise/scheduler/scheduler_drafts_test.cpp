@@ -289,6 +289,26 @@ TEST(SchedulerDrafts, a_step_without_drafts_and_a_step_with_a_prompt_are_not_pad
   EXPECT_EQ(mixed.scheduler.schedule().num_padding_tokens, 0);
 }
 
+TEST(SchedulerDrafts, are_as_many_as_the_schedule_has_for_the_number_of_running_requests) {
+  SchedulerConfig config = config_with_drafts();
+  config.drafts_by_batch_size = {0, 3, 3, 1, 0, 0, 0, 0, 0};
+  config.fewer_draft_widths = {2};
+  DraftBench bench(std::move(config));
+  std::vector<int> drafts;
+  std::vector<int> query_lens;
+  for (int i = 0; i < 4; ++i) {
+    bench.add_decoding(5);
+    bench.drafter.drafts = {11, 12, 13};
+    const SchedulerOutput& output = bench.scheduler.schedule();
+    drafts.push_back(output.scheduled[0].num_drafts);
+    query_lens.push_back(output.max_query_len);
+    EXPECT_EQ(output.num_padding_tokens, 0);
+    bench.scheduler.update_from_output(DraftBench::results(output));
+  }
+  EXPECT_EQ(drafts, (std::vector<int>{3, 3, 1, 0}));
+  EXPECT_EQ(query_lens, (std::vector<int>{4, 4, 2, 1}));
+}
+
 TEST(SchedulerDrafts, a_postponed_request_computes_its_last_token_again) {
   DraftBench bench;
   Request& request = bench.add_decoding(5);

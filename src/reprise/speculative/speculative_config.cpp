@@ -44,6 +44,7 @@ struct MethodKey {
 constexpr auto kKeys = std::to_array<MethodKey>({
     {"method", kEvery},
     {"num_speculative_tokens", kEvery},
+    {kScheduleKey, kEvery},
     {"prompt_lookup_max", methods({ngram})},
     {"prompt_lookup_min", methods({ngram})},
     {"suffix_decoding_max_tree_depth", methods({suffix})},
@@ -67,7 +68,6 @@ constexpr auto kKeysOfVllm =
                                      "enable_adaptive_verification",
                                      "kv_cache_dtype",
                                      "moe_backend",
-                                     "num_speculative_tokens_per_batch_size",
                                      "parallel_drafting",
                                      "rejection_sample_method",
                                      "revision",
@@ -277,6 +277,42 @@ int32_t parse_num_speculative_tokens(const Json& json, const SpeculativeConfig& 
       kMostSpeculativeTokens));
 }
 
+DraftRange parse_range(const Json& row, int32_t most) {
+  const bool has_integers =
+      row.is_array() && row.size() == 3 && std::ranges::all_of(row, [](const Json& number) {
+        return number.is_number_integer() && number >= 0 && number <= INT32_MAX;
+      });
+  if (!has_integers) {
+    refuse(kScheduleKey, row, "rows of three integers: [first batch size, last batch size, drafts]");
+  }
+  const DraftRange range{
+      .first = row[0].get<int32_t>(), .last = row[1].get<int32_t>(), .num_drafts = row[2]};
+  if (range.first < 1 || range.last < range.first) {
+    refuse(kScheduleKey, row, "a range of batch sizes that begins at 1 or later and does not end before");
+  }
+  if (range.num_drafts > most) {
+    refuse(kScheduleKey, row, fmt::format("at most num_speculative_tokens = {} drafts", most));
+  }
+  return range;
+}
+
+DraftSchedule parse_schedule(const Json& json, int32_t most) {
+  const Json* const rows = find_member(json, kScheduleKey);
+  if (rows == nullptr) return {};
+  if (!rows->is_array() || rows->empty()) {
+    refuse(kScheduleKey, *rows, "a list of rows such as [[1, 32, 4], [33, 128, 1]]");
+  }
+  DraftSchedule schedule;
+  for (const Json& row : *rows) schedule.push_back(parse_range(row, most));
+  std::ranges::sort(schedule, {}, &DraftRange::first);
+  const auto overlaps = [](const DraftRange& a, const DraftRange& b) { return b.first <= a.last; };
+  if (std::ranges::adjacent_find(schedule, overlaps) != schedule.end()) {
+    refuse(kScheduleKey, *rows, "ranges of batch sizes that do not overlap");
+  }
+  if (schedule.front().first != 1) refuse(kScheduleKey, *rows, "a first range that begins at 1");
+  return schedule;
+}
+
 }  // namespace
 
 std::string_view to_string(SpeculativeMethod method) noexcept {
@@ -321,6 +357,7 @@ SpeculativeConfig parse_speculative_config(const Json& json) {
       break;
   }
   config.num_speculative_tokens = parse_num_speculative_tokens(json, config);
+  config.schedule = parse_schedule(json, config.num_speculative_tokens);
   return config;
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "reprise/base/json.h"
+#include "reprise/speculative/draft_schedule.h"
 #include "reprise/speculative/drafter.h"
 #include "reprise/speculative/ngram_drafter.h"
 #include "reprise/speculative/suffix_index.h"
@@ -24,6 +25,8 @@ enum class SpeculativeMethod : uint8_t { ngram, suffix, draft_model, eagle, eagl
 /// The longest run of drafts. Each draft needs a row of logits per request, so longer runs would
 /// cost much memory, and text that can be guessed so far ahead is rare.
 inline constexpr int32_t kMostSpeculativeTokens = 64;
+/// The key whose value is read as a DraftSchedule.
+inline constexpr const char* kScheduleKey = "num_speculative_tokens_per_batch_size";
 /// The longest n-gram to look up.
 inline constexpr int32_t kLongestNgram = 256;
 /// The most matched and proposed tokens of method suffix together.
@@ -46,6 +49,7 @@ struct DraftModelOptions {
 struct SpeculativeConfig {
   SpeculativeMethod method = SpeculativeMethod::ngram;
   int32_t num_speculative_tokens = 0;  // draft tokens per request and step, at least 1
+  DraftSchedule schedule;              // fewer of them, by the number of running requests
   NgramLookup lookup;                  // of method ngram
   SuffixOptions suffix;                // of method suffix
   DraftModelOptions draft_model;       // of the methods with a model

@@ -183,5 +183,56 @@ TEST(SpeculativeConfig, refuses_counts_outside_of_their_range) {
             kMostSpeculativeTokens);
 }
 
+SpeculativeConfig with_schedule(const char* rows) {
+  return parse_speculative_config({{"method", "ngram"},
+                                   {"num_speculative_tokens", 3},
+                                   {"num_speculative_tokens_per_batch_size", Json::parse(rows)}});
+}
+
+// The example of vLLM's page on dynamic speculative decoding.
+TEST(DraftSchedule, has_the_drafts_of_the_row_that_holds_the_batch_size) {
+  const SpeculativeConfig config = with_schedule("[[1, 64, 3], [65, 128, 1], [129, 512, 0]]");
+  EXPECT_EQ(config.schedule, (DraftSchedule{{1, 64, 3}, {65, 128, 1}, {129, 512, 0}}));
+  const std::vector<int> drafts = drafts_by_batch_size(config.schedule, 600);
+  ASSERT_EQ(drafts.size(), 601U);
+  for (const auto& [size, wanted] :
+       {std::pair{1, 3}, {64, 3}, {65, 1}, {128, 1}, {129, 0}, {512, 0}, {600, 0}}) {
+    EXPECT_EQ(drafts.at(static_cast<size_t>(size)), wanted) << size;
+  }
+  EXPECT_EQ(scheduled_drafts(config.schedule), (std::vector<int32_t>{0, 1, 3}));
+  EXPECT_TRUE(drafts_by_batch_size({}, 600).empty());
+}
+
+TEST(DraftSchedule, keeps_the_drafts_of_a_row_until_the_next_one_begins) {
+  const SpeculativeConfig config = with_schedule("[[5, 6, 1], [1, 2, 3]]");  // in any order
+  EXPECT_EQ(drafts_by_batch_size(config.schedule, 8),
+            (std::vector<int>{0, 3, 3, 3, 3, 1, 1, 1, 1}));
+  EXPECT_EQ(drafts_by_batch_size(config.schedule, 4), (std::vector<int>{0, 3, 3, 3, 3}))
+      << "rows beyond the largest batch";
+}
+
+TEST(DraftSchedule, is_refused_by_its_row) {
+  for (const auto& [rows, part] : {std::pair{"[]", "a list of rows"},
+                                   {"3", "a list of rows"},
+                                   {"[[1, 2]]", "rows of three integers"},
+                                   {"[[1, 2, \"3\"]]", "rows of three integers"},
+                                   {"[[1, 2, -1]]", "rows of three integers"},
+                                   {"[[1, 2, 1.5]]", "rows of three integers"},
+                                   {"[[0, 2, 1]]", "begins at 1 or later"},
+                                   {"[[3, 2, 1]]", "begins at 1 or later"},
+                                   {"[[1, 2, 4]]", "at most num_speculative_tokens = 3"},
+                                   {"[[1, 4, 3], [4, 8, 1]]", "do not overlap"},
+                                   {"[[2, 4, 3]]", "a first range that begins at 1"}}) {
+    try {
+      (void)with_schedule(rows);
+      ADD_FAILURE() << rows;
+    } catch (const InvalidArgument& error) {
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("num_speculative_tokens_per_batch_size"),
+                std::string::npos);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace reprise::speculative
