@@ -118,6 +118,8 @@ std::string_view to_string(KeyState state) noexcept {
       return "retired";
     case KeyState::quarantined:
       return "quarantined";
+    case KeyState::dropped:
+      return "dropped";
   }
   return "unknown";
 }
@@ -160,7 +162,6 @@ void CudagraphDispatcher::initialize_cudagraph_keys(const DispatcherOptions& opt
   });
   for (size_t i = keys_.size(); i-- > 0;) {  // the plan order is descending, rungs are ascending
     ladder(keys_[i].kind, keys_[i].lora_case).rungs.push_back(static_cast<int32_t>(i));
-    largest_tokens_ = std::max(largest_tokens_, keys_[i].descriptor.num_tokens);
   }
   for (Ladder& each : ladders_) build_tables(each);
 }
@@ -183,7 +184,7 @@ std::vector<PlannedKey> CudagraphDispatcher::replan(const DispatcherOptions& opt
       dropped.push_back({old.mode, old.descriptor});
     }
   }
-  for (Ladder& each : ladders_) refresh_live_table(each);
+  for (Ladder& each : ladders_) build_tables(each);
   return dropped;
 }
 
@@ -225,25 +226,38 @@ void CudagraphDispatcher::plan_decode_keys(int32_t lora_case, int32_t width) {
   }
 }
 
-// Fills the `planned` table. Rule vllm pads a batch first and then needs a key of exactly the
-// padded size. The other rules take the smallest rung that fits.
-void CudagraphDispatcher::build_tables(Ladder& ladder) const {
-  if (ladder.rungs.empty()) return;
+// Fills both tables. Rule vllm pads a batch first and then needs a key of exactly the padded size.
+// The other rules take the smallest rung that fits.
+void CudagraphDispatcher::build_tables(Ladder& ladder) {
+  const auto is_dropped = [&](int32_t key) {
+    return keys_[static_cast<size_t>(key)].state == KeyState::dropped;
+  };
   const auto need_of = [&](int32_t key) { return keys_[static_cast<size_t>(key)].need; };
+  largest_tokens_ = 0;
+  for (const Key& key : keys_) {
+    if (key.state == KeyState::dropped) continue;
+    largest_tokens_ = std::max(largest_tokens_, key.descriptor.num_tokens);
+  }
+  std::vector<int32_t> rungs = ladder.rungs;
+  std::erase_if(rungs, is_dropped);
+  ladder.planned.clear();
+  ladder.live.clear();
+  if (rungs.empty()) return;
   const PaddingTable padding =
       follows_vllm_v1() ? PaddingTable(options_.mixed_capture_sizes) : PaddingTable();
-  const int32_t largest = follows_vllm_v1() ? padding.max() : need_of(ladder.rungs.back());
+  const int32_t largest = follows_vllm_v1() ? padding.max() : need_of(rungs.back());
   ladder.planned.assign(static_cast<size_t>(largest) + 1, -1);
   size_t rung = 0;
   for (int32_t need = 1; need <= largest; ++need) {
-    while (rung < ladder.rungs.size() && need_of(ladder.rungs[rung]) < need) ++rung;
-    if (rung == ladder.rungs.size()) break;
-    const int32_t key = ladder.rungs[rung];
+    while (rung < rungs.size() && need_of(rungs[rung]) < need) ++rung;
+    if (rung == rungs.size()) break;
+    const int32_t key = rungs[rung];
     if (!follows_vllm_v1() || need_of(key) == padding.padded(need)) {
       ladder.planned[static_cast<size_t>(need)] = key;
     }
   }
   ladder.live.assign(ladder.planned.size(), -1);
+  refresh_live_table(ladder);
 }
 
 void CudagraphDispatcher::refresh_live_table(Ladder& ladder) const {
@@ -404,6 +418,7 @@ DispatchReason CudagraphDispatcher::eager_reason(const BatchFacts& batch,
 std::vector<CaptureGroup> CudagraphDispatcher::capture_plan() const {
   std::vector<CaptureGroup> plan;
   for (const Key& key : keys_) {
+    if (key.state == KeyState::dropped) continue;
     if (plan.empty() || plan.back().mode != key.mode ||
         plan.back().uniform != key.descriptor.uniform) {
       plan.push_back({key.mode, key.descriptor.uniform, {}});
@@ -453,9 +468,19 @@ bool CudagraphDispatcher::retire(CudagraphRuntimeMode mode,
   if (index < 0) return false;
   Key& key = keys_[static_cast<size_t>(index)];
   if (key.is_retired()) return false;
-  key.state = retirement == Retirement::quarantined ? KeyState::quarantined : KeyState::retired;
+  switch (retirement) {
+    case Retirement::retired:
+      key.state = KeyState::retired;
+      break;
+    case Retirement::quarantined:
+      key.state = KeyState::quarantined;
+      break;
+    case Retirement::dropped:
+      key.state = KeyState::dropped;
+      break;
+  }
   key.retired_because = std::move(reason);
-  refresh_live_table(ladder(key.kind, key.lora_case));
+  build_tables(ladder(key.kind, key.lora_case));
   return true;
 }
 
@@ -465,7 +490,7 @@ bool CudagraphDispatcher::release(CudagraphRuntimeMode mode, const BatchDescript
   Key& key = keys_[static_cast<size_t>(index)];
   key.state = KeyState::planned;
   key.retired_because.clear();
-  refresh_live_table(ladder(key.kind, key.lora_case));
+  build_tables(ladder(key.kind, key.lora_case));
   return true;
 }
 
@@ -544,11 +569,14 @@ std::string CudagraphDispatcher::describe(const BatchFacts& batch, const Decisio
     case DispatchReason::piecewise_no_decode_size:
     case DispatchReason::no_decode_size: {
       const int32_t width = std::max(decode_width_of(batch), 0);
-      const std::vector<int32_t>& sizes = decode_sizes_of(width);
-      text += sizes.empty()
+      int32_t most_reqs = 0;
+      for (const Key& key : keys_) {
+        if (key.kind != kFullUniform + width || key.state == KeyState::dropped) continue;
+        most_reqs = std::max(most_reqs, key.descriptor.num_reqs.value_or(0));
+      }
+      text += most_reqs == 0
                   ? std::string(" (no decode sizes at all)")
-                  : fmt::format(" (decode sizes go up to {} requests)",
-                                sizes.back() / decode_query_lens_[static_cast<size_t>(width)]);
+                  : fmt::format(" (decode sizes go up to {} requests)", most_reqs);
       break;
     }
     case DispatchReason::piecewise_full_retired:

@@ -121,8 +121,9 @@ struct CaptureGroup {
 };
 
 /// Why a key is taken out. Batches of a retired key get the next compatible one. Batches of a
-/// quarantined key run eagerly, because its replay gave wrong results without any error.
-enum class Retirement : uint8_t { retired, quarantined };
+/// quarantined key run eagerly, because its replay gave wrong results without any error. A dropped
+/// key did not pay: it is not a part of the plan any more, as if it had never been planned.
+enum class Retirement : uint8_t { retired, quarantined, dropped };
 
 /// A key of the capture plan.
 struct PlannedKey {
@@ -133,7 +134,9 @@ struct PlannedKey {
 };
 
 /// What became of a planned key. Only a captured one is replayed.
-enum class KeyState : uint8_t { planned, captured, retired, quarantined };
+enum class KeyState : uint8_t { planned, captured, retired, quarantined, dropped };
+
+inline constexpr size_t kNumKeyStates = static_cast<size_t>(KeyState::dropped) + 1;
 
 /// The name, for metrics and JSON.
 [[nodiscard]] std::string_view to_string(KeyState state) noexcept;
@@ -177,8 +180,8 @@ class CudagraphDispatcher {
   [[nodiscard]] Decision dispatch(const BatchFacts& batch) const noexcept;
 
   /// The keys that warm-up has to capture, in order: PIECEWISE before FULL, and within each mode
-  /// the largest first. The plan depends only on the options. It is empty before initialisation and
-  /// for mode NONE.
+  /// the largest first. The plan depends only on the options and on dropped keys, which it lacks.
+  /// It is empty before initialisation and for mode NONE.
   [[nodiscard]] std::vector<CaptureGroup> capture_plan() const;
 
   /// The key that dispatch() would prefer for this batch if its graph existed: planned, not
@@ -205,13 +208,13 @@ class CudagraphDispatcher {
 
   [[nodiscard]] bool is_captured(CudagraphRuntimeMode mode,
                                  const BatchDescriptor& descriptor) const noexcept;
-  /// The planned keys of one mode in plan order, including retired ones.
+  /// The planned keys of one mode in plan order, including those that were taken out.
   [[nodiscard]] std::vector<BatchDescriptor> keys(CudagraphRuntimeMode mode) const;
   /// All keys of the plan, in plan order, with what became of them.
   [[nodiscard]] std::vector<KeyStatus> key_states() const;
   /// The first key in plan order that is neither captured nor taken out.
   [[nodiscard]] std::optional<PlannedKey> next_planned() const noexcept;
-  /// The largest number of tokens in any planned key; 0 if there is no key.
+  /// The largest number of tokens in any planned key that was not dropped; 0 if there is no key.
   [[nodiscard]] int32_t largest_size() const noexcept { return largest_tokens_; }
 
   /// The reason of a decision as a sentence with its numbers; for a retired key, also why it was
@@ -237,7 +240,7 @@ class CudagraphDispatcher {
     std::string retired_because;
 
     [[nodiscard]] bool is_retired() const noexcept {
-      return state == KeyState::retired || state == KeyState::quarantined;
+      return state != KeyState::planned && state != KeyState::captured;
     }
   };
   /// All keys of one class and one LoRA case. The two tables are indexed by need (tokens or
@@ -245,7 +248,7 @@ class CudagraphDispatcher {
   /// of searching.
   struct Ladder {
     std::vector<int32_t> rungs;    // key indices, by ascending need
-    std::vector<int32_t> planned;  // by need: the smallest planned key that fits
+    std::vector<int32_t> planned;  // by need: the smallest planned key that fits, not dropped
     std::vector<int32_t> live;     // by need: the smallest captured key that fits
   };
   struct LookUp {
@@ -297,7 +300,7 @@ class CudagraphDispatcher {
 
   void plan_mixed_keys(int32_t lora_case);
   void plan_decode_keys(int32_t lora_case, int32_t width);
-  void build_tables(Ladder& ladder) const;
+  void build_tables(Ladder& ladder);
   void refresh_live_table(Ladder& ladder) const;
   [[nodiscard]] int32_t find_key(CudagraphRuntimeMode mode,
                                  const BatchDescriptor& descriptor) const noexcept;

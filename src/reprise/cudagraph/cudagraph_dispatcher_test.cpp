@@ -501,6 +501,51 @@ TEST(CudagraphDispatcher, relaxes_uniform_batch_to_the_next_size_then_to_piecewi
   EXPECT_EQ(dispatcher.dispatch(uniform(2)).mode, Runtime::NONE);  // a retired key stays retired
 }
 
+TEST(CudagraphDispatcher, a_dropped_key_is_as_if_it_had_never_been_planned) {
+  const auto drop = [](CudagraphDispatcher& dispatcher, Runtime mode, Sizes sizes) {
+    for (const BatchDescriptor& key : dispatcher.keys(mode)) {
+      if (std::ranges::count(sizes, key.num_tokens) == 0) continue;
+      EXPECT_TRUE(dispatcher.retire(mode, key, "saves nothing", Retirement::dropped));
+    }
+  };
+  CudagraphDispatcher dispatcher = ready(reprise_rule(FULL_AND_PIECEWISE, {1, 4, 8}, {1, 4, 8}, 8));
+  drop(dispatcher, Runtime::FULL, {4});
+  drop(dispatcher, Runtime::PIECEWISE, {1, 8});
+  const CudagraphDispatcher planned = ready(reprise_rule(FULL_AND_PIECEWISE, {4}, {1, 8}, 8));
+  EXPECT_EQ(dispatcher.capture_plan(), planned.capture_plan());
+  EXPECT_EQ(dispatcher.largest_size(), planned.largest_size());
+  for (int32_t count = 0; count <= 10; ++count) {
+    for (const BatchFacts& batch : {uniform(count), mixed(count, count), mixed(count)}) {
+      const Decision decision = dispatcher.dispatch(batch);
+      EXPECT_EQ(decision, planned.dispatch(batch)) << count;
+      EXPECT_TRUE(keeps_promise(decision.reason)) << count;
+      EXPECT_EQ(dispatcher.describe(batch, decision), planned.describe(batch, decision)) << count;
+    }
+  }
+  drop(dispatcher, Runtime::FULL, {8});
+  EXPECT_THAT(dispatcher.describe(uniform(3), dispatcher.dispatch(uniform(3))),
+              HasSubstr("(decode sizes go up to 1 requests)"));
+  drop(dispatcher, Runtime::FULL, {1});
+  drop(dispatcher, Runtime::PIECEWISE, {4});
+  EXPECT_EQ(dispatcher.largest_size(), 0);
+  EXPECT_EQ(dispatcher.dispatch(uniform(1)).mode, Runtime::NONE);
+  EXPECT_FALSE(dispatcher.next_planned().has_value());
+}
+
+TEST(CudagraphDispatcher, a_dropped_key_stays_out_until_it_is_released) {
+  const DispatcherOptions options = reprise_rule(FULL_DECODE_ONLY, {}, {2, 4}, 4);
+  CudagraphDispatcher dispatcher = ready(options);
+  const BatchDescriptor key = dispatcher.dispatch(uniform(2)).descriptor;
+  ASSERT_TRUE(dispatcher.retire(Runtime::FULL, key, "saves nothing", Retirement::dropped));
+  EXPECT_TRUE(dispatcher.replan(options).empty());
+  EXPECT_EQ(dispatcher.dispatch(uniform(2)).descriptor.num_reqs, 4);
+  EXPECT_EQ(dispatcher.dispatch(uniform(2)).reason, DispatchReason::full_uniform);
+  ASSERT_TRUE(dispatcher.release(Runtime::FULL, key));
+  EXPECT_EQ(dispatcher.dispatch(uniform(2)).reason, DispatchReason::full_larger_size);
+  dispatcher.mark_captured(Runtime::FULL, key);
+  EXPECT_EQ(dispatcher.dispatch(uniform(2)).descriptor, key);
+}
+
 TEST(CudagraphDispatcherVllm, relaxes_uniform_batch_to_piecewise_when_full_is_retired) {
   CudagraphDispatcher dispatcher = ready(vllm(FULL_AND_PIECEWISE, {1, 2, 4, 8}, 4));
   dispatcher.retire(

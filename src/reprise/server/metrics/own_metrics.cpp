@@ -71,8 +71,11 @@ void write_captured(Out out, From from) {
 void write_keys(Out out, From from) {
   if (!from.engine.graphs) return;
   using cudagraph::KeyState;
-  for (const KeyState state :
-       {KeyState::planned, KeyState::captured, KeyState::retired, KeyState::quarantined}) {
+  for (const KeyState state : {KeyState::planned,
+                               KeyState::captured,
+                               KeyState::retired,
+                               KeyState::quarantined,
+                               KeyState::dropped}) {
     out.count(from.engine.graphs->num_keys.at(static_cast<size_t>(state)),
               {{"state", to_string(state)}});
   }
