@@ -45,11 +45,12 @@ inline constexpr std::array<EnumName<cudagraph::CudagraphMode>, 5> kCudagraphMod
     {"FULL_DECODE_ONLY", cudagraph::CudagraphMode::FULL_DECODE_ONLY},
     {"FULL_AND_PIECEWISE", cudagraph::CudagraphMode::FULL_AND_PIECEWISE},
 }};
-inline constexpr std::array<EnumName<cudagraph::CaptureSizeRule>, 4> kCaptureSizeRules = {{
+inline constexpr std::array<EnumName<cudagraph::CaptureSizeRule>, 5> kCaptureSizeRules = {{
     {"reprise", cudagraph::CaptureSizeRule::reprise},
     {"vllm", cudagraph::CaptureSizeRule::vllm},
     {"vllm-v1", cudagraph::CaptureSizeRule::vllm_v1},
     {"atom", cudagraph::CaptureSizeRule::atom},
+    {"measured", cudagraph::CaptureSizeRule::measured},
 }};
 inline constexpr std::array<EnumName<DynamicShapesType>, 3> kDynamicShapesTypes = {{
     {"backed", DynamicShapesType::backed},

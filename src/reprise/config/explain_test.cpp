@@ -159,6 +159,36 @@ TEST(Explain, reports_the_keys_of_each_rule) {
   EXPECT_EQ(explanation.decode_sizes, (std::vector<int32_t>{1, 2, 4, 8, 16, 32, 48, 64, 80, 96}));
 }
 
+TEST(Explain, says_that_measured_sizes_are_candidates) {
+  const ResolutionInputs inputs =
+      inputs_with(cudagraph::AttentionCGSupport::ALWAYS, R"({"capture_size_rule": "measured"})");
+  const Explanation explanation = explain(inputs, {});
+  ASSERT_EQ(explanation.error, std::nullopt);
+  EXPECT_EQ(explanation.decode_sizes.back(), 100);
+  EXPECT_EQ(explanation.mixed_sizes.back(), inputs.max_num_batched_tokens);
+  EXPECT_THAT(to_text(explanation), HasSubstr("these sizes are candidates"));
+  const ResolutionInputs eager =
+      inputs_with(cudagraph::AttentionCGSupport::ALWAYS,
+                  R"({"capture_size_rule": "measured", "cudagraph_mode": "NONE"})");
+  EXPECT_EQ(to_text(explain(eager, {})).find("candidates"), std::string::npos);
+}
+
+TEST(Explain, refuses_what_measured_sizes_cannot_be_used_with) {
+  const auto error_of = [](std::string_view more, int32_t tensor_parallel_size = 1) {
+    ResolutionInputs inputs =
+        inputs_with(cudagraph::AttentionCGSupport::ALWAYS,
+                    std::string(R"({"capture_size_rule": "measured")") + std::string(more) + "}");
+    inputs.tensor_parallel_size = tensor_parallel_size;
+    return explain(inputs, {}).error.value_or("");
+  };
+  EXPECT_EQ(error_of(""), "");
+  EXPECT_THAT(error_of("", 2), HasSubstr("several ranks"));
+  EXPECT_THAT(error_of(R"(, "cudagraph_lazy_capture": true)"), HasSubstr("cudagraph_lazy_capture"));
+  EXPECT_THAT(error_of(R"(, "compile_sizes": [8])"), HasSubstr("compile_sizes"));
+  EXPECT_THAT(error_of(R"(, "compile_sizes": ["cudagraph_capture_sizes"])"),
+              HasSubstr("compile_sizes"));
+}
+
 TEST(Explain, the_text_tells_each_warning_once) {
   ResolutionInputs inputs;
   inputs.attention = {{"X", cudagraph::AttentionCGSupport::UNIFORM_BATCH}};

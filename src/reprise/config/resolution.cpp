@@ -35,6 +35,7 @@ ResolvedConfig resolve(const ResolutionInputs& inputs) {
   resolver.expand_compile_sizes();
   resolver.warn_about_lazy_capture();
   resolver.warn_about_copied_inputs();
+  resolver.check_measured_sizes();
   return std::move(resolver).take();
 }
 

@@ -44,6 +44,7 @@ class Resolver {
   void expand_compile_sizes();
   void warn_about_lazy_capture();
   void warn_about_copied_inputs();
+  void check_measured_sizes();
 
   ResolvedConfig take() && { return std::move(out_); }
 

@@ -73,10 +73,10 @@ void Resolver::add_width(int32_t query_len, std::vector<int32_t> sizes) {
 // number of drafts, those numbers are the widths. The warnings about sizes would only repeat those
 // of the other ladder.
 void Resolver::compute_sizes_of_fewer_drafts() {
-  if (in_.compilation.capture_size_rule != cudagraph::CaptureSizeRule::reprise ||
-      out_.uniform_decode_query_len == 1 || !separate_routine(out_.mode)) {
-    return;
-  }
+  const cudagraph::CaptureSizeRule rule = in_.compilation.capture_size_rule;
+  const bool has_widths = rule == cudagraph::CaptureSizeRule::reprise ||
+                          rule == cudagraph::CaptureSizeRule::measured;
+  if (!has_widths || out_.uniform_decode_query_len == 1 || !separate_routine(out_.mode)) return;
   const auto add = [this](int32_t query_len) {
     cudagraph::CaptureSizeInputs inputs = size_inputs();
     inputs.uniform_decode_query_len = query_len;
@@ -113,6 +113,29 @@ void Resolver::warn_about_copied_inputs() {
        fmt::format("cudagraph_copy_inputs has no effect with cudagraph_mode {}: only PIECEWISE "
                    "graphs copy their inputs, FULL graphs read buffers that do not move",
                    to_string(out_.mode)));
+}
+
+void Resolver::check_measured_sizes() {
+  if (in_.compilation.capture_size_rule != cudagraph::CaptureSizeRule::measured) return;
+  if (out_.mode == cudagraph::CudagraphMode::NONE) return;
+  const auto refuse = [](std::string_view option, std::string_view because) {
+    throw InvalidArgument(fmt::format(
+        "capture_size_rule measured: cannot be used with {}, because {}; leave one of the two out",
+        option,
+        because));
+  };
+  if (in_.tensor_parallel_size > 1) {
+    refuse("several ranks", "each rank would measure other times and keep other graphs");
+  }
+  if (in_.compilation.cudagraph_lazy_capture) {
+    refuse("cudagraph_lazy_capture", "graphs are timed at the start, before the first batch");
+  }
+  if (in_.compilation.compile_sizes) {
+    refuse("compile_sizes", "programs are compiled before it is known which sizes have graphs");
+  }
+  note("M1",
+       "capture_size_rule measured: these sizes are candidates; the start times the graph of each "
+       "one and keeps those that save at least 1 %, which nobody can know before");
 }
 
 void Resolver::expand_compile_sizes() {

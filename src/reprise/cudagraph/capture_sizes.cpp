@@ -68,6 +68,7 @@ void clip_to(Sizes& sizes,
 
 Sizes reprise_mixed(const ExplicitSizes& asked,
                     const CaptureSizeInputs& in,
+                    CaptureSizeRule rule,
                     std::vector<std::string>& warnings) {
   if (asked.list) {
     Sizes sizes = *asked.list;
@@ -75,6 +76,11 @@ Sizes reprise_mixed(const ExplicitSizes& asked,
     if (asked.max && sizes.back() != *asked.max) throw_inconsistent(sizes.back(), *asked.max);
     clip_to(sizes, in.max_num_batched_tokens, "max_num_batched_tokens", warnings);
     return sizes;
+  }
+  if (rule == CaptureSizeRule::measured) {
+    // The measurement finds where graphs of mixed batches stop to pay.
+    return candidate_grid(
+        std::min(asked.max.value_or(in.max_num_batched_tokens), in.max_num_batched_tokens));
   }
   const int32_t max =
       std::min(asked.max ? *asked.max : automatic_max(in), in.max_num_batched_tokens);
@@ -88,6 +94,7 @@ Sizes reprise_mixed(const ExplicitSizes& asked,
 // The capture sizes of decode batches in tokens: numbers of requests x query length.
 Sizes reprise_decode(const ExplicitSizes& asked,
                      const CaptureSizeInputs& in,
+                     CaptureSizeRule rule,
                      std::vector<std::string>& warnings) {
   const int32_t q = in.uniform_decode_query_len;
   const int32_t widest = largest_decode_batch(in.max_num_seqs, in.max_num_batched_tokens, q);
@@ -120,7 +127,9 @@ Sizes reprise_decode(const ExplicitSizes& asked,
     }
     if (reachable <= limit) tokens.push_back(reachable);
   } else {
-    tokens = request_grid(std::min(widest, limit / q), in.performance_mode);
+    const int32_t most = std::min(widest, limit / q);
+    tokens = rule == CaptureSizeRule::measured ? candidate_grid(most)
+                                               : request_grid(most, in.performance_mode);
     for (int32_t& size : tokens) size *= q;
   }
   sort_unique(tokens);
@@ -129,18 +138,25 @@ Sizes reprise_decode(const ExplicitSizes& asked,
 
 CaptureSizes reprise_sizes(const ExplicitSizes& asked,
                            const CaptureSizeInputs& in,
+                           CaptureSizeRule rule,
                            CudagraphMode mode) {
   CaptureSizes result;
   const bool wants_mixed = mixed_mode(mode) != CudagraphRuntimeMode::NONE;
-  if (wants_mixed) result.mixed = reprise_mixed(asked, in, result.warnings);
+  if (wants_mixed) result.mixed = reprise_mixed(asked, in, rule, result.warnings);
   if (separate_routine(mode)) {
-    result.decode = reprise_decode(asked, in, result.warnings);
+    result.decode = reprise_decode(asked, in, rule, result.warnings);
   } else if (!asked.list && !asked.max) {
     // Mixed and decode batches share one routine, so `mixed` also gets the decode sizes that are
     // larger than its own.
     const int32_t grid_max = result.max_mixed();
-    for (int32_t size : reprise_decode(asked, in, result.warnings)) {
+    const Sizes decode = reprise_decode(asked, in, rule, result.warnings);
+    for (int32_t size : decode) {
       if (size > grid_max) result.mixed.push_back(size);
+    }
+    // The candidates go on above the widest decode batch, which need not be one of them.
+    if (rule == CaptureSizeRule::measured && !decode.empty()) {
+      result.mixed.push_back(decode.back());
+      sort_unique(result.mixed);
     }
   }
   drop_indivisible(result.mixed, in, result.warnings);
@@ -232,6 +248,8 @@ std::string_view to_string(CaptureSizeRule rule) noexcept {
       return "vllm-v1";
     case CaptureSizeRule::atom:
       return "atom";
+    case CaptureSizeRule::measured:
+      return "measured";
   }
   return "";
 }
@@ -256,9 +274,10 @@ CaptureSizes compute_capture_sizes(const CaptureSizeRequest& request,
   }
   const ExplicitSizes asked = explicit_sizes(request);
   check_explicit(asked);
-  const bool reprise_rule = request.capture_size_rule == CaptureSizeRule::reprise;
-  CaptureSizes result = reprise_rule ? reprise_sizes(asked, inputs, mode)
-                                     : vllm_sizes(asked, inputs, request.capture_size_rule);
+  const CaptureSizeRule rule = request.capture_size_rule;
+  const bool reprise_rule = rule == CaptureSizeRule::reprise || rule == CaptureSizeRule::measured;
+  CaptureSizes result = reprise_rule ? reprise_sizes(asked, inputs, rule, mode)
+                                     : vllm_sizes(asked, inputs, rule);
   if (request.cuda_graph_sizes) {
     result.warnings.push_back(
         asked.list ? fmt::format("cuda_graph_sizes is an old spelling: write "
@@ -269,9 +288,8 @@ CaptureSizes compute_capture_sizes(const CaptureSizeRequest& request,
                                  *asked.max));
   }
   if (!reprise_rule && separate_routine(mode)) {
-    const auto decode_sizes = request.capture_size_rule == CaptureSizeRule::vllm
-                                  ? rounded_decode_sizes
-                                  : decode_sizes_within;
+    const auto decode_sizes =
+        rule == CaptureSizeRule::vllm ? rounded_decode_sizes : decode_sizes_within;
     result.decode =
         decode_sizes(result.mixed, inputs.uniform_decode_query_len, inputs.max_num_seqs);
   }

@@ -14,8 +14,10 @@ namespace reprise::cudagraph {
 /// mixed batches, sizes in requests for decode batches. vllm: the token list and the dispatch of
 /// vLLM 0.32 with its Model Runner V2, which is its default. vllm_v1 ("vllm-v1"): those of vLLM's
 /// first runner, with its rounding for speculative decoding. atom: listed sizes are numbers of
-/// requests.
-enum class CaptureSizeRule : uint8_t { reprise, vllm, vllm_v1, atom };
+/// requests. measured: the ladders of reprise with every size up to 32 and 16 steps per doubling
+/// from there, mixed batches up to the scheduler's budget. These sizes are candidates: the start
+/// times each graph and keeps those that pay (see capture/measured_ladder.h).
+enum class CaptureSizeRule : uint8_t { reprise, vllm, vllm_v1, atom, measured };
 
 [[nodiscard]] std::string_view to_string(CaptureSizeRule rule) noexcept;
 

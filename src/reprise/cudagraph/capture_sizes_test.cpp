@@ -463,6 +463,45 @@ TEST(CaptureSizesReprise, single_routine_modes_carry_the_token_grid_to_the_wides
   }
 }
 
+TEST(CaptureSizesMeasured, have_every_size_of_the_rule_reprise_and_sixteen_for_each_doubling) {
+  for (const int32_t q : {1, 4}) {
+    for (const int32_t seqs : {1, 7, 32, 33, 100, 256, 1000}) {
+      for (const CudagraphMode mode : {CudagraphMode::FULL_AND_PIECEWISE, CudagraphMode::FULL}) {
+        for (const int32_t budget : {8, 100, 4096}) {
+          const auto of = [&](CaptureSizeRule rule) {
+            return compute_capture_sizes(config_of(rule), in(seqs, budget, q), mode);
+          };
+          const CaptureSizes measured = of(CaptureSizeRule::measured);
+          const CaptureSizes reprise = of(CaptureSizeRule::reprise);
+          EXPECT_TRUE(std::ranges::includes(measured.mixed, reprise.mixed));
+          EXPECT_TRUE(std::ranges::includes(measured.decode, reprise.decode));
+          EXPECT_EQ(measured.max_mixed(), budget) << "the largest chunk of a prompt";
+          EXPECT_EQ(measured.max_decode(), reprise.max_decode());
+          for (const Sizes* sizes : {&measured.mixed, &measured.decode}) {
+            const int32_t unit = sizes == &measured.decode ? q : 1;
+            for (size_t i = 1; i < sizes->size(); ++i) {
+              const int32_t before = (*sizes)[i - 1] / unit;
+              EXPECT_LE((*sizes)[i] / unit - before, std::max(1, before / 16));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(CaptureSizesMeasured, a_list_or_a_maximum_of_the_user_bounds_the_candidates) {
+  const CaptureSizes of_maximum = compute_capture_sizes(
+      config_of(CaptureSizeRule::measured, 10), in(64, 8192), CudagraphMode::FULL_AND_PIECEWISE);
+  EXPECT_THAT(of_maximum.mixed, ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10));
+  EXPECT_EQ(of_maximum.decode, of_maximum.mixed);
+  const CaptureSizes of_list =
+      compute_capture_sizes(config_of(CaptureSizeRule::measured, std::nullopt, Sizes{4, 9}),
+                            in(64, 8192),
+                            CudagraphMode::FULL_AND_PIECEWISE);
+  EXPECT_THAT(of_list.mixed, ElementsAre(4, 9));
+}
+
 TEST(CaptureSizesReprise, list_and_maximum_that_disagree_are_refused_naming_both) {
   try {
     (void)compute_capture_sizes(config_of(CaptureSizeRule::reprise, 32, Sizes{1, 2, 16}),

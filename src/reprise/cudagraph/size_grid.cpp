@@ -57,6 +57,19 @@ Sizes request_grid(int32_t widest, PerformanceMode performance) {
   return sizes;
 }
 
+Sizes candidate_grid(int32_t max) {
+  constexpr int32_t kStepsPerDoubling = 16;
+  Sizes sizes;
+  for (int32_t n = 1; n <= max;) {
+    sizes.push_back(n);
+    n += std::max(1, static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(n))) /
+                         kStepsPerDoubling);
+  }
+  if (max >= 1) sizes.push_back(max);
+  sort_unique(sizes);
+  return sizes;
+}
+
 int32_t automatic_max(const CaptureSizeInputs& in) {
   const int64_t twice = int64_t{in.max_num_seqs} * in.uniform_decode_query_len * 2;
   return static_cast<int32_t>(std::min<int64_t>(twice, in.default_max_capture_size));

@@ -31,6 +31,10 @@ void sort_unique(Sizes& sizes);
 /// `widest`, so the largest possible decode batch has a graph.
 [[nodiscard]] Sizes request_grid(int32_t widest, PerformanceMode performance);
 
+/// The candidates of the rule measured: every size up to 32, and from there 16 sizes for each
+/// doubling. Has every size of request_grid(). The last size is `max`.
+[[nodiscard]] Sizes candidate_grid(int32_t max);
+
 /// Twice the tokens of the widest decode batch, at most the default maximum.
 [[nodiscard]] int32_t automatic_max(const CaptureSizeInputs& in);
 
