@@ -41,4 +41,18 @@ class CapturePermission {
   CaptureObserver* observer_ = nullptr;
 };
 
+/// Opens the permission for the time of its life.
+class OpenPermission {
+ public:
+  explicit OpenPermission(CapturePermission& permission) : permission_(permission) {
+    permission_.open();
+  }
+  OpenPermission(const OpenPermission&) = delete;
+  OpenPermission& operator=(const OpenPermission&) = delete;
+  ~OpenPermission() { permission_.seal(); }
+
+ private:
+  CapturePermission& permission_;
+};
+
 }  // namespace reprise::cudagraph

@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "reprise/cudagraph/batch_descriptor.h"
+#include "reprise/cudagraph/capture/measured_ladder.h"
 #include "reprise/cudagraph/cudagraph_mode.h"
 
 namespace reprise::cudagraph {
@@ -42,6 +44,7 @@ struct CaptureReport {
   double seconds = 0;
   size_t bytes = 0;
   std::string violation;  // of a rule that is about all keys together; empty: none
+  std::optional<LadderReport> ladder;  // with the rule measured: which keys pay
 
   [[nodiscard]] size_t num_captured() const noexcept;
   [[nodiscard]] size_t num_with(CaptureVerdict verdict) const noexcept;

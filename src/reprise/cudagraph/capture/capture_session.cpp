@@ -9,19 +9,6 @@
 namespace reprise::cudagraph {
 namespace {
 
-class OpenPermission {
- public:
-  explicit OpenPermission(CapturePermission& permission) : permission_(permission) {
-    permission_.open();
-  }
-  OpenPermission(const OpenPermission&) = delete;
-  OpenPermission& operator=(const OpenPermission&) = delete;
-  ~OpenPermission() { permission_.seal(); }
-
- private:
-  CapturePermission& permission_;
-};
-
 void warm_up_and_capture(CudagraphRuntimeMode mode,
                          const BatchDescriptor& descriptor,
                          int num_warmups,

@@ -13,10 +13,11 @@ namespace reprise::cudagraph {
 
 /// One forward that the session asks for, with a dummy batch of exactly this shape.
 struct DummyRun {
-  enum class Purpose { warm_up, capture };
+  /// trial: the graph is timed and destroyed, so nothing about it is noted or proved.
+  enum class Purpose { warm_up, capture, trial };
 
   Purpose purpose = Purpose::warm_up;
-  /// NONE in a warm-up, the key's mode in a capture.
+  /// NONE in a warm-up, the key's mode in a capture or a trial.
   CudagraphRuntimeMode mode = CudagraphRuntimeMode::NONE;
   BatchDescriptor descriptor;
   /// The mode for which the key is captured, also during its warm-up. The warm-up for FULL must run
