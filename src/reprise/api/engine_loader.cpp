@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -222,7 +223,9 @@ void take_memory_of_steps(LoadedEngine& engine) {
 void capture(LoadedEngine& engine, const StartupObserver& observer) {
   runner::ModelRunner& runner = *engine.runner;
   StartupReport& report = engine.report;
-  report.capture = runner.capture(observer.on_capture);
+  // The runner of a second start must have the graphs whose memory the first one has shown.
+  const std::optional<cudagraph::LadderReport> known = std::move(report.capture.ladder);
+  report.capture = runner.capture(observer.on_capture, known ? &*known : nullptr);
   require_memory_for_graphs(report);
   require_all_graphs(engine.args, report);
   compile::CompilationCounter& counter = report.compilation.counter;

@@ -166,6 +166,14 @@ void GraphChanges::check_possible(const GraphChange& change) const {
                     last_->num_captured + last_->failures.size(),
                     last_->num_planned));
   }
+  const bool is_measured = engine_->options->graph_inputs.compilation.capture_size_rule ==
+                           cudagraph::CaptureSizeRule::measured;
+  if (is_measured && !change.compilation.empty()) {
+    throw InvalidArgument(
+        "graphs: with capture_size_rule measured, mode and sizes cannot change while the engine "
+        "runs, because graphs are timed before the caches get their memory; restart with the new "
+        "options, or choose another rule");
+  }
   if (args.strict_graphs && !change.quarantine.empty()) {
     throw InvalidArgument(
         "quarantine: with --strict-graphs each request of this graph would be an error; leave "

@@ -12,6 +12,7 @@
 #include "reprise/api/engine_loader.h"
 #include "reprise/api/loaded_engine.h"
 #include "reprise/api/weight_files.h"
+#include "reprise/base/equal_ignoring_case.h"
 #include "reprise/base/error.h"
 #include "reprise/runner/rank_steps.h"
 #include "reprise/weights/rank_weights.h"
@@ -25,6 +26,12 @@ namespace {
                   "--pipeline-parallel-size) yet; leave it out",
                   option,
                   what));
+}
+
+constexpr std::string_view kMeasured = "capture_size_rule measured";
+
+bool measures_sizes(const EngineArgs& args) {
+  return equal_ignoring_case(args.compilation_config.value("capture_size_rule", ""), "measured");
 }
 
 void check_data_parallel_options(const EngineArgs& args) {
@@ -56,6 +63,7 @@ void check_data_parallel_options(const EngineArgs& args) {
   if (args.compilation_config.value("cudagraph_lazy_capture", false)) {
     refuse("cudagraph_lazy_capture", lockstep);
   }
+  if (measures_sizes(args)) refuse(kMeasured, lockstep);
 }
 
 }  // namespace
@@ -66,6 +74,8 @@ void check_rank_options(const EngineArgs& args, const config::ResolvedConfig& gr
   if (divides_weights && args.quantization == "fp8") refuse_with_ranks("--quantization", "fp8");
   if (args.ranks_per_engine() == 1) return;
   if (args.device == "cuda") refuse_with_ranks("--device", "cuda");
+  // Pipeline stages; the resolution refuses tensor ranks.
+  if (measures_sizes(args)) refuse_with_ranks(kMeasured, "a measurement of each rank");
   if (args.enable_lora) refuse_with_ranks("--enable-lora", "an adapter");
   if (!args.speculative_config.empty()) {
     refuse_with_ranks("--speculative-config", "speculative decoding");

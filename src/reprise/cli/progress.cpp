@@ -25,6 +25,19 @@ void show_line(std::string_view text) {
   std::fflush(stderr);
 }
 
+void print_ladder(const cudagraph::LadderReport& ladder, bool with_dropped_keys) {
+  fmt::print(stderr, "capture sizes measured: {}\n", ladder.describe());
+  if (!with_dropped_keys) return;
+  for (const cudagraph::MeasuredKey& key : ladder.keys) {
+    if (key.is_kept()) continue;
+    fmt::print(stderr,
+               "dropped  {:<9} [{}] {}\n",
+               to_string(key.key.mode),
+               to_string(key.key.descriptor),
+               key.dropped_because);
+  }
+}
+
 }  // namespace
 
 void print_warnings(const api::StartupReport& report) {
@@ -127,6 +140,7 @@ void StartupProgress::summarize(api::LLM& llm) const {
              report.capture.seconds,
              report.capture.num_captured(),
              format_bytes(report.graph_bytes));
+  if (report.capture.ladder) print_ladder(*report.capture.ladder, verbose_);
   if (const std::string verdicts = report.capture.describe_verdicts(); !verdicts.empty()) {
     fmt::print(
         stderr, "graphs verified: {} ({:.3f} s)\n", verdicts, report.capture.verify_seconds());

@@ -114,6 +114,16 @@ void log_captures(const Log& log, const api::StartupReport& report) {
                             to_string(record.descriptor),
                             record.failure));
   }
+  if (report.capture.ladder) {
+    log.info(fmt::format("Capture sizes measured: {}", report.capture.ladder->describe()));
+    for (const cudagraph::MeasuredKey& key : report.capture.ladder->keys) {
+      if (key.is_kept()) continue;
+      log.debug(fmt::format("dropped {} [{}]: {}",
+                            to_string(key.key.mode),
+                            to_string(key.key.descriptor),
+                            key.dropped_because));
+    }
+  }
   if (const std::string verdicts = report.capture.describe_verdicts(); !verdicts.empty()) {
     log.info(fmt::format(
         "Graph verification: {} in {:.3f} secs", verdicts, report.capture.verify_seconds()));

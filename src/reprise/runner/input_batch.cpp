@@ -192,19 +192,27 @@ void InputBatch::pad(int32_t num_rows, int32_t num_tokens, int32_t num_logits) {
 }
 
 void InputBatch::stage_dummy(const StagedShape& shape, device::Stream& stream, DummyTokens tokens) {
+  StagedShape batch = shape;
+  if (tokens == DummyTokens::padding) batch.num_tokens = 0;
+  stage_dummy(shape, batch, stream);
+}
+
+void InputBatch::stage_dummy(const StagedShape& shape,
+                             const StagedShape& batch,
+                             device::Stream& stream) {
   begin_stage(shape);
-  const int32_t num_tokens = tokens == DummyTokens::padding ? 0 : shape.num_tokens;
   const int32_t longest = limits_.max_blocks_per_req * limits_.block_size;
-  const int32_t even_share = num_tokens / std::max(shape.num_reqs, 1);
-  const int32_t num_longer = num_tokens - even_share * shape.num_reqs;
+  const int32_t even_share = batch.num_tokens / std::max(batch.num_reqs, 1);
+  const int32_t num_longer = batch.num_tokens - even_share * batch.num_reqs;
   int32_t first_token = 0;
   for (int32_t row = 0; row < shape.num_reqs; ++row) {
-    const int32_t query_len = std::min(even_share + (row < num_longer ? 1 : 0), longest);
+    const int32_t share = row < batch.num_reqs ? even_share + (row < num_longer ? 1 : 0) : 0;
+    const int32_t query_len = std::min(share, longest);
     host(layout_.query_start_loc)[row] = first_token;
     host(layout_.seq_lens)[row] = query_len;
     first_token += query_len;
   }
-  num_real_reqs_ = shape.num_reqs;
+  num_real_reqs_ = batch.num_reqs;
   // The batch consists of padding values. Only its sizes and sequence lengths matter.
   pad_tokens(0, shape.num_tokens);
   host(layout_.query_start_loc)[shape.num_reqs] = first_token;
@@ -214,7 +222,7 @@ void InputBatch::stage_dummy(const StagedShape& shape, device::Stream& stream, D
   for (int32_t row = 0; row < shape.num_reqs; ++row) stage_table_row(row, {});
   for (int32_t row = 0; row < shape.num_reqs; ++row) stage_encoder_text(row, 1, {});
   std::fill_n(host(layout_.logits_indices), shape.num_logits_rows, 0);
-  host(layout_.num_logits)[0] = shape.num_logits_rows;
+  host(layout_.num_logits)[0] = batch.num_logits_rows;
   upload(stream);
 }
 

@@ -76,6 +76,9 @@ class InputBatch {
   void stage_dummy(const StagedShape& shape,
                    device::Stream& stream,
                    DummyTokens tokens = DummyTokens::of_requests);
+  /// The same with requests that have only the sizes of `batch`; all else is padding. \pre `batch`
+  /// fits into `shape`
+  void stage_dummy(const StagedShape& shape, const StagedShape& batch, device::Stream& stream);
 
   // Views with the sizes of the last staged shape.
   [[nodiscard]] Tensor input_ids() const;       // int32[num_tokens]

@@ -11,6 +11,7 @@
 #include "reprise/runner/graph_inventory.h"
 #include "reprise/runner/graph_trial.h"
 #include "reprise/runner/graph_verification.h"
+#include "reprise/runner/measured_sizes.h"
 #include "reprise/runner/quarantine_report.h"
 #include "reprise/runner/step_parts.h"
 
@@ -18,10 +19,6 @@ namespace reprise::runner {
 namespace {
 
 using cudagraph::CudagraphRuntimeMode;
-
-double monotonic_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::unique_ptr<ShadowCheck> make_shadow_check(const ModelRunnerOptions& options,
                                                Execution& execution,
@@ -205,7 +202,8 @@ cudagraph::VerifyGraphs ModelRunner::verify_level() const noexcept {
 }
 
 cudagraph::CaptureReport ModelRunner::capture(
-    const std::function<void(const cudagraph::CaptureRecord&, size_t, size_t)>& on_progress) {
+    const std::function<void(const cudagraph::CaptureRecord&, size_t, size_t)>& on_progress,
+    const cudagraph::LadderReport* known) {
   // Ranks load their weights at different speeds.
   for (parallel::Communicator* ranks : {options_.ranks, options_.op_ranks}) {
     if (ranks != nullptr) {
@@ -213,8 +211,13 @@ cudagraph::CaptureReport ModelRunner::capture(
     }
   }
   if (options_.lazy_capture) return {};
+  std::optional<cudagraph::LadderReport> ladder;
+  if (options_.dispatcher.rule == cudagraph::CaptureSizeRule::measured) {
+    ladder = drop_what_does_not_pay(*this, dispatcher_, forwards_.permission(), known);
+  }
   cudagraph::CaptureReport report = cudagraph::run_capture_session(
       dispatcher_, forwards_.permission(), options_.num_warmups, capture_callbacks(on_progress));
+  report.ladder = std::move(ladder);
   // Other ranks would have to replay the same key at the same time, and an encoder's texts would
   // have to be computed before.
   const bool can_try = !ranked_ && !options_.limits.has_encoder;
@@ -225,6 +228,21 @@ cudagraph::CaptureReport ModelRunner::capture(
   }
   if (ranked_) ranked_->compare_capture(report);
   return report;
+}
+
+double ModelRunner::time_dummy(const cudagraph::BatchFacts& batch,
+                               const cudagraph::Decision& decision) {
+  batch_.stage_dummy(staged_shape(decision, batch.num_reqs, batch.num_logits),
+                     {batch.num_tokens, batch.num_reqs, batch.num_logits},
+                     execution_->stream());
+  for (const auto& part : parts_) part->stage_dummy(decision.descriptor, execution_->stream());
+  execution_->stream().synchronize();
+  const double start = monotonic_seconds();
+  run_staged(decision.descriptor, decision.mode);
+  execution_->stream().synchronize();
+  const double seconds = monotonic_seconds() - start;
+  drop_outputs();
+  return seconds * 1e6;
 }
 
 void ModelRunner::stage_dummy(const StagedShape& shape,
@@ -263,7 +281,8 @@ void ModelRunner::verify_capture(const cudagraph::DummyRun& capture,
 }
 
 void ModelRunner::dummy_run(const cudagraph::DummyRun& run) {
-  const bool captures = run.purpose == cudagraph::DummyRun::Purpose::capture;
+  const bool captures = run.purpose != cudagraph::DummyRun::Purpose::warm_up;
+  const bool is_noted = run.purpose == cudagraph::DummyRun::Purpose::capture;
   // While the pieces of a PIECEWISE key are captured, attention runs between them. Its results are
   // not used, so it gets no tokens: it would take nearly all the time of the capture. A second
   // capture gets the other tokens.
@@ -279,13 +298,13 @@ void ModelRunner::dummy_run(const cudagraph::DummyRun& run) {
   const kernels::PoolScope memory(execution_->executor(),
                                   captures ? execution_->graph_pool() : execution_->eager_pool());
   cudagraph::CaptureObserver* observer = nullptr;
-  if (captures && verification_->is_on()) observer = verification_.get();
-  if (captures && inventory_) {
+  if (is_noted && verification_->is_on()) observer = verification_.get();
+  if (is_noted && inventory_) {
     inventory_->begin(run.mode, run.descriptor);
     observer = inventory_.get();
   }
   const ObserverScope observed(forwards_.permission(), observer);
-  const bool is_shadowed = shadow_->is_on() && captures;
+  const bool is_shadowed = shadow_->is_on() && is_noted;
   {
     if (is_shadowed) shadow_->captured().begin(run.mode, run.descriptor);
     const ProbeScope probe(execution_->stream(), is_shadowed ? &shadow_->captured() : nullptr);

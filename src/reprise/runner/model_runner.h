@@ -87,6 +87,8 @@ class ModelRunner {
   /// How the model may be compiled.
   [[nodiscard]] CompileSupport compile_support() const { return forwards_.compile_support(); }
   [[nodiscard]] bool has_adapters() const noexcept { return options_.adapters != nullptr; }
+  /// Eager runs before each capture.
+  [[nodiscard]] int num_warmups() const noexcept { return options_.num_warmups; }
   /// Traces a forward of the model into a program. The slots refer to this runner's cache and to
   /// the model's weights.
   /// \pre has_adapters() for ForwardKind::adapters
@@ -109,9 +111,21 @@ class ModelRunner {
   void grow_caches(int64_t num_blocks, int64_t num_slots);
 
   /// Captures all keys of the dispatcher's capture plan. `on_progress` may be empty. All ranks call
-  /// it at the same time, and compare what they captured.
+  /// it at the same time, and compare what they captured. With the rule measured, keys that do not
+  /// pay are dropped before: those that `known`, of an earlier runner of this model, dropped;
+  /// nullptr: it measures. \pre no step has run
   cudagraph::CaptureReport capture(
-      const std::function<void(const cudagraph::CaptureRecord&, size_t, size_t)>& on_progress);
+      const std::function<void(const cudagraph::CaptureRecord&, size_t, size_t)>& on_progress,
+      const cudagraph::LadderReport* known = nullptr);
+  /// Runs a dummy batch with these facts as `decision` says, waits for it, and returns the
+  /// microseconds without its staging. No block of the caches is written. \pre the key of the
+  /// decision has a graph, or the decision is an eager step \throws device::DeviceError
+  double time_dummy(const cudagraph::BatchFacts& batch, const cudagraph::Decision& decision);
+  /// Runs or captures the dummy batch of a capture session. Its results mean nothing. \pre no step
+  /// is in flight \throws as a step, and device::CaptureError
+  void dummy_run(const cudagraph::DummyRun& run);
+  /// Destroys the graph of a key. \pre the key cannot be dispatched
+  void forget(const cudagraph::PlannedKey& key);
 
   /// Changes which graphs there are, between two steps. Graphs that the new plan does not need are
   /// destroyed, and so are all graphs if a higher level of verification or shadow checks that were
@@ -273,9 +287,6 @@ class ModelRunner {
   [[nodiscard]] cudagraph::CaptureCallbacks capture_callbacks(
       std::function<void(const cudagraph::CaptureRecord&, size_t, size_t)> on_progress);
   cudagraph::CaptureRecord capture_between_steps(const cudagraph::PlannedKey& key);
-  /// Destroys the graph of a key that cannot be dispatched any more.
-  void forget(const cudagraph::PlannedKey& key);
-  void dummy_run(const cudagraph::DummyRun& run);
   void verify_capture(const cudagraph::DummyRun& capture, cudagraph::CaptureRecord& record);
   [[nodiscard]] attention::LayerCaches caches() const noexcept {
     return {.kv_cache = &kv_cache_,

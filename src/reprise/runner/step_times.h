@@ -28,6 +28,10 @@ inline constexpr std::array<std::string_view, kNumStepPhases> kStepPhaseNames = 
 
 using TimePoint = std::chrono::steady_clock::time_point;
 
+[[nodiscard]] inline double monotonic_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 /// One time span of a phase. A phase may have several spans in one step.
 struct PhaseSpan {
   StepPhase phase = StepPhase::schedule;
