@@ -140,11 +140,9 @@ class KvTransfer(unittest.TestCase):
         for answer in answers:
             usage = answer["usage"]
             self.assertEqual(usage["prompt_tokens_details"]["cached_tokens"], usage["prompt_tokens"] - 1)
-        text = pair.decode.request("GET", "/metrics")[1].decode()
         steps = collections.Counter()
-        for line in text.splitlines():
-            if line.startswith("reprise:cudagraph_dispatch_total"):
-                steps[line.split('runtime_mode="')[1].split('"')[0]] += float(line.rsplit(" ", 1)[1])
+        for (mode, _), count in self.steps_of(pair.decode).items():
+            steps[mode] += count
         self.assertGreater(steps["FULL"], 30)
         self.assertEqual(steps.total(), steps["FULL"], steps)
         num_tokens = sum(answer["usage"]["prompt_tokens"] for answer in answers)
@@ -156,6 +154,37 @@ class KvTransfer(unittest.TestCase):
         self.assertGreater(sources["external_kv_transfer"], 100)
         self.assertEqual(pair.decode.metric("reprise:kv_transfer_tokens_total"), num_tokens)
         pair.prefill.wait_until(lambda: pair.prefill.metric("reprise:kv_transfer_waiting_bytes") == 0)
+
+    @staticmethod
+    def steps_of(server):
+        """The number of steps by runtime mode and descriptor."""
+        steps = collections.Counter()
+        for line in server.request("GET", "/metrics")[1].decode().splitlines():
+            if line.startswith("reprise:cudagraph_dispatch_total"):
+                mode, descriptor = (line.split(f'{label}="')[1].split('"')[0] for label in ("runtime_mode", "descriptor"))
+                steps[mode, descriptor] += float(line.rsplit(" ", 1)[1])
+        return steps
+
+    def test_the_first_step_of_a_server_with_drafts_replays_a_full_graph(self):
+        # The first step of a request has its last prompt token and no drafts, so it is as wide as a step without speculation.
+        pair = Pair(self, "TcpConnector", ["--speculative-config", '{"method": "ngram", "num_speculative_tokens": 3}'])
+        bodies = [{"prompt": f"{PROMPTS[i % 3]} {i}", "max_tokens": 1, "temperature": 0} for i in range(12)]
+        expected = [self.alone.post("/v1/completions", body)[1]["choices"] for body in bodies]
+        begun = [(body, pair.begin(body)) for body in bodies]
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            answers = list(pool.map(lambda request: pair.end(*request)[1]["choices"], begun))
+        self.assertEqual(answers, expected)
+        first = self.steps_of(pair.decode)
+        self.assertGreater(first.total(), 0)
+        for mode, descriptor in first:
+            tokens, reqs = (int(part.split("=")[1]) for part in descriptor.split()[:2])
+            self.assertEqual((mode, tokens), ("FULL", reqs), descriptor)
+        # The bias makes an answer of one word again and again, so later steps have three drafts.
+        self.expect_same(pair, {"prompt": PROMPTS[1], "max_tokens": 60, "temperature": 0, "ignore_eos": True,
+                                "logit_bias": {"300": 100}})
+        later = self.steps_of(pair.decode)
+        self.assertIn(("FULL", "tokens=4 reqs=1 uniform"), later)
+        self.assertEqual({mode for mode, _ in later}, {"FULL"}, later)
 
     def test_a_producer_that_is_gone_is_named_or_replaced(self):
         body = {"prompt": PROMPTS[1], "max_tokens": 10, "temperature": 0}
