@@ -6,6 +6,7 @@
 Uses only Python's standard library.
 """
 
+import collections
 import json
 import os
 import pty
@@ -124,6 +125,26 @@ class BenchCommands(unittest.TestCase):
         self.assertEqual(turns, [("NONE", "1"), ("PIECEWISE", "1"), ("FULL_AND_PIECEWISE", "1"),
                                  ("PIECEWISE", "2"), ("FULL_AND_PIECEWISE", "2"), ("NONE", "2")])
         self.assertIn("| NONE | PIECEWISE | FULL_AND_PIECEWISE |", run.stdout)
+
+    def test_the_preset_of_capture_sizes_shows_the_graphs_of_both_rules(self):
+        run = self.bench("sweep", "--preset", "capture-sizes", "--serve-cmd", "m", "--dry-run")
+        self.assertEqual(re.findall(r'"capture_size_rule":"(\w+)"', run.stdout), ["reprise", "measured"])
+        self.assertEqual(run.stdout.count("--max-concurrency"), 16)
+        run = self.bench("sweep", "--preset", "capture-sizes", "--num-runs", 1, "--output-dir", self.folder, "--serve-cmd",
+                         f"serve '{MODEL}' --kv-cache-memory-bytes 64M --max-num-seqs 5 --max-num-batched-tokens 16",
+                         "--bench-cmd", "--num-prompts 3 --random-input-len 8 --random-output-len 5",
+                         "--bench-params", '[{"max_concurrency": 1}, {"max_concurrency": 3}]')
+        token_times, graphs = run.stdout.split("Mean TPOT (ms) by load")[1].split("Graphs of the servers")
+        self.assertEqual(re.findall(r"^\| (max_concurrency=\d) \| [\d.]+ \(", token_times, re.MULTILINE),
+                         ["max_concurrency=1", "max_concurrency=3"])
+        self.assertIn("| Requests of FULL decode graphs | 1 2 4 5 |", graphs)
+        self.assertIn("| Tokens of other graphs | 1 2 4 8 |", graphs)
+        kept, dropped = (int(re.search(rf"\| {title} \| \d+ \| (\d+) \|", graphs)[1])
+                         for title in ("Graphs", "Dropped, because they do not pay"))
+        self.assertEqual(kept + dropped, 5 + 16)
+        summary = json.loads((self.folder / "summary.json").read_text(encoding="utf-8"))
+        states = collections.Counter(key["state"] for key in summary["graphs"]["measured"]["keys"])
+        self.assertEqual(states, collections.Counter({"captured": kept, "dropped": dropped}))
 
     def test_servers_take_turns_when_asked_to(self):
         options = ("--serve-cmd", f"serve '{MODEL}' --kv-cache-memory-bytes 64M", "--bench-cmd",

@@ -16,6 +16,7 @@
 #include "reprise/cli/child_process.h"
 #include "reprise/cli/log_environment.h"
 #include "reprise/cli/option_table.h"
+#include "reprise/cli/sweep_graphs.h"
 #include "reprise/cli/sweep_plan.h"
 
 namespace reprise::cli {
@@ -48,7 +49,8 @@ OptionTable make_table(SweepArguments& arguments) {
                  kGrid,
                  "NAME",
                  "cudagraph-modes: NONE, PIECEWISE and FULL_AND_PIECEWISE, interleaved, under 100 "
-                 "requests of some 233 + 217 tokens at 20 per second.",
+                 "requests of some 233 + 217 tokens at 20 per second. capture-sizes: the rules "
+                 "reprise and measured, interleaved, with 1 to 33 requests at the same time.",
                  arguments.preset);
   table.add_text(
       "serve-cmd", kGrid, "TEXT", "As 'reprise serve MODEL --dtype float32'.", arguments.serve_cmd);
@@ -86,11 +88,37 @@ OptionTable make_table(SweepArguments& arguments) {
   return table;
 }
 
+/// Each load keeps one number of requests running, which most loads of the rule reprise pad.
+void apply_capture_sizes(SweepArguments& arguments) {
+  arguments.interleave = true;
+  if (arguments.serve_params.empty()) {
+    Json rules = Json::array();
+    for (const char* rule : {"reprise", "measured"}) {
+      rules.push_back(
+          {{"_benchmark_name", rule}, {"compilation_config", {{"capture_size_rule", rule}}}});
+    }
+    arguments.serve_params = rules.dump();
+  }
+  if (arguments.bench_cmd.empty()) {
+    arguments.bench_cmd = "--random-input-len 16 --random-output-len 64 --ignore-eos";
+  }
+  if (arguments.bench_params.empty()) {
+    Json loads = Json::array();
+    for (const int requests : {1, 3, 5, 9, 13, 17, 25, 33}) {
+      loads.push_back({{"_benchmark_name", fmt::format("{} requests", requests)},
+                       {"max_concurrency", requests},
+                       {"num_prompts", 4 * requests}});
+    }
+    arguments.bench_params = loads.dump();
+  }
+}
+
 void apply_preset(SweepArguments& arguments) {
   if (arguments.preset.empty()) return;
+  if (arguments.preset == "capture-sizes") return apply_capture_sizes(arguments);
   if (arguments.preset != "cudagraph-modes") {
-    throw InvalidArgument(
-        fmt::format("--preset: '{}' is not one of cudagraph-modes", arguments.preset));
+    throw InvalidArgument(fmt::format("--preset: '{}' is not one of cudagraph-modes, capture-sizes",
+                                      arguments.preset));
   }
   arguments.interleave = true;
   if (arguments.serve_params.empty()) {
@@ -186,7 +214,8 @@ class Sweep {
         bench_words_(command_words("--bench-cmd", arguments.bench_cmd, {"bench", "serve"})),
         servers_(parse_sweep_points("--serve-params", arguments.serve_params)),
         loads_(parse_sweep_points("--bench-params", arguments.bench_params)),
-        cells_(servers_.size(), std::vector<Cell>(loads_.size())) {}
+        cells_(servers_.size(), std::vector<Cell>(loads_.size())),
+        graphs_(servers_.size()) {}
 
   void describe() const {
     for (const SweepPoint& server : servers_) {
@@ -226,6 +255,13 @@ class Sweep {
   }
 
   [[nodiscard]] std::string tables() const;
+  /// What a token costs under each load, in one table; empty if there is one load.
+  [[nodiscard]] std::string token_times() const;
+  [[nodiscard]] std::string graphs() const {
+    std::vector<std::string> names;
+    for (const SweepPoint& server : servers_) names.push_back(server.name);
+    return graphs_table(names, graphs_);
+  }
   [[nodiscard]] Json summary() const;
   [[nodiscard]] std::vector<bench::Chart> charts() const;
 
@@ -236,6 +272,7 @@ class Sweep {
         joined({serve_words_, servers_[index].arguments}),
         std::filesystem::path(arguments_->output_dir) / fmt::format("server-{}.log", index));
     alive.back().wait_until_ready(arguments_->server_ready_timeout);
+    graphs_[index] = fetch_graphs(alive.back().port());
   }
 
   void measure(const Server& server, size_t serve_index, size_t load_index, int32_t run) {
@@ -282,6 +319,7 @@ class Sweep {
   std::vector<SweepPoint> servers_;
   std::vector<SweepPoint> loads_;
   std::vector<std::vector<Cell>> cells_;  // [server][load]
+  std::vector<Json> graphs_;              // [server]
 };
 
 struct Row {
@@ -352,6 +390,23 @@ std::string Sweep::tables() const {
   return text;
 }
 
+std::string Sweep::token_times() const {
+  if (loads_.size() < 2) return "";
+  std::string text = "Mean TPOT (ms) by load\n\n| |";
+  for (const SweepPoint& server : servers_) text += fmt::format(" {} |", server.name);
+  text += "\n|---|";
+  for (size_t i = 0; i < servers_.size(); ++i) text += "---|";
+  text += "\n";
+  for (size_t load = 0; load < loads_.size(); ++load) {
+    text += fmt::format("| {} |", loads_[load].name);
+    for (size_t i = 0; i < servers_.size(); ++i) {
+      text += fmt::format(" {} |", spread_text(values(i, load, "mean_tpot_ms")));
+    }
+    text += "\n";
+  }
+  return text + "\n";
+}
+
 Json Sweep::summary() const {
   Json json = {{"serve_cmd", arguments_->serve_cmd},
                {"bench_cmd", arguments_->bench_cmd},
@@ -365,6 +420,7 @@ Json Sweep::summary() const {
                                 {"bench_arguments", loads_[load].arguments},
                                 {"runs", cells_[i][load].runs}});
     }
+    json["graphs"][servers_[i].name] = graphs_[i];
   }
   return json;
 }
@@ -417,7 +473,7 @@ int run_bench_sweep(std::span<const std::string> raw_arguments) {
     return 0;
   }
   sweep.run();
-  const std::string text = sweep.tables();
+  const std::string text = sweep.tables() + sweep.token_times() + sweep.graphs();
   const std::filesystem::path folder = arguments.output_dir;
   write_result((folder / "summary.json").string(), sweep.summary());
   std::ofstream page(folder / "sweep.html", std::ios::trunc);
