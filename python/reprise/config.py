@@ -45,7 +45,7 @@ class CompilationConfig:
     cudagraph_mode: CUDAGraphMode | str | None = None
     cudagraph_capture_sizes: list[int] | None = None
     max_cudagraph_capture_size: int | None = None
-    capture_size_rule: str | None = None
+    capture_size_rule: str | None = None  # reprise (default), measured, vllm, vllm-v1, atom
     cudagraph_num_of_warmups: int | None = None
     cudagraph_copy_inputs: bool | None = None
     cuda_graph_sizes: list[int] | None = None  # older: one value is the largest size, several are the sizes

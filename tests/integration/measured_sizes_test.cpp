@@ -25,6 +25,8 @@ using cudagraph::CudagraphMode;
 using cudagraph::CudagraphRuntimeMode;
 using cudagraph::KeyState;
 using cudagraph::LadderReport;
+using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::Mix;
 using testing::Outcome;
@@ -130,6 +132,26 @@ TEST(MeasuredSizes, do_not_touch_the_cache_while_they_are_timed) {
     EXPECT_GT(report.ladder->num_runs, 0U);
     EXPECT_TRUE(engine.save_kv() == before);
   }
+}
+
+std::vector<int32_t> values_of(const Tensor& tensor) {
+  const auto* values = tensor.data_as<int32_t>();
+  return {values, values + tensor.size(0)};
+}
+
+TEST(MeasuredSizes, are_timed_with_the_requests_of_the_batch_and_padding_up_to_the_key) {
+  TinyEngine engine({.mode = CudagraphMode::NONE});
+  runner::InputBatch& batch = engine.runner().input_batch();
+  batch.stage_dummy({.num_tokens = 8, .num_reqs = 4, .num_logits_rows = 4},
+                    {.num_tokens = 5, .num_reqs = 3, .num_logits_rows = 3},
+                    engine.execution().stream());
+  engine.execution().stream().synchronize();
+  const attention::AttentionMetadata metadata = batch.attention_metadata();
+  EXPECT_THAT(values_of(metadata.query_start_loc), ElementsAre(0, 2, 4, 5, 5));
+  EXPECT_THAT(values_of(metadata.seq_lens), ElementsAre(2, 2, 1, 0));
+  EXPECT_THAT(values_of(metadata.slot_mapping), Each(-1)) << "no block is written";
+  EXPECT_THAT(values_of(batch.num_logits()), ElementsAre(3));
+  EXPECT_EQ(batch.shape().num_tokens, 8);
 }
 
 api::EngineArgs arguments(const char* mode, int level) {

@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "reprise/cudagraph/cudagraph_mode.h"
+
 namespace reprise::cudagraph {
 
 /// The padded shape of a batch. A descriptor and a runtime mode together are the key of a graph. A
@@ -24,6 +26,14 @@ struct BatchDescriptor {
   int32_t num_active_loras = 0;
 
   friend bool operator==(const BatchDescriptor&, const BatchDescriptor&) = default;
+};
+
+/// A key of the capture plan.
+struct PlannedKey {
+  CudagraphRuntimeMode mode = CudagraphRuntimeMode::NONE;
+  BatchDescriptor descriptor;
+
+  friend bool operator==(const PlannedKey&, const PlannedKey&) = default;
 };
 
 /// "tokens=16 reqs=4 uniform lora=2". If num_reqs is unset: "reqs=*".

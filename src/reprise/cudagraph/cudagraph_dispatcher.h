@@ -125,14 +125,6 @@ struct CaptureGroup {
 /// key did not pay: it is not a part of the plan any more, as if it had never been planned.
 enum class Retirement : uint8_t { retired, quarantined, dropped };
 
-/// A key of the capture plan.
-struct PlannedKey {
-  CudagraphRuntimeMode mode = CudagraphRuntimeMode::NONE;
-  BatchDescriptor descriptor;
-
-  friend bool operator==(const PlannedKey&, const PlannedKey&) = default;
-};
-
 /// What became of a planned key. Only a captured one is replayed.
 enum class KeyState : uint8_t { planned, captured, retired, quarantined, dropped };
 

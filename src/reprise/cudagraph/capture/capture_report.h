@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "reprise/cudagraph/batch_descriptor.h"
-#include "reprise/cudagraph/capture/measured_ladder.h"
 #include "reprise/cudagraph/cudagraph_mode.h"
 
 namespace reprise::cudagraph {
@@ -31,19 +30,47 @@ struct CaptureRecord {
   CudagraphRuntimeMode mode = CudagraphRuntimeMode::NONE;
   BatchDescriptor descriptor;
   double seconds = 0;
-  size_t bytes = 0;     // memory that this capture took
-  std::string failure;  // why the key was retired; empty: it was captured
+  size_t bytes = 0;               // memory that this capture took
+  std::string failure;            // why the key was retired; empty: it was captured
   bool is_out_of_memory = false;  // whether memory was missing for it
   CaptureVerdict verdict = CaptureVerdict::unchecked;
   std::string rule;           // the name of the GraphRule that is broken; empty: none
   double verify_seconds = 0;  // the part of `seconds` that the verdict took
 };
 
+/// What the measurement found out about one candidate of the rule measured.
+struct MeasuredKey {
+  PlannedKey key;
+  /// What would run a batch of exactly this size without the key: a larger key of the same ladder,
+  /// a PIECEWISE key, or mode NONE for an eager step of num_tokens.
+  PlannedKey other;
+  double microseconds = 0;        // of a replay, the median; 0: this key was not timed
+  double other_microseconds = 0;  // of `other` over the same batch, the median
+  std::string dropped_because;    // empty: it is kept
+
+  [[nodiscard]] bool is_kept() const noexcept { return dropped_because.empty(); }
+  /// The part of the time that the key saves; below 0, the key is slower. 0 if it was not timed.
+  [[nodiscard]] double saving() const noexcept {
+    return other_microseconds > 0 ? 1 - microseconds / other_microseconds : 0;
+  }
+};
+
+/// The candidates of a start, those of each ladder with the largest first.
+struct LadderReport {
+  std::vector<MeasuredKey> keys;
+  double seconds = 0;
+  size_t num_runs = 0;  // dummy batches that were timed
+
+  [[nodiscard]] size_t num_kept() const noexcept;
+  /// "23 of 86 capture sizes kept; each saves 1.2 % to 48.0 % ...".
+  [[nodiscard]] std::string describe() const;
+};
+
 struct CaptureReport {
   std::vector<CaptureRecord> records;
   double seconds = 0;
   size_t bytes = 0;
-  std::string violation;  // of a rule that is about all keys together; empty: none
+  std::string violation;               // of a rule that is about all keys together; empty: none
   std::optional<LadderReport> ladder;  // with the rule measured: which keys pay
 
   [[nodiscard]] size_t num_captured() const noexcept;

@@ -1,42 +1,12 @@
 #pragma once
 
-#include <cstddef>
 #include <functional>
-#include <string>
-#include <vector>
 
 #include "reprise/cudagraph/capture/capture_permission.h"
+#include "reprise/cudagraph/capture/capture_report.h"
 #include "reprise/cudagraph/cudagraph_dispatcher.h"
 
 namespace reprise::cudagraph {
-
-/// What the measurement found out about one candidate of the rule measured.
-struct MeasuredKey {
-  PlannedKey key;
-  /// What would run a batch of exactly this size without the key: a larger key of the same ladder,
-  /// a PIECEWISE key, or mode NONE for an eager step of num_tokens.
-  PlannedKey other;
-  double microseconds = 0;        // of a replay, the median; 0: this key was not timed
-  double other_microseconds = 0;  // of `other` over the same batch, the median
-  std::string dropped_because;    // empty: it is kept
-
-  [[nodiscard]] bool is_kept() const noexcept { return dropped_because.empty(); }
-  /// The part of the time that the key saves; below 0, the key is slower. 0 if it was not timed.
-  [[nodiscard]] double saving() const noexcept {
-    return other_microseconds > 0 ? 1 - microseconds / other_microseconds : 0;
-  }
-};
-
-/// The candidates of a start, those of each ladder with the largest first.
-struct LadderReport {
-  std::vector<MeasuredKey> keys;
-  double seconds = 0;
-  size_t num_runs = 0;  // dummy batches that were timed
-
-  [[nodiscard]] size_t num_kept() const noexcept;
-  /// "23 of 86 capture sizes kept; each saves 1.2 % to 48.0 % ...".
-  [[nodiscard]] std::string describe() const;
-};
 
 /// What the measurement needs from the owner of the model.
 struct LadderCallbacks {
