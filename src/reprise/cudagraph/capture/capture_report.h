@@ -44,8 +44,8 @@ struct MeasuredKey {
   /// What would run a batch of exactly this size without the key: a larger key of the same ladder,
   /// a PIECEWISE key, or mode NONE for an eager step of num_tokens.
   PlannedKey other;
-  double microseconds = 0;        // of a replay, the median; 0: this key was not timed
-  double other_microseconds = 0;  // of `other` over the same batch, the median
+  double microseconds = 0;        // of a replay, the least time; 0: this key was not timed
+  double other_microseconds = 0;  // of `other` over the same batch, the least time
   std::string dropped_because;    // empty: it is kept
 
   [[nodiscard]] bool is_kept() const noexcept { return dropped_because.empty(); }
