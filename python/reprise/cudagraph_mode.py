@@ -6,7 +6,7 @@ import enum
 
 
 class CUDAGraphMode(enum.Enum):
-    """A value of `cudagraph_mode`. Names, values and methods are vLLM's.
+    """A value of `cudagraph_mode`. Names, values and methods are vLLM's; FULL_AND_FULL is not in vLLM.
 
     A mode with two routines is a pair: that of uniform decode batches, and that of all other batches.
     """
@@ -16,6 +16,7 @@ class CUDAGraphMode(enum.Enum):
     FULL = 2
     FULL_DECODE_ONLY = (FULL, NONE)
     FULL_AND_PIECEWISE = (FULL, PIECEWISE)
+    FULL_AND_FULL = (FULL, FULL)
 
     def decode_mode(self) -> CUDAGraphMode:
         """The mode of uniform decode batches."""

@@ -57,7 +57,7 @@ def test_graphs_change_no_answer(model_path):
 
 
 def test_modes_have_the_values_of_vllm():
-    assert [mode.value for mode in CUDAGraphMode] == [0, 1, 2, (2, 0), (2, 1)]
+    assert [mode.value for mode in CUDAGraphMode] == [0, 1, 2, (2, 0), (2, 1), (2, 2)]
     assert CUDAGraphMode((2, 1)) is CUDAGraphMode.FULL_AND_PIECEWISE
     assert CUDAGraphMode.valid_runtime_modes() == {CUDAGraphMode.NONE, CUDAGraphMode.PIECEWISE, CUDAGraphMode.FULL}
     assert not CUDAGraphMode.FULL_DECODE_ONLY.is_valid_runtime_mode()

@@ -137,6 +137,41 @@ INSTANTIATE_TEST_SUITE_P(modes_and_levels,
                                             ::testing::ValuesIn(testing::kLevels)),
                          cell_name);
 
+// Mode FULL_AND_FULL, of the backends that have two sets of FULL graphs, and of others.
+INSTANTIATE_TEST_SUITE_P(two_sets_of_full_graphs,
+                         AttentionBackends,
+                         ::testing::Combine(::testing::Values(Backend{"FLASH_ATTN", 2},
+                                                              Backend{"TRITON_ATTN", 0},
+                                                              Backend{"UNIFIED", 0},
+                                                              Backend{"FLASHINFER", 0}),
+                                            ::testing::Values(CudagraphMode::FULL_AND_FULL),
+                                            ::testing::ValuesIn(testing::kLevels)),
+                         cell_name);
+
+TEST(AttentionBackends,
+     with_two_sets_of_full_graphs_replay_decode_and_mixed_batches_from_their_own) {
+  using enum CudagraphRuntimeMode;
+  for (const Backend& backend : {Backend{"FLASH_ATTN", 2}, Backend{"TRITON_ATTN", 0}}) {
+    TinyEngine engine({.mode = CudagraphMode::FULL_AND_FULL, .attention = &info(backend)});
+    ASSERT_EQ(engine.resolved().mode, CudagraphMode::FULL_AND_FULL) << backend.name;
+    size_t num_uniform = 0;
+    size_t num_mixed = 0;
+    for (const auto& record : engine.runner().capture({}).records) {
+      EXPECT_EQ(record.failure, "");
+      ++(record.descriptor.uniform ? num_uniform : num_mixed);
+    }
+    EXPECT_EQ(num_uniform, engine.resolved().capture_sizes.decode.size());
+    EXPECT_EQ(num_mixed, engine.resolved().capture_sizes.mixed.size());
+    const auto decision_of = [&](Mix mix) {
+      return engine.runner().dispatcher().dispatch(TestBatch(mix, 8, 16, 1).facts());
+    };
+    const cudagraph::Decision decode = decision_of(Mix::uniform_decode);
+    const cudagraph::Decision mixed = decision_of(Mix::mixed);
+    EXPECT_EQ(std::pair(decode.mode, decode.descriptor.uniform), std::pair(FULL, true));
+    EXPECT_EQ(std::pair(mixed.mode, mixed.descriptor.uniform), std::pair(FULL, false));
+  }
+}
+
 TEST(AttentionBackends, get_the_graphs_that_they_support) {
   const auto captured = [](const Backend& backend, CudagraphMode asked) {
     TinyEngine engine(options_for(info(backend), config_for(backend), asked));

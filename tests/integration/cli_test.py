@@ -127,10 +127,14 @@ class Explain(Case):
 
 class EveryFlag(Case):
     def test_levels_of_support_have_older_names_too(self):
-        for old, name in (("ALWAYS_UNIFIED", "ALWAYS"), ("always_separate", "ALWAYS"),
-                          ("PURE_DECODE_ONLY", "UNIFORM_SINGLE_TOKEN_DECODE")):
+        for old, name in (("ALWAYS_UNIFIED", "ALWAYS"), ("PURE_DECODE_ONLY", "UNIFORM_SINGLE_TOKEN_DECODE")):
             self.assertEqual(*(self.ok("explain", "--attention-support", level, "-cc.cudagraph_mode", "FULL")
                                for level in (old, name)))
+        separate = self.ok("explain", "--attention-support", "always_separate", "-cc.cudagraph_mode", "FULL",
+                           "--batch", "decode:3", "--batch", "mixed:3")
+        self.assertRegex(separate, r"(?m)^resolved +FULL_AND_FULL$")
+        self.assertRegex(separate, r"(?m)^decode:3 +FULL +tokens=4 reqs=4 uniform:")
+        self.assertRegex(separate, r"(?m)^mixed:3 +FULL +tokens=4 reqs=4:")
         self.assertIn("PURE_DECODE_ONLY", self.refused("explain", "--attention-support", "SOMETIMES"))
 
     def test_the_preset_of_atom_decides_as_atom_does(self):

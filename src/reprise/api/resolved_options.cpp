@@ -196,7 +196,9 @@ void set_graph_inputs(const EngineArgs& args,
   inputs.enforce_eager = args.enforce_eager;
   inputs.pooling = options.config.pooling.has_value();
   inputs.encoder_decoder = options.config.encoder.has_value();
-  inputs.attention = {{std::string(options.attention->name), options.attention->support}};
+  inputs.attention = {{.backend = std::string(options.attention->name),
+                       .support = options.attention->support,
+                       .full_graph_sets = options.attention->full_graph_sets}};
   if (model != nullptr) {
     const std::vector<attention::LayerBackend> backends =
         runner::layer_backends(*model, options.attention);

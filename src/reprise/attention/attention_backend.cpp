@@ -33,6 +33,7 @@ constexpr auto kNever = AttentionCGSupport::NEVER;
 constexpr auto kDecodeOnly = AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE;
 constexpr auto kUniform = AttentionCGSupport::UNIFORM_BATCH;
 constexpr auto kAlways = AttentionCGSupport::ALWAYS;
+constexpr auto kTwoIfAsked = cudagraph::FullGraphSets::two_if_asked;
 constexpr std::array<std::string_view, 2> kRowScales = {"fp8_per_token_head",
                                                         "int8_per_token_head"};
 constexpr std::array<std::string_view, 3> kNotE4M3 = {
@@ -42,12 +43,19 @@ constexpr std::array<std::string_view, 5> kQuantized = {
 
 // The support levels are those of vLLM's backends. FLASH_ATTN 2 could declare more, but its level
 // is lower on purpose: with ALWAYS, decode batches in mode FULL would replay graphs for mixed
-// batches, which use the other attention path.
+// batches, which use the other attention path. Its two sets of FULL graphs are for those who ask
+// for them (mode FULL_AND_FULL).
 constexpr std::array kBackends = {
     BackendInfo{"UNIFIED", 0, kUnified, kKeyValue, kAlways, {}, create_unified_backend},
     BackendInfo{"FLASH_ATTN", 3, kUnified, kKeyValue, kAlways, kNotE4M3, create_unified_backend},
-    BackendInfo{
-        "FLASH_ATTN", 2, kSeparate, kKeyValue, kUniform, kQuantized, create_separate_backend},
+    BackendInfo{"FLASH_ATTN",
+                2,
+                kSeparate,
+                kKeyValue,
+                kUniform,
+                kQuantized,
+                create_separate_backend,
+                kTwoIfAsked},
     BackendInfo{"ROCM_AITER_FA",
                 0,
                 kSeparate,
@@ -55,7 +63,8 @@ constexpr std::array kBackends = {
                 kUniform,
                 kQuantized,
                 create_uniform_graph_backend},
-    BackendInfo{"TRITON_ATTN", 0, kSeparate, kKeyValue, kAlways, {}, create_separate_backend},
+    BackendInfo{
+        "TRITON_ATTN", 0, kSeparate, kKeyValue, kAlways, {}, create_separate_backend, kTwoIfAsked},
     BackendInfo{
         "FLASHINFER", 0, kPlanned, kKeyValue, kDecodeOnly, kRowScales, create_planned_backend},
     BackendInfo{

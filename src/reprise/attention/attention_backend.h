@@ -83,6 +83,8 @@ struct BackendInfo {
   /// The values of --kv-cache-dtype that vLLM's backend of this name refuses.
   std::span<const std::string_view> refused_cache_dtypes;
   std::unique_ptr<AttentionBackend> (*create)(const BackendResources& resources) = nullptr;
+  /// See FullGraphSets. \pre more than one: `create` makes a backend with a path for each set
+  cudagraph::FullGraphSets full_graph_sets = cudagraph::FullGraphSets::one;
 };
 
 /// The backend of the layers of one kind in a model: the weakest one decides for the model.

@@ -29,7 +29,13 @@
 namespace reprise::cli {
 namespace {
 
-cudagraph::AttentionCGSupport parse_support(std::string_view text) {
+/// What --attention-support says about the attention of a model.
+struct AttentionLevel {
+  cudagraph::AttentionCGSupport support = cudagraph::AttentionCGSupport::NEVER;
+  cudagraph::FullGraphSets full_graph_sets = cudagraph::FullGraphSets::one;
+};
+
+AttentionLevel parse_support(std::string_view text) {
   std::string upper(text);
   for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   using cudagraph::AttentionCGSupport;
@@ -37,12 +43,17 @@ cudagraph::AttentionCGSupport parse_support(std::string_view text) {
                                      AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE,
                                      AttentionCGSupport::UNIFORM_BATCH,
                                      AttentionCGSupport::ALWAYS}) {
-    if (upper == to_string(support)) return support;
+    if (upper == to_string(support)) return {.support = support};
   }
-  // The names in the pull request that introduced the levels. A backend with separate routines for
-  // decode batches supports every batch too: the key of a graph says which routine it holds.
-  if (upper == "ALWAYS_UNIFIED" || upper == "ALWAYS_SEPARATE") return AttentionCGSupport::ALWAYS;
-  if (upper == "PURE_DECODE_ONLY") return AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE;
+  // The names in the pull request that introduced the levels.
+  if (upper == "ALWAYS_UNIFIED") return {.support = AttentionCGSupport::ALWAYS};
+  if (upper == "ALWAYS_SEPARATE") {
+    return {.support = AttentionCGSupport::ALWAYS,
+            .full_graph_sets = cudagraph::FullGraphSets::two};
+  }
+  if (upper == "PURE_DECODE_ONLY") {
+    return {.support = AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE};
+  }
   throw InvalidArgument(
       fmt::format("--attention-support: '{}' is not one of ALWAYS, UNIFORM_BATCH, "
                   "UNIFORM_SINGLE_TOKEN_DECODE, NEVER, or an older name: ALWAYS_UNIFIED, "
@@ -56,7 +67,7 @@ constexpr const char* kPasted = "Options of serve and generate that change no de
 struct ExplainArguments {
   api::EngineArgs engine;
   std::vector<std::string> batches;
-  std::optional<cudagraph::AttentionCGSupport> attention_support;
+  std::optional<AttentionLevel> attention_support;
   int32_t num_speculative_tokens = 0;
   bool pooling = false;
   bool cascade = false;
@@ -187,7 +198,9 @@ void apply_what_if(const ExplainArguments& arguments, config::ResolutionInputs& 
   if (arguments.attention_support) {
     const attention::BackendInfo& backend = attention::find_attention_backend(
         arguments.engine.attention_backend, arguments.engine.flash_attn_version);
-    inputs.attention = {{std::string(backend.name), *arguments.attention_support}};
+    inputs.attention = {{.backend = std::string(backend.name),
+                         .support = arguments.attention_support->support,
+                         .full_graph_sets = arguments.attention_support->full_graph_sets}};
   }
   if (arguments.as_atom) inputs.compilation.capture_size_rule = cudagraph::CaptureSizeRule::atom;
 }

@@ -160,8 +160,12 @@ TEST(CompilationConfig, legacy_flags_map_to_the_mode_with_a_warning_that_shows_i
        cudagraph::CudagraphMode::FULL,
        R"("cudagraph_mode": "FULL")"},
       {R"({"full_cuda_graph": true, "separate_attention_routine": true})",
-       cudagraph::CudagraphMode::FULL_AND_PIECEWISE,
-       "FULL_AND_PIECEWISE"},
+       cudagraph::CudagraphMode::FULL_AND_FULL,
+       R"(full_cuda_graph=true with separate_attention_routine=true is an old spelling: write )"
+       R"("cudagraph_mode": "FULL_AND_FULL")"},
+      {R"({"full_cuda_graph": true, "separate_attention_routine": false})",
+       cudagraph::CudagraphMode::FULL,
+       R"("cudagraph_mode": "FULL")"},
       {R"({"separate_attention_routine": true})", std::nullopt, "no effect"},
       {R"({"use_cudagraph": true, "cudagraph_mode": "FULL"})",
        cudagraph::CudagraphMode::FULL,
@@ -265,7 +269,7 @@ TEST(CompilationConfig, cudagraph_separate_routine_is_separate_attention_routine
   for (const char* name : {"cudagraph_separate_routine", "separate_attention_routine"}) {
     const Json document = {{"full_cuda_graph", true}, {name, true}};
     EXPECT_EQ(parse_compilation_config(document).config.cudagraph_mode,
-              cudagraph::CudagraphMode::FULL_AND_PIECEWISE);
+              cudagraph::CudagraphMode::FULL_AND_FULL);
   }
   EXPECT_THROW((void)parse_compilation_config(Json{{"cudagraph_separate_routine", true},
                                                    {"separate_attention_routine", false}}),

@@ -35,6 +35,7 @@ namespace {
 
 using Runtime = cudagraph::CudagraphRuntimeMode;
 using Support = cudagraph::AttentionCGSupport;
+using Sets = cudagraph::FullGraphSets;
 
 constexpr int32_t kMaxNumSeqs = 5;
 constexpr int32_t kTokenBudget = 24;
@@ -63,8 +64,13 @@ bool build(World& world) {
 }
 
 // Whether the weakest attention backend allows a FULL graph for this key.
-bool support_allows(Support support, const cudagraph::BatchDescriptor& key) {
-  if (!key.uniform) return support == Support::ALWAYS;
+bool support_allows(const World& world, const cudagraph::BatchDescriptor& key) {
+  const Support support = world.resolved.weakest_attention.support;
+  if (!key.uniform) {
+    return world.resolved.mode == cudagraph::CudagraphMode::FULL_AND_FULL
+               ? world.resolved.weakest_attention.holds_mixed_batches_beside_decode()
+               : support == Support::ALWAYS;
+  }
   return key.num_tokens == *key.num_reqs ? support >= Support::UNIFORM_SINGLE_TOKEN_DECODE
                                          : support >= Support::UNIFORM_BATCH;
 }
@@ -117,7 +123,7 @@ void check(const World& world, const cudagraph::BatchFacts& batch) {
     ASSERT_FALSE(batch.cascade || batch.encoder_outputs);
     ASSERT_LE(batch.num_logits, batch.num_reqs * q)
         << "a row of logits that the graph does not compute";
-    ASSERT_TRUE(support_allows(world.resolved.weakest_attention.support, key));
+    ASSERT_TRUE(support_allows(world, key));
     ASSERT_GE(key.num_reqs.value_or(-1), std::min(batch.num_reqs, kMaxNumSeqs));
     ASSERT_LE(*key.num_reqs, kMaxNumSeqs);
     if (key.uniform) {
@@ -208,7 +214,7 @@ TEST(DispatchInvariants, hold_in_every_state_of_small_configurations) {
                                           cudagraph::CaptureSizeRule::vllm,
                                           cudagraph::CaptureSizeRule::vllm_v1,
                                           cudagraph::CaptureSizeRule::atom}) {
-    for (int32_t mode = 0; mode < 5; ++mode) {
+    for (int32_t mode = 0; mode < 6; ++mode) {
       for (int32_t support = 0; support < 4; ++support) {
         for (int32_t speculative : {0, 1, 2, 4}) {
           for (int32_t lora = 0; lora < 5; ++lora) {
@@ -219,7 +225,10 @@ TEST(DispatchInvariants, hold_in_every_state_of_small_configurations) {
               world.inputs.compilation.cudagraph_specialize_lora = lora != 3;
               world.inputs.lora = {.max_loras = lora == 0 ? 0 : kMaxLoras,
                                    .specialize_active_lora = lora == 2 || lora == 4};
-              world.inputs.attention = {{"test", static_cast<Support>(support)}};
+              world.inputs.attention = {
+                  {.backend = "test",
+                   .support = static_cast<Support>(support),
+                   .full_graph_sets = mode == 5 && lora != 1 ? Sets::two_if_asked : Sets::one}};
               world.inputs.num_speculative_tokens = speculative;
               world.inputs.max_num_seqs = kMaxNumSeqs;
               world.inputs.max_num_batched_tokens = kTokenBudget;

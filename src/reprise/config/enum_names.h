@@ -38,12 +38,13 @@ inline constexpr std::array<EnumName<CompilationMode>, 8> kCompilationModes = {{
     {"DYNAMO_ONCE", CompilationMode::DYNAMO_TRACE_ONCE},
     {"PIECEWISE", CompilationMode::VLLM_COMPILE},
 }};
-inline constexpr std::array<EnumName<cudagraph::CudagraphMode>, 5> kCudagraphModes = {{
+inline constexpr std::array<EnumName<cudagraph::CudagraphMode>, 6> kCudagraphModes = {{
     {"NONE", cudagraph::CudagraphMode::NONE},
     {"PIECEWISE", cudagraph::CudagraphMode::PIECEWISE},
     {"FULL", cudagraph::CudagraphMode::FULL},
     {"FULL_DECODE_ONLY", cudagraph::CudagraphMode::FULL_DECODE_ONLY},
     {"FULL_AND_PIECEWISE", cudagraph::CudagraphMode::FULL_AND_PIECEWISE},
+    {"FULL_AND_FULL", cudagraph::CudagraphMode::FULL_AND_FULL},
 }};
 inline constexpr std::array<EnumName<cudagraph::CaptureSizeRule>, 5> kCaptureSizeRules = {{
     {"reprise", cudagraph::CaptureSizeRule::reprise},

@@ -117,7 +117,9 @@ void map_separate_routine(Json& document) {
   document["separate_attention_routine"] = value;
 }
 
-/// The flags that existed before cudagraph_mode, and the mode that they stand for.
+/// The flags that existed before cudagraph_mode, and the mode that they stand for. A full graph
+/// with separate routines has two sets of FULL graphs where the attention backend holds them, and
+/// else what FULL_AND_FULL resolves to. Source: vLLM's pull request 20059.
 struct GraphFlags {
   std::optional<bool> use_cudagraph;
   std::optional<bool> full_cuda_graph;
@@ -126,13 +128,16 @@ struct GraphFlags {
   [[nodiscard]] cudagraph::CudagraphMode mode() const {
     if (use_cudagraph == false) return cudagraph::CudagraphMode::NONE;
     if (full_cuda_graph != true) return cudagraph::CudagraphMode::PIECEWISE;
-    return separate_attention_routine == true ? cudagraph::CudagraphMode::FULL_AND_PIECEWISE
+    return separate_attention_routine == true ? cudagraph::CudagraphMode::FULL_AND_FULL
                                               : cudagraph::CudagraphMode::FULL;
   }
 
   /// The flag that decided mode(), with its value as the user wrote it.
   [[nodiscard]] std::string_view deciding() const {
     if (use_cudagraph == false) return "use_cudagraph=false";
+    if (full_cuda_graph == true && separate_attention_routine == true) {
+      return "full_cuda_graph=true with separate_attention_routine=true";
+    }
     if (full_cuda_graph == true) return "full_cuda_graph=true";
     return use_cudagraph ? "use_cudagraph=true" : "full_cuda_graph=false";
   }

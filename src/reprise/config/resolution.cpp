@@ -28,6 +28,7 @@ ResolvedConfig resolve(const ResolutionInputs& inputs) {
   resolver.warn_about_cascade();
   resolver.check_pieces_exist();
   // Stage C: which modes the attention backends support.
+  resolver.choose_full_graph_sets();
   resolver.respect_attention_support();
   resolver.drop_piecewise_again();
   resolver.check_recurrent_state_blocks();

@@ -241,6 +241,102 @@ TEST(Resolution, full_is_aliased_as_the_source_documents_say) {
   }
 }
 
+// ---- one or two sets of FULL graphs: the table of backends and flags of source 000 ----
+
+using Sets = cudagraph::FullGraphSets;
+
+struct FlagRow {
+  std::string_view backend;
+  Support support;
+  Sets sets;
+  cudagraph::CudagraphMode flag_off;  // full_cuda_graph alone
+  cudagraph::CudagraphMode flag_on;   // with separate_attention_routine
+};
+
+// "It would be overridden when the support is PURE_DECODE_ONLY or ALWAYS_UNIFIED." FLASH_ATTN 2 has
+// the level of the later design page, so full_cuda_graph alone gives FULL_AND_PIECEWISE.
+const std::vector<FlagRow> kFlagRows = {
+    {"FA2", Support::UNIFORM_BATCH, Sets::two_if_asked, FULL_AND_PIECEWISE, FULL_AND_FULL},
+    {"FA3", Support::ALWAYS, Sets::one, FULL, FULL},
+    {"Triton", Support::ALWAYS, Sets::two_if_asked, FULL, FULL_AND_FULL},
+    {"ALWAYS_SEPARATE", Support::ALWAYS, Sets::two, FULL_AND_FULL, FULL_AND_FULL},
+    {"FlashMLA", Support::UNIFORM_BATCH, Sets::one, FULL_AND_PIECEWISE, FULL_AND_PIECEWISE},
+    {"FlashInfer",
+     Support::UNIFORM_SINGLE_TOKEN_DECODE,
+     Sets::one,
+     FULL_AND_PIECEWISE,
+     FULL_AND_PIECEWISE}};
+
+TEST(Resolution, the_legacy_flags_give_the_sets_of_full_graphs_that_the_source_says) {
+  for (const FlagRow& row : kFlagRows) {
+    for (const bool is_on : {false, true}) {
+      ResolutionInputs inputs =
+          asking(Json{{"full_cuda_graph", true}, {"separate_attention_routine", is_on}}.dump());
+      inputs.attention = {{.backend = std::string(row.backend),
+                           .support = row.support,
+                           .full_graph_sets = row.sets}};
+      EXPECT_EQ(resolve(inputs).mode, is_on ? row.flag_on : row.flag_off) << row.backend << is_on;
+    }
+  }
+}
+
+TEST(Resolution, two_sets_of_full_graphs_have_both_ladders_and_no_pieces) {
+  ResolutionInputs inputs = asking(FULL_AND_FULL);
+  inputs.attention = {{.backend = "FLASH_ATTN",
+                       .support = Support::UNIFORM_BATCH,
+                       .full_graph_sets = Sets::two_if_asked}};
+  const ResolvedConfig resolved = resolve(inputs);
+  EXPECT_THAT(resolved.warnings, IsEmpty());
+  EXPECT_EQ(resolved.capture_sizes.max_decode(), 256);
+  EXPECT_EQ(resolved.capture_sizes.max_mixed(), 512);
+  cudagraph::CudagraphDispatcher dispatcher;
+  dispatcher.initialize_cudagraph_keys(dispatcher_options(inputs, resolved));
+  ASSERT_EQ(dispatcher.capture_plan().size(), 2U);
+  EXPECT_TRUE(dispatcher.keys(cudagraph::CudagraphRuntimeMode::PIECEWISE).empty());
+}
+
+TEST(Resolution, one_set_of_kernels_needs_one_set_of_full_graphs) {  // R2
+  const ResolvedConfig resolved = resolve(asking(FULL_AND_FULL));
+  EXPECT_EQ(resolved.mode, FULL);
+  EXPECT_THAT(rules_of(resolved), ElementsAre("R2"));
+  EXPECT_THAT(resolved.warnings, ElementsAre(HasSubstr("backend uses the same kernels")));
+  ResolutionInputs never = asking(FULL_AND_FULL);
+  never.attention = {{"backend", Support::NEVER}};
+  EXPECT_THROW((void)resolve(never), InvalidArgument);
+}
+
+TEST(Resolution, the_weakest_of_several_backends_decides_about_two_sets) {
+  ResolutionInputs inputs = asking(FULL_AND_FULL);
+  inputs.attention = {{.backend = "FLASH_ATTN",
+                       .support = Support::UNIFORM_BATCH,
+                       .full_graph_sets = Sets::two_if_asked},
+                      {"MAMBA2_ATTN", Support::UNIFORM_SINGLE_TOKEN_DECODE}};
+  EXPECT_EQ(resolve(inputs).mode, FULL_AND_PIECEWISE);
+  EXPECT_THAT(resolve(inputs).warnings, ElementsAre(HasSubstr("MAMBA2_ATTN")));
+  inputs.attention[1] = {"FLASH_ATTN 3", Support::ALWAYS};
+  EXPECT_EQ(resolve(inputs).mode, FULL_AND_FULL);
+}
+
+// Source 001 about Triton: "prefer FULL_AND_PIECEWISE since it has different kernels for
+// prefill/mixed and pure decode batches".
+TEST(Resolution, full_hints_at_better_modes_for_backends_with_kernels_for_decode) {  // R4
+  ResolutionInputs inputs = asking(FULL);
+  inputs.attention = {{.backend = "TRITON_ATTN",
+                       .support = Support::ALWAYS,
+                       .full_graph_sets = Sets::two_if_asked}};
+  const ResolvedConfig resolved = resolve(inputs);
+  EXPECT_EQ(resolved.mode, FULL);
+  EXPECT_THAT(rules_of(resolved), ElementsAre("R4"));
+  ASSERT_EQ(resolved.warnings.size(), 1U);
+  EXPECT_THAT(resolved.warnings[0],
+              testing::AllOf(HasSubstr("TRITON_ATTN"), HasSubstr("FULL_AND_PIECEWISE")));
+  for (const auto mode : {FULL_AND_PIECEWISE, FULL_DECODE_ONLY, FULL_AND_FULL, PIECEWISE}) {
+    inputs.compilation.cudagraph_mode = mode;
+    EXPECT_THAT(resolve(inputs).warnings, IsEmpty()) << to_string(mode);
+  }
+  EXPECT_THAT(resolve(asking(FULL)).warnings, IsEmpty());
+}
+
 TEST(Resolution, the_default_mode_follows_the_optimisation_level) {
   const std::array<cudagraph::CudagraphMode, 4> expected = {
       NONE, PIECEWISE, FULL_AND_PIECEWISE, FULL_AND_PIECEWISE};

@@ -38,6 +38,7 @@ class Resolver {
   void drop_piecewise(std::string_view rule, std::string_view because);
   void warn_about_cascade();
   void check_pieces_exist();
+  void choose_full_graph_sets();
   void respect_attention_support();
   void check_recurrent_state_blocks();
   void compute_final_sizes();

@@ -1,12 +1,43 @@
 #include "reprise/config/resolver.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
 
 #include "reprise/base/error.h"
 #include "reprise/config/splitting_ops.h"
 
 // Stage C: which modes the attention backends support.
 namespace reprise::config {
+
+namespace {
+
+/// Whether every backend allows the FULL graphs of mixed batches that the mode has.
+bool holds_mixed_batches(const ResolvedConfig& resolved) {
+  if (resolved.mode != cudagraph::CudagraphMode::FULL_AND_FULL) {
+    return resolved.weakest_attention.support == cudagraph::AttentionCGSupport::ALWAYS;
+  }
+  return std::ranges::all_of(resolved.attention, [](const auto& group) {
+    return group.holds_mixed_batches_beside_decode();
+  });
+}
+
+/// The backends with more than one set of FULL graphs, as "FLASH_ATTN, TRITON_ATTN"; empty: none.
+std::string backends_with_two_sets(const ResolvedConfig& resolved) {
+  std::vector<std::string> names;
+  for (const cudagraph::AttentionBackendSupport& group : resolved.attention) {
+    const bool has_two = group.full_graph_sets != cudagraph::FullGraphSets::one;
+    if (has_two && std::ranges::find(names, group.backend) == names.end()) {
+      names.push_back(group.backend);
+    }
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace
 
 bool Resolver::attention_is_split() const {
   // A breakable capture is interrupted at every op that is listed. The compiler's pieces contain no
@@ -18,6 +49,43 @@ bool Resolver::attention_is_split() const {
   }
   if (in_.breakable && !out_.splitting_ops.empty()) return true;
   return compiles() && contains_attention(out_.splitting_ops);
+}
+
+// Whether decode batches get FULL graphs beside those of mixed batches. Source: vLLM's pull request
+// 20059, where ALWAYS_UNIFIED and ALWAYS_SEPARATE decided it.
+void Resolver::choose_full_graph_sets() {
+  using enum cudagraph::CudagraphMode;
+  if ((out_.mode != FULL && out_.mode != FULL_AND_FULL) || !holds_mixed_batches(out_)) return;
+  const std::string backends = backends_with_two_sets(out_);
+  if (out_.mode == FULL_AND_FULL) {
+    if (!backends.empty()) return;
+    set_mode("R2",
+             FULL,
+             Loudness::warning,
+             fmt::format("attention backend {} uses the same kernels for decode batches and mixed "
+                         "ones, so one set of FULL graphs serves both: FULL_AND_FULL becomes FULL",
+                         out_.weakest_attention.backend));
+    return;
+  }
+  const bool is_wanted = std::ranges::any_of(out_.attention, [](const auto& group) {
+    return group.full_graph_sets == cudagraph::FullGraphSets::two;
+  });
+  if (is_wanted) {
+    set_mode("R3",
+             FULL_AND_FULL,
+             Loudness::info,
+             fmt::format("attention backend {} has kernels of its own for decode batches "
+                         "(ALWAYS_SEPARATE): FULL becomes FULL_AND_FULL, one set of FULL graphs "
+                         "for decode batches and one for mixed batches",
+                         backends));
+  } else if (!backends.empty()) {
+    warn("R4",
+         fmt::format("attention backend {} has kernels of its own for decode batches, which mode "
+                     "FULL does not use: it replays the graphs of mixed batches for them. "
+                     "cudagraph_mode FULL_AND_PIECEWISE is usually faster; FULL_AND_FULL captures "
+                     "FULL graphs for both",
+                     backends));
+  }
 }
 
 void Resolver::respect_attention_support() {
@@ -38,7 +106,8 @@ void Resolver::respect_attention_support() {
                  fmt::format("{}{}: becomes {}", weakest(), why, to_string(mode)));
       };
 
-  if (mixed_mode(out_.mode) == cudagraph::CudagraphRuntimeMode::FULL && support != ALWAYS) {
+  if (mixed_mode(out_.mode) == cudagraph::CudagraphRuntimeMode::FULL &&
+      !holds_mixed_batches(out_)) {
     if (support == NEVER) {
       throw InvalidArgument(fmt::format(
           "{}, which captures nothing in FULL graphs [C2]; use cudagraph_mode PIECEWISE "

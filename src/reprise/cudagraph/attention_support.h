@@ -33,6 +33,16 @@ enum class AttentionCGSupport : uint8_t {
   return "?";
 }
 
+/// How many sets of FULL graphs pay for a backend. A backend with kernels of its own for decode
+/// batches has them only in graphs of decode batches; graphs of mixed batches would also serve
+/// decode batches, but with the kernels for mixed ones. Source: vLLM's pull request 20059, where
+/// the levels were ALWAYS_UNIFIED (one set) and ALWAYS_SEPARATE (two sets).
+enum class FullGraphSets : uint8_t {
+  one,           // the same kernels serve all batches, or graphs of mixed batches are not possible
+  two_if_asked,  // mode FULL_AND_FULL captures both sets, mode FULL only that of mixed batches
+  two,           // mode FULL captures both sets too
+};
+
 struct AttentionBackendSupport {
   std::string backend;
   // A backend that declares nothing supports nothing.
@@ -40,6 +50,15 @@ struct AttentionBackendSupport {
   /// The layers of the model that the backend serves, as in "0-2, 4"; empty: the model is not
   /// known.
   std::string layers = {};
+  /// More than one: the backend also holds mixed batches in FULL graphs if decode batches have a
+  /// set of their own, even where `support` is lower for the sake of speed (FLASH_ATTN 2).
+  FullGraphSets full_graph_sets = FullGraphSets::one;
+
+  /// Whether FULL graphs of mixed batches are possible beside a set for decode batches.
+  [[nodiscard]] bool holds_mixed_batches_beside_decode() const noexcept {
+    return support == AttentionCGSupport::ALWAYS ||
+           (full_graph_sets != FullGraphSets::one && support != AttentionCGSupport::NEVER);
+  }
 
   friend bool operator==(const AttentionBackendSupport&, const AttentionBackendSupport&) = default;
 };

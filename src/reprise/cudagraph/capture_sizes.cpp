@@ -308,10 +308,12 @@ void apply_full_ceiling(const CaptureSizeRequest& request,
                     to_string(mode)));
     return;
   }
-  std::vector<int32_t>& full = separate_routine(mode) ? sizes.decode : sizes.mixed;
-  const size_t num_before = full.size();
-  std::erase_if(full, [ceiling](int32_t size) { return size > ceiling; });
-  if (full.size() == num_before || mixed_mode(mode) == CudagraphRuntimeMode::PIECEWISE) return;
+  const auto drop_larger = [ceiling](std::vector<int32_t>& ladder) {
+    return std::erase_if(ladder, [ceiling](int32_t size) { return size > ceiling; });
+  };
+  size_t num_dropped = separate_routine(mode) ? drop_larger(sizes.decode) : 0;
+  if (mixed_mode(mode) == CudagraphRuntimeMode::FULL) num_dropped += drop_larger(sizes.mixed);
+  if (num_dropped == 0 || mixed_mode(mode) == CudagraphRuntimeMode::PIECEWISE) return;
   sizes.warnings.push_back(fmt::format(
       "batches above max_full_cudagraph_capture_size {} run eagerly in mode {}; in mode "
       "FULL_AND_PIECEWISE they run in pieces",

@@ -79,7 +79,7 @@ struct DecodeWidth {
                                            int32_t max_num_batched_tokens,
                                            int32_t uniform_decode_query_len);
 
-/// Takes the sizes above max_full_cudagraph_capture_size off the ladder whose graphs are FULL, and
+/// Takes the sizes above max_full_cudagraph_capture_size off the ladders whose graphs are FULL, and
 /// warns where the batches above it then run eagerly.
 void apply_full_ceiling(const CaptureSizeRequest& request, CudagraphMode mode, CaptureSizes& sizes);
 

@@ -371,6 +371,11 @@ TEST(CaptureSizes, a_ceiling_of_full_graphs_leaves_the_pieces_above_it) {
     const CaptureSizes full = compute_capture_sizes(config, in(256, 8192), CudagraphMode::FULL);
     EXPECT_EQ(full.max_mixed(), 128);
     EXPECT_THAT(full.warnings, Contains(HasSubstr("run eagerly in mode FULL")));
+    const CaptureSizes two_sets =
+        compute_capture_sizes(config, in(256, 8192), CudagraphMode::FULL_AND_FULL);
+    EXPECT_EQ(two_sets.max_mixed(), 128);
+    EXPECT_EQ(two_sets.max_decode(), 128);
+    EXPECT_THAT(two_sets.warnings, Contains(HasSubstr("run eagerly in mode FULL_AND_FULL")));
     const CaptureSizes none =
         compute_capture_sizes(config, in(256, 8192), CudagraphMode::PIECEWISE);
     EXPECT_THAT(none.warnings, Contains(HasSubstr("has no effect")));

@@ -14,11 +14,11 @@
 namespace reprise::cudagraph {
 namespace {
 
-// The plan order: PIECEWISE before FULL, and the largest first within each mode. PIECEWISE needs
-// more memory for activations, so the FULL graphs captured later fit into memory that is already
-// reserved.
+// The plan order: PIECEWISE before FULL, mixed batches before uniform ones, and then the largest
+// first. PIECEWISE and mixed batches need more memory for activations, so the FULL graphs captured
+// later fit into memory that is already reserved.
 auto plan_rank(CudagraphRuntimeMode mode, const BatchDescriptor& d) {
-  return std::tuple(mode, -d.num_tokens, -d.num_active_loras, d.uniform, d.num_reqs.value_or(-1));
+  return std::tuple(mode, d.uniform, -d.num_tokens, -d.num_active_loras, d.num_reqs.value_or(-1));
 }
 
 void check_ladder(std::string_view what, const std::vector<int32_t>& sizes) {
@@ -300,16 +300,24 @@ int32_t CudagraphDispatcher::decode_width_of(const BatchFacts& batch) const noex
 CudagraphDispatcher::LookUp CudagraphDispatcher::look_up_full(const BatchFacts& batch,
                                                               int32_t lora_case) const noexcept {
   const int32_t width = decode_width_of(batch);
-  const LadderKind kind = width >= 0 ? kFullUniform + width : kFullGeneral;
-  if (follows_vllm_v1()) return look_up(kind, lora_case, batch.num_tokens);
-  // A FULL graph has a fixed number of requests, so both the tokens and the requests must fit.
-  if (batch.num_reqs > options_.max_num_seqs) return {};
-  if (kind == kFullGeneral) {
-    return look_up(kind, lora_case, std::max(batch.num_tokens, batch.num_reqs));
-  }
-  const int32_t q = decode_query_lens_[static_cast<size_t>(width)];
-  const int32_t num_reqs_of_tokens = batch.num_tokens / q + (batch.num_tokens % q != 0 ? 1 : 0);
-  return look_up(kind, lora_case, std::max(batch.num_reqs, num_reqs_of_tokens));
+  const auto keys_of = [&](LadderKind kind) -> LookUp {
+    if (follows_vllm_v1()) return look_up(kind, lora_case, batch.num_tokens);
+    // A FULL graph has a fixed number of requests, so both the tokens and the requests must fit.
+    if (batch.num_reqs > options_.max_num_seqs) return {};
+    if (kind == kFullGeneral) {
+      return look_up(kind, lora_case, std::max(batch.num_tokens, batch.num_reqs));
+    }
+    const int32_t q = decode_query_lens_[static_cast<size_t>(width)];
+    const int32_t num_reqs_of_tokens = batch.num_tokens / q + (batch.num_tokens % q != 0 ? 1 : 0);
+    return look_up(kind, lora_case, std::max(batch.num_reqs, num_reqs_of_tokens));
+  };
+  if (width < 0) return keys_of(kFullGeneral);
+  const LookUp uniform = keys_of(kFullUniform + width);
+  if (uniform.live >= 0 || mixed_mode(options_.mode) != CudagraphRuntimeMode::FULL) return uniform;
+  // Mode FULL_AND_FULL: graphs of mixed batches also serve decode batches. The planned key stays
+  // that of the decode graph, because it explains the decision.
+  const LookUp general = keys_of(kFullGeneral);
+  return uniform.planned < 0 ? general : LookUp{uniform.planned, general.live};
 }
 
 CudagraphDispatcher::LookUp CudagraphDispatcher::look_up_piecewise(
@@ -343,10 +351,15 @@ Decision CudagraphDispatcher::dispatch(const BatchFacts& batch) const noexcept {
   const LookUp full = look_up_full(batch, lora_case);
   if (full_allowed && is_quarantined(full)) return eager(DispatchReason::key_quarantined);
   if (full_allowed && full.live >= 0) {
-    if (full.live != full.planned) return hit(full.live, DispatchReason::full_larger_size);
-    return hit(
-        full.live,
-        takes_decode_routine(batch) ? DispatchReason::full_uniform : DispatchReason::full_general);
+    const bool is_uniform = keys_[static_cast<size_t>(full.live)].descriptor.uniform;
+    if (full.live == full.planned) {
+      return hit(full.live,
+                 is_uniform ? DispatchReason::full_uniform : DispatchReason::full_general);
+    }
+    const bool has_decode_key = keys_[static_cast<size_t>(full.planned)].descriptor.uniform;
+    return hit(full.live,
+               has_decode_key && !is_uniform ? DispatchReason::full_of_mixed_batches
+                                             : DispatchReason::full_larger_size);
   }
   const LookUp piecewise = look_up_piecewise(batch, lora_case);
   if (piecewise_allowed && is_quarantined(piecewise)) {
@@ -582,6 +595,7 @@ std::string CudagraphDispatcher::describe(const BatchFacts& batch, const Decisio
     case DispatchReason::piecewise_full_retired:
     case DispatchReason::piecewise_full_not_captured:
     case DispatchReason::full_larger_size:
+    case DispatchReason::full_of_mixed_batches:
       add_cause(look_up_full(batch, lora_case));
       break;
     case DispatchReason::piecewise_larger_size:

@@ -167,13 +167,13 @@ class CudagraphDispatcher {
   std::vector<PlannedKey> replan(const DispatcherOptions& options);
 
   /// The decision for one batch. It prefers FULL to PIECEWISE to NONE, then a key for uniform
-  /// batches to a key for any batch, then the smallest key that fits. Only captured keys are
-  /// returned.
+  /// batches to a key for any batch (mode FULL_AND_FULL has both), then the smallest key that fits.
+  /// Only captured keys are returned.
   [[nodiscard]] Decision dispatch(const BatchFacts& batch) const noexcept;
 
-  /// The keys that warm-up has to capture, in order: PIECEWISE before FULL, and within each mode
-  /// the largest first. The plan depends only on the options and on dropped keys, which it lacks.
-  /// It is empty before initialisation and for mode NONE.
+  /// The keys that warm-up has to capture, in order: PIECEWISE before FULL, mixed batches before
+  /// uniform ones, and then the largest first. The plan depends only on the options and on dropped
+  /// keys, which it lacks. It is empty before initialisation and for mode NONE.
   [[nodiscard]] std::vector<CaptureGroup> capture_plan() const;
 
   /// The key that dispatch() would prefer for this batch if its graph existed: planned, not

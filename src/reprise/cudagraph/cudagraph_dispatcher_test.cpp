@@ -567,6 +567,68 @@ TEST(CudagraphDispatcher, lora_free_batches_reuse_the_adapter_graph_when_not_spe
   EXPECT_EQ(dispatcher.dispatch(facts).reason, DispatchReason::lora_count_not_captured);
 }
 
+// Source 000: with ALWAYS_SEPARATE the keys of FULL graphs are (i, i, uniform) and (i, any, any)
+// for each capture size i. The runtime needs a number of requests in every FULL key, so "any" is
+// the largest number that a batch of i tokens can have.
+TEST(CudagraphDispatcher, full_and_full_has_the_two_sets_of_keys_of_the_source) {
+  const Sizes sizes = {1, 2, 4, 8};
+  for (const DispatcherOptions& options :
+       {reprise_rule(FULL_AND_FULL, sizes, sizes, 8), vllm(FULL_AND_FULL, sizes, 8)}) {
+    const CudagraphDispatcher dispatcher = ready(options);
+    EXPECT_TRUE(dispatcher.keys(Runtime::PIECEWISE).empty());
+    const std::vector<CaptureGroup> plan = dispatcher.capture_plan();
+    ASSERT_EQ(plan.size(), 2U);  // first mixed batches, then decode batches, as two blocks
+    for (size_t group = 0; group < 2; ++group) {
+      EXPECT_EQ(plan[group].mode, Runtime::FULL);
+      EXPECT_EQ(plan[group].uniform, group == 1);
+      ASSERT_EQ(plan[group].descriptors.size(), sizes.size());
+      for (size_t i = 0; i < sizes.size(); ++i) {  // the largest first
+        const int32_t size = sizes[sizes.size() - 1 - i];
+        EXPECT_EQ(plan[group].descriptors[i],
+                  (BatchDescriptor{.num_tokens = size, .num_reqs = size, .uniform = group == 1}));
+      }
+    }
+  }
+}
+
+// "It prioritizes full cudagraphs and specific keys over general/wildcard keys."
+TEST(CudagraphDispatcher, full_and_full_prefers_decode_graphs_and_falls_back_to_mixed_ones) {
+  CudagraphDispatcher dispatcher =
+      ready(reprise_rule(FULL_AND_FULL, {1, 2, 4, 8, 16}, {1, 2, 4}, 8));
+  using enum DispatchReason;
+  const auto expect = [&](const BatchFacts& batch, std::string_view key, DispatchReason reason) {
+    const Decision decision = dispatcher.dispatch(batch);
+    EXPECT_EQ(shorthand(decision, batch.num_tokens), key);
+    EXPECT_EQ(name(decision.reason), name(reason)) << key;
+  };
+  expect(uniform(3), "F4r4u", full_uniform);
+  expect(mixed(3, 2), "F4r4n", full_general);
+  expect(mixed(12, 2), "F16r8n", full_general);
+  expect(uniform(5), "F8r8n", full_general);  // no decode graph was planned for five requests
+  expect(mixed(17, 2), "-", exceeds_largest_size);
+  BatchFacts with_cascade = uniform(3);
+  with_cascade.cascade = true;
+  expect(with_cascade, "-", DispatchReason::cascade);
+
+  dispatcher.retire(Runtime::FULL, {.num_tokens = 2, .num_reqs = 2, .uniform = true}, "lost");
+  expect(uniform(2), "F4r4u", full_larger_size);
+  dispatcher.retire(Runtime::FULL, {.num_tokens = 4, .num_reqs = 4, .uniform = true}, "lost too");
+  expect(uniform(2), "F2r2n", full_of_mixed_batches);
+  EXPECT_FALSE(keeps_promise(full_of_mixed_batches));
+  const Decision decision = dispatcher.dispatch(uniform(3));
+  EXPECT_THAT(dispatcher.describe(uniform(3), decision), HasSubstr("lost too"));
+  dispatcher.retire(Runtime::FULL, {.num_tokens = 4, .num_reqs = 4}, "test");
+  expect(uniform(3), "F8r8n", full_of_mixed_batches);
+}
+
+TEST(CudagraphDispatcher, full_and_full_verifies_drafts_in_graphs_of_their_own) {
+  const CudagraphDispatcher dispatcher =
+      ready(reprise_rule(FULL_AND_FULL, {1, 4, 8, 16}, {4, 8}, 2, 4));
+  EXPECT_EQ(shorthand(dispatcher.dispatch(uniform(1, 4)), 4), "F4r1u");
+  EXPECT_EQ(shorthand(dispatcher.dispatch(uniform(2, 4)), 8), "F8r2u");
+  EXPECT_EQ(shorthand(dispatcher.dispatch(mixed(8, 2)), 8), "F8r2n");
+}
+
 TEST(CudagraphDispatcher, gives_every_reason_in_its_situation) {
   const auto reason = [](const CudagraphDispatcher& d, BatchFacts facts) {
     return d.dispatch(facts).reason;

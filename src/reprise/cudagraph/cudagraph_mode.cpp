@@ -13,8 +13,8 @@
 namespace reprise::cudagraph {
 namespace {
 
-constexpr std::array<std::string_view, 5> kModeNames = {
-    "NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"};
+constexpr std::array<std::string_view, 6> kModeNames = {
+    "NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE", "FULL_AND_FULL"};
 
 }  // namespace
 

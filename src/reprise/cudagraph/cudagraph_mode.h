@@ -12,14 +12,23 @@ namespace reprise::cudagraph {
 /// matters.
 enum class CudagraphRuntimeMode : uint8_t { NONE = 0, PIECEWISE = 1, FULL = 2 };
 
-/// The option `cudagraph_mode`, with vLLM's names. The last two modes are dual: uniform decode
-/// batches run FULL, and mixed batches run eagerly (FULL_DECODE_ONLY) or PIECEWISE
-/// (FULL_AND_PIECEWISE).
-enum class CudagraphMode : uint8_t { NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, FULL_AND_PIECEWISE };
+/// The option `cudagraph_mode`, with vLLM's names. The last three modes are dual: uniform decode
+/// batches run FULL, and mixed batches run eagerly (FULL_DECODE_ONLY), PIECEWISE
+/// (FULL_AND_PIECEWISE), or FULL with graphs of their own (FULL_AND_FULL). vLLM has no name for the
+/// last one: its pull request 20059 had it as two flags. See docs/adr/0095.
+enum class CudagraphMode : uint8_t {
+  NONE,
+  PIECEWISE,
+  FULL,
+  FULL_DECODE_ONLY,
+  FULL_AND_PIECEWISE,
+  FULL_AND_FULL
+};
 
 /// Whether the mode is dual: uniform decode batches and mixed batches have different routines.
 [[nodiscard]] constexpr bool separate_routine(CudagraphMode mode) noexcept {
-  return mode == CudagraphMode::FULL_DECODE_ONLY || mode == CudagraphMode::FULL_AND_PIECEWISE;
+  return mode == CudagraphMode::FULL_DECODE_ONLY || mode == CudagraphMode::FULL_AND_PIECEWISE ||
+         mode == CudagraphMode::FULL_AND_FULL;
 }
 
 /// The runtime mode for uniform decode batches.
@@ -32,6 +41,7 @@ enum class CudagraphMode : uint8_t { NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, FU
     case CudagraphMode::FULL:
     case CudagraphMode::FULL_DECODE_ONLY:
     case CudagraphMode::FULL_AND_PIECEWISE:
+    case CudagraphMode::FULL_AND_FULL:
       return CudagraphRuntimeMode::FULL;
   }
   return CudagraphRuntimeMode::NONE;
@@ -47,6 +57,7 @@ enum class CudagraphMode : uint8_t { NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, FU
     case CudagraphMode::FULL_AND_PIECEWISE:
       return CudagraphRuntimeMode::PIECEWISE;
     case CudagraphMode::FULL:
+    case CudagraphMode::FULL_AND_FULL:
       return CudagraphRuntimeMode::FULL;
   }
   return CudagraphRuntimeMode::NONE;
@@ -83,7 +94,7 @@ enum class CudagraphMode : uint8_t { NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, FU
 [[nodiscard]] std::string_view to_string(CudagraphRuntimeMode mode) noexcept;
 [[nodiscard]] std::string_view to_string(CudagraphMode mode) noexcept;
 
-/// All five names, in enumerator order.
+/// All names, in enumerator order.
 [[nodiscard]] std::span<const std::string_view> cudagraph_mode_names() noexcept;
 
 /// Parses a name in upper or lower case ("full_and_piecewise"), or "0", "1" or "2" for NONE,

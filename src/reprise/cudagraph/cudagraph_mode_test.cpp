@@ -26,13 +26,14 @@ struct ModeRow {
 };
 
 // The table of modes in section 1.3 of the behaviour reference, and the tables of helper functions
-// in its sources 001, 003 and 004.
-constexpr std::array<ModeRow, 5> kModes = {{
+// in its sources 001, 003 and 004. The last mode is the pair (FULL, FULL) of source 000.
+constexpr std::array<ModeRow, 6> kModes = {{
     {NONE, Runtime::NONE, Runtime::NONE, false, false, false, Runtime::NONE},
     {PIECEWISE, Runtime::PIECEWISE, Runtime::PIECEWISE, false, false, true, Runtime::PIECEWISE},
     {FULL, Runtime::FULL, Runtime::FULL, false, true, false, Runtime::FULL},
     {FULL_DECODE_ONLY, Runtime::FULL, Runtime::NONE, true, true, false, Runtime::FULL},
     {FULL_AND_PIECEWISE, Runtime::FULL, Runtime::PIECEWISE, true, true, true, Runtime::FULL},
+    {FULL_AND_FULL, Runtime::FULL, Runtime::FULL, true, true, false, Runtime::FULL},
 }};
 
 TEST(CudagraphMode, splits_into_a_decode_and_a_mixed_routine_as_the_mode_table_says) {
@@ -91,6 +92,19 @@ TEST(AttentionCGSupport, is_ordered_and_the_weakest_backend_decides) {
   EXPECT_EQ(weakest_of(hybrid).support, UNIFORM_SINGLE_TOKEN_DECODE);
   EXPECT_EQ(weakest_of({}).support, ALWAYS);
   EXPECT_EQ(AttentionBackendSupport{}.support, NEVER);  // a backend that declares nothing
+}
+
+TEST(AttentionCGSupport, two_sets_of_full_graphs_hold_mixed_batches_of_any_backend_with_graphs) {
+  using enum AttentionCGSupport;
+  const auto holds = [](AttentionCGSupport support, FullGraphSets sets) {
+    return AttentionBackendSupport{.support = support, .full_graph_sets = sets}
+        .holds_mixed_batches_beside_decode();
+  };
+  EXPECT_TRUE(holds(ALWAYS, FullGraphSets::one));
+  EXPECT_FALSE(holds(UNIFORM_BATCH, FullGraphSets::one));
+  EXPECT_TRUE(holds(UNIFORM_BATCH, FullGraphSets::two_if_asked));
+  EXPECT_TRUE(holds(UNIFORM_SINGLE_TOKEN_DECODE, FullGraphSets::two));
+  EXPECT_FALSE(holds(NEVER, FullGraphSets::two_if_asked));
 }
 
 TEST(BatchDescriptor, is_a_value_with_equality_and_a_hash) {

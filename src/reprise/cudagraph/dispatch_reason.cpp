@@ -21,6 +21,8 @@ constexpr std::array<ReasonText, kNumDispatchReasons> kTexts = {{
      "the tightest FULL graph is not available, the next larger captured one is used"},
     {"piecewise_larger_size",
      "the tightest PIECEWISE graphs are not available, the next larger captured ones are used"},
+    {"full_of_mixed_batches",
+     "the FULL decode graph is not available, the FULL graph for mixed batches fits"},
     {"piecewise_cascade", "cascade attention cannot be in a FULL graph, PIECEWISE graphs fit"},
     {"piecewise_encoder_outputs",
      "a step with encoder outputs cannot use a FULL graph, PIECEWISE graphs fit"},

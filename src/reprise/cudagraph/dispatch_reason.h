@@ -17,6 +17,8 @@ enum class DispatchReason : uint8_t {
   // FULL graph of a larger size, because the smallest fitting one cannot be dispatched.
   full_larger_size,
   piecewise_larger_size,
+  // FULL graph of mixed batches, for a decode batch whose own FULL graph cannot be dispatched.
+  full_of_mixed_batches,
   // Relaxed hits: the routine of the batch is FULL, but it runs PIECEWISE.
   piecewise_cascade,
   piecewise_encoder_outputs,
@@ -65,6 +67,7 @@ inline constexpr size_t kNumDispatchReasons =
   switch (reason) {
     case DispatchReason::full_larger_size:
     case DispatchReason::piecewise_larger_size:
+    case DispatchReason::full_of_mixed_batches:
     case DispatchReason::piecewise_full_not_allowed:
     case DispatchReason::piecewise_full_retired:
     case DispatchReason::piecewise_full_not_captured:

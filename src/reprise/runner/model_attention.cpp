@@ -84,7 +84,8 @@ std::vector<cudagraph::AttentionBackendSupport> attention_groups(
     }
     groups.push_back({.backend = std::string(entry.backend->name),
                       .support = entry.backend->support,
-                      .layers = std::move(text)});
+                      .layers = std::move(text),
+                      .full_graph_sets = entry.backend->full_graph_sets});
   }
   return groups;
 }
