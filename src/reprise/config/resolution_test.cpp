@@ -241,6 +241,87 @@ TEST(Resolution, full_is_aliased_as_the_source_documents_say) {
   }
 }
 
+// ---- rule vllm-0.10: the defaults and aliases of source 001 ----
+
+struct PageRow {
+  OptimizationLevel level;
+  std::optional<cudagraph::CudagraphMode> requested;
+  Support support;
+  cudagraph::CudagraphMode expected;
+};
+
+// "If you're on v1 with piecewise compilation, we default to FULL_AND_PIECEWISE ... Otherwise ...
+// we default to NONE." "We alias FULL to FULL_AND_PIECEWISE (-O 3) or FULL_DECODE_ONLY (-O 0) for
+// backends that support CUDA Graphs for only pure decode or uniform decode." "... or PIECEWISE mode
+// if the minimum capability is NEVER for -O3 compilation level."
+TEST(Resolution, the_rule_of_vllm_0_10_has_the_modes_of_the_design_page) {
+  using enum OptimizationLevel;
+  const Support single = Support::UNIFORM_SINGLE_TOKEN_DECODE;
+  for (const PageRow& row :
+       std::vector<PageRow>{{O3, std::nullopt, Support::ALWAYS, FULL_AND_PIECEWISE},
+                            {O3, std::nullopt, Support::UNIFORM_BATCH, FULL_AND_PIECEWISE},
+                            {O3, std::nullopt, single, FULL_AND_PIECEWISE},
+                            {O3, std::nullopt, Support::NEVER, PIECEWISE},
+                            {O0, std::nullopt, Support::ALWAYS, NONE},
+                            {O0, std::nullopt, Support::NEVER, NONE},
+                            {O3, FULL, Support::ALWAYS, FULL},
+                            {O3, FULL, Support::UNIFORM_BATCH, FULL_AND_PIECEWISE},
+                            {O3, FULL, single, FULL_AND_PIECEWISE},
+                            {O3, FULL, Support::NEVER, PIECEWISE},
+                            {O0, FULL, Support::ALWAYS, FULL},
+                            {O0, FULL, Support::UNIFORM_BATCH, FULL_DECODE_ONLY},
+                            {O0, FULL, single, FULL_DECODE_ONLY},
+                            {O0, FULL, Support::NEVER, NONE},
+                            {O0, FULL_DECODE_ONLY, single, FULL_DECODE_ONLY},
+                            {O0, PIECEWISE, Support::ALWAYS, NONE},
+                            {O3, PIECEWISE, Support::NEVER, PIECEWISE}}) {
+    for (const bool breakable : {false, true}) {
+      ResolutionInputs inputs = asking(R"({"capture_size_rule": "vllm-0.10"})");
+      inputs.optimization_level = row.level;
+      inputs.compilation.cudagraph_mode = row.requested;
+      inputs.attention = {{"backend", row.support}};
+      inputs.breakable = breakable;  // that version had no captures that can be interrupted
+      const ResolvedConfig resolved = resolve(inputs);
+      EXPECT_EQ(resolved.mode, row.expected)
+          << to_string(row.level) << ' ' << (row.requested ? to_string(*row.requested) : "unset")
+          << ' ' << to_string(row.support);
+      if (row.requested && *row.requested != row.expected) {
+        EXPECT_THAT(resolved.warnings, Not(IsEmpty()));
+      }
+    }
+  }
+}
+
+TEST(Resolution, the_rule_of_vllm_0_10_decides_by_the_level_and_not_by_its_name) {
+  for (const char* level : {"0", "1", "2", "\"DYNAMO_ONCE\""}) {
+    const ResolvedConfig resolved =
+        resolve(asking(fmt::format(R"({{"capture_size_rule": "vllm-0.10", "level": {}}})", level)));
+    EXPECT_EQ(resolved.mode, NONE) << level;
+    EXPECT_THAT(rules_of(resolved), ElementsAre("P1"));
+  }
+  ResolutionInputs pooling = asking(R"({"capture_size_rule": "vllm-0.10"})");
+  pooling.pooling = true;
+  EXPECT_EQ(resolve(pooling).mode, PIECEWISE);  // "for pooling models, it's still PIECEWISE"
+}
+
+TEST(Resolution, the_rule_of_vllm_0_10_has_the_sizes_and_keys_of_the_first_runner) {
+  for (const int32_t speculative : {0, 3}) {
+    std::vector<cudagraph::CaptureGroup> plans[2];
+    for (const bool is_page : {false, true}) {
+      ResolutionInputs inputs = as_vllm(asking(FULL_AND_PIECEWISE));
+      inputs.num_speculative_tokens = speculative;
+      inputs.max_num_seqs = 100;
+      inputs.compilation.capture_size_rule =
+          is_page ? cudagraph::CaptureSizeRule::vllm_0_10 : cudagraph::CaptureSizeRule::vllm_v1;
+      cudagraph::CudagraphDispatcher dispatcher;
+      dispatcher.initialize_cudagraph_keys(dispatcher_options(inputs, resolve(inputs)));
+      plans[is_page ? 1 : 0] = dispatcher.capture_plan();
+    }
+    EXPECT_EQ(plans[0], plans[1]);
+    EXPECT_FALSE(plans[0].empty());
+  }
+}
+
 // ---- one or two sets of FULL graphs: the table of backends and flags of source 000 ----
 
 using Sets = cudagraph::FullGraphSets;

@@ -98,6 +98,19 @@ void Resolver::choose_default_mode() {
                          static_cast<int>(out_.compilation_mode)));
     return;
   }
+  if (follows_vllm_0_10()) {
+    const auto mode =
+        compiles() ? cudagraph::CudagraphMode::FULL_AND_PIECEWISE : cudagraph::CudagraphMode::NONE;
+    set_mode("P1",
+             mode,
+             Loudness::info,
+             fmt::format("cudagraph_mode was not given: vLLM 0.10 chooses {}, because compile mode "
+                         "{} {} the model in pieces",
+                         to_string(mode),
+                         to_string(out_.compilation_mode),
+                         compiles() ? "makes" : "does not make"));
+    return;
+  }
   cudagraph::CudagraphMode mode = cudagraph::CudagraphMode::FULL_AND_PIECEWISE;
   if (in_.optimization_level == OptimizationLevel::O0) mode = cudagraph::CudagraphMode::NONE;
   if (in_.optimization_level == OptimizationLevel::O1) mode = cudagraph::CudagraphMode::PIECEWISE;
@@ -162,12 +175,12 @@ void Resolver::respect_scheduled_drafts() {
 }
 
 void Resolver::drop_piecewise_without_pieces() {
-  if (!requires_piecewise_compilation(out_.mode) || compiles() || in_.breakable) return;
+  if (!requires_piecewise_compilation(out_.mode) || compiles() || is_breakable()) return;
   const cudagraph::CudagraphMode rest =
       follows_vllm_v2() ? without_piecewise(out_.mode) : cudagraph::CudagraphMode::NONE;
   set_mode("A11",
            rest,
-           follows_vllm() ? Loudness::info : Loudness::warning,
+           follows_vllm() && !follows_vllm_0_10() ? Loudness::info : Loudness::warning,
            fmt::format("cudagraph_mode {} needs the model in pieces, which compile mode {} does "
                        "not make: becomes {}; use mode VLLM_COMPILE, or FULL or FULL_DECODE_ONLY",
                        to_string(out_.mode),
@@ -180,7 +193,7 @@ void Resolver::drop_piecewise_again() {
 }
 
 void Resolver::drop_graphs_of_stock_compiler() {
-  if (!follows_vllm_v2() || in_.breakable || out_.mode == cudagraph::CudagraphMode::NONE) return;
+  if (!follows_vllm_v2() || is_breakable() || out_.mode == cudagraph::CudagraphMode::NONE) return;
   if (out_.compilation_mode != CompilationMode::STOCK_TORCH_COMPILE) return;
   set_mode("A24",
            cudagraph::CudagraphMode::NONE,

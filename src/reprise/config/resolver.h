@@ -70,7 +70,9 @@ class Resolver {
   /// A further query length of decode steps, if it has sizes.
   void add_width(int32_t query_len, std::vector<int32_t> sizes);
   /// The rules for splitting apply only if the compiler or a breakable capture splits the model.
-  [[nodiscard]] bool splits() const { return compiles() || in_.breakable; }
+  [[nodiscard]] bool splits() const { return compiles() || is_breakable(); }
+  /// Whether captures can be interrupted at split points. vLLM 0.10 had no such captures.
+  [[nodiscard]] bool is_breakable() const { return in_.breakable && !follows_vllm_0_10(); }
   [[nodiscard]] bool sequence_parallel() const { return is_set(out_.pass_config.enable_sp); }
   /// Column "A" of the support table: attention runs outside of the pieces.
   [[nodiscard]] bool attention_is_split() const;
@@ -81,7 +83,10 @@ class Resolver {
   }
   [[nodiscard]] bool follows_vllm() const { return follows_vllm_v1() || follows_vllm_v2(); }
   [[nodiscard]] bool follows_vllm_v1() const {
-    return in_.compilation.capture_size_rule == cudagraph::CaptureSizeRule::vllm_v1;
+    return is_of_first_runner(in_.compilation.capture_size_rule);
+  }
+  [[nodiscard]] bool follows_vllm_0_10() const {
+    return in_.compilation.capture_size_rule == cudagraph::CaptureSizeRule::vllm_0_10;
   }
   [[nodiscard]] bool follows_vllm_v2() const {
     return in_.compilation.capture_size_rule == cudagraph::CaptureSizeRule::vllm;

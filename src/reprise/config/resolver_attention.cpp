@@ -47,7 +47,7 @@ bool Resolver::attention_is_split() const {
   if (follows_vllm_v2() && !compiles()) {
     return in_.compilation.splitting_ops && contains_attention(*in_.compilation.splitting_ops);
   }
-  if (in_.breakable && !out_.splitting_ops.empty()) return true;
+  if (is_breakable() && !out_.splitting_ops.empty()) return true;
   return compiles() && contains_attention(out_.splitting_ops);
 }
 
@@ -108,6 +108,13 @@ void Resolver::respect_attention_support() {
 
   if (mixed_mode(out_.mode) == cudagraph::CudagraphRuntimeMode::FULL &&
       !holds_mixed_batches(out_)) {
+    if (support == NEVER && follows_vllm_0_10()) {
+      downgrade("P2",
+                piecewise_possible() ? cudagraph::CudagraphMode::PIECEWISE
+                                     : cudagraph::CudagraphMode::NONE,
+                ", which captures nothing in FULL graphs");
+      return;
+    }
     if (support == NEVER) {
       throw InvalidArgument(fmt::format(
           "{}, which captures nothing in FULL graphs [C2]; use cudagraph_mode PIECEWISE "

@@ -32,7 +32,8 @@ void Resolver::compute_sizes_before_splitting() {
 }
 
 void Resolver::compute_final_sizes() {
-  out_.piecewise_available = follows_vllm_v2() ? compiles() || in_.breakable : attention_is_split();
+  out_.piecewise_available =
+      follows_vllm_v2() ? compiles() || is_breakable() : attention_is_split();
   if (!follows_vllm()) {
     compute_sizes();
     compute_sizes_of_fewer_drafts();

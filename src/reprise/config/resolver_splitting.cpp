@@ -109,7 +109,7 @@ void Resolver::warn_about_cascade() {
 }
 
 void Resolver::check_pieces_exist() {
-  if (!requires_piecewise_compilation(out_.mode) || compiles() || in_.breakable) return;
+  if (!requires_piecewise_compilation(out_.mode) || compiles() || is_breakable()) return;
   throw InvalidArgument(
       fmt::format("cudagraph_mode became {} but compile mode {} makes no pieces [A22]; use mode "
                   "VLLM_COMPILE or set cudagraph_mode to NONE",

@@ -246,6 +246,8 @@ std::string_view to_string(CaptureSizeRule rule) noexcept {
       return "vllm";
     case CaptureSizeRule::vllm_v1:
       return "vllm-v1";
+    case CaptureSizeRule::vllm_0_10:
+      return "vllm-0.10";
     case CaptureSizeRule::atom:
       return "atom";
     case CaptureSizeRule::measured:

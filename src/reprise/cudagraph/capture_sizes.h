@@ -13,11 +13,17 @@ namespace reprise::cudagraph {
 /// How capture sizes are computed and how batches are mapped to them. reprise: sizes in tokens for
 /// mixed batches, sizes in requests for decode batches. vllm: the token list and the dispatch of
 /// vLLM 0.32 with its Model Runner V2, which is its default. vllm_v1 ("vllm-v1"): those of vLLM's
-/// first runner, with its rounding for speculative decoding. atom: listed sizes are numbers of
-/// requests. measured: the ladders of reprise with every size up to 32 and 16 steps per doubling
-/// from there, mixed batches up to the scheduler's budget. These sizes are candidates: the start
-/// times each graph and keeps those that pay (see capture/measured_ladder.h).
-enum class CaptureSizeRule : uint8_t { reprise, vllm, vllm_v1, atom, measured };
+/// first runner, with its rounding for speculative decoding. vllm_0_10 ("vllm-0.10"): the same
+/// sizes and dispatch, with the default modes of the design page of that version. atom: listed
+/// sizes are numbers of requests. measured: the ladders of reprise with every size up to 32 and 16
+/// steps per doubling from there, mixed batches up to the scheduler's budget. These sizes are
+/// candidates: the start times each graph and keeps those that pay (see capture/measured_ladder.h).
+enum class CaptureSizeRule : uint8_t { reprise, vllm, vllm_v1, vllm_0_10, atom, measured };
+
+/// Whether sizes, rounding and dispatch are those of vLLM's first runner.
+[[nodiscard]] constexpr bool is_of_first_runner(CaptureSizeRule rule) noexcept {
+  return rule == CaptureSizeRule::vllm_v1 || rule == CaptureSizeRule::vllm_0_10;
+}
 
 [[nodiscard]] std::string_view to_string(CaptureSizeRule rule) noexcept;
 

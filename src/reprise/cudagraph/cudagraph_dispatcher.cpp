@@ -130,7 +130,7 @@ void CudagraphDispatcher::initialize_cudagraph_keys(const DispatcherOptions& opt
   if (!separate_routine(checked.mode)) {
     checked.decode_capture_sizes.clear();
     checked.other_decode_widths.clear();
-  } else if (checked.rule == CaptureSizeRule::vllm_v1) {
+  } else if (is_of_first_runner(checked.rule)) {
     checked.decode_capture_sizes = decode_sizes_within(
         checked.mixed_capture_sizes, checked.uniform_decode_query_len, checked.max_num_seqs);
     checked.other_decode_widths.clear();

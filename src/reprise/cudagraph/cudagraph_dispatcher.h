@@ -286,9 +286,7 @@ class CudagraphDispatcher {
   [[nodiscard]] bool has_rows(const BatchFacts& batch, int32_t num_reqs) const noexcept {
     return batch.num_logits <= int64_t{num_reqs} * options_.uniform_decode_query_len;
   }
-  [[nodiscard]] bool follows_vllm_v1() const noexcept {
-    return options_.rule == CaptureSizeRule::vllm_v1;
-  }
+  [[nodiscard]] bool follows_vllm_v1() const noexcept { return is_of_first_runner(options_.rule); }
 
   void plan_mixed_keys(int32_t lora_case);
   void plan_decode_keys(int32_t lora_case, int32_t width);

@@ -20,7 +20,7 @@ LoraCases::LoraCases(const LoraOptions& options, bool specialize_lora, CaptureSi
   }
   counts_.push_back(largest);
 
-  const bool is_v1 = rule == CaptureSizeRule::vllm_v1;
+  const bool is_v1 = is_of_first_runner(rule);
   const auto last = static_cast<int32_t>(counts_.size()) - 1;
   index_of_count_.assign(static_cast<size_t>(largest) + 1, last);
   if (has_plain_case) {
