@@ -138,14 +138,29 @@ class EveryFlag(Case):
         self.assertIn("PURE_DECODE_ONLY", self.refused("explain", "--attention-support", "SOMETIMES"))
 
     def test_the_preset_of_atom_decides_as_atom_does(self):
-        text = self.ok("explain", "--preset", "atom", "-cc.level=3")
+        text = self.ok("explain", "--preset", "atom", "-cc.level=3", "--batch", "decode:500", "--batch", "decode:513", "--batch", "prefill:8")
         self.assertRegex(text, r"PIECEWISE \(default\) +<== here")
-        self.assertRegex(text, r"(?m)^resolved +PIECEWISE$")
+        self.assertRegex(text, r"(?m)^resolved +FULL_DECODE_ONLY$")
+        self.assertRegex(text, r"(?m)^decode:500 +FULL +tokens=512 reqs=512 uniform:")
+        self.assertRegex(text, r"(?m)^decode:513 +NONE")
+        self.assertRegex(text, r"(?m)^prefill:8 +NONE")
         document = json.loads(self.ok("explain", "--preset", "atom", "--json"))
-        self.assertEqual(document["resolved"], "PIECEWISE")
+        self.assertEqual(document["resolved"], "FULL_DECODE_ONLY")
+        self.assertEqual(document["capture_sizes"]["decode"][-1], 512)
         self.assertIn("<== here", document["atom_decision_tree"])
+        # What is given beside the preset has precedence, in either order.
+        for options in (("--preset", "atom", "--max-num-seqs", "256"), ("--max-num-seqs", "256", "--preset", "atom")):
+            self.assertEqual(json.loads(self.ok("explain", "--json", *options))["capture_sizes"]["decode"][-1], 256)
+        rule = json.loads(self.ok("explain", "--json", "-cc.capture_size_rule", "atom", "--preset", "atom"))
+        self.assertEqual(rule["resolved"], "PIECEWISE")
         self.assertIn("<== here", self.ok("explain", "--preset=atom", "--enforce-eager"))
         self.assertIn("there is atom", self.refused("explain", "--preset", "sglang"))
+
+    def test_the_preset_of_atom_runs_prompts_eagerly_and_decode_batches_from_full_graphs(self):
+        options = ("generate", MODEL, "--prompt", "Anna has", "--max-tokens", "12", "--temperature", "0", "--ignore-eos")
+        eager, preset = (self.run_cli(*options, *more) for more in (("--enforce-eager",), ("--preset", "atom")))
+        self.assertEqual(preset.stdout, eager.stdout)
+        self.assertRegex(preset.stderr, r"replayed FULL 11, PIECEWISE 0, eager 1 steps")
 
     def test_a_ceiling_of_full_graphs_sends_larger_decode_batches_into_pieces(self):
         text = self.ok("explain", "-cc.max_full_cudagraph_capture_size=128", "--batch", "decode:128", "--batch", "decode:129")

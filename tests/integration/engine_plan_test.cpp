@@ -92,11 +92,12 @@ class RandomArguments {
     Json config = Json::object();
     if (random_() % 3 != 0) {
       config["cudagraph_mode"] = one_of(std::vector<std::string>{
-          "NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"});
+          "NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE", "FULL_AND_FULL"});
     }
     if (sometimes()) config["mode"] = static_cast<int>(random_() % 4);
     if (sometimes()) {
-      config["capture_size_rule"] = one_of(std::vector<std::string>{"vllm", "vllm_v1", "atom"});
+      config["capture_size_rule"] =
+          one_of(std::vector<std::string>{"vllm", "vllm-v1", "vllm-0.10", "atom", "atom-runner"});
     }
     if (sometimes()) {
       Json sizes = Json::array();

@@ -28,6 +28,7 @@ constexpr const char* kModel = "Model";
 constexpr const char* kScheduler = "Scheduler";
 constexpr const char* kGraphs = "Compilation and graphs";
 constexpr const char* kDevice = "Device";
+constexpr int32_t kMaxNumSeqsOfAtom = 512;  // ATOM's default, up to which it captures graphs
 
 config::CompilationMode parse_level(std::string_view text) {
   try {
@@ -343,7 +344,29 @@ void add_scheduler_options(OptionTable& table, api::EngineArgs& args) {
                    args.async_scheduling);
 }
 
+// Comes first, so that it changes what is left unset, and any option beside it has precedence.
+void add_preset(OptionTable& table, api::EngineArgs& args) {
+  table.add({.name = "preset",
+             .group = kGraphs,
+             .value_name = "NAME",
+             .help = "The settings of another engine, for what is left unset. atom: ATOM's runner, "
+                     "that is -cc.capture_size_rule atom-runner and --max-num-seqs 512.",
+             .apply =
+                 [&args](std::string_view value) {
+                   if (value != "atom") {
+                     throw InvalidArgument(
+                         fmt::format("--preset: there is no preset '{}'; there is atom", value));
+                   }
+                   args.max_num_seqs = kMaxNumSeqsOfAtom;
+                   args.compilation_config["capture_size_rule"] =
+                       to_string(cudagraph::CaptureSizeRule::atom_runner);
+                 },
+             .choices = {"atom"},
+             .comes_first = true});
+}
+
 void add_graph_options(OptionTable& table, api::EngineArgs& args) {
+  add_preset(table, args);
   table.add_switch("enforce-eager", kGraphs, "No graphs and no compiler.", args.enforce_eager);
   table.add({.name = "verify-graphs",
              .group = kGraphs,

@@ -74,15 +74,7 @@ struct ExplainArguments {
   bool compile = false;
   bool memory = false;
   bool json = false;
-  bool as_atom = false;
 };
-
-/// Adds the settings of another engine; what the user gave keeps its value.
-void apply_preset(std::string_view name, ExplainArguments& arguments) {
-  if (name != "atom")
-    throw InvalidArgument(fmt::format("--preset: there is no preset '{}'; there is atom", name));
-  arguments.as_atom = true;
-}
 
 void add_what_if(OptionTable& table, ExplainArguments& arguments) {
   table.add({.name = "attention-support",
@@ -104,12 +96,6 @@ void add_what_if(OptionTable& table, ExplainArguments& arguments) {
       kWhatIf,
       "Also compile MODEL, with made-up weights: which level runs, or why its trace is refused.",
       arguments.compile);
-  table.add({.name = "preset",
-             .group = kWhatIf,
-             .value_name = "NAME",
-             .help = "Decide as another engine does, and show its decision tree: atom.",
-             .apply = [&](std::string_view value) { apply_preset(value, arguments); },
-             .choices = {"atom"}});
 }
 
 /// Adds the options that the table lacks and serve or generate has, so that their commands can be
@@ -202,7 +188,6 @@ void apply_what_if(const ExplainArguments& arguments, config::ResolutionInputs& 
                          .support = arguments.attention_support->support,
                          .full_graph_sets = arguments.attention_support->full_graph_sets}};
   }
-  if (arguments.as_atom) inputs.compilation.capture_size_rule = cudagraph::CaptureSizeRule::atom;
 }
 
 config::Explanation explain_any_model(ExplainArguments& arguments) {
@@ -258,6 +243,13 @@ std::optional<api::MemoryBill> plan_memory(const ExplainArguments& arguments) {
   return api::plan_memory(arguments.engine);
 }
 
+/// Whether the answer begins with ATOM's decision tree.
+bool shows_atom_tree(const Configuration& configuration) {
+  return std::ranges::any_of(configuration.assignments(), [](const Assignment& assignment) {
+    return assignment.option->name == "preset" && assignment.value == "atom";
+  });
+}
+
 /// Says which of the given options change no decision.
 void print_pasted(const Configuration& configuration) {
   std::vector<std::string> names;
@@ -281,6 +273,7 @@ int run_explain(std::span<const std::string> arguments) {
     throw InvalidArgument("explain takes at most one MODEL");
   }
   print_pasted(*configuration);
+  const bool as_atom = shows_atom_tree(*configuration);
   const config::Explanation explanation = explain(parsed);
   std::optional<api::StartupReport> compiled;
   if (parsed.compile && !explanation.error) compiled = compile(parsed);
@@ -292,13 +285,13 @@ int run_explain(std::span<const std::string> arguments) {
       document["compilation"] = compilation_to_json(*compiled);
     }
     if (bill) document["memory"] = to_json(*bill);
-    if (parsed.as_atom && explanation.resolved)
+    if (as_atom && explanation.resolved)
       document["atom_decision_tree"] = config::atom_decision_tree(*explanation.resolved);
     fmt::print("{}\n", document.dump(2));
   } else if (explanation.error) {
     throw InvalidArgument(*explanation.error);
   } else {
-    if (parsed.as_atom) fmt::print("{}\n", config::atom_decision_tree(*explanation.resolved));
+    if (as_atom) fmt::print("{}\n", config::atom_decision_tree(*explanation.resolved));
     fmt::print("{}", to_text(explanation));
     if (bill) fmt::print("{}\n", fmt::join(memory_bill_lines(*bill), "\n"));
     if (compiled) {

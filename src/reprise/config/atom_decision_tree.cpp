@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 
@@ -49,8 +50,13 @@ constexpr auto kTree = std::to_array<TreeLine>({
 std::string atom_decision_tree(const ResolvedConfig& resolved) {
   std::string text;
   bool is_found = false;
+  // ATOM's runner does not read the mode, so the leaf is the one of its configuration.
+  const bool is_runners_mode = std::ranges::any_of(
+      resolved.reasons, [](const ResolutionReason& reason) { return reason.rule == "T2"; });
+  const cudagraph::CudagraphMode mode =
+      is_runners_mode ? cudagraph::CudagraphMode::PIECEWISE : resolved.mode;
   for (const TreeLine& line : kTree) {
-    const bool is_here = line.level == resolved.compilation_mode && line.mode == resolved.mode;
+    const bool is_here = line.level == resolved.compilation_mode && line.mode == mode;
     is_found = is_found || is_here;
     text += fmt::format("{}{}\n", line.text, is_here ? "   <== here" : "");
   }
@@ -58,6 +64,12 @@ std::string atom_decision_tree(const ResolvedConfig& resolved) {
     text += fmt::format("no leaf: level {} with {} is not in ATOM's tree\n",
                         static_cast<int>(resolved.compilation_mode),
                         to_string(resolved.mode));
+  }
+  if (is_runners_mode) {
+    text += fmt::format(
+        "ATOM's runner does not read this mode: prompts run eagerly, decode batches replay FULL "
+        "graphs of (batch size, query length), which is {} here\n",
+        to_string(resolved.mode));
   }
   return text;
 }

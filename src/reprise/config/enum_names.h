@@ -46,12 +46,13 @@ inline constexpr std::array<EnumName<cudagraph::CudagraphMode>, 6> kCudagraphMod
     {"FULL_AND_PIECEWISE", cudagraph::CudagraphMode::FULL_AND_PIECEWISE},
     {"FULL_AND_FULL", cudagraph::CudagraphMode::FULL_AND_FULL},
 }};
-inline constexpr std::array<EnumName<cudagraph::CaptureSizeRule>, 6> kCaptureSizeRules = {{
+inline constexpr std::array<EnumName<cudagraph::CaptureSizeRule>, 7> kCaptureSizeRules = {{
     {"reprise", cudagraph::CaptureSizeRule::reprise},
     {"vllm", cudagraph::CaptureSizeRule::vllm},
     {"vllm-v1", cudagraph::CaptureSizeRule::vllm_v1},
     {"vllm-0.10", cudagraph::CaptureSizeRule::vllm_0_10},
     {"atom", cudagraph::CaptureSizeRule::atom},
+    {"atom-runner", cudagraph::CaptureSizeRule::atom_runner},
     {"measured", cudagraph::CaptureSizeRule::measured},
 }};
 inline constexpr std::array<EnumName<DynamicShapesType>, 3> kDynamicShapesTypes = {{

@@ -87,17 +87,7 @@ void Resolver::choose_default_mode() {
     mode_is_known_ = true;
     return;
   }
-  if (follows_atom()) {
-    const auto mode =
-        compiles() ? cudagraph::CudagraphMode::PIECEWISE : cudagraph::CudagraphMode::NONE;
-    set_mode("T1",
-             mode,
-             Loudness::info,
-             fmt::format("cudagraph_mode was not given: ATOM chooses {} at level {}",
-                         to_string(mode),
-                         static_cast<int>(out_.compilation_mode)));
-    return;
-  }
+  if (follows_atom()) return choose_default_mode_of_atom();
   if (follows_vllm_0_10()) {
     const auto mode =
         compiles() ? cudagraph::CudagraphMode::FULL_AND_PIECEWISE : cudagraph::CudagraphMode::NONE;
@@ -120,6 +110,29 @@ void Resolver::choose_default_mode() {
            fmt::format("cudagraph_mode was not given: -{} chooses {}",
                        to_string(in_.optimization_level),
                        to_string(mode)));
+}
+
+// Source: source 004. The configuration of ATOM sets PIECEWISE at level 3. Its runner does not read
+// the mode: run_model() runs prompts eagerly, and decode batches from the FULL graphs of
+// (batch size, max_q_len).
+void Resolver::choose_default_mode_of_atom() {
+  using enum cudagraph::CudagraphMode;
+  const bool is_runner =
+      in_.compilation.capture_size_rule == cudagraph::CaptureSizeRule::atom_runner;
+  if (is_runner && compiles()) {
+    set_mode("T2",
+             FULL_DECODE_ONLY,
+             Loudness::info,
+             "cudagraph_mode was not given: ATOM's runner runs prompts eagerly and decode batches "
+             "from FULL graphs");
+    return;
+  }
+  set_mode("T1",
+           compiles() ? PIECEWISE : NONE,
+           Loudness::info,
+           fmt::format("cudagraph_mode was not given: ATOM chooses {} at level {}",
+                       to_string(compiles() ? PIECEWISE : NONE),
+                       static_cast<int>(out_.compilation_mode)));
 }
 
 // By default, only those fusions are on that need no particular device: those that replace a custom

@@ -21,6 +21,7 @@ class Resolver {
   void enforce_eager();
   void choose_compile_level();
   void choose_default_mode();
+  void choose_default_mode_of_atom();
   void choose_default_passes();
   void respect_scheduled_drafts();
   void drop_piecewise_without_pieces();
@@ -91,9 +92,7 @@ class Resolver {
   [[nodiscard]] bool follows_vllm_v2() const {
     return in_.compilation.capture_size_rule == cudagraph::CaptureSizeRule::vllm;
   }
-  [[nodiscard]] bool follows_atom() const {
-    return in_.compilation.capture_size_rule == cudagraph::CaptureSizeRule::atom;
-  }
+  [[nodiscard]] bool follows_atom() const { return is_of_atom(in_.compilation.capture_size_rule); }
   [[nodiscard]] cudagraph::CaptureSizeInputs size_inputs() const;
   void compute_sizes();
   void compute_sizes_of_fewer_drafts();

@@ -250,6 +250,8 @@ std::string_view to_string(CaptureSizeRule rule) noexcept {
       return "vllm-0.10";
     case CaptureSizeRule::atom:
       return "atom";
+    case CaptureSizeRule::atom_runner:
+      return "atom-runner";
     case CaptureSizeRule::measured:
       return "measured";
   }
@@ -267,7 +269,7 @@ CaptureSizes compute_capture_sizes(const CaptureSizeRequest& request,
                                    CudagraphMode mode) {
   check_inputs(inputs);
   if (mode == CudagraphMode::NONE) return {};
-  if (request.capture_size_rule == CaptureSizeRule::atom) {
+  if (is_of_atom(request.capture_size_rule)) {
     check_explicit({request.cudagraph_capture_sizes, request.max_cudagraph_capture_size});
     if (request.cuda_graph_sizes) check_explicit({request.cuda_graph_sizes, std::nullopt});
     CaptureSizes sizes = atom_sizes(request, inputs, mode);

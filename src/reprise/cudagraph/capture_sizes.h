@@ -15,14 +15,29 @@ namespace reprise::cudagraph {
 /// vLLM 0.32 with its Model Runner V2, which is its default. vllm_v1 ("vllm-v1"): those of vLLM's
 /// first runner, with its rounding for speculative decoding. vllm_0_10 ("vllm-0.10"): the same
 /// sizes and dispatch, with the default modes of the design page of that version. atom: listed
-/// sizes are numbers of requests. measured: the ladders of reprise with every size up to 32 and 16
-/// steps per doubling from there, mixed batches up to the scheduler's budget. These sizes are
-/// candidates: the start times each graph and keeps those that pay (see capture/measured_ladder.h).
-enum class CaptureSizeRule : uint8_t { reprise, vllm, vllm_v1, vllm_0_10, atom, measured };
+/// sizes are numbers of requests. atom_runner ("atom-runner"): the same sizes, with the modes of
+/// ATOM's runner instead of those of its configuration. measured: the ladders of reprise with every
+/// size up to 32 and 16 steps per doubling from there, mixed batches up to the scheduler's budget.
+/// These sizes are candidates: the start times each graph and keeps those that pay (see
+/// capture/measured_ladder.h).
+enum class CaptureSizeRule : uint8_t {
+  reprise,
+  vllm,
+  vllm_v1,
+  vllm_0_10,
+  atom,
+  atom_runner,
+  measured
+};
 
 /// Whether sizes, rounding and dispatch are those of vLLM's first runner.
 [[nodiscard]] constexpr bool is_of_first_runner(CaptureSizeRule rule) noexcept {
   return rule == CaptureSizeRule::vllm_v1 || rule == CaptureSizeRule::vllm_0_10;
+}
+
+/// Whether sizes are those of ATOM.
+[[nodiscard]] constexpr bool is_of_atom(CaptureSizeRule rule) noexcept {
+  return rule == CaptureSizeRule::atom || rule == CaptureSizeRule::atom_runner;
 }
 
 [[nodiscard]] std::string_view to_string(CaptureSizeRule rule) noexcept;
@@ -31,7 +46,7 @@ enum class CaptureSizeRule : uint8_t { reprise, vllm, vllm_v1, vllm_0_10, atom, 
 /// automatically.
 struct CaptureSizeRequest {
   CaptureSizeRule capture_size_rule = CaptureSizeRule::reprise;
-  // Numbers of tokens; with rule atom, numbers of requests.
+  // Numbers of tokens; with the rules of ATOM, numbers of requests.
   std::optional<std::vector<int32_t>> cudagraph_capture_sizes;
   std::optional<int32_t> max_cudagraph_capture_size;     // tokens
   std::optional<std::vector<int32_t>> cuda_graph_sizes;  // ATOM's older name for the list
