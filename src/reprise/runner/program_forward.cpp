@@ -20,6 +20,17 @@ std::vector<Tensor> pick(const std::vector<Tensor>& from, std::span<const size_t
   return picked;
 }
 
+// Gives results that are buffers among the inputs the ownership of these. Without a memory plan the
+// pool would else give their memory to later results while later pieces still read them.
+void own_again(std::span<Tensor> results, std::span<const Tensor> owners) {
+  for (Tensor& result : results) {
+    const auto owner = std::ranges::find_if(owners, [&](const Tensor& input) {
+      return input.defined() && input.data() == result.data() && input.type() == result.type();
+    });
+    if (owner != owners.end()) result = *owner;
+  }
+}
+
 // The symbol values of a staged batch.
 program::SymbolValues sizes_of(std::span<const Tensor> inputs, int64_t num_blocks) {
   return {.num_tokens = inputs[kInputIds].size(0),
@@ -127,6 +138,7 @@ void ProgramForward::run_splitting_piece(ForwardContext& context, size_t index) 
   // The captured call runs again in every replay. It keeps the addresses of results of earlier
   // graphs, and takes the batch inputs from the context of the current step. Its results go to
   // buffers that already exist, so it returns no new tensors.
+  const std::vector<Tensor> owners = piece.inputs;
   std::vector<Tensor> recorded;
   for (const Tensor& input : piece.inputs) recorded.push_back(input.without_ownership());
   cudagraph::split_point(context, {}, [this, index, recorded](ForwardContext& step) {
@@ -139,6 +151,7 @@ void ProgramForward::run_splitting_piece(ForwardContext& context, size_t index) 
     values_ = sizes_of(step.inputs, values_.num_blocks);
     interpret(index, state.inputs, state.outputs);
   });
+  own_again(piece.outputs, owners);
   if (permission_->observer() != nullptr) {
     permission_->observer()->on_eager_results(piece.outputs);
   }
