@@ -45,8 +45,8 @@ struct Variant {
   bool graph_partition = false;
 };
 const Variant kVariants[] = {
-    {"interpreter", CompilationMode::STOCK_TORCH_COMPILE, "eager"},
-    {"stock", CompilationMode::STOCK_TORCH_COMPILE},
+    {"interpreter", CompilationMode::STOCK_TORCH_COMPILE},
+    {"stock", CompilationMode::STOCK_TORCH_COMPILE, "inductor"},
     {"once", CompilationMode::DYNAMO_TRACE_ONCE},
     {"once_eager", CompilationMode::DYNAMO_TRACE_ONCE, "eager"},
     {"pieces", CompilationMode::VLLM_COMPILE},

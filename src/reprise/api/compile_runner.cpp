@@ -31,7 +31,11 @@ void compile_runner(compile::ModelCompiler& compiler,
          auto slots = runner.parameter_slots(traced);
          return compile::TracedModel{.traced = std::move(traced), .slots = std::move(slots)};
        }});
-  if (programs) runner.use_programs(std::move(*programs), kind);
+  if (programs) {
+    runner.use_programs(std::move(*programs), kind);
+  } else if (compiler.needs_guards()) {
+    runner.use_guards(compiler.guarded_splitting_ops(), kind);
+  }
 }
 
 std::filesystem::path compile_cache_root(const std::filesystem::path& root) {

@@ -66,6 +66,13 @@ std::string compilation_line(const api::StartupReport& report) {
     return fmt::format(
         "level {} was asked for, level 0 runs: {}", level_text(report), compilation.refused);
   }
+  if (!compilation.guarded.empty()) {
+    return fmt::format(
+        "level {}, backend {}; each number of tokens is traced when it first comes: {}",
+        level_text(report),
+        compilation.backend,
+        compilation.guarded);
+  }
   return fmt::format("level {}, backend {}; {}{}",
                      level_text(report),
                      compilation.backend,
@@ -107,7 +114,7 @@ std::string compilation_details(const compile::CompilationReport& compilation) {
 
 Json compilation_to_json(const api::StartupReport& report) {
   const compile::CompilationReport& compilation = report.compilation;
-  const bool runs = compilation.compiled_launches > 0;
+  const bool runs = compilation.compiled_launches > 0 || !compilation.guarded.empty();
   const CompilationMode asked = report.resolved.compilation_mode;
   // An artifact contains the memory plan, but not the inputs of the plan.
   const bool is_planned_now = compilation.counter.num_graphs_seen > 0;
@@ -116,6 +123,7 @@ Json compilation_to_json(const api::StartupReport& report) {
           {"requested_level", static_cast<int>(asked)},
           {"mode", to_string(asked)},
           {"refused", compilation.refused.empty() ? Json() : Json(compilation.refused)},
+          {"guarded", compilation.guarded.empty() ? Json() : Json(compilation.guarded)},
           {"backend", compilation.backend},
           {"cache",
            {{"outcome", compilation.cache_outcome},

@@ -45,6 +45,20 @@ TEST(CompilationText, tells_why_a_level_does_not_run) {
   EXPECT_EQ(json["refused"], "op 3: a branch on the number of tokens");
 }
 
+TEST(CompilationText, tells_why_level_1_traces_each_number_of_tokens) {
+  api::StartupReport report = report_at(config::CompilationMode::STOCK_TORCH_COMPILE);
+  report.compilation.backend = "eager";
+  report.compilation.guarded = "op 3: a branch on the number of tokens";
+  report.compilation.compiled_launches = 0;
+  EXPECT_EQ(compilation_line(report),
+            "level 1 STOCK_TORCH_COMPILE, backend eager; each number of tokens is traced when it "
+            "first comes: op 3: a branch on the number of tokens");
+  const Json json = compilation_to_json(report);
+  EXPECT_EQ(json["level"], 1);
+  EXPECT_EQ(json["guarded"], "op 3: a branch on the number of tokens");
+  EXPECT_EQ(json["refused"], Json());
+}
+
 TEST(CompilationText, level_0_says_that_nothing_is_compiled) {
   EXPECT_THAT(compilation_line(report_at(config::CompilationMode::NONE)),
               HasSubstr("nothing is compiled"));

@@ -104,6 +104,11 @@ void require_something_compiled(const api::CompiledModel& model) {
     throw InvalidArgument(fmt::format("this model cannot be traced, and runs as at level 0: {}",
                                       compilation.refused));
   }
+  if (!compilation.guarded.empty()) {
+    throw InvalidArgument(
+        fmt::format("level 1 has no program of this model for all numbers of tokens to dump: {}",
+                    compilation.guarded));
+  }
   if (model.stages.after.pieces.empty()) {
     throw InvalidArgument(
         "level 0 compiles nothing, so there is nothing to dump; ask for a level (-cc.mode 3) and "

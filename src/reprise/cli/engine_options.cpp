@@ -116,18 +116,18 @@ void add_capture_sizes(OptionTable& table, Json& compilation_config) {
 }
 
 void add_levels(OptionTable& table, Json& compilation_config, config::OptimizationLevel& level) {
-  table.add(
-      {.name = "level",
-       .group = kGraphs,
-       .value_name = "0..3",
-       .help =
-           "Compile level, as -cc.mode: 0 nothing, 1 and 2 the whole, 3 pieces with all passes.",
-       .default_text = "3; 0 with -O0",
-       .apply =
-           [&compilation_config](std::string_view value) {
-             compilation_config["mode"] = to_string(parse_level(value));
-           },
-       .choices = {"0", "1", "2", "3"}});
+  table.add({.name = "level",
+             .group = kGraphs,
+             .value_name = "0..3",
+             .help = "Compile level, as -cc.mode: 0 nothing, 1 the trace as it is, 2 the whole "
+                     "compiled once, "
+                     "3 pieces with all passes.",
+             .default_text = "3; 0 with -O0",
+             .apply =
+                 [&compilation_config](std::string_view value) {
+                   compilation_config["mode"] = to_string(parse_level(value));
+                 },
+             .choices = {"0", "1", "2", "3"}});
   table.add(
       {.name = "optimization-level",
        .short_name = "-O",

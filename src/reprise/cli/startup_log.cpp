@@ -54,6 +54,11 @@ void log_attention(const Log& log, const api::StartupReport& report) {
 void log_compilation(const Log& log, const api::StartupReport& report) {
   if (report.resolved.compilation_mode == config::CompilationMode::NONE) {
     log.info("Compilation is off: the model's own code runs");
+  } else if (report.compilation.refused == compile::kOptedOut) {
+    log.info(fmt::format("Nothing is compiled: {}", report.compilation.refused));
+  } else if (!report.compilation.guarded.empty()) {
+    log.info(fmt::format("Each number of tokens is traced when it first comes: {}",
+                         report.compilation.guarded));
   } else if (!report.compilation.refused.empty()) {
     log.warning(fmt::format("Nothing was compiled: {}", report.compilation.refused));
   } else if (report.compilation.cache_outcome == "hit") {

@@ -68,8 +68,9 @@ class CausalLM {
   /// Columns of the hidden states that forward() reads (ForwardContext::hidden_states); 0: none.
   [[nodiscard]] virtual int64_t hidden_input_size() const { return 0; }
 
-  /// Whether and how levels 1 to 3 may trace these functions. The engine defines their arguments
-  /// and which sizes are open, so dynamic_arg_dims is ignored here.
+  /// Whether and how levels 1 to 3 may trace these functions. dynamic_arg_dims names dimensions of
+  /// `input_ids`, `positions` and, of draft heads, `hidden_states`. Levels 2 and 3 need all that
+  /// change with the batch; level 1 traces each number of tokens if one is left out.
   [[nodiscard]] virtual CompileSupport compile_support() const { return {}; }
 };
 

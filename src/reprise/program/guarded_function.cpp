@@ -13,12 +13,6 @@ TraceSignature at_sizes(TraceSignature signature, const SymbolValues& sizes) {
   return signature;
 }
 
-bool is_about_sizes(const TraceError& error) {
-  return error.reason() == TraceError::Reason::branch ||
-         error.reason() == TraceError::Reason::baked_number ||
-         error.reason() == TraceError::Reason::shape;
-}
-
 }  // namespace
 
 GuardedFunction::GuardedFunction(TraceSignature signature, TracedFunction function)

@@ -66,6 +66,7 @@ class TraceError : public Error {
     undeclared_memory,  // reads memory that is not an input, parameter or state
     foreign_view,       // code changed the address or shape of a traced tensor without an op
     output,             // returns a tensor that none of its ops computed
+    declaration,        // CompileSupport names an argument or a dimension that does not exist
   };
 
   TraceError(Reason reason,
@@ -87,6 +88,13 @@ class TraceError : public Error {
   std::string module_path_;
   std::source_location where_;
 };
+
+/// Whether the function can be traced for given sizes, though not for all sizes at once.
+[[nodiscard]] inline bool is_about_sizes(const TraceError& error) noexcept {
+  return error.reason() == TraceError::Reason::branch ||
+         error.reason() == TraceError::Reason::baked_number ||
+         error.reason() == TraceError::Reason::shape;
+}
 
 /// Records the ops of `function` as a program for any number of tokens, requests and logits. The
 /// function runs five times, each time with other sizes, on tensors without memory; nothing is

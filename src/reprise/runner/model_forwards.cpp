@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "reprise/runner/guarded_forward.h"
 #include "reprise/runner/model_forward.h"
 #include "reprise/runner/ranged_forward.h"
 #include "reprise/runner/trace_forward.h"
@@ -32,14 +33,23 @@ ModelForwards::ModelForwards(Execution& execution,
           execution.device(),
           permission_) {}
 
+program::TraceSignature ModelForwards::signature() const {
+  return forward_signature(*parameters_,
+                           caches_,
+                           options_->limits.max_blocks_per_req,
+                           model_->hidden_input_size(),
+                           model_->has_encoder());
+}
+
+program::TracedFunction ModelForwards::function(ForwardKind kind) const {
+  return forward_function(
+      *model_, kind == ForwardKind::adapters ? options_->adapters->token_slots() : Tensor{});
+}
+
 program::TracedProgram ModelForwards::trace(ForwardKind kind) const {
-  const Tensor slots = kind == ForwardKind::adapters ? options_->adapters->token_slots() : Tensor{};
-  return program::trace(forward_signature(*parameters_,
-                                          caches_,
-                                          options_->limits.max_blocks_per_req,
-                                          model_->hidden_input_size(),
-                                          model_->has_encoder()),
-                        forward_function(*model_, slots));
+  const program::TraceSignature open = signature();
+  require_open_tokens(model_->compile_support(), open);
+  return program::trace(open, function(kind));
 }
 
 std::vector<program::ParameterSlot> ModelForwards::parameter_slots(
@@ -47,31 +57,47 @@ std::vector<program::ParameterSlot> ModelForwards::parameter_slots(
   return runner::parameter_slots(traced, *parameters_);
 }
 
-device::BufferView ModelForwards::use_programs(program::RangedPrograms programs, ForwardKind kind) {
+ProgramForwardOptions ModelForwards::program_options() const {
+  const BatchLimits& limits = options_->limits;
+  return {.largest = {.num_tokens = limits.max_num_tokens,
+                      .num_reqs = limits.max_num_reqs,
+                      .num_logits = std::min(limits.max_num_tokens, limits.max_num_logits()),
+                      .num_blocks = caches_.kv_cache->layout().addressed_blocks()},
+          .copy_inputs = options_->copy_inputs};
+}
+
+std::unique_ptr<Forward>& ModelForwards::forward_to_replace(ForwardKind kind) {
   REPRISE_ASSERT(full_.counters().captures == 0 && num_piecewise_graphs() == 0,
                  "graphs of another forward exist");
-  const BatchLimits& limits = options_->limits;
-  std::vector<program::SlotTensors> slots;
-  for (const program::CompiledProgram& program : programs.programs) {
-    slots.push_back(bind_slots(program, *parameters_, caches_, execution_->executor()));
-  }
   // The model's own code may still have to serve the batches of the other kind.
   if (kind == ForwardKind::base && options_->adapters != nullptr && with_adapters_ == nullptr) {
     with_adapters_ = std::move(base_);
   }
-  std::unique_ptr<Forward>& forward = kind == ForwardKind::base ? base_ : with_adapters_;
+  return kind == ForwardKind::base ? base_ : with_adapters_;
+}
+
+device::BufferView ModelForwards::use_programs(program::RangedPrograms programs, ForwardKind kind) {
+  std::vector<program::SlotTensors> slots;
+  for (const program::CompiledProgram& program : programs.programs) {
+    slots.push_back(bind_slots(program, *parameters_, caches_, execution_->executor()));
+  }
+  std::unique_ptr<Forward>& forward = forward_to_replace(kind);
   forward = std::make_unique<RangedForward>(
-      std::move(programs),
-      std::move(slots),
+      std::move(programs), std::move(slots), *execution_, permission_, program_options());
+  return forward->memory();
+}
+
+void ModelForwards::use_guards(program::SplittingOps splitting_ops, ForwardKind kind) {
+  forward_to_replace(kind) = std::make_unique<GuardedForward>(
+      [this, kind](int64_t num_tokens) {
+        return program::trace(at_num_tokens(signature(), num_tokens), function(kind));
+      },
+      std::move(splitting_ops),
+      std::make_unique<ModelForward>(
+          *model_, execution_->device(), permission_, options_->copy_inputs),
       *execution_,
       permission_,
-      ProgramForwardOptions{
-          .largest = {.num_tokens = limits.max_num_tokens,
-                      .num_reqs = limits.max_num_reqs,
-                      .num_logits = std::min(limits.max_num_tokens, limits.max_num_logits()),
-                      .num_blocks = caches_.kv_cache->layout().addressed_blocks()},
-          .copy_inputs = options_->copy_inputs});
-  return forward->memory();
+      program_options());
 }
 
 void ModelForwards::forget(const cudagraph::PlannedKey& key) {

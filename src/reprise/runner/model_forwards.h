@@ -9,10 +9,12 @@
 #include "reprise/cudagraph/capture/capture_session.h"
 #include "reprise/cudagraph/capture/cudagraph_wrapper.h"
 #include "reprise/models/causal_lm.h"
+#include "reprise/program/split.h"
 #include "reprise/program/trace.h"
 #include "reprise/runner/execution.h"
 #include "reprise/runner/forward.h"
 #include "reprise/runner/model_runner_options.h"
+#include "reprise/runner/program_forward.h"
 
 namespace reprise::program {
 struct ParameterSlot;
@@ -42,6 +44,7 @@ class ModelForwards {
       const program::TracedProgram& traced) const;
   /// Returns the memory that the programs' graphs will refer to.
   [[nodiscard]] device::BufferView use_programs(program::RangedPrograms programs, ForwardKind kind);
+  void use_guards(program::SplittingOps splitting_ops, ForwardKind kind);
 
   /// Runs the forward that the context's descriptor asks for, or replays its FULL graph.
   void run(cudagraph::ForwardContext& context,
@@ -61,6 +64,12 @@ class ModelForwards {
   [[nodiscard]] size_t graph_bytes() const noexcept;
 
  private:
+  [[nodiscard]] program::TraceSignature signature() const;
+  [[nodiscard]] program::TracedFunction function(ForwardKind kind) const;
+  [[nodiscard]] ProgramForwardOptions program_options() const;
+  /// The forward of this kind, which another one will replace.
+  [[nodiscard]] std::unique_ptr<Forward>& forward_to_replace(ForwardKind kind);
+
   Execution* execution_;
   models::CausalLM* model_;
   const models::Parameters* parameters_;

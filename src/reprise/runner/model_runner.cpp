@@ -96,6 +96,10 @@ void ModelRunner::use_programs(program::RangedPrograms programs, ForwardKind kin
   verification_->add_memory("results of programs", memory, cudagraph::MemoryRole::workspace);
 }
 
+void ModelRunner::use_guards(program::SplittingOps splitting_ops, ForwardKind kind) {
+  forwards_.use_guards(std::move(splitting_ops), kind);
+}
+
 void ModelRunner::name_memory(const models::Parameters& parameters) {
   verification_->add_weights(parameters);
   verification_->add_caches(kv_cache_, states_);

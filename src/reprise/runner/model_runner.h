@@ -100,6 +100,11 @@ class ModelRunner {
   /// \pre no graph is captured yet
   /// \throws InvalidArgument if a program was not made from this model, OutOfMemory
   void use_programs(program::RangedPrograms programs, ForwardKind kind = ForwardKind::base);
+  /// Makes later steps of this kind run programs that are traced when a batch first needs them, one
+  /// for each number of tokens: level 1 of a model without a program for all numbers. Captures are
+  /// interrupted at `splitting_ops`.
+  /// \pre no graph is captured yet
+  void use_guards(program::SplittingOps splitting_ops, ForwardKind kind = ForwardKind::base);
 
   /// Runs a dummy batch eagerly, with the largest number of tokens, requests and rows of logits, so
   /// that the eager pool gets the memory of the largest step. Recording the batch is enough for

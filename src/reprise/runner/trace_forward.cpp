@@ -1,8 +1,14 @@
 #include "reprise/runner/trace_forward.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "reprise/attention/attention_metadata.h"
 #include "reprise/base/error.h"
@@ -25,7 +31,91 @@ bool has_states(const attention::LayerCaches& caches) {
   return caches.states != nullptr && !caches.states->tensors().empty();
 }
 
+using Reason = program::TraceError::Reason;
+
+// What CausalLM::forward() takes as tensors. The other inputs belong to the context of a step, so
+// their sizes are the engine's business.
+constexpr std::array<std::string_view, 3> kModelArguments = {
+    "input_ids", "positions", "hidden_states"};
+
+[[noreturn]] void refuse(Reason reason, const std::string& message) {
+  throw program::TraceError(reason, std::nullopt, "", "dynamic_arg_dims: " + message);
+}
+
+// Finds the argument that a declaration names.
+const program::TraceInput& declared_argument(
+    const CompileSupport::DynamicDim& declared,
+    std::span<const program::TraceInput* const> arguments) {
+  std::vector<std::string> names;
+  for (const program::TraceInput* argument : arguments) {
+    if (argument->name == declared.argument) return *argument;
+    names.push_back(argument->name);
+  }
+  refuse(Reason::declaration,
+         fmt::format("no argument of the model is called '{}'; there are {}",
+                     declared.argument,
+                     fmt::join(names, ", ")));
+}
+
+// The index of a declared dimension, which must be one that changes with the batch.
+int declared_dim(const CompileSupport::DynamicDim& declared, const program::TraceInput& argument) {
+  const int rank = argument.type.shape.rank();
+  const int dim = declared.dim < 0 ? declared.dim + rank : declared.dim;
+  if (dim < 0 || dim >= rank) {
+    refuse(Reason::declaration,
+           fmt::format(
+               "'{}' has {} dimensions, and no dimension {}", argument.name, rank, declared.dim));
+  }
+  if (argument.type.shape[dim].is_constant()) {
+    refuse(Reason::declaration,
+           fmt::format("dimension {} of '{}' is {} in every batch",
+                       dim,
+                       argument.name,
+                       argument.type.shape[dim].constant()));
+  }
+  return dim;
+}
+
 }  // namespace
+
+void require_open_tokens(const CompileSupport& support, const program::TraceSignature& signature) {
+  if (support.dynamic_arg_dims.empty()) return;
+  std::vector<const program::TraceInput*> arguments;
+  for (const program::TraceInput& input : signature.inputs) {
+    if (std::ranges::find(kModelArguments, input.name) != kModelArguments.end()) {
+      arguments.push_back(&input);
+    }
+  }
+  std::vector<std::pair<std::string, int>> open;
+  for (const CompileSupport::DynamicDim& declared : support.dynamic_arg_dims) {
+    const program::TraceInput& argument = declared_argument(declared, arguments);
+    open.emplace_back(argument.name, declared_dim(declared, argument));
+  }
+  for (const program::TraceInput* argument : arguments) {
+    for (int dim = 0; dim < argument->type.shape.rank(); ++dim) {
+      if (argument->type.shape[dim].is_constant()) continue;
+      if (std::ranges::find(open, std::pair(argument->name, dim)) != open.end()) continue;
+      refuse(Reason::shape,
+             fmt::format("dimension {} of '{}' is not declared, so a program serves one number of "
+                         "tokens; declare it, or run level 1, which traces each number of tokens",
+                         dim,
+                         argument->name));
+    }
+  }
+}
+
+program::TraceSignature at_num_tokens(program::TraceSignature signature, int64_t num_tokens) {
+  const program::SymbolValues values{.num_tokens = num_tokens};
+  for (program::TraceInput& input : signature.inputs) {
+    program::SymShape shape;
+    for (const SymInt& size : input.type.shape.sizes()) {
+      const bool is_fixed = size.symbol() == Symbol::num_tokens;
+      shape.push_back(is_fixed ? SymInt(size.evaluate(values)) : size);
+    }
+    input.type.shape = shape;
+  }
+  return signature;
+}
 
 program::TraceSignature forward_signature(const models::Parameters& parameters,
                                           const attention::LayerCaches& caches,

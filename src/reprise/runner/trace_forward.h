@@ -8,6 +8,7 @@
 #include "reprise/program/compiled_program.h"
 #include "reprise/program/trace.h"
 #include "reprise/runner/forward.h"
+#include "reprise/tensor/compile_support.h"
 
 namespace reprise::runner {
 
@@ -21,6 +22,18 @@ namespace reprise::runner {
                                                         int32_t max_blocks_per_req,
                                                         int64_t hidden_input_size = 0,
                                                         bool has_encoder = false);
+
+/// Checks what the model declares in CompileSupport::dynamic_arg_dims against the arguments that
+/// forward() has as tensors: input_ids, positions and, of draft heads, hidden_states. A negative
+/// dimension counts from the end. Empty: all dimensions that change with the batch are open.
+/// \throws program::TraceError: Reason::declaration for a name or dimension that does not exist or
+/// never changes, Reason::shape if a dimension that changes with the batch is not declared, so that
+/// one program serves only one number of tokens
+void require_open_tokens(const CompileSupport& support, const program::TraceSignature& signature);
+
+/// The same signature for batches of `num_tokens` tokens, with the other sizes open.
+[[nodiscard]] program::TraceSignature at_num_tokens(program::TraceSignature signature,
+                                                    int64_t num_tokens);
 
 /// The model's own code as a function of these inputs. It borrows the model. `adapter_slots`: see
 /// ForwardContext; undefined: the forward without adapters.

@@ -3,12 +3,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reprise/compile/compilation_counter.h"
 #include "reprise/compile/pipeline_report.h"
 
 namespace reprise::compile {
+
+/// CompilationReport::refused of a model whose CompileSupport keeps it out of compilation.
+inline constexpr std::string_view kOptedOut = "the model asks not to be compiled";
 
 /// What the compiler did while an engine started.
 struct CompilationReport {
@@ -30,6 +34,9 @@ struct CompilationReport {
   size_t compiled_launches = 0;
   // Why the model could not be traced; it then runs its own code, as at level 0.
   std::string refused;
+  /// Level 1: why no program serves all numbers of tokens, so that each number is traced when it
+  /// first comes. Empty: one program serves all, and nothing is left to guard.
+  std::string guarded;
 };
 
 }  // namespace reprise::compile

@@ -90,7 +90,7 @@ std::optional<program::RangedPrograms> ModelCompiler::compile(const ModelSource&
   }
   files_.emplace();
   if (!source.may_be_compiled) {
-    report_.refused = "the model asks not to be compiled";
+    report_.refused = kOptedOut;
     return std::nullopt;
   }
   std::optional<TracedModel> model = trace(source);
@@ -176,9 +176,18 @@ std::optional<TracedModel> ModelCompiler::trace(const ModelSource& source) {
   try {
     return source.trace();
   } catch (const program::TraceError& error) {
-    refuse(error.what());
+    if (is_level_1(options_) && program::is_about_sizes(error)) {
+      report_.backend = "eager";
+      report_.guarded = error.what();
+    } else {
+      refuse(error.what());
+    }
   }
   return std::nullopt;
+}
+
+program::SplittingOps ModelCompiler::guarded_splitting_ops() const {
+  return splitting_ops(options_);
 }
 
 std::optional<ModelCompiler::Compiled> ModelCompiler::compile_now(TracedModel model) {

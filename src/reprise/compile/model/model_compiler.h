@@ -64,6 +64,11 @@ class ModelCompiler {
   /// program::TraceError
   [[nodiscard]] std::optional<program::RangedPrograms> compile(const ModelSource& source);
 
+  /// Whether compile() gave no programs because the runner must trace each number of tokens (see
+  /// ModelRunner::use_guards): level 1 of a model whose program depends on the number.
+  [[nodiscard]] bool needs_guards() const noexcept { return !report_.guarded.empty(); }
+  /// The ops at which captures of such a model are interrupted.
+  [[nodiscard]] program::SplittingOps guarded_splitting_ops() const;
   [[nodiscard]] const CompilationReport& report() const noexcept { return report_; }
   [[nodiscard]] const std::vector<std::string>& warnings() const noexcept { return warnings_; }
   /// Filled only if something was compiled and ModelCompilerOptions::keep_stages is set.

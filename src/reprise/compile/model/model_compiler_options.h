@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "reprise/compile/model/code_generator.h"
 #include "reprise/config/resolved_config.h"
@@ -31,14 +32,16 @@ struct ModelCompilerOptions {
   bool keep_stages = false;          // for reports: see ModelCompiler::stages()
 };
 
-/// Whether a program runs op by op, without generated code. With ATOM's rule, level 1 does unless a
-/// backend is named: ATOM's level 1 only checks that a model can be traced.
+[[nodiscard]] inline bool is_level_1(const ModelCompilerOptions& options) noexcept {
+  return options.resolved.compilation_mode == config::CompilationMode::STOCK_TORCH_COMPILE;
+}
+
+/// Whether a program runs op by op, without generated code. Level 1 does unless a backend is named:
+/// it checks that a model can be traced, as DYNAMO_AS_IS with backend "eager" does in ATOM.
 [[nodiscard]] inline bool runs_eagerly(const ModelCompilerOptions& options) noexcept {
-  const bool is_atoms_check =
-      options.asked.capture_size_rule == cudagraph::CaptureSizeRule::atom &&
-      options.resolved.compilation_mode == config::CompilationMode::STOCK_TORCH_COMPILE &&
-      options.asked.backend.empty();
-  return !options.asked.use_inductor || options.asked.backend == "eager" || is_atoms_check;
+  const std::string& backend = options.asked.backend;
+  return !options.asked.use_inductor || backend == "eager" ||
+         (is_level_1(options) && backend.empty());
 }
 
 /// The code generator to use. nullptr if the options switch it off or the device has none.

@@ -145,9 +145,7 @@ program::SplittingOps find_splitting_ops(const ModelCompilerOptions& options,
 }
 
 bool stays_as_traced(const ModelCompilerOptions& options) {
-  const bool is_stock =
-      options.resolved.compilation_mode == config::CompilationMode::STOCK_TORCH_COMPILE;
-  return is_stock && runs_eagerly(options);
+  return is_level_1(options) && runs_eagerly(options);
 }
 
 std::vector<std::string> switches_without_effect(const config::PassConfig& asked) {

@@ -34,8 +34,8 @@ namespace reprise::compile {
 /// \throws InvalidArgument as program::parse_splitting_ops()
 [[nodiscard]] program::SplittingOps find_splitting_ops(const ModelCompilerOptions& options,
                                                        std::span<const std::string> names);
-/// True at level 1 with backend "eager": no pass runs, so that a traced program can be compared
-/// with the model.
+/// True at level 1 unless a backend that generates code is named: no pass runs, so that a traced
+/// program can be compared with the model.
 [[nodiscard]] bool stays_as_traced(const ModelCompilerOptions& options);
 
 /// Warns about fusions that the user switched on but that have no effect in this engine.
