@@ -30,7 +30,7 @@ ARGUMENTS = None
 TIMEOUT = 300
 PROMPTS = ("Once upon a time there was a fox who had a boat", "7", "The little fox", "Tom has 3 apples")
 
-MODES = (None, "NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")
+MODES = (None, "NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE", "FULL_AND_FULL")
 LEVELS = (0, 3)
 BACKENDS = (("FLASH_ATTN", 3), ("FLASH_ATTN", 2), ("TRITON_ATTN", None), ("FLASHINFER", None), ("REFERENCE", None))
 SPECULATIONS = (None, "ngram", "draft_model", "eagle3")
@@ -118,11 +118,11 @@ class Table(unittest.TestCase):
         if row.mode:
             self.assertEqual(mode, row.mode)
         self.assertEqual(full > 0, mode.startswith("FULL"), graphs)
-        if mode in ("FULL", "NONE", "FULL_DECODE_ONLY"):
+        if mode in ("FULL", "NONE", "FULL_DECODE_ONLY", "FULL_AND_FULL"):
             self.assertEqual(piecewise, 0, graphs)
         if mode in ("PIECEWISE", "FULL_AND_PIECEWISE"):
             self.assertGreater(piecewise, 0, graphs)
-        if mode in ("FULL", "PIECEWISE", "FULL_AND_PIECEWISE"):
+        if mode in ("FULL", "PIECEWISE", "FULL_AND_PIECEWISE", "FULL_AND_FULL"):
             self.assertEqual(graphs["eager_steps"], 0, graphs)
 
     def names_of(self, row):
