@@ -216,7 +216,8 @@ TEST(Captures, that_end_the_memory_are_an_error_of_the_start_in_any_mode) {
     api::require_memory_for_graphs(report);
     ADD_FAILURE() << "not refused";
   } catch (const OutOfMemory& error) {
-    EXPECT_THAT(error.what(), HasSubstr("1 of 2 were captured, FULL [tokens=4 reqs=4 uniform] was"));
+    EXPECT_THAT(error.what(),
+                HasSubstr("1 of 2 were captured, FULL [tokens=4 reqs=4 uniform] was"));
     EXPECT_THAT(error.what(), HasSubstr("--max-cudagraph-capture-size"));
   }
 }

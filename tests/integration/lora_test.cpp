@@ -236,7 +236,8 @@ TEST_F(Lora, gives_the_logits_and_tokens_of_merged_weights) {
 }
 
 // Random matrices for all modules that adapters of this engine may change, if the checkpoint has
-// them under these names and stores their rows as outputs. (GPT-2 does not: its goldens are PEFT's.)
+// them under these names and stores their rows as outputs. (GPT-2 does not: its goldens are
+// PEFT's.)
 AdapterFiles adapter_of(TinyEngine& engine) {
   AdapterFiles files(2, 1);
   if (weights::architecture_name(engine.config().architecture) == "GPT2LMHeadModel") return files;

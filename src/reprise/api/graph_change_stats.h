@@ -15,7 +15,7 @@ struct GraphChangeStats {
   uint64_t num_refused = 0;
   uint64_t num_captures = 0;  // between steps, without those that failed
   uint64_t num_failed_captures = 0;
-  double capture_seconds = 0;              // of all captures between steps
+  double capture_seconds = 0;                                 // of all captures between steps
   std::array<uint64_t, cudagraph::kNumKeyStates> num_keys{};  // by cudagraph::KeyState
   uint64_t graph_bytes = 0;                // executable graphs and their memory pools
   std::array<uint64_t, 3> num_captured{};  // of the model alone, by runtime mode

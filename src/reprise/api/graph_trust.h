@@ -16,8 +16,8 @@ namespace reprise::api {
 /// with --strict-graphs a requested mode that the engine cannot have
 void check_graph_trust(const EngineArgs& args, ResolvedOptions& options);
 
-/// A start without memory for a graph has none for a useful cache either, and would serve batches of
-/// that key eagerly. \throws OutOfMemory that names the first key that did not fit
+/// A start without memory for a graph has none for a useful cache either, and would serve batches
+/// of that key eagerly. \throws OutOfMemory that names the first key that did not fit
 void require_memory_for_graphs(const StartupReport& report);
 
 /// With --strict-graphs: whether every planned graph was captured.

@@ -12,8 +12,8 @@ namespace reprise::cli {
 [[nodiscard]] Json fetch_graphs(const std::string& port);
 
 /// A table with a column for each server: how many graphs there are, how many were dropped because
-/// they do not pay, their memory, and their sizes. `graphs`: results of fetch_graphs(), one for each
-/// name. Empty if no server shows its graphs.
+/// they do not pay, their memory, and their sizes. `graphs`: results of fetch_graphs(), one for
+/// each name. Empty if no server shows its graphs.
 [[nodiscard]] std::string graphs_table(std::span<const std::string> names,
                                        std::span<const Json> graphs);
 

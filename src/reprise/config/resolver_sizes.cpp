@@ -75,8 +75,8 @@ void Resolver::add_width(int32_t query_len, std::vector<int32_t> sizes) {
 // of the other ladder.
 void Resolver::compute_sizes_of_fewer_drafts() {
   const cudagraph::CaptureSizeRule rule = in_.compilation.capture_size_rule;
-  const bool has_widths = rule == cudagraph::CaptureSizeRule::reprise ||
-                          rule == cudagraph::CaptureSizeRule::measured;
+  const bool has_widths =
+      rule == cudagraph::CaptureSizeRule::reprise || rule == cudagraph::CaptureSizeRule::measured;
   if (!has_widths || out_.uniform_decode_query_len == 1 || !separate_routine(out_.mode)) return;
   const auto add = [this](int32_t query_len) {
     cudagraph::CaptureSizeInputs inputs = size_inputs();

@@ -280,8 +280,8 @@ CaptureSizes compute_capture_sizes(const CaptureSizeRequest& request,
   check_explicit(asked);
   const CaptureSizeRule rule = request.capture_size_rule;
   const bool reprise_rule = rule == CaptureSizeRule::reprise || rule == CaptureSizeRule::measured;
-  CaptureSizes result = reprise_rule ? reprise_sizes(asked, inputs, rule, mode)
-                                     : vllm_sizes(asked, inputs, rule);
+  CaptureSizes result =
+      reprise_rule ? reprise_sizes(asked, inputs, rule, mode) : vllm_sizes(asked, inputs, rule);
   if (request.cuda_graph_sizes) {
     result.warnings.push_back(
         asked.list ? fmt::format("cuda_graph_sizes is an old spelling: write "

@@ -587,9 +587,8 @@ std::string CudagraphDispatcher::describe(const BatchFacts& batch, const Decisio
         if (key.kind != kFullUniform + width || key.state == KeyState::dropped) continue;
         most_reqs = std::max(most_reqs, key.descriptor.num_reqs.value_or(0));
       }
-      text += most_reqs == 0
-                  ? std::string(" (no decode sizes at all)")
-                  : fmt::format(" (decode sizes go up to {} requests)", most_reqs);
+      text += most_reqs == 0 ? std::string(" (no decode sizes at all)")
+                             : fmt::format(" (decode sizes go up to {} requests)", most_reqs);
       break;
     }
     case DispatchReason::piecewise_full_retired:

@@ -62,8 +62,8 @@ Sizes candidate_grid(int32_t max) {
   Sizes sizes;
   for (int32_t n = 1; n <= max;) {
     sizes.push_back(n);
-    n += std::max(1, static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(n))) /
-                         kStepsPerDoubling);
+    n += std::max(
+        1, static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(n))) / kStepsPerDoubling);
   }
   if (max >= 1) sizes.push_back(max);
   sort_unique(sizes);

@@ -89,8 +89,7 @@ class AdapterReader {
              LoraAdapter::Image& image) {
     const int64_t rank = rank_of(a);
     const std::vector<float> values_of_a = read_matrix(a, rank, layer.in_features);
-    const std::vector<float> values_of_b =
-        read_matrix(b, layer.modules[module].out_features, rank);
+    const std::vector<float> values_of_b = read_matrix(b, layer.modules[module].out_features, rank);
     const double scale = config_.scale_of(module_of(b), rank);
     for (size_t part = 0; part < layer.parts.size(); ++part) {
       if (layer.parts[part].module != module) continue;
@@ -173,10 +172,8 @@ class AdapterReader {
     const auto max_rank = static_cast<size_t>(layer.b.size(1));
     const size_t row_bytes = static_cast<size_t>(layer.in_features) * dtype_bytes(dtype);
     const size_t bytes = values.size() * dtype_bytes(dtype);
-    weights::convert(DType::f32,
-                     std::as_bytes(values),
-                     dtype,
-                     slot.subspan(part * max_rank * row_bytes, bytes));
+    weights::convert(
+        DType::f32, std::as_bytes(values), dtype, slot.subspan(part * max_rank * row_bytes, bytes));
   }
 
   // The columns of the part, transposed: row j of the slot is column j of B.

@@ -28,8 +28,8 @@ const lora::LoraLayer& add_lora_layer(const LayerParts& parts,
   for (const lora::LoraPart& part : layer.parts) ends.push_back(static_cast<int32_t>(part.end));
   const DType dtype = parameters.dtype();
   const std::string& name = layer.modules.front().name;
-  layer.a = parameters.add_buffer(name + ".lora_A",
-                                  {dtype, {num_slots, std::ssize(ends) * max_rank, layer.in_features}});
+  layer.a = parameters.add_buffer(
+      name + ".lora_A", {dtype, {num_slots, std::ssize(ends) * max_rank, layer.in_features}});
   layer.b = parameters.add_buffer(name + ".lora_B", {dtype, {num_slots, max_rank, out_features}});
   layer.ends = parameters.add_table(name + ".lora_ends", ends);
   return parts.adapters->add_layer(std::move(layer));

@@ -64,8 +64,7 @@ int DraftQueue::most_drafts(const Request& request, size_t num_running) const {
   const int room = request.max_total_tokens() - request.num_tokens() - 1;
   const int budget = config_->max_num_batched_tokens - static_cast<int>(num_running);
   const std::vector<int>& scheduled = config_->drafts_by_batch_size;
-  const int most =
-      scheduled.empty() ? config_->decode_query_len - 1 : scheduled.at(num_running);
+  const int most = scheduled.empty() ? config_->decode_query_len - 1 : scheduled.at(num_running);
   return std::min({budget, most, room});
 }
 

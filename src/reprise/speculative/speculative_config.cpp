@@ -58,24 +58,23 @@ constexpr auto kKeys = std::to_array<MethodKey>({
     {"draft_sample_method", kWithModel},
 });
 /// Keys of vLLM that belong to methods or features that this engine does not have.
-constexpr auto kKeysOfVllm =
-    std::to_array<std::string_view>({"attention_backend",
-                                     "code_revision",
-                                     "disable_by_batch_size",
-                                     "disable_padded_drafter_batch",
-                                     "draft_load_config",
-                                     "draft_tensor_parallel_size",
-                                     "enable_adaptive_verification",
-                                     "kv_cache_dtype",
-                                     "moe_backend",
-                                     "parallel_drafting",
-                                     "rejection_sample_method",
-                                     "revision",
-                                     "speculative_token_tree",
-                                     "synthetic_acceptance_length",
-                                     "synthetic_acceptance_rates",
-                                     "tensor_parallel_size",
-                                     "use_heterogeneous_vocab"});
+constexpr auto kKeysOfVllm = std::to_array<std::string_view>({"attention_backend",
+                                                              "code_revision",
+                                                              "disable_by_batch_size",
+                                                              "disable_padded_drafter_batch",
+                                                              "draft_load_config",
+                                                              "draft_tensor_parallel_size",
+                                                              "enable_adaptive_verification",
+                                                              "kv_cache_dtype",
+                                                              "moe_backend",
+                                                              "parallel_drafting",
+                                                              "rejection_sample_method",
+                                                              "revision",
+                                                              "speculative_token_tree",
+                                                              "synthetic_acceptance_length",
+                                                              "synthetic_acceptance_rates",
+                                                              "tensor_parallel_size",
+                                                              "use_heterogeneous_vocab"});
 
 /// vLLM's older names of mtp, one for each family.
 constexpr auto kMtpNames = std::to_array<std::string_view>({"deepseek_mtp",
@@ -283,12 +282,15 @@ DraftRange parse_range(const Json& row, int32_t most) {
         return number.is_number_integer() && number >= 0 && number <= INT32_MAX;
       });
   if (!has_integers) {
-    refuse(kScheduleKey, row, "rows of three integers: [first batch size, last batch size, drafts]");
+    refuse(
+        kScheduleKey, row, "rows of three integers: [first batch size, last batch size, drafts]");
   }
   const DraftRange range{
       .first = row[0].get<int32_t>(), .last = row[1].get<int32_t>(), .num_drafts = row[2]};
   if (range.first < 1 || range.last < range.first) {
-    refuse(kScheduleKey, row, "a range of batch sizes that begins at 1 or later and does not end before");
+    refuse(kScheduleKey,
+           row,
+           "a range of batch sizes that begins at 1 or later and does not end before");
   }
   if (range.num_drafts > most) {
     refuse(kScheduleKey, row, fmt::format("at most num_speculative_tokens = {} drafts", most));
