@@ -194,7 +194,7 @@ class ChatPage(unittest.TestCase):
         server.stop(signal.SIGKILL)
         browser.wait("document.getElementById('status').dataset.state === 'offline'")
         self.ask("Anybody?", 5)
-        browser.wait("[...document.querySelectorAll('.messages .problem')].at(-1).textContent.includes('connection')")
+        browser.wait("[...document.querySelectorAll('.messages .problem')].at(-1)?.textContent.includes('connection')")
         browser.screenshot("offline")
 
     def test_settings_are_sent_and_remembered(self):

@@ -100,9 +100,14 @@ std::string expected_values() {
   return text;
 }
 
+/// Some enums have no integers: `largest` is then -1.
+constexpr bool is_from_zero_to(int64_t value, int64_t largest) {
+  return value >= 0 && value <= largest;
+}
+
 template <class Enum>
 Enum enum_from_integer(std::string_view field, int64_t value) {
-  if (value < 0 || value > EnumTraits<Enum>::largest_integer) {
+  if (!is_from_zero_to(value, EnumTraits<Enum>::largest_integer)) {
     throw InvalidArgument(
         fmt::format("{}: expected {}, got {}", field, expected_values<Enum>(), value));
   }

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "reprise/base/error.h"
 #include "reprise/config/compilation_config.h"
@@ -83,7 +84,7 @@ void map_pass_names(Json& document, std::vector<std::string>& warnings) {
   for (const OldPassName& old : kOldPassNames) {
     const auto found = passes->find(old.old_name);
     if (found == passes->end()) continue;
-    const Json value = *found;
+    const Json value = std::move(*found);
     passes->erase(std::string(old.old_name));
     std::string written;
     for (const std::string_view name : old.names) {
@@ -106,7 +107,7 @@ void map_pass_names(Json& document, std::vector<std::string>& warnings) {
 void map_separate_routine(Json& document) {
   const auto found = document.find("cudagraph_separate_routine");
   if (found == document.end()) return;
-  const Json value = *found;
+  const Json value = std::move(*found);
   document.erase("cudagraph_separate_routine");
   const auto other = document.find("separate_attention_routine");
   if (other != document.end() && *other != value) {
@@ -178,7 +179,7 @@ void map_graph_flags(Json& document, std::vector<std::string>& warnings) {
     return;
   }
   if (!has_mode_flag) {  // separate_attention_routine alone does not choose a mode
-    warnings.push_back(
+    warnings.emplace_back(
         "separate_attention_routine has no effect without full_cuda_graph: write "
         "\"cudagraph_mode\": \"FULL_AND_PIECEWISE\" for separate decode and mixed routines");
     return;

@@ -68,8 +68,6 @@ class Resolver {
   [[nodiscard]] bool compiles() const {
     return out_.compilation_mode == CompilationMode::VLLM_COMPILE;
   }
-  /// A further query length of decode steps, if it has sizes.
-  void add_width(int32_t query_len, std::vector<int32_t> sizes);
   /// The rules for splitting apply only if the compiler or a breakable capture splits the model.
   [[nodiscard]] bool splits() const { return compiles() || is_breakable(); }
   /// Whether captures can be interrupted at split points. vLLM 0.10 had no such captures.

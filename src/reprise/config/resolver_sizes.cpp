@@ -4,11 +4,21 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "reprise/base/error.h"
 
 // Computes the sizes for capture and for compilation.
 namespace reprise::config {
+namespace {
+
+/// A further query length of decode steps, if it has sizes.
+void add_width(ResolvedConfig& out, int32_t query_len, std::vector<int32_t> sizes) {
+  if (sizes.empty()) return;
+  out.other_decode_widths.push_back({.query_len = query_len, .capture_sizes = std::move(sizes)});
+}
+
+}  // namespace
 
 cudagraph::CaptureSizeInputs Resolver::size_inputs() const {
   return {.max_num_seqs = in_.max_num_seqs,
@@ -58,14 +68,9 @@ void Resolver::compute_final_sizes() {
     cudagraph::apply_full_ceiling(in_.compilation, out_.mode, sizes);
     for (const int32_t drafts : in_.scheduled_drafts) {
       if (1 + drafts == q) continue;
-      add_width(1 + drafts, decode_sizes(sizes.mixed, 1 + drafts, in_.max_num_seqs));
+      add_width(out_, 1 + drafts, decode_sizes(sizes.mixed, 1 + drafts, in_.max_num_seqs));
     }
   }
-}
-
-void Resolver::add_width(int32_t query_len, std::vector<int32_t> sizes) {
-  if (sizes.empty()) return;
-  out_.other_decode_widths.push_back({.query_len = query_len, .capture_sizes = std::move(sizes)});
 }
 
 // A drafter may propose fewer drafts than it may, or none. Such steps get FULL graphs of their own
@@ -81,7 +86,8 @@ void Resolver::compute_sizes_of_fewer_drafts() {
   const auto add = [this](int32_t query_len) {
     cudagraph::CaptureSizeInputs inputs = size_inputs();
     inputs.uniform_decode_query_len = query_len;
-    add_width(query_len,
+    add_width(out_,
+              query_len,
               cudagraph::compute_capture_sizes(in_.compilation, inputs, out_.mode).decode);
   };
   add(1);
