@@ -317,8 +317,8 @@ class TinyEngine {
   }
 
  private:
-  kv_cache::KvCacheLayout cache_layout(const TinyEngineOptions& options,
-                                       const kv_cache::CacheDType& cache) const {
+  [[nodiscard]] kv_cache::KvCacheLayout cache_layout(const TinyEngineOptions& options,
+                                                     const kv_cache::CacheDType& cache) const {
     kv_cache::KvCacheLayout layout =
         runner::kv_cache_layout_of(config_, options.num_blocks, kBlockSize, options.dtype, cache);
     layout.num_addressed_blocks = options.num_addressed_blocks;

@@ -131,7 +131,7 @@ class Merger {
   }
 
   template <typename Size>
-  SymInt fit_size(size_t index, std::string_view what, const Size& size_in) const {
+  [[nodiscard]] SymInt fit_size(size_t index, std::string_view what, const Size& size_in) const {
     std::array<SizeSample, kHints.size()> samples;
     for (size_t run = 0; run < samples.size(); ++run) {
       samples[run] = {size_in(recordings_[run].records[index]), kHints[run]};
@@ -149,7 +149,7 @@ class Merger {
                      seen));
   }
 
-  ValueType fit_type(size_t index, size_t result) const {
+  [[nodiscard]] ValueType fit_type(size_t index, size_t result) const {
     const TensorType& first = recordings_[0].records[index].types[result];
     ValueType type{.dtype = first.dtype, .shape = {}, .layout = first.layout};
     for (size_t run = 1; run < recordings_.size(); ++run) {
@@ -167,7 +167,7 @@ class Merger {
     return type;
   }
 
-  ValueId value_of(const TracedOperand& operand) const {
+  [[nodiscard]] ValueId value_of(const TracedOperand& operand) const {
     switch (operand.kind) {
       case TracedOperand::Kind::none:
         return kNoValue;

@@ -156,7 +156,7 @@ class TracingExecutor final : public OpExecutor {
     }
     return parameter_operand(tensor, location);
   }
-  TracedOperand state_operand(const Tensor& tensor, size_t slot) const {
+  [[nodiscard]] TracedOperand state_operand(const Tensor& tensor, size_t slot) const {
     if (tensor.type() != state_versions_[slot].type()) {
       fail(TraceError::Reason::foreign_view,
            fmt::format("state s{} is used as {}", slot, tensor.type().to_string()));
@@ -215,9 +215,9 @@ class TracingExecutor final : public OpExecutor {
     }
   }
 
-  size_t infer(const OpCall& call,
-               std::span<const Tensor> inputs,
-               std::span<TensorType> types) const {
+  [[nodiscard]] size_t infer(const OpCall& call,
+                             std::span<const Tensor> inputs,
+                             std::span<TensorType> types) const {
     try {
       return infer_output_types(call, inputs, types);
     } catch (const ShapeError& error) {

@@ -62,6 +62,7 @@ const GuardedForward::Guarded* GuardedForward::trace_for(int64_t num_tokens) {
                                                        options_);
   } catch (const program::TraceError&) {
     // The guard stays, so that this number of tokens is not traced in every step.
+    guarded.program.reset();
   }
   guarded_.push_back(std::move(guarded));
   return &guarded_.back();
