@@ -101,7 +101,7 @@ void expect_goldens(const std::vector<Case>& cases, const std::vector<RequestOut
 
 class EncoderDecoder : public ::testing::TestWithParam<std::string> {
  protected:
-  std::string name() const { return "encoder_decoder/" + GetParam(); }
+  [[nodiscard]] std::string name() const { return "encoder_decoder/" + GetParam(); }
 };
 
 TEST_P(EncoderDecoder, texts_of_many_lengths_give_the_golden_tokens_in_all_modes_and_levels) {
