@@ -482,8 +482,8 @@ TEST(Resolution, a_users_splitting_ops_are_kept_as_given) {  // CFG-02, CFG-06
       R"({"mode": 3, "use_inductor_graph_partition": true,
           "splitting_ops": ["vllm::unified_attention_with_output"]})"));
   EXPECT_THAT(resolve(inputs).splitting_ops, ElementsAre("vllm::unified_attention_with_output"));
-  inputs.compilation.splitting_ops->push_back("vllm::moe_forward");
-  inputs.compilation.splitting_ops->push_back("vllm::moe_forward_shared");
+  inputs.compilation.splitting_ops->emplace_back("vllm::moe_forward");
+  inputs.compilation.splitting_ops->emplace_back("vllm::moe_forward_shared");
   EXPECT_EQ(resolve(inputs).splitting_ops, *inputs.compilation.splitting_ops);
 }
 

@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reprise/base/error.h"
@@ -135,7 +137,14 @@ std::vector<SizeRow> vllm_rows() {
       {"DVS-30", in(256, 8192), 255, none, grid(248), Warns::truncating},
       {"DVS-32", in(256, 8192), 263, none, grid(256), Warns::truncating},
       {"DVS-33", in(1, 8192, 6), none, none, list({1, 2, 4, 8})},
-      // The examples of section 3.2.
+  };
+}
+
+// The examples of section 3.2.
+std::vector<SizeRow> rows_of_examples() {
+  const std::nullopt_t none = std::nullopt;
+  const auto list = [](Sizes sizes) { return std::optional<Sizes>(std::move(sizes)); };
+  return {
       {"3.2 S=256", in(256, 8192), none, none, grid(512)},
       {"3.2 S=1024", on_family_100(in(1024, 8192)), none, none, grid(1024)},
       {"3.2 S=1", in(1, 2048), none, none, list({1, 2})},
@@ -176,7 +185,9 @@ CaptureSizeRequest config_of(CaptureSizeRule rule,
 }
 
 TEST(CaptureSizesVllm, reproduces_every_reference_vector_with_its_warnings) {
-  for (const SizeRow& row : vllm_rows()) {
+  std::vector<SizeRow> rows = vllm_rows();
+  std::ranges::move(rows_of_examples(), std::back_inserter(rows));
+  for (const SizeRow& row : rows) {
     SCOPED_TRACE(row.id);
     const CaptureSizeRequest config =
         config_of(CaptureSizeRule::vllm_v1, row.user_max, row.user_list);

@@ -684,7 +684,9 @@ TEST(CudagraphDispatcher, gives_every_reason_in_its_situation) {
 }
 
 // FULL graphs for uniform batches of query lengths 1 to `longest`, of 1 to max_num_seqs requests.
-DispatcherOptions with_widths(int32_t longest, int32_t max_num_seqs, std::vector<int32_t> others) {
+DispatcherOptions with_widths(int32_t longest,
+                              int32_t max_num_seqs,
+                              const std::vector<int32_t>& others) {
   const auto sizes_of = [max_num_seqs](int32_t query_len) {
     Sizes sizes;
     for (int32_t reqs = 1; reqs <= max_num_seqs; ++reqs) sizes.push_back(reqs * query_len);
