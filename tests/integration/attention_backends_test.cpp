@@ -264,7 +264,7 @@ TEST(AttentionBackends, of_latent_attention_cache_one_row_for_each_position) {
   TinyEngine engine({.mode = CudagraphMode::NONE, .config = testing::kTinyDeepseekConfig});
   const kv_cache::KvCacheLayout& layout = engine.runner().kv_cache().layout();
   constexpr size_t kRow = 32 + 8;  // the latent and the rotated key
-  EXPECT_EQ(layout.bytes_per_block(), 2 * TinyEngine::kBlockSize * kRow * sizeof(uint16_t));
+  EXPECT_EQ(layout.bytes_per_block(), 2 * size_t{TinyEngine::kBlockSize} * kRow * sizeof(uint16_t));
   EXPECT_EQ(engine.kv_bytes().size(),
             static_cast<size_t>(layout.num_blocks) * layout.bytes_per_block());
   EXPECT_EQ(engine.runner().kv_cache().tensors().size(), 2U);

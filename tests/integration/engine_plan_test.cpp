@@ -177,7 +177,7 @@ TEST(EnginePlan, warns_of_each_given_mode_that_it_does_not_keep) {
       const std::string resolved(to_string(plan.main.resolved.mode));
       const auto asked = given->get<std::string>();
       if (resolved == asked) continue;
-      ++changes[asked + " to " + resolved];
+      ++changes[fmt::format("{} to {}", asked, resolved)];
       const bool is_told = std::ranges::any_of(plan.warnings, [&](const std::string& warning) {
         return warning.find(resolved) != std::string::npos ||
                warning.find("cudagraph_mode") != std::string::npos ||
