@@ -107,12 +107,16 @@ void AsyncEngineLoop::abort(scheduler::RequestId id) {
 }
 
 void AsyncEngineLoop::run_between_steps(const std::function<void(engine::EngineCore&)>& task) {
-  std::packaged_task<void()> packaged([this, &task] {
+  // The caller alone owns the exception: the thread must not destroy it while the caller reads it.
+  std::exception_ptr failure;
+  std::packaged_task<void()> packaged([this, &task, &failure] {
     try {
       task(*core_);
     } catch (const device::DeviceError& error) {
       if (error.is_sticky()) die(error.what());
-      throw;
+      failure = std::current_exception();
+    } catch (...) {
+      failure = std::current_exception();
     }
   });
   std::future<void> done = packaged.get_future();
@@ -122,6 +126,7 @@ void AsyncEngineLoop::run_between_steps(const std::function<void(engine::EngineC
   }
   wake_.notify_one();
   done.get();
+  if (failure) std::rethrow_exception(failure);
 }
 
 void AsyncEngineLoop::run_when_quiet(
