@@ -346,13 +346,12 @@ TEST(Replay, compares_the_vectors_of_a_pooling_model) {
   args.replay_log = folder.path() / "answers.log";
   {
     api::AsyncEngine engine(args);
-    std::mutex done;
-    done.lock();
-    (void)engine.submit({4, 5, 6, 7}, {}, [&done](engine::OutputDelta&& delta) {
+    const auto done = std::make_shared<std::promise<void>>();
+    (void)engine.submit({4, 5, 6, 7}, {}, [done](engine::OutputDelta&& delta) {
       EXPECT_FALSE(delta.pooled.empty());
-      done.unlock();
+      done->set_value();
     });
-    done.lock();
+    done->get_future().get();
   }
   LogContent log = replay_log::read_log(args.replay_log);
   ASSERT_THAT(log.requests, SizeIs(1));

@@ -95,7 +95,9 @@ std::string case_name(const ::testing::TestParamInfo<KernelCase>& info) {
 }
 
 Tensor KernelTest::make(const TensorType& type) {
-  const size_t alignment = type.layout.has_codes() ? 1 : dtype_bytes(type.dtype);
+  // Rows of int8 may be ActivationBlocks, which begin with a float32.
+  const size_t of_elements = type.dtype == DType::i8 ? sizeof(float) : dtype_bytes(type.dtype);
+  const size_t alignment = type.layout.has_codes() ? 1 : of_elements;
   return Tensor::borrow(type, memory_.take(type.bytes(), alignment), executor_);
 }
 

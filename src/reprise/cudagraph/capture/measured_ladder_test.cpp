@@ -20,7 +20,6 @@ namespace reprise::cudagraph {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 using Sizes = std::vector<int32_t>;
@@ -202,7 +201,7 @@ TEST(MeasuredLadder, agrees_with_its_definition_for_random_costs) {
     for (int32_t n = 1; n <= 60; ++n) {
       const bool is_step = random() % 4 == 0;
       costs.push_back((n == 1 ? 300 : costs.back()) *
-                      (is_step ? 1.0 + (random() % 80) / 1000.0 : 1));
+                      (is_step ? 1.0 + static_cast<double>(random() % 80) / 1000.0 : 1));
     }
     // The share of launches falls with the size.
     const double launches = 10.0 * static_cast<double>(random() % 5);
@@ -224,7 +223,7 @@ TEST(MeasuredLadder, is_the_same_on_a_noisy_machine) {
     machine.eager = [](int32_t tokens) { return 1.5 * in_tiles(tokens); };
     // Each run is up to 1 % slower, and one of six takes twice as long.
     machine.noise = [&] {
-      return (1 + 1e-5 * (random() % 1000)) * (random() % 6 == 0 ? 2.0 : 1.0);
+      return (1 + 1e-5 * static_cast<double>(random() % 1000)) * (random() % 6 == 0 ? 2.0 : 1.0);
     };
     (void)machine.measure();
     EXPECT_THAT(machine.decode_sizes(), ElementsAre(8, 16, 24, 32)) << round;
@@ -238,7 +237,9 @@ TEST(MeasuredLadder, is_nearly_the_same_on_a_machine_that_disturbs_half_of_the_r
     Machine machine(CudagraphMode::FULL_DECODE_ONLY, {}, up_to(32));
     machine.full = in_tiles;
     machine.eager = [](int32_t tokens) { return 1.5 * in_tiles(tokens); };
-    machine.noise = [&] { return random() % 2 == 0 ? 1.0 : 1.2 + 0.01 * (random() % 1000); };
+    machine.noise = [&] {
+      return random() % 2 == 0 ? 1.0 : 1.2 + 0.01 * static_cast<double>(random() % 1000);
+    };
     (void)machine.measure();
     for (const int32_t size : up_to(32)) {
       const bool is_kept = std::ranges::count(machine.decode_sizes(), size) > 0;
