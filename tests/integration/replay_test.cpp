@@ -85,7 +85,7 @@ class MixedLoad {
   }
 
  private:
-  void submit(testing::Spec spec, int index) {
+  void submit(const testing::Spec& spec, int index) {
     sampling::SamplingParams params = spec.params;
     if (index % 2 == 0) params.seed.reset();  // the engine's
     scheduler::RequestOptions options{.cache_salt = spec.cache_salt};

@@ -178,13 +178,16 @@ TEST(SpeculativeSteps, replay_full_graphs_when_they_are_uniform_and_name_the_rea
     }
     EXPECT_EQ(counts.not_full, 0) << "a uniform step without its FULL graph";
     EXPECT_GT(counts.uniform, 20 / kLess);
-    EXPECT_GT(counts.ragged, 0);
+    // The shorter load of ThreadSanitizer may have none.
+    EXPECT_GE(counts.ragged, kLess == 1 ? 1 : 0);
     EXPECT_EQ(core->ledger().steps(DispatchReason::full_uniform),
               static_cast<uint64_t>(counts.uniform + counts.uniform_without_drafts));
     const DispatchReason wanted = mode == CudagraphMode::FULL_DECODE_ONLY
                                       ? DispatchReason::ragged_drafts
                                       : DispatchReason::piecewise_ragged_drafts;
-    EXPECT_EQ(counts.ragged_reasons, (std::map<DispatchReason, int>{{wanted, counts.ragged}}));
+    std::map<DispatchReason, int> wanted_reasons;
+    if (counts.ragged > 0) wanted_reasons[wanted] = counts.ragged;
+    EXPECT_EQ(counts.ragged_reasons, wanted_reasons);
     fmt::print("{} uniform steps, {} without drafts, {} ragged, {} with prompts\n",
                counts.uniform,
                counts.uniform_without_drafts,

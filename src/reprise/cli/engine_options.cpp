@@ -354,8 +354,8 @@ void add_preset(OptionTable& table, api::EngineArgs& args) {
              .apply =
                  [&args](std::string_view value) {
                    if (value != "atom") {
-                     throw InvalidArgument(
-                         fmt::format("--preset: there is no preset '{}'; there is atom", value));
+                     throw InvalidArgument(fmt::format(
+                         "--preset: '{}' is not known; the only preset is atom", value));
                    }
                    args.max_num_seqs = kMaxNumSeqsOfAtom;
                    args.compilation_config["capture_size_rule"] =

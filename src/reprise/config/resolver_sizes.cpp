@@ -142,7 +142,7 @@ void Resolver::check_measured_sizes() {
   }
   note("M1",
        "capture_size_rule measured: these sizes are candidates; the start times the graph of each "
-       "one and keeps those that save at least 1 %, which nobody can know before");
+       "one and keeps those that save at least 1 %; only the start can tell which");
 }
 
 void Resolver::expand_compile_sizes() {

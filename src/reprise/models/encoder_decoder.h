@@ -34,9 +34,8 @@ class EncoderDecoder final : public CausalLM {
     return attention_layers_;
   }
   [[nodiscard]] bool has_encoder() const override { return true; }
-  /// As in vLLM, models with an encoder do not opt in to compiling. Their encoder, which is most of
-  /// the work for a summary, runs eagerly and is never traced; the decoder's graphs need no
-  /// program.
+  /// As in vLLM, models with an encoder are not compiled. The encoder runs eagerly and is never
+  /// traced; the decoder's graphs need no program.
   [[nodiscard]] CompileSupport compile_support() const override { return {.do_not_compile = true}; }
 
  private:

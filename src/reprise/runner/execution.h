@@ -37,8 +37,7 @@ class Execution {
   [[nodiscard]] device::MemoryPool& eager_pool() noexcept { return *eager_pool_; }
   [[nodiscard]] device::MemoryPool& graph_pool() noexcept { return *graph_pool_; }
   [[nodiscard]] kernels::DeviceExecutor& executor() noexcept { return *executor_; }
-  /// Gives all memory of the graph pool back. \pre there is no graph, and nothing of the pool is in
-  /// use
+  /// Gives all memory of the graph pool back. \pre no graph exists, and nothing uses the pool
   void empty_graph_pool() {
     graph_pool_.reset();  // its memory comes first
     graph_pool_ = device_->create_pool();

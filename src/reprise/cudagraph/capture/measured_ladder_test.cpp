@@ -246,7 +246,7 @@ TEST(MeasuredLadder, is_nearly_the_same_on_a_machine_that_disturbs_half_of_the_r
       if (is_kept != (size % 8 == 0)) ++num_wrong;
     }
   }
-  // Of 1,600 keys. Medians of the same runs would be wrong about some 200.
+  // 50 rounds decide about 1,600 keys. By medians, some 200 decisions would be wrong.
   EXPECT_LT(num_wrong, 60U);
 }
 
