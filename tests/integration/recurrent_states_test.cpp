@@ -11,11 +11,9 @@ namespace reprise {
 namespace {
 
 using cudagraph::CudagraphMode;
-using cudagraph::CudagraphRuntimeMode;
 using testing::Mix;
 using testing::TestBatch;
 using testing::TinyEngine;
-using testing::TinyEngineOptions;
 
 constexpr int32_t kNumSlots = 17;  // with the null slot, for 16 requests
 
