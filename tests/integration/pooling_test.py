@@ -136,6 +136,26 @@ class Pooling(unittest.TestCase):
         self.assertNotAlmostEqual(length(raw), 1, places=2)
         self.assert_near([value / length(raw) for value in raw], answer["data"][0]["embedding"], 1e-6)
 
+    def test_ollamas_routes_have_the_vectors_of_openais(self):
+        model, _ = self.copy_of("bert-mean")
+        server = self.start(model)
+        texts = ["abc", "d"]
+        want = self.embed(server, input=texts)
+        answer = self.embed(server, "/api/embed", model=serve_test.NAME + ":latest", input=texts)
+        self.assertEqual(answer["embeddings"], [item["embedding"] for item in want["data"]])
+        self.assertEqual((answer["model"], answer["prompt_eval_count"]), (serve_test.NAME, want["usage"]["prompt_tokens"]))
+        self.assertGreater(answer["total_duration"], 0)
+        one = self.embed(server, "/api/embed", model=serve_test.NAME, input="abc")
+        self.assertEqual(one["embeddings"], answer["embeddings"][:1])
+        old = self.embed(server, "/api/embeddings", model=serve_test.NAME, prompt="abc")
+        self.assertEqual(old, {"embedding": self.embed(server, input="abc", normalize=False)["data"][0]["embedding"]})
+        # A text that is too long is cut to the context of 64 tokens, unless the request forbids it.
+        long = {"model": serve_test.NAME, "input": "a" * 100}
+        self.assertEqual(self.embed(server, "/api/embed", **long)["prompt_eval_count"], 64)
+        status, answer = server.post("/api/embed", {**long, "truncate": False})
+        self.assertEqual(status, 400)
+        self.assertIn("maximum context length is 64 tokens", answer["error"])
+
     def test_a_file_of_requests_has_the_answers_of_the_server(self):
         model, _ = self.copy_of("bert-cls")
         bodies = {"/v1/embeddings": {"input": "abc"}, "/score": {"text_1": "abc", "text_2": ["ab", "d"]},

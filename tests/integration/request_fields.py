@@ -38,6 +38,8 @@ BASES = {
     "OllamaChatRequest": {"model": "tiny", "messages": MESSAGES, "options": {"temperature": 0, "num_predict": 12}},
     "OllamaGenerateRequest": {"model": "tiny", "prompt": "Tell me a story", "options": {"temperature": 0, "num_predict": 12}},
     "OllamaShowRequest": {"model": "tiny"},
+    "OllamaEmbedRequest": {"model": "tiny", "input": "abcdefghijklmnopqrstuvwxyz"},
+    "OllamaEmbeddingsRequest": {"model": "tiny", "prompt": "abcdefghijklmnopqrstuvwxyz"},
 }
 PATHS = {
     "CompletionRequest": "/v1/completions", "ChatCompletionRequest": "/v1/chat/completions", "TokenizeRequest": "/tokenize",
@@ -45,7 +47,8 @@ PATHS = {
     "ScoreRequest": "/score", "RerankRequest": "/rerank", "LoadLoRAAdapterRequest": "/v1/load_lora_adapter",
     "UnloadLoRAAdapterRequest": "/v1/unload_lora_adapter", "MessagesRequest": "/v1/messages",
     "CountTokensRequest": "/v1/messages/count_tokens", "ResponsesRequest": "/v1/responses", "OllamaChatRequest": "/api/chat",
-    "OllamaGenerateRequest": "/api/generate", "OllamaShowRequest": "/api/show",
+    "OllamaGenerateRequest": "/api/generate", "OllamaShowRequest": "/api/show", "OllamaEmbedRequest": "/api/embed",
+    "OllamaEmbeddingsRequest": "/api/embeddings",
 }
 
 
@@ -256,6 +259,15 @@ _PAIRS = [
     Row("use_activation", False), Row("normalize", False), Row("instruction", "x", ERROR),
     Row("chat_template_kwargs", {"a": 1}, ERROR), Row("max_tokens_per_doc", 3, ERROR), Row("max_tokens_per_query", 3, ERROR),
 ]
+_OLLAMA_VECTORS = [
+    Row("model", "nobody", ERROR), Row("options", {"num_ctx": 64}, UNUSED), Row("keep_alive", "5m", UNUSED),
+    Row("nobody_knows_this", 1, UNUSED)]
+ROWS += [(_schema, Row(row.path, row.value, row.expect, row.base, "vectors")) for _schema, _rows in {
+    "OllamaEmbedRequest": [
+        Row("input", ["xyz", "a"]), Row("input", 7, ERROR), Row("dimensions", 8), Row("dimensions", -1, ERROR),
+        Row("truncate", "maybe", ERROR)],
+    "OllamaEmbeddingsRequest": [Row("prompt", "xyz"), Row("prompt", ["xyz"], ERROR)],
+}.items() for row in _OLLAMA_VECTORS + _rows]
 for _schema, _server in _SERVERS.items():
     _rows = _POOLING + _POOLING_OF[_schema] + (_PAIRS if _schema in ("ScoreRequest", "RerankRequest") else [])
     ROWS += [(_schema, Row(row.path, row.value, row.expect, row.base, _server)) for row in _rows]

@@ -87,7 +87,7 @@ class Sweep(unittest.TestCase):
             shutil.copytree(SOURCE / "tests" / "goldens" / golden, model)
             architectures_test.write_tokenizer(model)
             add_special_token(model, "\u00a1", 94)
-            options = ["--dtype", "float32", "--hf-overrides", '{"is_matryoshka": true}']
+            options = ["--served-model-name", "tiny", "--dtype", "float32", "--hf-overrides", '{"is_matryoshka": true}']
         else:
             shutil.copytree(cls.model, model)
             add_special_token(model, "<|endoftext|>", 0)
@@ -230,6 +230,10 @@ class Sweep(unittest.TestCase):
     def test_chats_of_ollama(self):
         for schema in ("OllamaChatRequest", "OllamaGenerateRequest", "OllamaShowRequest"):
             self.check(schema)
+
+    def test_vectors_of_ollama(self):
+        self.check("OllamaEmbedRequest")
+        self.check("OllamaEmbeddingsRequest")
 
     def test_adapters(self):
         self.check("LoadLoRAAdapterRequest")

@@ -180,8 +180,9 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
   add_generation_routes(router, generation);
   add_anthropic_routes(router, generation);
   add_responses_routes(router, generation);
-  add_ollama_routes(router, generation, options.version);
-  add_pooling_routes(router, engine, generations, model, prompts);
+  const auto pooling = std::make_shared<TextPooling>(engine, generations, model, prompts);
+  add_ollama_routes(router, generation, pooling, options.version);
+  add_pooling_routes(router, pooling);
   add_tokenizer_routes(
       router, engine, model, options.requests, options.generations.max_answer_bytes);
   // A browser that follows a link sends no key.

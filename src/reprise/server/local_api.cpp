@@ -95,7 +95,7 @@ struct LocalApi::Impl {
         router,
         std::make_shared<TextGeneration>(
             engine, generations, model, prompts, options.answers, options.requests));
-    add_pooling_routes(router, engine, generations, model, prompts);
+    add_pooling_routes(router, std::make_shared<TextPooling>(engine, generations, model, prompts));
   }
 
   TaskQueue tasks;  // the engine's thread posts to the queue until `generations` is destroyed

@@ -131,6 +131,13 @@ constexpr std::string_view kOllamaMessages = R"({"type": "array", "minItems": 1,
     "thinking": {"type": "string"}, "tool_name": {"type": "string"},
     "tool_calls": {"type": "array", "items": {"type": "object"}}}}})";
 
+constexpr std::string_view kOllamaEmbed = R"({"required": ["model", "input"], "properties": {
+  "model": {"type": "string"},
+  "input": {"oneOf": [{"type": "string"},
+                      {"type": "array", "minItems": 1, "items": {"type": "string"}}]},
+  "truncate": {"type": "boolean"}, "dimensions": {"type": "integer", "minimum": 1},
+  "keep_alive": {}}})";
+
 /// The schema of a body of which no member but the required ones must be there.
 Json body_of(const Json& described) {
   Json schema = {{"type", "object"}};
@@ -173,6 +180,10 @@ Json dialect_schemas() {
                    {"tools", {{"type", "array"}, {"items", {{"type", "object"}}}}}});
   schemas["OllamaGenerateRequest"] = ollama_body(nullptr, {{"prompt", text}, {"system", text}});
   schemas["OllamaShowRequest"] = body_of({{"properties", {{"model", text}, {"name", text}}}});
+  schemas["OllamaEmbedRequest"] = body_of(Json::parse(kOllamaEmbed));
+  schemas["OllamaEmbeddingsRequest"] = body_of(
+      {{"required", {"model", "prompt"}},
+       {"properties", {{"model", text}, {"prompt", text}, {"keep_alive", Json::object()}}}});
   return schemas;
 }
 

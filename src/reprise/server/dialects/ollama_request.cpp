@@ -149,4 +149,22 @@ TranslatedChat read_ollama_generate(const Json& body) {
           .answer = make_ollama_answer(OllamaForm::generate)};
 }
 
+Json read_ollama_vectors(const RequestFields& fields, OllamaVectors form) {
+  const bool is_old = form == OllamaVectors::embeddings;
+  const std::string name = is_old ? "prompt" : "input";
+  const Json* texts = is_old ? fields.find("prompt") : fields.find("input");
+  const bool is_list = texts != nullptr && texts->is_array() && !is_old;
+  if (texts == nullptr || (!texts->is_string() && !is_list)) {
+    const char* const expected = is_old ? "a text" : "a text or a list of texts";
+    throw ApiError(400, fmt::format("{} must be {}.", name, expected), name);
+  }
+  Json body = {{"model", ollama_model(fields)}, {"input", *texts}};
+  if (is_old) body["normalize"] = false;
+  // Texts that are too long are cut, unless the request forbids it.
+  if (is_old || fields.boolean("truncate").value_or(true)) body["truncate_prompt_tokens"] = -1;
+  const Json* length = fields.find("dimensions");
+  if (length != nullptr && *length != 0) body["dimensions"] = *length;
+  return body;
+}
+
 }  // namespace reprise::server

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "reprise/server/dialects/ollama_answer.h"
+#include "reprise/server/dialects/ollama_embed.h"
 #include "reprise/server/dialects/ollama_request.h"
 #include "reprise/server/dialects/translated_chat.h"
 #include "reprise/server/openai/request_fields.h"
@@ -83,11 +84,41 @@ Answering show(const TextGeneration& generation, const HttpRequest& request) {
       fields.unused()};
 }
 
+void add_vectors(Router& router, const std::shared_ptr<const TextPooling>& pooling) {
+  const auto add =
+      [&](const char* path, const char* schema, const char* summary, OllamaVectors form) {
+        router.add({.method = "POST",
+                    .path = path,
+                    .body_schema = schema,
+                    .summary = summary,
+                    .handle =
+                        [pooling](const HttpRequest&, const ExchangeRef&) {
+                          pooling->admit(PoolingApi::embeddings, "Embeddings");
+                        },
+                    .prepare =
+                        [pooling, form](const HttpRequest& request) {
+                          return prepare_ollama_vectors(*pooling, form, request);
+                        },
+                    .reshape_error = ollama_error,
+                    .is_described = pooling->serves(PoolingApi::embeddings)});
+      };
+  add("/api/embed",
+      "OllamaEmbedRequest",
+      "A vector of each text, for clients of ollama's API.",
+      OllamaVectors::embed);
+  add("/api/embeddings",
+      "OllamaEmbeddingsRequest",
+      "The vector of a text, for older clients of ollama's API.",
+      OllamaVectors::embeddings);
+}
+
 }  // namespace
 
 void add_ollama_routes(Router& router,
                        const std::shared_ptr<const TextGeneration>& generation,
+                       const std::shared_ptr<const TextPooling>& pooling,
                        const std::string& version) {
+  add_vectors(router, pooling);
   const auto add_answer = [&](const char* path,
                               const char* schema,
                               const char* summary,
