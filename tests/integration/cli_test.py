@@ -117,7 +117,7 @@ class Explain(Case):
         self.assertIn("not needed for a decision: --port, --prompt", notes)
 
     def test_it_refuses_what_the_start_refuses(self):
-        for options in (("-tp", "2", "-cc.pass_config.enable_sp=true", "-cc.pass_config.sp_min_token_num=8"), ("--max-model-len", "999999"), ("--dtype", "float8"),
+        for options in (("-tp", "2", "-cc.pass_config.fuse_gemm_comms=true", "-cc.pass_config.sp_min_token_num=8"), ("--max-model-len", "999999"), ("--dtype", "float8"),
                         ("-cc.splitting_ops", "attenton"), ("-cc.compile_sizes=[7]",), ("--lora-modules", "a=b")):
             with self.subTest(options):
                 refusal = self.refused("explain", MODEL, *options)

@@ -148,6 +148,68 @@ TEST(RankEngines, compute_the_logits_of_one_rank_in_every_mode) {
   }
 }
 
+// Where `pass` rewrote something, over all programs of an engine.
+size_t num_matches(const compile::CompilationReport& report, std::string_view pass) {
+  size_t matches = 0;
+  for (const compile::PipelineReport& program : report.pass_reports) {
+    matches += program.num_matches(pass);
+  }
+  return matches;
+}
+
+struct LogitsOfPass {
+  std::vector<float> logits;
+  size_t num_matches = 0;  // of the pass
+};
+
+// Level 3 with these passes.
+LogitsOfPass run_with_pass(int size,
+                           cudagraph::CudagraphMode mode,
+                           std::string_view pass,
+                           const config::CompilationConfig& compilation) {
+  LogitsOfPass found;
+  TinyEngineOptions options = options_of(nullptr, mode, config::CompilationMode::VLLM_COMPILE);
+  options.compilation = compilation;
+  run_layout(tensor_ranks(size), options, [&](parallel::Communicator& ranks, TinyEngine& engine) {
+    if (ranks.rank() != 0) return runner::run_announced_steps(ranks, engine.runner());
+    found.num_matches = num_matches(engine.compilation(), pass);
+    found.logits = run_batches(engine, 2);
+    engine.runner().stop_other_ranks();
+  });
+  return found;
+}
+
+void expect_same_bits_with_pass(std::string_view pass, const config::CompilationConfig& with) {
+  for (const int size : {2, 4}) {
+    for (const cudagraph::CudagraphMode mode : kModes) {
+      SCOPED_TRACE(::testing::Message() << size << " ranks, " << to_string(mode));
+      const LogitsOfPass plain = run_with_pass(size, mode, pass, {});
+      const LogitsOfPass fused = run_with_pass(size, mode, pass, with);
+      EXPECT_EQ(plain.num_matches, 0U);
+      EXPECT_GT(fused.num_matches, 0U);
+      ASSERT_EQ(fused.logits.size(), plain.logits.size());
+      const size_t bytes = plain.logits.size() * sizeof(float);
+      EXPECT_EQ(std::memcmp(fused.logits.data(), plain.logits.data(), bytes), 0);
+    }
+  }
+}
+
+TEST(RankEngines, have_the_same_bits_with_fused_all_reduces_in_every_mode) {
+  config::CompilationConfig with;
+  with.pass_config.fuse_allreduce_rms = true;
+  expect_same_bits_with_pass("fuse_allreduce_rms", with);
+}
+
+// The batches have sizes that the ranks can divide and others, on both sides of the threshold.
+TEST(RankEngines, have_the_same_bits_with_parallel_sequences_in_every_mode) {
+  config::CompilationConfig with;
+  with.pass_config.enable_sp = true;
+  with.pass_config.sp_min_token_num = 6;
+  expect_same_bits_with_pass("parallelize_sequence", with);
+  with.use_inductor_graph_partition = true;  // so that PIECEWISE stays
+  expect_same_bits_with_pass("parallelize_sequence", with);
+}
+
 // The configs of the golden checkpoints, by path. They run with made-up weights.
 std::map<std::string, std::string> golden_configs() {
   std::map<std::string, std::string> configs;

@@ -195,6 +195,7 @@ class TinyEngine {
     inputs.max_num_seqs = options.max_num_reqs;
     inputs.max_num_batched_tokens = options.max_num_tokens;
     inputs.num_speculative_tokens = options.num_speculative_tokens;
+    inputs.tensor_parallel_size = static_cast<int32_t>(options.part.tensor_ranks);
     resolved_ = config::resolve(inputs);
     const kv_cache::CacheDType& cache = kv_cache::find_cache_dtype(options.kv_cache_dtype);
     runner_ = std::make_unique<runner::ModelRunner>(
@@ -337,6 +338,8 @@ class TinyEngine {
                           ? compile::cpu_code_generator(execution_.executor().kernels().isa)
                           : options.generator,
          .norm_prologue_max_token_num = execution_.executor().norm_prologue_max_token_num(),
+         .tensor_parallel_size = options.part.tensor_ranks,
+         .tensor_rank = options.part.tensor_rank(),
          .cache_root = options.compile_cache,
          .disable_cache = options.compile_cache.empty()});
     api::compile_runner(compiler, *runner_, kind);

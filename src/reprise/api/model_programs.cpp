@@ -37,6 +37,8 @@ std::unique_ptr<compile::ModelCompiler> ModelPrograms::create(const LoadedEngine
       .extensions = args.extensions,
       .norm_prologue_max_token_num = device.execution->executor().norm_prologue_max_token_num(),
       .rank = rank_index(args),
+      .tensor_parallel_size = args.tensor_parallel_size,
+      .tensor_rank = rank_of_model(args).tensor_rank(),
       .part = std::move(part),
       .cache_root = compile_cache_root(args.compile_cache_root),
       .disable_cache = args.disable_compile_cache || is_compile_cache_disabled(),

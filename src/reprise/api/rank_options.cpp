@@ -82,9 +82,8 @@ void check_rank_options(const EngineArgs& args, const config::ResolvedConfig& gr
   }
   if (quantizes_while_loading(args)) refuse_with_ranks("--quantization", args.quantization);
   const config::PassConfig& passes = graphs.pass_config;
-  if (passes.enable_sp.value_or(false)) refuse_with_ranks("pass_config.enable_sp", "the pass");
-  if (passes.fuse_allreduce_rms.value_or(false)) {
-    refuse_with_ranks("pass_config.fuse_allreduce_rms", "the pass");
+  if (passes.fuse_gemm_comms.value_or(false)) {
+    refuse_with_ranks("pass_config.fuse_gemm_comms", "the pass");
   }
 }
 

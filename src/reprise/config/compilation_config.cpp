@@ -288,8 +288,6 @@ void warn_about_fields_without_effect(const CompilationConfig& config,
        "pass_config.rope_kvcache_fusion_max_token_num");
   warn(passes.fi_allreduce_fusion_max_size_mb.has_value(),
        "pass_config.fi_allreduce_fusion_max_size_mb");
-  // No pass fuses the all-reduce between ranks with the norm after it.
-  warn(passes.fuse_allreduce_rms.value_or(false), "pass_config.fuse_allreduce_rms");
   warn(passes.sp_min_token_num && !passes.enable_sp && !passes.fuse_gemm_comms,
        "pass_config.sp_min_token_num without enable_sp");
   warn(passes.fuse_act_padding.value_or(false), "pass_config.fuse_act_padding");

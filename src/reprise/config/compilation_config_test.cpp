@@ -300,7 +300,6 @@ TEST(CompilationConfig, each_field_without_a_reader_is_named_in_one_warning) {
             "rope_kvcache_fusion_max_token_num"},
            {R"({"pass_config": {"fi_allreduce_fusion_max_size_mb": 0.5}})",
             "fi_allreduce_fusion_max_size_mb"},
-           {R"({"pass_config": {"fuse_allreduce_rms": true}})", "fuse_allreduce_rms"},
            {R"({"pass_config": {"fuse_act_padding": true}})", "fuse_act_padding"},
            {R"({"pass_config": {"fuse_mla_dual_rms_norm": true}})", "fuse_mla_dual_rms_norm"},
            {R"({"pass_config": {"fuse_rope_kvcache_cat_mla": true}})", "fuse_rope_kvcache_cat_mla"},

@@ -16,6 +16,7 @@ ResolvedConfig resolve(const ResolutionInputs& inputs) {
   resolver.respect_scheduled_drafts();
   resolver.drop_piecewise_without_pieces();
   resolver.settle_sequence_parallelism();
+  resolver.settle_all_reduce_fusion();
   resolver.respect_platform();
   resolver.respect_model_kind();
   resolver.drop_piecewise_again();

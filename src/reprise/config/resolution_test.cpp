@@ -555,6 +555,17 @@ TEST(Resolution, sequence_parallelism_that_cannot_work_is_turned_off_with_a_warn
   }
 }
 
+TEST(Resolution, one_rank_has_no_all_reduce_to_fuse) {
+  ResolutionInputs inputs = asking(R"({"pass_config": {"fuse_allreduce_rms": true}})");
+  ResolvedConfig resolved = resolve(inputs);
+  EXPECT_EQ(resolved.pass_config.fuse_allreduce_rms, false);
+  EXPECT_THAT(resolved.warnings, ElementsAre(HasSubstr("tensor_parallel_size above 1")));
+  inputs.tensor_parallel_size = 2;
+  resolved = resolve(inputs);
+  EXPECT_EQ(resolved.pass_config.fuse_allreduce_rms, true);
+  EXPECT_THAT(resolved.warnings, IsEmpty());
+}
+
 TEST(Resolution, custom_op_lists_and_fusions_follow_the_level) {
   // CFG-11
   EXPECT_THROW((void)resolve(asking(R"({"custom_ops": ["-rotary_embedding"],

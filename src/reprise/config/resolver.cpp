@@ -235,6 +235,15 @@ void Resolver::settle_sequence_parallelism() {
   }
 }
 
+void Resolver::settle_all_reduce_fusion() {
+  std::optional<bool>& flag = out_.pass_config.fuse_allreduce_rms;
+  if (!is_set(flag) || in_.tensor_parallel_size > 1) return;
+  flag = false;
+  warn("R5",
+       "pass_config.fuse_allreduce_rms needs tensor_parallel_size above 1: one rank has no sum to "
+       "fuse, and the pass is off");
+}
+
 void Resolver::respect_platform() {
   if (in_.platform_supports_graphs || out_.mode == cudagraph::CudagraphMode::NONE) return;
   set_mode("A13",

@@ -30,6 +30,7 @@ class Resolver {
   void drop_piecewise_again();
   void drop_graphs_of_stock_compiler();
   void settle_sequence_parallelism();
+  void settle_all_reduce_fusion();
   void respect_platform();
   void respect_model_kind();
   void choose_warmups();

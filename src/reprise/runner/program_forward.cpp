@@ -32,8 +32,10 @@ void own_again(std::span<Tensor> results, std::span<const Tensor> owners) {
 }
 
 // The symbol values of a staged batch.
-program::SymbolValues sizes_of(std::span<const Tensor> inputs, int64_t num_blocks) {
-  return {.num_tokens = inputs[kInputIds].size(0),
+program::SymbolValues sizes_of(std::span<const Tensor> inputs,
+                               int64_t num_blocks,
+                               int64_t tokens_per_unit) {
+  return {.num_tokens = inputs[kInputIds].size(0) / tokens_per_unit,
           .num_reqs = inputs[kSeqLens].size(0),
           .num_logits = inputs[kLogitsIndices].size(0),
           .num_blocks = num_blocks};
@@ -41,16 +43,25 @@ program::SymbolValues sizes_of(std::span<const Tensor> inputs, int64_t num_block
 
 }  // namespace
 
+program::SymbolValues largest_of(const ProgramForwardOptions& options) {
+  program::SymbolValues largest = options.largest;
+  largest.num_tokens = (largest.num_tokens + options.tokens_per_unit - 1) / options.tokens_per_unit;
+  return largest;
+}
+
 ProgramForward::ProgramForward(program::CompiledProgram program,
                                const program::SlotTensors& slots,
                                void* arena,
                                Execution& execution,
                                const cudagraph::CapturePermission& permission,
                                const ProgramForwardOptions& options)
-    : program_(std::move(program)), execution_(&execution), permission_(&permission) {
+    : program_(std::move(program)),
+      execution_(&execution),
+      permission_(&permission),
+      tokens_per_unit_(options.tokens_per_unit) {
   const program::SplitProgram& split = program_.split;
   if (!program_.plan.empty()) {
-    arena_ = std::make_unique<program::PlannedArena>(program_.plan, options.largest, arena);
+    arena_ = std::make_unique<program::PlannedArena>(program_.plan, largest_of(options), arena);
   }
   code_.resize(split.programs.size());
   for (size_t i = 0; i < split.programs.size(); ++i) {
@@ -91,7 +102,7 @@ ProgramForward::ProgramForward(program::CompiledProgram program,
 void ProgramForward::run(ForwardContext& context,
                          std::span<const Tensor> inputs,
                          std::vector<Tensor>& outputs) {
-  values_ = sizes_of(inputs, values_.num_blocks);
+  values_ = sizes_of(inputs, values_.num_blocks, tokens_per_unit_);
   if (breakable_ != nullptr) {
     (*breakable_)(context, inputs, outputs);
   } else {
@@ -148,7 +159,7 @@ void ProgramForward::run_splitting_piece(ForwardContext& context, size_t index) 
     for (size_t i = 0; i < numbers.size(); ++i) {
       if (numbers[i] < step.inputs.size()) state.inputs[i] = step.inputs[numbers[i]];
     }
-    values_ = sizes_of(step.inputs, values_.num_blocks);
+    values_ = sizes_of(step.inputs, values_.num_blocks, tokens_per_unit_);
     interpret(index, state.inputs, state.outputs);
   });
   own_again(piece.outputs, owners);

@@ -14,7 +14,11 @@ namespace reprise::runner {
 struct ProgramForwardOptions {
   program::SymbolValues largest;  // sizes of the largest batch, which the arena must hold
   bool copy_inputs = false;       // cudagraph_copy_inputs
+  int64_t tokens_per_unit = 1;    // what the program's T counts: TokenRange::multiple
 };
+
+/// The symbol values of the largest batch, as a program with these options counts.
+[[nodiscard]] program::SymbolValues largest_of(const ProgramForwardOptions& options);
 
 /// Levels 1 to 3: runs a program piece by piece. The splitting pieces (attention) run eagerly
 /// between graphs, so they read the current batch and not the batch that was captured. There are
@@ -72,6 +76,7 @@ class ProgramForward final : public Forward {
   std::vector<PieceState> pieces_;
   std::unique_ptr<cudagraph::CudagraphWrapper> breakable_;  // nullptr: the pieces have wrappers
   program::SymbolValues values_;                            // symbol values of the current step
+  int64_t tokens_per_unit_ = 1;
   std::vector<Tensor> boundary_;
 };
 

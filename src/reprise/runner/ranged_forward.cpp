@@ -5,6 +5,23 @@
 
 namespace reprise::runner {
 
+namespace {
+
+// Of each program, by the first range that it serves. All its ranges have the same multiple,
+// because programs that count tokens differently have different bytes.
+std::vector<ProgramForwardOptions> options_by_program(
+    const std::vector<program::ProgramRange>& ranges,
+    size_t num_programs,
+    const ProgramForwardOptions& options) {
+  std::vector<ProgramForwardOptions> by_program(num_programs, options);
+  for (const program::ProgramRange& range : ranges) {
+    by_program.at(range.program).tokens_per_unit = range.tokens.multiple;
+  }
+  return by_program;
+}
+
+}  // namespace
+
 RangedForward::RangedForward(program::RangedPrograms programs,
                              std::vector<program::SlotTensors> slots,
                              Execution& execution,
@@ -12,9 +29,12 @@ RangedForward::RangedForward(program::RangedPrograms programs,
                              const ProgramForwardOptions& options)
     : ranges_(std::move(programs.ranges)) {
   REPRISE_ASSERT(!ranges_.empty(), "there is no program for any batch");
+  const std::vector<ProgramForwardOptions> by_program =
+      options_by_program(ranges_, programs.programs.size(), options);
   size_t bytes = 0;
-  for (const program::CompiledProgram& program : programs.programs) {
-    bytes = std::max(bytes, program::PlannedArena::bytes_of(program.plan, options.largest));
+  for (size_t i = 0; i < programs.programs.size(); ++i) {
+    const program::MemoryPlan& plan = programs.programs[i].plan;
+    bytes = std::max(bytes, program::PlannedArena::bytes_of(plan, largest_of(by_program[i])));
   }
   if (bytes > 0) arena_ = execution.device().allocate(bytes);
   for (size_t i = 0; i < programs.programs.size(); ++i) {
@@ -23,7 +43,7 @@ RangedForward::RangedForward(program::RangedPrograms programs,
                                                          arena_.data(),
                                                          execution,
                                                          permission,
-                                                         options));
+                                                         by_program[i]));
   }
 }
 

@@ -12,6 +12,7 @@
 #include "reprise/compile/model/pass_choice.h"
 #include "reprise/compile/model/user_passes.h"
 #include "reprise/compile/report/launch_count.h"
+#include "reprise/compile/scale_tokens.h"
 #include "reprise/kernels/linear/linear_rope_kv_write.h"
 #include "reprise/program/cpu_code_loader.h"
 #include "reprise/tensor/aliasing.h"
@@ -262,12 +263,10 @@ CompileResult ModelCompiler::compile_range(const TracedModel& model,
       .loader = &code_loader(options_),
       .plan_memory = !as_traced,
       .can_alias = can_alias};
-  return compile_program(model.traced.program,
-                         model.slots,
-                         options,
-                         report_.counter,
-                         report_.seconds,
-                         dump_sink(range));
+  program::Program traced = model.traced.program;
+  if (range.multiple > 1) scale_tokens(traced, range.multiple);
+  return compile_program(
+      traced, model.slots, options, report_.counter, report_.seconds, dump_sink(range));
 }
 
 void ModelCompiler::add_to(Compiled& compiled,
@@ -293,7 +292,11 @@ DumpSink ModelCompiler::dump_sink(const program::TokenRange& range) {
   std::filesystem::path folder = options_.asked.debug_dump_path;
   if (folder.empty()) return {};
   folder /= rank_folder(options_.rank, options_.part);
-  if (range != program::TokenRange{}) folder /= fmt::format("tokens_{}_{}", range.begin, range.end);
+  if (range != program::TokenRange{}) {
+    const std::string step =
+        range.multiple > 1 ? fmt::format("_step_{}", range.multiple) : std::string();
+    folder /= fmt::format("tokens_{}_{}{}", range.begin, range.end, step);
+  }
   return
       [this, folder, has_failed = false](std::string_view name, std::string_view content) mutable {
         if (has_failed) return;  // warn only once for all files

@@ -25,6 +25,8 @@ struct ModelCompilerOptions {
   /// the norm before it. 0: the executor has no kernels for that.
   int64_t norm_prologue_max_token_num = 0;
   int rank = 0;  // of the ranks that start together; each has folders of its own
+  int64_t tensor_parallel_size = 1;  // the ranks that share each layer
+  int64_t tensor_rank = 0;           // which of them this is
   /// Which of the programs that one rank compiles: empty, "adapters" or "draft".
   std::string part;
   std::filesystem::path cache_root;  // ignored if `asked.cache_dir` is set

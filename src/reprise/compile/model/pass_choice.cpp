@@ -31,12 +31,14 @@ std::string to_text(const PassOptions& options) {
                group_rows,
                group_single_ops,
                tensor_parallel_size,
+               tensor_rank,
                allreduce_fusion_max_token_num,
                has_kernel,
                can_compile] = options;
   return fmt::format("{}",
                      fmt::join({range.begin,
                                 range.end,
+                                range.multiple,
                                 int64_t{eliminate_noops},
                                 int64_t{fuse_norm_quant},
                                 int64_t{fuse_act_quant},
@@ -55,8 +57,14 @@ std::string to_text(const PassOptions& options) {
                                 int64_t{group_rows},
                                 int64_t{group_single_ops},
                                 tensor_parallel_size,
+                                tensor_rank.value_or(-1),
                                 allreduce_fusion_max_token_num.value_or(-1)},
                                ","));
+}
+
+// How many ranks divide the tokens of a batch; 1 without sequence parallelism.
+int64_t ranks_of_sequences(const ModelCompilerOptions& options) {
+  return options.resolved.pass_config.enable_sp.value_or(false) ? options.tensor_parallel_size : 1;
 }
 
 }  // namespace
@@ -64,20 +72,29 @@ std::string to_text(const PassOptions& options) {
 std::vector<program::TokenRange> compile_ranges(const ModelCompilerOptions& options) {
   if (!compiles_pieces(options)) return {program::TokenRange{}};
   std::vector<program::TokenRange> ranges;
-  for (int32_t size : options.resolved.compile_sizes)
-    ranges.push_back({.begin = size, .end = size});
+  const int64_t ranks = ranks_of_sequences(options);
+  const int64_t first = options.resolved.pass_config.sp_min_token_num.value_or(1);
+  // The ranks divide the tokens of batches that they can divide. Others run the whole program.
+  const auto add = [&](const program::TokenRange& range) {
+    if (ranks > 1 && range.begin >= first) {
+      ranges.push_back({.begin = range.begin, .end = range.end, .multiple = ranks});
+    }
+    ranges.push_back(range);
+  };
+  for (int32_t size : options.resolved.compile_sizes) add({.begin = size, .end = size});
   std::vector<int32_t> ends =
       options.asked.compile_ranges_endpoints.value_or(std::vector<int32_t>{});
   // Batches of few rows get their own program, whose matrix products use kernels for few rows.
   ends.push_back(static_cast<int32_t>(options.norm_prologue_max_token_num));
+  if (ranks > 1) ends.push_back(static_cast<int32_t>(first - 1));
   std::sort(ends.begin(), ends.end());
   int64_t begin = 1;
   for (int32_t end : ends) {
     if (end < begin) continue;  // two endpoints are equal
-    ranges.push_back({.begin = begin, .end = end});
+    add({.begin = begin, .end = end});
     begin = int64_t{end} + 1;
   }
-  ranges.push_back({.begin = begin});
+  add({.begin = begin});
   return ranges;
 }
 
@@ -96,7 +113,11 @@ PassOptions choose_passes(const ModelCompilerOptions& options,
   passes.fuse_act_quant = on(config.fuse_act_quant);
   passes.fuse_attn_quant = on(config.fuse_attn_quant);
   passes.fuse_allreduce_rms = on(config.fuse_allreduce_rms);
-  passes.enable_sp = on(config.enable_sp);
+  passes.tensor_parallel_size = options.tensor_parallel_size;
+  passes.tensor_rank = options.tensor_rank;
+  // In this engine the fusion works at any size.
+  passes.allreduce_fusion_max_token_num = program::TokenRange{}.end;
+  passes.enable_sp = on(config.enable_sp) && range.multiple > 1;
   passes.fuse_gemm_comms = on(config.fuse_gemm_comms);
   passes.fuse_rope_kvcache = on(config.fuse_rope_kvcache);
   passes.fuse_qk_norm_rope_kvcache = on(config.fuse_qk_norm_rope_kvcache);

@@ -24,13 +24,17 @@ std::vector<program::ProgramRange> parse_ranges(const std::string& text, size_t 
   std::vector<program::ProgramRange> ranges;
   const Json list = parse_json(text, kRangesFile);
   for (const Json& item : list) {
-    const bool is_range = item.is_array() && item.size() == 3 && item[0].is_number_integer() &&
-                          item[1].is_number_integer() && item[2].is_number_unsigned();
-    if (!is_range || item[2].get<size_t>() >= num_programs) {
+    const bool is_range = item.is_array() && item.size() == 4 && item[0].is_number_integer() &&
+                          item[1].is_number_integer() && item[2].is_number_unsigned() &&
+                          item[3].is_number_unsigned();
+    // A multiple is the number of ranks.
+    if (!is_range || item[2].get<uint64_t>() - 1 >= 1024 || item[3].get<size_t>() >= num_programs) {
       throw program::ArtifactError("ranges of other programs");
     }
-    ranges.push_back({.tokens = {.begin = item[0].get<int64_t>(), .end = item[1].get<int64_t>()},
-                      .program = item[2].get<size_t>()});
+    ranges.push_back({.tokens = {.begin = item[0].get<int64_t>(),
+                                 .end = item[1].get<int64_t>(),
+                                 .multiple = item[2].get<int64_t>()},
+                      .program = item[3].get<size_t>()});
   }
   if (ranges.empty()) throw program::ArtifactError("no range");
   return ranges;
@@ -43,11 +47,12 @@ void add_program(ProgramFiles& files, size_t index, program::Artifact artifact) 
   files.push_back({.name = object_file(index), .bytes = std::move(artifact.object)});
 }
 
-// "[[1,8,0],[9,9223372036854775807,1]]": first token count, last token count, index of the program.
+// "[[1,8,1,0],[9,9223372036854775807,1,1]]": first token count, last token count, of which number
+// the counts are multiples, index of the program.
 void add_ranges(ProgramFiles& files, const std::vector<program::ProgramRange>& ranges) {
   Json list = Json::array();
   for (const program::ProgramRange& range : ranges) {
-    list.push_back({range.tokens.begin, range.tokens.end, range.program});
+    list.push_back({range.tokens.begin, range.tokens.end, range.tokens.multiple, range.program});
   }
   files.push_back({.name = kRangesFile, .bytes = list.dump()});
 }

@@ -20,7 +20,8 @@ using program::ValueType;
 
 class SequenceParallelizer {
  public:
-  explicit SequenceParallelizer(Program& program) : program_(program), edit_(program) {}
+  SequenceParallelizer(Program& program, std::optional<int64_t> rank)
+      : program_(program), edit_(program), rank_(rank) {}
 
   size_t run() && {
     size_t num_rewrites = 0;
@@ -59,17 +60,40 @@ class SequenceParallelizer {
     const Node& norm = program_.nodes[index];
     for (size_t operand : {size_t{0}, size_t{1}}) {
       const std::optional<size_t> reduce = divisible_all_reduce(norm.inputs[operand]);
-      const auto residual = scattered_.find(norm.inputs[1 - operand]);
-      if (!reduce || residual == scattered_.end() || edit_.num_uses(norm.inputs[operand]) != 1) {
-        continue;
-      }
+      if (!reduce || edit_.num_uses(norm.inputs[operand]) != 1) continue;
       const int64_t ranks = program_.nodes[*reduce].attributes.ranks;
-      if (sums_[residual->second].ranks != ranks) continue;
+      if (!divide_residual(index, 1 - operand, ranks)) continue;
       scatter(*reduce);
       scatter_outputs(index, ranks);
       return true;
     }
     return false;
+  }
+
+  // Whether the residual is scattered among so many ranks, or could be: every rank has all rows of
+  // a value that no all-reduce made, such as the embedding, and takes its own.
+  bool divide_residual(size_t index, size_t operand, int64_t ranks) {
+    Node& norm = program_.nodes[index];
+    const ValueId residual = norm.inputs[operand];
+    if (const auto found = scattered_.find(residual); found != scattered_.end()) {
+      return sums_[found->second].ranks == ranks;
+    }
+    if (!rank_ || *rank_ >= ranks) return false;
+    const ValueType part_type = part_of(program_.type(residual), ranks);
+    const SymInt& rows = part_type.shape[0];
+    const ValueId part = edit_.add_value(part_type);
+    edit_.insert_before(
+        index,
+        {.op = OpCode::slice,
+         .attributes = {.dim = 0,
+                        .begin = SymInt(
+                            rows.symbol(), *rank_ * rows.coefficient(), *rank_ * rows.constant()),
+                        .length = rows},
+         .inputs = {residual},
+         .outputs = {part},
+         .location = norm.location});
+    norm.inputs[operand] = part;
+    return true;
   }
 
   [[nodiscard]] std::optional<size_t> divisible_all_reduce(ValueId value) const {
@@ -125,6 +149,7 @@ class SequenceParallelizer {
 
   Program& program_;
   ProgramEdit edit_;
+  std::optional<int64_t> rank_;
   std::vector<Sum> sums_;
   std::map<ValueId, size_t> scattered_;  // whole value -> position in sums_
   // Uses that read the rank's own rows instead of the whole value.
@@ -133,6 +158,8 @@ class SequenceParallelizer {
 
 }  // namespace
 
-size_t parallelize_sequence(Program& program) { return SequenceParallelizer(program).run(); }
+size_t parallelize_sequence(Program& program, std::optional<int64_t> rank) {
+  return SequenceParallelizer(program, rank).run();
+}
 
 }  // namespace reprise::compile

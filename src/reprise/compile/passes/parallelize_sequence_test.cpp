@@ -7,7 +7,12 @@
 namespace reprise::compile {
 namespace {
 
-const Pass kParallelizeSequence = {"parallelize_sequence", parallelize_sequence};
+Pass pass_of_rank(std::optional<int64_t> rank) {
+  return {"parallelize_sequence",
+          [rank](program::Program& program) { return parallelize_sequence(program, rank); }};
+}
+
+const Pass kParallelizeSequence = pass_of_rank({});
 
 TEST(ParallelizeSequence, norms_the_rows_of_each_rank_between_products) {
   expect_rewrites(kParallelizeSequence,
@@ -36,6 +41,32 @@ TEST(ParallelizeSequence, norms_the_rows_of_each_rank_between_products) {
   %7: bf16[2*T, 64] = all_gather(%5) {ranks=2}
   return %7
 })");
+}
+
+constexpr const char* kWholeResidual = R"(program {
+  input %x: bf16[2*T, 64]
+  input %y: bf16[2*T, 64]
+  parameter p0: bf16[64]
+  %0: bf16[2*T, 64] = all_reduce(%x) {ranks=2}
+  %1: bf16[2*T, 64], %2: bf16[2*T, 64] = fused_add_rms_norm(%0, %y, p0) {epsilon=1e-06}
+  return %1
+})";
+
+TEST(ParallelizeSequence, cuts_a_whole_residual_to_the_rows_of_the_rank) {
+  expect_rewrites(pass_of_rank(1), 1, kWholeResidual, R"(program {
+  input %x: bf16[2*T, 64]
+  input %y: bf16[2*T, 64]
+  parameter p0: bf16[64]
+  %0: bf16[T, 64] = reduce_scatter(%x) {ranks=2}
+  %1: bf16[T, 64] = slice(%y) {dim=0, begin=T, length=T}
+  %2: bf16[T, 64], %3: bf16[T, 64] = fused_add_rms_norm(%0, %1, p0) {epsilon=1e-06}
+  %4: bf16[2*T, 64] = all_gather(%2) {ranks=2}
+  return %4
+})");
+}
+
+TEST(ParallelizeSequence, keeps_a_whole_residual_without_knowing_the_rank) {
+  expect_rewrites(kParallelizeSequence, 0, kWholeResidual, kWholeResidual);
 }
 
 TEST(ParallelizeSequence, gathers_sums_that_are_used_elsewhere) {

@@ -9,7 +9,9 @@
 #include "reprise/base/element.h"
 #include "reprise/base/error.h"
 #include "reprise/kernels/device_executor.h"
+#include "reprise/kernels/fused_add_rms_norm/fused_add_rms_norm_arguments.h"
 #include "reprise/kernels/launch.h"
+#include "reprise/kernels/rms_norm/rms_norm_arguments.h"
 
 namespace reprise::kernels {
 namespace {
@@ -26,6 +28,14 @@ struct alignas(16) SumArguments {
   void* out;          // [count]
   int64_t num_ranks;
   int64_t count;
+};
+
+// What sums the parts, and then the norm's kernel with its arguments: it reads the sum.
+template <typename NormArguments>
+struct alignas(16) SumAndNormArguments {
+  SumArguments sum;
+  device::CpuKernelFunction norm_kernel;
+  NormArguments norm;
 };
 
 struct alignas(16) GatherColumnsArguments {
@@ -50,16 +60,35 @@ void exchange_bytes(const void* args, device::BlockRange) noexcept {
   (void)a.ranks->try_all_to_all(a.mine, a.all, a.bytes);
 }
 
+// Elements `begin` to `end` of the sum.
 template <typename T>
-void sum_of_ranks(const void* args, device::BlockRange blocks) noexcept {
-  const auto& a = *static_cast<const SumArguments*>(args);
+void sum_elements(const SumArguments& a, int64_t begin, int64_t end) noexcept {
   const T* parts = static_cast<const T*>(a.parts);
   T* out = static_cast<T*>(a.out);
-  const int64_t end = std::min(a.count, blocks.end * kElementsPerBlock);
-  for (int64_t i = blocks.begin * kElementsPerBlock; i < end; ++i) {
+  for (int64_t i = begin; i < end; ++i) {
     float sum = to_float(parts[i]);
     for (int64_t rank = 1; rank < a.num_ranks; ++rank) sum += to_float(parts[rank * a.count + i]);
     store_element(out + i, sum);
+  }
+}
+
+template <typename T>
+void sum_of_ranks(const void* args, device::BlockRange blocks) noexcept {
+  const auto& a = *static_cast<const SumArguments*>(args);
+  sum_elements<T>(
+      a, blocks.begin * kElementsPerBlock, std::min(a.count, blocks.end * kElementsPerBlock));
+}
+
+// A block sums some rows and hands them to the norm's own kernel, so the rows are still in the
+// cache and the bits are those of the separate ops. A row needs no more than one block.
+template <typename T, typename NormArguments>
+void sum_and_norm(const void* args, device::BlockRange blocks) noexcept {
+  const auto& a = *static_cast<const SumAndNormArguments<NormArguments>*>(args);
+  const int64_t width = a.norm.tiles.width;
+  for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
+    const RowTile tile = row_tile(a.norm.tiles, block);
+    sum_elements<T>(a.sum, tile.row_begin * width, tile.row_end * width);
+    a.norm_kernel(&a.norm, {.begin = block, .end = block + 1});
   }
 }
 
@@ -88,6 +117,13 @@ constexpr FloatKernels kSum = {
     .f32 = {.name = "sum_of_ranks_f32", .cpu = sum_of_ranks<float>},
     .bf16 = {.name = "sum_of_ranks_bf16", .cpu = sum_of_ranks<BFloat16>},
     .f16 = {.name = "sum_of_ranks_f16", .cpu = sum_of_ranks<Float16>},
+};
+
+template <typename NormArguments>
+constexpr FloatKernels kSumAndNorm = {
+    .f32 = {.name = "sum_of_ranks_and_norm_f32", .cpu = sum_and_norm<float, NormArguments>},
+    .bf16 = {.name = "sum_of_ranks_and_norm_bf16", .cpu = sum_and_norm<BFloat16, NormArguments>},
+    .f16 = {.name = "sum_of_ranks_and_norm_f16", .cpu = sum_and_norm<Float16, NormArguments>},
 };
 
 // Makes collective ops run one after the other: see Communicator::order_token().
@@ -127,6 +163,29 @@ void launch_sum(device::Stream& stream, int64_t num_ranks, const Tensor& parts, 
          static_cast<uint32_t>((count + kElementsPerBlock - 1) / kElementsPerBlock),
          arguments,
          std::array{writes(out), reads(parts)});
+}
+
+// What all kernels that sum and normalise in one launch have in common. `norm` reads the sum, which
+// is written to `sum`.
+template <typename NormArguments, size_t kUses>
+void launch_sum_and_norm(const OpRun& run,
+                         const Tensor& parts,
+                         const Tensor& sum,
+                         const FloatKernels& norm_kernels,
+                         const NormArguments& norm,
+                         const std::array<device::BufferUse, kUses>& uses) {
+  const SumAndNormArguments<NormArguments> arguments = {
+      .sum = {.parts = parts.data(),
+              .out = sum.data(),
+              .num_ranks = run.call.attributes.ranks,
+              .count = sum.num_elements()},
+      .norm_kernel = kernel_for(norm_kernels, sum.dtype()).cpu,
+      .norm = norm};
+  launch(run.stream,
+         kernel_for(kSumAndNorm<NormArguments>, sum.dtype()),
+         num_blocks(norm.tiles),
+         arguments,
+         uses);
 }
 
 [[noreturn]] void refuse_fused_collective(const OpRun& run) {
@@ -224,7 +283,55 @@ bool launch_reduce_scatter(const OpRun& run) {
   return true;
 }
 
-bool launch_fused_all_reduce_add_rms_norm(const OpRun& run) { refuse_fused_collective(run); }
+// Two launches: the exchange, and everything else. all_reduce, add and rms_norm are four.
+bool launch_fused_all_reduce_add_rms_norm(const OpRun& run) {
+  const auto in = run.operands<OpCode::fused_all_reduce_add_rms_norm>();
+  const Tensor& x = in["x"];
+  const Tensor& weight = in["weight"];
+  const Tensor& normed = run.out[0];
+  const Tensor& sum = run.out[1];
+  if (x.type().bytes() == 0) return false;
+  REPRISE_ASSERT(x.is_dense() && normed.is_dense() && sum.is_dense() && weight.is_dense(),
+                 "fused_all_reduce_add_rms_norm: x, weight and results must be dense");
+  const Tensor parts = parts_of_ranks(run, x);
+  launch_all_gather(run.stream, communicator_of(run), x, parts);
+  const RowTiles tiles = row_tiles(num_rows(x), x.size(-1), RowCut::whole_rows);
+  const float epsilon = run.call.attributes.epsilon;
+  const Tensor& residual = in["residual"];
+  if (!residual.defined()) {
+    launch_sum_and_norm(run,
+                        parts,
+                        sum,
+                        run.kernels.rms_norm,
+                        RmsNormArguments{.x = sum.data(),
+                                         .weight = weight.data(),
+                                         .out = normed.data(),
+                                         .x_layout = row_layout(sum),
+                                         .tiles = tiles,
+                                         .epsilon = epsilon},
+                        std::array{writes(normed), changes(sum), reads(parts), reads(weight)});
+    return true;
+  }
+  require_dense_rows(residual, "fused_all_reduce_add_rms_norm");
+  // The sum over the ranks alone is no result: it takes the place of the first rank's part.
+  launch_sum_and_norm(
+      run,
+      parts,
+      parts.with_layout(x.shape(), x.shape().dense_strides(), 0),
+      run.kernels.fused_add_rms_norm,
+      FusedAddRmsNormArguments{.x = parts.data(),
+                               .residual = residual.data(),
+                               .weight = weight.data(),
+                               .normed = normed.data(),
+                               .sum = sum.data(),
+                               .x_layout = row_layout(x),
+                               .residual_layout = row_layout(residual),
+                               .tiles = tiles,
+                               .epsilon = epsilon},
+      std::array{writes(normed), writes(sum), changes(parts), reads(residual), reads(weight)});
+  return true;
+}
+
 bool launch_linear_reduce_scatter(const OpRun& run) { refuse_fused_collective(run); }
 bool launch_all_gather_linear(const OpRun& run) { refuse_fused_collective(run); }
 

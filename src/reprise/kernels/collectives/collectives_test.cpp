@@ -98,6 +98,54 @@ TEST(Collectives, all_reduce_adds_in_the_order_of_the_ranks_and_rounds_once) {
   expect_sum_in_the_order_of_ranks<float>(2, 3, 4099);  // several blocks of the sum
 }
 
+// Each element of `x` is the same number on each rank in `T`, but for a factor.
+template <typename T>
+Tensor values_on(RankMachine& machine, int seed, int64_t rows, int64_t width) {
+  const Tensor x = machine.make(DTypeOf<T>::value, {rows, width});
+  const std::vector<T> values = values_of<T>(seed, rows * width);
+  std::memcpy(x.data(), values.data(), x.type().bytes());
+  return x;
+}
+
+void expect_same_bits(const Tensor& got, const Tensor& want) {
+  ASSERT_EQ(got.shape(), want.shape());
+  EXPECT_EQ(std::memcmp(got.data(), want.data(), want.type().bytes()), 0);
+}
+
+template <typename T>
+void expect_fused_all_reduce_has_the_bits_of_its_parts(int size, int64_t rows, int64_t width) {
+  parallel::run_ranks(size, [&](int rank, const std::shared_ptr<parallel::LocalHub>& hub) {
+    RankMachine machine(rank, hub);
+    const Tensor x = values_on<T>(machine, rank, rows, width);
+    const Tensor residual = values_on<T>(machine, 20, rows, width);
+    Tensor weight = machine.make(DTypeOf<T>::value, {width});
+    std::memcpy(weight.data(), values_of<T>(30, width).data(), weight.type().bytes());
+    const Tensor reduced = ops::all_reduce(x, size);
+    const auto [want, want_sum] = ops::fused_add_rms_norm(reduced, residual, weight, 1e-5F);
+    const auto [got, got_sum] =
+        ops::fused_all_reduce_add_rms_norm(x, residual, weight, 1e-5F, size);
+    const Tensor want_alone = ops::rms_norm(reduced, weight, 1e-5F);
+    const auto [alone, alone_sum] = ops::fused_all_reduce_add_rms_norm(x, {}, weight, 1e-5F, size);
+    machine.stream().synchronize();
+    expect_same_bits(got, want);
+    expect_same_bits(got_sum, want_sum);
+    expect_same_bits(alone, want_alone);
+    expect_same_bits(alone_sum, reduced);
+  });
+}
+
+TEST(Collectives, the_fused_all_reduce_has_the_bits_of_its_parts) {
+  for (const int size : {1, 2, 3, 4}) {
+    SCOPED_TRACE(size);
+    expect_fused_all_reduce_has_the_bits_of_its_parts<float>(size, 3, 65);
+    expect_fused_all_reduce_has_the_bits_of_its_parts<BFloat16>(size, 5, 96);
+    expect_fused_all_reduce_has_the_bits_of_its_parts<Float16>(size, 1, 33);
+  }
+  // Several rows in a block, several blocks, and rows that are wider than a block.
+  expect_fused_all_reduce_has_the_bits_of_its_parts<BFloat16>(2, 200, 64);
+  expect_fused_all_reduce_has_the_bits_of_its_parts<float>(2, 2, 5000);
+}
+
 TEST(Collectives, reduce_scatter_gives_each_rank_its_rows_of_the_sum) {
   for (const int size : {1, 2, 3}) {
     parallel::run_ranks(size, [size](int rank, const std::shared_ptr<parallel::LocalHub>& hub) {
