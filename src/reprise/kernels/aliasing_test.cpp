@@ -81,6 +81,7 @@ class Aliasing : public KernelTest {
         {{OpCode::relu, {}}, {x}},
         {{OpCode::scale, {.scale = 0.5F}}, {x}},
         {{OpCode::soft_cap, {.soft_cap = 2.0F}}, {x}},
+        {{OpCode::clamp, {.limit = 0.5F}}, {x}},
         {{OpCode::sigmoid_gate, {}}, {x, random({rows, 1})}},
         {{OpCode::lora_expand, {}},
          {x,

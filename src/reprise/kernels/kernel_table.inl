@@ -23,6 +23,7 @@
   REPRISE_ROW_KERNEL(context, relu, ElementwiseArguments, 0)                            \
   REPRISE_ROW_KERNEL(context, scale, ElementwiseArguments, 0)                           \
   REPRISE_ROW_KERNEL(context, soft_cap, ElementwiseArguments, 0)                        \
+  REPRISE_ROW_KERNEL(context, clamp, ElementwiseArguments, 0)                           \
   REPRISE_ROW_KERNEL(context, gelu_and_mul, SiluAndMulArguments, 0)                     \
   REPRISE_ROW_KERNEL(context, gelu_tanh_and_mul, SiluAndMulArguments, 0)                \
   REPRISE_ROW_KERNEL(context, swigluoai_and_mul, SwigluoaiAndMulArguments, 0)           \

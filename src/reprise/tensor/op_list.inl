@@ -112,6 +112,8 @@ X(gelu_tanh_and_mul, "(x[T, 2*I]) -> [T, I]", .is_row_wise = true)
 X(scale, "(x[...]; scale) -> [...] over x", .is_row_wise = true)
 // soft_cap * tanh(x / soft_cap).
 X(soft_cap, "(x[...]; soft_cap) -> [...] over x", .is_row_wise = true)
+// x, but at least -limit and at most limit.
+X(clamp, "(x[...]; limit) -> [...] over x", .is_row_wise = true)
 
 // Mixtures of experts. All sizes follow from T and top_k, so the work is the same for every choice
 // of experts.

@@ -314,7 +314,7 @@ class RandomBuilder {
   }
   void add_norm_or_scale(ValueId x) {
     const auto weight = [&] { return parameter({shape(x)[-1]}); };
-    switch (pick(0, 4)) {
+    switch (pick(0, 5)) {
       case 0:
         add(OpCode::gemma_rms_norm, {.epsilon = 1e-6F}, {x, weight()});
         return;
@@ -328,6 +328,9 @@ class RandomBuilder {
         return;
       case 3:
         add(OpCode::swigluoai_and_mul, {.limit = 7.0F}, {x});
+        return;
+      case 4:
+        add(OpCode::clamp, {.limit = 0.5F}, {x});
         return;
       default:
         add(OpCode::soft_cap, {.soft_cap = 3.0F}, {x});

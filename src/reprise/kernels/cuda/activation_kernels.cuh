@@ -52,6 +52,14 @@ template <typename T>
 REPRISE_DEVICE void soft_cap(const ElementwiseArguments& a) {
   elementwise<T>(a, [&](float x) { return soft_capped(x, a.parameter); });
 }
+template <typename T>
+REPRISE_DEVICE void clamp(const ElementwiseArguments& a) {
+  elementwise<T>(a, [&](float x) {
+    // The comparisons keep a NaN.
+    const float most = x > a.parameter ? a.parameter : x;
+    return most < -a.parameter ? -a.parameter : most;
+  });
+}
 
 template <typename T>
 REPRISE_DEVICE void gelu_and_mul(const SiluAndMulArguments& a) {

@@ -45,5 +45,9 @@ bool launch_soft_cap(const OpRun& run) {
   return launch_elementwise(
       run.stream, run.kernels.soft_cap, run.in[0], run.call.attributes.soft_cap, run.out[0]);
 }
+bool launch_clamp(const OpRun& run) {
+  return launch_elementwise(
+      run.stream, run.kernels.clamp, run.in[0], run.call.attributes.limit, run.out[0]);
+}
 
 }  // namespace reprise::kernels

@@ -26,6 +26,13 @@ struct SoftCapFunction {
   float cap;
   REPRISE_INLINE Vec operator()(Vec x) const { return soft_capped(x, cap); }
 };
+struct ClampFunction {
+  float limit;
+  // The constants are the first operands, which keeps a NaN.
+  REPRISE_INLINE Vec operator()(Vec x) const {
+    return max(broadcast(-limit), min(broadcast(limit), x));
+  }
+};
 
 template <typename T, typename Function>
 inline void elementwise(const ElementwiseArguments& a,
@@ -65,4 +72,9 @@ template <typename T>
 void run_soft_cap(const void* args, device::BlockRange blocks) noexcept {
   const auto& a = *static_cast<const ElementwiseArguments*>(args);
   elementwise<T>(a, blocks, SoftCapFunction{a.parameter});
+}
+template <typename T>
+void run_clamp(const void* args, device::BlockRange blocks) noexcept {
+  const auto& a = *static_cast<const ElementwiseArguments*>(args);
+  elementwise<T>(a, blocks, ClampFunction{a.parameter});
 }

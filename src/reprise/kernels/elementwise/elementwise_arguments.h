@@ -10,7 +10,7 @@ struct alignas(16) ElementwiseArguments {
   void* out;      // [rows, width], dense
   RowLayout x_layout;
   RowTiles tiles;
-  float parameter;  // of `scale` and `soft_cap`
+  float parameter;  // of `scale`, `soft_cap` and `clamp`
 };
 
 }  // namespace reprise::kernels

@@ -25,6 +25,7 @@ const std::array kFunctions = {
     Function{"scale", &KernelTable::scale, 0.375F, [](double x) { return 0.375 * x; }},
     Function{
         "soft_cap", &KernelTable::soft_cap, 3.0F, [](double x) { return 3 * std::tanh(x / 3); }},
+    Function{"clamp", &KernelTable::clamp, 1.5F, [](double x) { return std::clamp(x, -1.5, 1.5); }},
 };
 
 class Elementwise : public KernelTest {
