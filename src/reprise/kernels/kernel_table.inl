@@ -39,7 +39,8 @@
   REPRISE_ROW_KERNEL(context, concat_and_cache_mla, ConcatAndCacheMlaArguments, 0)      \
   REPRISE_ROW_KERNEL(context, mul_silu, GatesArguments, 0)                              \
   REPRISE_ROW_KERNEL(context, mul_sigmoid, GatesArguments, 0)                           \
-  REPRISE_ROW_KERNEL(context, group_rms_norm, GroupRmsNormArguments, 64)                \
+  REPRISE_ROW_KERNEL(context, group_rms_norm, GroupNormArguments, 64)                   \
+  REPRISE_ROW_KERNEL(context, group_layer_norm, GroupNormArguments, 64)                 \
   REPRISE_ROW_KERNEL(context, causal_conv1d, CausalConv1dArguments, 0)                  \
   REPRISE_ROW_KERNEL(context, short_conv, CausalConv1dArguments, 0)                     \
   REPRISE_ROW_KERNEL(context, selective_state_update, SelectiveStateUpdateArguments, 0) \

@@ -228,6 +228,8 @@ X(mul_silu, "(x[..., H], gate[..., H]) -> [..., H]")
 X(mul_sigmoid, "(x[..., H], gate[..., H]) -> [..., H]")
 // rms_norm of each of the `groups` equal parts of a row, with its part of the weight.
 X(group_rms_norm, "(x[T, H], weight[H]; epsilon, groups) -> [T, H]")
+// layer_norm of each of these parts, without a bias.
+X(group_layer_norm, "(x[T, H], weight[H]; epsilon, groups) -> [T, H]")
 
 // What stands for a text: one row for each of the first num_rows[0] requests, zeros after them.
 // Request r has the rows of x after ends[r - 1], or from 0 on, up to ends[r].

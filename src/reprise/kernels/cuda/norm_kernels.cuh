@@ -1,7 +1,7 @@
 #pragma once
 
 #include "reprise/kernels/cuda/row_kernels.cuh"
-#include "reprise/kernels/group_rms_norm/group_rms_norm_arguments.h"
+#include "reprise/kernels/group_norm/group_norm_arguments.h"
 #include "reprise/kernels/layer_norm/layer_norm_arguments.h"
 
 // Norms other than rms_norm.
@@ -34,35 +34,49 @@ REPRISE_DEVICE float mean_of_row(const T* x, int64_t width, const Team& team, co
   return team.sum(sum) / static_cast<float>(width);
 }
 
+/// `bias` may be a null pointer.
 template <typename T>
-REPRISE_DEVICE void layer_norm(const LayerNormArguments& a) {
-  const int64_t width = a.tiles.width;
-  for_each_row(row_tile(a.tiles, block_index()), width, [&](int64_t row, const Team& team) {
-    const T* x = static_cast<const T*>(a.x) + row_offset(a.x_layout, row);
-    const T* weight = static_cast<const T*>(a.weight);
-    const T* bias = static_cast<const T*>(a.bias);
-    T* out = static_cast<T*>(a.out) + row * width;
-    const float mean = mean_of_row(x, width, team, [](float value) { return value; });
-    const float variance =
-        mean_of_row(x, width, team, [&](float value) { return (value - mean) * (value - mean); });
-    const float scale = 1.0F / square_root(variance + a.epsilon);
-    for_each_columns(team, 0, width, [&](int64_t column, int64_t count) {
-      float values[kColumns];
-      float factors[kColumns];
-      float shifts[kColumns] = {};
-      load_columns(x + column, count, values);
-      load_columns(weight + column, count, factors);
-      if (bias != nullptr) load_columns(bias + column, count, shifts);
-      for (int i = 0; i < kColumns; ++i) {
-        values[i] = (values[i] - mean) * scale * factors[i] + shifts[i];
-      }
-      store_columns(out + column, count, values);
-    });
+REPRISE_DEVICE void layer_norm_row(const T* x,
+                                   const T* weight,
+                                   const T* bias,
+                                   T* out,
+                                   int64_t width,
+                                   float epsilon,
+                                   const Team& team) {
+  const float mean = mean_of_row(x, width, team, [](float value) { return value; });
+  const float variance =
+      mean_of_row(x, width, team, [&](float value) { return (value - mean) * (value - mean); });
+  const float scale = 1.0F / square_root(variance + epsilon);
+  for_each_columns(team, 0, width, [&](int64_t column, int64_t count) {
+    float values[kColumns];
+    float factors[kColumns];
+    float shifts[kColumns] = {};
+    load_columns(x + column, count, values);
+    load_columns(weight + column, count, factors);
+    if (bias != nullptr) load_columns(bias + column, count, shifts);
+    for (int i = 0; i < kColumns; ++i) {
+      values[i] = (values[i] - mean) * scale * factors[i] + shifts[i];
+    }
+    store_columns(out + column, count, values);
   });
 }
 
 template <typename T>
-REPRISE_DEVICE void group_rms_norm(const GroupRmsNormArguments& a) {
+REPRISE_DEVICE void layer_norm(const LayerNormArguments& a) {
+  const int64_t width = a.tiles.width;
+  for_each_row(row_tile(a.tiles, block_index()), width, [&](int64_t row, const Team& team) {
+    layer_norm_row(static_cast<const T*>(a.x) + row_offset(a.x_layout, row),
+                   static_cast<const T*>(a.weight),
+                   static_cast<const T*>(a.bias),
+                   static_cast<T*>(a.out) + row * width,
+                   width,
+                   a.epsilon,
+                   team);
+  });
+}
+
+template <typename T>
+REPRISE_DEVICE void group_rms_norm(const GroupNormArguments& a) {
   const int64_t width = a.tiles.width;
   for_each_row(row_tile(a.tiles, block_index()), width, [&](int64_t row, const Team& team) {
     const T* x = static_cast<const T*>(a.x) + row_offset(a.x_layout, row);
@@ -71,6 +85,20 @@ REPRISE_DEVICE void group_rms_norm(const GroupRmsNormArguments& a) {
     for (int64_t i = 0; i < width; i += a.group_size) {
       const float scale = rms_norm_scale(x + i, a.group_size, a.epsilon, team);
       scale_row(x + i, weight + i, out + i, a.group_size, scale, team);
+    }
+  });
+}
+
+template <typename T>
+REPRISE_DEVICE void group_layer_norm(const GroupNormArguments& a) {
+  const int64_t width = a.tiles.width;
+  for_each_row(row_tile(a.tiles, block_index()), width, [&](int64_t row, const Team& team) {
+    const T* x = static_cast<const T*>(a.x) + row_offset(a.x_layout, row);
+    const T* weight = static_cast<const T*>(a.weight);
+    const T* bias = nullptr;
+    T* out = static_cast<T*>(a.out) + row * width;
+    for (int64_t i = 0; i < width; i += a.group_size) {
+      layer_norm_row(x + i, weight + i, bias, out + i, a.group_size, a.epsilon, team);
     }
   });
 }

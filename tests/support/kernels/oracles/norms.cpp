@@ -51,6 +51,26 @@ void group_rms_norm_ref(
   }
 }
 
+void group_layer_norm_ref(
+    const Tensor& x, const Tensor& weight, const Tensor& out, float epsilon, int64_t groups) {
+  const int64_t size = x.size(1) / groups;
+  for (int64_t row = 0; row < x.size(0); ++row) {
+    for (int64_t first = 0; first < x.size(1); first += size) {
+      double mean = 0;
+      for (int64_t i = first; i < first + size; ++i) mean += element(x, row, i);
+      mean /= static_cast<double>(size);
+      double variance = 0;
+      for (int64_t i = first; i < first + size; ++i) {
+        variance += std::pow(element(x, row, i) - mean, 2) / static_cast<double>(size);
+      }
+      const double scale = 1 / std::sqrt(variance + epsilon);
+      for (int64_t i = first; i < first + size; ++i) {
+        set_element(out, (element(x, row, i) - mean) * scale * element(weight, i), row, i);
+      }
+    }
+  }
+}
+
 void layer_norm_ref(
     const Tensor& x, const Tensor& weight, const Tensor& bias, float epsilon, const Tensor& out) {
   const int64_t width = x.size(-1);

@@ -2,7 +2,7 @@
 
 #include "reprise/kernels/fused_add_rms_norm/fused_add_rms_norm.h"
 #include "reprise/kernels/gemma_rms_norm/gemma_rms_norm.h"
-#include "reprise/kernels/group_rms_norm/group_rms_norm.h"
+#include "reprise/kernels/group_norm/group_norm.h"
 #include "reprise/kernels/layer_norm/layer_norm.h"
 #include "reprise/kernels/rms_norm/rms_norm.h"
 #include "reprise/tensor/tensor.h"
@@ -24,6 +24,9 @@ void fused_add_rms_norm_ref(const Tensor& x,
 
 void gemma_rms_norm_ref(const Tensor& x, const Tensor& weight, float epsilon, const Tensor& out);
 void group_rms_norm_ref(
+    const Tensor& x, const Tensor& weight, const Tensor& out, float epsilon, int64_t groups);
+
+void group_layer_norm_ref(
     const Tensor& x, const Tensor& weight, const Tensor& out, float epsilon, int64_t groups);
 
 void layer_norm_ref(

@@ -4,7 +4,7 @@
 
 namespace reprise::kernels {
 
-struct alignas(16) GroupRmsNormArguments {
+struct alignas(16) GroupNormArguments {
   const void* x;       // rows in x_layout
   const void* weight;  // [width]
   void* out;           // [rows, width], dense
