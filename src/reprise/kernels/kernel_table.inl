@@ -29,8 +29,10 @@
   REPRISE_ROW_KERNEL(context, swigluoai_and_mul, SwigluoaiAndMulArguments, 0)           \
   REPRISE_ROW_KERNEL(context, softmax_top_k, TopKSoftmaxArguments, 0)                   \
   REPRISE_ROW_KERNEL(context, top_k_softmax, TopKSoftmaxArguments, 0)                   \
+  REPRISE_ROW_KERNEL(context, top_k_ones, TopKSoftmaxArguments, 0)                      \
   REPRISE_ROW_KERNEL(context, grouped_softmax_top_k, GroupedTopKArguments, 32768)       \
   REPRISE_ROW_KERNEL(context, grouped_sigmoid_top_k, GroupedTopKArguments, 32768)       \
+  REPRISE_ROW_KERNEL(context, grouped_sigmoid_scores, GroupedTopKArguments, 32768)      \
   REPRISE_ROW_KERNEL(context, expert_linear, ExpertLinearArguments, 0)                  \
   REPRISE_ROW_KERNEL(context, combine_experts, CombineExpertsArguments, 0)              \
   REPRISE_ROW_KERNEL(context, sigmoid_gate, SigmoidGateArguments, 0)                    \

@@ -122,6 +122,8 @@ X(clamp, "(x[...]; limit) -> [...] over x", .is_row_wise = true)
 // takes it over the chosen ones.
 X(softmax_top_k, "(logits[T, E]; top_k) -> f32[T, top_k], i32[T, top_k]")
 X(top_k_softmax, "(logits[T, E]; top_k) -> f32[T, top_k], i32[T, top_k]")
+// The same experts, each with the weight 1.
+X(top_k_ones, "(logits[T, E]; top_k) -> f32[T, top_k], i32[T, top_k]")
 // The experts of a rank are those from `begin` to begin + length. They are numbered from 0 in the
 // result; other experts become -1 with the weight 0.
 X(local_experts, "(weights f32[T, K], experts i32[T, K]; begin, length) -> f32[T, K], i32[T, K]")
@@ -144,6 +146,9 @@ X(grouped_softmax_top_k,
 // bias, and a group counts as much as its two best experts. The weights are the scores of the
 // chosen experts, divided by their sum.
 X(grouped_sigmoid_top_k,
+  "(logits[T, E], bias f32[E]; scale, top_k, groups, top_groups) -> f32[T, top_k], i32[T, top_k]")
+// The same experts. The weights are the scores of the chosen experts, not divided by their sum.
+X(grouped_sigmoid_scores,
   "(logits[T, E], bias f32[E]; scale, top_k, groups, top_groups) -> f32[T, top_k], i32[T, top_k]")
 // The gated function of GPT-OSS for x = [gate | up]: (u + 1) * g * sigmoid(1.702 * g), where g is
 // the gate, at most `limit`, and u is up, between -limit and limit.

@@ -340,7 +340,7 @@ class RandomBuilder {
   std::optional<ValueId> add_routes(ValueId logits) {
     const NodeAttributes grouped = {.length = 2, .scale = 1.5F, .groups = 2, .top_groups = 1};
     const auto draw_bias = [&] { return sampled(program_.add_parameter({DType::f32, {4}})); };
-    switch (pick(0, 4)) {
+    switch (pick(0, 6)) {
       case 0:
         return add(OpCode::softmax_top_k, {.length = 2}, {logits});
       case 1:
@@ -349,6 +349,10 @@ class RandomBuilder {
         return add(OpCode::grouped_softmax_top_k, grouped, {logits, kNoValue});
       case 3:
         return add(OpCode::grouped_softmax_top_k, grouped, {logits, draw_bias()});
+      case 4:
+        return add(OpCode::grouped_sigmoid_scores, grouped, {logits, draw_bias()});
+      case 5:
+        return add(OpCode::top_k_ones, {.length = 2}, {logits});
       default:
         return add(OpCode::grouped_sigmoid_top_k, grouped, {logits, draw_bias()});
     }

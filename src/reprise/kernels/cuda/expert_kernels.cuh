@@ -85,6 +85,20 @@ REPRISE_DEVICE void route(const TopKSoftmaxArguments& a) {
   });
 }
 template <typename T>
+REPRISE_DEVICE void top_k_ones(const TopKSoftmaxArguments& a) {
+  const int64_t count = a.tiles.width;
+  for_each_row(row_tile(a.tiles, block_index()), count, [&](int64_t row, const Team&) {
+    const T* x = static_cast<const T*>(a.logits) + row_offset(a.layout, row);
+    choose_experts(
+        count,
+        a.top_k,
+        a.weights + row * a.top_k,
+        a.experts + row * a.top_k,
+        [&](int64_t i) { return as_float(x[i]); },
+        [](int64_t) { return 1.0F; });
+  });
+}
+template <typename T>
 REPRISE_DEVICE void softmax_top_k(const TopKSoftmaxArguments& a) {
   route<T, true>(a);
 }
@@ -124,7 +138,7 @@ REPRISE_DEVICE void exclude_groups(const GroupedTopKArguments& a, float* choices
 }
 
 static_assert(8 * kMaxExperts * sizeof(float) == 32768);  // the shared memory of eight warps
-template <typename T, bool kIsSigmoid>
+template <typename T, bool kIsSigmoid, bool kDivides>
 REPRISE_DEVICE void route_in_groups(const GroupedTopKArguments& a) {
   const int64_t count = a.tiles.width;
   float* choices = reinterpret_cast<float*>(shared_memory()) + warp_index() * kMaxExperts;
@@ -154,17 +168,21 @@ REPRISE_DEVICE void route_in_groups(const GroupedTopKArguments& a) {
         choose_experts(count, a.top_k, weights, a.experts + row * a.top_k, choice, score);
     if (team.rank != 0) return;
     // The small number is that of the published model: it avoids a division by zero.
-    const float factor = has_bias ? a.scale / (chosen + 1e-20F) : a.scale;
+    const float factor = kDivides && has_bias ? a.scale / (chosen + 1e-20F) : a.scale;
     for (int64_t k = 0; k < a.top_k; ++k) weights[k] *= factor;
   });
 }
 template <typename T>
 REPRISE_DEVICE void grouped_softmax_top_k(const GroupedTopKArguments& a) {
-  route_in_groups<T, false>(a);
+  route_in_groups<T, false, true>(a);
 }
 template <typename T>
 REPRISE_DEVICE void grouped_sigmoid_top_k(const GroupedTopKArguments& a) {
-  route_in_groups<T, true>(a);
+  route_in_groups<T, true, true>(a);
+}
+template <typename T>
+REPRISE_DEVICE void grouped_sigmoid_scores(const GroupedTopKArguments& a) {
+  route_in_groups<T, true, false>(a);
 }
 
 /// A block has some columns of one expert. It looks for the rows of its expert, and a warp computes

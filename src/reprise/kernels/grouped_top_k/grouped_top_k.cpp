@@ -43,6 +43,8 @@ bool launch_grouped_top_k(device::Stream& stream,
   REPRISE_ASSERT(weights.is_dense() && experts.is_dense() && (!bias.defined() || bias.is_dense()),
                  "grouped_top_k: bias and results must be dense");
   REPRISE_ASSERT(bias.defined() || !routing.is_sigmoid, "grouped_top_k: sigmoids need a bias");
+  REPRISE_ASSERT(routing.divides || routing.is_sigmoid,
+                 "grouped_top_k: a softmax with a bias is always divided by its sum");
   require_enough_experts(routing, logits.size(1));
   const GroupedTopKArguments arguments = {
       .logits = logits.data(),
@@ -56,8 +58,9 @@ bool launch_grouped_top_k(device::Stream& stream,
       .top_groups = routing.top_groups,
       .scale = routing.scale,
   };
-  const FloatKernels& kernel =
-      routing.is_sigmoid ? kernels.grouped_sigmoid_top_k : kernels.grouped_softmax_top_k;
+  const FloatKernels& of_sigmoids =
+      routing.divides ? kernels.grouped_sigmoid_top_k : kernels.grouped_sigmoid_scores;
+  const FloatKernels& kernel = routing.is_sigmoid ? of_sigmoids : kernels.grouped_softmax_top_k;
   return launch(stream,
                 kernel_for(kernel, logits.dtype()),
                 num_blocks(arguments.tiles),
@@ -90,6 +93,12 @@ bool launch_grouped_softmax_top_k(const OpRun& run) {
 bool launch_grouped_sigmoid_top_k(const OpRun& run) {
   return launch_grouped_top_k(
       run.stream, run.kernels, routing_of(run, true), run.in[0], run.in[1], run.out[0], run.out[1]);
+}
+bool launch_grouped_sigmoid_scores(const OpRun& run) {
+  GroupedRouting routing = routing_of(run, true);
+  routing.divides = false;
+  return launch_grouped_top_k(
+      run.stream, run.kernels, routing, run.in[0], run.in[1], run.out[0], run.out[1]);
 }
 
 }  // namespace reprise::kernels

@@ -11,6 +11,7 @@ namespace reprise::kernels {
 /// How a token of DeepSeek's and similar models chooses its experts.
 struct GroupedRouting {
   bool is_sigmoid = false;  // scores are sigmoids of logits; else they are the softmax
+  bool divides = true;      // with a bias: the weights are divided by their sum
   int64_t top_k = 1;
   int64_t groups = 1;      // of neighbouring experts, all of one size
   int64_t top_groups = 1;  // groups from which a token may choose
@@ -22,7 +23,8 @@ struct GroupedRouting {
 ///
 /// With softmax a group counts as its best expert, with sigmoids as its two best ones. Without a
 /// bias the weights are the scores. With a bias, experts are chosen by score plus bias, and the
-/// weights are the scores divided by their sum. Sigmoids need a bias.
+/// weights are the scores divided by their sum, or the scores of sigmoids as they are. Sigmoids
+/// need a bias.
 /// \throws InvalidArgument if the groups do not divide the experts or have fewer than top_k, or if
 /// there are more than kMaxExperts
 bool launch_grouped_top_k(device::Stream& stream,

@@ -48,7 +48,7 @@ inline void exclude_groups(const GroupedTopKArguments& a,
   for (int64_t i = 0; i < a.tiles.width; ++i) is_taken[i] = !is_chosen[i / size];
 }
 
-template <typename T, bool kIsSigmoid>
+template <typename T, bool kIsSigmoid, bool kDivides>
 inline void route_row_in_groups(const GroupedTopKArguments& a,
                                 const T* row,
                                 float* weights,
@@ -74,17 +74,17 @@ inline void route_row_in_groups(const GroupedTopKArguments& a,
     total += weights[k];
   }
   // The small number is that of the published model: it avoids a division by zero.
-  const float factor = has_bias ? a.scale / (total + 1e-20F) : a.scale;
+  const float factor = kDivides && has_bias ? a.scale / (total + 1e-20F) : a.scale;
   for (int64_t k = 0; k < a.top_k; ++k) weights[k] *= factor;
 }
 
-template <typename T, bool kIsSigmoid>
+template <typename T, bool kIsSigmoid, bool kDivides>
 inline void route_in_groups(const void* args, device::BlockRange blocks) {
   const auto& a = *static_cast<const GroupedTopKArguments*>(args);
   for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
     const RowTile tile = row_tile(a.tiles, block);
     for (int64_t row = tile.row_begin; row < tile.row_end; ++row) {
-      route_row_in_groups<T, kIsSigmoid>(
+      route_row_in_groups<T, kIsSigmoid, kDivides>(
           a,
           static_cast<const T*>(a.logits) + row_offset(a.layout, row),
           a.weights + row * a.top_k,
@@ -95,9 +95,13 @@ inline void route_in_groups(const void* args, device::BlockRange blocks) {
 
 template <typename T>
 void run_grouped_softmax_top_k(const void* args, device::BlockRange blocks) noexcept {
-  route_in_groups<T, false>(args, blocks);
+  route_in_groups<T, false, true>(args, blocks);
 }
 template <typename T>
 void run_grouped_sigmoid_top_k(const void* args, device::BlockRange blocks) noexcept {
-  route_in_groups<T, true>(args, blocks);
+  route_in_groups<T, true, true>(args, blocks);
+}
+template <typename T>
+void run_grouped_sigmoid_scores(const void* args, device::BlockRange blocks) noexcept {
+  route_in_groups<T, true, false>(args, blocks);
 }

@@ -62,6 +62,8 @@ TEST_P(GroupedTopK, agrees_with_the_reference_for_groups_of_any_size) {
     expect_agrees(routing, logits, random({shape.experts}, DType::f32, 0.1));
     routing.is_sigmoid = true;
     expect_agrees(routing, logits, random({shape.experts}, DType::f32, 0.1));
+    routing.divides = false;
+    expect_agrees(routing, logits, random({shape.experts}, DType::f32, 0.1));
   }
 }
 

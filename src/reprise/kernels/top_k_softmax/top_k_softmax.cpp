@@ -9,6 +9,21 @@
 #include "reprise/kernels/top_k_softmax/top_k_softmax_arguments.h"
 
 namespace reprise::kernels {
+namespace {
+
+const FloatKernels& kernels_of(RoutingSoftmax softmax, const KernelTable& kernels) {
+  switch (softmax) {
+    case RoutingSoftmax::over_all_experts:
+      return kernels.softmax_top_k;
+    case RoutingSoftmax::over_chosen_experts:
+      return kernels.top_k_softmax;
+    case RoutingSoftmax::none:
+      break;
+  }
+  return kernels.top_k_ones;
+}
+
+}  // namespace
 
 bool launch_top_k_softmax(device::Stream& stream,
                           const KernelTable& kernels,
@@ -35,10 +50,8 @@ bool launch_top_k_softmax(device::Stream& stream,
       .tiles = row_tiles(logits.size(0), num_experts, RowCut::whole_rows),
       .top_k = top_k,
   };
-  const FloatKernels& kernel =
-      softmax == RoutingSoftmax::over_all_experts ? kernels.softmax_top_k : kernels.top_k_softmax;
   return launch(stream,
-                kernel_for(kernel, logits.dtype()),
+                kernel_for(kernels_of(softmax, kernels), logits.dtype()),
                 num_blocks(arguments.tiles),
                 arguments,
                 std::array{writes(weights), writes(experts), reads(logits)});
@@ -55,6 +68,10 @@ bool launch_top_k_softmax(const OpRun& run) {
                               run.in[0],
                               run.out[0],
                               run.out[1]);
+}
+bool launch_top_k_ones(const OpRun& run) {
+  return launch_top_k_softmax(
+      run.stream, run.kernels, RoutingSoftmax::none, run.in[0], run.out[0], run.out[1]);
 }
 
 }  // namespace reprise::kernels

@@ -6,10 +6,10 @@
 
 namespace reprise::kernels {
 
-/// The softmax of which a chosen expert's weight is a part.
-enum class RoutingSoftmax : uint8_t { over_all_experts, over_chosen_experts };
+/// The softmax of which a chosen expert's weight is a part; or none, and every weight is 1.
+enum class RoutingSoftmax : uint8_t { over_all_experts, over_chosen_experts, none };
 
-/// The experts of the top_k largest logits of each row, largest first, and their softmax weights in
+/// The experts of the top_k largest logits of each row, largest first, and their weights in
 /// float32. Of equal logits the lower expert comes first. The number of experts of a row never
 /// depends on its values, and every expert is a valid one even if logits are NaN.
 /// \throws InvalidArgument if there are fewer experts than top_k or more than kMaxExperts

@@ -21,7 +21,10 @@ inline int32_t largest_free(const float* logits, const bool* is_taken, int64_t c
   return static_cast<int32_t>(best);
 }
 
-template <typename T, bool kOverAll>
+// What the weights of the chosen experts are: parts of a softmax, or 1.
+enum class RouteWeights { of_all, of_chosen, ones };
+
+template <typename T, RouteWeights kWeights>
 inline void route_row(
     const T* row, int64_t num_experts, int64_t top_k, float* weights, int32_t* experts) {
   float logits[kMaxExperts];
@@ -30,8 +33,10 @@ inline void route_row(
   for (int64_t k = 0; k < top_k; ++k) {
     experts[k] = largest_free(logits, is_taken, num_experts);
     is_taken[experts[k]] = true;
-    weights[k] = logits[experts[k]];
+    weights[k] = kWeights == RouteWeights::ones ? 1.0F : logits[experts[k]];
   }
+  if constexpr (kWeights == RouteWeights::ones) return;
+  constexpr bool kOverAll = kWeights == RouteWeights::of_all;
   const float largest = weights[0];
   const float total_of_all = kOverAll ? exponentiate(logits, num_experts, largest) : 0.0F;
   const float total_of_chosen = exponentiate(weights, top_k, largest);
@@ -39,13 +44,13 @@ inline void route_row(
   for (int64_t k = 0; k < top_k; ++k) weights[k] /= total;
 }
 
-template <typename T, bool kOverAll>
+template <typename T, RouteWeights kWeights>
 inline void route(const void* args, device::BlockRange blocks) {
   const auto& a = *static_cast<const TopKSoftmaxArguments*>(args);
   for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
     const RowTile tile = row_tile(a.tiles, block);
     for (int64_t row = tile.row_begin; row < tile.row_end; ++row) {
-      route_row<T, kOverAll>(static_cast<const T*>(a.logits) + row_offset(a.layout, row),
+      route_row<T, kWeights>(static_cast<const T*>(a.logits) + row_offset(a.layout, row),
                              a.tiles.width,
                              a.top_k,
                              a.weights + row * a.top_k,
@@ -56,9 +61,13 @@ inline void route(const void* args, device::BlockRange blocks) {
 
 template <typename T>
 void run_softmax_top_k(const void* args, device::BlockRange blocks) noexcept {
-  route<T, true>(args, blocks);
+  route<T, RouteWeights::of_all>(args, blocks);
 }
 template <typename T>
 void run_top_k_softmax(const void* args, device::BlockRange blocks) noexcept {
-  route<T, false>(args, blocks);
+  route<T, RouteWeights::of_chosen>(args, blocks);
+}
+template <typename T>
+void run_top_k_ones(const void* args, device::BlockRange blocks) noexcept {
+  route<T, RouteWeights::ones>(args, blocks);
 }

@@ -24,8 +24,9 @@ class TopKSoftmax : public KernelTest {
     return routes;
   }
   void expect_agrees(const Tensor& logits, int64_t top_k) {
-    for (const RoutingSoftmax softmax :
-         {RoutingSoftmax::over_all_experts, RoutingSoftmax::over_chosen_experts}) {
+    for (const RoutingSoftmax softmax : {RoutingSoftmax::over_all_experts,
+                                         RoutingSoftmax::over_chosen_experts,
+                                         RoutingSoftmax::none}) {
       const Routes got = run(softmax, logits, top_k);
       const Routes want = make_routes(logits.size(0), top_k);
       top_k_softmax_ref(softmax, logits, want.weights, want.experts);

@@ -75,7 +75,7 @@ void top_k_softmax_ref(RoutingSoftmax softmax,
     double total = 0;
     for (int64_t i = 0; i < counted; ++i) total += exp_of(i);
     for (int64_t i = 0; i < top_k; ++i) {
-      set_element(weights, exp_of(i) / total, row, i);
+      set_element(weights, softmax == RoutingSoftmax::none ? 1 : exp_of(i) / total, row, i);
       experts.data_as<int32_t>()[row * top_k + i] =
           static_cast<int32_t>(order[static_cast<size_t>(i)]);
     }
@@ -102,7 +102,7 @@ void grouped_top_k_ref(const GroupedRouting& routing,
       set_element(weights, scores[best] * routing.scale, row, k);
       total += scores[best];
     }
-    for (int64_t k = 0; bias.defined() && k < routing.top_k; ++k) {
+    for (int64_t k = 0; bias.defined() && routing.divides && k < routing.top_k; ++k) {
       set_element(weights, element(weights, row, k) / total, row, k);
     }
   }
