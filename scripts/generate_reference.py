@@ -156,7 +156,8 @@ def cuda_ops():
                for text in lists for name in re.findall(r"^(REPRISE_(?:ROW|MODEL)_KERNELS)", text)}
     launched = re.findall(r"OpCode::(\w+)", source_of("kernels/cuda/cuda_executor.cpp"))
     views = [op.split(",")[0] for op in source_of("tensor/op_list.inl").split("\nX(") if ".is_view = true" in op]
-    plain = {*kernels["REPRISE_MODEL_KERNELS"], "attention_with_sinks", "encoder_attention", "mla_attention"}
+    plain = {*kernels["REPRISE_MODEL_KERNELS"], "attention_with_sinks", "attention_with_biases", "encoder_attention",
+             "mla_attention"}
     return {*kernels["REPRISE_ROW_KERNELS"], *launched, *views, *plain}, plain
 
 

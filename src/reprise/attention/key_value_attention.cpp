@@ -8,17 +8,21 @@
 
 namespace reprise::attention {
 
-KeyValueAttention::KeyValueAttention(const AttentionShape& shape, int64_t layer_index, Tensor sinks)
-    : AttentionLayer(shape, layer_index), sinks_(std::move(sinks)) {
-  REPRISE_ASSERT(shape.soft_cap == 0 || (!sinks_.defined() && !shape.is_bidirectional),
+KeyValueAttention::KeyValueAttention(const AttentionShape& shape,
+                                     int64_t layer_index,
+                                     Tensor sinks,
+                                     Tensor biases)
+    : AttentionLayer(shape, layer_index), sinks_(std::move(sinks)), biases_(std::move(biases)) {
+  const int num_kinds =
+      (sinks_.defined() ? 1 : 0) + (biases_.defined() ? 1 : 0) + (shape.is_bidirectional ? 1 : 0);
+  REPRISE_ASSERT(shape.soft_cap == 0 || num_kinds == 0,
                  "layer {}: no kernel has this kind of attention with a soft cap",
                  layer_index);
-  REPRISE_ASSERT(shape.chunk_size == 0 ||
-                     (!sinks_.defined() && shape.sliding_window == 0 && !shape.is_bidirectional),
+  REPRISE_ASSERT(shape.chunk_size == 0 || (shape.sliding_window == 0 && num_kinds == 0),
                  "layer {}: no kernel has this kind of attention over chunks",
                  layer_index);
-  REPRISE_ASSERT(!shape.is_bidirectional || !sinks_.defined(),
-                 "layer {}: no kernel has attention in both directions with sinks",
+  REPRISE_ASSERT(num_kinds <= 1,
+                 "layer {}: no kernel has attention with two of sinks, biases and both directions",
                  layer_index);
 }
 
@@ -60,21 +64,22 @@ void KeyValueAttention::attend(const AttentionMetadata& step,
   const Tensor& keys = cache()->keys(layer_index());
   const Tensor& values = cache()->values(layer_index());
   const Scales scales = scales_of_cache();
-  if (sinks_.defined()) {
-    ops::attention_with_sinks(q,
-                              keys,
-                              values,
-                              step.query_start_loc,
-                              step.seq_lens,
-                              step.block_table,
-                              sinks_,
-                              out,
-                              shape().scale,
-                              scales.k,
-                              scales.v,
-                              shape().sliding_window);
-    return;
-  }
+  const auto attend_with = [&](const auto& op, const Tensor& of_heads) {
+    op(q,
+       keys,
+       values,
+       step.query_start_loc,
+       step.seq_lens,
+       step.block_table,
+       of_heads,
+       out,
+       shape().scale,
+       scales.k,
+       scales.v,
+       shape().sliding_window);
+  };
+  if (sinks_.defined()) return attend_with(ops::attention_with_sinks, sinks_);
+  if (biases_.defined()) return attend_with(ops::attention_with_biases, biases_);
   if (shape().is_bidirectional) {
     ops::encoder_attention(q,
                            keys,

@@ -12,10 +12,14 @@ namespace reprise::attention {
 /// Attention over cached keys and values.
 class KeyValueAttention final : public AttentionLayer {
  public:
-  /// `sinks`: [num_heads], one more score of each head, whose value is zero; undefined: none. A
-  /// layer with sinks or in both directions has no soft cap, and one in both directions has no
-  /// window.
-  KeyValueAttention(const AttentionShape& shape, int64_t layer_index, Tensor sinks = {});
+  /// `sinks`: [num_heads], one more score of each head, whose value is zero; undefined: none.
+  /// `biases`: float32[num_heads, positions], added to the products of queries and keys before they
+  /// are scaled; undefined: none. A layer with sinks, with biases or in both directions has none of
+  /// the other two, no soft cap and no chunks.
+  KeyValueAttention(const AttentionShape& shape,
+                    int64_t layer_index,
+                    Tensor sinks = {},
+                    Tensor biases = {});
 
   /// Returns the attention of q. In a profile run there is no cache or no metadata: then attention
   /// is not computed and the result is uninitialised, because only the memory of the other work is
@@ -35,6 +39,7 @@ class KeyValueAttention final : public AttentionLayer {
   void attend(const AttentionMetadata& step, const Tensor& q, const Tensor& out) const;
 
   Tensor sinks_;
+  Tensor biases_;
 };
 
 }  // namespace reprise::attention

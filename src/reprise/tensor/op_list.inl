@@ -182,6 +182,14 @@ X(attention_with_sinks,
   "buffer out[T, G*N, D]; scale, k_scale, v_scale, sliding_window) -> ()",
   .check = check_caches,
   .splits_as = OpCode::attention)
+// ALiBi: biases[head, p] is added to the product of a query with the key of position p, before
+// `scale` multiplies the sum. Every position of a request has a column.
+X(attention_with_biases,
+  "(q[T, G*N, D], state key_cache cache[B, N, S, >=D], state value_cache cache[B, N, S, >=D], "
+  "query_start_loc i32[R+1], seq_lens i32[R], block_table i32[>=R, M], biases f32[G*N, P], "
+  "buffer out[T, G*N, D]; scale, k_scale, v_scale, sliding_window) -> ()",
+  .check = check_caches,
+  .splits_as = OpCode::attention)
 // Each token sees all positions of its request, also those after its own; with a window, those
 // less than sliding_window before and after its own.
 X(encoder_attention,

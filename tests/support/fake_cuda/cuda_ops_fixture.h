@@ -104,6 +104,7 @@ struct AttentionOptions {
   int64_t chunk_size = 0;
   float soft_cap = 0;
   bool has_sinks = false;
+  bool has_biases = false;
   bool is_bidirectional = false;
   int64_t latent_size = 0;  // of latent attention: one cache, whose rows begin with the values
 };
@@ -129,6 +130,7 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
   static OpCode op_of(const AttentionOptions& options) {
     if (options.latent_size > 0) return OpCode::mla_attention;
     if (options.has_sinks) return OpCode::attention_with_sinks;
+    if (options.has_biases) return OpCode::attention_with_biases;
     return options.is_bidirectional ? OpCode::encoder_attention : OpCode::attention;
   }
 
@@ -196,6 +198,8 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
     const Tensor want = make({tokens, heads, value_dim}, DType::f32);
     const Tensor out = make({tokens, heads, value_dim});
     const Tensor sinks = random({heads}, 2.0);
+    const Tensor biases = make({heads, longest}, DType::f32);
+    fill(biases, 4.0);
     const float scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
     attention_ref({.q = q,
                    .key_cache = keys,
@@ -209,6 +213,7 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
                    .chunk_size = options.chunk_size,
                    .soft_cap = options.soft_cap,
                    .sinks = options.has_sinks ? &sinks : nullptr,
+                   .biases = options.has_biases ? &biases : nullptr,
                    .is_bidirectional = options.is_bidirectional});
     if (kind() == AttentionPath::Kind::planned) {
       std::vector<PlannedLengths> lengths;
@@ -227,6 +232,7 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
       if (options.latent_size == 0) inputs.push_back(values);
       inputs.insert(inputs.end(), {start_tensor, len_tensor, table_tensor});
       if (options.has_sinks) inputs.push_back(sinks);
+      if (options.has_biases) inputs.push_back(biases);
       inputs.push_back(out);
       OpAttributes attributes;
       attributes.scale = scale;

@@ -43,7 +43,8 @@ class AttentionTest : public KernelTest {
     Tensor query_start_loc;
     Tensor seq_lens;
     Tensor block_table;
-    Tensor sinks;  // undefined: none
+    Tensor sinks;   // undefined: none
+    Tensor biases;  // undefined: none
   };
 
   Batch make_batch(const Model& model,
@@ -111,6 +112,7 @@ class AttentionTest : public KernelTest {
             .chunk_size = model.chunk_size,
             .soft_cap = model.soft_cap,
             .sinks = batch.sinks.defined() ? &batch.sinks : nullptr,
+            .biases = batch.biases.defined() ? &batch.biases : nullptr,
             .is_bidirectional = model.is_bidirectional};
   }
   static Shape result_shape(const Model& model, const Batch& batch) {

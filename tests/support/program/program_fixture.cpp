@@ -548,7 +548,7 @@ class RandomBuilder {
     const int64_t window = pick(0, 3) == 0 ? 5 : 0;
     std::vector<ValueId> operands = {
         q, current(pair), current(pair + 1), query_start_loc_, seq_lens_, block_table_};
-    switch (pick(0, 5)) {
+    switch (pick(0, 6)) {
       case 0:
         operands.push_back(parameter({2}));
         operands.push_back(out);
@@ -557,6 +557,11 @@ class RandomBuilder {
       case 1:
         operands.push_back(out);
         add(OpCode::encoder_attention, {.scale = 0.25F}, operands);
+        return;
+      case 2:
+        operands.push_back(sampled(program_.add_parameter({DType::f32, {2, kMaxPosition}})));
+        operands.push_back(out);
+        add(OpCode::attention_with_biases, {.scale = 0.25F, .sliding_window = window}, operands);
         return;
       default:
         operands.push_back(out);

@@ -61,8 +61,9 @@ void require_supported(const AttentionCall& call) {
   require_dense_rows(call.block_table, "attention");
   REPRISE_ASSERT(call.key_cache.is_dense() && call.value_cache.is_dense() &&
                      call.query_start_loc.is_dense() && call.seq_lens.is_dense() &&
-                     (call.sinks == nullptr || call.sinks->is_dense()),
-                 "attention: caches, lengths and sinks must be dense");
+                     (call.sinks == nullptr || call.sinks->is_dense()) &&
+                     (call.biases == nullptr || call.biases->is_dense()),
+                 "attention: caches, lengths, sinks and biases must be dense");
 }
 
 AttentionKernelArguments arguments_of(const AttentionCall& call) {
@@ -75,6 +76,8 @@ AttentionKernelArguments arguments_of(const AttentionCall& call) {
       .value_cache = call.value_cache.data(),
       .out = call.out.data(),
       .sinks = call.sinks == nullptr ? nullptr : call.sinks->data(),
+      .biases = call.biases == nullptr ? nullptr : call.biases->data_as<float>(),
+      .num_biases = call.biases == nullptr ? 0 : call.biases->size(1),
       .out_scale = call.out_scale == nullptr ? nullptr : call.out_scale->data_as<float>(),
       .query_start_loc = call.query_start_loc.data_as<int32_t>(),
       .seq_lens = call.seq_lens.data_as<int32_t>(),
@@ -106,7 +109,7 @@ AttentionKernelArguments arguments_of(const AttentionCall& call) {
 }
 
 // The first use is the one that writes.
-std::array<device::BufferUse, 9> uses_of(const AttentionCall& call) {
+std::array<device::BufferUse, 10> uses_of(const AttentionCall& call) {
   return {writes(call.out),
           reads(call.q),
           reads(call.key_cache),
@@ -115,7 +118,8 @@ std::array<device::BufferUse, 9> uses_of(const AttentionCall& call) {
           reads(call.seq_lens),
           reads(call.block_table),
           reads(call.out_scale == nullptr ? Tensor() : *call.out_scale),
-          reads(call.sinks == nullptr ? Tensor() : *call.sinks)};
+          reads(call.sinks == nullptr ? Tensor() : *call.sinks),
+          reads(call.biases == nullptr ? Tensor() : *call.biases)};
 }
 
 bool has_shared_prefix(const AttentionCall& call) {
@@ -124,8 +128,8 @@ bool has_shared_prefix(const AttentionCall& call) {
 }
 
 /// What attention reads and writes, and the states after the shared prefix.
-std::array<device::BufferUse, 10> uses_with_prefix(const AttentionCall& call) {
-  std::array<device::BufferUse, 10> uses;
+std::array<device::BufferUse, 11> uses_with_prefix(const AttentionCall& call) {
+  std::array<device::BufferUse, 11> uses;
   std::ranges::copy(uses_of(call), uses.begin());
   uses.back() = reads(has_shared_prefix(call) ? call.path->prefix_states : Tensor());
   return uses;
@@ -154,12 +158,14 @@ void launch_shared_prefix(device::Stream& stream,
                               std::max<int64_t>(1, kMaxAttentionRows / arguments.group_size))};
   const int64_t blocks =
       ceil_div(arguments.num_tokens, prefix.tokens_per_block) * arguments.kv_heads;
-  const std::array<device::BufferUse, 6> uses = {writes(path.prefix_states),
-                                                 reads(call.q),
-                                                 reads(call.key_cache),
-                                                 reads(call.value_cache),
-                                                 reads(call.query_start_loc),
-                                                 reads(call.block_table)};
+  const std::array<device::BufferUse, 7> uses = {
+      writes(path.prefix_states),
+      reads(call.q),
+      reads(call.key_cache),
+      reads(call.value_cache),
+      reads(call.query_start_loc),
+      reads(call.block_table),
+      reads(call.biases == nullptr ? Tensor() : *call.biases)};
   (void)launch(stream,
                kernel_for(kernels.shared_prefix, call.q.dtype()),
                static_cast<uint32_t>(blocks),
@@ -193,11 +199,11 @@ bool launch_split(device::Stream& stream,
           std::min(sums.num_elements() / part_size, counters.num_elements() / arguments.kv_heads),
       .tokens_per_job = tokens_per_job,
       .grid_size = kSplitGrid};
-  std::array<device::BufferUse, 11> uses;
+  std::array<device::BufferUse, 12> uses;
   std::ranges::copy(uses_of(call), uses.begin());
-  uses[9] = writes(sums);
-  uses[10] = writes(counters);
-  uses[10].access = device::BufferUse::Access::read_write;
+  uses[10] = writes(sums);
+  uses[11] = writes(counters);
+  uses[11].access = device::BufferUse::Access::read_write;
   return launch(
       stream, kernel_for(kernels.split_attention, call.q.dtype()), kSplitGrid, split, uses);
 }
@@ -244,9 +250,9 @@ bool launch_planned(device::Stream& stream, const KernelTable& kernels, const At
                                                .partials = partials.data_as<float>(),
                                                .grid_size = kWantedBlocks};
   if (arguments.call.num_tokens == 0) return false;
-  constexpr size_t kPlan = 9;
-  constexpr size_t kPartials = 10;
-  std::array<device::BufferUse, 11> uses;
+  constexpr size_t kPlan = 10;
+  constexpr size_t kPartials = 11;
+  std::array<device::BufferUse, 12> uses;
   std::ranges::copy(uses_of(call), uses.begin());
   uses[kPlan] = reads(plan);
   uses[kPartials] = writes(partials);
@@ -323,6 +329,11 @@ AttentionCall attention_call_of(const OpRun& run) {
       call.sinks = &run.operands<OpCode::attention_with_sinks>()["sinks"];
       return call;
     }
+    case OpCode::attention_with_biases: {
+      AttentionCall call = key_value_call<OpCode::attention_with_biases>(run);
+      call.biases = &run.operands<OpCode::attention_with_biases>()["biases"];
+      return call;
+    }
     case OpCode::encoder_attention: {
       AttentionCall call = key_value_call<OpCode::encoder_attention>(run);
       call.is_bidirectional = true;
@@ -343,6 +354,7 @@ bool launch_attention(const OpRun& run) {
 }
 bool launch_mla_attention(const OpRun& run) { return launch_attention(run); }
 bool launch_attention_with_sinks(const OpRun& run) { return launch_attention(run); }
+bool launch_attention_with_biases(const OpRun& run) { return launch_attention(run); }
 bool launch_encoder_attention(const OpRun& run) { return launch_attention(run); }
 bool launch_attention_quant(const OpRun& run) { return launch_attention(run); }
 

@@ -37,6 +37,8 @@ struct AttentionCall {
   /// launch_quantize_static after an attention into the type of q.
   const Tensor* out_scale = nullptr;
   const Tensor* sinks = nullptr;  // [heads], type of q: one more score of each head
+  /// float32[heads, >= positions of any request]: added to the products with keys before `scale`.
+  const Tensor* biases = nullptr;
   /// Each token sees all positions of its request, or with a sliding window those less than
   /// sliding_window before and behind its own.
   bool is_bidirectional = false;

@@ -10,11 +10,13 @@ namespace reprise::kernels {
 enum class AttentionOut : int32_t { like_q, i8, f8e4m3 };
 
 struct alignas(16) AttentionKernelArguments {
-  const void* q;                   // [num_tokens, heads, head_dim]
-  const void* key_cache;           // [num_blocks, kv_heads, block_size, head_dim], dense
-  const void* value_cache;         // like key_cache
-  void* out;                       // [num_tokens, heads, value_dim]
-  const void* sinks;               // [heads], of the type of q; nullptr = none
+  const void* q;            // [num_tokens, heads, head_dim]
+  const void* key_cache;    // [num_blocks, kv_heads, block_size, head_dim], dense
+  const void* value_cache;  // like key_cache
+  void* out;                // [num_tokens, heads, value_dim]
+  const void* sinks;        // [heads], of the type of q; nullptr = none
+  const float* biases;      // [heads, num_biases], by position; nullptr = none
+  int64_t num_biases;
   const float* out_scale;          // nullptr if out has the type of q
   const int32_t* query_start_loc;  // [num_reqs + 1]
   const int32_t* seq_lens;         // [num_reqs]

@@ -108,6 +108,24 @@ TEST_P(AttentionKinds, sinks_far_below_all_scores_change_nothing_and_far_above_l
   }
 }
 
+TEST_P(AttentionKinds, biases_move_the_scores_of_positions_on_every_path) {
+  // As many columns as the longest request has positions, and more.
+  for (const int64_t columns : {300, 333}) {
+    for (const int64_t window : {0, 20}) {
+      SCOPED_TRACE(testing::Message() << columns << " columns, window " << window);
+      const Model model = {.group_size = 3, .sliding_window = window};
+      Batch batch = make_batch(model, mixed_requests(), 2);
+      batch.biases = random({6, columns}, DType::f32, 8.0);
+      expect_agrees(model, batch);
+      const AttentionPath path = planned(model, mixed_requests());
+      const Tensor want = make_ref(result_shape(model, batch));
+      attention_ref(call_of(model, batch, want));
+      expect_close(
+          run(model, batch, &path), want, 1.01 * rounding_error(dtype()), weights_error(model));
+    }
+  }
+}
+
 TEST_P(AttentionKinds, a_token_sees_its_own_chunk_of_positions_on_every_path) {
   for (const int64_t chunk_size : {1, 9, 32, 33, 64, 1000}) {
     SCOPED_TRACE(chunk_size);

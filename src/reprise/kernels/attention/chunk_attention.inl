@@ -5,6 +5,7 @@
 //     compute_scores(keys, begin, end)                      state.scores = queries x keys
 //     begin_values(pointers, ahead, begin, end)             what all rows need of the values
 //     update_rows(values, ahead, row, count, begin, end)    the softmax and the sums of some rows
+//     state_                                                the scores of all rows
 //
 // `ahead` are the next values that will be read.
 template <typename Attention, typename E>
@@ -47,6 +48,7 @@ class ChunkAttention {
       const ChunkPointers<E>& pointers, const E* const* ahead, int64_t chunk, int begin, int end) {
     attention().compute_scores(pointers.keys, begin, end);
     attention().begin_values(pointers, ahead, begin, end);
+    add_biases(attention().state_, rows_, chunk);
     // Tokens that see the same positions of this chunk are handled together: all tokens, except on
     // the diagonal and at the edge of the window.
     const auto begin_of = [&](int token) {

@@ -11,6 +11,7 @@ class TileAttention {
  public:
   /// Whether these sizes go through tiles. It depends on the model alone.
   static bool fits(const AttentionKernelArguments& a) {
+    if (a.biases != nullptr) return false;
     return a.cache.type == CacheType::like_model && a.head_dim % kTileDepth == 0 &&
            a.head_dim <= kMostHeadDim && a.value_dim % kTileHeight == 0;
   }

@@ -69,6 +69,20 @@ inline void update_softmax(AttentionState& state,
   }
 }
 
+/// Adds the biases of positions from `chunk` on to the scores of all rows.
+inline void add_biases(AttentionState& state, const AttentionRows& rows, int64_t chunk) {
+  const AttentionKernelArguments& a = rows.a;
+  if (a.biases == nullptr) return;
+  const int count = static_cast<int>(min_of(kChunk, a.num_biases - chunk));
+  for (int r = 0; r < rows.num_tokens * rows.num_heads; ++r) {
+    const float* biases = a.biases + (rows.first_head + r % rows.num_heads) * a.num_biases + chunk;
+    for (int i = 0; i < count; i += kLanes) {
+      const int some = lanes_at(i, count);
+      store(state.scores[r] + i, add(load(state.scores[r] + i), load_some(biases + i, some)));
+    }
+  }
+}
+
 /// Multiplies the scores, or the weights, of rows with the scales of the positions.
 inline void scale_positions(AttentionState& state, int row, int rows, const float* scales) {
   for (int r = row; r < row + rows; ++r) {

@@ -39,7 +39,9 @@ REPRISE_DEVICE AttentionRow attend_row(const AttentionKernelArguments& a,
     for (int64_t i = lane_index(); i < a.head_dim; i += kWarpSize) {
       score = multiply_add(as_float(q[i]), as_float(key[i]), score);
     }
-    score = warp_sum(score) * a.scale;
+    score = warp_sum(score);
+    if (a.biases != nullptr) score += a.biases[head * a.num_biases + position];
+    score *= a.scale;
     if (a.soft_cap > 0) score = soft_capped(score, a.soft_cap);
     const float maximum = score > row.largest ? score : row.largest;
     const float correction = exponential(row.largest - maximum);

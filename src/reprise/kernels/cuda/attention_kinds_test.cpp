@@ -24,6 +24,11 @@ TEST_P(CudaAttentionKinds, sinks_take_part_in_the_softmax_of_their_head) {
   expect_all_agree(4, 2, 64, {.window = 20, .has_sinks = true});
 }
 
+TEST_P(CudaAttentionKinds, biases_move_the_scores_of_positions) {
+  expect_all_agree(6, 2, 16, {.has_biases = true});
+  expect_all_agree(4, 2, 64, {.window = 20, .has_biases = true});
+}
+
 TEST_P(CudaAttentionKinds, scores_have_a_soft_cap) {
   expect_all_agree(4, 2, 64, {.soft_cap = 1.5F});
   expect_all_agree(4, 2, 40, {.window = 9, .soft_cap = 0.5F});

@@ -51,11 +51,11 @@ const device::Kernel* prefill_kernel(const AttentionKernels& kernels,
   return has_many_rows && is_served ? fragment_kernel(kernels, q) : nullptr;
 }
 
-/// Whether only the kernel that computes row by row serves the call: the others have no soft cap
-/// and no sinks, see no later positions, and keep keys and values of one size.
+/// Whether only the kernel that computes row by row serves the call: the others have no soft cap,
+/// no sinks and no biases, see no later positions, and keep keys and values of one size.
 bool needs_rows(const AttentionCall& call) {
-  return call.soft_cap != 0 || call.sinks != nullptr || call.is_bidirectional ||
-         call.out.size(2) != call.q.size(2);
+  return call.soft_cap != 0 || call.sinks != nullptr || call.biases != nullptr ||
+         call.is_bidirectional || call.out.size(2) != call.q.size(2);
 }
 
 void require_supported(const AttentionCall& call) {
@@ -81,6 +81,8 @@ AttentionKernelArguments attention_arguments(const AttentionCall& call) {
           .value_cache = call.value_cache.data(),
           .out = call.out.data(),
           .sinks = call.sinks == nullptr ? nullptr : call.sinks->data(),
+          .biases = call.biases == nullptr ? nullptr : call.biases->data_as<float>(),
+          .num_biases = call.biases == nullptr ? 0 : call.biases->size(1),
           .out_scale = nullptr,
           .query_start_loc = call.query_start_loc.data_as<int32_t>(),
           .seq_lens = call.seq_lens.data_as<int32_t>(),
@@ -110,7 +112,7 @@ AttentionKernelArguments attention_arguments(const AttentionCall& call) {
 }
 
 // The first use is the buffer that the kernel writes.
-std::array<device::BufferUse, 8> attention_uses(const AttentionCall& call) {
+std::array<device::BufferUse, 9> attention_uses(const AttentionCall& call) {
   return {writes(call.out),
           reads(call.q),
           reads(call.key_cache),
@@ -118,7 +120,8 @@ std::array<device::BufferUse, 8> attention_uses(const AttentionCall& call) {
           reads(call.query_start_loc),
           reads(call.seq_lens),
           reads(call.block_table),
-          reads(call.sinks == nullptr ? Tensor() : *call.sinks)};
+          reads(call.sinks == nullptr ? Tensor() : *call.sinks),
+          reads(call.biases == nullptr ? Tensor() : *call.biases)};
 }
 
 uint32_t blocks_by_rows(const AttentionKernelArguments& a, const device::Kernel& kernel) {
@@ -221,9 +224,9 @@ bool CudaExecutor::launch_planned_attention(const AttentionCall& call) {
   const device::Kernel* kernel =
       flashinfer != nullptr ? flashinfer->decode : fragment_kernel(paths.planned, q);
   const device::Kernel* merge = flashinfer != nullptr ? flashinfer->merge : paths.merge;
-  constexpr size_t kPlan = 8;
-  constexpr size_t kPartials = 9;
-  std::array<device::BufferUse, 10> uses;
+  constexpr size_t kPlan = 9;
+  constexpr size_t kPartials = 10;
+  std::array<device::BufferUse, 11> uses;
   std::ranges::copy(attention_uses(call), uses.begin());
   uses[kPlan] = reads(plan);
   uses[kPartials] = writes(partials);

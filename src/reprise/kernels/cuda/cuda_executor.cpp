@@ -140,6 +140,7 @@ const LaunchTable& CudaExecutor::launches() {
     set(OpCode::linear_rope_kv_write, launch_product<&CudaExecutor::linear_rope_kv_write>);
     for (OpCode op : {OpCode::attention,
                       OpCode::attention_with_sinks,
+                      OpCode::attention_with_biases,
                       OpCode::encoder_attention,
                       OpCode::mla_attention}) {
       set(op, [](const OpRun& run) {

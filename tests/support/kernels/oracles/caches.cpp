@@ -84,6 +84,7 @@ void attention_row_ref(const AttentionCall& call, const RefRow& row) {
           cache_element(
               call.key_cache, head_dim, call.scales.k, in_block, kv_head, position % block_size, i);
     }
+    if (call.biases != nullptr) score += element(*call.biases, row.head, position);
     score *= call.scale;
     if (call.soft_cap > 0) score = call.soft_cap * std::tanh(score / call.soft_cap);
     scores.push_back(score);
