@@ -127,6 +127,9 @@ SHAPES: dict[str, tuple[str, dict]] = {
     "deepseek-v3": ("DeepseekV3", LATENT | dict(
         q_lora_rank=16, n_routed_experts=8, n_group=4, topk_group=2, num_experts_per_tok=3, n_shared_experts=1,
         routed_scaling_factor=2.5, num_nextn_predict_layers=0, rope_parameters=ROPE | DEEPSEEK_YARN)),
+    "deepseek-v3-scores": ("DeepseekV3", LATENT | dict(
+        q_lora_rank=16, n_routed_experts=8, n_group=4, topk_group=2, num_experts_per_tok=3, n_shared_experts=1,
+        routed_scaling_factor=2.5, norm_topk_prob=False, num_nextn_predict_layers=0, rope_parameters=ROPE)),
     # The longest prompt has five chunks; the last layer has no rotation, and the second one no experts.
     "llama4": ("Llama4Text", WIDE_HEADS | dict(
         num_hidden_layers=4, num_local_experts=4, num_experts_per_tok=1, intermediate_size=24, intermediate_size_mlp=48,

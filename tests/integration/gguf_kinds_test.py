@@ -33,7 +33,7 @@ KINDS = {
     "cohere2": TWO_LAYERS, "glm": {}, "glm4": {}, "qwen3-next": HYBRID_LAYERS | {"mlp_only_layers": [1]}, "mamba": {},
     "mamba2": {}, "lfm2": {}, "falcon-h1": {}, "granite-moe-hybrid": {}, "granite-moe-hybrid-experts": {},
     "gpt-oss": TWO_LAYERS | {"swiglu_limit": 0.75}, "deepseek-v2": {}, "deepseek-v2-lite": {"rope_scaling": {"mscale": 0.7}},
-    "deepseek-v3": {"rope_scaling": {"mscale": 0.7}},
+    "deepseek-v3": {"rope_scaling": {"mscale": 0.7}}, "deepseek-v3-scores": {},
     "llama4": {"attention_chunk_size": 9, "attn_scale": 0.4, "floor_scale": 5, "moe_layers": [0, 2, 3]},
     "qwen3_5": HYBRID_LAYERS, "qwen3_5-moe": HYBRID_LAYERS,
     "glm4-moe": {}, "solar-open": {}, "dots1": {"sliding_window": 9, "layer_types": ["full_attention", "full_attention", "sliding_attention"]},

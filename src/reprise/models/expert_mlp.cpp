@@ -131,8 +131,11 @@ Tensor ExpertMlp::activate(const Tensor& gate_up) const {
 std::pair<Tensor, Tensor> ExpertMlp::route(const Tensor& logits) const {
   const auto scale = static_cast<float>(routing_.routed_scale);
   if (routing_.scores == weights::RouterScores::sigmoid_with_bias) {
-    return ops::grouped_sigmoid_top_k(
-        logits, router_bias_, scale, routing_.top_k, routing_.groups, routing_.top_groups);
+    const auto choose = [&](const auto& op) {
+      return op(logits, router_bias_, scale, routing_.top_k, routing_.groups, routing_.top_groups);
+    };
+    return routing_.renormalises ? choose(ops::grouped_sigmoid_top_k)
+                                 : choose(ops::grouped_sigmoid_scores);
   }
   if (router_bias_.defined() || routing_.groups > 1 || scale != 1) {
     return ops::grouped_softmax_top_k(

@@ -90,7 +90,9 @@ struct MixtureOfExperts {
   int64_t intermediate_size = 0;         // of one expert
   int64_t shared_intermediate_size = 0;  // of the expert that every token uses; 0: there is none
   bool has_shared_gate = false;          // the shared expert's result is multiplied by a gate
-  bool renormalises = false;             // the weights of a token's experts sum to one
+  /// The weights of a token's experts sum to one. With softmax_with_bias they always do, and with
+  /// sigmoid_of_input every weight is one.
+  bool renormalises = false;
   RouterScores scores = RouterScores::softmax;
   int64_t groups = 1;         // of neighbouring experts
   int64_t top_groups = 1;     // groups from which a token may choose its experts

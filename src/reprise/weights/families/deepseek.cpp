@@ -89,13 +89,17 @@ void read_deepseek(const FamilyConfig& in,
 
 void read_experts_of_deepseek(const FamilyConfig& in,
                               RouterScores scores,
-                              int64_t default_num_dense) {
+                              int64_t default_num_dense,
+                              bool renormalises_by_default) {
   ModelConfig& config = in.config;
   config.moe = read_experts(in, "n_routed_experts", "moe_intermediate_size", 8);
   MixtureOfExperts& moe = *config.moe;
   moe.scores = scores;
-  // Each class has one rule for the weights; its configs say the same.
-  require_boolean(in, "norm_topk_prob", scores == RouterScores::sigmoid_with_bias);
+  if (scores == RouterScores::sigmoid_with_bias) {
+    moe.renormalises = in.reader.boolean("norm_topk_prob").value_or(renormalises_by_default);
+  } else {
+    require_boolean(in, "norm_topk_prob", false);  // the class of V2 does not read it
+  }
   moe.shared_intermediate_size =
       in.reader.integer("n_shared_experts", 0, kMaxSharedExperts).value_or(0) *
       moe.intermediate_size;

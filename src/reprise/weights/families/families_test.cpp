@@ -236,9 +236,8 @@ TEST(Families, malformed_members_are_refused_by_name) {
       {"SeedOssForCausalLM", "attention_out_bias", 1, "attention_out_bias"},
       {"Ernie4_5ForCausalLM", "use_bias", "yes", "use_bias"},
       {"Glm4MoeForCausalLM", "n_routed_experts", nullptr, "n_routed_experts"},
-      {"Glm4MoeForCausalLM", "norm_topk_prob", false, "norm_topk_prob"},
+      {"Glm4MoeForCausalLM", "norm_topk_prob", 2, "norm_topk_prob"},
       {"SolarOpenForCausalLM", "n_group", 3, "n_group"},
-      {"Dots1ForCausalLM", "norm_topk_prob", nullptr, "norm_topk_prob"},
       {"MiniMaxM2ForCausalLM", "shared_intermediate_size", 8, "shared_intermediate_size"},
       {"MiniMaxM2ForCausalLM", "use_routing_bias", false, "use_routing_bias"},
       {"MiniMaxM2ForCausalLM", "attn_type_list", {1, 0, 1, 1}, "attn_type_list"},
@@ -555,6 +554,19 @@ TEST(Families, reads_yarn_with_its_defaults) {
   EXPECT_EQ(rope.beta_fast, 32);
   EXPECT_EQ(rope.beta_slow, 1);
   EXPECT_DOUBLE_EQ(rope.attention_factor, 0.1 * std::log(4.0) + 1);
+}
+
+TEST(Families, the_weights_of_experts_are_divided_by_their_sum_unless_the_config_says_no) {
+  const auto renormalises = [](std::string_view architecture, Json value) {
+    Json config = complete(architecture, "norm_topk_prob", std::move(value));
+    return load_text(config.dump()).config.moe->renormalises;
+  };
+  for (const char* name : {"DeepseekV3ForCausalLM", "Glm4MoeForCausalLM", "SolarOpenForCausalLM"}) {
+    EXPECT_TRUE(renormalises(name, nullptr)) << name;
+    EXPECT_FALSE(renormalises(name, false)) << name;
+  }
+  EXPECT_FALSE(renormalises("Dots1ForCausalLM", nullptr)) << "as in its class";
+  EXPECT_TRUE(renormalises("Dots1ForCausalLM", true));
 }
 
 TEST(Families, reads_partial_rotation_in_both_spellings) {

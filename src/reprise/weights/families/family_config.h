@@ -80,7 +80,8 @@ void read_rope_layers(const FamilyConfig& in);
 /// `default_num_dense` first layers without experts. \pre read_sizes
 void read_experts_of_deepseek(const FamilyConfig& in,
                               RouterScores scores,
-                              int64_t default_num_dense = 0);
+                              int64_t default_num_dense = 0,
+                              bool renormalises_by_default = true);
 /// The experts of Qwen2-MoE and its successors: one that every token uses, with a gate, and the
 /// layers that have experts. \pre read_sizes
 void read_experts_of_qwen(const FamilyConfig& in);

@@ -56,11 +56,7 @@ void read_dots1(const FamilyConfig& in) {
                   in.reader.has("sliding_window") ? window : std::optional<int64_t>(4096),
                   in.reader.integer("max_window_layers", 0, kMaxPositions).value_or(62));
   read_layer_types(in);
-  // The class does not normalise the weights unless it is told to.
-  if (!in.reader.boolean("norm_topk_prob").value_or(false)) {
-    in.reader.fail("norm_topk_prob", "only true is supported");
-  }
-  read_experts_of_deepseek(in, RouterScores::sigmoid_with_bias);
+  read_experts_of_deepseek(in, RouterScores::sigmoid_with_bias, 0, false);
   read_rope(in);
   read_tied_embeddings(in, false);
 }

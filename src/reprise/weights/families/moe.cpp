@@ -164,6 +164,7 @@ void read_minimax_m2(const FamilyConfig& in) {
   config.qk_norm = QkNorm::all_heads;
   config.moe = read_experts(in, "num_local_experts", "intermediate_size", 8);
   config.moe->scores = RouterScores::sigmoid_with_bias;
+  config.moe->renormalises = true;
   if (reader.integer("shared_intermediate_size", 0, kMaxExpertSize).value_or(0) != 0) {
     reader.fail("shared_intermediate_size", "only 0 is supported");
   }

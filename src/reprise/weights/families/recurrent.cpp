@@ -404,6 +404,7 @@ void read_lfm2_moe(const FamilyConfig& in) {
   require_boolean(in, "norm_topk_prob", true);
   config.moe = read_experts(in, "num_experts", "moe_intermediate_size", 4);
   config.moe->scores = RouterScores::sigmoid_with_bias;
+  config.moe->renormalises = true;
   config.moe->routed_scale = in.reader.number("routed_scaling_factor", 1e-6, 1e6).value_or(1);
   const int64_t num_dense = in.reader.integer("num_dense_layers", 0, kMaxPositions).value_or(2);
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
