@@ -134,6 +134,9 @@ SHAPES: dict[str, tuple[str, dict]] = {
     "llama4": ("Llama4Text", WIDE_HEADS | dict(
         num_hidden_layers=4, num_local_experts=4, num_experts_per_tok=1, intermediate_size=24, intermediate_size_mlp=48,
         moe_layers=[0, 2, 3], attention_chunk_size=9, floor_scale=5, attn_scale=0.4, rope_parameters=ROPE)),
+    "llama4-two-experts": ("Llama4Text", WIDE_HEADS | dict(
+        num_local_experts=4, num_experts_per_tok=2, intermediate_size=24, intermediate_size_mlp=48, moe_layers=[0, 1],
+        attention_chunk_size=9, floor_scale=5, attn_scale=0.4, rope_parameters=ROPE)),
     "mixtral": ("Mixtral", BASE | dict(num_local_experts=4, num_experts_per_tok=2, intermediate_size=24, sliding_window=13)),
     "qwen2-moe": ("Qwen2Moe", BASE | dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20,
                                           shared_expert_intermediate_size=36, decoder_sparse_step=1, mlp_only_layers=[])),

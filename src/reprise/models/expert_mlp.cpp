@@ -130,6 +130,9 @@ Tensor ExpertMlp::activate(const Tensor& gate_up) const {
 
 std::pair<Tensor, Tensor> ExpertMlp::route(const Tensor& logits) const {
   const auto scale = static_cast<float>(routing_.routed_scale);
+  if (routing_.scores == weights::RouterScores::sigmoid_of_input) {
+    return ops::top_k_ones(logits, routing_.top_k);
+  }
   if (routing_.scores == weights::RouterScores::sigmoid_with_bias) {
     const auto choose = [&](const auto& op) {
       return op(logits, router_bias_, scale, routing_.top_k, routing_.groups, routing_.top_groups);

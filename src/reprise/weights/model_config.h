@@ -70,8 +70,7 @@ enum class RouterScores : uint8_t {
   sigmoid_with_bias,
   /// The same with softmax.
   softmax_with_bias,
-  /// The sigmoid of the best expert's logit multiplies what this expert reads, instead of its
-  /// result. Only for top_k = 1.
+  /// The sigmoid of an expert's logit multiplies what this expert reads, instead of its result.
   sigmoid_of_input,
 };
 

@@ -260,7 +260,7 @@ TEST(Families, malformed_members_are_refused_by_name) {
       {"OlmoeForCausalLM", "num_experts", 1, "num_experts_per_tok"},
       {"StableLmForCausalLM", "qk_layernorm", true, "qk_layernorm"},
       {"Llama4ForCausalLM", "num_local_experts", 0, "num_local_experts"},
-      {"Llama4ForCausalLM", "num_experts_per_tok", 2, "num_experts_per_tok"},
+      {"Llama4ForCausalLM", "num_experts_per_tok", 5, "num_experts_per_tok"},
       {"Llama4ForCausalLM", "intermediate_size_mlp", nullptr, "intermediate_size_mlp"},
       {"Llama4ForCausalLM", "attention_chunk_size", 0, "attention_chunk_size"},
       {"Llama4ForCausalLM", "attention_chunk_size", "large", "attention_chunk_size"},

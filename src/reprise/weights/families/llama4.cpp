@@ -1,7 +1,5 @@
 // Llama 4, the text model: chunked attention in layers that rotate, full attention with a
-// temperature in the others, and experts of which each token uses one beside a shared one.
-#include <fmt/format.h>
-
+// temperature in the others, and experts beside a shared one.
 #include "reprise/weights/families/family_config.h"
 #include "reprise/weights/token_limits.h"
 
@@ -27,13 +25,7 @@ void read_expert_layers(const FamilyConfig& in) {
 
 void read_llama4_experts(const FamilyConfig& in) {
   MixtureOfExperts moe = read_experts(in, "num_local_experts", "intermediate_size", 1);
-  if (moe.top_k != 1) {
-    in.reader.fail(
-        "num_experts_per_tok",
-        fmt::format("{} is not supported: only 1, as in all published models", moe.top_k));
-  }
   moe.scores = RouterScores::sigmoid_of_input;
-  moe.renormalises = true;  // the weight of the result of the only expert is 1
   moe.shared_intermediate_size = moe.intermediate_size;
   in.config.moe = moe;
   read_expert_layers(in);
