@@ -141,6 +141,7 @@ SHAPES: dict[str, tuple[str, dict]] = {
     "qwen2-moe": ("Qwen2Moe", BASE | dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20,
                                           shared_expert_intermediate_size=36, decoder_sparse_step=1, mlp_only_layers=[])),
     "olmoe": ("Olmoe", BASE | dict(num_experts=6, num_experts_per_tok=3, intermediate_size=20)),
+    "olmoe-clip": ("Olmoe", BASE | dict(num_experts=6, num_experts_per_tok=3, intermediate_size=20, clip_qkv=0.75)),
     "mamba": ("Mamba", IDS | dict(hidden_size=32, num_hidden_layers=2, expand=2, state_size=6, conv_kernel=4, time_step_rank=5)),
     "mamba2": ("Mamba2", IDS | dict(hidden_size=32, num_hidden_layers=2, expand=2, num_heads=4, head_dim=16, state_size=12, n_groups=2,
                                     conv_kernel=4, chunk_size=8)),

@@ -206,6 +206,7 @@ std::vector<Row> all_rows() {
               it.has_unit_qk_norm = !it.has_unit_qk_norm),
       CHANGES(whole, has_attention_sinks, "architectures/gpt-oss", it.has_attention_sinks = false),
       CHANGES(whole, has_attention_gate, "architectures/qwen3-next", it.has_attention_gate = false),
+      CHANGES(whole, qkv_clip, "architectures/olmoe-clip", it.qkv_clip = 0.5),
       CHANGES(whole, attention_scale, "tiny-llama", it.attention_scale = 0.5),
       CHANGES(whole, divides_scores_by_layer, "tiny-llama", it.divides_scores_by_layer = true),
       CHANGES(whole, attention_soft_cap, "tiny-llama", it.attention_soft_cap = 50),

@@ -92,6 +92,7 @@ SelfAttention::SelfAttention(const LayerParts& parts)
       norms_rotated_(parts.config.norms_rotated_heads),
       norm_eps_(static_cast<float>(parts.config.norm_eps)),
       has_gate_(parts.config.has_attention_gate),
+      qkv_clip_(static_cast<float>(parts.config.qkv_clip)),
       attention_(attention_shape(parts), parts.cache_index(), load_sinks(parts)) {
   const weights::ModelConfig& config = parts.config;
   const weights::DecoderTensors& names = parts.names;
@@ -116,14 +117,17 @@ Tensor SelfAttention::operator()(cudagraph::ForwardContext& context,
                                  const Tensor& hidden,
                                  const Tensor& positions) const {
   const Tensor qkv = project(context, hidden, qkv_);
-  const auto heads_of = [&](int64_t begin, int64_t size, int64_t num_heads, const Norm* norm) {
-    const Tensor part = ops::slice(qkv, 1, begin, size);
-    return ops::unflatten(norm == nullptr ? part : (*norm)(part), num_heads);
-  };
   const bool norms_all = has_norm(weights::QkNorm::all_heads);
-  Tensor q = heads_of(0, q_size_, num_heads_, norms_all ? &*q_norm_ : nullptr);
-  Tensor k = heads_of(q_size_, kv_size_, num_kv_heads_, norms_all ? &*k_norm_ : nullptr);
-  const Tensor v = heads_of(q_size_ + kv_size_, kv_size_, num_kv_heads_, nullptr);
+  const auto normed = [&](const Tensor& part, const std::optional<Norm>& of_all_heads) {
+    return norms_all ? (*of_all_heads)(part) : part;
+  };
+  const auto heads_of = [&](const Tensor& part, int64_t num_heads) {
+    return ops::unflatten(qkv_clip_ > 0 ? ops::clamp(part, qkv_clip_) : part, num_heads);
+  };
+  const auto slice = [&](int64_t begin, int64_t size) { return ops::slice(qkv, 1, begin, size); };
+  Tensor q = heads_of(normed(slice(0, q_size_), q_norm_), num_heads_);
+  Tensor k = heads_of(normed(slice(q_size_, kv_size_), k_norm_), num_kv_heads_);
+  const Tensor v = heads_of(slice(q_size_ + kv_size_, kv_size_), num_kv_heads_);
   const auto norm_heads = [&] {
     q = (*q_norm_)(q);
     k = (*k_norm_)(k);

@@ -38,6 +38,7 @@ class SelfAttention final : public AttentionBlock {
   float norm_eps_;
   Tensor unit_norm_;  // zeros, which count from one; undefined: none
   bool has_gate_;     // of the results
+  float qkv_clip_;    // 0 = none
   attention::KeyValueAttention attention_;
 };
 

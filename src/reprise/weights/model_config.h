@@ -249,6 +249,7 @@ struct ModelConfig {
   bool has_attention_sinks = false;  // one more score in the softmax of each head
   bool has_attention_gate = false;   // after each head of q are gates of the head's result
 
+  double qkv_clip = 0;  // q, k and v lie between -qkv_clip and qkv_clip; 0: anywhere
   std::optional<double> attention_scale;  // of scores; not given: 1 / sqrt(head_dim)
   bool divides_scores_by_layer = false;   // by the number of the layer, counted from 1
   double attention_soft_cap = 0;          // 0: none

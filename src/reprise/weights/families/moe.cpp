@@ -20,6 +20,9 @@ constexpr int64_t kMaxExperts = 1024;
 // In all layers: each expert is three tensors with names. Published models have up to 25,000.
 constexpr int64_t kMaxExpertsOfAllLayers = int64_t{1} << 17;
 constexpr int64_t kMaxExpertSize = int64_t{1} << 20;
+// The published OLMo with a clip has 8.
+constexpr double kLeastClip = 1e-6;
+constexpr double kMostClip = 1e6;
 
 // Transformers 5 writes num_local_experts for some classes that were published with num_experts.
 std::string_view count_key(const FamilyConfig& in) {
@@ -137,9 +140,7 @@ void read_qwen3_moe(const FamilyConfig& in) {
 
 void read_olmoe(const FamilyConfig& in) {
   read_olmo2(in);
-  if (in.reader.find("clip_qkv") != nullptr) {
-    in.reader.fail("clip_qkv", "is not supported; expected null");
-  }
+  in.config.qkv_clip = in.reader.number("clip_qkv", kLeastClip, kMostClip).value_or(0);
   in.config.moe = read_experts(in, count_key(in), "intermediate_size", 8);
   in.config.moe->renormalises = in.reader.boolean("norm_topk_prob").value_or(false);
   in.config.moe_layers.assign(static_cast<size_t>(in.config.num_hidden_layers), true);

@@ -72,6 +72,12 @@ void read_stablelm(const ArchitectureKeys& /*keys*/, const GgufConfigTraits& tra
   config["use_parallel_residual"] = !traits.has("ffn_norm.weight");
 }
 
+// Not given or 0: there is no limit.
+void read_olmoe(const ArchitectureKeys& keys, const GgufConfigTraits& /*traits*/, Json& config) {
+  const double limit = keys.number("attention.clamp_kqv").value_or(0);
+  if (limit != 0) config["clip_qkv"] = limit;
+}
+
 void read_granite_hybrid(const ArchitectureKeys& keys,
                          const GgufConfigTraits& traits,
                          Json& config) {
@@ -407,7 +413,7 @@ constexpr auto kArchitectures = std::to_array<GgufArchitecture>({
      .read = read_minimax_m2},
     {.name = "mistral3", .model_class = "Ministral3ForCausalLM", .read = read_mistral3},
     {.name = "olmo2", .model_class = "Olmo2ForCausalLM", .members = kWindow, .read = read_olmo2},
-    {.name = "olmoe", .model_class = "OlmoeForCausalLM", .has_experts = true},
+    {.name = "olmoe", .model_class = "OlmoeForCausalLM", .has_experts = true, .read = read_olmoe},
     // As in Transformers, the window counts, which llama.cpp leaves out.
     {.name = "phi3",
      .model_class = "Phi3ForCausalLM",
