@@ -90,6 +90,7 @@ SHAPES: dict[str, tuple[str, dict]] = {
     "olmo2": ("Olmo2", BASE),
     "olmo3": ("Olmo3", BASE | dict(sliding_window=9, layer_types=["sliding_attention", "full_attention"], rope_parameters=dict(
         sliding_attention=ROPE, full_attention=ROPE | dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)))),
+    "cohere-qk-norm": ("Cohere", BASE | dict(logit_scale=0.25, tie_word_embeddings=True, use_qk_norm=True)),
     "cohere2": ("Cohere2", BASE | dict(logit_scale=0.25, tie_word_embeddings=True, sliding_window=9,
                                        layer_types=["sliding_attention", "full_attention"])),
     "gpt-bigcode": ("GPTBigCode", IDS | dict(n_embd=32, n_layer=2, n_head=4, n_positions=256)),
@@ -113,6 +114,8 @@ SHAPES: dict[str, tuple[str, dict]] = {
                                          rope_parameters=ROPE | dict(partial_rotary_factor=0.25))),
     "stablelm-parallel": ("StableLm", BASE | dict(use_parallel_residual=True, num_attention_heads=2, num_key_value_heads=2,
                                                   rope_parameters=ROPE | dict(partial_rotary_factor=0.25))),
+    "stablelm-qk-norm": ("StableLm", BASE | dict(use_parallel_residual=True, qk_layernorm=True,
+                                                 rope_parameters=ROPE | dict(partial_rotary_factor=0.5))),
     "gpt-oss": ("GptOss", WIDE_HEADS | dict(
         num_local_experts=6, num_experts_per_tok=2, intermediate_size=24, sliding_window=9, swiglu_limit=0.75,
         layer_types=["sliding_attention", "full_attention"],

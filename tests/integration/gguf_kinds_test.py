@@ -29,7 +29,7 @@ KINDS = {
     "smollm3": {"no_rope_layers": [1, 0]}, "mixtral": {"sliding_window": 13}, "qwen2-moe": {}, "olmoe": {}, "granite-moe": {},
     "gemma": {}, "gemma2": {"query_pre_attn_scalar": 24}, "gemma3": {"query_pre_attn_scalar": 24} | TWO_LAYERS,
     "starcoder2": {"sliding_window": 10}, "gpt-bigcode": {}, "gpt2": {}, "gpt-neox": {}, "gpt-neox-sequential": {},
-    "falcon-7b": {}, "falcon-11b": {}, "falcon-40b": {}, "stablelm": {}, "stablelm-parallel": {}, "cohere": {},
+    "falcon-7b": {}, "falcon-11b": {}, "falcon-40b": {}, "stablelm": {}, "stablelm-parallel": {}, "cohere": {}, "cohere-qk-norm": {},
     "cohere2": TWO_LAYERS, "glm": {}, "glm4": {}, "qwen3-next": HYBRID_LAYERS | {"mlp_only_layers": [1]}, "mamba": {},
     "mamba2": {}, "lfm2": {}, "falcon-h1": {}, "granite-moe-hybrid": {}, "granite-moe-hybrid-experts": {},
     "gpt-oss": TWO_LAYERS | {"swiglu_limit": 0.75}, "deepseek-v2": {}, "deepseek-v2-lite": {"rope_scaling": {"mscale": 0.7}},
@@ -75,11 +75,12 @@ def hidden_axes(name, shape, size):
     """The axes of a tensor that are as long as hidden states."""
     if "conv.conv." in name:  # LFM2 convolves hidden states
         return [0]
+    if NOT_OF_HIDDEN.search(name):
+        return []
     if "conv.in_proj" in name:
         return [0, 1][: len(shape)]
     if len(shape) == 1:
-        is_norm = "norm" in name and not NOT_OF_HIDDEN.search(name)
-        return [0] if is_norm or (TO_HIDDEN.search(name) and shape[0] == size) else []
+        return [0] if "norm" in name or (TO_HIDDEN.search(name) and shape[0] == size) else []
     is_transposed = len(shape) == 3 and "input_linear" not in name and "output_linear" not in name
     if TO_HIDDEN.search(name):
         axes = [len(shape) - 1 if is_transposed or name.endswith("_bias") else len(shape) - 2]

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 #include "reprise/base/error.h"
 #include "reprise/models/gated_delta_net.h"
@@ -105,6 +106,12 @@ SelfAttention::SelfAttention(const LayerParts& parts)
                                              {parts.parameters.dtype(), {config.head_dim}});
   }
   if (qk_norm_ == weights::QkNorm::none) return;
+  if (qk_norm_ == weights::QkNorm::own_per_head) {
+    const std::vector<int64_t> order = head_norm_rows(config, parts.layer, 1);
+    q_head_norms_.emplace(parts, names.q_norm, num_heads_, order);
+    k_head_norms_.emplace(parts, names.k_norm, num_kv_heads_, order);
+    return;
+  }
   const bool is_per_head = qk_norm_ == weights::QkNorm::per_head;
   const auto order = [&](int64_t num_heads) {
     return Arrangement{.rows = head_norm_rows(config, parts.layer, is_per_head ? 1 : num_heads)};
@@ -118,15 +125,18 @@ Tensor SelfAttention::operator()(cudagraph::ForwardContext& context,
                                  const Tensor& positions) const {
   const Tensor qkv = project(context, hidden, qkv_);
   const bool norms_all = has_norm(weights::QkNorm::all_heads);
-  const auto normed = [&](const Tensor& part, const std::optional<Norm>& of_all_heads) {
+  const auto normed = [&](const Tensor& part,
+                          const std::optional<Norm>& of_all_heads,
+                          const std::optional<HeadNorms>& of_each_head) {
+    if (of_each_head) return (*of_each_head)(part);
     return norms_all ? (*of_all_heads)(part) : part;
   };
   const auto heads_of = [&](const Tensor& part, int64_t num_heads) {
     return ops::unflatten(qkv_clip_ > 0 ? ops::clamp(part, qkv_clip_) : part, num_heads);
   };
   const auto slice = [&](int64_t begin, int64_t size) { return ops::slice(qkv, 1, begin, size); };
-  Tensor q = heads_of(normed(slice(0, q_size_), q_norm_), num_heads_);
-  Tensor k = heads_of(normed(slice(q_size_, kv_size_), k_norm_), num_kv_heads_);
+  Tensor q = heads_of(normed(slice(0, q_size_), q_norm_, q_head_norms_), num_heads_);
+  Tensor k = heads_of(normed(slice(q_size_, kv_size_), k_norm_, k_head_norms_), num_kv_heads_);
   const Tensor v = heads_of(slice(q_size_ + kv_size_, kv_size_), num_kv_heads_);
   const auto norm_heads = [&] {
     q = (*q_norm_)(q);

@@ -31,6 +31,8 @@ class SelfAttention final : public AttentionBlock {
   Projection o_;
   std::optional<Norm> q_norm_;
   std::optional<Norm> k_norm_;
+  std::optional<HeadNorms> q_head_norms_;  // instead, if each head has weights of its own
+  std::optional<HeadNorms> k_head_norms_;
   Tensor rope_table_;        // shared by layers; see LayerParts::rope_table
   Tensor query_rope_table_;  // likewise
   bool rotates_;

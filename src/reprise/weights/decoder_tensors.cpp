@@ -418,6 +418,10 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
       return gemma();
     case Architecture::glm4:
       return glm4();
+    case Architecture::stablelm:
+      return {.q_norm = "self_attn.q_layernorm.norms.",
+              .k_norm = "self_attn.k_layernorm.norms.",
+              .has_norm_of_each_head = true};
     case Architecture::olmo2:
     case Architecture::olmo3:
     case Architecture::exaone4:

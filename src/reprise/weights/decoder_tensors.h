@@ -38,6 +38,9 @@ struct DecoderTensors {
   std::string_view o = "self_attn.o_proj";
   std::string_view q_norm = "self_attn.q_norm";
   std::string_view k_norm = "self_attn.k_norm";
+  /// With QkNorm::own_per_head, a tensor for each head: these names stand before the number of the
+  /// head. Otherwise one tensor of [heads, head_dim].
+  bool has_norm_of_each_head = false;
   std::string_view gate = "mlp.gate_proj";
   std::string_view up = "mlp.up_proj";
   std::string_view gate_up = {};  // instead of gate and up

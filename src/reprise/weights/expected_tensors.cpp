@@ -141,7 +141,10 @@ class TensorList {
     } else {
       add_linear(names_.qkv, q + 2 * kv, hidden, config_.qkv_bias);
     }
-    if (config_.qk_norm != QkNorm::none) {
+    if (config_.qk_norm == QkNorm::own_per_head) {
+      add_head_norms(names_.q_norm, config_.num_attention_heads);
+      add_head_norms(names_.k_norm, config_.num_key_value_heads);
+    } else if (config_.qk_norm != QkNorm::none) {
       const bool is_per_head = config_.qk_norm == QkNorm::per_head;
       add_norm(names_.q_norm, is_per_head ? config_.head_dim : q);
       add_norm(names_.k_norm, is_per_head ? config_.head_dim : kv);
@@ -149,6 +152,21 @@ class TensorList {
     add_linear(names_.o, hidden, q, config_.o_bias);
     if (config_.has_attention_sinks) {
       add(names_.in_layer(layer_, names_.sinks), {config_.num_attention_heads}, WeightRole::bias);
+    }
+  }
+
+  // The weights of each head's norm, which has no bias.
+  void add_head_norms(std::string_view name, int64_t num_heads) {
+    if (!names_.has_norm_of_each_head) {
+      add(names_.in_layer(layer_, name) + ".weight",
+          {num_heads, config_.head_dim},
+          WeightRole::norm);
+      return;
+    }
+    for (int64_t head = 0; head < num_heads; ++head) {
+      add(names_.in_layer(layer_, fmt::format("{}{}.weight", name, head)),
+          {config_.head_dim},
+          WeightRole::norm);
     }
   }
 

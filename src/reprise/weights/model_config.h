@@ -51,8 +51,9 @@ enum class NormType : uint8_t { rms_norm, gemma_rms_norm, layer_norm };
 /// The function of an MLP; gelu_tanh is what configs call gelu_pytorch_tanh or gelu_new.
 enum class Activation : uint8_t { silu, gelu, gelu_tanh, relu };
 
-/// The RMSNorm of q and k: none, over each head, or over all heads at once.
-enum class QkNorm : uint8_t { none, per_head, all_heads };
+/// The norm of q and k: none, over each head with the same weights or with those of the head
+/// (LayerNorm without biases), or over all heads at once.
+enum class QkNorm : uint8_t { none, per_head, own_per_head, all_heads };
 
 /// How a checkpoint orders the rows of q, k and v.
 enum class QkvLayout : uint8_t {

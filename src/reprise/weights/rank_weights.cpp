@@ -23,6 +23,7 @@ std::string_view unready_part(const ModelConfig& config) {
   if (!generates_text(config)) return "models that give vectors or labels";
   if (config.quantization.method != QuantizationMethod::none) return "quantised weights";
   if (config.qk_norm == QkNorm::all_heads) return "norms over all heads of q and k";
+  if (config.qk_norm == QkNorm::own_per_head) return "norms with weights of each head of q and k";
   if (config.has_attention_gate) return "gates behind the heads of q";
   const bool has_known_rows =
       config.qkv_layout == QkvLayout::separate || config.qkv_layout == QkvLayout::stacked;

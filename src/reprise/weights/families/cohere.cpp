@@ -1,5 +1,6 @@
 // Command-R and Command-R7B: LayerNorm without biases, a parallel residual with one norm,
-// neighbouring pairs rotated. Command-R7B has windows, and only its sliding layers rotate.
+// neighbouring pairs rotated. Command-R+ has norms of the heads of q and k. Command-R7B has
+// windows, and only its sliding layers rotate.
 #include "reprise/weights/families/family_config.h"
 #include "reprise/weights/token_limits.h"
 
@@ -13,12 +14,13 @@ void read_cohere(const FamilyConfig& in) {
   in.config.has_parallel_residual = true;
   in.config.qkv_bias = in.config.o_bias = in.reader.boolean("attention_bias").value_or(false);
   in.config.logits_scale = read_multiplier(in, "logit_scale", 0.0625);
-  require_boolean(in, "use_qk_norm", false);
+  if (in.reader.boolean("use_qk_norm").value_or(false)) in.config.qk_norm = QkNorm::own_per_head;
   read_rope(in, {.is_interleaved = true});
   read_tied_embeddings(in, true);
 }
 
 void read_cohere2(const FamilyConfig& in) {
+  require_boolean(in, "use_qk_norm", false);
   read_cohere(in);
   use_window_except_every(
       in,

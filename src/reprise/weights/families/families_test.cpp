@@ -251,15 +251,16 @@ TEST(Families, malformed_members_are_refused_by_name) {
       {"Exaone4ForCausalLM", "sliding_window_pattern", "GLL", "sliding_window_pattern"},
       {"Exaone4ForCausalLM", "sliding_window_pattern", "", "sliding_window_pattern"},
       {"Starcoder2ForCausalLM", "sliding_window", 0, "sliding_window"},
-      {"CohereForCausalLM", "use_qk_norm", true, "use_qk_norm"},
+      {"CohereForCausalLM", "use_qk_norm", 1, "use_qk_norm"},
       {"CohereForCausalLM", "logit_scale", 0, "logit_scale"},
+      {"Cohere2ForCausalLM", "use_qk_norm", true, "use_qk_norm"},
       {"Cohere2ForCausalLM", "sliding_window_pattern", 0, "sliding_window_pattern"},
       {"Olmo3ForCausalLM", "layer_types", {"full_attention"}, "layer_types"},
       {"GPTBigCodeForCausalLM", "multi_query", 2, "multi_query"},
       {"OlmoeForCausalLM", "clip_qkv", 0, "clip_qkv"},
       {"OlmoeForCausalLM", "clip_qkv", "8", "clip_qkv"},
       {"OlmoeForCausalLM", "num_experts", 1, "num_experts_per_tok"},
-      {"StableLmForCausalLM", "qk_layernorm", true, "qk_layernorm"},
+      {"StableLmForCausalLM", "qk_layernorm", 1, "qk_layernorm"},
       {"Llama4ForCausalLM", "num_local_experts", 0, "num_local_experts"},
       {"Llama4ForCausalLM", "num_experts_per_tok", 5, "num_experts_per_tok"},
       {"Llama4ForCausalLM", "intermediate_size_mlp", nullptr, "intermediate_size_mlp"},
@@ -568,6 +569,28 @@ TEST(Families, the_weights_of_experts_are_divided_by_their_sum_unless_the_config
   }
   EXPECT_FALSE(renormalises("Dots1ForCausalLM", nullptr)) << "as in its class";
   EXPECT_TRUE(renormalises("Dots1ForCausalLM", true));
+}
+
+TEST(Families, the_norms_of_the_heads_of_q_and_k_have_weights_of_their_own) {
+  const auto norms_of = [](std::string_view architecture, std::string_view key) {
+    std::vector<std::string> names;
+    for (const ExpectedTensor& tensor :
+         expected_tensors(load_text(complete(architecture, key, true).dump()).config)) {
+      const bool is_of_first = tensor.name.starts_with("model.layers.0.self_attn.");
+      if (is_of_first && tensor.role == WeightRole::norm) names.push_back(tensor.name);
+    }
+    return names;
+  };
+  EXPECT_THAT(norms_of("CohereForCausalLM", "use_qk_norm"),
+              ElementsAre("model.layers.0.self_attn.q_norm.weight",
+                          "model.layers.0.self_attn.k_norm.weight"));
+  EXPECT_THAT(norms_of("StableLmForCausalLM", "qk_layernorm"),
+              ElementsAre("model.layers.0.self_attn.q_layernorm.norms.0.weight",
+                          "model.layers.0.self_attn.q_layernorm.norms.1.weight",
+                          "model.layers.0.self_attn.q_layernorm.norms.2.weight",
+                          "model.layers.0.self_attn.q_layernorm.norms.3.weight",
+                          "model.layers.0.self_attn.k_layernorm.norms.0.weight",
+                          "model.layers.0.self_attn.k_layernorm.norms.1.weight"));
 }
 
 TEST(Families, reads_partial_rotation_in_both_spellings) {

@@ -1,4 +1,5 @@
-// StableLM: Llama with LayerNorm, a quarter of a head rotated, and perhaps a parallel residual.
+// StableLM: Llama with LayerNorm, a quarter of a head rotated, and perhaps a parallel residual and
+// norms of the heads of q and k.
 #include "reprise/weights/families/family_config.h"
 
 namespace reprise::weights {
@@ -10,7 +11,7 @@ void read_stablelm(const FamilyConfig& in) {
   use_layer_norm(in);
   in.config.qkv_bias = in.reader.boolean("use_qkv_bias").value_or(false);
   in.config.has_parallel_residual = in.reader.boolean("use_parallel_residual").value_or(false);
-  require_boolean(in, "qk_layernorm", false);
+  if (in.reader.boolean("qk_layernorm").value_or(false)) in.config.qk_norm = QkNorm::own_per_head;
   read_rope(in, {.partial_factor = "partial_rotary_factor", .default_partial_factor = 0.25});
   read_tied_embeddings(in, false);
 }

@@ -72,6 +72,12 @@ void read_stablelm(const ArchitectureKeys& /*keys*/, const GgufConfigTraits& tra
   config["use_parallel_residual"] = !traits.has("ffn_norm.weight");
 }
 
+void read_command_r(const ArchitectureKeys& /*keys*/,
+                    const GgufConfigTraits& traits,
+                    Json& config) {
+  config["use_qk_norm"] = traits.has("attn_q_norm.weight");
+}
+
 // Not given or 0: there is no limit.
 void read_olmoe(const ArchitectureKeys& keys, const GgufConfigTraits& /*traits*/, Json& config) {
   const double limit = keys.number("attention.clamp_kqv").value_or(0);
@@ -305,7 +311,8 @@ constexpr auto kArchitectures = std::to_array<GgufArchitecture>({
      .model_class = "CohereForCausalLM",
      .has_layer_norm = true,
      .reads_logit_scale = true,
-     .members = kCohereMembers},
+     .members = kCohereMembers,
+     .read = read_command_r},
     {.name = "deepseek2",
      .model_class = "DeepseekV2ForCausalLM",
      .has_experts = true,
