@@ -103,6 +103,8 @@ SHAPES: dict[str, tuple[str, dict]] = {
     "gpt2": ("GPT2", IDS | dict(n_embd=32, n_layer=2, n_head=4, n_positions=256)),
     "opt": ("OPT", IDS | dict(hidden_size=32, ffn_dim=64, num_hidden_layers=2, num_attention_heads=4,
                               max_position_embeddings=256, word_embed_proj_dim=32, pad_token_id=1)),
+    "opt-350m": ("OPT", IDS | dict(hidden_size=32, ffn_dim=64, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=256,
+                                   word_embed_proj_dim=24, do_layer_norm_before=False, pad_token_id=1)),
     "gpt-neox": ("GPTNeoX", PLAIN | dict(num_attention_heads=2, rope_parameters=ROPE | dict(partial_rotary_factor=0.25))),
     "gpt-neox-sequential": ("GPTNeoX", PLAIN | dict(use_parallel_residual=False, hidden_act="gelu_new",
                                                     rope_parameters=ROPE | dict(partial_rotary_factor=1.0))),

@@ -177,6 +177,7 @@ std::vector<Row> all_rows() {
       LEAVES(
           whole, has_transposed_matrices, "architectures/gpt2", it.has_transposed_matrices = false),
       CHANGES(whole, vocab_size, "tiny-llama", it.vocab_size += 8),
+      CHANGES(whole, embedding_size, "architectures/opt-350m", it.embedding_size = 16),
       LEAVES(whole, max_position_embeddings, "tiny-llama", it.max_position_embeddings *= 2),
       CHANGES(
           whole, max_position_embeddings, "architectures/gpt2", it.max_position_embeddings *= 2),
@@ -189,6 +190,7 @@ std::vector<Row> all_rows() {
       CHANGES(
           whole, has_parallel_residual, "architectures/gpt-neox", it.has_parallel_residual = false),
       CHANGES(whole, has_parallel_norms, "architectures/gpt-neox", it.has_parallel_norms = false),
+      CHANGES(whole, has_post_norms, "architectures/opt-350m", it.has_post_norms = false),
       LEAVES(whole, rope, "tiny-llama", it.rope.theta *= 2),
       CHANGES(whole, sliding_rope, "architectures/gemma3", it.sliding_rope.reset()),
       CHANGES(whole, rope_layers, "tiny-llama", it.rope_layers = {true, false}),

@@ -44,6 +44,15 @@ Tensor load_token_types(const weights::ModelConfig& config,
   return parameters.load(weight_of(names.token_type_embedding), {.rows = std::move(types)});
 }
 
+std::vector<Tensor> load_position_tables(const weights::ModelConfig& config,
+                                         const weights::DecoderTensors& names,
+                                         Parameters& parameters) {
+  std::vector<Tensor> tables = {load_positions(config, names, parameters),
+                                load_token_types(config, names, parameters)};
+  std::erase_if(tables, [](const Tensor& table) { return !table.defined(); });
+  return tables;
+}
+
 // The tables of full and of sliding layers, and of layers that do not rotate.
 class RopeTables {
  public:
@@ -108,8 +117,11 @@ Decoder::Decoder(const weights::ModelConfig& config,
   const bool is_only_looked_up = config.pooling || !config.tie_word_embeddings;
   embedding_ = is_only_looked_up ? parameters.load_table(weight_of(names.embedding))
                                  : parameters.load_projection(weight_of(names.embedding));
-  position_embedding_ = load_positions(config, names, parameters);
-  token_type_embedding_ = load_token_types(config, names, parameters);
+  if (!names.embedding_projection.empty()) {
+    projections_.to_layers = parameters.load_projection(weight_of(names.embedding_projection));
+    projections_.to_lm_head = parameters.load_projection(weight_of(names.hidden_projection));
+  }
+  position_tables_ = load_position_tables(config, names, parameters);
   if (!names.embedding_norm.empty()) {
     embedding_norm_.emplace(config, parameters, std::string(names.embedding_norm));
   }
@@ -149,11 +161,9 @@ Tensor Decoder::forward(cudagraph::ForwardContext& context,
                         const Tensor& positions) {
   Tensor hidden = ops::embedding(input_ids, embedding_);
   if (embedding_scale_ != 1) hidden = ops::scale(hidden, embedding_scale_);
-  if (position_embedding_.defined()) {
-    hidden = ops::add(hidden, ops::embedding(positions, position_embedding_));
-  }
-  if (token_type_embedding_.defined()) {
-    hidden = ops::add(hidden, ops::embedding(positions, token_type_embedding_));
+  if (projections_.to_layers.defined()) hidden = project(hidden, projections_.to_layers);
+  for (const Tensor& table : position_tables_) {
+    hidden = ops::add(hidden, ops::embedding(positions, table));
   }
   if (embedding_norm_) hidden = (*embedding_norm_)(hidden);
   hidden = run_layers(context, hidden, positions);
@@ -223,7 +233,9 @@ Tensor Decoder::compute_logits(const Tensor& hidden,
     const Tensor vectors = pool(hidden, logits_indices, num_logits);
     return classifier_ ? (*classifier_)(vectors) : (*dense_)(vectors);
   }
-  Tensor logits = project_to_logits(ops::gather_rows(hidden, logits_indices), lm_head_, num_logits);
+  Tensor rows = ops::gather_rows(hidden, logits_indices);
+  if (projections_.to_lm_head.defined()) rows = project(rows, projections_.to_lm_head);
+  Tensor logits = project_to_logits(rows, lm_head_, num_logits);
   if (ranks_ > 1) logits = ops::gather_columns(logits, num_logits, ranks_, vocab_size_);
   if (logits_scale_ != 1) logits = ops::scale(logits, logits_scale_);
   if (logits_soft_cap_ != 0) logits = ops::soft_cap(logits, logits_soft_cap_);

@@ -76,10 +76,15 @@ class Decoder final : public CausalLM {
   float logits_scale_;
   float logits_soft_cap_;  // 0 = none
   Tensor embedding_;
-  Tensor position_embedding_;  // undefined = none
-  /// The embedding of the first type, repeated for each position. If texts are told apart (see
-  /// StepEntry::second_text_begin), the embedding of the second type follows. Undefined: none.
-  Tensor token_type_embedding_;
+  /// Between an embedding of another size and the layers; undefined: there are none.
+  struct EmbeddingProjections {
+    Tensor to_layers;
+    Tensor to_lm_head;
+  } projections_;
+  /// Embeddings of positions, and of token types: the embedding of the first type, repeated for
+  /// each position. If texts are told apart (see StepEntry::second_text_begin), the embedding of
+  /// the second type follows.
+  std::vector<Tensor> position_tables_;
   std::optional<Norm> embedding_norm_;
   std::vector<std::unique_ptr<DecoderLayer>> layers_;
   std::optional<Norm> norm_;  // of the last hidden states; nothing: the layers have one

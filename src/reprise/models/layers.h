@@ -42,6 +42,10 @@ namespace reprise::models {
 /// The layer of BERT: attention in both directions and an MLP, each with a norm after its sum.
 [[nodiscard]] std::unique_ptr<DecoderLayer> make_bert_layer(const LayerParts& parts);
 
+/// The layer of OPT: that of Llama, or with norms after the sums that of BERT, whose attention then
+/// sees no later tokens.
+[[nodiscard]] std::unique_ptr<DecoderLayer> make_opt_layer(const LayerParts& parts);
+
 /// The layer of BART's decoder: attention to the answer, attention to the encoder's text and an
 /// MLP, each with a norm after its sum.
 [[nodiscard]] std::unique_ptr<DecoderLayer> make_bart_layer(const LayerParts& parts);

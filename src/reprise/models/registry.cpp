@@ -39,7 +39,7 @@ constexpr std::array kRows = {
     Row{weights::Architecture::olmo3, make_olmo2_layer},
     Row{weights::Architecture::gpt2, make_llama_layer},
     Row{weights::Architecture::gpt_bigcode, make_llama_layer},
-    Row{weights::Architecture::opt, make_llama_layer},
+    Row{weights::Architecture::opt, make_opt_layer},
     Row{weights::Architecture::starcoder2, make_llama_layer},
     Row{weights::Architecture::gpt_neox, make_gpt_neox_layer},
     Row{weights::Architecture::falcon, make_gpt_neox_layer},

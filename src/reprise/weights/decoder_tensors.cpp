@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <utility>
 
 namespace reprise::weights {
 namespace {
@@ -21,16 +22,26 @@ DecoderTensors gpt2(const ModelConfig& config) {
           .is_transposed = config.has_transposed_matrices};
 }
 
-DecoderTensors opt() {
-  return {.embedding = "model.decoder.embed_tokens",
-          .position_embedding = "model.decoder.embed_positions",
-          .layers = "model.decoder.layers.",
-          .final_norm = "model.decoder.final_layer_norm",
-          .attention_norm = "self_attn_layer_norm",
-          .mlp_norm = "final_layer_norm",
-          .o = "self_attn.out_proj",
-          .up = "fc1",
-          .down = "fc2"};
+DecoderTensors opt(const ModelConfig& config) {
+  DecoderTensors names = {.embedding = "model.decoder.embed_tokens",
+                          .position_embedding = "model.decoder.embed_positions",
+                          .layers = "model.decoder.layers.",
+                          .final_norm = "model.decoder.final_layer_norm",
+                          .attention_norm = "self_attn_layer_norm",
+                          .mlp_norm = "final_layer_norm",
+                          .o = "self_attn.out_proj",
+                          .up = "fc1",
+                          .down = "fc2"};
+  if (config.embedding_size > 0) {
+    names.embedding_projection = "model.decoder.project_in";
+    names.hidden_projection = "model.decoder.project_out";
+  }
+  if (config.has_post_norms) {
+    names.final_norm = {};
+    names.attention_result_norm = std::exchange(names.attention_norm, {});
+    names.mlp_result_norm = std::exchange(names.mlp_norm, {});
+  }
+  return names;
 }
 
 DecoderTensors gpt_neox() {
@@ -400,7 +411,7 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
     case Architecture::gpt_bigcode:
       return gpt2(config);
     case Architecture::opt:
-      return opt();
+      return opt(config);
     case Architecture::bart:
       return bart();
     case Architecture::gpt_neox:

@@ -18,8 +18,10 @@ struct DecoderTensors {
   std::string_view embedding = "model.embed_tokens";
   std::string_view position_embedding = {};
   std::string_view token_type_embedding = {};
-  std::string_view embedding_norm = {};       // of the sum of all embeddings
-  std::string_view layers = "model.layers.";  // before the number of the layer
+  std::string_view embedding_projection = {};  // of the embedding, to the size of the layers
+  std::string_view hidden_projection = {};     // back to the size of the embedding, before lm_head
+  std::string_view embedding_norm = {};        // of the sum of all embeddings
+  std::string_view layers = "model.layers.";   // before the number of the layer
   std::string_view final_norm = "model.norm";
   std::string_view lm_head = "lm_head";
   std::string_view pooler = {};       // of an encoder: a projection before the classifier

@@ -78,6 +78,14 @@ DraftHeadConfig parse_eagle_config(DraftHeadKind kind,
   const int64_t target_size =
       reader.integer("target_hidden_size", 1, INT32_MAX).value_or(target.hidden_size);
   require_equal(reader, "target_hidden_size", target_size, target.hidden_size);
+  // A head reads the target's embedding, or one of the same size, beside its hidden states.
+  if (target.embedding_size > 0) {
+    reader.fail("hidden_size",
+                fmt::format("the target's embedding has {} elements and its hidden states have {}; "
+                            "draft heads need as many in both",
+                            target.embedding_size,
+                            target.hidden_size));
+  }
   head.draft_vocab_size = head.model.vocab_size;
   if (kind == DraftHeadKind::eagle) return head;
   head.draft_vocab_size =

@@ -113,6 +113,15 @@ TEST(DraftHeadConfig, names_what_does_not_fit) {
   EXPECT_THAT(head_refusal(Json::object(), 3), HasSubstr("only 3 layers"));
 }
 
+TEST(DraftHeadConfig, refuses_a_target_whose_embedding_is_smaller_than_its_hidden_states) {
+  const Json json = llama_json(1);
+  ModelConfig target = head_test_config(llama_json(10));
+  target.embedding_size = 8;
+  EXPECT_THROW((void)parse_eagle_config(
+                   DraftHeadKind::eagle, json.dump(), "head.json", head_test_config(json), target),
+               FileError);
+}
+
 TEST(DraftHeadTensors, are_found_under_the_names_of_published_checkpoints) {
   const DraftHeadConfig head = eagle_head({{"draft_vocab_size", 20}});
   std::map<std::string, std::string, std::less<>> published;

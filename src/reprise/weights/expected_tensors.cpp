@@ -25,7 +25,12 @@ class TensorList {
       : config_(config), names_(names) {}
 
   std::vector<ExpectedTensor> make() && {
-    add_matrix(names_.embedding, config_.vocab_size, config_.hidden_size);
+    const int64_t embedding_size =
+        config_.embedding_size > 0 ? config_.embedding_size : config_.hidden_size;
+    add_matrix(names_.embedding, config_.vocab_size, embedding_size);
+    if (!names_.embedding_projection.empty()) {
+      add_matrix(names_.embedding_projection, config_.hidden_size, embedding_size);
+    }
     if (config_.has_learned_positions) {
       add_matrix(names_.position_embedding,
                  config_.max_position_embeddings + config_.learned_position_offset,
@@ -41,6 +46,9 @@ class TensorList {
     if (!names_.final_norm.empty()) {
       add_norm_called(std::string(names_.final_norm), config_.hidden_size);
     }
+    if (!names_.hidden_projection.empty()) {
+      add_matrix(names_.hidden_projection, embedding_size, config_.hidden_size);
+    }
     if (!names_.pooler.empty()) add_pooler();
     if (config_.classifier && config_.classifier->from_tokens.empty()) {
       add_classifier(config_.classifier->num_labels);
@@ -50,7 +58,7 @@ class TensorList {
       const bool is_needed = !config_.tie_word_embeddings && config_.reads_lm_head();
       add_matrix(names_.lm_head,
                  config_.vocab_size,
-                 config_.hidden_size,
+                 embedding_size,
                  is_needed ? Presence::required : Presence::optional);
     }
     return std::move(tensors_);

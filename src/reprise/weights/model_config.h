@@ -223,6 +223,9 @@ struct ModelConfig {
   QkvLayout qkv_layout = QkvLayout::separate;
   bool has_transposed_matrices = false;  // of attention and MLP: stored [in, out]
   int64_t vocab_size = 0;
+  /// Of the embedding and of lm_head; projections lie between these and the layers. 0: that is
+  /// hidden_size, and there are no projections.
+  int64_t embedding_size = 0;
   int64_t max_position_embeddings = 0;
   NormType norm = NormType::rms_norm;
   bool norm_bias = false;  // of layer_norm
@@ -232,6 +235,7 @@ struct ModelConfig {
   bool has_gated_mlp = true;           // act(gate(x)) * up(x) instead of act(up(x))
   bool has_parallel_residual = false;  // attention and MLP read the same residual
   bool has_parallel_norms = false;     // a parallel MLP has a norm of its own
+  bool has_post_norms = false;         // OPT: norms come after the sums, and there is no final norm
   RopeParameters rope;
   std::optional<RopeParameters> sliding_rope;  // of sliding layers; not given: `rope`
   std::vector<bool> rope_layers;               // whether a layer rotates; empty: all layers do

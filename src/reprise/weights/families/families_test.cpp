@@ -225,8 +225,9 @@ TEST(Families, malformed_members_are_refused_by_name) {
       {"BartForConditionalGeneration", "is_encoder_decoder", false, "is_encoder_decoder"},
       {"BartForConditionalGeneration", "normalize_before", true, "normalize_before"},
       {"BartForConditionalGeneration", "activation_function", "tanh", "activation_function"},
-      {"OPTForCausalLM", "word_embed_proj_dim", 32, "word_embed_proj_dim"},
-      {"OPTForCausalLM", "do_layer_norm_before", false, "do_layer_norm_before"},
+      {"OPTForCausalLM", "word_embed_proj_dim", 0, "word_embed_proj_dim"},
+      {"OPTForCausalLM", "word_embed_proj_dim", 1 << 20, "word_embed_proj_dim"},
+      {"OPTForCausalLM", "do_layer_norm_before", 0, "do_layer_norm_before"},
       {"OPTForCausalLM", "ffn_dim", 0, "ffn_dim"},
       {"GPTNeoXForCausalLM", "rotary_pct", 0.45, "rotary_pct"},
       {"GPTNeoXForCausalLM", "rotary_emb_base", 0, "rotary_emb_base"},
@@ -591,6 +592,21 @@ TEST(Families, the_norms_of_the_heads_of_q_and_k_have_weights_of_their_own) {
                           "model.layers.0.self_attn.q_layernorm.norms.3.weight",
                           "model.layers.0.self_attn.k_layernorm.norms.0.weight",
                           "model.layers.0.self_attn.k_layernorm.norms.1.weight"));
+}
+
+TEST(Families, opt_may_have_norms_after_the_sums_and_a_smaller_embedding) {
+  const ModelConfig usual = load_text(complete("OPTForCausalLM").dump()).config;
+  EXPECT_FALSE(usual.has_post_norms);
+  EXPECT_EQ(usual.embedding_size, 0);
+  Json config = complete("OPTForCausalLM", "do_layer_norm_before", false);
+  config["word_embed_proj_dim"] = 64;  // hidden_size
+  EXPECT_EQ(load_text(config.dump()).config.embedding_size, 0);
+  config["word_embed_proj_dim"] = 32;
+  const ModelConfig read = load_text(config.dump()).config;
+  EXPECT_TRUE(read.has_post_norms);
+  EXPECT_EQ(read.embedding_size, 32);
+  const DecoderTensors names = decoder_tensors(read);
+  EXPECT_TRUE(names.final_norm.empty() && names.attention_norm.empty() && names.mlp_norm.empty());
 }
 
 TEST(Families, reads_partial_rotation_in_both_spellings) {

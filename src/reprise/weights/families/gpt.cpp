@@ -8,6 +8,8 @@
 namespace reprise::weights {
 namespace {
 
+constexpr int64_t kMaxEmbeddingSize = 1 << 16;  // opt-350m has 512
+
 void use_learned_positions(const FamilyConfig& in, int64_t offset) {
   in.config.rope.type = RopeType::none;
   in.config.has_learned_positions = true;
@@ -67,16 +69,16 @@ void read_opt(const FamilyConfig& in) {
   use_layer_norm(in);
   use_all_biases(in, true);
   use_learned_positions(in, 2);
-  // The smallest published size but one, 350m, has norms after the residual and projections
-  // around the layers.
-  require_boolean(in, "do_layer_norm_before", true);
+  // The smallest published size but one, 350m, has norms after the sums and projections around the
+  // layers.
+  in.config.has_post_norms = !in.reader.boolean("do_layer_norm_before").value_or(true);
   require_boolean(in, "enable_bias", true);
   require_boolean(in, "layer_norm_elementwise_affine", true);
   require_boolean(in, "_remove_final_layer_norm", false);
   const int64_t hidden = in.config.hidden_size;
-  if (in.reader.integer("word_embed_proj_dim", 1, hidden).value_or(hidden) != hidden) {
-    in.reader.fail("word_embed_proj_dim", fmt::format("only hidden_size {} is supported", hidden));
-  }
+  const int64_t size =
+      in.reader.integer("word_embed_proj_dim", 1, kMaxEmbeddingSize).value_or(hidden);
+  if (size != hidden) in.config.embedding_size = size;
   read_tied_embeddings(in, true);
 }
 
