@@ -112,6 +112,9 @@ SHAPES: dict[str, tuple[str, dict]] = {
     "falcon-40b": ("Falcon", PLAIN | dict(new_decoder_architecture=True, num_kv_heads=2, bias=False)),
     "falcon-11b": ("Falcon", PLAIN | dict(new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1)),
     "falcon-rw": ("Falcon", PLAIN | dict(multi_query=False, parallel_attn=False, bias=True, alibi=False)),
+    # Biases that bfloat16 rounds: only the slopes of up to 8 heads are all powers of two.
+    "falcon-rw-alibi": ("Falcon", PLAIN | dict(hidden_size=64, num_attention_heads=16, multi_query=False, parallel_attn=False, bias=True,
+                                               alibi=True)),
     "stablelm": ("StableLm", BASE | dict(use_qkv_bias=True, num_attention_heads=2, num_key_value_heads=1,
                                          rope_parameters=ROPE | dict(partial_rotary_factor=0.25))),
     "stablelm-parallel": ("StableLm", BASE | dict(use_parallel_residual=True, num_attention_heads=2, num_key_value_heads=2,
@@ -264,7 +267,9 @@ def publish_minicpm(out: Path) -> None:
 
 def load(name: str, folder: Path):
     if name != "minicpm":
-        return model_class(name).from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+        # Eager attention of Falcon adds its biases twice: once itself and once with the mask.
+        attention = "sdpa" if name == "falcon-rw-alibi" else "eager"
+        return model_class(name).from_pretrained(folder, dtype=torch.float32, attn_implementation=attention).eval()
     config = transformers.GraniteConfig(**SHAPES[name][1])
     model = transformers.GraniteForCausalLM._from_config(config, attn_implementation="eager").float()
     missing = model.load_state_dict({k: v.float() for k, v in load_file(folder / "model.safetensors").items()}, strict=False)

@@ -195,6 +195,7 @@ std::vector<Row> all_rows() {
       CHANGES(whole, sliding_rope, "architectures/gemma3", it.sliding_rope.reset()),
       CHANGES(whole, rope_layers, "tiny-llama", it.rope_layers = {true, false}),
       LEAVES(whole, learned_position_offset, "architectures/opt", it.learned_position_offset = 1),
+      CHANGES(whole, has_alibi, "architectures/falcon-rw-alibi", it.has_alibi = false),
       CHANGES(whole, has_learned_positions, "architectures/gpt2", it.has_learned_positions = false),
       CHANGES(whole, tie_word_embeddings, "tiny-llama", it.tie_word_embeddings = true),
       CHANGES(whole, qkv_bias, "tiny-llama", it.qkv_bias = true),

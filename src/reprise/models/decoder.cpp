@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "reprise/base/assert.h"
+#include "reprise/models/alibi_table.h"
 #include "reprise/models/projection.h"
 #include "reprise/models/qkv_rows.h"
 #include "reprise/models/rope_table.h"
@@ -51,6 +52,15 @@ std::vector<Tensor> load_position_tables(const weights::ModelConfig& config,
                                 load_token_types(config, names, parameters)};
   std::erase_if(tables, [](const Tensor& table) { return !table.defined(); });
   return tables;
+}
+
+Tensor make_position_biases(const weights::ModelConfig& config,
+                            int64_t max_positions,
+                            Parameters& parameters) {
+  if (!config.has_alibi) return {};
+  return parameters.add_table("alibi_table",
+                              make_alibi_table(config, max_positions),
+                              {config.num_attention_heads, max_positions});
 }
 
 // The tables of full and of sliding layers, and of layers that do not rotate.
@@ -126,6 +136,7 @@ Decoder::Decoder(const weights::ModelConfig& config,
     embedding_norm_.emplace(config, parameters, std::string(names.embedding_norm));
   }
   const RopeTables rope_tables(config, max_positions, parameters);
+  const Tensor position_biases = make_position_biases(config, max_positions, parameters);
   for (int64_t layer = config.first_layer(); layer < config.end_layer(); ++layer) {
     layers_.push_back(make_layer({.config = config,
                                   .names = names,
@@ -133,6 +144,7 @@ Decoder::Decoder(const weights::ModelConfig& config,
                                   .layer = layer,
                                   .rope_table = rope_tables.of_layer(layer),
                                   .query_rope_table = rope_tables.of_queries(),
+                                  .position_biases = position_biases,
                                   .adapters = adapters,
                                   .expert_counting = expert_counting}));
     attention_layers_.push_back(&layers_.back()->attention());

@@ -24,6 +24,7 @@ struct LayerParts {
   // queries by this table's factors.
   Tensor rope_table;
   Tensor query_rope_table;                          // undefined: queries rotate by rope_table
+  Tensor position_biases;                           // ALiBi; undefined: none
   lora::AdapterSlots* adapters = nullptr;           // nullptr: the engine has no adapters
   const ExpertCounting* expert_counting = nullptr;  // nullptr: nothing is counted
 

@@ -94,7 +94,8 @@ SelfAttention::SelfAttention(const LayerParts& parts)
       norm_eps_(static_cast<float>(parts.config.norm_eps)),
       has_gate_(parts.config.has_attention_gate),
       qkv_clip_(static_cast<float>(parts.config.qkv_clip)),
-      attention_(attention_shape(parts), parts.cache_index(), load_sinks(parts)) {
+      attention_(
+          attention_shape(parts), parts.cache_index(), load_sinks(parts), parts.position_biases) {
   const weights::ModelConfig& config = parts.config;
   const weights::DecoderTensors& names = parts.names;
   const Arrangement rows{.rows = qkv_rows(config, parts.layer)};

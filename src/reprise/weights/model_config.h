@@ -241,6 +241,8 @@ struct ModelConfig {
   std::vector<bool> rope_layers;               // whether a layer rotates; empty: all layers do
   int64_t learned_position_offset = 0;         // rows before the embedding of position 0
   bool has_learned_positions = false;
+  /// Instead of a rotation, products of queries and keys get biases that grow with the position.
+  bool has_alibi = false;
 
   bool tie_word_embeddings = false;
   bool qkv_bias = false;  // on q_proj, k_proj and v_proj

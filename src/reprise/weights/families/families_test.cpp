@@ -231,7 +231,7 @@ TEST(Families, malformed_members_are_refused_by_name) {
       {"OPTForCausalLM", "ffn_dim", 0, "ffn_dim"},
       {"GPTNeoXForCausalLM", "rotary_pct", 0.45, "rotary_pct"},
       {"GPTNeoXForCausalLM", "rotary_emb_base", 0, "rotary_emb_base"},
-      {"FalconForCausalLM", "alibi", true, "alibi"},
+      {"FalconForCausalLM", "alibi", "yes", "alibi"},
       {"GemmaForCausalLM", "head_dim", 7, "head_dim"},
       {"GlmForCausalLM", "partial_rotary_factor", 1.5, "partial_rotary_factor"},
       {"SeedOssForCausalLM", "attention_out_bias", 1, "attention_out_bias"},
@@ -607,6 +607,12 @@ TEST(Families, opt_may_have_norms_after_the_sums_and_a_smaller_embedding) {
   EXPECT_EQ(read.embedding_size, 32);
   const DecoderTensors names = decoder_tensors(read);
   EXPECT_TRUE(names.final_norm.empty() && names.attention_norm.empty() && names.mlp_norm.empty());
+}
+
+TEST(Families, a_model_with_alibi_does_not_rotate) {
+  const ModelConfig config = load_text(complete("FalconForCausalLM", "alibi", true).dump()).config;
+  EXPECT_TRUE(config.has_alibi);
+  EXPECT_EQ(config.rope.type, RopeType::none);
 }
 
 TEST(Families, reads_partial_rotation_in_both_spellings) {

@@ -126,7 +126,7 @@ void read_falcon(const FamilyConfig& in) {
   use_plain_heads(in, "num_attention_heads");
   use_layer_norm(in);
   use_all_biases(in, in.reader.boolean("bias").value_or(false));
-  require_boolean(in, "alibi", false);
+  config.has_alibi = in.reader.boolean("alibi").value_or(false);
   const bool is_new = in.reader.boolean("new_decoder_architecture").value_or(false);
   const bool has_one_kv_head = in.reader.boolean("multi_query").value_or(true);
   if (is_new) {
@@ -146,7 +146,11 @@ void read_falcon(const FamilyConfig& in) {
   config.has_parallel_residual = is_new || in.reader.boolean("parallel_attn").value_or(true);
   config.has_parallel_norms =
       is_new && in.reader.integer("num_ln_in_parallel_attn", 1, 2).value_or(2) == 2;
-  read_rope(in);
+  if (config.has_alibi) {
+    config.rope.type = RopeType::none;
+  } else {
+    read_rope(in);
+  }
   read_tied_embeddings(in, true);
 }
 
