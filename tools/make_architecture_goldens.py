@@ -164,6 +164,8 @@ SHAPES: dict[str, tuple[str, dict]] = {
         num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20, shared_expert_intermediate_size=36, decoder_sparse_step=1, mlp_only_layers=[1],
         norm_topk_prob=True, rope_parameters=ROPE | dict(partial_rotary_factor=0.5))),
     "qwen3_5": ("Qwen3_5Text", WIDE_HEADS | DELTA_NET | dict(rope_parameters=ROPE | dict(partial_rotary_factor=0.5))),
+    # Five of 16 elements, of which the class makes six.
+    "qwen3_5-odd-rotation": ("Qwen3_5Text", WIDE_HEADS | DELTA_NET | dict(rope_parameters=ROPE | dict(partial_rotary_factor=0.35))),
     "qwen3_5-moe": ("Qwen3_5MoeText", WIDE_HEADS | DELTA_NET | dict(
         num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20, shared_expert_intermediate_size=36,
         rope_parameters=ROPE | dict(partial_rotary_factor=0.5))),

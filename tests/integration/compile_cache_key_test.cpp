@@ -283,6 +283,7 @@ std::vector<Row> all_rows() {
       CHANGES(rotation, type, "tiny-llama", it.type = weights::RopeType::none),
       LEAVES(rotation, theta, "tiny-llama", it.theta *= 2),
       LEAVES(rotation, rotary_dim, "tiny-llama", it.rotary_dim = 4),
+      LEAVES(rotation, frequency_dim, "tiny-llama", it.frequency_dim = 3),
       LEAVES(rotation, is_interleaved, "tiny-llama", it.is_interleaved = true),
       LEAVES(rotation, factor, "tiny-llama", it.factor = 2),
       LEAVES(rotation, low_freq_factor, "tiny-llama", it.low_freq_factor = 2),

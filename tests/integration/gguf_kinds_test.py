@@ -36,7 +36,7 @@ KINDS = {
     "deepseek-v3": {"rope_scaling": {"mscale": 0.7}}, "deepseek-v3-scores": {},
     "llama4": {"attention_chunk_size": 9, "attn_scale": 0.4, "floor_scale": 5, "moe_layers": [0, 2, 3]},
     "llama4-two-experts": {"attention_chunk_size": 9, "attn_scale": 0.4, "floor_scale": 5, "moe_layers": [0, 1]},
-    "qwen3_5": HYBRID_LAYERS, "qwen3_5-moe": HYBRID_LAYERS,
+    "qwen3_5": HYBRID_LAYERS, "qwen3_5-moe": HYBRID_LAYERS, "qwen3_5-odd-rotation": HYBRID_LAYERS,
     "glm4-moe": {}, "solar-open": {}, "dots1": {"sliding_window": 9, "layer_types": ["full_attention", "full_attention", "sliding_attention"]},
     "minimax-m2": {}, "ernie4_5-moe": {}, "hunyuan": {}, "hunyuan-moe": {}, "exaone4": {}, "lfm2-moe": {},
 }

@@ -70,10 +70,12 @@ std::vector<float> frequencies_of(const RopeParameters& rope,
   const double theta =
       has_dynamic_theta ? dynamic_theta(rope, rotary_dim, max_positions) : rope.theta;
   const bool is_long = max_positions > rope.original_max_position_embeddings;
+  const auto divisor =
+      static_cast<double>(rope.frequency_dim == 0 ? rotary_dim : rope.frequency_dim);
   std::vector<float> frequencies;
   for (int64_t pair = 0; pair < rotary_dim / 2; ++pair) {
     const auto i = static_cast<size_t>(pair);
-    const double exponent = static_cast<double>(2 * pair) / static_cast<double>(rotary_dim);
+    const double exponent = static_cast<double>(2 * pair) / divisor;
     double frequency = std::pow(theta, -exponent);
     switch (rope.type) {
       case RopeType::standard:

@@ -148,14 +148,21 @@ void read_partial_factor(const ConfigReader& reader,
     if (*factor != 1.0) reader.fail(key, "only 1.0 is supported: this class rotates all of a head");
     return;
   }
-  const auto rotary_dim = static_cast<int64_t>(static_cast<double>(keys.head_dim) * *factor);
-  if (rotary_dim < 2 || rotary_dim % 2 != 0) {
+  const auto num_elements = static_cast<int64_t>(static_cast<double>(keys.head_dim) * *factor);
+  const bool is_odd = num_elements % 2 != 0;
+  const int64_t least = keys.rounds_odd_up ? 1 : 2;
+  if (num_elements < least || (is_odd && !keys.rounds_odd_up)) {
     reader.fail(key,
-                fmt::format("{} of {} elements are {}; an even number from 2 on is needed",
+                fmt::format("{} of {} elements are {}; {} number from {} on is needed",
                             *factor,
                             keys.head_dim,
-                            rotary_dim));
+                            num_elements,
+                            keys.rounds_odd_up ? "a" : "an even",
+                            least));
   }
+  // Heads have an even number of elements, so there is room for one more.
+  rope.frequency_dim = is_odd ? num_elements : 0;
+  const int64_t rotary_dim = is_odd ? num_elements + 1 : num_elements;
   rope.rotary_dim = rotary_dim == keys.head_dim ? 0 : rotary_dim;
 }
 
@@ -166,6 +173,12 @@ void read_scaling(const ConfigReader& config,
   read_partial_factor(scaling, "partial_rotary_factor", keys, {}, rope);
   rope.type = read_type(scaling, keys);
   if (rope.type == RopeType::standard) return;
+  if (rope.frequency_dim > 0) {
+    scaling.fail("rope_type",
+                 fmt::format("'{}' is not supported for an odd number of rotated elements, {}",
+                             rope_type_name(rope.type),
+                             rope.frequency_dim));
+  }
   if (rope.type == RopeType::longrope) return read_longrope(config, scaling, keys, rope);
   rope.factor = required_number(scaling, "factor", 1.0, kMaxFactor);
   if (rope.type == RopeType::llama3) return read_llama3(scaling, rope);

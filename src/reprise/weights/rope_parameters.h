@@ -21,6 +21,9 @@ struct RopeParameters {
   double theta = 10000.0;  // base of the frequencies, > 0
   /// The first elements of each head, which are rotated; even. 0: all elements.
   int64_t rotary_dim = 0;
+  /// The number of elements by which the exponents of the frequencies are divided: one less than
+  /// rotary_dim where a class rounds an odd number up. 0: rotary_dim.
+  int64_t frequency_dim = 0;
   /// Elements 2i and 2i + 1 rotate against each other, instead of i and rotary_dim / 2 + i.
   bool is_interleaved = false;
   double factor = 1.0;            // linear, dynamic, yarn, llama3: >= 1
@@ -48,6 +51,8 @@ struct RopeKeys {
   /// The member for the part of a head that is rotated; empty: the class rotates all of a head.
   std::string_view partial_factor = {};
   double default_partial_factor = 1.0;
+  /// The class rotates one more element if the factor gives an odd number.
+  bool rounds_odd_up = false;
   bool is_interleaved = false;
   /// The names of this class for longrope, which others use for another type.
   bool yarn_means_longrope = false;

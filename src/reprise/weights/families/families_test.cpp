@@ -149,6 +149,7 @@ TEST(Families, malformed_members_are_refused_by_name) {
       {"Qwen3NextForCausalLM", "linear_value_head_dim", 1 << 20, "linear_value_head_dim"},
       {"Qwen3NextForCausalLM", "full_attention_interval", 0, "full_attention_interval"},
       {"Qwen3NextForCausalLM", "num_experts", 0, "num_experts"},
+      {"Qwen3_5ForCausalLM", "partial_rotary_factor", 0.0, "partial_rotary_factor"},
       {"GptOssForCausalLM", "swiglu_alpha", 1.5, "swiglu_alpha"},
       {"GptOssForCausalLM", "swiglu_limit", 0, "swiglu_limit"},
       {"GptOssForCausalLM", "sliding_window", 0, "sliding_window"},
@@ -559,17 +560,19 @@ TEST(Families, reads_yarn_with_its_defaults) {
   EXPECT_DOUBLE_EQ(rope.attention_factor, 0.1 * std::log(4.0) + 1);
 }
 
-TEST(Families, the_weights_of_experts_are_divided_by_their_sum_unless_the_config_says_no) {
-  const auto renormalises = [](std::string_view architecture, Json value) {
-    Json config = complete(architecture, "norm_topk_prob", std::move(value));
-    return load_text(config.dump()).config.moe->renormalises;
-  };
-  for (const char* name : {"DeepseekV3ForCausalLM", "Glm4MoeForCausalLM", "SolarOpenForCausalLM"}) {
-    EXPECT_TRUE(renormalises(name, nullptr)) << name;
-    EXPECT_FALSE(renormalises(name, false)) << name;
-  }
-  EXPECT_FALSE(renormalises("Dots1ForCausalLM", nullptr)) << "as in its class";
-  EXPECT_TRUE(renormalises("Dots1ForCausalLM", true));
+TEST(Families, opt_may_have_norms_after_the_sums_and_a_smaller_embedding) {
+  const ModelConfig usual = load_text(complete("OPTForCausalLM").dump()).config;
+  EXPECT_FALSE(usual.has_post_norms);
+  EXPECT_EQ(usual.embedding_size, 0);
+  Json config = complete("OPTForCausalLM", "do_layer_norm_before", false);
+  config["word_embed_proj_dim"] = 64;  // hidden_size
+  EXPECT_EQ(load_text(config.dump()).config.embedding_size, 0);
+  config["word_embed_proj_dim"] = 32;
+  const ModelConfig read = load_text(config.dump()).config;
+  EXPECT_TRUE(read.has_post_norms);
+  EXPECT_EQ(read.embedding_size, 32);
+  const DecoderTensors names = decoder_tensors(read);
+  EXPECT_TRUE(names.final_norm.empty() && names.attention_norm.empty() && names.mlp_norm.empty());
 }
 
 TEST(Families, the_norms_of_the_heads_of_q_and_k_have_weights_of_their_own) {
@@ -594,25 +597,40 @@ TEST(Families, the_norms_of_the_heads_of_q_and_k_have_weights_of_their_own) {
                           "model.layers.0.self_attn.k_layernorm.norms.1.weight"));
 }
 
-TEST(Families, opt_may_have_norms_after_the_sums_and_a_smaller_embedding) {
-  const ModelConfig usual = load_text(complete("OPTForCausalLM").dump()).config;
-  EXPECT_FALSE(usual.has_post_norms);
-  EXPECT_EQ(usual.embedding_size, 0);
-  Json config = complete("OPTForCausalLM", "do_layer_norm_before", false);
-  config["word_embed_proj_dim"] = 64;  // hidden_size
-  EXPECT_EQ(load_text(config.dump()).config.embedding_size, 0);
-  config["word_embed_proj_dim"] = 32;
-  const ModelConfig read = load_text(config.dump()).config;
-  EXPECT_TRUE(read.has_post_norms);
-  EXPECT_EQ(read.embedding_size, 32);
-  const DecoderTensors names = decoder_tensors(read);
-  EXPECT_TRUE(names.final_norm.empty() && names.attention_norm.empty() && names.mlp_norm.empty());
-}
-
 TEST(Families, a_model_with_alibi_does_not_rotate) {
   const ModelConfig config = load_text(complete("FalconForCausalLM", "alibi", true).dump()).config;
   EXPECT_TRUE(config.has_alibi);
   EXPECT_EQ(config.rope.type, RopeType::none);
+}
+
+TEST(Families, the_weights_of_experts_are_divided_by_their_sum_unless_the_config_says_no) {
+  const auto renormalises = [](std::string_view architecture, Json value) {
+    Json config = complete(architecture, "norm_topk_prob", std::move(value));
+    return load_text(config.dump()).config.moe->renormalises;
+  };
+  for (const char* name : {"DeepseekV3ForCausalLM", "Glm4MoeForCausalLM", "SolarOpenForCausalLM"}) {
+    EXPECT_TRUE(renormalises(name, nullptr)) << name;
+    EXPECT_FALSE(renormalises(name, false)) << name;
+  }
+  EXPECT_FALSE(renormalises("Dots1ForCausalLM", nullptr)) << "as in its class";
+  EXPECT_TRUE(renormalises("Dots1ForCausalLM", true));
+}
+
+TEST(Families, odd_numbers_of_rotated_elements_are_rounded_up_where_the_class_does_so) {
+  const auto rope = [](std::string_view architecture, double factor) {
+    Json config = complete(architecture, "partial_rotary_factor", factor);
+    config["head_dim"] = 16;
+    return load_text(config.dump()).config.rope;
+  };
+  EXPECT_EQ(rope("Qwen3_5ForCausalLM", 0.35).rotary_dim, 6);
+  EXPECT_EQ(rope("Qwen3_5ForCausalLM", 0.35).frequency_dim, 5);
+  EXPECT_EQ(rope("Qwen3_5ForCausalLM", 0.95).rotary_dim, 0) << "all 16";
+  EXPECT_EQ(rope("Qwen3_5ForCausalLM", 0.95).frequency_dim, 15);
+  EXPECT_EQ(rope("Qwen3_5ForCausalLM", 0.5).frequency_dim, 0);
+  Json yarn = complete("Qwen3_5ForCausalLM", "head_dim", 16);
+  yarn["rope_parameters"] = {
+      {"rope_type", "yarn"}, {"factor", 2.0}, {"partial_rotary_factor", 0.35}};
+  EXPECT_EQ(family_refusal(yarn), "E_CONFIG rope_parameters.rope_type");
 }
 
 TEST(Families, reads_partial_rotation_in_both_spellings) {

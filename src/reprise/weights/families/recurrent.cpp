@@ -234,7 +234,10 @@ void read_qwen3_hybrid(const FamilyConfig& in, bool has_experts) {
       config.layer_types[layer] = is_full ? LayerType::full_attention : LayerType::linear_attention;
     }
   }
-  read_rope(in, {.partial_factor = "partial_rotary_factor", .default_partial_factor = 0.25});
+  read_rope(in,
+            {.partial_factor = "partial_rotary_factor",
+             .default_partial_factor = 0.25,
+             .rounds_odd_up = true});
   read_tied_embeddings(in, false);
 }
 
