@@ -79,6 +79,7 @@ class Aliasing : public KernelTest {
         {{OpCode::gelu, {}}, {x}},
         {{OpCode::gelu_tanh, {}}, {x}},
         {{OpCode::relu, {}}, {x}},
+        {{OpCode::relu2, {}}, {x}},
         {{OpCode::scale, {.scale = 0.5F}}, {x}},
         {{OpCode::soft_cap, {.soft_cap = 2.0F}}, {x}},
         {{OpCode::clamp, {.limit = 0.5F}}, {x}},

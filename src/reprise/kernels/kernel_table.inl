@@ -21,6 +21,7 @@
   REPRISE_ROW_KERNEL(context, gelu, ElementwiseArguments, 0)                            \
   REPRISE_ROW_KERNEL(context, gelu_tanh, ElementwiseArguments, 0)                       \
   REPRISE_ROW_KERNEL(context, relu, ElementwiseArguments, 0)                            \
+  REPRISE_ROW_KERNEL(context, relu2, ElementwiseArguments, 0)                           \
   REPRISE_ROW_KERNEL(context, scale, ElementwiseArguments, 0)                           \
   REPRISE_ROW_KERNEL(context, soft_cap, ElementwiseArguments, 0)                        \
   REPRISE_ROW_KERNEL(context, clamp, ElementwiseArguments, 0)                           \
@@ -33,6 +34,7 @@
   REPRISE_ROW_KERNEL(context, grouped_softmax_top_k, GroupedTopKArguments, 32768)       \
   REPRISE_ROW_KERNEL(context, grouped_sigmoid_top_k, GroupedTopKArguments, 32768)       \
   REPRISE_ROW_KERNEL(context, grouped_sigmoid_scores, GroupedTopKArguments, 32768)      \
+  REPRISE_ROW_KERNEL(context, scale_experts, ScaleExpertsArguments, 0)                  \
   REPRISE_ROW_KERNEL(context, expert_linear, ExpertLinearArguments, 0)                  \
   REPRISE_ROW_KERNEL(context, combine_experts, CombineExpertsArguments, 0)              \
   REPRISE_ROW_KERNEL(context, sigmoid_gate, SigmoidGateArguments, 0)                    \

@@ -105,6 +105,8 @@ X(layer_norm, "(x[..., H], weight[H], bias[H]?; epsilon) -> [..., H] over x", .i
 X(gelu, "(x[...]) -> [...] over x", .is_row_wise = true)
 X(gelu_tanh, "(x[...]) -> [...] over x", .is_row_wise = true)
 X(relu, "(x[...]) -> [...] over x", .is_row_wise = true)
+// The square of relu(x).
+X(relu2, "(x[...]) -> [...] over x", .is_row_wise = true)
 // gelu(gate) * up, where x is [T, gate | up].
 X(gelu_and_mul, "(x[T, 2*I]) -> [T, I]", .is_row_wise = true)
 X(gelu_tanh_and_mul, "(x[T, 2*I]) -> [T, I]", .is_row_wise = true)
@@ -127,6 +129,8 @@ X(top_k_ones, "(logits[T, E]; top_k) -> f32[T, top_k], i32[T, top_k]")
 // The experts of a rank are those from `begin` to begin + length. They are numbered from 0 in the
 // result; other experts become -1 with the weight 0.
 X(local_experts, "(weights f32[T, K], experts i32[T, K]; begin, length) -> f32[T, K], i32[T, K]")
+// The weight of each chosen expert times the factor of that expert; 0 for expert -1.
+X(scale_experts, "(weights f32[T, K], experts i32[T, K], scales[E]) -> f32[T, K]")
 // Row r of the result is linear() with the weight of expert experts[r / K, r % K]. The row of x is
 // that of the token, r / K, if x has T rows, and r if x has T * K rows. A row with expert -1 is 0.
 // In blocks, N is a multiple of 16, so that no panel has outputs of two experts.

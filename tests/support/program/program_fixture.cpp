@@ -367,6 +367,9 @@ class RandomBuilder {
     ValueId experts = program_.nodes.back().outputs[1];
     std::erase(pool_, experts);  // integers are not operands of other ops
     int64_t num_experts = 4;
+    if (pick(0, 1) == 1) {
+      weights = *add(OpCode::scale_experts, {}, {weights, experts, parameter({num_experts})});
+    }
     if (pick(0, 1) == 1) {  // a rank with two of the four experts
       num_experts = 2;
       weights = *add(OpCode::local_experts, {.begin = 1, .length = 2}, {weights, experts});

@@ -45,6 +45,10 @@ REPRISE_DEVICE void relu(const ElementwiseArguments& a) {
   elementwise<T>(a, [](float x) { return x < 0.0F ? 0.0F : x; });  // keeps a NaN
 }
 template <typename T>
+REPRISE_DEVICE void relu2(const ElementwiseArguments& a) {
+  elementwise<T>(a, [](float x) { return x < 0.0F ? 0.0F : x * x; });  // keeps a NaN
+}
+template <typename T>
 REPRISE_DEVICE void scale(const ElementwiseArguments& a) {
   elementwise<T>(a, [&](float x) { return x * a.parameter; });
 }

@@ -4,6 +4,7 @@
 #include "reprise/kernels/cuda/activation_kernels.cuh"
 #include "reprise/kernels/grouped_top_k/grouped_top_k_arguments.h"
 #include "reprise/kernels/linear/linear_arguments.h"
+#include "reprise/kernels/scale_experts/scale_experts_arguments.h"
 #include "reprise/kernels/top_k_softmax/top_k_softmax_arguments.h"
 
 // Mixtures of experts. A warp routes a token. The grids depend only on the shapes.
@@ -209,6 +210,18 @@ REPRISE_DEVICE void expert_linear(const ExpertLinearArguments& a) {
       put(static_cast<T*>(a.out) + row * a.columns + column, sum);
     }
   }
+}
+
+template <typename T>
+REPRISE_DEVICE void scale_experts(const ScaleExpertsArguments& a) {
+  for_each_tile_columns(a.tiles, [&](int64_t row, int64_t column, int64_t count) {
+    const int64_t first = row * a.tiles.width + column;
+    for (int64_t i = first; i < first + count; ++i) {
+      const int32_t expert = a.experts[i];
+      const float scale = expert < 0 ? 0.0F : as_float(static_cast<const T*>(a.scales)[expert]);
+      a.out[i] = a.weights[i] * scale;
+    }
+  });
 }
 
 template <typename T>

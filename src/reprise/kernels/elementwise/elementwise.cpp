@@ -37,6 +37,9 @@ bool launch_gelu_tanh(const OpRun& run) {
 bool launch_relu(const OpRun& run) {
   return launch_elementwise(run.stream, run.kernels.relu, run.in[0], 0, run.out[0]);
 }
+bool launch_relu2(const OpRun& run) {
+  return launch_elementwise(run.stream, run.kernels.relu2, run.in[0], 0, run.out[0]);
+}
 bool launch_scale(const OpRun& run) {
   return launch_elementwise(
       run.stream, run.kernels.scale, run.in[0], run.call.attributes.scale, run.out[0]);

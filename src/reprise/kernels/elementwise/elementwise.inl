@@ -18,6 +18,12 @@ struct ReluFunction {
   // The constant is the first operand, which keeps a NaN.
   REPRISE_INLINE Vec operator()(Vec x) const { return max(zero(), x); }
 };
+struct Relu2Function {
+  REPRISE_INLINE Vec operator()(Vec x) const {
+    const Vec positive = max(zero(), x);
+    return mul(positive, positive);
+  }
+};
 struct ScaleFunction {
   float factor;
   REPRISE_INLINE Vec operator()(Vec x) const { return mul(x, broadcast(factor)); }
@@ -62,6 +68,10 @@ void run_gelu_tanh(const void* args, device::BlockRange blocks) noexcept {
 template <typename T>
 void run_relu(const void* args, device::BlockRange blocks) noexcept {
   elementwise<T>(*static_cast<const ElementwiseArguments*>(args), blocks, ReluFunction{});
+}
+template <typename T>
+void run_relu2(const void* args, device::BlockRange blocks) noexcept {
+  elementwise<T>(*static_cast<const ElementwiseArguments*>(args), blocks, Relu2Function{});
 }
 template <typename T>
 void run_scale(const void* args, device::BlockRange blocks) noexcept {

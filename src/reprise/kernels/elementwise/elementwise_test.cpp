@@ -22,6 +22,7 @@ const std::array kFunctions = {
     Function{"gelu", &KernelTable::gelu, 0, gelu_ref},
     Function{"gelu_tanh", &KernelTable::gelu_tanh, 0, gelu_tanh_ref},
     Function{"relu", &KernelTable::relu, 0, [](double x) { return std::max(0.0, x); }},
+    Function{"relu2", &KernelTable::relu2, 0, [](double x) { return x > 0 ? x * x : 0.0; }},
     Function{"scale", &KernelTable::scale, 0.375F, [](double x) { return 0.375 * x; }},
     Function{
         "soft_cap", &KernelTable::soft_cap, 3.0F, [](double x) { return 3 * std::tanh(x / 3); }},
