@@ -106,14 +106,15 @@ class StepMemory {
   void visit_cache(int64_t index, const Visit& visit) const {
     const kv_cache::KvCacheLayout& layout = kv_cache_->layout();
     const Tensor& tensor = kv_cache_->tensors()[static_cast<size_t>(index)];
-    const size_t row_bytes = static_cast<size_t>(layout.row_elements()) * dtype_bytes(layout.dtype);
+    const int64_t num_heads = tensor.size(1);
+    const size_t row_bytes = static_cast<size_t>(tensor.size(3)) * dtype_bytes(layout.dtype);
     const std::span<const int32_t> slots = batch_->host_slot_mapping();
     for (size_t token = 0; token < slots.size(); ++token) {
       if (slots[token] < 0) continue;
       const int64_t block = slots[token] / layout.block_size;
       const int64_t position = slots[token] % layout.block_size;
-      for (int64_t head = 0; head < layout.num_kv_heads; ++head) {
-        const int64_t row = (block * layout.num_kv_heads + head) * layout.block_size + position;
+      for (int64_t head = 0; head < num_heads; ++head) {
+        const int64_t row = (block * num_heads + head) * layout.block_size + position;
         visit(StepRegion{
             .output = StepOutput::kv_cache,
             .data = static_cast<std::byte*>(tensor.data()) + static_cast<size_t>(row) * row_bytes,

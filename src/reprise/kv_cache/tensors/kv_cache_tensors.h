@@ -11,7 +11,15 @@
 
 namespace reprise::kv_cache {
 
-/// The sizes of the cache. All layers have the same.
+/// The rows of one layer at a position.
+struct CacheHeads {
+  int64_t count = 0;
+  int64_t head_dim = 0;
+
+  bool operator==(const CacheHeads&) const = default;
+};
+
+/// The sizes of the cache.
 struct KvCacheLayout {
   int64_t num_layers = 0;  // that cache keys and values; 0: the cache has no memory
   int64_t num_blocks = 0;  // that have memory, including the null block 0
@@ -20,14 +28,22 @@ struct KvCacheLayout {
   int64_t num_kv_heads = 0;
   int64_t block_size = 16;  // positions per block
   int64_t head_dim = 0;
+  /// The heads of each layer, if not all have num_kv_heads of head_dim; these are then the largest
+  /// numbers of any layer. Empty: all layers have the same.
+  std::vector<CacheHeads> layer_heads = {};
   /// Latent attention has one row for each position, which is the key and holds the value.
   bool has_values = true;
   DType dtype = DType::bf16;
   bool has_row_scales = false;  // see CacheDType
 
-  /// The elements of a row; a scale counts as four of eight bits.
-  [[nodiscard]] int64_t row_elements() const noexcept {
-    return head_dim + (has_row_scales ? static_cast<int64_t>(sizeof(float)) : 0);
+  /// The elements of the longest row; a scale counts as four of eight bits.
+  [[nodiscard]] int64_t row_elements() const noexcept { return row_elements(head_dim); }
+  [[nodiscard]] int64_t row_elements(int64_t head_size) const noexcept {
+    return head_size + (has_row_scales ? static_cast<int64_t>(sizeof(float)) : 0);
+  }
+  [[nodiscard]] CacheHeads heads_of(int64_t layer) const noexcept {
+    if (layer_heads.empty()) return {.count = num_kv_heads, .head_dim = head_dim};
+    return layer_heads[static_cast<size_t>(layer)];
   }
   [[nodiscard]] int64_t tensors_per_layer() const noexcept { return has_values ? 2 : 1; }
   [[nodiscard]] int64_t addressed_blocks() const noexcept {
@@ -36,11 +52,7 @@ struct KvCacheLayout {
   /// The bytes of one block in each tensor.
   [[nodiscard]] std::vector<size_t> row_bytes() const;
   /// The bytes of one block: keys and values of all layers.
-  [[nodiscard]] size_t bytes_per_block() const noexcept {
-    return static_cast<size_t>(tensors_per_layer() * num_layers * num_kv_heads * block_size *
-                               row_elements()) *
-           dtype_bytes(dtype);
-  }
+  [[nodiscard]] size_t bytes_per_block() const noexcept;
 };
 
 /// The device memory of the KV cache: one buffer, whose address never changes, with a key tensor
@@ -55,7 +67,7 @@ class KvCacheTensors {
   /// Gives more blocks memory; see GrowingRows::grow().
   void grow(int64_t num_blocks);
 
-  /// [addressed_blocks(), num_kv_heads, block_size, layout().row_elements()]
+  /// [addressed_blocks(), heads of the layer, block_size, elements of its rows]
   [[nodiscard]] const Tensor& keys(int64_t layer) const {
     return tensors_[static_cast<size_t>(layer * layout_.tensors_per_layer())];
   }

@@ -16,28 +16,28 @@ int64_t num_blocks_of(const KvCacheLayout& layout, int64_t num_tokens) {
   return (num_tokens + layout.block_size - 1) / layout.block_size;
 }
 
-size_t row_bytes(const KvCacheLayout& layout) {
-  return static_cast<size_t>(layout.row_elements()) * dtype_bytes(layout.dtype);
+size_t row_bytes(const Tensor& tensor) {
+  return static_cast<size_t>(tensor.size(3)) * dtype_bytes(tensor.dtype());
 }
 
 /// The bytes of one block in one tensor.
-size_t part_bytes(const KvCacheLayout& layout) {
-  return static_cast<size_t>(layout.num_kv_heads * layout.block_size) * row_bytes(layout);
+size_t part_bytes(const Tensor& tensor) {
+  return static_cast<size_t>(tensor.size(1) * tensor.size(2)) * row_bytes(tensor);
 }
 
-/// Calls `visit` for the part of each tensor in the blocks [first, end), in the order of an image.
+/// Calls `visit` for each tensor and its part in the blocks [first, end), in the order of an image.
 template <typename Visit>
 void for_each_part(const KvCacheTensors& cache,
                    std::span<const BlockId> block_ids,
                    int64_t first,
                    int64_t end,
                    const Visit& visit) {
-  const size_t bytes = part_bytes(cache.layout());
   size_t offset = static_cast<size_t>(first) * cache.layout().bytes_per_block();
   for (int64_t i = first; i < end; ++i) {
     const auto block = static_cast<size_t>(block_ids[static_cast<size_t>(i)]);
     for (const Tensor& tensor : cache.tensors()) {
-      visit(i, static_cast<std::byte*>(tensor.data()) + block * bytes, offset);
+      const size_t bytes = part_bytes(tensor);
+      visit(tensor, i, static_cast<std::byte*>(tensor.data()) + block * bytes, offset);
       offset += bytes;
     }
   }
@@ -50,10 +50,16 @@ size_t kv_image_bytes(const KvCacheLayout& layout, int64_t num_tokens) {
 }
 
 std::string describe_cache(const KvCacheLayout& layout) {
-  return fmt::format("{} layers, {} KV heads of {}, {}, {} per block, {}{}",
+  std::string heads = fmt::format("{} KV heads of {}", layout.num_kv_heads, layout.head_dim);
+  if (!layout.layer_heads.empty()) {
+    heads = "KV heads";
+    for (const CacheHeads& layer : layout.layer_heads) {
+      heads += fmt::format(" {} of {}", layer.count, layer.head_dim);
+    }
+  }
+  return fmt::format("{} layers, {}, {}, {} per block, {}{}",
                      layout.num_layers,
-                     layout.num_kv_heads,
-                     layout.head_dim,
+                     heads,
                      layout.has_values ? "keys and values" : "latent",
                      layout.block_size,
                      dtype_name(layout.dtype),
@@ -87,15 +93,15 @@ SharedBytes save_kv(device::Stream& stream,
   const KvCacheLayout& layout = cache.layout();
   SharedBytes image(kv_image_bytes(layout, num_tokens));
   std::byte* const to = image.writable().data();
-  const size_t row = row_bytes(layout);
-  const auto copy = [&](int64_t block, const std::byte* from, size_t offset) {
+  const auto copy = [&](const Tensor& tensor, int64_t block, const std::byte* from, size_t offset) {
     const int64_t num_slots = std::min(layout.block_size, num_tokens - block * layout.block_size);
     if (num_slots == layout.block_size) {
-      stream.copy_to_host(to + offset, from, part_bytes(layout));
+      stream.copy_to_host(to + offset, from, part_bytes(tensor));
       return;
     }
     // The other slots may hold what was computed for another request.
-    for (int64_t head = 0; head < layout.num_kv_heads; ++head) {
+    const size_t row = row_bytes(tensor);
+    for (int64_t head = 0; head < tensor.size(1); ++head) {
       const size_t at = static_cast<size_t>(head * layout.block_size) * row;
       stream.copy_to_host(to + offset + at, from + at, static_cast<size_t>(num_slots) * row);
     }
@@ -122,8 +128,8 @@ void load_kv(const KvImage& image,
                 block_ids,
                 first_block,
                 num_blocks_of(cache.layout(), num_tokens),
-                [&](int64_t, std::byte* to, size_t offset) {
-                  stream.copy_from_host(to, from.data() + offset, part_bytes(cache.layout()));
+                [&](const Tensor& tensor, int64_t, std::byte* to, size_t offset) {
+                  stream.copy_from_host(to, from.data() + offset, part_bytes(tensor));
                 });
 }
 

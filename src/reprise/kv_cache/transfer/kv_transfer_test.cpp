@@ -32,12 +32,12 @@ class NoTensorOps final : public OpExecutor {
   void execute(const OpCall&, std::span<const Tensor>, std::span<Tensor>) override { FAIL(); }
 };
 
-constexpr KvCacheLayout kLayout{.num_layers = 2,
-                                .num_blocks = 12,
-                                .num_kv_heads = 2,
-                                .block_size = 4,
-                                .head_dim = 3,
-                                .dtype = DType::f32};
+const KvCacheLayout kLayout{.num_layers = 2,
+                            .num_blocks = 12,
+                            .num_kv_heads = 2,
+                            .block_size = 4,
+                            .head_dim = 3,
+                            .dtype = DType::f32};
 constexpr std::string_view kModel = "a model";
 
 std::vector<BlockId> blocks(std::initializer_list<int32_t> ids) {
@@ -55,10 +55,10 @@ std::vector<int32_t> prompt_of(int num_tokens) {
 /// A cache whose elements differ, so that a copy shows where each came from.
 class Cache {
  public:
-  explicit Cache(float first)
+  explicit Cache(float first, const KvCacheLayout& layout = kLayout)
       : device_(device::create_cpu_device({.num_threads = 1})),
         stream_(device_->create_stream()),
-        tensors_(kLayout, *device_, no_ops_) {
+        tensors_(layout, *device_, no_ops_) {
     for (float& element : all()) element = first++;
   }
 
@@ -228,6 +228,37 @@ TEST_P(Transfer, brings_each_slot_to_its_place_and_nothing_else) {
   size_t num_changed = 0;
   for (size_t i = 0; i < before.size(); ++i) num_changed += before[i] != there.all()[i] ? 1 : 0;
   EXPECT_EQ(num_changed * sizeof(float), 2 * kLayout.bytes_per_block());
+}
+
+TEST(KvImage, has_the_rows_of_layers_with_different_heads) {
+  KvCacheLayout layout = kLayout;
+  layout.layer_heads = {{.count = 2, .head_dim = 3}, {.count = 1, .head_dim = 5}};
+  layout.head_dim = 5;
+  EXPECT_EQ(layout.bytes_per_block(), 2 * 4 * (2 * 3 + 1 * 5) * sizeof(float));
+  EXPECT_NE(describe_cache(layout), describe_cache(kLayout));
+  Cache from(1, layout);
+  Cache to(-10'000, layout);
+  const auto ids = blocks({5, 2});
+  const KvImage image{.num_tokens = 6, .bytes = save_kv(from.stream(), from.tensors(), ids, 6)};
+  from.stream().synchronize();
+  load_kv(image, to.stream(), to.tensors(), ids, 0, 6);
+  to.stream().synchronize();
+  for (size_t t = 0; t < 4; ++t) {
+    const Tensor& tensor = from.tensors().tensors()[t];
+    const Tensor& copied = to.tensors().tensors()[t];
+    const CacheHeads heads = layout.heads_of(static_cast<int64_t>(t) / 2);
+    ASSERT_EQ(tensor.shape(), (Shape{12, heads.count, 4, heads.head_dim}));
+    for (int64_t token = 0; token < 6; ++token) {
+      for (int64_t head = 0; head < heads.count; ++head) {
+        const auto block = static_cast<int64_t>(ids[static_cast<size_t>(token / 4)]);
+        const int64_t row = ((block * heads.count + head) * 4 + token % 4) * heads.head_dim;
+        EXPECT_EQ(std::memcmp(tensor.data_as<float>() + row,
+                              copied.data_as<float>() + row,
+                              static_cast<size_t>(heads.head_dim) * sizeof(float)),
+                  0);
+      }
+    }
+  }
 }
 
 TEST_P(Transfer, gives_an_image_to_who_knows_its_id_and_once_only) {
