@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from make_goldens import continue_greedily  # noqa: E402 - after the path is set
 
 GOLDENS = Path(__file__).resolve().parent.parent / "tests" / "goldens" / "architectures"
-VOCAB_SIZE = 96
+VOCAB_SIZE = 96  # of prompts; no class has a smaller vocabulary here
 PROMPT_LENGTHS = (1, 7, 16, 40)  # one token; odd; exactly one cache block; several blocks and a rest
 NUM_NEW_TOKENS = 32
 LEAST_MARGIN = 1e-3  # greedy tokens nearer than this could differ between two correct programs
@@ -53,6 +53,18 @@ FALCON_H1 = dict(mamba_d_ssm=64, embedding_multiplier=5.5, lm_head_multiplier=0.
                  ssm_multipliers=[0.7, 1.4, 0.6, 1.5, 0.5])
 GRANITE = dict(embedding_multiplier=6.0, attention_multiplier=0.25, residual_multiplier=0.6, logits_scaling=0.5)
 MROPE = ROPE | dict(mrope_section=[1, 1, 2])
+# Windows and full layers have heads of different sizes, and so have the last layers, which read the keys of those before.
+GEMMA4 = IDS | dict(vocab_size=97, hidden_size=32, intermediate_size=40, head_dim=16, global_head_dim=24, max_position_embeddings=256,
+                    sliding_window=9, final_logit_softcapping=5.0)
+GEMMA4_SHARED = GEMMA4 | dict(
+    num_hidden_layers=5, num_attention_heads=7, num_key_value_heads=1, head_dim=80, global_head_dim=96, hidden_size_per_layer_input=12,
+    vocab_size_per_layer_input=97, num_kv_shared_layers=2, use_double_wide_mlp=True,
+    layer_types=["sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"])
+NEMOTRON_H = IDS | dict(
+    vocab_size=97, hidden_size=32, intermediate_size=40, max_position_embeddings=256, mamba_num_heads=6, mamba_head_dim=8, ssm_state_size=12,
+    n_groups=2, conv_kernel=4, chunk_size=8, tie_word_embeddings=False)
+NEMOTRON_EXPERTS = dict(n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=20, moe_shared_expert_intermediate_size=28,
+                        routed_scaling_factor=2.5, n_group=2, topk_group=1)
 DELTA_NET = dict(num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"], linear_conv_kernel_dim=4,
                  linear_key_head_dim=8, linear_value_head_dim=12, linear_num_key_heads=2, linear_num_value_heads=4)
 
@@ -176,6 +188,22 @@ SHAPES: dict[str, tuple[str, dict]] = {
         tie_word_embeddings=True)),
     "lfm2": ("Lfm2", BASE | dict(num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], conv_L_cache=3, conv_bias=True,
                                  block_multiple_of=8, tie_word_embeddings=True)),
+    "gemma4": ("Gemma4Text", GEMMA4_SHARED),
+    "gemma4-experts": ("Gemma4Text", GEMMA4 | dict(
+        num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, num_global_key_value_heads=1, attention_k_eq_v=True,
+        hidden_size_per_layer_input=0, layer_types=["sliding_attention", "sliding_attention", "full_attention"], enable_moe_block=True,
+        num_experts=6, top_k_experts=2, moe_intermediate_size=20)),
+    "gemma4-unified": ("Gemma4UnifiedText", GEMMA4 | dict(
+        num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+        layer_types=["sliding_attention", "full_attention", "full_attention"])),
+    "nemotron-h": ("NemotronH", NEMOTRON_H | dict(
+        layers_block_type=["linear_attention", "mlp", "full_attention", "mlp", "linear_attention"], num_attention_heads=7,
+        num_key_value_heads=1, head_dim=80, mlp_bias=True, use_bias=True, mamba_proj_bias=True)),
+    "nemotron-h-experts": ("NemotronH", NEMOTRON_H | NEMOTRON_EXPERTS | dict(
+        layers_block_type=["linear_attention", "moe", "full_attention", "moe"], num_attention_heads=4, num_key_value_heads=2, head_dim=16)),
+    "nemotron-h-latent": ("NemotronH", NEMOTRON_H | NEMOTRON_EXPERTS | dict(
+        layers_block_type=["moe", "full_attention", "linear_attention", "moe"], num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+        moe_latent_size=24)),
     # The language models of classes that read images too. Prompts are texts.
     "qwen2_5-vl": ("Qwen2_5_VL", dict(text_config=BASE | dict(rope_parameters=MROPE), vision_config=dict(
         depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32))),
@@ -184,6 +212,13 @@ SHAPES: dict[str, tuple[str, dict]] = {
                                       layer_types=["sliding_attention", "full_attention"],
                                       rope_parameters=dict(full_attention=ROPE, sliding_attention=ROPE)),
         vision_config=dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28))),
+    "gemma4-vl": ("Gemma4", dict(
+        text_config=GEMMA4 | dict(
+            num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, hidden_size_per_layer_input=12, vocab_size_per_layer_input=97,
+            layer_types=["sliding_attention", "full_attention"], pad_token_id=0),
+        vision_config=dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2,
+                           head_dim=8, position_embedding_size=16),
+        image_token_id=200, video_token_id=201, audio_token_id=202, boi_token_id=203, eoi_token_id=204, boa_token_id=205, eoa_token_index=206)),
     # Every second layer has experts, as in Maverick.
     "llama4-vl": ("Llama4", dict(
         text_config=WIDE_HEADS | dict(
@@ -223,8 +258,9 @@ SHAPES: dict[str, tuple[str, dict]] = {
 def draw(model: torch.nn.Module, config, seed: int) -> None:
     """Weights from the seed and their own names. Norms lie near one and biases are not zero, so that a program that ignores
     them is caught."""
-    counts_from_one = "gemma" in config.model_type or config.model_type in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
-    biases = [item for item in model.named_buffers() if item[0].endswith(("e_score_correction_bias", "expert_bias"))]
+    is_gemma = "gemma" in config.model_type and "gemma4" not in config.model_type
+    counts_from_one = is_gemma or config.model_type in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
+    biases = [item for item in model.named_buffers() if item[0].endswith(("e_score_correction_bias", "expert_bias", "layer_scalar"))]
     for name, parameter in [*model.named_parameters(), *biases]:
         generator = torch.Generator().manual_seed(seed * 1_000_003 + zlib.crc32(name.encode()))
         values = torch.randn(parameter.shape, generator=generator)
@@ -233,6 +269,8 @@ def draw(model: torch.nn.Module, config, seed: int) -> None:
             # The gated norm behind a delta net counts from zero in every class.
             is_offset = counts_from_one and "linear_attn" not in name
             values = 0.1 * values if is_offset else 1.0 + 0.1 * values
+        elif name.endswith(("layer_scalar", "router.scale", "per_expert_scale")):
+            values = 1.0 + 0.2 * values
         elif parameter.dim() == 1:
             values = 0.1 * values
         else:

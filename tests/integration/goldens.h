@@ -110,7 +110,14 @@ inline constexpr std::array kArchitectureGoldens = {"architectures/gemma2",
                                                     "architectures/hunyuan",
                                                     "architectures/hunyuan-moe",
                                                     "architectures/lfm2-moe",
-                                                    "architectures/exaone4"};
+                                                    "architectures/exaone4",
+                                                    "architectures/gemma4",
+                                                    "architectures/gemma4-experts",
+                                                    "architectures/gemma4-unified",
+                                                    "architectures/gemma4-vl",
+                                                    "architectures/nemotron-h",
+                                                    "architectures/nemotron-h-experts",
+                                                    "architectures/nemotron-h-latent"};
 
 inline std::filesystem::path golden_folder(const std::string& model) {
   return std::filesystem::path(source_dir()) / "tests" / "goldens" / model;

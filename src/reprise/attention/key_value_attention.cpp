@@ -35,14 +35,16 @@ Tensor KeyValueAttention::operator()(cudagraph::ForwardContext& context,
   Tensor out = ops::empty_like(q);
   if (context.attention == nullptr || cache() == nullptr) return out;
 
-  const Scales scales = scales_of_cache();
-  ops::kv_write(k,
-                v,
-                cache()->keys(layer_index()),
-                cache()->values(layer_index()),
-                context.attention->slot_mapping,
-                scales.k,
-                scales.v);
+  if (k.defined()) {
+    const Scales scales = scales_of_cache();
+    ops::kv_write(k,
+                  v,
+                  cache()->keys(layer_index()),
+                  cache()->values(layer_index()),
+                  context.attention->slot_mapping,
+                  scales.k,
+                  scales.v);
+  }
   // A breakable capture stores this call and repeats it in each replay. So the tensors do not own
   // their memory, and the metadata comes from the context of the current step.
   cudagraph::split_point(context,

@@ -21,9 +21,10 @@ class KeyValueAttention final : public AttentionLayer {
                     Tensor sinks = {},
                     Tensor biases = {});
 
-  /// Returns the attention of q. In a profile run there is no cache or no metadata: then attention
-  /// is not computed and the result is uninitialised, because only the memory of the other work is
-  /// measured.
+  /// Returns the attention of q, after k and v are written to the cache. Without k and v, another
+  /// layer has written this layer's part of the cache in the same step. In a profile run there is
+  /// no cache or no metadata: then attention is not computed and the result is uninitialised,
+  /// because only the memory of the other work is measured.
   [[nodiscard]] Tensor operator()(cudagraph::ForwardContext& context,
                                   const Tensor& q,         // [num_tokens, num_heads, head_dim]
                                   const Tensor& k,         // [num_tokens, num_kv_heads, head_dim]

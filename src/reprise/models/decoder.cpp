@@ -70,11 +70,15 @@ class RopeTables {
       : config_(config) {
     if (config.rope.type == weights::RopeType::none) return;
     const Shape shape{max_positions, config.head_dim};
-    const auto add = [&](std::string_view name, const weights::RopeParameters& rope) {
-      return parameters.add_table(
-          name, make_rope_table(rope, config.head_dim, max_positions), shape);
-    };
-    table_ = add("rope_table", config.rope);
+    const auto add =
+        [&](std::string_view name, const weights::RopeParameters& rope, int64_t head_dim) {
+          return parameters.add_table(
+              name, make_rope_table(rope, head_dim, max_positions), {max_positions, head_dim});
+        };
+    // Heads of two sizes come with a rotation of sliding layers.
+    table_ = add("rope_table",
+                 config.rope,
+                 config.full_heads ? config.full_heads->head_dim : config.head_dim);
     if (config.query_temperature) {
       query_table_ = parameters.add_table(
           "query_rope_table",
@@ -82,7 +86,9 @@ class RopeTables {
               config.rope, *config.query_temperature, config.head_dim, max_positions),
           shape);
     }
-    if (config.sliding_rope) sliding_table_ = add("sliding_rope_table", *config.sliding_rope);
+    if (config.sliding_rope) {
+      sliding_table_ = add("sliding_rope_table", *config.sliding_rope, config.head_dim);
+    }
     if (config.attention_temperature) {
       temperature_table_ = parameters.add_table(
           "temperature_table",
@@ -120,9 +126,9 @@ Decoder::Decoder(const weights::ModelConfig& config,
       logits_soft_cap_(static_cast<float>(config.logits_soft_cap)),
       vocab_size_(config.vocab_size),
       ranks_(config.num_ranks()),
-      stages_(config.pipeline_parallel_size),
-      stage_(config.pipeline_rank),
-      tensor_rank_(config.tensor_rank) {
+      stage_{.count = config.pipeline_parallel_size,
+             .number = config.pipeline_rank,
+             .tensor_rank = config.tensor_rank} {
   const weights::DecoderTensors names = weights::decoder_tensors(config);
   const bool is_only_looked_up = config.pooling || !config.tie_word_embeddings;
   embedding_ = is_only_looked_up ? parameters.load_table(weight_of(names.embedding))
@@ -135,6 +141,7 @@ Decoder::Decoder(const weights::ModelConfig& config,
   if (!names.embedding_norm.empty()) {
     embedding_norm_.emplace(config, parameters, std::string(names.embedding_norm));
   }
+  if (config.hidden_size_per_layer_input > 0) layer_embedding_.emplace(config, names, parameters);
   const RopeTables rope_tables(config, max_positions, parameters);
   const Tensor position_biases = make_position_biases(config, max_positions, parameters);
   for (int64_t layer = config.first_layer(); layer < config.end_layer(); ++layer) {
@@ -147,7 +154,9 @@ Decoder::Decoder(const weights::ModelConfig& config,
                                   .position_biases = position_biases,
                                   .adapters = adapters,
                                   .expert_counting = expert_counting}));
-    attention_layers_.push_back(&layers_.back()->attention());
+    if (attention::AttentionLayer* attention = layers_.back()->attention()) {
+      attention_layers_.push_back(attention);
+    }
     if (attention::AttentionLayer* recurrence = layers_.back()->recurrence()) {
       attention_layers_.push_back(recurrence);
     }
@@ -178,7 +187,8 @@ Tensor Decoder::forward(cudagraph::ForwardContext& context,
     hidden = ops::add(hidden, ops::embedding(positions, table));
   }
   if (embedding_norm_) hidden = (*embedding_norm_)(hidden);
-  hidden = run_layers(context, hidden, positions);
+  const Tensor layer_inputs = layer_embedding_ ? (*layer_embedding_)(input_ids, hidden) : Tensor();
+  hidden = run_layers(context, hidden, positions, layer_inputs);
   const Tensor normed = norm_ ? (*norm_)(hidden) : hidden;
   if (auxiliary_.last_hidden) context.auxiliary = normed;
   return normed;
@@ -208,17 +218,22 @@ void Decoder::keep_auxiliary(cudagraph::ForwardContext& context,
 // every rank has the last hidden states, from which it computes its part of the logits.
 Tensor Decoder::run_layers(cudagraph::ForwardContext& context,
                            Tensor hidden,
-                           const Tensor& positions) const {
-  for (int64_t stage = 0; stage < stages_; ++stage) {
-    if (stage == stage_) {
+                           const Tensor& positions,
+                           const Tensor& layer_inputs) const {
+  for (int64_t stage = 0; stage < stage_.count; ++stage) {
+    if (stage == stage_.number) {
       for (size_t layer = 0; layer < layers_.size(); ++layer) {
         keep_auxiliary(context, layer, hidden);
-        hidden = layers_[layer]->forward(context, hidden, positions);
+        const DecoderLayer& run = *layers_[layer];
+        hidden = layer_embedding_
+                     ? run.forward_with(
+                           context, hidden, positions, layer_embedding_->part(layer_inputs, layer))
+                     : run.forward(context, hidden, positions);
       }
       keep_auxiliary(context, layers_.size(), hidden);
     }
-    if (stages_ == 1) break;
-    const bool gives_result = stage == stage_ && tensor_rank_ == 0;
+    if (stage_.count == 1) break;
+    const bool gives_result = stage == stage_.number && stage_.tensor_rank == 0;
     hidden = ops::all_reduce(gives_result ? hidden : ops::scale(hidden, 0), ranks_);
   }
   return hidden;

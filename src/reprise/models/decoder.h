@@ -9,6 +9,7 @@
 #include "reprise/models/causal_lm.h"
 #include "reprise/models/classifier_head.h"
 #include "reprise/models/dense_head.h"
+#include "reprise/models/layer_embedding.h"
 #include "reprise/models/layer_parts.h"
 #include "reprise/models/norm.h"
 
@@ -24,7 +25,15 @@ class DecoderLayer {
   [[nodiscard]] virtual Tensor forward(cudagraph::ForwardContext& context,
                                        const Tensor& hidden,
                                        const Tensor& positions) const = 0;
-  [[nodiscard]] virtual attention::AttentionLayer& attention() noexcept = 0;
+  /// The same for a layer that also reads its embedding of each token.
+  [[nodiscard]] virtual Tensor forward_with(cudagraph::ForwardContext& context,
+                                            const Tensor& hidden,
+                                            const Tensor& positions,
+                                            const Tensor& /*layer_input*/) const {
+    return forward(context, hidden, positions);
+  }
+  /// nullptr: the layer has only an MLP or experts.
+  [[nodiscard]] virtual attention::AttentionLayer* attention() noexcept = 0;
   /// A recurrence beside the attention; nullptr: there is none.
   [[nodiscard]] virtual attention::AttentionLayer* recurrence() noexcept { return nullptr; }
   /// The attention to the text of an encoder; nullptr: there is none.
@@ -62,10 +71,18 @@ class Decoder final : public CausalLM {
   [[nodiscard]] std::vector<CrossAttention*> cross_attentions() const;
 
  private:
+  /// The stage of this rank, of those among which the layers are divided.
+  struct Stage {
+    int64_t count;
+    int64_t number;
+    int64_t tensor_rank;  // in the stage
+  };
+
   /// Runs the layers of all stages, one stage after the other.
   [[nodiscard]] Tensor run_layers(cudagraph::ForwardContext& context,
                                   Tensor hidden,
-                                  const Tensor& positions) const;
+                                  const Tensor& positions,
+                                  const Tensor& layer_inputs) const;
   /// Stores the input of this layer if a draft head reads it.
   void keep_auxiliary(cudagraph::ForwardContext& context, size_t layer, const Tensor& hidden) const;
   [[nodiscard]] Tensor pool(const Tensor& hidden,
@@ -86,14 +103,13 @@ class Decoder final : public CausalLM {
   /// the second type follows.
   std::vector<Tensor> position_tables_;
   std::optional<Norm> embedding_norm_;
+  std::optional<LayerEmbedding> layer_embedding_;
   std::vector<std::unique_ptr<DecoderLayer>> layers_;
   std::optional<Norm> norm_;  // of the last hidden states; nothing: the layers have one
   Tensor lm_head_;            // when tied: the embedding itself; undefined: the model pools
   int64_t vocab_size_;
-  int64_t ranks_;        // each computes the logits of a part of the vocabulary
-  int64_t stages_;       // among which the layers are divided
-  int64_t stage_;        // this rank's
-  int64_t tensor_rank_;  // in its stage
+  int64_t ranks_;  // each computes the logits of a part of the vocabulary
+  Stage stage_;
   std::optional<weights::PoolingType> pooling_;
   std::optional<ClassifierHead> classifier_;
   std::optional<DenseHead> dense_;  // given if the model pools

@@ -146,7 +146,7 @@ class MtpHead final : public DraftHead {
         target_norm_(parts.config.model, parts.parameters, std::string(head_tensors::kTargetNorm)),
         layer_(make_llama_layer(parts.layer)),
         final_norm_(parts.config.model, parts.parameters, std::string(head_tensors::kFinalNorm)) {
-    set_attention(layer_->attention());
+    set_attention(*layer_->attention());
   }
 
  private:

@@ -60,7 +60,7 @@ EncoderDecoder::EncoderDecoder(const weights::ModelConfig& config,
   const auto of_decoder = decoder_->attention_layers();
   attention_layers_.assign(of_decoder.begin(), of_decoder.end());
   for (CrossAttention* cross : cross_attentions_) attention_layers_.push_back(&cross->attention());
-  for (const auto& layer : layers_) attention_layers_.push_back(&layer->attention());
+  for (const auto& layer : layers_) attention_layers_.push_back(layer->attention());
 }
 
 void EncoderDecoder::encode(cudagraph::ForwardContext& context,

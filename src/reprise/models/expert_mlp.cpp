@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -41,6 +42,14 @@ Arrangement rows_of(const weights::ExpertRange& experts, std::string name) {
 
 }  // namespace
 
+ExpertMlp::PartsBesideMlp::PartsBesideMlp(const LayerParts& parts)
+    : epsilon(static_cast<float>(parts.config.norm_eps)),
+      router_scale(
+          parts.parameters.load(parts.names.in_layer(parts.layer, parts.names.router_scale))),
+      expert_scales(
+          parts.parameters.load(parts.names.in_layer(parts.layer, parts.names.expert_scales))),
+      norm(parts, parts.names.expert_norm) {}
+
 ExpertMlp::ExpertMlp(const LayerParts& parts)
     : activation_(parts.config.activation),
       routing_(*parts.config.moe),
@@ -57,6 +66,12 @@ ExpertMlp::ExpertMlp(const LayerParts& parts)
     const Tensor bias = parts.parameters.load(names.in_layer(parts.layer, names.router_bias),
                                               {.dtype = DType::f32});
     router_bias_ = bias.with_layout({routing_.num_experts}, {1}, 0);
+  }
+  if (routing_.is_beside_mlp) beside_mlp_.emplace(parts);
+  if (routing_.latent_size > 0) {
+    const bool has_bias = parts.config.mlp_bias;
+    latent_ = LatentProjections{.in = parts.load_linear(has_bias, {names.latent_in}),
+                                .out = parts.load_linear(has_bias, {names.latent_out})};
   }
   if (routing_.scores == weights::RouterScores::sigmoid_of_input) {
     const std::string name = names.in_layer(parts.layer, names.router) + ".weight";
@@ -77,16 +92,25 @@ ExpertMlp::ExpertMlp(const LayerParts& parts)
     std::tie(down_, down_bias_) = load(names.expert_down);
     return;
   }
-  gate_up_ = load_experts(parts, {names.expert_gate, names.expert_up});
+  gate_up_ = routing_.is_gated ? load_experts(parts, {names.expert_gate, names.expert_up})
+                               : load_experts(parts, {names.expert_up});
   down_ = load_experts(parts, {names.expert_down});
-  if (routing_.shared_intermediate_size == 0) return;
+  if (routing_.shared_intermediate_size > 0) load_shared(parts);
+}
+
+void ExpertMlp::load_shared(const LayerParts& parts) {
+  const weights::DecoderTensors& names = parts.names;
   const auto of_shared = [&](std::string_view module) {
     return fmt::format("{}{}", names.shared_expert, module);
   };
-  shared_gate_up_ =
-      names.shared_gate_up.empty()
-          ? parts.load_projection({of_shared(names.expert_gate), of_shared(names.expert_up)})
-          : parts.load_projection({of_shared(names.shared_gate_up)});
+  if (!names.shared_gate_up.empty()) {
+    shared_gate_up_ = parts.load_projection({of_shared(names.shared_gate_up)});
+  } else if (routing_.is_gated) {
+    shared_gate_up_ =
+        parts.load_projection({of_shared(names.expert_gate), of_shared(names.expert_up)});
+  } else {
+    shared_gate_up_ = parts.load_projection({of_shared(names.expert_up)});
+  }
   shared_down_ = parts.load_projection({of_shared(names.expert_down)});
   if (routing_.has_shared_gate) shared_gate_ = parts.load_projection({names.shared_expert_gate});
 }
@@ -105,8 +129,16 @@ Tensor ExpertMlp::run_for_engines(const Tensor& hidden) const {
   return ops::reduce_scatter(run_experts(rows), routing_.engines);
 }
 
+Tensor ExpertMlp::router_logits(const Tensor& hidden) const {
+  if (!beside_mlp_) return project(hidden, router_, router_weight_bias_);
+  const auto size = static_cast<float>(hidden.size(1));
+  const Tensor normed = ops::rms_norm(hidden, beside_mlp_->router_scale, beside_mlp_->epsilon);
+  return ops::scale(project(normed, router_), 1 / std::sqrt(size));
+}
+
 Tensor ExpertMlp::run_experts(const Tensor& hidden) const {
-  auto [weights, experts] = route(project(hidden, router_, router_weight_bias_));
+  auto [weights, experts] = route(router_logits(hidden));
+  if (beside_mlp_) weights = ops::scale_experts(weights, experts, beside_mlp_->expert_scales);
   if (counter_ != nullptr) {
     const std::array operands = {experts, num_tokens_, counts_};
     (void)ops::custom(*counter_, operands);
@@ -114,18 +146,22 @@ Tensor ExpertMlp::run_experts(const Tensor& hidden) const {
   if (const auto& mine = routing_.of_rank) {
     std::tie(weights, experts) = ops::local_experts(weights, experts, mine->begin, mine->count);
   }
-  Tensor gate_up = project_by_expert(hidden, gate_up_, gate_up_bias_, experts);
+  const Tensor normed = beside_mlp_ ? beside_mlp_->norm(hidden) : hidden;
+  const Tensor x = latent_ ? project(normed, latent_->in.weight, latent_->in.bias) : normed;
+  Tensor gate_up = project_by_expert(x, gate_up_, gate_up_bias_, experts);
   if (router_rows_.defined()) {
     // The factor of what an expert reads may as well multiply what comes out of its first matrices.
     gate_up = ops::sigmoid_gate(gate_up, ops::expert_linear(hidden, router_rows_, {}, experts));
   }
   const Tensor down = project_by_expert(activate(gate_up), down_, down_bias_, experts);
-  return ops::combine_experts(down, weights);
+  const Tensor combined = ops::combine_experts(down, weights);
+  return latent_ ? project(combined, latent_->out.weight, latent_->out.bias) : combined;
 }
 
-Tensor ExpertMlp::activate(const Tensor& gate_up) const {
-  if (routing_.swiglu_limit == 0) return activate_and_mul(activation_, gate_up);
-  return ops::swigluoai_and_mul(gate_up, static_cast<float>(routing_.swiglu_limit));
+Tensor ExpertMlp::activate(const Tensor& up) const {
+  if (!routing_.is_gated) return models::activate(activation_, up);
+  if (routing_.swiglu_limit == 0) return activate_and_mul(activation_, up);
+  return ops::swigluoai_and_mul(up, static_cast<float>(routing_.swiglu_limit));
 }
 
 std::pair<Tensor, Tensor> ExpertMlp::route(const Tensor& logits) const {
@@ -150,7 +186,9 @@ std::pair<Tensor, Tensor> ExpertMlp::route(const Tensor& logits) const {
 
 Tensor ExpertMlp::shared(const Tensor& hidden) const {
   const Tensor gate_up = project(hidden, shared_gate_up_);
-  const Tensor down = project(activate_and_mul(activation_, gate_up), shared_down_);
+  const Tensor inner = routing_.is_gated ? activate_and_mul(activation_, gate_up)
+                                         : models::activate(activation_, gate_up);
+  const Tensor down = project(inner, shared_down_);
   return shared_gate_.defined() ? ops::sigmoid_gate(down, project(hidden, shared_gate_)) : down;
 }
 

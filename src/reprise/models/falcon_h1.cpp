@@ -22,8 +22,8 @@ class FalconH1Layer final : public DecoderLayer {
   [[nodiscard]] Tensor forward(cudagraph::ForwardContext& context,
                                const Tensor& hidden,
                                const Tensor& positions) const override;
-  [[nodiscard]] attention::AttentionLayer& attention() noexcept override {
-    return attention_.attention();
+  [[nodiscard]] attention::AttentionLayer* attention() noexcept override {
+    return &attention_.attention();
   }
   [[nodiscard]] attention::AttentionLayer* recurrence() noexcept override {
     return &mixer_.attention();

@@ -17,8 +17,8 @@ class GptNeoxLayer final : public DecoderLayer {
   [[nodiscard]] Tensor forward(cudagraph::ForwardContext& context,
                                const Tensor& hidden,
                                const Tensor& positions) const override;
-  [[nodiscard]] attention::AttentionLayer& attention() noexcept override {
-    return self_attention_.attention();
+  [[nodiscard]] attention::AttentionLayer* attention() noexcept override {
+    return &self_attention_.attention();
   }
 
  private:

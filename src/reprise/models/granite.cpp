@@ -16,8 +16,8 @@ class GraniteLayer final : public DecoderLayer {
   [[nodiscard]] Tensor forward(cudagraph::ForwardContext& context,
                                const Tensor& hidden,
                                const Tensor& positions) const override;
-  [[nodiscard]] attention::AttentionLayer& attention() noexcept override {
-    return attention_->attention();
+  [[nodiscard]] attention::AttentionLayer* attention() noexcept override {
+    return &attention_->attention();
   }
 
  private:

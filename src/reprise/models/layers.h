@@ -23,6 +23,10 @@ namespace reprise::models {
 /// MLP.
 [[nodiscard]] std::unique_ptr<DecoderLayer> make_gemma_layer(const LayerParts& parts);
 
+/// The layer of Gemma 4: that of Gemma 3, then what the layer's own embedding of the token adds.
+/// The residual is multiplied by a number at the end.
+[[nodiscard]] std::unique_ptr<DecoderLayer> make_gemma4_layer(const LayerParts& parts);
+
 /// The layer of OLMo 2: attention and MLP read the residual itself, and norms come after them.
 [[nodiscard]] std::unique_ptr<DecoderLayer> make_olmo2_layer(const LayerParts& parts);
 
@@ -38,6 +42,9 @@ namespace reprise::models {
 /// residual takes the sum of their results. Everything that goes into a part of the layer or comes
 /// out of it has a multiplier. Source: Zuo et al., "Falcon-H1" (2025), sections 2 and 3.
 [[nodiscard]] std::unique_ptr<DecoderLayer> make_falcon_h1_layer(const LayerParts& parts);
+
+/// The layer of Nemotron-H: one norm, then attention, a recurrence of Mamba-2, an MLP or experts.
+[[nodiscard]] std::unique_ptr<DecoderLayer> make_nemotron_h_layer(const LayerParts& parts);
 
 /// The layer of BERT: attention in both directions and an MLP, each with a norm after its sum.
 [[nodiscard]] std::unique_ptr<DecoderLayer> make_bert_layer(const LayerParts& parts);

@@ -22,8 +22,8 @@ class LlamaLayer final : public DecoderLayer {
   [[nodiscard]] Tensor forward(cudagraph::ForwardContext& context,
                                const Tensor& hidden,
                                const Tensor& positions) const override;
-  [[nodiscard]] attention::AttentionLayer& attention() noexcept override {
-    return attention_->attention();
+  [[nodiscard]] attention::AttentionLayer* attention() noexcept override {
+    return &attention_->attention();
   }
 
  private:

@@ -15,8 +15,8 @@ class MambaLayer final : public DecoderLayer {
   [[nodiscard]] Tensor forward(cudagraph::ForwardContext& context,
                                const Tensor& hidden,
                                const Tensor& positions) const override;
-  [[nodiscard]] attention::AttentionLayer& attention() noexcept override {
-    return mixer_->attention();
+  [[nodiscard]] attention::AttentionLayer* attention() noexcept override {
+    return &mixer_->attention();
   }
 
  private:

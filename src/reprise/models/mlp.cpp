@@ -5,7 +5,6 @@
 #include "reprise/tensor/ops.h"
 
 namespace reprise::models {
-namespace {
 
 Tensor activate(weights::Activation activation, const Tensor& x) {
   switch (activation) {
@@ -15,14 +14,14 @@ Tensor activate(weights::Activation activation, const Tensor& x) {
       return ops::gelu_tanh(x);
     case weights::Activation::relu:
       return ops::relu(x);
+    case weights::Activation::relu2:
+      return ops::relu2(x);
     case weights::Activation::silu:
       break;
   }
   REPRISE_ASSERT(false, "an MLP without a gate has no silu: its config was refused");
   return {};
 }
-
-}  // namespace
 
 Tensor activate_and_mul(weights::Activation activation, const Tensor& gate_up) {
   switch (activation) {
@@ -33,6 +32,7 @@ Tensor activate_and_mul(weights::Activation activation, const Tensor& gate_up) {
     case weights::Activation::gelu_tanh:
       return ops::gelu_tanh_and_mul(gate_up);
     case weights::Activation::relu:
+    case weights::Activation::relu2:
       break;
   }
   REPRISE_ASSERT(false, "a gated MLP has no relu: its config was refused");

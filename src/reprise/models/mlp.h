@@ -9,6 +9,9 @@ namespace reprise::models {
 /// act(gate(x)) * up(x), of which `gate_up` holds gate, then up.
 [[nodiscard]] Tensor activate_and_mul(weights::Activation activation, const Tensor& gate_up);
 
+/// act(x), for an MLP without a gate.
+[[nodiscard]] Tensor activate(weights::Activation activation, const Tensor& x);
+
 /// down(act(gate(x)) * up(x)), or down(act(up(x))) where the config has no gate.
 class Mlp final : public FeedForward {
  public:

@@ -1,5 +1,6 @@
 #include "reprise/models/qkv_rows.h"
 
+#include <iterator>
 #include <numeric>
 
 namespace reprise::models {
@@ -12,38 +13,39 @@ std::vector<int64_t> counting(int64_t count) {
 }
 
 std::vector<int64_t> head_order(const weights::ModelConfig& config, int64_t layer) {
-  return config.rotates(layer) ? rotated_head_order(config.rope_of_layer(layer), config.head_dim)
-                               : counting(config.head_dim);
+  const int64_t head_dim = config.heads_of_layer(layer).head_dim;
+  return config.rotates(layer) ? rotated_head_order(config.rope_of_layer(layer), head_dim)
+                               : counting(head_dim);
 }
 
 // The first stored row of each head: the heads of q, then those of k, then those of v, then gates.
-std::vector<int64_t> first_rows(const weights::ModelConfig& config) {
+std::vector<int64_t> first_rows(const weights::ModelConfig& config, int64_t layer) {
   const int64_t heads = config.num_attention_heads;
-  const int64_t kv_heads = config.num_key_value_heads;
+  const auto [kv_heads, head_dim] = config.heads_of_layer(layer);
   if (config.has_attention_gate) {
     // Each head of q has its gates after it. Here the gates of all heads come last.
     std::vector<int64_t> rows;
     for (int64_t head = 0; head < heads; ++head) rows.push_back(2 * head);
     for (int64_t head = 0; head < 2 * kv_heads; ++head) rows.push_back(2 * heads + head);
     for (int64_t head = 0; head < heads; ++head) rows.push_back(2 * head + 1);
-    for (int64_t& row : rows) row *= config.head_dim;
+    for (int64_t& row : rows) row *= head_dim;
     return rows;
   }
   if (config.qkv_layout == weights::QkvLayout::separate ||
       config.qkv_layout == weights::QkvLayout::stacked) {
     std::vector<int64_t> rows = counting(heads + 2 * kv_heads);
-    for (int64_t& row : rows) row *= config.head_dim;
+    for (int64_t& row : rows) row *= head_dim;
     return rows;
   }
   // One head of k and of v after the q heads that use them; per_head is a group of one.
   const int64_t group = heads / kv_heads;
   std::vector<int64_t> rows;
   for (int64_t head = 0; head < heads; ++head) {
-    rows.push_back((head / group * (group + 2) + head % group) * config.head_dim);
+    rows.push_back((head / group * (group + 2) + head % group) * head_dim);
   }
   for (int64_t part : {group, group + 1}) {
     for (int64_t head = 0; head < kv_heads; ++head) {
-      rows.push_back((head * (group + 2) + part) * config.head_dim);
+      rows.push_back((head * (group + 2) + part) * head_dim);
     }
   }
   return rows;
@@ -75,11 +77,12 @@ std::vector<int64_t> rotated_head_order(const weights::RopeParameters& rope, int
 
 std::vector<int64_t> qkv_rows(const weights::ModelConfig& config, int64_t layer) {
   const std::vector<int64_t> rotated = head_order(config, layer);
-  const int64_t num_rotated = config.num_attention_heads + config.num_key_value_heads;
+  const auto [kv_heads, head_dim] = config.heads_of_layer(layer);
+  const int64_t num_rotated = config.num_attention_heads + kv_heads;
   std::vector<int64_t> rows;
   int64_t head = 0;
-  for (const int64_t first : first_rows(config)) {
-    for (int64_t i = 0; i < config.head_dim; ++i) {
+  for (const int64_t first : first_rows(config, layer)) {
+    for (int64_t i = 0; i < head_dim; ++i) {
       rows.push_back(first + (head < num_rotated ? rotated[static_cast<size_t>(i)] : i));
     }
     ++head;
@@ -94,7 +97,9 @@ std::vector<int64_t> head_norm_rows(const weights::ModelConfig& config,
   const std::vector<int64_t> order = head_order(config, layer);
   std::vector<int64_t> rows;
   for (int64_t head = 0; head < num_heads; ++head) {
-    for (const int64_t element : order) rows.push_back(head * config.head_dim + element);
+    for (const int64_t element : order) {
+      rows.push_back(head * std::ssize(order) + element);
+    }
   }
   if (rows == counting(static_cast<int64_t>(rows.size()))) rows.clear();
   return rows;

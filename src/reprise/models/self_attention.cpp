@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "reprise/base/assert.h"
 #include "reprise/base/error.h"
 #include "reprise/models/gated_delta_net.h"
 #include "reprise/models/mamba2_mixer.h"
@@ -66,10 +67,11 @@ attention::AttentionShape attention_shape(const LayerParts& parts) {
   const auto k_scale = find_cache_scale(parts, is_fused ? names.qkv : names.k, "k_scale");
   const auto v_scale = find_cache_scale(parts, is_fused ? names.qkv : names.v, "v_scale");
   const int64_t layer = parts.layer;
+  const weights::KeyValueHeads heads = config.heads_of_layer(layer);
   // As in vLLM, one scale serves both if the other one is missing.
   return {.num_heads = config.num_attention_heads,
-          .num_kv_heads = config.num_key_value_heads,
-          .head_dim = config.head_dim,
+          .num_kv_heads = heads.count,
+          .head_dim = heads.head_dim,
           .sliding_window = config.window_of_layer(layer).value_or(0),
           .chunk_size = config.chunk_of_layer(layer).value_or(0),
           .scale = scale_of_scores(config, layer),
@@ -83,28 +85,30 @@ attention::AttentionShape attention_shape(const LayerParts& parts) {
 
 SelfAttention::SelfAttention(const LayerParts& parts)
     : num_heads_(parts.config.num_attention_heads),
-      num_kv_heads_(parts.config.num_key_value_heads),
-      q_size_(parts.config.q_size()),
-      kv_size_(parts.config.kv_size()),
+      num_kv_heads_(parts.config.heads_of_layer(parts.layer).count),
+      q_size_(num_heads_ * parts.config.heads_of_layer(parts.layer).head_dim),
+      kv_size_(num_kv_heads_ * parts.config.heads_of_layer(parts.layer).head_dim),
       qk_norm_(parts.config.qk_norm),
       rope_table_(parts.rope_table),
       query_rope_table_(parts.query_rope_table),
       rotates_(parts.config.rotates(parts.layer)),
       norms_rotated_(parts.config.norms_rotated_heads),
       norm_eps_(static_cast<float>(parts.config.norm_eps)),
+      has_unit_qk_norm_(parts.config.has_unit_qk_norm && rotates_),
+      projected_(projected_of(parts)),
+      has_value_norm_(parts.config.has_value_norm && projected_ != Projected::q),
       has_gate_(parts.config.has_attention_gate),
       qkv_clip_(static_cast<float>(parts.config.qkv_clip)),
       attention_(
           attention_shape(parts), parts.cache_index(), load_sinks(parts), parts.position_biases) {
   const weights::ModelConfig& config = parts.config;
   const weights::DecoderTensors& names = parts.names;
-  const Arrangement rows{.rows = qkv_rows(config, parts.layer)};
-  qkv_ = names.qkv.empty() ? parts.load_linear(config.qkv_bias, {names.q, names.k, names.v}, rows)
-                           : parts.load_linear(config.qkv_bias, {names.qkv}, rows);
+  load_qkv(parts);
   o_ = parts.load_row_parallel(config.o_bias, {names.o});
-  if (config.has_unit_qk_norm && rotates_) {
-    unit_norm_ = parts.parameters.add_buffer(fmt::format("unit_norm.{}", parts.layer),
-                                             {parts.parameters.dtype(), {config.head_dim}});
+  if (has_unit_qk_norm_ || has_value_norm_) {
+    unit_norm_ = parts.parameters.add_buffer(
+        fmt::format("unit_norm.{}", parts.layer),
+        {parts.parameters.dtype(), {config.heads_of_layer(parts.layer).head_dim}});
   }
   if (qk_norm_ == weights::QkNorm::none) return;
   if (qk_norm_ == weights::QkNorm::own_per_head) {
@@ -118,13 +122,34 @@ SelfAttention::SelfAttention(const LayerParts& parts)
     return Arrangement{.rows = head_norm_rows(config, parts.layer, is_per_head ? 1 : num_heads)};
   };
   q_norm_.emplace(parts, names.q_norm, order(num_heads_));
-  k_norm_.emplace(parts, names.k_norm, order(num_kv_heads_));
+  if (projected_ != Projected::q) k_norm_.emplace(parts, names.k_norm, order(num_kv_heads_));
+}
+
+void SelfAttention::load_qkv(const LayerParts& parts) {
+  const weights::DecoderTensors& names = parts.names;
+  const bool has_bias = parts.config.qkv_bias;
+  const Arrangement rows{.rows = qkv_rows(parts.config, parts.layer)};
+  if (!names.qkv.empty()) {
+    qkv_ = parts.load_linear(has_bias, {names.qkv}, rows);
+  } else if (projected_ == Projected::q_k_and_v) {
+    qkv_ = parts.load_linear(has_bias, {names.q, names.k, names.v}, rows);
+  } else {
+    REPRISE_ASSERT(rows.rows.empty(), "rows of q alone have no other order");
+    qkv_ = projected_ == Projected::q ? parts.load_linear(has_bias, {names.q})
+                                      : parts.load_linear(has_bias, {names.q, names.k});
+  }
+}
+
+SelfAttention::Projected SelfAttention::projected_of(const LayerParts& parts) {
+  if (parts.config.shares_kv(parts.layer)) return Projected::q;
+  return parts.config.has_value_projection(parts.layer) ? Projected::q_k_and_v : Projected::q_and_k;
 }
 
 Tensor SelfAttention::operator()(cudagraph::ForwardContext& context,
                                  const Tensor& hidden,
                                  const Tensor& positions) const {
   const Tensor qkv = project(context, hidden, qkv_);
+  if (projected_ == Projected::q) return attend_to_shared(context, qkv, positions);
   const bool norms_all = has_norm(weights::QkNorm::all_heads);
   const auto normed = [&](const Tensor& part,
                           const std::optional<Norm>& of_all_heads,
@@ -138,14 +163,16 @@ Tensor SelfAttention::operator()(cudagraph::ForwardContext& context,
   const auto slice = [&](int64_t begin, int64_t size) { return ops::slice(qkv, 1, begin, size); };
   Tensor q = heads_of(normed(slice(0, q_size_), q_norm_, q_head_norms_), num_heads_);
   Tensor k = heads_of(normed(slice(q_size_, kv_size_), k_norm_, k_head_norms_), num_kv_heads_);
-  const Tensor v = heads_of(slice(q_size_ + kv_size_, kv_size_), num_kv_heads_);
+  const int64_t values = projected_ == Projected::q_k_and_v ? q_size_ + kv_size_ : q_size_;
+  Tensor v = heads_of(slice(values, kv_size_), num_kv_heads_);
+  if (has_value_norm_) v = ops::gemma_rms_norm(v, unit_norm_, norm_eps_);
   const auto norm_heads = [&] {
     q = (*q_norm_)(q);
     k = (*k_norm_)(k);
   };
   const bool norms_heads = has_norm(weights::QkNorm::per_head);
   if (norms_heads && !norms_rotated_) norm_heads();
-  if (unit_norm_.defined()) {
+  if (has_unit_qk_norm_) {
     // A rotation changes no mean square, so the norm may come before it.
     q = ops::gemma_rms_norm(q, unit_norm_, norm_eps_);
     k = ops::gemma_rms_norm(k, unit_norm_, norm_eps_);
@@ -161,6 +188,18 @@ Tensor SelfAttention::operator()(cudagraph::ForwardContext& context,
   if (!has_gate_) return project(context, attended, o_);
   const Tensor gate = ops::slice(qkv, 1, q_size_ + 2 * kv_size_, q_size_);
   return project(context, ops::mul_sigmoid(attended, gate), o_);
+}
+
+Tensor SelfAttention::attend_to_shared(cudagraph::ForwardContext& context,
+                                       const Tensor& projected,
+                                       const Tensor& positions) const {
+  // The op rotates keys too. It gets a head of what was projected, which the norm of q has read.
+  Tensor q = (*q_norm_)(ops::unflatten(projected, num_heads_));
+  if (rope_table_.defined()) {
+    const Tensor unused = ops::unflatten(ops::slice(projected, 1, 0, q_size_ / num_heads_), 1);
+    q = std::get<0>(ops::rope(q, unused, positions, rope_table_));
+  }
+  return project(context, ops::flatten(attention_(context, q, {}, {})), o_);
 }
 
 std::unique_ptr<AttentionBlock> make_attention_block(const LayerParts& parts) {

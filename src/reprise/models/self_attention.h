@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "reprise/attention/key_value_attention.h"
@@ -20,7 +21,17 @@ class SelfAttention final : public AttentionBlock {
   [[nodiscard]] attention::AttentionLayer& attention() noexcept override { return attention_; }
 
  private:
+  /// What the layer projects: a layer with q alone reads the keys and values of another one, and
+  /// without v the keys before their norm are the values.
+  enum class Projected : uint8_t { q, q_and_k, q_k_and_v };
+
+  [[nodiscard]] static Projected projected_of(const LayerParts& parts);
   [[nodiscard]] bool has_norm(weights::QkNorm kind) const { return qk_norm_ == kind; }
+  void load_qkv(const LayerParts& parts);
+  /// Attention of a layer that reads the keys and values of another one.
+  [[nodiscard]] Tensor attend_to_shared(cudagraph::ForwardContext& context,
+                                        const Tensor& projected,
+                                        const Tensor& positions) const;
 
   int64_t num_heads_;
   int64_t num_kv_heads_;
@@ -38,9 +49,12 @@ class SelfAttention final : public AttentionBlock {
   bool rotates_;
   bool norms_rotated_;  // the heads of q and k
   float norm_eps_;
-  Tensor unit_norm_;  // zeros, which count from one; undefined: none
-  bool has_gate_;     // of the results
-  float qkv_clip_;    // 0 = none
+  bool has_unit_qk_norm_;
+  Projected projected_;
+  bool has_value_norm_;  // without weights
+  Tensor unit_norm_;     // zeros, which count from one; undefined: none
+  bool has_gate_;        // of the results
+  float qkv_clip_;       // 0 = none
   attention::KeyValueAttention attention_;
 };
 

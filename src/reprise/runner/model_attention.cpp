@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace reprise::runner {
 
@@ -12,8 +14,7 @@ namespace {
 enum class LayerPart : uint8_t { attention, recurrence };
 
 bool has_part(const weights::ModelConfig& model, int64_t layer, LayerPart part) {
-  return part == LayerPart::recurrence ? model.has_recurrence(layer)
-                                       : !model.is_recurrent_layer(layer);
+  return part == LayerPart::recurrence ? model.has_recurrence(layer) : model.has_attention(layer);
 }
 
 attention::AttentionKind kind_of(const weights::ModelConfig& model, LayerPart part) {
@@ -104,19 +105,38 @@ kv_cache::StateCacheLayout state_cache_layout_of(const weights::ModelConfig& mod
           .head_columns = is_delta_net ? layers.head_dim : layers.state_size};
 }
 
+namespace {
+
+// Of each layer with keys and values; empty: they all have the same heads.
+std::vector<kv_cache::CacheHeads> layer_heads_of(const weights::ModelConfig& model) {
+  if (!model.full_heads) return {};
+  std::vector<kv_cache::CacheHeads> all;
+  for (int64_t layer = model.first_layer(); layer < model.end_layer(); ++layer) {
+    if (!model.has_attention(layer) || model.shares_kv(layer)) continue;
+    const weights::KeyValueHeads heads = model.heads_of_layer(layer);
+    all.push_back({.count = heads.count, .head_dim = heads.head_dim});
+  }
+  return all;
+}
+
+}  // namespace
+
 kv_cache::KvCacheLayout kv_cache_layout_of(const weights::ModelConfig& model,
                                            int64_t num_blocks,
                                            int64_t block_size,
                                            DType dtype,
                                            const kv_cache::CacheDType& cache) {
-  return {.num_layers = model.num_attention_layers(),
-          .num_blocks = num_blocks,
-          .num_kv_heads = model.mla ? 1 : model.num_key_value_heads,
-          .block_size = block_size,
-          .head_dim = model.mla ? model.mla->cache_row_size() : model.head_dim,
-          .has_values = !model.mla,
-          .dtype = cache.dtype.value_or(dtype),
-          .has_row_scales = cache.has_row_scales};
+  const weights::KeyValueHeads full = model.full_heads.value_or(weights::KeyValueHeads{});
+  return {
+      .num_layers = model.num_attention_layers(),
+      .num_blocks = num_blocks,
+      .num_kv_heads = model.mla ? 1 : std::max(model.num_key_value_heads, full.count),
+      .block_size = block_size,
+      .head_dim = model.mla ? model.mla->cache_row_size() : std::max(model.head_dim, full.head_dim),
+      .layer_heads = layer_heads_of(model),
+      .has_values = !model.mla,
+      .dtype = cache.dtype.value_or(dtype),
+      .has_row_scales = cache.has_row_scales};
 }
 
 }  // namespace reprise::runner

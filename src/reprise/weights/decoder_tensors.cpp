@@ -237,6 +237,26 @@ DecoderTensors mamba() {
           .mixer = "mixer."};
 }
 
+DecoderTensors nemotron_h() {
+  DecoderTensors names = mamba();
+  names.mlp_norm = names.attention_norm;
+  names.q = "mixer.q_proj";
+  names.k = "mixer.k_proj";
+  names.v = "mixer.v_proj";
+  names.o = "mixer.o_proj";
+  names.up = "mixer.up_proj";
+  names.down = "mixer.down_proj";
+  names.router = "mixer.gate";
+  names.router_bias = "mixer.gate.e_score_correction_bias";
+  names.experts = "mixer.experts.";
+  names.stacked_gate_up = "mixer.experts.up_proj";
+  names.stacked_down = "mixer.experts.down_proj";
+  names.shared_expert = "mixer.shared_experts.";
+  names.latent_in = "mixer.fc1_latent_proj";
+  names.latent_out = "mixer.fc2_latent_proj";
+  return names;
+}
+
 DecoderTensors bamba() {
   return {.final_norm = "model.final_layernorm",
           .mlp_norm = "pre_ff_layernorm",
@@ -341,6 +361,27 @@ DecoderTensors gemma() {
           .mlp_result_norm = "post_feedforward_layernorm"};
 }
 
+DecoderTensors gemma4() {
+  DecoderTensors names = gemma();
+  names.layer_embedding = "model.embed_tokens_per_layer";
+  names.layer_embedding_projection = "model.per_layer_model_projection";
+  names.layer_embedding_norm = "model.per_layer_projection_norm";
+  names.layer_input_gate = "per_layer_input_gate";
+  names.layer_input_projection = "per_layer_projection";
+  names.layer_input_norm = "post_per_layer_input_norm";
+  names.layer_scalar = "layer_scalar";
+  names.router = "router.proj";
+  names.router_scale = "router.scale";
+  names.expert_scales = "router.per_expert_scale";
+  names.expert_norm = "pre_feedforward_layernorm_2";
+  names.plain_mlp_result_norm = "post_feedforward_layernorm_1";
+  names.expert_result_norm = "post_feedforward_layernorm_2";
+  names.experts = "experts.";
+  names.stacked_gate_up = "experts.gate_up_proj";
+  names.stacked_down = "experts.down_proj";
+  return names;
+}
+
 DecoderTensors falcon(const ModelConfig& config) {
   DecoderTensors names = {.embedding = "transformer.word_embeddings",
                           .layers = "transformer.h.",
@@ -427,6 +468,9 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
     case Architecture::gemma2:
     case Architecture::gemma3:
       return gemma();
+    case Architecture::gemma4:
+    case Architecture::gemma4_unified:
+      return gemma4();
     case Architecture::glm4:
       return glm4();
     case Architecture::stablelm:
@@ -440,6 +484,8 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
     case Architecture::mamba:
     case Architecture::mamba2:
       return mamba();
+    case Architecture::nemotron_h:
+      return nemotron_h();
     case Architecture::bamba:
     case Architecture::falcon_h1:
       return bamba();

@@ -21,7 +21,12 @@ struct DecoderTensors {
   std::string_view embedding_projection = {};  // of the embedding, to the size of the layers
   std::string_view hidden_projection = {};     // back to the size of the embedding, before lm_head
   std::string_view embedding_norm = {};        // of the sum of all embeddings
-  std::string_view layers = "model.layers.";   // before the number of the layer
+  // An embedding of each layer: a table and a projection of the first hidden states, both for all
+  // layers side by side, and the norm of what the projection gives to a layer.
+  std::string_view layer_embedding = {};
+  std::string_view layer_embedding_projection = {};
+  std::string_view layer_embedding_norm = {};
+  std::string_view layers = "model.layers.";  // before the number of the layer
   std::string_view final_norm = "model.norm";
   std::string_view lm_head = "lm_head";
   std::string_view pooler = {};       // of an encoder: a projection before the classifier
@@ -47,6 +52,11 @@ struct DecoderTensors {
   std::string_view up = "mlp.up_proj";
   std::string_view gate_up = {};  // instead of gate and up
   std::string_view down = "mlp.down_proj";
+  // What a layer makes of its own embedding.
+  std::string_view layer_input_gate = {};
+  std::string_view layer_input_projection = {};
+  std::string_view layer_input_norm = {};
+  std::string_view layer_scalar = {};  // a tensor, not a module
 
   // Attention to the hidden states of an encoder; empty: there is none.
   std::string_view cross_q = {};
@@ -80,6 +90,16 @@ struct DecoderTensors {
   std::string_view router = "mlp.gate";
   std::string_view router_bias = "mlp.gate.e_score_correction_bias";  // a tensor, not a module
   bool router_bias_is_row = false;                                    // [1, experts]
+  // Tensors of Gemma 4: the weight of the router's norm, and a factor of each expert.
+  std::string_view router_scale = {};
+  std::string_view expert_scales = {};
+  // Norms of a layer that has experts beside an MLP.
+  std::string_view expert_norm = {};            // before the experts
+  std::string_view plain_mlp_result_norm = {};  // of the MLP, before the sum of both
+  std::string_view expert_result_norm = {};     // of the experts, before the sum of both
+  // Projections around experts with a latent size.
+  std::string_view latent_in = {};
+  std::string_view latent_out = {};
   std::string_view experts = "mlp.experts.";  // before the number of the expert
   std::string_view expert_gate = "gate_proj";
   std::string_view expert_up = "up_proj";

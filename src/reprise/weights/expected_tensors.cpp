@@ -42,6 +42,12 @@ class TensorList {
     if (!names_.embedding_norm.empty()) {
       add_norm_called(std::string(names_.embedding_norm), config_.hidden_size);
     }
+    if (const int64_t size = config_.hidden_size_per_layer_input; size > 0) {
+      const int64_t of_all = config_.num_hidden_layers * size;
+      add_matrix(names_.layer_embedding, config_.vocab_size, of_all);
+      add_matrix(names_.layer_embedding_projection, of_all, config_.hidden_size);
+      add_norm_called(std::string(names_.layer_embedding_norm), size);
+    }
     for (layer_ = config_.first_layer(); layer_ < config_.end_layer(); ++layer_) add_layer();
     if (!names_.final_norm.empty()) {
       add_norm_called(std::string(names_.final_norm), config_.hidden_size);
@@ -120,32 +126,42 @@ class TensorList {
     const int64_t hidden = config_.hidden_size;
     if (names_.has_attention_norm(layer_)) add_norm(names_.attention_norm, hidden);
     if (config_.has_recurrence(layer_)) add_mixer(*config_.recurrent);
-    if (!config_.is_recurrent_layer(layer_)) {
+    if (config_.has_attention(layer_)) {
       config_.mla ? add_latent_attention(*config_.mla) : add_attention();
     }
     add_norm(names_.attention_result_norm, hidden);
     if (!names_.cross_q.empty()) add_cross_attention();
-    if (!config_.has_mlp) return;
-    // A parallel MLP without a norm of its own reads the result of the norm before attention.
-    if (!config_.has_parallel_residual || config_.has_parallel_norms) {
-      add_norm(names_.mlp_norm, hidden);
-    }
-    if (config_.is_moe_layer(layer_)) {
-      add_experts();
-    } else {
-      add_mlp();
-    }
+    if (!config_.has_feed_forward(layer_)) return;
+    // A parallel MLP without a norm of its own reads the result of the norm before attention, and a
+    // layer of one block has one norm.
+    const bool has_norm = !config_.has_parallel_residual || config_.has_parallel_norms;
+    if (has_norm && !config_.has_single_blocks) add_norm(names_.mlp_norm, hidden);
+    const bool has_experts = config_.is_moe_layer(layer_);
+    if (has_experts) add_experts();
+    if (!has_experts || config_.moe->is_beside_mlp) add_mlp();
     add_norm(names_.mlp_result_norm, hidden);
+    if (const int64_t size = config_.hidden_size_per_layer_input; size > 0) {
+      add_linear(names_.layer_input_gate, size, hidden, false);
+      add_linear(names_.layer_input_projection, hidden, size, false);
+      add_norm(names_.layer_input_norm, hidden);
+    }
+    if (config_.has_layer_scalars) {
+      add(names_.in_layer(layer_, names_.layer_scalar), {1}, WeightRole::norm);
+    }
   }
 
   void add_attention() {
     const int64_t hidden = config_.hidden_size;
-    const int64_t q = config_.q_size();
-    const int64_t kv = config_.kv_size();
+    const KeyValueHeads heads = config_.heads_of_layer(layer_);
+    const int64_t q = config_.num_attention_heads * heads.head_dim;
+    const int64_t kv = heads.count * heads.head_dim;
+    const bool has_keys = !config_.shares_kv(layer_);
+    if (!has_keys) add_unused_keys(heads);
     if (names_.qkv.empty()) {
       add_linear(names_.q, config_.has_attention_gate ? 2 * q : q, hidden, config_.qkv_bias);
-      add_linear(names_.k, kv, hidden, config_.qkv_bias);
-      add_linear(names_.v, kv, hidden, config_.qkv_bias);
+      if (has_keys) add_linear(names_.k, kv, hidden, config_.qkv_bias);
+      const bool has_values = has_keys && config_.has_value_projection(layer_);
+      if (has_values) add_linear(names_.v, kv, hidden, config_.qkv_bias);
     } else {
       add_linear(names_.qkv, q + 2 * kv, hidden, config_.qkv_bias);
     }
@@ -154,8 +170,8 @@ class TensorList {
       add_head_norms(names_.k_norm, config_.num_key_value_heads);
     } else if (config_.qk_norm != QkNorm::none) {
       const bool is_per_head = config_.qk_norm == QkNorm::per_head;
-      add_norm(names_.q_norm, is_per_head ? config_.head_dim : q);
-      add_norm(names_.k_norm, is_per_head ? config_.head_dim : kv);
+      add_norm(names_.q_norm, is_per_head ? heads.head_dim : q);
+      if (has_keys) add_norm(names_.k_norm, is_per_head ? heads.head_dim : kv);
     }
     add_linear(names_.o, hidden, q, config_.o_bias);
     if (config_.has_attention_sinks) {
@@ -176,6 +192,20 @@ class TensorList {
           {config_.head_dim},
           WeightRole::norm);
     }
+  }
+
+  // Published checkpoints have keys and values of layers that read those of another layer.
+  void add_unused_keys(const KeyValueHeads& heads) {
+    for (const std::string_view name : {names_.k, names_.v}) {
+      add_matrix(names_.in_layer(layer_, name),
+                 heads.count * heads.head_dim,
+                 config_.hidden_size,
+                 Presence::optional);
+    }
+    add(names_.in_layer(layer_, names_.k_norm) + ".weight",
+        {heads.head_dim},
+        WeightRole::norm,
+        Presence::optional);
   }
 
   void add_cross_attention() {
@@ -250,7 +280,7 @@ class TensorList {
 
   void add_mlp() {
     const int64_t hidden = config_.hidden_size;
-    const int64_t intermediate = config_.intermediate_size;
+    const int64_t intermediate = config_.intermediate_size_of_layer(layer_);
     if (!names_.gate_up.empty()) {
       add_linear(names_.gate_up, 2 * intermediate, hidden, config_.mlp_bias);
     } else {
@@ -270,13 +300,28 @@ class TensorList {
       if (names_.router_bias_is_row) shape.insert(shape.begin(), 1);
       add(names_.in_layer(layer_, names_.router_bias), std::move(shape), WeightRole::bias);
     }
+    if (moe.is_beside_mlp) add_parts_beside_mlp(moe);
+    if (moe.latent_size > 0) {
+      add_linear(names_.latent_in, moe.latent_size, hidden, config_.mlp_bias);
+      add_linear(names_.latent_out, hidden, moe.latent_size, config_.mlp_bias);
+    }
     const ExpertRange experts = moe.local_experts();
     for (int64_t expert = experts.begin; expert < experts.begin + experts.count; ++expert) {
-      add_gated(fmt::format("{}{}.", names_.experts, expert), moe.intermediate_size);
+      add_expert(fmt::format("{}{}.", names_.experts, expert),
+                 moe.intermediate_size,
+                 moe.latent_size > 0 ? moe.latent_size : hidden);
     }
     if (moe.shared_intermediate_size == 0) return;
     add_shared_expert(moe.shared_intermediate_size);
     if (moe.has_shared_gate) add_linear(names_.shared_expert_gate, 1, hidden, false);
+  }
+  void add_parts_beside_mlp(const MixtureOfExperts& moe) {
+    const auto name = [&](std::string_view tensor) { return names_.in_layer(layer_, tensor); };
+    add(name(names_.router_scale), {config_.hidden_size}, WeightRole::norm);
+    add(name(names_.expert_scales), {moe.num_experts}, WeightRole::norm);
+    add_norm(names_.expert_norm, config_.hidden_size);
+    add_norm(names_.plain_mlp_result_norm, config_.hidden_size);
+    add_norm(names_.expert_result_norm, config_.hidden_size);
   }
   // One tensor for all experts of a layer. ExpertMatrices reads the checkpoint in this form.
   void add_stacked_experts(const MixtureOfExperts& moe) {
@@ -290,18 +335,20 @@ class TensorList {
     add_matrices(names_.expert_down, config_.hidden_size, moe.intermediate_size);
   }
   void add_shared_expert(int64_t size) {
-    if (names_.shared_gate_up.empty()) return add_gated(names_.shared_expert, size);
+    if (names_.shared_gate_up.empty()) {
+      return add_expert(names_.shared_expert, size, config_.hidden_size);
+    }
     const auto name = [&](std::string_view part) {
       return fmt::format("{}{}", names_.shared_expert, part);
     };
     add_linear(name(names_.shared_gate_up), 2 * size, config_.hidden_size, false);
     add_linear(name(names_.expert_down), config_.hidden_size, size, false);
   }
-  void add_gated(std::string_view prefix, int64_t size) {
+  void add_expert(std::string_view prefix, int64_t size, int64_t hidden) {
     const auto name = [&](std::string_view part) { return fmt::format("{}{}", prefix, part); };
-    add_linear(name(names_.expert_gate), size, config_.hidden_size, false);
-    add_linear(name(names_.expert_up), size, config_.hidden_size, false);
-    add_linear(name(names_.expert_down), config_.hidden_size, size, false);
+    if (config_.moe->is_gated) add_linear(name(names_.expert_gate), size, hidden, false);
+    add_linear(name(names_.expert_up), size, hidden, false);
+    add_linear(name(names_.expert_down), hidden, size, false);
   }
 
   const ModelConfig& config_;

@@ -66,6 +66,7 @@ std::string_view stem_of(std::string_view name) {
 bool is_of_family(std::string_view name, const Family& known) {
   if (known.name == name || known.model_type == name) return true;
   if (known.architecture == Architecture::gemma3 && name == "Gemma3TextModel") return true;
+  if (known.architecture == Architecture::gemma4 && name == "Gemma4TextModel") return true;
   const bool is_encoder = known.name == fmt::format("{}{}", stem_of(known.name), kModelEnding);
   const bool is_decoder = known.name.ends_with(kDecoderEnding);
   const bool has_ending = name.ends_with(kClassifierEnding) ||
@@ -205,10 +206,31 @@ int64_t ModelConfig::num_recurrent_layers() const noexcept {
   return std::ranges::count(layer_types, LayerType::linear_attention);
 }
 
+int64_t ModelConfig::num_attention_layers() const {
+  int64_t count = 0;
+  for (int64_t layer = first_layer(); layer < end_layer(); ++layer) {
+    const bool attends = has_parallel_recurrence || has_attention(layer);
+    count += static_cast<int64_t>(attends && !shares_kv(layer));
+  }
+  return count;
+}
+
+int64_t ModelConfig::kv_layer_of(int64_t layer) const {
+  if (!shares_kv(layer)) return layer;
+  int64_t other = num_hidden_layers - num_kv_shared_layers - 1;
+  while (layer_types[static_cast<size_t>(other)] != layer_types[static_cast<size_t>(layer)]) {
+    --other;
+  }
+  return other;
+}
+
 int64_t ModelConfig::cache_index(int64_t layer) const {
   int64_t index = 0;
-  for (int64_t other = first_layer(); other < layer; ++other) {
-    index += static_cast<int64_t>(is_recurrent_layer(other) == is_recurrent_layer(layer));
+  const int64_t end = kv_layer_of(layer);
+  for (int64_t other = first_layer(); other < end; ++other) {
+    const bool has_cache = has_attention(other) || is_recurrent_layer(other);
+    const bool is_of_kind = is_recurrent_layer(other) == is_recurrent_layer(layer);
+    index += static_cast<int64_t>(has_cache && is_of_kind);
   }
   return index;
 }

@@ -38,18 +38,21 @@ inline constexpr std::array kAllArchitectures = {
 /// The tokens that a layer's attention reads; the names are those of `layer_types` in config.json.
 /// In a layer of chunked attention a token sees its own chunk of attention_chunk_size positions.
 /// A layer of linear attention reads a state of fixed size instead, which earlier tokens left.
+/// A layer of the type `none` reads no other token: it has only an MLP or experts.
 enum class LayerType : uint8_t {
   full_attention,
   sliding_attention,
   chunked_attention,
-  linear_attention
+  linear_attention,
+  none
 };
 
 /// gemma_rms_norm multiplies by 1 + weight.
 enum class NormType : uint8_t { rms_norm, gemma_rms_norm, layer_norm };
 
-/// The function of an MLP; gelu_tanh is what configs call gelu_pytorch_tanh or gelu_new.
-enum class Activation : uint8_t { silu, gelu, gelu_tanh, relu };
+/// The function of an MLP; gelu_tanh is what configs call gelu_pytorch_tanh or gelu_new, and relu2
+/// is the square of relu.
+enum class Activation : uint8_t { silu, gelu, gelu_tanh, relu, relu2 };
 
 /// The norm of q and k: none, over each head with the same weights or with those of the head
 /// (LayerNorm without biases), or over all heads at once.
@@ -99,6 +102,11 @@ struct MixtureOfExperts {
   double routed_scale = 1.0;  // of the weights of a token's experts
   /// GPT-OSS: one tensor holds a matrix of all experts, and router and experts have biases.
   bool is_stacked = false;
+  bool is_gated = true;     // of an expert: act(gate(x)) * up(x) instead of act(up(x))
+  int64_t latent_size = 0;  // what experts read and write; 0: the hidden size, without projections
+  /// Gemma 4: the experts lie beside an MLP, and read the residual through norms of their own. The
+  /// router has a norm too, and multiplies the weight of each expert by a factor of that expert.
+  bool is_beside_mlp = false;
   double swiglu_limit = 0;  // of GPT-OSS's gated function; 0: the function is `activation`
   /// The experts of this rank, of those that ranks divide among themselves. Not given: it has all.
   /// num_experts counts those of all ranks.
@@ -131,6 +139,14 @@ struct LatentAttentionConfig {
   [[nodiscard]] int64_t qk_head_dim() const noexcept { return qk_nope_head_dim + qk_rope_head_dim; }
   /// The elements that the cache holds for each position.
   [[nodiscard]] int64_t cache_row_size() const noexcept { return kv_lora_rank + qk_rope_head_dim; }
+};
+
+/// The key/value heads of a layer.
+struct KeyValueHeads {
+  int64_t count = 0;
+  int64_t head_dim = 0;  // even; also of the layer's queries
+
+  bool operator==(const KeyValueHeads&) const = default;
 };
 
 /// Llama 4 multiplies the queries of layers without rotation by
@@ -215,6 +231,17 @@ struct ModelConfig {
   int64_t num_attention_heads = 0;
   int64_t num_key_value_heads = 0;
   int64_t head_dim = 0;  // even; with `mla`: of the part that rotates
+  /// The heads of layers without a window, where these differ from the others.
+  std::optional<KeyValueHeads> full_heads;
+  /// The last layers, which have no keys and values. Each reads those of the last layer of its type
+  /// before these layers.
+  int64_t num_kv_shared_layers = 0;
+  bool doubles_shared_mlps = false;         // the MLPs of these layers have twice the size
+  bool full_values_are_keys = false;        // layers without a window project their values as keys
+  bool has_value_norm = false;              // a head of v is divided by its root mean square
+  bool has_layer_scalars = false;           // the result of a layer is multiplied by a number
+  int64_t hidden_size_per_layer_input = 0;  // of the embedding that each layer has; 0: none
+  bool has_single_blocks = false;  // a layer has attention, a recurrence or an MLP, and one norm
   std::optional<LatentAttentionConfig> mla;
   std::optional<RecurrentConfig> recurrent;  // given if a layer is one of linear attention
   /// Every layer has attention and a recurrence, which read the same hidden states.
@@ -309,8 +336,32 @@ struct ModelConfig {
   [[nodiscard]] int64_t derived_max_model_len() const;
   [[nodiscard]] int64_t q_size() const noexcept { return num_attention_heads * head_dim; }
   [[nodiscard]] int64_t kv_size() const noexcept { return num_key_value_heads * head_dim; }
+  [[nodiscard]] KeyValueHeads heads_of_layer(int64_t layer) const {
+    if (full_heads && !window_of_layer(layer)) return *full_heads;
+    return {.count = num_key_value_heads, .head_dim = head_dim};
+  }
+  /// The layer reads the keys and values of another one.
+  [[nodiscard]] bool shares_kv(int64_t layer) const noexcept {
+    return layer >= num_hidden_layers - num_kv_shared_layers;
+  }
+  /// The layer whose keys and values this one reads: itself, unless it shares them.
+  [[nodiscard]] int64_t kv_layer_of(int64_t layer) const;
+  [[nodiscard]] bool has_value_projection(int64_t layer) const {
+    return !full_values_are_keys || window_of_layer(layer).has_value();
+  }
+  [[nodiscard]] int64_t intermediate_size_of_layer(int64_t layer) const noexcept {
+    return doubles_shared_mlps && shares_kv(layer) ? 2 * intermediate_size : intermediate_size;
+  }
   [[nodiscard]] bool is_moe_layer(int64_t layer) const {
     return moe.has_value() && moe_layers[static_cast<size_t>(layer)];
+  }
+  [[nodiscard]] bool has_attention(int64_t layer) const {
+    return !is_recurrent_layer(layer) && layer_types[static_cast<size_t>(layer)] != LayerType::none;
+  }
+  /// An MLP or experts.
+  [[nodiscard]] bool has_feed_forward(int64_t layer) const {
+    return has_mlp &&
+           (!has_single_blocks || layer_types[static_cast<size_t>(layer)] == LayerType::none);
   }
   /// The layer has a recurrence and no attention.
   [[nodiscard]] bool is_recurrent_layer(int64_t layer) const {
@@ -338,10 +389,7 @@ struct ModelConfig {
   /// Layers with a recurrence.
   [[nodiscard]] int64_t num_recurrent_layers() const noexcept;
   /// Layers of this rank that cache keys and values, or latents.
-  [[nodiscard]] int64_t num_attention_layers() const noexcept {
-    const int64_t num_layers = end_layer() - first_layer();
-    return has_parallel_recurrence ? num_layers : num_layers - num_recurrent_layers();
-  }
+  [[nodiscard]] int64_t num_attention_layers() const;
   [[nodiscard]] int64_t first_layer() const noexcept {
     return num_hidden_layers * pipeline_rank / pipeline_parallel_size;
   }

@@ -22,6 +22,8 @@ std::string_view unready_part(const ModelConfig& config) {
   if (config.num_recurrent_layers() > 0) return "recurrent layers";
   if (!generates_text(config)) return "models that give vectors or labels";
   if (config.quantization.method != QuantizationMethod::none) return "quantised weights";
+  if (config.has_layer_scalars) return "the layers of Gemma 4";
+  if (config.has_single_blocks) return "layers of one block";
   if (config.qk_norm == QkNorm::all_heads) return "norms over all heads of q and k";
   if (config.qk_norm == QkNorm::own_per_head) return "norms with weights of each head of q and k";
   if (config.has_attention_gate) return "gates behind the heads of q";
@@ -34,6 +36,8 @@ std::string_view unready_part(const ModelConfig& config) {
 
 // The same for ranks that have whole layers, or whole experts.
 std::string_view unready_for_whole_parts(const ModelConfig& config) {
+  if (config.has_layer_scalars) return "the layers of Gemma 4";
+  if (config.has_single_blocks) return "layers of one block";
   if (config.num_recurrent_layers() > 0) return "recurrent layers";
   if (!generates_text(config)) return "models that give vectors or labels";
   if (config.quantization.method != QuantizationMethod::none) return "quantised weights";

@@ -143,18 +143,22 @@ std::unique_ptr<WeightSource> with_single_experts(std::unique_ptr<WeightSource> 
   if (!config.moe || config.moe->is_stacked) return source;
   const DecoderTensors names = decoder_tensors(config);
   const int64_t size = config.moe->intermediate_size;
-  const StackedModule gate_up = {.stored = names.stacked_gate_up,
-                                 .modules = {names.expert_gate, names.expert_up},
-                                 .rows = size,
-                                 .columns = config.hidden_size};
+  const int64_t latent_size = config.moe->latent_size;
+  const int64_t hidden = latent_size > 0 ? latent_size : config.hidden_size;
+  const StackedModule up = {.stored = names.stacked_gate_up,
+                            .modules = config.moe->is_gated
+                                           ? std::vector{names.expert_gate, names.expert_up}
+                                           : std::vector{names.expert_up},
+                            .rows = size,
+                            .columns = hidden};
   const StackedModule down = {.stored = names.stacked_down,
                               .modules = {names.expert_down},
-                              .rows = config.hidden_size,
+                              .rows = hidden,
                               .columns = size};
   Parts parts;
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     if (!config.is_moe_layer(layer)) continue;
-    for (const StackedModule& stacked : {gate_up, down}) {
+    for (const StackedModule& stacked : {up, down}) {
       add_parts(*source, config, layer, stacked, parts);
     }
   }

@@ -68,6 +68,11 @@ inline Json complete_config(std::string_view architecture) {
     config["num_local_experts"] = 4;
     config.erase("shared_intermediate_size");
   }
+  if (architecture == "Gemma4ForCausalLM") config["vocab_size_per_layer_input"] = 100;
+  if (architecture == "NemotronHForCausalLM") {
+    config["hybrid_override_pattern"] = "M*-E";
+    config["moe_shared_expert_intermediate_size"] = 48;
+  }
   if (architecture == "Dots1ForCausalLM") config["norm_topk_prob"] = true;
   if (architecture == "Ernie4_5_MoeForCausalLM") config["moe_num_experts"] = 8;
   if (architecture == "HunYuanMoEV1ForCausalLM") config.erase("moe_intermediate_size");

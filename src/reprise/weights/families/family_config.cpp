@@ -58,7 +58,9 @@ void read_sizes(const FamilyConfig& in, const SizeKeys& keys) {
     (void)reader.required_integer(keys.intermediate_size, 1, kMaxIntermediateSize);
   }
   config.intermediate_size = intermediate.value_or(4 * config.hidden_size);
-  config.num_hidden_layers = reader.required_integer(keys.num_hidden_layers, 1, kMaxLayers);
+  config.num_hidden_layers = keys.num_layers > 0
+                                 ? keys.num_layers
+                                 : reader.required_integer(keys.num_hidden_layers, 1, kMaxLayers);
   const auto positions = reader.integer(keys.max_position_embeddings, 1, kMaxPositions);
   config.max_position_embeddings =
       positions || keys.default_max_positions == 0
@@ -106,7 +108,7 @@ void read_activation(const FamilyConfig& in,
                      std::string_view key,
                      std::string_view name_by_default) {
   // Source: transformers, activations.py (ACT2FN).
-  constexpr std::array<std::pair<std::string_view, Activation>, 8> kNames = {{
+  constexpr std::array<std::pair<std::string_view, Activation>, 9> kNames = {{
       {"silu", Activation::silu},
       {"swish", Activation::silu},
       {"gelu", Activation::gelu},
@@ -115,21 +117,23 @@ void read_activation(const FamilyConfig& in,
       {"gelu_pytorch_tanh", Activation::gelu_tanh},
       {"gelu_tanh", Activation::gelu_tanh},
       {"relu", Activation::relu},
+      {"relu2", Activation::relu2},
   }};
   const std::string name = in.reader.string(key).value_or(std::string(name_by_default));
   for (const auto& [known, activation] : kNames) {
     if (known != name) continue;
     in.config.activation = activation;
-    // Only the other kind of MLP has kernels for these two.
-    const Activation without_kernel = in.config.has_gated_mlp ? Activation::relu : Activation::silu;
-    if (activation == without_kernel) break;
+    // Only the other kind of MLP has kernels for these.
+    const bool is_of_gate = activation == Activation::silu;
+    const bool is_of_plain = activation == Activation::relu || activation == Activation::relu2;
+    if (in.config.has_gated_mlp ? is_of_plain : is_of_gate) break;
     return;
   }
   in.reader.fail(
       key,
       fmt::format("'{}' is not supported; supported: gelu, gelu_new, gelu_pytorch_tanh, {}",
                   visible(name),
-                  in.config.has_gated_mlp ? "silu" : "relu"));
+                  in.config.has_gated_mlp ? "silu" : "relu, relu2"));
 }
 
 void use_layer_norm(const FamilyConfig& in) {

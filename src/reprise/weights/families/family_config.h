@@ -34,6 +34,8 @@ struct SizeKeys {
   /// The intermediate size may be left out: then it is four times the hidden size.
   bool has_default_intermediate_size = false;
   bool has_attention = true;
+  /// 0: the number of layers is the member num_hidden_layers.
+  int64_t num_layers = 0;
 };
 
 void read_sizes(const FamilyConfig& in, const SizeKeys& keys = {});
