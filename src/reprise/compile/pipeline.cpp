@@ -90,14 +90,13 @@ struct Entry {
 };
 
 // All passes in their order, each with a flag: whether the options switch it on.
-std::vector<Entry> pipeline_entries(const PassOptions& options) {
-  const PassOptions& on = options;
+std::vector<Entry> pipeline_entries(const PassOptions& on) {
   const auto with_kernels = [&](Apply apply) {
-    return [apply, has_kernel = options.has_kernel](Program& program) {
+    return [apply, has_kernel = on.has_kernel](Program& program) {
       return apply(program, has_kernel);
     };
   };
-  const program::TokenRange rope_range = up_to(options.rope_kvcache_fusion_max_token_num);
+  const program::TokenRange rope_range = up_to(on.rope_kvcache_fusion_max_token_num);
   const bool has_ranks = on.tensor_parallel_size > 1;
   const bool has_sp = has_ranks && on.enable_sp && on.sp_min_token_num;
   const program::TokenRange sp_range{.begin = on.sp_min_token_num.value_or(1)};
@@ -146,8 +145,8 @@ std::vector<Entry> pipeline_entries(const PassOptions& options) {
         {.end = on.norm_prologue_max_token_num}}},
       {on.group_rows,
        {"group_rows",
-        [group_options = GroupRowsOptions{.can_compile = options.can_compile,
-                                          .group_single_ops = options.group_single_ops}](
+        [group_options = GroupRowsOptions{.can_compile = on.can_compile,
+                                          .group_single_ops = on.group_single_ops}](
             Program& program) { return group_rows(program, group_options); }}},
   };
 }

@@ -113,16 +113,16 @@ SelfAttention::SelfAttention(const LayerParts& parts)
   if (qk_norm_ == weights::QkNorm::none) return;
   if (qk_norm_ == weights::QkNorm::own_per_head) {
     const std::vector<int64_t> order = head_norm_rows(config, parts.layer, 1);
-    q_head_norms_.emplace(parts, names.q_norm, num_heads_, order);
-    k_head_norms_.emplace(parts, names.k_norm, num_kv_heads_, order);
+    norms_.q_heads.emplace(parts, names.q_norm, num_heads_, order);
+    norms_.k_heads.emplace(parts, names.k_norm, num_kv_heads_, order);
     return;
   }
   const bool is_per_head = qk_norm_ == weights::QkNorm::per_head;
   const auto order = [&](int64_t num_heads) {
     return Arrangement{.rows = head_norm_rows(config, parts.layer, is_per_head ? 1 : num_heads)};
   };
-  q_norm_.emplace(parts, names.q_norm, order(num_heads_));
-  if (projected_ != Projected::q) k_norm_.emplace(parts, names.k_norm, order(num_kv_heads_));
+  norms_.q.emplace(parts, names.q_norm, order(num_heads_));
+  if (projected_ != Projected::q) norms_.k.emplace(parts, names.k_norm, order(num_kv_heads_));
 }
 
 void SelfAttention::load_qkv(const LayerParts& parts) {
@@ -161,14 +161,14 @@ Tensor SelfAttention::operator()(cudagraph::ForwardContext& context,
     return ops::unflatten(qkv_clip_ > 0 ? ops::clamp(part, qkv_clip_) : part, num_heads);
   };
   const auto slice = [&](int64_t begin, int64_t size) { return ops::slice(qkv, 1, begin, size); };
-  Tensor q = heads_of(normed(slice(0, q_size_), q_norm_, q_head_norms_), num_heads_);
-  Tensor k = heads_of(normed(slice(q_size_, kv_size_), k_norm_, k_head_norms_), num_kv_heads_);
+  Tensor q = heads_of(normed(slice(0, q_size_), norms_.q, norms_.q_heads), num_heads_);
+  Tensor k = heads_of(normed(slice(q_size_, kv_size_), norms_.k, norms_.k_heads), num_kv_heads_);
   const int64_t values = projected_ == Projected::q_k_and_v ? q_size_ + kv_size_ : q_size_;
   Tensor v = heads_of(slice(values, kv_size_), num_kv_heads_);
   if (has_value_norm_) v = ops::gemma_rms_norm(v, unit_norm_, norm_eps_);
   const auto norm_heads = [&] {
-    q = (*q_norm_)(q);
-    k = (*k_norm_)(k);
+    q = (*norms_.q)(q);
+    k = (*norms_.k)(k);
   };
   const bool norms_heads = has_norm(weights::QkNorm::per_head);
   if (norms_heads && !norms_rotated_) norm_heads();
@@ -194,7 +194,7 @@ Tensor SelfAttention::attend_to_shared(cudagraph::ForwardContext& context,
                                        const Tensor& projected,
                                        const Tensor& positions) const {
   // The op rotates keys too. It gets a head of what was projected, which the norm of q has read.
-  Tensor q = (*q_norm_)(ops::unflatten(projected, num_heads_));
+  Tensor q = (*norms_.q)(ops::unflatten(projected, num_heads_));
   if (rope_table_.defined()) {
     const Tensor unused = ops::unflatten(ops::slice(projected, 1, 0, q_size_ / num_heads_), 1);
     q = std::get<0>(ops::rope(q, unused, positions, rope_table_));

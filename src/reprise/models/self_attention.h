@@ -25,6 +25,13 @@ class SelfAttention final : public AttentionBlock {
   /// without v the keys before their norm are the values.
   enum class Projected : uint8_t { q, q_and_k, q_k_and_v };
 
+  struct Norms {
+    std::optional<Norm> q;
+    std::optional<Norm> k;
+    std::optional<HeadNorms> q_heads;  // instead, if each head has weights of its own
+    std::optional<HeadNorms> k_heads;
+  };
+
   [[nodiscard]] static Projected projected_of(const LayerParts& parts);
   [[nodiscard]] bool has_norm(weights::QkNorm kind) const { return qk_norm_ == kind; }
   void load_qkv(const LayerParts& parts);
@@ -40,10 +47,7 @@ class SelfAttention final : public AttentionBlock {
   weights::QkNorm qk_norm_;
   Projection qkv_;
   Projection o_;
-  std::optional<Norm> q_norm_;
-  std::optional<Norm> k_norm_;
-  std::optional<HeadNorms> q_head_norms_;  // instead, if each head has weights of its own
-  std::optional<HeadNorms> k_head_norms_;
+  Norms norms_;
   Tensor rope_table_;        // shared by layers; see LayerParts::rope_table
   Tensor query_rope_table_;  // likewise
   bool rotates_;

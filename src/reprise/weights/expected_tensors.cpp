@@ -156,7 +156,6 @@ class TensorList {
     const int64_t q = config_.num_attention_heads * heads.head_dim;
     const int64_t kv = heads.count * heads.head_dim;
     const bool has_keys = !config_.shares_kv(layer_);
-    if (!has_keys) add_unused_keys(heads);
     if (names_.qkv.empty()) {
       add_linear(names_.q, config_.has_attention_gate ? 2 * q : q, hidden, config_.qkv_bias);
       if (has_keys) add_linear(names_.k, kv, hidden, config_.qkv_bias);
@@ -172,6 +171,16 @@ class TensorList {
       const bool is_per_head = config_.qk_norm == QkNorm::per_head;
       add_norm(names_.q_norm, is_per_head ? heads.head_dim : q);
       if (has_keys) add_norm(names_.k_norm, is_per_head ? heads.head_dim : kv);
+    }
+    // Published checkpoints have keys and values of layers that read those of another layer.
+    if (!has_keys) {
+      for (const std::string_view name : {names_.k, names_.v}) {
+        add_matrix(names_.in_layer(layer_, name), kv, hidden, Presence::optional);
+      }
+      add(names_.in_layer(layer_, names_.k_norm) + ".weight",
+          {heads.head_dim},
+          WeightRole::norm,
+          Presence::optional);
     }
     add_linear(names_.o, hidden, q, config_.o_bias);
     if (config_.has_attention_sinks) {
@@ -192,20 +201,6 @@ class TensorList {
           {config_.head_dim},
           WeightRole::norm);
     }
-  }
-
-  // Published checkpoints have keys and values of layers that read those of another layer.
-  void add_unused_keys(const KeyValueHeads& heads) {
-    for (const std::string_view name : {names_.k, names_.v}) {
-      add_matrix(names_.in_layer(layer_, name),
-                 heads.count * heads.head_dim,
-                 config_.hidden_size,
-                 Presence::optional);
-    }
-    add(names_.in_layer(layer_, names_.k_norm) + ".weight",
-        {heads.head_dim},
-        WeightRole::norm,
-        Presence::optional);
   }
 
   void add_cross_attention() {

@@ -7,8 +7,7 @@ void run_scale_experts(const void* args, device::BlockRange blocks) noexcept {
       for (int64_t i = tile.column_begin; i < tile.column_end; ++i) {
         const int64_t at = row * a.tiles.width + i;
         const int32_t expert = a.experts[at];
-        const float scale =
-            expert < 0 ? 0.0F : to_float(static_cast<const T*>(a.scales)[expert]);
+        const float scale = expert < 0 ? 0.0F : to_float(static_cast<const T*>(a.scales)[expert]);
         a.out[at] = a.weights[at] * scale;
       }
     }
