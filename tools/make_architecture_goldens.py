@@ -269,6 +269,8 @@ def draw(model: torch.nn.Module, config, seed: int) -> None:
             # The gated norm behind a delta net counts from zero in every class.
             is_offset = counts_from_one and "linear_attn" not in name
             values = 0.1 * values if is_offset else 1.0 + 0.1 * values
+            if "gemma4" in config.model_type and name.endswith(("q_norm.weight", "k_norm.weight")):
+                values = 0.4 * values  # scores are not scaled: with larger ones each softmax would choose one token
         elif name.endswith(("layer_scalar", "router.scale", "per_expert_scale")):
             values = 1.0 + 0.2 * values
         elif parameter.dim() == 1:
