@@ -69,9 +69,12 @@ ExpertMlp::ExpertMlp(const LayerParts& parts)
   }
   if (routing_.is_beside_mlp) beside_mlp_.emplace(parts);
   if (routing_.latent_size > 0) {
-    const bool has_bias = parts.config.mlp_bias;
-    latent_ = LatentProjections{.in = parts.load_linear(has_bias, {names.latent_in}),
-                                .out = parts.load_linear(has_bias, {names.latent_out})};
+    // Like the experts, they take no adapters: the tokens of other engines may come with the own.
+    const auto load = [&](std::string_view name) {
+      return Projection{.weight = parts.load_projection({name}),
+                        .bias = parts.load_bias(parts.config.mlp_bias, {name})};
+    };
+    latent_ = LatentProjections{.in = load(names.latent_in), .out = load(names.latent_out)};
   }
   if (routing_.scores == weights::RouterScores::sigmoid_of_input) {
     const std::string name = names.in_layer(parts.layer, names.router) + ".weight";

@@ -274,7 +274,7 @@ TEST(ModelConfig, refuses_unknown_architectures_with_the_nearest_name) {
   EXPECT_THAT(message, HasSubstr("did you mean 'Qwen2ForCausalLM'"));
   EXPECT_THAT(message, HasSubstr("LlamaForCausalLM, MistralForCausalLM"));
   EXPECT_THAT(message, HasSubstr("OPTForCausalLM, Starcoder2ForCausalLM, "));
-  EXPECT_THAT(message_of([] { (void)load(base("Gemma4ForCausalLM")); }),
+  EXPECT_THAT(message_of([] { (void)load(base("Gemma5ForCausalLM")); }),
               HasSubstr("did you mean 'Gemma"));
   for (const char* other : {"BloomForCausalLM", "MambaForCausalLM", "WhisperForCausalLM"}) {
     EXPECT_THAT(message_of([other] { (void)load(base(other)); }),

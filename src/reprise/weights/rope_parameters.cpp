@@ -190,7 +190,7 @@ void read_scaling(const ConfigReader& config,
 
 // The object of `rope_parameters`, or in it the one for the layers of keys.layer_type.
 std::optional<ConfigReader> find_parameters(const ConfigReader& config, const RopeKeys& keys) {
-  const std::optional<ConfigReader> parameters = config.object("rope_parameters");
+  std::optional<ConfigReader> parameters = config.object("rope_parameters");
   if (!parameters) return parameters;
   for (const std::string_view layer_type : {"full_attention", "sliding_attention"}) {
     if (!parameters->has(layer_type)) continue;
@@ -254,7 +254,7 @@ RopeParameters read_rope_parameters(const ConfigReader& config,
                     rope.theta));
   }
   if (scaling) {
-    warnings.push_back("rope_scaling is used instead of the scaling in rope_parameters");
+    warnings.emplace_back("rope_scaling is used instead of the scaling in rope_parameters");
   }
   return rope;
 }

@@ -30,7 +30,6 @@ TEST(NemotronH, members_that_no_code_serves_are_refused_by_name) {
       {"n_groups", 3},
       {"attention_bias", true},
       {"mlp_bias", true},
-      {"norm_topk_prob", false},
       {"mlp_hidden_act", "silu"},
       {"moe_shared_expert_intermediate_size", nullptr},
   };
