@@ -154,7 +154,7 @@ class EveryFlag(Case):
         rule = json.loads(self.ok("explain", "--json", "-cc.capture_size_rule", "atom", "--preset", "atom"))
         self.assertEqual(rule["resolved"], "PIECEWISE")
         self.assertIn("<== here", self.ok("explain", "--preset=atom", "--enforce-eager"))
-        self.assertIn("there is atom", self.refused("explain", "--preset", "sglang"))
+        self.assertIn("the only preset is atom", self.refused("explain", "--preset", "sglang"))
 
     def test_the_preset_of_atom_runs_prompts_eagerly_and_decode_batches_from_full_graphs(self):
         options = ("generate", MODEL, "--prompt", "Anna has", "--max-tokens", "12", "--temperature", "0", "--ignore-eos")

@@ -137,19 +137,19 @@ std::vector<int32_t> state_slots_of(const Json& requests) {
 
 Json layout_json(const StepMemory& memory) {
   const kv_cache::KvCacheLayout& cache = memory.kv_cache().layout();
-  Json layer_heads = Json::array();  // empty: all layers have the same
+  Json layout = {{"num_layers", cache.num_layers},
+                 {"num_kv_heads", cache.num_kv_heads},
+                 {"block_size", cache.block_size},
+                 {"head_dim", cache.head_dim},
+                 {"dtype", dtype_name(cache.dtype)},
+                 {"has_values", cache.has_values},
+                 {"has_row_scales", cache.has_row_scales},
+                 {"bytes_per_state", memory.states().layout().bytes_per_slot()}};
+  // Only where layers differ, so that reports of other models stay readable.
   for (const kv_cache::CacheHeads& heads : cache.layer_heads) {
-    layer_heads.push_back({heads.count, heads.head_dim});
+    layout["layer_heads"].push_back({heads.count, heads.head_dim});
   }
-  return {{"num_layers", cache.num_layers},
-          {"num_kv_heads", cache.num_kv_heads},
-          {"block_size", cache.block_size},
-          {"head_dim", cache.head_dim},
-          {"layer_heads", layer_heads},
-          {"dtype", dtype_name(cache.dtype)},
-          {"has_values", cache.has_values},
-          {"has_row_scales", cache.has_row_scales},
-          {"bytes_per_state", memory.states().layout().bytes_per_slot()}};
+  return layout;
 }
 
 void write_file(const std::filesystem::path& path, std::string_view bytes) {

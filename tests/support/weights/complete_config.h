@@ -6,6 +6,33 @@
 
 namespace reprise::weights {
 
+/// Changes what means something else in a family, or would be refused there.
+inline void fit_to_family(Json& config, std::string_view architecture) {
+  if (architecture == "GraniteMoeHybridForCausalLM") config["num_local_experts"] = 0;
+  // Here this member is the number of a layer's values.
+  if (architecture == "MambaForCausalLM") config.erase("intermediate_size");
+  if (architecture == "MixtralForCausalLM" || architecture == "GraniteMoeForCausalLM") {
+    config["num_local_experts"] = 4;
+  }
+  if (architecture == "MiniMaxM2ForCausalLM") {
+    config["num_local_experts"] = 4;
+    config.erase("shared_intermediate_size");
+  }
+  if (architecture == "Gemma4ForCausalLM") config["vocab_size_per_layer_input"] = 100;
+  if (architecture == "NemotronHForCausalLM") {
+    config["hybrid_override_pattern"] = "M*-E";
+    config["moe_shared_expert_intermediate_size"] = 48;
+  }
+  if (architecture == "Dots1ForCausalLM") config["norm_topk_prob"] = true;
+  if (architecture == "Ernie4_5_MoeForCausalLM") config["moe_num_experts"] = 8;
+  if (architecture == "HunYuanMoEV1ForCausalLM") config.erase("moe_intermediate_size");
+  if (architecture == "Llama4ForCausalLM") {
+    config["num_local_experts"] = 4;
+    config["num_experts_per_tok"] = 1;
+    config["intermediate_size_mlp"] = 128;
+  }
+}
+
 /// A small config with all that any family needs.
 inline Json complete_config(std::string_view architecture) {
   Json config = {{"architectures", {architecture}},
@@ -58,29 +85,7 @@ inline Json complete_config(std::string_view architecture) {
                  {"hidden_dim", 128},
                  {"n_layers", 4},
                  {"n_heads", 4}};
-  if (architecture == "GraniteMoeHybridForCausalLM") config["num_local_experts"] = 0;
-  // Here this member is the number of a layer's values.
-  if (architecture == "MambaForCausalLM") config.erase("intermediate_size");
-  if (architecture == "MixtralForCausalLM" || architecture == "GraniteMoeForCausalLM") {
-    config["num_local_experts"] = 4;
-  }
-  if (architecture == "MiniMaxM2ForCausalLM") {
-    config["num_local_experts"] = 4;
-    config.erase("shared_intermediate_size");
-  }
-  if (architecture == "Gemma4ForCausalLM") config["vocab_size_per_layer_input"] = 100;
-  if (architecture == "NemotronHForCausalLM") {
-    config["hybrid_override_pattern"] = "M*-E";
-    config["moe_shared_expert_intermediate_size"] = 48;
-  }
-  if (architecture == "Dots1ForCausalLM") config["norm_topk_prob"] = true;
-  if (architecture == "Ernie4_5_MoeForCausalLM") config["moe_num_experts"] = 8;
-  if (architecture == "HunYuanMoEV1ForCausalLM") config.erase("moe_intermediate_size");
-  if (architecture == "Llama4ForCausalLM") {
-    config["num_local_experts"] = 4;
-    config["num_experts_per_tok"] = 1;
-    config["intermediate_size_mlp"] = 128;
-  }
+  fit_to_family(config, architecture);
   return config;
 }
 
