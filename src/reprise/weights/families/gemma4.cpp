@@ -165,7 +165,7 @@ void read_any_gemma4(const FamilyConfig& in, int64_t default_window) {
   read_layer_types(in);
   if (config.layer_types.back() != LayerType::full_attention) {
     config.layer_types.back() = LayerType::full_attention;
-    in.warnings.push_back("layer_types: the last layer is a full one in this class");
+    in.warnings.emplace_back("layer_types: the last layer is a full one in this class");
   }
   read_shared_layers(in);
   read_full_heads(in);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "reprise/weights/families/family_config.h"
@@ -87,7 +88,7 @@ std::vector<Block> read_blocks(const FamilyConfig& in) {
     in.reader.fail(key, "must have a layer of attention or with a recurrence");
   }
   const auto given = in.reader.integer("num_hidden_layers", 1, kMaxPositions);
-  if (given && *given != static_cast<int64_t>(blocks.size())) {
+  if (given && std::cmp_not_equal(*given, blocks.size())) {
     in.warnings.push_back(fmt::format(
         "num_hidden_layers {} is not the number of layers in {}, {}; the latter is used",
         *given,

@@ -177,7 +177,8 @@ int64_t adjusted_size_of_lfm2(const FamilyConfig& in) {
   if (!in.reader.boolean("block_auto_adjust_ff_dim").value_or(true)) return size;
   const double factor = in.reader.number("block_ffn_dim_multiplier", 0.01, 16).value_or(1.0);
   const int64_t multiple = in.reader.integer("block_multiple_of", 1, 1 << 16).value_or(256);
-  const auto scaled = static_cast<int64_t>(factor * static_cast<double>(2 * size / 3));
+  const int64_t two_thirds = 2 * size / 3;
+  const auto scaled = static_cast<int64_t>(factor * static_cast<double>(two_thirds));
   return (scaled + multiple - 1) / multiple * multiple;
 }
 
