@@ -69,7 +69,7 @@ ExpertMlp::ExpertMlp(const LayerParts& parts)
   }
   if (routing_.is_beside_mlp) beside_mlp_.emplace(parts);
   if (routing_.latent_size > 0) {
-    // Like the experts, they take no adapters: the tokens of other engines may come with the own.
+    // Like the experts, they take no adapters: they may also read tokens of other engines.
     const auto load = [&](std::string_view name) {
       return Projection{.weight = parts.load_projection({name}),
                         .bias = parts.load_bias(parts.config.mlp_bias, {name})};

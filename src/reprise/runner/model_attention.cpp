@@ -107,7 +107,7 @@ kv_cache::StateCacheLayout state_cache_layout_of(const weights::ModelConfig& mod
 
 namespace {
 
-// Of each layer with keys and values; empty: they all have the same heads.
+// The heads of each layer with keys and values; empty: all layers have the same.
 std::vector<kv_cache::CacheHeads> layer_heads_of(const weights::ModelConfig& model) {
   if (!model.full_heads) return {};
   std::vector<kv_cache::CacheHeads> all;

@@ -7,8 +7,8 @@ namespace reprise::runner {
 
 namespace {
 
-// Of each program, by the first range that it serves. All its ranges have the same multiple,
-// because programs that count tokens differently have different bytes.
+// The options of each program. All ranges of a program have the same multiple, because programs
+// that count tokens in different units have different bytes.
 std::vector<ProgramForwardOptions> options_by_program(
     const std::vector<program::ProgramRange>& ranges,
     size_t num_programs,

@@ -52,7 +52,7 @@ struct DecoderTensors {
   std::string_view up = "mlp.up_proj";
   std::string_view gate_up = {};  // instead of gate and up
   std::string_view down = "mlp.down_proj";
-  // What a layer makes of its own embedding.
+  // Tensors through which a layer reads its own embedding.
   std::string_view layer_input_gate = {};
   std::string_view layer_input_projection = {};
   std::string_view layer_input_norm = {};

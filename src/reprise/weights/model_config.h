@@ -250,8 +250,8 @@ struct ModelConfig {
   QkvLayout qkv_layout = QkvLayout::separate;
   bool has_transposed_matrices = false;  // of attention and MLP: stored [in, out]
   int64_t vocab_size = 0;
-  /// Of the embedding and of lm_head; projections lie between these and the layers. 0: that is
-  /// hidden_size, and there are no projections.
+  /// The size of the embedding and of lm_head, if it is not hidden_size: then projections lie
+  /// between them and the layers. 0: it is hidden_size.
   int64_t embedding_size = 0;
   int64_t max_position_embeddings = 0;
   NormType norm = NormType::rms_norm;

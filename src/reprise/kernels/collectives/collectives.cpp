@@ -30,7 +30,7 @@ struct alignas(16) SumArguments {
   int64_t count;
 };
 
-// What sums the parts, and then the norm's kernel with its arguments: it reads the sum.
+// The arguments of the sum, then the norm's kernel and its arguments. The norm reads the sum.
 template <typename NormArguments>
 struct alignas(16) SumAndNormArguments {
   SumArguments sum;
@@ -80,7 +80,7 @@ void sum_of_ranks(const void* args, device::BlockRange blocks) noexcept {
 }
 
 // A block sums some rows and hands them to the norm's own kernel, so the rows are still in the
-// cache and the bits are those of the separate ops. A row needs no more than one block.
+// cache and the bits are those of the separate ops. A block has whole rows.
 template <typename T, typename NormArguments>
 void sum_and_norm(const void* args, device::BlockRange blocks) noexcept {
   const auto& a = *static_cast<const SumAndNormArguments<NormArguments>*>(args);
@@ -165,8 +165,7 @@ void launch_sum(device::Stream& stream, int64_t num_ranks, const Tensor& parts, 
          std::array{writes(out), reads(parts)});
 }
 
-// What all kernels that sum and normalise in one launch have in common. `norm` reads the sum, which
-// is written to `sum`.
+// Adds the ranks' parts and normalises the sum in one launch. `norm` reads the sum from `sum`.
 template <typename NormArguments, size_t kUses>
 void launch_sum_and_norm(const OpRun& run,
                          const Tensor& parts,

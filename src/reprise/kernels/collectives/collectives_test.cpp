@@ -83,7 +83,10 @@ void expect_sum_in_the_order_of_ranks(int size, int64_t rows, int64_t width) {
       for (size_t peer = 1; peer < all.size(); ++peer) want += to_float(all[peer][i]);
       T rounded;
       store_element(&rounded, want);
-      ASSERT_EQ(std::memcmp(&rounded, sum.data_as<T>() + i, sizeof(T)), 0) << "element " << i;
+      // Bits are compared: two zeros may differ.
+      const void* found = sum.data_as<T>() + i;
+      ASSERT_EQ(std::memcmp(static_cast<const void*>(&rounded), found, sizeof(T)), 0)
+          << "element " << i;
     }
   });
 }
@@ -98,7 +101,7 @@ TEST(Collectives, all_reduce_adds_in_the_order_of_the_ranks_and_rounds_once) {
   expect_sum_in_the_order_of_ranks<float>(2, 3, 4099);  // several blocks of the sum
 }
 
-// Each element of `x` is the same number on each rank in `T`, but for a factor.
+// A matrix of random numbers that depend on `seed` alone.
 template <typename T>
 Tensor values_on(RankMachine& machine, int seed, int64_t rows, int64_t width) {
   const Tensor x = machine.make(DTypeOf<T>::value, {rows, width});

@@ -21,7 +21,7 @@ inline int32_t largest_free(const float* logits, const bool* is_taken, int64_t c
   return static_cast<int32_t>(best);
 }
 
-// What the weights of the chosen experts are: parts of a softmax, or 1.
+// The weight of a chosen expert: its part of a softmax, or 1.
 enum class RouteWeights { of_all, of_chosen, ones };
 
 template <typename T, RouteWeights kWeights>

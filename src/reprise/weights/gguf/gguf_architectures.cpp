@@ -78,7 +78,7 @@ void read_command_r(const ArchitectureKeys& /*keys*/,
   config["use_qk_norm"] = traits.has("attn_q_norm.weight");
 }
 
-// Not given or 0: there is no limit.
+// Without attention.clamp_kqv, or if it is 0, nothing is clipped.
 void read_olmoe(const ArchitectureKeys& keys, const GgufConfigTraits& /*traits*/, Json& config) {
   const double limit = keys.number("attention.clamp_kqv").value_or(0);
   if (limit != 0) config["clip_qkv"] = limit;
