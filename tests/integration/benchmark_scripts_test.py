@@ -67,6 +67,14 @@ class BenchmarkScripts(unittest.TestCase):
         self.assert_positive(*(cell for row in rows[:4] for cell in row[1:]))
         self.assertIn("the log has 8 answers and 64 tokens", out)
 
+    def test_card_model(self):
+        # card_model_test.py compares its figures with a card's.
+        out = self.run_python("benchmarks/card_model.py", "benchmarks/shapes/qwen2.5-0.5b/config.json", "--requests", 2)
+        rows = rows_of(out)
+        self.assertEqual([row[0] for row in rows], ["qkv", "attention", "o", "gate_up", "down", "head", "others"])
+        self.assert_positive(*(cell for row in rows for cell in row[1:4]))
+        self.assertRegex(out, r"A step of 2 requests: \d+ us, 0\.\d\d of the bandwidth\.")
+
     def assert_positive(self, *values):
         for value in values:
             self.assertTrue(math.isfinite(float(value)) and float(value) > 0, values)
@@ -181,7 +189,7 @@ class BenchmarkScripts(unittest.TestCase):
 
     def test_every_other_script_says_what_it_needs(self):
         ours = {"bench_peers.py", "build_time.py", "verify_graphs.py", "packed_experts.py", "packed_weights_start.py", "cascade.py", "state_caching.py", "speculation.py",
-                "async_scheduling.py", "trust_costs.py"}
+                "async_scheduling.py", "trust_costs.py", "card_model.py"}
         folder = SOURCE / "benchmarks"
         found = {path.name for pattern in ("*.py", "*.sh") for path in folder.glob(pattern)}
         self.assertEqual(found, ours | set(NEEDS), "add a test of the new script here, or say in NEEDS why there is none")

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Predicts the time of a decode step on an H200, node by node, so that a change of CUDA kernels can be judged without a card.
+
+    card_model.py CONFIG.JSON [--requests 1] [--context 256] [--products own|library|overlapped] [--attention own|roof]
+
+CONFIG.JSON is the configuration of a dense model in bfloat16. `own` and `library` are the kernels as measured on an H200
+(results/2026-11-28-h200.json); `overlapped` is a chain of kernels that only read, where each starts before the one before has
+ended, so no product can be faster. `roof` reads the cache at the full bandwidth. card_model_test.py says how far the
+predictions are from what was measured. Uses only Python's standard library.
+"""
+
+import argparse
+import dataclasses
+import json
+import math
+
+BANDWIDTH = 4.48  # MB/us that a kernel that only reads reaches
+NODE_US = 0.7  # from the end of a kernel to the start of the next one in the same graph
+LEAST_NODE_US = 0.74  # of a chain whose kernels overlap
+NORM_US = 1.0  # of the norm in front of a product, so that a step is as long as it was measured at 1B and 8B
+BYTES = 2  # bfloat16
+
+
+@dataclasses.dataclass(frozen=True)
+class ProductKernel:
+    """`start_us + depth * us_per_1000_deep + megabytes / bandwidth`, with the last term larger for more rows.
+
+    The numbers are least squares of relative errors over 15 shapes in the rows that the kernel is for.
+    """
+
+    start_us: float
+    us_per_1000_deep: float
+    bandwidth: float
+    more_per_row: float
+
+    def us(self, rows, outputs, depth):
+        megabytes = outputs * depth * BYTES / 1e6
+        return self.start_us + self.us_per_1000_deep * depth / 1000 + megabytes / self.bandwidth * (1 + self.more_per_row * (rows - 1))
+
+
+PRODUCTS = {
+    "own": ProductKernel(2.5, 0.5, 4.2, 0.014),  # 1 to 8 rows
+    "library": ProductKernel(3.5, 0.4, 4.4, 0.0015),  # cuBLASLt, 1 to 32 rows
+    "overlapped": ProductKernel(0.1, 0.0, 4.58, 0.0),
+}
+
+POSITIONS_PER_PART = 256  # of the own attention kernel; a block takes one part of a request and a head of keys
+BLOCKS_AT_ONCE = 264  # two on each of 132 multiprocessors
+
+
+def own_attention_us(requests, context, kv_heads):
+    """Blocks come in waves of 22 us; fewer than a wave have the latency of one block. Parts of a request are merged."""
+    parts = math.ceil(context / POSITIONS_PER_PART)
+    blocks = requests * kv_heads * parts
+    waves = math.ceil(blocks / BLOCKS_AT_ONCE)
+    merge = 1.7 * math.log2(parts)
+    return 14 + 5 * blocks / BLOCKS_AT_ONCE + merge if waves == 1 else 22 * waves + merge
+
+
+def roof_attention_us(requests, context, kv_heads, head_dim):
+    return requests * context * kv_heads * head_dim * 2 * BYTES / 1e6 / BANDWIDTH
+
+
+def nodes_of(config, requests, context, products, attention):
+    """(name, how many in a step, us of one, MB that one must read) in the order of a step."""
+    hidden, inner, layers = config["hidden_size"], config["intermediate_size"], config["num_hidden_layers"]
+    heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
+    head_dim = config.get("head_dim") or hidden // heads
+    kernel = PRODUCTS[products]
+
+    def product(name, count, outputs, depth):
+        return name, count, kernel.us(requests, outputs, depth), outputs * depth * BYTES / 1e6
+
+    cache = requests * context * kv_heads * head_dim * 2 * BYTES / 1e6
+    us = own_attention_us(requests, context, kv_heads) if attention == "own" else roof_attention_us(requests, context, kv_heads, head_dim)
+    return [
+        product("qkv", layers, (heads + 2 * kv_heads) * head_dim, hidden),
+        ("attention", layers, us, cache),
+        product("o", layers, hidden, heads * head_dim),
+        product("gate_up", layers, 2 * inner, hidden),
+        product("down", layers, hidden, inner),
+        product("head", 1, config["vocab_size"], hidden),
+        ("others", 2, 2.0, 0.0),  # the embedding and the last norm
+    ]
+
+
+def step_us(nodes, products):
+    if products == "overlapped":
+        return sum(count * max(us, LEAST_NODE_US) for _, count, us, _ in nodes)
+    return sum(count * (us + NODE_US + (NORM_US if name in ("qkv", "gate_up") else 0)) for name, count, us, _ in nodes)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("config")
+    parser.add_argument("--requests", type=int, default=1)
+    parser.add_argument("--context", type=int, default=256)
+    parser.add_argument("--products", choices=PRODUCTS, default="own")
+    parser.add_argument("--attention", choices=("own", "roof"), default="own")
+    options = parser.parse_args()
+    with open(options.config, encoding="utf-8") as file:
+        config = json.load(file)
+    nodes = nodes_of(config, options.requests, options.context, options.products, options.attention)
+    print("| node | of a step | us of one | us of all | least us of all |\n|---|---:|---:|---:|---:|")
+    for name, count, us, megabytes in nodes:
+        print(f"| {name} | {count} | {us:.1f} | {count * us:.0f} | {count * megabytes / BANDWIDTH:.0f} |")
+    total = step_us(nodes, options.products)
+    least = sum(count * megabytes for _, count, _, megabytes in nodes) / BANDWIDTH
+    print(f"\nA step of {options.requests} request{'s'[:options.requests != 1]}: {total:.0f} us, {least / total:.2f} of the bandwidth.")
+
+
+if __name__ == "__main__":
+    main()

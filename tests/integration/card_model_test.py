@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""benchmarks/card_model.py against what an H200 measured.
+
+    card_model_test.py SOURCE_FOLDER
+
+Uses only Python's standard library.
+"""
+
+import json
+import sys
+import unittest
+from pathlib import Path
+
+SOURCE = None
+# (outputs, depth) of the products that were measured.
+SHAPES = {
+    "0.5b": {"qkv": (1152, 896), "o": (896, 896), "gate_up": (9728, 896), "down": (896, 4864), "head": (151936, 896)},
+    "1b": {"qkv": (3072, 2048), "o": (2048, 2048), "gate_up": (16384, 2048), "down": (2048, 8192), "head": (128256, 2048)},
+    "8b": {"qkv": (6144, 4096), "o": (4096, 4096), "gate_up": (28672, 4096), "down": (4096, 14336), "head": (128256, 4096)},
+}
+CONFIGS = {
+    "0.5b": {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14,
+             "num_key_value_heads": 2, "vocab_size": 151936},
+    "1b": {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32, "head_dim": 64,
+           "num_key_value_heads": 8, "vocab_size": 128256},
+    "8b": {"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+           "num_key_value_heads": 8, "vocab_size": 128256},
+}
+
+
+class CardModel(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        sys.path.insert(0, str(SOURCE / "benchmarks"))
+        import card_model
+
+        cls.model = card_model
+        cls.rows = json.loads((SOURCE / "benchmarks/results/2026-11-28-h200.json").read_text())
+
+    def product_errors(self, key, kernel, most_rows):
+        errors = []
+        for row in self.rows[key]:
+            if row["rows"] <= most_rows:
+                predicted = self.model.PRODUCTS[kernel].us(row["rows"], *SHAPES[row["model"]][row["name"]])
+                errors.append(predicted / row["us"] - 1)
+        return errors
+
+    def test_products_are_within_a_tenth_with_few_exceptions(self):
+        for key, kernel, most_rows, exceptions, worst in (("products, own kernels", "own", 8, 9, 0.165),
+                                                          ("products, cuBLASLt", "library", 32, 2, 0.135)):
+            errors = self.product_errors(key, kernel, most_rows)
+            self.assertGreaterEqual(len(errors), 60)
+            self.assertLessEqual(sum(abs(error) > 0.1 for error in errors), exceptions, key)
+            self.assertLessEqual(max(map(abs, errors)), worst, key)
+
+    def test_attention_of_decoding_is_within_a_tenth_with_few_exceptions(self):
+        # Contexts above 8,192 positions have parts of another size, which the model does not know.
+        rows = [row for row in self.rows["attention"] if "context" in row and row["context"] == row["others"] <= 8192]
+        self.assertGreaterEqual(len(rows), 12)
+        for row in rows:
+            predicted = self.model.own_attention_us(row["requests"], row["context"], 8)
+            self.assertAlmostEqual(predicted / row["microseconds"], 1, delta=0.1, msg=row)
+
+    def test_a_step_of_one_request_is_within_a_tenth(self):
+        for shape, config in CONFIGS.items():
+            measured = [row["step_us"] for row in self.rows[f"decode {shape}"]
+                        if row["row"] == "decode" and row["mode"] == "FULL" and row["requests"] == 1]
+            predicted = self.model.step_us(self.model.nodes_of(config, 1, 256, "own", "own"), "own")
+            for us in measured:
+                self.assertAlmostEqual(predicted / us, 1, delta=0.1, msg=shape)
+
+    def test_nothing_is_faster_than_a_chain_of_kernels_that_only_read(self):
+        for row in self.rows["nodes in a chain of kernels that read"]:
+            if "kilobytes" not in row:
+                continue
+            # A product of the same size, in one row.
+            least = self.model.PRODUCTS["overlapped"].us(1, row["kilobytes"] * 1024 / 2, 1)
+            self.assertLess(max(least, self.model.LEAST_NODE_US), 1.1 * row["programmatic_us"], row)
+
+
+if __name__ == "__main__":
+    SOURCE = Path(sys.argv.pop(1))
+    unittest.main()
