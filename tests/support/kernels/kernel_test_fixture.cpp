@@ -12,22 +12,76 @@ namespace {
 constexpr size_t kGapBytes = 64;
 constexpr size_t kMemoryBytes = size_t{64} << 20;
 
-enum class Uses { all, reads, writes };
+// A range of bytes that the same uses cover.
+struct Segment {
+  size_t begin = 0;
+  size_t end = 0;
+  bool is_used = false;
+  bool is_read = false;
+  bool is_written = false;
 
-// Marks the bytes of the memory that at least one of these uses covers.
-std::vector<bool> covered_bytes(std::span<const std::byte> memory,
-                                std::span<const device::BufferUse> uses,
-                                Uses wanted) {
-  std::vector<bool> covered(memory.size(), false);
+  [[nodiscard]] size_t bytes() const { return end - begin; }
+};
+
+// Divides the memory where a use begins or ends. Most of it is in the few segments without a use.
+std::vector<Segment> segments_of(std::span<const std::byte> memory,
+                                 std::span<const device::BufferUse> uses) {
+  std::vector<Segment> used;
+  std::vector<size_t> bounds = {0, memory.size()};
   for (const device::BufferUse& use : uses) {
-    if (wanted == Uses::writes && !use.writes()) continue;
-    if (wanted == Uses::reads && use.access == device::BufferUse::Access::write) continue;
     const auto begin = static_cast<const std::byte*>(use.data) - memory.data();
-    EXPECT_TRUE(begin >= 0 && static_cast<size_t>(begin) + use.bytes <= memory.size())
-        << "a use lies outside the memory of the test";
-    std::fill_n(covered.begin() + begin, use.bytes, true);
+    const bool is_inside = begin >= 0 && static_cast<size_t>(begin) + use.bytes <= memory.size();
+    EXPECT_TRUE(is_inside) << "a use lies outside the memory of the test";
+    if (!is_inside) continue;
+    used.push_back({.begin = static_cast<size_t>(begin),
+                    .end = static_cast<size_t>(begin) + use.bytes,
+                    .is_read = use.access != device::BufferUse::Access::write,
+                    .is_written = use.writes()});
+    bounds.push_back(used.back().begin);
+    bounds.push_back(used.back().end);
   }
-  return covered;
+  std::sort(bounds.begin(), bounds.end());
+  bounds.erase(std::unique(bounds.begin(), bounds.end()), bounds.end());
+  std::vector<Segment> segments;
+  for (size_t i = 0; i + 1 < bounds.size(); ++i) {
+    Segment segment{.begin = bounds[i], .end = bounds[i + 1]};
+    for (const Segment& use : used) {
+      if (use.begin > segment.begin || use.end < segment.end) continue;
+      segment.is_used = true;
+      segment.is_read |= use.is_read;
+      segment.is_written |= use.is_written;
+    }
+    segments.push_back(segment);
+  }
+  return segments;
+}
+
+// Another content than `before`, which nothing may read.
+std::byte unread(std::byte before) { return before ^ std::byte{0x5A}; }
+
+using Bytes = std::span<const std::byte>;
+
+bool are_equal(const Segment& segment, Bytes a, Bytes b) {
+  return std::memcmp(a.data() + segment.begin, b.data() + segment.begin, segment.bytes()) == 0;
+}
+
+size_t count_undeclared_writes(const Segment& segment, Bytes before, Bytes after) {
+  if (segment.is_written || are_equal(segment, before, after)) return 0;
+  size_t count = 0;
+  for (size_t i = segment.begin; i < segment.end; ++i) count += before[i] != after[i] ? 1 : 0;
+  return count;
+}
+
+// Between what the first and the second run wrote.
+size_t count_differences(const Segment& segment, Bytes before, Bytes first, Bytes second) {
+  if (!segment.is_written || are_equal(segment, first, second)) return 0;
+  size_t count = 0;
+  for (size_t i = segment.begin; i < segment.end; ++i) {
+    // A launch may leave parts of what it writes as they are.
+    const bool is_left = !segment.is_read && first[i] == before[i] && second[i] == unread(before[i]);
+    if (second[i] != first[i] && !is_left) ++count;
+  }
+  return count;
 }
 
 int64_t dense_row_bytes(const Tensor& tensor) {
@@ -57,19 +111,24 @@ void CheckedStream::launch(const device::Launch& launch) {
   ASSERT_GT(launch.num_blocks, 0U);
   ASSERT_LE(launch.args.size(), device::kMaxLaunchArgumentBytes);
   const std::span<std::byte> memory = memory_.used();
-  const std::vector<std::byte> before(memory.begin(), memory.end());
+  before_.assign(memory.begin(), memory.end());
   for (uint32_t block = launch.num_blocks; block-- > 0;) {
     launch.kernel->cpu(launch.args.data(), {block, block + 1});
   }
-  const std::vector<std::byte> first(memory.begin(), memory.end());
+  first_.assign(memory.begin(), memory.end());
 
-  const std::vector<bool> used = covered_bytes(memory, launch.uses, Uses::all);
-  const std::vector<bool> written = covered_bytes(memory, launch.uses, Uses::writes);
-  const std::vector<bool> read = covered_bytes(memory, launch.uses, Uses::reads);
-  // Another content than before, which nothing may read.
-  const auto unread = [&](size_t i) { return before[i] ^ std::byte{0x5A}; };
-  for (size_t i = 0; i < memory.size(); ++i) {
-    memory[i] = read[i] ? before[i] : used[i] ? unread(i) : std::byte{0xFF};
+  const std::vector<Segment> segments = segments_of(memory, launch.uses);
+  for (const Segment& segment : segments) {
+    const auto from = before_.begin() + static_cast<ptrdiff_t>(segment.begin);
+    const auto to = memory.begin() + static_cast<ptrdiff_t>(segment.begin);
+    const auto bytes = static_cast<ptrdiff_t>(segment.bytes());
+    if (segment.is_read) {
+      std::copy_n(from, bytes, to);
+    } else if (segment.is_used) {
+      std::transform(from, from + bytes, to, unread);
+    } else {
+      std::fill_n(to, bytes, std::byte{0xFF});
+    }
   }
   const uint32_t half = (launch.num_blocks + 1) / 2;
   launch.kernel->cpu(launch.args.data(), {0, half});
@@ -77,17 +136,15 @@ void CheckedStream::launch(const device::Launch& launch) {
 
   size_t undeclared_writes = 0;
   size_t differences = 0;
-  for (size_t i = 0; i < memory.size(); ++i) {
-    if (!written[i] && first[i] != before[i]) ++undeclared_writes;
-    // A launch may leave parts of what it writes as they are.
-    const bool is_left = !read[i] && first[i] == before[i] && memory[i] == unread(i);
-    if (written[i] && memory[i] != first[i] && !is_left) ++differences;
+  for (const Segment& segment : segments) {
+    undeclared_writes += count_undeclared_writes(segment, before_, first_);
+    differences += count_differences(segment, before_, first_, memory);
   }
   EXPECT_EQ(undeclared_writes, 0U) << launch.kernel->name << " wrote bytes it did not declare";
   EXPECT_EQ(differences, 0U) << launch.kernel->name
                              << " depends on the partition, on memory it did not declare, or on "
                                 "the content of what it only writes";
-  std::memcpy(memory.data(), first.data(), memory.size());
+  std::memcpy(memory.data(), first_.data(), memory.size());
 }
 
 std::string case_name(const ::testing::TestParamInfo<KernelCase>& info) {

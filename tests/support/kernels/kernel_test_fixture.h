@@ -63,6 +63,10 @@ class CheckedStream final : public device::Stream {
  private:
   TestMemory& memory_;
   device::LaunchCounters counters_;
+  // The memory before a launch and after its first run. They are members, because a test has
+  // hundreds of launches with megabytes of memory.
+  std::vector<std::byte> before_;
+  std::vector<std::byte> first_;
 };
 
 /// A tensor needs an executor to be defined, but the tests never use this one.

@@ -104,17 +104,29 @@ class Tiles {
 
   template <int kSums, int kRows, int kColumns>
   void add_bf16() {
-    // The even elements of the depth have a sum of their own, and the odd ones.
-    add_products<kSums, kRows, kColumns, uint32_t>([&](const uint8_t* row, int column) {
-      uint32_t even = 0;
-      uint32_t odd = 0;
+    check_shapes<kSums, kRows, kColumns>();
+    const int columns = shapes_.bytes[kSums] / 4;
+    for (int r = 0; r < shapes_.rows[kSums]; ++r) {
+      const uint8_t* row = tiles_[kRows] + r * kTileRowBytes;
+      // The even elements of the depth have a sum of their own, and the odd ones. The inner loop is
+      // over columns, whose sums do not wait for each other.
+      uint32_t even[kTileRowBytes / 4] = {};
+      uint32_t odd[kTileRowBytes / 4] = {};
       for (int i = 0; i < shapes_.bytes[kRows] / 4; ++i) {
-        const uint8_t* two = entry(kColumns, i, column);
-        even = A::multiply_add(element<uint16_t>(row, 2 * i), element<uint16_t>(two, 0), even);
-        odd = A::multiply_add(element<uint16_t>(row, 2 * i + 1), element<uint16_t>(two, 1), odd);
+        const auto first = element<uint16_t>(row, 2 * i);
+        const auto second = element<uint16_t>(row, 2 * i + 1);
+        for (int c = 0; c < columns; ++c) {
+          const uint8_t* two = entry(kColumns, i, c);
+          even[c] = A::multiply_add(first, element<uint16_t>(two, 0), even[c]);
+          odd[c] = A::multiply_add(second, element<uint16_t>(two, 1), odd[c]);
+        }
       }
-      return A::add(even, odd);
-    });
+      for (int c = 0; c < columns; ++c) {
+        uint8_t* to = tiles_[kSums] + r * kTileRowBytes + 4 * c;
+        const uint32_t sum = A::add(element<uint32_t>(to, 0), A::add(even[c], odd[c]));
+        __builtin_memcpy(to, &sum, sizeof sum);
+      }
+    }
   }
   template <int kSums, int kRows, int kColumns>
   void add_i8_i8() {
@@ -143,38 +155,31 @@ class Tiles {
     return tiles_[tile] + row * kTileRowBytes + 4 * column;
   }
 
-  /// Adds `product(row, column)` to every sum.
-  template <int kSums, int kRows, int kColumns, typename Sum, typename Product>
-  void add_products(const Product& product) {
-    // The instruction raises an exception.
+  /// The instructions raise an exception for other shapes.
+  template <int kSums, int kRows, int kColumns>
+  void check_shapes() const {
     if (shapes_.rows[kSums] != shapes_.rows[kRows] ||
         shapes_.bytes[kSums] != shapes_.bytes[kColumns] ||
         shapes_.bytes[kRows] != 4 * shapes_.rows[kColumns]) {
       __builtin_trap();
     }
-    for (int r = 0; r < shapes_.rows[kSums]; ++r) {
-      for (int c = 0; c < shapes_.bytes[kSums] / 4; ++c) {
-        uint8_t* to = tiles_[kSums] + r * kTileRowBytes + 4 * c;
-        const Sum more = product(tiles_[kRows] + r * kTileRowBytes, c);
-        const Sum sum = plus(element<Sum>(to, 0), more);
-        __builtin_memcpy(to, &sum, sizeof sum);
-      }
-    }
-  }
-  static uint32_t plus(uint32_t a, uint32_t b) { return A::add(a, b); }  // bits of floats
-  static int32_t plus(int32_t a, int32_t b) {
-    return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
   }
 
   template <int kSums, int kRows, int kColumns, typename Row, typename Column>
   void add_bytes() {
-    add_products<kSums, kRows, kColumns, int32_t>([&](const uint8_t* row, int column) {
-      int32_t sum = 0;
-      for (int i = 0; i < shapes_.bytes[kRows]; ++i) {
-        sum += element<Row>(row, i) * element<Column>(entry(kColumns, i / 4, column), i % 4);
+    check_shapes<kSums, kRows, kColumns>();
+    for (int r = 0; r < shapes_.rows[kSums]; ++r) {
+      const uint8_t* row = tiles_[kRows] + r * kTileRowBytes;
+      for (int c = 0; c < shapes_.bytes[kSums] / 4; ++c) {
+        uint8_t* to = tiles_[kSums] + r * kTileRowBytes + 4 * c;
+        uint32_t sum = element<uint32_t>(to, 0);  // wraps
+        for (int i = 0; i < shapes_.bytes[kRows]; ++i) {
+          sum += static_cast<uint32_t>(element<Row>(row, i) *
+                                       element<Column>(entry(kColumns, i / 4, c), i % 4));
+        }
+        __builtin_memcpy(to, &sum, sizeof sum);
       }
-      return sum;
-    });
+    }
   }
 
   uint8_t tiles_[kTiles][kTileHeight * kTileRowBytes];
