@@ -7,7 +7,7 @@
 Each folder is as save_pretrained() writes it, with weights in bfloat16 to keep it small; Transformers then computes in
 float32, with eager attention and without a cache:
 
-golden.json         prompts (token ids), 32 greedy tokens for each, and the distance between the best and the second-best
+golden.json         prompts (token ids), 32 or 48 greedy tokens for each, and the distance between the best and the second-best
                     logit at each of them
 golden.safetensors  prompt_<i>.logits_f32: [len(prompt), vocab_size], every position
 """
@@ -30,6 +30,8 @@ GOLDENS = Path(__file__).resolve().parent.parent / "tests" / "goldens" / "archit
 VOCAB_SIZE = 96  # of prompts; no class has a smaller vocabulary here
 PROMPT_LENGTHS = (1, 7, 16, 40)  # one token; odd; exactly one cache block; several blocks and a rest
 NUM_NEW_TOKENS = 32
+MORE_NEW_TOKENS = 48  # of families that came later
+MORE_TOKENS_OF = ("mistral4", "mimo-v2", "step3p7", "glm-moe-dsa")  # the beginnings of their names
 LEAST_MARGIN = 1e-3  # greedy tokens nearer than this could differ between two correct programs
 
 IDS = dict(vocab_size=VOCAB_SIZE, bos_token_id=0, eos_token_id=1, pad_token_id=None)
@@ -150,6 +152,15 @@ SHAPES: dict[str, tuple[str, dict]] = {
     "deepseek-v3-scores": ("DeepseekV3", LATENT | dict(
         q_lora_rank=16, n_routed_experts=8, n_group=4, topk_group=2, num_experts_per_tok=3, n_shared_experts=1,
         routed_scaling_factor=2.5, norm_topk_prob=False, num_nextn_predict_layers=0, rope_parameters=ROPE)),
+    # Queries grow three times before the last token of the longest answer. Seven heads, and no size of a head is a power of two.
+    "mistral4": ("Mistral4", LATENT | dict(
+        num_attention_heads=7, num_key_value_heads=7, vocab_size=97, q_lora_rank=20, n_routed_experts=8, num_experts_per_tok=3,
+        n_shared_experts=1, rope_parameters=dict(
+            rope_type="yarn", rope_theta=10000.0, factor=8.0, original_max_position_embeddings=20, beta_fast=32.0, beta_slow=1.0,
+            mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.4))),
+    "mistral4-scaled-experts": ("Mistral4", LATENT | dict(
+        q_lora_rank=None, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, first_k_dense_replace=0, routed_scaling_factor=1.7,
+        rope_interleave=False, rope_parameters=ROPE | DEEPSEEK_YARN | dict(llama_4_scaling_beta=0.0))),
     # The longest prompt has five chunks; the last layer has no rotation, and the second one no experts.
     "llama4": ("Llama4Text", WIDE_HEADS | dict(
         num_hidden_layers=4, num_local_experts=4, num_experts_per_tok=1, intermediate_size=24, intermediate_size_mlp=48,
@@ -285,6 +296,8 @@ def model_class(name: str):
     cls, arguments = SHAPES[name]
     if "text_config" in arguments:
         return getattr(transformers, cls + "ForConditionalGeneration")
+    if cls == "Mistral4":  # which AutoModel finds as a part of Mistral 3 alone
+        return transformers.Mistral4ForCausalLM
     return transformers.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING[getattr(transformers, cls + "Config")]
 
 
@@ -334,9 +347,13 @@ def compute(name: str, folder: Path, seed: int) -> tuple[dict, list]:
     for i, prompt in enumerate(prompts(name, seed)):
         logits = model(input_ids=torch.tensor([prompt]), use_cache=False).logits[0]
         tensors[f"prompt_{i}.logits_f32"] = logits.float().clone().contiguous()
-        continuation, margins = continue_greedily(model, prompt, NUM_NEW_TOKENS)
+        continuation, margins = continue_greedily(model, prompt, num_new_tokens(name))
         cases.append({"prompt": prompt, "continuation": continuation, "margins": margins})
     return tensors, cases
+
+
+def num_new_tokens(name: str) -> int:
+    return MORE_NEW_TOKENS if name.startswith(MORE_TOKENS_OF) else NUM_NEW_TOKENS
 
 
 def make(name: str, out: Path) -> None:

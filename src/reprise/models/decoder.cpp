@@ -79,7 +79,12 @@ class RopeTables {
     table_ = add("rope_table",
                  config.rope,
                  config.full_heads ? config.full_heads->head_dim : config.head_dim);
-    if (config.query_temperature) {
+    if (config.query_temperature && config.mla) {
+      query_table_ =
+          parameters.add_table("query_factor_table",
+                               make_query_factor_table(*config.query_temperature, max_positions),
+                               {max_positions, kFactorRow});
+    } else if (config.query_temperature) {
       query_table_ = parameters.add_table(
           "query_rope_table",
           make_query_rope_table(

@@ -157,7 +157,11 @@ Tensor ExpertMlp::run_experts(const Tensor& hidden) const {
     gate_up = ops::sigmoid_gate(gate_up, ops::expert_linear(hidden, router_rows_, {}, experts));
   }
   const Tensor down = project_by_expert(activate(gate_up), down_, down_bias_, experts);
-  const Tensor combined = ops::combine_experts(down, weights);
+  Tensor combined = ops::combine_experts(down, weights);
+  // Only the grouped ops scale weights.
+  if (is_plain_softmax() && routing_.renormalises && routing_.routed_scale != 1) {
+    combined = ops::scale(combined, static_cast<float>(routing_.routed_scale));
+  }
   return latent_ ? project(combined, latent_->out.weight, latent_->out.bias) : combined;
 }
 
@@ -179,7 +183,7 @@ std::pair<Tensor, Tensor> ExpertMlp::route(const Tensor& logits) const {
     return routing_.renormalises ? choose(ops::grouped_sigmoid_top_k)
                                  : choose(ops::grouped_sigmoid_scores);
   }
-  if (router_bias_.defined() || routing_.groups > 1 || scale != 1) {
+  if (!is_plain_softmax() || (scale != 1 && !routing_.renormalises)) {
     return ops::grouped_softmax_top_k(
         logits, router_bias_, scale, routing_.top_k, routing_.groups, routing_.top_groups);
   }

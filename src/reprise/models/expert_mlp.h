@@ -39,6 +39,10 @@ class ExpertMlp final : public FeedForward {
   /// The same, where each of several engines has some of the experts.
   [[nodiscard]] Tensor run_for_engines(const Tensor& hidden) const;
   [[nodiscard]] Tensor router_logits(const Tensor& hidden) const;
+  /// Softmax scores of all experts, without groups and without a bias of the choice.
+  [[nodiscard]] bool is_plain_softmax() const noexcept {
+    return routing_.scores == weights::RouterScores::softmax && routing_.groups == 1;
+  }
   /// The weights and the numbers of each token's experts.
   [[nodiscard]] std::pair<Tensor, Tensor> route(const Tensor& logits) const;
   [[nodiscard]] Tensor activate(const Tensor& up) const;

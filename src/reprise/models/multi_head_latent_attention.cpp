@@ -1,9 +1,11 @@
 #include "reprise/models/multi_head_latent_attention.h"
 
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "reprise/models/qkv_rows.h"
+#include "reprise/models/rope_table.h"
 #include "reprise/tensor/ops.h"
 
 namespace reprise::models {
@@ -58,6 +60,7 @@ MultiHeadLatentAttention::MultiHeadLatentAttention(const LayerParts& parts)
     : sizes_(*parts.config.mla),
       num_heads_(parts.config.num_attention_heads),
       rope_table_(parts.rope_table),
+      query_factors_(parts.query_rope_table),
       attention_(attention_shape(parts.config), parts.cache_index()) {
   const weights::ModelConfig& config = parts.config;
   const weights::DecoderTensors& names = parts.names;
@@ -108,20 +111,31 @@ Tensor MultiHeadLatentAttention::operator()(cudagraph::ForwardContext& context,
   if (has_query_latent()) {
     q = project(ops::rms_norm(q, query_norm_, kLatentNormEpsilon), query_weight_);
   }
+  const Tensor rotated_key =
+      part(query_columns() + sizes_.kv_lora_rank, sizes_.qk_rope_head_dim);
+  if (query_factors_.defined()) q = grow_by_position(q, rotated_key, positions);
   const Tensor heads = ops::unflatten(q, num_heads_);
   const Tensor q_nope = ops::slice(heads, 2, 0, sizes_.qk_nope_head_dim);
   const Tensor q_pe = ops::slice(heads, 2, sizes_.qk_nope_head_dim, sizes_.qk_rope_head_dim);
 
   const Tensor latent =
       ops::rms_norm(part(query_columns(), sizes_.kv_lora_rank), latent_norm_, kLatentNormEpsilon);
-  const Tensor k_pe =
-      ops::unflatten(part(query_columns() + sizes_.kv_lora_rank, sizes_.qk_rope_head_dim), 1);
+  const Tensor k_pe = ops::unflatten(rotated_key, 1);
   const auto [q_rope, k_rope] = ops::rope(q_pe, k_pe, positions, rope_table_);
 
   const Tensor q_latent = ops::head_linear(q_nope, key_weight_);
   const Tensor attended = attention_(context, q_latent, q_rope, latent, k_rope);
   const Tensor values = ops::head_linear(attended, value_weight_);
   return project(context, ops::flatten(values), o_);
+}
+
+Tensor MultiHeadLatentAttention::grow_by_position(const Tensor& q,
+                                                  const Tensor& key,
+                                                  const Tensor& positions) const {
+  const auto pairs = [](const Tensor& x) { return ops::unflatten(x, x.size(1) / kFactorRow); };
+  // The op needs a key too; its result is not used.
+  return ops::flatten(
+      std::get<0>(ops::rope(pairs(q), pairs(key), positions, query_factors_)));
 }
 
 }  // namespace reprise::models

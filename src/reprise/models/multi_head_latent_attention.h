@@ -25,6 +25,10 @@ class MultiHeadLatentAttention final : public AttentionBlock {
  private:
   [[nodiscard]] bool has_query_latent() const noexcept { return sizes_.q_lora_rank > 0; }
   [[nodiscard]] int64_t query_columns() const noexcept;
+  /// Queries times the factors of their positions. Source: transformers, modeling_mistral4.py.
+  [[nodiscard]] Tensor grow_by_position(const Tensor& q,
+                                        const Tensor& key,
+                                        const Tensor& positions) const;
 
   weights::LatentAttentionConfig sizes_;
   int64_t num_heads_;
@@ -35,7 +39,8 @@ class MultiHeadLatentAttention final : public AttentionBlock {
   Tensor key_weight_;               // [num_heads, kv_lora_rank, qk_nope_head_dim]
   Tensor value_weight_;             // [num_heads, v_head_dim, kv_lora_rank]
   Projection o_;
-  Tensor rope_table_;  // shared by layers
+  Tensor rope_table_;     // shared by layers
+  Tensor query_factors_;  // likewise; undefined: queries do not grow with the position
   attention::LatentAttention attention_;
 };
 

@@ -103,6 +103,12 @@ std::vector<float> frequencies_of(const RopeParameters& rope,
   return frequencies;
 }
 
+// The factor of a query that is `distance` positions from the first one.
+float factor_at(const weights::AttentionTemperature& temperature, int64_t distance) {
+  const double floors = std::floor(static_cast<double>(distance) / temperature.floor_positions);
+  return static_cast<float>(1.0 + temperature.scale * std::log1p(floors));
+}
+
 }  // namespace
 
 std::vector<float> make_rope_table(const RopeParameters& rope,
@@ -134,8 +140,7 @@ std::vector<float> make_query_rope_table(const RopeParameters& rope,
                                          int64_t max_positions) {
   std::vector<float> table = make_rope_table(rope, head_dim, max_positions);
   for (int64_t position = 0; position < max_positions; ++position) {
-    const double floors = std::floor(static_cast<double>(position) / temperature.floor_positions);
-    const auto factor = static_cast<float>(1.0 + temperature.scale * std::log1p(floors));
+    const float factor = factor_at(temperature, position);
     const auto row = table.begin() + position * head_dim;
     std::for_each(row, row + head_dim, [&](float& value) { value *= factor; });
   }
@@ -147,10 +152,17 @@ std::vector<float> make_temperature_table(const weights::AttentionTemperature& t
                                           int64_t max_positions) {
   std::vector<float> table(static_cast<size_t>(max_positions * head_dim), 0.0F);
   for (int64_t position = 0; position < max_positions; ++position) {
-    const double floors =
-        std::floor(static_cast<double>(position + 1) / temperature.floor_positions);
-    const double factor = 1.0 + temperature.scale * std::log1p(floors);
-    std::fill_n(table.begin() + position * head_dim, head_dim / 2, static_cast<float>(factor));
+    std::fill_n(
+        table.begin() + position * head_dim, head_dim / 2, factor_at(temperature, position + 1));
+  }
+  return table;
+}
+
+std::vector<float> make_query_factor_table(const weights::AttentionTemperature& temperature,
+                                           int64_t max_positions) {
+  std::vector<float> table(static_cast<size_t>(max_positions * kFactorRow), 0.0F);
+  for (int64_t position = 0; position < max_positions; ++position) {
+    table[static_cast<size_t>(position * kFactorRow)] = factor_at(temperature, position);
   }
   return table;
 }

@@ -30,4 +30,10 @@ namespace reprise::models {
 [[nodiscard]] std::vector<float> make_temperature_table(
     const weights::AttentionTemperature& temperature, int64_t head_dim, int64_t max_positions);
 
+/// The same for latent attention, for heads of any size: the op `rope` reads a query as pairs of
+/// numbers, and each pair as a head. Row p is the factor, then 0.
+inline constexpr int64_t kFactorRow = 2;
+[[nodiscard]] std::vector<float> make_query_factor_table(
+    const weights::AttentionTemperature& temperature, int64_t max_positions);
+
 }  // namespace reprise::models

@@ -1,5 +1,5 @@
-// DeepSeek-V2 and V3, models with the class of V3 such as Kimi-K2, and GLM-4.7-Flash: latent
-// attention, and experts in groups.
+// DeepSeek-V2 and V3, models with the class of V3 such as Kimi-K2, GLM-4.7-Flash and Mistral Small
+// 4: latent attention, and experts in groups.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -21,12 +21,12 @@ constexpr int64_t kMaxSharedExperts = 64;   // published models have 1 or 2
 constexpr int64_t kMaxExpertGroups = 1024;
 constexpr double kMaxRoutedScale = 1e6;
 
-void read_latent_attention(const FamilyConfig& in) {
+void read_latent_attention(const FamilyConfig& in, int64_t default_q_rank = 1536) {
   const ConfigReader& reader = in.reader;
   LatentAttentionConfig mla;
   // null: the queries have no latent.
   const auto q_rank = reader.integer("q_lora_rank", 1, kMaxQueryRank);
-  mla.q_lora_rank = q_rank.value_or(reader.has("q_lora_rank") ? 0 : 1536);
+  mla.q_lora_rank = q_rank.value_or(reader.has("q_lora_rank") ? 0 : default_q_rank);
   mla.kv_lora_rank = reader.required_integer("kv_lora_rank", 1, kMaxLatentSize);
   mla.qk_nope_head_dim = reader.required_integer("qk_nope_head_dim", 1, kMaxHeadPart);
   mla.qk_rope_head_dim = reader.required_integer("qk_rope_head_dim", 2, kMaxHeadPart);
@@ -43,6 +43,11 @@ void read_latent_attention(const FamilyConfig& in) {
   in.config.head_dim = mla.qk_rope_head_dim;
   in.config.num_key_value_heads = in.config.num_attention_heads;
   in.config.mla = mla;
+}
+
+void use_scale_of_scores(ModelConfig& config) {
+  config.attention_scale =
+      config.rope.score_factor / std::sqrt(static_cast<double>(config.mla->qk_head_dim()));
 }
 
 // `n_group` and `topk_group`, which may be null for a single group.
@@ -70,18 +75,41 @@ void read_expert_groups(const FamilyConfig& in, MixtureOfExperts& moe) {
   }
 }
 
+// The rotation of Mistral Small 4: its configs give the rotated part of a whole head of q and k.
+void read_rope_of_mistral4(const FamilyConfig& in, const Json& by_default) {
+  const LatentAttentionConfig& mla = *in.config.mla;
+  const auto head_dim = static_cast<double>(mla.qk_head_dim());
+  read_rope_with_temperature(
+      in,
+      by_default,
+      {.head_dim = mla.qk_head_dim(),
+       .partial_factor = "partial_rotary_factor",
+       .default_partial_factor = static_cast<double>(mla.qk_rope_head_dim) / head_dim,
+       .is_interleaved = in.reader.boolean("rope_interleave").value_or(true)});
+  RopeParameters& rope = in.config.rope;
+  const int64_t rotated = rope.rotary_dim == 0 ? mla.qk_head_dim() : rope.rotary_dim;
+  if (rotated != mla.qk_rope_head_dim) {
+    in.reader.fail("partial_rotary_factor",
+                   fmt::format("rotates {} elements of a head, but qk_rope_head_dim is {}",
+                               rotated,
+                               mla.qk_rope_head_dim));
+  }
+  rope.rotary_dim = 0;  // all elements of the part that rotates
+  if (in.config.query_temperature && mla.qk_nope_head_dim % 2 != 0) {
+    in.reader.fail("qk_nope_head_dim", "must be even where queries grow with the position");
+  }
+}
+
 void read_deepseek(const FamilyConfig& in,
                    bool is_interleaved,
                    RouterScores scores,
-                   int64_t default_num_dense = 0) {
-  ModelConfig& config = in.config;
+                   const DefaultExperts& experts = {}) {
   read_activation(in);
   read_sizes(in);
   read_latent_attention(in);
   read_rope(in, {.is_interleaved = is_interleaved});
-  config.attention_scale =
-      config.rope.score_factor / std::sqrt(static_cast<double>(config.mla->qk_head_dim()));
-  read_experts_of_deepseek(in, scores, default_num_dense);
+  use_scale_of_scores(in.config);
+  read_experts_of_deepseek(in, scores, experts);
   read_tied_embeddings(in, false);
 }
 
@@ -89,32 +117,47 @@ void read_deepseek(const FamilyConfig& in,
 
 void read_experts_of_deepseek(const FamilyConfig& in,
                               RouterScores scores,
-                              int64_t default_num_dense,
-                              bool renormalises_by_default) {
+                              const DefaultExperts& by_default) {
   ModelConfig& config = in.config;
-  config.moe = read_experts(in, "n_routed_experts", "moe_intermediate_size", 8);
+  config.moe = read_experts(in, "n_routed_experts", "moe_intermediate_size", by_default.top_k);
   MixtureOfExperts& moe = *config.moe;
   moe.scores = scores;
-  if (scores == RouterScores::sigmoid_with_bias) {
-    moe.renormalises = in.reader.boolean("norm_topk_prob").value_or(renormalises_by_default);
-  } else {
-    require_boolean(in, "norm_topk_prob", false);  // the class of V2 does not read it
-  }
-  moe.shared_intermediate_size =
-      in.reader.integer("n_shared_experts", 0, kMaxSharedExperts).value_or(0) *
-      moe.intermediate_size;
+  moe.renormalises = in.reader.boolean("norm_topk_prob").value_or(by_default.renormalises);
+  moe.shared_intermediate_size = in.reader.integer("n_shared_experts", 0, kMaxSharedExperts)
+                                     .value_or(by_default.num_shared) *
+                                 moe.intermediate_size;
   moe.routed_scale = in.reader.number("routed_scaling_factor", 1e-6, kMaxRoutedScale).value_or(1);
   read_expert_groups(in, moe);
   const int64_t num_dense =
-      in.reader.integer("first_k_dense_replace", 0, kMaxPositions).value_or(default_num_dense);
+      in.reader.integer("first_k_dense_replace", 0, kMaxPositions).value_or(by_default.num_dense);
   const int64_t period = in.reader.integer("moe_layer_freq", 1, kMaxPositions).value_or(1);
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     config.moe_layers.push_back(layer >= num_dense && layer % period == 0);
   }
 }
 
+void read_mlp_layer_types(const FamilyConfig& in) {
+  constexpr std::string_view kKey = "mlp_layer_types";
+  const Json* listed = in.reader.find(kKey);
+  if (listed == nullptr) return;
+  std::vector<bool>& layers = in.config.moe_layers;
+  if (!listed->is_array() || listed->size() != layers.size()) {
+    in.reader.fail(kKey, fmt::format("must be a list of num_hidden_layers = {}", layers.size()));
+  }
+  for (size_t layer = 0; layer < layers.size(); ++layer) {
+    const Json& type = listed->at(layer);
+    if (type != "dense" && type != "sparse") {
+      in.reader.fail(
+          kKey,
+          fmt::format("'{}' is not supported; supported: dense, sparse", visible(type.dump())));
+    }
+    layers[layer] = type == "sparse";
+  }
+}
+
 void read_deepseek_v2(const FamilyConfig& in) {
-  read_deepseek(in, true, RouterScores::softmax);
+  require_boolean(in, "norm_topk_prob", false);  // the class does not read it
+  read_deepseek(in, true, RouterScores::softmax, {.renormalises = false});
   const std::string method = in.reader.string("topk_method").value_or("greedy");
   MixtureOfExperts& moe = *in.config.moe;
   if (method == "greedy") {
@@ -134,23 +177,29 @@ void read_deepseek_v3(const FamilyConfig& in) {
 // DeepSeek-V3 under another name. A list may say which layers have experts.
 void read_glm4_moe_lite(const FamilyConfig& in) {
   const bool is_interleaved = in.reader.boolean("rope_interleave").value_or(true);
-  read_deepseek(in, is_interleaved, RouterScores::sigmoid_with_bias, 1);
-  constexpr std::string_view kKey = "mlp_layer_types";
-  const Json* listed = in.reader.find(kKey);
-  if (listed == nullptr) return;
-  std::vector<bool>& layers = in.config.moe_layers;
-  if (!listed->is_array() || listed->size() != layers.size()) {
-    in.reader.fail(kKey, fmt::format("must be a list of num_hidden_layers = {}", layers.size()));
+  read_deepseek(in, is_interleaved, RouterScores::sigmoid_with_bias, {.num_dense = 1});
+  read_mlp_layer_types(in);
+}
+
+// DeepSeek-V3 whose router has softmax scores, and whose queries grow with the position.
+void read_mistral4(const FamilyConfig& in) {
+  static const Json kScaling = {{"rope_type", "yarn"},
+                                {"rope_theta", 10000.0},
+                                {"factor", 128.0},
+                                {"original_max_position_embeddings", 8192},
+                                {"mscale", 1.0},
+                                {"mscale_all_dim", 1.0},
+                                {"llama_4_scaling_beta", 0.1}};
+  read_activation(in);
+  read_sizes(in);
+  read_latent_attention(in, 1024);
+  read_rope_of_mistral4(in, kScaling);
+  use_scale_of_scores(in.config);
+  read_experts_of_deepseek(in, RouterScores::softmax, {.top_k = 4, .num_shared = 1});
+  if (in.config.moe->groups > 1) {
+    in.reader.fail("n_group", "only 1 is supported: no kernel has the groups of this class");
   }
-  for (size_t layer = 0; layer < layers.size(); ++layer) {
-    const Json& type = listed->at(layer);
-    if (type != "dense" && type != "sparse") {
-      in.reader.fail(
-          kKey,
-          fmt::format("'{}' is not supported; supported: dense, sparse", visible(type.dump())));
-    }
-    layers[layer] = type == "sparse";
-  }
+  read_tied_embeddings(in, false);
 }
 
 }  // namespace reprise::weights

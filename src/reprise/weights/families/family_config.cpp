@@ -208,6 +208,26 @@ void read_rope_by_layer_type(const FamilyConfig& in,
                            in.warnings);
 }
 
+void read_rope_with_temperature(const FamilyConfig& in, const Json& by_default, RopeKeys keys) {
+  Json members = Json::object();
+  for (const char* key : {"rope_parameters", "rope_scaling", "rope_theta"}) {
+    if (const Json* value = in.reader.find(key)) members[key] = *value;
+  }
+  if (members.empty()) members["rope_parameters"] = by_default;
+  const ConfigReader reader(members, in.reader.path());
+  keys.max_position_embeddings = in.config.max_position_embeddings;
+  in.config.rope = read_rope_parameters(reader, keys, in.warnings);
+  const auto scaling =
+      reader.object(members.contains("rope_scaling") ? "rope_scaling" : "rope_parameters");
+  const double beta = scaling ? scaling->number("llama_4_scaling_beta", 0, 1e6).value_or(0) : 0;
+  if (beta == 0) return;
+  if (in.config.rope.type != RopeType::yarn) {
+    scaling->fail("llama_4_scaling_beta", "is supported with the rope type yarn alone");
+  }
+  const auto original = static_cast<double>(in.config.rope.original_max_position_embeddings);
+  in.config.query_temperature = AttentionTemperature{.scale = beta, .floor_positions = original};
+}
+
 void read_rope_layers(const FamilyConfig& in) {
   ModelConfig& config = in.config;
   const auto num_layers = static_cast<size_t>(config.num_hidden_layers);

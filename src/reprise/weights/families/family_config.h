@@ -68,6 +68,9 @@ void read_rope_by_layer_type(const FamilyConfig& in,
                              std::string_view sliding_theta,
                              double default_sliding_theta,
                              std::string_view theta = "rope_theta");
+/// The rotation of Ministral 3 and Mistral Small 4, whose queries grow with the position: the
+/// scaling is `by_default` where a config has none. `keys` needs no positions.
+void read_rope_with_temperature(const FamilyConfig& in, const Json& by_default, RopeKeys keys);
 /// Which layers rotate: `no_rope_layers` has a 1 for each of them, in spite of its name, or all but
 /// every no_rope_layer_interval-th one do. \pre read_sizes
 void read_rope_layers(const FamilyConfig& in);
@@ -78,12 +81,20 @@ void read_rope_layers(const FamilyConfig& in);
                                             std::string_view size_key,
                                             int64_t default_top_k,
                                             std::string_view top_k_key = "num_experts_per_tok");
+/// What a family has where its config leaves members out.
+struct DefaultExperts {
+  int64_t num_dense = 0;  // first layers without experts
+  bool renormalises = true;
+  int64_t top_k = 8;
+  int64_t num_shared = 0;
+};
 /// The experts of DeepSeek-V2 and V3, which other families have too: groups, shared experts, and
-/// `default_num_dense` first layers without experts. \pre read_sizes
+/// first layers without experts. \pre read_sizes
 void read_experts_of_deepseek(const FamilyConfig& in,
                               RouterScores scores,
-                              int64_t default_num_dense = 0,
-                              bool renormalises_by_default = true);
+                              const DefaultExperts& by_default = {});
+/// `mlp_layer_types`, if it is given: which layers have experts. \pre the layers chosen so far
+void read_mlp_layer_types(const FamilyConfig& in);
 /// The experts of Qwen2-MoE and its successors: one that every token uses, with a gate, and the
 /// layers that have experts. \pre read_sizes
 void read_experts_of_qwen(const FamilyConfig& in);

@@ -30,7 +30,7 @@ void read_glm4_moe(const FamilyConfig& in) {
   read_heads(in);
   in.config.qkv_bias = in.reader.boolean("attention_bias").value_or(false);
   if (in.reader.boolean("use_qk_norm").value_or(false)) in.config.qk_norm = QkNorm::per_head;
-  read_experts_of_deepseek(in, RouterScores::sigmoid_with_bias, 1);
+  read_experts_of_deepseek(in, RouterScores::sigmoid_with_bias, {.num_dense = 1});
   read_rope(in, {.partial_factor = "partial_rotary_factor", .default_partial_factor = 0.5});
   read_tied_embeddings(in, false);
 }
@@ -56,7 +56,7 @@ void read_dots1(const FamilyConfig& in) {
                   in.reader.has("sliding_window") ? window : std::optional<int64_t>(4096),
                   in.reader.integer("max_window_layers", 0, kMaxPositions).value_or(62));
   read_layer_types(in);
-  read_experts_of_deepseek(in, RouterScores::sigmoid_with_bias, 0, false);
+  read_experts_of_deepseek(in, RouterScores::sigmoid_with_bias, {.renormalises = false});
   read_rope(in);
   read_tied_embeddings(in, false);
 }

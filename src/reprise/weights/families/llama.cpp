@@ -59,27 +59,8 @@ void read_ministral3(const FamilyConfig& in) {
   read_heads(in, 128);
   use_window(in, in.reader.integer("sliding_window", 1, kMaxPositions));
   read_tied_embeddings(in, false);
-  Json members = Json::object();
-  for (const char* key : {"rope_parameters", "rope_scaling", "rope_theta"}) {
-    if (const Json* value = in.reader.find(key)) members[key] = *value;
-  }
-  if (members.empty()) members["rope_parameters"] = kScaling;
-  const ConfigReader reader(members, in.reader.path());
-  in.config.rope =
-      read_rope_parameters(reader,
-                           {.head_dim = in.config.head_dim,
-                            .max_position_embeddings = in.config.max_position_embeddings,
-                            .default_theta = 1e6},
-                           in.warnings);
-  const auto scaling =
-      reader.object(members.contains("rope_scaling") ? "rope_scaling" : "rope_parameters");
-  const double beta = scaling ? scaling->number("llama_4_scaling_beta", 0, 1e6).value_or(0) : 0;
-  if (beta == 0) return;
-  if (in.config.rope.type != RopeType::yarn) {
-    scaling->fail("llama_4_scaling_beta", "is supported with the rope type yarn alone");
-  }
-  const auto original = static_cast<double>(in.config.rope.original_max_position_embeddings);
-  in.config.query_temperature = AttentionTemperature{.scale = beta, .floor_positions = original};
+  read_rope_with_temperature(
+      in, kScaling, {.head_dim = in.config.head_dim, .default_theta = 1e6});
 }
 
 void read_qwen2(const FamilyConfig& in) {
