@@ -45,6 +45,7 @@ LATENT = BASE | dict(num_key_value_heads=4, num_hidden_layers=3, kv_lora_rank=24
                       moe_intermediate_size=20, first_k_dense_replace=1)
 EXPERTS = dict(n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=20, routed_scaling_factor=1.5,
                norm_topk_prob=True)
+EXPERT_ROUTING = {key: value for key, value in EXPERTS.items() if key != "n_shared_experts"}
 DEEPSEEK_YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32, mscale=0.7, mscale_all_dim=1.0)
 LONG = [1.0 + 0.5 * i for i in range(6)]
 # Two groups of heads, and fewer states than a block of the convolution: no size equals another one.
@@ -246,6 +247,18 @@ SHAPES: dict[str, tuple[str, dict]] = {
     "solar-open": ("SolarOpen", WIDE_HEADS | EXPERTS | dict(n_group=2, topk_group=2, rope_parameters=ROPE)),
     "dots1": ("Dots1", WIDE_HEADS | EXPERTS | dict(
         num_hidden_layers=3, first_k_dense_replace=1, sliding_window=9, max_window_layers=2, rope_parameters=ROPE)),
+    # Seven heads share one of a full layer. The second layer is dense; the last one has no window, as the first.
+    "mimo-v2": ("MiMoV2Flash", BASE | EXPERT_ROUTING | dict(
+        num_hidden_layers=4, vocab_size=97, num_attention_heads=14, num_key_value_heads=1, head_dim=96, v_head_dim=80, sliding_window=9,
+        attention_value_scale=0.6, layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+        mlp_layer_types=["sparse", "dense", "sparse", "sparse"], rope_parameters=dict(
+            full_attention=ROPE | dict(rope_theta=1e6, partial_rotary_factor=0.334),
+            sliding_attention=ROPE | dict(partial_rotary_factor=0.25)))),
+    # Five of 16 elements, of which the class makes six; values as wide as keys.
+    "mimo-v2-odd-rotation": ("MiMoV2Flash", WIDE_HEADS | EXPERT_ROUTING | dict(
+        num_hidden_layers=3, num_key_value_heads=2, v_head_dim=16, sliding_window=9, attention_bias=True,
+        layer_types=["full_attention", "sliding_attention", "sliding_attention"], rope_parameters=dict(
+            full_attention=ROPE | dict(partial_rotary_factor=0.334), sliding_attention=ROPE | dict(partial_rotary_factor=0.334)))),
     "minimax-m2": ("MiniMaxM2", WIDE_HEADS | dict(
         num_local_experts=6, num_experts_per_tok=3, intermediate_size=20, rope_parameters=ROPE | dict(partial_rotary_factor=0.5))),
     "ernie4_5-moe": ("Ernie4_5_Moe", WIDE_HEADS | dict(

@@ -175,6 +175,10 @@ std::vector<Row> all_rows() {
               "architectures/gemma4-experts",
               it.full_values_are_keys = false),
       CHANGES(whole, has_value_norm, "architectures/gemma4", it.has_value_norm = false),
+      CHANGES(whole, value_head_dim, "architectures/mimo-v2", it.value_head_dim = 0),
+      CHANGES(whole, value_scale, "architectures/mimo-v2", it.value_scale = 0.5),
+      CHANGES(
+          whole, has_sinks_in_windows, "architectures/mimo-v2", it.has_sinks_in_windows = false),
       // The numbers of made-up weights are 1.
       LEAVES(whole, has_layer_scalars, "architectures/gemma4", it.has_layer_scalars = false),
       CHANGES(whole,

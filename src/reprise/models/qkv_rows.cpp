@@ -33,8 +33,12 @@ std::vector<int64_t> first_rows(const weights::ModelConfig& config, int64_t laye
   }
   if (config.qkv_layout == weights::QkvLayout::separate ||
       config.qkv_layout == weights::QkvLayout::stacked) {
-    std::vector<int64_t> rows = counting(heads + 2 * kv_heads);
+    const int64_t value_dim = config.value_dim_of_layer(layer);
+    std::vector<int64_t> rows = counting(heads + kv_heads);
     for (int64_t& row : rows) row *= head_dim;
+    for (int64_t head = 0; head < kv_heads; ++head) {
+      rows.push_back((heads + kv_heads) * head_dim + head * value_dim);
+    }
     return rows;
   }
   // One head of k and of v after the q heads that use them; per_head is a group of one.
@@ -82,7 +86,9 @@ std::vector<int64_t> qkv_rows(const weights::ModelConfig& config, int64_t layer)
   std::vector<int64_t> rows;
   int64_t head = 0;
   for (const int64_t first : first_rows(config, layer)) {
-    for (int64_t i = 0; i < head_dim; ++i) {
+    const bool is_value = head >= num_rotated && head < num_rotated + kv_heads;
+    const int64_t size = is_value ? config.value_dim_of_layer(layer) : head_dim;
+    for (int64_t i = 0; i < size; ++i) {
       rows.push_back(first + (head < num_rotated ? rotated[static_cast<size_t>(i)] : i));
     }
     ++head;

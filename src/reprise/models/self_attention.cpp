@@ -24,7 +24,7 @@ namespace reprise::models {
 namespace {
 
 Tensor load_sinks(const LayerParts& parts) {
-  if (!parts.config.has_attention_sinks) return {};
+  if (!parts.config.has_sinks(parts.layer)) return {};
   return parts.parameters.load(parts.names.in_layer(parts.layer, parts.names.sinks));
 }
 
@@ -97,6 +97,8 @@ SelfAttention::SelfAttention(const LayerParts& parts)
       has_unit_qk_norm_(parts.config.has_unit_qk_norm && rotates_),
       projected_(projected_of(parts)),
       has_value_norm_(parts.config.has_value_norm && projected_ != Projected::q),
+      value_dim_(parts.config.value_dim_of_layer(parts.layer)),
+      value_scale_(static_cast<float>(parts.config.value_scale)),
       has_gate_(parts.config.has_attention_gate),
       qkv_clip_(static_cast<float>(parts.config.qkv_clip)),
       attention_(
@@ -164,7 +166,7 @@ Tensor SelfAttention::operator()(cudagraph::ForwardContext& context,
   Tensor q = heads_of(normed(slice(0, q_size_), norms_.q, norms_.q_heads), num_heads_);
   Tensor k = heads_of(normed(slice(q_size_, kv_size_), norms_.k, norms_.k_heads), num_kv_heads_);
   const int64_t values = projected_ == Projected::q_k_and_v ? q_size_ + kv_size_ : q_size_;
-  Tensor v = heads_of(slice(values, kv_size_), num_kv_heads_);
+  Tensor v = heads_of(slice(values, num_kv_heads_ * value_dim_), num_kv_heads_);
   if (has_value_norm_) v = ops::gemma_rms_norm(v, unit_norm_, norm_eps_);
   const auto norm_heads = [&] {
     q = (*norms_.q)(q);
@@ -184,10 +186,23 @@ Tensor SelfAttention::operator()(cudagraph::ForwardContext& context,
     if (rotates_) k = rotated_k;
   }
   if (norms_heads && norms_rotated_) norm_heads();
-  const Tensor attended = ops::flatten(attention_(context, q, k, v));
+  const Tensor attended = of_values(attention_(context, q, k, as_wide_as(k, v)));
   if (!has_gate_) return project(context, attended, o_);
   const Tensor gate = ops::slice(qkv, 1, q_size_ + 2 * kv_size_, q_size_);
   return project(context, ops::mul_sigmoid(attended, gate), o_);
+}
+
+Tensor SelfAttention::as_wide_as(const Tensor& k, const Tensor& v) const {
+  const int64_t rest = k.size(2) - value_dim_;
+  return rest == 0 ? v : ops::concat(v, ops::scale(ops::slice(k, 2, 0, rest), 0));
+}
+
+Tensor SelfAttention::of_values(const Tensor& attended) const {
+  const bool is_wider = value_dim_ < attended.size(2);
+  if (!is_wider && value_scale_ == 1) return ops::flatten(attended);
+  // The result of the op is dense, that of the slice is not.
+  const Tensor values = is_wider ? ops::slice(attended, 2, 0, value_dim_) : attended;
+  return ops::flatten(ops::scale(values, value_scale_));
 }
 
 Tensor SelfAttention::attend_to_shared(cudagraph::ForwardContext& context,

@@ -35,6 +35,12 @@ class SelfAttention final : public AttentionBlock {
   [[nodiscard]] static Projected projected_of(const LayerParts& parts);
   [[nodiscard]] bool has_norm(weights::QkNorm kind) const { return qk_norm_ == kind; }
   void load_qkv(const LayerParts& parts);
+  /// v with zeros behind the elements of each head, so that heads of k and v have one size, as the
+  /// cache and the kernels ask.
+  [[nodiscard]] Tensor as_wide_as(const Tensor& k, const Tensor& v) const;
+  /// The elements of what attention gives that are made of values, times value_scale_:
+  /// [num_tokens, num_heads * value_dim_].
+  [[nodiscard]] Tensor of_values(const Tensor& attended) const;
   /// Attention of a layer that reads the keys and values of another one.
   [[nodiscard]] Tensor attend_to_shared(cudagraph::ForwardContext& context,
                                         const Tensor& projected,
@@ -56,6 +62,8 @@ class SelfAttention final : public AttentionBlock {
   bool has_unit_qk_norm_;
   Projected projected_;
   bool has_value_norm_;  // without weights
+  int64_t value_dim_;    // of a head, at most that of keys
+  float value_scale_;    // of values, which may as well multiply the result of attention
   Tensor unit_norm_;     // zeros, which count from one; undefined: none
   bool has_gate_;        // of the results
   float qkv_clip_;       // 0 = none

@@ -420,6 +420,8 @@ DecoderTensors tensors_with_experts(const ModelConfig& config) {
     case Architecture::solar_open:
     case Architecture::dots1:
       return {.shared_expert = "mlp.shared_experts."};
+    case Architecture::mimo_v2:
+      return {.sinks = "self_attn.attention_sink_bias"};
     case Architecture::gpt_oss:
       return {.router = "mlp.router"};
     case Architecture::llama4:

@@ -155,12 +155,13 @@ class TensorList {
     const KeyValueHeads heads = config_.heads_of_layer(layer_);
     const int64_t q = config_.num_attention_heads * heads.head_dim;
     const int64_t kv = heads.count * heads.head_dim;
+    const int64_t value_dim = config_.value_dim_of_layer(layer_);
     const bool has_keys = !config_.shares_kv(layer_);
     if (names_.qkv.empty()) {
       add_linear(names_.q, config_.has_attention_gate ? 2 * q : q, hidden, config_.qkv_bias);
       if (has_keys) add_linear(names_.k, kv, hidden, config_.qkv_bias);
       const bool has_values = has_keys && config_.has_value_projection(layer_);
-      if (has_values) add_linear(names_.v, kv, hidden, config_.qkv_bias);
+      if (has_values) add_linear(names_.v, heads.count * value_dim, hidden, config_.qkv_bias);
     } else {
       add_linear(names_.qkv, q + 2 * kv, hidden, config_.qkv_bias);
     }
@@ -182,8 +183,8 @@ class TensorList {
           WeightRole::norm,
           Presence::optional);
     }
-    add_linear(names_.o, hidden, q, config_.o_bias);
-    if (config_.has_attention_sinks) {
+    add_linear(names_.o, hidden, config_.num_attention_heads * value_dim, config_.o_bias);
+    if (config_.has_sinks(layer_)) {
       add(names_.in_layer(layer_, names_.sinks), {config_.num_attention_heads}, WeightRole::bias);
     }
   }

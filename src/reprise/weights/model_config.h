@@ -239,6 +239,8 @@ struct ModelConfig {
   bool doubles_shared_mlps = false;         // the MLPs of these layers have twice the size
   bool full_values_are_keys = false;        // layers without a window project their values as keys
   bool has_value_norm = false;              // a head of v is divided by its root mean square
+  int64_t value_head_dim = 0;               // at most head_dim; 0: it is head_dim
+  double value_scale = 1;                   // of v
   bool has_layer_scalars = false;           // the result of a layer is multiplied by a number
   int64_t hidden_size_per_layer_input = 0;  // of the embedding that each layer has; 0: none
   bool has_single_blocks = false;  // a layer has attention, a recurrence or an MLP, and one norm
@@ -280,7 +282,8 @@ struct ModelConfig {
   /// A head of q and k is divided by its root mean square in layers that rotate; there are no
   /// weights.
   bool has_unit_qk_norm = false;
-  bool has_attention_sinks = false;  // one more score in the softmax of each head
+  bool has_attention_sinks = false;    // one more score in the softmax of each head
+  bool has_sinks_in_windows = false;   // of layers with a window alone
   bool has_attention_gate = false;   // after each head of q are gates of the head's result
 
   double qkv_clip = 0;  // q, k and v lie between -qkv_clip and qkv_clip; 0: anywhere
@@ -339,6 +342,13 @@ struct ModelConfig {
   [[nodiscard]] KeyValueHeads heads_of_layer(int64_t layer) const {
     if (full_heads && !window_of_layer(layer)) return *full_heads;
     return {.count = num_key_value_heads, .head_dim = head_dim};
+  }
+  /// The elements of a head of v.
+  [[nodiscard]] int64_t value_dim_of_layer(int64_t layer) const {
+    return value_head_dim > 0 ? value_head_dim : heads_of_layer(layer).head_dim;
+  }
+  [[nodiscard]] bool has_sinks(int64_t layer) const {
+    return has_attention_sinks && (!has_sinks_in_windows || window_of_layer(layer).has_value());
   }
   /// The layer reads the keys and values of another one.
   [[nodiscard]] bool shares_kv(int64_t layer) const noexcept {

@@ -24,6 +24,7 @@ std::string_view unready_part(const ModelConfig& config) {
   if (config.quantization.method != QuantizationMethod::none) return "quantised weights";
   if (config.has_layer_scalars) return "the layers of Gemma 4";
   if (config.has_single_blocks) return "layers of one block";
+  if (config.full_heads) return "heads that differ between layers";
   if (config.qk_norm == QkNorm::all_heads) return "norms over all heads of q and k";
   if (config.qk_norm == QkNorm::own_per_head) return "norms with weights of each head of q and k";
   if (config.has_attention_gate) return "gates behind the heads of q";
@@ -192,7 +193,7 @@ class RankWeights::Layer {
 
   void add() {
     whole_.mla ? add_latent_attention() : add_attention();
-    if (whole_.has_attention_sinks) {
+    if (whole_.has_sinks(layer_)) {
       weights_.add(names_.in_layer(layer_, names_.sinks), 0, {share(mine_.num_attention_heads)});
     }
     if (!whole_.is_moe_layer(layer_)) {

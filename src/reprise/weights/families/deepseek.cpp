@@ -100,6 +100,25 @@ void read_rope_of_mistral4(const FamilyConfig& in, const Json& by_default) {
   }
 }
 
+// `moe_layer_freq`: every how many layers one has experts, or a 1 for each layer that has them.
+void read_moe_layer_freq(const FamilyConfig& in) {
+  constexpr std::string_view kKey = "moe_layer_freq";
+  std::vector<bool>& layers = in.config.moe_layers;
+  const Json* value = in.reader.find(kKey);
+  if (value != nullptr && value->is_array()) {
+    const std::vector<int64_t> listed = in.reader.integers(kKey, 0, 1, layers.size());
+    if (listed.size() != layers.size()) {
+      in.reader.fail(kKey, fmt::format("must list all of num_hidden_layers = {}", layers.size()));
+    }
+    for (size_t layer = 0; layer < layers.size(); ++layer) layers[layer] = listed[layer] == 1;
+    return;
+  }
+  const auto period = static_cast<size_t>(in.reader.integer(kKey, 1, kMaxPositions).value_or(1));
+  for (size_t layer = 0; layer < layers.size(); ++layer) {
+    layers[layer] = layers[layer] && layer % period == 0;
+  }
+}
+
 void read_deepseek(const FamilyConfig& in,
                    bool is_interleaved,
                    RouterScores scores,
@@ -130,10 +149,10 @@ void read_experts_of_deepseek(const FamilyConfig& in,
   read_expert_groups(in, moe);
   const int64_t num_dense =
       in.reader.integer("first_k_dense_replace", 0, kMaxPositions).value_or(by_default.num_dense);
-  const int64_t period = in.reader.integer("moe_layer_freq", 1, kMaxPositions).value_or(1);
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
-    config.moe_layers.push_back(layer >= num_dense && layer % period == 0);
+    config.moe_layers.push_back(layer >= num_dense);
   }
+  read_moe_layer_freq(in);
 }
 
 void read_mlp_layer_types(const FamilyConfig& in) {

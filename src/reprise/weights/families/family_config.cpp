@@ -188,24 +188,20 @@ void read_rope(const FamilyConfig& in, RopeKeys keys) {
   in.config.rope = read_rope_parameters(in.reader, keys, in.warnings);
 }
 
-void read_rope_by_layer_type(const FamilyConfig& in,
-                             double default_theta,
-                             std::string_view sliding_theta,
-                             double default_sliding_theta,
-                             std::string_view theta) {
-  read_rope(in, {.theta = theta, .default_theta = default_theta, .layer_type = "full_attention"});
+void read_rope_by_layer_type(const FamilyConfig& in, RopeKeys full, RopeKeys sliding) {
+  full.layer_type = "full_attention";
+  read_rope(in, full);
   Json members = Json::object();
-  for (const std::string_view key : {sliding_theta, std::string_view("rope_parameters")}) {
+  for (const std::string_view key :
+       {sliding.theta, sliding.partial_factor, std::string_view("rope_parameters")}) {
+    if (key.empty()) continue;
     if (const Json* value = in.reader.find(key)) members[std::string(key)] = *value;
   }
+  sliding.layer_type = "sliding_attention";
+  sliding.head_dim = in.config.head_dim;
+  sliding.max_position_embeddings = in.config.max_position_embeddings;
   in.config.sliding_rope =
-      read_rope_parameters(ConfigReader(members, in.reader.path()),
-                           {.head_dim = in.config.head_dim,
-                            .max_position_embeddings = in.config.max_position_embeddings,
-                            .theta = sliding_theta,
-                            .default_theta = default_sliding_theta,
-                            .layer_type = "sliding_attention"},
-                           in.warnings);
+      read_rope_parameters(ConfigReader(members, in.reader.path()), sliding, in.warnings);
 }
 
 void read_rope_with_temperature(const FamilyConfig& in, const Json& by_default, RopeKeys keys) {

@@ -61,13 +61,9 @@ void read_layer_types(const FamilyConfig& in);
 
 /// The rotation of all layers; `keys` needs no sizes. \pre read_heads
 void read_rope(const FamilyConfig& in, RopeKeys keys = {});
-/// The same where sliding layers have frequencies of their own: the base `sliding_theta`, and the
-/// object of their name in `rope_parameters`. `rope_scaling` does not change them.
-void read_rope_by_layer_type(const FamilyConfig& in,
-                             double default_theta,
-                             std::string_view sliding_theta,
-                             double default_sliding_theta,
-                             std::string_view theta = "rope_theta");
+/// The same where sliding layers have frequencies of their own: the members that `sliding` names,
+/// and the object of their name in `rope_parameters`. `rope_scaling` does not change them.
+void read_rope_by_layer_type(const FamilyConfig& in, RopeKeys full, RopeKeys sliding);
 /// The rotation of Ministral 3 and Mistral Small 4, whose queries grow with the position: the
 /// scaling is `by_default` where a config has none. `keys` needs no positions.
 void read_rope_with_temperature(const FamilyConfig& in, const Json& by_default, RopeKeys keys);
@@ -93,7 +89,7 @@ struct DefaultExperts {
 void read_experts_of_deepseek(const FamilyConfig& in,
                               RouterScores scores,
                               const DefaultExperts& by_default = {});
-/// `mlp_layer_types`, if it is given: which layers have experts. \pre the layers chosen so far
+/// `mlp_layer_types`, if it is given, replaces the layers with experts. \pre read_experts_of_deepseek
 void read_mlp_layer_types(const FamilyConfig& in);
 /// The experts of Qwen2-MoE and its successors: one that every token uses, with a gate, and the
 /// layers that have experts. \pre read_sizes

@@ -55,7 +55,7 @@ void read_gemma3(const FamilyConfig& in) {
   const int64_t period = in.reader.integer("sliding_window_pattern", 1, kMaxPositions).value_or(6);
   use_window_except_every(in, window, period);
   read_layer_types(in);
-  read_rope_by_layer_type(in, 1e6, "rope_local_base_freq", 1e4);
+  read_rope_by_layer_type(in, {.default_theta = 1e6}, {.theta = "rope_local_base_freq"});
 }
 
 }  // namespace reprise::weights

@@ -31,7 +31,7 @@ void read_olmo3(const FamilyConfig& in) {
   use_window_except_every(
       in, in.reader.integer("sliding_window", 1, kMaxPositions).value_or(4096), 4);
   read_layer_types(in);
-  read_rope_by_layer_type(in, 1e4, "rope_theta", 1e4);
+  read_rope_by_layer_type(in, {}, {});
 }
 
 void read_exaone4(const FamilyConfig& in) {
