@@ -247,6 +247,22 @@ SHAPES: dict[str, tuple[str, dict]] = {
     "solar-open": ("SolarOpen", WIDE_HEADS | EXPERTS | dict(n_group=2, topk_group=2, rope_parameters=ROPE)),
     "dots1": ("Dots1", WIDE_HEADS | EXPERTS | dict(
         num_hidden_layers=3, first_k_dense_replace=1, sliding_window=9, max_window_layers=2, rope_parameters=ROPE)),
+    # Layers without a window have three heads for each key/value head, those with one have five. Layers limit their experts, their
+    # shared expert or MLP, or both.
+    "step3p7": ("Step3p7", dict(
+        text_config=dict(
+            vocab_size=97, bos_token_id=0, eos_token_id=1, pad_token_id=0, hidden_size=32, intermediate_size=48, num_hidden_layers=4,
+            num_attention_heads=6, num_sliding_attention_heads=10, num_key_value_heads=2, head_dim=16, max_position_embeddings=256,
+            sliding_window=9, layer_types=["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+            mlp_layer_types=["dense", "sparse", "sparse", "sparse"], n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=20,
+            share_expert_dim=28, moe_router_scaling_factor=1.7, query_pre_attn_scalar=24, swiglu_limits=[None, 0.3, 0.0, 0.1],
+            swiglu_limits_shared=[0.2, None, 0.4, 0.0], rope_parameters=dict(
+                full_attention=dict(rope_type="llama3", rope_theta=1e6, partial_rotary_factor=0.5, factor=2.0, low_freq_factor=1.0,
+                                    high_freq_factor=4.0, original_max_position_embeddings=16),
+                sliding_attention=ROPE | dict(partial_rotary_factor=1.0))),
+        vision_config=dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28, mlp_ratio=1.0,
+                           max_position_embeddings=4),
+        image_token_id=200)),
     # Seven heads share one of a full layer. The second layer is dense; the last one has no window, as the first.
     "mimo-v2": ("MiMoV2Flash", BASE | EXPERT_ROUTING | dict(
         num_hidden_layers=4, vocab_size=97, num_attention_heads=14, num_key_value_heads=1, head_dim=96, v_head_dim=80, sliding_window=9,
@@ -283,7 +299,7 @@ def draw(model: torch.nn.Module, config, seed: int) -> None:
     """Weights from the seed and their own names. Norms lie near one and biases are not zero, so that a program that ignores
     them is caught."""
     is_gemma = "gemma" in config.model_type and "gemma4" not in config.model_type
-    counts_from_one = is_gemma or config.model_type in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
+    counts_from_one = is_gemma or config.model_type in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "step3p7")
     biases = [item for item in model.named_buffers() if item[0].endswith(("e_score_correction_bias", "expert_bias", "layer_scalar"))]
     for name, parameter in [*model.named_parameters(), *biases]:
         generator = torch.Generator().manual_seed(seed * 1_000_003 + zlib.crc32(name.encode()))

@@ -175,6 +175,13 @@ std::vector<Row> all_rows() {
               "architectures/gemma4-experts",
               it.full_values_are_keys = false),
       CHANGES(whole, has_value_norm, "architectures/gemma4", it.has_value_norm = false),
+      CHANGES(whole,
+              num_full_attention_heads,
+              "architectures/step3p7",
+              it.num_full_attention_heads = 2),
+      CHANGES(whole, has_head_gates, "architectures/step3p7", it.has_head_gates = false),
+      CHANGES(whole, mlp_limits, "architectures/step3p7", it.mlp_limits[0] = 0.5),
+      CHANGES(experts, limits, "architectures/step3p7", it.limits[1] = 0.5),
       CHANGES(whole, value_head_dim, "architectures/mimo-v2", it.value_head_dim = 0),
       CHANGES(whole, value_scale, "architectures/mimo-v2", it.value_scale = 0.5),
       CHANGES(

@@ -82,7 +82,7 @@ class Aliasing : public KernelTest {
         {{OpCode::relu2, {}}, {x}},
         {{OpCode::scale, {.scale = 0.5F}}, {x}},
         {{OpCode::soft_cap, {.soft_cap = 2.0F}}, {x}},
-        {{OpCode::clamp, {.limit = 0.5F}}, {x}},
+        {{OpCode::clamp, {.least = -0.25F, .limit = 0.5F}}, {x}},
         {{OpCode::sigmoid_gate, {}}, {x, random({rows, 1})}},
         {{OpCode::lora_expand, {}},
          {x,

@@ -53,6 +53,8 @@ ExpertMlp::PartsBesideMlp::PartsBesideMlp(const LayerParts& parts)
 ExpertMlp::ExpertMlp(const LayerParts& parts)
     : activation_(parts.config.activation),
       routing_(*parts.config.moe),
+      limit_(routing_.limit_of_layer(parts.layer)),
+      shared_limit_(parts.config.mlp_limit_of_layer(parts.layer)),
       ranks_(parts.config.tensor_parallel_size) {
   const weights::DecoderTensors& names = parts.names;
   if (parts.expert_counting != nullptr) {
@@ -167,6 +169,7 @@ Tensor ExpertMlp::run_experts(const Tensor& hidden) const {
 
 Tensor ExpertMlp::activate(const Tensor& up) const {
   if (!routing_.is_gated) return models::activate(activation_, up);
+  if (limit_ > 0) return limited_silu_and_mul(up, limit_);
   if (routing_.swiglu_limit == 0) return activate_and_mul(activation_, up);
   return ops::swigluoai_and_mul(up, static_cast<float>(routing_.swiglu_limit));
 }
@@ -193,8 +196,13 @@ std::pair<Tensor, Tensor> ExpertMlp::route(const Tensor& logits) const {
 
 Tensor ExpertMlp::shared(const Tensor& hidden) const {
   const Tensor gate_up = project(hidden, shared_gate_up_);
-  const Tensor inner = routing_.is_gated ? activate_and_mul(activation_, gate_up)
-                                         : models::activate(activation_, gate_up);
+  Tensor inner;
+  if (shared_limit_ > 0) {
+    inner = limited_silu_and_mul(gate_up, shared_limit_);
+  } else {
+    inner = routing_.is_gated ? activate_and_mul(activation_, gate_up)
+                              : models::activate(activation_, gate_up);
+  }
   const Tensor down = project(inner, shared_down_);
   return shared_gate_.defined() ? ops::sigmoid_gate(down, project(hidden, shared_gate_)) : down;
 }

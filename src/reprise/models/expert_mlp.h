@@ -51,6 +51,8 @@ class ExpertMlp final : public FeedForward {
 
   weights::Activation activation_;
   weights::MixtureOfExperts routing_;
+  double limit_;         // of the experts' function, see limited_silu_and_mul(); 0: none
+  double shared_limit_;  // of that of the shared expert
   std::optional<PartsBesideMlp> beside_mlp_;
   std::optional<LatentProjections> latent_;  // nothing: experts read and write hidden states
   int64_t ranks_;                            // whose results are added

@@ -1,5 +1,7 @@
 #include "reprise/models/mlp.h"
 
+#include <cmath>
+
 #include "reprise/models/expert_mlp.h"
 #include "reprise/models/projection.h"
 #include "reprise/tensor/ops.h"
@@ -39,10 +41,37 @@ Tensor activate_and_mul(weights::Activation activation, const Tensor& gate_up) {
   return {};
 }
 
+namespace {
+
+// The gate whose silu is `limit`. silu grows where it is positive, so that a smaller gate has a
+// smaller silu.
+double gate_of_silu(double limit) {
+  double gate = limit;
+  constexpr int kSteps = 50;  // of Newton; fewer than ten reach the last bit
+  for (int step = 0; step < kSteps; ++step) {
+    const double sigmoid = 1 / (1 + std::exp(-gate));
+    const double slope = sigmoid * (1 + gate * (1 - sigmoid));
+    gate -= (gate * sigmoid - limit) / slope;
+  }
+  return gate;
+}
+
+}  // namespace
+
+Tensor limited_silu_and_mul(const Tensor& gate_up, double limit) {
+  const int64_t size = gate_up.size(1) / 2;
+  constexpr float kLeastGate = -200;  // here and below it, silu is 0 in float32
+  const auto most_gate = static_cast<float>(gate_of_silu(limit));
+  const Tensor gate = ops::clamp(ops::slice(gate_up, 1, 0, size), kLeastGate, most_gate);
+  const auto most = static_cast<float>(limit);
+  return ops::mul_silu(ops::clamp(ops::slice(gate_up, 1, size, size), -most, most), gate);
+}
+
 Mlp::Mlp(const LayerParts& parts)
     : activation_(parts.config.activation),
       is_gated_(parts.config.has_gated_mlp),
-      gate_scale_(static_cast<float>(parts.config.multipliers.mlp_gate)) {
+      gate_scale_(static_cast<float>(parts.config.multipliers.mlp_gate)),
+      limit_(parts.config.mlp_limit_of_layer(parts.layer)) {
   const weights::DecoderTensors& names = parts.names;
   const bool has_bias = parts.config.mlp_bias;
   if (!is_gated_) {
@@ -62,6 +91,7 @@ Tensor Mlp::operator()(cudagraph::ForwardContext& context, const Tensor& hidden)
     const Tensor gate = ops::scale(ops::slice(up, 1, 0, size), gate_scale_);
     return project(context, ops::mul_silu(ops::slice(up, 1, size, size), gate), down_);
   }
+  if (limit_ > 0) return project(context, limited_silu_and_mul(up, limit_), down_);
   const Tensor inner = is_gated_ ? activate_and_mul(activation_, up) : activate(activation_, up);
   return project(context, inner, down_);
 }

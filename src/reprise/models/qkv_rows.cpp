@@ -20,7 +20,7 @@ std::vector<int64_t> head_order(const weights::ModelConfig& config, int64_t laye
 
 // The first stored row of each head: the heads of q, then those of k, then those of v, then gates.
 std::vector<int64_t> first_rows(const weights::ModelConfig& config, int64_t layer) {
-  const int64_t heads = config.num_attention_heads;
+  const int64_t heads = config.query_heads_of_layer(layer);
   const auto [kv_heads, head_dim] = config.heads_of_layer(layer);
   if (config.has_attention_gate) {
     // Each head of q has its gates after it. Here the gates of all heads come last.
@@ -82,7 +82,7 @@ std::vector<int64_t> rotated_head_order(const weights::RopeParameters& rope, int
 std::vector<int64_t> qkv_rows(const weights::ModelConfig& config, int64_t layer) {
   const std::vector<int64_t> rotated = head_order(config, layer);
   const auto [kv_heads, head_dim] = config.heads_of_layer(layer);
-  const int64_t num_rotated = config.num_attention_heads + kv_heads;
+  const int64_t num_rotated = config.query_heads_of_layer(layer) + kv_heads;
   std::vector<int64_t> rows;
   int64_t head = 0;
   for (const int64_t first : first_rows(config, layer)) {

@@ -58,6 +58,7 @@ constexpr std::array kRows = {
     Row{weights::Architecture::solar_open, make_llama_layer},
     Row{weights::Architecture::dots1, make_llama_layer},
     Row{weights::Architecture::minimax_m2, make_llama_layer},
+    Row{weights::Architecture::step3p5, make_llama_layer},
     Row{weights::Architecture::mimo_v2, make_llama_layer},
     Row{weights::Architecture::ernie4_5_moe, make_llama_layer},
     Row{weights::Architecture::hunyuan_moe, make_llama_layer},

@@ -69,7 +69,7 @@ attention::AttentionShape attention_shape(const LayerParts& parts) {
   const int64_t layer = parts.layer;
   const weights::KeyValueHeads heads = config.heads_of_layer(layer);
   // As in vLLM, one scale serves both if the other one is missing.
-  return {.num_heads = config.num_attention_heads,
+  return {.num_heads = config.query_heads_of_layer(layer),
           .num_kv_heads = heads.count,
           .head_dim = heads.head_dim,
           .sliding_window = config.window_of_layer(layer).value_or(0),
@@ -84,7 +84,7 @@ attention::AttentionShape attention_shape(const LayerParts& parts) {
 }  // namespace
 
 SelfAttention::SelfAttention(const LayerParts& parts)
-    : num_heads_(parts.config.num_attention_heads),
+    : num_heads_(parts.config.query_heads_of_layer(parts.layer)),
       num_kv_heads_(parts.config.heads_of_layer(parts.layer).count),
       q_size_(num_heads_ * parts.config.heads_of_layer(parts.layer).head_dim),
       kv_size_(num_kv_heads_ * parts.config.heads_of_layer(parts.layer).head_dim),
@@ -107,6 +107,7 @@ SelfAttention::SelfAttention(const LayerParts& parts)
   const weights::DecoderTensors& names = parts.names;
   load_qkv(parts);
   o_ = parts.load_row_parallel(config.o_bias, {names.o});
+  if (config.has_head_gates) head_gates_ = parts.load_projection({names.head_gates});
   if (has_unit_qk_norm_ || has_value_norm_) {
     unit_norm_ = parts.parameters.add_buffer(
         fmt::format("unit_norm.{}", parts.layer),
@@ -160,7 +161,7 @@ Tensor SelfAttention::operator()(cudagraph::ForwardContext& context,
     return norms_all ? (*of_all_heads)(part) : part;
   };
   const auto heads_of = [&](const Tensor& part, int64_t num_heads) {
-    return ops::unflatten(qkv_clip_ > 0 ? ops::clamp(part, qkv_clip_) : part, num_heads);
+    return ops::unflatten(qkv_clip_ > 0 ? ops::clamp(part, -qkv_clip_, qkv_clip_) : part, num_heads);
   };
   const auto slice = [&](int64_t begin, int64_t size) { return ops::slice(qkv, 1, begin, size); };
   Tensor q = heads_of(normed(slice(0, q_size_), norms_.q, norms_.q_heads), num_heads_);
@@ -186,7 +187,12 @@ Tensor SelfAttention::operator()(cudagraph::ForwardContext& context,
     if (rotates_) k = rotated_k;
   }
   if (norms_heads && norms_rotated_) norm_heads();
-  const Tensor attended = of_values(attention_(context, q, k, as_wide_as(k, v)));
+  Tensor results = attention_(context, q, k, as_wide_as(k, v));
+  if (head_gates_.defined()) {
+    results =
+        ops::sigmoid_gate(results, ops::unflatten(project(hidden, head_gates_), num_heads_));
+  }
+  const Tensor attended = of_values(results);
   if (!has_gate_) return project(context, attended, o_);
   const Tensor gate = ops::slice(qkv, 1, q_size_ + 2 * kv_size_, q_size_);
   return project(context, ops::mul_sigmoid(attended, gate), o_);

@@ -66,6 +66,7 @@ class SelfAttention final : public AttentionBlock {
   float value_scale_;    // of values, which may as well multiply the result of attention
   Tensor unit_norm_;     // zeros, which count from one; undefined: none
   bool has_gate_;        // of the results
+  Tensor head_gates_;    // [num_heads, hidden]; undefined: none
   float qkv_clip_;       // 0 = none
   attention::KeyValueAttention attention_;
 };

@@ -105,6 +105,7 @@ OpCall call_of(const Program& program, const Node& node, const SymbolValues& val
                .soft_cap = from.soft_cap,
                .groups = from.groups,
                .top_groups = from.top_groups,
+               .least = from.least,
                .limit = from.limit,
                .ranks = from.ranks,
                .custom = from.custom}};

@@ -106,6 +106,8 @@ decltype(auto) visit_member_of(Attribute attribute, Visit&& visit) {
       return visit(&NodeAttributes::groups);
     case Attribute::top_groups:
       return visit(&NodeAttributes::top_groups);
+    case Attribute::least:
+      return visit(&NodeAttributes::least);
     case Attribute::limit:
       return visit(&NodeAttributes::limit);
     case Attribute::dtype:

@@ -118,7 +118,8 @@ class Merger {
           bits(a.k_scale) != bits(b.k_scale) || bits(a.v_scale) != bits(b.v_scale) ||
           a.sliding_window != b.sliding_window || a.chunk_size != b.chunk_size ||
           bits(a.soft_cap) != bits(b.soft_cap) || a.groups != b.groups ||
-          a.top_groups != b.top_groups || bits(a.limit) != bits(b.limit) || a.ranks != b.ranks ||
+          a.top_groups != b.top_groups || bits(a.least) != bits(b.least) ||
+          bits(a.limit) != bits(b.limit) || a.ranks != b.ranks ||
           a.type.dtype != b.type.dtype || a.custom != b.custom) {
         fail(Reason::baked_number,
              index,
@@ -203,6 +204,7 @@ class Merger {
         .soft_cap = attributes.soft_cap,
         .groups = attributes.groups,
         .top_groups = attributes.top_groups,
+        .least = attributes.least,
         .limit = attributes.limit,
         .ranks = attributes.ranks,
         .custom = attributes.custom};

@@ -55,7 +55,8 @@ struct OpAttributes {
   float soft_cap = 0;          // limit c of c * tanh(x / c); of attention: of the scores, 0: none
   int64_t groups = 0;          // of experts
   int64_t top_groups = 0;      // groups of experts from which a token may choose
-  float limit = 0;             // of the inputs of swigluoai_and_mul
+  float least = 0;             // of the results of clamp
+  float limit = 0;             // of the inputs of swigluoai_and_mul; of clamp: of its results
   int64_t ranks = 0;           // size of the group of a collective op
   const RowGroup* row_group = nullptr;  // owned by the compiled program
   const CustomOp* custom = nullptr;     // owned by the code that registered it

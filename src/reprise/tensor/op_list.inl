@@ -114,8 +114,8 @@ X(gelu_tanh_and_mul, "(x[T, 2*I]) -> [T, I]", .is_row_wise = true)
 X(scale, "(x[...]; scale) -> [...] over x", .is_row_wise = true)
 // soft_cap * tanh(x / soft_cap).
 X(soft_cap, "(x[...]; soft_cap) -> [...] over x", .is_row_wise = true)
-// x, but at least -limit and at most limit.
-X(clamp, "(x[...]; limit) -> [...] over x", .is_row_wise = true)
+// x, but at least `least` and at most `limit`.
+X(clamp, "(x[...]; least, limit) -> [...] over x", .is_row_wise = true)
 
 // Mixtures of experts. All sizes follow from T and top_k, so the work is the same for every choice
 // of experts.
@@ -157,8 +157,8 @@ X(grouped_sigmoid_scores,
 // The gated function of GPT-OSS for x = [gate | up]: (u + 1) * g * sigmoid(1.702 * g), where g is
 // the gate, at most `limit`, and u is up, between -limit and limit.
 X(swigluoai_and_mul, "(x[T, 2*I]; limit) -> [T, I]")
-// x * sigmoid(gate).
-X(sigmoid_gate, "(x[T, H], gate[T, 1]) -> [T, H] over x")
+// x * sigmoid(gate), with one gate for each row.
+X(sigmoid_gate, "(x[..., H], gate[..., 1]) -> [..., H] over x")
 
 // Multi-head latent attention. The cache has one row for each position, which all heads share: the
 // latent, then the rotated key.

@@ -48,6 +48,7 @@ constexpr auto& field_of(OpAttributes& attributes) {
   if constexpr (kAttribute == Attribute::top_k) return attributes.length;
   if constexpr (kAttribute == Attribute::groups) return attributes.groups;
   if constexpr (kAttribute == Attribute::top_groups) return attributes.top_groups;
+  if constexpr (kAttribute == Attribute::least) return attributes.least;
   if constexpr (kAttribute == Attribute::limit) return attributes.limit;
   if constexpr (kAttribute == Attribute::dtype) return attributes.type.dtype;
   if constexpr (kAttribute == Attribute::ranks) return attributes.ranks;

@@ -337,6 +337,16 @@ DecoderTensors mixtral() {
           .expert_down = "w2"};
 }
 
+DecoderTensors step3p5() {
+  return {.router = "moe.gate",
+          .router_bias = "moe.router_bias",
+          .experts = "moe.experts.",
+          .stacked_gate = "moe.gate_proj.weight",
+          .stacked_up = "moe.up_proj.weight",
+          .stacked_down = "moe.down_proj.weight",
+          .shared_expert = "share_expert."};
+}
+
 DecoderTensors llama4() {
   return {.gate = "feed_forward.gate_proj",
           .up = "feed_forward.up_proj",
@@ -420,6 +430,8 @@ DecoderTensors tensors_with_experts(const ModelConfig& config) {
     case Architecture::solar_open:
     case Architecture::dots1:
       return {.shared_expert = "mlp.shared_experts."};
+    case Architecture::step3p5:
+      return step3p5();
     case Architecture::mimo_v2:
       return {.sinks = "self_attn.attention_sink_bias"};
     case Architecture::gpt_oss:

@@ -74,6 +74,7 @@ struct DecoderTensors {
   std::string_view kv_b = "self_attn.kv_b_proj";
 
   std::string_view sinks = "self_attn.sinks";  // a tensor, not a module
+  std::string_view head_gates = "self_attn.g_proj";
 
   // Names in a recurrent layer: after "mixer.", or what the family calls it.
   std::string_view mixer = "mamba.";
@@ -107,6 +108,8 @@ struct DecoderTensors {
   std::string_view expert_gate_up = "gate_up_proj";  // of stacked experts: gate, then up
   // Tensors, not modules: the same for all experts of a layer, where a checkpoint has them so.
   std::string_view stacked_gate_up = "mlp.experts.gate_up_proj";
+  std::string_view stacked_gate = {};  // instead, with stacked_up
+  std::string_view stacked_up = {};
   std::string_view stacked_down = "mlp.experts.down_proj";
   bool has_transposed_experts = false;  // these two are [experts, in, out]
   std::string_view shared_expert = "mlp.shared_expert.";

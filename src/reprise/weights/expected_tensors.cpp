@@ -153,7 +153,8 @@ class TensorList {
   void add_attention() {
     const int64_t hidden = config_.hidden_size;
     const KeyValueHeads heads = config_.heads_of_layer(layer_);
-    const int64_t q = config_.num_attention_heads * heads.head_dim;
+    const int64_t query_heads = config_.query_heads_of_layer(layer_);
+    const int64_t q = query_heads * heads.head_dim;
     const int64_t kv = heads.count * heads.head_dim;
     const int64_t value_dim = config_.value_dim_of_layer(layer_);
     const bool has_keys = !config_.shares_kv(layer_);
@@ -183,10 +184,11 @@ class TensorList {
           WeightRole::norm,
           Presence::optional);
     }
-    add_linear(names_.o, hidden, config_.num_attention_heads * value_dim, config_.o_bias);
+    add_linear(names_.o, hidden, query_heads * value_dim, config_.o_bias);
     if (config_.has_sinks(layer_)) {
-      add(names_.in_layer(layer_, names_.sinks), {config_.num_attention_heads}, WeightRole::bias);
+      add(names_.in_layer(layer_, names_.sinks), {query_heads}, WeightRole::bias);
     }
+    if (config_.has_head_gates) add_linear(names_.head_gates, query_heads, hidden, false);
   }
 
   // The weights of each head's norm, which has no bias.

@@ -108,12 +108,18 @@ struct MixtureOfExperts {
   /// router has a norm too, and multiplies the weight of each expert by a factor of that expert.
   bool is_beside_mlp = false;
   double swiglu_limit = 0;  // of GPT-OSS's gated function; 0: the function is `activation`
+  /// Of each layer: act(gate) is at most this, and up lies between -limit and limit; 0: no limit.
+  /// Empty: no layer has one.
+  std::vector<double> limits;
   /// The experts of this rank, of those that ranks divide among themselves. Not given: it has all.
   /// num_experts counts those of all ranks.
   std::optional<ExpertRange> of_rank;
   /// The engines among which the experts are divided: each computes the rows of all engines.
   int64_t engines = 1;
 
+  [[nodiscard]] double limit_of_layer(int64_t layer) const {
+    return limits.empty() ? 0 : limits[static_cast<size_t>(layer)];
+  }
   /// A bias for each expert takes part in the choice.
   [[nodiscard]] bool has_bias_of_choice() const noexcept {
     return scores == RouterScores::sigmoid_with_bias || scores == RouterScores::softmax_with_bias;
@@ -233,6 +239,7 @@ struct ModelConfig {
   int64_t head_dim = 0;  // even; with `mla`: of the part that rotates
   /// The heads of layers without a window, where these differ from the others.
   std::optional<KeyValueHeads> full_heads;
+  int64_t num_full_attention_heads = 0;  // of queries there; 0: num_attention_heads
   /// The last layers, which have no keys and values. Each reads those of the last layer of its type
   /// before these layers.
   int64_t num_kv_shared_layers = 0;
@@ -284,7 +291,8 @@ struct ModelConfig {
   bool has_unit_qk_norm = false;
   bool has_attention_sinks = false;    // one more score in the softmax of each head
   bool has_sinks_in_windows = false;   // of layers with a window alone
-  bool has_attention_gate = false;   // after each head of q are gates of the head's result
+  bool has_attention_gate = false;     // after each head of q are gates of the head's result
+  bool has_head_gates = false;         // a projection gives one gate for the result of each head
 
   double qkv_clip = 0;  // q, k and v lie between -qkv_clip and qkv_clip; 0: anywhere
   std::optional<double> attention_scale;  // of scores; not given: 1 / sqrt(head_dim)
@@ -322,6 +330,8 @@ struct ModelConfig {
 
   std::optional<MixtureOfExperts> moe;
   std::vector<bool> moe_layers;  // one per layer if there is `moe`
+  /// The limits of MLPs and of experts that every token uses, as MixtureOfExperts::limits.
+  std::vector<double> mlp_limits;
 
   /// Tokens a sliding layer sees, its own included: key j counts for query i when i - j < window.
   std::optional<int64_t> sliding_window;
@@ -343,6 +353,10 @@ struct ModelConfig {
     if (full_heads && !window_of_layer(layer)) return *full_heads;
     return {.count = num_key_value_heads, .head_dim = head_dim};
   }
+  [[nodiscard]] int64_t query_heads_of_layer(int64_t layer) const {
+    const bool is_full = num_full_attention_heads > 0 && !window_of_layer(layer);
+    return is_full ? num_full_attention_heads : num_attention_heads;
+  }
   /// The elements of a head of v.
   [[nodiscard]] int64_t value_dim_of_layer(int64_t layer) const {
     return value_head_dim > 0 ? value_head_dim : heads_of_layer(layer).head_dim;
@@ -361,6 +375,9 @@ struct ModelConfig {
   }
   [[nodiscard]] int64_t intermediate_size_of_layer(int64_t layer) const noexcept {
     return doubles_shared_mlps && shares_kv(layer) ? 2 * intermediate_size : intermediate_size;
+  }
+  [[nodiscard]] double mlp_limit_of_layer(int64_t layer) const {
+    return mlp_limits.empty() ? 0 : mlp_limits[static_cast<size_t>(layer)];
   }
   [[nodiscard]] bool is_moe_layer(int64_t layer) const {
     return moe.has_value() && moe_layers[static_cast<size_t>(layer)];

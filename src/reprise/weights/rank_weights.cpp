@@ -27,7 +27,7 @@ std::string_view unready_part(const ModelConfig& config) {
   if (config.full_heads) return "heads that differ between layers";
   if (config.qk_norm == QkNorm::all_heads) return "norms over all heads of q and k";
   if (config.qk_norm == QkNorm::own_per_head) return "norms with weights of each head of q and k";
-  if (config.has_attention_gate) return "gates behind the heads of q";
+  if (config.has_attention_gate || config.has_head_gates) return "gates of heads";
   const bool has_known_rows =
       config.qkv_layout == QkvLayout::separate || config.qkv_layout == QkvLayout::stacked;
   if (!has_known_rows) return "q, k and v that one tensor holds head by head";

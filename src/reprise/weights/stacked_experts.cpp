@@ -145,20 +145,26 @@ std::unique_ptr<WeightSource> with_single_experts(std::unique_ptr<WeightSource> 
   const int64_t size = config.moe->intermediate_size;
   const int64_t latent_size = config.moe->latent_size;
   const int64_t hidden = latent_size > 0 ? latent_size : config.hidden_size;
-  const StackedModule up = {.stored = names.stacked_gate_up,
-                            .modules = config.moe->is_gated
-                                           ? std::vector{names.expert_gate, names.expert_up}
-                                           : std::vector{names.expert_up},
-                            .rows = size,
-                            .columns = hidden};
-  const StackedModule down = {.stored = names.stacked_down,
-                              .modules = {names.expert_down},
-                              .rows = hidden,
-                              .columns = size};
+  const auto first = [&](std::string_view stored, std::vector<std::string_view> modules) {
+    return StackedModule{
+        .stored = stored, .modules = std::move(modules), .rows = size, .columns = hidden};
+  };
+  std::vector<StackedModule> all = {{.stored = names.stacked_down,
+                                     .modules = {names.expert_down},
+                                     .rows = hidden,
+                                     .columns = size}};
+  if (!names.stacked_gate.empty()) {
+    all.push_back(first(names.stacked_gate, {names.expert_gate}));
+    all.push_back(first(names.stacked_up, {names.expert_up}));
+  } else if (config.moe->is_gated) {
+    all.push_back(first(names.stacked_gate_up, {names.expert_gate, names.expert_up}));
+  } else {
+    all.push_back(first(names.stacked_gate_up, {names.expert_up}));
+  }
   Parts parts;
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     if (!config.is_moe_layer(layer)) continue;
-    for (const StackedModule& stacked : {up, down}) {
+    for (const StackedModule& stacked : all) {
       add_parts(*source, config, layer, stacked, parts);
     }
   }

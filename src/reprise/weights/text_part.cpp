@@ -52,6 +52,7 @@ constexpr auto kOtherParts = std::to_array<std::string_view>({
     "vision_tower.",
     "model.vision_tower.",
     "vision_model.",
+    "vit_large_projector.",
     "audio_tower.",
     "model.audio_tower.",
     "model.embed_vision.",

@@ -346,6 +346,7 @@ class MeaningExecutor final : public OpExecutor {
     hash.add(static_cast<uint64_t>(has.sliding_window)).add(static_cast<uint64_t>(has.ranks));
     hash.add(std::bit_cast<uint32_t>(has.soft_cap)).add(static_cast<uint64_t>(has.chunk_size));
     hash.add(static_cast<uint64_t>(has.groups)).add(static_cast<uint64_t>(has.top_groups));
+    hash.add(std::bit_cast<uint32_t>(has.least));
     hash.add(std::bit_cast<uint32_t>(has.limit));
     for (const Term& operand : operands) {
       if (!operand.is_defined) {

@@ -52,6 +52,7 @@ Fingerprint fingerprint_of(const OpCall& call, std::span<const Tensor> inputs) {
   print.add(std::bit_cast<uint32_t>(call.attributes.soft_cap));
   print.add(static_cast<uint64_t>(call.attributes.groups));
   print.add(static_cast<uint64_t>(call.attributes.top_groups));
+  print.add(std::bit_cast<uint32_t>(call.attributes.least));
   print.add(std::bit_cast<uint32_t>(call.attributes.limit));
   print.add(static_cast<uint64_t>(call.attributes.ranks));
   const OpSignature signature = signature_of(call);
@@ -330,7 +331,7 @@ class RandomBuilder {
         add(OpCode::swigluoai_and_mul, {.limit = 7.0F}, {x});
         return;
       case 4:
-        add(OpCode::clamp, {.limit = 0.5F}, {x});
+        add(OpCode::clamp, {.least = -0.25F, .limit = 0.5F}, {x});
         return;
       default:
         add(OpCode::soft_cap, {.soft_cap = 3.0F}, {x});

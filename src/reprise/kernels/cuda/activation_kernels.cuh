@@ -61,7 +61,7 @@ REPRISE_DEVICE void clamp(const ElementwiseArguments& a) {
   elementwise<T>(a, [&](float x) {
     // The comparisons keep a NaN.
     const float most = x > a.parameter ? a.parameter : x;
-    return most < -a.parameter ? -a.parameter : most;
+    return most < a.least ? a.least : most;
   });
 }
 
@@ -110,7 +110,8 @@ REPRISE_DEVICE void sigmoid_gate(const SigmoidGateArguments& a) {
   for_each_tile_columns(a.tiles, [&](int64_t row, int64_t column, int64_t count) {
     float values[kColumns];
     load_columns(static_cast<const T*>(a.x) + row_offset(a.x_layout, row) + column, count, values);
-    const float factor = sigmoid(as_float(static_cast<const T*>(a.gate)[row * a.gate_stride]));
+    const float factor =
+        sigmoid(as_float(static_cast<const T*>(a.gate)[row_offset(a.gate_layout, row)]));
     for (float& value : values) value *= factor;
     store_columns(static_cast<T*>(a.out) + row * a.tiles.width + column, count, values);
   });

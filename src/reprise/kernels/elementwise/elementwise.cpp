@@ -11,7 +11,8 @@ bool launch_elementwise(device::Stream& stream,
                         const FloatKernels& kernels,
                         const Tensor& x,
                         float parameter,
-                        const Tensor& out) {
+                        const Tensor& out,
+                        float least) {
   require_dense_rows(x, "elementwise");
   REPRISE_ASSERT(out.is_dense(), "elementwise: out must be dense");
   const ElementwiseArguments arguments = {
@@ -20,6 +21,7 @@ bool launch_elementwise(device::Stream& stream,
       .x_layout = row_layout(x),
       .tiles = row_tiles(num_rows(out), out.size(-1), RowCut::columns),
       .parameter = parameter,
+      .least = least,
   };
   return launch(stream,
                 kernel_for(kernels, x.dtype()),
@@ -49,8 +51,13 @@ bool launch_soft_cap(const OpRun& run) {
       run.stream, run.kernels.soft_cap, run.in[0], run.call.attributes.soft_cap, run.out[0]);
 }
 bool launch_clamp(const OpRun& run) {
-  return launch_elementwise(
-      run.stream, run.kernels.clamp, run.in[0], run.call.attributes.limit, run.out[0]);
+  const OpAttributes& attributes = run.call.attributes;
+  return launch_elementwise(run.stream,
+                            run.kernels.clamp,
+                            run.in[0],
+                            attributes.limit,
+                            run.out[0],
+                            attributes.least);
 }
 
 }  // namespace reprise::kernels

@@ -33,10 +33,11 @@ struct SoftCapFunction {
   REPRISE_INLINE Vec operator()(Vec x) const { return soft_capped(x, cap); }
 };
 struct ClampFunction {
-  float limit;
+  float least;
+  float most;
   // The constants are the first operands, which keeps a NaN.
   REPRISE_INLINE Vec operator()(Vec x) const {
-    return max(broadcast(-limit), min(broadcast(limit), x));
+    return max(broadcast(least), min(broadcast(most), x));
   }
 };
 
@@ -86,5 +87,5 @@ void run_soft_cap(const void* args, device::BlockRange blocks) noexcept {
 template <typename T>
 void run_clamp(const void* args, device::BlockRange blocks) noexcept {
   const auto& a = *static_cast<const ElementwiseArguments*>(args);
-  elementwise<T>(a, blocks, ClampFunction{a.parameter});
+  elementwise<T>(a, blocks, ClampFunction{.least = a.least, .most = a.parameter});
 }

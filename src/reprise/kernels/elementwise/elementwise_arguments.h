@@ -10,7 +10,8 @@ struct alignas(16) ElementwiseArguments {
   void* out;      // [rows, width], dense
   RowLayout x_layout;
   RowTiles tiles;
-  float parameter;  // of `scale`, `soft_cap` and `clamp`
+  float parameter;  // of `scale` and `soft_cap`; of `clamp`: the largest result
+  float least;      // of `clamp`
 };
 
 }  // namespace reprise::kernels

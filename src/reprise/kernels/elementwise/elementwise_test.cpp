@@ -16,6 +16,7 @@ struct Function {
   FloatKernels KernelTable::* kernels;
   float parameter;
   std::function<double(double)> ref;
+  float least = 0;
 };
 
 const std::array kFunctions = {
@@ -26,14 +27,19 @@ const std::array kFunctions = {
     Function{"scale", &KernelTable::scale, 0.375F, [](double x) { return 0.375 * x; }},
     Function{
         "soft_cap", &KernelTable::soft_cap, 3.0F, [](double x) { return 3 * std::tanh(x / 3); }},
-    Function{"clamp", &KernelTable::clamp, 1.5F, [](double x) { return std::clamp(x, -1.5, 1.5); }},
+    Function{"clamp",
+             &KernelTable::clamp,
+             1.5F,
+             [](double x) { return std::clamp(x, -0.75, 1.5); },
+             -0.75F},
 };
 
 class Elementwise : public KernelTest {
  protected:
   Tensor run(const Function& function, const Tensor& x) {
     const Tensor out = make(x.shape());
-    launch_elementwise(stream_, kernels().*function.kernels, x, function.parameter, out);
+    launch_elementwise(
+        stream_, kernels().*function.kernels, x, function.parameter, out, function.least);
     return out;
   }
   void expect_agrees(const Tensor& x) {

@@ -6,11 +6,11 @@ namespace reprise::kernels {
 
 struct alignas(16) SigmoidGateArguments {
   const void* x;     // rows in x_layout
-  const void* gate;  // one element per row, gate_stride apart
+  const void* gate;  // rows of one element in gate_layout
   void* out;         // [rows, width], dense
   RowLayout x_layout;
+  RowLayout gate_layout;
   RowTiles tiles;
-  int64_t gate_stride;  // elements
 };
 
 }  // namespace reprise::kernels

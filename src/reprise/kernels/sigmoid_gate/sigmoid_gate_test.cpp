@@ -26,6 +26,8 @@ TEST_P(SigmoidGate, agrees_with_the_reference_at_edges_of_rows_and_width) {
     }
   }
   expect_agrees(random_strided({5, 65}), random_strided({5, 1}));
+  expect_agrees(random({3, 7, 40}), random({3, 7, 1}, 4.0));
+  expect_agrees(random_strided({3, 5, 40}), random_strided({3, 5, 1}));
 }
 
 TEST_P(SigmoidGate, saturates_without_nan) {

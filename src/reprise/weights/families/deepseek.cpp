@@ -106,10 +106,8 @@ void read_moe_layer_freq(const FamilyConfig& in) {
   std::vector<bool>& layers = in.config.moe_layers;
   const Json* value = in.reader.find(kKey);
   if (value != nullptr && value->is_array()) {
+    (void)find_layer_list(in, kKey);
     const std::vector<int64_t> listed = in.reader.integers(kKey, 0, 1, layers.size());
-    if (listed.size() != layers.size()) {
-      in.reader.fail(kKey, fmt::format("must list all of num_hidden_layers = {}", layers.size()));
-    }
     for (size_t layer = 0; layer < layers.size(); ++layer) layers[layer] = listed[layer] == 1;
     return;
   }
@@ -155,14 +153,11 @@ void read_experts_of_deepseek(const FamilyConfig& in,
   read_moe_layer_freq(in);
 }
 
-void read_mlp_layer_types(const FamilyConfig& in) {
+void read_mlp_layer_types(const FamilyConfig& in, int64_t num_more) {
   constexpr std::string_view kKey = "mlp_layer_types";
-  const Json* listed = in.reader.find(kKey);
+  const Json* listed = find_layer_list(in, kKey, num_more);
   if (listed == nullptr) return;
   std::vector<bool>& layers = in.config.moe_layers;
-  if (!listed->is_array() || listed->size() != layers.size()) {
-    in.reader.fail(kKey, fmt::format("must be a list of num_hidden_layers = {}", layers.size()));
-  }
   for (size_t layer = 0; layer < layers.size(); ++layer) {
     const Json& type = listed->at(layer);
     if (type != "dense" && type != "sparse") {

@@ -162,15 +162,21 @@ void use_window_except_every(const FamilyConfig& in,
   }
 }
 
-void read_layer_types(const FamilyConfig& in) {
-  ModelConfig& config = in.config;
-  const Json* listed = in.reader.find("layer_types");
-  if (listed == nullptr) return;
-  if (!listed->is_array() || listed->size() != config.layer_types.size()) {
-    in.reader.fail(
-        "layer_types",
-        fmt::format("must be a list of num_hidden_layers = {} entries", config.num_hidden_layers));
+const Json* find_layer_list(const FamilyConfig& in, std::string_view key, int64_t num_more) {
+  const Json* listed = in.reader.find(key);
+  if (listed == nullptr) return nullptr;
+  const auto num_layers = static_cast<size_t>(in.config.num_hidden_layers);
+  const size_t with_more = num_layers + static_cast<size_t>(num_more);
+  if (listed->is_array() && (listed->size() == num_layers || listed->size() == with_more)) {
+    return listed;
   }
+  in.reader.fail(key, fmt::format("must be a list of num_hidden_layers = {} entries", num_layers));
+}
+
+void read_layer_types(const FamilyConfig& in, int64_t num_more) {
+  ModelConfig& config = in.config;
+  const Json* listed = find_layer_list(in, "layer_types", num_more);
+  if (listed == nullptr) return;
   for (size_t layer = 0; layer < config.layer_types.size(); ++layer) {
     config.layer_types[layer] = read_layer_type(in.reader, listed->at(layer));
     if (config.layer_types[layer] == LayerType::sliding_attention && !config.sliding_window) {

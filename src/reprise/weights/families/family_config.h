@@ -56,8 +56,9 @@ void use_window(const FamilyConfig& in, std::optional<int64_t> window);
 void use_window_from(const FamilyConfig& in, std::optional<int64_t> window, int64_t first_layer);
 /// Every `period`-th layer sees everything, the others slide.
 void use_window_except_every(const FamilyConfig& in, std::optional<int64_t> window, int64_t period);
-/// `layer_types`, if it is given, replaces the layers chosen so far. \pre one of the above
-void read_layer_types(const FamilyConfig& in);
+/// `layer_types`, if it is given, replaces the layers chosen so far. `num_more`: entries that may
+/// follow those of the layers. \pre one of the above
+void read_layer_types(const FamilyConfig& in, int64_t num_more = 0);
 
 /// The rotation of all layers; `keys` needs no sizes. \pre read_heads
 void read_rope(const FamilyConfig& in, RopeKeys keys = {});
@@ -90,7 +91,11 @@ void read_experts_of_deepseek(const FamilyConfig& in,
                               RouterScores scores,
                               const DefaultExperts& by_default = {});
 /// `mlp_layer_types`, if it is given, replaces the layers with experts. \pre read_experts_of_deepseek
-void read_mlp_layer_types(const FamilyConfig& in);
+void read_mlp_layer_types(const FamilyConfig& in, int64_t num_more = 0);
+/// A list that must have an entry for each layer. The same `num_more` may follow.
+[[nodiscard]] const Json* find_layer_list(const FamilyConfig& in,
+                                          std::string_view key,
+                                          int64_t num_more = 0);
 /// The experts of Qwen2-MoE and its successors: one that every token uses, with a gate, and the
 /// layers that have experts. \pre read_sizes
 void read_experts_of_qwen(const FamilyConfig& in);

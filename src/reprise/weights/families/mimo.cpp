@@ -73,10 +73,8 @@ void read_windows(const FamilyConfig& in) {
   std::vector<LayerType>& types = in.config.layer_types;
   types.front() = LayerType::full_attention;
   constexpr std::string_view kPattern = "hybrid_layer_pattern";
+  (void)find_layer_list(in, kPattern);
   const std::vector<int64_t> slides = in.reader.integers(kPattern, 0, 1, types.size());
-  if (!slides.empty() && slides.size() != types.size()) {
-    in.reader.fail(kPattern, "must have one entry for each of num_hidden_layers");
-  }
   for (size_t layer = 0; layer < slides.size(); ++layer) {
     types[layer] =
         slides[layer] == 1 ? LayerType::sliding_attention : LayerType::full_attention;

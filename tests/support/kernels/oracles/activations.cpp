@@ -49,9 +49,11 @@ void gates_ref(GateFunction function, const Tensor& x, const Tensor& gate, const
 }
 
 void sigmoid_gate_ref(const Tensor& x, const Tensor& gate, const Tensor& out) {
-  for (int64_t row = 0; row < x.size(0); ++row) {
-    const double factor = 1.0 / (1.0 + std::exp(-element(gate, row, 0)));
-    for (int64_t i = 0; i < x.size(1); ++i) set_element(out, element(x, row, i) * factor, row, i);
+  for (const RowIndex& row : all_rows(x)) {
+    const double factor = 1.0 / (1.0 + std::exp(-row_element(gate, row, 0)));
+    for (int64_t i = 0; i < x.size(-1); ++i) {
+      set_row_element(out, row_element(x, row, i) * factor, row, i);
+    }
   }
 }
 
