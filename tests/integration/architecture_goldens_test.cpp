@@ -87,7 +87,7 @@ class Batch {
   }
 
  private:
-  static constexpr int32_t kBlocksPerRequest = 5;  // 80 positions
+  static constexpr int32_t kBlocksPerRequest = 6;  // 96 positions
 
   void run_step(size_t step, std::vector<float>& all) {
     std::vector<scheduler::StepEntry> rows;

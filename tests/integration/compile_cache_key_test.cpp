@@ -131,6 +131,7 @@ consteval size_t count_members() {
 // The parts of a configuration that rows change.
 auto& whole(auto& model) { return model; }
 auto& latents(auto& model) { return *model.mla; }
+auto& position_index(auto& model) { return *model.mla->index; }
 auto& recurrence(auto& model) { return *model.recurrent; }
 auto& multipliers(auto& model) { return model.multipliers; }
 auto& rotation(auto& model) { return model.rope; }
@@ -270,6 +271,12 @@ std::vector<Row> all_rows() {
       LEAVES(whole, bos_token_id, "tiny-llama", it.bos_token_id = 77),
       LEAVES(whole, eos_token_ids, "tiny-llama", it.eos_token_ids = {77}),
 
+      CHANGES(latents, index, "architectures/glm-moe-dsa", it.index->top_k = 5),
+      CHANGES(position_index, num_heads, "architectures/glm-moe-dsa", it.num_heads = 5),
+      CHANGES(position_index, head_dim, "architectures/glm-moe-dsa", it.head_dim += 4),
+      CHANGES(position_index, top_k, "architectures/glm-moe-dsa", it.top_k = 5),
+      LEAVES(
+          position_index, is_interleaved, "architectures/glm-moe-dsa", it.is_interleaved = false),
       CHANGES(latents, q_lora_rank, "architectures/deepseek-v3", it.q_lora_rank += 8),
       CHANGES(latents, kv_lora_rank, "architectures/deepseek-v3", it.kv_lora_rank *= 2),
       CHANGES(latents, qk_nope_head_dim, "architectures/deepseek-v3", it.qk_nope_head_dim *= 2),
@@ -451,6 +458,7 @@ TEST(CompileCacheKey, has_a_row_for_every_member_of_a_model) {
   }
   EXPECT_EQ(members["whole"].size(), count_members<ModelConfig>());
   EXPECT_EQ(members["latents"].size(), count_members<weights::LatentAttentionConfig>());
+  EXPECT_EQ(members["position_index"].size(), count_members<weights::PositionIndexConfig>());
   EXPECT_EQ(members["recurrence"].size(), count_members<weights::RecurrentConfig>());
   EXPECT_EQ(members["multipliers"].size(), count_members<weights::LayerMultipliers>());
   EXPECT_EQ(members["rotation"].size(), count_members<weights::RopeParameters>());

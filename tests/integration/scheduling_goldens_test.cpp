@@ -23,7 +23,7 @@ using Tokens = std::vector<int32_t>;
 
 constexpr int32_t kMaxNumReqs = 4;
 constexpr int32_t kSnapshots = 16;
-// The longest request has 72 tokens and so five blocks. The four requests need 14 blocks at their
+// The longest request has 88 tokens and so six blocks. The four requests need 18 blocks at their
 // ends, and one block is the null block.
 constexpr int64_t kEnoughBlocks = 40;
 constexpr int64_t kFewBlocks = 9;
@@ -83,7 +83,7 @@ class SchedulingGoldens : public ::testing::TestWithParam<const char*> {
         engine::EngineCoreOptions{
             .scheduler = {.max_num_seqs = kMaxNumReqs,
                           .max_num_batched_tokens = max_num_batched_tokens,
-                          .max_model_len = 80,
+                          .max_model_len = 96,
                           .scheduler_reserve_full_isl = false,
                           .async_scheduling = is_async,
                           .vocab_size = static_cast<int>(engine_->config().vocab_size)},

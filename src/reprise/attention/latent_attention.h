@@ -17,14 +17,24 @@ class LatentAttention final : public AttentionLayer {
   LatentAttention(const AttentionShape& shape, int64_t layer_index)
       : AttentionLayer(shape, layer_index) {}
 
+  /// What chooses the positions that a token sees. The index keys lie in the cache behind the
+  /// rotated keys. Undefined tensors: a token sees all positions.
+  struct Index {
+    Tensor q;           // [num_tokens, index heads, size of an index key]
+    Tensor key;         // [num_tokens, 1, size of an index key]
+    Tensor weights;     // [num_tokens, index heads]
+    int64_t top_k = 0;  // positions that a token sees
+  };
+
   /// Returns the attention of q, [num_tokens, num_heads, size of the latent]. In a profile run it
   /// is uninitialised, as that of KeyValueAttention.
   [[nodiscard]] Tensor operator()(
       cudagraph::ForwardContext& context,
-      const Tensor& q_latent,       // [num_tokens, num_heads, size of the latent]
-      const Tensor& q_rope,         // [num_tokens, num_heads, size of the rotated key]
-      const Tensor& latent,         // [num_tokens, size of the latent]
-      const Tensor& k_rope) const;  // [num_tokens, 1, size of the rotated key]
+      const Tensor& q_latent,  // [num_tokens, num_heads, size of the latent]
+      const Tensor& q_rope,    // [num_tokens, num_heads, size of the rotated key]
+      const Tensor& latent,    // [num_tokens, size of the latent]
+      const Tensor& k_rope,    // [num_tokens, 1, size of the rotated key]
+      const Index& index) const;
 };
 
 }  // namespace reprise::attention

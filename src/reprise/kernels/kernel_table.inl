@@ -75,6 +75,7 @@
   X(shared_prefix)             \
   X(planned_attention)         \
   X(merge_attention)           \
+  X(sparse_attention)          \
   X(linear_add)                \
   X(linear_silu_and_mul)       \
   X(linear_rope_kv_write)      \

@@ -53,8 +53,8 @@ ExpertMlp::PartsBesideMlp::PartsBesideMlp(const LayerParts& parts)
 ExpertMlp::ExpertMlp(const LayerParts& parts)
     : activation_(parts.config.activation),
       routing_(*parts.config.moe),
-      limit_(routing_.limit_of_layer(parts.layer)),
-      shared_limit_(parts.config.mlp_limit_of_layer(parts.layer)),
+      limits_{.of_experts = routing_.limit_of_layer(parts.layer),
+              .of_shared = parts.config.mlp_limit_of_layer(parts.layer)},
       ranks_(parts.config.tensor_parallel_size) {
   const weights::DecoderTensors& names = parts.names;
   if (parts.expert_counting != nullptr) {
@@ -169,7 +169,7 @@ Tensor ExpertMlp::run_experts(const Tensor& hidden) const {
 
 Tensor ExpertMlp::activate(const Tensor& up) const {
   if (!routing_.is_gated) return models::activate(activation_, up);
-  if (limit_ > 0) return limited_silu_and_mul(up, limit_);
+  if (limits_.of_experts > 0) return limited_silu_and_mul(up, limits_.of_experts);
   if (routing_.swiglu_limit == 0) return activate_and_mul(activation_, up);
   return ops::swigluoai_and_mul(up, static_cast<float>(routing_.swiglu_limit));
 }
@@ -197,8 +197,8 @@ std::pair<Tensor, Tensor> ExpertMlp::route(const Tensor& logits) const {
 Tensor ExpertMlp::shared(const Tensor& hidden) const {
   const Tensor gate_up = project(hidden, shared_gate_up_);
   Tensor inner;
-  if (shared_limit_ > 0) {
-    inner = limited_silu_and_mul(gate_up, shared_limit_);
+  if (limits_.of_shared > 0) {
+    inner = limited_silu_and_mul(gate_up, limits_.of_shared);
   } else {
     inner = routing_.is_gated ? activate_and_mul(activation_, gate_up)
                               : models::activate(activation_, gate_up);

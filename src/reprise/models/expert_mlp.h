@@ -35,6 +35,12 @@ class ExpertMlp final : public FeedForward {
     Projection out;
   };
 
+  /// See limited_silu_and_mul(); 0: none.
+  struct Limits {
+    double of_experts;
+    double of_shared;
+  };
+
   [[nodiscard]] Tensor run_experts(const Tensor& hidden) const;
   /// The same, where each of several engines has some of the experts.
   [[nodiscard]] Tensor run_for_engines(const Tensor& hidden) const;
@@ -51,8 +57,7 @@ class ExpertMlp final : public FeedForward {
 
   weights::Activation activation_;
   weights::MixtureOfExperts routing_;
-  double limit_;         // of the experts' function, see limited_silu_and_mul(); 0: none
-  double shared_limit_;  // of that of the shared expert
+  Limits limits_;
   std::optional<PartsBesideMlp> beside_mlp_;
   std::optional<LatentProjections> latent_;  // nothing: experts read and write hidden states
   int64_t ranks_;                            // whose results are added

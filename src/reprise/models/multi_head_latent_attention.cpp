@@ -17,7 +17,7 @@ constexpr float kLatentNormEpsilon = 1e-6F;
 attention::AttentionShape attention_shape(const weights::ModelConfig& config) {
   return {.num_heads = config.num_attention_heads,
           .num_kv_heads = 1,
-          .head_dim = config.mla->cache_row_size(),
+          .head_dim = config.mla->key_size(),
           .value_dim = config.mla->kv_lora_rank,
           .scale = static_cast<float>(config.attention_scale.value_or(0))};
 }
@@ -83,6 +83,7 @@ MultiHeadLatentAttention::MultiHeadLatentAttention(const LayerParts& parts)
     append_query_rows(query_rows, config);
     query_weight_ = parts.load_projection({names.q_b}, {.rows = std::move(query_rows)});
   }
+  if (sizes_.index) index_.emplace(parts);
   latent_norm_ = parts.parameters.load(weight_of(names.kv_a_norm));
   const std::string kv_b = weight_of(names.kv_b);
   key_weight_ = parts.parameters.load(kv_b,
@@ -108,11 +109,13 @@ Tensor MultiHeadLatentAttention::operator()(cudagraph::ForwardContext& context,
   const Tensor first = project(hidden, query_and_latent_weight_);
   const auto part = [&](int64_t begin, int64_t size) { return ops::slice(first, 1, begin, size); };
   Tensor q = part(0, query_columns());
+  attention::LatentAttention::Index index;
   if (has_query_latent()) {
-    q = project(ops::rms_norm(q, query_norm_, kLatentNormEpsilon), query_weight_);
+    const Tensor query_latent = ops::rms_norm(q, query_norm_, kLatentNormEpsilon);
+    q = project(query_latent, query_weight_);
+    if (index_) index = (*index_)(hidden, query_latent, positions);
   }
-  const Tensor rotated_key =
-      part(query_columns() + sizes_.kv_lora_rank, sizes_.qk_rope_head_dim);
+  const Tensor rotated_key = part(query_columns() + sizes_.kv_lora_rank, sizes_.qk_rope_head_dim);
   if (query_factors_.defined()) q = grow_by_position(q, rotated_key, positions);
   const Tensor heads = ops::unflatten(q, num_heads_);
   const Tensor q_nope = ops::slice(heads, 2, 0, sizes_.qk_nope_head_dim);
@@ -124,7 +127,7 @@ Tensor MultiHeadLatentAttention::operator()(cudagraph::ForwardContext& context,
   const auto [q_rope, k_rope] = ops::rope(q_pe, k_pe, positions, rope_table_);
 
   const Tensor q_latent = ops::head_linear(q_nope, key_weight_);
-  const Tensor attended = attention_(context, q_latent, q_rope, latent, k_rope);
+  const Tensor attended = attention_(context, q_latent, q_rope, latent, k_rope, index);
   const Tensor values = ops::head_linear(attended, value_weight_);
   return project(context, ops::flatten(values), o_);
 }
@@ -134,8 +137,7 @@ Tensor MultiHeadLatentAttention::grow_by_position(const Tensor& q,
                                                   const Tensor& positions) const {
   const auto pairs = [](const Tensor& x) { return ops::unflatten(x, x.size(1) / kFactorRow); };
   // The op needs a key too; its result is not used.
-  return ops::flatten(
-      std::get<0>(ops::rope(pairs(q), pairs(key), positions, query_factors_)));
+  return ops::flatten(std::get<0>(ops::rope(pairs(q), pairs(key), positions, query_factors_)));
 }
 
 }  // namespace reprise::models

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "reprise/attention/latent_attention.h"
 #include "reprise/models/attention_block.h"
+#include "reprise/models/position_index.h"
 #include "reprise/models/projection.h"
 
 namespace reprise::models {
@@ -32,12 +34,13 @@ class MultiHeadLatentAttention final : public AttentionBlock {
 
   weights::LatentAttentionConfig sizes_;
   int64_t num_heads_;
-  Tensor query_and_latent_weight_;  // [queries or their latent | latent | rotated key, hidden]
-  Tensor query_norm_;               // undefined, like the next: queries have no latent
-  Tensor query_weight_;             // [num_heads * qk_head_dim, q_lora_rank]
-  Tensor latent_norm_;              // [kv_lora_rank]
-  Tensor key_weight_;               // [num_heads, kv_lora_rank, qk_nope_head_dim]
-  Tensor value_weight_;             // [num_heads, v_head_dim, kv_lora_rank]
+  Tensor query_and_latent_weight_;      // [queries or their latent | latent | rotated key, hidden]
+  Tensor query_norm_;                   // undefined, like the next: queries have no latent
+  Tensor query_weight_;                 // [num_heads * qk_head_dim, q_lora_rank]
+  Tensor latent_norm_;                  // [kv_lora_rank]
+  Tensor key_weight_;                   // [num_heads, kv_lora_rank, qk_nope_head_dim]
+  Tensor value_weight_;                 // [num_heads, v_head_dim, kv_lora_rank]
+  std::optional<PositionIndex> index_;  // nothing: tokens see all positions
   Projection o_;
   Tensor rope_table_;     // shared by layers
   Tensor query_factors_;  // likewise; undefined: queries do not grow with the position

@@ -52,6 +52,8 @@ constexpr std::array kRows = {
     Row{weights::Architecture::llama4, make_llama_layer},
     Row{weights::Architecture::deepseek_v2, make_llama_layer},
     Row{weights::Architecture::deepseek_v3, make_llama_layer},
+    Row{weights::Architecture::deepseek_v32, make_llama_layer},
+    Row{weights::Architecture::glm_moe_dsa, make_llama_layer},
     Row{weights::Architecture::mistral4, make_llama_layer},
     Row{weights::Architecture::glm4_moe, make_llama_layer},
     Row{weights::Architecture::glm4_moe_lite, make_llama_layer},

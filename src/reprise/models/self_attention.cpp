@@ -96,10 +96,10 @@ SelfAttention::SelfAttention(const LayerParts& parts)
       norm_eps_(static_cast<float>(parts.config.norm_eps)),
       has_unit_qk_norm_(parts.config.has_unit_qk_norm && rotates_),
       projected_(projected_of(parts)),
-      has_value_norm_(parts.config.has_value_norm && projected_ != Projected::q),
-      value_dim_(parts.config.value_dim_of_layer(parts.layer)),
-      value_scale_(static_cast<float>(parts.config.value_scale)),
-      has_gate_(parts.config.has_attention_gate),
+      values_{.has_norm = parts.config.has_value_norm && projected_ != Projected::q,
+              .dim = parts.config.value_dim_of_layer(parts.layer),
+              .scale = static_cast<float>(parts.config.value_scale)},
+      gates_{.are_behind_q = parts.config.has_attention_gate, .of_heads = {}},
       qkv_clip_(static_cast<float>(parts.config.qkv_clip)),
       attention_(
           attention_shape(parts), parts.cache_index(), load_sinks(parts), parts.position_biases) {
@@ -107,8 +107,8 @@ SelfAttention::SelfAttention(const LayerParts& parts)
   const weights::DecoderTensors& names = parts.names;
   load_qkv(parts);
   o_ = parts.load_row_parallel(config.o_bias, {names.o});
-  if (config.has_head_gates) head_gates_ = parts.load_projection({names.head_gates});
-  if (has_unit_qk_norm_ || has_value_norm_) {
+  if (config.has_head_gates) gates_.of_heads = parts.load_projection({names.head_gates});
+  if (has_unit_qk_norm_ || values_.has_norm) {
     unit_norm_ = parts.parameters.add_buffer(
         fmt::format("unit_norm.{}", parts.layer),
         {parts.parameters.dtype(), {config.heads_of_layer(parts.layer).head_dim}});
@@ -161,14 +161,15 @@ Tensor SelfAttention::operator()(cudagraph::ForwardContext& context,
     return norms_all ? (*of_all_heads)(part) : part;
   };
   const auto heads_of = [&](const Tensor& part, int64_t num_heads) {
-    return ops::unflatten(qkv_clip_ > 0 ? ops::clamp(part, -qkv_clip_, qkv_clip_) : part, num_heads);
+    return ops::unflatten(qkv_clip_ > 0 ? ops::clamp(part, -qkv_clip_, qkv_clip_) : part,
+                          num_heads);
   };
   const auto slice = [&](int64_t begin, int64_t size) { return ops::slice(qkv, 1, begin, size); };
   Tensor q = heads_of(normed(slice(0, q_size_), norms_.q, norms_.q_heads), num_heads_);
   Tensor k = heads_of(normed(slice(q_size_, kv_size_), norms_.k, norms_.k_heads), num_kv_heads_);
   const int64_t values = projected_ == Projected::q_k_and_v ? q_size_ + kv_size_ : q_size_;
-  Tensor v = heads_of(slice(values, num_kv_heads_ * value_dim_), num_kv_heads_);
-  if (has_value_norm_) v = ops::gemma_rms_norm(v, unit_norm_, norm_eps_);
+  Tensor v = heads_of(slice(values, num_kv_heads_ * values_.dim), num_kv_heads_);
+  if (values_.has_norm) v = ops::gemma_rms_norm(v, unit_norm_, norm_eps_);
   const auto norm_heads = [&] {
     q = (*norms_.q)(q);
     k = (*norms_.k)(k);
@@ -188,27 +189,27 @@ Tensor SelfAttention::operator()(cudagraph::ForwardContext& context,
   }
   if (norms_heads && norms_rotated_) norm_heads();
   Tensor results = attention_(context, q, k, as_wide_as(k, v));
-  if (head_gates_.defined()) {
+  if (gates_.of_heads.defined()) {
     results =
-        ops::sigmoid_gate(results, ops::unflatten(project(hidden, head_gates_), num_heads_));
+        ops::sigmoid_gate(results, ops::unflatten(project(hidden, gates_.of_heads), num_heads_));
   }
   const Tensor attended = of_values(results);
-  if (!has_gate_) return project(context, attended, o_);
+  if (!gates_.are_behind_q) return project(context, attended, o_);
   const Tensor gate = ops::slice(qkv, 1, q_size_ + 2 * kv_size_, q_size_);
   return project(context, ops::mul_sigmoid(attended, gate), o_);
 }
 
 Tensor SelfAttention::as_wide_as(const Tensor& k, const Tensor& v) const {
-  const int64_t rest = k.size(2) - value_dim_;
+  const int64_t rest = k.size(2) - values_.dim;
   return rest == 0 ? v : ops::concat(v, ops::scale(ops::slice(k, 2, 0, rest), 0));
 }
 
 Tensor SelfAttention::of_values(const Tensor& attended) const {
-  const bool is_wider = value_dim_ < attended.size(2);
-  if (!is_wider && value_scale_ == 1) return ops::flatten(attended);
+  const bool is_wider = values_.dim < attended.size(2);
+  if (!is_wider && values_.scale == 1) return ops::flatten(attended);
   // The result of the op is dense, that of the slice is not.
-  const Tensor values = is_wider ? ops::slice(attended, 2, 0, value_dim_) : attended;
-  return ops::flatten(ops::scale(values, value_scale_));
+  const Tensor values = is_wider ? ops::slice(attended, 2, 0, values_.dim) : attended;
+  return ops::flatten(ops::scale(values, values_.scale));
 }
 
 Tensor SelfAttention::attend_to_shared(cudagraph::ForwardContext& context,

@@ -25,6 +25,16 @@ class SelfAttention final : public AttentionBlock {
   /// without v the keys before their norm are the values.
   enum class Projected : uint8_t { q, q_and_k, q_k_and_v };
 
+  struct Values {
+    bool has_norm;  // without weights
+    int64_t dim;    // of a head, at most that of keys
+    float scale;    // may as well multiply the result of attention
+  };
+  /// Of the results.
+  struct Gates {
+    bool are_behind_q;  // for each element
+    Tensor of_heads;    // [num_heads, hidden]; undefined: none
+  };
   struct Norms {
     std::optional<Norm> q;
     std::optional<Norm> k;
@@ -38,8 +48,8 @@ class SelfAttention final : public AttentionBlock {
   /// v with zeros behind the elements of each head, so that heads of k and v have one size, as the
   /// cache and the kernels ask.
   [[nodiscard]] Tensor as_wide_as(const Tensor& k, const Tensor& v) const;
-  /// The elements of what attention gives that are made of values, times value_scale_:
-  /// [num_tokens, num_heads * value_dim_].
+  /// The elements of what attention gives that are made of values, times the scale of values:
+  /// [num_tokens, num_heads * values_.dim].
   [[nodiscard]] Tensor of_values(const Tensor& attended) const;
   /// Attention of a layer that reads the keys and values of another one.
   [[nodiscard]] Tensor attend_to_shared(cudagraph::ForwardContext& context,
@@ -61,13 +71,10 @@ class SelfAttention final : public AttentionBlock {
   float norm_eps_;
   bool has_unit_qk_norm_;
   Projected projected_;
-  bool has_value_norm_;  // without weights
-  int64_t value_dim_;    // of a head, at most that of keys
-  float value_scale_;    // of values, which may as well multiply the result of attention
-  Tensor unit_norm_;     // zeros, which count from one; undefined: none
-  bool has_gate_;        // of the results
-  Tensor head_gates_;    // [num_heads, hidden]; undefined: none
-  float qkv_clip_;       // 0 = none
+  Values values_;
+  Tensor unit_norm_;  // zeros, which count from one; undefined: none
+  Gates gates_;
+  float qkv_clip_;  // 0 = none
   attention::KeyValueAttention attention_;
 };
 

@@ -119,6 +119,7 @@ class Printer {
       if (key == Attribute::k_scale && node.attributes.k_scale == 1) continue;
       if (key == Attribute::v_scale && node.attributes.v_scale == 1) continue;
       if (key == Attribute::epsilon && node.attributes.epsilon == 0) continue;
+      if (key == Attribute::top_k && node.attributes.length == SymInt(0)) continue;
       texts.push_back(visit_member_of(key, [&](auto member) {
         return fmt::format("{}={}", attribute_name(key), text_of(node.attributes.*member));
       }));

@@ -43,6 +43,7 @@ struct NodeAttributes {
   float soft_cap = 0;
   int64_t groups = 0;
   int64_t top_groups = 0;
+  float least = 0;
   float limit = 0;
   DType dtype = DType::f32;
   int64_t ranks = 0;

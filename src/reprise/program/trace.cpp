@@ -119,8 +119,8 @@ class Merger {
           a.sliding_window != b.sliding_window || a.chunk_size != b.chunk_size ||
           bits(a.soft_cap) != bits(b.soft_cap) || a.groups != b.groups ||
           a.top_groups != b.top_groups || bits(a.least) != bits(b.least) ||
-          bits(a.limit) != bits(b.limit) || a.ranks != b.ranks ||
-          a.type.dtype != b.type.dtype || a.custom != b.custom) {
+          bits(a.limit) != bits(b.limit) || a.ranks != b.ranks || a.type.dtype != b.type.dtype ||
+          a.custom != b.custom) {
         fail(Reason::baked_number,
              index,
              fmt::format("{}: a constant depends on a size: {} became {}",

@@ -281,7 +281,8 @@ class Verifier {
       visit_member_of(attribute, [&](auto member) { reads.*member = has.*member; });
     }
     if (!std::isfinite(has.epsilon) || !std::isfinite(has.scale) || !std::isfinite(has.soft_cap) ||
-        !std::isfinite(has.least) || !std::isfinite(has.limit) || !std::isfinite(has.k_scale) || !std::isfinite(has.v_scale)) {
+        !std::isfinite(has.least) || !std::isfinite(has.limit) || !std::isfinite(has.k_scale) ||
+        !std::isfinite(has.v_scale)) {
       return "an attribute is not finite";
     }
     if (reads != has) return "has an attribute that it does not read";

@@ -171,10 +171,13 @@ X(concat_and_cache_mla,
   "(kv_c[T, R], k_pe[T, 1, P], state! kv_cache[B, 1, S, R+P], slot_mapping i32[T]) -> ()",
   .vllm_name = "vllm::unified_mla_kv_cache_update")
 // Causal attention like that of `attention`, where a cache row is the key of all heads and its
-// first L elements are the value.
+// first L elements are the value. With an index, the row ends with an index key of E elements, and
+// a token sees only the top_k positions of the highest index scores: the sum over I of
+// index_weights * relu(index_q . index key). Of equal scores, earlier positions come first.
 X(mla_attention,
-  "(q[T, H, D], state kv_cache[B, 1, S, D], query_start_loc i32[R+1], seq_lens i32[R], "
-  "block_table i32[>=R, M], buffer out[T, H, L]; scale) -> ()",
+  "(q[T, H, D], state kv_cache[B, 1, S, >=D], query_start_loc i32[R+1], seq_lens i32[R], "
+  "block_table i32[>=R, M], buffer out[T, H, L], index_q[T, I, E]?, index_weights[T, I]?; "
+  "scale, top_k) -> ()",
   .check = check_latent,
   .vllm_name = "vllm::unified_mla_attention_with_output")
 

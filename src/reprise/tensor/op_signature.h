@@ -24,7 +24,7 @@ enum class Attribute : uint8_t {
   sliding_window,  // left out of the text of a program when 0
   chunk_size,      // left out like sliding_window
   soft_cap,        // left out like sliding_window
-  top_k,           // OpAttributes::length under another name
+  top_k,           // OpAttributes::length under another name; left out when 0
   groups,
   top_groups,
   least,

@@ -143,9 +143,11 @@ const char* check_rotation(OpCode code, std::span<const Tensor> inputs) {
 
 const char* check_latent(OpCode, std::span<const Tensor> inputs) {
   const Operands<OpCode::mla_attention> in(inputs);
-  return in["out"].size(2) <= in["kv_cache"].size(3)
-             ? nullptr
-             : "the value is longer than the row of the cache";
+  const Tensor& index_q = in["index_q"];
+  if (index_q.defined() != in["index_weights"].defined()) return "an index has queries and weights";
+  const int64_t row_size = in["q"].size(2) + (index_q.defined() ? index_q.size(2) : 0);
+  if (in["kv_cache"].size(3) != row_size) return "a row of the cache is not a key";
+  return in["out"].size(2) <= in["q"].size(2) ? nullptr : "the value is longer than the key";
 }
 
 // Heads are divided into equal groups, which have rows of `group_size` in `shared`.

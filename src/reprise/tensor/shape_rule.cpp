@@ -30,7 +30,9 @@ class SignatureMatch {
     for (Attribute attribute : op_.rule.attributes) {
       if (attribute == Attribute::heads && call_.attributes.length <= 0)
         refuse("heads must be > 0");
-      if (attribute == Attribute::top_k && call_.attributes.length <= 0)
+      // Without an index, attention to latents chooses no positions.
+      const int64_t least = call_.code == OpCode::mla_attention ? 0 : 1;
+      if (attribute == Attribute::top_k && call_.attributes.length < least)
         refuse("top_k must be > 0");
       if (attribute == Attribute::ranks && call_.attributes.ranks <= 0) refuse("ranks must be > 0");
     }

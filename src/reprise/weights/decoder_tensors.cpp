@@ -424,6 +424,8 @@ DecoderTensors tensors_with_experts(const ModelConfig& config) {
       return qwen3_5();
     case Architecture::deepseek_v2:
     case Architecture::deepseek_v3:
+    case Architecture::deepseek_v32:
+    case Architecture::glm_moe_dsa:
     case Architecture::mistral4:
     case Architecture::glm4_moe:
     case Architecture::glm4_moe_lite:

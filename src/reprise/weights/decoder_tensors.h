@@ -72,6 +72,11 @@ struct DecoderTensors {
   std::string_view kv_a = "self_attn.kv_a_proj_with_mqa";
   std::string_view kv_a_norm = "self_attn.kv_a_layernorm";
   std::string_view kv_b = "self_attn.kv_b_proj";
+  // Names of an index of positions.
+  std::string_view index_q_b = "self_attn.indexer.wq_b";
+  std::string_view index_k = "self_attn.indexer.wk";
+  std::string_view index_k_norm = "self_attn.indexer.k_norm";  // LayerNorm, in every class
+  std::string_view index_weights = "self_attn.indexer.weights_proj";
 
   std::string_view sinks = "self_attn.sinks";  // a tensor, not a module
   std::string_view head_gates = "self_attn.g_proj";

@@ -269,11 +269,19 @@ class TensorList {
       add_norm(names_.q_a_norm, mla.q_lora_rank);
       add_linear(names_.q_b, heads * mla.qk_head_dim(), mla.q_lora_rank, false);
     }
-    add_linear(names_.kv_a, mla.cache_row_size(), hidden, false);
+    add_linear(names_.kv_a, mla.key_size(), hidden, false);
     add_norm(names_.kv_a_norm, mla.kv_lora_rank);
     add_linear(
         names_.kv_b, heads * (mla.qk_nope_head_dim + mla.v_head_dim), mla.kv_lora_rank, false);
     add_linear(names_.o, hidden, heads * mla.v_head_dim, false);
+    if (!mla.index) return;
+    const PositionIndexConfig& index = *mla.index;
+    add_linear(names_.index_q_b, index.num_heads * index.head_dim, mla.q_lora_rank, false);
+    add_linear(names_.index_k, index.head_dim, hidden, false);
+    add_linear(names_.index_weights, index.num_heads, hidden, false);
+    const std::string norm = names_.in_layer(layer_, names_.index_k_norm);
+    add(norm + ".weight", {index.head_dim}, WeightRole::norm);
+    add(norm + ".bias", {index.head_dim}, WeightRole::bias);
   }
 
   void add_mlp() {

@@ -131,6 +131,17 @@ struct MixtureOfExperts {
   bool operator==(const MixtureOfExperts&) const = default;
 };
 
+/// The indexer of sparse attention: a token sees only the positions with the highest scores of
+/// small queries and keys of their own.
+struct PositionIndexConfig {
+  int64_t num_heads = 0;
+  int64_t head_dim = 0;         // more than the part that rotates, qk_rope_head_dim
+  int64_t top_k = 0;            // positions that a token sees
+  bool is_interleaved = false;  // elements 2i and 2i + 1 rotate against each other
+
+  bool operator==(const PositionIndexConfig&) const = default;
+};
+
 /// Multi-head latent attention (MLA): keys and values are made from a latent, which is what the
 /// cache holds. A head of q and k has a part that is made from the latent and a part that rotates.
 struct LatentAttentionConfig {
@@ -139,12 +150,17 @@ struct LatentAttentionConfig {
   int64_t qk_nope_head_dim = 0;
   int64_t qk_rope_head_dim = 0;  // even
   int64_t v_head_dim = 0;
+  std::optional<PositionIndexConfig> index;  // nothing: a token sees all positions
 
   bool operator==(const LatentAttentionConfig&) const = default;
 
   [[nodiscard]] int64_t qk_head_dim() const noexcept { return qk_nope_head_dim + qk_rope_head_dim; }
-  /// The elements that the cache holds for each position.
-  [[nodiscard]] int64_t cache_row_size() const noexcept { return kv_lora_rank + qk_rope_head_dim; }
+  /// The latent and the rotated key, which are what a query multiplies.
+  [[nodiscard]] int64_t key_size() const noexcept { return kv_lora_rank + qk_rope_head_dim; }
+  /// The elements that the cache holds for each position: with an index, its key too.
+  [[nodiscard]] int64_t cache_row_size() const noexcept {
+    return key_size() + (index ? index->head_dim : 0);
+  }
 };
 
 /// The key/value heads of a layer.
@@ -289,10 +305,10 @@ struct ModelConfig {
   /// A head of q and k is divided by its root mean square in layers that rotate; there are no
   /// weights.
   bool has_unit_qk_norm = false;
-  bool has_attention_sinks = false;    // one more score in the softmax of each head
-  bool has_sinks_in_windows = false;   // of layers with a window alone
-  bool has_attention_gate = false;     // after each head of q are gates of the head's result
-  bool has_head_gates = false;         // a projection gives one gate for the result of each head
+  bool has_attention_sinks = false;   // one more score in the softmax of each head
+  bool has_sinks_in_windows = false;  // of layers with a window alone
+  bool has_attention_gate = false;    // after each head of q are gates of the head's result
+  bool has_head_gates = false;        // a projection gives one gate for the result of each head
 
   double qkv_clip = 0;  // q, k and v lie between -qkv_clip and qkv_clip; 0: anywhere
   std::optional<double> attention_scale;  // of scores; not given: 1 / sqrt(head_dim)

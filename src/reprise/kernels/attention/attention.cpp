@@ -10,6 +10,7 @@
 #include "reprise/kernels/attention/attention_arguments.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
+#include "reprise/kernels/sparse_attention/sparse_attention.h"
 #include "reprise/tensor/attention_segments.h"
 
 namespace reprise::kernels {
@@ -352,7 +353,22 @@ AttentionCall attention_call_of(const OpRun& run) {
 bool launch_attention(const OpRun& run) {
   return launch_attention(run.stream, run.kernels, attention_call_of(run));
 }
-bool launch_mla_attention(const OpRun& run) { return launch_attention(run); }
+bool launch_mla_attention(const OpRun& run) {
+  const auto in = run.operands<OpCode::mla_attention>();
+  if (!in["index_q"].defined()) return launch_attention(run);
+  return launch_sparse_attention(run.stream,
+                                 run.kernels,
+                                 {.q = in["q"],
+                                  .kv_cache = in["kv_cache"],
+                                  .index_q = in["index_q"],
+                                  .index_weights = in["index_weights"],
+                                  .query_start_loc = in["query_start_loc"],
+                                  .seq_lens = in["seq_lens"],
+                                  .block_table = in["block_table"],
+                                  .out = in["out"],
+                                  .scale = run.call.attributes.scale,
+                                  .top_k = run.call.attributes.length});
+}
 bool launch_attention_with_sinks(const OpRun& run) { return launch_attention(run); }
 bool launch_attention_with_biases(const OpRun& run) { return launch_attention(run); }
 bool launch_encoder_attention(const OpRun& run) { return launch_attention(run); }

@@ -141,12 +141,19 @@ const LaunchTable& CudaExecutor::launches() {
     for (OpCode op : {OpCode::attention,
                       OpCode::attention_with_sinks,
                       OpCode::attention_with_biases,
-                      OpCode::encoder_attention,
-                      OpCode::mla_attention}) {
+                      OpCode::encoder_attention}) {
       set(op, [](const OpRun& run) {
         return static_cast<CudaExecutor&>(run.executor).launch_attention(run);
       });
     }
+    set(OpCode::mla_attention, [](const OpRun& run) {
+      if (run.operands<OpCode::mla_attention>()["index_q"].defined()) {
+        throw InvalidArgument(
+            "mla_attention: attention over chosen positions (GLM-5, DeepSeek-V3.2) has no kernel "
+            "for CUDA; use --device cpu");
+      }
+      return static_cast<CudaExecutor&>(run.executor).launch_attention(run);
+    });
     set(OpCode::row_group, launch_group);
     set(OpCode::custom, launch_custom);
     return launches;

@@ -52,12 +52,8 @@ bool launch_soft_cap(const OpRun& run) {
 }
 bool launch_clamp(const OpRun& run) {
   const OpAttributes& attributes = run.call.attributes;
-  return launch_elementwise(run.stream,
-                            run.kernels.clamp,
-                            run.in[0],
-                            attributes.limit,
-                            run.out[0],
-                            attributes.least);
+  return launch_elementwise(
+      run.stream, run.kernels.clamp, run.in[0], attributes.limit, run.out[0], attributes.least);
 }
 
 }  // namespace reprise::kernels

@@ -118,9 +118,8 @@ void read_modernbert(const FamilyConfig& in) {
     config.layer_types[static_cast<size_t>(layer)] = LayerType::full_attention;
   }
   read_layer_types(in);
-  read_rope_by_layer_type(in,
-                          {.theta = "global_rope_theta", .default_theta = 160000},
-                          {.theta = "local_rope_theta"});
+  read_rope_by_layer_type(
+      in, {.theta = "global_rope_theta", .default_theta = 160000}, {.theta = "local_rope_theta"});
 }
 
 // The first program for Nomic's models has names of its own for the members of GPT-2, and switches

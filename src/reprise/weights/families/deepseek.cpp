@@ -1,5 +1,5 @@
 // DeepSeek-V2 and V3, models with the class of V3 such as Kimi-K2, GLM-4.7-Flash and Mistral Small
-// 4: latent attention, and experts in groups.
+// 4: latent attention, and experts in groups. DeepSeek-V3.2 and GLM-5: sparse attention too.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -20,6 +20,9 @@ constexpr int64_t kMaxQueryRank = 1 << 14;  // published models have 1536
 constexpr int64_t kMaxSharedExperts = 64;   // published models have 1 or 2
 constexpr int64_t kMaxExpertGroups = 1024;
 constexpr double kMaxRoutedScale = 1e6;
+// As many as the kernel holds on its stack, which is what published models have; and more heads.
+constexpr int64_t kMaxIndexTopK = 2048;
+constexpr int64_t kMaxIndexHeads = 128;
 
 void read_latent_attention(const FamilyConfig& in, int64_t default_q_rank = 1536) {
   const ConfigReader& reader = in.reader;
@@ -130,6 +133,62 @@ void read_deepseek(const FamilyConfig& in,
   read_tied_embeddings(in, false);
 }
 
+// The members of the indexer. A layer that takes the choice of an earlier one is not supported.
+void read_position_index(const FamilyConfig& in, const PositionIndexConfig& by_default) {
+  const ConfigReader& reader = in.reader;
+  LatentAttentionConfig& mla = *in.config.mla;
+  PositionIndexConfig index = by_default;
+  index.num_heads =
+      reader.integer("index_n_heads", 1, kMaxIndexHeads).value_or(by_default.num_heads);
+  index.head_dim = reader.integer("index_head_dim", 1, kMaxHeadPart).value_or(by_default.head_dim);
+  index.top_k = reader.integer("index_topk", 1, kMaxIndexTopK).value_or(by_default.top_k);
+  if (index.head_dim <= mla.qk_rope_head_dim) {
+    reader.fail(
+        "index_head_dim",
+        fmt::format(
+            "{} must be more than qk_rope_head_dim {}", index.head_dim, mla.qk_rope_head_dim));
+  }
+  if (mla.q_lora_rank == 0) reader.fail("q_lora_rank", "the indexer needs the latent of queries");
+  const auto require_all = [&](std::string_view key, std::string_view only) {
+    const Json* listed = find_layer_list(in, key);
+    if (listed == nullptr) return;
+    for (const Json& value : *listed) {
+      if (value == only) continue;
+      reader.fail(key,
+                  fmt::format("'{}' is not supported; supported: {}", visible(value.dump()), only));
+    }
+  };
+  require_all("indexer_types", "full");
+  require_all("layer_types", "indexed_attention");
+  if (reader.integer("index_topk_freq", 0, kMaxPositions).value_or(1) > 1) {
+    reader.fail("index_topk_freq", "only 1 is supported: every layer chooses its own positions");
+  }
+  if (const Json* pattern = reader.find("index_topk_pattern"); pattern != nullptr) {
+    const std::string text = reader.string("index_topk_pattern").value_or("");
+    if (text.find_first_not_of('F') != std::string::npos) {
+      reader.fail("index_topk_pattern", "only F is supported: a layer chooses its own positions");
+    }
+  }
+  mla.index = index;
+}
+
+// DeepSeek-V3 whose tokens choose the positions that they see.
+void read_sparse_deepseek(const FamilyConfig& in,
+                          double default_norm_eps,
+                          int64_t default_q_rank,
+                          const PositionIndexConfig& index) {
+  read_activation(in);
+  read_sizes(in, {.default_norm_eps = default_norm_eps});
+  read_latent_attention(in, default_q_rank);
+  read_position_index(in, index);
+  read_rope(in, {.is_interleaved = true});
+  use_scale_of_scores(in.config);
+  read_experts_of_deepseek(
+      in, RouterScores::sigmoid_with_bias, {.num_dense = 3, .num_shared = 1, .routed_scale = 2.5});
+  read_mlp_layer_types(in);
+  read_tied_embeddings(in, false);
+}
+
 }  // namespace
 
 void read_experts_of_deepseek(const FamilyConfig& in,
@@ -140,10 +199,11 @@ void read_experts_of_deepseek(const FamilyConfig& in,
   MixtureOfExperts& moe = *config.moe;
   moe.scores = scores;
   moe.renormalises = in.reader.boolean("norm_topk_prob").value_or(by_default.renormalises);
-  moe.shared_intermediate_size = in.reader.integer("n_shared_experts", 0, kMaxSharedExperts)
-                                     .value_or(by_default.num_shared) *
-                                 moe.intermediate_size;
-  moe.routed_scale = in.reader.number("routed_scaling_factor", 1e-6, kMaxRoutedScale).value_or(1);
+  moe.shared_intermediate_size =
+      in.reader.integer("n_shared_experts", 0, kMaxSharedExperts).value_or(by_default.num_shared) *
+      moe.intermediate_size;
+  moe.routed_scale = in.reader.number("routed_scaling_factor", 1e-6, kMaxRoutedScale)
+                         .value_or(by_default.routed_scale);
   read_expert_groups(in, moe);
   const int64_t num_dense =
       in.reader.integer("first_k_dense_replace", 0, kMaxPositions).value_or(by_default.num_dense);
@@ -186,6 +246,16 @@ void read_deepseek_v2(const FamilyConfig& in) {
 void read_deepseek_v3(const FamilyConfig& in) {
   const bool is_interleaved = in.reader.boolean("rope_interleave").value_or(true);
   read_deepseek(in, is_interleaved, RouterScores::sigmoid_with_bias);
+}
+
+void read_deepseek_v32(const FamilyConfig& in) {
+  read_sparse_deepseek(in, 1e-6, 1536, {.num_heads = 64, .head_dim = 128, .top_k = 2048});
+}
+
+// DeepSeek-V3.2 whose indexer rotates neighbouring elements.
+void read_glm_moe_dsa(const FamilyConfig& in) {
+  read_sparse_deepseek(
+      in, 1e-5, 2048, {.num_heads = 32, .head_dim = 128, .top_k = 2048, .is_interleaved = true});
 }
 
 // DeepSeek-V3 under another name. A list may say which layers have experts.

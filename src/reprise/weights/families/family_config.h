@@ -84,13 +84,15 @@ struct DefaultExperts {
   bool renormalises = true;
   int64_t top_k = 8;
   int64_t num_shared = 0;
+  double routed_scale = 1;
 };
 /// The experts of DeepSeek-V2 and V3, which other families have too: groups, shared experts, and
 /// first layers without experts. \pre read_sizes
 void read_experts_of_deepseek(const FamilyConfig& in,
                               RouterScores scores,
                               const DefaultExperts& by_default = {});
-/// `mlp_layer_types`, if it is given, replaces the layers with experts. \pre read_experts_of_deepseek
+/// `mlp_layer_types`, if it is given, replaces the layers with experts. \pre
+/// read_experts_of_deepseek
 void read_mlp_layer_types(const FamilyConfig& in, int64_t num_more = 0);
 /// A list that must have an entry for each layer. The same `num_more` may follow.
 [[nodiscard]] const Json* find_layer_list(const FamilyConfig& in,

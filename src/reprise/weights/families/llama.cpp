@@ -59,8 +59,7 @@ void read_ministral3(const FamilyConfig& in) {
   read_heads(in, 128);
   use_window(in, in.reader.integer("sliding_window", 1, kMaxPositions));
   read_tied_embeddings(in, false);
-  read_rope_with_temperature(
-      in, kScaling, {.head_dim = in.config.head_dim, .default_theta = 1e6});
+  read_rope_with_temperature(in, kScaling, {.head_dim = in.config.head_dim, .default_theta = 1e6});
 }
 
 void read_qwen2(const FamilyConfig& in) {

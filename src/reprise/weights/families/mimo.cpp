@@ -16,7 +16,7 @@ constexpr int64_t kHeadsInWindows = 2;  // times as many key/value heads
 constexpr double kMostValueScale = 1e6;
 
 // The class of Transformers knows these members of published configs by their only values.
-void require_known_members(const FamilyConfig& in) {
+void require_members_of_mimo(const FamilyConfig& in) {
   const ModelConfig& config = in.config;
   const auto require = [&](std::string_view key, int64_t only) {
     const auto value = in.reader.integer(key, 0, kMaxPositions);
@@ -31,8 +31,8 @@ void require_known_members(const FamilyConfig& in) {
   require("n_shared_experts", 0);
   require_boolean(in, "add_swa_attention_sink_bias", true);
   require_boolean(in, "add_full_attention_sink_bias", false);
-  for (const auto& [key, only] : {std::pair{"scoring_func", "sigmoid"},
-                                  std::pair{"topk_method", "noaux_tc"}}) {
+  for (const auto& [key, only] :
+       {std::pair{"scoring_func", "sigmoid"}, std::pair{"topk_method", "noaux_tc"}}) {
     if (in.reader.string(key).value_or(only) != only) {
       in.reader.fail(key, fmt::format("only '{}' is supported", only));
     }
@@ -64,7 +64,7 @@ void read_heads_of_mimo(const FamilyConfig& in) {
 }
 
 // The first layer and every sixth one see everything, unless a list says otherwise.
-void read_windows(const FamilyConfig& in) {
+void read_windows_of_mimo(const FamilyConfig& in) {
   constexpr int64_t kPeriod = 6;
   const auto before = in.reader.integer("sliding_window_size", 1, kMaxPositions - 1);
   const auto window = in.reader.integer("sliding_window", 1, kMaxPositions);
@@ -76,8 +76,7 @@ void read_windows(const FamilyConfig& in) {
   (void)find_layer_list(in, kPattern);
   const std::vector<int64_t> slides = in.reader.integers(kPattern, 0, 1, types.size());
   for (size_t layer = 0; layer < slides.size(); ++layer) {
-    types[layer] =
-        slides[layer] == 1 ? LayerType::sliding_attention : LayerType::full_attention;
+    types[layer] = slides[layer] == 1 ? LayerType::sliding_attention : LayerType::full_attention;
   }
   read_layer_types(in);
 }
@@ -91,7 +90,7 @@ void read_mimo_v2(const FamilyConfig& in) {
              {.norm_eps = has_older_name ? "layernorm_epsilon" : "rms_norm_eps",
               .default_norm_eps = 1e-5});
   read_heads_of_mimo(in);
-  read_windows(in);
+  read_windows_of_mimo(in);
   const RopeKeys full = {.default_theta = 5e6,
                          .partial_factor = "partial_rotary_factor",
                          .default_partial_factor = 0.334,
@@ -102,7 +101,7 @@ void read_mimo_v2(const FamilyConfig& in) {
   read_rope_by_layer_type(in, full, sliding);
   read_experts_of_deepseek(in, RouterScores::sigmoid_with_bias, {.num_dense = 1});
   read_mlp_layer_types(in);
-  require_known_members(in);
+  require_members_of_mimo(in);
   read_tied_embeddings(in, false);
 }
 

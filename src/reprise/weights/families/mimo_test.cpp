@@ -18,7 +18,7 @@ Json mimo(const std::string& key, const Json& value) {
   return config;
 }
 
-ModelConfig read(const Json& config) {
+ModelConfig mimo_model(const Json& config) {
   return parse_model_config(config.dump(), "config.json").config;
 }
 
@@ -45,7 +45,7 @@ TEST(MimoV2, members_that_no_code_serves_are_refused_by_name) {
   };
   for (const auto& [key, value] : rows) {
     try {
-      (void)read(mimo(key, value));
+      (void)mimo_model(mimo(key, value));
       ADD_FAILURE() << key << " " << value.dump() << " is accepted";
     } catch (const FileError& error) {
       EXPECT_EQ(error.field(), key) << value.dump();
@@ -54,7 +54,7 @@ TEST(MimoV2, members_that_no_code_serves_are_refused_by_name) {
 }
 
 TEST(MimoV2, layers_with_a_window_have_twice_the_key_value_heads_and_sinks) {
-  const ModelConfig config = read(mimo("hybrid_layer_pattern", {1, 0, 1, 0}));
+  const ModelConfig config = mimo_model(mimo("hybrid_layer_pattern", {1, 0, 1, 0}));
   EXPECT_EQ(config.heads_of_layer(0), (KeyValueHeads{.count = 4, .head_dim = 192}));
   EXPECT_EQ(config.heads_of_layer(1), (KeyValueHeads{.count = 2, .head_dim = 192}));
   EXPECT_TRUE(config.has_sinks(0));
@@ -62,14 +62,14 @@ TEST(MimoV2, layers_with_a_window_have_twice_the_key_value_heads_and_sinks) {
 }
 
 TEST(MimoV2, sliding_window_size_does_not_count_the_token_itself) {
-  EXPECT_EQ(read(mimo("sliding_window_size", 128)).sliding_window, 129);
-  EXPECT_EQ(read(mimo("sliding_window", 128)).sliding_window, 128);
+  EXPECT_EQ(mimo_model(mimo("sliding_window_size", 128)).sliding_window, 129);
+  EXPECT_EQ(mimo_model(mimo("sliding_window", 128)).sliding_window, 128);
 }
 
 TEST(MimoV2, a_list_says_which_layers_have_experts) {
   const std::vector<bool> layers = {false, true, false, true};
-  EXPECT_EQ(read(mimo("moe_layer_freq", {0, 1, 0, 1})).moe_layers, layers);
-  EXPECT_EQ(read(mimo("mlp_layer_types", {"dense", "sparse", "dense", "sparse"})).moe_layers,
+  EXPECT_EQ(mimo_model(mimo("moe_layer_freq", {0, 1, 0, 1})).moe_layers, layers);
+  EXPECT_EQ(mimo_model(mimo("mlp_layer_types", {"dense", "sparse", "dense", "sparse"})).moe_layers,
             layers);
 }
 
@@ -77,7 +77,7 @@ TEST(MimoV2, has_the_parameters_of_its_class) {
   // The members of the published config that sizes follow from, and the number of parameters and
   // biases that Transformers 5.24 counts with the values of its class.
   const ModelConfig config =
-      read(Json::parse(R"({"architectures": ["MiMoV2FlashForCausalLM"], "vocab_size": 152576,
+      mimo_model(Json::parse(R"({"architectures": ["MiMoV2FlashForCausalLM"], "vocab_size": 152576,
         "hidden_size": 4096, "intermediate_size": 16384, "moe_intermediate_size": 2048,
         "num_hidden_layers": 48, "num_attention_heads": 64, "num_key_value_heads": 4,
         "head_dim": 192, "v_head_dim": 128, "swa_num_key_value_heads": 8, "swa_head_dim": 192,

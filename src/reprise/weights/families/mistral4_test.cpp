@@ -18,7 +18,7 @@ Json mistral4(const std::string& key, const Json& value) {
   return config;
 }
 
-ModelConfig read(const Json& config) {
+ModelConfig mistral4_model(const Json& config) {
   return parse_model_config(config.dump(), "config.json").config;
 }
 
@@ -40,7 +40,7 @@ TEST(Mistral4, members_that_no_code_serves_are_refused_by_name) {
   };
   for (const auto& [key, value] : rows) {
     try {
-      (void)read(mistral4(key, value));
+      (void)mistral4_model(mistral4(key, value));
       ADD_FAILURE() << key << " " << value.dump() << " is accepted";
     } catch (const FileError& error) {
       EXPECT_EQ(error.field(), key) << value.dump();
@@ -50,17 +50,17 @@ TEST(Mistral4, members_that_no_code_serves_are_refused_by_name) {
 
 TEST(Mistral4, the_rotated_part_of_a_head_is_that_of_the_sizes) {
   // 8 of 24 elements.
-  const ModelConfig config = read(mistral4("rope_parameters", yarn(8.0 / 24)));
+  const ModelConfig config = mistral4_model(mistral4("rope_parameters", yarn(8.0 / 24)));
   EXPECT_EQ(config.rope.rotary_dim, 0);
   EXPECT_EQ(config.head_dim, 8);
   EXPECT_EQ(config.query_temperature, (AttentionTemperature{.scale = 0.2, .floor_positions = 64}));
-  EXPECT_THROW((void)read(mistral4("rope_parameters", yarn(0.5))), FileError);
+  EXPECT_THROW((void)mistral4_model(mistral4("rope_parameters", yarn(0.5))), FileError);
 }
 
 TEST(Mistral4, has_the_defaults_and_the_parameters_of_its_class) {
   // The sizes of the class, and the number of parameters that Transformers 5.24 counts with them.
   const ModelConfig config =
-      read(Json::parse(R"({"architectures": ["Mistral4ForCausalLM"], "vocab_size": 131072,
+      mistral4_model(Json::parse(R"({"architectures": ["Mistral4ForCausalLM"], "vocab_size": 131072,
         "hidden_size": 4096, "intermediate_size": 12288, "moe_intermediate_size": 2048,
         "num_hidden_layers": 36, "num_attention_heads": 32, "n_routed_experts": 128,
         "kv_lora_rank": 256, "qk_rope_head_dim": 64, "qk_nope_head_dim": 64, "v_head_dim": 128,

@@ -17,25 +17,25 @@
 namespace reprise::weights {
 namespace {
 
-constexpr int64_t kMaxHeads = 1024;
-constexpr int64_t kMaxSharedSize = int64_t{1} << 20;
+constexpr int64_t kMaxStepHeads = 1024;
+constexpr int64_t kMaxSharedExpert = int64_t{1} << 20;
 constexpr int64_t kMaxMtpLayers = 64;
 constexpr double kMostLimit = 1e6;
 constexpr double kMostScale = 1e6;
 
 // The name that the config uses; the second one is that of older configs.
-std::string_view name_of(const FamilyConfig& in, std::string_view name, std::string_view older) {
+std::string_view given_name(const FamilyConfig& in, std::string_view name, std::string_view older) {
   return in.reader.find(name) == nullptr && in.reader.find(older) != nullptr ? older : name;
 }
 
 // Lists may have entries for the layers for multi-token prediction, which lie behind the others.
 int64_t num_mtp_layers(const FamilyConfig& in) {
-  const std::string_view key = name_of(in, "num_nextn_predict_layers", "num_mtp_layers");
+  const std::string_view key = given_name(in, "num_nextn_predict_layers", "num_mtp_layers");
   return in.reader.integer(key, 0, kMaxMtpLayers).value_or(0);
 }
 
 // The class of Transformers knows these members of published configs by their only values.
-void require_known_members(const FamilyConfig& in) {
+void require_members_of_step(const FamilyConfig& in) {
   for (const char* key : {"use_head_wise_attn_gate",
                           "use_qk_norm",
                           "use_moe_router_bias",
@@ -53,25 +53,25 @@ void require_known_members(const FamilyConfig& in) {
 
 int64_t heads_in_windows(const FamilyConfig& in) {
   const int64_t heads = in.config.num_attention_heads;
-  if (const auto given = in.reader.integer("num_sliding_attention_heads", 1, kMaxHeads)) {
+  if (const auto given = in.reader.integer("num_sliding_attention_heads", 1, kMaxStepHeads)) {
     return *given;
   }
   const auto older = in.reader.object("attention_other_setting");
   if (!older) return heads;
   for (const auto& [key, only] : {std::pair{"num_attention_groups", in.config.num_key_value_heads},
                                   std::pair{"head_dim", in.config.head_dim}}) {
-    if (older->integer(key, 1, kMaxHeads).value_or(only) != only) {
+    if (older->integer(key, 1, kMaxStepHeads).value_or(only) != only) {
       older->fail(key, fmt::format("only {}, that of the other layers, is supported", only));
     }
   }
-  return older->integer("num_attention_heads", 1, kMaxHeads).value_or(heads);
+  return older->integer("num_attention_heads", 1, kMaxStepHeads).value_or(heads);
 }
 
 void read_heads_of_step(const FamilyConfig& in) {
   ModelConfig& config = in.config;
-  const std::string_view groups = name_of(in, "num_key_value_heads", "num_attention_groups");
-  config.num_key_value_heads = in.reader.integer(groups, 1, kMaxHeads).value_or(8);
-  config.head_dim = in.reader.integer("head_dim", 2, kMaxHeads).value_or(128);
+  const std::string_view groups = given_name(in, "num_key_value_heads", "num_attention_groups");
+  config.num_key_value_heads = in.reader.integer(groups, 1, kMaxStepHeads).value_or(8);
+  config.head_dim = in.reader.integer("head_dim", 2, kMaxStepHeads).value_or(128);
   const int64_t full = config.num_attention_heads;
   const int64_t sliding = heads_in_windows(in);
   for (const int64_t heads : {full, sliding}) {
@@ -109,7 +109,7 @@ void require_heads_of_layers(const FamilyConfig& in) {
 
 // The rotation of one type of layers: `rope_parameters` has an object for each type, older configs
 // have lists with an entry for each layer, and a scaling of full layers.
-Json rope_of_type(const FamilyConfig& in, std::string_view type, size_t first_layer) {
+Json rope_of_step(const FamilyConfig& in, std::string_view type, size_t first_layer) {
   if (const auto given = in.reader.object("rope_parameters"); given && given->has(type)) {
     (void)given->object(type);
     return in.reader.find("rope_parameters")->at(std::string(type));
@@ -139,7 +139,7 @@ void read_rope_of_step(const FamilyConfig& in) {
   const auto read = [&](std::string_view type, LayerType layer_type) {
     const auto first = std::ranges::find(config.layer_types, layer_type);
     const auto layer = first == config.layer_types.end() ? 0 : first - config.layer_types.begin();
-    const Json members = {{"rope_parameters", rope_of_type(in, type, static_cast<size_t>(layer))}};
+    const Json members = {{"rope_parameters", rope_of_step(in, type, static_cast<size_t>(layer))}};
     return read_rope_parameters(ConfigReader(members, in.reader.path()),
                                 {.head_dim = config.head_dim,
                                  .max_position_embeddings = config.max_position_embeddings,
@@ -152,7 +152,7 @@ void read_rope_of_step(const FamilyConfig& in) {
 }
 
 // Null and 0 are no limit.
-std::vector<double> read_limits(const FamilyConfig& in, std::string_view key) {
+std::vector<double> read_swiglu_limits(const FamilyConfig& in, std::string_view key) {
   const Json* listed = find_layer_list(in, key, num_mtp_layers(in));
   std::vector<double> limits;
   if (listed == nullptr) return limits;
@@ -161,9 +161,9 @@ std::vector<double> read_limits(const FamilyConfig& in, std::string_view key) {
     const double limit = value.is_number() ? value.get<double>() : 0;
     const bool is_known = value.is_null() || (value.is_number() && limit >= 0);
     if (!is_known || !(limit <= kMostLimit)) {
-      in.reader.fail(
-          key,
-          fmt::format("has an entry {}, expected null or a number up to 1e6", visible(value.dump())));
+      in.reader.fail(key,
+                     fmt::format("has an entry {}, expected null or a number up to 1e6",
+                                 visible(value.dump())));
     }
     limits.push_back(limit);
   }
@@ -172,7 +172,7 @@ std::vector<double> read_limits(const FamilyConfig& in, std::string_view key) {
 }
 
 // `moe_layers_enum`: the layers with experts, as a list or as a text "3,4,5".
-void read_expert_layers(const FamilyConfig& in) {
+void read_expert_layers_of_step(const FamilyConfig& in) {
   constexpr std::string_view kKey = "moe_layers_enum";
   constexpr int64_t kDenseByDefault = 3;
   const int64_t num_layers = in.config.num_hidden_layers;
@@ -198,21 +198,22 @@ void read_expert_layers(const FamilyConfig& in) {
 void read_experts_of_step(const FamilyConfig& in) {
   ModelConfig& config = in.config;
   config.moe = read_experts(in,
-                            name_of(in, "n_routed_experts", "moe_num_experts"),
+                            given_name(in, "n_routed_experts", "moe_num_experts"),
                             "moe_intermediate_size",
                             8,
-                            name_of(in, "num_experts_per_tok", "moe_top_k"));
+                            given_name(in, "num_experts_per_tok", "moe_top_k"));
   MixtureOfExperts& moe = *config.moe;
   moe.scores = RouterScores::sigmoid_with_bias;
   moe.renormalises = true;
   moe.routed_scale =
       in.reader.number("moe_router_scaling_factor", 1.0 / kMostScale, kMostScale).value_or(1);
   moe.shared_intermediate_size =
-      in.reader.integer(name_of(in, "share_expert_dim", "share_expert_dims"), 1, kMaxSharedSize)
+      in.reader
+          .integer(given_name(in, "share_expert_dim", "share_expert_dims"), 1, kMaxSharedExpert)
           .value_or(1280);
-  moe.limits = read_limits(in, "swiglu_limits");
-  config.mlp_limits = read_limits(in, "swiglu_limits_shared");
-  read_expert_layers(in);
+  moe.limits = read_swiglu_limits(in, "swiglu_limits");
+  config.mlp_limits = read_swiglu_limits(in, "swiglu_limits_shared");
+  read_expert_layers_of_step(in);
 }
 
 }  // namespace
@@ -220,7 +221,7 @@ void read_experts_of_step(const FamilyConfig& in) {
 // The class computes with silu, whatever hidden_act says.
 void read_step3p5(const FamilyConfig& in) {
   ModelConfig& config = in.config;
-  require_known_members(in);
+  require_members_of_step(in);
   read_sizes(in, {.default_norm_eps = 1e-5});
   config.norm = NormType::gemma_rms_norm;
   read_heads_of_step(in);

@@ -18,7 +18,7 @@ Json step(const std::string& key, const Json& value) {
   return config;
 }
 
-ModelConfig read(const Json& config) {
+ModelConfig step_model(const Json& config) {
   return parse_model_config(config.dump(), "config.json").config;
 }
 
@@ -43,7 +43,7 @@ TEST(Step, members_that_no_code_serves_are_refused_by_name) {
   };
   for (const auto& [key, value] : rows) {
     try {
-      (void)read(step(key, value));
+      (void)step_model(step(key, value));
       ADD_FAILURE() << key << " " << value.dump() << " is accepted";
     } catch (const FileError& error) {
       EXPECT_EQ(error.field(), key) << value.dump();
@@ -54,7 +54,7 @@ TEST(Step, members_that_no_code_serves_are_refused_by_name) {
 TEST(Step, members_of_inner_objects_are_refused_by_name) {
   const auto field_of = [](const Json& config) {
     try {
-      (void)read(config);
+      (void)step_model(config);
     } catch (const FileError& error) {
       return error.field();
     }
@@ -64,15 +64,15 @@ TEST(Step, members_of_inner_objects_are_refused_by_name) {
             "attention_other_setting.head_dim");
   EXPECT_EQ(field_of(step("per_layer_config", {{"1", {{"num_attention_heads", 8}}}})),
             "per_layer_config.1");
-  EXPECT_EQ(field_of(step("rope_scaling",
-                          {{"rope_type", "linear"},
-                           {"factor", 2.0},
-                           {"yarn_only_types", {"sliding_attention"}}})),
-            "rope_scaling.yarn_only_types");
+  EXPECT_EQ(
+      field_of(step(
+          "rope_scaling",
+          {{"rope_type", "linear"}, {"factor", 2.0}, {"yarn_only_types", {"sliding_attention"}}})),
+      "rope_scaling.yarn_only_types");
 }
 
 // The members of the published configs of Step 3.5, whose lists have entries for three more layers.
-Json published() {
+Json published_step() {
   Json config = {{"architectures", {"Step3p5ForCausalLM"}},
                  {"model_type", "step3p5"},
                  {"hidden_size", 4096},
@@ -104,7 +104,8 @@ Json published() {
                    {"high_freq_factor", 32.0},
                    {"yarn_only_types", {"full_attention"}}}}};
   std::string experts;
-  for (int layer = 3; layer < 45; ++layer) experts += (layer == 3 ? "" : ",") + std::to_string(layer);
+  for (int layer = 3; layer < 45; ++layer)
+    experts += (layer == 3 ? "" : ",") + std::to_string(layer);
   config["moe_layers_enum"] = experts;
   for (int layer = 0; layer < 48; ++layer) {
     const bool is_full = layer % 4 == 0;
@@ -118,7 +119,7 @@ Json published() {
 }
 
 TEST(Step, has_the_parameters_of_its_class) {
-  const ModelConfig config = read(published());
+  const ModelConfig config = step_model(published_step());
   EXPECT_EQ(num_parameters(config), 196'956'130'368);
   EXPECT_EQ(config.query_heads_of_layer(0), 64);
   EXPECT_EQ(config.query_heads_of_layer(1), 96);
