@@ -170,6 +170,9 @@ def cuda_kernels(binary, folders):
         if dump is None:
             return "stays out of compilation, so no program names its ops"
         ops |= set(re.findall(r" = (\w+)\(", dump))
+        # Six operands, and two more of an index that chooses positions.
+        if any(operands.count(",") > 5 for operands in re.findall(r" mla_attention\(([^)]*)\)", dump)):
+            return "no: mla_attention chooses positions on the CPU alone"
     if ops - known:
         return f"missing: {', '.join(sorted(ops - known))}"
     return f"all; plain: {', '.join(sorted(ops & plain))}" if ops & plain else "all"
