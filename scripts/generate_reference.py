@@ -133,6 +133,10 @@ def metrics(binary):
     return subprocess.run([program], capture_output=True, text=True, check=True).stdout
 
 
+# The language models that Transformers has only as a part of a class that reads images too.
+PARTS = {"Step3p7ForConditionalGeneration": "Step3p5ForCausalLM"}
+
+
 def compared_folders():
     """By architecture: the golden folders that hold it, with the version of Transformers that made them."""
     folders = {}
@@ -141,7 +145,7 @@ def compared_folders():
         if config.exists() and "vocabulary_files" not in golden.parts:
             name = json.loads(config.read_text(encoding="utf-8"))["architectures"][0]
             version = json.loads(golden.read_text(encoding="utf-8"))["transformers"]
-            folders.setdefault(name, []).append((golden.parent, version))
+            folders.setdefault(PARTS.get(name, name), []).append((golden.parent, version))
     return folders
 
 

@@ -79,7 +79,7 @@ class Architectures(GoldenModels):
     def test_small_chunks_and_preemption_change_no_token(self):
         # 128 answer tokens and the prompts need more blocks than there are, so requests lose theirs and start again. The test
         # scheduling_goldens does this with every architecture; here the program's options do it.
-        for name in ("gemma3", "deepseek-v3", "bamba"):
+        for name in ("gemma3", "deepseek-v3", "bamba", "glm-moe-dsa", "mimo-v2"):
             with self.subTest(name):
                 self.generate(self.copy_of(name), "--num-gpu-blocks-override", 8, "--max-model-len", 96,
                               "--max-num-batched-tokens", 8, "--max-num-seqs", 4)
@@ -114,7 +114,7 @@ class Architectures(GoldenModels):
 
     def test_dump_shows_the_program(self):
         for name, op in (("gemma2", "soft_cap"), ("gpt2", "layer_norm"), ("mixtral", "expert_linear"), ("llama4", "chunk_size=9"),
-                         ("deepseek-v3", "mla_attention"), ("bamba", "selective_state_update"),
+                         ("deepseek-v3", "mla_attention"), ("glm-moe-dsa", "top_k=20"), ("bamba", "selective_state_update"),
                          ("qwen3-next", "gated_delta_rule"), ("lfm2", "short_conv")):
             with self.subTest(name):
                 self.copy_of(name)

@@ -34,7 +34,7 @@ class ExpertParallel(architectures_test.GoldenModels):
                         self.assertEqual(json.loads(done.stdout)["graphs"]["cudagraph_mode"], expected)
 
     def test_more_families_and_sizes_give_the_tokens_of_transformers(self):
-        for name in ("deepseek-v3", "deepseek-v2-lite", "gpt-oss", "llama4", "granite-moe", "qwen2-moe"):
+        for name in ("deepseek-v3", "deepseek-v2-lite", "gpt-oss", "llama4", "granite-moe", "qwen2-moe", "glm-moe-dsa"):
             cases = self.copy_of(name)
             for sizes in (["-tp", 2, *TCP], ["-dp", 3, *TCP], ["-tp", 2, "-pp", 2, *TCP]):
                 with self.subTest(name=name, sizes=sizes):
