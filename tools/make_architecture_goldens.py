@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import json
 import math
+import re
 import sys
 import tempfile
 import zlib
@@ -33,7 +34,7 @@ VOCAB_SIZE = 96  # of prompts; no class has a smaller vocabulary here
 PROMPT_LENGTHS = (1, 7, 16, 40)  # one token; odd; exactly one cache block; several blocks and a rest
 NUM_NEW_TOKENS = 32
 MORE_NEW_TOKENS = 48  # of families that came later
-MORE_TOKENS_OF = ("mistral4", "mimo-v2", "step3p7", "deepseek-v3_2", "glm-moe-dsa")  # the beginnings of their names
+MORE_TOKENS_OF = ("kimi-linear", "mistral4", "mimo-v2", "step3p7", "deepseek-v3_2", "glm-moe-dsa")  # the beginnings of their names
 LEAST_DISTANCE = 2e-5  # between index scores that decide which position is chosen
 LEAST_MARGIN = 1e-3  # greedy tokens nearer than this could differ between two correct programs
 
@@ -257,6 +258,13 @@ SHAPES: dict[str, tuple[str, dict]] = {
     "solar-open": ("SolarOpen", WIDE_HEADS | EXPERTS | dict(n_group=2, topk_group=2, rope_parameters=ROPE)),
     "dots1": ("Dots1", WIDE_HEADS | EXPERTS | dict(
         num_hidden_layers=3, first_k_dense_replace=1, sliding_window=9, max_window_layers=2, rope_parameters=ROPE)),
+    # No size of a head equals another one; the latent attention does not rotate.
+    "kimi-linear": ("KimiLinear", dict(
+        vocab_size=97, bos_token_id=0, eos_token_id=1, pad_token_id=None, hidden_size=32, intermediate_size=48, moe_intermediate_size=20,
+        num_hidden_layers=4, num_attention_heads=7, num_key_value_heads=7, num_experts=8, num_experts_per_token=3, num_shared_experts=1,
+        num_expert_group=2, topk_group=1, routed_scaling_factor=1.5, kv_lora_rank=24, qk_nope_head_dim=12, qk_rope_head_dim=8,
+        v_head_dim=10, model_max_length=256, first_k_dense_replace=1, linear_attn_config=dict(
+            head_dim=12, num_heads=5, short_conv_kernel_size=4, kda_layers=[1, 3, 4], full_attn_layers=[2]))),
     # Layers without a window have three heads for each key/value head, those with one have five. Layers limit their experts, their
     # shared expert or MLP, or both.
     "step3p7": ("Step3p7", dict(
@@ -359,6 +367,14 @@ def publish_minicpm(out: Path) -> None:
     (out / "config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
+def publish_kimi(out: Path) -> None:
+    """The first layer has an MLP, which Transformers writes under the name of experts. It reads both names."""
+    tensors = load_file(out / "model.safetensors")
+    mlp = re.compile(r"\.block_sparse_moe\.((gate|up|down)_proj\.weight)$")
+    save_file({mlp.sub(r".mlp.\1", name): tensor for name, tensor in tensors.items()}, out / "model.safetensors",
+              metadata={"format": "pt"})
+
+
 def load(name: str, folder: Path):
     if name != "minicpm":
         # Eager attention of Falcon adds its biases twice: once itself and once with the mask.
@@ -420,6 +436,8 @@ def make(name: str, out: Path) -> None:
         write_checkpoint(name, out, seed)
         if name == "minicpm":
             publish_minicpm(out)
+        if name == "kimi-linear":
+            publish_kimi(out)
         with watched_choices(name) as distances:
             tensors, cases = compute(name, out, seed)
         if min(min(case["margins"]) for case in cases) > LEAST_MARGIN and min(distances) > LEAST_DISTANCE:
@@ -442,6 +460,8 @@ def check(name: str) -> None:
     assert [c["continuation"] for c in cases] == [c["continuation"] for c in golden["cases"]], name
     with tempfile.TemporaryDirectory() as folder:
         write_checkpoint(name, Path(folder), golden["seed"])
+        if name == "kimi-linear":
+            publish_kimi(Path(folder))
         new, old = (load_file(p / "model.safetensors") for p in (Path(folder), GOLDENS / name))
         assert new.keys() == old.keys() and all(torch.equal(new[key], old[key]) for key in old), f"{name}: weights differ"
 

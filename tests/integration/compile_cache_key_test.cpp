@@ -289,6 +289,7 @@ std::vector<Row> all_rows() {
 
       CHANGES(
           recurrence, recurrence, "architectures/mamba2", model = config_of("architectures/mamba")),
+      CHANGES(recurrence, has_key_steps, "architectures/kimi-linear", it.has_key_steps = false),
       CHANGES(recurrence, conv_kernel, "architectures/mamba2", it.conv_kernel = 3),
       CHANGES(recurrence, num_heads, "architectures/mamba2", it.num_heads *= 2),
       CHANGES(recurrence, head_dim, "architectures/mamba2", it.head_dim *= 2),

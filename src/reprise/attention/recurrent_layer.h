@@ -48,9 +48,9 @@ class RecurrentLayer final : public AttentionLayer {
     Tensor k;                // like q
     Tensor v;                // [num_tokens, heads * value_dim]
     Tensor beta;             // [num_tokens, heads]
-    Tensor dt;               // [num_tokens, heads]
+    Tensor dt;               // [num_tokens, heads], or [num_tokens, heads * key_dim]
     Tensor a_log;            // float32[heads]
-    Tensor dt_bias;          // float32[heads]
+    Tensor dt_bias;          // float32: as many as a row of dt
     int64_t neighbours = 1;  // heads next to each other that share q and k
   };
   /// The recurrence of a gated delta net; see the op gated_delta_rule. Like v.

@@ -108,15 +108,15 @@ void ExpertMlp::load_shared(const LayerParts& parts) {
   const auto of_shared = [&](std::string_view module) {
     return fmt::format("{}{}", names.shared_expert, module);
   };
+  const auto [gate, up, down] = names.shared_modules();
   if (!names.shared_gate_up.empty()) {
     shared_gate_up_ = parts.load_projection({of_shared(names.shared_gate_up)});
   } else if (routing_.is_gated) {
-    shared_gate_up_ =
-        parts.load_projection({of_shared(names.expert_gate), of_shared(names.expert_up)});
+    shared_gate_up_ = parts.load_projection({of_shared(gate), of_shared(up)});
   } else {
-    shared_gate_up_ = parts.load_projection({of_shared(names.expert_up)});
+    shared_gate_up_ = parts.load_projection({of_shared(up)});
   }
-  shared_down_ = parts.load_projection({of_shared(names.expert_down)});
+  shared_down_ = parts.load_projection({of_shared(down)});
   if (routing_.has_shared_gate) shared_gate_ = parts.load_projection({names.shared_expert_gate});
 }
 

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "reprise/models/qkv_rows.h"
@@ -124,7 +125,9 @@ Tensor MultiHeadLatentAttention::operator()(cudagraph::ForwardContext& context,
   const Tensor latent =
       ops::rms_norm(part(query_columns(), sizes_.kv_lora_rank), latent_norm_, kLatentNormEpsilon);
   const Tensor k_pe = ops::unflatten(rotated_key, 1);
-  const auto [q_rope, k_rope] = ops::rope(q_pe, k_pe, positions, rope_table_);
+  // Without a rotation (Kimi Linear), these parts of query and key are used as they are.
+  const auto [q_rope, k_rope] =
+      rope_table_.defined() ? ops::rope(q_pe, k_pe, positions, rope_table_) : std::pair(q_pe, k_pe);
 
   const Tensor q_latent = ops::head_linear(q_nope, key_weight_);
   const Tensor attended = attention_(context, q_latent, q_rope, latent, k_rope, index);

@@ -78,6 +78,7 @@ constexpr std::array kRows = {
     Row{weights::Architecture::qwen3_next, make_llama_layer},
     Row{weights::Architecture::qwen3_5, make_llama_layer},
     Row{weights::Architecture::qwen3_5_moe, make_llama_layer},
+    Row{weights::Architecture::kimi_linear, make_llama_layer},
     Row{weights::Architecture::lfm2, make_llama_layer},
     Row{weights::Architecture::lfm2_moe, make_llama_layer},
     Row{weights::Architecture::bert, make_bert_layer},

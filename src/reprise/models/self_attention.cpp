@@ -12,6 +12,7 @@
 #include "reprise/base/assert.h"
 #include "reprise/base/error.h"
 #include "reprise/models/gated_delta_net.h"
+#include "reprise/models/kimi_delta_attention.h"
 #include "reprise/models/mamba2_mixer.h"
 #include "reprise/models/mamba_mixer.h"
 #include "reprise/models/multi_head_latent_attention.h"
@@ -232,6 +233,9 @@ std::unique_ptr<AttentionBlock> make_attention_block(const LayerParts& parts) {
       case weights::Recurrence::mamba2:
         return std::make_unique<Mamba2Mixer>(parts);
       case weights::Recurrence::gated_delta_net:
+        if (parts.config.recurrent->has_key_steps) {
+          return std::make_unique<KimiDeltaAttention>(parts);
+        }
         return std::make_unique<GatedDeltaNet>(parts);
       case weights::Recurrence::short_conv:
         return std::make_unique<ShortConvMixer>(parts);

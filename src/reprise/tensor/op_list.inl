@@ -235,9 +235,10 @@ X(selective_state_update,
 // exp(-exp(a_log) * softplus(dt + dt_bias)), then moves by sigmoid(beta) towards answering v to k;
 // the result is its answer to q. Queries and keys are normalised here. H/G heads share q and k:
 // head h has those of group h / heads, counted around the groups. With heads = H/G these are
-// neighbours, with heads = 1 every G-th head.
+// neighbours, with heads = 1 every G-th head. Kimi's delta attention has a step for each element of
+// a key instead: dt and dt_bias then have H*K elements, and each row of h is multiplied by its own.
 X(gated_delta_rule,
-  "(q[T, G*K], k[T, G*K], v[T, H*V], beta[T, H], dt[T, H], a_log f32[H], dt_bias f32[H], "
+  "(q[T, G*K], k[T, G*K], v[T, H*V], beta[T, H], dt[T, N], a_log f32[H], dt_bias f32[N], "
   "state! delta_state f32[S, H, K, V], state_indices i32[R], query_start_loc i32[R+1], "
   "seq_lens i32[R], buffer out[T, H*V]; heads) -> ()",
   .check = check_delta_groups,

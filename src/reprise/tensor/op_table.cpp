@@ -172,6 +172,10 @@ const char* check_selective_state(OpCode, std::span<const Tensor> inputs) {
 const char* check_delta_groups(OpCode, std::span<const Tensor> inputs) {
   const Operands<OpCode::gated_delta_rule> in(inputs);
   const Tensor& state = in["delta_state"];
+  const int64_t num_steps = in["dt"].size(1);
+  if (num_steps != state.size(1) && num_steps != state.size(1) * state.size(2)) {
+    return "dt has a step neither for each head nor for each element of its key";
+  }
   return has_equal_groups(in["k"], state.size(2), state.size(1))
              ? nullptr
              : "the groups of q and k do not divide the heads";

@@ -337,6 +337,17 @@ DecoderTensors mixtral() {
           .expert_down = "w2"};
 }
 
+DecoderTensors kimi_linear() {
+  DecoderTensors names = mixtral();
+  names.mixer = "self_attn.";
+  names.router_bias = "block_sparse_moe.gate.e_score_correction_bias";
+  names.shared_expert = "block_sparse_moe.shared_experts.";
+  names.shared_gate = "gate_proj";
+  names.shared_up = "up_proj";
+  names.shared_down = "down_proj";
+  return names;
+}
+
 DecoderTensors step3p5() {
   return {.router = "moe.gate",
           .router_bias = "moe.router_bias",
@@ -432,6 +443,8 @@ DecoderTensors tensors_with_experts(const ModelConfig& config) {
     case Architecture::solar_open:
     case Architecture::dots1:
       return {.shared_expert = "mlp.shared_experts."};
+    case Architecture::kimi_linear:
+      return kimi_linear();
     case Architecture::step3p5:
       return step3p5();
     case Architecture::mimo_v2:

@@ -119,6 +119,10 @@ struct DecoderTensors {
   bool has_transposed_experts = false;  // these two are [experts, in, out]
   std::string_view shared_expert = "mlp.shared_expert.";
   std::string_view shared_gate_up = {};  // one module instead of gate and up
+  // Modules of the expert that every token uses; empty: they are called as those of the others.
+  std::string_view shared_gate = {};
+  std::string_view shared_up = {};
+  std::string_view shared_down = {};
   std::string_view shared_expert_gate = "mlp.shared_expert_gate";
 
   /// Matrices of attention and MLP are stored [in, out].
@@ -132,6 +136,16 @@ struct DecoderTensors {
     return !attention_norm.empty() && (layer > 0 || first_layer_has_attention_norm);
   }
 
+  struct ExpertModules {
+    std::string_view gate;
+    std::string_view up;
+    std::string_view down;
+  };
+  /// Of the expert that every token uses.
+  [[nodiscard]] ExpertModules shared_modules() const noexcept {
+    if (shared_gate.empty()) return {.gate = expert_gate, .up = expert_up, .down = expert_down};
+    return {.gate = shared_gate, .up = shared_up, .down = shared_down};
+  }
   [[nodiscard]] std::string in_layer(int64_t layer, std::string_view name) const;
   [[nodiscard]] std::string in_mixer(int64_t layer, std::string_view name) const;
   [[nodiscard]] std::string in_expert(int64_t layer, int64_t expert, std::string_view name) const;

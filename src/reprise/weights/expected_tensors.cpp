@@ -57,7 +57,11 @@ class TensorList {
     }
     if (!names_.pooler.empty()) add_pooler();
     if (config_.classifier && config_.classifier->from_tokens.empty()) {
-      add_classifier(config_.classifier->num_labels);
+      const int64_t num_labels = config_.classifier->num_labels;
+      add_matrix(names_.classifier, num_labels, config_.hidden_size);
+      if (names_.classifier_has_bias()) {
+        add(std::string(names_.classifier) + ".bias", {num_labels}, WeightRole::bias);
+      }
     }
     if (config_.pooling) add_dense(config_.pooling->dense);
     if (!names_.lm_head.empty()) {
@@ -88,11 +92,6 @@ class TensorList {
       add(dense_tensor_name(i, "weight"), {num_out, modules[i].in_features}, WeightRole::matrix);
       if (modules[i].has_bias) add(dense_tensor_name(i, "bias"), {num_out}, WeightRole::bias);
     }
-  }
-  void add_classifier(int64_t num_labels) {
-    add_matrix(names_.classifier, num_labels, config_.hidden_size);
-    if (!names_.classifier_has_bias()) return;
-    add(std::string(names_.classifier) + ".bias", {num_labels}, WeightRole::bias);
   }
   void add(std::string name,
            std::vector<int64_t> shape,
@@ -221,6 +220,7 @@ class TensorList {
       if (has_bias) add(name(part) + ".bias", {num_out}, WeightRole::bias);
     };
     const int64_t hidden = config_.hidden_size;
+    if (mixer.has_key_steps) return add_kimi_mixer(mixer);
     const int64_t values = mixer.value_size();
     const int64_t conv = mixer.conv_size();
     const std::string convolution = name(names_.mixer_conv);
@@ -257,6 +257,27 @@ class TensorList {
     linear(names_.mixer_in, values + conv + mixer.num_heads, hidden, mixer.proj_bias);
     add(name("D"), {mixer.num_heads}, WeightRole::bias);
     if (mixer.has_norm) add(name("norm.weight"), {values}, WeightRole::norm);
+  }
+
+  void add_kimi_mixer(const RecurrentConfig& mixer) {
+    const auto name = [&](std::string_view part) { return names_.in_mixer(layer_, part); };
+    const int64_t hidden = config_.hidden_size;
+    const int64_t size = mixer.value_size();
+    for (const std::string_view part : {"q", "k", "v"}) {
+      add_matrix(name(fmt::format("{}_proj", part)), size, hidden);
+      add(name(fmt::format("{}_conv1d.weight", part)),
+          {size, 1, mixer.conv_kernel},
+          WeightRole::matrix);
+    }
+    for (const std::string_view part : {"f", "g"}) {
+      add_matrix(name(fmt::format("{}_a_proj", part)), mixer.head_dim, hidden);
+      add_matrix(name(fmt::format("{}_b_proj", part)), size, mixer.head_dim);
+    }
+    add_matrix(name("b_proj"), mixer.num_heads, hidden);
+    add(name("A_log"), {1, 1, mixer.num_heads, 1}, WeightRole::bias);
+    add(name("dt_bias"), {size}, WeightRole::bias);
+    add(name("o_norm.weight"), {mixer.head_dim}, WeightRole::norm);
+    add_matrix(name("o_proj"), hidden, size);
   }
 
   void add_latent_attention(const LatentAttentionConfig& mla) {
@@ -315,7 +336,8 @@ class TensorList {
     for (int64_t expert = experts.begin; expert < experts.begin + experts.count; ++expert) {
       add_expert(fmt::format("{}{}.", names_.experts, expert),
                  moe.intermediate_size,
-                 moe.latent_size > 0 ? moe.latent_size : hidden);
+                 moe.latent_size > 0 ? moe.latent_size : hidden,
+                 {names_.expert_gate, names_.expert_up, names_.expert_down});
     }
     if (moe.shared_intermediate_size == 0) return;
     add_shared_expert(moe.shared_intermediate_size);
@@ -341,20 +363,24 @@ class TensorList {
     add_matrices(names_.expert_down, config_.hidden_size, moe.intermediate_size);
   }
   void add_shared_expert(int64_t size) {
+    const DecoderTensors::ExpertModules modules = names_.shared_modules();
     if (names_.shared_gate_up.empty()) {
-      return add_expert(names_.shared_expert, size, config_.hidden_size);
+      return add_expert(names_.shared_expert, size, config_.hidden_size, modules);
     }
     const auto name = [&](std::string_view part) {
       return fmt::format("{}{}", names_.shared_expert, part);
     };
     add_linear(name(names_.shared_gate_up), 2 * size, config_.hidden_size, false);
-    add_linear(name(names_.expert_down), config_.hidden_size, size, false);
+    add_linear(name(modules.down), config_.hidden_size, size, false);
   }
-  void add_expert(std::string_view prefix, int64_t size, int64_t hidden) {
+  void add_expert(std::string_view prefix,
+                  int64_t size,
+                  int64_t hidden,
+                  const DecoderTensors::ExpertModules& modules) {
     const auto name = [&](std::string_view part) { return fmt::format("{}{}", prefix, part); };
-    if (config_.moe->is_gated) add_linear(name(names_.expert_gate), size, hidden, false);
-    add_linear(name(names_.expert_up), size, hidden, false);
-    add_linear(name(names_.expert_down), hidden, size, false);
+    if (config_.moe->is_gated) add_linear(name(modules.gate), size, hidden, false);
+    add_linear(name(modules.up), size, hidden, false);
+    add_linear(name(modules.down), hidden, size, false);
   }
 
   const ModelConfig& config_;

@@ -201,6 +201,8 @@ struct RecurrentConfig {
   bool norms_before_gate = false;  // mamba2: the gate multiplies what the norm gives
   /// Every num_groups-th head shares query and key of a delta net, instead of neighbours.
   bool has_tiled_heads = false;
+  /// Kimi's delta attention: each element of a key in a delta net has a time step of its own.
+  bool has_key_steps = false;
 
   bool operator==(const RecurrentConfig&) const = default;
 

@@ -278,10 +278,11 @@ class RankWeights::Layer {
     const std::string prefix(names_.shared_expert);
     const std::string stacked =
         names_.shared_gate_up.empty() ? "" : prefix + std::string(names_.shared_gate_up);
-    add_mlp(prefix + std::string(names_.expert_gate),
-            prefix + std::string(names_.expert_up),
+    const auto [gate, up, down] = names_.shared_modules();
+    add_mlp(prefix + std::string(gate),
+            prefix + std::string(up),
             stacked,
-            prefix + std::string(names_.expert_down),
+            prefix + std::string(down),
             mine_.moe->shared_intermediate_size);
   }
 

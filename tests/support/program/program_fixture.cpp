@@ -626,15 +626,16 @@ class RandomBuilder {
            out});
     } else {
       const ValueId keys = *add_linear(x, 2 * 3);
+      const int64_t steps = pick(0, 1) == 0 ? 4 : 4 * 3;
       add(OpCode::gated_delta_rule,
           {.length = pick(1, 2)},
           {keys,
            *add_linear(x, 2 * 3),
            values,
            *add_linear(x, 4),
-           *add_linear(x, 4),
+           *add_linear(x, steps),
            table({4}),
-           table({4}),
+           table({steps}),
            state({4, 4, 3, 4}),
            seq_lens_,
            query_start_loc_,

@@ -19,6 +19,7 @@ inline void fit_to_family(Json& config, std::string_view architecture) {
     config.erase("shared_intermediate_size");
   }
   if (architecture == "Gemma4ForCausalLM") config["vocab_size_per_layer_input"] = 100;
+  if (architecture == "KimiLinearForCausalLM") config["num_experts_per_token"] = 2;
   if (architecture == "MiMoV2FlashForCausalLM") config["num_key_value_heads"] = 2;
   if (architecture == "NemotronHForCausalLM") {
     config["hybrid_override_pattern"] = "M*-E";

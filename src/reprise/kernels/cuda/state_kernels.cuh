@@ -182,15 +182,20 @@ REPRISE_DEVICE void gated_delta_rule(const GatedDeltaRuleArguments& a) {
     normalise_key(of_token(a.q, a.q_stride, shared), q, a.key_dim, q_scale);
     normalise_key(of_token(a.k, a.k_stride, shared), k, a.key_dim, 1.0F);
     sync_block();  // the next token needs no other one: its sums wait for all threads
-    const float step = softplus(as_float(*of_token(a.dt, a.dt_stride, head)) + a.dt_bias[head]);
-    const float decay = exponential(-rate * step);
+    const auto decay_of = [&](int64_t i) {
+      const int64_t step = head * a.steps_per_head + i;
+      return exponential(-rate *
+                         softplus(as_float(*of_token(a.dt, a.dt_stride, step)) + a.dt_bias[step]));
+    };
+    const bool has_one_step = a.steps_per_head == 1;
+    const float of_head = has_one_step ? decay_of(0) : 0.0F;
     const float beta = sigmoid(as_float(*of_token(a.beta, a.beta_stride, head)));
     const bool is_first = tokens.is_new && token == tokens.begin;
     for (int64_t column = thread_index(); column < a.value_dim; column += num_threads()) {
       float remembered = 0;
       for (int64_t i = 0; i < a.key_dim; ++i) {
         float& h = state[i * a.value_dim + column];
-        h = is_first ? 0.0F : h * decay;
+        h = is_first ? 0.0F : h * (has_one_step ? of_head : decay_of(i));
         remembered = multiply_add(h, k[i], remembered);
       }
       const float v = as_float(*of_token(a.v, a.v_stride, head * a.value_dim + column));

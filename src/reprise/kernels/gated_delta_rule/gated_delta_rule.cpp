@@ -46,6 +46,7 @@ bool launch_gated_delta_rule(device::Stream& stream,
       .key_dim = key_dim,
       .value_dim = states.state.size(3),
       .groups = groups,
+      .steps_per_head = in.dt.size(1) / max_of(1, heads),
       .neighbours = in.neighbours,
   };
   return launch(stream,

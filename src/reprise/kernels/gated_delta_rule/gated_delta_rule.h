@@ -13,15 +13,17 @@ namespace reprise::kernels {
 /// between v and what it answers to k; the result is its answer to q. Each `neighbours` heads share
 /// q and k; behind the last group, the first one follows. Requests, slots and states are used as by
 /// causal_conv1d.
+/// With a time step for each element of a key, the row of h of this element is multiplied by its
+/// own factor. Source: Kimi Team, "Kimi Linear" (2025), section 3.
 /// Source: Yang, Kautz, Hatamizadeh, "Gated Delta Networks" (2024), equation 10.
 struct DeltaRuleInputs {
   const Tensor& q;        // [num_tokens, groups * key_dim], rows may be strided, like those below
   const Tensor& k;        // like q
   const Tensor& v;        // [num_tokens, heads * value_dim]
   const Tensor& beta;     // [num_tokens, heads]
-  const Tensor& dt;       // [num_tokens, heads]
+  const Tensor& dt;       // [num_tokens, heads], or [num_tokens, heads * key_dim]
   const Tensor& a_log;    // float32[heads]
-  const Tensor& dt_bias;  // float32[heads]
+  const Tensor& dt_bias;  // float32: as many as a row of dt
   int64_t neighbours;     // heads; groups * neighbours divides the number of heads
 };
 bool launch_gated_delta_rule(

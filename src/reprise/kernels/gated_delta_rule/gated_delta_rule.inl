@@ -18,12 +18,12 @@ inline void update_values(float* state,
                           const float* k,
                           const T* v,
                           T* out,
-                          float decay,
+                          const float* decay,
                           float beta,
                           int count) {
   Vec remembered = zero();
   for (int64_t i = 0; i < key_dim; ++i) {
-    const Vec kept = mul(load_some(state + i * value_dim, count), broadcast(decay));
+    const Vec kept = mul(load_some(state + i * value_dim, count), broadcast(decay[i]));
     store_some(state + i * value_dim, kept, count);
     remembered = fma(kept, broadcast(k[i]), remembered);
   }
@@ -35,6 +35,19 @@ inline void update_values(float* state,
     result = fma(h, broadcast(q[i]), result);
   }
   store_some(out, result, count);
+}
+
+/// The factors of the rows of a head's state.
+template <typename T>
+inline void find_decays(
+    const GatedDeltaRuleArguments& a, int64_t token, int64_t head, float rate, float* decays) {
+  const int64_t first = head * a.steps_per_head;
+  const T* dt = static_cast<const T*>(a.dt) + token * a.dt_stride + first;
+  for (int64_t i = 0; i < a.steps_per_head; ++i) {
+    const float step = softplus(to_float(dt[i]) + a.dt_bias[first + i]);
+    decays[i] = scalar_of(exp(broadcast(-rate * step)));
+  }
+  for (int64_t i = a.steps_per_head; i < a.key_dim; ++i) decays[i] = decays[0];
 }
 
 template <typename T>
@@ -49,12 +62,11 @@ inline void update_delta_head(const GatedDeltaRuleArguments& a,
   if (tokens.is_new) clear_columns(state, a.value_dim, a.key_dim, a.value_dim);
   float q[kMaxStateSize];
   float k[kMaxStateSize];
+  float decays[kMaxStateSize];
   for (int64_t token = tokens.begin; token < tokens.end; ++token) {
     normalise_key(static_cast<const T*>(a.q) + token * a.q_stride + shared, q, a.key_dim, q_scale);
     normalise_key(static_cast<const T*>(a.k) + token * a.k_stride + shared, k, a.key_dim, 1.0F);
-    const float step = softplus(to_float(static_cast<const T*>(a.dt)[token * a.dt_stride + head]) +
-                                a.dt_bias[head]);
-    const float decay = scalar_of(exp(broadcast(-rate * step)));
+    find_decays<T>(a, token, head, rate, decays);
     const float raw = to_float(static_cast<const T*>(a.beta)[token * a.beta_stride + head]);
     const float beta = 1.0F / (1.0F + scalar_of(exp(broadcast(-raw))));
     const T* v = static_cast<const T*>(a.v) + token * a.v_stride + head * a.value_dim;
@@ -67,7 +79,7 @@ inline void update_delta_head(const GatedDeltaRuleArguments& a,
                        k,
                        v + i,
                        out + i,
-                       decay,
+                       decays,
                        beta,
                        lanes_at(i, a.value_dim));
     }

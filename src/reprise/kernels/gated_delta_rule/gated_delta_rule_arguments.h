@@ -11,9 +11,9 @@ struct alignas(16) GatedDeltaRuleArguments {
   const void* k;          // likewise
   const void* v;          // [num_tokens, heads * value_dim]
   const void* beta;       // [num_tokens, heads]
-  const void* dt;         // likewise
+  const void* dt;         // [num_tokens, heads * steps_per_head]
   const float* a_log;     // [heads]
-  const float* dt_bias;   // [heads]
+  const float* dt_bias;   // [heads * steps_per_head]
   StateArguments states;  // [num_slots, heads, key_dim, value_dim]
   void* out;              // [num_tokens, heads * value_dim], dense
   int64_t q_stride;       // elements
@@ -25,7 +25,8 @@ struct alignas(16) GatedDeltaRuleArguments {
   int64_t key_dim;
   int64_t value_dim;
   int64_t groups;
-  int64_t neighbours;  // heads that lie next to each other and share q and k
+  int64_t steps_per_head;  // 1, or key_dim: each element of a key has its own
+  int64_t neighbours;      // heads that lie next to each other and share q and k
 };
 
 }  // namespace reprise::kernels

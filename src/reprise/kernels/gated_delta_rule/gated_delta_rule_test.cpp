@@ -17,14 +17,19 @@ class GatedDeltaRule : public KernelTest {
       return {q, k, v, beta, dt, a_log, dt_bias, neighbours};
     }
   };
-  Inputs inputs(int64_t tokens, int64_t groups, int64_t heads, int64_t keys, int64_t values) {
+  Inputs inputs(int64_t tokens,
+                int64_t groups,
+                int64_t heads,
+                int64_t keys,
+                int64_t values,
+                int64_t steps = 1) {
     return {.q = random_strided({tokens, groups * keys}),
             .k = random_strided({tokens, groups * keys}),
             .v = random({tokens, heads * values}),
             .beta = random_strided({tokens, heads}),
-            .dt = random({tokens, heads}, 2.0),
+            .dt = random({tokens, heads * steps}, 2.0),
             .a_log = random({heads}, DType::f32, 0.7),
-            .dt_bias = random({heads}, DType::f32, 1.0)};
+            .dt_bias = random({heads * steps}, DType::f32, 1.0)};
   }
   Tensor copy_of(const Tensor& tensor) {
     const Tensor copy = make(tensor.shape(), tensor.dtype());
@@ -39,7 +44,8 @@ TEST_P(GatedDeltaRule, agrees_with_the_reference_for_new_and_continued_requests)
       for (int64_t neighbours : {2, 1}) {
         SCOPED_TRACE(testing::Message()
                      << keys << " keys, " << values << " values, " << neighbours << " neighbours");
-        const Inputs in = inputs(18, 2, 4, keys, values);
+        // With one neighbour, each element of a key has a step of its own.
+        const Inputs in = inputs(18, 2, 4, keys, values, neighbours == 1 ? keys : 1);
         const Tensor state = random({6, 4, keys, values}, DType::f32, 1.0);
         const Tensor want_state = copy_of(state);
         const Tensor slots = ints({2, 5, 1, 4});

@@ -24,53 +24,30 @@ constexpr double kMaxRoutedScale = 1e6;
 constexpr int64_t kMaxIndexTopK = 2048;
 constexpr int64_t kMaxIndexHeads = 128;
 
-void read_latent_attention(const FamilyConfig& in, int64_t default_q_rank = 1536) {
-  const ConfigReader& reader = in.reader;
-  LatentAttentionConfig mla;
-  // null: the queries have no latent.
-  const auto q_rank = reader.integer("q_lora_rank", 1, kMaxQueryRank);
-  mla.q_lora_rank = q_rank.value_or(reader.has("q_lora_rank") ? 0 : default_q_rank);
-  mla.kv_lora_rank = reader.required_integer("kv_lora_rank", 1, kMaxLatentSize);
-  mla.qk_nope_head_dim = reader.required_integer("qk_nope_head_dim", 1, kMaxHeadPart);
-  mla.qk_rope_head_dim = reader.required_integer("qk_rope_head_dim", 2, kMaxHeadPart);
-  mla.v_head_dim = reader.required_integer("v_head_dim", 1, kMaxHeadPart);
-  if (mla.kv_lora_rank > in.config.hidden_size) {
-    reader.fail(
-        "kv_lora_rank",
-        fmt::format("{} is more than hidden_size {}", mla.kv_lora_rank, in.config.hidden_size));
-  }
-  if (mla.qk_rope_head_dim % 2 != 0) {
-    reader.fail("qk_rope_head_dim", fmt::format("must be even, got {}", mla.qk_rope_head_dim));
-  }
-  require_boolean(in, "attention_bias", false);
-  in.config.head_dim = mla.qk_rope_head_dim;
-  in.config.num_key_value_heads = in.config.num_attention_heads;
-  in.config.mla = mla;
-}
-
 void use_scale_of_scores(ModelConfig& config) {
   config.attention_scale =
       config.rope.score_factor / std::sqrt(static_cast<double>(config.mla->qk_head_dim()));
 }
 
 // `n_group` and `topk_group`, which may be null for a single group.
-void read_expert_groups(const FamilyConfig& in, MixtureOfExperts& moe) {
-  moe.groups = in.reader.integer("n_group", 1, kMaxExpertGroups).value_or(1);
+void read_expert_groups(const FamilyConfig& in, const ExpertKeys& keys, MixtureOfExperts& moe) {
+  moe.groups = in.reader.integer(keys.groups, 1, kMaxExpertGroups).value_or(1);
   moe.top_groups = in.reader.integer("topk_group", 1, kMaxExpertGroups).value_or(moe.groups);
   const int64_t least = moe.scores == RouterScores::softmax ? 1 : 2;
   if (moe.num_experts % moe.groups != 0 || moe.num_experts / moe.groups < least) {
-    in.reader.fail("n_group",
-                   fmt::format("{} must divide n_routed_experts {} into groups of at least {}",
+    in.reader.fail(keys.groups,
+                   fmt::format("{} must divide {} {} into groups of at least {}",
                                moe.groups,
+                               keys.count,
                                moe.num_experts,
                                least));
   }
   if (moe.top_groups > moe.groups) {
     in.reader.fail("topk_group",
-                   fmt::format("{} is more than n_group {}", moe.top_groups, moe.groups));
+                   fmt::format("{} is more than {} {}", moe.top_groups, keys.groups, moe.groups));
   }
   if (moe.top_k > moe.num_experts / moe.groups * moe.top_groups) {
-    in.reader.fail("num_experts_per_tok",
+    in.reader.fail(keys.top_k,
                    fmt::format("{} is more than the {} experts of topk_group {} groups",
                                moe.top_k,
                                moe.num_experts / moe.groups * moe.top_groups,
@@ -126,7 +103,7 @@ void read_deepseek(const FamilyConfig& in,
                    const DefaultExperts& experts = {}) {
   read_activation(in);
   read_sizes(in);
-  read_latent_attention(in);
+  read_latent_attention(in, 1536);
   read_rope(in, {.is_interleaved = is_interleaved});
   use_scale_of_scores(in.config);
   read_experts_of_deepseek(in, scores, experts);
@@ -191,20 +168,45 @@ void read_sparse_deepseek(const FamilyConfig& in,
 
 }  // namespace
 
+void read_latent_attention(const FamilyConfig& in, int64_t default_q_rank) {
+  const ConfigReader& reader = in.reader;
+  LatentAttentionConfig mla;
+  // null: the queries have no latent.
+  const auto q_rank = reader.integer("q_lora_rank", 1, kMaxQueryRank);
+  mla.q_lora_rank = q_rank.value_or(reader.has("q_lora_rank") ? 0 : default_q_rank);
+  mla.kv_lora_rank = reader.required_integer("kv_lora_rank", 1, kMaxLatentSize);
+  mla.qk_nope_head_dim = reader.required_integer("qk_nope_head_dim", 1, kMaxHeadPart);
+  mla.qk_rope_head_dim = reader.required_integer("qk_rope_head_dim", 2, kMaxHeadPart);
+  mla.v_head_dim = reader.required_integer("v_head_dim", 1, kMaxHeadPart);
+  if (mla.kv_lora_rank > in.config.hidden_size) {
+    reader.fail(
+        "kv_lora_rank",
+        fmt::format("{} is more than hidden_size {}", mla.kv_lora_rank, in.config.hidden_size));
+  }
+  if (mla.qk_rope_head_dim % 2 != 0) {
+    reader.fail("qk_rope_head_dim", fmt::format("must be even, got {}", mla.qk_rope_head_dim));
+  }
+  require_boolean(in, "attention_bias", false);
+  in.config.head_dim = mla.qk_rope_head_dim;
+  in.config.num_key_value_heads = in.config.num_attention_heads;
+  in.config.mla = mla;
+}
+
 void read_experts_of_deepseek(const FamilyConfig& in,
                               RouterScores scores,
-                              const DefaultExperts& by_default) {
+                              const DefaultExperts& by_default,
+                              const ExpertKeys& keys) {
   ModelConfig& config = in.config;
-  config.moe = read_experts(in, "n_routed_experts", "moe_intermediate_size", by_default.top_k);
+  config.moe = read_experts(in, keys.count, "moe_intermediate_size", by_default.top_k, keys.top_k);
   MixtureOfExperts& moe = *config.moe;
   moe.scores = scores;
-  moe.renormalises = in.reader.boolean("norm_topk_prob").value_or(by_default.renormalises);
+  moe.renormalises = in.reader.boolean(keys.renormalises).value_or(by_default.renormalises);
   moe.shared_intermediate_size =
-      in.reader.integer("n_shared_experts", 0, kMaxSharedExperts).value_or(by_default.num_shared) *
+      in.reader.integer(keys.num_shared, 0, kMaxSharedExperts).value_or(by_default.num_shared) *
       moe.intermediate_size;
   moe.routed_scale = in.reader.number("routed_scaling_factor", 1e-6, kMaxRoutedScale)
                          .value_or(by_default.routed_scale);
-  read_expert_groups(in, moe);
+  read_expert_groups(in, keys, moe);
   const int64_t num_dense =
       in.reader.integer("first_k_dense_replace", 0, kMaxPositions).value_or(by_default.num_dense);
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {

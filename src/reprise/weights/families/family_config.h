@@ -86,11 +86,23 @@ struct DefaultExperts {
   int64_t num_shared = 0;
   double routed_scale = 1;
 };
+/// The names of the members, which some families call differently.
+struct ExpertKeys {
+  std::string_view count = "n_routed_experts";
+  std::string_view top_k = "num_experts_per_tok";
+  std::string_view renormalises = "norm_topk_prob";
+  std::string_view groups = "n_group";
+  std::string_view num_shared = "n_shared_experts";
+};
 /// The experts of DeepSeek-V2 and V3, which other families have too: groups, shared experts, and
 /// first layers without experts. \pre read_sizes
 void read_experts_of_deepseek(const FamilyConfig& in,
                               RouterScores scores,
-                              const DefaultExperts& by_default = {});
+                              const DefaultExperts& by_default = {},
+                              const ExpertKeys& keys = {});
+/// The sizes of multi-head latent attention. `default_q_rank` 0: queries have no latent.
+/// \pre read_sizes
+void read_latent_attention(const FamilyConfig& in, int64_t default_q_rank);
 /// `mlp_layer_types`, if it is given, replaces the layers with experts. \pre
 /// read_experts_of_deepseek
 void read_mlp_layer_types(const FamilyConfig& in, int64_t num_more = 0);

@@ -72,21 +72,26 @@ void update_head_ref(const DeltaRuleInputs& in,
   const int64_t shared = head / in.neighbours % groups * keys;
   const std::vector<double> q = normalised_ref(in.q, token, shared, keys);
   const std::vector<double> k = normalised_ref(in.k, token, shared, keys);
-  const double raw = element(in.dt, token, head) + element(in.dt_bias, head);
-  const double step = raw > 30 ? raw : std::log1p(std::exp(raw));
-  const double decay = std::exp(-std::exp(element(in.a_log, head)) * step);
+  const int64_t steps = in.dt.size(1) / state.size(1);  // of the head
+  const auto decay_of = [&](int64_t key) {
+    const int64_t index = head * steps + (steps == 1 ? 0 : key);
+    const double raw = element(in.dt, token, index) + element(in.dt_bias, index);
+    const double step = raw > 30 ? raw : std::log1p(std::exp(raw));
+    return std::exp(-std::exp(element(in.a_log, head)) * step);
+  };
   const double beta = 1 / (1 + std::exp(-element(in.beta, token, head)));
   for (int64_t i = 0; i < state.size(3); ++i) {
     const int64_t column = head * state.size(3) + i;
     double remembered = 0;
     for (int64_t key = 0; key < keys; ++key) {
-      remembered += element(state, slot, head, key, i) * decay * k[static_cast<size_t>(key)];
+      remembered +=
+          element(state, slot, head, key, i) * decay_of(key) * k[static_cast<size_t>(key)];
     }
     const double change = (element(in.v, token, column) - remembered) * beta;
     double result = 0;
     for (int64_t key = 0; key < keys; ++key) {
       const auto index = static_cast<size_t>(key);
-      const double h = element(state, slot, head, key, i) * decay + k[index] * change;
+      const double h = element(state, slot, head, key, i) * decay_of(key) + k[index] * change;
       set_element(state, h, slot, head, key, i);
       result += h * q[index] / std::sqrt(static_cast<double>(keys));
     }
