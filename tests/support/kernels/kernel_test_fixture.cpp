@@ -78,7 +78,8 @@ size_t count_differences(const Segment& segment, Bytes before, Bytes first, Byte
   size_t count = 0;
   for (size_t i = segment.begin; i < segment.end; ++i) {
     // A launch may leave parts of what it writes as they are.
-    const bool is_left = !segment.is_read && first[i] == before[i] && second[i] == unread(before[i]);
+    const bool is_left =
+        !segment.is_read && first[i] == before[i] && second[i] == unread(before[i]);
     if (second[i] != first[i] && !is_left) ++count;
   }
   return count;
