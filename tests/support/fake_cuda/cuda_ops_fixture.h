@@ -234,6 +234,7 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
       if (options.has_sinks) inputs.push_back(sinks);
       if (options.has_biases) inputs.push_back(biases);
       inputs.push_back(out);
+      if (options.latent_size > 0) inputs.insert(inputs.end(), 2, Tensor{});  // no index
       OpAttributes attributes;
       attributes.scale = scale;
       attributes.sliding_window = options.window;
