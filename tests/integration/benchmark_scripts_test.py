@@ -69,7 +69,7 @@ class BenchmarkScripts(unittest.TestCase):
 
     def test_card_model(self):
         # card_model_test.py compares its figures with a card's.
-        out = self.run_python("benchmarks/card_model.py", "benchmarks/shapes/qwen2.5-0.5b/config.json", "--requests", 2)
+        out = self.run_python("benchmarks/card_model.py", SOURCE / "benchmarks/shapes/qwen2.5-0.5b/config.json", "--requests", 2)
         rows = rows_of(out)
         self.assertEqual([row[0] for row in rows], ["qkv", "attention", "o", "gate_up", "down", "head", "others"])
         self.assert_positive(*(cell for row in rows for cell in row[1:4]))
