@@ -14,14 +14,20 @@ thread_local uint64_t num_allocations = 0;
 
 uint64_t num_host_allocations() noexcept { return num_allocations; }
 
-static void* count_and_allocate(size_t bytes) {
+static void* count_and_allocate(size_t bytes) noexcept {
   ++num_allocations;
-  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
+  return std::malloc(bytes == 0 ? 1 : bytes);
 }
 
 }  // namespace reprise::kernels
 
-void* operator new(size_t bytes) { return reprise::kernels::count_and_allocate(bytes); }
+void* operator new(size_t bytes) {
+  if (void* memory = reprise::kernels::count_and_allocate(bytes)) return memory;
+  throw std::bad_alloc();
+}
+// std::stable_sort takes its buffer by this one, and frees it by the operator below.
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  return reprise::kernels::count_and_allocate(bytes);
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
