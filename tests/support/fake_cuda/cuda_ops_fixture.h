@@ -127,6 +127,37 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
          .partials = make({std::max(plan.num_parts, 1) * heads * (head_dim + 2)}, DType::f32)});
   }
 
+  void use_path(const Batch& batch, const PlanOptions& options, int64_t heads, int64_t head_dim) {
+    if (kind() != AttentionPath::Kind::planned) {
+      return executor_.set_attention({.kind = kind(), .query_len = batch.query_lens[0]});
+    }
+    std::vector<PlannedLengths> lengths;
+    for (size_t r = 0; r < batch.query_lens.size(); ++r) {
+      lengths.push_back({batch.query_lens[r], batch.seq_lens[r]});
+    }
+    use_plan(lengths, options, heads, head_dim);
+  }
+
+  /// Fills the rows of the cache that lie in blocks of a request behind its last position: nothing
+  /// may read them.
+  static void fill_behind(const std::vector<int32_t>& lens,
+                          const std::vector<int32_t>& table,
+                          const Tensor& cache,
+                          double value) {
+    const int64_t block_size = cache.size(2);
+    const size_t blocks_per_req = table.size() / lens.size();
+    for (size_t r = 0; r < lens.size(); ++r) {
+      for (int64_t p = lens[r]; p < static_cast<int64_t>(blocks_per_req) * block_size; ++p) {
+        const int64_t block = table[r * blocks_per_req + static_cast<size_t>(p / block_size)];
+        for (int64_t h = 0; h < cache.size(1); ++h) {
+          for (int64_t i = 0; i < cache.size(3); ++i) {
+            set_element(cache, value, block, h, p % block_size, i);
+          }
+        }
+      }
+    }
+  }
+
   static OpCode op_of(const AttentionOptions& options) {
     if (options.latent_size > 0) return OpCode::mla_attention;
     if (options.has_sinks) return OpCode::attention_with_sinks;
@@ -174,29 +205,15 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
     std::iota(table.begin(), table.end(), 0);
     std::shuffle(table.begin(), table.end(), random_);
     const Tensor keys = random({reqs * blocks_per_req, kv_heads, block_size, head_dim});
-    const Tensor values = options.latent_size > 0
-                              ? keys
-                              : random({reqs * blocks_per_req, kv_heads, block_size, head_dim});
-    // Padding rows and rows after a request's end hold NaNs, and the table holds invalid blocks
-    // there.
-    for (int64_t r = 0; r < reqs; ++r) {
-      for (int64_t p = lens[static_cast<size_t>(r)]; p < blocks_per_req * block_size; ++p) {
-        const int64_t block = table[static_cast<size_t>(r * blocks_per_req + p / block_size)];
-        for (int64_t h = 0; h < kv_heads; ++h) {
-          for (int64_t i = 0; i < head_dim; ++i) {
-            set_element(keys, NAN, block, h, p % block_size, i);
-            set_element(values, NAN, block, h, p % block_size, i);
-          }
-        }
-      }
-    }
+    const Tensor values = options.latent_size > 0 ? keys : random(keys.shape());
+    for (const Tensor& cache : {keys, values}) fill_behind(lens, table, cache, NAN);
     const Tensor q = random({tokens, heads, head_dim});
     const Tensor start_tensor = ints({reqs + 1}, starts);
     const Tensor len_tensor = ints({reqs}, lens);
     const Tensor table_tensor = ints({reqs, blocks_per_req}, table);
     const int64_t value_dim = options.latent_size > 0 ? options.latent_size : head_dim;
-    const Tensor want = make({tokens, heads, value_dim}, DType::f32);
     const Tensor out = make({tokens, heads, value_dim});
+    const Tensor want = make(out.shape(), DType::f32);
     const Tensor sinks = random({heads}, 2.0);
     const Tensor biases = make({heads, longest}, DType::f32);
     fill(biases, 4.0);
@@ -215,36 +232,36 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
                    .sinks = options.has_sinks ? &sinks : nullptr,
                    .biases = options.has_biases ? &biases : nullptr,
                    .is_bidirectional = options.is_bidirectional});
-    if (kind() == AttentionPath::Kind::planned) {
-      std::vector<PlannedLengths> lengths;
-      for (size_t r = 0; r < batch.query_lens.size(); ++r) {
-        lengths.push_back({batch.query_lens[r], batch.seq_lens[r]});
-      }
-      use_plan(lengths, plan_options, heads, head_dim);
-    } else {
-      executor_.set_attention({.kind = kind(), .query_len = batch.query_lens[0]});
-    }
+    use_path(batch, plan_options, heads, head_dim);
+    std::vector<Tensor> inputs{q, keys};
+    if (options.latent_size == 0) inputs.push_back(values);
+    inputs.insert(inputs.end(), {start_tensor, len_tensor, table_tensor});
+    if (options.has_sinks) inputs.push_back(sinks);
+    if (options.has_biases) inputs.push_back(biases);
+    inputs.push_back(out);
+    if (options.latent_size > 0) inputs.insert(inputs.end(), 2, Tensor{});  // no index
+    expect_in_two_rounds(options, scale, inputs, out, want);
+  }
+
+  /// The state that one launch leaves must suit the next. Each round runs its threads in another
+  /// order.
+  void expect_in_two_rounds(const AttentionOptions& options,
+                            float scale,
+                            const std::vector<Tensor>& inputs,
+                            const Tensor& out,
+                            const Tensor& want) {
+    OpAttributes attributes;
+    attributes.scale = scale;
+    attributes.sliding_window = options.window;
+    attributes.chunk_size = options.chunk_size;
+    attributes.soft_cap = options.soft_cap;
     const size_t bytes = out.type().bytes();
     std::vector<std::byte> first_round;
-    // the state that one launch leaves must suit the next
     for (int round = 0; round < 2; ++round) {
-      std::vector<Tensor> inputs{q, keys};
-      if (options.latent_size == 0) inputs.push_back(values);
-      inputs.insert(inputs.end(), {start_tensor, len_tensor, table_tensor});
-      if (options.has_sinks) inputs.push_back(sinks);
-      if (options.has_biases) inputs.push_back(biases);
-      inputs.push_back(out);
-      if (options.latent_size > 0) inputs.insert(inputs.end(), 2, Tensor{});  // no index
-      OpAttributes attributes;
-      attributes.scale = scale;
-      attributes.sliding_window = options.window;
-      attributes.chunk_size = options.chunk_size;
-      attributes.soft_cap = options.soft_cap;
       executor_.execute({.code = op_of(options), .attributes = attributes}, inputs, {});
       stream_->synchronize();
       expect_close(out, want, dtype() == DType::f32 ? 1e-5 : 2.5 * unit());
       if (HasFatalFailure()) return;
-      // Each round runs its threads in another order.
       const auto* result = out.data_as<std::byte>();
       if (round == 0) first_round.assign(result, result + bytes);
       ASSERT_EQ(std::memcmp(first_round.data(), result, bytes), 0);

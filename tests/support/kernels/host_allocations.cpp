@@ -10,14 +10,14 @@ namespace {
 
 thread_local uint64_t num_allocations = 0;
 
-}  // namespace
-
-uint64_t num_host_allocations() noexcept { return num_allocations; }
-
-static void* count_and_allocate(size_t bytes) noexcept {
+void* count_and_allocate(size_t bytes) noexcept {
   ++num_allocations;
   return std::malloc(bytes == 0 ? 1 : bytes);
 }
+
+}  // namespace
+
+uint64_t num_host_allocations() noexcept { return num_allocations; }
 
 }  // namespace reprise::kernels
 
