@@ -17,8 +17,9 @@ class LatentAttention final : public AttentionLayer {
   LatentAttention(const AttentionShape& shape, int64_t layer_index)
       : AttentionLayer(shape, layer_index) {}
 
-  /// What chooses the positions that a token sees. The index keys lie in the cache behind the
-  /// rotated keys. Undefined tensors: a token sees all positions.
+  /// A token sees the top_k positions whose index keys score best with its q and weights. The
+  /// cache has each index key behind its rotated key. Undefined tensors: a token sees all
+  /// positions.
   struct Index {
     Tensor q;           // [num_tokens, index heads, size of an index key]
     Tensor key;         // [num_tokens, 1, size of an index key]

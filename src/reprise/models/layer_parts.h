@@ -23,8 +23,8 @@ struct LayerParts {
   // Undefined: this layer does not rotate. A layer that does not rotate either multiplies its
   // queries by this table's factors.
   Tensor rope_table;
-  // Of queries that grow with the position; undefined: queries rotate by rope_table. In latent
-  // attention it only multiplies, see make_query_factor_table().
+  // For queries that grow with the position. Undefined: queries rotate by rope_table. In latent
+  // attention this table only multiplies, see make_query_factor_table().
   Tensor query_rope_table;
   Tensor position_biases;                           // ALiBi; undefined: none
   lora::AdapterSlots* adapters = nullptr;           // nullptr: the engine has no adapters

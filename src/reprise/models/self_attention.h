@@ -30,7 +30,7 @@ class SelfAttention final : public AttentionBlock {
     int64_t dim;    // of a head, at most that of keys
     float scale;    // may as well multiply the result of attention
   };
-  /// Of the results.
+  /// The gates that multiply the results.
   struct Gates {
     bool are_behind_q;  // for each element
     Tensor of_heads;    // [num_heads, hidden]; undefined: none

@@ -141,7 +141,7 @@ struct DecoderTensors {
     std::string_view up;
     std::string_view down;
   };
-  /// Of the expert that every token uses.
+  /// The names in the expert that every token uses.
   [[nodiscard]] ExpertModules shared_modules() const noexcept {
     if (shared_gate.empty()) return {.gate = expert_gate, .up = expert_up, .down = expert_down};
     return {.gate = shared_gate, .up = shared_up, .down = shared_down};

@@ -108,8 +108,8 @@ struct MixtureOfExperts {
   /// router has a norm too, and multiplies the weight of each expert by a factor of that expert.
   bool is_beside_mlp = false;
   double swiglu_limit = 0;  // of GPT-OSS's gated function; 0: the function is `activation`
-  /// Of each layer: act(gate) is at most this, and up lies between -limit and limit; 0: no limit.
-  /// Empty: no layer has one.
+  /// One limit for each layer: act(gate) is at most the limit, and up lies between -limit and
+  /// limit. 0: this layer has none. Empty: no layer has one.
   std::vector<double> limits;
   /// The experts of this rank, of those that ranks divide among themselves. Not given: it has all.
   /// num_experts counts those of all ranks.

@@ -1,6 +1,6 @@
 // Attention of a token over the positions that it chooses. Source: DeepSeek-V3.2-Exp (2025),
 // section 2.1. The index score of a position is the sum over heads of weight * relu(query . key).
-// Of equal scores, the earlier position is chosen.
+// Where scores are equal, the earlier position is chosen.
 
 /// The best positions so far: a heap whose first entry is the worst of them.
 class ChosenPositions {
@@ -122,7 +122,7 @@ class SparseAttention {
     }
     return chosen.take(positions_);
   }
-  /// Of the products of one key with all queries, kKeys apart.
+  /// The score of one key. Its products with the queries of all heads are kKeys apart.
   float index_score(const float* products) const {
     const T* weights = static_cast<const T*>(a_.index_weights) + token_ * a_.index_weights_stride;
     float score = 0;

@@ -20,7 +20,8 @@ constexpr int64_t kMaxQueryRank = 1 << 14;  // published models have 1536
 constexpr int64_t kMaxSharedExperts = 64;   // published models have 1 or 2
 constexpr int64_t kMaxExpertGroups = 1024;
 constexpr double kMaxRoutedScale = 1e6;
-// As many as the kernel holds on its stack, which is what published models have; and more heads.
+// The kernel has room for so many on its stack. Published models choose 2048 positions and have at
+// most 64 heads.
 constexpr int64_t kMaxIndexTopK = 2048;
 constexpr int64_t kMaxIndexHeads = 128;
 

@@ -78,7 +78,7 @@ void read_rope_layers(const FamilyConfig& in);
                                             std::string_view size_key,
                                             int64_t default_top_k,
                                             std::string_view top_k_key = "num_experts_per_tok");
-/// What a family has where its config leaves members out.
+/// The values of members that a config leaves out; each family has its own.
 struct DefaultExperts {
   int64_t num_dense = 0;  // first layers without experts
   bool renormalises = true;
