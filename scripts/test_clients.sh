@@ -9,7 +9,8 @@ usage() {
 usage: scripts/test_clients.sh [MODULE ...]     e.g. test_anthropic test_lm_eval; default: all
 
   REPRISE=BINARY   the server to test; default: build/release/bin/reprise, built first
-  VENV=FOLDER      where the clients are installed, and in FOLDER-agents; default: build/clients-venv
+  VENV=FOLDER      where the clients are installed, and in FOLDER-agents and
+                   FOLDER-coding-agents; default: build/clients-venv
 TEXT
 }
 
@@ -31,6 +32,7 @@ fi
 for module in "${modules[@]}"; do
   folder="$venv" requirements=requirements.txt
   case "$module" in
+    test_coding_agents) folder="$venv-coding-agents" requirements=coding-agents-requirements.txt ;;
     test_anthropic | test_ollama | test_responses) folder="$venv-agents" requirements=agents-requirements.txt ;;
   esac
   [[ -x "$folder/bin/python" ]] || python3 -m venv "$folder"

@@ -314,10 +314,14 @@ _PROMPT_OF_MESSAGES = [
     Row("messages[].content[].tool_use_id", "a long name", base=_blocks(_RESULT, "user")),
     Row("messages[].content[].content", "rain in Rome", base=_blocks(_RESULT, "user")),
     Row("messages[].content[].is_error", True, UNUSED, base=_blocks(_RESULT, "user")),
+    Row("messages[].content[].tool", {"type": "tool_definition", "definition": _CLIENT_TOOLS[1]}, base=_blocks(
+        {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": _CLIENT_TOOLS[0]}}, "system")),
+    Row("messages[].content[].tool.definition", _CLIENT_TOOLS[1], base=_blocks(
+        {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": _CLIENT_TOOLS[0]}}, "system")),
     Row("tools", _CLIENT_TOOLS, base={"tool_choice": None}),
     Row("tools[].type", "web_search_20250305", ERROR, base={"tools": _CLIENT_TOOLS}),
     *(Row(f"tools[].{name}", value, base={"tools": _CLIENT_TOOLS}) for name, value in {
-        "name": "sub", "description": "adds", "input_schema": OPEN, "strict": True}.items()),
+        "name": "sub", "description": "adds", "input_schema": OPEN, "strict": True, "defer_loading": True}.items()),
     Row("tools[].cache_control", {"type": "ephemeral"}, UNUSED, base={"tools": _CLIENT_TOOLS}),
     Row("thinking", {"type": "disabled"}), Row("thinking.type", "disabled", base={"thinking": {"type": "enabled"}}),
     Row("thinking.budget_tokens", 1024, UNUSED, base={"thinking": {"type": "enabled"}}),
@@ -365,10 +369,11 @@ _DIALECTS = {
         Row("input[].summary", [{"type": "summary_text", "text": "b c d"}], base=_items({"type": "reasoning", "summary": []})),
         Row("input[].encrypted_content", "x", UNUSED, base=_items({"type": "reasoning", "summary": []})),
         *(Row(f"input[].{name}", value, base=_items(_CALL)) for name, value in (
-            ("call_id", "a long name"), ("name", "a long name"), ("arguments", '{"city": "Rome"}'))),
+            ("call_id", "a long name"), ("name", "a long name"), ("namespace", "space"), ("arguments", '{"city": "Rome"}'))),
         Row("input[].input", "rain in Rome", base=_items({"type": "custom_tool_call", "call_id": "a", "name": "b", "input": "c"})),
         Row("input[].output", "rain in Rome", base=_items(_CALL, _OUTPUT)),
         Row("tools", _FLAT_TOOLS), Row("tools[].type", "mcp", ERROR, base={"tools": _FLAT_TOOLS}),
+        Row("tools[].tools", _FLAT_TOOLS[1:], base={"tools": [{"type": "namespace", "name": "space", "tools": _FLAT_TOOLS[:1]}]}),
         *(Row(f"input[].{name}", "x", SAME, base=_items({"role": "user", "content": "b"})) for name in ("id", "status")),
         *(Row(f"tools[].{name}", value, base={"tools": _FLAT_TOOLS}) for name, value in {
             "name": "sub", "description": "adds", "parameters": OPEN, "strict": True}.items()),

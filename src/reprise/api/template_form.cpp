@@ -100,8 +100,8 @@ class TemplateProbe {
   }
 
   /// Must be called for user and assistant before the other functions, whose conversations have
-  /// messages of both.
-  const ContentForm& find_content(std::string_view role, Arguments arguments = Arguments::object) {
+  /// messages of both. Returns whether the template shows such a message in any form.
+  bool find_content(std::string_view role, Arguments arguments = Arguments::object) {
     const auto shows = [&](Json content, std::initializer_list<std::string_view> words) {
       const Json messages = conversation_with(role, std::move(content), arguments);
       const std::string text = render(messages, {.with_tools = role == "tool"});
@@ -114,11 +114,30 @@ class TemplateProbe {
     const Json first = sample_part(kFirstPart);
     found.takes_parts =
         shows(Json::array({first, sample_part(kSecondPart)}), {kFirstPart, kSecondPart});
+    const bool shows_text = shows(kSampleContent, {kSampleContent});
+    const bool shows_a_part = !shows_text && shows(Json::array({first}), {kFirstPart});
     // A template that refuses the role in any form refuses it with its own words later.
-    found.takes_text =
-        shows(kSampleContent, {kSampleContent}) || !shows(Json::array({first}), {kFirstPart});
-    found.takes_one_part = !found.takes_text && !found.takes_parts;
-    return found;
+    found.takes_text = !shows_a_part;
+    found.takes_one_part = shows_a_part && !found.takes_parts;
+    return shows_text || shows_a_part || found.takes_parts;
+  }
+
+  /// Whether the template shows a message of the system behind a question, at the end of the
+  /// conversation and inside it.
+  bool shows_late_system() {
+    const Json late = message("system", kSampleContent, form.system);
+    const auto shows = [&](const Json& messages) {
+      return holds(render(messages, {.add_generation_prompt = true}),
+                   {kSampleQuestion, kSampleContent});
+    };
+    return shows(Json::array({question(), late})) &&
+           shows(Json::array({question(), answer(kFirstPart), late, question()}));
+  }
+
+  /// Whether a question alone is rendered, within the limits. Otherwise nothing follows from what
+  /// other conversations give.
+  bool renders_questions() {
+    return holds(render(Json::array({question()}), {}), {kSampleQuestion}) && !is_too_dear_;
   }
 
   bool takes_arguments(Arguments arguments) { return !calling(arguments).empty(); }
@@ -203,7 +222,12 @@ TemplateForm find_template_form(const chat_template::ChatTemplate& chat_template
   form.takes_object_arguments = takes_objects || !form.takes_text_arguments;
   const Arguments arguments = form.takes_object_arguments ? Arguments::object : Arguments::text;
   probe.find_content("tool", arguments);
-  probe.find_content("system");
+  const bool shows_system = probe.find_content("system");
+  const bool shows_late_system = probe.shows_late_system();
+  if (probe.renders_questions()) {
+    form.takes_system = shows_system;
+    form.takes_late_system = shows_late_system;
+  }
   form.takes_reasoning = !probe.reasoning(arguments).empty();
   form.takes_thinking_parts = form.assistant.takes_parts && probe.takes_thinking_parts();
   return form;

@@ -30,6 +30,8 @@ struct TemplateForm {
   ContentForm user;
   ContentForm assistant;
   ContentForm tool;
+  bool takes_system = true;           // a message of the system in front
+  bool takes_late_system = true;      // one after the first question
   bool takes_thinking_parts = false;  // {"type": "thinking", "thinking": ...} of an assistant
   bool takes_reasoning = false;       // a member of an assistant's message
   // The arguments of tool calls: as an object, and as the JSON text of one.
@@ -39,7 +41,7 @@ struct TemplateForm {
   [[nodiscard]] const ContentForm& content_of(std::string_view role) const noexcept;
 };
 
-/// Renders about fifteen short conversations. After the first of them that reaches a limit of the
+/// Renders about twenty short conversations. After the first of them that reaches a limit of the
 /// template, none is rendered any more. \throws Abandoned from `work`
 [[nodiscard]] TemplateForm find_template_form(const chat_template::ChatTemplate& chat_template,
                                               const tokenizer::TokenizerConfig& tokens,

@@ -173,6 +173,45 @@ TEST(TemplateForm, an_earlier_answer_that_was_cut_in_its_arguments_does_not_end_
   EXPECT_EQ(prompt(kObjectArguments, messages), "[assistant]<f>") << "as vLLM";
 }
 
+const std::string kNoLateSystem =
+    "{% for m in messages %}{% if m.role == 'system' and not loop.first %}"
+    "{{ raise_exception('roles must alternate') }}{% endif %}[{{ m.role }}]{{ m.content }}"
+    "{% endfor %}";
+
+TEST(TemplateForm, messages_of_the_system_stay_where_the_template_shows_them) {
+  const Json messages = {message("user", "q"), message("system", "late"), message("user", "r")};
+  EXPECT_EQ(prompt(kPlain, messages), "[user]q[system]late[user]r");
+  const Json in_front = {message("system", "s"), message("user", "q")};
+  EXPECT_EQ(prompt(kNoLateSystem, in_front), "[system]s[user]q");
+}
+
+TEST(TemplateForm, a_late_message_of_the_system_becomes_text_of_its_neighbour) {
+  EXPECT_EQ(prompt(kNoLateSystem,
+                   {message("system", "s"),
+                    message("system", "t"),
+                    message("user", "q"),
+                    message("system", parts({"a", "b"})),
+                    message("user", "r"),
+                    message("assistant", "x"),
+                    message("system", "c"),
+                    message("user", "y")}),
+            "[system]s\nt[user]q\na\nb\nr[assistant]x[user]c\ny");
+  EXPECT_EQ(prompt(kNoLateSystem,
+                   {message("user", "q"),
+                    message("assistant", "x"),
+                    message("system", "c"),
+                    message("assistant", "z"),
+                    message("system", "d")}),
+            "[user]q[assistant]x[user]c[assistant]z[user]d");
+}
+
+TEST(TemplateForm, a_template_that_drops_the_system_gets_it_from_the_user) {
+  const std::string drops =
+      "{% for m in messages if m.role != 'system' %}[{{ m.role }}]{{ m.content }}{% endfor %}";
+  EXPECT_EQ(prompt(drops, {message("system", "s"), message("user", "q")}), "[user]s\nq");
+  EXPECT_EQ(prompt(drops, Json::array({message("system", "s")})), "[user]s");
+}
+
 TEST(TemplateForm, messages_of_another_shape_are_refused_by_their_place) {
   const auto refusal = [](const Json& messages) -> std::string {
     try {

@@ -12,6 +12,8 @@ namespace reprise::api {
 ///   read. Parts of type thinking and reasoning in an answer are its reasoning; only where the
 ///   template takes no reasoning, they are text (as in vLLM).
 /// - the arguments of tool calls as objects, or as JSON text.
+/// - messages of the system that the template does not show, as text of others
+///   (system_messages.h).
 /// Members that are not named here stay as they are.
 /// \throws InvalidArgument naming the place of a part or a call of another shape
 [[nodiscard]] Json messages_for_template(Json messages,

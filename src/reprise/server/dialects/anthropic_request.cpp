@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "reprise/server/dialects/anthropic_answer.h"
 #include "reprise/server/http/api_error.h"
@@ -24,6 +26,13 @@ constexpr std::string_view kBillingLine = "x-anthropic-billing-header:";
                      fmt::format("Content of type `{}` ({})", type.substr(0, 64), place),
                      "The types text, thinking, redacted_thinking, tool_use and tool_result are.");
 }
+
+/// What a conversation says of the tools that its request lists.
+struct ToolChanges {
+  std::set<std::string> shown;    // of those that wait to be asked for: defer_loading
+  std::set<std::string> removed;  // and not added again
+  Json added = Json::array();     // definitions, as in the request's list
+};
 
 /// Reads the messages of a conversation into those of a chat.
 class Conversation {
@@ -76,6 +85,7 @@ class Conversation {
   }
 
   [[nodiscard]] Json take() { return std::move(messages_); }
+  [[nodiscard]] const ToolChanges& tool_changes() const noexcept { return changes_; }
   [[nodiscard]] bool has_billing_line() const noexcept { return has_billing_line_; }
 
  private:
@@ -105,6 +115,8 @@ class Conversation {
         say();
         add("tool", result_of(block));
         messages_.back()["tool_call_id"] = required_text(block, "tool_use_id", kBlock);
+      } else if (role == "system" && (type == "tool_addition" || type == "tool_removal")) {
+        change_tools(block, type == "tool_addition");
       } else {
         refuse_block(kBlock, type);
       }
@@ -113,7 +125,7 @@ class Conversation {
   }
 
   /// What a tool returned: nothing, text, or blocks of text.
-  [[nodiscard]] Json result_of(const RequestFields& block) const {
+  [[nodiscard]] Json result_of(const RequestFields& block) {
     const Json* content = block.find("content");
     if (content == nullptr) return "";
     if (content->is_string()) return *content;
@@ -126,10 +138,47 @@ class Conversation {
       if (!json.is_object()) refuse_type(kResult, "an object", json);
       const RequestFields part = fields_->nested(kResult, json);
       const std::string type = required_text(part, "type", kResult);
-      if (type != "text") refuse_block(kResult, type);
-      parts.push_back({{"type", "text"}, {"text", required_text(part, "text", kResult)}});
+      std::string text;
+      if (type == "text") {
+        text = required_text(part, "text", kResult);
+      } else if (type == "tool_reference") {
+        text = required_text(part, "tool_name", kResult);
+        changes_.shown.insert(text);
+      } else if (type == "image") {
+        text = kImageLeftOut;
+      } else {
+        refuse_block(kResult, type);
+      }
+      parts.push_back({{"type", "text"}, {"text", std::move(text)}});
     }
     return parts;
+  }
+
+  void change_tools(const RequestFields& block, bool adds) {
+    constexpr std::string_view kTool = "messages[].content[].tool";
+    const Json* json = block.find("tool");
+    if (json == nullptr || !json->is_object()) {
+      refuse_type(kTool, "an object", json == nullptr ? Json() : *json);
+    }
+    const RequestFields tool = fields_->nested(kTool, *json);
+    const std::string type = required_text(tool, "type", kTool);
+    const Json* definition = tool.find("definition");
+    if (adds && type == "tool_definition" && definition != nullptr && definition->is_object()) {
+      if (const auto name = definition->find("name");
+          name != definition->end() && name->is_string())
+        changes_.removed.erase(name->get<std::string>());
+      changes_.added.push_back(*definition);
+      return;
+    }
+    if (type != "tool_reference") {
+      throw ApiError(400,
+                     "The tool of a tool_addition must be a tool_definition or a tool_reference, "
+                     "that of a tool_removal a tool_reference.",
+                     std::string(kTool));
+    }
+    std::string name = required_text(tool, "name", kTool);
+    (adds ? changes_.removed : changes_.shown).erase(name);
+    (adds ? changes_.shown : changes_.removed).insert(std::move(name));
   }
 
   void add_answer(const Json& blocks) {
@@ -163,24 +212,36 @@ class Conversation {
 
   const RequestFields* fields_;
   Json messages_ = Json::array();
+  ToolChanges changes_;
   bool has_billing_line_ = false;
 };
 
-Json read_client_tools(const RequestFields& fields, const Json& tools) {
-  if (!tools.is_array()) refuse_type("tools", "an array", tools);
+/// The tools that the model is told of: those of the request's list that do not wait to be asked
+/// for, with the changes that the conversation made.
+Json read_client_tools(const RequestFields& fields, const Json* tools, const ToolChanges& changes) {
+  if (tools != nullptr && !tools->is_array()) refuse_type("tools", "an array", *tools);
+  std::vector<const Json*> all;
+  for (const Json* list : {tools, &changes.added}) {
+    if (list == nullptr) continue;
+    for (const Json& tool : *list) all.push_back(&tool);
+  }
   Json read = Json::array();
-  for (const Json& json : tools) {
-    if (!json.is_object()) refuse_type("tools[]", "an object", json);
-    const RequestFields tool = fields.nested("tools[]", json);
+  for (const Json* json : all) {
+    if (!json->is_object()) refuse_type("tools[]", "an object", *json);
+    const RequestFields tool = fields.nested("tools[]", *json);
+    const std::string name = required_text(tool, "name", "tools[]");
+    const bool waits =
+        tool.boolean("defer_loading").value_or(false) && !changes.shown.contains(name);
     if (const auto type = tool.text("type"); type && *type != "custom") {
       refuse_unsupported("tools",
                          fmt::format("A tool of type `{}`", type->substr(0, 64)),
                          "The provider of that API runs it; tools with an input_schema are.");
     }
-    Json function = {{"name", required_text(tool, "name", "tools[]")}};
+    Json function = {{"name", name}};
     if (const auto description = tool.text("description")) function["description"] = *description;
     if (const Json* schema = tool.find("input_schema")) function["parameters"] = *schema;
     if (const auto strict = tool.boolean("strict")) function["strict"] = *strict;
+    if (waits || changes.removed.contains(name)) continue;
     read.push_back({{"type", "function"}, {"function", std::move(function)}});
   }
   return read;
@@ -260,9 +321,8 @@ Json read_prompt(const RequestFields& fields, bool& has_billing_line) {
   for (const Json& message : *messages) conversation.add_message(message);
   has_billing_line = conversation.has_billing_line();
   chat["messages"] = conversation.take();
-  if (const Json* tools = fields.find("tools"); tools != nullptr && !tools->empty()) {
-    chat["tools"] = read_client_tools(fields, *tools);
-  }
+  Json tools = read_client_tools(fields, fields.find("tools"), conversation.tool_changes());
+  if (!tools.empty()) chat["tools"] = std::move(tools);
   if (const Json* choice = fields.find("tool_choice")) read_choice_of_tool(fields, *choice, chat);
   if (const Json* thinking = fields.find("thinking")) read_thinking(fields, *thinking, chat);
   if (const Json* config = fields.find("output_config")) read_output_config(fields, *config, chat);

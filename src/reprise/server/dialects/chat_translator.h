@@ -26,6 +26,10 @@ class ChatTranslator {
   [[nodiscard]] virtual std::string error(const Json& error) = 0;
 };
 
+/// What stands in a result of a tool for an image, which the model cannot see. A refusal would end
+/// the session of an agent: it sends the same result with every further request.
+inline constexpr std::string_view kImageLeftOut = "[An image, which this model cannot read.]";
+
 /// A request of another API as a chat.
 struct TranslatedChat {
   Json body;                               // of POST /v1/chat/completions

@@ -17,11 +17,12 @@ constexpr std::string_view kMessages = R"({
         "role": {"type": "string", "minLength": 1, "maxLength": 64},
         "content": {"oneOf": [{"type": "string"}, {"type": "array", "items": {
           "type": "object", "required": ["type"], "properties": {
-            "type": {"enum": ["text", "thinking", "redacted_thinking", "tool_use", "tool_result"]},
+            "type": {"enum": ["text", "thinking", "redacted_thinking", "tool_use", "tool_result",
+                              "tool_addition", "tool_removal"]},
             "text": {"type": "string"}, "thinking": {"type": "string"},
             "signature": {"type": "string"}, "id": {"type": "string"},
             "name": {"type": "string"}, "input": {"type": "object"},
-            "tool_use_id": {"type": "string"},
+            "tool_use_id": {"type": "string"}, "tool": {"type": "object"},
             "content": {"oneOf": [{"type": "string"},
                                   {"type": "array", "items": {"type": "object"}}]}}}}]}}}},
     "max_tokens": {"type": "integer", "minimum": 1, "maximum": 2147483647},
@@ -37,7 +38,7 @@ constexpr std::string_view kMessages = R"({
       "type": "object", "required": ["name"], "properties": {
         "type": {"const": "custom"}, "name": {"type": "string", "minLength": 1},
         "description": {"type": "string"}, "input_schema": {"type": "object"},
-        "strict": {"type": "boolean"}}}},
+        "strict": {"type": "boolean"}, "defer_loading": {"type": "boolean"}}}},
     "tool_choice": {"type": "object", "required": ["type"], "properties": {
       "type": {"enum": ["auto", "any", "tool", "none"]}, "name": {"type": "string"},
       "disable_parallel_tool_use": {"type": "boolean"}}},
@@ -63,7 +64,7 @@ constexpr std::string_view kResponses = R"({
         "role": {"type": "string"},
         "content": {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "object"}}]},
         "summary": {"type": "array", "items": {"type": "object"}},
-        "call_id": {"type": "string"}, "name": {"type": "string"},
+        "call_id": {"type": "string"}, "name": {"type": "string"}, "namespace": {"type": "string"},
         "arguments": {"type": "string"}, "input": {"type": "string"},
         "output": {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "object"}}]}}}}]},
     "instructions": {"type": "string"},
@@ -77,7 +78,8 @@ constexpr std::string_view kResponses = R"({
     "include": {"type": "array", "items": {"type": "string"}},
     "tools": {"type": "array", "items": {"type": "object", "properties": {
       "type": {"type": "string"}, "name": {"type": "string"}, "description": {"type": "string"},
-      "parameters": {"type": "object"}, "strict": {"type": "boolean"}}}},
+      "parameters": {"type": "object"}, "strict": {"type": "boolean"},
+      "tools": {"type": "array", "items": {"type": "object"}}}}},
     "tool_choice": {"oneOf": [{"enum": ["none", "auto", "required"]},
                               {"type": "object", "required": ["type"]}]},
     "parallel_tool_calls": {"type": "boolean"},

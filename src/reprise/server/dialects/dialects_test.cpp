@@ -196,6 +196,68 @@ TEST(AnthropicRequest, leaves_out_the_line_about_bills_and_says_so) {
   EXPECT_THAT(chat.unused_fields, ElementsAre("system[].x-anthropic-billing-header"));
 }
 
+std::vector<std::string> tool_names(const Json& chat) {
+  std::vector<std::string> names;
+  for (const Json& tool : chat.value("tools", Json::array())) {
+    names.push_back(tool["function"]["name"].get<std::string>());
+  }
+  return names;
+}
+
+/// As Claude Code 2.1 sends them: tools that wait until a search finds them.
+constexpr std::string_view kToolsThatWait = R"([
+  {"name": "ToolSearch", "input_schema": {"type": "object"}},
+  {"name": "Cron", "input_schema": {"type": "object"}, "defer_loading": true},
+  {"name": "Wiki", "input_schema": {"type": "object"}, "defer_loading": true}])";
+
+TEST(AnthropicRequest, tells_the_model_of_a_waiting_tool_once_it_was_found) {
+  Json body = {{"max_tokens", 5}, {"tools", parse(kToolsThatWait)}};
+  body["messages"] = parse(R"([{"role": "user", "content": "Hi"}])");
+  EXPECT_THAT(tool_names(read_anthropic_request(body).body), ElementsAre("ToolSearch"));
+  body["messages"].push_back(parse(R"({"role": "assistant", "content": [
+    {"type": "tool_use", "id": "a", "name": "ToolSearch", "input": {}}]})"));
+  body["messages"].push_back(parse(R"({"role": "user", "content": [
+    {"type": "tool_result", "tool_use_id": "a", "content": [
+      {"type": "tool_reference", "tool_name": "Wiki"}]}]})"));
+  const TranslatedChat chat = read_anthropic_request(body);
+  EXPECT_THAT(tool_names(chat.body), ElementsAre("ToolSearch", "Wiki"));
+  EXPECT_EQ(chat.body["messages"][2]["content"], parse(R"([{"type": "text", "text": "Wiki"}])"));
+  EXPECT_TRUE(chat.unused_fields.empty());
+}
+
+TEST(AnthropicRequest, adds_and_removes_tools_where_the_conversation_says_so) {
+  const TranslatedChat chat = read_anthropic_request(parse(R"({
+    "max_tokens": 5, "tools": [{"name": "old"}, {"name": "kept"}, {"name": "late", "defer_loading": true}],
+    "messages": [
+      {"role": "user", "content": "Hi"},
+      {"role": "system", "content": [
+        {"type": "tool_removal", "tool": {"type": "tool_reference", "name": "old"}},
+        {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "late"}},
+        {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": {
+          "name": "new", "input_schema": {"type": "object"}}}}]}]})"));
+  EXPECT_THAT(tool_names(chat.body), ElementsAre("kept", "late", "new"));
+  EXPECT_EQ(chat.body["messages"].size(), 1U);
+  EXPECT_THROW((void)read_anthropic_request(parse(R"({"max_tokens": 5, "messages": [
+    {"role": "system", "content": [{"type": "tool_addition", "tool": {"type": "x"}}]}]})")),
+               ApiError);
+}
+
+TEST(AnthropicRequest, an_image_that_a_tool_returned_does_not_end_the_session) {
+  const auto read = [](std::string_view block) {
+    return read_anthropic_request(
+               {{"max_tokens", 5},
+                {"messages",
+                 Json::array({{{"role", "user"}, {"content", Json::array({parse(block)})}}})}})
+        .body;
+  };
+  constexpr std::string_view kImage =
+      R"({"type": "image", "source": {"type": "base64", "data": "x"}})";
+  const Json chat = read(R"({"type": "tool_result", "tool_use_id": "a", "content": [)" +
+                         std::string(kImage) + "]}");
+  EXPECT_EQ(chat["messages"][0]["content"][0]["text"], "[An image, which this model cannot read.]");
+  EXPECT_THROW((void)read(kImage), ApiError);
+}
+
 ResponsesShape shape_with_a_custom_tool() {
   ResponsesShape shape;
   shape.custom_tools = {"patch"};
@@ -286,6 +348,56 @@ TEST(ResponsesRequest, leaves_out_tools_that_openai_runs_and_says_so) {
                                                      std::make_shared<ResponseStore>());
   EXPECT_EQ(chat.body["tools"], parse(R"([{"type": "function", "function": {"name": "look"}}])"));
   EXPECT_THAT(chat.unused_fields, ElementsAre("tools[].web_search"));
+}
+
+/// As Codex 0.163 sends them.
+constexpr std::string_view kNamespace =
+    R"({"type": "namespace", "name": "agents", "description": "Sub-agents.",
+  "tools": [{"type": "function", "name": "spawn", "description": "One.", "strict": false,
+             "parameters": {"type": "object"}},
+            {"type": "custom", "name": "say"}]})";
+
+TEST(ResponsesRequest, gives_tools_of_a_namespace_both_names_and_splits_them_in_the_answer) {
+  const auto store = std::make_shared<ResponseStore>();
+  const TranslatedChat chat =
+      read_responses_request({{"input", "Hi"}, {"tools", Json::array({parse(kNamespace)})}}, store);
+  EXPECT_THAT(tool_names(chat.body), ElementsAre("agents__spawn", "agents__say"));
+  EXPECT_EQ(chat.body["tools"][0]["function"]["description"], "Sub-agents.\n\nOne.");
+  EXPECT_TRUE(chat.unused_fields.empty());
+
+  Json completion = completion_of_an_answer();
+  Json& calls = completion["choices"][0]["message"]["tool_calls"];
+  calls[0]["function"]["name"] = "agents__spawn";
+  calls[1]["function"] = {{"name", "agents__say"}, {"arguments", R"({"input": "go"})"}};
+  const Json response = chat.answer->whole(completion);
+  const Json& output = response["output"];
+  EXPECT_EQ(output[2]["name"], "spawn");
+  EXPECT_EQ(output[2]["namespace"], "agents");
+  EXPECT_EQ(output[3]["type"], "custom_tool_call");
+  EXPECT_EQ(output[3]["name"], "say");
+  EXPECT_EQ(output[3]["input"], "go");
+
+  const TranslatedChat next =
+      read_responses_request({{"input", "And?"}, {"previous_response_id", response["id"]}}, store);
+  const TranslatedChat sent = read_responses_request(
+      {{"input", Json::array({{{"role", "user"}, {"content", "Hi"}}, output[2]})}}, store);
+  for (const Json& messages : {next.body["messages"], sent.body["messages"]}) {
+    EXPECT_EQ(messages[1]["tool_calls"][0]["function"]["name"], "agents__spawn");
+  }
+}
+
+TEST(ResponsesRequest, an_image_that_a_tool_returned_does_not_end_the_session) {
+  const auto store = std::make_shared<ResponseStore>();
+  const Json image = {{"type", "input_image"}, {"image_url", "data:x"}};
+  const Json result = {
+      {"type", "function_call_output"},
+      {"call_id", "a"},
+      {"output", Json::array({{{"type", "input_text"}, {"text", "It is"}}, image})}};
+  const TranslatedChat chat = read_responses_request({{"input", Json::array({result})}}, store);
+  EXPECT_EQ(chat.body["messages"][0]["content"],
+            "It is\n[An image, which this model cannot read.]");
+  const Json question = {{"role", "user"}, {"content", Json::array({image})}};
+  EXPECT_THROW((void)read_responses_request({{"input", Json::array({question})}}, store), ApiError);
 }
 
 TEST(ResponsesRequest, does_not_forget_a_call_that_must_be_made) {

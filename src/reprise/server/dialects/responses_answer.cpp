@@ -231,13 +231,18 @@ class ResponsesAnswer final : public ChatTranslator {
     const auto& arguments = function["arguments"].get_ref<const std::string&>();
     if (call.contains("id")) {
       close(events);
-      const bool is_custom = shape_.custom_tools.contains(function["name"].get<std::string>());
+      called_ = function["name"].get<std::string>();
+      const bool is_custom = shape_.custom_tools.contains(called_);
       Json item = {{"id", item_id(is_custom ? "ctc" : "fc")},
                    {"type", is_custom ? "custom_tool_call" : "function_call"},
                    {"status", "in_progress"},
                    {"call_id", call["id"]},
-                   {"name", function["name"]},
+                   {"name", called_},
                    {is_custom ? "input" : "arguments", ""}};
+      if (const auto found = shape_.spaces.find(called_); found != shape_.spaces.end()) {
+        item["namespace"] = found->second.first;
+        item["name"] = found->second.second;
+      }
       open(is_custom ? Kind::custom_tool_call : Kind::function_call, std::move(item), events);
       text_.clear();
     }
@@ -284,7 +289,7 @@ class ResponsesAnswer final : public ChatTranslator {
   void close_call(std::string& events) {
     said_["tool_calls"].push_back({{"id", item_["call_id"]},
                                    {"type", "function"},
-                                   {"function", {{"name", item_["name"]}, {"arguments", text_}}}});
+                                   {"function", {{"name", called_}, {"arguments", text_}}}});
     if (kind_ == Kind::function_call) {
       item_["arguments"] = text_;
       Json done = of_item("response.function_call_arguments.done", false);
@@ -312,7 +317,8 @@ class ResponsesAnswer final : public ChatTranslator {
   Json said_ = {{"role", "assistant"}, {"content", ""}, {"reasoning", ""}};  // as a chat's message
   Kind kind_ = Kind::none;                                                   // of the open item
   Json item_;
-  std::string text_;  // of the open item
+  std::string text_;    // of the open item
+  std::string called_;  // the tool of the open call, by its name in the chat
   Json logprobs_;
   int64_t num_events_ = 0;
 };

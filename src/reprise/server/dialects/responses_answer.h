@@ -1,8 +1,10 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "reprise/server/dialects/chat_translator.h"
 #include "reprise/server/dialects/response_store.h"
@@ -11,8 +13,10 @@ namespace reprise::server {
 
 /// The parts of a request to POST /v1/responses that its answer needs.
 struct ResponsesShape {
-  Json echo = Json::object();            // members that the answer repeats
-  std::set<std::string> custom_tools;    // whose calls are of text
+  Json echo = Json::object();          // members that the answer repeats
+  std::set<std::string> custom_tools;  // whose calls are of text, by their names in the chat
+  // The namespace and the name in it, of tools that have one, by their names in the chat.
+  std::map<std::string, std::pair<std::string, std::string>> spaces;
   Json messages = Json::array();         // the chat that is answered, without instructions
   std::shared_ptr<ResponseStore> store;  // null: the answer is not kept
 };

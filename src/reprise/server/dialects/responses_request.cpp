@@ -46,6 +46,12 @@ constexpr auto kSameInChat = std::to_array<std::string_view>({"model",
                                                               "logit_bias",
                                                               "include_reasoning"});
 
+/// The name of a tool in the chat, where names have no namespaces. An empty one is none.
+std::string name_in_chat(std::string_view space, std::string_view name) {
+  if (space.empty()) return std::string(name);
+  return fmt::format("{}{}{}", space, space.ends_with("__") ? "" : "__", name);
+}
+
 /// Reads items of the input into the messages of a chat. What one answer consists of, reasoning,
 /// text and calls, are items of their own here and one message there.
 class Items {
@@ -104,7 +110,9 @@ class Items {
   }
 
   /// Text, or parts of it.
-  [[nodiscard]] std::string text_of(const Json& content, std::string_view place) const {
+  [[nodiscard]] std::string text_of(const Json& content,
+                                    std::string_view place,
+                                    bool is_result = false) const {
     if (content.is_string()) return content.get<std::string>();
     if (!content.is_array()) refuse_type("input", "content as a string or an array", content);
     std::string text;
@@ -112,13 +120,17 @@ class Items {
       if (!json.is_object()) refuse_type(place, "an object", json);
       const RequestFields part = fields_->nested(place, json);
       const std::string type = required_text(part, "type", place);
+      if (!text.empty()) text += '\n';
+      if (is_result && type == "input_image") {
+        text += kImageLeftOut;
+        continue;
+      }
       const bool is_refusal = type == "refusal";
       if (!is_refusal && type != "input_text" && type != "output_text" && type != "text" &&
           type != "reasoning_text" && type != "summary_text") {
         refuse_unsupported(
             "input", fmt::format("Content of type `{}`", type.substr(0, 64)), "Text is.");
       }
-      if (!text.empty()) text += '\n';
       text += required_text(part, is_refusal ? "refusal" : "text", place);
       for (const char* of_answers : {"annotations", "logprobs"}) (void)part.find(of_answers);
     }
@@ -136,11 +148,12 @@ class Items {
   }
 
   void add_call(const RequestFields& item, std::string arguments) {
-    open_answer({})["tool_calls"].push_back({{"id", required_text(item, "call_id", "input[]")},
-                                             {"type", "function"},
-                                             {"function",
-                                              {{"name", required_text(item, "name", "input[]")},
-                                               {"arguments", std::move(arguments)}}}});
+    const std::string name =
+        name_in_chat(item.text("namespace").value_or(""), required_text(item, "name", "input[]"));
+    open_answer({})["tool_calls"].push_back(
+        {{"id", required_text(item, "call_id", "input[]")},
+         {"type", "function"},
+         {"function", {{"name", name}, {"arguments", std::move(arguments)}}}});
   }
 
   void add_result(const RequestFields& item) {
@@ -148,7 +161,7 @@ class Items {
     if (output == nullptr) throw ApiError(400, "The output of a call needs output.", "input");
     messages_.push_back({{"role", "tool"},
                          {"tool_call_id", required_text(item, "call_id", "input[]")},
-                         {"content", text_of(*output, "input[].output[]")}});
+                         {"content", text_of(*output, "input[].output[]", /*is_result=*/true)}});
   }
 
   /// The message of the assistant that the next item belongs to: the last one, if it has none of
@@ -167,33 +180,68 @@ class Items {
   Json messages_;
 };
 
-/// Functions as they are, custom tools as functions of one text, hosted ones not at all.
-Json read_tools(const RequestFields& fields,
-                const Json& tools,
-                ResponsesShape& shape,
-                std::vector<std::string>& unused) {
-  if (!tools.is_array()) refuse_type("tools", "an array", tools);
-  Json read = Json::array();
-  for (const Json& json : tools) {
+/// Reads the tools of a request: functions as they are, custom tools as functions of one text,
+/// those of a namespace under both names, hosted ones not at all.
+class Tools {
+ public:
+  Tools(const RequestFields& fields, ResponsesShape& shape, std::vector<std::string>& unused)
+      : fields_(&fields), shape_(&shape), unused_(&unused) {}
+
+  void add(const Json& json) {
     if (!json.is_object()) refuse_type("tools[]", "an object", json);
     const std::string type = json.contains("type") && json["type"].is_string()
                                  ? json["type"].get<std::string>()
                                  : "function";
     if (std::ranges::find(kHostedTools, type) != kHostedTools.end()) {
-      unused.push_back("tools[]." + type);
-      continue;
+      unused_->push_back("tools[]." + type);
+      return;
     }
-    const RequestFields tool = fields.nested("tools[]", json);
+    const RequestFields tool = fields_->nested("tools[]", json);
     (void)tool.find("type");
-    if (type != "function" && type != "custom") {
-      refuse_unsupported("tools",
-                         fmt::format("A tool of type `{}`", type.substr(0, 64)),
-                         "Functions and custom tools are.");
+    if (type == "function" || type == "custom") return add_function(tool, type == "custom", {}, "");
+    if (type == "namespace") return add_namespace(tool);
+    refuse_unsupported("tools",
+                       fmt::format("A tool of type `{}`", type.substr(0, 64)),
+                       "Functions, custom tools and namespaces of them are.");
+  }
+
+  [[nodiscard]] Json take() { return std::move(read_); }
+
+ private:
+  void add_namespace(const RequestFields& group) {
+    const std::string name = required_text(group, "name", "tools[]");
+    const std::string description = group.text("description").value_or("");
+    const Json* tools = group.find("tools");
+    if (tools == nullptr || !tools->is_array()) {
+      refuse_type("tools[].tools", "an array", tools == nullptr ? Json() : *tools);
     }
-    Json function = {{"name", required_text(tool, "name", "tools[]")}};
-    std::string description = tool.text("description").value_or("");
-    if (type == "custom") {
-      shape.custom_tools.insert(function["name"].get<std::string>());
+    for (const Json& json : *tools) {
+      if (!json.is_object()) refuse_type("tools[].tools[]", "an object", json);
+      const RequestFields tool = fields_->nested("tools[].tools[]", json);
+      const std::string type = tool.text("type").value_or("function");
+      if (type != "function" && type != "custom") {
+        refuse_unsupported("tools",
+                           fmt::format("A tool of type `{}` in a namespace", type.substr(0, 64)),
+                           "Functions and custom tools are.");
+      }
+      add_function(tool, type == "custom", name, description);
+    }
+  }
+
+  void add_function(const RequestFields& tool,
+                    bool is_custom,
+                    const std::string& space,
+                    std::string description) {
+    const std::string own_name = required_text(tool, "name", "tools[]");
+    const std::string name = name_in_chat(space, own_name);
+    if (!space.empty()) shape_->spaces[name] = {space, own_name};
+    Json function = {{"name", name}};
+    if (const auto own = tool.text("description"); own && !own->empty()) {
+      if (!description.empty()) description += "\n\n";
+      description += *own;
+    }
+    if (is_custom) {
+      shape_->custom_tools.insert(name);
       if (const Json* format = tool.find("format"); format != nullptr && format->is_object()) {
         const std::string grammar = format->value("definition", "");
         if (!grammar.empty()) description += "\n\nThe input follows this grammar:\n" + grammar;
@@ -206,9 +254,23 @@ Json read_tools(const RequestFields& fields,
       if (const auto strict = tool.boolean("strict")) function["strict"] = *strict;
     }
     if (!description.empty()) function["description"] = std::move(description);
-    read.push_back({{"type", "function"}, {"function", std::move(function)}});
+    read_.push_back({{"type", "function"}, {"function", std::move(function)}});
   }
-  return read;
+
+  const RequestFields* fields_;
+  ResponsesShape* shape_;
+  std::vector<std::string>* unused_;
+  Json read_ = Json::array();
+};
+
+Json read_tools(const RequestFields& fields,
+                const Json& tools,
+                ResponsesShape& shape,
+                std::vector<std::string>& unused) {
+  if (!tools.is_array()) refuse_type("tools", "an array", tools);
+  Tools read(fields, shape, unused);
+  for (const Json& tool : tools) read.add(tool);
+  return read.take();
 }
 
 Json read_tool_choice(const Json& choice) {
@@ -216,7 +278,12 @@ Json read_tool_choice(const Json& choice) {
   if (!choice.is_object()) refuse_type("tool_choice", "a string or an object", choice);
   const Json type = choice.value("type", Json());
   const auto named = [](const Json& tool) {
-    return Json{{"type", "function"}, {"function", {{"name", tool.value("name", Json())}}}};
+    Json name = tool.value("name", Json());
+    if (name.is_string() && tool.contains("namespace") && tool["namespace"].is_string()) {
+      name = name_in_chat(tool["namespace"].get_ref<const std::string&>(),
+                          name.get_ref<const std::string&>());
+    }
+    return Json{{"type", "function"}, {"function", {{"name", std::move(name)}}}};
   };
   if (type == "function" || type == "custom") return named(choice);
   if (type == "allowed_tools") {
