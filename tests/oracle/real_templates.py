@@ -65,6 +65,13 @@ CONVERSATIONS = {
     "parts": [{"role": "user", "content": [{"type": "text", "text": "How warm"}, {"type": "text", "text": "is it?"}]}],
     "thinking parts": [ASK, said([{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "21."}]), AGAIN],
 }
+# As agents write them. A template may drop or refuse the late message; then it must be in the text of another.
+LATE_WORD = "Mildred"
+LATE = {"role": "system", "content": f"The owl is called {LATE_WORD}."}
+LATE_CONVERSATIONS = {
+    "late system": [SYSTEM, ASK, LATE],
+    "late system inside": [SYSTEM, ASK, said("21 degrees."), LATE, AGAIN, said("22 degrees."), AGAIN],
+}
 
 # The parsers (of calls, of reasoning) that the server must choose for these templates. "-": the template shows no form that a
 # parser reads, so that the user must name one.
@@ -243,10 +250,16 @@ def compare(server, name, source, info):
     """Counts of outcomes for one template."""
     counts = collections.Counter()
     template = _compile_jinja_template(source)
-    for (title, messages), tools in itertools.product(CONVERSATIONS.items(), (None, TOOLS)):
+    shows_late = all(LATE_WORD in text for messages in LATE_CONVERSATIONS.values()
+                     for text in accepted_texts(template, messages, None, info) or [""])
+    for (title, messages), tools in itertools.product({**CONVERSATIONS, **LATE_CONVERSATIONS}.items(), (None, TOOLS)):
         body = {"chat_template": source, "messages": messages, "add_generation_prompt": messages[-1]["role"] != "assistant"}
         status, answer = server.post("/tokenize", {**body, "tools": tools} if tools else body)
         texts = accepted_texts(template, messages, tools, info)
+        if title in LATE_CONVERSATIONS and not shows_late:
+            if status == 200 and LATE_WORD in server.post("/detokenize", {"tokens": answer["tokens"]})[1]["prompt"]:
+                counts["late system moved"] += 1
+                continue
         if not texts:
             counts["refused by both" if status == 400 else "rendered by Reprise only"] += 1
             continue

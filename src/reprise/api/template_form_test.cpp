@@ -195,7 +195,7 @@ TEST(TemplateForm, a_late_message_of_the_system_becomes_text_of_its_neighbour) {
                     message("assistant", "x"),
                     message("system", "c"),
                     message("user", "y")}),
-            "[system]s\nt[user]q\na\nb\nr[assistant]x[user]c\ny");
+            "[system]s\n\nt[user]q\n\na\nb\n\nr[assistant]x[user]c\n\ny");
   EXPECT_EQ(prompt(kNoLateSystem,
                    {message("user", "q"),
                     message("assistant", "x"),
@@ -205,10 +205,20 @@ TEST(TemplateForm, a_late_message_of_the_system_becomes_text_of_its_neighbour) {
             "[user]q[assistant]x[user]c[assistant]z[user]d");
 }
 
+TEST(TemplateForm, a_moved_message_is_apart_where_the_template_writes_parts_without_a_space) {
+  const std::string lists =
+      "{% for m in messages if m.role != 'system' %}[{{ m.role }}]{% for part in m.content %}"
+      "({{ part.text }}){% endfor %}{% endfor %}";
+  EXPECT_EQ(prompt(lists, {message("user", parts({"a", "b"})), message("system", "s")}),
+            "[user](a)(b\n\ns)");
+  EXPECT_EQ(prompt(lists, {message("system", "s"), message("user", parts({"a", "b"}))}),
+            "[user](s\n\n)(a)(b)");
+}
+
 TEST(TemplateForm, a_template_that_drops_the_system_gets_it_from_the_user) {
   const std::string drops =
       "{% for m in messages if m.role != 'system' %}[{{ m.role }}]{{ m.content }}{% endfor %}";
-  EXPECT_EQ(prompt(drops, {message("system", "s"), message("user", "q")}), "[user]s\nq");
+  EXPECT_EQ(prompt(drops, {message("system", "s"), message("user", "q")}), "[user]s\n\nq");
   EXPECT_EQ(prompt(drops, Json::array({message("system", "s")})), "[user]s");
 }
 
