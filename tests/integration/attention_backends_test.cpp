@@ -234,8 +234,8 @@ TEST(AttentionBackends, refuse_the_graphs_of_a_declaration_that_is_one_level_too
   }
 }
 
-// Declared one level higher, the backends of recurrent layers would get the graphs of batches with
-// several tokens for each request, and the reference backend those of single tokens.
+// Declared one level higher, the backends of recurrent layers would get the graphs of mixed
+// batches, and the reference backend those of single tokens.
 TEST(AttentionBackends, of_recurrent_layers_refuse_a_declaration_that_is_one_level_too_high) {
   using enum cudagraph::AttentionCGSupport;
   for (const Backend& backend : {Backend{"MAMBA1_ATTN", 0},
@@ -245,17 +245,16 @@ TEST(AttentionBackends, of_recurrent_layers_refuse_a_declaration_that_is_one_lev
                                  Backend{"REFERENCE", 0}}) {
     BackendInfo raised = info(backend);
     const bool is_reference = raised.support == NEVER;
-    raised.support = is_reference ? UNIFORM_SINGLE_TOKEN_DECODE : UNIFORM_BATCH;
-    testing::TinyEngineOptions options =
-        options_for(raised, config_for(backend), CudagraphMode::FULL_DECODE_ONLY);
-    if (!is_reference) options.num_speculative_tokens = 2;
-    TinyEngine engine(options);
+    raised.support = is_reference ? UNIFORM_SINGLE_TOKEN_DECODE : ALWAYS;
+    TinyEngine engine(
+        options_for(raised,
+                    config_for(backend),
+                    is_reference ? CudagraphMode::FULL_DECODE_ONLY : CudagraphMode::FULL));
     try {
       (void)engine.runner().capture({});
       ADD_FAILURE() << backend.name << " captured graphs that it cannot hold";
     } catch (const Error& error) {
-      EXPECT_THAT(error.what(),
-                  ::testing::HasSubstr(is_reference ? "NEVER" : "UNIFORM_SINGLE_TOKEN_DECODE"));
+      EXPECT_THAT(error.what(), ::testing::HasSubstr(is_reference ? "NEVER" : "UNIFORM_BATCH"));
     }
   }
 }

@@ -104,7 +104,8 @@ inline void plant_aliased_state(kernels::KernelTable& table) {
   HostileKernel<kernels::CausalConv1dArguments>::plant(
       table.causal_conv1d.bf16, [](kernels::CausalConv1dArguments& args) {
         static std::vector<int32_t> aliased;
-        aliased.assign(static_cast<size_t>(args.states.num_reqs), args.states.state_indices[0]);
+        aliased.assign(static_cast<size_t>(args.states.num_reqs * args.states.slots_per_req),
+                       args.states.state_indices[0]);
         args.states.state_indices = aliased.data();
         return true;
       });

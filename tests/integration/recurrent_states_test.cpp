@@ -186,7 +186,7 @@ Load run_load(const char* config, int64_t num_blocks, int abort_after = -1) {
       load.num_preempted = std::max(load.num_preempted, update.request->num_preemptions());
     }
   }
-  load.num_free_slots = core.kv_cache_manager().num_free_state_slots();
+  load.num_free_slots = core.kv_cache_manager().num_free_state_reqs();
   return load;
 }
 

@@ -198,6 +198,8 @@ class TinyEngine {
     inputs.tensor_parallel_size = static_cast<int32_t>(options.part.tensor_ranks);
     resolved_ = config::resolve(inputs);
     const kv_cache::CacheDType& cache = kv_cache::find_cache_dtype(options.kv_cache_dtype);
+    const int32_t slots_per_req =
+        config_.num_recurrent_layers() > 0 ? 1 + options.num_speculative_tokens : 0;
     runner_ = std::make_unique<runner::ModelRunner>(
         execution_,
         *model_,
@@ -210,10 +212,13 @@ class TinyEngine {
                        .max_blocks_per_req =
                            static_cast<int32_t>(config_.max_position_embeddings) / kBlockSize,
                        .block_size = kBlockSize,
-                       .has_states = config_.num_recurrent_layers() > 0},
+                       .state_slots_per_req = slots_per_req},
             .kv_cache = cache_layout(options, cache),
             .states = runner::state_cache_layout_of(
-                config_, options.max_num_reqs + options.num_state_snapshots),
+                config_,
+                options.max_num_reqs * (1 + options.num_speculative_tokens) +
+                    options.num_state_snapshots,
+                1 + options.num_speculative_tokens),
             .dispatcher = config::dispatcher_options(inputs, resolved_),
             .attention = &backend,
             .recurrent = layers.size() > 1 ? layers.back().backend : nullptr,

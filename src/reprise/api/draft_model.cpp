@@ -68,6 +68,13 @@ EngineArgs draft_model_args(const EngineArgs& args, const ResolvedOptions& optio
 
 ResolvedOptions resolve_draft_model(EngineArgs& draft_args, const ResolvedOptions& main) {
   ResolvedOptions draft = resolve_options(draft_args);
+  if (draft.config.num_recurrent_layers() > 0) {
+    throw InvalidArgument(fmt::format(
+        "speculative_config: the draft model {} ({}) has recurrent layers, whose states do not go "
+        "back to the last accepted token; choose a draft model without such layers",
+        draft_args.model.string(),
+        weights::architecture_name(draft.config.architecture)));
+  }
   if (draft.config.vocab_size != main.config.vocab_size) {
     throw InvalidArgument(
         fmt::format("speculative_config: the draft model {} has a vocabulary of {} tokens, and the "

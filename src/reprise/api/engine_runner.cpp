@@ -24,8 +24,10 @@ kv_cache::KvCacheLayout kv_cache_layout(const LoadedEngine& engine, int64_t num_
 }
 
 kv_cache::StateCacheLayout state_cache_layout(const LoadedEngine& engine, int64_t num_snapshots) {
+  const int64_t slots_per_req = engine.options->state_slots_per_req();
   return runner::state_cache_layout_of(engine.options->config,
-                                       engine.args.max_num_seqs + num_snapshots);
+                                       engine.args.max_num_seqs * slots_per_req + num_snapshots,
+                                       slots_per_req);
 }
 
 namespace {
@@ -74,7 +76,7 @@ std::unique_ptr<runner::ModelRunner> create_runner(const LoadedEngine& engine,
                      .second_text_offset =
                          static_cast<int32_t>(options.config.second_text_offset()),
                      .has_encoder = options.config.encoder.has_value(),
-                     .has_states = options.config.num_recurrent_layers() > 0},
+                     .state_slots_per_req = options.state_slots_per_req()},
           .kv_cache = blocks,
           .states = states,
           .dispatcher = dispatcher,

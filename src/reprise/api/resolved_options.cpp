@@ -238,12 +238,6 @@ void resolve_graphs(const EngineArgs& args,
 // What the states of recurrent layers cannot do.
 void check_recurrent_options(const ResolvedOptions& options) {
   const std::string_view name = weights::architecture_name(options.config.architecture);
-  if (options.num_speculative_tokens() > 0) {
-    throw InvalidArgument(
-        fmt::format("--speculative-config: {} has recurrent layers, whose states cannot take a "
-                    "rejected draft back; leave the option out",
-                    name));
-  }
   const std::vector<std::string>& ops = options.graphs.splitting_ops;
   const bool is_split = std::ranges::any_of(ops, [](const std::string& op) {
     return op.find("mamba_mixer") != std::string::npos || op.find("gdn") != std::string::npos ||

@@ -51,6 +51,11 @@ struct ResolvedOptions {
   [[nodiscard]] int32_t num_speculative_tokens() const noexcept {
     return speculative_config ? speculative_config->num_speculative_tokens : 0;
   }
+  /// State slots of each request; 0: the model has no recurrent layers. The states after each draft
+  /// token have a slot of their own, because the draft may be rejected.
+  [[nodiscard]] int32_t state_slots_per_req() const noexcept {
+    return config.num_recurrent_layers() > 0 ? 1 + num_speculative_tokens() : 0;
+  }
   [[nodiscard]] speculative::DraftSchedule draft_schedule() const {
     return speculative_config ? speculative_config->schedule : speculative::DraftSchedule{};
   }

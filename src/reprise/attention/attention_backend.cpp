@@ -82,11 +82,11 @@ constexpr std::array kBackends = {
         "ROCM_AITER_MLA", 0, kPlanned, kLatent, kDecodeOnly, kQuantized, create_planned_backend},
     BackendInfo{
         "TRITON_MLA", 0, kPlanned, kLatent, kDecodeOnly, kQuantized, create_planned_backend},
-    BackendInfo{"MAMBA1_ATTN", 0, kRecurrent, kMamba1, kDecodeOnly, {}, create_recurrent_backend},
-    BackendInfo{"MAMBA2_ATTN", 0, kRecurrent, kMamba2, kDecodeOnly, {}, create_recurrent_backend},
-    BackendInfo{"GDN_ATTN", 0, kRecurrent, kDeltaNet, kDecodeOnly, {}, create_recurrent_backend},
+    BackendInfo{"MAMBA1_ATTN", 0, kRecurrent, kMamba1, kUniform, {}, create_recurrent_backend},
+    BackendInfo{"MAMBA2_ATTN", 0, kRecurrent, kMamba2, kUniform, {}, create_recurrent_backend},
+    BackendInfo{"GDN_ATTN", 0, kRecurrent, kDeltaNet, kUniform, {}, create_recurrent_backend},
     BackendInfo{
-        "SHORT_CONV_ATTN", 0, kRecurrent, kShortConv, kDecodeOnly, {}, create_recurrent_backend},
+        "SHORT_CONV_ATTN", 0, kRecurrent, kShortConv, kUniform, {}, create_recurrent_backend},
     BackendInfo{"REFERENCE", 0, kReference, kKeyValue, kNever, {}, create_reference_backend},
     BackendInfo{"REFERENCE", 0, kReference, kLatent, kNever, kQuantized, create_reference_backend},
     BackendInfo{"REFERENCE", 0, kReference, kMamba1, kNever, {}, create_reference_backend},

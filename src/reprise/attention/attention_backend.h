@@ -120,7 +120,7 @@ void require_cache_dtype(const BackendInfo& backend, const kv_cache::CacheDType&
 [[nodiscard]] std::unique_ptr<AttentionBackend> create_uniform_graph_backend(
     const BackendResources&);
 /// The backend of recurrent layers, whose kernels need no plan. It refuses all FULL graphs but
-/// those of batches with one token for each request.
+/// those of batches with the same number of tokens for each request.
 [[nodiscard]] std::unique_ptr<AttentionBackend> create_recurrent_backend(const BackendResources&);
 /// One path for every batch, and no FULL graph at all: what a backend is whose kernels cannot be
 /// captured, for any kind of layers.

@@ -14,8 +14,8 @@ struct AttentionMetadata {
   Tensor seq_lens;         // int32[num_reqs]; padding is 0
   Tensor block_table;      // int32[num_reqs, max_blocks_per_req]; padding is the null block
   Tensor slot_mapping;     // int32[num_tokens]; padding is -1
-  /// int32[num_reqs]: the state slot of each request; padding is the null slot. Undefined if the
-  /// model has no recurrent layers.
+  /// int32[num_reqs, slots per request]: the state slots of each request, see kernels; padding is
+  /// the null slot. Undefined if the model has no recurrent layers.
   Tensor state_indices;
   /// For the texts of an encoder, which the requests' tokens attend to: int32[num_reqs] and
   /// int32[num_reqs, max_blocks_per_req]; padding is 0 and the null block. Undefined if the model

@@ -17,9 +17,7 @@ class CheckedBackend final : public AttentionBackend {
                              device::Stream&) override {
     using enum cudagraph::AttentionCGSupport;
     if (!descriptor.num_reqs) return {};
-    const bool has_one_token_each =
-        descriptor.uniform && descriptor.num_tokens == *descriptor.num_reqs;
-    if (support_ == UNIFORM_SINGLE_TOKEN_DECODE && has_one_token_each) return {};
+    if (support_ == UNIFORM_BATCH && descriptor.uniform) return {};
     throw Error(
         fmt::format("an attention backend was given the FULL graph [{}]: it declares {}, which "
                     "the mode's resolution knows",
@@ -34,8 +32,7 @@ class CheckedBackend final : public AttentionBackend {
 }  // namespace
 
 std::unique_ptr<AttentionBackend> create_recurrent_backend(const BackendResources&) {
-  return std::make_unique<CheckedBackend>(
-      cudagraph::AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE);
+  return std::make_unique<CheckedBackend>(cudagraph::AttentionCGSupport::UNIFORM_BATCH);
 }
 
 std::unique_ptr<AttentionBackend> create_reference_backend(const BackendResources&) {

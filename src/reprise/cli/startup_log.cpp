@@ -38,7 +38,8 @@ void log_attention(const Log& log, const api::StartupReport& report) {
   if (report.num_state_slots > 0) {
     const int64_t num_snapshots = report.num_state_snapshots;
     log.info(fmt::format(
-        "Recurrent layers: states of up to {} requests and {} cached prefixes, {:.3f} GiB{}",
+        "Recurrent layers: {} states of requests and states of up to {} cached prefixes, {:.3f} "
+        "GiB{}",
         report.num_state_slots - 1 - num_snapshots,
         num_snapshots,
         gib(report.state_cache_bytes),

@@ -12,10 +12,10 @@ namespace reprise::engine {
 
 namespace {
 
-int num_request_slots(const kv_cache::StateCacheLayout& states, const EngineCoreOptions& options) {
+int num_state_reqs(const kv_cache::StateCacheLayout& states, const EngineCoreOptions& options) {
   // Without the null slot.
   const int64_t num_slots = std::max<int64_t>(states.num_slots - 1, 0);
-  return static_cast<int>(num_slots) - options.num_state_snapshots;
+  return static_cast<int>((num_slots - options.num_state_snapshots) / states.slots_per_req);
 }
 
 }  // namespace
@@ -26,8 +26,9 @@ EngineCore::EngineCore(runner::ModelRunner& runner, const EngineCoreOptions& opt
                         static_cast<int>(runner.kv_cache().layout().block_size),
                         options.enable_prefix_caching ? kv_cache::PrefixCaching::on
                                                       : kv_cache::PrefixCaching::off,
-                        num_request_slots(runner.states().layout(), options),
-                        options.num_state_snapshots),
+                        num_state_reqs(runner.states().layout(), options),
+                        options.num_state_snapshots,
+                        static_cast<int>(runner.states().layout().slots_per_req)),
       scheduler_(options.scheduler, kv_cache_manager_, options.drafter),
       ledger_(options.scheduler.max_num_batched_tokens),
       computer_(runner, options.scheduler, options.row_sampler, options.drafter) {

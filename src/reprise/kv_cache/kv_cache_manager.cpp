@@ -13,13 +13,17 @@ namespace reprise::kv_cache {
 KvCacheManager::KvCacheManager(int num_blocks,
                                int block_size,
                                PrefixCaching prefix_caching,
-                               int num_state_slots,
-                               int num_snapshots)
-    : pool_(num_blocks, block_size), states_(num_state_slots), prefix_caching_(prefix_caching) {
-  if (num_state_slots == 0 || prefix_caching == PrefixCaching::off) return;
+                               int num_state_reqs,
+                               int num_snapshots,
+                               int slots_per_req)
+    : pool_(num_blocks, block_size),
+      states_(num_state_reqs, slots_per_req),
+      prefix_caching_(prefix_caching) {
+  if (num_state_reqs == 0 || prefix_caching == PrefixCaching::off) return;
   REPRISE_ASSERT(num_snapshots > 0, "prefix caching of states without snapshots");
-  // Slot 0 is the null slot, slots 1 to num_state_slots belong to requests.
-  snapshots_ = std::make_unique<StateSnapshots>(num_state_slots + 1, num_snapshots);
+  // Slot 0 is the null slot, the next ones belong to requests.
+  const int first_snapshot = num_state_reqs * slots_per_req + 1;
+  snapshots_ = std::make_unique<StateSnapshots>(first_snapshot, num_snapshots);
   pool_.set_follower(&snapshots_->pool());
 }
 
@@ -32,8 +36,8 @@ void KvCacheManager::reserve(BlockTable& table, int num_tokens, int num_encoder_
 SlotResult KvCacheManager::allocate_slots(BlockTable& table, int num_tokens) {
   const int num_missing =
       num_encoder_blocks(table) + blocks_for(num_tokens) - static_cast<int>(table.blocks_.size());
-  const bool needs_state = states_.num_slots() > 0 && table.state_slot_ == kNullStateSlot;
-  if (num_missing > pool_.num_free_blocks() || (needs_state && states_.num_free_slots() == 0)) {
+  const bool needs_state = states_.num_reqs() > 0 && table.state_slot_ == kNullStateSlot;
+  if (num_missing > pool_.num_free_blocks() || (needs_state && states_.num_free() == 0)) {
     return SlotResult::no_blocks;
   }
   if (needs_state) table.state_slot_ = *states_.allocate();
@@ -80,7 +84,7 @@ SlotResult KvCacheManager::allocate_slots_after(BlockTable& table,
                  "a prefix for a table that begins with blocks of an encoder");
   const int num_missing = num_encoder_blocks(table) + blocks_for(num_tokens) - prefix.num_blocks;
   if (num_missing > pool_.num_free_blocks() - prefix.num_free_blocks) return SlotResult::no_blocks;
-  if (states_.num_slots() > 0 && states_.num_free_slots() == 0) return SlotResult::no_blocks;
+  if (states_.num_reqs() > 0 && states_.num_free() == 0) return SlotResult::no_blocks;
   if (prefix.snapshot != kNullStateSlot) {
     snapshots_->touch(chain.hashes()[static_cast<size_t>(prefix.num_blocks) - 1]);
   }
@@ -160,6 +164,11 @@ void KvCacheManager::free(BlockTable& table) {
   table.state_slot_ = kNullStateSlot;
 }
 
+void KvCacheManager::advance_states(BlockTable& table, int count) const noexcept {
+  if (table.state_slot_ == kNullStateSlot) return;
+  table.state_slot_ = state_slot_behind(table.state_slot_, count, states_.slots_per_req());
+}
+
 int KvCacheManager::num_common_prefix_blocks(const BlockTable& a,
                                              const BlockTable& b,
                                              int most) noexcept {
@@ -200,21 +209,24 @@ std::string KvCacheManager::find_broken_invariant(std::span<const BlockTable* co
 
 std::string KvCacheManager::find_broken_state_slot(
     std::span<const BlockTable* const> tables) const {
-  std::vector<int> num_owners(static_cast<size_t>(states_.num_slots()) + 1, 0);
+  std::vector<int> num_owners(static_cast<size_t>(states_.num_reqs()), 0);
   int num_owned = 0;
   for (const BlockTable* table : tables) {
     const StateSlot slot = table->state_slot();
     if (slot == kNullStateSlot) continue;
-    const auto index = static_cast<size_t>(slot);
-    if (index >= num_owners.size() || !states_.is_used(slot)) {
-      return fmt::format("a request owns state slot {}, which is not in use", index);
+    const auto number = static_cast<int32_t>(slot);
+    if (!states_.is_used(slot)) {
+      return fmt::format("a request owns state slot {}, which is not in use", number);
     }
-    if (++num_owners[index] > 1) return fmt::format("state slot {} has several owners", index);
+    if (++num_owners[states_.circle_of(slot)] > 1) {
+      return fmt::format("the circle of state slot {} has several owners", number);
+    }
     ++num_owned;
   }
-  const int num_used = states_.num_slots() - states_.num_free_slots();
+  const int num_used = states_.num_reqs() - states_.num_free();
   if (num_used != num_owned) {
-    return fmt::format("{} state slots are in use and {} have owners", num_used, num_owned);
+    return fmt::format(
+        "{} circles of state slots are in use and {} have owners", num_used, num_owned);
   }
   return snapshots_ == nullptr ? std::string() : snapshots_->find_broken_invariant();
 }

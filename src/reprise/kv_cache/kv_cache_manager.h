@@ -47,7 +47,8 @@ class BlockTable {
   }
   [[nodiscard]] int num_blocks() const noexcept { return static_cast<int>(block_ids().size()); }
   [[nodiscard]] bool empty() const noexcept { return blocks_.empty(); }
-  /// The null slot: the request holds none.
+  /// The slot with the states after the request's computed tokens; its other slots lie in a circle
+  /// with it. The null slot: the request holds none.
   [[nodiscard]] StateSlot state_slot() const noexcept { return state_slot_; }
 
  private:
@@ -64,7 +65,7 @@ enum class [[nodiscard]] SlotResult { allocated, no_blocks };
 
 enum class PrefixCaching : uint8_t { off, on };
 
-/// Gives cache slots to requests, one block at a time, and a state slot to each if the model has
+/// Gives cache slots to requests, one block at a time, and state slots to each if the model has
 /// recurrent layers. Owned by the owner of the scheduler. Not
 /// thread-safe. Allocates no heap memory for a request whose final length was passed to reserve().
 ///
@@ -78,20 +79,22 @@ enum class PrefixCaching : uint8_t { off, on };
 /// snapshot: a copy of the states after its last token. A snapshot is forgotten with its block.
 class KvCacheManager {
  public:
-  /// `num_state_slots`: requests that may hold states at the same time; 0: the model has no
+  /// `num_state_reqs`: requests that may hold states at the same time; 0: the model has no
   /// recurrent layers. `num_snapshots`: cached copies of states, which such a model needs for
-  /// prefix caching. \throws InvalidArgument under the same conditions as BlockPool
+  /// prefix caching. `slots_per_req`: see StateSlotPool.
+  /// \throws InvalidArgument under the same conditions as BlockPool
   explicit KvCacheManager(int num_blocks,
                           int block_size = kDefaultBlockSize,
                           PrefixCaching prefix_caching = PrefixCaching::off,
-                          int num_state_slots = 0,
-                          int num_snapshots = 0);
+                          int num_state_reqs = 0,
+                          int num_snapshots = 0,
+                          int slots_per_req = 1);
 
   /// Allocates the memory of the table for `num_tokens` tokens, so that it can grow to that length
   /// without further allocation. Its first blocks will be those of an encoder's text of so many
   /// tokens.
   void reserve(BlockTable& table, int num_tokens, int num_encoder_tokens = 0) const;
-  /// Adds blocks to the table until it has slots for tokens [0, num_tokens), and the state slot if
+  /// Adds blocks to the table until it has slots for tokens [0, num_tokens), and state slots if
   /// it has none. Adds all that is missing or nothing. Does nothing if the table is already long
   /// enough.
   SlotResult allocate_slots(BlockTable& table, int num_tokens);
@@ -167,7 +170,7 @@ class KvCacheManager {
     return pool_.find(hash).has_value();
   }
 
-  /// Releases all blocks of the table, and its state slot. The table keeps its allocated memory.
+  /// Releases all blocks of the table, and its state slots. The table keeps its allocated memory.
   void free(BlockTable& table);
 
   /// How many of the first `most` blocks of two tables are the same blocks.
@@ -183,7 +186,12 @@ class KvCacheManager {
   [[nodiscard]] int num_blocks() const noexcept { return pool_.num_blocks(); }
   [[nodiscard]] int block_size() const noexcept { return pool_.block_size(); }
   [[nodiscard]] int num_free_blocks() const noexcept { return pool_.num_free_blocks(); }
-  [[nodiscard]] int num_free_state_slots() const noexcept { return states_.num_free_slots(); }
+  /// Requests that may still get state slots.
+  [[nodiscard]] int num_free_state_reqs() const noexcept { return states_.num_free(); }
+  [[nodiscard]] int state_slots_per_req() const noexcept { return states_.slots_per_req(); }
+  /// The request's states are those `count` slots behind, because so many drafts were accepted. Has
+  /// no effect without recurrent layers.
+  void advance_states(BlockTable& table, int count) const noexcept;
   [[nodiscard]] static int num_encoder_blocks(const BlockTable& table) noexcept {
     return static_cast<int>(table.num_encoder_blocks_);
   }

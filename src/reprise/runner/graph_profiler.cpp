@@ -69,9 +69,10 @@ class TouchedMemory {
  public:
   TouchedMemory(const GraphProfile& profile, const ModelRunner& runner, int64_t num_positions)
       : num_tokens_(static_cast<uint64_t>(profile.num_tokens)),
-        num_reqs_(static_cast<uint64_t>(profile.num_reqs)),
         context_(static_cast<uint64_t>(profile.num_reqs) *
                  static_cast<uint64_t>(profile.context_len)),
+        num_states_(static_cast<uint64_t>(profile.descriptor.uniform ? profile.num_tokens
+                                                                     : profile.num_reqs)),
         num_slots_(static_cast<uint64_t>(
             std::max<int64_t>(runner.states().layout().addressed_slots(), 1))),
         num_positions_(static_cast<uint64_t>(num_positions)) {
@@ -116,7 +117,7 @@ class TouchedMemory {
       return cache_row_bytes_ * (num_tokens_ + (use.reads ? context_ : 0));
     }
     if (use.role == MemoryRole::kept && name == "recurrent states") {
-      return use.bytes / num_slots_ * num_reqs_;
+      return use.bytes / num_slots_ * num_states_;
     }
     if (use.role == MemoryRole::constant && name.ends_with("_table") && num_positions_ > 0 &&
         use.bytes % num_positions_ == 0) {
@@ -130,8 +131,8 @@ class TouchedMemory {
   }
 
   uint64_t num_tokens_;
-  uint64_t num_reqs_;
-  uint64_t context_;  // of all requests together
+  uint64_t context_;     // of all requests together
+  uint64_t num_states_;  // that the step changes: a decode step keeps one for each token
   uint64_t num_slots_;
   uint64_t num_positions_;
   uint64_t cache_row_bytes_ = 0;  // of one token in one tensor of the cache
@@ -232,7 +233,10 @@ bool GraphProfiler::make_requests(const GraphProfile& profile, int32_t context_l
     const int32_t num_drafts =
         profile.descriptor.uniform ? std::min(num_tokens, limits.max_sampled_rows_per_req) - 1 : 0;
     kv_cache::StateSlot slot = kv_cache::kNullStateSlot;
-    if (i + 1 < states.num_slots) slot = kv_cache::StateSlot{i + 1};
+    const int64_t first_slot = i * states.slots_per_req + 1;
+    if (first_slot + states.slots_per_req <= states.num_slots) {
+      slot = kv_cache::StateSlot{static_cast<int32_t>(first_slot)};
+    }
     requests_.add({.num_tokens = num_tokens,
                    .context = context_len,
                    .num_drafts = num_drafts,

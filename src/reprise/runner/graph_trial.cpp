@@ -112,7 +112,8 @@ void GraphTrial::add_request(int32_t num_tokens, int32_t num_drafts) {
   const auto index = static_cast<int32_t>(requests_.entries().size());
   kv_cache::StateSlot state_slot = kv_cache::kNullStateSlot;
   if (!slots_.empty()) {
-    state_slot = kv_cache::StateSlot{static_cast<int32_t>(kUnusedSlot) + 1 + index};
+    state_slot = kv_cache::StateSlot{static_cast<int32_t>(kUnusedSlot) +
+                                     (1 + index) * limits.state_slots_per_req};
   }
   requests_.add({.num_tokens = num_tokens,
                  .context = context,
@@ -139,7 +140,8 @@ bool GraphTrial::make_requests(CudagraphRuntimeMode mode, const BatchDescriptor&
   // One block more, which no request has.
   num_reqs = std::min(num_reqs, (static_cast<int32_t>(blocks_.count) - 2) / blocks_per_req);
   if (!slots_.empty()) {
-    num_reqs = std::min(num_reqs, static_cast<int32_t>(slots_.count - kUnusedSlot) - 1);
+    const auto num_slots = static_cast<int32_t>(slots_.count - kUnusedSlot);
+    num_reqs = std::min(num_reqs, num_slots / limits.state_slots_per_req - 1);
   }
   if (num_reqs < 1) return false;
   requests_.begin(to_size(num_reqs) * to_size(num_tokens),
@@ -173,6 +175,8 @@ GraphTrial::Bits GraphTrial::run(CudagraphRuntimeMode mode,
 std::optional<Violation> GraphTrial::try_key(CudagraphRuntimeMode mode,
                                              const BatchDescriptor& descriptor) {
   if (!make_requests(mode, descriptor)) return std::nullopt;
+  const size_t num_unused_slots =
+      slots_.empty() ? 0 : to_size(runner_->input_batch().limits().state_slots_per_req);
   const auto find = [&]() -> std::optional<Violation> {
     const Bits eager = run(mode, descriptor, CudagraphRuntimeMode::NONE, std::byte{0});
     if (!same_bits(run(mode, descriptor, mode, std::byte{0}), eager)) {
@@ -189,7 +193,7 @@ std::optional<Violation> GraphTrial::try_key(CudagraphRuntimeMode mode,
                        "a replay has written the null block or the null slot");
     }
     if (!holds_only(blocks_, requests_.next_block(), 1, std::byte{0}) ||
-        !holds_only(slots_, kUnusedSlot, slots_.empty() ? 0 : 1, std::byte{0})) {
+        !holds_only(slots_, kUnusedSlot, num_unused_slots, std::byte{0})) {
       return violation(GraphRule::writes_own_memory,
                        "a replay has written a block or a state of no request");
     }

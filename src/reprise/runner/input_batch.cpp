@@ -25,7 +25,7 @@ InputBatch::Layout InputBatch::make_layout(const BatchLimits& limits,
   place(layout.num_logits, 1);
   place(layout.query_start_loc, limits.max_num_reqs + 1);
   place(layout.seq_lens, limits.max_num_reqs);
-  place(layout.state_indices, limits.has_states ? limits.max_num_reqs : 0);
+  place(layout.state_indices, limits.max_num_reqs * limits.state_slots_per_req);
   place(layout.encoder_lens, limits.has_encoder ? limits.max_num_reqs : 0);
   place(layout.encoder_block_table,
         limits.has_encoder ? limits.max_num_reqs * limits.max_blocks_per_req : 0);
@@ -129,8 +129,9 @@ int32_t InputBatch::stage_request(const scheduler::StepEntry& request,
   pad_tokens(first_token + num_tokens, first_token + query_len);
   host(layout_.query_start_loc)[index] = first_token;
   host(layout_.seq_lens)[index] = seq_len;
-  if (limits_.has_states) {
-    host(layout_.state_indices)[index] = static_cast<int32_t>(request.state_slot);
+  int32_t* slots = host(layout_.state_indices) + index * limits_.state_slots_per_req;
+  for (int32_t i = 0; i < limits_.state_slots_per_req; ++i) {
+    slots[i] = static_cast<int32_t>(request.state_slot_after(i, limits_.state_slots_per_req));
   }
   stage_encoder_text(index, request.encoder_len, request.encoder_block_ids);
   stage_table_row(index, request.block_ids);
@@ -182,9 +183,9 @@ void InputBatch::pad(int32_t num_rows, int32_t num_tokens, int32_t num_logits) {
   pad_tokens(num_tokens, shape_.num_tokens);
   fill_tail(layout_.query_start_loc, num_rows, shape_.num_reqs + 1, num_tokens);
   fill_tail(layout_.seq_lens, num_rows, shape_.num_reqs, 0);
-  if (limits_.has_states) {
-    fill_tail(layout_.state_indices, num_rows, shape_.num_reqs, kNoState);
-  }
+  const int32_t slots_per_req = limits_.state_slots_per_req;
+  fill_tail(
+      layout_.state_indices, num_rows * slots_per_req, shape_.num_reqs * slots_per_req, kNoState);
   for (int32_t row = num_rows; row < shape_.num_reqs; ++row) stage_table_row(row, {});
   for (int32_t row = num_rows; row < shape_.num_reqs; ++row) stage_encoder_text(row, 0, {});
   fill_tail(layout_.logits_indices, num_logits, shape_.num_logits_rows, 0);
@@ -216,9 +217,7 @@ void InputBatch::stage_dummy(const StagedShape& shape,
   // The batch consists of padding values. Only its sizes and sequence lengths matter.
   pad_tokens(0, shape.num_tokens);
   host(layout_.query_start_loc)[shape.num_reqs] = first_token;
-  if (limits_.has_states) {
-    std::fill_n(host(layout_.state_indices), shape.num_reqs, kNoState);
-  }
+  std::fill_n(host(layout_.state_indices), shape.num_reqs * limits_.state_slots_per_req, kNoState);
   for (int32_t row = 0; row < shape.num_reqs; ++row) stage_table_row(row, {});
   for (int32_t row = 0; row < shape.num_reqs; ++row) stage_encoder_text(row, 1, {});
   std::fill_n(host(layout_.logits_indices), shape.num_logits_rows, 0);
@@ -278,6 +277,15 @@ size_t InputBatch::find_changed_ranges(size_t widest_gap) {
   return num_ranges;
 }
 
+std::span<const int32_t> InputBatch::host_state_slots(int32_t request) const noexcept {
+  const int32_t* starts = host_.data() + layout_.query_start_loc + request;
+  const int32_t num_tokens = starts[1] - starts[0];
+  const int32_t slots_per_req = limits_.state_slots_per_req;
+  const int32_t* slots = host_.data() + layout_.state_indices + request * slots_per_req;
+  const bool is_one = slots_per_req > 1 && slots[0] == slots[1];
+  return {slots, to_size(is_one ? 1 : std::min(num_tokens, slots_per_req))};
+}
+
 Tensor InputBatch::view(size_t offset, Shape shape) const {
   return Tensor::borrow(
       {DType::i32, shape}, static_cast<int32_t*>(device_buffer_.data()) + offset, *executor_);
@@ -296,7 +304,9 @@ attention::AttentionMetadata InputBatch::attention_metadata() const {
           .block_table = view(block_table_, {shape_.num_reqs, limits_.max_blocks_per_req}),
           .slot_mapping = view(layout_.slot_mapping, {shape_.num_tokens}),
           .state_indices =
-              limits_.has_states ? view(layout_.state_indices, {shape_.num_reqs}) : Tensor{},
+              limits_.state_slots_per_req > 0
+                  ? view(layout_.state_indices, {shape_.num_reqs, limits_.state_slots_per_req})
+                  : Tensor{},
           .encoder_lens =
               limits_.has_encoder ? view(layout_.encoder_lens, {shape_.num_reqs}) : Tensor{},
           .encoder_block_table =

@@ -28,7 +28,9 @@ struct BatchLimits {
   /// apart.
   int32_t second_text_offset = 0;
   bool has_encoder = false;  // requests have blocks with the text of an encoder
-  bool has_states = false;   // the model has recurrent layers, so each request has a state slot
+  /// State slots of each request, see kv_cache::StateSlotPool; 0: the model has no recurrent
+  /// layers.
+  int32_t state_slots_per_req = 0;
 
   [[nodiscard]] int32_t max_num_sampled_rows() const noexcept {
     return max_num_reqs * max_sampled_rows_per_req;
@@ -87,15 +89,15 @@ class InputBatch {
   [[nodiscard]] Tensor num_logits() const;      // int32[1]
   [[nodiscard]] attention::AttentionMetadata attention_metadata() const;
 
-  /// The slot in the cache of each staged token, -1 for padding; and the state slots of the real
-  /// requests (empty without recurrent layers). Valid until the next batch is staged.
+  /// The slot in the cache of each staged token, -1 for padding. Valid until the next batch is
+  /// staged.
   [[nodiscard]] std::span<const int32_t> host_slot_mapping() const noexcept {
     return {host_.data() + layout_.slot_mapping, static_cast<size_t>(shape_.num_tokens)};
   }
-  [[nodiscard]] std::span<const int32_t> host_state_indices() const noexcept {
-    if (!limits_.has_states) return {};
-    return {host_.data() + layout_.state_indices, static_cast<size_t>(num_real_reqs_)};
-  }
+  [[nodiscard]] int32_t num_real_reqs() const noexcept { return num_real_reqs_; }
+  /// The state slots that the tokens of a real request change, each once. Empty without recurrent
+  /// layers. Valid until the next batch is staged.
+  [[nodiscard]] std::span<const int32_t> host_state_slots(int32_t request) const noexcept;
 
   [[nodiscard]] const StagedShape& shape() const noexcept { return shape_; }
   [[nodiscard]] const BatchLimits& limits() const noexcept { return limits_; }

@@ -92,12 +92,14 @@ std::vector<cudagraph::AttentionBackendSupport> attention_groups(
 }
 
 kv_cache::StateCacheLayout state_cache_layout_of(const weights::ModelConfig& model,
-                                                 int64_t num_slots) {
+                                                 int64_t num_slots,
+                                                 int64_t slots_per_req) {
   if (model.num_recurrent_layers() == 0) return {};
   const weights::RecurrentConfig& layers = *model.recurrent;
   const bool is_delta_net = layers.recurrence == weights::Recurrence::gated_delta_net;
   return {.num_layers = model.num_recurrent_layers(),
           .num_slots = num_slots + 1,
+          .slots_per_req = slots_per_req,
           .conv_inputs = layers.conv_kernel - 1,
           .conv_size = layers.conv_size(),
           .num_heads = layers.state_size == 0 ? 0 : layers.num_heads,

@@ -29,10 +29,11 @@ namespace reprise::runner {
 [[nodiscard]] std::vector<cudagraph::AttentionBackendSupport> attention_groups(
     std::span<const attention::LayerBackend> backends);
 
-/// States for `num_slots` requests and snapshots, the null slot not counted. Without recurrent
-/// layers it has no layers.
+/// States in `num_slots` slots of requests and snapshots, the null slot not counted. Without
+/// recurrent layers it has no layers.
 [[nodiscard]] kv_cache::StateCacheLayout state_cache_layout_of(const weights::ModelConfig& model,
-                                                               int64_t num_slots);
+                                                               int64_t num_slots,
+                                                               int64_t slots_per_req = 1);
 
 /// A cache of `num_blocks` blocks for the layers of a model whose element type is `dtype`.
 [[nodiscard]] kv_cache::KvCacheLayout kv_cache_layout_of(const weights::ModelConfig& model,

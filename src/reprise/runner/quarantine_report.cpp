@@ -135,6 +135,12 @@ std::vector<int32_t> state_slots_of(const Json& requests) {
   return slots;
 }
 
+/// The slot that gets the states of a saved request: the first one of a request of this engine.
+kv_cache::StateSlot new_state_slot(const StepMemory& memory, size_t request) {
+  const auto slots_per_req = static_cast<int32_t>(memory.states().layout().slots_per_req);
+  return kv_cache::StateSlot{static_cast<int32_t>(request) * slots_per_req + 1};
+}
+
 Json layout_json(const StepMemory& memory) {
   const kv_cache::KvCacheLayout& cache = memory.kv_cache().layout();
   Json layout = {{"num_layers", cache.num_layers},
@@ -286,7 +292,9 @@ void SavedStep::load_into(const StepMemory& memory, device::Stream& stream) {
   std::vector<int32_t> blocks(old_blocks.size());
   for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<int32_t>(i) + 1;
   std::vector<int32_t> slots;
-  for (size_t i = 0; i < requests.size(); ++i) slots.push_back(static_cast<int32_t>(i) + 1);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    slots.push_back(static_cast<int32_t>(new_state_slot(memory, i)));
+  }
   if (std::cmp_greater_equal(blocks.size(), memory.kv_cache().layout().num_blocks)) {
     throw InvalidArgument(fmt::format("{}: the step needs {} cache blocks, and this engine has {}",
                                       path_.string(),
@@ -302,11 +310,11 @@ void SavedStep::load_into(const StepMemory& memory, device::Stream& stream) {
     stream.copy_from_host(part.data, from, part.bytes);
     from += part.bytes;
   }
-  make_requests(old_blocks);
+  make_requests(old_blocks, memory);
 }
 
 /// `old_blocks`: ascending; their new numbers are 1, 2, ...
-void SavedStep::make_requests(std::span<const int32_t> old_blocks) {
+void SavedStep::make_requests(std::span<const int32_t> old_blocks, const StepMemory& memory) {
   const Json& requests = report_.at("requests");
   const auto new_ids = [&](const Json& ids) {
     std::vector<BlockId> result;
@@ -327,7 +335,7 @@ void SavedStep::make_requests(std::span<const int32_t> old_blocks) {
     entries_.push_back({.token_ids = tokens_[i],
                         .num_computed_tokens = number("num_computed_tokens"),
                         .block_ids = blocks_[i],
-                        .state_slot = kv_cache::StateSlot{static_cast<int32_t>(i) + 1},
+                        .state_slot = new_state_slot(memory, i),
                         .encoder_len = number("encoder_len"),
                         .encoder_block_ids = of_encoder_[i],
                         .second_text_begin = number("second_text_begin"),

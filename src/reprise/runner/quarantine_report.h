@@ -46,7 +46,7 @@ class SavedStep {
   [[nodiscard]] const Json& report() const noexcept { return report_; }
 
  private:
-  void make_requests(std::span<const int32_t> old_blocks);
+  void make_requests(std::span<const int32_t> old_blocks, const StepMemory& memory);
 
   std::filesystem::path path_;
   Json report_;

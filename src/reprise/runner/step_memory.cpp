@@ -1,5 +1,7 @@
 #include "reprise/runner/step_memory.h"
 
+#include <algorithm>
+
 namespace reprise::runner {
 
 std::string_view name(StepOutput output) noexcept {
@@ -33,7 +35,10 @@ size_t StepMemory::largest(int32_t num_tokens, int32_t num_reqs) const noexcept 
   const kv_cache::KvCacheLayout& layout = kv_cache_->layout();
   bytes += layout.bytes_per_block() / static_cast<size_t>(layout.block_size) *
            static_cast<size_t>(num_tokens);
-  bytes += states_->layout().bytes_per_slot() * static_cast<size_t>(num_reqs);
+  const kv_cache::StateCacheLayout& states = states_->layout();
+  const int64_t most_slots =
+      std::min<int64_t>(num_reqs * states.slots_per_req, std::max(num_reqs, num_tokens));
+  bytes += states.bytes_per_slot() * static_cast<size_t>(most_slots);
   return bytes;
 }
 

@@ -129,16 +129,17 @@ class StepMemory {
   void visit_states(int64_t index, const Visit& visit) const {
     const Tensor& tensor = states_->tensors()[static_cast<size_t>(index)];
     const size_t bytes = tensor.extent().bytes / static_cast<size_t>(tensor.size(0));
-    const std::span<const int32_t> slots = batch_->host_state_indices();
-    for (size_t request = 0; request < slots.size(); ++request) {
-      if (slots[request] == static_cast<int32_t>(kv_cache::kNullStateSlot)) continue;
-      visit(StepRegion{.output = StepOutput::states,
-                       .data = static_cast<std::byte*>(tensor.data()) +
-                               static_cast<size_t>(slots[request]) * bytes,
-                       .bytes = bytes,
-                       .dtype = tensor.dtype(),
-                       .tensor = index,
-                       .row = static_cast<int64_t>(request)});
+    for (int32_t request = 0; request < batch_->num_real_reqs(); ++request) {
+      for (const int32_t slot : batch_->host_state_slots(request)) {
+        if (slot == static_cast<int32_t>(kv_cache::kNullStateSlot)) continue;
+        visit(StepRegion{
+            .output = StepOutput::states,
+            .data = static_cast<std::byte*>(tensor.data()) + static_cast<size_t>(slot) * bytes,
+            .bytes = bytes,
+            .dtype = tensor.dtype(),
+            .tensor = index,
+            .row = request});
+      }
     }
   }
 

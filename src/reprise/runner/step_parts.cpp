@@ -37,7 +37,8 @@ class AdapterPart final : public StepPart {
 /// prefix, and after the step the states at which later requests may begin.
 class StatePart final : public StepPart {
  public:
-  explicit StatePart(kv_cache::StateCacheTensors& states) : states_(&states) {}
+  StatePart(kv_cache::StateCacheTensors& states, int32_t slots_per_req)
+      : states_(&states), slots_per_req_(slots_per_req) {}
 
   void stage(std::span<const scheduler::StepEntry> requests,
              const cudagraph::BatchDescriptor& /*descriptor*/,
@@ -50,12 +51,15 @@ class StatePart final : public StepPart {
   void after(std::span<const scheduler::StepEntry> requests, device::Stream& stream) override {
     for (const scheduler::StepEntry& request : requests) {
       if (request.saved_state == kv_cache::kNullStateSlot) continue;
-      states_->copy_slot(request.state_slot, request.saved_state, stream);
+      const int32_t last_token = request.saved_end - request.num_computed_tokens - 1;
+      states_->copy_slot(
+          request.state_slot_after(last_token, slots_per_req_), request.saved_state, stream);
     }
   }
 
  private:
   kv_cache::StateCacheTensors* states_;
+  int32_t slots_per_req_;
 };
 
 /// Tells the counters of experts how many tokens of the step are no padding.
@@ -89,7 +93,9 @@ std::vector<std::unique_ptr<StepPart>> make_step_parts(const ModelRunnerOptions&
   if (options.expert_counts != nullptr) {
     parts.push_back(std::make_unique<ExpertPart>(*options.expert_counts));
   }
-  if (options.states.num_layers > 0) parts.push_back(std::make_unique<StatePart>(states));
+  if (options.states.num_layers > 0) {
+    parts.push_back(std::make_unique<StatePart>(states, options.limits.state_slots_per_req));
+  }
   if (options.adapters != nullptr) {
     parts.push_back(std::make_unique<AdapterPart>(*options.adapters, options.limits.max_num_reqs));
   }

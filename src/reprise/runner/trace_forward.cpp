@@ -136,7 +136,8 @@ program::TraceSignature forward_signature(const models::Parameters& parameters,
     signature.states.emplace_back(cache, cache_type(cache));
   }
   if (has_states(caches)) {
-    signature.inputs.emplace_back("state_indices", ints({Symbol::num_reqs}));
+    signature.inputs.emplace_back("state_indices",
+                                  ints({Symbol::num_reqs, caches.states->layout().slots_per_req}));
     for (const Tensor& state : caches.states->tensors()) {
       signature.states.emplace_back(state, program::constant_type(state.type()));
     }

@@ -411,6 +411,10 @@ void Scheduler::apply_results(const StepEntry& entry,
   const size_t num_updates_before = updates_.size();
   const int num_new_tokens = append_tokens(entry, sampled);
   take_back_drafts(entry, num_new_tokens);
+  if (entry.num_drafts > 0) {
+    kv_cache_manager_->advance_states(request.state().cache.block_table,
+                                      std::max(num_new_tokens - 1, 0));
+  }
   if (request.state().status != RequestStatus::finished_error) {
     prefixes_.publish(request,
                       entry.num_drafts > 0 ? request.state().num_computed_tokens : entry.end());

@@ -49,25 +49,32 @@ bool SnapshotRule::is_wanted(const Request& request, int position) const {
 }
 
 void SnapshotRule::schedule(const Request& request, StepEntry& entry) {
-  if (!cache_->has_snapshots() || !request.options().shares_prefixes ||
-      !is_wanted(request, entry.end())) {
-    return;
+  if (!cache_->has_snapshots() || !request.options().shares_prefixes) return;
+  int end = entry.end();
+  if (entry.num_drafts > 0) {
+    // The first block end in the step: the tokens before it are accepted sooner than those behind.
+    end = (entry.num_computed_tokens / cache_->block_size() + 1) * cache_->block_size();
+    if (end > entry.end()) return;
   }
+  if (!is_wanted(request, end)) return;
   entry.saved_state = cache_->begin_snapshot();
+  entry.saved_end = end;
 }
 
 void SnapshotRule::settle(const StepEntry& entry, bool is_valid) {
   num_restored_ +=
       static_cast<uint64_t>(is_valid && entry.restored_state != kv_cache::kNullStateSlot);
   if (entry.saved_state == kv_cache::kNullStateSlot) return;
-  if (!is_valid) return cache_->drop_snapshot(entry.saved_state);
+  // Drafts before the end of the snapshot may have been taken back.
+  const bool is_computed = entry.saved_end <= entry.request->num_computed_tokens();
+  if (!is_valid || !is_computed) return cache_->drop_snapshot(entry.saved_state);
   ++num_saved_;
   CacheState& cached = entry.request->state().cache;
-  const auto block = static_cast<size_t>(entry.end() / cache_->block_size()) - 1;
+  const auto block = static_cast<size_t>(entry.saved_end / cache_->block_size()) - 1;
   const kv_cache::BlockHash& hash = cached.block_hashes.hashes()[block];
   cache_->publish_snapshot(entry.saved_state, hash);
-  const bool is_kept = interval_ > 0 && entry.end() % interval_ == 0;
-  if (entry.end() < entry.request->num_prompt_tokens() || is_kept) return;
+  const bool is_kept = interval_ > 0 && entry.saved_end % interval_ == 0;
+  if (entry.saved_end < entry.request->num_prompt_tokens() || is_kept) return;
   if (cached.answer_snapshot) cache_->forget_snapshot(*cached.answer_snapshot);
   cached.answer_snapshot = hash;
 }

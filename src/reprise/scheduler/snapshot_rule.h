@@ -20,7 +20,8 @@ class SnapshotRule {
 
   /// How many of the next `num_tokens` tokens lie before the next snapshot of the request.
   [[nodiscard]] int limit(const Request& request, int num_tokens) const;
-  /// Lets the step copy the states after its last token, if a later request may begin there.
+  /// Lets the step copy the states after its last token, or where a block ends among its drafts, if
+  /// a later request may begin there.
   void schedule(const Request& request, StepEntry& entry);
   /// Publishes what the step has copied, after its blocks were published. `is_valid`: whether the
   /// step succeeded for this request.

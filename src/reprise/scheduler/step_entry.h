@@ -21,11 +21,13 @@ struct StepEntry {
   std::span<const int32_t> token_ids;  // the new tokens of this step, at least one
   int32_t num_computed_tokens = 0;     // positions already in the cache
   std::span<const kv_cache::BlockId> block_ids;
-  kv_cache::StateSlot state_slot = kv_cache::kNullStateSlot;  // if the model has recurrent layers
+  /// The slot with the states before the step, if the model has recurrent layers.
+  kv_cache::StateSlot state_slot = kv_cache::kNullStateSlot;
   // The slot from which the states are copied before the step; the null slot: they are not.
   kv_cache::StateSlot restored_state = kv_cache::kNullStateSlot;
-  // The slot to which the states are copied after the step; the null slot: they are not.
+  // The slot to which states are copied after the step; the null slot: they are not.
   kv_cache::StateSlot saved_state = kv_cache::kNullStateSlot;
+  int32_t saved_end = 0;  // the states after all tokens before this position are copied
   /// The text of the encoder, if the request's first step needs its keys and values, and the
   /// length and the blocks of that text.
   std::span<const int32_t> encoder_token_ids;
@@ -65,6 +67,15 @@ struct StepEntry {
   }
   /// The position after the step's tokens.
   [[nodiscard]] int32_t end() const noexcept { return num_computed_tokens + num_tokens(); }
+  /// The slot in which the states after token `index` of the step are when the step is done. A step
+  /// with tokens that may be taken back leaves the states after each token in another slot;
+  /// otherwise only those after the last token stay.
+  [[nodiscard]] kv_cache::StateSlot state_slot_after(int32_t index,
+                                                     int32_t slots_per_req) const noexcept {
+    const bool keeps_all = num_drafts > 0 || num_padding_tokens > 0;
+    if (!keeps_all || state_slot == kv_cache::kNullStateSlot) return state_slot;
+    return kv_cache::state_slot_behind(state_slot, index, slots_per_req);
+  }
   /// Tokens of the request in the step's batch, padding included.
   [[nodiscard]] int32_t query_len() const noexcept { return num_tokens() + num_padding_tokens; }
   /// Rows of logits from which tokens are sampled: one per draft, and one more.

@@ -206,19 +206,22 @@ X(encoder_attention,
   .check = check_caches,
   .splits_as = OpCode::attention)
 
-// Layers of linear attention. A request keeps a state of fixed size in slot state_indices[request];
-// it begins with zeros if all of its positions, seq_lens[request], are in this step. Slot 0 is the
-// null slot of requests that only pad a batch: nothing is read from it or written to it.
+// Layers of linear attention. A request keeps a state of fixed size in slot
+// state_indices[request, 0]; it begins with zeros if all of its positions, seq_lens[request], are
+// in this step. The state after token t of the step goes to slot state_indices[request, t], or to
+// the last slot of the row, so that drafts can be taken back: the slots of a row are all the same,
+// or all different. Slot 0 is the null slot of requests that only pad a batch: nothing is read from
+// it or written to it.
 // silu of the convolution of each channel over the last L + 1 tokens, of which the state keeps L.
 X(causal_conv1d,
-  "(x[T, C], weight[C, 1, L+1], bias[C]?, state! conv_state f32[S, L, C], state_indices i32[R], "
+  "(x[T, C], weight[C, 1, L+1], bias[C]?, state! conv_state f32[S, L, C], state_indices i32[R, W], "
   "query_start_loc i32[R+1], seq_lens i32[R], buffer out[T, C]) -> ()",
   .splits_as = OpCode::selective_state_update,
   .vllm_name = "vllm::mamba_mixer")
 // LFM2: x is B, C and values side by side. C * the convolution of B * values, as above but without
 // silu.
 X(short_conv,
-  "(x[T, 3*C], weight[C, 1, L+1], bias[C]?, state! conv_state f32[S, L, C], state_indices i32[R], "
+  "(x[T, 3*C], weight[C, 1, L+1], bias[C]?, state! conv_state f32[S, L, C], state_indices i32[R, W], "
   "query_start_loc i32[R+1], seq_lens i32[R], buffer out[T, C]) -> ()",
   .splits_as = OpCode::selective_state_update,
   .vllm_name = "vllm::short_conv")
@@ -227,7 +230,7 @@ X(short_conv,
 // group share b and c. a_log is [H] or [H, N].
 X(selective_state_update,
   "(x[T, H*P], dt[T, H], b[T, G*N], c[T, G*N], a_log f32[...], d f32[H], dt_bias f32[H], "
-  "state! ssm_state f32[S, H, P, N], state_indices i32[R], query_start_loc i32[R+1], "
+  "state! ssm_state f32[S, H, P, N], state_indices i32[R, W], query_start_loc i32[R+1], "
   "seq_lens i32[R], buffer out[T, H*P]) -> ()",
   .check = check_selective_state,
   .vllm_name = "vllm::mamba_mixer2")
@@ -239,7 +242,7 @@ X(selective_state_update,
 // a key instead: dt and dt_bias then have H*K elements, and each row of h is multiplied by its own.
 X(gated_delta_rule,
   "(q[T, G*K], k[T, G*K], v[T, H*V], beta[T, H], dt[T, N], a_log f32[H], dt_bias f32[N], "
-  "state! delta_state f32[S, H, K, V], state_indices i32[R], query_start_loc i32[R+1], "
+  "state! delta_state f32[S, H, K, V], state_indices i32[R, W], query_start_loc i32[R+1], "
   "seq_lens i32[R], buffer out[T, H*V]; heads) -> ()",
   .check = check_delta_groups,
   .splits_as = OpCode::selective_state_update,

@@ -584,8 +584,7 @@ class RandomBuilder {
     return out;
   }
   // A convolution, then four heads of four values with states of three elements, then the gates
-  // that stand around such layers. The lengths of requests serve as numbers of slots: kernels take
-  // those beyond the states for the null slot.
+  // that stand around such layers. The blocks of requests serve as their slots.
   void add_recurrent_layer(ValueId x) {
     if (program_.type(x).dtype != options_.dtype) return;
     const auto table = [&](program::SymShape shape) {
@@ -602,8 +601,8 @@ class RandomBuilder {
         {inputs,
          parameter({16, 1, 4}),
          pick(0, 1) == 0 ? parameter({16}) : kNoValue,
-         state({4, 3, 16}),
-         seq_lens_,
+         state({kNumBlocks, 3, 16}),
+         block_table_,
          query_start_loc_,
          seq_lens_,
          convolved_out});
@@ -619,8 +618,8 @@ class RandomBuilder {
            pick(0, 1) == 0 ? table({4}) : table({4, 3}),
            table({4}),
            table({4}),
-           state({4, 4, 4, 3}),
-           seq_lens_,
+           state({kNumBlocks, 4, 4, 3}),
+           block_table_,
            query_start_loc_,
            seq_lens_,
            out});
@@ -636,8 +635,8 @@ class RandomBuilder {
            *add_linear(x, steps),
            table({4}),
            table({steps}),
-           state({4, 4, 3, 4}),
-           seq_lens_,
+           state({kNumBlocks, 4, 3, 4}),
+           block_table_,
            query_start_loc_,
            seq_lens_,
            out});

@@ -17,13 +17,15 @@ StateArguments state_arguments(const StateOperands& states, int64_t num_tokens) 
   REPRISE_ASSERT(states.state.is_dense(),
                  "the states of requests are {}, and must be dense",
                  states.state.type().to_string());
+  const Tensor& indices = states.state_indices;
   return {.state = states.state.data_as<float>(),
-          .state_indices = states.state_indices.data_as<int32_t>(),
+          .state_indices = indices.data_as<int32_t>(),
           .query_start_loc = states.query_start_loc.data_as<int32_t>(),
           .seq_lens = states.seq_lens.data_as<int32_t>(),
           .num_tokens = num_tokens,
           .num_reqs = states.seq_lens.size(0),
-          .num_slots = states.state.size(0)};
+          .num_slots = states.state.size(0),
+          .slots_per_req = indices.rank() == 1 ? 1 : indices.size(1)};
 }
 
 bool launch_convolution(device::Stream& stream,

@@ -12,9 +12,16 @@ namespace reprise::kernels {
 
 /// Where the tokens of a step belong, and where their requests keep their states. All on the
 /// device, so that a graph serves every batch of its size.
+///
+/// The first slot of a request holds its state before the step. The state after token t of the step
+/// is written to slot t of the request, or to its last slot if there are fewer: so a request whose
+/// last tokens are drafts finds the state after each of them. A request that needs only the state
+/// after its last token has the same slot everywhere.
 struct StateOperands {
-  const Tensor& state;            // float32[num_slots, ...]
-  const Tensor& state_indices;    // int32[num_reqs], the slot of each request; 0: the null slot
+  const Tensor& state;  // float32[num_slots, ...]
+  /// int32[num_reqs, slots_per_req], or int32[num_reqs] for one slot each: all slots of a request
+  /// are the same one, or all are different; 0: the null slot.
+  const Tensor& state_indices;
   const Tensor& query_start_loc;  // int32[num_reqs + 1]
   const Tensor& seq_lens;         // int32[num_reqs]
 };
@@ -31,7 +38,7 @@ template <OpCode kOp>
 
 /// Each channel is convolved over the tokens of its request, then goes through silu. A request
 /// begins with zeros if all of its tokens are in this step, and with the last inputs in its slot
-/// otherwise; its slot then gets the last inputs. A request without tokens changes nothing. One in
+/// otherwise; its slots then get the last inputs. A request without tokens changes nothing. One in
 /// the null slot gets zeros, and the slot is neither read nor written. Tokens behind those of the
 /// last request get zeros too.
 bool launch_causal_conv1d(device::Stream& stream,

@@ -1,19 +1,33 @@
-// The tokens of one request that a step computes, and the slot with its state.
+// The tokens of one request that a step computes, and the slots with its states.
 struct RequestTokens {
   int64_t begin;
   int64_t end;
-  // 0: the request has no slot, as in a dummy run. Slot 0 is the null slot: nothing reads or writes
-  // it.
+  // With the state before the tokens. 0: the request has no slot, as in a dummy run. Slot 0 is the
+  // null slot: nothing reads or writes it.
   int64_t slot;
-  bool is_new;  // no earlier token has left a state
+  bool is_new;           // no earlier token has left a state
+  const int32_t* slots;  // with the states after the first tokens
+  int64_t last_slot;     // index in `slots`: with the state after every further token
+
+  REPRISE_INLINE int64_t slot_after(int64_t token) const {
+    return slots[min_of(token - begin, last_slot)];
+  }
+  // Whether the state after the token stays in its slot when the step is done.
+  REPRISE_INLINE bool keeps_state_after(int64_t token) const {
+    return token + 1 == end || slot_after(token) != slot_after(token + 1);
+  }
 };
 REPRISE_INLINE RequestTokens request_tokens(const StateArguments& a, int64_t request) {
   RequestTokens tokens;
   tokens.begin = a.query_start_loc[request];
   tokens.end = min_of(static_cast<int64_t>(a.query_start_loc[request + 1]), a.num_tokens);
-  tokens.slot = a.state_indices[request];
+  tokens.slots = a.state_indices + request * a.slots_per_req;
+  tokens.last_slot = a.slots_per_req - 1;
+  tokens.slot = tokens.slots[0];
   // A slot beyond the cache would be foreign memory.
-  if (tokens.slot < 0 || tokens.slot >= a.num_slots) tokens.slot = 0;
+  for (int64_t i = 0; i < a.slots_per_req; ++i) {
+    if (tokens.slots[i] <= 0 || tokens.slots[i] >= a.num_slots) tokens.slot = 0;
+  }
   tokens.is_new = a.seq_lens[request] <= tokens.end - tokens.begin;
   return tokens;
 }
@@ -70,7 +84,9 @@ REPRISE_INLINE void convolve_channels(const CausalConv1dArguments& a,
   const int64_t num_earlier = a.kernel - 1;
   Vec weight[kMaxConvKernel];
   Vec earlier[kMaxConvKernel];  // the inputs before the next token, the oldest one first
-  float* state = a.states.state + tokens.slot * num_earlier * a.channels + channel;
+  const auto state_in = [&](int64_t slot) {
+    return a.states.state + slot * num_earlier * a.channels + channel;
+  };
   for (int64_t k = 0; k < a.kernel; ++k) {
     float of_lane[kLanes] = {};
     const T* row = static_cast<const T*>(a.weight) + channel * a.kernel + k;
@@ -78,7 +94,7 @@ REPRISE_INLINE void convolve_channels(const CausalConv1dArguments& a,
     weight[k] = load(of_lane);
   }
   for (int64_t k = 0; k < num_earlier; ++k) {
-    earlier[k] = tokens.is_new ? zero() : load_some(state + k * a.channels, count);
+    earlier[k] = tokens.is_new ? zero() : load_some(state_in(tokens.slot) + k * a.channels, count);
   }
   const Vec bias =
       a.bias == nullptr ? zero() : load_some(static_cast<const T*>(a.bias) + channel, count);
@@ -92,9 +108,11 @@ REPRISE_INLINE void convolve_channels(const CausalConv1dArguments& a,
     sum = fma(x, weight[num_earlier], sum);
     earlier[num_earlier - 1] = x;
     store(token, sum);
-  }
-  for (int64_t k = 0; k < num_earlier; ++k) {
-    store_some(state + k * a.channels, earlier[k], count);
+    if (!tokens.keeps_state_after(token)) continue;
+    float* kept = state_in(tokens.slot_after(token));
+    for (int64_t k = 0; k < num_earlier; ++k) {
+      store_some(kept + k * a.channels, earlier[k], count);
+    }
   }
 }
 

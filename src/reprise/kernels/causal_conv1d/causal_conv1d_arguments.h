@@ -7,12 +7,13 @@ namespace reprise::kernels {
 /// Where the tokens of a step belong, and where their requests keep their states.
 struct StateArguments {
   float* state;                    // [num_slots, ...], dense
-  const int32_t* state_indices;    // [num_reqs]
+  const int32_t* state_indices;    // [num_reqs, slots_per_req]
   const int32_t* query_start_loc;  // [num_reqs + 1]
   const int32_t* seq_lens;         // [num_reqs]
   int64_t num_tokens;
   int64_t num_reqs;
   int64_t num_slots;
+  int64_t slots_per_req;
 };
 
 /// The longest convolution; published models see 4 tokens.

@@ -84,6 +84,36 @@ TEST_P(CausalConv1d, gives_the_same_bits_for_a_prompt_in_one_piece_and_in_chunks
   }
 }
 
+// A verification of four drafts and a prompt that is longer than its row of slots; then requests
+// continue behind the tokens that were accepted.
+TEST_P(CausalConv1d, keeps_the_state_after_each_token_in_a_slot_of_its_own) {
+  const Tensor weight = random({33, 1, 4});
+  const Tensor x = random({13, 33});
+  const Tensor state = random({12, 3, 33}, DType::f32, 1.0);
+  const Tensor want_state = copy_of(state);
+  Batch requests = batch({0, 0, 0}, {5, 1, 7}, {4, 9, 0});
+  requests.slots = ints({3, 5}, {3, 4, 5, 1, 2, 6, 6, 6, 6, 6, 7, 8, 9, 10, 11});
+  const Tensor out = make({13, 33});
+  const Tensor want = make_ref({13, 33});
+  launch_causal_conv1d(stream_, kernels(), x, weight, {}, operands(state, requests), out);
+  causal_conv1d_ref(x, weight, {}, operands(want_state, requests), want);
+  expect_close(
+      out, want, 1.01 * rounding_error(dtype()) + 1e-5, 1.01 * underflow_error(dtype()) + 1e-5);
+  expect_same_bits(state, want_state);
+}
+
+TEST_P(CausalConv1d, neither_reads_nor_writes_a_request_with_a_slot_beyond_the_states) {
+  const Tensor state = make({3, 3, 20}, DType::f32);
+  const Tensor before = copy_of(state);
+  Batch requests = batch({0, 0}, {2, 1}, {4, 4});
+  requests.slots = ints({2, 2}, {1, 3, 2, -1});
+  const Tensor out = make({3, 20});
+  launch_causal_conv1d(
+      stream_, kernels(), random({3, 20}), random({20, 1, 4}), {}, operands(state, requests), out);
+  expect_same_bits(state, before);
+  for (int64_t row = 0; row < 3; ++row) EXPECT_EQ(element(out, row, 0), 0.0);
+}
+
 TEST_P(CausalConv1d, neither_reads_nor_writes_the_null_slot_and_skips_requests_without_tokens) {
   // Row 0 of the state is NaN: a result that reads it would be NaN too.
   const Tensor state = make({3, 3, 20}, DType::f32);

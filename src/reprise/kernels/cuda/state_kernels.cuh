@@ -10,12 +10,18 @@
 // has the same bits in chunks and in decode.
 namespace reprise::kernels::cuda {
 
-/// The tokens of one request that a step computes, and the slot with its state.
+/// The tokens of one request that a step computes, and the slots with its states.
 struct StateTokens {
   int64_t begin;
   int64_t end;
-  int64_t slot;
-  bool is_new;  // no earlier token has left a state
+  int64_t slot;          // with the state before the tokens
+  bool is_new;           // no earlier token has left a state
+  const int32_t* slots;  // with the states after the first tokens
+  int64_t last_slot;     // index in `slots`: with the state after every further token
+
+  REPRISE_DEVICE int64_t slot_after(int64_t token) const {
+    return slots[min_of(token - begin, last_slot)];
+  }
 };
 
 template <typename T>
@@ -34,8 +40,10 @@ REPRISE_DEVICE StateTokens
 begin_request(const StateArguments& a, int64_t request, T* out, int64_t stride, int64_t columns) {
   StateTokens tokens = {a.query_start_loc[request],
                         min_of(int64_t{a.query_start_loc[request + 1]}, a.num_tokens),
-                        a.state_indices[request],
-                        false};
+                        a.state_indices[request * a.slots_per_req],
+                        false,
+                        a.state_indices + request * a.slots_per_req,
+                        a.slots_per_req - 1};
   tokens.is_new = a.seq_lens[request] <= tokens.end - tokens.begin;
   if (request + 1 == a.num_reqs) {
     const int64_t end = min_of(int64_t{a.query_start_loc[a.num_reqs]}, a.num_tokens);
@@ -43,7 +51,11 @@ begin_request(const StateArguments& a, int64_t request, T* out, int64_t stride, 
   }
   // Slot 0 is the null slot of requests that only pad a batch. A slot beyond the cache would be
   // other memory.
-  if (tokens.slot <= 0 || tokens.slot >= a.num_slots) {
+  bool has_slots = true;
+  for (int64_t i = 0; i < a.slots_per_req; ++i) {
+    has_slots = has_slots && tokens.slots[i] > 0 && tokens.slots[i] < a.num_slots;
+  }
+  if (!has_slots) {
     clear_columns(
         out + tokens.begin * stride, stride, max_of(0, tokens.end - tokens.begin), columns);
     tokens.end = tokens.begin;
@@ -67,11 +79,21 @@ REPRISE_DEVICE void convolve(const CausalConv1dArguments& a,
   const int64_t num_earlier = a.kernel - 1;
   for (int64_t channel = first + thread_index(); channel < last; channel += num_threads()) {
     const T* weight = static_cast<const T*>(a.weight) + channel * a.kernel;
-    float* state = a.states.state + tokens.slot * num_earlier * a.channels + channel;
+    const auto state_in = [&](int64_t slot) {
+      return a.states.state + slot * num_earlier * a.channels + channel;
+    };
+    const float* before = state_in(tokens.slot);
     // The input of a token, or of an earlier step.
     const auto input_at = [&](int64_t token) {
       if (token >= tokens.begin) return input(token, channel);
-      return tokens.is_new ? 0.0F : state[(num_earlier + token - tokens.begin) * a.channels];
+      return tokens.is_new ? 0.0F : before[(num_earlier + token - tokens.begin) * a.channels];
+    };
+    const auto keep_state_after = [&](int64_t token) {
+      float* state = state_in(tokens.slot_after(token));
+      // An entry is read only by itself and by entries before it.
+      for (int64_t k = 0; k < num_earlier; ++k) {
+        state[k * a.channels] = input_at(token + 1 - num_earlier + k);
+      }
     };
     const float bias = a.bias == nullptr ? 0.0F : as_float(static_cast<const T*>(a.bias)[channel]);
     for (int64_t token = tokens.begin; token < tokens.end; ++token) {
@@ -81,9 +103,12 @@ REPRISE_DEVICE void convolve(const CausalConv1dArguments& a,
       }
       put(out + token * a.channels + channel, result(token, channel, sum));
     }
-    // An entry is read only by itself and by entries before it.
-    for (int64_t k = 0; k < num_earlier; ++k) {
-      state[k * a.channels] = input_at(tokens.end - num_earlier + k);
+    // All states are made from the one before the tokens, whose slot the first token writes.
+    const int64_t last = tokens.end - 1;
+    keep_state_after(last);
+    for (int64_t token = min_of(last, tokens.begin + tokens.last_slot) - 1; token >= tokens.begin;
+         --token) {
+      if (tokens.slot_after(token) != tokens.slot_after(token + 1)) keep_state_after(token);
     }
   }
 }
@@ -127,8 +152,12 @@ REPRISE_DEVICE void selective_state_update(const SelectiveStateUpdateArguments& 
   for (int64_t value = first + warp_index(); value < last; value += num_warps()) {
     const int64_t head = value / a.head_dim;
     const int64_t shared = head / a.heads_per_group * a.state_size;
-    float* state = a.states.state + (tokens.slot * values + value) * a.state_size;
+    const auto state_in = [&](int64_t slot) {
+      return a.states.state + (slot * values + value) * a.state_size;
+    };
+    const float* earlier = state_in(tokens.slot);
     for (int64_t token = tokens.begin; token < tokens.end; ++token) {
+      float* state = state_in(tokens.slot_after(token));
       const float x = as_float(static_cast<const T*>(a.x)[token * a.x_stride + value]);
       const float step = softplus(
           as_float(static_cast<const T*>(a.dt)[token * a.dt_stride + head]) + a.dt_bias[head]);
@@ -137,7 +166,7 @@ REPRISE_DEVICE void selective_state_update(const SelectiveStateUpdateArguments& 
       float sum = 0;
       for (int64_t n = lane_index(); n < a.state_size; n += kWarpSize) {
         const float rate = exponential(a.a_log[head * a.decays + (a.decays == 1 ? 0 : n)]);
-        const float before = tokens.is_new && token == tokens.begin ? 0.0F : state[n];
+        const float before = tokens.is_new && token == tokens.begin ? 0.0F : earlier[n];
         const float added = step * as_float(b[n]) * x;
         const float h = multiply_add(before, exponential(-(rate * step)), added);
         state[n] = h;
@@ -145,6 +174,7 @@ REPRISE_DEVICE void selective_state_update(const SelectiveStateUpdateArguments& 
       }
       sum = warp_sum(sum);
       if (lane_index() == 0) put(out + token * values + value, sum + a.d[head] * x);
+      earlier = state;
     }
   }
 }
@@ -174,8 +204,12 @@ REPRISE_DEVICE void gated_delta_rule(const GatedDeltaRuleArguments& a) {
   const int64_t shared = head / a.neighbours % a.groups * a.key_dim;
   const float rate = exponential(a.a_log[head]);
   const float q_scale = 1.0F / square_root(static_cast<float>(a.key_dim));
-  float* state = a.states.state + (tokens.slot * a.heads + head) * a.key_dim * a.value_dim;
+  const auto state_in = [&](int64_t slot) {
+    return a.states.state + (slot * a.heads + head) * a.key_dim * a.value_dim;
+  };
+  const float* before = state_in(tokens.slot);
   for (int64_t token = tokens.begin; token < tokens.end; ++token) {
+    float* state = state_in(tokens.slot_after(token));
     const auto of_token = [&](const void* x, int64_t stride, int64_t column) {
       return static_cast<const T*>(x) + token * stride + column;
     };
@@ -194,9 +228,11 @@ REPRISE_DEVICE void gated_delta_rule(const GatedDeltaRuleArguments& a) {
     for (int64_t column = thread_index(); column < a.value_dim; column += num_threads()) {
       float remembered = 0;
       for (int64_t i = 0; i < a.key_dim; ++i) {
-        float& h = state[i * a.value_dim + column];
-        h = is_first ? 0.0F : h * (has_one_step ? of_head : decay_of(i));
-        remembered = multiply_add(h, k[i], remembered);
+        const int64_t element = i * a.value_dim + column;
+        const float kept =
+            is_first ? 0.0F : before[element] * (has_one_step ? of_head : decay_of(i));
+        state[element] = kept;
+        remembered = multiply_add(kept, k[i], remembered);
       }
       const float v = as_float(*of_token(a.v, a.v_stride, head * a.value_dim + column));
       const float change = (v - remembered) * beta;
@@ -208,6 +244,7 @@ REPRISE_DEVICE void gated_delta_rule(const GatedDeltaRuleArguments& a) {
       }
       put(out + token * values + column, result);
     }
+    before = state;
   }
 }
 

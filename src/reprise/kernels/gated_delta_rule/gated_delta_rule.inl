@@ -8,10 +8,12 @@ inline void normalise_key(const T* x, float* out, int64_t size, float scale) {
   }
 }
 
-// The values of one vector. The state is [key_dim, value_dim], so that sums over keys need no
+// The values of one vector, whose state is changed from `before` to `state`, which may be the same
+// memory. The state is [key_dim, value_dim], so that sums over keys need no
 // reduction of lanes: their order is that of the keys.
 template <typename T>
-inline void update_values(float* state,
+inline void update_values(const float* before,
+                          float* state,
                           int64_t value_dim,
                           int64_t key_dim,
                           const float* q,
@@ -23,7 +25,7 @@ inline void update_values(float* state,
                           int count) {
   Vec remembered = zero();
   for (int64_t i = 0; i < key_dim; ++i) {
-    const Vec kept = mul(load_some(state + i * value_dim, count), broadcast(decay[i]));
+    const Vec kept = mul(load_some(before + i * value_dim, count), broadcast(decay[i]));
     store_some(state + i * value_dim, kept, count);
     remembered = fma(kept, broadcast(k[i]), remembered);
   }
@@ -58,8 +60,11 @@ inline void update_delta_head(const GatedDeltaRuleArguments& a,
   const int64_t shared = head / a.neighbours % a.groups * a.key_dim;
   const float rate = scalar_of(exp(broadcast(a.a_log[head])));
   const float q_scale = 1.0F / square_root(static_cast<float>(a.key_dim));
-  float* state = a.states.state + (tokens.slot * a.heads + head) * a.key_dim * a.value_dim;
-  if (tokens.is_new) clear_columns(state, a.value_dim, a.key_dim, a.value_dim);
+  const auto state_in = [&](int64_t slot) {
+    return a.states.state + (slot * a.heads + head) * a.key_dim * a.value_dim;
+  };
+  float* before = state_in(tokens.slot);
+  if (tokens.is_new) clear_columns(before, a.value_dim, a.key_dim, a.value_dim);
   float q[kMaxStateSize];
   float k[kMaxStateSize];
   float decays[kMaxStateSize];
@@ -71,8 +76,10 @@ inline void update_delta_head(const GatedDeltaRuleArguments& a,
     const float beta = 1.0F / (1.0F + scalar_of(exp(broadcast(-raw))));
     const T* v = static_cast<const T*>(a.v) + token * a.v_stride + head * a.value_dim;
     T* out = static_cast<T*>(a.out) + token * values + head * a.value_dim;
+    float* state = state_in(tokens.slot_after(token));
     for (int64_t i = 0; i < a.value_dim; i += kLanes) {
-      update_values<T>(state + i,
+      update_values<T>(before + i,
+                       state + i,
                        a.value_dim,
                        a.key_dim,
                        q,
@@ -83,6 +90,7 @@ inline void update_delta_head(const GatedDeltaRuleArguments& a,
                        beta,
                        lanes_at(i, a.value_dim));
     }
+    before = state;
   }
 }
 

@@ -63,6 +63,28 @@ TEST_P(GatedDeltaRule, agrees_with_the_reference_for_new_and_continued_requests)
   }
 }
 
+// A verification of four drafts, a decode, and a prompt that is longer than its row of slots. The
+// results are those of steps of one token each.
+TEST_P(GatedDeltaRule, keeps_the_state_after_each_token_in_a_slot_of_its_own) {
+  const Inputs in = inputs(13, 2, 4, 8, 37);
+  const Tensor state = random({12, 4, 8, 37}, DType::f32, 1.0);
+  const Tensor want_state = copy_of(state);
+  const Tensor alone = copy_of(state);
+  const Tensor slots = ints({3, 5}, {3, 4, 5, 1, 2, 6, 6, 6, 6, 6, 7, 8, 9, 10, 11});
+  const Tensor starts = ints({0, 5, 6, 13});
+  const Tensor lengths = ints({9, 10, 7});
+  const Tensor out = make({13, 4 * 37});
+  const Tensor want = make_ref({13, 4 * 37});
+  launch_gated_delta_rule(stream_, kernels(), in.operands(2), {state, slots, starts, lengths}, out);
+  gated_delta_rule_ref(in.operands(2), {want_state, slots, starts, lengths}, want);
+  expect_close(out, want, 1.01 * rounding_error(dtype()) + 1e-4, 1e-4);
+  expect_close(state, want_state, 1e-4, 1e-5);
+  const Tensor same = make({13, 4 * 37});
+  launch_gated_delta_rule(
+      stream_, kernels(), in.operands(2), {alone, ints({3, 6, 7}), starts, lengths}, same);
+  expect_same_bits(out, same);
+}
+
 // Six heads in three groups, then the same heads in the other order.
 TEST_P(GatedDeltaRule, gives_heads_of_a_group_the_same_results_next_to_each_other_and_apart) {
   constexpr int64_t kTokens = 5;

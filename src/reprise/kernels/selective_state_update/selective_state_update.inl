@@ -17,8 +17,11 @@ inline void update_head(const SelectiveStateUpdateArguments& a,
   const int64_t size = a.state_size;
   const int64_t values = a.heads * a.head_dim;
   const int64_t shared = head / a.heads_per_group * size;
-  float* state = a.states.state + (tokens.slot * a.heads + head) * a.head_dim * size;
-  if (tokens.is_new) clear_columns(state, size, a.head_dim, size);
+  const auto state_in = [&](int64_t slot) {
+    return a.states.state + (slot * a.heads + head) * a.head_dim * size;
+  };
+  float* before = state_in(tokens.slot);
+  if (tokens.is_new) clear_columns(before, size, a.head_dim, size);
   float step_b[kMaxStateSize];  // time step * B
   float decay[kMaxStateSize];
   float of_c[kMaxStateSize];
@@ -37,19 +40,22 @@ inline void update_head(const SelectiveStateUpdateArguments& a,
     }
     const T* x = static_cast<const T*>(a.x) + token * a.x_stride + head * a.head_dim;
     T* out = static_cast<T*>(a.out) + token * values + head * a.head_dim;
+    float* state = state_in(tokens.slot_after(token));
     for (int64_t p = 0; p < a.head_dim; ++p) {
       const float input = to_float(x[p]);
+      const float* row_before = before + p * size;
       float* row = state + p * size;
       Vec sums = zero();
       for (int64_t n = 0; n < size; n += kLanes) {
         const int count = lanes_at(n, size);
         const Vec added = mul(load_some(step_b + n, count), broadcast(input));
-        const Vec h = fma(load_some(row + n, count), load_some(decay + n, count), added);
+        const Vec h = fma(load_some(row_before + n, count), load_some(decay + n, count), added);
         store_some(row + n, h, count);
         sums = fma(h, load_some(of_c + n, count), sums);
       }
       store_element(out + p, sum(sums) + a.d[head] * input);
     }
+    before = state;
   }
 }
 

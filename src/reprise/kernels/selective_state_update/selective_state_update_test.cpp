@@ -103,6 +103,32 @@ TEST_P(SelectiveStateUpdate, of_a_request_does_not_depend_on_its_batch_or_its_sl
   for (int64_t row = 2; row < 6; ++row) expect_same_row(alone, row, both, row);
 }
 
+// A verification of four drafts, a decode, and a prompt that is longer than its row of slots. The
+// results are those of a request that keeps only the last state.
+TEST_P(SelectiveStateUpdate, keeps_the_state_after_each_token_in_a_slot_of_its_own) {
+  for (const Sizes& sizes : kAllSizes) {
+    SCOPED_TRACE(testing::Message() << sizes.heads << " heads, states of " << sizes.state_size);
+    const Inputs in = inputs(sizes, 13);
+    const Tensor state = states(sizes, 12);
+    const Tensor want_state = copy_of(state);
+    const Tensor alone = copy_of(state);
+    const Tensor slots = ints({3, 5}, {3, 4, 5, 1, 2, 6, 6, 6, 6, 6, 7, 8, 9, 10, 11});
+    const Tensor starts = ints({0, 5, 6, 13});
+    const Tensor lengths = ints({9, 10, 7});
+    const Tensor out = make({13, sizes.heads * sizes.head_dim});
+    const Tensor want = make_ref({13, sizes.heads * sizes.head_dim});
+    launch_selective_state_update(
+        stream_, kernels(), in.operands(), {state, slots, starts, lengths}, out);
+    selective_state_update_ref(in.operands(), {want_state, slots, starts, lengths}, want);
+    expect_close(out, want, 1.01 * rounding_error(dtype()) + 1e-4, 1e-4);
+    expect_close(state, want_state, 1e-4, 1e-5);
+    const Tensor same = make({13, sizes.heads * sizes.head_dim});
+    launch_selective_state_update(
+        stream_, kernels(), in.operands(), {alone, ints({3, 6, 7}), starts, lengths}, same);
+    expect_same_bits(out, same);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(AllKernels,
                          SelectiveStateUpdate,
                          testing::ValuesIn(all_kernel_cases()),

@@ -14,8 +14,9 @@ namespace reprise::kv_cache {
 
 /// The sizes of the states of recurrent layers. All layers have the same.
 struct StateCacheLayout {
-  int64_t num_layers = 0;  // 0: the model has no recurrent layers, and there are no tensors
-  int64_t num_slots = 0;   // that have memory, including the null slot 0 and the snapshots
+  int64_t num_layers = 0;     // 0: the model has no recurrent layers, and there are no tensors
+  int64_t num_slots = 0;      // that have memory, including the null slot 0 and the snapshots
+  int64_t slots_per_req = 1;  // see StateSlotPool
   /// Slots that have addresses; the others get memory when the cache grows. 0: num_slots.
   int64_t num_addressed_slots = 0;
   int64_t conv_inputs = 0;  // that a convolution keeps: its kernel - 1

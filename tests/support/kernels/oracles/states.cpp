@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "reprise/kernels/reference.h"
@@ -11,6 +12,19 @@ namespace {
 
 void clear_row_ref(const Tensor& out, int64_t token) {
   for (int64_t i = 0; i < out.size(1); ++i) set_element(out, 0, token, i);
+}
+
+// The slot with the state after a token of a request, and for token 0 also the one before it.
+int64_t slot_ref(const StateOperands& states, int64_t request, int64_t token) {
+  const Tensor& slots = states.state_indices;
+  if (slots.rank() == 1) return int_element(slots, request);
+  return int_element(slots, request, std::min(token, slots.size(1) - 1));
+}
+
+void copy_slot_ref(const Tensor& state, int64_t from, int64_t to) {
+  const int64_t size = state.stride(0);
+  auto* const data = state.data_as<float>();
+  if (from != to) std::copy_n(data + from * size, size, data + to * size);
 }
 
 // Tokens behind those of the last request.
@@ -106,13 +120,15 @@ void recurrence_ref(const UpdateStateRef& update, const StateOperands& states, c
   for (int64_t request = 0; request < states.seq_lens.size(0); ++request) {
     const int64_t begin = int_element(states.query_start_loc, request);
     const int64_t end = int_element(states.query_start_loc, request + 1);
-    const int64_t slot = int_element(states.state_indices, request);
+    int64_t slot = slot_ref(states, request, 0);
     if (slot > 0 && begin < end && int_element(states.seq_lens, request) <= end - begin) {
       const int64_t size = states.state.stride(0);
       std::fill_n(states.state.data_as<float>() + slot * size, size, 0.0F);
     }
     for (int64_t token = begin; token < end; ++token) {
       if (slot > 0) {
+        const int64_t before = std::exchange(slot, slot_ref(states, request, token - begin));
+        copy_slot_ref(states.state, before, slot);
         update(slot, token);
       } else {
         clear_row_ref(out, token);
@@ -131,7 +147,7 @@ void convolution_ref(const ConvolutionRef& op,
   for (int64_t request = 0; request < states.seq_lens.size(0); ++request) {
     const int64_t begin = int_element(states.query_start_loc, request);
     const int64_t end = int_element(states.query_start_loc, request + 1);
-    const int64_t slot = int_element(states.state_indices, request);
+    const int64_t slot = slot_ref(states, request, 0);
     const bool is_new = int_element(states.seq_lens, request) <= end - begin;
     for (int64_t channel = 0; channel < out.size(1) && begin < end; ++channel) {
       std::vector<double> inputs;
@@ -146,10 +162,10 @@ void convolution_ref(const ConvolutionRef& op,
                  element(weight, channel, 0, k);
         }
         set_element(out, slot == 0 ? 0 : op.result(token, channel, sum), token, channel);
-      }
-      for (int64_t k = 0; k < num_earlier && slot > 0; ++k) {
-        const double last = inputs[inputs.size() - static_cast<size_t>(num_earlier - k)];
-        set_element(states.state, last, slot, k, channel);
+        for (int64_t k = 0; k < num_earlier && slot > 0; ++k) {
+          const double last = inputs[inputs.size() - static_cast<size_t>(num_earlier - k)];
+          set_element(states.state, last, slot_ref(states, request, token - begin), k, channel);
+        }
       }
     }
   }

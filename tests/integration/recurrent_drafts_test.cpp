@@ -1,0 +1,226 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "reprise/base/json.h"
+#include "reprise/engine/engine_core.h"
+#include "tests/integration/knowing_drafter.h"
+#include "tests/integration/random_load.h"
+#include "tests/integration/step_outcome.h"
+
+// Draft tokens for models with recurrent layers, whose states go back to the last accepted token.
+// The oracle is the same load without drafts: every answer must be equal, bit for bit.
+namespace reprise {
+namespace {
+
+using cudagraph::CudagraphMode;
+using cudagraph::DispatchReason;
+using testing::Answer;
+using testing::Load;
+using testing::Machine;
+using testing::Spec;
+using testing::Tokens;
+
+constexpr int32_t kNumDrafts = 4;
+constexpr int32_t kSnapshots = 9;
+
+struct Family {
+  const char* name;
+  const char* config;
+};
+const Family kFamilies[] = {{"mamba", testing::kTinyMambaConfig},
+                            {"mamba2", testing::kTinyMamba2Config},
+                            {"bamba", testing::kTinyBambaConfig},
+                            {"falcon_h1", testing::kTinyFalconH1Config},
+                            {"qwen3_next", testing::kTinyQwen3NextConfig},
+                            {"lfm2", testing::kTinyLfm2Config}};
+
+/// The family with the vocabulary of the bundled model, whose tokenizer writes the answers.
+std::string config_of(const Family& family) {
+  Json config = Json::parse(family.config);
+  config["vocab_size"] = 1024;
+  return config.dump();
+}
+
+std::vector<Spec> make_specs(uint32_t seed, int count) {
+  Load load(seed, 1024);
+  std::vector<Spec> specs;
+  for (int i = 0; i < count; ++i) {
+    specs.push_back(load.next(i));
+    specs.back().abort_after = 0;
+  }
+  return specs;
+}
+
+std::vector<Tokens> known_tokens(const std::vector<Spec>& specs,
+                                 const std::vector<Answer>& answers) {
+  std::vector<Tokens> known;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    known.push_back(specs[i].prompt);
+    const Tokens& answer = answers[i].token_ids;
+    known.back().insert(known.back().end(), answer.begin(), answer.end());
+  }
+  return known;
+}
+
+/// Answers a load with right and wrong drafts, and without drafts.
+void expect_no_change(const testing::MachineOptions& options, int count) {
+  Machine machine(options);
+  const std::vector<Spec> specs = make_specs(/*seed=*/5, count);
+  const std::vector<Answer> expected = plain_answers(machine, specs);
+  testing::KnowingDrafter drafter(known_tokens(specs, expected));
+  const auto core = machine.make_core(machine.core_options(drafter));
+  expect_equal(machine.answer(*core, specs), expected);
+  // Checks that the load reaches what this test is written for.
+  const speculative::SpeculationStats& stats = core->scheduler().speculation_stats();
+  EXPECT_GT(stats.num_accepted_tokens, static_cast<uint64_t>(2 * count));
+  EXPECT_GT(stats.num_draft_tokens, stats.num_accepted_tokens + static_cast<uint64_t>(count / 2));
+  EXPECT_GT(core->scheduler().num_preemptions(), 0);
+  const scheduler::PrefixCacheStats& cached = core->scheduler().prefix_cache_stats();
+  EXPECT_GT(cached.states_saved, 0U);
+  EXPECT_GT(cached.states_restored, 0U);
+  EXPECT_EQ(core->counters().num_failed_steps, 0U);
+  EXPECT_EQ(core->kv_cache_manager().num_free_state_reqs(), Machine::kMaxNumReqs);
+  fmt::print(
+      "{} tokens in {} steps; {} of {} draft tokens accepted; {} states saved, {} restored\n",
+      core->counters().generation_tokens,
+      core->counters().num_steps,
+      stats.num_accepted_tokens,
+      stats.num_draft_tokens,
+      cached.states_saved,
+      cached.states_restored);
+}
+
+class RecurrentDrafts : public ::testing::TestWithParam<std::tuple<Family, CudagraphMode>> {};
+
+TEST_P(RecurrentDrafts, change_nothing_that_any_request_is_told) {
+  const auto& [family, mode] = GetParam();
+  expect_no_change({.mode = mode,
+                    .num_speculative_tokens = kNumDrafts,
+                    .config = config_of(family),
+                    .num_state_snapshots = kSnapshots},
+                   60);
+}
+
+INSTANTIATE_TEST_SUITE_P(families_and_modes,
+                         RecurrentDrafts,
+                         ::testing::Combine(::testing::ValuesIn(kFamilies),
+                                            ::testing::ValuesIn(testing::kModes)),
+                         [](const auto& param_info) {
+                           return fmt::format("{}_{}",
+                                              std::get<0>(param_info.param).name,
+                                              to_string(std::get<1>(param_info.param)));
+                         });
+
+TEST(RecurrentDraftsAtLevels, change_nothing_that_any_request_is_told) {
+  for (const Family& family : kFamilies) {
+    SCOPED_TRACE(family.name);
+    expect_no_change({.num_speculative_tokens = kNumDrafts,
+                      .level = config::CompilationMode::VLLM_COMPILE,
+                      .config = config_of(family),
+                      .num_state_snapshots = kSnapshots},
+                     40);
+  }
+}
+
+/// Knows the answers. Of its drafts, the first num_right are right, and the others are wrong.
+class PatternDrafter final : public speculative::TokenDrafter {
+ public:
+  explicit PatternDrafter(std::vector<Tokens> known) : known_(std::move(known)) {}
+
+  int propose(std::span<const int32_t> token_ids, std::span<int32_t> drafts) override {
+    for (const Tokens& tokens : known_) {
+      if (tokens.size() <= token_ids.size() ||
+          !std::ranges::equal(std::span(tokens).first(token_ids.size()), token_ids)) {
+        continue;
+      }
+      const auto next = std::span(tokens).subspan(token_ids.size());
+      const size_t count = std::min({next.size(), drafts.size(), num_drafts});
+      for (size_t i = 0; i < count; ++i) drafts[i] = i < num_right ? next[i] : (next[i] + 1) % 1024;
+      return static_cast<int>(count);
+    }
+    return 0;
+  }
+
+  size_t num_drafts = kNumDrafts;
+  size_t num_right = 0;
+
+ private:
+  std::vector<Tokens> known_;
+};
+
+// Each number of accepted tokens leaves the states in another slot of the request, and a step with
+// fewer drafts is padded to the graphs of a width.
+TEST(RecurrentDraftSteps, go_on_from_the_last_accepted_token_whatever_was_accepted_before) {
+  for (const CudagraphMode mode : {CudagraphMode::NONE, CudagraphMode::FULL_AND_PIECEWISE}) {
+    Machine machine({.mode = mode,
+                     .num_blocks = 60,
+                     .num_speculative_tokens = kNumDrafts,
+                     .config = config_of(kFamilies[4]),
+                     .num_state_snapshots = kSnapshots,
+                     .dtype = DType::f32});
+    std::vector<Spec> specs;
+    for (int32_t i = 0; i < 3; ++i) {
+      specs.push_back({.prompt = {100 + i, 7, 300 + 5 * i, 9},
+                       .params = {.temperature = 0, .max_tokens = 120, .ignore_eos = true}});
+    }
+    const std::vector<Answer> expected = plain_answers(machine, specs);
+    PatternDrafter drafter(known_tokens(specs, expected));
+    engine::EngineCoreOptions options = machine.core_options(drafter);
+    options.enable_prefix_caching = false;
+    const auto core = machine.make_core(options);
+    std::vector<scheduler::RequestId> ids;
+    for (const Spec& spec : specs) ids.push_back(core->add_request(spec.prompt, spec.params));
+    std::vector<Tokens> tokens(specs.size());
+    for (uint32_t step = 0; core->has_unfinished_requests(); ++step) {
+      drafter.num_drafts = step / 7 % (kNumDrafts + 1);
+      drafter.num_right = step * step % (kNumDrafts + 1);
+      for (const auto& update : core->step()) {
+        if (!update.new_token_id) continue;
+        const auto of = std::ranges::find(ids, update.request->id());
+        tokens[static_cast<size_t>(of - ids.begin())].push_back(*update.new_token_id);
+      }
+      if (mode == CudagraphMode::NONE || core->last_step().scheduled->any_prefill) continue;
+      EXPECT_EQ(core->last_step().decision.reason, DispatchReason::full_uniform);
+    }
+    for (size_t i = 0; i < specs.size(); ++i) EXPECT_EQ(tokens[i], expected[i].token_ids);
+    const speculative::SpeculationStats& stats = core->scheduler().speculation_stats();
+    EXPECT_GT(stats.num_accepted_tokens, 20U);
+    EXPECT_GT(stats.num_draft_tokens, stats.num_accepted_tokens + 10);
+  }
+}
+
+// The answer that a snapshot begins was made with drafts, and the next turn begins behind it.
+TEST(RecurrentDraftSteps, keep_states_where_blocks_end_among_accepted_drafts) {
+  Machine machine({.num_blocks = 60,
+                   .num_speculative_tokens = kNumDrafts,
+                   .config = config_of(kFamilies[4]),
+                   .num_state_snapshots = kSnapshots});
+  Spec first{.prompt = {3, 1, 4, 1, 5},
+             .params = {.temperature = 0, .max_tokens = 60, .ignore_eos = true}};
+  const std::vector<Answer> plain = plain_answers(machine, {first});
+  Spec second = first;
+  second.prompt.insert(second.prompt.end(), plain[0].token_ids.begin(), plain[0].token_ids.end());
+  second.prompt.push_back(77);
+  const std::vector<Answer> expected = plain_answers(machine, {first, second});
+  PatternDrafter drafter(known_tokens({first, second}, expected));
+  drafter.num_right = kNumDrafts;
+  const auto core = machine.make_core(machine.core_options(drafter));
+  EXPECT_EQ(machine.answer(*core, {first}), std::vector<Answer>{expected[0]});
+  const uint64_t hits = core->scheduler().prefix_cache_stats().hits;
+  EXPECT_EQ(machine.answer(*core, {second}), std::vector<Answer>{expected[1]});
+  EXPECT_EQ(core->scheduler().prefix_cache_stats().hits - hits,
+            static_cast<uint64_t>((second.prompt.size() - 2) / testing::TinyEngine::kBlockSize *
+                                  testing::TinyEngine::kBlockSize))
+      << "the second turn begins at the last block end of the first one";
+  EXPECT_GT(core->scheduler().speculation_stats().num_accepted_tokens, 60U);
+}
+
+}  // namespace
+}  // namespace reprise
