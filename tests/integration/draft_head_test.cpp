@@ -13,6 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "reprise/api/engine_runner.h"
+#include "reprise/api/llm.h"
+#include "reprise/api/loaded_engine.h"
 #include "reprise/base/json.h"
 #include "reprise/engine/engine_core.h"
 #include "reprise/models/draft_head.h"
@@ -39,16 +42,34 @@ using testing::TinyEngine;
 using testing::Tokens;
 
 /// Those that repeat have a layer that adds nothing: their hidden states are the target's.
-enum class Head { trained, eagle3, eagle, mtp, repeating_eagle, repeating_mtp };
+enum class Head {
+  trained,
+  eagle3,
+  eagle,
+  mtp,
+  qwen_mtp,  // of a model with recurrent layers
+  repeating_eagle,
+  repeating_mtp,
+  repeating_qwen_mtp
+};
 
-bool is_mtp(Head head) { return head == Head::mtp || head == Head::repeating_mtp; }
+bool is_qwen_mtp(Head head) { return head == Head::qwen_mtp || head == Head::repeating_qwen_mtp; }
+bool is_mtp(Head head) {
+  return head == Head::mtp || head == Head::repeating_mtp || is_qwen_mtp(head);
+}
 bool is_eagle(Head head) { return head == Head::eagle || head == Head::repeating_eagle; }
 
 constexpr int32_t kNumDrafts = 4;
 
 std::string name_of(Head head) {
-  constexpr std::array kNames = {
-      "trained", "eagle3", "eagle", "mtp", "repeating_eagle", "repeating_mtp"};
+  constexpr std::array kNames = {"trained",
+                                 "eagle3",
+                                 "eagle",
+                                 "mtp",
+                                 "qwen_mtp",
+                                 "repeating_eagle",
+                                 "repeating_mtp",
+                                 "repeating_qwen_mtp"};
   return kNames.at(static_cast<size_t>(head));
 }
 
@@ -67,8 +88,9 @@ Json llama_config_of(Json head) {
 }
 
 /// A model with an MTP layer, and the vocabulary of the bundled model.
-std::string mtp_target() {
-  Json config = Json::parse(testing::kTinyDeepseekConfig);
+std::string mtp_target(Head head) {
+  Json config =
+      Json::parse(is_qwen_mtp(head) ? testing::kTinyQwen3NextConfig : testing::kTinyDeepseekConfig);
   config["vocab_size"] = 1024;
   config["max_position_embeddings"] = 1024;
   config["num_nextn_predict_layers"] = 1;
@@ -77,13 +99,13 @@ std::string mtp_target() {
 
 weights::ModelConfig target_config(Head head) {
   const std::string text =
-      is_mtp(head) ? mtp_target() : read_file(testing::bundled_model() / "config.json");
+      is_mtp(head) ? mtp_target(head) : read_file(testing::bundled_model() / "config.json");
   return weights::parse_model_config(text, "config.json").config;
 }
 
 weights::DraftHeadConfig head_config(Head head) {
   const weights::ModelConfig target = target_config(head);
-  if (is_mtp(head)) return weights::mtp_config(mtp_target(), "config.json", target);
+  if (is_mtp(head)) return weights::mtp_config(mtp_target(head), "config.json", target);
   Json config = Json::parse(read_file(trained_head() / "config.json"));
   // Random heads have other layers and another vocabulary.
   if (head != Head::trained) {
@@ -102,7 +124,8 @@ weights::DraftHeadConfig head_config(Head head) {
 }
 
 testing::MachineOptions machine_options(Head head, testing::MachineOptions options = {}) {
-  if (is_mtp(head)) options.config = mtp_target();
+  if (is_mtp(head)) options.config = mtp_target(head);
+  if (is_qwen_mtp(head)) options.num_state_snapshots = 8;
   options.num_speculative_tokens = kNumDrafts;
   options.auxiliary = models::auxiliary_states(head_config(head));
   return options;
@@ -169,7 +192,7 @@ class HeadEngine {
  private:
   static std::unique_ptr<weights::WeightSource> open(Head head,
                                                      const weights::DraftHeadConfig& config) {
-    if (head == Head::repeating_eagle || head == Head::repeating_mtp) {
+    if (head >= Head::repeating_eagle) {
       return std::make_unique<RepeatingWeights>(config);
     }
     if (head != Head::trained) {
@@ -206,9 +229,10 @@ class HeadEngine {
             },
         .weights = source_.get()};
     if (is_mtp(head)) {
-      Json layer = Json::parse(mtp_target());
+      Json layer = Json::parse(mtp_target(head));
       layer["num_hidden_layers"] = 1;
       layer["first_k_dense_replace"] = 0;
+      if (is_qwen_mtp(head)) layer["layer_types"] = {"full_attention"};
       tiny.config = layer.dump();
     } else {
       tiny.config = llama_config_of(Json::parse(read_file(trained_head() / "config.json"))).dump();
@@ -259,7 +283,7 @@ void expect_no_change(Head head, const testing::MachineOptions& asked, int count
 class DraftHeadModes : public ::testing::TestWithParam<CudagraphMode> {};
 
 TEST_P(DraftHeadModes, change_nothing_that_any_request_is_told) {
-  for (const Head head : {Head::trained, Head::eagle3, Head::eagle, Head::mtp}) {
+  for (const Head head : {Head::trained, Head::eagle3, Head::eagle, Head::mtp, Head::qwen_mtp}) {
     SCOPED_TRACE(name_of(head));
     expect_no_change(head, {.mode = GetParam()}, head == Head::trained ? 100 : 40);
   }
@@ -279,7 +303,7 @@ INSTANTIATE_TEST_SUITE_P(modes,
 class DraftHeadLevels : public ::testing::TestWithParam<config::CompilationMode> {};
 
 TEST_P(DraftHeadLevels, change_nothing_that_any_request_is_told) {
-  for (const Head head : {Head::trained, Head::mtp}) {
+  for (const Head head : {Head::trained, Head::mtp, Head::qwen_mtp}) {
     SCOPED_TRACE(name_of(head));
     expect_no_change(head, {.level = GetParam()}, 40);
   }
@@ -297,7 +321,7 @@ INSTANTIATE_TEST_SUITE_P(levels,
 /// Follows steps with a head; its tests look at what the head proposes.
 class HeadWatch : public speculative::Drafter {
  public:
-  explicit HeadWatch(HeadDrafter& head) : head_(&head) {}
+  explicit HeadWatch(Drafter& head) : head_(&head) {}
 
   bool follows_steps() const noexcept override { return true; }
   void follow(const speculative::FollowedStep& step) noexcept override { head_->follow(step); }
@@ -309,7 +333,7 @@ class HeadWatch : public speculative::Drafter {
  private:
   virtual void look_at(std::span<const DraftRequest> requests) noexcept = 0;
 
-  HeadDrafter* head_;
+  Drafter* head_;
 };
 
 /// Remembers the drafts after each prefix.
@@ -468,6 +492,121 @@ TEST(DraftHead, proposes_what_the_same_head_proposes_in_pytorch) {
   EXPECT_GT(num_compared, 15);
 }
 
+const std::filesystem::path& mtp_goldens() {
+  static const std::filesystem::path kFolder =
+      std::filesystem::path(source_dir()) / "tests/goldens/draft_head";
+  return kFolder;
+}
+
+api::EngineArgs mtp_args(const std::string& name) {
+  api::EngineArgs args;
+  args.model = mtp_goldens() / name;
+  args.tokenizer = testing::bundled_model();
+  args.dtype = "float32";
+  args.max_num_seqs = 3;
+  args.num_threads = 1;
+  args.speculative_config = {{"method", "mtp"}, {"num_speculative_tokens", kNumDrafts}};
+  return args;
+}
+
+class QwenMtp : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(QwenMtp, proposes_what_the_same_head_proposes_in_pytorch) {
+  const Json goldens = Json::parse(read_file(mtp_goldens() / GetParam() / "drafts.json"));
+  api::LLM llm(mtp_args(GetParam()));
+  api::LoadedEngine& loaded = llm.loaded();
+  int num_compared = 0;
+  for (const Json& golden : goldens["cases"]) {
+    struct Watch final : HeadWatch {
+      using HeadWatch::HeadWatch;
+      Tokens tokens, drafts;
+      void look_at(std::span<const DraftRequest> requests) noexcept override {
+        if (!tokens.empty()) return;
+        tokens.assign(requests[0].token_ids.begin(), requests[0].token_ids.end());
+        drafts.assign(requests[0].drafts.begin(), requests[0].drafts.begin() + kNumDrafts);
+      }
+    } watch(*loaded.drafter);
+    engine::EngineCoreOptions options = api::core_options(loaded, /*caches_prefixes=*/false);
+    options.drafter = &watch;
+    engine::EngineCore core(*loaded.runner, options);
+    const auto tokens = golden["tokens"].get<Tokens>();
+    sampling::SamplingParams params{.temperature = 0, .max_tokens = 12, .ignore_eos = true};
+    params.allowed_token_ids = {tokens.back()};
+    (void)core.add_request(Tokens(tokens.begin(), tokens.end() - 1), params);
+    while (core.has_unfinished_requests()) (void)core.step();
+    ASSERT_EQ(watch.tokens, tokens);
+    if (golden["margin"].get<double>() < 1e-3) continue;
+    EXPECT_EQ(watch.drafts, golden["drafts"].get<Tokens>()) << tokens.size() << " tokens";
+    ++num_compared;
+  }
+  EXPECT_GT(num_compared, 20);
+}
+
+/// Prompts that end before the last token of a golden text whose next token is the first draft.
+std::vector<Tokens> prompts_before_right_drafts(const std::string& name) {
+  const Json goldens = Json::parse(read_file(mtp_goldens() / name / "drafts.json"));
+  std::vector<Tokens> prompts;
+  for (const Json& golden : goldens["cases"]) {
+    auto text = golden["tokens"].get<Tokens>();
+    text.push_back(golden["drafts"][0].get<int32_t>());
+    const bool goes_on = std::ranges::any_of(goldens["cases"], [&](const Json& other) {
+      const auto longer = other["tokens"].get<Tokens>();
+      return longer.size() >= text.size() && std::equal(text.begin(), text.end(), longer.begin());
+    });
+    if (goes_on) prompts.emplace_back(text.begin(), text.end() - 2);
+  }
+  return prompts;
+}
+
+TEST_P(QwenMtp, changes_no_token_and_uses_all_of_the_checkpoint) {
+  // Requests with random prompts, and requests whose first drafts are right.
+  std::vector<Tokens> prompts = prompts_before_right_drafts(GetParam());
+  ASSERT_FALSE(prompts.empty());
+  for (const Spec& spec : make_specs(/*seed=*/4, 12)) {
+    prompts.push_back(spec.prompt);
+    for (int32_t& token : prompts.back()) token %= 96;
+  }
+  const sampling::SamplingParams params{.temperature = 0, .max_tokens = 60, .ignore_eos = true};
+  const auto answers_of = [&](api::LLM& llm) {
+    std::vector<Tokens> answers;
+    for (const auto& result : llm.generate_token_ids(prompts, params)) {
+      answers.push_back(result.output.token_ids);
+    }
+    return answers;
+  };
+  api::EngineArgs plain_args = mtp_args(GetParam());
+  plain_args.speculative_config = Json::object();
+  api::LLM plain(plain_args);
+  const std::vector<Tokens> expected = answers_of(plain);
+  for (const char* mode : {"NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"}) {
+    for (const int level : {0, 3}) {
+      SCOPED_TRACE(fmt::format("{}, level {}", mode, level));
+      api::EngineArgs args = mtp_args(GetParam());
+      args.compilation_config = {{"cudagraph_mode", mode}, {"mode", level}};
+      api::LLM llm(args);
+      for (const std::string& warning : llm.loaded().report.warnings) {
+        EXPECT_EQ(warning.find("not used"), std::string::npos) << warning;
+        EXPECT_EQ(warning.find("mtp ("), std::string::npos) << warning;
+      }
+      EXPECT_EQ(answers_of(llm), expected);
+      EXPECT_EQ(answers_of(llm), expected) << "prefixes are found";
+      const auto& stats = llm.loaded().core->scheduler().speculation_stats();
+      EXPECT_GT(stats.num_accepted_tokens, 0U);
+      EXPECT_GT(stats.num_draft_tokens, stats.num_accepted_tokens);
+      fmt::print("{} of {} drafts accepted\n", stats.num_accepted_tokens, stats.num_draft_tokens);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(families,
+                         QwenMtp,
+                         ::testing::Values("qwen3-next", "qwen3_5", "qwen3_5-moe"),
+                         [](const auto& param_info) {
+                           std::string name = param_info.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
 // Such a head gives the logits from which the last token was sampled: a greedy answer's last token.
 TEST(DraftHead, reads_the_hidden_state_of_the_token_before_the_last) {
   std::vector<Spec> specs = make_specs(/*seed=*/21, 30);
@@ -475,7 +614,7 @@ TEST(DraftHead, reads_the_hidden_state_of_the_token_before_the_last) {
     spec.constraint_length = 0;
     spec.params = {.temperature = 0, .max_tokens = 30, .ignore_eos = true};
   }
-  for (const Head head : {Head::repeating_eagle, Head::repeating_mtp}) {
+  for (const Head head : {Head::repeating_eagle, Head::repeating_mtp, Head::repeating_qwen_mtp}) {
     SCOPED_TRACE(name_of(head));
     const testing::MachineOptions options = machine_options(head, {.dtype = DType::f32});
     Machine machine(options);

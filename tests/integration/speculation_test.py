@@ -222,6 +222,15 @@ GLM_MTP_TARGETS = (
 )
 
 
+QWEN_MTP_TARGET = {
+    "architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next", "hidden_size": 64, "intermediate_size": 96,
+    "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "full_attention_interval": 2,
+    "linear_conv_kernel_dim": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 12, "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+    "shared_expert_intermediate_size": 32, "vocab_size": 1024, "max_position_embeddings": 256, "hidden_act": "silu",
+}
+
+
 class SecondModel(unittest.TestCase):
     """Drafts that a second model makes: config() names it. The answers are compared with those of a server without drafts."""
 
@@ -312,7 +321,7 @@ class DraftHead(SecondModel):
                 shutil.copy(file, folder)
         generate = ["generate", folder, "--load-format", "dummy", "--prompt", "Once upon a time", "--max-tokens", "30",
                     "--ignore-eos", "--temperature", "0", "--json"]
-        for target in (MTP_TARGET, *GLM_MTP_TARGETS):
+        for target in (MTP_TARGET, *GLM_MTP_TARGETS, QWEN_MTP_TARGET):
             with self.subTest(target=target["architectures"]):
                 Path(folder, "config.json").write_text(json.dumps(target))
                 plain = run(*generate)
@@ -445,6 +454,11 @@ class DraftModel(SecondModel):
                        "--speculative-config", self.config(model=folder))
             self.assertEqual(done.returncode, 2, done.stdout)
             self.assertIn("has a vocabulary of 1000 tokens, and the main model has 1024", done.stderr)
+            Path(folder, "config.json").write_text(json.dumps(QWEN_MTP_TARGET))
+            done = run("generate", serve_test.MODEL, "--prompt", "a", "--load-format", "dummy",
+                       "--speculative-config", self.config(model=folder))
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn("(Qwen3NextForCausalLM) has recurrent layers", done.stderr)
 
 
 def sum_of(server, name):

@@ -129,6 +129,7 @@ ResolvedOptions resolve_draft_head(const EngineArgs& head_args, ResolvedOptions&
                         ? weights::mtp_config(json, path, main.config)
                         : weights::parse_eagle_config(kind, json, path, head.config, main.config);
   head.config = head.draft_head->model;
+  head.recurrent = nullptr;  // the head of a model with recurrent layers has none
   head.rank_config = head.config;
   head.max_model_len = main.max_model_len;
   main.auxiliary = models::auxiliary_states(*head.draft_head);

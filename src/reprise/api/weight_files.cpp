@@ -88,6 +88,18 @@ std::unique_ptr<weights::WeightSource> open_checkpoint(const EngineArgs& args,
   return checkpoint;
 }
 
+/// Whether the head's tensors are in the checkpoint of its target, but not among its target's: then
+/// they get their names before those that are not of the target are left out.
+bool is_beside_model(const std::optional<weights::DraftHeadConfig>& head) {
+  return head && head->kind == weights::DraftHeadKind::qwen_mtp;
+}
+
+/// Whether a draft head reads the part "mtp." of this model's checkpoint.
+bool reads_mtp(const ResolvedOptions& options) {
+  return options.speculative_config &&
+         options.speculative_config->method == speculative::SpeculativeMethod::mtp;
+}
+
 std::unique_ptr<weights::WeightSource> open_stored(const EngineArgs& args,
                                                    const ResolvedOptions& options,
                                                    std::vector<std::string>& warnings) {
@@ -98,7 +110,10 @@ std::unique_ptr<weights::WeightSource> open_stored(const EngineArgs& args,
   const auto files = open_model_files(args.model, options.files);
   if (files->gguf() != nullptr) return open_gguf(args, files->gguf(), config, warnings);
   std::unique_ptr<weights::WeightSource> source = open_checkpoint(args, config, warnings);
-  if (const std::string parts = weights::other_parts(*source); !parts.empty()) {
+  if (is_beside_model(options.draft_head)) {
+    source = weights::with_head_names(std::move(source), *options.draft_head);
+  } else if (const std::string parts = weights::other_parts(*source, reads_mtp(options));
+             !parts.empty()) {
     warnings.push_back(
         fmt::format("{}: parts that are not loaded: {}", args.model.string(), parts));
   }
@@ -184,7 +199,9 @@ std::unique_ptr<weights::WeightSource> open_verified_weights(const EngineArgs& a
         weights::expected_tensors(*head), options.dtype, args.seed);
   } else {
     source = open_weights(args, options, warnings);
-    if (head) source = weights::with_head_names(std::move(source), *head);
+    if (head && !is_beside_model(head)) {
+      source = weights::with_head_names(std::move(source), *head);
+    }
   }
   if (!head) {
     options.config.tie_word_embeddings = options.rank_config.tie_word_embeddings =

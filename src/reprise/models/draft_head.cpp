@@ -135,11 +135,13 @@ class Eagle3Head final : public DraftHead {
 };
 
 /// Source: DeepSeek-V3, section 2.2, as in vLLM 0.32, deepseek_mtp.py. The difference: the
-/// embedding of position 0 is not replaced by zeros, which only affects drafts.
+/// embedding of position 0 is not replaced by zeros, which only affects drafts. Qwen's heads are
+/// the same, but later steps read normed hidden states: vLLM 0.32, qwen3_next_mtp.py.
 class MtpHead final : public DraftHead {
  public:
   explicit MtpHead(const Parts& parts)
       : DraftHead(parts),
+        norm_output_(parts.config.norm_output),
         fc_(parts.fc),
         embedding_norm_(
             parts.config.model, parts.parameters, std::string(head_tensors::kEmbeddingNorm)),
@@ -155,10 +157,13 @@ class MtpHead final : public DraftHead {
                                const Tensor& positions) const override {
     const Tensor both =
         side_by_side(embedding_norm_(embedded), target_norm_(context.hidden_states));
-    context.auxiliary = layer_->forward(context, project(both, fc_), positions);
-    return final_norm_(context.auxiliary);
+    const Tensor hidden = layer_->forward(context, project(both, fc_), positions);
+    const Tensor final = final_norm_(hidden);
+    context.auxiliary = norm_output_ ? final : hidden;
+    return final;
   }
 
+  bool norm_output_;
   Tensor fc_;
   Norm embedding_norm_;
   Norm target_norm_;
@@ -198,6 +203,7 @@ std::unique_ptr<DraftHead> create_draft_head(const weights::DraftHeadConfig& con
     case weights::DraftHeadKind::eagle3:
       return std::make_unique<Eagle3Head>(parts);
     case weights::DraftHeadKind::mtp:
+    case weights::DraftHeadKind::qwen_mtp:
       break;
   }
   return std::make_unique<MtpHead>(parts);

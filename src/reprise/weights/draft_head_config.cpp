@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 
 #include "reprise/base/error.h"
@@ -18,6 +19,13 @@ constexpr size_t kMostAuxiliaryLayers = 8;  // published heads have 3
 // Source: vLLM 0.32, deepseek_mtp.py, glm4_moe_mtp.py and glm4_moe_lite_mtp.py.
 constexpr std::array kWithMtpLayer = {
     Architecture::deepseek_v3, Architecture::glm4_moe, Architecture::glm4_moe_lite};
+// Source: vLLM 0.32, qwen3_next_mtp.py and qwen3_5_mtp.py.
+constexpr std::array kWithMtpModules = {
+    Architecture::qwen3_next, Architecture::qwen3_5, Architecture::qwen3_5_moe};
+
+bool is_one_of(std::span<const Architecture> list, Architecture one) {
+  return std::ranges::find(list, one) != list.end();
+}
 
 void require_equal(const ConfigReader& reader,
                    std::string_view key,
@@ -111,30 +119,41 @@ DraftHeadConfig mtp_config(std::string_view json,
                            std::string_view path,
                            const ModelConfig& target) {
   const Json object = parse_json_file(json, path, "E_CONFIG");
-  const ConfigReader reader(object, path);
-  constexpr std::string_view kKey = "num_nextn_predict_layers";
-  const int64_t count = reader.integer(kKey, 0, target.num_hidden_layers).value_or(0);
-  if (std::ranges::find(kWithMtpLayer, target.architecture) == kWithMtpLayer.end()) {
+  const auto inner = object.find("text_config");
+  const bool is_inside = inner != object.end() && inner->is_object();
+  const ConfigReader reader(is_inside ? *inner : object, path);
+  const bool has_modules = is_one_of(kWithMtpModules, target.architecture);
+  if (!has_modules && !is_one_of(kWithMtpLayer, target.architecture)) {
     std::vector<std::string_view> names;
     for (const Architecture one : kWithMtpLayer) names.push_back(architecture_name(one));
+    for (const Architecture one : kWithMtpModules) names.push_back(architecture_name(one));
     reader.fail("architectures",
                 fmt::format("{} has no MTP head that is supported; those of {} are",
                             architecture_name(target.architecture),
                             fmt::join(names, ", ")));
   }
+  const bool is_qwen3_5 = has_modules && target.architecture != Architecture::qwen3_next;
+  const std::string_view key = is_qwen3_5 ? "mtp_num_hidden_layers" : "num_nextn_predict_layers";
+  // Published configs of Qwen3-Next do not say that there is one.
+  const int64_t count =
+      reader.integer(key, 0, target.num_hidden_layers).value_or(has_modules ? 1 : 0);
   if (count != 1) {
-    reader.fail(kKey,
+    reader.fail(key,
                 fmt::format("is {}: {}",
                             count,
                             count == 0 ? "this checkpoint has no MTP layer"
                                        : "only one MTP layer is supported"));
   }
-  DraftHeadConfig head{.kind = DraftHeadKind::mtp, .model = target};
+  if (is_qwen3_5) refuse_if_true(reader, "mtp_use_dedicated_embeddings");
+  DraftHeadConfig head{.kind = has_modules ? DraftHeadKind::qwen_mtp : DraftHeadKind::mtp,
+                       .model = target,
+                       .norm_output = has_modules};
   head.target_num_layers = target.num_hidden_layers;
   head.draft_vocab_size = target.vocab_size;
   head.model.num_hidden_layers = 1;
-  head.model.layer_types = {target.layer_types.back()};
-  if (target.moe) head.model.moe_layers = {target.moe_layers.back()};
+  head.model.layer_types = {has_modules ? LayerType::full_attention : target.layer_types.back()};
+  head.model.recurrent.reset();
+  if (target.moe) head.model.moe_layers = {has_modules || target.moe_layers.back()};
   if (!target.rope_layers.empty()) head.model.rope_layers = {target.rope_layers.back()};
   head.model.tie_word_embeddings = false;
   return head;

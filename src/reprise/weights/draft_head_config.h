@@ -11,9 +11,10 @@ namespace reprise::weights {
 
 /// The published layouts of draft heads.
 enum class DraftHeadKind : uint8_t {
-  eagle,   // reads the last hidden states of its target
-  eagle3,  // reads the hidden states before some of its layers
-  mtp,     // DeepSeek's and GLM's multi-token prediction: a further layer in their checkpoints
+  eagle,     // reads the last hidden states of its target
+  eagle3,    // reads the hidden states before some of its layers
+  mtp,       // DeepSeek's and GLM's multi-token prediction: a further layer in their checkpoints
+  qwen_mtp,  // that of Qwen3-Next and Qwen3.5: the modules "mtp.*" of their checkpoints
 };
 
 /// A draft head: one layer that predicts the next token from hidden states of another model, its
@@ -31,6 +32,10 @@ struct DraftHeadConfig {
 
   friend bool operator==(const DraftHeadConfig&, const DraftHeadConfig&) = default;
 
+  /// The head is in the checkpoint of its target.
+  [[nodiscard]] bool is_mtp() const noexcept {
+    return kind == DraftHeadKind::mtp || kind == DraftHeadKind::qwen_mtp;
+  }
   /// Columns of what the head reads of its target.
   [[nodiscard]] int64_t feature_size() const noexcept {
     const auto parts = static_cast<int64_t>(auxiliary_layers.size());

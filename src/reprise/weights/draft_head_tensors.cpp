@@ -45,6 +45,29 @@ std::string name_in_mtp_head(std::string_view stored, int64_t layer) {
   return fmt::format("model.layers.0.{}", name);
 }
 
+std::string name_in_qwen_mtp_head(std::string_view stored) {
+  constexpr std::string_view kPrefix = "mtp.";
+  if (!stored.starts_with(kPrefix)) return {};
+  stored.remove_prefix(kPrefix.size());
+  if (stored == "pre_fc_norm_embedding.weight") return "model.enorm.weight";
+  if (stored == "pre_fc_norm_hidden.weight") return "model.hnorm.weight";
+  return fmt::format("model.{}", stored);
+}
+
+// The name under which a tensor of the checkpoint is loaded; empty: it is not the head's.
+std::string name_in_head(std::string_view stored, const DraftHeadConfig& head) {
+  switch (head.kind) {
+    case DraftHeadKind::mtp:
+      return name_in_mtp_head(stored, head.target_num_layers);
+    case DraftHeadKind::qwen_mtp:
+      return name_in_qwen_mtp_head(stored);
+    case DraftHeadKind::eagle:
+    case DraftHeadKind::eagle3:
+      break;
+  }
+  return name_in_eagle_head(stored);
+}
+
 bool is_of(const ExpectedTensor& tensor, std::string_view module) {
   return tensor.name.starts_with(module) && tensor.name.substr(module.size()).starts_with('.');
 }
@@ -55,9 +78,7 @@ std::unique_ptr<WeightSource> with_head_names(std::unique_ptr<WeightSource> sour
                                               const DraftHeadConfig& head) {
   std::map<std::string, std::string, std::less<>> stored_names;
   for (const std::string_view stored : source->names()) {
-    std::string name = head.kind == DraftHeadKind::mtp
-                           ? name_in_mtp_head(stored, head.target_num_layers)
-                           : name_in_eagle_head(stored);
+    std::string name = name_in_head(stored, head);
     if (!name.empty()) stored_names.emplace(std::move(name), stored);
   }
   return std::make_unique<RenamedWeights>(std::move(source), std::move(stored_names));
@@ -92,7 +113,7 @@ std::vector<ExpectedTensor> expected_tensors(const DraftHeadConfig& head) {
   const int64_t fc_inputs = head.kind == DraftHeadKind::eagle3 ? head.feature_size() : 2 * hidden;
   tensors.push_back({.name = std::string(head_tensors::kFc), .shape = {hidden, fc_inputs}});
   if (head.kind == DraftHeadKind::eagle3) add_norm(head_tensors::kHiddenNorm);
-  if (head.kind == DraftHeadKind::mtp) {
+  if (head.is_mtp()) {
     add_norm(head_tensors::kEmbeddingNorm);
     add_norm(head_tensors::kTargetNorm);
   }

@@ -145,6 +145,83 @@ TEST(DraftHeadTensors, are_found_under_the_names_of_published_checkpoints) {
   EXPECT_FALSE(source->has("model.embed_tokens.weight")) << "the target's takes its place";
 }
 
+Json qwen3_next_json() {
+  return {{"architectures", {"Qwen3NextForCausalLM"}},
+          {"model_type", "qwen3_next"},
+          {"vocab_size", 50},
+          {"hidden_size", 16},
+          {"intermediate_size", 24},
+          {"num_hidden_layers", 4},
+          {"num_attention_heads", 2},
+          {"num_key_value_heads", 1},
+          {"head_dim", 8},
+          {"linear_conv_kernel_dim", 4},
+          {"linear_key_head_dim", 8},
+          {"linear_value_head_dim", 8},
+          {"linear_num_key_heads", 1},
+          {"linear_num_value_heads", 2},
+          {"num_experts", 4},
+          {"num_experts_per_tok", 2},
+          {"moe_intermediate_size", 8},
+          {"shared_expert_intermediate_size", 8},
+          {"mlp_only_layers", {3}},
+          {"max_position_embeddings", 64}};
+}
+
+std::string mtp_refusal(const Json& json) {
+  try {
+    (void)mtp_config(json.dump(), "config.json", head_test_config(json));
+  } catch (const FileError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(QwenMtpHead, is_a_layer_with_attention_and_experts_under_its_own_names) {
+  const Json json = qwen3_next_json();
+  const DraftHeadConfig head = mtp_config(json.dump(), "config.json", head_test_config(json));
+  EXPECT_TRUE(head.norm_output) << "later steps read normed hidden states";
+  EXPECT_EQ(head.model.num_recurrent_layers(), 0);
+  EXPECT_EQ(head.model.num_attention_layers(), 1);
+  std::map<std::string, std::string, std::less<>> published;
+  for (const ExpectedTensor& tensor : expected_tensors(head)) {
+    std::string name = tensor.name;
+    if (name.starts_with("model.")) name = "mtp." + name.substr(6);
+    if (name == "mtp.enorm.weight") name = "mtp.pre_fc_norm_embedding.weight";
+    if (name == "mtp.hnorm.weight") name = "mtp.pre_fc_norm_hidden.weight";
+    published.emplace(name, tensor.name);
+  }
+  EXPECT_TRUE(published.contains("mtp.layers.0.mlp.experts.3.down_proj.weight"));
+  EXPECT_TRUE(published.contains("mtp.layers.0.self_attn.q_norm.weight"));
+  const auto source = with_head_names(
+      std::make_unique<RenamedWeights>(
+          std::make_unique<DummyWeights>(expected_tensors(head), DType::bf16, 1), published),
+      head);
+  EXPECT_THAT(verify_weights(head, *source), IsEmpty());
+  EXPECT_EQ(source->find("model.fc.weight")->shape, (std::vector<int64_t>{16, 32}));
+  EXPECT_FALSE(source->has("lm_head.weight")) << "the target's takes its place";
+}
+
+TEST(QwenMtpHead, is_refused_where_there_is_none_or_more_than_one) {
+  Json json = qwen3_next_json();
+  EXPECT_EQ(mtp_refusal(json), "accepted") << "published configs do not count it";
+  json["num_nextn_predict_layers"] = 0;
+  EXPECT_THAT(mtp_refusal(json), HasSubstr("this checkpoint has no MTP layer"));
+  json["num_nextn_predict_layers"] = 2;
+  EXPECT_THAT(mtp_refusal(json), HasSubstr("only one MTP layer"));
+  json["model_type"] = "qwen3_5_moe_text";
+  json["architectures"] = {"Qwen3_5MoeForCausalLM"};
+  EXPECT_EQ(mtp_refusal(json), "accepted") << "Qwen3.5 counts by mtp_num_hidden_layers";
+  json["mtp_num_hidden_layers"] = 0;
+  EXPECT_THAT(mtp_refusal(json), HasSubstr("mtp_num_hidden_layers"));
+  // A model that reads images too has its language model's numbers in an object of their own.
+  const Json outer = {{"text_config", json}};
+  EXPECT_THROW((void)mtp_config(outer.dump(), "config.json", head_test_config(json)), FileError);
+  json["mtp_num_hidden_layers"] = 1;
+  json["mtp_use_dedicated_embeddings"] = true;
+  EXPECT_THAT(mtp_refusal(json), HasSubstr("mtp_use_dedicated_embeddings"));
+}
+
 TEST(DraftHeadTensors, name_the_token_of_each_row_of_logits) {
   const DraftHeadConfig head = eagle_head({{"draft_vocab_size", 3}});
   for (const DType dtype : {DType::i64, DType::i32}) {

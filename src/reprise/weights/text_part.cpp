@@ -46,6 +46,7 @@ const Json& members_by_default(std::string_view model_type) {
   return model_type == "gemma3_text" ? kOfGemma3 : kNone;
 }
 
+constexpr std::string_view kMtp = "mtp.";
 constexpr auto kOtherParts = std::to_array<std::string_view>({
     "visual.",
     "model.visual.",
@@ -60,7 +61,7 @@ constexpr auto kOtherParts = std::to_array<std::string_view>({
     "model.embed_audio.",
     "multi_modal_projector.",
     "model.multi_modal_projector.",
-    "mtp.",
+    kMtp,
 });
 
 std::string text_of(const Json& object, std::string_view key) {
@@ -133,10 +134,11 @@ std::string name_in_text_part(std::string_view stored_name) {
   return std::string(stored_name);
 }
 
-std::string other_parts(const WeightSource& source) {
+std::string other_parts(const WeightSource& source, bool reads_mtp) {
   const std::vector<std::string_view> names = source.names();
   std::string list;
   for (const std::string_view part : kOtherParts) {
+    if (reads_mtp && part == kMtp) continue;
     const auto count =
         std::ranges::count_if(names, [&](std::string_view name) { return name.starts_with(part); });
     if (count == 0) continue;

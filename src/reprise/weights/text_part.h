@@ -26,6 +26,6 @@ namespace reprise::weights {
 
 /// The parts of a checkpoint beside its language model, for a message: "visual (390 tensors), mtp
 /// (15 tensors)". Empty: there are none.
-[[nodiscard]] std::string other_parts(const WeightSource& source);
+[[nodiscard]] std::string other_parts(const WeightSource& source, bool reads_mtp = false);
 
 }  // namespace reprise::weights
