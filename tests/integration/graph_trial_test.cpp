@@ -33,15 +33,19 @@ TinyEngineOptions strict(const char* config) {
 
 TEST(GraphTrial, every_kind_of_layer_keeps_every_rule_after_a_warm_up) {
   for (const char* config : kConfigs) {
-    SCOPED_TRACE(config);
-    TinyEngine engine(strict(config));
-    const CaptureReport report = engine.runner().capture({});
-    EXPECT_FALSE(report.records.empty());
-    for (const auto& record : report.records) {
-      EXPECT_EQ(record.failure, "");
-      EXPECT_EQ(record.verdict, CaptureVerdict::proved);
+    for (const int32_t num_drafts : {0, 2}) {
+      SCOPED_TRACE(::testing::Message() << config << " with " << num_drafts << " drafts");
+      TinyEngineOptions options = strict(config);
+      options.num_speculative_tokens = num_drafts;
+      TinyEngine engine(options);
+      const CaptureReport report = engine.runner().capture({});
+      EXPECT_FALSE(report.records.empty());
+      for (const auto& record : report.records) {
+        EXPECT_EQ(record.failure, "");
+        EXPECT_EQ(record.verdict, CaptureVerdict::proved);
+      }
+      EXPECT_EQ(report.violation, "");
     }
-    EXPECT_EQ(report.violation, "");
   }
 }
 

@@ -160,6 +160,8 @@ struct MachineOptions {
   int32_t num_state_snapshots = 0;
   models::AuxiliaryStates auxiliary = {};  // what a draft head reads of the model
   DType dtype = DType::bf16;
+  cudagraph::VerifyGraphs verify_graphs = cudagraph::VerifyGraphs::capture;
+  double shadow_rate = 0;  // of replayed steps that run again without their graph
 };
 
 /// A whole engine with the bundled model, for several cores one after the other.
@@ -179,10 +181,12 @@ class Machine {
                .num_speculative_tokens = options.num_speculative_tokens,
                .dtype = options.dtype,
                .attention = options.attention,
+               .verify_graphs = options.verify_graphs,
                .config = options.config,
                .model = options.config.empty() ? bundled_model() : std::filesystem::path(),
                .num_state_snapshots = options.num_state_snapshots,
-               .auxiliary = options.auxiliary}),
+               .auxiliary = options.auxiliary,
+               .shadow = {.rate = options.shadow_rate}}),
         tokenizer_(tokenizer::Tokenizer::load(bundled_model())) {
     (void)tiny_.runner().capture({});
   }

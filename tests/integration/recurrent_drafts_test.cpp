@@ -129,6 +129,27 @@ TEST(RecurrentDraftsAtLevels, change_nothing_that_any_request_is_told) {
   }
 }
 
+// Each replay is compared with an eager run of the same step, whose states go back before it.
+TEST(RecurrentDraftsUnderWatch, change_no_state_that_an_eager_step_leaves_as_it_is) {
+  for (const Family& family : kFamilies) {
+    SCOPED_TRACE(family.name);
+    Machine machine({.num_speculative_tokens = kNumDrafts,
+                     .config = config_of(family),
+                     .num_state_snapshots = kSnapshots,
+                     .verify_graphs = cudagraph::VerifyGraphs::strict,
+                     .shadow_rate = 1});
+    EXPECT_TRUE(machine.runner().retired_graphs().empty()) << "a made-up step broke a rule";
+    const std::vector<Spec> specs = make_specs(/*seed=*/7, 20);
+    const std::vector<Answer> expected = plain_answers(machine, specs);
+    testing::KnowingDrafter drafter(known_tokens(specs, expected));
+    const auto core = machine.make_core(machine.core_options(drafter));
+    expect_equal(machine.answer(*core, specs), expected);
+    EXPECT_GT(core->scheduler().speculation_stats().num_accepted_tokens, 30U);
+    EXPECT_GT(machine.runner().shadow()->num_checks(), 20U);
+    EXPECT_EQ(machine.runner().shadow()->num_differences(), 0U);
+  }
+}
+
 /// Knows the answers. Of its drafts, the first num_right are right, and the others are wrong.
 class PatternDrafter final : public speculative::TokenDrafter {
  public:
