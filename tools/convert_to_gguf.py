@@ -47,11 +47,12 @@ EXPERT_NAMES = {"gate_proj": "ffn_gate_exps", "up_proj": "ffn_up_exps", "down_pr
 GATE_UP_NAMES = ("mlp.experts.gate_up_proj", "block_sparse_moe.experts.gate_up_proj", "block_sparse_moe.input_linear.weight")
 DOWN_NAMES = ("mlp.experts.down_proj", "block_sparse_moe.experts.down_proj", "block_sparse_moe.output_linear.weight")
 # Small tables and recurrences, which llama.cpp leaves as they are.
-ALWAYS_F32 = ("ssm_a", "ssm_d", "ssm_conv1d.weight", "ssm_norm.weight", "shortconv.conv.weight", "position_embd.weight",
+ALWAYS_F32 = ("ssm_a", "ssm_d", "ssm_conv1d.weight", "ssm_conv1d_q.weight", "ssm_conv1d_k.weight",
+              "ssm_conv1d_v.weight", "ssm_norm.weight", "indexer.proj.weight", "shortconv.conv.weight", "position_embd.weight",
               "token_types.weight",
               ".bias", "ffn_norm")
 ROUTERS = (".mlp.gate.weight", ".mlp.gate.wg.weight", "feed_forward.gate.weight", "block_sparse_moe.gate.weight",
-           ".router.layer.weight", ".router.weight")
+           ".router.layer.weight", ".router.weight", ".moe.gate.weight")
 ALIGNMENT = 32
 
 
@@ -173,14 +174,14 @@ def encoded(values, kind: int) -> bytes:
 
 def llama3_factors(config: dict) -> list[float] | None:
     """What convert_hf_to_gguf.py stores as rope_freqs.weight."""
-    rope = config.get("rope_scaling") or {}
-    if rope.get("rope_type", rope.get("type")) != "llama3":
+    rope = gguf_kinds.rope_of(config)
+    if rope.get("rope_type") != "llama3":
         return None
-    head_dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    head_dim = gguf_kinds.head_dim(config)  # also where a part of a head is rotated
     low, high, old = rope["low_freq_factor"], rope["high_freq_factor"], rope["original_max_position_embeddings"]
     factors = []
     for i in range(0, head_dim, 2):
-        wavelength = 2 * math.pi * config["rope_theta"] ** (i / head_dim)
+        wavelength = 2 * math.pi * rope["rope_theta"] ** (i / head_dim)
         if wavelength < old / high:
             factors.append(1.0)
         elif wavelength > old / low:
@@ -218,6 +219,11 @@ def expert_tensors(checkpoint: Checkpoint) -> Iterator[tuple[str, list[int], obj
 
 def is_of_experts(name: str) -> bool:
     return ".experts." in name or name.endswith(GATE_UP_NAMES + DOWN_NAMES)
+
+
+def is_of_images(name: str, config: dict) -> bool:
+    """A tensor beside the language model, which a file of its own would have."""
+    return "vision_config" in config and not name.startswith(("model.", "lm_head."))
 
 
 def has_more_bits(name: str, num_layers: int) -> bool:
@@ -260,7 +266,8 @@ def tensors_of(folder: Path, config: dict, outtype: str) -> Iterator[tuple[str, 
             yield f"rope_factors_{length}.weight", [len(values)], F32, values.tobytes()
     for name, entry in checkpoint.tensors.items():
         is_taken_apart = is_of_experts(name) and not kind_of_model.has_stacked_experts
-        if (name == "lm_head.weight" and config.get("tie_word_embeddings")) or is_taken_apart:
+        is_tied = name == "lm_head.weight" and config.get("tie_word_embeddings")
+        if is_tied or is_taken_apart or is_of_images(name, config):
             continue
         shape, values = entry["shape"], checkpoint.floats(name)
         for module, num_heads in heads.items():
@@ -335,7 +342,7 @@ def write_file(path: Path, keys: list, tensors: list) -> None:
 
 def convert(folder: Path, target: Path, outtype: str, num_parts: int = 1) -> list[Path]:
     """Returns the files, the first of which is the model."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config = gguf_kinds.text_config(json.loads((folder / "config.json").read_text(encoding="utf-8")))
     keys = config_keys(config, outtype) + pooling_keys(folder, gguf_kinds.kind_of_model(config).name)
     keys += tokenizer_keys(folder, config["vocab_size"])
     tensors = list(tensors_of(folder, config, outtype))

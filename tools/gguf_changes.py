@@ -73,6 +73,10 @@ def with_one_column(name: str, shape: list[int], values, config: dict) -> Iterat
     yield name, [*shape, 1], values
 
 
+def with_one_more_extent(name: str, shape: list[int], values, config: dict) -> Iterator[Tensor]:
+    yield name, [1, *shape], values
+
+
 def without_channels(name: str, shape: list[int], values, config: dict) -> Iterator[Tensor]:
     """Of a convolution that has one input channel for each output channel."""
     yield name, [shape[0], shape[2]], values

@@ -12,7 +12,7 @@ from gguf_changes import (
     Tensor, behind_padding, down_of_shared_expert, experts_of, gate_and_up, halves_of_columns, joined, keys_then_values,
     minus_exp, minus_exp_of_heads, norm_in_groups, nothing, num_kv_heads, plus_one, q_k_v_and_gate, q_then_k_then_v, size,
     stacked_down, stacked_gate_and_up, tiled_columns, tiled_minus_exp, tiled_rows, tiled_rows_behind_keys, times_multipliers,
-    transposed, with_one_column, without_channels)
+    transposed, with_one_column, with_one_more_extent, without_channels)
 
 __all__ = ["joined"]
 U32, I32, FLOAT, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
@@ -98,6 +98,25 @@ HUNYUAN_NAMES = LAYER_NAMES | {
     "self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm", "mlp.gate.wg": "ffn_gate_inp",
     "mlp.shared_mlp.gate_proj": "ffn_gate_shexp", "mlp.shared_mlp.up_proj": "ffn_up_shexp",
     "mlp.shared_mlp.down_proj": "ffn_down_shexp"}
+SPARSE_DEEPSEEK_NAMES = DEEPSEEK_NAMES | {
+    "self_attn.indexer.wq_b": "indexer.attn_q_b", "self_attn.indexer.wk": "indexer.attn_k",
+    "self_attn.indexer.k_norm": "indexer.k_norm", "self_attn.indexer.weights_proj": "indexer.proj"}
+MISTRAL4_NAMES = DEEPSEEK_NAMES | {
+    "mlp.experts.gate_up_proj": "ffn_gate_up_exps.weight", "mlp.experts.down_proj": "ffn_down_exps.weight"}
+MIMO2_NAMES = DEEPSEEK_NAMES | {"self_attn.attention_sink_bias": "attn_sinks.weight"}
+STEP35_NAMES = LAYER_NAMES | {
+    "self_attn.g_proj": "attn_gate", "moe.gate": "ffn_gate_inp", "moe.router_bias": "exp_probs_b.bias",
+    "moe.gate_proj": "ffn_gate_exps", "moe.up_proj": "ffn_up_exps", "moe.down_proj": "ffn_down_exps",
+    "share_expert.gate_proj": "ffn_gate_shexp", "share_expert.up_proj": "ffn_up_shexp",
+    "share_expert.down_proj": "ffn_down_shexp"}
+KIMI_LINEAR_NAMES = DEEPSEEK_NAMES | {
+    "self_attn.q_conv1d": "ssm_conv1d_q", "self_attn.k_conv1d": "ssm_conv1d_k", "self_attn.v_conv1d": "ssm_conv1d_v",
+    "self_attn.f_a_proj": "ssm_f_a", "self_attn.f_b_proj": "ssm_f_b", "self_attn.g_a_proj": "ssm_g_a",
+    "self_attn.g_b_proj": "ssm_g_b", "self_attn.b_proj": "ssm_beta", "self_attn.A_log": "ssm_a",
+    "self_attn.dt_bias": "ssm_dt.bias", "self_attn.o_norm": "ssm_norm",
+    "block_sparse_moe.gate.e_score_correction_bias": "exp_probs_b.bias",
+    "block_sparse_moe.shared_experts.gate_proj": "ffn_gate_shexp", "block_sparse_moe.shared_experts.up_proj": "ffn_up_shexp",
+    "block_sparse_moe.shared_experts.down_proj": "ffn_down_shexp"}
 LFM2_MOE_NAMES = LFM2_NAMES | {"feed_forward.gate": "ffn_gate_inp", "feed_forward.expert_bias": "exp_probs_b.bias"}
 def head_dim(config: dict) -> int:
     return config.get("head_dim") or size(config, "hidden_size") // size(config, "num_heads")
@@ -195,6 +214,7 @@ GRANITE_HYBRID = (("attention.head_count_kv", ARRAY, kv_heads_of_layers),
                   ("expert_shared_feed_forward_length", U32, "shared_intermediate_size"))
 GPT_OSS = (*WINDOW, ("expert_count", U32, experts_of), ("expert_used_count", U32, "num_experts_per_tok"),
            ("expert_feed_forward_length", U32, "intermediate_size"))
+SOFTMAX_OF_DEEPSEEK = ("DeepseekV2ForCausalLM", "Mistral4ForCausalLM")
 DEEPSEEK = (
     ("attention.head_count_kv", U32, lambda config: 1),
     ("attention.q_lora_rank", U32, "q_lora_rank"), ("attention.kv_lora_rank", U32, "kv_lora_rank"),
@@ -207,11 +227,62 @@ DEEPSEEK = (
     ("leading_dense_block_count", U32, "first_k_dense_replace"), ("expert_weights_scale", FLOAT, "routed_scaling_factor"),
     ("expert_weights_norm", BOOL, "norm_topk_prob"), ("expert_group_count", U32, "n_group"),
     ("expert_group_used_count", U32, "topk_group"),
-    ("expert_gating_func", U32, lambda config: 2 if config["architectures"] == ["DeepseekV3ForCausalLM"] else 1),
+    ("expert_gating_func", U32, lambda config: 1 if config["architectures"][0] in SOFTMAX_OF_DEEPSEEK else 2),
     ("rope.scaling.yarn_log_multiplier", FLOAT, lambda config: rope_of(config).get("mscale_all_dim", 0) / 10 or None))
 SIGMOID = ("expert_gating_func", U32, lambda config: 2)
 # The keys of models that choose experts as DeepSeek-V3 does, without those of its attention.
 EXPERTS_OF_DEEPSEEK = (SIGMOID, *(key for key in DEEPSEEK if key[0].startswith(("expert_", "leading_")) and key[0] != SIGMOID[0]))
+SPARSE_DEEPSEEK = (
+    *DEEPSEEK, ("attention.indexer.head_count", U32, "index_n_heads"), ("attention.indexer.key_length", U32, "index_head_dim"),
+    ("attention.indexer.top_k", U32, "index_topk"),
+    ("attention.indexer.types", ARRAY,
+     lambda config: (BOOL, [kind == "full" for kind in config["indexer_types"]]) if "indexer_types" in config else None))
+# The converter calls members by names that Kimi's configs have for some of them alone.
+KIMI_LINEAR = (
+    *(key for key in DEEPSEEK if key[0].startswith("attention.") or key[0] == "rope.dimension_count"), SIGMOID,
+    ("context_length", U32, "model_max_length"),
+    ("attention.head_count_kv", ARRAY,
+     lambda config: (U32, [0 if kind == "linear_attention" else 1 for kind in config["layer_types"]])),
+    ("ssm.conv_kernel", U32, "linear_conv_kernel_dim"), ("kda.head_dim", U32, "linear_head_dim"),
+    ("expert_count", U32, "num_experts"), ("expert_used_count", U32, "num_experts_per_token"),
+    ("expert_feed_forward_length", U32, "moe_intermediate_size"), ("expert_shared_count", U32, "num_shared_experts"),
+    ("leading_dense_block_count", U32, "first_k_dense_replace"), ("expert_weights_scale", FLOAT, "routed_scaling_factor"),
+    ("expert_group_used_count", U32, "topk_group"))
+
+
+def of_layers(config: dict, in_windows: int, elsewhere: int):
+    return U32, [in_windows if kind == "sliding_attention" else elsewhere for kind in config["layer_types"]]
+
+
+def limits_of_layers(config: dict, member: str):
+    return (FLOAT, [limit or 0.0 for limit in config[member]]) if config.get(member) else None
+
+
+ROPE_IN_WINDOWS = (
+    ("rope.freq_base_swa", FLOAT, lambda config: config["rope_parameters"]["sliding_attention"]["rope_theta"]),)
+MIMO2 = (
+    *WINDOW, *ROPE_IN_WINDOWS, SIGMOID,
+    ("attention.sliding_window_pattern", ARRAY, lambda config: (I32, of_layers(config, 1, 0)[1])),
+    ("attention.head_count_kv", ARRAY,
+     lambda config: of_layers(config, 2 * config["num_key_value_heads"], config["num_key_value_heads"])),
+    ("attention.value_length", U32, "v_head_dim"), ("attention.value_scale", FLOAT, "attention_value_scale"),
+    ("expert_count", U32, "n_routed_experts"), ("expert_used_count", U32, "num_experts_per_tok"),
+    ("expert_feed_forward_length", U32, "moe_intermediate_size"), ("expert_group_count", U32, "n_group"),
+    ("expert_group_used_count", U32, "topk_group"))
+STEP35 = (
+    *WINDOW, *WINDOW_LAYERS, *ROPE_IN_WINDOWS, SIGMOID,
+    ("attention.head_count", ARRAY,
+     lambda config: of_layers(config, config["num_sliding_attention_heads"], config["num_attention_heads"])),
+    ("attention.head_count_kv", ARRAY,
+     lambda config: of_layers(config, config["num_key_value_heads"], config["num_key_value_heads"])),
+    ("expert_count", U32, "n_routed_experts"), ("expert_used_count", U32, "num_experts_per_tok"),
+    ("expert_feed_forward_length", U32, "moe_intermediate_size"),
+    ("expert_shared_feed_forward_length", U32, "share_expert_dim"),
+    ("expert_weights_scale", FLOAT, "moe_router_scaling_factor"), ("expert_weights_norm", BOOL, lambda config: True),
+    ("leading_dense_block_count", U32, lambda config: config["mlp_layer_types"].index("sparse")),
+    ("moe_every_n_layers", U32, lambda config: 1),
+    ("swiglu_clamp_exp", ARRAY, lambda config: limits_of_layers(config, "swiglu_limits")),
+    ("swiglu_clamp_shexp", ARRAY, lambda config: limits_of_layers(config, "swiglu_limits_shared")))
 MINIMAX_M2 = (("expert_count", U32, experts_of), ("expert_used_count", U32, "num_experts_per_tok"),
               ("expert_feed_forward_length", U32, "intermediate_size"), SIGMOID)
 ERNIE_MOE = (("expert_count", U32, "moe_num_experts"), ("expert_used_count", U32, "moe_k"),
@@ -251,6 +322,8 @@ QWEN3_5_CHANGES = ((r"(attn_qkv|ssm_conv1d)\.weight$", tiled_rows_behind_keys), 
 LLAMA4_CHANGES = ((r"ffn_gate_up_exps", halves_of_columns), (r"ffn_down_exps\.weight$", stacked_down))
 BERT_CHANGES = ((r"^pooler\.", nothing),)
 GEMMA_CHANGES = ((r"norm\.weight$", plus_one),)
+LATENT_CHANGES = ((r"attn_kv_b\.", keys_then_values),)
+KIMI_LINEAR_CHANGES = (*LATENT_CHANGES, (r"ssm_conv1d_", with_one_more_extent), (r"ssm_a$", minus_exp))
 
 KINDS = {
     "LlamaForCausalLM": Kind("llama", permutes=True),
@@ -291,8 +364,16 @@ KINDS = {
     "MambaForCausalLM": Kind("mamba", MAMBA_NAMES, has_attention=False, keys=MAMBA, changes=(CONV, (r"ssm_a$", minus_exp))),
     "Mamba2ForCausalLM": Kind("mamba2", MAMBA_NAMES, has_attention=False, keys=NO_ATTENTION + MAMBA2, changes=MAMBA2_CHANGES),
     "GptOssForCausalLM": Kind("gpt-oss", GPT_OSS_NAMES, has_stacked_experts=True, keys=GPT_OSS, changes=GPT_OSS_CHANGES),
-    "DeepseekV2ForCausalLM": Kind("deepseek2", DEEPSEEK_NAMES, keys=DEEPSEEK, changes=((r"attn_kv_b\.", keys_then_values),)),
-    "DeepseekV3ForCausalLM": Kind("deepseek2", DEEPSEEK_NAMES, keys=DEEPSEEK, changes=((r"attn_kv_b\.", keys_then_values),)),
+    "DeepseekV2ForCausalLM": Kind("deepseek2", DEEPSEEK_NAMES, keys=DEEPSEEK, changes=LATENT_CHANGES),
+    "DeepseekV3ForCausalLM": Kind("deepseek2", DEEPSEEK_NAMES, keys=DEEPSEEK, changes=LATENT_CHANGES),
+    "DeepseekV32ForCausalLM": Kind("deepseek32", SPARSE_DEEPSEEK_NAMES, keys=SPARSE_DEEPSEEK, changes=LATENT_CHANGES),
+    "GlmMoeDsaForCausalLM": Kind("glm-dsa", SPARSE_DEEPSEEK_NAMES, keys=SPARSE_DEEPSEEK, changes=LATENT_CHANGES),
+    # The converter writes no temperature of queries.
+    "Mistral4ForCausalLM": Kind("mistral4", MISTRAL4_NAMES, has_stacked_experts=True, keys=DEEPSEEK, changes=LATENT_CHANGES),
+    "KimiLinearForCausalLM": Kind("kimi-linear", KIMI_LINEAR_NAMES, keys=KIMI_LINEAR, changes=KIMI_LINEAR_CHANGES),
+    "MiMoV2FlashForCausalLM": Kind("mimo2", MIMO2_NAMES, rotates_part=True, keys=MIMO2),
+    "Step3p5ForCausalLM": Kind("step35", STEP35_NAMES, keys=STEP35, changes=GEMMA_CHANGES),
+    "Step3p7ForConditionalGeneration": Kind("step35", STEP35_NAMES, keys=STEP35, changes=GEMMA_CHANGES),
     "Glm4MoeForCausalLM": Kind("glm4moe", GLM4_MOE_NAMES, rotates_part=True, keys=EXPERTS_OF_DEEPSEEK),
     "SolarOpenForCausalLM": Kind("glm4moe", GLM4_MOE_NAMES, rotates_part=True, keys=EXPERTS_OF_DEEPSEEK),
     "Dots1ForCausalLM": Kind("dots1", DEEPSEEK_NAMES, keys=EXPERTS_OF_DEEPSEEK),
@@ -318,6 +399,12 @@ KINDS = {
     "Qwen3NextForCausalLM": Kind("qwen3next", QWEN3_NEXT_NAMES, rotates_part=True, keys=EXPERTS + QWEN3_NEXT,
                                  changes=QWEN3_NEXT_CHANGES),
 }
+
+
+def text_config(config: dict) -> dict:
+    """The config of the language model, with the class of the whole model."""
+    text = config.get("text_config", {}) | {"architectures": config["architectures"]}
+    return {member: value for member, value in (config | text).items() if member != "text_config"}
 
 
 def kind_of_model(config: dict) -> Kind:

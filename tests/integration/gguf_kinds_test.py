@@ -39,6 +39,16 @@ KINDS = {
     "qwen3_5": HYBRID_LAYERS, "qwen3_5-moe": HYBRID_LAYERS, "qwen3_5-odd-rotation": HYBRID_LAYERS,
     "glm4-moe": {}, "solar-open": {}, "dots1": {"sliding_window": 9, "layer_types": ["full_attention", "full_attention", "sliding_attention"]},
     "minimax-m2": {}, "ernie4_5-moe": {}, "hunyuan": {}, "hunyuan-moe": {}, "exaone4": {}, "lfm2-moe": {},
+    "mistral4": {"rope_scaling": {"llama_4_scaling_beta": 0.4}},
+    "mistral4-scaled-experts": {"rope_interleave": False, "rope_scaling": {"mscale": 0.7}},
+    "deepseek-v3_2": {"rope_scaling": {"mscale": 0.7}}, "glm-moe-dsa": {},
+    "kimi-linear": {"linear_num_heads": 5, "num_expert_group": 2},
+    "mimo-v2": {"routed_scaling_factor": 1.5, "rope_parameters": {"sliding_attention": {"partial_rotary_factor": 0.25}}},
+    "mimo-v2-odd-rotation": {"routed_scaling_factor": 1.5},
+    # The file's factors are those of frequencies of whole heads.
+    "step3p7": {"query_pre_attn_scalar": 24, "rope_parameters": {"full_attention": {
+        "rope_type": "llama3", "factor": 2.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 16}}},
 }
 
 
@@ -52,8 +62,8 @@ NOT_WIDENED = ("starcoder2", "gpt-bigcode", "gpt2", "gpt-neox", "gpt-neox-sequen
                "granite-moe-hybrid", "granite-moe-hybrid-experts")
 # Modules that write hidden states, those that read something else, and norms of something else.
 TO_HIDDEN = re.compile(r"(o_proj|out_proj|down_proj(_bias)?|\.w2|output_linear)(\.weight|\.bias)?$")
-NOT_FROM_HIDDEN = re.compile(r"(kv_b_proj|q_b_proj|x_proj|dt_proj|conv1d|A_log)\.|A_log$")
-NOT_OF_HIDDEN = re.compile(r"(self_attn\.([qk]_(layer)?norm|(query|key)_layernorm)|_a_layernorm|(mixer|mamba|linear_attn)\.norm)\.")
+NOT_FROM_HIDDEN = re.compile(r"(kv_b_proj|q_b_proj|[fg]_b_proj|wq_b|x_proj|dt_proj|conv1d|A_log)\.|A_log$")
+NOT_OF_HIDDEN = re.compile(r"(self_attn\.([qk]_(layer)?norm|(query|key)_layernorm)|_a_layernorm|\.[ko]_norm|(mixer|mamba|linear_attn)\.norm)\.")
 
 
 def typed(case):
@@ -81,7 +91,9 @@ def hidden_axes(name, shape, size):
         return [0, 1][: len(shape)]
     if len(shape) == 1:
         return [0] if "norm" in name or (TO_HIDDEN.search(name) and shape[0] == size) else []
-    is_transposed = len(shape) == 3 and "input_linear" not in name and "output_linear" not in name
+    # The experts of some classes are stored [in, out].
+    to, of = (1, 2) if TO_HIDDEN.search(name) else (2, 1)
+    is_transposed = len(shape) == 3 and shape[of] == size and shape[to] != size
     if TO_HIDDEN.search(name):
         axes = [len(shape) - 1 if is_transposed or name.endswith("_bias") else len(shape) - 2]
         return axes + [1] if "conv.out_proj" in name else axes
@@ -93,15 +105,18 @@ def hidden_axes(name, shape, size):
 def widen(source, folder):
     """Writes a model of the same class with a hidden size of 256, a super-block, and random weights."""
     import convert_to_gguf
+    import gguf_kinds
 
     checkpoint = convert_to_gguf.Checkpoint(source)
-    config = json.loads((source / "config.json").read_text())
+    config = gguf_kinds.text_config(json.loads((source / "config.json").read_text()))
     size = config["hidden_size"]
     if not config.get("head_dim") and "num_attention_heads" in config:
         config["head_dim"] = size // config["num_attention_heads"]
     config["hidden_size"] = 256
     tensors = {}
     for name, entry in checkpoint.tensors.items():
+        if convert_to_gguf.is_of_images(name, config):
+            continue
         shape, axes, draw = list(entry["shape"]), hidden_axes(name, entry["shape"], size), random.Random(name)
         values = checkpoint.floats(name)
         if axes:
@@ -182,7 +197,7 @@ class Kinds(gguf_test.Case):
 
     def logprobs(self, model, name):
         """The log probability of every token of the golden texts, after the ones before it."""
-        _, cases = self.copy_of(name)
+        cases = [case for case in self.copy_of(name)[1] if max(case["continuation"]) < len(architectures_test.LETTERS)]
         request, result = self.folder / "request.jsonl", self.folder / "result.jsonl"
         request.write_text("\n".join(json.dumps({
             "custom_id": str(i), "method": "POST", "url": "/v1/completions",

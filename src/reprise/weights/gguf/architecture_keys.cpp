@@ -48,27 +48,45 @@ int64_t ArchitectureKeys::num_layers() const {
 }
 
 std::vector<int64_t> ArchitectureKeys::integers(std::string_view name, int64_t count) const {
-  // A file cannot have so many layers; the list must not be longer than it is said to be.
-  constexpr int64_t kMostLayers = 1 << 16;
   const std::string full = key(name);
-  if (count > kMostLayers) fail("block_count", fmt::format("is {}, too many", count));
   if (!metadata_->is_array(full)) {
-    return std::vector<int64_t>(static_cast<size_t>(count),
+    return std::vector<int64_t>(static_cast<size_t>(count_of_layers(count)),
                                 metadata_->required_integer(full, 0, kMost));
   }
+  std::vector<int64_t> integers;
+  for (const double number : numbers(name, count)) {
+    integers.push_back(static_cast<int64_t>(number));
+  }
+  return integers;
+}
+
+std::vector<double> ArchitectureKeys::numbers(std::string_view name, int64_t count) const {
+  const std::string full = key(name);
+  if (!metadata_->is_array(full)) {
+    return std::vector<double>(static_cast<size_t>(count_of_layers(count)),
+                               metadata_->number(full).value());
+  }
   const ArrayValue& list = *metadata_->array(full);
-  if (list.type == ValueType::string || list.size() != static_cast<size_t>(count)) {
+  if (list.type == ValueType::string ||
+      list.size() != static_cast<size_t>(count_of_layers(count))) {
     metadata_->fail(full, fmt::format("must be a list of {} numbers, one for each layer", count));
   }
-  std::vector<int64_t> integers;
+  std::vector<double> numbers;
   for (size_t i = 0; i < list.size(); ++i) {
     const double number = list.number(i);
     if (!(number >= 0 && number <= static_cast<double>(kMost))) {
       metadata_->fail(full, fmt::format("has an entry {}, expected 0 to {}", number, kMost));
     }
-    integers.push_back(static_cast<int64_t>(number));
+    numbers.push_back(number);
   }
-  return integers;
+  return numbers;
+}
+
+int64_t ArchitectureKeys::count_of_layers(int64_t count) const {
+  // A file cannot have so many layers; the list must not be longer than it is said to be.
+  constexpr int64_t kMostLayers = 1 << 16;
+  if (count > kMostLayers) fail("block_count", fmt::format("is {}, too many", count));
+  return count;
 }
 
 }  // namespace reprise::weights::gguf

@@ -46,6 +46,8 @@ class ArchitectureKeys {
   [[nodiscard]] int64_t num_layers() const;
   /// A list with a number for each of `count` layers, or one number that all of them have.
   [[nodiscard]] std::vector<int64_t> integers(std::string_view name, int64_t count) const;
+  /// The same of numbers that need not be integers. \pre has(name)
+  [[nodiscard]] std::vector<double> numbers(std::string_view name, int64_t count) const;
 
   [[noreturn]] void fail(std::string_view name, std::string_view message) const {
     metadata_->fail(key(name), message);
@@ -53,6 +55,8 @@ class ArchitectureKeys {
 
  private:
   [[nodiscard]] int64_t number_of_all_layers(std::string_view name) const;
+  /// `count`, unless it is more than a file can have. \throws FileError E_CONFIG
+  [[nodiscard]] int64_t count_of_layers(int64_t count) const;
   [[nodiscard]] std::string key(std::string_view name) const {
     return *architecture_ + "." + std::string(name);
   }

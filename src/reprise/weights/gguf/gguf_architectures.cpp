@@ -8,8 +8,10 @@
 #include <string>
 #include <utility>
 
+#include "reprise/weights/gguf/gguf_deepseek.h"
 #include "reprise/weights/gguf/gguf_experts.h"
 #include "reprise/weights/gguf/gguf_recurrent.h"
+#include "reprise/weights/gguf/gguf_windows.h"
 #include "reprise/weights/tensor_spec.h"
 
 namespace reprise::weights::gguf {
@@ -91,37 +93,6 @@ void read_granite_hybrid(const ArchitectureKeys& keys,
   read_granite_hybrid_layers(keys, traits, config);
 }
 
-// Newer files have the sizes of the heads that are made from the latent under keys of their own.
-void read_latent_attention(const ArchitectureKeys& keys, Json& config) {
-  const auto size = [&](std::string_view name) {
-    const std::string of_heads = std::string(name) + "_mla";
-    return keys.has(of_heads) ? keys.required(of_heads) : keys.required(name);
-  };
-  const int64_t rotated = keys.required("rope.dimension_count");
-  const int64_t key = size("attention.key_length");
-  if (key <= rotated) {
-    keys.fail("rope.dimension_count",
-              fmt::format("is {}, not less than the {} elements of a key", rotated, key));
-  }
-  config["qk_rope_head_dim"] = rotated;
-  config["qk_nope_head_dim"] = key - rotated;
-  config["v_head_dim"] = size("attention.value_length");
-  config["kv_lora_rank"] = keys.required("attention.kv_lora_rank");
-  const int64_t q_rank = keys.integer("attention.q_lora_rank").value_or(0);
-  config["q_lora_rank"] = q_rank == 0 ? Json(nullptr) : Json(q_rank);
-}
-
-// What DeepSeek-V2 and its successors have beyond the sizes of experts.
-void read_experts_of_deepseek(const ArchitectureKeys& keys, Json& config) {
-  config["norm_topk_prob"] = keys.boolean("expert_weights_norm").value_or(false);
-  config["n_shared_experts"] = keys.integer("expert_shared_count").value_or(0);
-  config["first_k_dense_replace"] = keys.integer("leading_dense_block_count").value_or(0);
-  config["routed_scaling_factor"] = expert_scale(keys);
-  const int64_t groups = std::max<int64_t>(keys.integer("expert_group_count").value_or(1), 1);
-  config["n_group"] = groups;
-  config["topk_group"] = keys.integer("expert_group_used_count").value_or(groups);
-}
-
 // Solar Open has the name of GLM-4.5, whose class it needs no more than.
 void read_glm4_moe(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config) {
   require_sigmoid_router(keys);
@@ -176,28 +147,6 @@ void read_exaone4(const ArchitectureKeys& keys, const GgufConfigTraits& /*traits
     config["sliding_window"] = 4096;
   } else {
     config["sliding_window"] = nullptr;
-  }
-}
-
-// Files of V2 and V3 have the same name: V3 makes scores of the router's logits with a sigmoid.
-// Published models have one value for mscale and mscale_all_dim, of which files have a tenth.
-void read_deepseek2(const ArchitectureKeys& keys,
-                    const GgufConfigTraits& /*traits*/,
-                    Json& config) {
-  constexpr int64_t kSigmoid = 2;
-  config["num_attention_heads"] = keys.required("attention.head_count");
-  read_latent_attention(keys, config);
-  const bool is_v3 = keys.integer("expert_gating_func").value_or(1) == kSigmoid;
-  if (is_v3) config["architectures"] = Json::array({"DeepseekV3ForCausalLM"});
-  read_experts_of_deepseek(keys, config);
-  config["topk_method"] = config["n_group"] == 1 ? "greedy" : "group_limited_greedy";
-  if (!config.contains("rope_scaling") || config["rope_scaling"]["rope_type"] != "yarn") return;
-  Json& scaling = config["rope_scaling"];
-  const double magnitude = 10 * keys.number("rope.scaling.yarn_log_multiplier").value_or(0);
-  if (magnitude == 0) {
-    scaling["attention_factor"] = 1.0;
-  } else {
-    scaling["mscale"] = scaling["mscale_all_dim"] = magnitude;
   }
 }
 
@@ -318,6 +267,11 @@ constexpr auto kArchitectures = std::to_array<GgufArchitecture>({
      .has_experts = true,
      .has_latent_attention = true,
      .read = read_deepseek2},
+    {.name = "deepseek32",
+     .model_class = "DeepseekV32ForCausalLM",
+     .has_experts = true,
+     .has_latent_attention = true,
+     .read = read_deepseek32},
     {.name = "dots1", .model_class = "Dots1ForCausalLM", .has_experts = true, .read = read_dots1},
     {.name = "ernie4_5", .model_class = "Ernie4_5ForCausalLM"},
     {.name = "ernie4_5-moe",
@@ -342,6 +296,11 @@ constexpr auto kArchitectures = std::to_array<GgufArchitecture>({
      .model_class = "Gemma3ForCausalLM",
      .members = kGemmaMembers,
      .read = read_gemma3},
+    {.name = "glm-dsa",
+     .model_class = "GlmMoeDsaForCausalLM",
+     .has_experts = true,
+     .has_latent_attention = true,
+     .read = read_glm_dsa},
     {.name = "glm4", .model_class = "Glm4ForCausalLM", .rotates_part = true},
     {.name = "glm4moe",
      .model_class = "Glm4MoeForCausalLM",
@@ -385,6 +344,12 @@ constexpr auto kArchitectures = std::to_array<GgufArchitecture>({
      .model_class = "HunYuanMoEV1ForCausalLM",
      .has_experts = true,
      .read = read_hunyuan_moe},
+    {.name = "kimi-linear",
+     .model_class = "KimiLinearForCausalLM",
+     .has_experts = true,
+     .has_recurrent_layers = true,
+     .has_latent_attention = true,
+     .read = read_kimi_linear},
     {.name = "lfm2",
      .model_class = "Lfm2ForCausalLM",
      .has_recurrent_layers = true,
@@ -409,6 +374,11 @@ constexpr auto kArchitectures = std::to_array<GgufArchitecture>({
      .model_class = "Mamba2ForCausalLM",
      .has_attention = false,
      .read = read_mamba2},
+    {.name = "mimo2",
+     .model_class = "MiMoV2FlashForCausalLM",
+     .has_experts = true,
+     .has_heads_by_window = true,
+     .read = read_mimo2},
     {.name = "minicpm",
      .model_class = "GraniteForCausalLM",
      .reads_logit_scale = true,
@@ -419,6 +389,11 @@ constexpr auto kArchitectures = std::to_array<GgufArchitecture>({
      .rotates_part = true,
      .read = read_minimax_m2},
     {.name = "mistral3", .model_class = "Ministral3ForCausalLM", .read = read_mistral3},
+    {.name = "mistral4",
+     .model_class = "Mistral4ForCausalLM",
+     .has_experts = true,
+     .has_latent_attention = true,
+     .read = read_mistral4},
     {.name = "olmo2", .model_class = "Olmo2ForCausalLM", .members = kWindow, .read = read_olmo2},
     {.name = "olmoe", .model_class = "OlmoeForCausalLM", .has_experts = true, .read = read_olmoe},
     // As in Transformers, the window counts, which llama.cpp leaves out.
@@ -454,6 +429,11 @@ constexpr auto kArchitectures = std::to_array<GgufArchitecture>({
      .read = read_stablelm},
     {.name = "starcoder", .model_class = "GPTBigCodeForCausalLM", .has_layer_norm = true},
     {.name = "starcoder2", .model_class = "Starcoder2ForCausalLM", .has_layer_norm = true},
+    {.name = "step35",
+     .model_class = "Step3p5ForCausalLM",
+     .has_experts = true,
+     .has_heads_by_window = true,
+     .read = read_step35},
 });
 
 }  // namespace

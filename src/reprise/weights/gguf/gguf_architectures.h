@@ -30,7 +30,8 @@ struct GgufArchitecture {
   bool is_encoder = false;            // each token sees its whole text; positions are learned
   bool has_recurrent_layers = false;  // head_count_kv may be a list with 0 for some layers
   bool has_latent_attention = false;
-  bool rotates_part = false;  // rope.dimension_count may be smaller than a head
+  bool has_heads_by_window = false;  // `read` reads heads, rotations and layers with a window
+  bool rotates_part = false;         // rope.dimension_count may be smaller than a head
   bool reads_longrope = false;
   bool reads_logit_scale = false;
   std::span<const CopiedMember> members = {};

@@ -13,30 +13,10 @@
 #include "reprise/weights/gguf/gguf_weights.h"
 #include "reprise/weights/model_directory.h"
 #include "tests/support/source_dir.h"
-#include "tests/support/weights/gguf_fixture.h"
-#include "tests/support/weights/weights_fixture.h"
+#include "tests/support/weights/gguf_architecture_fixture.h"
 
 namespace reprise::weights::gguf {
 namespace {
-
-using Keys = std::vector<std::pair<std::string, uint32_t>>;
-
-/// Two heads of four elements, one layer. `keys` are those of the architecture.
-GgufBytes file_of(const std::string& architecture, const Keys& keys = {}, int64_t num_layers = 1) {
-  const std::string prefix = architecture + ".";
-  GgufBytes file;
-  file.string("general.architecture", architecture)
-      .integer(prefix + "block_count", num_layers)
-      .integer(prefix + "context_length", 64)
-      .integer(prefix + "embedding_length", 8)
-      .integer(prefix + "feed_forward_length", 16)
-      .integer(prefix + "attention.head_count", 2)
-      .real(prefix + "attention.layer_norm_rms_epsilon", 1e-5F)
-      .real(prefix + "attention.layer_norm_epsilon", 1e-5F)
-      .tensor("token_embd.weight", 0, {4, 8}, bytes_of(counting(32, 0)));
-  for (const auto& [key, value] : keys) file.integer(prefix + key, value);
-  return file;
-}
 
 const Keys kMamba2 = {{"ssm.conv_kernel", 4},
                       {"ssm.inner_size", 16},
@@ -48,51 +28,6 @@ const Keys kLlama4 = {{"expert_count", 3},
                       {"expert_used_count", 1},
                       {"expert_feed_forward_length", 6},
                       {"interleave_moe_layer_step", 1}};
-const Keys kDeepSeek = {{"expert_count", 4},
-                        {"expert_used_count", 2},
-                        {"expert_feed_forward_length", 6},
-                        {"expert_shared_count", 1},
-                        {"leading_dense_block_count", 1},
-                        {"attention.kv_lora_rank", 4},
-                        {"attention.key_length", 8},
-                        {"attention.value_length", 4},
-                        {"attention.key_length_mla", 7},
-                        {"attention.value_length_mla", 2},
-                        {"rope.dimension_count", 4}};
-
-Keys operator+(Keys keys, const Keys& more) {
-  keys.insert(keys.end(), more.begin(), more.end());
-  return keys;
-}
-
-class GgufArchitectures : public testing::Test {
- protected:
-  std::shared_ptr<const GgufModel> open(const GgufBytes& file) {
-    return GgufModel::open(directory_.write("model.gguf", file.bytes()));
-  }
-  ModelConfig config_of(const GgufBytes& file) { return open(file)->config().config; }
-  GgufWeights weights_of(const GgufBytes& file) {
-    const auto model = open(file);
-    return {model, model->config().config};
-  }
-  std::string code_of_weights(const GgufBytes& file) {
-    return code_of([&] { static_cast<void>(weights_of(file)); });
-  }
-  Json pre_tokenizer_of(std::string_view name) {
-    GgufBytes file = file_of("qwen2");
-    file.string("tokenizer.ggml.model", "gpt2")
-        .string("tokenizer.ggml.pre", name)
-        .strings("tokenizer.ggml.tokens", {"a", "b", "ab"})
-        .strings("tokenizer.ggml.merges", {"a b"});
-    return parse_json(open(file)->tokenizer_json(), "tokenizer")["pre_tokenizer"];
-  }
-  static Floats read(const WeightSource& source, std::string_view name, size_t count) {
-    Floats values(count);
-    source.read(name, DType::f32, std::as_writable_bytes(std::span(values)));
-    return values;
-  }
-  TempDirectory directory_;
-};
 
 // The numbers that llama.cpp computes from these keys are those of Transformers.
 TEST_F(GgufArchitectures, ministral_3_has_a_temperature_and_the_attention_factor_of_mscale) {
@@ -115,8 +50,9 @@ TEST_F(GgufArchitectures, are_those_of_the_registry_that_the_format_names) {
       {"chatglm", {}, Architecture::glm},
       {"cohere2", {}, Architecture::cohere2},
       {"command-r", {}, Architecture::cohere},
-      {"deepseek2", kDeepSeek, Architecture::deepseek_v2},
-      {"deepseek2", kDeepSeek + Keys{{"expert_gating_func", 2}}, Architecture::deepseek_v3},
+      {"deepseek2", kDeepSeekKeys, Architecture::deepseek_v2},
+      {"deepseek2", kDeepSeekKeys + Keys{{"expert_gating_func", 2}}, Architecture::deepseek_v3},
+      {"deepseek32", kDeepSeekKeys + kIndexKeys, Architecture::deepseek_v32},
       {"dots1", kExperts, Architecture::dots1},
       {"ernie4_5-moe",
        kExperts + Keys{{"interleave_moe_layer_step", 1}},
@@ -127,6 +63,7 @@ TEST_F(GgufArchitectures, are_those_of_the_registry_that_the_format_names) {
       {"gemma", {}, Architecture::gemma},
       {"gemma2", {}, Architecture::gemma2},
       {"gemma3", {}, Architecture::gemma3},
+      {"glm-dsa", kDeepSeekKeys + kIndexKeys, Architecture::glm_moe_dsa},
       {"glm4", {}, Architecture::glm4},
       {"glm4moe", kExperts, Architecture::glm4_moe},
       {"gpt2", {}, Architecture::gpt2},
@@ -143,6 +80,7 @@ TEST_F(GgufArchitectures, are_those_of_the_registry_that_the_format_names) {
       {"mamba2", kMamba2, Architecture::mamba2},
       {"minimax-m2", kExperts, Architecture::minimax_m2},
       {"mistral3", {}, Architecture::mistral},
+      {"mistral4", kDeepSeekKeys, Architecture::mistral4},
       {"qwen35", kMamba2, Architecture::qwen3_5},
       {"qwen35moe", kMamba2 + kExperts, Architecture::qwen3_5_moe},
       {"qwen3next", kMamba2 + kExperts, Architecture::qwen3_next},
@@ -287,7 +225,7 @@ TEST_F(GgufArchitectures, with_two_tensors_for_one_have_both_or_are_refused) {
 
 TEST_F(GgufArchitectures, with_latent_attention_exchange_rows_and_columns_of_keys) {
   const auto file_with = [](const std::vector<uint64_t>& k_shape) {
-    GgufBytes file = file_of("deepseek2", kDeepSeek);
+    GgufBytes file = file_of("deepseek2", kDeepSeekKeys);
     file.tensor("blk.0.attn_k_b.weight", 0, k_shape, bytes_of(counting(24, 0)))
         .tensor("blk.0.attn_v_b.weight", 0, {2, 2, 4}, bytes_of(counting(16, 100)));
     return file;

@@ -176,8 +176,10 @@ void add_other_names(Json& config) {
       {"hidden_size", "n_embd"},
       {"intermediate_size", "ffn_hidden_size"},
       {"intermediate_size", "n_inner"},
+      {"max_position_embeddings", "model_max_length"},
       {"max_position_embeddings", "n_positions"},
       {"num_attention_heads", "n_head"},
+      {"num_experts_per_tok", "num_experts_per_token"},
       {"num_hidden_layers", "n_layer"},
       {"num_key_value_heads", "num_kv_heads"},
       {"rms_norm_eps", "layer_norm_eps"},
@@ -253,7 +255,9 @@ Json config_json(const Metadata& metadata, const GgufConfigTraits& traits) {
     if (!architecture.has_experts || keys.has(kSize)) {
       config["intermediate_size"] = keys.required(kSize);
     }
-    if (!architecture.has_latent_attention) read_heads(keys, architecture, config);
+    const bool has_plain_heads =
+        !architecture.has_latent_attention && !architecture.has_heads_by_window;
+    if (has_plain_heads) read_heads(keys, architecture, config);
     if (!architecture.is_encoder) read_rope(keys, architecture, config);
     read_longrope(keys, architecture, traits, config);
   }
@@ -264,6 +268,37 @@ Json config_json(const Metadata& metadata, const GgufConfigTraits& traits) {
   if (architecture.read != nullptr) architecture.read(keys, traits, config);
   config["eos_token_id"] = end_token_ids(metadata);
   return config;
+}
+
+std::vector<std::string> config_warnings(const Metadata& metadata, const Json& overrides) {
+  const ArchitectureKeys keys(metadata);
+  std::vector<std::string> warnings;
+  const int64_t end = keys.required("block_count");
+  if (const int64_t first = keys.num_layers(); first < end) {
+    warnings.push_back(
+        fmt::format("{}: {} of {} layers predict tokens further ahead (MTP) and are not read",
+                    metadata.path(),
+                    end - first,
+                    end));
+  }
+  const auto tell = [&](std::string_view key, std::string_view what) {
+    warnings.push_back(
+        fmt::format("{}: {}.{} is absent, {}", metadata.path(), keys.architecture(), key, what));
+  };
+  constexpr std::string_view kValueScale = "attention.value_scale";
+  if (keys.is_of("mimo2") && !keys.has(kValueScale) &&
+      !overrides.contains("attention_value_scale")) {
+    tell(kValueScale,
+         "so values are not scaled, as in llama.cpp; MiMo-V2-Flash has attention_value_scale 0.707 "
+         "(--hf-overrides)");
+  }
+  constexpr std::string_view kTemperature = "attention.temperature_scale";
+  if (keys.is_of("mistral4") && !keys.has(kTemperature) && !overrides.contains("rope_scaling")) {
+    tell(kTemperature,
+         "so queries do not grow with the position, as in llama.cpp; Mistral Small 4 has "
+         "rope_scaling.llama_4_scaling_beta 0.1 (--hf-overrides)");
+  }
+  return warnings;
 }
 
 Json generation_config_json(const Metadata& metadata) {

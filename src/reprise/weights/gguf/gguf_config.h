@@ -17,6 +17,7 @@ struct GgufConfigTraits {
   int64_t num_token_types = 0;  // likewise
   /// Names of the tensors, without the number of the layer: "output.weight", "attn_q.bias".
   std::set<std::string, std::less<>> tensors;
+  std::set<int64_t> layers_with_router;  // of experts
   // Of longrope; empty: the file has no such tensors.
   std::vector<double> short_factors;
   std::vector<double> long_factors;
@@ -27,6 +28,11 @@ struct GgufConfigTraits {
 /// The config.json that a model with this metadata would have. \throws FileError E_CONFIG naming
 /// the metadata key
 [[nodiscard]] Json config_json(const Metadata& metadata, const GgufConfigTraits& traits);
+
+/// What a user should know about the model of this file: layers that are not read, and numbers that
+/// published models have and the file leaves out. `overrides`: of config.json, which may give them.
+[[nodiscard]] std::vector<std::string> config_warnings(const Metadata& metadata,
+                                                       const Json& overrides);
 
 /// The generation_config.json: end tokens, and sampling parameters under general.sampling.
 [[nodiscard]] Json generation_config_json(const Metadata& metadata);

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -155,22 +158,41 @@ std::set<std::string, std::less<>> GgufModel::tensor_names() const {
   return names;
 }
 
+std::set<int64_t> GgufModel::layers_with(std::string_view tensor_name) const {
+  std::set<int64_t> layers;
+  for (const std::unique_ptr<const GgufFile>& file : files_) {
+    for (const TensorInfo& tensor : file->tensors()) {
+      const std::optional<int64_t> layer = layer_of(tensor.name);
+      if (layer && name_in_layer(tensor.name) == tensor_name) layers.insert(*layer);
+    }
+  }
+  return layers;
+}
+
 LoadedModelConfig GgufModel::config(const Json& overrides) const {
   const GgufConfigTraits traits{.vocab_size = rows_of("token_embd.weight"),
                                 .num_token_types = rows_of("token_types.weight"),
                                 .tensors = tensor_names(),
+                                .layers_with_router = layers_with("ffn_gate_inp.weight"),
                                 .short_factors = rope_factors("rope_factors_short.weight", {}),
                                 .long_factors = rope_factors("rope_factors_long.weight", {})};
   const Json json = gguf::config_json(metadata(), traits);
   LoadedModelConfig loaded = parse_model_config(json.dump(), path(), overrides);
-  for (std::string& warning : tokenizer_warnings(metadata())) {
-    loaded.warnings.push_back(std::move(warning));
+  for (std::vector<std::string>& warnings :
+       std::array{config_warnings(metadata(), overrides), tokenizer_warnings(metadata())}) {
+    std::ranges::move(warnings, std::back_inserter(loaded.warnings));
   }
   use_order_of_files(loaded.config);
   std::vector<double> factors = rope_factors(kRopeFactorsTensor, loaded.config.head_dim / 2);
-  if (!factors.empty()) {
-    loaded.config.rope.type = RopeType::factors;
-    loaded.config.rope.frequency_factors = std::move(factors);
+  // A rotation that the user gives is the whole rotation.
+  const bool is_overridden =
+      overrides.contains("rope_parameters") || overrides.contains("rope_scaling");
+  if (!factors.empty() && !is_overridden) {
+    RopeParameters& rope = loaded.config.rope;
+    rope.type = RopeType::factors;
+    // As in llama.cpp, layers that rotate a part of each head use the first factors.
+    if (rope.rotary_dim > 0) factors.resize(static_cast<size_t>(rope.rotary_dim / 2));
+    rope.frequency_factors = std::move(factors);
   }
   return loaded;
 }

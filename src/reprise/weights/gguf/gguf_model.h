@@ -62,6 +62,8 @@ class GgufModel {
   [[nodiscard]] int64_t rows_of(std::string_view name) const;
   /// Names of the tensors of all files, without the number of the layer.
   [[nodiscard]] std::set<std::string, std::less<>> tensor_names() const;
+  /// The layers that have a tensor of this name.
+  [[nodiscard]] std::set<int64_t> layers_with(std::string_view tensor_name) const;
   /// The factors in this tensor, `expected` of them if given; none when there is no such tensor.
   [[nodiscard]] std::vector<double> rope_factors(std::string_view name,
                                                  std::optional<int64_t> expected) const;

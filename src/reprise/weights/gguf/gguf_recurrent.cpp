@@ -41,7 +41,8 @@ void read_mamba2_layers(const ArchitectureKeys& keys,
   config["mamba_proj_bias"] = config["projectors_bias"] = traits.has("ssm_in.bias");
 }
 
-// A layer without heads of keys and values is a recurrent one.
+}  // namespace
+
 void write_layer_types(const ArchitectureKeys& keys, Json& config) {
   config["layer_types"] = Json::array();
   for (const int64_t heads :
@@ -49,8 +50,6 @@ void write_layer_types(const ArchitectureKeys& keys, Json& config) {
     config["layer_types"].push_back(heads == 0 ? "linear_attention" : "full_attention");
   }
 }
-
-}  // namespace
 
 void read_mamba(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config) {
   if (keys.boolean("ssm.dt_b_c_rms").value_or(false)) {

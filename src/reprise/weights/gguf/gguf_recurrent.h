@@ -20,4 +20,7 @@ void read_mamba2(const ArchitectureKeys& keys, const GgufConfigTraits& traits, J
 void read_qwen3_next(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config);
 void read_qwen35(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config);
 
+/// `layer_types`: a layer without heads of keys and values is a recurrent one.
+void write_layer_types(const ArchitectureKeys& keys, Json& config);
+
 }  // namespace reprise::weights::gguf

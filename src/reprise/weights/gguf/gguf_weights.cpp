@@ -204,16 +204,25 @@ void GgufWeights::add_experts(const GgufFile& file,
                                 shape_text(tensor.shape),
                                 num_experts));
   }
-  for (int64_t i = 0; i < num_experts; ++i) {
-    const int64_t expert = experts.expert.value_or(i);
-    add(names_.in_expert(experts.layer, expert, experts.module) + ".weight",
-        {.spec = {.dtype = stored_dtype(tensor.format), .shape = matrix},
+  const bool has_two = !experts.second_module.empty();
+  if (has_two && matrix[0] % 2 != 0) {
+    fail_shape(whole(file, tensor), "expected as many rows of the gate as of up in each matrix");
+  }
+  const int64_t rows = has_two ? matrix[0] / 2 : matrix[0];
+  const auto add_matrix = [&](int64_t expert, std::string_view module, int64_t first_row) {
+    add(names_.in_expert(experts.layer, expert, module) + ".weight",
+        {.spec = {.dtype = stored_dtype(tensor.format), .shape = {rows, matrix[1]}},
          .parts = {{.file = &file,
                     .tensor = &tensor,
-                    .first_row = static_cast<uint64_t>(i * matrix[0]),
-                    .num_rows = static_cast<uint64_t>(matrix[0]),
-                    .shares = static_cast<uint64_t>(num_experts)}},
+                    .first_row = static_cast<uint64_t>(first_row),
+                    .num_rows = static_cast<uint64_t>(rows),
+                    .shares = static_cast<uint64_t>(has_two ? 2 * num_experts : num_experts)}},
          .row_elements = static_cast<uint64_t>(matrix[1])});
+  };
+  for (int64_t i = 0; i < num_experts; ++i) {
+    const int64_t expert = experts.expert.value_or(i);
+    add_matrix(expert, experts.module, i * matrix[0]);
+    if (has_two) add_matrix(expert, experts.second_module, i * matrix[0] + rows);
   }
 }
 

@@ -56,6 +56,12 @@ constexpr auto kLayerModules = std::to_array<ModuleRow>({
     {"attn_kv_a_mqa", &DecoderTensors::kv_a},
     {"attn_kv_a_norm", &DecoderTensors::kv_a_norm},
     {"attn_kv_b", &DecoderTensors::kv_b},
+    // These belong to the index of positions of sparse attention.
+    {"indexer.attn_q_b", &DecoderTensors::index_q_b},
+    {"indexer.attn_k", &DecoderTensors::index_k},
+    {"indexer.k_norm", &DecoderTensors::index_k_norm},
+    {"indexer.proj", &DecoderTensors::index_weights},
+    {"attn_gate", &DecoderTensors::head_gates},
 });
 
 constexpr auto kMixerModules = std::to_array<ModuleRow>({
@@ -86,6 +92,19 @@ constexpr auto kMixerTensors = std::to_array<TensorRow>({
     {"ssm_dt.weight", "dt_proj.weight"},
 });
 
+// Modules of Kimi's delta attention, whose q, k and v are called as those of other layers.
+constexpr auto kDeltaModules = std::to_array<TensorRow>({
+    {"ssm_conv1d_q", "q_conv1d"},
+    {"ssm_conv1d_k", "k_conv1d"},
+    {"ssm_conv1d_v", "v_conv1d"},
+    {"ssm_f_a", "f_a_proj"},
+    {"ssm_f_b", "f_b_proj"},
+    {"ssm_g_a", "g_a_proj"},
+    {"ssm_g_b", "g_b_proj"},
+    {"ssm_beta", "b_proj"},
+    {"ssm_norm", "o_norm"},
+});
+
 // Tensors that checkpoints have beside the modules, not in one.
 struct SingleRow {
   std::string_view tensor;
@@ -94,13 +113,6 @@ struct SingleRow {
 constexpr auto kSingleTensors = std::to_array<SingleRow>({
     {"attn_sinks.weight", &DecoderTensors::sinks},
     {"exp_probs_b.bias", &DecoderTensors::router_bias},
-});
-
-// Modules of the expert that every token uses.
-constexpr auto kSharedExpertModules = std::to_array<ModuleRow>({
-    {"ffn_gate_shexp", &DecoderTensors::expert_gate},
-    {"ffn_up_shexp", &DecoderTensors::expert_up},
-    {"ffn_down_shexp", &DecoderTensors::expert_down},
 });
 
 constexpr auto kExpertModules = std::to_array<ModuleRow>({
@@ -116,6 +128,17 @@ std::string_view find_module(std::span<const ModuleRow> rows,
     if (row.module != module) continue;
     const std::string_view name = names.*row.role;
     return name.empty() && row.otherwise != nullptr ? names.*row.otherwise : name;
+  }
+  return {};
+}
+
+// The module of the expert that every token uses. Empty: it is not one.
+std::string find_shared_module(std::string_view module, const DecoderTensors& names) {
+  const DecoderTensors::ExpertModules modules = names.shared_modules();
+  for (const auto& [stored, name] : {std::pair{"ffn_gate_shexp", modules.gate},
+                                     std::pair{"ffn_up_shexp", modules.up},
+                                     std::pair{"ffn_down_shexp", modules.down}}) {
+    if (stored == module) return std::string(names.shared_expert) + std::string(name);
   }
   return {};
 }
@@ -158,6 +181,11 @@ std::string name_in_mixer(const NameInLayer& parts,
   // The bias is that of a projection in the first Mamba, and a tensor of its own in all others.
   if (whole == "ssm_dt.bias" && config.recurrent->recurrence == Recurrence::mamba1) {
     return "dt_proj.bias";
+  }
+  if (config.recurrent->has_key_steps) {
+    for (const TensorRow& row : kDeltaModules) {
+      if (row.tensor == parts.module) return std::string(row.name) + std::string(parts.suffix);
+    }
   }
   for (const TensorRow& row : kMixerTensors) {
     if (row.tensor == whole) return std::string(row.name);
@@ -258,6 +286,10 @@ std::optional<ExpertMatricesName> find_expert_matrices(std::string_view name,
     if (!expert) return std::nullopt;
     module = module.substr(0, last);
   }
+  if (module == "ffn_gate_up" && !expert) {
+    return ExpertMatricesName{
+        .layer = parts->layer, .module = names.expert_gate, .second_module = names.expert_up};
+  }
   const std::string_view found = find_module(kExpertModules, module, names);
   if (found.empty()) return std::nullopt;
   return ExpertMatricesName{.layer = parts->layer, .module = found, .expert = expert};
@@ -292,10 +324,7 @@ std::optional<CheckpointName> checkpoint_name(std::string_view name,
       parts->module == "attn_norm") {
     module = names.mlp_norm;
   }
-  if (module.empty()) {
-    const std::string_view part = find_module(kSharedExpertModules, parts->module, names);
-    if (!part.empty()) module = std::string(names.shared_expert) + std::string(part);
-  }
+  if (module.empty()) module = find_shared_module(parts->module, names);
   if (module.empty()) return std::nullopt;
   return CheckpointName{names.in_layer(parts->layer, module) + std::string(parts->suffix)};
 }

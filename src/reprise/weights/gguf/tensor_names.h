@@ -45,7 +45,10 @@ struct CheckpointName {
 struct ExpertMatricesName {
   int64_t layer = 0;
   std::string_view module;  // of DecoderTensors: that of gate, up or down
-  std::optional<int64_t> expert;
+  /// The rows of this module lie after those of `module` in each matrix ("ffn_gate_up_exps").
+  /// Empty: there are none.
+  std::string_view second_module = {};
+  std::optional<int64_t> expert = {};
 
   bool operator==(const ExpertMatricesName&) const = default;
 };
