@@ -40,24 +40,23 @@ void use_encoder(const FamilyConfig& in) {
   in.config.is_encoder = true;
   use_layer_norm(in);
   require_boolean(in, "is_decoder", false);
+  require_boolean(in, "add_cross_attention", false);
 }
 
 }  // namespace
 
 void read_bert(const FamilyConfig& in) {
   ModelConfig& config = in.config;
-  config.is_encoder = true;
+  use_encoder(in);
   config.has_gated_mlp = false;
   read_activation(in, "hidden_act", "gelu");
   read_sizes(in, {.norm_eps = "layer_norm_eps", .default_norm_eps = 1e-12});
   use_plain_heads(in, "num_attention_heads");
-  use_layer_norm(in);
   config.qkv_bias = config.o_bias = config.mlp_bias = true;
   config.has_learned_positions = true;
   config.rope.type = RopeType::none;
   config.num_token_types = in.reader.integer("type_vocab_size", 1, kMaxTokenTypes).value_or(2);
   refuse_rotation(in.reader);
-  require_boolean(in, "is_decoder", false);
 }
 
 // The rows up to that of the padding are not of positions. A padding token inside of a text gets a

@@ -30,6 +30,20 @@ void use_scale_of_scores(ModelConfig& config) {
       config.rope.score_factor / std::sqrt(static_cast<double>(config.mla->qk_head_dim()));
 }
 
+// The classes of Transformers know by their names what published configs say with these members.
+void require_router(const FamilyConfig& in, RouterScores scores) {
+  constexpr std::string_view kChoice = "noaux_tc";  // by groups, with a bias for each expert
+  const auto require = [&](std::string_view key, std::string_view only) {
+    const std::string value = in.reader.string(key).value_or(std::string(only));
+    // dots.llm1 has the name of the choice in both.
+    if (value == only || (only == "sigmoid" && value == kChoice)) return;
+    in.reader.fail(key, fmt::format("'{}' is not supported; supported: {}", visible(value), only));
+  };
+  require("scoring_func", scores == RouterScores::softmax ? "softmax" : "sigmoid");
+  const bool has_methods = in.config.architecture == Architecture::deepseek_v2;
+  if (!has_methods) require("topk_method", scores == RouterScores::softmax ? "greedy" : kChoice);
+}
+
 // `n_group` and `topk_group`, which may be null for a single group.
 void read_expert_groups(const FamilyConfig& in, const ExpertKeys& keys, MixtureOfExperts& moe) {
   moe.groups = in.reader.integer(keys.groups, 1, kMaxExpertGroups).value_or(1);
@@ -198,6 +212,7 @@ void read_experts_of_deepseek(const FamilyConfig& in,
                               const DefaultExperts& by_default,
                               const ExpertKeys& keys) {
   ModelConfig& config = in.config;
+  require_router(in, scores);
   config.moe = read_experts(in, keys.count, "moe_intermediate_size", by_default.top_k, keys.top_k);
   MixtureOfExperts& moe = *config.moe;
   moe.scores = scores;
@@ -234,6 +249,7 @@ void read_mlp_layer_types(const FamilyConfig& in, int64_t num_more) {
 
 void read_deepseek_v2(const FamilyConfig& in) {
   require_boolean(in, "norm_topk_prob", false);  // the class does not read it
+  require_boolean(in, "mlp_bias", false);
   read_deepseek(in, true, RouterScores::softmax, {.renormalises = false});
   const std::string method = in.reader.string("topk_method").value_or("greedy");
   MixtureOfExperts& moe = *in.config.moe;

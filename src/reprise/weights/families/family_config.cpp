@@ -136,6 +136,12 @@ void read_activation(const FamilyConfig& in,
                   in.config.has_gated_mlp ? "silu" : "relu, relu2"));
 }
 
+void require_silu(const FamilyConfig& in, std::string_view where) {
+  read_activation(in);
+  if (in.config.activation == Activation::silu) return;
+  in.reader.fail("hidden_act", fmt::format("only silu is supported {}", where));
+}
+
 void use_layer_norm(const FamilyConfig& in) {
   in.config.norm = NormType::layer_norm;
   in.config.norm_bias = true;

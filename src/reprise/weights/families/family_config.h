@@ -47,6 +47,8 @@ void use_plain_heads(const FamilyConfig& in, std::string_view num_heads_key);
 void read_activation(const FamilyConfig& in,
                      std::string_view key = "hidden_act",
                      std::string_view name_by_default = "silu");
+/// Refuses `hidden_act` other than silu. `where`: what supports only that.
+void require_silu(const FamilyConfig& in, std::string_view where);
 /// LayerNorm with biases.
 void use_layer_norm(const FamilyConfig& in);
 

@@ -7,11 +7,11 @@
 namespace reprise::weights {
 namespace {
 
-void read_any_glm(const FamilyConfig& in, bool has_bias_by_default) {
+void read_any_glm(const FamilyConfig& in) {
   read_activation(in);
   read_sizes(in, {.default_norm_eps = 1.5625e-7});
   read_heads(in, 128);
-  in.config.qkv_bias = in.reader.boolean("attention_bias").value_or(has_bias_by_default);
+  in.config.qkv_bias = in.reader.boolean("attention_bias").value_or(true);
   read_rope(in,
             {.partial_factor = "partial_rotary_factor",
              .default_partial_factor = 0.5,
@@ -21,8 +21,8 @@ void read_any_glm(const FamilyConfig& in, bool has_bias_by_default) {
 
 }  // namespace
 
-void read_glm(const FamilyConfig& in) { read_any_glm(in, true); }
-void read_glm4(const FamilyConfig& in) { read_any_glm(in, false); }
+void read_glm(const FamilyConfig& in) { read_any_glm(in); }
+void read_glm4(const FamilyConfig& in) { read_any_glm(in); }
 
 void read_glm4_moe(const FamilyConfig& in) {
   read_activation(in);

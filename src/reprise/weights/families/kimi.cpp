@@ -104,10 +104,7 @@ void read_layers_of_kimi(const FamilyConfig& in) {
 void read_kimi_linear(const FamilyConfig& in) {
   ModelConfig& config = in.config;
   require_members_of_kimi(in);
-  read_activation(in);
-  if (config.activation != Activation::silu) {
-    in.reader.fail("hidden_act", "only silu is supported by layers of delta attention");
-  }
+  require_silu(in, "by layers of delta attention");
   read_sizes(in,
              {.max_position_embeddings = "model_max_length",
               .default_norm_eps = 1e-5,

@@ -10,6 +10,8 @@
 #include "reprise/weights/dummy_weights.h"
 #include "reprise/weights/expected_tensors.h"
 #include "reprise/weights/model_config.h"
+#include "reprise/weights/model_directory.h"
+#include "tests/support/source_dir.h"
 #include "tests/support/weights/complete_config.h"
 
 namespace reprise::weights {
@@ -34,6 +36,37 @@ std::string refused_member(const Json& json, ModelConfig& config) {
 // Zero is a value of these members: here it means no experts.
 const std::set<std::pair<std::string_view, std::string_view>> kMayBeZero = {
     {"GraniteMoeHybridForCausalLM", "num_local_experts"},
+};
+
+// Members of published configs that other engines read, with a value that no router here has.
+const Json kRouterMembers = {{"scoring_func", "unknown"}, {"topk_method", "unknown"}};
+
+// Classes whose routers these members describe.
+const std::set<std::string_view> kWithRouterMembers = {"DeepseekV2ForCausalLM",
+                                                       "DeepseekV3ForCausalLM",
+                                                       "DeepseekV32ForCausalLM",
+                                                       "Dots1ForCausalLM",
+                                                       "Glm4MoeForCausalLM",
+                                                       "Glm4MoeLiteForCausalLM",
+                                                       "GlmMoeDsaForCausalLM",
+                                                       "KimiLinearForCausalLM",
+                                                       "MiMoV2FlashForCausalLM",
+                                                       "Mistral4ForCausalLM",
+                                                       "SolarOpenForCausalLM"};
+
+// Values of the table that change nothing in complete_config().
+const std::set<std::pair<std::string_view, std::string_view>> kWithoutEffect = {
+    {"SmolLM3ForCausalLM", "use_sliding_window"},     // there is no window
+    {"Ernie4_5_MoeForCausalLM", "moe_norm_min"},      // far below every sum
+    {"Lfm2ForCausalLM", "block_ffn_dim_multiplier"},  // the size is rounded up to the same
+    {"DistilBertModel", "sinusoidal_pos_embds"},      // first values, before the training
+    {"BertModel", "tie_word_embeddings"},             // encoders have no lm_head
+    {"RobertaModel", "tie_word_embeddings"},
+    {"XLMRobertaModel", "tie_word_embeddings"},
+    {"CamembertModel", "tie_word_embeddings"},
+    {"XLMRobertaXLModel", "tie_word_embeddings"},
+    {"DistilBertModel", "tie_word_embeddings"},
+    {"ModernBertModel", "tie_word_embeddings"},
 };
 
 class MalformedConfigs : public ::testing::TestWithParam<Architecture> {
@@ -110,6 +143,30 @@ TEST_P(MalformedConfigs, windows_need_lengths) {
         EXPECT_TRUE(accepted.attention_chunk_size) << kind;
       }
     }
+  }
+}
+
+// A value that is accepted must change the model or be told of. The table has a value other than
+// the default of each switch, name and factor that the class of Transformers reads.
+TEST_P(MalformedConfigs, members_that_the_class_reads_are_not_ignored) {
+  static const Json kMembers = parse_json(
+      ModelDirectory(source_dir() + "/tests/goldens").read_text("class_members.json", 1 << 20),
+      "class_members.json")["members"];
+  ASSERT_TRUE(kMembers.contains(name_)) << "run tools/make_class_members.py";
+  Json members = kMembers[name_];
+  if (kWithRouterMembers.contains(name_)) members.update(kRouterMembers);
+  Json base = complete_;
+  if (name_ == "NomicBertModel") base.erase("n_embd");  // the names that Transformers has
+  const ModelConfig sound = parsed(base);
+  for (const auto& [key, other] : members.items()) {
+    Json config = base;
+    const bool is_that = base.contains(key) && base[key] == other;
+    config[key] = is_that ? Json(!other.get<bool>()) : other;
+    ModelConfig accepted;
+    if (!refused_member(config, accepted).empty()) continue;
+    const bool is_told = !parse_model_config(config.dump(), "config.json").warnings.empty();
+    const bool has_effect = accepted != sound || is_told;
+    EXPECT_NE(has_effect, kWithoutEffect.contains({name_, key})) << key << " " << config[key];
   }
 }
 

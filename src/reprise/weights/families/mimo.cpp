@@ -31,12 +31,6 @@ void require_members_of_mimo(const FamilyConfig& in) {
   require("n_shared_experts", 0);
   require_boolean(in, "add_swa_attention_sink_bias", true);
   require_boolean(in, "add_full_attention_sink_bias", false);
-  for (const auto& [key, only] :
-       {std::pair{"scoring_func", "sigmoid"}, std::pair{"topk_method", "noaux_tc"}}) {
-    if (in.reader.string(key).value_or(only) != only) {
-      in.reader.fail(key, fmt::format("only '{}' is supported", only));
-    }
-  }
 }
 
 void read_heads_of_mimo(const FamilyConfig& in) {

@@ -187,6 +187,9 @@ void read_ernie4_5_moe(const FamilyConfig& in) {
   ModelConfig& config = in.config;
   config.moe = read_experts(in, "moe_num_experts", "moe_intermediate_size", 6, "moe_k");
   config.moe->scores = RouterScores::softmax_with_bias;
+  // The least sum by which the weights of a token's experts are divided.
+  constexpr double kMostWithoutEffect = 1e-6;
+  (void)reader.number("moe_norm_min", 0, kMostWithoutEffect);
   if (config.mlp_bias) reader.fail("use_bias", "is not supported beside experts");
   config.moe->shared_intermediate_size =
       reader.integer("moe_num_shared_experts", 0, kMaxExperts).value_or(2) *

@@ -218,10 +218,11 @@ void read_experts_of_step(const FamilyConfig& in) {
 
 }  // namespace
 
-// The class computes with silu, whatever hidden_act says.
+// The class of Transformers computes with silu, whatever hidden_act says.
 void read_step3p5(const FamilyConfig& in) {
   ModelConfig& config = in.config;
   require_members_of_step(in);
+  require_silu(in, "by this class");
   read_sizes(in, {.default_norm_eps = 1e-5});
   config.norm = NormType::gemma_rms_norm;
   read_heads_of_step(in);

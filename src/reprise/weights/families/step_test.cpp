@@ -29,6 +29,7 @@ TEST(Step, members_that_no_code_serves_are_refused_by_name) {
       {"norm_expert_weight", false},
       {"sink", true},
       {"mlp_bias", true},
+      {"hidden_act", "gelu"},
       {"moe_router_activation", "softmax"},
       {"num_key_value_heads", 3},
       {"head_dim", 15},
