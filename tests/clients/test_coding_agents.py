@@ -108,10 +108,10 @@ class CodingAgents(WithServer, unittest.TestCase):
         def decide(_, body):
             has_result = "tool_result" in json.dumps(body["messages"])
             body.update(max_tokens=400, temperature=0, stop_sequences=[".", "\n"] if has_result else [])
-            if not has_result and any(tool["name"] == "Read" for tool in body.get("tools", [])):
-                (read,) = [tool for tool in body["tools"] if tool["name"] == "Read"]
+            for read in [tool for tool in body.get("tools", []) if tool["name"] == "Read"]:
                 read["input_schema"] = only({"file_path": path})
-                body["tool_choice"] = {"type": "tool", "name": "Read"}
+                if not has_result:
+                    body["tool_choice"] = {"type": "tool", "name": "Read"}
             return body
 
         proxy = DecidingProxy(self.server.port, decide)
@@ -126,6 +126,8 @@ class CodingAgents(WithServer, unittest.TestCase):
                    for block in message["content"] if block["type"] == "tool_result"]
         self.assertIn(SECRET, json.dumps(results))
         self.assertEqual((result["type"], result["num_turns"]), ("result", 2), result)
+        # The second request repeats the first one, which the prefix cache has, and adds a few hundred tokens.
+        self.assertGreater(result["usage"]["cache_read_input_tokens"], 0.8 * result["usage"]["input_tokens"], result)
 
     def test_codex(self):
         (self.home / ".codex").mkdir()
@@ -133,9 +135,9 @@ class CodingAgents(WithServer, unittest.TestCase):
         def decide(_, body):
             has_result = any(item["type"] == "function_call_output" for item in body["input"])
             body.update(max_output_tokens=400, temperature=0, stop=[".", "\n"] if has_result else [])
+            (run,) = [tool for tool in body["tools"] if tool.get("name") == "exec_command"]
+            run["parameters"] = only({"cmd": "cat owl.txt"})
             if not has_result:
-                (run,) = [tool for tool in body["tools"] if tool.get("name") == "exec_command"]
-                run["parameters"] = only({"cmd": "cat owl.txt"})
                 body["tool_choice"] = {"type": "function", "name": "exec_command"}
             return body
 
@@ -149,6 +151,7 @@ class CodingAgents(WithServer, unittest.TestCase):
         results = [item for body in proxy.bodies for item in body["input"] if item["type"] == "function_call_output"]
         self.assertIn(SECRET, json.dumps(results))
         self.assertEqual(events[-1]["type"], "turn.completed", events)
+        self.assertGreater(events[-1]["usage"]["cached_input_tokens"], 0.4 * events[-1]["usage"]["input_tokens"], events)
         self.assertTrue(any(event.get("item", {}).get("type") == "agent_message" for event in events), events)
 
 

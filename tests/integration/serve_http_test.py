@@ -554,6 +554,19 @@ class Dialects(Case):
         self.assertEqual("".join(part["message"]["content"] for part in parts), text)
         self.assertEqual([part["done"] for part in parts], [False] * (len(parts) - 1) + [True])
 
+    def test_usage_tells_what_the_prefix_cache_had(self):
+        server = self.start()
+        messages = [{"role": "user", "content": "Tell me of an owl. " * 20}]
+        chat = server.post("/v1/chat/completions", {"messages": messages, "max_tokens": 2})[1]
+        num_tokens = chat["usage"]["prompt_tokens"]
+        self.assertIsNone(chat["usage"]["prompt_tokens_details"])  # vLLM's --enable-prompt-tokens-details
+        usage = server.post("/v1/messages", {"messages": messages, "max_tokens": 2})[1]["usage"]
+        self.assertGreater(usage["cache_read_input_tokens"], num_tokens // 2)
+        self.assertEqual(usage["cache_read_input_tokens"] + usage["input_tokens"], num_tokens)
+        usage = server.post("/v1/responses", {"input": messages, "max_output_tokens": 2})[1]["usage"]
+        self.assertGreater(usage["input_tokens_details"]["cached_tokens"], num_tokens // 2)
+        self.assertEqual(usage["input_tokens"], num_tokens)
+
     def test_responses_are_kept_until_they_are_deleted(self):
         server = self.start()
         kept = server.post("/v1/responses", {"input": "Hi", "max_output_tokens": 3})[1]
