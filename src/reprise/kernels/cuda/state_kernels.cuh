@@ -104,9 +104,10 @@ REPRISE_DEVICE void convolve(const CausalConv1dArguments& a,
       put(out + token * a.channels + channel, result(token, channel, sum));
     }
     // All states are made from the one before the tokens, whose slot the first token writes.
-    const int64_t last = tokens.end - 1;
-    keep_state_after(last);
-    for (int64_t token = min_of(last, tokens.begin + tokens.last_slot) - 1; token >= tokens.begin;
+    const int64_t last_token = tokens.end - 1;
+    keep_state_after(last_token);
+    for (int64_t token = min_of(last_token, tokens.begin + tokens.last_slot) - 1;
+         token >= tokens.begin;
          --token) {
       if (tokens.slot_after(token) != tokens.slot_after(token + 1)) keep_state_after(token);
     }
