@@ -85,10 +85,9 @@ KvCacheSize size_caches(LoadedEngine& main, LoadedEngine* draft, int64_t to_come
   // --kv-cache-memory-bytes counts the caches' own bytes, as in vLLM.
   const Counting counting = main.args.kv_cache_memory_bytes ? Counting::exact : Counting::whole;
   const int64_t first_states = bytes_of_slots(main, 0, counting);
-  memory = without_states(memory, main.args.max_num_seqs, first_states);
+  memory = without_states(memory, main.args, first_states);
   if (draft != nullptr) {
-    memory = without_states(
-        memory, draft->args.max_num_seqs, bytes_of_slots(*draft, 0, Counting::whole));
+    memory = without_states(memory, draft->args, bytes_of_slots(*draft, 0, Counting::whole));
   }
   int64_t num_snapshots = 0;
   if (options.caches_prefixes && options.config.num_recurrent_layers() > 0) {

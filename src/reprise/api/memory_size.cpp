@@ -141,7 +141,7 @@ CacheMemory cache_memory(const EngineArgs& args,
           .option = "--gpu-memory-utilization"};
 }
 
-CacheMemory without_states(CacheMemory memory, int32_t max_num_seqs, int64_t state_bytes) {
+CacheMemory without_states(CacheMemory memory, const EngineArgs& args, int64_t state_bytes) {
   if (state_bytes <= memory.bytes) {
     memory.bytes -= state_bytes;
     memory.free -= state_bytes;
@@ -149,10 +149,11 @@ CacheMemory without_states(CacheMemory memory, int32_t max_num_seqs, int64_t sta
   }
   throw InvalidArgument(fmt::format(
       "--max-num-seqs: the states of {} requests take {}, more than the {} for caches; give fewer "
-      "requests, or more by {}",
-      max_num_seqs,
+      "requests{}, or more by {}",
+      args.max_num_seqs,
       size_text(state_bytes),
       size_text(memory.bytes),
+      args.speculative_config.empty() ? "" : ", fewer speculative tokens",
       memory.option));
 }
 

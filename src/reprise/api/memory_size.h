@@ -59,7 +59,7 @@ struct CacheMemory {
 /// The memory that is left for cache blocks when the states of recurrent layers are taken off.
 /// \throws InvalidArgument when the states do not fit
 [[nodiscard]] CacheMemory without_states(CacheMemory memory,
-                                         int32_t max_num_seqs,
+                                         const EngineArgs& args,
                                          int64_t state_bytes);
 
 struct KvCacheSize {

@@ -37,10 +37,11 @@ void log_attention(const Log& log, const api::StartupReport& report) {
                        to_string(backend.support)));
   if (report.num_state_slots > 0) {
     const int64_t num_snapshots = report.num_state_snapshots;
+    const int64_t states_per_req = report.resolved.uniform_decode_query_len;
     log.info(fmt::format(
-        "Recurrent layers: {} states of requests and states of up to {} cached prefixes, {:.3f} "
-        "GiB{}",
-        report.num_state_slots - 1 - num_snapshots,
+        "Recurrent layers: states of up to {} requests{} and {} cached prefixes, {:.3f} GiB{}",
+        (report.num_state_slots - 1 - num_snapshots) / states_per_req,
+        states_per_req > 1 ? fmt::format(" ({} of each, for drafts)", states_per_req) : "",
         num_snapshots,
         gib(report.state_cache_bytes),
         num_snapshots > 0 ? "" : "; prefix caching is off"));
