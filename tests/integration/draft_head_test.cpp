@@ -578,6 +578,10 @@ TEST_P(QwenMtp, changes_no_token_and_uses_all_of_the_checkpoint) {
   plain_args.speculative_config = Json::object();
   api::LLM plain(plain_args);
   const std::vector<Tokens> expected = answers_of(plain);
+  const auto slots_of_requests = [](const api::StartupReport& report) {
+    return report.num_state_slots - 1 - report.num_state_snapshots;
+  };
+  EXPECT_EQ(slots_of_requests(plain.loaded().report), 3);
   for (const char* mode : {"NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"}) {
     for (const int level : {0, 3}) {
       SCOPED_TRACE(fmt::format("{}, level {}", mode, level));
@@ -590,6 +594,10 @@ TEST_P(QwenMtp, changes_no_token_and_uses_all_of_the_checkpoint) {
       }
       EXPECT_EQ(answers_of(llm), expected);
       EXPECT_EQ(answers_of(llm), expected) << "prefixes are found";
+      llm.sleep();
+      llm.wake_up();
+      EXPECT_EQ(answers_of(llm), expected) << "after a sleep";
+      EXPECT_EQ(slots_of_requests(llm.loaded().report), 3 * (1 + kNumDrafts));
       const auto& stats = llm.loaded().core->scheduler().speculation_stats();
       EXPECT_GT(stats.num_accepted_tokens, 0U);
       EXPECT_GT(stats.num_draft_tokens, stats.num_accepted_tokens);

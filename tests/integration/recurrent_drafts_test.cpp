@@ -10,6 +10,7 @@
 
 #include "reprise/base/json.h"
 #include "reprise/engine/engine_core.h"
+#include "reprise/speculative/ngram_drafter.h"
 #include "tests/integration/knowing_drafter.h"
 #include "tests/integration/random_load.h"
 #include "tests/integration/step_outcome.h"
@@ -214,6 +215,50 @@ TEST(RecurrentDraftSteps, go_on_from_the_last_accepted_token_whatever_was_accept
     const speculative::SpeculationStats& stats = core->scheduler().speculation_stats();
     EXPECT_GT(stats.num_accepted_tokens, 20U);
     EXPECT_GT(stats.num_draft_tokens, stats.num_accepted_tokens + 10);
+  }
+}
+
+TEST(RecurrentDraftSteps, change_nothing_with_fewer_drafts_for_more_requests) {
+  Machine machine({.num_speculative_tokens = kNumDrafts,
+                   .config = config_of(kFamilies[4]),
+                   .num_state_snapshots = kSnapshots});
+  const std::vector<Spec> specs = make_specs(/*seed=*/8, 60);
+  const std::vector<Answer> expected = plain_answers(machine, specs);
+  testing::KnowingDrafter drafter(known_tokens(specs, expected));
+  engine::EngineCoreOptions options = machine.core_options(drafter);
+  options.scheduler.drafts_by_batch_size = {0, 4, 4, 3, 2, 1, 0};
+  const auto core = machine.make_core(options);
+  expect_equal(machine.answer(*core, specs), expected);
+  EXPECT_GT(core->scheduler().speculation_stats().num_accepted_tokens, 60U);
+}
+
+// A tiny model with random weights soon repeats itself, and so do its prompts.
+TEST(RecurrentDraftSteps, of_n_grams_are_right_where_texts_repeat) {
+  for (const Family& family : kFamilies) {
+    SCOPED_TRACE(family.name);
+    Machine machine({.num_blocks = 60,
+                     .num_speculative_tokens = kNumDrafts,
+                     .config = config_of(family),
+                     .num_state_snapshots = kSnapshots,
+                     .dtype = DType::f32});
+    std::vector<Spec> specs;
+    for (int32_t i = 0; i < 8; ++i) {
+      Spec spec{.params = {.temperature = 0, .max_tokens = 90, .ignore_eos = true}};
+      for (int32_t j = 0; j < 40; ++j) spec.prompt.push_back(100 * i + j % (5 + i));
+      specs.push_back(std::move(spec));
+    }
+    const std::vector<Answer> expected = plain_answers(machine, specs);
+    speculative::NgramDrafter drafter({.prompt_lookup_min = 2, .prompt_lookup_max = 5});
+    const auto core = machine.make_core(machine.core_options(drafter));
+    expect_equal(machine.answer(*core, specs), expected);
+    const speculative::SpeculationStats& stats = core->scheduler().speculation_stats();
+    EXPECT_GT(stats.num_accepted_tokens, 0U);
+    EXPECT_GT(stats.num_draft_tokens, stats.num_accepted_tokens);
+    fmt::print("{}: {} of {} drafts accepted in {} steps\n",
+               family.name,
+               stats.num_accepted_tokens,
+               stats.num_draft_tokens,
+               core->counters().num_steps);
   }
 }
 
