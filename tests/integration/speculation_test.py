@@ -15,6 +15,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import architectures_test
 import serve_test
 
 DRAFTS = '{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 2, "prompt_lookup_max": 5}'
@@ -334,6 +335,29 @@ class DraftHead(SecondModel):
         done = run(*generate, "--speculative-config", '{"method": "mtp", "num_speculative_tokens": 2}')
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("this checkpoint has no MTP layer", done.stderr)
+
+    def test_an_mtp_head_is_found_beside_a_language_model_inside_another_one(self):
+        folder = Path(self.folder())
+        golden = Path(__file__).parent.parent / "goldens/draft_head/qwen3_5"
+        data = (golden / "model.safetensors").read_bytes()
+        size = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8:8 + size])
+        renamed = {re.sub(r"^model\.", "model.language_model.", name): entry for name, entry in header.items()}
+        self.assertTrue(any(name.startswith("mtp.layers.0.") for name in renamed))
+        text = json.dumps(renamed).encode()
+        (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data[8 + size:])
+        inner = json.loads((golden / "config.json").read_text())
+        outer = {"architectures": ["Qwen3_5ForConditionalGeneration"], "model_type": "qwen3_5",
+                 "text_config": {**inner, "mtp_num_hidden_layers": 1, "mtp_use_dedicated_embeddings": False}}
+        (folder / "config.json").write_text(json.dumps(outer))
+        architectures_test.write_tokenizer(folder)
+        generate = ["generate", str(folder), "--prompt", "abc", "--max-tokens", "30", "--ignore-eos", "--temperature", "0", "--json"]
+        plain = run(*generate)
+        self.assertEqual(plain.returncode, 0, plain.stderr)
+        done = run(*generate, "--speculative-config", '{"method": "qwen3_5_mtp", "num_speculative_tokens": 3}')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        answer, wanted = (json.loads(text.stdout)["outputs"][0]["token_ids"] for text in (done, plain))
+        self.assertEqual(answer, wanted)
 
     def test_heads_that_cannot_draft_are_refused_by_name(self):
         stored = json.loads(Path(self.HEAD, "config.json").read_text())
