@@ -9,6 +9,7 @@ Uses only Python's standard library.
 import bisect
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -25,6 +26,11 @@ GROUP = 32
 AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)  # of the outputs in a word
 OPTIONS = ("--prompt", "Once upon a time", "--prompt", "The cat sat", "--ignore-eos", "--temperature", "0",
            "--dtype", "float32")
+
+
+FUSED = ("-cc.pass_config", '{"fuse_attn_quant": true}')
+# Sums in another order move a few codes by one.
+STATIC_INT8_ERROR = 0.02
 
 
 def half(value):
@@ -349,6 +355,71 @@ class Quantization(unittest.TestCase):
         for expected, got in zip(self.tokens(exact, *OPTIONS), self.tokens(coarse, *OPTIONS)):
             self.assertEqual(got[:6], expected[:6])
         self.assertNotEqual(self.tokens(coarse, *OPTIONS), self.tokens(exact, *OPTIONS))
+
+    def static_int8(self, name, inputs=None, change=None):
+        """A copy of the golden model, with other members of input_activations or other tensors."""
+        folder = self.folder / name
+        shutil.copytree(SOURCE / "tests" / "goldens" / "quantized" / "static-int8", folder)
+        gguf_test.write_byte_tokenizer(folder)
+        config = json.loads((folder / "config.json").read_text())
+        config["quantization_config"]["config_groups"]["group_0"]["input_activations"] |= inputs or {}
+        (folder / "config.json").write_text(json.dumps(config))
+        if change:
+            raw = (folder / "model.safetensors").read_bytes()
+            (folder / "model.safetensors").write_bytes(change(raw))
+        return folder
+
+    def logprobs_of_golden(self, folder, *options):
+        request, result = self.folder / "golden_requests", self.folder / "golden_answers"
+        cases = json.loads((folder / "logprobs.json").read_text())["cases"]
+        request.write_text("\n".join(json.dumps({
+            "custom_id": str(i), "method": "POST", "url": "/v1/completions",
+            "body": {"prompt": case["prompt"] + case["continuation"], "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}})
+            for i, case in enumerate(cases)))
+        run = self.run_cli("run-batch", folder, "-i", request, "-o", result, "--dtype", "float32", "--device", "cpu", *options)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        answers = [json.loads(line)["response"]["body"]["choices"][0] for line in result.read_text().splitlines()]
+        return [next(iter(entry.values()))["logprob"] for answer in answers for entry in answer["prompt_logprobs"][1:]]
+
+    def test_quantises_activations_by_the_scales_of_the_checkpoint(self):
+        folder = self.static_int8("static")
+        cases = json.loads((folder / "logprobs.json").read_text())["cases"]
+        expected = [logprob for case in cases for logprob in case["logprobs"]]
+
+        def distance(found):
+            return max(abs(a - b) for a, b in zip(found, expected, strict=True))
+
+        found = self.logprobs_of_golden(folder)
+        self.assertLess(distance(found), STATIC_INT8_ERROR)
+        # The scales of tokens are others: the golden ones are too small for the largest activations.
+        tokens = self.static_int8("dynamic", {"strategy": "token", "dynamic": True})
+        self.assertGreater(distance(self.logprobs_of_golden(tokens)), 10 * STATIC_INT8_ERROR)
+        for options in (("--enforce-eager",), ("-cc.cudagraph_mode", "FULL"), ("-cc.mode", "0"), FUSED):
+            with self.subTest(options):
+                self.assertEqual(self.logprobs_of_golden(folder, *options), found)
+
+    def test_attention_quantises_its_result_where_the_program_is_whole(self):
+        folder = self.static_int8("whole")
+        for options, count in (((), 0), (FUSED, 2)):
+            pages = self.folder / f"dump{count}"
+            run = self.run_cli("dump", folder, "--dtype", "float32", "--device", "cpu", "--output", pages, *options)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            pieces = {stage.parent: stage for stage in sorted(pages.rglob("[0-9][0-9]_*.txt"))}  # after the last pass
+            text = "".join(stage.read_text() for stage in pieces.values())
+            self.assertEqual(len(re.findall(r"= attention_quant\(", text)), count)
+            # The other projections of a layer are quantised by ops of their own.
+            self.assertIn("quantize_static(", text)
+
+    def test_names_a_scale_that_is_no_positive_number(self):
+        def without_scale(raw):
+            (length,) = struct.unpack("<Q", raw[:8])
+            header = json.loads(raw[8 : 8 + length])
+            begin = header["model.layers.1.mlp.down_proj.input_scale"]["data_offsets"][0] + 8 + length
+            return raw[:begin] + struct.pack("<f", 0) + raw[begin + 4 :]
+
+        run = self.run_cli("generate", self.static_int8("broken", change=without_scale), "--prompt", "x", "--device", "cpu")
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("model.layers.1.mlp.down_proj.input_scale", run.stderr)
 
     def test_takes_the_scales_of_a_float8_cache_from_the_checkpoint(self):
         checkpoint = self.tools.Checkpoint(Path(MODEL))

@@ -295,8 +295,9 @@ void warn_about_fields_without_effect(const CompilationConfig& config,
   warn(passes.fuse_rope_kvcache_cat_mla.value_or(false), "pass_config.fuse_rope_kvcache_cat_mla");
   if (passes.fuse_attn_quant.value_or(false)) {
     warnings.emplace_back(
-        "pass_config.fuse_attn_quant finds no quantised attention in the models of this engine; it "
-        "only decides that attention stays inside the compiled program");
+        "pass_config.fuse_attn_quant fuses on a CPU alone, in models whose checkpoint has static "
+        "scales of int8 activations; elsewhere it only decides that attention stays inside the "
+        "compiled program");
   }
 }
 

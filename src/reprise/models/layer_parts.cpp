@@ -1,8 +1,12 @@
 #include "reprise/models/layer_parts.h"
 
 #include <iterator>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "reprise/tensor/weight_layout.h"
 
 namespace reprise::models {
 namespace {
@@ -53,6 +57,17 @@ class TensorNames {
   std::vector<std::string_view> views_;
 };
 
+// The scale of what modules read that a checkpoint with static int8 has. As in vLLM, modules that
+// are one product share the largest one.
+Tensor load_input_scale(const LayerParts& parts,
+                        std::initializer_list<std::string_view> modules,
+                        const Tensor& weight) {
+  const bool is_used = parts.config.quantization.has_static_int8 &&
+                       weight.layout().family == WeightFamily::int8_panels;
+  if (!is_used) return {};
+  return parts.parameters.load_scale(TensorNames(parts, modules, ".input_scale").views());
+}
+
 }  // namespace
 
 Tensor LayerParts::load_projection(std::initializer_list<std::string_view> modules,
@@ -64,9 +79,11 @@ Tensor LayerParts::load_projection(std::initializer_list<std::string_view> modul
 Projection LayerParts::load_linear(bool has_bias,
                                    std::initializer_list<std::string_view> modules,
                                    const Arrangement& arrangement) const {
-  return {.weight = load_projection(modules, arrangement),
+  const Tensor weight = load_projection(modules, arrangement);
+  return {.weight = weight,
           .bias = load_bias(has_bias, modules, arrangement),
-          .lora = adapters == nullptr ? nullptr : &add_lora_layer(*this, modules, arrangement)};
+          .lora = adapters == nullptr ? nullptr : &add_lora_layer(*this, modules, arrangement),
+          .input_scale = load_input_scale(*this, modules, weight)};
 }
 
 Projection LayerParts::load_row_parallel(bool has_bias,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <new>
@@ -48,6 +49,37 @@ const weights::TensorSpec& find_stored(const weights::WeightSource& source, std:
     throw FileError("E_MISSING", source.description(), name, "the model needs this tensor");
   }
   return *spec;
+}
+
+std::optional<float> find_number_in(const weights::WeightSource& source, std::string_view name) {
+  const weights::TensorSpec* spec = source.find(name);
+  if (spec == nullptr) return std::nullopt;
+  const int64_t count =
+      std::accumulate(spec->shape.begin(), spec->shape.end(), int64_t{1}, std::multiplies());
+  if (count != 1) {
+    throw FileError("E_SHAPE",
+                    source.description(),
+                    name,
+                    fmt::format("is {}, expected one number", weights::shape_text(spec->shape)));
+  }
+  float number = 0;
+  source.read(name, DType::f32, std::as_writable_bytes(std::span(&number, 1)));
+  return number;
+}
+
+float largest_scale(const weights::WeightSource& source, std::span<const std::string> names) {
+  float largest = 0;
+  for (const std::string& name : names) {
+    const std::optional<float> scale = find_number_in(source, name);
+    if (!scale || !std::isfinite(*scale) || *scale <= 0) {
+      throw FileError("E_VALUE",
+                      source.description(),
+                      name,
+                      "must be a positive number: activations are quantised by it");
+    }
+    largest = std::max(largest, *scale);
+  }
+  return largest;
 }
 
 }  // namespace
@@ -251,19 +283,15 @@ void Parameters::write(const weights::WeightSource& source, const Origin& origin
 }
 
 std::optional<float> Parameters::find_number(std::string_view name) const {
-  const weights::TensorSpec* spec = source_->find(name);
-  if (spec == nullptr) return std::nullopt;
-  const int64_t count =
-      std::accumulate(spec->shape.begin(), spec->shape.end(), int64_t{1}, std::multiplies());
-  if (count != 1) {
-    throw FileError("E_SHAPE",
-                    source_->description(),
-                    name,
-                    fmt::format("is {}, expected one number", weights::shape_text(spec->shape)));
-  }
-  float number = 0;
-  source_->read(name, DType::f32, std::as_writable_bytes(std::span(&number, 1)));
-  return number;
+  return find_number_in(*source_, name);
+}
+
+Tensor Parameters::load_scale(std::span<const std::string_view> names) {
+  std::vector<std::string> owned(names.begin(), names.end());
+  const float scale = largest_scale(*source_, owned);
+  Tensor table = add_table(names[0], std::span(&scale, 1), {1});
+  scales_.push_back({.buffer = buffers_.back(), .names = std::move(owned)});
+  return table;
 }
 
 bool Parameters::holds_only_zeros(std::string_view name) const {
@@ -337,6 +365,11 @@ void Parameters::reload(const weights::WeightSource& source) {
       mapped_->replace_by_zeros({static_cast<std::byte*>(to.data), to.bytes});
     }
     write(source, origin);
+  }
+  for (const Scale& scale : scales_) {
+    const float number = largest_scale(source, scale.names);
+    stream_->copy_from_host(scale.buffer.data, &number, sizeof number);
+    stream_->synchronize();
   }
   staging_ = {};
 }

@@ -85,6 +85,10 @@ class Parameters {
   /// name. Read while loading. \throws FileError E_SHAPE, E_DTYPE
   [[nodiscard]] std::optional<float> find_number(std::string_view name) const;
 
+  /// The largest of positive numbers that the source stores as tensors with one element, as f32[1].
+  /// reload() reads them again. \throws FileError; E_VALUE for a missing or other number
+  [[nodiscard]] Tensor load_scale(std::span<const std::string_view> names);
+
   /// Whether all numbers of a vector are 0, or there is none of that name. Read while loading.
   [[nodiscard]] bool holds_only_zeros(std::string_view name) const;
 
@@ -151,6 +155,10 @@ class Parameters {
     WeightPlan plan;
     uint64_t digest = 0;  // of the plan
   };
+  struct Scale {
+    device::BufferView buffer;
+    std::vector<std::string> names;
+  };
 
   /// How the packing of the source is kept, or nothing if it is not.
   [[nodiscard]] std::optional<WeightFamily> packed_family(
@@ -192,6 +200,7 @@ class Parameters {
   std::vector<std::string> names_;                                  // by buffer
   std::vector<std::pair<std::string, device::BufferView>> shared_;  // of other models
   std::vector<Origin> origins_;                          // one per weight; tables have none
+  std::vector<Scale> scales_;                            // their memory is kept, as of tables
   std::vector<std::unique_ptr<std::byte[]>> host_copy_;  // one per origin; empty without a copy
   // For a device whose memory the host cannot write; the largest tensor decides its size.
   std::vector<std::byte> staging_;

@@ -5,7 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
+#include <limits>
+#include <map>
 #include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "reprise/base/error.h"
@@ -37,6 +43,26 @@ weights::ModelConfig config() {
 constexpr std::string_view kEmbedding = "model.embed_tokens.weight";
 constexpr std::string_view kGate = "model.layers.0.mlp.gate_proj.weight";
 constexpr std::string_view kUp = "model.layers.0.mlp.up_proj.weight";
+
+// Each tensor is one number.
+class Numbers final : public weights::WeightSource {
+ public:
+  explicit Numbers(std::map<std::string, float, std::less<>> numbers)
+      : numbers_(std::move(numbers)) {}
+
+  [[nodiscard]] const weights::TensorSpec* find(std::string_view name) const override {
+    return numbers_.contains(name) ? &spec_ : nullptr;
+  }
+  [[nodiscard]] std::vector<std::string_view> names() const override { return {}; }
+  [[nodiscard]] std::string description() const override { return "numbers"; }
+  void read(std::string_view name, DType, std::span<std::byte> dst) const override {
+    std::memcpy(dst.data(), &numbers_.find(name)->second, dst.size());
+  }
+
+ private:
+  std::map<std::string, float, std::less<>> numbers_;
+  weights::TensorSpec spec_ = {DType::f32, {1}};
+};
 
 class ParametersTest : public testing::Test {
  protected:
@@ -118,6 +144,25 @@ TEST_F(ParametersTest, stack_int8_rows_one_below_the_other) {
         0)
         << names[i];
   }
+}
+
+TEST_F(ParametersTest, load_the_largest_of_scales_and_load_it_again) {
+  const std::array<std::string_view, 2> names = {"a", "b"};
+  const Numbers source({{"a", 0.25F}, {"b", 0.5F}});
+  Parameters loaded = parameters(source);
+  const Tensor scale = loaded.load_scale(names);
+  ASSERT_EQ(scale.type(), (TensorType{DType::f32, {1}}));
+  const auto* number = static_cast<const float*>(scale.data());
+  EXPECT_EQ(*number, 0.5F);
+  for (const float wrong : {0.0F, -1.0F, std::numeric_limits<float>::quiet_NaN()}) {
+    EXPECT_THROW((void)parameters(Numbers({{"a", 1.0F}, {"b", wrong}})).load_scale(names),
+                 FileError)
+        << wrong;
+  }
+  EXPECT_THROW((void)parameters(Numbers({{"a", 1.0F}})).load_scale(names), FileError);
+  loaded.finish_loading();
+  loaded.reload(Numbers({{"a", 2.0F}, {"b", 0.5F}}));
+  EXPECT_EQ(*number, 2.0F);
 }
 
 TEST_F(ParametersTest, are_the_same_after_loading_them_again) {

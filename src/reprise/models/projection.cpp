@@ -3,6 +3,17 @@
 #include "reprise/tensor/ops.h"
 
 namespace reprise::models {
+namespace {
+
+Tensor product_of(const Tensor& x, const Projection& projection) {
+  if (!projection.input_scale.defined()) return project(x, projection.weight, projection.bias);
+  return ops::linear(ops::quantize_static(x, projection.input_scale, DType::i8),
+                     projection.weight,
+                     projection.bias,
+                     projection.input_scale);
+}
+
+}  // namespace
 
 Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const ops::Activations activations = ops::activations_for(weight, x);
@@ -12,7 +23,7 @@ Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 Tensor project(const cudagraph::ForwardContext& context,
                const Tensor& x,
                const Projection& projection) {
-  Tensor product = project(x, projection.weight, projection.bias);
+  Tensor product = product_of(x, projection);
   if (projection.ranks > 1) product = ops::all_reduce(product, projection.ranks);
   const lora::LoraLayer* lora = projection.lora;
   const Tensor& slots = context.adapter_slots;

@@ -15,6 +15,9 @@ struct Projection {
   const lora::LoraLayer* lora = nullptr;  // nullptr: no adapters; owned by lora::AdapterSlots
   /// Ranks that each have some columns of the weight (row parallel): their products are added.
   int64_t ranks = 1;
+  /// f32[1]: the scale by which the checkpoint quantises what the projection reads, for a weight in
+  /// int8 panels. Undefined: x is quantised as the layout of the weight asks for.
+  Tensor input_scale = {};
 };
 
 /// The product with the weight; in a forward for batches with adapters also what the adapter of

@@ -53,11 +53,11 @@ X(silu_and_mul, "(x[T, 2*I]) -> [T, I]", .is_row_wise = true)
 X(gather_rows, "(x[T, H], indices i32[R]) -> [R, H]", .is_row_wise = true)
 
 // x @ weight^T + bias, accumulated in float32. The layout of the weight decides the form of x: its
-// elements, its blocks (quantize_blocks), or int8 rows with their scales (quantize_per_token). All
-// products below are such products. If one has the operand `norm`, its x is rms_norm(x, norm); all
-// norms of one op use the same epsilon.
+// elements, its blocks (quantize_blocks), or int8 rows with a scale for each (quantize_per_token)
+// or one for all (quantize_static). All products below are such products. If one has the operand
+// `norm`, its x is rms_norm(x, norm); all norms of one op use the same epsilon.
 X(linear,
-  "(x act[T, K], weight packed[N, K], bias[N]?, scale f32[T]?) -> [T, N]",
+  "(x act[T, K], weight packed[N, K], bias[N]?, scale f32[T|1]?) -> [T, N]",
   .check = check_product)
 // Logits of the rows r < num_rows[0]. The kernel reads num_rows on the device, so one graph serves
 // any number of sampled rows from 0 to R.
@@ -274,12 +274,12 @@ X(lora_expand,
 // Several of the ops above in one launch, with the bits that these have one after the other. The
 // compiler makes them; models do not call them.
 X(linear_add,
-  "(x act[T, K], weight packed[N, K], bias[N]?, residual[T, N], scale f32[T]?) -> "
+  "(x act[T, K], weight packed[N, K], bias[N]?, residual[T, N], scale f32[T|1]?) -> "
   "[T, N] over residual",
   .check = check_product,
   .parts = "linear add")
 X(linear_silu_and_mul,
-  "(x act[T, K], weight packed[2*I, K], bias[2*I]?, scale f32[T]?, norm[K]?; epsilon) -> [T, I]",
+  "(x act[T, K], weight packed[2*I, K], bias[2*I]?, scale f32[T|1]?, norm[K]?; epsilon) -> [T, I]",
   .check = check_product,
   .parts = "norm:rms_norm linear silu_and_mul")
 // If q_norm or k_norm is given, each head of q or k is normalised before the rotation.

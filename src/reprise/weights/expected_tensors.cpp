@@ -420,7 +420,8 @@ bool is_known_leftover(std::string_view name) {
       ".attn.masked_bias",
       ".attention.bias",
       ".attention.masked_bias",
-      // Activations are quantised by scales of their own or not at all.
+      // Scales of activations, which int8 projections read where config.json says so. Others are
+      // quantised by scales of their own, or not at all.
       ".input_scale",
       ".q_scale",
       // Scales of a float8 KV cache, which are read where there is one.

@@ -297,6 +297,26 @@ TEST(QuantizationConfig, finds_activations_with_one_scale_per_token) {
   EXPECT_FALSE(has_int8_tokens(R"({"strategy":"token","dynamic":true,"symmetric":false})"));
 }
 
+TEST(QuantizationConfig, finds_activations_with_a_scale_in_the_checkpoint) {
+  const auto has_static_int8 = [](const std::string& groups) {
+    const std::string text =
+        R"({"quantization_config":{"quant_method":"compressed-tensors","config_groups":{)" +
+        groups + "}}}";
+    return read_config(text.c_str()).has_static_int8;
+  };
+  const auto group = [](const std::string& name, const std::string& inputs) {
+    return fmt::format(R"("{}":{{"input_activations":{{{}}}}})", name, inputs);
+  };
+  const std::string fixed = R"("num_bits":8,"type":"int","strategy":"tensor","dynamic":false)";
+  EXPECT_TRUE(has_static_int8(group("a", fixed)));
+  EXPECT_TRUE(has_static_int8(group("a", R"("strategy":"tensor")")));
+  EXPECT_FALSE(has_static_int8(""));
+  EXPECT_FALSE(has_static_int8(group("a", fixed) + "," + group("b", R"("strategy":"token")")));
+  EXPECT_FALSE(has_static_int8(group("a", R"("strategy":"tensor","dynamic":true)")));
+  EXPECT_FALSE(has_static_int8(group("a", R"("strategy":"tensor","type":"float")")));
+  EXPECT_FALSE(has_static_int8(group("a", R"("strategy":"tensor","symmetric":false)")));
+}
+
 TEST(QuantizationConfig, names_what_it_cannot_read) {
   const auto message = [](const char* text) { return message_of([&] { read_config(text); }); };
   for (const auto& [text, wanted] : std::vector<std::pair<const char*, const char*>>{

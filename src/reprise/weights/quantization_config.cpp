@@ -97,14 +97,16 @@ void require_format(const ConfigReader& reader) {
                           visible(format)));
 }
 
-// Whether `input_activations` of a group asks for int8 with one scale per token. The largest
-// magnitude then becomes 127, as in the kernels of vLLM.
-bool has_int8_tokens(const ConfigReader& group) {
+// Whether `input_activations` of a group asks for int8 with scales of such parts ("token",
+// "tensor"), computed while the model runs (dynamic) or stored. With one scale per token, the
+// largest magnitude becomes 127, as in the kernels of vLLM.
+bool has_int8_inputs(const ConfigReader& group, std::string_view strategy, bool is_dynamic) {
   const std::optional<ConfigReader> inputs = group.object("input_activations");
   return inputs && inputs->integer("num_bits", 1, 64).value_or(8) == 8 &&
          inputs->string("type").value_or("int") == "int" &&
-         inputs->string("strategy").value_or("") == "token" &&
-         inputs->boolean("dynamic").value_or(false) && inputs->boolean("symmetric").value_or(true);
+         inputs->string("strategy").value_or("") == strategy &&
+         inputs->boolean("dynamic").value_or(false) == is_dynamic &&
+         inputs->boolean("symmetric").value_or(true);
 }
 
 QuantizationConfig read_compressed_tensors(const ConfigReader& reader) {
@@ -119,7 +121,7 @@ QuantizationConfig read_compressed_tensors(const ConfigReader& reader) {
   }
   const Json* groups = reader.find("config_groups");
   if (groups != nullptr && groups->is_object()) {
-    config.has_int8_tokens = !groups->empty();
+    config.has_int8_tokens = config.has_static_int8 = !groups->empty();
     for (const auto& [name, group] : groups->items()) {
       if (!group.is_object()) reader.fail("config_groups", "must contain objects");
       const std::string prefix = fmt::format("config_groups.{}.", visible(name));
@@ -127,7 +129,10 @@ QuantizationConfig read_compressed_tensors(const ConfigReader& reader) {
       if (group_reader.string("format")) require_format(group_reader);
       const std::optional<ConfigReader> weights = group_reader.object("weights");
       if (weights) read_block_size(*weights, "block_structure", config);
-      config.has_int8_tokens = config.has_int8_tokens && has_int8_tokens(group_reader);
+      config.has_int8_tokens =
+          config.has_int8_tokens && has_int8_inputs(group_reader, "token", true);
+      config.has_static_int8 =
+          config.has_static_int8 && has_int8_inputs(group_reader, "tensor", false);
     }
   }
   if (const std::optional<ConfigReader> cache = reader.object("kv_cache_scheme")) {

@@ -25,6 +25,8 @@ struct QuantizationConfig {
   // compressed-tensors: all groups quantise activations to int8 with one scale per token, computed
   // while the model runs.
   bool has_int8_tokens = false;
+  /// The same with one scale for each projection, which the checkpoint has ("input_scale").
+  bool has_static_int8 = false;
   bool has_float8_cache = false;  // scales of a float8 KV cache are part of the checkpoint
 
   bool operator==(const QuantizationConfig&) const = default;

@@ -36,7 +36,7 @@ void IntegerMatrix::choose_panels(int bits,
   if (bits == 8) {
     const bool is_symmetric =
         std::ranges::all_of(zeros, [](uint16_t zero) { return zero == kMiddleOfByte; });
-    if (is_symmetric && has_int8_tokens_ && group_size_ >= depth() &&
+    if (is_symmetric && has_int8_rows_ && group_size_ >= depth() &&
         fits_int8_panels(outputs(), depth())) {
       panels_ = PanelFormat::int8_rows;
     } else if (is_symmetric && fits(PanelFormat::int8_g128, 128)) {

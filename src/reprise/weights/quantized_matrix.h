@@ -72,7 +72,8 @@ class IntegerMatrix : public QuantizedMatrix {
 
   [[nodiscard]] virtual Codes read_codes() const = 0;
   /// Decides whether the matrix stays packed. `bits`: 4 or 8. Codes of eight bits with one scale
-  /// for each output become int8_rows only if activations have one scale for each token.
+  /// for each output become int8_rows only if activations have one scale for each token, or one for
+  /// all tokens.
   void choose_panels(int bits, std::span<const float> scales, std::span<const uint16_t> zeros);
   /// Reads the group of each element, where groups need not be neighbouring elements.
   /// \throws FileError E_SHAPE, E_DTYPE, E_VALUE
@@ -81,7 +82,7 @@ class IntegerMatrix : public QuantizedMatrix {
 
   int64_t group_size_ = 0;
   std::vector<int32_t> group_of_;  // by element; empty: groups are neighbouring elements
-  bool has_int8_tokens_ = false;   // activations have one scale for each token
+  bool has_int8_rows_ = false;     // activations have one scale for each token, or one for all
 
  private:
   std::optional<PanelFormat> panels_;

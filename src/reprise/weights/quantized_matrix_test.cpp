@@ -159,6 +159,17 @@ TEST(QuantizedMatrix, has_one_scale_per_row_where_activations_have_one_per_token
   };
   EXPECT_EQ(open("m", false)->panel_format("m.weight"), PanelFormat::int8_g128);
   EXPECT_EQ(open("l.experts.0", true)->panel_format("l.experts.0.weight"), PanelFormat::int8_g128);
+  // Static scales are those of projections that have one.
+  const auto open_static = [&](bool has_scale) {
+    auto stored = std::make_unique<MemoryWeights>();
+    stored->add("m.weight", DType::i8, {kRows, kDepth}, codes);
+    stored->add("m.weight_scale", DType::f32, {kRows, 1}, scales);
+    if (has_scale) stored->add("m.input_scale", DType::f32, {1}, std::vector<float>{0.5F});
+    MatrixMap matrices = find_scaled_matrices(*stored, QuantizationConfig{.has_static_int8 = true});
+    return QuantizedMatrices(std::move(stored), std::move(matrices)).panel_format("m.weight");
+  };
+  EXPECT_EQ(open_static(true), PanelFormat::int8_rows);
+  EXPECT_EQ(open_static(false), PanelFormat::int8_g128);
   const auto weights = open("m", true);
   ASSERT_EQ(weights->panel_format("m.weight"), PanelFormat::int8_rows);
   std::vector<int8_t> panels(

@@ -183,8 +183,8 @@ class Int8Matrix final : public IntegerMatrix {
     set_shape(spec.shape[0], spec.shape[1]);
     group_size_ = grid_.elements_across;
     // The products of experts have no kernels for rows with one scale.
-    has_int8_tokens_ =
-        config.has_int8_tokens && parts.weight.find(".experts.") == std::string::npos;
+    has_int8_rows_ = (config.has_int8_tokens || has_static_scale(config)) &&
+                     parts.weight.find(".experts.") == std::string::npos;
     const Codes groups = read_groups();
     choose_panels(8, groups.scales, groups.zeros);
   }
@@ -201,6 +201,10 @@ class Int8Matrix final : public IntegerMatrix {
   }
 
  private:
+  [[nodiscard]] bool has_static_scale(const QuantizationConfig& config) const {
+    const std::string module = parts_.weight.substr(0, parts_.weight.rfind('.'));
+    return config.has_static_int8 && source().has(module + ".input_scale");
+  }
   // Scales and zeros for each output.
   [[nodiscard]] Codes read_groups() const {
     const std::vector<float> scales = read_scales(source(), parts_);

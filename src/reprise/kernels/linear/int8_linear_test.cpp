@@ -76,6 +76,20 @@ TEST_P(Int8Linear, is_exact_at_edges_of_rows_columns_and_depth) {
   }
 }
 
+// Scales that a checkpoint has, which no token computes.
+TEST_P(Int8Linear, takes_one_scale_for_all_rows) {
+  for (int64_t rows : {1, 3, 17, 40}) {
+    SCOPED_TRACE(testing::Message() << rows << " rows");
+    const Tensor x = random_codes({rows, 128});
+    const Tensor weight = random_weight(64, 128);
+    const Tensor one = random_scales(1);
+    const Tensor each = make({rows}, DType::f32);
+    for (int64_t row = 0; row < rows; ++row) set_element(each, element(one, 0), row);
+    const Tensor bias = random({64});
+    expect_same_bits(product(x, one, weight, bias), expected(x, each, weight, bias));
+  }
+}
+
 // More rows than a worker joins, more columns, and more of the depth than stays in a cache.
 TEST_P(Int8Linear, is_exact_for_large_batches_and_depths) {
   for (const auto& [rows, columns, depth] : {std::array<int64_t, 3>{300, 32, 64},

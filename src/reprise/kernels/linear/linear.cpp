@@ -79,7 +79,7 @@ LinearPlan plan_linear(const LinearCall& call, int weights_per_column) {
   const bool is_int8 = call.weight.layout().family == WeightFamily::int8_panels;
   if (is_int8) {
     REPRISE_ASSERT(x.dtype() == DType::i8 && call.scale.is_dense() &&
-                       call.scale.size(0) == x.size(0) &&
+                       (call.scale.size(0) == x.size(0) || call.scale.size(0) == 1) &&
                        fits_int8_panels(call.weight.size(0), x.size(1)),
                    "linear: x is {}, the weight {}",
                    x.type().to_string(),
@@ -106,6 +106,7 @@ LinearPlan plan_linear(const LinearCall& call, int weights_per_column) {
                     .rows_per_block = kMaxLinearTileRows,
                     .columns_per_block = columns_per_block,
                     .x_scale = is_int8 ? call.scale.data_as<float>() : nullptr,
+                    .x_scale_stride = is_int8 && call.scale.size(0) == 1 ? 0 : 1,
                     .residual = call.residual.data(),
                     .residual_stride = call.residual.defined() ? call.residual.stride(0) : 0},
       .num_blocks = static_cast<uint32_t>(ceil_div(rows, kMaxLinearTileRows) *

@@ -24,7 +24,8 @@ struct alignas(16) LinearArguments {
   int32_t columns_per_block;  // at most kMaxLinearTileColumns; whole panels of a weight in panels
   WeightFamily family = WeightFamily::rows;
   PanelFormat codec = PanelFormat::q8_0;  // of float panels
-  const float* x_scale = nullptr;         // [rows], for a weight in int8 panels
+  const float* x_scale = nullptr;         // for a weight in int8 panels
+  int64_t x_scale_stride = 1;             // between the scales of rows; 0: one scale for all rows
   // For a weight in float panels: the elements that share a scale, and the bytes of a column.
   int64_t group = 0;
   int64_t column_bytes = 0;

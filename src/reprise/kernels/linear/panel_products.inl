@@ -23,7 +23,8 @@ REPRISE_INLINE void finish_sums(
 REPRISE_INLINE void finish_sums(
     const int32_t* sums, const LinearArguments& a, int64_t row, const int8_t* panel, float* out) {
   const auto* tail = reinterpret_cast<const uint8_t*>(panel + a.depth * kPanelColumns);
-  Panel::store(out, Panel::scaled(Panel::load_sums(sums), a.x_scale[row], Panel::load_f32(tail)));
+  const float scale = a.x_scale[row * a.x_scale_stride];
+  Panel::store(out, Panel::scaled(Panel::load_sums(sums), scale, Panel::load_f32(tail)));
 }
 
 #ifdef REPRISE_ISA_HAS_TILES
