@@ -95,7 +95,8 @@ enum class AbortResult : uint8_t {
 /// requests nor the last token of the budget that another running request needs. After the step the
 /// accepted drafts have become tokens of the request. The others are taken back: the request counts
 /// as computed up to its last accepted token, only blocks of accepted tokens are published, and the
-/// next step overwrites the cache entries of rejected drafts.
+/// next step overwrites the cache entries of rejected drafts. The states of recurrent layers after
+/// each draft lie in a slot of their own, and the request goes on from the last accepted one.
 ///
 /// The scheduler borrows a request from add_request until its id is among finished_request_ids or
 /// an abort releases it. Not thread-safe. After warm-up a step does not allocate memory;
