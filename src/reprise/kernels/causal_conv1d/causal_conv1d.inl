@@ -14,7 +14,8 @@ struct RequestTokens {
   }
   // Whether the state after the token stays in its slot when the step is done.
   REPRISE_INLINE bool keeps_state_after(int64_t token) const {
-    return token + 1 == end || slot_after(token) != slot_after(token + 1);
+    const int64_t index = token - begin;
+    return token + 1 == end || (index < last_slot && slots[index] != slots[index + 1]);
   }
 };
 REPRISE_INLINE RequestTokens request_tokens(const StateArguments& a, int64_t request) {
