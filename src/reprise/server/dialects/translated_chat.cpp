@@ -59,7 +59,7 @@ Answering prepare_translated(const TextGeneration& generation,
   }
   GenerationRequest request = read_chat_request(chat.body, generation.policy());
   request.unused_fields = std::move(chat.unused_fields);
-  request.reports_cached_tokens = true;  // those APIs have no other value for "not counted"
+  request.cached_usage = true;  // those APIs have no other value for "not counted"
   Answering answering = generation.prepare(std::move(request), from, arrived);
   answering.answer = [start = std::move(answering.answer),
                       translator = std::shared_ptr<ChatTranslator>(std::move(chat.answer))](

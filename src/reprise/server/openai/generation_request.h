@@ -74,9 +74,9 @@ struct GenerationRequest {
   bool stream = false;
   bool include_usage = false;
   bool continuous_usage = false;
-  bool reports_cached_tokens = false;  // in usage, without the server's option too
-  int stream_interval = 1;             // tokens of a chunk, except for the first and the last one
-  bool return_prompt_text = false;     // in a chat: what the chat template made
+  bool cached_usage = false;        // it has cached tokens, without the server's option too
+  int stream_interval = 1;          // tokens of a chunk, except for the first and the last one
+  bool return_prompt_text = false;  // in a chat: what the chat template made
 
   std::string response_role = "assistant";
   std::vector<std::string> unused_fields;  // RequestFields::unused()

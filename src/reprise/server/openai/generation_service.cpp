@@ -157,9 +157,7 @@ void GenerationService::start(const GenerationRequest& request,
   std::shared_ptr<void> answer_share =
       reserve_answer(answer_bytes(request, prompts, model_->max_model_len()));
   Usage usage;
-  if (options_.enable_prompt_tokens_details || request.reports_cached_tokens) {
-    usage.cached_tokens = 0;
-  }
+  if (options_.enable_prompt_tokens_details || request.cached_usage) usage.cached_tokens = 0;
   for (const EncodedPrompt& prompt : prompts) {
     usage.prompt_tokens += static_cast<int64_t>(prompt.token_ids.size());
   }
