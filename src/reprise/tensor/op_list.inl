@@ -221,8 +221,8 @@ X(causal_conv1d,
 // LFM2: x is B, C and values side by side. C * the convolution of B * values, as above but without
 // silu.
 X(short_conv,
-  "(x[T, 3*C], weight[C, 1, L+1], bias[C]?, state! conv_state f32[S, L, C], state_indices i32[R, W], "
-  "query_start_loc i32[R+1], seq_lens i32[R], buffer out[T, C]) -> ()",
+  "(x[T, 3*C], weight[C, 1, L+1], bias[C]?, state! conv_state f32[S, L, C], "
+  "state_indices i32[R, W], query_start_loc i32[R+1], seq_lens i32[R], buffer out[T, C]) -> ()",
   .splits_as = OpCode::selective_state_update,
   .vllm_name = "vllm::short_conv")
 // The recurrence of Mamba-1 and Mamba-2. With the time step s = softplus(dt + dt_bias), a state h
