@@ -179,23 +179,13 @@ class TinyEngine {
                    : models::create_model(
                          config_, config_.max_position_embeddings, parameters_, adapters_.get())) {
     model_->set_auxiliary(options.auxiliary);
-    config::ResolutionInputs inputs;
-    inputs.lora = options.lora;
-    inputs.compilation = options.compilation;
-    inputs.enforce_eager = options.enforce_eager;
-    inputs.compilation.cudagraph_mode = options.mode;
-    inputs.compilation.mode = options.level;
     const attention::BackendInfo& backend =
         options.attention != nullptr
             ? *options.attention
             : attention::find_attention_backend("auto", 0, runner::attention_kind_of(config_));
     std::vector<attention::LayerBackend> layers = runner::layer_backends(config_, &backend);
     if (options.recurrent != nullptr) layers.back().backend = options.recurrent;
-    inputs.attention = runner::attention_groups(layers);
-    inputs.max_num_seqs = options.max_num_reqs;
-    inputs.max_num_batched_tokens = options.max_num_tokens;
-    inputs.num_speculative_tokens = options.num_speculative_tokens;
-    inputs.tensor_parallel_size = static_cast<int32_t>(options.part.tensor_ranks);
+    const config::ResolutionInputs inputs = resolution_inputs(options, layers);
     resolved_ = config::resolve(inputs);
     const kv_cache::CacheDType& cache = kv_cache::find_cache_dtype(options.kv_cache_dtype);
     const int32_t slots_per_req =
@@ -369,6 +359,22 @@ class TinyEngine {
       return std::make_unique<kernels::CpuExecutor>(stream, pool, kernels::kernel_table(isa));
     };
   }
+  static config::ResolutionInputs resolution_inputs(
+      const TinyEngineOptions& options, const std::vector<attention::LayerBackend>& layers) {
+    config::ResolutionInputs inputs;
+    inputs.lora = options.lora;
+    inputs.compilation = options.compilation;
+    inputs.enforce_eager = options.enforce_eager;
+    inputs.compilation.cudagraph_mode = options.mode;
+    inputs.compilation.mode = options.level;
+    inputs.attention = runner::attention_groups(layers);
+    inputs.max_num_seqs = options.max_num_reqs;
+    inputs.max_num_batched_tokens = options.max_num_tokens;
+    inputs.num_speculative_tokens = options.num_speculative_tokens;
+    inputs.tensor_parallel_size = static_cast<int32_t>(options.part.tensor_ranks);
+    return inputs;
+  }
+
   static weights::ModelConfig load_config(const TinyEngineOptions& options) {
     return weights::config_of_rank(load_whole_config(options), options.part);
   }

@@ -25,11 +25,11 @@ class RandomBody {
  public:
   RandomBody(uint32_t seed, DType dtype) : random_(seed), dtype_(dtype) {
     head_ = kHeadWidths[random_() % kHeadWidths.size()];
-    heads_ = 1 + random_() % 3;
+    heads_ = 1 + static_cast<int64_t>(random_() % 3);
     width_ = head_ * heads_;
     if (random_() % 4 == 0) {  // one head, wide enough for a loop in the generated code
       heads_ = 1;
-      width_ = head_ = 2 * (100 + random_() % 400);
+      width_ = head_ = 2 * (100 + static_cast<int64_t>(random_() % 400));
     }
     for (int i = 0; i < 2; ++i) rows_.push_back(input({Symbol::num_tokens, width_}));
   }
@@ -59,7 +59,7 @@ class RandomBody {
     return result;
   }
   ValueId any_row() { return rows_[random_() % rows_.size()]; }
-  bool has_room() const { return body_.inputs.size() < 10; }
+  [[nodiscard]] bool has_room() const { return body_.inputs.size() < 10; }
 
   void add_step() {
     const program::SymShape shape = {Symbol::num_tokens, width_};
