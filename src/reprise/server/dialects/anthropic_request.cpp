@@ -29,9 +29,9 @@ constexpr std::string_view kBillingLine = "x-anthropic-billing-header:";
 
 /// What a conversation says of the tools that its request lists.
 struct ToolChanges {
-  std::set<std::string> shown;    // of those that wait to be asked for: defer_loading
-  std::set<std::string> removed;  // and not added again
-  Json added = Json::array();     // definitions, as in the request's list
+  std::set<std::string> shown;     // of those that wait to be asked for: defer_loading
+  std::set<std::string> removed;   // and not added again
+  std::vector<const Json*> added;  // definitions, as in the request's list; parts of the body
 };
 
 /// Reads the messages of a conversation into those of a chat.
@@ -167,7 +167,7 @@ class Conversation {
       if (const auto name = definition->find("name");
           name != definition->end() && name->is_string())
         changes_.removed.erase(name->get<std::string>());
-      changes_.added.push_back(*definition);
+      changes_.added.push_back(definition);
       return;
     }
     if (type != "tool_reference") {
@@ -221,10 +221,10 @@ class Conversation {
 Json read_client_tools(const RequestFields& fields, const Json* tools, const ToolChanges& changes) {
   if (tools != nullptr && !tools->is_array()) refuse_type("tools", "an array", *tools);
   std::vector<const Json*> all;
-  for (const Json* list : {tools, &changes.added}) {
-    if (list == nullptr) continue;
-    for (const Json& tool : *list) all.push_back(&tool);
+  if (tools != nullptr) {
+    for (const Json& tool : *tools) all.push_back(&tool);
   }
+  all.insert(all.end(), changes.added.begin(), changes.added.end());
   Json read = Json::array();
   for (const Json* json : all) {
     if (!json->is_object()) refuse_type("tools[]", "an object", *json);
