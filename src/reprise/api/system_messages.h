@@ -5,13 +5,12 @@
 
 namespace reprise::api {
 
-/// Messages of the role system that the template would drop or refuse, as text of their neighbours.
-/// Agents send them after the first question too, and some templates know no such role at all.
-/// A message goes to the end of the message before it, if that is of the system or of the user, or
-/// else to the beginning of the user's next one. A template that shows such messages in some
-/// places only gets none of them, so that a message stays the same text while the conversation
-/// grows. Templates that show all get `messages` as they are. \throws InvalidArgument if a message
-/// that moves has no text
+/// Agents send messages of the role system after the first question too. Some templates drop or
+/// refuse those, and some know no such role at all; there they become text of a neighbour: of the
+/// message before, if that is the system's or the user's, or else of the user's next one. A
+/// template that shows late ones only at some places gets none, so that the beginning of a prompt
+/// stays the same while the conversation grows. Other templates get `messages` as they are.
+/// \pre contents have the form of the template (messages_for_template())
 [[nodiscard]] Json with_shown_system_messages(Json messages, const TemplateForm& form);
 
 }  // namespace reprise::api

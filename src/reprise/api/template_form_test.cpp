@@ -212,7 +212,9 @@ TEST(TemplateForm, a_moved_message_is_apart_where_the_template_writes_parts_with
   EXPECT_EQ(prompt(lists, {message("user", parts({"a", "b"})), message("system", "s")}),
             "[user](a)(b\n\ns)");
   EXPECT_EQ(prompt(lists, {message("system", "s"), message("user", parts({"a", "b"}))}),
-            "[user](s\n\n)(a)(b)");
+            "[user](s\n\na)(b)");
+  EXPECT_EQ(prompt(lists, {message("assistant", "x"), message("system", "s")}),
+            "[assistant](x)[user](s)");
 }
 
 TEST(TemplateForm, a_template_that_drops_the_system_gets_it_from_the_user) {

@@ -226,11 +226,10 @@ ContentFormat parse_content_format(std::string_view option, std::string_view tex
 
 Json messages_for_template(Json messages, const TemplateForm& form, ContentFormat format) {
   if (!messages.is_array()) throw InvalidArgument("messages: expected an array of objects");
-  messages = with_shown_system_messages(std::move(messages), form);
   JsonBudget budget{.max_parts = kMaxArgumentValues, .max_numbers = kMaxArgumentValues};
   for (size_t i = 0; i < messages.size(); ++i)
     convert(messages[i], form, format, fmt::format("messages[{}]", i), budget);
-  return messages;
+  return with_shown_system_messages(std::move(messages), form);
 }
 
 }  // namespace reprise::api

@@ -396,6 +396,7 @@ TEST(ResponsesRequest, an_image_that_a_tool_returned_does_not_end_the_session) {
   const TranslatedChat chat = read_responses_request({{"input", Json::array({result})}}, store);
   EXPECT_EQ(chat.body["messages"][0]["content"],
             "It is\n[An image, which this model cannot read.]");
+  EXPECT_THAT(chat.unused_fields, ElementsAre("input[].output[].image_url"));
   const Json question = {{"role", "user"}, {"content", Json::array({image})}};
   EXPECT_THROW((void)read_responses_request({{"input", Json::array({question})}}, store), ApiError);
 }
