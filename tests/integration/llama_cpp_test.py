@@ -70,7 +70,7 @@ def unchanged(config, tensors):
     pass
 
 
-# What llama.cpp cannot load or compute in the model of the goldens.
+# How the model of each golden is changed first, where llama.cpp could not load or compute it.
 CHANGES = {"mistral4": unchanged, "mimo-v2": unchanged, "step3p7": unchanged, "deepseek-v3_2": with_larger_index,
            "glm-moe-dsa": with_larger_index, "kimi-linear": with_equal_heads, "deepseek-v3": unchanged}
 # Keys that the converter writes for a checkpoint in Mistral's own form.

@@ -43,7 +43,7 @@ inline Keys operator+(Keys keys, const Keys& more) {
   return keys;
 }
 
-/// Of latent attention and experts: all layers of file_of() are dense.
+/// Keys of latent attention and of experts. No layer of file_of() has experts.
 inline const Keys kDeepSeekKeys = {{"expert_count", 4},
                                    {"expert_used_count", 2},
                                    {"expert_feed_forward_length", 6},
@@ -55,7 +55,7 @@ inline const Keys kDeepSeekKeys = {{"expert_count", 4},
                                    {"attention.key_length_mla", 7},
                                    {"attention.value_length_mla", 2},
                                    {"rope.dimension_count", 4}};
-/// Of the index of positions of sparse attention.
+/// Keys of the index with which sparse attention chooses positions.
 inline const Keys kIndexKeys = {{"attention.q_lora_rank", 3},
                                 {"attention.indexer.head_count", 2},
                                 {"attention.indexer.key_length", 6},

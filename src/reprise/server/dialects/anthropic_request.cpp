@@ -27,7 +27,7 @@ constexpr std::string_view kBillingLine = "x-anthropic-billing-header:";
                      "The types text, thinking, redacted_thinking, tool_use and tool_result are.");
 }
 
-/// What a conversation says of the tools that its request lists.
+/// Changes to the tools of the request that its messages make.
 struct ToolChanges {
   std::set<std::string> shown;     // of those that wait to be asked for: defer_loading
   std::set<std::string> removed;   // and not added again

@@ -26,8 +26,8 @@ class ChatTranslator {
   [[nodiscard]] virtual std::string error(const Json& error) = 0;
 };
 
-/// What stands in a result of a tool for an image, which the model cannot see. A refusal would end
-/// the session of an agent: it sends the same result with every further request.
+/// Replaces an image in the result of a tool. Refusing it would end an agent's session, because the
+/// agent sends that result again with every further request.
 inline constexpr std::string_view kImageLeftOut = "[An image, which this model cannot read.]";
 
 /// A request of another API as a chat.

@@ -204,7 +204,8 @@ std::vector<std::string> tool_names(const Json& chat) {
   return names;
 }
 
-/// As Claude Code 2.1 sends them: tools that wait until a search finds them.
+/// Tools with defer_loading, as Claude Code 2.1 sends them: the model is told of them only after a
+/// search has found them.
 constexpr std::string_view kToolsThatWait = R"([
   {"name": "ToolSearch", "input_schema": {"type": "object"}},
   {"name": "Cron", "input_schema": {"type": "object"}, "defer_loading": true},

@@ -29,8 +29,8 @@ struct GgufConfigTraits {
 /// the metadata key
 [[nodiscard]] Json config_json(const Metadata& metadata, const GgufConfigTraits& traits);
 
-/// What a user should know about the model of this file: layers that are not read, and numbers that
-/// published models have and the file leaves out. `overrides`: of config.json, which may give them.
+/// Warnings for the user: which layers of the file are not read, and which numbers the file lacks
+/// that the published model has. `overrides`: --hf-overrides; a number given there is not missing.
 [[nodiscard]] std::vector<std::string> config_warnings(const Metadata& metadata,
                                                        const Json& overrides);
 

@@ -15,7 +15,8 @@ void read_glm_dsa(const ArchitectureKeys& keys, const GgufConfigTraits& traits, 
 void read_kimi_linear(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config);
 void read_mistral4(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config);
 
-/// What the experts of DeepSeek-V2 have beyond their sizes, which other models have too.
+/// Reads how tokens choose among experts in DeepSeek-V2 and in models like it: groups, shared
+/// experts, dense layers in front, and the scale of the sum.
 void read_experts_of_deepseek(const ArchitectureKeys& keys, Json& config);
 
 }  // namespace reprise::weights::gguf

@@ -190,8 +190,9 @@ LoadedModelConfig GgufModel::config(const Json& overrides) const {
   if (!factors.empty() && !is_overridden) {
     RopeParameters& rope = loaded.config.rope;
     rope.type = RopeType::factors;
-    // As in llama.cpp, layers that rotate a part of each head use the first factors.
-    if (rope.rotary_dim > 0) factors.resize(static_cast<size_t>(rope.rotary_dim / 2));
+    // A head of which only a part is rotated needs fewer factors: the first ones, as in llama.cpp.
+    const auto num_pairs = static_cast<size_t>(std::max<int64_t>(rope.rotary_dim, 0) / 2);
+    if (num_pairs > 0 && num_pairs < factors.size()) factors.resize(num_pairs);
     rope.frequency_factors = std::move(factors);
   }
   return loaded;

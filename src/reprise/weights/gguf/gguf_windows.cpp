@@ -110,7 +110,7 @@ Json limits_of_layers(const ArchitectureKeys& keys, std::string_view name) {
 
 }  // namespace
 
-// As in llama.cpp, values without a scale stay as they are.
+// Without attention.value_scale values are not scaled, as in llama.cpp.
 void read_mimo2(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config) {
   read_layers(keys, traits, config);
   config["num_attention_heads"] = keys.required("attention.head_count");
