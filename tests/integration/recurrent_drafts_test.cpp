@@ -28,6 +28,7 @@ using cudagraph::DispatchReason;
 using testing::Answer;
 using testing::Load;
 using testing::Machine;
+using testing::PatternDrafter;
 using testing::Spec;
 using testing::Tokens;
 
@@ -156,32 +157,6 @@ TEST(RecurrentDraftsUnderWatch, change_no_state_that_an_eager_step_leaves_as_it_
   }
 }
 
-/// Knows the answers. Of its drafts, the first num_right are right, and the others are wrong.
-class PatternDrafter final : public speculative::TokenDrafter {
- public:
-  explicit PatternDrafter(std::vector<Tokens> known) : known_(std::move(known)) {}
-
-  int propose(std::span<const int32_t> token_ids, std::span<int32_t> drafts) override {
-    for (const Tokens& tokens : known_) {
-      if (tokens.size() <= token_ids.size() ||
-          !std::ranges::equal(std::span(tokens).first(token_ids.size()), token_ids)) {
-        continue;
-      }
-      const auto next = std::span(tokens).subspan(token_ids.size());
-      const size_t count = std::min({next.size(), drafts.size(), num_drafts});
-      for (size_t i = 0; i < count; ++i) drafts[i] = i < num_right ? next[i] : (next[i] + 1) % 1024;
-      return static_cast<int>(count);
-    }
-    return 0;
-  }
-
-  size_t num_drafts = kNumDrafts;
-  size_t num_right = 0;
-
- private:
-  std::vector<Tokens> known_;
-};
-
 // Each number of accepted tokens leaves the states in another slot of the request, and a step with
 // fewer drafts is padded to the graphs of a width.
 TEST(RecurrentDraftSteps, go_on_from_the_last_accepted_token_whatever_was_accepted_before) {
@@ -302,7 +277,7 @@ TEST(RecurrentDraftSteps, keep_states_where_blocks_end_among_accepted_drafts) {
   second.prompt.push_back(77);
   const std::vector<Answer> expected = plain_answers(machine, {first, second});
   PatternDrafter drafter(known_tokens({first, second}, expected));
-  drafter.num_right = kNumDrafts;
+  drafter.num_drafts = kNumDrafts;
   const auto core = machine.make_core(machine.core_options(drafter));
   EXPECT_EQ(machine.answer(*core, {first}), std::vector<Answer>{expected[0]});
   const uint64_t hits = core->scheduler().prefix_cache_stats().hits;

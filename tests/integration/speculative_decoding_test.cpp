@@ -25,6 +25,7 @@ using cudagraph::DispatchReason;
 using testing::Answer;
 using testing::Load;
 using testing::Machine;
+using testing::PatternDrafter;
 using testing::Spec;
 using testing::Tokens;
 
@@ -209,30 +210,6 @@ TEST(SpeculativeSteps, of_every_width_give_the_tokens_of_plain_decoding) {
   }
 }
 
-/// Knows the answers, and proposes the same number of right drafts each time.
-class RightDrafter final : public speculative::TokenDrafter {
- public:
-  explicit RightDrafter(std::vector<Tokens> known) : known_(std::move(known)) {}
-
-  int propose(std::span<const int32_t> token_ids, std::span<int32_t> drafts) override {
-    for (const Tokens& tokens : known_) {
-      if (tokens.size() <= token_ids.size() ||
-          !std::ranges::equal(std::span(tokens).first(token_ids.size()), token_ids)) {
-        continue;
-      }
-      const auto next = std::span(tokens).subspan(token_ids.size());
-      const size_t count = std::min({next.size(), drafts.size(), num_drafts});
-      std::ranges::copy(next.first(count), drafts.begin());
-      return static_cast<int>(count);
-    }
-    return 0;
-  }
-  size_t num_drafts = 0;
-
- private:
-  std::vector<Tokens> known_;
-};
-
 /// Requests with long answers and prompts of these lengths, and a drafter that knows the answers.
 struct RightDrafts {
   RightDrafts(Machine& machine, std::span<const int> prompt_lengths) {
@@ -251,11 +228,11 @@ struct RightDrafts {
       known.back().insert(
           known.back().end(), answers[i].token_ids.begin(), answers[i].token_ids.end());
     }
-    drafter = std::make_unique<RightDrafter>(std::move(known));
+    drafter = std::make_unique<PatternDrafter>(std::move(known));
   }
 
   std::vector<Spec> specs;
-  std::unique_ptr<RightDrafter> drafter;
+  std::unique_ptr<PatternDrafter> drafter;
 };
 
 // Several widths at once: each step takes the narrowest graphs that hold its drafts. V2D-01,
