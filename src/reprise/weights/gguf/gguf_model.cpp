@@ -67,7 +67,7 @@ void GgufModel::add_parts(const std::filesystem::path& path) {
     }
   }
   const auto expected = metadata().integer("split.tensors.count", 0, int64_t{1} << 32);
-  if (expected && *expected != static_cast<int64_t>(num_tensors)) {
+  if (expected && std::cmp_not_equal(*expected, num_tensors)) {
     throw FileError("E_SPLIT",
                     this->path(),
                     "split.tensors.count",

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "reprise/weights/gguf/gguf_deepseek.h"
@@ -26,7 +27,7 @@ ByWindow numbers_by_window(const ArchitectureKeys& keys, std::string_view name) 
   const std::vector<int64_t> slides = keys.integers(kPattern, num_blocks);
   const std::vector<int64_t> numbers = keys.integers(name, num_blocks);
   ByWindow found;
-  for (size_t layer = 0; layer < static_cast<size_t>(keys.num_layers()); ++layer) {
+  for (size_t layer = 0; std::cmp_less(layer, keys.num_layers()); ++layer) {
     std::optional<int64_t>& number = slides[layer] != 0 ? found.sliding : found.full;
     if (number.value_or(numbers[layer]) != numbers[layer]) {
       keys.fail(name,
