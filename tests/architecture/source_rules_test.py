@@ -174,6 +174,33 @@ def broken_links(path, markdown, root=source_tree.ROOT):
     return found
 
 
+CONSTANT = re.compile(r"(?<![:\w])k[A-Z]\w*")
+
+
+def constants_of_other_sources(sources, read=source_tree.read, closure=source_tree.closure):
+    """Constants of one source that another one uses: it compiles only while both are in one group (REPRISE_UNITY)."""
+    texts = {}
+
+    def text(path):
+        if path not in texts:
+            texts[path] = source_tree.without_comments_and_strings(read(path))
+        return texts[path]
+
+    owners = {}
+    for path in sources:
+        for name in re.findall(r"^(?:static |inline )*constexpr [^=;{(]*\b(k[A-Z]\w*)", text(path), re.MULTILINE):
+            owners.setdefault(name, []).append(path)
+    found = []
+    for path in sources:
+        for name in sorted(set(CONSTANT.findall(text(path)))):
+            is_declared = re.search(rf"\b{name}\s*(?:\[[^\]]*\]\s*)*(?:=[^=]|\{{|\()|(?<!return) {name};", text(path))
+            if name not in owners or path in owners[name] or is_declared:
+                continue
+            if not any(re.search(rf"\b{name}\b", text(other)) for other in closure(path) if other != path):
+                found.append(f"{path}: {name} is a constant of {owners[name][0]}; move it to a header")
+    return found
+
+
 class SourceRules(unittest.TestCase):
     def assert_none(self, found):
         self.assertEqual(found, [], "\n" + "\n".join(found))
@@ -252,6 +279,23 @@ class SourceRules(unittest.TestCase):
         with self.subTest("a table is not a function"):
             table = "constexpr auto kRows = std::to_array<Row>({\n%s});\n" % ("  {1, f(2)},\n" * 99)
             self.assertEqual(too_long(path, table), [])
+
+    def test_no_source_uses_a_constant_of_another_source(self):
+        for library in sorted({path.split("/")[2] for path in source_tree.code_files() if path.endswith(".cpp")}):
+            sources = [path for path in source_tree.code_files(f"src/reprise/{library}") if path.endswith((".cpp", ".cu"))]
+            self.assertEqual(constants_of_other_sources(sources), [])
+
+    def test_a_planted_constant_of_another_source_is_found(self):
+        texts = {
+            "a.cpp": "constexpr int kLimit = 3;\n",
+            "b.cpp": "int b() { return kLimit; }\n",
+            "c.cpp": "int c() { const int kLimit = 2; return kLimit; }\n",
+            "d.cpp": "int d() { return kLimit; }\n",
+            "d.h": "inline constexpr int kLimit = 4;\n",
+        }
+        found = constants_of_other_sources([path for path in texts if path.endswith(".cpp")], texts.get,
+                                           lambda path: {path, "d.h"} if path == "d.cpp" else {path})
+        self.assertEqual(found, ["b.cpp: kLimit is a constant of a.cpp; move it to a header"])
 
     def test_no_folder_or_file_has_a_vague_name(self):
         found = []

@@ -11,13 +11,6 @@
 namespace reprise::weights {
 namespace {
 
-// Each bound is several times what the largest published models have (Llama 3.1 405B: hidden
-// 16 384, intermediate 53 248, 126 layers, 128 heads; vocabularies up to 256 k; contexts up to
-// 10 M) and low enough that the product of any two is below 2^48.
-constexpr int64_t kMaxHiddenSize = int64_t{1} << 17;
-constexpr int64_t kMaxIntermediateSize = int64_t{1} << 20;
-constexpr int64_t kMaxLayers = 1024;
-constexpr int64_t kMaxHeads = 1024;
 constexpr int64_t kMaxHeadDim = 1024;
 // Published multipliers lie between 0.01 and 100, published caps between 15 and 50.
 constexpr double kMaxMultiplier = 1e6;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,14 @@
 /// with the defaults of the family's class in Transformers. This header has the parts that these
 /// functions share.
 namespace reprise::weights {
+
+/// Each bound is several times what the largest published models have (Llama 3.1 405B: hidden
+/// 16 384, intermediate 53 248, 126 layers, 128 heads; vocabularies up to 256 k; contexts up to
+/// 10 M) and low enough that the product of any two is below 2^48.
+inline constexpr int64_t kMaxHiddenSize = int64_t{1} << 17;
+inline constexpr int64_t kMaxIntermediateSize = int64_t{1} << 20;
+inline constexpr int64_t kMaxLayers = 1024;
+inline constexpr int64_t kMaxHeads = 1024;
 
 /// A config.json that is being read. Borrowed for the call.
 struct FamilyConfig {
