@@ -1,7 +1,5 @@
 #pragma once
 
-#include <filesystem>
-
 #include "reprise/compile/model/model_compiler.h"
 #include "reprise/runner/model_runner.h"
 
@@ -12,12 +10,5 @@ namespace reprise::api {
 void compile_runner(compile::ModelCompiler& compiler,
                     runner::ModelRunner& runner,
                     runner::ForwardKind kind);
-
-/// The folder of the compile cache: `root`, else REPRISE_CACHE_ROOT, else the user's cache folder.
-[[nodiscard]] std::filesystem::path compile_cache_root(const std::filesystem::path& root);
-/// The folder of packed weights: in REPRISE_CACHE_ROOT, else in the user's cache folder.
-[[nodiscard]] std::filesystem::path packed_weights_root();
-/// Whether the environment disables the compile cache.
-[[nodiscard]] bool is_compile_cache_disabled();
 
 }  // namespace reprise::api

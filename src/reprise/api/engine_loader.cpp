@@ -40,6 +40,7 @@
 #include "reprise/replay_log/log_writer.h"
 #include "reprise/runner/memory_report.h"
 #include "reprise/runner/model_runner.h"
+#include "reprise/runner/rank_steps.h"
 
 namespace reprise::api {
 namespace {
@@ -394,6 +395,11 @@ CompiledModel compile_only(const EngineArgs& args) {
   result.report.compilation.cache_saved.clear();
   result.report.total_seconds = seconds_since(begin);
   return result;
+}
+
+void follow_rank_0(const EngineArgs& args) {
+  const std::unique_ptr<LoadedEngine> engine = load_engine(args);
+  runner::run_announced_steps(*args.ranks, *engine->runner);
 }
 
 }  // namespace reprise::api

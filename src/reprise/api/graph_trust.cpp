@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "reprise/api/compile_runner.h"
+#include "reprise/api/cache_folders.h"
 #include "reprise/api/draft_head.h"
 #include "reprise/api/draft_model.h"
 #include "reprise/api/engine_loader.h"

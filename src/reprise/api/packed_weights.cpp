@@ -5,7 +5,7 @@
 #include <system_error>
 #include <utility>
 
-#include "reprise/api/compile_runner.h"
+#include "reprise/api/cache_folders.h"
 #include "reprise/api/weight_file_key.h"
 #include "reprise/api/weights_identity.h"
 #include "reprise/base/error.h"

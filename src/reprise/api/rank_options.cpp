@@ -9,12 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include "reprise/api/engine_loader.h"
-#include "reprise/api/loaded_engine.h"
-#include "reprise/api/weight_files.h"
 #include "reprise/base/equal_ignoring_case.h"
 #include "reprise/base/error.h"
-#include "reprise/runner/rank_steps.h"
 #include "reprise/weights/rank_weights.h"
 
 namespace reprise::api {
@@ -169,11 +165,6 @@ KvCacheSize agree_on_cache_size(parallel::Communicator& ranks, KvCacheSize mine)
     smallest.num_state_snapshots = std::min(smallest.num_state_snapshots, size.num_state_snapshots);
   }
   return smallest;
-}
-
-void follow_rank_0(const EngineArgs& args) {
-  const std::unique_ptr<LoadedEngine> engine = load_engine(args);
-  runner::run_announced_steps(*args.ranks, *engine->runner);
 }
 
 }  // namespace reprise::api

@@ -45,9 +45,4 @@ void require_ranks(const EngineArgs& args);
 /// blocks. \throws parallel::RankError
 [[nodiscard]] KvCacheSize agree_on_cache_size(parallel::Communicator& ranks, KvCacheSize mine);
 
-/// Loads the engine of a rank other than rank 0, and runs the steps that rank 0 announces, until
-/// rank 0's engine is destroyed. \throws as load_engine(), parallel::RankError,
-/// device::DeviceError
-void follow_rank_0(const EngineArgs& args);
-
 }  // namespace reprise::api

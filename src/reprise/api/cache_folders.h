@@ -1,0 +1,14 @@
+#pragma once
+
+#include <filesystem>
+
+namespace reprise::api {
+
+/// The folder of the compile cache: `root`, else REPRISE_CACHE_ROOT, else the user's cache folder.
+[[nodiscard]] std::filesystem::path compile_cache_root(const std::filesystem::path& root);
+/// The folder of packed weights: in REPRISE_CACHE_ROOT, else in the user's cache folder.
+[[nodiscard]] std::filesystem::path packed_weights_root();
+/// Whether the environment disables the compile cache.
+[[nodiscard]] bool is_compile_cache_disabled();
+
+}  // namespace reprise::api
