@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "reprise/api/llm.h"
-#include "reprise/api/loaded_engine.h"
+#include "reprise/api/loading/loaded_engine.h"
 #include "reprise/base/json.h"
 #include "reprise/engine/engine_core.h"
 #include "reprise/runner/model_runner.h"

@@ -5,7 +5,7 @@
 
 #include "benchmarks/cuda_gemm.h"
 #include "benchmarks/cuda_read.h"
-#include "reprise/weights/expected_tensors.h"
+#include "reprise/weights/config/expected_tensors.h"
 
 namespace reprise::benchmark {
 namespace {

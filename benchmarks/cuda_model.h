@@ -10,14 +10,14 @@
 #include <string_view>
 #include <vector>
 
-#include "reprise/api/compile_runner.h"
+#include "reprise/api/loading/compile_runner.h"
 #include "reprise/base/error.h"
 #include "reprise/config/resolution.h"
 #include "reprise/kernels/accelerator.h"
 #include "reprise/models/parameters.h"
 #include "reprise/runner/model_runner.h"
-#include "reprise/weights/dummy_weights.h"
-#include "reprise/weights/model_config.h"
+#include "reprise/weights/config/model_config.h"
+#include "reprise/weights/sources/dummy_weights.h"
 
 // Common parts of cuda_benchmark's measurements: a GPU, the shapes, and a model of random weights.
 namespace reprise::benchmark {

@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include "reprise/api/engine_loader.h"
-#include "reprise/api/loaded_engine.h"
+#include "reprise/api/loading/engine_loader.h"
+#include "reprise/api/loading/loaded_engine.h"
 #include "reprise/engine/engine_core.h"
 #include "reprise/speculative/drafter.h"
 

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "reprise/api/llm.h"
-#include "reprise/api/loaded_engine.h"
+#include "reprise/api/loading/loaded_engine.h"
 #include "reprise/cudagraph/cudagraph_dispatcher.h"
 #include "reprise/runner/model_runner.h"
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "reprise/api/llm.h"
-#include "reprise/api/loaded_engine.h"
+#include "reprise/api/loading/loaded_engine.h"
 #include "reprise/runner/model_runner.h"
 
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "reprise/api/llm.h"
-#include "reprise/api/loaded_engine.h"
+#include "reprise/api/loading/loaded_engine.h"
 #include "reprise/base/error.h"
 #include "reprise/runner/model_runner.h"
 

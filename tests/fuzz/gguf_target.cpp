@@ -2,11 +2,11 @@
 #include <string>
 
 #include "reprise/base/error.h"
+#include "reprise/weights/config/model_config.h"
 #include "reprise/weights/gguf/gguf_config.h"
 #include "reprise/weights/gguf/gguf_tokenizer.h"
 #include "reprise/weights/gguf/header.h"
 #include "reprise/weights/gguf/tensor_names.h"
-#include "reprise/weights/model_config.h"
 #include "tests/fuzz/targets.h"
 
 namespace reprise::fuzz {

@@ -1,8 +1,8 @@
-#include "reprise/weights/model_config.h"
+#include "reprise/weights/config/model_config.h"
 
 #include "reprise/base/error.h"
-#include "reprise/weights/expected_tensors.h"
-#include "reprise/weights/generation_config.h"
+#include "reprise/weights/config/expected_tensors.h"
+#include "reprise/weights/config/generation_config.h"
 #include "tests/fuzz/targets.h"
 
 namespace reprise::fuzz {

@@ -1,5 +1,5 @@
 #include "reprise/base/error.h"
-#include "reprise/weights/safetensors_header.h"
+#include "reprise/weights/files/safetensors_header.h"
 #include "tests/fuzz/targets.h"
 
 namespace reprise::fuzz {

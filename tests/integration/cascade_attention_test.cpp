@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "reprise/api/llm.h"
-#include "reprise/api/loaded_engine.h"
+#include "reprise/api/loading/loaded_engine.h"
 #include "reprise/cudagraph/dispatch_ledger.h"
 #include "reprise/runner/model_runner.h"
 #include "tests/support/source_dir.h"

@@ -18,9 +18,9 @@
 #include "reprise/models/causal_lm.h"
 #include "reprise/runner/model_attention.h"
 #include "reprise/runner/trace_forward.h"
-#include "reprise/weights/dummy_weights.h"
-#include "reprise/weights/model_config.h"
-#include "reprise/weights/model_directory.h"
+#include "reprise/weights/config/model_config.h"
+#include "reprise/weights/files/model_directory.h"
+#include "reprise/weights/sources/dummy_weights.h"
 #include "tests/support/source_dir.h"
 
 // What changes the key of the compile cache: every member of a model's configuration that changes

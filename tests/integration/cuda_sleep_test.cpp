@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "reprise/api/engine_memory.h"
-#include "reprise/api/loaded_engine.h"
+#include "reprise/api/loading/engine_memory.h"
+#include "reprise/api/loading/loaded_engine.h"
 #include "reprise/engine/engine_core.h"
 #include "reprise/runner/memory_report.h"
 #include "tests/integration/cuda_engine_machine.h"

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "reprise/api/replica_messages.h"
+#include "reprise/api/replicas/replica_messages.h"
 #include "reprise/device/error.h"
 #include "reprise/runner/data_parallel_steps.h"
 #include "tests/integration/step_outcome.h"

@@ -13,15 +13,15 @@
 #include <utility>
 #include <vector>
 
-#include "reprise/api/engine_runner.h"
 #include "reprise/api/llm.h"
-#include "reprise/api/loaded_engine.h"
+#include "reprise/api/loading/engine_runner.h"
+#include "reprise/api/loading/loaded_engine.h"
 #include "reprise/base/json.h"
 #include "reprise/engine/engine_core.h"
 #include "reprise/models/draft_head.h"
 #include "reprise/runner/head_drafter.h"
-#include "reprise/weights/checkpoint.h"
-#include "reprise/weights/draft_head_tensors.h"
+#include "reprise/weights/files/checkpoint.h"
+#include "reprise/weights/sources/draft_head_tensors.h"
 #include "tests/integration/random_load.h"
 
 // A head drafts from hidden states of the main model. The oracle of answers is the same load

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <set>
 
-#include "reprise/api/engine_device.h"
 #include "reprise/api/llm.h"
-#include "reprise/api/loaded_engine.h"
+#include "reprise/api/loading/engine_device.h"
+#include "reprise/api/loading/loaded_engine.h"
 #include "reprise/base/error.h"
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/engine/engine_core.h"

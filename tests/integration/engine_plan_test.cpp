@@ -9,9 +9,9 @@
 #include <variant>
 #include <vector>
 
-#include "reprise/api/engine_loader.h"
-#include "reprise/api/engine_plan.h"
-#include "reprise/api/loaded_engine.h"
+#include "reprise/api/loading/engine_loader.h"
+#include "reprise/api/loading/loaded_engine.h"
+#include "reprise/api/options/engine_plan.h"
 #include "reprise/attention/attention_backend.h"
 #include "reprise/runner/model_runner.h"
 #include "tests/support/source_dir.h"

@@ -9,8 +9,8 @@
 
 #include "reprise/base/json.h"
 #include "reprise/weights/convert.h"
-#include "reprise/weights/model_directory.h"
-#include "reprise/weights/safetensors.h"
+#include "reprise/weights/files/model_directory.h"
+#include "reprise/weights/files/safetensors.h"
 #include "tests/support/source_dir.h"
 
 /// The results of Transformers for one tiny checkpoint; see tests/goldens/README.md.

@@ -1,4 +1,4 @@
-#include "reprise/api/graph_changes.h"
+#include "reprise/api/graphs/graph_changes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,9 +15,9 @@
 #include <thread>
 
 #include "reprise/api/async_engine.h"
-#include "reprise/api/engine_loader.h"
 #include "reprise/api/llm.h"
-#include "reprise/api/loaded_engine.h"
+#include "reprise/api/loading/engine_loader.h"
+#include "reprise/api/loading/loaded_engine.h"
 #include "reprise/base/error.h"
 #include "tests/support/source_dir.h"
 

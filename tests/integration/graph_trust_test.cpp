@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <iterator>
 
-#include "reprise/api/draft_engine.h"
-#include "reprise/api/graph_trust.h"
 #include "reprise/api/llm.h"
-#include "reprise/api/loaded_engine.h"
-#include "reprise/api/resolved_options.h"
+#include "reprise/api/loading/draft_engine.h"
+#include "reprise/api/loading/graph_trust.h"
+#include "reprise/api/loading/loaded_engine.h"
+#include "reprise/api/options/resolved_options.h"
 #include "reprise/base/error.h"
 #include "reprise/runner/model_runner.h"
 #include "tests/integration/tiny_engine.h"

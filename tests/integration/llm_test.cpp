@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "reprise/api/loaded_engine.h"
+#include "reprise/api/loading/loaded_engine.h"
 #include "reprise/base/error.h"
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/engine/engine_core.h"

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "reprise/lora/lora_adapter.h"
-#include "reprise/weights/quantizing_weights.h"
+#include "reprise/weights/sources/quantizing_weights.h"
 #include "tests/integration/golden_runner.h"
 #include "tests/integration/goldens.h"
 #include "tests/integration/tiny_engine.h"

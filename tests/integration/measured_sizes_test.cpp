@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "reprise/api/async_engine.h"
-#include "reprise/api/graph_change.h"
+#include "reprise/api/graphs/graph_change.h"
 #include "reprise/api/llm.h"
 #include "reprise/base/error.h"
 #include "reprise/cudagraph/dispatch_reason.h"

@@ -8,7 +8,7 @@
 
 #include "reprise/tensor/packed_weight.h"
 #include "reprise/weights/convert.h"
-#include "reprise/weights/quantizing_weights.h"
+#include "reprise/weights/sources/quantizing_weights.h"
 #include "tests/integration/step_outcome.h"
 
 // Models whose experts stay packed: replay against eager, and against the numbers that the packed

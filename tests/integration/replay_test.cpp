@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "reprise/api/async_engine.h"
-#include "reprise/api/engine_record.h"
 #include "reprise/api/llm.h"
-#include "reprise/api/loaded_engine.h"
+#include "reprise/api/loading/engine_record.h"
+#include "reprise/api/loading/loaded_engine.h"
 #include "reprise/api/replay.h"
 #include "reprise/kernels/isa.h"
 #include "reprise/replay_log/log_reader.h"

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "reprise/api/compile_runner.h"
+#include "reprise/api/loading/compile_runner.h"
 #include "reprise/config/resolution.h"
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/device/cpu/cpu_features.h"
@@ -23,14 +23,14 @@
 #include "reprise/parallel/communicator.h"
 #include "reprise/runner/model_attention.h"
 #include "reprise/runner/model_runner.h"
-#include "reprise/weights/checkpoint.h"
-#include "reprise/weights/dummy_weights.h"
-#include "reprise/weights/expert_matrices.h"
-#include "reprise/weights/model_config.h"
-#include "reprise/weights/model_directory.h"
-#include "reprise/weights/rank_weights.h"
-#include "reprise/weights/renamed_weights.h"
-#include "reprise/weights/stacked_experts.h"
+#include "reprise/weights/codecs/expert_matrices.h"
+#include "reprise/weights/config/model_config.h"
+#include "reprise/weights/files/checkpoint.h"
+#include "reprise/weights/files/model_directory.h"
+#include "reprise/weights/sources/dummy_weights.h"
+#include "reprise/weights/sources/rank_weights.h"
+#include "reprise/weights/sources/renamed_weights.h"
+#include "reprise/weights/sources/stacked_experts.h"
 
 /// A whole model runner over a two-layer model; only the weights are random.
 namespace reprise::testing {

@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "reprise/api/async_engine_loop.h"
-#include "reprise/api/engine_loader.h"
-#include "reprise/api/graph_changes.h"
-#include "reprise/api/loaded_engine.h"
-#include "reprise/api/model_text.h"
-#include "reprise/api/replay_log.h"
-#include "reprise/api/replica_router.h"
+#include "reprise/api/graphs/graph_changes.h"
+#include "reprise/api/loading/engine_loader.h"
+#include "reprise/api/loading/loaded_engine.h"
+#include "reprise/api/loading/replay_log.h"
+#include "reprise/api/options/model_text.h"
+#include "reprise/api/replicas/replica_router.h"
 #include "reprise/engine/bad_words.h"
 #include "reprise/engine/engine_core.h"
 #include "reprise/engine/step_trace.h"

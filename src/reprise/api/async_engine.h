@@ -10,11 +10,11 @@
 #include <string_view>
 #include <vector>
 
-#include "reprise/api/engine_args.h"
 #include "reprise/api/engine_frontend.h"
 #include "reprise/api/engine_stats.h"
-#include "reprise/api/graph_change.h"
-#include "reprise/api/sleep.h"
+#include "reprise/api/graphs/graph_change.h"
+#include "reprise/api/loading/sleep.h"
+#include "reprise/api/options/engine_args.h"
 #include "reprise/cudagraph/dispatch_ledger.h"
 #include "reprise/engine/output_delta.h"
 #include "reprise/engine/step_profiler.h"

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "reprise/api/async_engine.h"
+#include "reprise/api/loading/sleep.h"
 #include "reprise/api/request_timeline.h"
-#include "reprise/api/sleep.h"
 #include "reprise/engine/step_loop.h"
 
 namespace reprise::engine {

@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "reprise/api/loaded_engine.h"
-#include "reprise/api/model_text.h"
+#include "reprise/api/loading/loaded_engine.h"
+#include "reprise/api/options/model_text.h"
 #include "reprise/base/error.h"
 #include "reprise/kv_cache/transfer/kv_transfer.h"
 #include "reprise/lora/adapter_registry.h"

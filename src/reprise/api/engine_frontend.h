@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "reprise/api/chat_prompt.h"
-#include "reprise/api/startup_report.h"
+#include "reprise/api/options/startup_report.h"
+#include "reprise/api/text/chat_prompt.h"
 #include "reprise/base/json.h"
 #include "reprise/sampling/sampling_params.h"
 #include "reprise/scheduler/request_options.h"

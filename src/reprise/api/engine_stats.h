@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "reprise/api/graph_change_stats.h"
-#include "reprise/api/sleep.h"
+#include "reprise/api/graphs/graph_change_stats.h"
+#include "reprise/api/loading/sleep.h"
 #include "reprise/base/histogram.h"
 #include "reprise/cudagraph/dispatch_ledger.h"
 #include "reprise/kv_cache/transfer/kv_transfer_counts.h"

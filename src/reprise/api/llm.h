@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "reprise/api/engine_args.h"
 #include "reprise/api/engine_frontend.h"
-#include "reprise/api/sleep.h"
-#include "reprise/api/startup_report.h"
+#include "reprise/api/loading/sleep.h"
+#include "reprise/api/options/engine_args.h"
+#include "reprise/api/options/startup_report.h"
 #include "reprise/sampling/logprobs.h"
 #include "reprise/sampling/sampling_params.h"
 #include "reprise/scheduler/request_options.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "reprise/api/engine_frontend.h"
-#include "reprise/weights/pooling_type.h"
+#include "reprise/weights/config/pooling_type.h"
 
 namespace reprise::api {
 

@@ -7,9 +7,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "reprise/api/loaded_engine.h"
-#include "reprise/api/model_text.h"
-#include "reprise/api/replay_log.h"
+#include "reprise/api/loading/loaded_engine.h"
+#include "reprise/api/loading/replay_log.h"
+#include "reprise/api/options/model_text.h"
 #include "reprise/base/error.h"
 #include "reprise/engine/engine_core.h"
 #include "reprise/engine/step_loop.h"

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "reprise/api/llm.h"
-#include "reprise/api/loaded_engine.h"
+#include "reprise/api/loading/loaded_engine.h"
 #include "reprise/base/error.h"
 #include "reprise/bench/offline_charts.h"
 #include "reprise/cli/bench_commands.h"

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "reprise/api/model_files.h"
+#include "reprise/api/options/model_files.h"
 #include "reprise/base/error.h"
 #include "reprise/cli/log_environment.h"
 

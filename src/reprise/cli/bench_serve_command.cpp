@@ -9,7 +9,7 @@
 #include <optional>
 #include <thread>
 
-#include "reprise/api/model_files.h"
+#include "reprise/api/options/model_files.h"
 #include "reprise/base/error.h"
 #include "reprise/bench/first_model.h"
 #include "reprise/bench/serving_charts.h"

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "reprise/api/packed_weights.h"
+#include "reprise/api/loading/packed_weights.h"
 #include "reprise/base/error.h"
 #include "reprise/kv_cache/tensors/cache_dtype.h"
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "reprise/api/startup_report.h"
+#include "reprise/api/options/startup_report.h"
 #include "reprise/base/json.h"
 
 /// Describes the compilation of an engine.

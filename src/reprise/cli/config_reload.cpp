@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "reprise/api/graph_change.h"
+#include "reprise/api/graphs/graph_change.h"
 
 namespace reprise::cli {
 namespace {

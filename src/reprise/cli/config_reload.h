@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "reprise/api/engine_args.h"
+#include "reprise/api/options/engine_args.h"
 #include "reprise/base/json.h"
 #include "reprise/server/config_reload.h"
 

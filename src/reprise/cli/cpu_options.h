@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "reprise/api/engine_args.h"
+#include "reprise/api/options/engine_args.h"
 #include "reprise/cli/option_table.h"
 
 namespace reprise::cli {

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "reprise/api/compiled_model.h"
-#include "reprise/api/engine_loader.h"
-#include "reprise/api/graph_microscope.h"
+#include "reprise/api/graphs/graph_microscope.h"
+#include "reprise/api/loading/compiled_model.h"
+#include "reprise/api/loading/engine_loader.h"
 #include "reprise/base/error.h"
 #include "reprise/base/nearest_name.h"
 #include "reprise/cli/commands.h"

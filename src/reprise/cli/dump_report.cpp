@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "reprise/api/compiled_model.h"
+#include "reprise/api/loading/compiled_model.h"
 #include "reprise/cli/compilation_text.h"
 #include "reprise/cli/progress.h"
 #include "reprise/compile/report/launch_count.h"

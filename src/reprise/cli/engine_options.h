@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "reprise/api/engine_args.h"
+#include "reprise/api/options/engine_args.h"
 #include "reprise/cli/configuration.h"
 #include "reprise/cli/option_table.h"
 

@@ -6,12 +6,12 @@
 #include <filesystem>
 #include <optional>
 
-#include "reprise/api/compiled_model.h"
-#include "reprise/api/engine_loader.h"
-#include "reprise/api/engine_plan.h"
-#include "reprise/api/extension_options.h"
-#include "reprise/api/memory_bill.h"
-#include "reprise/api/rank_options.h"
+#include "reprise/api/loading/compiled_model.h"
+#include "reprise/api/loading/engine_loader.h"
+#include "reprise/api/loading/memory_bill.h"
+#include "reprise/api/options/engine_plan.h"
+#include "reprise/api/options/extension_options.h"
+#include "reprise/api/options/rank_options.h"
 #include "reprise/attention/attention_backend.h"
 #include "reprise/base/error.h"
 #include "reprise/cli/commands.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "reprise/api/llm.h"
-#include "reprise/api/loaded_engine.h"
+#include "reprise/api/loading/loaded_engine.h"
 #include "reprise/base/error.h"
 #include "reprise/cli/commands.h"
 #include "reprise/cli/compilation_text.h"

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "reprise/api/graph_trust.h"
+#include "reprise/api/loading/graph_trust.h"
 #include "reprise/base/error.h"
 #include "reprise/cli/commands.h"
 #include "reprise/cli/engine_options.h"

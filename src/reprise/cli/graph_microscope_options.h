@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "reprise/api/engine_args.h"
-#include "reprise/api/graph_microscope.h"
+#include "reprise/api/graphs/graph_microscope.h"
+#include "reprise/api/options/engine_args.h"
 #include "reprise/cli/option_table.h"
 
 namespace reprise::cli {

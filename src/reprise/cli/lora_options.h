@@ -1,6 +1,6 @@
 #pragma once
 
-#include "reprise/api/engine_args.h"
+#include "reprise/api/options/engine_args.h"
 #include "reprise/cli/option_table.h"
 
 namespace reprise::cli {

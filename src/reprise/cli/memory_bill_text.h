@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "reprise/api/memory_bill.h"
+#include "reprise/api/loading/memory_bill.h"
 #include "reprise/base/json.h"
 
 namespace reprise::cli {

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "reprise/api/startup_report.h"
+#include "reprise/api/options/startup_report.h"
 #include "reprise/cli/log_environment.h"
 #include "reprise/cli/progress_line.h"
 

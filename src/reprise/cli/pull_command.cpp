@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "reprise/api/hub_cache.h"
+#include "reprise/api/options/hub_cache.h"
 #include "reprise/base/equal_ignoring_case.h"
 #include "reprise/base/error.h"
 #include "reprise/cli/commands.h"

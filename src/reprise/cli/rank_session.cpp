@@ -16,11 +16,12 @@
 #include <thread>
 #include <vector>
 
-#include "reprise/api/extension_options.h"
-#include "reprise/api/graph_trust.h"
-#include "reprise/api/rank_options.h"
-#include "reprise/api/replica_router.h"
-#include "reprise/api/resolved_options.h"
+#include "reprise/api/loading/engine_loader.h"
+#include "reprise/api/loading/graph_trust.h"
+#include "reprise/api/options/extension_options.h"
+#include "reprise/api/options/rank_options.h"
+#include "reprise/api/options/resolved_options.h"
+#include "reprise/api/replicas/replica_router.h"
 #include "reprise/base/error.h"
 #include "reprise/cli/environment.h"
 #include "reprise/cli/rank_launch.h"

@@ -3,7 +3,7 @@
 #include <memory>
 #include <optional>
 
-#include "reprise/api/engine_args.h"
+#include "reprise/api/options/engine_args.h"
 #include "reprise/parallel/communicator.h"
 
 namespace reprise::cli {

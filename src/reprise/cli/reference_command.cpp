@@ -14,7 +14,7 @@
 #include "reprise/cli/vllm_flags.h"
 #include "reprise/output_parsers/reasoning_parser.h"
 #include "reprise/output_parsers/tool_parser.h"
-#include "reprise/weights/model_config.h"
+#include "reprise/weights/config/model_config.h"
 
 namespace reprise::cli {
 namespace {

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "reprise/api/engine_record.h"
 #include "reprise/api/llm.h"
-#include "reprise/api/loaded_engine.h"
+#include "reprise/api/loading/engine_record.h"
+#include "reprise/api/loading/loaded_engine.h"
 #include "reprise/api/replay.h"
 #include "reprise/base/error.h"
 #include "reprise/cli/commands.h"

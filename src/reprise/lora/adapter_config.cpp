@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "reprise/weights/config_reader.h"
+#include "reprise/weights/files/config_reader.h"
 #include "reprise/weights/tensor_spec.h"
 
 namespace reprise::lora {

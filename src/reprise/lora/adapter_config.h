@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "reprise/weights/model_directory.h"
+#include "reprise/weights/files/model_directory.h"
 
 namespace reprise::lora {
 

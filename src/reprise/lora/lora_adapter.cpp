@@ -15,10 +15,10 @@
 
 #include "reprise/base/error.h"
 #include "reprise/lora/adapter_config.h"
+#include "reprise/weights/config/text_part.h"
 #include "reprise/weights/convert.h"
-#include "reprise/weights/model_directory.h"
-#include "reprise/weights/safetensors.h"
-#include "reprise/weights/text_part.h"
+#include "reprise/weights/files/model_directory.h"
+#include "reprise/weights/files/safetensors.h"
 
 namespace reprise::lora {
 namespace {

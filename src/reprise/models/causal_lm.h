@@ -12,7 +12,7 @@
 #include "reprise/models/parameters.h"
 #include "reprise/tensor/compile_support.h"
 #include "reprise/tensor/tensor.h"
-#include "reprise/weights/model_config.h"
+#include "reprise/weights/config/model_config.h"
 
 namespace reprise::models {
 

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "reprise/models/parameters.h"
-#include "reprise/weights/decoder_tensors.h"
-#include "reprise/weights/model_config.h"
+#include "reprise/weights/config/decoder_tensors.h"
+#include "reprise/weights/config/model_config.h"
 
 namespace reprise::models {
 

@@ -1,7 +1,7 @@
 #include "reprise/models/dense_head.h"
 
 #include "reprise/tensor/ops.h"
-#include "reprise/weights/dense_modules.h"
+#include "reprise/weights/config/dense_modules.h"
 
 namespace reprise::models {
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "reprise/models/parameters.h"
-#include "reprise/weights/model_config.h"
+#include "reprise/weights/config/model_config.h"
 
 namespace reprise::models {
 

@@ -8,7 +8,7 @@
 #include "reprise/models/projection.h"
 #include "reprise/models/rope_table.h"
 #include "reprise/tensor/ops.h"
-#include "reprise/weights/draft_head_tensors.h"
+#include "reprise/weights/sources/draft_head_tensors.h"
 
 namespace reprise::models {
 namespace {

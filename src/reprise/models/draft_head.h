@@ -8,7 +8,7 @@
 
 #include "reprise/models/causal_lm.h"
 #include "reprise/models/norm.h"
-#include "reprise/weights/draft_head_config.h"
+#include "reprise/weights/config/draft_head_config.h"
 
 namespace reprise::models {
 

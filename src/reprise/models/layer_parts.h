@@ -9,8 +9,8 @@
 #include "reprise/models/parameters.h"
 #include "reprise/models/projection.h"
 #include "reprise/tensor/tensor.h"
-#include "reprise/weights/decoder_tensors.h"
-#include "reprise/weights/model_config.h"
+#include "reprise/weights/config/decoder_tensors.h"
+#include "reprise/weights/config/model_config.h"
 
 namespace reprise::models {
 

@@ -19,9 +19,9 @@
 #include "reprise/tensor/column_panels.h"
 #include "reprise/tensor/int8_panels.h"
 #include "reprise/tensor/op.h"
-#include "reprise/weights/dummy_weights.h"
-#include "reprise/weights/model_config.h"
-#include "reprise/weights/quantizing_weights.h"
+#include "reprise/weights/config/model_config.h"
+#include "reprise/weights/sources/dummy_weights.h"
+#include "reprise/weights/sources/quantizing_weights.h"
 
 namespace reprise::models {
 namespace {

@@ -11,7 +11,7 @@ namespace {
 
 // One line per architecture: the layer that it is made of, in the order of
 // weights/families/family_list.inl. Everything else about an architecture is in its config
-// (weights/families) and in the names of its tensors (weights/decoder_tensors.cpp).
+// (weights/families) and in the names of its tensors (weights/config/decoder_tensors.cpp).
 struct Row {
   weights::Architecture architecture;
   MakeDecoderLayer make_layer;

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "reprise/weights/model_config.h"
-#include "reprise/weights/rope_parameters.h"
+#include "reprise/weights/config/model_config.h"
+#include "reprise/weights/config/rope_parameters.h"
 
 namespace reprise::models {
 

@@ -9,7 +9,7 @@
 #include <limits>
 #include <string>
 
-#include "reprise/api/engine_args.h"
+#include "reprise/api/options/engine_args.h"
 #include "reprise/base/error.h"
 #include "reprise/base/json.h"
 #include "reprise/config/compilation_config.h"

@@ -7,7 +7,7 @@
 
 #include "reprise/device/device.h"
 #include "reprise/models/expert_counting.h"
-#include "reprise/weights/model_config.h"
+#include "reprise/weights/config/model_config.h"
 
 namespace reprise::runner {
 

@@ -9,7 +9,7 @@
 #include "reprise/kv_cache/tensors/kv_cache_tensors.h"
 #include "reprise/kv_cache/tensors/state_cache_tensors.h"
 #include "reprise/tensor/dtype.h"
-#include "reprise/weights/model_config.h"
+#include "reprise/weights/config/model_config.h"
 
 /// What the attention of a model needs from its runner.
 namespace reprise::runner {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "reprise/api/graph_changes.h"
+#include "reprise/api/graphs/graph_changes.h"
 #include "reprise/server/http/api_error.h"
 #include "reprise/server/http/request_query.h"
 #include "reprise/server/openai/request_fields.h"

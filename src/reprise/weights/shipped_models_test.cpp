@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "reprise/weights/checkpoint.h"
-#include "reprise/weights/expected_tensors.h"
-#include "reprise/weights/generation_config.h"
-#include "reprise/weights/model_config.h"
+#include "reprise/weights/config/expected_tensors.h"
+#include "reprise/weights/config/generation_config.h"
+#include "reprise/weights/config/model_config.h"
+#include "reprise/weights/files/checkpoint.h"
 #include "tests/support/source_dir.h"
 
 namespace reprise::weights {

@@ -15,8 +15,8 @@
 #include "reprise/kv_cache/tensors/kv_cache_tensors.h"
 #include "reprise/models/causal_lm.h"
 #include "reprise/program/trace.h"
-#include "reprise/weights/dummy_weights.h"
-#include "reprise/weights/model_config.h"
+#include "reprise/weights/config/model_config.h"
+#include "reprise/weights/sources/dummy_weights.h"
 
 /// For tests with real models and kernels only.
 namespace reprise::program {

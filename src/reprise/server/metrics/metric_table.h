@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "reprise/api/engine_stats.h"
-#include "reprise/api/startup_report.h"
+#include "reprise/api/options/startup_report.h"
 #include "reprise/server/http/http_meter.h"
 #include "reprise/server/tracing/span_exporter.h"
 

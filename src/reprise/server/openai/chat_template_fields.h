@@ -1,6 +1,6 @@
 #pragma once
 
-#include "reprise/api/chat_prompt.h"
+#include "reprise/api/text/chat_prompt.h"
 #include "reprise/server/http/router.h"
 #include "reprise/server/openai/request_fields.h"
 #include "reprise/server/openai/request_policy.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "reprise/api/startup_report.h"
+#include "reprise/api/options/startup_report.h"
 
 namespace reprise::server {
 

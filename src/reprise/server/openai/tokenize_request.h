@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "reprise/api/chat_prompt.h"
+#include "reprise/api/text/chat_prompt.h"
 #include "reprise/base/json.h"
 #include "reprise/server/openai/request_policy.h"
 

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
+#include "reprise/weights/config/token_limits.h"
 #include "reprise/weights/families/family_config.h"
-#include "reprise/weights/token_limits.h"
 
 namespace reprise::weights {
 namespace {

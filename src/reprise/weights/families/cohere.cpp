@@ -1,8 +1,8 @@
 // Command-R and Command-R7B: LayerNorm without biases, a parallel residual with one norm,
 // neighbouring pairs rotated. Command-R+ has norms of the heads of q and k. Command-R7B has
 // windows, and only its sliding layers rotate.
+#include "reprise/weights/config/token_limits.h"
 #include "reprise/weights/families/family_config.h"
-#include "reprise/weights/token_limits.h"
 
 namespace reprise::weights {
 

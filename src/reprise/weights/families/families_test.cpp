@@ -6,9 +6,9 @@
 #include <set>
 
 #include "reprise/base/json.h"
-#include "reprise/weights/decoder_tensors.h"
-#include "reprise/weights/expected_tensors.h"
-#include "reprise/weights/model_config.h"
+#include "reprise/weights/config/decoder_tensors.h"
+#include "reprise/weights/config/expected_tensors.h"
+#include "reprise/weights/config/model_config.h"
 #include "tests/support/weights/complete_config.h"
 #include "tests/support/weights/weights_fixture.h"
 

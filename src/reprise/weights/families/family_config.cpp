@@ -5,8 +5,8 @@
 #include <array>
 #include <utility>
 
+#include "reprise/weights/config/token_limits.h"
 #include "reprise/weights/tensor_spec.h"
-#include "reprise/weights/token_limits.h"
 
 namespace reprise::weights {
 namespace {

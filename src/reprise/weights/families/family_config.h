@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "reprise/weights/config_reader.h"
-#include "reprise/weights/model_config.h"
+#include "reprise/weights/config/model_config.h"
+#include "reprise/weights/files/config_reader.h"
 
 /// Each family of models has a function that turns the members of a config.json into a ModelConfig,
 /// with the defaults of the family's class in Transformers. This header has the parts that these

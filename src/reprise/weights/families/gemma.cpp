@@ -1,8 +1,8 @@
 // Gemma 1, 2 and 3 (text).
 #include <cmath>
 
+#include "reprise/weights/config/token_limits.h"
 #include "reprise/weights/families/family_config.h"
-#include "reprise/weights/token_limits.h"
 
 namespace reprise::weights {
 namespace {

@@ -8,9 +8,9 @@
 #include <string>
 #include <string_view>
 
+#include "reprise/weights/config/token_limits.h"
 #include "reprise/weights/families/family_config.h"
 #include "reprise/weights/tensor_spec.h"
-#include "reprise/weights/token_limits.h"
 
 namespace reprise::weights {
 namespace {

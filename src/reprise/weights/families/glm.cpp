@@ -1,8 +1,8 @@
 // GLM and GLM-4: half of a head rotated in neighbouring pairs. GLM-4 has norms before and after
 // attention and MLP. GLM-4.5 and its successors, Solar Open and dots.llm1: attention with keys and
 // values of heads, and the experts of DeepSeek-V3.
+#include "reprise/weights/config/token_limits.h"
 #include "reprise/weights/families/family_config.h"
-#include "reprise/weights/token_limits.h"
 
 namespace reprise::weights {
 namespace {

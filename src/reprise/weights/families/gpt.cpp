@@ -2,8 +2,8 @@
 // and Falcon.
 #include <fmt/format.h>
 
+#include "reprise/weights/config/token_limits.h"
 #include "reprise/weights/families/family_config.h"
-#include "reprise/weights/token_limits.h"
 
 namespace reprise::weights {
 namespace {

@@ -1,8 +1,8 @@
 // GPT-OSS: attention sinks, a window in every other layer, and stacked experts with biases.
 #include <fmt/format.h>
 
+#include "reprise/weights/config/token_limits.h"
 #include "reprise/weights/families/family_config.h"
-#include "reprise/weights/token_limits.h"
 
 namespace reprise::weights {
 namespace {

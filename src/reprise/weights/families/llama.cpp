@@ -4,8 +4,8 @@
 #include <string>
 
 #include "reprise/base/json.h"
+#include "reprise/weights/config/token_limits.h"
 #include "reprise/weights/families/family_config.h"
-#include "reprise/weights/token_limits.h"
 
 namespace reprise::weights {
 namespace {

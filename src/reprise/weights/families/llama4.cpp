@@ -1,7 +1,7 @@
 // Llama 4, the text model: chunked attention in layers that rotate, full attention with a
 // temperature in the others, and experts beside a shared one.
+#include "reprise/weights/config/token_limits.h"
 #include "reprise/weights/families/family_config.h"
-#include "reprise/weights/token_limits.h"
 
 namespace reprise::weights {
 namespace {

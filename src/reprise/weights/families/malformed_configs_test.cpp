@@ -7,10 +7,10 @@
 
 #include "reprise/base/error.h"
 #include "reprise/base/json.h"
-#include "reprise/weights/dummy_weights.h"
-#include "reprise/weights/expected_tensors.h"
-#include "reprise/weights/model_config.h"
-#include "reprise/weights/model_directory.h"
+#include "reprise/weights/config/expected_tensors.h"
+#include "reprise/weights/config/model_config.h"
+#include "reprise/weights/files/model_directory.h"
+#include "reprise/weights/sources/dummy_weights.h"
 #include "tests/support/source_dir.h"
 #include "tests/support/weights/complete_config.h"
 

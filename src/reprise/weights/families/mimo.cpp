@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "reprise/weights/config/token_limits.h"
 #include "reprise/weights/families/family_config.h"
-#include "reprise/weights/token_limits.h"
 
 namespace reprise::weights {
 namespace {

@@ -1,6 +1,6 @@
 // Phi-3 and Phi-4: fused projections, longrope, part of a head rotated.
+#include "reprise/weights/config/token_limits.h"
 #include "reprise/weights/families/family_config.h"
-#include "reprise/weights/token_limits.h"
 
 namespace reprise::weights {
 

@@ -1,6 +1,6 @@
 // SmolLM3: Llama, but every fourth layer has no rotation.
+#include "reprise/weights/config/token_limits.h"
 #include "reprise/weights/families/family_config.h"
-#include "reprise/weights/token_limits.h"
 
 namespace reprise::weights {
 void read_smollm3(const FamilyConfig& in) {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "reprise/base/error.h"
-#include "reprise/weights/expected_tensors.h"
-#include "reprise/weights/model_config.h"
+#include "reprise/weights/config/expected_tensors.h"
+#include "reprise/weights/config/model_config.h"
 #include "tests/support/weights/complete_config.h"
 
 namespace reprise::weights {

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "reprise/weights/config/token_limits.h"
 #include "reprise/weights/families/family_config.h"
 #include "reprise/weights/tensor_spec.h"
-#include "reprise/weights/token_limits.h"
 
 namespace reprise::weights {
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "reprise/weights/safetensors.h"
+#include "reprise/weights/files/safetensors.h"
 #include "tests/support/source_dir.h"
 
 namespace reprise::weights::gguf {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "reprise/base/json.h"
+#include "reprise/weights/files/model_directory.h"
 #include "reprise/weights/gguf/gguf_model.h"
 #include "reprise/weights/gguf/gguf_weights.h"
-#include "reprise/weights/model_directory.h"
 #include "tests/support/source_dir.h"
 #include "tests/support/weights/gguf_architecture_fixture.h"
 

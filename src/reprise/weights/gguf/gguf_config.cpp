@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "reprise/base/error.h"
+#include "reprise/weights/config/token_limits.h"
 #include "reprise/weights/gguf/architecture_keys.h"
 #include "reprise/weights/gguf/gguf_architectures.h"
 #include "reprise/weights/gguf/gguf_experts.h"
 #include "reprise/weights/tensor_spec.h"
-#include "reprise/weights/token_limits.h"
 
 namespace reprise::weights::gguf {
 namespace {

@@ -5,8 +5,8 @@
 #include <span>
 #include <string>
 
+#include "reprise/weights/files/input_file.h"
 #include "reprise/weights/gguf/header.h"
-#include "reprise/weights/input_file.h"
 
 namespace reprise::weights::gguf {
 

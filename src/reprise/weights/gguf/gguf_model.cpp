@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "reprise/base/error.h"
-#include "reprise/weights/config_overrides.h"
+#include "reprise/weights/config/config_overrides.h"
 #include "reprise/weights/gguf/architecture_keys.h"
 #include "reprise/weights/gguf/dequantize.h"
 #include "reprise/weights/gguf/gguf_config.h"

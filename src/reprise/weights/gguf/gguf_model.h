@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "reprise/base/json.h"
-#include "reprise/weights/generation_config.h"
+#include "reprise/weights/config/generation_config.h"
+#include "reprise/weights/config/model_config.h"
+#include "reprise/weights/config/pooling_type.h"
 #include "reprise/weights/gguf/gguf_file.h"
-#include "reprise/weights/model_config.h"
-#include "reprise/weights/pooling_type.h"
 
 namespace reprise::weights::gguf {
 

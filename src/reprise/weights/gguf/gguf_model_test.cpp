@@ -13,7 +13,7 @@
 #include "reprise/weights/gguf/gguf_weights.h"
 #include "reprise/weights/gguf/pack_panels.h"
 #include "reprise/weights/gguf/tensor_names.h"
-#include "reprise/weights/watched_weights.h"
+#include "reprise/weights/sources/watched_weights.h"
 #include "tests/support/weights/gguf_fixture.h"
 #include "tests/support/weights/weights_fixture.h"
 

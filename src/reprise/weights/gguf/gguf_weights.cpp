@@ -10,12 +10,12 @@
 
 #include "reprise/base/assert.h"
 #include "reprise/base/error.h"
+#include "reprise/weights/codecs/panel_column.h"
+#include "reprise/weights/config/expected_tensors.h"
 #include "reprise/weights/convert.h"
-#include "reprise/weights/expected_tensors.h"
 #include "reprise/weights/gguf/pack_panels.h"
 #include "reprise/weights/gguf/row_decoder.h"
 #include "reprise/weights/gguf/tensor_names.h"
-#include "reprise/weights/panel_column.h"
 
 namespace reprise::weights::gguf {
 namespace {

@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "reprise/weights/config/model_config.h"
 #include "reprise/weights/gguf/gguf_model.h"
 #include "reprise/weights/gguf/tensor_names.h"
-#include "reprise/weights/model_config.h"
 #include "reprise/weights/weight_source.h"
 
 namespace reprise::weights::gguf {

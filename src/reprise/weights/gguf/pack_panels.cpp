@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "reprise/base/assert.h"
+#include "reprise/weights/codecs/panel_column.h"
 #include "reprise/weights/gguf/block_bytes.h"
 #include "reprise/weights/gguf/scale_and_least.h"
-#include "reprise/weights/panel_column.h"
 
 // The layouts of the file are those that dequantize.cpp and dequantize_k.cpp describe.
 namespace reprise::weights::gguf {

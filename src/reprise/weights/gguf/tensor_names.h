@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "reprise/weights/decoder_tensors.h"
-#include "reprise/weights/model_config.h"
+#include "reprise/weights/config/decoder_tensors.h"
+#include "reprise/weights/config/model_config.h"
 
 namespace reprise::weights::gguf {
 

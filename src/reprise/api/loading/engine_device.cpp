@@ -1,0 +1,111 @@
+#include "reprise/api/loading/engine_device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "reprise/base/error.h"
+#include "reprise/device/cpu/cpu_device.h"
+#include "reprise/device/cpu/usable_cores.h"
+#include "reprise/device/cpu/worker_placement.h"
+#include "reprise/parallel/communicator.h"
+
+namespace reprise::api {
+
+namespace {
+
+// The CPUs of --cpu-threads-bind; nothing: one worker on each usable CPU.
+std::optional<device::WorkerPlacement> bound_workers(const EngineArgs& args,
+                                                     std::vector<std::string>& warnings) {
+  if (args.cpu_threads_bind.empty()) return std::nullopt;
+  const std::optional<device::ThreadBinding> binding =
+      device::parse_thread_binding(args.cpu_threads_bind);
+  if (!binding) {
+    throw InvalidArgument(fmt::format(
+        "--cpu-threads-bind: '{}' is not auto, nobind, or lists of CPUs for the ranks (0-31|32-63)",
+        args.cpu_threads_bind));
+  }
+  const device::CpuTopology topology = device::read_cpu_topology("/sys", device::usable_cores());
+  if (!topology.remark.empty()) {
+    warnings.push_back(
+        fmt::format("--cpu-threads-bind: all CPUs count as one node: {}", topology.remark));
+  }
+  const int rank = args.ranks == nullptr ? 0 : args.ranks->rank();
+  const int num_ranks = args.ranks == nullptr ? 1 : args.ranks->size();
+  return device::place_workers(topology, *binding, args.num_threads, rank, num_ranks);
+}
+
+}  // namespace
+
+std::optional<compile::CodeGenerator> EngineDevice::code_generator() const {
+  if (!is_gpu()) return compile::cpu_code_generator(isa);
+  return compile::cuda_code_generator(code_target.architecture, *code_target.loader);
+}
+
+EngineDevice open_engine_device(const EngineArgs& args, kernels::Isa isa) {
+  if (args.device != "auto" && args.device != "cpu" && args.device != "cuda") {
+    throw InvalidArgument(
+        fmt::format("--device: '{}' is not one of auto, cpu and cuda", args.device));
+  }
+  EngineDevice opened;
+  opened.isa = isa;
+  if (args.device != "cpu") {
+    kernels::LoadedAccelerator loaded =
+        kernels::load_cuda_plugin(kernels::default_cuda_plugin_paths());
+    opened.accelerator = std::move(loaded.accelerator);
+    if (!opened.is_gpu() && args.device == "cuda") {
+      throw InvalidArgument(fmt::format("--device cuda: {}", loaded.reason));
+    }
+    // A build without the plug-in says nothing on machines that have nothing for it.
+    if (!opened.is_gpu() && (loaded.has_plugin || kernels::has_cuda_driver())) {
+      opened.fallback_reason = fmt::format("running on the CPU, not on a GPU: {}", loaded.reason);
+    }
+  }
+  if (!opened.is_gpu()) {
+    const std::optional<device::WorkerPlacement> placement = bound_workers(args, opened.warnings);
+    opened.device =
+        device::create_cpu_device({.num_threads = args.num_threads, .placement = placement});
+    const auto invariance = args.batch_invariant ? kernels::BatchInvariance::required
+                                                 : kernels::BatchInvariance::not_required;
+    opened.execution =
+        std::make_unique<runner::Execution>(*opened.device, kernels::kernel_table(isa, invariance));
+    const auto num_cores = static_cast<int>(device::usable_cores().size());
+    opened.num_workers =
+        args.num_threads == 0 ? num_cores : std::min<int>(args.num_threads, num_cores);
+    if (placement) opened.num_workers = static_cast<int>(placement->workers.size());
+    return opened;
+  }
+  if (!args.cpu_threads_bind.empty()) {
+    opened.warnings.emplace_back("--cpu-threads-bind has no effect: the device is a GPU");
+  }
+  kernels::Accelerator& accelerator = *opened.accelerator;
+  opened.warnings.assign(accelerator.remarks().begin(), accelerator.remarks().end());
+  opened.device =
+      accelerator.create_device({.programmatic_launch = args.programmatic_dependent_launch});
+  opened.code_target = accelerator.create_code_target(*opened.device);
+  opened.execution = std::make_unique<runner::Execution>(
+      *opened.device, [&accelerator](device::Stream& stream, device::MemoryPool& pool) {
+        return accelerator.create_executor(stream, pool);
+      });
+  return opened;
+}
+
+std::vector<std::string> warnings_of_invariance(const EngineArgs& args,
+                                                const EngineDevice& device,
+                                                const models::Parameters& weights) {
+  if (args.batch_invariant) return {};
+  std::string why;
+  if (device.is_gpu()) {
+    why = "the faster products are kernels of the CPU";
+  } else if (!kernels::has_kernels_without_invariance(device.isa)) {
+    why = fmt::format("the kernels of {} have no faster products", kernels::isa_name(device.isa));
+  } else if (!weights.has_block_panels()) {
+    why = "the faster products are those of weights in blocks, and this model has none";
+  } else {
+    return {};
+  }
+  return {"--no-batch-invariant has no effect: " + why};
+}
+
+}  // namespace reprise::api

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "reprise/weights/codecs/quantized_matrix.h"
+#include "reprise/weights/config/quantization_config.h"
+#include "reprise/weights/weight_source.h"
+
+namespace reprise::weights {
+
+/// The quantised matrices of a checkpoint, by name, in whichever of its method's forms each is
+/// stored. They read from `source`. \throws FileError for a matrix whose tensors do not fit
+/// together
+[[nodiscard]] MatrixMap find_checkpoint_matrices(const WeightSource& source,
+                                                 const QuantizationConfig& config);
+
+}  // namespace reprise::weights

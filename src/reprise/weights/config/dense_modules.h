@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "reprise/weights/config/model_config.h"
+#include "reprise/weights/weight_source.h"
+
+namespace reprise::weights {
+
+/// The name of a tensor ("weight" or "bias") of the projection `index` after the pooling.
+[[nodiscard]] std::string dense_tensor_name(size_t index, std::string_view tensor);
+
+/// The source together with the weights of the modules Dense of Sentence Transformers, which lie in
+/// folders of their own inside `model`. A source whose model has none is returned as it is.
+/// \throws FileError as Checkpoint::open()
+[[nodiscard]] std::unique_ptr<WeightSource> with_dense_modules(std::unique_ptr<WeightSource> source,
+                                                               const ModelConfig& config,
+                                                               const std::filesystem::path& model);
+
+}  // namespace reprise::weights
