@@ -114,6 +114,26 @@ ALLOWED_TO_TESTS = {
     "compile": {"cudagraph/capture", "device", "kernels", "kv_cache/tensors", "weights", "attention", "models"},
     "scheduler": {"cudagraph", "kv_cache/transfer"},
 }
+# Rooms are subfolders of one layer, with its library and namespace. A room may include itself and what is listed here of
+# its layer; "." are the files that lie in the layer's own folder, which may include every room.
+ROOMS = {
+    "api": {
+        "text": set(),
+        "options": {"text"},
+        "loading": {"options", "text"},
+        "graphs": {"loading", "options"},
+        "replicas": {".", "loading", "options"},
+    },
+    "weights": {
+        "files": {"."},
+        # a config is read by the reader of its family, which fills in the config
+        "config": {".", "files", "families"},
+        "families": {".", "files", "config"},
+        "codecs": {".", "files", "config"},
+        "sources": {".", "files", "config", "codecs"},
+        "gguf": {".", "files", "config", "codecs"},
+    },
+}
 # Stricter than the table: these files of a layer may include only these headers of the other layer.
 ONLY_THROUGH = {
     ("models", "cudagraph/capture"): {"reprise/cudagraph/capture/forward_context.h"},
@@ -132,6 +152,19 @@ def layer_of(path):
         if "/".join(folders[:length]) in ALLOWED:
             return "/".join(folders[:length])
     return folders[0]
+
+
+def room_of(path, layer):
+    """The room of a file of a layer; "." for a file that lies in the layer's own folder."""
+    below = path.removeprefix("src/").removeprefix(f"reprise/{layer}/")
+    return below.split("/")[0] if "/" in below else "."
+
+
+def violates_rooms(path, name, layer):
+    """Whether the table of rooms forbids a file of a layer to include another one of the same layer."""
+    own, target = room_of(path, layer), room_of(name, layer)
+    allowed = ROOMS.get(layer, {}).get(own)
+    return allowed is not None and target != own and target not in allowed and not source_tree.is_test(path)
 
 
 def violations(path, text):
@@ -155,6 +188,8 @@ def violations(path, text):
         if layer == "cudagraph" and name == "reprise/base/json.h":
             found.append(f"{path}: the dispatcher sees no JSON; what parses it belongs in config")
         narrow = ONLY_THROUGH.get((layer, target))
+        if target == layer and violates_rooms(path, name, layer):
+            found.append(f"{path}: includes {name}, which lies in a room above it (ROOMS)")
         if target != layer and target not in ALLOWED[layer] | tests_only:
             allowed = ", ".join(sorted(ALLOWED[layer])) or "nothing"
             found.append(f"{path}: {layer} includes {name} ({target}); it may include {allowed}")

@@ -49,6 +49,17 @@ class IncludeEdges(unittest.TestCase):
         self.assertEqual(check("forward_context.h"), [])
         self.assertEqual(len(check("cudagraph_wrapper.h")), 1)
 
+    def test_an_edge_to_a_room_above_is_found(self):
+        planted = '#include "reprise/api/loading/engine_loader.h"\n'
+        self.assertEqual(len(include_edges.violations("src/reprise/api/options/x.cpp", planted)), 1)
+        self.assertEqual(include_edges.violations("src/reprise/api/graphs/x.cpp", planted), [])
+        self.assertEqual(include_edges.violations("src/reprise/api/llm.cpp", planted), [])
+
+    def test_every_room_of_the_table_is_a_folder(self):
+        for layer, rooms in include_edges.ROOMS.items():
+            for room in rooms:
+                self.assertTrue((source_tree.ROOT / "src/reprise" / layer / room).is_dir(), f"{layer}/{room}")
+
     def test_a_folder_outside_the_table_is_found(self):
         self.assertEqual(len(include_edges.violations("src/reprise/novelty/x.h", "")), 1)
 
