@@ -87,7 +87,7 @@ TEST(TextPart, keeps_its_own_members) {
   EXPECT_THAT(loaded.config.eos_token_ids, ElementsAre(7));
 }
 
-std::string refusal(const Json& config) {
+std::string text_part_refusal(const Json& config) {
   try {
     (void)parse_model_config(config.dump(), "config.json");
   } catch (const FileError& error) {
@@ -99,10 +99,11 @@ std::string refusal(const Json& config) {
 TEST(TextPart, is_refused_by_name_if_it_is_no_model_that_there_is) {
   Json config = parse_json(kGemma3, "config.json");
   config["text_config"]["model_type"] = "gemma99_text";
-  EXPECT_EQ(refusal(config), "model_type");
+  EXPECT_EQ(text_part_refusal(config), "model_type");
   config["text_config"] = 5;
-  EXPECT_EQ(refusal(config), "text_config");
-  EXPECT_EQ(refusal({{"architectures", {"SomeForConditionalGeneration"}}}), "architectures");
+  EXPECT_EQ(text_part_refusal(config), "text_config");
+  EXPECT_EQ(text_part_refusal({{"architectures", {"SomeForConditionalGeneration"}}}),
+            "architectures");
 }
 
 TEST(TextPart, leaves_other_configs_alone) {

@@ -13,7 +13,7 @@
 namespace reprise::weights {
 namespace {
 
-ModelConfig config_of(const std::string& more) {
+ModelConfig small_config(const std::string& more) {
   return parse_model_config(R"({"vocab_size": 100, "hidden_size": 16, "intermediate_size": 24,
       "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 4,
       "max_position_embeddings": 32, "rms_norm_eps": 1e-6, )" +
@@ -23,7 +23,7 @@ ModelConfig config_of(const std::string& more) {
 }
 
 ModelConfig qwen2() {
-  return config_of(
+  return small_config(
       R"("architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "tie_word_embeddings": true)");
 }
 
@@ -199,7 +199,7 @@ TEST(RankWeights, have_a_head_padded_with_zeros_also_where_it_is_tied) {
 }
 
 TEST(RankWeights, add_the_bias_of_a_row_parallel_projection_once) {
-  const ModelConfig config = config_of(
+  const ModelConfig config = small_config(
       R"("architectures": ["LlamaForCausalLM"], "model_type": "llama", "attention_bias": true)");
   const std::string name = "model.layers.0.self_attn.o_proj.bias";
   const std::vector<float> bias = values(DummyWeights(config, 3), name);
@@ -209,7 +209,7 @@ TEST(RankWeights, add_the_bias_of_a_row_parallel_projection_once) {
 
 TEST(RankWeights, cut_stacked_tensors_part_by_part) {
   const ModelConfig config =
-      config_of(R"("architectures": ["Phi3ForCausalLM"], "model_type": "phi3")");
+      small_config(R"("architectures": ["Phi3ForCausalLM"], "model_type": "phi3")");
   const std::string name = "model.layers.0.mlp.gate_up_proj.weight";
   const std::vector<float> all = values(DummyWeights(config, 3), name);
   const std::vector<float> mine = values(*part_of(config, {1, 2}), name);
