@@ -20,11 +20,11 @@ namespace {
 // clang-format on
 
 #include "reprise/kernels/isa/kernels.inl"
-#include "reprise/kernels/isa/table.inl"
+#include "reprise/kernels/isa/product_table.inl"
 
 }  // namespace
 
-const KernelTable kAmxKernels = kTable;
-const KernelTable kAmxKernelsInBf16 = table_in_bf16();
+const KernelTable kAmxKernels = with_products(kAvx512Kernels);
+const KernelTable kAmxKernelsInBf16 = in_bf16(kAmxKernels);
 
 }  // namespace reprise::kernels

@@ -15,14 +15,14 @@ namespace {
 // clang-format on
 
 #include "reprise/kernels/isa/kernels.inl"
-#include "reprise/kernels/isa/table.inl"
-
-constexpr KernelTable kTableInBf16 = table_in_bf16();
+#include "reprise/kernels/isa/product_table.inl"
 
 }  // namespace
 
 AmxSoftwareTables amx_software_tables() noexcept {
-  return {.with_invariance = &kTable, .without_invariance = &kTableInBf16};
+  static const KernelTable kWithInvariance = with_products(kScalarKernels);
+  static const KernelTable kWithoutInvariance = in_bf16(kWithInvariance);
+  return {.with_invariance = &kWithInvariance, .without_invariance = &kWithoutInvariance};
 }
 
 }  // namespace reprise::kernels

@@ -15,10 +15,10 @@ namespace {
 // clang-format on
 
 #include "reprise/kernels/isa/kernels.inl"
-#include "reprise/kernels/isa/table.inl"
+#include "reprise/kernels/isa/product_table.inl"
 
 }  // namespace
 
-const KernelTable kAvx512Bf16Kernels = kTable;
+const KernelTable kAvx512Bf16Kernels = with_products(kAvx512Kernels);
 
 }  // namespace reprise::kernels

@@ -17,3 +17,11 @@
           REPRISE_KERNEL(name, "_f8e4m3_f16", function<Float16, Float8E4M3>)    \
     }                                                                           \
   }
+#define REPRISE_LINEAR_ENTRY                                          \
+  {REPRISE_KERNEL("linear", "_f32", run_linear<float, float>),        \
+   REPRISE_KERNEL("linear", "_bf16", run_linear<BFloat16, BFloat16>), \
+   REPRISE_KERNEL("linear", "_f16", run_linear<Float16, Float16>)}
+#define REPRISE_LM_HEAD_ENTRY                                       \
+  {REPRISE_KERNEL("lm_head", "_f32", run_linear<float, float>),     \
+   REPRISE_KERNEL("lm_head", "_bf16", run_linear<BFloat16, float>), \
+   REPRISE_KERNEL("lm_head", "_f16", run_linear<Float16, float>)}
