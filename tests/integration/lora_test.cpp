@@ -374,7 +374,7 @@ TEST_F(Lora, beside_packed_experts_has_the_bits_of_eager_steps_for_120_tokens) {
                        .lora = {.max_loras = 2},
                        .config = kConfig,
                        .weights = &weights,
-                       .packing = models::Parameters::Packing::keep});
+                       .weight_families = WeightFamilies::all()});
     EXPECT_EQ(engine.parameters().unpacked_experts(), "");
     capture(engine);
     const AdapterRef a = load(engine, tiny_adapter(10, 8, /*only_attention=*/true));

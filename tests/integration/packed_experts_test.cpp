@@ -175,7 +175,7 @@ TEST(PackedExperts, give_the_logits_of_the_numbers_that_they_stand_for) {
       TinyEngine packed({.dtype = DType::f32,
                          .config = model.config,
                          .weights = &weights.packed,
-                         .packing = Parameters::Packing::keep});
+                         .weight_families = WeightFamilies::all()});
       TinyEngine numbers(
           {.dtype = DType::f32, .config = model.config, .weights = &weights.numbers});
       EXPECT_EQ(packed.parameters().unpacked_experts(), "");
@@ -201,7 +201,7 @@ TEST_P(PackedExpertModes, replay_gives_the_bits_of_eager_steps_of_every_size) {
                      .level = std::get<1>(GetParam()),
                      .config = kQwen3Moe.config,
                      .weights = &weights.packed,
-                     .packing = Parameters::Packing::keep});
+                     .weight_families = WeightFamilies::all()});
   for (const auto& record : engine.runner().capture({}).records) EXPECT_EQ(record.failure, "");
   engine.randomize_kv(11);
   const std::vector<std::byte> kv_before = engine.save_kv();
@@ -245,7 +245,7 @@ TEST(PackedExperts, are_numbers_where_a_panel_would_have_rows_of_two_experts) {
   TinyEngine engine({.dtype = DType::f32,
                      .config = model.config,
                      .weights = &weights.packed,
-                     .packing = Parameters::Packing::keep});
+                     .weight_families = WeightFamilies::all()});
   EXPECT_NE(engine.parameters().unpacked_experts().find(
                 "gate_proj+up_proj.weight: 24 rows of an expert are not a multiple of 16"),
             std::string::npos)

@@ -130,7 +130,7 @@ struct TinyEngineOptions {
   models::AuxiliaryStates auxiliary = {};  // what a draft head reads of the model
   /// Weights for `config`, instead of random ones. Borrowed.
   const weights::WeightSource* weights = nullptr;
-  models::Parameters::Packing packing = models::Parameters::Packing::dequantise;
+  WeightFamilies weight_families = {};
   std::optional<kernels::Isa> isa;   // default: the best one
   device::Device* device = nullptr;  // borrowed; default: a CPU device of its own
   /// The ranks of which this engine is one. Borrowed; default: this is the only one.
@@ -172,7 +172,7 @@ class TinyEngine {
                     *device_,
                     execution_.stream(),
                     execution_.executor(),
-                    options.packing),
+                    options.weight_families),
         adapters_(create_adapters(options)),
         model_(options.make_model
                    ? options.make_model(parameters_)

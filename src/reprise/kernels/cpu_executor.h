@@ -13,6 +13,10 @@ class CpuExecutor final : public DeviceExecutor {
  public:
   CpuExecutor(device::Stream& stream, device::MemoryPool& pool, const KernelTable& kernels) noexcept
       : DeviceExecutor(stream, pool, kernels, cpu_launches()) {}
+
+  [[nodiscard]] WeightFamilies weight_families() const noexcept override {
+    return WeightFamilies::all();
+  }
 };
 
 }  // namespace reprise::kernels

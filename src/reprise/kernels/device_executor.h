@@ -12,6 +12,7 @@
 #include "reprise/kernels/op_run.h"
 #include "reprise/tensor/attention_path.h"
 #include "reprise/tensor/op.h"
+#include "reprise/tensor/weight_families.h"
 
 namespace reprise::parallel {
 class Communicator;
@@ -51,6 +52,8 @@ class DeviceExecutor : public OpExecutor {
   /// The largest number of rows for which a norm in front of a matrix product needs no launch of
   /// its own. 0: the norm always needs one.
   [[nodiscard]] virtual int64_t norm_prologue_max_token_num() const noexcept { return 0; }
+  /// The layouts of weights that its products and tables take, so that a loader packs for them.
+  [[nodiscard]] virtual WeightFamilies weight_families() const noexcept { return {}; }
   /// The memory of this executor's own. No address changes.
   [[nodiscard]] virtual std::vector<ScratchMemory> scratch() const { return {}; }
   /// Later attention ops use these kernels: the choice of an attention backend for a step.

@@ -96,10 +96,10 @@ Tensor Parameters::load_projection(std::span<const std::string_view> names,
 
 Tensor Parameters::load_experts(std::span<const std::string_view> names,
                                 const Arrangement& arrangement) {
-  const bool has_blocks =
-      packing_ == Packing::keep && std::ranges::any_of(names, [&](std::string_view name) {
-        return source_->panel_format(name).has_value();
-      });
+  const bool has_blocks = families_.has(WeightFamily::block_panels) &&
+                          std::ranges::any_of(names, [&](std::string_view name) {
+                            return source_->panel_format(name).has_value();
+                          });
   if (!has_blocks) return load_stacked(names, arrangement);
   const std::string reason = reason_to_unpack(names);
   if (reason.empty()) {
@@ -139,8 +139,8 @@ WeightFamily Parameters::family_for(std::span<const std::string_view> names,
   if (arrangement.is_trivial()) {
     if (const std::optional<WeightFamily> packed = packed_family(names)) return *packed;
   }
-  if (packing_ == Packing::dequantise || arrangement.dtype.value_or(dtype_) != DType::bf16 ||
-      arrangement.num_experts > 0) {
+  if (!families_.has(WeightFamily::column_panels) ||
+      arrangement.dtype.value_or(dtype_) != DType::bf16 || arrangement.num_experts > 0) {
     return WeightFamily::rows;
   }
   // Epilogues pair the halves of a stack, or take each of its tensors apart.
@@ -159,10 +159,10 @@ WeightFamily Parameters::family_for(std::span<const std::string_view> names,
 
 std::optional<WeightFamily> Parameters::packed_family(
     std::span<const std::string_view> names) const {
-  if (packing_ == Packing::dequantise) return std::nullopt;
   const std::optional<PanelFormat> first = source_->panel_format(names[0]);
   if (!first) return std::nullopt;
   const WeightFamily family = family_of(*first);
+  if (!families_.has(family)) return std::nullopt;
   // Only the header of blocks says which part has which codec.
   const bool can_be_stacked = std::ranges::all_of(names, [&](std::string_view name) {
     const std::optional<PanelFormat> codec = source_->panel_format(name);

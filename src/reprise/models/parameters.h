@@ -13,6 +13,7 @@
 #include "reprise/device/discardable_memory.h"
 #include "reprise/models/weight_reader.h"
 #include "reprise/tensor/tensor.h"
+#include "reprise/tensor/weight_families.h"
 #include "reprise/weights/mapped_weights.h"
 #include "reprise/weights/weight_source.h"
 
@@ -22,20 +23,19 @@ namespace reprise::models {
 /// on. Also makes the tables that a model derives (rotary embedding).
 class Parameters {
  public:
-  /// What kernels can read. `keep`: weights that are packed in the file stay so, and matrices of
-  /// bfloat16 are reordered into panels. `dequantise`: row-major numbers only.
-  enum class Packing : uint8_t { keep, dequantise };
-
-  /// `source` is borrowed until finish_loading(); the other references must outlive this object.
+  /// `families`: the layouts that the kernels of the device read (DeviceExecutor). Weights that the
+  /// source has in one of them stay as they are, others become rows of numbers; matrices of
+  /// bfloat16 become column panels where these are among them. `source` is borrowed until
+  /// finish_loading(); the other references must outlive this object.
   Parameters(const weights::WeightSource& source,
              DType dtype,
              device::Device& device,
              device::Stream& stream,
              OpExecutor& executor,
-             Packing packing = Packing::dequantise)
+             WeightFamilies families = {})
       : source_(&source),
         dtype_(dtype),
-        packing_(packing),
+        families_(families),
         device_(&device),
         stream_(&stream),
         executor_(&executor),
@@ -188,7 +188,7 @@ class Parameters {
 
   const weights::WeightSource* source_;  // null after finish_loading()
   DType dtype_;
-  Packing packing_;
+  WeightFamilies families_;
   device::Device* device_;
   device::Stream* stream_;
   OpExecutor* executor_;

@@ -66,8 +66,9 @@ class Numbers final : public weights::WeightSource {
 
 class ParametersTest : public testing::Test {
  protected:
-  Parameters parameters(const weights::WeightSource& source) {
-    return {source, DType::bf16, *device_, *stream_, executor_, Parameters::Packing::keep};
+  Parameters parameters(const weights::WeightSource& source,
+                        WeightFamilies families = WeightFamilies::all()) {
+    return {source, DType::bf16, *device_, *stream_, executor_, families};
   }
   static std::vector<uint16_t> stored(const weights::WeightSource& source,
                                       std::initializer_list<std::string_view> names) {
@@ -144,6 +145,28 @@ TEST_F(ParametersTest, stack_int8_rows_one_below_the_other) {
         0)
         << names[i];
   }
+}
+
+TEST_F(ParametersTest, keep_only_the_layouts_that_the_device_takes) {
+  using enum WeightFamily;
+  using weights::LoadQuantization;
+  const std::array<std::string_view, 2> names = {kGate, kUp};
+  weights::ModelConfig whole_panels = config();
+  whole_panels.intermediate_size = 1216;
+  const auto family = [&](std::optional<LoadQuantization> method, WeightFamilies families) {
+    std::unique_ptr<weights::WeightSource> source =
+        std::make_unique<weights::DummyWeights>(whole_panels, 3);
+    if (method) {
+      source = std::make_unique<weights::QuantizingWeights>(std::move(source), *method);
+    }
+    return parameters(*source, families).load_projection(names).layout().family;
+  };
+  EXPECT_EQ(family(LoadQuantization::q8_0, {block_panels}), block_panels);
+  EXPECT_EQ(family(LoadQuantization::int8, {block_panels}), rows);
+  EXPECT_EQ(family(LoadQuantization::int8, {block_panels, int8_panels}), int8_panels);
+  EXPECT_EQ(family(LoadQuantization::q8_0, {column_panels}), column_panels);
+  EXPECT_EQ(family(std::nullopt, {block_panels}), rows);
+  EXPECT_EQ(family(std::nullopt, {column_panels}), column_panels);
 }
 
 TEST_F(ParametersTest, load_the_largest_of_scales_and_load_it_again) {

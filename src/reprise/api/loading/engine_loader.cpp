@@ -134,7 +134,8 @@ int64_t planned_weight_bytes(LoadedEngine& engine, const EngineDevice& device) {
   const ResolvedOptions& options = *engine.options;
   const std::unique_ptr<weights::WeightSource> source =
       open_engine_weights(engine.args, *engine.options, engine.report.warnings);
-  return weight_bytes(*source, options.rank_config, options.dtype, packing_of(device));
+  return weight_bytes(
+      *source, options.rank_config, options.dtype, device.execution->executor().weight_families());
 }
 
 /// `target`: of a draft head, the model that it drafts for; else nullptr.

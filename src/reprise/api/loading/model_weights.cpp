@@ -76,12 +76,6 @@ std::unique_ptr<models::CausalLM> make_model(const EngineArgs& args,
 
 }  // namespace
 
-models::Parameters::Packing packing_of(const EngineDevice& device) {
-  // Only the CPU has kernels for packed weights.
-  return device.is_gpu() ? models::Parameters::Packing::dequantise
-                         : models::Parameters::Packing::keep;
-}
-
 ModelWeights load_model_weights(EngineArgs& args,
                                 ResolvedOptions& options,
                                 EngineDevice& device,
@@ -92,8 +86,8 @@ ModelWeights load_model_weights(EngineArgs& args,
   const std::unique_ptr<weights::WeightSource> source =
       open_engine_weights(args, options, report.warnings, observer.on_weights);
   report.num_parameters = weights::num_parameters(options.config);
-  const models::Parameters::Packing packing = packing_of(device);
-  check_weights_fit(weight_bytes(*source, options.rank_config, options.dtype, packing),
+  const WeightFamilies families = device.execution->executor().weight_families();
+  check_weights_fit(weight_bytes(*source, options.rank_config, options.dtype, families),
                     *device.device);
   ModelWeights weights;
   weights.parameters = std::make_unique<models::Parameters>(*source,
@@ -101,7 +95,7 @@ ModelWeights load_model_weights(EngineArgs& args,
                                                             *device.device,
                                                             device.execution->stream(),
                                                             device.execution->executor(),
-                                                            packing);
+                                                            families);
   PackedWeights packed(args, options, device, report);
   packed.lend_to(*weights.parameters);
   if (args.enable_lora) weights.adapter_slots = reserve_adapters(args, *weights.parameters);

@@ -22,9 +22,6 @@ struct ModelWeights {
   std::unique_ptr<models::CausalLM> model;
 };
 
-/// Whether matrices stay packed in the memory of this device.
-[[nodiscard]] models::Parameters::Packing packing_of(const EngineDevice& device);
-
 /// Reads the weights that `args` select and makes the model. `options.config` learns which weights
 /// the checkpoint ties, `args.extensions` the op that counts the tokens of experts. `target`: of a
 /// draft head, the model that it drafts for; else nullptr. Fills in what the report says of

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "reprise/api/loading/weight_file_key.h"
-#include "reprise/api/options/cache_folders.h"
 #include "reprise/api/loading/weights_identity.h"
+#include "reprise/api/options/cache_folders.h"
 #include "reprise/base/error.h"
 #include "reprise/compile/cache/cache_key.h"
 #include "reprise/models/part_runner.h"

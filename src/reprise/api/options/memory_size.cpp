@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "reprise/base/error.h"
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/parallel/communicator.h"
+#include "reprise/tensor/codecs.h"
 #include "reprise/weights/config/expected_tensors.h"
 
 namespace reprise::api {
@@ -47,17 +49,17 @@ std::string size_text(int64_t num_bytes) {
 int64_t weight_bytes(const weights::WeightSource& source,
                      const weights::ModelConfig& config,
                      DType dtype,
-                     models::Parameters::Packing packing) {
+                     WeightFamilies families) {
   int64_t total = 0;
   for (const weights::ExpectedTensor& tensor : weights::expected_tensors(config)) {
     if (tensor.presence == weights::Presence::optional) continue;
     int64_t elements = 1;
     for (const int64_t extent : tensor.shape) elements *= extent;
-    const auto format = packing == models::Parameters::Packing::keep
-                            ? source.panel_format(tensor.name)
-                            : std::nullopt;
-    total += format ? panel_bytes(*format, elements / tensor.shape.back(), tensor.shape.back())
-                    : elements * static_cast<int64_t>(dtype_bytes(dtype));
+    const std::optional<PanelFormat> format = source.panel_format(tensor.name);
+    const bool stays_packed = format && families.has(family_of(*format));
+    total += stays_packed
+                 ? panel_bytes(*format, elements / tensor.shape.back(), tensor.shape.back())
+                 : elements * static_cast<int64_t>(dtype_bytes(dtype));
   }
   return total;
 }

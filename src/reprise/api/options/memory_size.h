@@ -10,7 +10,7 @@
 #include "reprise/api/options/startup_report.h"
 #include "reprise/device/device.h"
 #include "reprise/kv_cache/tensors/kv_cache_tensors.h"
-#include "reprise/models/parameters.h"
+#include "reprise/tensor/weight_families.h"
 #include "reprise/weights/config/model_config.h"
 
 /// How much memory weights and KV cache may use, and how many tokens fit into it.
@@ -22,7 +22,7 @@ namespace reprise::api {
 [[nodiscard]] int64_t weight_bytes(const weights::WeightSource& source,
                                    const weights::ModelConfig& config,
                                    DType dtype,
-                                   models::Parameters::Packing packing);
+                                   WeightFamilies families);
 
 /// \throws OutOfMemory when the weights alone are larger than the free memory
 void check_weights_fit(int64_t weight_bytes, const device::Device& device);

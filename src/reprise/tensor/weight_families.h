@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "reprise/tensor/weight_family.h"
+
+namespace reprise {
+
+/// The families of layouts in which the kernels of a device read weights. Plain rows are always
+/// among them.
+class WeightFamilies {
+ public:
+  constexpr WeightFamilies() noexcept = default;
+  constexpr WeightFamilies(std::initializer_list<WeightFamily> families) noexcept {
+    for (const WeightFamily family : families) bits_ |= bit(family);
+  }
+  [[nodiscard]] static constexpr WeightFamilies all() noexcept {
+    using enum WeightFamily;
+    return {column_panels, block_panels, int8_panels, float_panels};
+  }
+
+  [[nodiscard]] constexpr bool has(WeightFamily family) const noexcept {
+    return (bits_ & bit(family)) != 0;
+  }
+
+ private:
+  static constexpr uint32_t bit(WeightFamily family) noexcept {
+    return uint32_t{1} << static_cast<uint32_t>(family);
+  }
+
+  uint32_t bits_ = bit(WeightFamily::rows);
+};
+
+}  // namespace reprise
