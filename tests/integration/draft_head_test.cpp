@@ -21,7 +21,9 @@
 #include "reprise/models/draft_head.h"
 #include "reprise/runner/head_drafter.h"
 #include "reprise/weights/files/checkpoint.h"
+#include "reprise/weights/files/model_directory.h"
 #include "reprise/weights/sources/draft_head_tensors.h"
+#include "reprise/weights/sources/dummy_weights.h"
 #include "tests/integration/random_load.h"
 
 // A head drafts from hidden states of the main model. The oracle of answers is the same load

@@ -11,6 +11,7 @@
 #include "reprise/api/options/resolved_options.h"
 #include "reprise/base/error.h"
 #include "reprise/runner/model_runner.h"
+#include "tests/integration/test_batch.h"
 #include "tests/integration/tiny_engine.h"
 #include "tests/support/source_dir.h"
 

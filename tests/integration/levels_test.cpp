@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "tests/integration/test_batch.h"
 #include "tests/integration/tiny_engine.h"
 
 // Invariant 8 in a strong form, because the passes are exact: a level changes how a step is

@@ -5,6 +5,8 @@
 #include <set>
 
 #include "reprise/lora/lora_adapter.h"
+#include "reprise/weights/files/model_directory.h"
+#include "reprise/weights/sources/dummy_weights.h"
 #include "reprise/weights/sources/quantizing_weights.h"
 #include "tests/integration/golden_runner.h"
 #include "tests/integration/goldens.h"

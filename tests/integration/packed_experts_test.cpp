@@ -8,6 +8,7 @@
 
 #include "reprise/tensor/packed_weight.h"
 #include "reprise/weights/convert.h"
+#include "reprise/weights/sources/dummy_weights.h"
 #include "reprise/weights/sources/quantizing_weights.h"
 #include "tests/integration/step_outcome.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "tests/integration/test_batch.h"
 #include "tests/integration/tiny_engine.h"
 
 // The content of padding (see input_batch.h), and the proof that padding changes no bit of a real

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "reprise/engine/engine_core.h"
+#include "tests/integration/test_batch.h"
 #include "tests/integration/tiny_engine.h"
 #include "tests/support/fake_device/fake_device.h"
 

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "reprise/device/cpu/cpu_device.h"
 #include "tests/integration/hostile_kernels.h"
 #include "tests/integration/step_outcome.h"
 

@@ -12,6 +12,7 @@
 #include "reprise/kv_cache/tensors/kv_cache_tensors.h"
 #include "reprise/tensor/weight_families.h"
 #include "reprise/weights/config/model_config.h"
+#include "reprise/weights/weight_source.h"
 
 /// How much memory weights and KV cache may use, and how many tokens fit into it.
 namespace reprise::api {
