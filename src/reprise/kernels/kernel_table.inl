@@ -18,15 +18,11 @@
 #define REPRISE_MODEL_KERNELS(REPRISE_ROW_KERNEL, context)                              \
   REPRISE_ROW_KERNEL(context, gemma_rms_norm, RmsNormArguments, 64)                     \
   REPRISE_ROW_KERNEL(context, layer_norm, LayerNormArguments, 64)                       \
-  REPRISE_ROW_KERNEL(context, gelu, ElementwiseArguments, 0)                            \
-  REPRISE_ROW_KERNEL(context, gelu_tanh, ElementwiseArguments, 0)                       \
-  REPRISE_ROW_KERNEL(context, relu, ElementwiseArguments, 0)                            \
-  REPRISE_ROW_KERNEL(context, relu2, ElementwiseArguments, 0)                           \
+  REPRISE_ROW_KERNEL(context, activation, ElementwiseArguments, 0)                      \
   REPRISE_ROW_KERNEL(context, scale, ElementwiseArguments, 0)                           \
   REPRISE_ROW_KERNEL(context, soft_cap, ElementwiseArguments, 0)                        \
   REPRISE_ROW_KERNEL(context, clamp, ElementwiseArguments, 0)                           \
-  REPRISE_ROW_KERNEL(context, gelu_and_mul, SiluAndMulArguments, 0)                     \
-  REPRISE_ROW_KERNEL(context, gelu_tanh_and_mul, SiluAndMulArguments, 0)                \
+  REPRISE_ROW_KERNEL(context, activation_and_mul, SiluAndMulArguments, 0)               \
   REPRISE_ROW_KERNEL(context, swigluoai_and_mul, SwigluoaiAndMulArguments, 0)           \
   REPRISE_ROW_KERNEL(context, softmax_top_k, TopKSoftmaxArguments, 0)                   \
   REPRISE_ROW_KERNEL(context, top_k_softmax, TopKSoftmaxArguments, 0)                   \

@@ -10,9 +10,9 @@ Tensor activate_dense(weights::DenseActivation activation, const Tensor& x) {
     case weights::DenseActivation::tanh:
       return ops::soft_cap(x, 1);  // c * tanh(x / c)
     case weights::DenseActivation::relu:
-      return ops::relu(x);
+      return ops::activation(x, OpFunction::relu);
     case weights::DenseActivation::gelu:
-      return ops::gelu(x);
+      return ops::activation(x, OpFunction::gelu);
     case weights::DenseActivation::identity:
       break;
   }

@@ -8,40 +8,24 @@
 
 namespace reprise::models {
 
-Tensor activate(weights::Activation activation, const Tensor& x) {
-  switch (activation) {
-    case weights::Activation::gelu:
-      return ops::gelu(x);
-    case weights::Activation::gelu_tanh:
-      return ops::gelu_tanh(x);
-    case weights::Activation::relu:
-      return ops::relu(x);
-    case weights::Activation::relu2:
-      return ops::relu2(x);
-    case weights::Activation::silu:
-      break;
-  }
-  REPRISE_ASSERT(false, "an MLP without a gate has no silu: its config was refused");
-  return {};
-}
-
-Tensor activate_and_mul(weights::Activation activation, const Tensor& gate_up) {
-  switch (activation) {
-    case weights::Activation::silu:
-      return ops::silu_and_mul(gate_up);
-    case weights::Activation::gelu:
-      return ops::gelu_and_mul(gate_up);
-    case weights::Activation::gelu_tanh:
-      return ops::gelu_tanh_and_mul(gate_up);
-    case weights::Activation::relu:
-    case weights::Activation::relu2:
-      break;
-  }
-  REPRISE_ASSERT(false, "a gated MLP has no relu: its config was refused");
-  return {};
-}
-
 namespace {
+
+// The configs of MLPs without a gate that use silu, and of gated ones that use relu, were refused.
+OpFunction function_of(weights::Activation activation) {
+  switch (activation) {
+    case weights::Activation::gelu:
+      return OpFunction::gelu;
+    case weights::Activation::gelu_tanh:
+      return OpFunction::gelu_tanh;
+    case weights::Activation::relu:
+      return OpFunction::relu;
+    case weights::Activation::relu2:
+      return OpFunction::relu2;
+    case weights::Activation::silu:
+      break;
+  }
+  return OpFunction::none;
+}
 
 // The gate whose silu is `limit`. silu grows where it is positive, so that a smaller gate has a
 // smaller silu.
@@ -57,6 +41,16 @@ double gate_of_silu(double limit) {
 }
 
 }  // namespace
+
+Tensor activate(weights::Activation activation, const Tensor& x) {
+  return ops::activation(x, function_of(activation));
+}
+
+Tensor activate_and_mul(weights::Activation activation, const Tensor& gate_up) {
+  return activation == weights::Activation::silu
+             ? ops::silu_and_mul(gate_up)
+             : ops::activation_and_mul(gate_up, function_of(activation));
+}
 
 Tensor limited_silu_and_mul(const Tensor& gate_up, double limit) {
   const int64_t size = gate_up.size(1) / 2;

@@ -108,11 +108,15 @@ class Printer {
   }
   [[nodiscard]] static std::string text_of(const SymInt& size) { return size.to_string(); }
   [[nodiscard]] static std::string text_of(DType dtype) { return std::string(short_name(dtype)); }
+  [[nodiscard]] static std::string text_of(OpFunction function) {
+    return std::string(kFunctionNames[static_cast<size_t>(function)]);
+  }
   [[nodiscard]] static std::string text_of(uint32_t group) { return fmt::format("g{}", group); }
   [[nodiscard]] static std::string text_of(auto number) { return fmt::to_string(number); }
   [[nodiscard]] static std::string attributes(const Node& node) {
     std::vector<std::string> texts;
     for (Attribute key : attributes_of(node.op)) {
+      if (key == Attribute::function && node.attributes.function == OpFunction::none) continue;
       if (key == Attribute::sliding_window && node.attributes.sliding_window == 0) continue;
       if (key == Attribute::chunk_size && node.attributes.chunk_size == 0) continue;
       if (key == Attribute::soft_cap && node.attributes.soft_cap == 0) continue;

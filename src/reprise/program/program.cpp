@@ -93,7 +93,8 @@ std::optional<OpCode> parse_op_name(std::string_view name) noexcept {
 OpCall call_of(const Program& program, const Node& node, const SymbolValues& values) {
   const NodeAttributes& from = node.attributes;
   OpCall call{node.op,
-              {.epsilon = from.epsilon,
+              {.function = from.function,
+               .epsilon = from.epsilon,
                .dim = from.dim,
                .begin = from.begin.evaluate(values),
                .length = from.length.evaluate(values),

@@ -31,6 +31,7 @@ struct Value {
 /// The constants of a node. An op uses only the attributes that its signature names
 /// (tensor/op_list.inl). An `empty` has no attribute for its type: the type of its result says it.
 struct NodeAttributes {
+  OpFunction function = OpFunction::none;
   float epsilon = 0;
   int dim = 0;
   SymInt begin;
@@ -81,6 +82,8 @@ struct ProgramInput {
 template <typename Visit>
 decltype(auto) visit_member_of(Attribute attribute, Visit&& visit) {
   switch (attribute) {
+    case Attribute::function:
+      return visit(&NodeAttributes::function);
     case Attribute::dim:
       return visit(&NodeAttributes::dim);
     case Attribute::begin:

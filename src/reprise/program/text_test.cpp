@@ -134,6 +134,7 @@ TEST(ProgramText, says_where_it_is_wrong) {
       {"program {\n  %1: f32[T] = empty()\n", 2, 3, "expected %0"},
       {"program {\n  %0: f32[T] = conv()\n", 2, 16, "'conv'"},
       {"program {\n  %0: f32[T] = empty() {dim=1}\n", 2, 25, "no attribute 'dim'"},
+      {"program {\n  %0: f32[T] = activation(none) {function=tanh}\n", 2, 43, "'tanh'"},
       {"program {\n  %0: f32[T] = empty() /x\n", 2, 25, "expected '/'"},
       {"program {\n  return\n} x", 3, 3, "after the program"},
       {"program {\n  state s0: f32[T]\n  return\n}", 4, 1, "'keep'"},

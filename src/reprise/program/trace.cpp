@@ -114,11 +114,11 @@ class Merger {
       const OpAttributes& b = other.call.attributes;
       // Compare bits, so that a NaN equals itself here. verify() refuses NaN later.
       const auto bits = [](float value) { return std::bit_cast<uint32_t>(value); };
-      if (bits(a.epsilon) != bits(b.epsilon) || a.dim != b.dim || bits(a.scale) != bits(b.scale) ||
-          bits(a.k_scale) != bits(b.k_scale) || bits(a.v_scale) != bits(b.v_scale) ||
-          a.sliding_window != b.sliding_window || a.chunk_size != b.chunk_size ||
-          bits(a.soft_cap) != bits(b.soft_cap) || a.groups != b.groups ||
-          a.top_groups != b.top_groups || bits(a.least) != bits(b.least) ||
+      if (a.function != b.function || bits(a.epsilon) != bits(b.epsilon) || a.dim != b.dim ||
+          bits(a.scale) != bits(b.scale) || bits(a.k_scale) != bits(b.k_scale) ||
+          bits(a.v_scale) != bits(b.v_scale) || a.sliding_window != b.sliding_window ||
+          a.chunk_size != b.chunk_size || bits(a.soft_cap) != bits(b.soft_cap) ||
+          a.groups != b.groups || a.top_groups != b.top_groups || bits(a.least) != bits(b.least) ||
           bits(a.limit) != bits(b.limit) || a.ranks != b.ranks || a.type.dtype != b.type.dtype ||
           a.custom != b.custom) {
         fail(Reason::baked_number,
@@ -190,6 +190,7 @@ class Merger {
     const OpAttributes& attributes = record.call.attributes;
     Node node{.op = record.call.code, .location = record.location};
     node.attributes = {
+        .function = attributes.function,
         .epsilon = attributes.epsilon,
         .dim = attributes.dim,
         .begin =

@@ -158,6 +158,10 @@ TEST_F(Trace, refuses_a_constant_that_depends_on_a_size) {
     return ops::rms_norm(in[0], norm_, 1.0F / static_cast<float>(in[0].size(0)));
   });
   EXPECT_EQ(error.reason(), Reason::baked_number);
+  const TraceError function = refused([](std::span<const Tensor> in) {
+    return ops::activation(in[0], in[0].size(0) > 100 ? OpFunction::relu : OpFunction::gelu);
+  });
+  EXPECT_EQ(function.reason(), Reason::baked_number);
 }
 
 TEST_F(Trace, refuses_a_branch_on_a_size) {

@@ -119,6 +119,13 @@ TEST(Verify, refuses_types_that_the_op_does_not_give) {
       HasSubstr("wrong shape of b with T=7, R=3, L=2"));
 }
 
+TEST(Verify, refuses_a_function_that_the_op_does_not_have) {
+  const std::string begin = "input %x: f32[T, 8]\n%0: f32[T, 4] = activation_and_mul(%x)";
+  EXPECT_EQ(violation_of(begin + " {function=gelu}\nreturn %0\n"), "");
+  EXPECT_THAT(violation_of(begin + " {function=relu}\nreturn %0\n"), HasSubstr("no such function"));
+  EXPECT_THAT(violation_of(begin + "\nreturn %0\n"), HasSubstr("no such function"));
+}
+
 TEST(Verify, refuses_what_fits_only_some_sizes) {
   // T = 7 and R = 3 fit, because R+4 is T. Other sizes do not.
   EXPECT_THAT(

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "reprise/base/error.h"
+#include "reprise/tensor/op_function.h"
 #include "reprise/tensor/tensor.h"
 
 namespace reprise {
@@ -42,6 +43,7 @@ struct RowGroup {
 /// The constants of one op call. An op reads only the attributes that its signature in op_list.inl
 /// names.
 struct OpAttributes {
+  OpFunction function = OpFunction::none;
   TensorType type;             // of the result of `empty`; the dtype is the attribute `dtype`
   float epsilon = 0;           // of all norms of the op
   int dim = 0;                 // of a slice

@@ -6,6 +6,8 @@
 //   of products, such as 2*I. `...` stands for any leading sizes. [>=R] accepts at least R, and
 //   [T|1] accepts T or 1. The attributes `heads`, `length`, `top_k` and `ranks` may be used as
 //   sizes.
+// - The attribute `function` says which of several functions (op_function.h) the op computes. The
+//   signature lists them: `function=gelu|relu`.
 // - Elements have one type, that of the model, unless the shape has another in front: i32, f32, q8
 //   (one type of eight bits), `packed` (that of the model in any layout of weight_layout.h), `act`
 //   (that of the model, or int8 in the form that the layout of the weight asks for, whose rows have
@@ -101,15 +103,11 @@ X(attention,
 X(gemma_rms_norm, "(x[..., H], weight[H]; epsilon) -> [..., H] over x", .is_row_wise = true)
 // (x - mean) / sqrt(variance + epsilon) * weight + bias over the last dimension.
 X(layer_norm, "(x[..., H], weight[H], bias[H]?; epsilon) -> [..., H] over x", .is_row_wise = true)
-// gelu(x) = x * (1 + erf(x / sqrt(2))) / 2; gelu_tanh is its approximation by tanh.
-X(gelu, "(x[...]) -> [...] over x", .is_row_wise = true)
-X(gelu_tanh, "(x[...]) -> [...] over x", .is_row_wise = true)
-X(relu, "(x[...]) -> [...] over x", .is_row_wise = true)
-// The square of relu(x).
-X(relu2, "(x[...]) -> [...] over x", .is_row_wise = true)
-// gelu(gate) * up, where x is [T, gate | up].
-X(gelu_and_mul, "(x[T, 2*I]) -> [T, I]", .is_row_wise = true)
-X(gelu_tanh_and_mul, "(x[T, 2*I]) -> [T, I]", .is_row_wise = true)
+// gelu(x) = x * (1 + erf(x / sqrt(2))) / 2; gelu_tanh is its approximation by tanh; relu2 is the
+// square of relu(x).
+X(activation, "(x[...]; function=gelu|gelu_tanh|relu|relu2) -> [...] over x", .is_row_wise = true)
+// function(gate) * up, where x is [T, gate | up].
+X(activation_and_mul, "(x[T, 2*I]; function=gelu|gelu_tanh) -> [T, I]", .is_row_wise = true)
 // x * scale.
 X(scale, "(x[...]; scale) -> [...] over x", .is_row_wise = true)
 // soft_cap * tanh(x / soft_cap).

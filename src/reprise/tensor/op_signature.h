@@ -3,9 +3,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string_view>
+
+#include "reprise/tensor/op_function.h"
 
 /// The C++ compiler parses the signatures of op_list.inl at compile time, so a signature with a
 /// syntax error does not compile.
@@ -13,6 +16,7 @@ namespace reprise {
 
 /// A constant of an op call. Signatures and programs use these names.
 enum class Attribute : uint8_t {
+  function,
   dim,
   begin,
   length,
@@ -33,25 +37,23 @@ enum class Attribute : uint8_t {
   ranks,
   group,
 };
-inline constexpr std::array<std::string_view, 19> kAttributeNames = {"dim",
-                                                                     "begin",
-                                                                     "length",
-                                                                     "heads",
-                                                                     "epsilon",
-                                                                     "scale",
-                                                                     "k_scale",
-                                                                     "v_scale",
-                                                                     "sliding_window",
-                                                                     "chunk_size",
-                                                                     "soft_cap",
-                                                                     "top_k",
-                                                                     "groups",
-                                                                     "top_groups",
-                                                                     "least",
-                                                                     "limit",
-                                                                     "dtype",
-                                                                     "ranks",
-                                                                     "group"};
+inline constexpr std::array<std::string_view, 20> kAttributeNames = {
+    "function",   "dim",     "begin",          "length",     "heads",    "epsilon", "scale",
+    "k_scale",    "v_scale", "sliding_window", "chunk_size", "soft_cap", "top_k",   "groups",
+    "top_groups", "least",   "limit",          "dtype",      "ranks",    "group"};
+
+/// The names of OpFunction. The first one, of ops without a function, is no function's name.
+inline constexpr std::string_view kFunctionNames[] = {"",
+#define X(function) #function,
+                                                      REPRISE_OP_FUNCTIONS(X)
+#undef X
+};
+/// OpFunction::none if no function has this name.
+constexpr OpFunction function_of_name(std::string_view name) {
+  size_t function = std::size(kFunctionNames) - 1;
+  while (kFunctionNames[function] != name && function > 0) --function;
+  return static_cast<OpFunction>(function);
+}
 
 /// A size that a signature names by a letter, or one of the attributes `heads`, `length`, `top_k`
 /// and `ranks`. The first three are one symbol, because they are one member of OpAttributes.
@@ -126,6 +128,7 @@ struct OpRule {
   FixedList<OperandRule, 12> operands;
   FixedList<ResultRule, 3> results;
   FixedList<Attribute, 6> attributes;
+  uint32_t functions = 0;  // bit i: OpFunction i is a value of the attribute `function`
   // Positions of the operands marked `state`, `buffer` and `?`.
   FixedList<size_t, 2> states;
   bool writes_states = false;
@@ -195,9 +198,19 @@ class SignatureParser {
   constexpr Attribute take_attribute() {
     const std::string_view name = take_word();
     for (size_t i = 0; i < kAttributeNames.size(); ++i) {
-      if (kAttributeNames[i] == name) return static_cast<Attribute>(i);
+      if (kAttributeNames[i] != name) continue;
+      if (static_cast<Attribute>(i) == Attribute::function) take_functions();
+      return static_cast<Attribute>(i);
     }
     throw "no attribute has this name";
+  }
+  constexpr void take_functions() {
+    take('=');
+    do {
+      const OpFunction function = function_of_name(take_word());
+      if (function == OpFunction::none) throw "no function has this name";
+      rule_.functions |= 1U << static_cast<unsigned>(function);
+    } while (take_if('|'));
   }
 
   constexpr void add_operand() {

@@ -34,6 +34,7 @@ using TensorArgument = const Tensor&;
 
 template <Attribute kAttribute>
 constexpr auto& field_of(OpAttributes& attributes) {
+  if constexpr (kAttribute == Attribute::function) return attributes.function;
   if constexpr (kAttribute == Attribute::dim) return attributes.dim;
   if constexpr (kAttribute == Attribute::begin) return attributes.begin;
   if constexpr (kAttribute == Attribute::length) return attributes.length;

@@ -34,6 +34,10 @@ class SignatureMatch {
       const int64_t least = call_.code == OpCode::mla_attention ? 0 : 1;
       if (attribute == Attribute::top_k && call_.attributes.length < least)
         refuse("top_k must be > 0");
+      if (attribute == Attribute::function &&
+          ((op_.rule.functions >> static_cast<unsigned>(call_.attributes.function)) & 1U) == 0) {
+        refuse("the op has no such function");
+      }
       if (attribute == Attribute::ranks && call_.attributes.ranks <= 0) refuse("ranks must be > 0");
     }
     for (size_t i = 0; i < inputs_.size(); ++i) match_type(i);

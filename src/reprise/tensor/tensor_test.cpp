@@ -183,6 +183,8 @@ TEST_F(Ops, refuse_arguments_that_do_not_fit) {
   EXPECT_THROW((void)ops::fused_add_rms_norm(f({5, 8}), f({5, 8}), f({7}), 0), ShapeError);
   EXPECT_THROW((void)ops::fused_add_rms_norm(f({8}), f({8}), f({8}), 0), ShapeError);
   EXPECT_THROW((void)ops::silu_and_mul(f({5, 7})), ShapeError);
+  EXPECT_THROW((void)ops::activation(f({5, 8}), OpFunction::none), ShapeError);
+  EXPECT_THROW((void)ops::activation_and_mul(f({5, 8}), OpFunction::relu), ShapeError);
   EXPECT_THROW((void)ops::gather_rows(f({5, 8}), f({2})), ShapeError);
   EXPECT_THROW((void)ops::linear(f({5, 8}), f({3, 7})), ShapeError);
   EXPECT_THROW((void)ops::linear(f({5, 8}), f({3, 8}, DType::f32)), ShapeError);

@@ -340,6 +340,7 @@ class MeaningExecutor final : public OpExecutor {
     Hash hash;
     hash.add(static_cast<uint64_t>(call.code)).add(result);
     const OpAttributes& has = call.attributes;
+    hash.add(static_cast<uint64_t>(has.function));
     hash.add(static_cast<uint64_t>(has.type.dtype)).add(std::bit_cast<uint32_t>(has.epsilon));
     hash.add(static_cast<uint64_t>(has.length)).add(std::bit_cast<uint32_t>(has.scale));
     hash.add(std::bit_cast<uint32_t>(has.k_scale)).add(std::bit_cast<uint32_t>(has.v_scale));

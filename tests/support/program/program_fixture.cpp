@@ -39,6 +39,7 @@ class Fingerprint {
 Fingerprint fingerprint_of(const OpCall& call, std::span<const Tensor> inputs) {
   Fingerprint print;
   print.add(static_cast<uint64_t>(call.code));
+  print.add(static_cast<uint64_t>(call.attributes.function));
   print.add(call.attributes.type);
   print.add(std::bit_cast<uint32_t>(call.attributes.epsilon));
   print.add(static_cast<uint64_t>(call.attributes.dim));
@@ -225,7 +226,7 @@ class RandomBuilder {
         (void)add_sum(x);
         return;
       case 2:
-        add(pick_unary_op(), {}, {x});
+        add_unary_op(x);
         return;
       case 3:
         (void)add_linear(x, pick_width());
@@ -276,18 +277,21 @@ class RandomBuilder {
         add_attention_layer(x);
     }
   }
-  // Returns an op that takes only activations. A new op gets into random programs by its row in the
-  // table of ops.
-  OpCode pick_unary_op() {
-    std::vector<OpCode> unary;
+  // Adds an op that takes only activations and at most a function. A new op gets into random
+  // programs by its row in the table of ops.
+  void add_unary_op(ValueId x) {
+    std::vector<std::pair<OpCode, OpFunction>> unary;
     for (OpCode op : all_ops()) {
-      const OpDefinition& row = definition_of(op);
-      if (row.rule.operands.size == 1 && row.rule.attributes.size == 0 && !is_view(op)) {
-        unary.push_back(op);
+      const OpRule& rule = definition_of(op).rule;
+      if (rule.operands.size != 1 || is_view(op)) continue;
+      if (rule.attributes.size == 0) unary.emplace_back(op, OpFunction::none);
+      for (size_t i = 1; rule.attributes.size == 1 && i < std::size(kFunctionNames); ++i) {
+        if (((rule.functions >> i) & 1U) != 0) unary.emplace_back(op, static_cast<OpFunction>(i));
       }
     }
-    if (unary.size() == 1) return unary[0];
-    return unary[static_cast<size_t>(pick(0, static_cast<int>(unary.size()) - 1))];
+    const int last = static_cast<int>(unary.size()) - 1;
+    const auto [op, function] = unary[static_cast<size_t>(pick(0, last))];
+    add(op, {.function = function}, {x});
   }
   void add_rows_of_requests(ValueId x) {
     // Seldom: a pass looks for gather_rows.

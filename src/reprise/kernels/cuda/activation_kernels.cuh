@@ -33,20 +33,16 @@ REPRISE_DEVICE void elementwise(const ElementwiseArguments& a, const Function& f
 }
 
 template <typename T>
-REPRISE_DEVICE void gelu(const ElementwiseArguments& a) {
-  elementwise<T>(a, [](float x) { return gelu_of(x); });
-}
-template <typename T>
-REPRISE_DEVICE void gelu_tanh(const ElementwiseArguments& a) {
-  elementwise<T>(a, [](float x) { return gelu_tanh_of(x); });
-}
-template <typename T>
-REPRISE_DEVICE void relu(const ElementwiseArguments& a) {
-  elementwise<T>(a, [](float x) { return x < 0.0F ? 0.0F : x; });  // keeps a NaN
-}
-template <typename T>
-REPRISE_DEVICE void relu2(const ElementwiseArguments& a) {
-  elementwise<T>(a, [](float x) { return x < 0.0F ? 0.0F : x * x; });  // keeps a NaN
+REPRISE_DEVICE void activation(const ElementwiseArguments& a) {
+  if (a.function == OpFunction::gelu) {
+    elementwise<T>(a, [](float x) { return gelu_of(x); });
+  } else if (a.function == OpFunction::gelu_tanh) {
+    elementwise<T>(a, [](float x) { return gelu_tanh_of(x); });
+  } else {
+    const bool is_squared = a.function == OpFunction::relu2;
+    // The comparison keeps a NaN.
+    elementwise<T>(a, [&](float x) { return x < 0.0F ? 0.0F : (is_squared ? x * x : x); });
+  }
 }
 template <typename T>
 REPRISE_DEVICE void scale(const ElementwiseArguments& a) {
@@ -66,12 +62,11 @@ REPRISE_DEVICE void clamp(const ElementwiseArguments& a) {
 }
 
 template <typename T>
-REPRISE_DEVICE void gelu_and_mul(const SiluAndMulArguments& a) {
-  combine_halves<T>(a, [](float gate, float up) { return gelu_of(gate) * up; });
-}
-template <typename T>
-REPRISE_DEVICE void gelu_tanh_and_mul(const SiluAndMulArguments& a) {
-  combine_halves<T>(a, [](float gate, float up) { return gelu_tanh_of(gate) * up; });
+REPRISE_DEVICE void activation_and_mul(const SiluAndMulArguments& a) {
+  const bool is_exact = a.function == OpFunction::gelu;
+  combine_halves<T>(a, [&](float gate, float up) {
+    return (is_exact ? gelu_of(gate) : gelu_tanh_of(gate)) * up;
+  });
 }
 template <typename T>
 REPRISE_DEVICE void swigluoai_and_mul(const SwigluoaiAndMulArguments& a) {

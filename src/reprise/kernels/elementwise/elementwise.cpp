@@ -12,7 +12,8 @@ bool launch_elementwise(device::Stream& stream,
                         const Tensor& x,
                         float parameter,
                         const Tensor& out,
-                        float least) {
+                        float least,
+                        OpFunction function) {
   require_dense_rows(x, "elementwise");
   REPRISE_ASSERT(out.is_dense(), "elementwise: out must be dense");
   const ElementwiseArguments arguments = {
@@ -22,6 +23,7 @@ bool launch_elementwise(device::Stream& stream,
       .tiles = row_tiles(num_rows(out), out.size(-1), RowCut::columns),
       .parameter = parameter,
       .least = least,
+      .function = function,
   };
   return launch(stream,
                 kernel_for(kernels, x.dtype()),
@@ -30,17 +32,10 @@ bool launch_elementwise(device::Stream& stream,
                 std::array{writes(out), reads(x)});
 }
 
-bool launch_gelu(const OpRun& run) {
-  return launch_elementwise(run.stream, run.kernels.gelu, run.in[0], 0, run.out[0]);
-}
-bool launch_gelu_tanh(const OpRun& run) {
-  return launch_elementwise(run.stream, run.kernels.gelu_tanh, run.in[0], 0, run.out[0]);
-}
-bool launch_relu(const OpRun& run) {
-  return launch_elementwise(run.stream, run.kernels.relu, run.in[0], 0, run.out[0]);
-}
-bool launch_relu2(const OpRun& run) {
-  return launch_elementwise(run.stream, run.kernels.relu2, run.in[0], 0, run.out[0]);
+bool launch_activation(const OpRun& run) {
+  const OpFunction function = run.call.attributes.function;
+  return launch_elementwise(
+      run.stream, run.kernels.activation, run.in[0], 0, run.out[0], 0, function);
 }
 bool launch_scale(const OpRun& run) {
   return launch_elementwise(

@@ -1,4 +1,5 @@
-// Functions of one element, as types: the kernels below and gelu_and_mul take them as parameters.
+// Functions of one element, as types: the kernels below and activation_and_mul take them as
+// parameters.
 struct GeluFunction {
   REPRISE_INLINE Vec operator()(Vec x) const {
     const Vec half = mul(x, broadcast(0.5F));
@@ -59,20 +60,12 @@ inline void elementwise(const ElementwiseArguments& a,
 }
 
 template <typename T>
-void run_gelu(const void* args, device::BlockRange blocks) noexcept {
-  elementwise<T>(*static_cast<const ElementwiseArguments*>(args), blocks, GeluFunction{});
-}
-template <typename T>
-void run_gelu_tanh(const void* args, device::BlockRange blocks) noexcept {
-  elementwise<T>(*static_cast<const ElementwiseArguments*>(args), blocks, GeluTanhFunction{});
-}
-template <typename T>
-void run_relu(const void* args, device::BlockRange blocks) noexcept {
-  elementwise<T>(*static_cast<const ElementwiseArguments*>(args), blocks, ReluFunction{});
-}
-template <typename T>
-void run_relu2(const void* args, device::BlockRange blocks) noexcept {
-  elementwise<T>(*static_cast<const ElementwiseArguments*>(args), blocks, Relu2Function{});
+void run_activation(const void* args, device::BlockRange blocks) noexcept {
+  const auto& a = *static_cast<const ElementwiseArguments*>(args);
+  if (a.function == OpFunction::gelu) return elementwise<T>(a, blocks, GeluFunction{});
+  if (a.function == OpFunction::gelu_tanh) return elementwise<T>(a, blocks, GeluTanhFunction{});
+  if (a.function == OpFunction::relu) return elementwise<T>(a, blocks, ReluFunction{});
+  elementwise<T>(a, blocks, Relu2Function{});
 }
 template <typename T>
 void run_scale(const void* args, device::BlockRange blocks) noexcept {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "reprise/kernels/rows.h"
+#include "reprise/tensor/op_function.h"
 
 namespace reprise::kernels {
 
@@ -10,8 +11,9 @@ struct alignas(16) ElementwiseArguments {
   void* out;      // [rows, width], dense
   RowLayout x_layout;
   RowTiles tiles;
-  float parameter;  // of `scale` and `soft_cap`; of `clamp`: the largest result
-  float least;      // of `clamp`
+  float parameter;      // of `scale` and `soft_cap`; of `clamp`: the largest result
+  float least;          // of `clamp`
+  OpFunction function;  // of `activation`
 };
 
 }  // namespace reprise::kernels

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <utility>
 
 #include "tests/support/kernels/kernel_test_fixture.h"
 #include "tests/support/kernels/oracles/activations.h"
@@ -17,13 +18,22 @@ struct Function {
   float parameter;
   std::function<double(double)> ref;
   float least = 0;
+  OpFunction function = OpFunction::none;
 };
 
+Function activation(const char* name, OpFunction function, std::function<double(double)> ref) {
+  return {.name = name,
+          .kernels = &KernelTable::activation,
+          .parameter = 0,
+          .ref = std::move(ref),
+          .function = function};
+}
+
 const std::array kFunctions = {
-    Function{"gelu", &KernelTable::gelu, 0, gelu_ref},
-    Function{"gelu_tanh", &KernelTable::gelu_tanh, 0, gelu_tanh_ref},
-    Function{"relu", &KernelTable::relu, 0, [](double x) { return std::max(0.0, x); }},
-    Function{"relu2", &KernelTable::relu2, 0, [](double x) { return x > 0 ? x * x : 0.0; }},
+    activation("gelu", OpFunction::gelu, gelu_ref),
+    activation("gelu_tanh", OpFunction::gelu_tanh, gelu_tanh_ref),
+    activation("relu", OpFunction::relu, [](double x) { return std::max(0.0, x); }),
+    activation("relu2", OpFunction::relu2, [](double x) { return x > 0 ? x * x : 0.0; }),
     Function{"scale", &KernelTable::scale, 0.375F, [](double x) { return 0.375 * x; }},
     Function{
         "soft_cap", &KernelTable::soft_cap, 3.0F, [](double x) { return 3 * std::tanh(x / 3); }},
@@ -38,8 +48,13 @@ class Elementwise : public KernelTest {
  protected:
   Tensor run(const Function& function, const Tensor& x) {
     const Tensor out = make(x.shape());
-    launch_elementwise(
-        stream_, kernels().*function.kernels, x, function.parameter, out, function.least);
+    launch_elementwise(stream_,
+                       kernels().*function.kernels,
+                       x,
+                       function.parameter,
+                       out,
+                       function.least,
+                       function.function);
     return out;
   }
   void expect_agrees(const Tensor& x) {

@@ -18,6 +18,7 @@ bool launch_silu_and_mul(device::Stream& stream,
       .out = out.data(),
       .x_layout = row_layout(x),
       .tiles = row_tiles(out.size(0), out.size(1), RowCut::columns),
+      .function = OpFunction::none,
   };
   return launch(stream,
                 kernel_for(kernels.silu_and_mul, x.dtype()),

@@ -1,4 +1,4 @@
-#include "reprise/kernels/gelu_and_mul/gelu_and_mul.h"
+#include "reprise/kernels/activation_and_mul/activation_and_mul.h"
 
 #include <cmath>
 
@@ -9,16 +9,16 @@
 namespace reprise::kernels {
 namespace {
 
-class GeluAndMul : public KernelTest {
+class ActivationAndMul : public KernelTest {
  protected:
   void expect_agrees(const Tensor& x) {
     const int64_t width = x.size(1) / 2;
-    for (const bool uses_tanh : {false, true}) {
+    for (const OpFunction function : {OpFunction::gelu, OpFunction::gelu_tanh}) {
+      const bool uses_tanh = function == OpFunction::gelu_tanh;
       SCOPED_TRACE(uses_tanh ? "gelu_tanh" : "gelu");
       const Tensor out = make({x.size(0), width});
       const Tensor want = make_ref({x.size(0), width});
-      launch_gelu_and_mul(
-          stream_, uses_tanh ? kernels().gelu_tanh_and_mul : kernels().gelu_and_mul, x, out);
+      launch_activation_and_mul(stream_, kernels(), function, x, out);
       for (int64_t row = 0; row < x.size(0); ++row) {
         for (int64_t i = 0; i < width; ++i) {
           const double gate = element(x, row, i);
@@ -31,7 +31,7 @@ class GeluAndMul : public KernelTest {
   }
 };
 
-TEST_P(GeluAndMul, agrees_with_the_reference_at_edges_of_rows_and_width) {
+TEST_P(ActivationAndMul, agrees_with_the_reference_at_edges_of_rows_and_width) {
   for (int64_t rows : {1, 2, 5, 33}) {
     for (int64_t width : {1, 31, 32, 33, 65, 100, 896}) {
       SCOPED_TRACE(testing::Message() << rows << " x " << width);
@@ -40,12 +40,15 @@ TEST_P(GeluAndMul, agrees_with_the_reference_at_edges_of_rows_and_width) {
   }
 }
 
-TEST_P(GeluAndMul, cuts_wide_rows_and_reads_strided_ones) {
+TEST_P(ActivationAndMul, cuts_wide_rows_and_reads_strided_ones) {
   expect_agrees(random({1, 2 * 4864}));
   expect_agrees(random_strided({3, 2 * 65}));
 }
 
-INSTANTIATE_TEST_SUITE_P(AllKernels, GeluAndMul, testing::ValuesIn(all_kernel_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(AllKernels,
+                         ActivationAndMul,
+                         testing::ValuesIn(all_kernel_cases()),
+                         case_name);
 
 }  // namespace
 }  // namespace reprise::kernels

@@ -18,10 +18,8 @@ inline void activate_and_mul(const SiluAndMulArguments& a,
 }
 
 template <typename T>
-void run_gelu_and_mul(const void* args, device::BlockRange blocks) noexcept {
-  activate_and_mul<T>(*static_cast<const SiluAndMulArguments*>(args), blocks, GeluFunction{});
-}
-template <typename T>
-void run_gelu_tanh_and_mul(const void* args, device::BlockRange blocks) noexcept {
-  activate_and_mul<T>(*static_cast<const SiluAndMulArguments*>(args), blocks, GeluTanhFunction{});
+void run_activation_and_mul(const void* args, device::BlockRange blocks) noexcept {
+  const auto& a = *static_cast<const SiluAndMulArguments*>(args);
+  if (a.function == OpFunction::gelu) return activate_and_mul<T>(a, blocks, GeluFunction{});
+  activate_and_mul<T>(a, blocks, GeluTanhFunction{});
 }
