@@ -37,8 +37,7 @@
   REPRISE_ROW_KERNEL(context, concat, ConcatArguments, 0)                               \
   REPRISE_ROW_KERNEL(context, head_linear, HeadLinearArguments, 0)                      \
   REPRISE_ROW_KERNEL(context, concat_and_cache_mla, ConcatAndCacheMlaArguments, 0)      \
-  REPRISE_ROW_KERNEL(context, mul_silu, GatesArguments, 0)                              \
-  REPRISE_ROW_KERNEL(context, mul_sigmoid, GatesArguments, 0)                           \
+  REPRISE_ROW_KERNEL(context, mul_gate, MulGateArguments, 0)                            \
   REPRISE_ROW_KERNEL(context, group_rms_norm, GroupNormArguments, 64)                   \
   REPRISE_ROW_KERNEL(context, group_layer_norm, GroupNormArguments, 64)                 \
   REPRISE_ROW_KERNEL(context, causal_conv1d, CausalConv1dArguments, 0)                  \

@@ -85,7 +85,7 @@ Tensor GatedDeltaNet::operator()(cudagraph::ForwardContext& context,
                                                  .dt_bias = dt_bias_,
                                                  .neighbours = neighbours});
   const Tensor normed = ops::rms_norm(ops::unflatten(scanned, heads), norm_weight_, norm_epsilon_);
-  return project(context, ops::mul_silu(ops::flatten(normed), gate), out_);
+  return project(context, ops::mul_gate(ops::flatten(normed), gate, OpFunction::silu), out_);
 }
 
 }  // namespace reprise::models

@@ -63,7 +63,7 @@ Tensor KimiDeltaAttention::operator()(cudagraph::ForwardContext& context,
                                                  .a_log = a_log_,
                                                  .dt_bias = dt_bias_});
   const Tensor normed = ops::rms_norm(ops::unflatten(scanned, heads), norm_weight_, norm_epsilon_);
-  return project(context, ops::mul_sigmoid(ops::flatten(normed), gate), out_);
+  return project(context, ops::mul_gate(ops::flatten(normed), gate, OpFunction::sigmoid), out_);
 }
 
 }  // namespace reprise::models

@@ -48,9 +48,10 @@ Tensor Mamba2Mixer::gate_and_norm(const Tensor& scanned, const Tensor& gate) con
   const auto norm = [this](const Tensor& x) {
     return ops::group_rms_norm(x, norm_weight_, norm_epsilon_, sizes_.num_groups);
   };
-  if (!norm_weight_.defined()) return ops::mul_silu(scanned, gate);
-  if (sizes_.norms_before_gate) return ops::mul_silu(norm(scanned), gate);
-  return norm(ops::mul_silu(scanned, gate));
+  const auto mul_silu = [&](const Tensor& x) { return ops::mul_gate(x, gate, OpFunction::silu); };
+  if (!norm_weight_.defined()) return mul_silu(scanned);
+  if (sizes_.norms_before_gate) return mul_silu(norm(scanned));
+  return norm(mul_silu(scanned));
 }
 
 }  // namespace reprise::models

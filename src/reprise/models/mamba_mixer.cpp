@@ -39,7 +39,7 @@ Tensor MambaMixer::operator()(cudagraph::ForwardContext& context,
                                   .a_log = a_log_,
                                   .d = d_,
                                   .dt_bias = dt_bias_});
-  return project(context, ops::mul_silu(scanned, gate), out_);
+  return project(context, ops::mul_gate(scanned, gate, OpFunction::silu), out_);
 }
 
 }  // namespace reprise::models

@@ -58,7 +58,8 @@ Tensor limited_silu_and_mul(const Tensor& gate_up, double limit) {
   const auto most_gate = static_cast<float>(gate_of_silu(limit));
   const Tensor gate = ops::clamp(ops::slice(gate_up, 1, 0, size), kLeastGate, most_gate);
   const auto most = static_cast<float>(limit);
-  return ops::mul_silu(ops::clamp(ops::slice(gate_up, 1, size, size), -most, most), gate);
+  return ops::mul_gate(
+      ops::clamp(ops::slice(gate_up, 1, size, size), -most, most), gate, OpFunction::silu);
 }
 
 Mlp::Mlp(const LayerParts& parts)
@@ -83,7 +84,8 @@ Tensor Mlp::operator()(cudagraph::ForwardContext& context, const Tensor& hidden)
   if (gate_scale_ != 1) {
     const int64_t size = up.size(1) / 2;
     const Tensor gate = ops::scale(ops::slice(up, 1, 0, size), gate_scale_);
-    return project(context, ops::mul_silu(ops::slice(up, 1, size, size), gate), down_);
+    return project(
+        context, ops::mul_gate(ops::slice(up, 1, size, size), gate, OpFunction::silu), down_);
   }
   if (limit_ > 0) return project(context, limited_silu_and_mul(up, limit_), down_);
   const Tensor inner = is_gated_ ? activate_and_mul(activation_, up) : activate(activation_, up);

@@ -197,7 +197,7 @@ Tensor SelfAttention::operator()(cudagraph::ForwardContext& context,
   const Tensor attended = of_values(results);
   if (!gates_.are_behind_q) return project(context, attended, o_);
   const Tensor gate = ops::slice(qkv, 1, q_size_ + 2 * kv_size_, q_size_);
-  return project(context, ops::mul_sigmoid(attended, gate), o_);
+  return project(context, ops::mul_gate(attended, gate, OpFunction::sigmoid), o_);
 }
 
 Tensor SelfAttention::as_wide_as(const Tensor& k, const Tensor& v) const {

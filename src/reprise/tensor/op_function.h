@@ -8,7 +8,9 @@
   X(gelu)                       \
   X(gelu_tanh)                  \
   X(relu)                       \
-  X(relu2)
+  X(relu2)                      \
+  X(silu)                       \
+  X(sigmoid)
 
 namespace reprise {
 

@@ -245,9 +245,8 @@ X(gated_delta_rule,
   .check = check_delta_groups,
   .splits_as = OpCode::selective_state_update,
   .vllm_name = "vllm::qwen_gdn_attention_core")
-// x * silu(gate), and x * sigmoid(gate).
-X(mul_silu, "(x[..., H], gate[..., H]) -> [..., H]")
-X(mul_sigmoid, "(x[..., H], gate[..., H]) -> [..., H]")
+// x * function(gate).
+X(mul_gate, "(x[..., H], gate[..., H]; function=silu|sigmoid) -> [..., H]")
 // rms_norm of each of the `groups` equal parts of a row, with its part of the weight.
 X(group_rms_norm, "(x[T, H], weight[H]; epsilon, groups) -> [T, H]")
 // layer_norm of each of these parts, without a bias.

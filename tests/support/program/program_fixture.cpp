@@ -132,6 +132,7 @@ class RandomBuilder {
   using Samples = std::array<Tensor, kPoints.size()>;
 
   int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
+  OpFunction pick_one(OpFunction a, OpFunction b) { return pick(0, 1) == 0 ? a : b; }
   int64_t pick_width() { return int64_t{16} << pick(0, 2); }
   ValueId pick_value() {
     return pool_[static_cast<size_t>(pick(0, static_cast<int>(pool_.size()) - 1))];
@@ -646,8 +647,8 @@ class RandomBuilder {
            out});
     }
     const ValueId scanned = program_.nodes.back().outputs.back();
-    const ValueId gated = *add(pick(0, 1) == 0 ? OpCode::mul_silu : OpCode::mul_sigmoid,
-                               {},
+    const ValueId gated = *add(OpCode::mul_gate,
+                               {.function = pick_one(OpFunction::silu, OpFunction::sigmoid)},
                                {scanned, *add_linear(x, 16)});
     add(pick(0, 1) == 0 ? OpCode::group_rms_norm : OpCode::group_layer_norm,
         {.epsilon = 1e-5F, .groups = 2},

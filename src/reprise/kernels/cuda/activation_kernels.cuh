@@ -2,7 +2,7 @@
 
 #include "reprise/kernels/cuda/row_kernels.cuh"
 #include "reprise/kernels/elementwise/elementwise_arguments.h"
-#include "reprise/kernels/gates/gates_arguments.h"
+#include "reprise/kernels/mul_gate/mul_gate_arguments.h"
 #include "reprise/kernels/sigmoid_gate/sigmoid_gate_arguments.h"
 #include "reprise/kernels/swigluoai_and_mul/swigluoai_and_mul_arguments.h"
 
@@ -80,23 +80,16 @@ REPRISE_DEVICE void swigluoai_and_mul(const SwigluoaiAndMulArguments& a) {
 }
 
 /// x * function(gate).
-template <typename T, typename Function>
-REPRISE_DEVICE void multiply_by_gate(const GatesArguments& a, const Function& function) {
+template <typename T>
+REPRISE_DEVICE void mul_gate(const MulGateArguments& a) {
+  const bool is_silu = a.function == OpFunction::silu;
   combine_rows(a.tiles,
                static_cast<const T*>(a.x),
                a.x_layout,
                static_cast<const T*>(a.gate),
                a.gate_layout,
                static_cast<T*>(a.out),
-               [&](float x, float gate) { return x * function(gate); });
-}
-template <typename T>
-REPRISE_DEVICE void mul_silu(const GatesArguments& a) {
-  multiply_by_gate<T>(a, [](float gate) { return silu(gate); });
-}
-template <typename T>
-REPRISE_DEVICE void mul_sigmoid(const GatesArguments& a) {
-  multiply_by_gate<T>(a, [](float gate) { return sigmoid(gate); });
+               [&](float x, float gate) { return x * (is_silu ? silu(gate) : sigmoid(gate)); });
 }
 
 /// One gate for each row.

@@ -37,12 +37,12 @@ void swigluoai_and_mul_ref(const Tensor& x, float limit, const Tensor& out) {
   }
 }
 
-void gates_ref(GateFunction function, const Tensor& x, const Tensor& gate, const Tensor& out) {
+void mul_gate_ref(OpFunction function, const Tensor& x, const Tensor& gate, const Tensor& out) {
   for (const RowIndex& row : all_rows(x)) {
     for (int64_t i = 0; i < x.size(x.rank() - 1); ++i) {
       const double g = row_element(gate, row, i);
       const double sigmoid = 1.0 / (1.0 + std::exp(-g));
-      const double factor = function == GateFunction::silu ? g * sigmoid : sigmoid;
+      const double factor = function == OpFunction::silu ? g * sigmoid : sigmoid;
       set_row_element(out, row_element(x, row, i) * factor, row, i);
     }
   }

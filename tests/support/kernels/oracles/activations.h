@@ -1,7 +1,7 @@
 #pragma once
 
 #include "reprise/kernels/elementwise/elementwise.h"
-#include "reprise/kernels/gates/gates.h"
+#include "reprise/kernels/mul_gate/mul_gate.h"
 #include "reprise/kernels/sigmoid_gate/sigmoid_gate.h"
 #include "reprise/kernels/silu_and_mul/silu_and_mul.h"
 #include "reprise/kernels/swigluoai_and_mul/swigluoai_and_mul.h"
@@ -14,7 +14,7 @@ namespace reprise::kernels {
 [[nodiscard]] double gelu_tanh_ref(double x);
 void silu_and_mul_ref(const Tensor& x, const Tensor& out);
 void swigluoai_and_mul_ref(const Tensor& x, float limit, const Tensor& out);
-void gates_ref(GateFunction function, const Tensor& x, const Tensor& gate, const Tensor& out);
+void mul_gate_ref(OpFunction function, const Tensor& x, const Tensor& gate, const Tensor& out);
 void sigmoid_gate_ref(const Tensor& x, const Tensor& gate, const Tensor& out);
 
 }  // namespace reprise::kernels

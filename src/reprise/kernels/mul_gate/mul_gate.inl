@@ -4,8 +4,7 @@ REPRISE_INLINE Vec sigmoid(Vec x) {
 }
 
 template <typename T, bool kTimesGate>
-inline void gate_rows(const void* args, device::BlockRange blocks) {
-  const auto& a = *static_cast<const GatesArguments*>(args);
+inline void gate_rows(const MulGateArguments& a, device::BlockRange blocks) {
   for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
     const RowTile tile = row_tile(a.tiles, block);
     for (int64_t row = tile.row_begin; row < tile.row_end; ++row) {
@@ -23,10 +22,8 @@ inline void gate_rows(const void* args, device::BlockRange blocks) {
 }
 
 template <typename T>
-void run_mul_silu(const void* args, device::BlockRange blocks) noexcept {
-  gate_rows<T, true>(args, blocks);
-}
-template <typename T>
-void run_mul_sigmoid(const void* args, device::BlockRange blocks) noexcept {
-  gate_rows<T, false>(args, blocks);
+void run_mul_gate(const void* args, device::BlockRange blocks) noexcept {
+  const auto& a = *static_cast<const MulGateArguments*>(args);
+  if (a.function == OpFunction::silu) return gate_rows<T, true>(a, blocks);
+  gate_rows<T, false>(a, blocks);
 }
