@@ -38,8 +38,7 @@
   REPRISE_ROW_KERNEL(context, head_linear, HeadLinearArguments, 0)                      \
   REPRISE_ROW_KERNEL(context, concat_and_cache_mla, ConcatAndCacheMlaArguments, 0)      \
   REPRISE_ROW_KERNEL(context, mul_gate, MulGateArguments, 0)                            \
-  REPRISE_ROW_KERNEL(context, group_rms_norm, GroupNormArguments, 64)                   \
-  REPRISE_ROW_KERNEL(context, group_layer_norm, GroupNormArguments, 64)                 \
+  REPRISE_ROW_KERNEL(context, group_norm, GroupNormArguments, 64)                       \
   REPRISE_ROW_KERNEL(context, causal_conv1d, CausalConv1dArguments, 0)                  \
   REPRISE_ROW_KERNEL(context, short_conv, CausalConv1dArguments, 0)                     \
   REPRISE_ROW_KERNEL(context, selective_state_update, SelectiveStateUpdateArguments, 0) \

@@ -46,7 +46,7 @@ Tensor Mamba2Mixer::operator()(cudagraph::ForwardContext& context,
 
 Tensor Mamba2Mixer::gate_and_norm(const Tensor& scanned, const Tensor& gate) const {
   const auto norm = [this](const Tensor& x) {
-    return ops::group_rms_norm(x, norm_weight_, norm_epsilon_, sizes_.num_groups);
+    return ops::group_norm(x, norm_weight_, OpFunction::rms_norm, norm_epsilon_, sizes_.num_groups);
   };
   const auto mul_silu = [&](const Tensor& x) { return ops::mul_gate(x, gate, OpFunction::silu); };
   if (!norm_weight_.defined()) return mul_silu(scanned);

@@ -73,7 +73,7 @@ HeadNorms::HeadNorms(const LayerParts& parts,
 }
 
 Tensor HeadNorms::operator()(const Tensor& x) const {
-  return ops::group_layer_norm(x, weight_, epsilon_, num_heads_);
+  return ops::group_norm(x, weight_, OpFunction::layer_norm, epsilon_, num_heads_);
 }
 
 }  // namespace reprise::models

@@ -10,7 +10,9 @@
   X(relu)                       \
   X(relu2)                      \
   X(silu)                       \
-  X(sigmoid)
+  X(sigmoid)                    \
+  X(rms_norm)                   \
+  X(layer_norm)
 
 namespace reprise {
 

@@ -247,10 +247,9 @@ X(gated_delta_rule,
   .vllm_name = "vllm::qwen_gdn_attention_core")
 // x * function(gate).
 X(mul_gate, "(x[..., H], gate[..., H]; function=silu|sigmoid) -> [..., H]")
-// rms_norm of each of the `groups` equal parts of a row, with its part of the weight.
-X(group_rms_norm, "(x[T, H], weight[H]; epsilon, groups) -> [T, H]")
-// layer_norm of each of these parts, without a bias.
-X(group_layer_norm, "(x[T, H], weight[H]; epsilon, groups) -> [T, H]")
+// The norm of each of the `groups` equal parts of a row, with its part of the weight, without a
+// bias.
+X(group_norm, "(x[T, H], weight[H]; function=rms_norm|layer_norm, epsilon, groups) -> [T, H]")
 
 // What stands for a text: one row for each of the first num_rows[0] requests, zeros after them.
 // Request r has the rows of x after ends[r - 1], or from 0 on, up to ends[r].

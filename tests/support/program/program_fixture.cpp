@@ -650,8 +650,10 @@ class RandomBuilder {
     const ValueId gated = *add(OpCode::mul_gate,
                                {.function = pick_one(OpFunction::silu, OpFunction::sigmoid)},
                                {scanned, *add_linear(x, 16)});
-    add(pick(0, 1) == 0 ? OpCode::group_rms_norm : OpCode::group_layer_norm,
-        {.epsilon = 1e-5F, .groups = 2},
+    add(OpCode::group_norm,
+        {.function = pick_one(OpFunction::rms_norm, OpFunction::layer_norm),
+         .epsilon = 1e-5F,
+         .groups = 2},
         {gated, parameter({16})});
   }
   // Two heads with a latent of 12 and a rotated part of 4 elements. A key cache of one head with 16

@@ -76,21 +76,7 @@ REPRISE_DEVICE void layer_norm(const LayerNormArguments& a) {
 }
 
 template <typename T>
-REPRISE_DEVICE void group_rms_norm(const GroupNormArguments& a) {
-  const int64_t width = a.tiles.width;
-  for_each_row(row_tile(a.tiles, block_index()), width, [&](int64_t row, const Team& team) {
-    const T* x = static_cast<const T*>(a.x) + row_offset(a.x_layout, row);
-    const T* weight = static_cast<const T*>(a.weight);
-    T* out = static_cast<T*>(a.out) + row * width;
-    for (int64_t i = 0; i < width; i += a.group_size) {
-      const float scale = rms_norm_scale(x + i, a.group_size, a.epsilon, team);
-      scale_row(x + i, weight + i, out + i, a.group_size, scale, team);
-    }
-  });
-}
-
-template <typename T>
-REPRISE_DEVICE void group_layer_norm(const GroupNormArguments& a) {
+REPRISE_DEVICE void group_norm(const GroupNormArguments& a) {
   const int64_t width = a.tiles.width;
   for_each_row(row_tile(a.tiles, block_index()), width, [&](int64_t row, const Team& team) {
     const T* x = static_cast<const T*>(a.x) + row_offset(a.x_layout, row);
@@ -98,7 +84,12 @@ REPRISE_DEVICE void group_layer_norm(const GroupNormArguments& a) {
     const T* bias = nullptr;
     T* out = static_cast<T*>(a.out) + row * width;
     for (int64_t i = 0; i < width; i += a.group_size) {
-      layer_norm_row(x + i, weight + i, bias, out + i, a.group_size, a.epsilon, team);
+      if (a.function == OpFunction::layer_norm) {
+        layer_norm_row(x + i, weight + i, bias, out + i, a.group_size, a.epsilon, team);
+        continue;
+      }
+      const float scale = rms_norm_scale(x + i, a.group_size, a.epsilon, team);
+      scale_row(x + i, weight + i, out + i, a.group_size, scale, team);
     }
   });
 }

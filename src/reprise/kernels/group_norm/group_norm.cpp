@@ -8,7 +8,8 @@
 namespace reprise::kernels {
 
 bool launch_group_norm(device::Stream& stream,
-                       const FloatKernels& kernels,
+                       const KernelTable& kernels,
+                       OpFunction function,
                        const Tensor& x,
                        const Tensor& weight,
                        const Tensor& out,
@@ -27,33 +28,26 @@ bool launch_group_norm(device::Stream& stream,
       .tiles = row_tiles(x.size(0), x.size(1), RowCut::whole_rows),
       .group_size = x.size(1) / groups,
       .epsilon = epsilon,
+      .function = function,
   };
   return launch(stream,
-                kernel_for(kernels, x.dtype()),
+                kernel_for(kernels.group_norm, x.dtype()),
                 num_blocks(arguments.tiles),
                 arguments,
                 std::array{writes(out), reads(x), reads(weight)});
 }
 
-bool launch_group_rms_norm(const OpRun& run) {
-  const auto in = run.operands<OpCode::group_rms_norm>();
+bool launch_group_norm(const OpRun& run) {
+  const auto in = run.operands<OpCode::group_norm>();
+  const OpAttributes& attributes = run.call.attributes;
   return launch_group_norm(run.stream,
-                           run.kernels.group_rms_norm,
+                           run.kernels,
+                           attributes.function,
                            in["x"],
                            in["weight"],
                            run.out[0],
-                           run.call.attributes.epsilon,
-                           run.call.attributes.groups);
-}
-bool launch_group_layer_norm(const OpRun& run) {
-  const auto in = run.operands<OpCode::group_layer_norm>();
-  return launch_group_norm(run.stream,
-                           run.kernels.group_layer_norm,
-                           in["x"],
-                           in["weight"],
-                           run.out[0],
-                           run.call.attributes.epsilon,
-                           run.call.attributes.groups);
+                           attributes.epsilon,
+                           attributes.groups);
 }
 
 }  // namespace reprise::kernels

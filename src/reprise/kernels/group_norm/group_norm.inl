@@ -15,16 +15,15 @@ inline void group_norm(const GroupNormArguments& a, device::BlockRange blocks, c
 }
 
 template <typename T>
-void run_group_rms_norm(const void* args, device::BlockRange blocks) noexcept {
+void run_group_norm(const void* args, device::BlockRange blocks) noexcept {
   const auto& a = *static_cast<const GroupNormArguments*>(args);
-  group_norm<T>(a, blocks, [&](const T* x, const T* weight, T* out) {
-    rms_norm_row(x, weight, out, a.group_size, a.epsilon);
-  });
-}
-template <typename T>
-void run_group_layer_norm(const void* args, device::BlockRange blocks) noexcept {
-  const auto& a = *static_cast<const GroupNormArguments*>(args);
-  group_norm<T>(a, blocks, [&](const T* x, const T* weight, T* out) {
-    layer_norm_row<T>(x, weight, nullptr, out, a.group_size, a.epsilon);
-  });
+  if (a.function == OpFunction::rms_norm) {
+    group_norm<T>(a, blocks, [&](const T* x, const T* weight, T* out) {
+      rms_norm_row(x, weight, out, a.group_size, a.epsilon);
+    });
+  } else {
+    group_norm<T>(a, blocks, [&](const T* x, const T* weight, T* out) {
+      layer_norm_row<T>(x, weight, nullptr, out, a.group_size, a.epsilon);
+    });
+  }
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "reprise/kernels/rows.h"
+#include "reprise/tensor/op_function.h"
 
 namespace reprise::kernels {
 
@@ -12,6 +13,7 @@ struct alignas(16) GroupNormArguments {
   RowTiles tiles;  // of whole rows
   int64_t group_size;
   float epsilon;
+  OpFunction function;
 };
 
 }  // namespace reprise::kernels

@@ -19,12 +19,12 @@ TEST_P(GroupNorm, agrees_with_the_reference_at_edges_of_rows_and_groups) {
         const Tensor weight = random({groups * size});
         const Tensor out = make({rows, groups * size});
         const Tensor want = make_ref({rows, groups * size});
-        launch_group_norm(stream_, kernels().group_rms_norm, x, weight, out, 1e-5F, groups);
-        group_rms_norm_ref(x, weight, want, 1e-5F, groups);
-        expect_close(out, want, 1.01 * rounding_error(dtype()) + 2e-6, 1e-6);
-        launch_group_norm(stream_, kernels().group_layer_norm, x, weight, out, 1e-5F, groups);
-        group_layer_norm_ref(x, weight, want, 1e-5F, groups);
-        expect_close(out, want, 1.01 * rounding_error(dtype()) + 2e-6, 2e-6);
+        for (const OpFunction function : {OpFunction::rms_norm, OpFunction::layer_norm}) {
+          launch_group_norm(stream_, kernels(), function, x, weight, out, 1e-5F, groups);
+          group_norm_ref(function, x, weight, want, 1e-5F, groups);
+          const double least = function == OpFunction::rms_norm ? 1e-6 : 2e-6;
+          expect_close(out, want, 1.01 * rounding_error(dtype()) + 2e-6, least);
+        }
       }
     }
   }
@@ -35,10 +35,10 @@ TEST_P(GroupNorm, of_one_group_has_the_bits_of_the_norm_of_whole_rows) {
   const Tensor weight = random({96});
   const Tensor out = make({7, 96});
   const Tensor want = make({7, 96});
-  launch_group_norm(stream_, kernels().group_rms_norm, x, weight, out, 1e-5F, 1);
+  launch_group_norm(stream_, kernels(), OpFunction::rms_norm, x, weight, out, 1e-5F, 1);
   launch_rms_norm(stream_, kernels(), x, weight, 1e-5F, want);
   expect_same_bits(out, want);
-  launch_group_norm(stream_, kernels().group_layer_norm, x, weight, out, 1e-5F, 1);
+  launch_group_norm(stream_, kernels(), OpFunction::layer_norm, x, weight, out, 1e-5F, 1);
   launch_layer_norm(stream_, kernels(), x, weight, {}, 1e-5F, want);
   expect_same_bits(out, want);
 }

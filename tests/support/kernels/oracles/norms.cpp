@@ -34,31 +34,19 @@ void gemma_rms_norm_ref(const Tensor& x, const Tensor& weight, float epsilon, co
   rms_norm_ref(x, weight, epsilon, out, 1.0);
 }
 
-void group_rms_norm_ref(
-    const Tensor& x, const Tensor& weight, const Tensor& out, float epsilon, int64_t groups) {
-  const int64_t size = x.size(1) / groups;
-  for (int64_t row = 0; row < x.size(0); ++row) {
-    for (int64_t first = 0; first < x.size(1); first += size) {
-      double squares = 0;
-      for (int64_t i = first; i < first + size; ++i) {
-        squares += element(x, row, i) * element(x, row, i);
-      }
-      const double scale = 1 / std::sqrt(squares / static_cast<double>(size) + epsilon);
-      for (int64_t i = first; i < first + size; ++i) {
-        set_element(out, element(x, row, i) * scale * element(weight, i), row, i);
-      }
-    }
-  }
-}
-
-void group_layer_norm_ref(
-    const Tensor& x, const Tensor& weight, const Tensor& out, float epsilon, int64_t groups) {
+void group_norm_ref(OpFunction function,
+                    const Tensor& x,
+                    const Tensor& weight,
+                    const Tensor& out,
+                    float epsilon,
+                    int64_t groups) {
   const int64_t size = x.size(1) / groups;
   for (int64_t row = 0; row < x.size(0); ++row) {
     for (int64_t first = 0; first < x.size(1); first += size) {
       double mean = 0;
       for (int64_t i = first; i < first + size; ++i) mean += element(x, row, i);
       mean /= static_cast<double>(size);
+      if (function == OpFunction::rms_norm) mean = 0;
       double variance = 0;
       for (int64_t i = first; i < first + size; ++i) {
         variance += std::pow(element(x, row, i) - mean, 2) / static_cast<double>(size);

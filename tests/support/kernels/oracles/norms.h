@@ -23,11 +23,13 @@ void fused_add_rms_norm_ref(const Tensor& x,
                             const Tensor& sum);
 
 void gemma_rms_norm_ref(const Tensor& x, const Tensor& weight, float epsilon, const Tensor& out);
-void group_rms_norm_ref(
-    const Tensor& x, const Tensor& weight, const Tensor& out, float epsilon, int64_t groups);
 
-void group_layer_norm_ref(
-    const Tensor& x, const Tensor& weight, const Tensor& out, float epsilon, int64_t groups);
+void group_norm_ref(OpFunction function,
+                    const Tensor& x,
+                    const Tensor& weight,
+                    const Tensor& out,
+                    float epsilon,
+                    int64_t groups);
 
 void layer_norm_ref(
     const Tensor& x, const Tensor& weight, const Tensor& bias, float epsilon, const Tensor& out);
