@@ -45,9 +45,7 @@
   REPRISE_ROW_KERNEL(context, gated_delta_rule, GatedDeltaRuleArguments, 8256)          \
   REPRISE_ROW_KERNEL(context, lora_shrink, LoraShrinkArguments, 0)                      \
   REPRISE_ROW_KERNEL(context, lora_expand, LoraExpandArguments, 0)                      \
-  REPRISE_ROW_KERNEL(context, pool_last, PoolRowsArguments, 0)                          \
-  REPRISE_ROW_KERNEL(context, pool_cls, PoolRowsArguments, 0)                           \
-  REPRISE_ROW_KERNEL(context, pool_mean, PoolRowsArguments, 0)
+  REPRISE_ROW_KERNEL(context, pool_rows, PoolRowsArguments, 0)
 
 // Products of bytes, which instruction sets multiply in different ways with the same result.
 #define REPRISE_BYTE_KERNELS(X)                \

@@ -247,15 +247,10 @@ Tensor Decoder::run_layers(cudagraph::ForwardContext& context,
 Tensor Decoder::pool(const Tensor& hidden,
                      const Tensor& last_tokens,
                      const Tensor& num_texts) const {
-  switch (*pooling_) {
-    case weights::PoolingType::last:
-      return ops::pool_last(hidden, last_tokens, num_texts);
-    case weights::PoolingType::cls:
-      return ops::pool_cls(hidden, last_tokens, num_texts);
-    case weights::PoolingType::mean:
-      break;
-  }
-  return ops::pool_mean(hidden, last_tokens, num_texts);
+  OpFunction function = OpFunction::mean;
+  if (*pooling_ == weights::PoolingType::last) function = OpFunction::last;
+  if (*pooling_ == weights::PoolingType::cls) function = OpFunction::cls;
+  return ops::pool_rows(hidden, last_tokens, num_texts, function);
 }
 
 Tensor Decoder::compute_logits(const Tensor& hidden,

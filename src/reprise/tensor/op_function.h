@@ -12,7 +12,10 @@
   X(silu)                       \
   X(sigmoid)                    \
   X(rms_norm)                   \
-  X(layer_norm)
+  X(layer_norm)                 \
+  X(last)                       \
+  X(cls)                        \
+  X(mean)
 
 namespace reprise {
 

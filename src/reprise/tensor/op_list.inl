@@ -253,9 +253,9 @@ X(group_norm, "(x[T, H], weight[H]; function=rms_norm|layer_norm, epsilon, group
 
 // What stands for a text: one row for each of the first num_rows[0] requests, zeros after them.
 // Request r has the rows of x after ends[r - 1], or from 0 on, up to ends[r].
-X(pool_last, "(x[T, H], ends i32[R], num_rows i32[1]) -> f32[R, H]")  // its last row
-X(pool_cls, "(x[T, H], ends i32[R], num_rows i32[1]) -> f32[R, H]")   // its first row
-X(pool_mean, "(x[T, H], ends i32[R], num_rows i32[1]) -> f32[R, H]")  // the mean of its rows
+// The functions have vLLM's names: `last` is its last row, `cls` its first one, `mean` the mean of
+// all.
+X(pool_rows, "(x[T, H], ends i32[R], num_rows i32[1]; function=last|cls|mean) -> f32[R, H]")
 // Low-rank adapters (LoRA), a different one for each row. Row t has the adapter in slot slots[t],
 // or none if the slot is negative; `slots` has at least T elements. The sizes do not depend on the
 // number of adapters, so that a graph serves every choice of adapters.

@@ -295,20 +295,11 @@ class RandomBuilder {
     add(op, {.function = function}, {x});
   }
   void add_rows_of_requests(ValueId x) {
+    if (pick(0, 9) > 0) return add_gather(x);
     // Seldom: a pass looks for gather_rows.
-    switch (pick(0, 29)) {
-      case 0:
-        add(OpCode::pool_last, {}, {x, logits_indices_, num_logits_});
-        return;
-      case 1:
-        add(OpCode::pool_cls, {}, {x, logits_indices_, num_logits_});
-        return;
-      case 2:
-        add(OpCode::pool_mean, {}, {x, logits_indices_, num_logits_});
-        return;
-      default:
-        add_gather(x);
-    }
+    constexpr std::array kFunctions = {OpFunction::last, OpFunction::cls, OpFunction::mean};
+    const OpFunction function = kFunctions.at(static_cast<size_t>(pick(0, 2)));
+    add(OpCode::pool_rows, {.function = function}, {x, logits_indices_, num_logits_});
   }
   // Often behind a norm, and seldom behind two, because a pass moves norms below.
   void add_gather(ValueId x) {

@@ -76,16 +76,16 @@ REPRISE_DEVICE void head_linear(const HeadLinearArguments& a) {
   }
 }
 
-/// The mean of the rows of a request: from its first row or only its last one, up to its last row
-/// or only its first one. Rows of padding become zeros.
-template <typename T, bool kFromFirst, bool kToLast>
+/// The mean of the rows of a request: all of its rows, or only the first or the last one. Rows of
+/// padding become zeros.
+template <typename T>
 REPRISE_DEVICE void pool_rows(const PoolRowsArguments& a) {
   for_each_tile_columns(a.tiles, [&](int64_t row, int64_t column, int64_t count) {
     const int64_t first = row == 0 ? 0 : a.ends[row - 1] + 1;
     const int64_t last = row < *a.num_rows ? a.ends[row] : -1;
     const bool is_inside = first >= 0 && first <= last && last < a.x_rows;
-    const int64_t begin = kFromFirst ? first : last;
-    const int64_t end = is_inside ? (kToLast ? last : first) + 1 : begin;
+    const int64_t begin = a.function == OpFunction::last ? last : first;
+    const int64_t end = is_inside ? (a.function == OpFunction::cls ? first : last) + 1 : begin;
     float totals[kColumns] = {};
     for (int64_t from = begin; from < end; ++from) {
       float values[kColumns];
@@ -96,18 +96,6 @@ REPRISE_DEVICE void pool_rows(const PoolRowsArguments& a) {
     for (float& total : totals) total /= divisor;
     store_columns(a.out + row * a.tiles.width + column, count, totals);
   });
-}
-template <typename T>
-REPRISE_DEVICE void pool_last(const PoolRowsArguments& a) {
-  pool_rows<T, false, true>(a);
-}
-template <typename T>
-REPRISE_DEVICE void pool_cls(const PoolRowsArguments& a) {
-  pool_rows<T, true, false>(a);
-}
-template <typename T>
-REPRISE_DEVICE void pool_mean(const PoolRowsArguments& a) {
-  pool_rows<T, true, true>(a);
 }
 
 }  // namespace reprise::kernels::cuda

@@ -6,30 +6,9 @@
 #include "reprise/kernels/pool_rows/pool_rows_arguments.h"
 
 namespace reprise::kernels {
-namespace {
-
-const FloatKernels& kernels_for(const KernelTable& kernels, PoolingRows pooling) {
-  switch (pooling) {
-    case PoolingRows::last:
-      return kernels.pool_last;
-    case PoolingRows::cls:
-      return kernels.pool_cls;
-    case PoolingRows::mean:
-      break;
-  }
-  return kernels.pool_mean;
-}
-
-bool launch_pooling(const OpRun& run, PoolingRows pooling) {
-  return launch_pool_rows(
-      run.stream, run.kernels, pooling, run.in[0], run.in[1], run.in[2], run.out[0]);
-}
-
-}  // namespace
-
 bool launch_pool_rows(device::Stream& stream,
                       const KernelTable& kernels,
-                      PoolingRows pooling,
+                      OpFunction function,
                       const Tensor& x,
                       const Tensor& ends,
                       const Tensor& num_rows,
@@ -44,16 +23,24 @@ bool launch_pool_rows(device::Stream& stream,
       .tiles = row_tiles(out.size(0), out.size(1), RowCut::columns),
       .x_stride = x.stride(0),
       .x_rows = x.size(0),
+      .function = function,
   };
   return launch(stream,
-                kernel_for(kernels_for(kernels, pooling), x.dtype()),
+                kernel_for(kernels.pool_rows, x.dtype()),
                 num_blocks(arguments.tiles),
                 arguments,
                 std::array{writes(out), reads(x), reads(ends), reads(num_rows)});
 }
 
-bool launch_pool_last(const OpRun& run) { return launch_pooling(run, PoolingRows::last); }
-bool launch_pool_cls(const OpRun& run) { return launch_pooling(run, PoolingRows::cls); }
-bool launch_pool_mean(const OpRun& run) { return launch_pooling(run, PoolingRows::mean); }
+bool launch_pool_rows(const OpRun& run) {
+  const auto in = run.operands<OpCode::pool_rows>();
+  return launch_pool_rows(run.stream,
+                          run.kernels,
+                          run.call.attributes.function,
+                          in["x"],
+                          in["ends"],
+                          in["num_rows"],
+                          run.out[0]);
+}
 
 }  // namespace reprise::kernels

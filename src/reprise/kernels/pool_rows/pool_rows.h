@@ -1,22 +1,18 @@
 #pragma once
 
-#include <cstdint>
-
 #include "reprise/device/device.h"
 #include "reprise/kernels/kernel_table.h"
+#include "reprise/tensor/op_function.h"
 #include "reprise/tensor/tensor.h"
 
 namespace reprise::kernels {
 
-/// vLLM's names for what stands for a text: its last row, its first row, or the mean of its rows.
-enum class PoolingRows : uint8_t { last, cls, mean };
-
 /// One row of float32 for each of the first num_rows[0] requests; later rows become zeros. Request
-/// r has the rows of x behind ends[r - 1], or from 0 on, up to ends[r]. A mean is summed in the
-/// order of the rows.
+/// r has the rows of x behind ends[r - 1], or from 0 on, up to ends[r]. The function is `last`,
+/// `cls` (its first row) or `mean`, which is summed in the order of the rows.
 bool launch_pool_rows(device::Stream& stream,
                       const KernelTable& kernels,
-                      PoolingRows pooling,
+                      OpFunction function,
                       const Tensor& x,         // [num_tokens, width], rows may be strided
                       const Tensor& ends,      // int32[num_reqs]
                       const Tensor& num_rows,  // int32[1]

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "reprise/kernels/rows.h"
+#include "reprise/tensor/op_function.h"
 
 namespace reprise::kernels {
 
@@ -13,6 +14,7 @@ struct alignas(16) PoolRowsArguments {
   RowTiles tiles;           // of out
   int64_t x_stride;         // elements
   int64_t x_rows;
+  OpFunction function;
 };
 
 }  // namespace reprise::kernels

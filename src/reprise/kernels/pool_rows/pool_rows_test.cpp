@@ -8,17 +8,17 @@ namespace {
 
 class PoolRows : public KernelTest {
  protected:
-  Tensor run(PoolingRows pooling, const Tensor& x, const std::vector<int>& ends, int num_rows) {
+  Tensor run(OpFunction function, const Tensor& x, const std::vector<int>& ends, int num_rows) {
     const Tensor out = make({static_cast<int64_t>(ends.size()), x.size(1)}, DType::f32);
-    launch_pool_rows(stream_, kernels(), pooling, x, ints(ends), ints({num_rows}), out);
+    launch_pool_rows(stream_, kernels(), function, x, ints(ends), ints({num_rows}), out);
     return out;
   }
   void expect_agrees(const Tensor& x, const std::vector<int>& ends, int num_rows) {
-    for (const PoolingRows pooling : {PoolingRows::last, PoolingRows::cls, PoolingRows::mean}) {
-      SCOPED_TRACE(static_cast<int>(pooling));
+    for (const OpFunction function : {OpFunction::last, OpFunction::cls, OpFunction::mean}) {
+      SCOPED_TRACE(static_cast<int>(function));
       const Tensor want = make_ref({static_cast<int64_t>(ends.size()), x.size(1)});
-      pool_rows_ref(pooling, x, ints(ends), ints({num_rows}), want);
-      expect_close(run(pooling, x, ends, num_rows), want, 1e-6, 1e-6);
+      pool_rows_ref(function, x, ints(ends), ints({num_rows}), want);
+      expect_close(run(function, x, ends, num_rows), want, 1e-6, 1e-6);
     }
   }
 };
@@ -34,8 +34,8 @@ TEST_P(PoolRows, agrees_with_the_reference_for_requests_of_any_length) {
 
 TEST_P(PoolRows, gives_zeros_for_padding) {
   const Tensor x = random({5, 40});
-  for (const PoolingRows pooling : {PoolingRows::last, PoolingRows::cls, PoolingRows::mean}) {
-    const Tensor out = run(pooling, x, {2, 0, 0}, 1);  // padding has the index 0
+  for (const OpFunction function : {OpFunction::last, OpFunction::cls, OpFunction::mean}) {
+    const Tensor out = run(function, x, {2, 0, 0}, 1);  // padding has the index 0
     EXPECT_NE(element(out, 0, 3), 0.0);
     for (int64_t row : {1, 2}) EXPECT_EQ(element(out, row, 3), 0.0);
   }
@@ -43,8 +43,8 @@ TEST_P(PoolRows, gives_zeros_for_padding) {
 
 TEST_P(PoolRows, gives_a_request_the_same_bits_beside_any_other) {
   const Tensor x = random({30, 50});
-  const Tensor all = run(PoolingRows::mean, x, {9, 19, 29}, 3);
-  const Tensor alone = run(PoolingRows::mean, x.with_layout({10, 50}, {50, 1}, 500), {9}, 1);
+  const Tensor all = run(OpFunction::mean, x, {9, 19, 29}, 3);
+  const Tensor alone = run(OpFunction::mean, x.with_layout({10, 50}, {50, 1}, 500), {9}, 1);
   expect_same_row(alone, 0, all, 1);
 }
 

@@ -64,7 +64,7 @@ void gather_rows_ref(const Tensor& x, const Tensor& indices, const Tensor& out) 
   }
 }
 
-void pool_rows_ref(PoolingRows pooling,
+void pool_rows_ref(OpFunction function,
                    const Tensor& x,
                    const Tensor& ends,
                    const Tensor& num_rows,
@@ -72,8 +72,8 @@ void pool_rows_ref(PoolingRows pooling,
   for (int64_t row = 0; row < out.size(0); ++row) {
     int64_t first = row == 0 ? 0 : int_element(ends, row - 1) + 1;
     int64_t last = int_element(ends, row);
-    if (pooling == PoolingRows::last) first = last;
-    if (pooling == PoolingRows::cls) last = first;
+    if (function == OpFunction::last) first = last;
+    if (function == OpFunction::cls) last = first;
     for (int64_t i = 0; i < out.size(1); ++i) {
       double total = 0;
       for (int64_t from = first; from <= last; ++from) total += element(x, from, i);

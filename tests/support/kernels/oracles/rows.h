@@ -14,7 +14,7 @@ namespace reprise::kernels {
 void add_ref(const Tensor& a, const Tensor& b, const Tensor& out);
 void concat_ref(const Tensor& a, const Tensor& b, const Tensor& out);
 void gather_rows_ref(const Tensor& x, const Tensor& indices, const Tensor& out);
-void pool_rows_ref(PoolingRows pooling,
+void pool_rows_ref(OpFunction function,
                    const Tensor& x,
                    const Tensor& ends,
                    const Tensor& num_rows,
