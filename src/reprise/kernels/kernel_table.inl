@@ -24,12 +24,7 @@
   REPRISE_ROW_KERNEL(context, clamp, ElementwiseArguments, 0)                           \
   REPRISE_ROW_KERNEL(context, activation_and_mul, SiluAndMulArguments, 0)               \
   REPRISE_ROW_KERNEL(context, swigluoai_and_mul, SwigluoaiAndMulArguments, 0)           \
-  REPRISE_ROW_KERNEL(context, softmax_top_k, TopKSoftmaxArguments, 0)                   \
-  REPRISE_ROW_KERNEL(context, top_k_softmax, TopKSoftmaxArguments, 0)                   \
-  REPRISE_ROW_KERNEL(context, top_k_ones, TopKSoftmaxArguments, 0)                      \
-  REPRISE_ROW_KERNEL(context, grouped_softmax_top_k, GroupedTopKArguments, 32768)       \
-  REPRISE_ROW_KERNEL(context, grouped_sigmoid_top_k, GroupedTopKArguments, 32768)       \
-  REPRISE_ROW_KERNEL(context, grouped_sigmoid_scores, GroupedTopKArguments, 32768)      \
+  REPRISE_ROW_KERNEL(context, select_experts, SelectExpertsArguments, 32768)            \
   REPRISE_ROW_KERNEL(context, scale_experts, ScaleExpertsArguments, 0)                  \
   REPRISE_ROW_KERNEL(context, expert_linear, ExpertLinearArguments, 0)                  \
   REPRISE_ROW_KERNEL(context, combine_experts, CombineExpertsArguments, 0)              \

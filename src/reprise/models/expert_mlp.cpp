@@ -160,7 +160,7 @@ Tensor ExpertMlp::run_experts(const Tensor& hidden) const {
   }
   const Tensor down = project_by_expert(activate(gate_up), down_, down_bias_, experts);
   Tensor combined = ops::combine_experts(down, weights);
-  // Only the grouped ops scale weights.
+  // route() scales the weights of the other routers.
   if (is_plain_softmax() && routing_.renormalises && routing_.routed_scale != 1) {
     combined = ops::scale(combined, static_cast<float>(routing_.routed_scale));
   }
@@ -176,22 +176,30 @@ Tensor ExpertMlp::activate(const Tensor& up) const {
 
 std::pair<Tensor, Tensor> ExpertMlp::route(const Tensor& logits) const {
   const auto scale = static_cast<float>(routing_.routed_scale);
+  const auto by_logits = [&](OpFunction function) {
+    return ops::select_experts(logits, function, 1.0F, routing_.top_k, 0, 0);
+  };
+  const auto by_scores = [&](OpFunction function) {
+    return ops::select_experts(logits,
+                               router_bias_,
+                               function,
+                               scale,
+                               routing_.top_k,
+                               routing_.groups,
+                               routing_.top_groups);
+  };
   if (routing_.scores == weights::RouterScores::sigmoid_of_input) {
-    return ops::top_k_ones(logits, routing_.top_k);
+    return by_logits(OpFunction::ones);
   }
   if (routing_.scores == weights::RouterScores::sigmoid_with_bias) {
-    const auto choose = [&](const auto& op) {
-      return op(logits, router_bias_, scale, routing_.top_k, routing_.groups, routing_.top_groups);
-    };
-    return routing_.renormalises ? choose(ops::grouped_sigmoid_top_k)
-                                 : choose(ops::grouped_sigmoid_scores);
+    return by_scores(routing_.renormalises ? OpFunction::normalized_sigmoid : OpFunction::sigmoid);
   }
+  if (routing_.has_bias_of_choice()) return by_scores(OpFunction::normalized_softmax);
   if (!is_plain_softmax() || (scale != 1 && !routing_.renormalises)) {
-    return ops::grouped_softmax_top_k(
-        logits, router_bias_, scale, routing_.top_k, routing_.groups, routing_.top_groups);
+    return by_scores(OpFunction::softmax);
   }
-  return routing_.renormalises ? ops::top_k_softmax(logits, routing_.top_k)
-                               : ops::softmax_top_k(logits, routing_.top_k);
+  return by_logits(routing_.renormalises ? OpFunction::softmax_of_chosen
+                                         : OpFunction::softmax_of_all);
 }
 
 Tensor ExpertMlp::shared(const Tensor& hidden) const {

@@ -15,7 +15,13 @@
   X(layer_norm)                 \
   X(last)                       \
   X(cls)                        \
-  X(mean)
+  X(mean)                       \
+  X(softmax_of_all)             \
+  X(softmax_of_chosen)          \
+  X(ones)                       \
+  X(softmax)                    \
+  X(normalized_softmax)         \
+  X(normalized_sigmoid)
 
 namespace reprise {
 

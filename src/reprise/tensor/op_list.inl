@@ -117,13 +117,20 @@ X(clamp, "(x[...]; least, limit) -> [...] over x", .is_row_wise = true)
 
 // Mixtures of experts. All sizes follow from T and top_k, so the work is the same for every choice
 // of experts.
-// The top_k experts of each token with their weights, in the order of the weights; of equal weights
-// the lower expert comes first. softmax_top_k takes the softmax over all experts, top_k_softmax
-// takes it over the chosen ones.
-X(softmax_top_k, "(logits[T, E]; top_k) -> f32[T, top_k], i32[T, top_k]")
-X(top_k_softmax, "(logits[T, E]; top_k) -> f32[T, top_k], i32[T, top_k]")
-// The same experts, each with the weight 1.
-X(top_k_ones, "(logits[T, E]; top_k) -> f32[T, top_k], i32[T, top_k]")
+// The top_k experts of each token, best first, with their weights, multiplied by `scale`. Of equal
+// experts the lower one comes first.
+// softmax_of_all, softmax_of_chosen and ones choose the experts with the largest logits, without
+// groups (groups = top_groups = 0) and without a bias. Their weights are those of the softmax over
+// all experts or over the chosen ones, or 1.
+// The other functions choose by score plus bias, where a score is the softmax over all experts or
+// the sigmoid of the logit. Experts are divided into `groups` of neighbours, and a token chooses
+// from the top_groups best groups. With softmax a group counts as much as its best expert, with
+// sigmoid as its two best experts. The weights are the scores of the chosen experts; the normalized
+// functions divide them by their sum.
+X(select_experts,
+  "(logits[T, E], bias f32[E]?; "
+  "function=softmax_of_all|softmax_of_chosen|ones|softmax|normalized_softmax|sigmoid|"
+  "normalized_sigmoid, scale, top_k, groups, top_groups) -> f32[T, top_k], i32[T, top_k]")
 // The experts of a rank are those from `begin` to begin + length. They are numbered from 0 in the
 // result; other experts become -1 with the weight 0.
 X(local_experts, "(weights f32[T, K], experts i32[T, K]; begin, length) -> f32[T, K], i32[T, K]")
@@ -137,21 +144,6 @@ X(expert_linear,
   .check = check_experts)
 // The sum over k of weights[t, k] * x[t * K + k].
 X(combine_experts, "(x[T*K, H], weights f32[T, K]) -> [T, H]")
-// Experts are divided into `groups` of neighbours. A token chooses its top_k experts from the
-// top_groups best groups, and the results are as those of softmax_top_k, multiplied by `scale`.
-// grouped_softmax_top_k: a score is the softmax over all experts, and a group counts as much as its
-// best expert. With a bias, experts are chosen by score plus bias, and the weights are the scores
-// of the chosen experts, divided by their sum.
-X(grouped_softmax_top_k,
-  "(logits[T, E], bias f32[E]?; scale, top_k, groups, top_groups) -> f32[T, top_k], i32[T, top_k]")
-// grouped_sigmoid_top_k: a score is the sigmoid of the logit. Experts are chosen by score plus
-// bias, and a group counts as much as its two best experts. The weights are the scores of the
-// chosen experts, divided by their sum.
-X(grouped_sigmoid_top_k,
-  "(logits[T, E], bias f32[E]; scale, top_k, groups, top_groups) -> f32[T, top_k], i32[T, top_k]")
-// The same experts. The weights are the scores of the chosen experts, not divided by their sum.
-X(grouped_sigmoid_scores,
-  "(logits[T, E], bias f32[E]; scale, top_k, groups, top_groups) -> f32[T, top_k], i32[T, top_k]")
 // The gated function of GPT-OSS for x = [gate | up]: (u + 1) * g * sigmoid(1.702 * g), where g is
 // the gate, at most `limit`, and u is up, between -limit and limit.
 X(swigluoai_and_mul, "(x[T, 2*I]; limit) -> [T, I]")

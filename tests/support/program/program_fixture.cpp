@@ -335,24 +335,23 @@ class RandomBuilder {
   }
   // Two of four experts for each row.
   std::optional<ValueId> add_routes(ValueId logits) {
-    const NodeAttributes grouped = {.length = 2, .scale = 1.5F, .groups = 2, .top_groups = 1};
-    const auto draw_bias = [&] { return sampled(program_.add_parameter({DType::f32, {4}})); };
-    switch (pick(0, 6)) {
-      case 0:
-        return add(OpCode::softmax_top_k, {.length = 2}, {logits});
-      case 1:
-        return add(OpCode::top_k_softmax, {.length = 2}, {logits});
-      case 2:
-        return add(OpCode::grouped_softmax_top_k, grouped, {logits, kNoValue});
-      case 3:
-        return add(OpCode::grouped_softmax_top_k, grouped, {logits, draw_bias()});
-      case 4:
-        return add(OpCode::grouped_sigmoid_scores, grouped, {logits, draw_bias()});
-      case 5:
-        return add(OpCode::top_k_ones, {.length = 2}, {logits});
-      default:
-        return add(OpCode::grouped_sigmoid_top_k, grouped, {logits, draw_bias()});
-    }
+    constexpr std::array kByLogits = {
+        OpFunction::softmax_of_all, OpFunction::softmax_of_chosen, OpFunction::ones};
+    constexpr std::array kByScores = {OpFunction::softmax,
+                                      OpFunction::normalized_softmax,
+                                      OpFunction::sigmoid,
+                                      OpFunction::normalized_sigmoid};
+    const auto draw = [&](const auto& functions) {
+      return functions.at(static_cast<size_t>(pick(0, static_cast<int>(functions.size()) - 1)));
+    };
+    NodeAttributes choice = {.function = draw(kByLogits), .length = 2, .scale = 1.5F};
+    if (pick(0, 1) == 0) return add(OpCode::select_experts, choice, {logits, kNoValue});
+    choice.function = draw(kByScores);
+    choice.groups = 2;
+    choice.top_groups = 1;
+    const ValueId bias =
+        pick(0, 1) == 0 ? kNoValue : sampled(program_.add_parameter({DType::f32, {4}}));
+    return add(OpCode::select_experts, choice, {logits, bias});
   }
   void add_experts(ValueId x) {
     if (shape(x).rank() != 2 || program_.type(x).dtype != options_.dtype) return;

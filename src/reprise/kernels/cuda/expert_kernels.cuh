@@ -2,10 +2,9 @@
 
 #include "reprise/kernels/combine_experts/combine_experts_arguments.h"
 #include "reprise/kernels/cuda/activation_kernels.cuh"
-#include "reprise/kernels/grouped_top_k/grouped_top_k_arguments.h"
 #include "reprise/kernels/linear/linear_arguments.h"
 #include "reprise/kernels/scale_experts/scale_experts_arguments.h"
-#include "reprise/kernels/top_k_softmax/top_k_softmax_arguments.h"
+#include "reprise/kernels/select_experts/select_experts_arguments.h"
 
 // Mixtures of experts. A warp routes a token. The grids depend only on the shapes.
 namespace reprise::kernels::cuda {
@@ -70,42 +69,25 @@ REPRISE_DEVICE float sum_of_powers(int64_t count, float largest, const Logit& lo
 /// Experts fit into kWidestWarpRow columns, so the team of each row is a warp.
 static_assert(kMaxExperts <= kWidestWarpRow);
 
-template <typename T, bool kOverAll>
-REPRISE_DEVICE void route(const TopKSoftmaxArguments& a) {
+template <typename T>
+REPRISE_DEVICE void choose_by_logits(const SelectExpertsArguments& a) {
   const int64_t count = a.tiles.width;
   for_each_row(row_tile(a.tiles, block_index()), count, [&](int64_t row, const Team& team) {
     const T* x = static_cast<const T*>(a.logits) + row_offset(a.layout, row);
     float* weights = a.weights + row * a.top_k;
+    int32_t* experts = a.experts + row * a.top_k;
     const auto logit = [&](int64_t i) { return as_float(x[i]); };
+    if (a.function == OpFunction::ones) {
+      choose_experts(count, a.top_k, weights, experts, logit, [&](int64_t) { return a.scale; });
+      return;
+    }
     const float largest = logit(expert_of(next_key(count, ~uint64_t{0}, logit)));
     const auto power = [&](int64_t i) { return exponential(logit(i) - largest); };
-    float total = choose_experts(count, a.top_k, weights, a.experts + row * a.top_k, logit, power);
-    if constexpr (kOverAll) total = sum_of_powers(count, largest, logit);
+    float total = choose_experts(count, a.top_k, weights, experts, logit, power);
+    if (a.function == OpFunction::softmax_of_all) total = sum_of_powers(count, largest, logit);
     if (team.rank != 0) return;
-    for (int64_t k = 0; k < a.top_k; ++k) weights[k] /= total;
+    for (int64_t k = 0; k < a.top_k; ++k) weights[k] = weights[k] / total * a.scale;
   });
-}
-template <typename T>
-REPRISE_DEVICE void top_k_ones(const TopKSoftmaxArguments& a) {
-  const int64_t count = a.tiles.width;
-  for_each_row(row_tile(a.tiles, block_index()), count, [&](int64_t row, const Team&) {
-    const T* x = static_cast<const T*>(a.logits) + row_offset(a.layout, row);
-    choose_experts(
-        count,
-        a.top_k,
-        a.weights + row * a.top_k,
-        a.experts + row * a.top_k,
-        [&](int64_t i) { return as_float(x[i]); },
-        [](int64_t) { return 1.0F; });
-  });
-}
-template <typename T>
-REPRISE_DEVICE void softmax_top_k(const TopKSoftmaxArguments& a) {
-  route<T, true>(a);
-}
-template <typename T>
-REPRISE_DEVICE void top_k_softmax(const TopKSoftmaxArguments& a) {
-  route<T, false>(a);
 }
 
 /// How much a group of experts counts: as its best expert, or as its two best experts.
@@ -125,7 +107,9 @@ REPRISE_DEVICE float score_of_group(const float* choices, int64_t size, bool cou
 
 /// Experts of all groups but the top_groups best ones become the worst choices. `choices` is shared
 /// by a warp.
-REPRISE_DEVICE void exclude_groups(const GroupedTopKArguments& a, float* choices, bool counts_two) {
+REPRISE_DEVICE void exclude_groups(const SelectExpertsArguments& a,
+                                   float* choices,
+                                   bool counts_two) {
   const int64_t size = a.tiles.width / a.groups;
   const auto score = [&](int64_t group) {
     return score_of_group(choices + group * size, size, counts_two);
@@ -139,9 +123,10 @@ REPRISE_DEVICE void exclude_groups(const GroupedTopKArguments& a, float* choices
 }
 
 static_assert(8 * kMaxExperts * sizeof(float) == 32768);  // the shared memory of eight warps
-template <typename T, bool kIsSigmoid, bool kDivides>
-REPRISE_DEVICE void route_in_groups(const GroupedTopKArguments& a) {
+template <typename T>
+REPRISE_DEVICE void choose_by_scores(const SelectExpertsArguments& a) {
   const int64_t count = a.tiles.width;
+  const bool is_sigmoid = has_sigmoids(a.function);
   float* choices = reinterpret_cast<float*>(shared_memory()) + warp_index() * kMaxExperts;
   for_each_row(row_tile(a.tiles, block_index()), count, [&](int64_t row, const Team& team) {
     const T* x = static_cast<const T*>(a.logits) + row_offset(a.layout, row);
@@ -150,40 +135,37 @@ REPRISE_DEVICE void route_in_groups(const GroupedTopKArguments& a) {
     const bool has_bias = a.bias != nullptr;
     float largest = 0;
     float total = 1;
-    if constexpr (!kIsSigmoid) {
+    if (!is_sigmoid) {
       largest = logit(expert_of(next_key(count, ~uint64_t{0}, logit)));
       total = sum_of_powers(count, largest, logit);
     }
     const auto score = [&](int64_t i) {
-      return kIsSigmoid ? sigmoid(logit(i)) : exponential(logit(i) - largest) / total;
+      return is_sigmoid ? sigmoid(logit(i)) : exponential(logit(i) - largest) / total;
     };
     sync_warp();  // the choices of the row before may still be read
     for (int64_t i = team.rank; i < count; i += team.size) {
       choices[i] = score(i) + (has_bias ? a.bias[i] : 0.0F);
     }
     sync_warp();
-    exclude_groups(a, choices, kIsSigmoid);
+    exclude_groups(a, choices, is_sigmoid);
     sync_warp();
     const auto choice = [&](int64_t i) { return choices[i]; };
     const float chosen =
         choose_experts(count, a.top_k, weights, a.experts + row * a.top_k, choice, score);
     if (team.rank != 0) return;
     // The small number is that of the published model: it avoids a division by zero.
-    const float factor = kDivides && has_bias ? a.scale / (chosen + 1e-20F) : a.scale;
+    const float factor = divides_by_sum(a.function) ? a.scale / (chosen + 1e-20F) : a.scale;
     for (int64_t k = 0; k < a.top_k; ++k) weights[k] *= factor;
   });
 }
+
 template <typename T>
-REPRISE_DEVICE void grouped_softmax_top_k(const GroupedTopKArguments& a) {
-  route_in_groups<T, false, true>(a);
-}
-template <typename T>
-REPRISE_DEVICE void grouped_sigmoid_top_k(const GroupedTopKArguments& a) {
-  route_in_groups<T, true, true>(a);
-}
-template <typename T>
-REPRISE_DEVICE void grouped_sigmoid_scores(const GroupedTopKArguments& a) {
-  route_in_groups<T, true, false>(a);
+REPRISE_DEVICE void select_experts(const SelectExpertsArguments& a) {
+  if (chooses_by_logits(a.function)) {
+    choose_by_logits<T>(a);
+  } else {
+    choose_by_scores<T>(a);
+  }
 }
 
 /// A block has some columns of one expert. It looks for the rows of its expert, and a warp computes

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <vector>
 
 #include "reprise/kernels/reference.h"
@@ -30,10 +29,8 @@ size_t index_of_largest(const std::vector<double>& values) {
 }
 
 // Removes the experts of all groups but the best ones.
-void exclude_groups_ref(const GroupedRouting& routing,
-                        bool counts_two,
-                        std::vector<double>& choices) {
-  const size_t size = choices.size() / static_cast<size_t>(routing.groups);
+void exclude_groups_ref(const ExpertChoice& choice, bool counts_two, std::vector<double>& choices) {
+  const size_t size = choices.size() / static_cast<size_t>(choice.groups);
   const double none = -std::numeric_limits<double>::infinity();
   std::vector<double> scores;
   for (size_t group = 0; group * size < choices.size(); ++group) {
@@ -43,7 +40,7 @@ void exclude_groups_ref(const GroupedRouting& routing,
     scores.push_back(members[0] + (counts_two ? members[1] : 0.0));
   }
   std::vector<bool> is_chosen(scores.size());
-  for (int64_t i = 0; i < routing.top_groups; ++i) {
+  for (int64_t i = 0; i < choice.top_groups; ++i) {
     const size_t best = index_of_largest(scores);
     is_chosen[best] = true;
     scores[best] = none;
@@ -55,54 +52,34 @@ void exclude_groups_ref(const GroupedRouting& routing,
 
 }  // namespace
 
-void top_k_softmax_ref(RoutingSoftmax softmax,
-                       const Tensor& logits,
-                       const Tensor& weights,
-                       const Tensor& experts) {
-  const int64_t num_experts = logits.size(1);
-  const int64_t top_k = weights.size(1);
+void select_experts_ref(const ExpertChoice& choice,
+                        const Tensor& logits,
+                        const Tensor& bias,
+                        const Tensor& weights,
+                        const Tensor& experts) {
+  const OpFunction function = choice.function;
+  const bool is_sigmoid =
+      function == OpFunction::sigmoid || function == OpFunction::normalized_sigmoid;
+  const bool divides = function == OpFunction::softmax_of_chosen ||
+                       function == OpFunction::normalized_softmax ||
+                       function == OpFunction::normalized_sigmoid;
   for (int64_t row = 0; row < logits.size(0); ++row) {
-    std::vector<int64_t> order(static_cast<size_t>(num_experts));
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-      return element(logits, row, a) > element(logits, row, b);
-    });
-    const int64_t counted = softmax == RoutingSoftmax::over_all_experts ? num_experts : top_k;
-    const auto exp_of = [&](int64_t i) {
-      return std::exp(element(logits, row, order[static_cast<size_t>(i)]) -
-                      element(logits, row, order[0]));
-    };
-    double total = 0;
-    for (int64_t i = 0; i < counted; ++i) total += exp_of(i);
-    for (int64_t i = 0; i < top_k; ++i) {
-      set_element(weights, softmax == RoutingSoftmax::none ? 1 : exp_of(i) / total, row, i);
-      experts.data_as<int32_t>()[row * top_k + i] =
-          static_cast<int32_t>(order[static_cast<size_t>(i)]);
-    }
-  }
-}
-
-void grouped_top_k_ref(const GroupedRouting& routing,
-                       const Tensor& logits,
-                       const Tensor& bias,
-                       const Tensor& weights,
-                       const Tensor& experts) {
-  for (int64_t row = 0; row < logits.size(0); ++row) {
-    const std::vector<double> scores = scores_ref(logits, row, routing.is_sigmoid);
+    const std::vector<double> scores = scores_ref(logits, row, is_sigmoid);
     std::vector<double> choices = scores;
     for (size_t i = 0; bias.defined() && i < choices.size(); ++i) {
       choices[i] += element(bias, static_cast<int64_t>(i));
     }
-    exclude_groups_ref(routing, routing.is_sigmoid, choices);
+    if (choice.groups > 0) exclude_groups_ref(choice, is_sigmoid, choices);
     double total = 0;
-    for (int64_t k = 0; k < routing.top_k; ++k) {
+    for (int64_t k = 0; k < choice.top_k; ++k) {
       const size_t best = index_of_largest(choices);
       choices[best] = -std::numeric_limits<double>::infinity();
-      experts.data_as<int32_t>()[row * routing.top_k + k] = static_cast<int32_t>(best);
-      set_element(weights, scores[best] * routing.scale, row, k);
-      total += scores[best];
+      experts.data_as<int32_t>()[row * choice.top_k + k] = static_cast<int32_t>(best);
+      const double weight = function == OpFunction::ones ? 1 : scores[best];
+      set_element(weights, weight * choice.scale, row, k);
+      total += weight;
     }
-    for (int64_t k = 0; bias.defined() && routing.divides && k < routing.top_k; ++k) {
+    for (int64_t k = 0; divides && k < choice.top_k; ++k) {
       set_element(weights, element(weights, row, k) / total, row, k);
     }
   }

@@ -1,24 +1,18 @@
 #pragma once
 
 #include "reprise/kernels/combine_experts/combine_experts.h"
-#include "reprise/kernels/grouped_top_k/grouped_top_k.h"
 #include "reprise/kernels/local_experts/local_experts.h"
-#include "reprise/kernels/top_k_softmax/top_k_softmax.h"
+#include "reprise/kernels/select_experts/select_experts.h"
 #include "reprise/tensor/tensor.h"
 
 /// The oracles of ops that choose experts and combine their results, in double.
 namespace reprise::kernels {
 
-void top_k_softmax_ref(RoutingSoftmax softmax,
-                       const Tensor& logits,
-                       const Tensor& weights,
-                       const Tensor& experts);
-
-void grouped_top_k_ref(const GroupedRouting& routing,
-                       const Tensor& logits,
-                       const Tensor& bias,
-                       const Tensor& weights,
-                       const Tensor& experts);
+void select_experts_ref(const ExpertChoice& choice,
+                        const Tensor& logits,
+                        const Tensor& bias,
+                        const Tensor& weights,
+                        const Tensor& experts);
 
 void local_experts_ref(LocalExperts mine,
                        const Tensor& weights,
