@@ -12,10 +12,10 @@
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/kernels/cpu_executor.h"
-#include "reprise/kernels/reference.h"
 #include "reprise/tensor/column_panels.h"
 #include "reprise/tensor/ops.h"
 #include "reprise/tensor/packed_weight.h"
+#include "tests/support/kernels/reference.h"
 
 // Time of one eager op on a device, launch included. GB/s counts what the op must read and write
 // once, GFLOP/s counts multiplications and additions. Weights are "cold": a ring of copies larger

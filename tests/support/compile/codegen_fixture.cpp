@@ -10,9 +10,9 @@
 
 #include "reprise/compile/codegen/plugin.h"
 #include "reprise/device/cpu/cpu_device.h"
-#include "reprise/kernels/reference.h"
 #include "reprise/program/interpreter.h"
 #include "reprise/program/text.h"
+#include "tests/support/kernels/reference.h"
 
 namespace reprise::compile {
 namespace {

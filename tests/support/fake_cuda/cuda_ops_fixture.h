@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "reprise/kernels/attention/attention.h"
-#include "reprise/kernels/reference.h"
 #include "reprise/tensor/op_table.h"
 #include "tests/support/fake_cuda/cuda_machine_fixture.h"
 #include "tests/support/kernels/attention_plan_fixture.h"
 #include "tests/support/kernels/oracles/caches.h"
+#include "tests/support/kernels/reference.h"
 
 /// For tests: ops on CUDA over tensors that the host reads and writes, too, so that they can be
 /// compared with the oracles of the CPU's kernels.

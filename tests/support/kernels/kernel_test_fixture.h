@@ -11,9 +11,9 @@
 
 #include "reprise/device/device.h"
 #include "reprise/kernels/kernel_table.h"
-#include "reprise/kernels/reference.h"
 #include "reprise/tensor/op.h"
 #include "reprise/tensor/tensor.h"
+#include "tests/support/kernels/reference.h"
 
 /// For tests of kernels only.
 namespace reprise::kernels {

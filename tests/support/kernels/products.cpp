@@ -4,8 +4,8 @@
 #include <numeric>
 #include <vector>
 
-#include "reprise/kernels/reference.h"
 #include "reprise/tensor/block_panels.h"
+#include "tests/support/kernels/reference.h"
 
 namespace reprise::kernels {
 namespace {

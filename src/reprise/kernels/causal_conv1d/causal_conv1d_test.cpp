@@ -2,9 +2,9 @@
 
 #include <cstring>
 
-#include "reprise/kernels/reference.h"
 #include "tests/support/kernels/kernel_test_fixture.h"
 #include "tests/support/kernels/oracles/states.h"
+#include "tests/support/kernels/reference.h"
 
 namespace reprise::kernels {
 namespace {

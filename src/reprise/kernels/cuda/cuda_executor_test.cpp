@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "reprise/base/error.h"
-#include "reprise/kernels/reference.h"
 #include "reprise/kernels/silu_and_mul/silu_and_mul.h"
 #include "tests/support/fake_cuda/cuda_ops_fixture.h"
 #include "tests/support/fake_cuda/host_block_fixture.h"
 #include "tests/support/kernels/attention_plan_fixture.h"
 #include "tests/support/kernels/products.h"
+#include "tests/support/kernels/reference.h"
 
 // Compares matrix products, attention and the executor's choices with the oracles of the CPU's
 // kernels.

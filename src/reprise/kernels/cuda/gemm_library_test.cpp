@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "reprise/device/error.h"
-#include "reprise/kernels/reference.h"
 #include "reprise/tensor/op_table.h"
 #include "tests/support/fake_cuda/cuda_machine_fixture.h"
 #include "tests/support/kernels/products.h"
+#include "tests/support/kernels/reference.h"
 
 // Matrix products by a fake of cuBLASLt that has no notion of rows. These tests check the
 // transposed operands, the strides and the algorithm of each call.

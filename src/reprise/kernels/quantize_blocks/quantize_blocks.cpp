@@ -7,7 +7,6 @@
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
 #include "reprise/kernels/quantize_blocks/quantize_blocks_arguments.h"
-#include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
 
@@ -54,27 +53,6 @@ bool launch_rms_norm_quantize_blocks(device::Stream& stream,
                 num_blocks(arguments.tiles),
                 arguments,
                 std::array{writes(out), reads(x), reads(weight)});
-}
-
-void quantize_blocks_ref(const Tensor& x, const Tensor& out) {
-  auto* block = out.data_as<ActivationBlock>();
-  for (int64_t row = 0; row < x.size(0); ++row) {
-    for (int64_t begin = 0; begin < x.size(1); begin += kPanelBlock, ++block) {
-      float magnitude = 0;
-      for (int64_t i = 0; i < kPanelBlock; ++i) {
-        magnitude = std::max(magnitude, std::abs(static_cast<float>(element(x, row, begin + i))));
-      }
-      block->scale = magnitude / 127.0F;
-      block->sums[0] = block->sums[1] = 0;
-      for (int64_t i = 0; i < kPanelBlock; ++i) {
-        const double code =
-            magnitude > 0 ? element(x, row, begin + i) * 127.0 / static_cast<double>(magnitude) : 0;
-        block->codes[i] = static_cast<int8_t>(std::nearbyint(code));
-        block->sums[i / (kPanelBlock / 2)] =
-            static_cast<int16_t>(block->sums[i / (kPanelBlock / 2)] + block->codes[i]);
-      }
-    }
-  }
 }
 
 bool launch_quantize_blocks(const OpRun& run) {

@@ -21,7 +21,4 @@ bool launch_rms_norm_quantize_blocks(device::Stream& stream,
                                      float epsilon,
                                      const Tensor& out);  // int8 [num_tokens, 40 * B]
 
-/// Oracle, in double but for the scale, which is float32.
-void quantize_blocks_ref(const Tensor& x, const Tensor& out);
-
 }  // namespace reprise::kernels

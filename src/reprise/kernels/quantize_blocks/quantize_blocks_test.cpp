@@ -10,6 +10,28 @@
 namespace reprise::kernels {
 namespace {
 
+/// In double but for the scale, which is float32.
+void quantize_blocks_ref(const Tensor& x, const Tensor& out) {
+  auto* block = out.data_as<ActivationBlock>();
+  for (int64_t row = 0; row < x.size(0); ++row) {
+    for (int64_t begin = 0; begin < x.size(1); begin += kPanelBlock, ++block) {
+      float magnitude = 0;
+      for (int64_t i = 0; i < kPanelBlock; ++i) {
+        magnitude = std::max(magnitude, std::abs(static_cast<float>(element(x, row, begin + i))));
+      }
+      block->scale = magnitude / 127.0F;
+      block->sums[0] = block->sums[1] = 0;
+      for (int64_t i = 0; i < kPanelBlock; ++i) {
+        const double code =
+            magnitude > 0 ? element(x, row, begin + i) * 127.0 / static_cast<double>(magnitude) : 0;
+        block->codes[i] = static_cast<int8_t>(std::nearbyint(code));
+        block->sums[i / (kPanelBlock / 2)] =
+            static_cast<int16_t>(block->sums[i / (kPanelBlock / 2)] + block->codes[i]);
+      }
+    }
+  }
+}
+
 class QuantizeBlocks : public KernelTest {
  protected:
   Tensor quantize(const Tensor& x) {

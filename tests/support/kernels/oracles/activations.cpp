@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "reprise/kernels/reference.h"
 #include "reprise/kernels/swigluoai_and_mul/swigluoai_and_mul_arguments.h"
+#include "tests/support/kernels/reference.h"
 
 namespace reprise::kernels {
 double gelu_ref(double x) { return 0.5 * x * std::erfc(-x / std::numbers::sqrt2); }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "reprise/kernels/reference.h"
+#include "tests/support/kernels/reference.h"
 
 namespace reprise::kernels {
 void lora_shrink_ref(const Tensor& x, const Tensor& a, const Tensor& slots, const Tensor& out) {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "reprise/kernels/reference.h"
+#include "tests/support/kernels/reference.h"
 
 namespace reprise::kernels {
 namespace {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "reprise/kernels/reference.h"
+#include "tests/support/kernels/reference.h"
 
 namespace reprise::kernels {
 namespace {

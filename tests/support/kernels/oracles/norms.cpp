@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "reprise/kernels/reference.h"
 #include "tests/support/kernels/oracles/rows.h"
+#include "tests/support/kernels/reference.h"
 
 namespace reprise::kernels {
 void rms_norm_ref(

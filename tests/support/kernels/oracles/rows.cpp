@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "reprise/kernels/quantize/quantize_arguments.h"
-#include "reprise/kernels/reference.h"
+#include "tests/support/kernels/reference.h"
 
 namespace reprise::kernels {
 namespace {

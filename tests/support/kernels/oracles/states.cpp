@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "reprise/kernels/reference.h"
+#include "tests/support/kernels/reference.h"
 
 namespace reprise::kernels {
 namespace {

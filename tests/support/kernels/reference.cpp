@@ -1,4 +1,4 @@
-#include "reprise/kernels/reference.h"
+#include "tests/support/kernels/reference.h"
 
 #include "reprise/base/element.h"
 #include "reprise/tensor/packed_weight.h"
