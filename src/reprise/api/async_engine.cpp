@@ -39,7 +39,7 @@ struct AsyncEngine::Impl {
   Impl& operator=(const Impl&) = delete;
   ~Impl() {
     if (router) router->end_requests();
-    // The last deltas still go through the router.
+    // The last deltas still go through the router, so `local` ends before it.
     local.reset();
   }
 

@@ -92,7 +92,7 @@ scheduler::RequestId AsyncEngineLoop::submit(std::vector<int32_t> prompt_token_i
 
 void AsyncEngineLoop::wake() {
   {
-    // The thread must not be between its look and its sleep.
+    // Takes the lock, so that the thread is not between its look at the condition and its sleep.
     const std::lock_guard lock(mutex_);
   }
   wake_.notify_one();
@@ -192,7 +192,7 @@ void AsyncEngineLoop::serve(Inbox& inbox) {
   for (Submission& submission : inbox.submissions) {
     is_paused_ ? held_.push_back(std::move(submission)) : add(submission);
   }
-  // An abort names a request that was submitted before it, maybe in this same inbox.
+  // An abort names a request that was submitted earlier, maybe in this same inbox.
   for (const scheduler::RequestId id : inbox.aborts) abort_now(id);
   if (inbox.stop) return;
   if (!core_->has_unfinished_requests() && wants_idle_steps()) {

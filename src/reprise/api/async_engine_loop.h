@@ -31,10 +31,10 @@ struct IdleSteps {
   std::function<void()> run;         // runs one step, on the engine's thread
 };
 
-/// Work beside the requests, in parts that run between two steps while no step is in flight. Both
-/// functions are called on the engine's thread.
+/// Work beside the requests, in parts that run between two steps while no step is in flight. The
+/// engine's thread calls both functions.
 struct BackgroundWork {
-  /// Asked after each step: whether a part may run now. \pre true if no request is unfinished
+  /// Called after each step: may a part run now? \pre if is_idle is true, no request is unfinished
   std::function<bool(bool is_idle)> is_due;
   std::function<bool()> run;  // runs a part; returns whether there are more
 };
@@ -74,9 +74,9 @@ class AsyncEngineLoop {
   /// submitted later, and waits for it. Thread-safe, but a callback must not call it.
   /// \throws what `task` throws
   void run_between_steps(const std::function<void(engine::EngineCore&)>& task);
-  /// The same while no step is in flight: the task may change what steps use. The task returns the
-  /// work that follows it, which replaces earlier work; without `run` there is none. The work rests
-  /// while the engine is paused.
+  /// Like run_between_steps(), but waits until no step is in flight: so the task may change objects
+  /// that steps use. The task returns the work that follows it, which replaces earlier work;
+  /// without `run` there is none. The work rests while the engine is paused.
   void run_when_quiet(const std::function<BackgroundWork(engine::EngineCore&)>& task);
   /// Admits no more requests: requests submitted from now on wait for resume(). Returns when no
   /// request runs any more. Threads: as run_between_steps().
@@ -147,7 +147,7 @@ class AsyncEngineLoop {
   LiveRequests live_;
   EngineStats current_;
   TimePoint step_ended_;  // end of the last step
-  std::string death_;     // why the engine is dead; empty while it lives
+  std::string death_;     // why the engine ended; empty while it runs
   bool is_paused_ = false;
   BackgroundWork background_;
   std::vector<Submission> held_;                   // submitted while paused

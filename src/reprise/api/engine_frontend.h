@@ -41,7 +41,8 @@ class EngineFrontend {
   [[nodiscard]] const tokenizer::Tokenizer& tokenizer() const noexcept;
   /// The source of the template that renders conversations; empty when there is none.
   [[nodiscard]] std::string_view chat_template() const noexcept;
-  /// What that template writes for a sample conversation: it shows which parsers fit the model.
+  /// The text that the template writes for a sample conversation. It shows which parsers fit the
+  /// model.
   [[nodiscard]] output_parsers::TemplateSamples chat_template_samples() const;
   /// The prompt that the chat template makes from [{"role": ..., "content": ...}, ...].
   /// \throws InvalidArgument when the model has no template or the template refuses the messages
@@ -63,8 +64,8 @@ class EngineFrontend {
   /// Exchanges prompts with other engines; nullptr: the engine was started without
   /// --kv-transfer-config. Thread-safe.
   [[nodiscard]] kv_cache::KvTransfer* kv_transfer() const noexcept;
-  /// The options with this adapter. May read the adapter's folder.
-  /// \throws InvalidArgument for an unknown name, FileError
+  /// The options with the adapter of this name. May read the adapter's folder. \throws
+  /// InvalidArgument for an unknown name, FileError
   [[nodiscard]] scheduler::RequestOptions with_adapter(
       std::string_view name, scheduler::RequestOptions options = {}) const;
 

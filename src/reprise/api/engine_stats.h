@@ -61,7 +61,7 @@ struct RequestHistograms {
   explicit RequestHistograms(int64_t max_model_len);
 };
 
-/// One step, for the live view.
+/// One step, for the chat page's view of the running engine.
 struct StepRecord {
   uint64_t index = 0;  // 1 is the first step
   cudagraph::CudagraphRuntimeMode mode = cudagraph::CudagraphRuntimeMode::NONE;
@@ -103,18 +103,22 @@ struct EngineStats {
   int64_t num_requests_waiting = 0;
   double kv_cache_usage = 0;   // 0..1, of the blocks that requests can use
   uint64_t prompt_tokens = 0;  // of requests that got their first token; each request counts once
-  uint64_t prompt_tokens_cached = 0;    // of these, not computed: found in a cache
-  uint64_t prompt_tokens_imported = 0;  // of these, in another engine's
+  // The part of prompt_tokens that was found in a cache and not computed.
+  uint64_t prompt_tokens_cached = 0;
+  uint64_t prompt_tokens_imported = 0;                    // of these, in another engine's
   std::optional<kv_cache::KvTransferCounts> kv_transfer;  // unset without --kv-transfer-config
   uint64_t generation_tokens = 0;                         // sampled since the start
-  uint64_t dropped_tokens = 0;        // sampled ahead for requests that had ended; not in the above
+  // Tokens sampled ahead for requests that had ended; the counts above do not include them.
+  uint64_t dropped_tokens = 0;
   uint64_t postponed_tokens = 0;      // got in a later step (EngineCoreCounters)
   uint64_t prefix_cache_queries = 0;  // tokens looked up, and found
   uint64_t prefix_cache_hits = 0;
-  int64_t cached_states = 0;     // states of recurrent layers that cached prefixes hold now
-  uint64_t states_saved = 0;     // copied into the cache
-  uint64_t states_restored = 0;  // copied out of the cache, for requests that found their prefix
-  // The tokens of experts, if they are counted: by layer, then by expert.
+  // Copies of states of recurrent layers that cached prefixes hold now.
+  int64_t cached_states = 0;
+  uint64_t states_saved = 0;  // copied into the cache
+  // States copied out of the cache, for requests whose prefix was found.
+  uint64_t states_restored = 0;
+  // Counts of the tokens of experts, if they are counted: by layer, then by expert.
   std::vector<int32_t> expert_layers;
   std::vector<uint64_t> expert_tokens;
   uint64_t kv_event_payloads_sent = 0;              // steps whose cache events went to subscribers

@@ -49,7 +49,7 @@ void append(engine::OutputDelta& delta, double seconds, RequestOutput& result) {
 
 }  // namespace
 
-// Several engines work at the same time, so the local one has a thread too.
+// Several engines work at the same time, so the local engine has a thread too.
 struct LLM::Replicas {
   explicit Replicas(LoadedEngine& engine)
       : loop(std::make_unique<AsyncEngineLoop>(

@@ -22,7 +22,7 @@ class RequestTimeline {
   /// nullopt before the first token.
   [[nodiscard]] std::optional<engine::RequestTimes> times() const noexcept;
 
-  /// Only the first call counts.
+  /// Sets the time of the first schedule; later calls change nothing.
   void schedule(TimePoint now) noexcept {
     if (!scheduled_) scheduled_ = now;
   }

@@ -17,7 +17,7 @@ constexpr auto kCompilationFields = std::to_array<std::string_view>(
     {"cudagraph_mode", "cudagraph_capture_sizes", "max_cudagraph_capture_size"});
 constexpr auto kOtherFields = std::to_array<std::string_view>(
     {"shadow_check_rate", "verify_graphs", "quarantine", "release", "capture_budget_ms"});
-// Options that decide about graphs too, but are built into the engine.
+// Options that also decide about graphs, but cannot change because the engine is built with them.
 constexpr auto kFixedOptions = std::to_array<std::string_view>({"attention_backend",
                                                                 "block_size",
                                                                 "compilation_config",
@@ -108,7 +108,7 @@ GraphChange parse_graph_change(const Json& json) {
       refuse_field(name);
     }
   }
-  // Types and ranges of these are the business of the configuration.
+  // parse_compilation_config() checks the types and ranges of these fields.
   Json given = Json::object();
   for (const auto& [name, value] : change.compilation.items()) {
     if (!value.is_null()) given[name] = value;

@@ -13,7 +13,7 @@ namespace reprise::api {
 /// The milliseconds that captures may add to each step on average while requests run.
 inline constexpr double kDefaultCaptureBudgetMs = 5;
 
-/// A change of how a running engine uses graphs. What is unset stays as it is.
+/// A change of how a running engine uses graphs. Members without a value leave the engine as it is.
 struct GraphChange {
   /// Some of cudagraph_mode, cudagraph_capture_sizes and max_cudagraph_capture_size, as
   /// config::parse_compilation_config reads them. null: the default.

@@ -39,7 +39,7 @@ std::string name_of(const LoadedEngine& main, const LoadedEngine& model, const P
          cudagraph::graph_key_text(key.mode, key.descriptor);
 }
 
-/// The fields that a request gave, in a configuration that otherwise stays as it is.
+/// Sets the fields that a request gave. All other fields of the configuration stay.
 void set_fields(const Json& given, config::CompilationConfig& config) {
   Json values = Json::object();
   for (const auto& [name, value] : given.items()) {
@@ -49,7 +49,7 @@ void set_fields(const Json& given, config::CompilationConfig& config) {
   if (given.contains("cudagraph_mode")) config.cudagraph_mode = parsed.cudagraph_mode;
   if (given.contains("cudagraph_capture_sizes")) {
     config.cudagraph_capture_sizes = parsed.cudagraph_capture_sizes;
-    // The older list of ATOM is another way to say the same.
+    // ATOM's older key for the same list must not contradict the new sizes.
     config.cuda_graph_sizes = parsed.cuda_graph_sizes;
   }
   if (given.contains("max_cudagraph_capture_size")) {
@@ -57,7 +57,8 @@ void set_fields(const Json& given, config::CompilationConfig& config) {
   }
 }
 
-/// What of a request is for this model: the sizes of the main model do not fit a draft model.
+/// The fields of a request that apply to this model: the sizes of the main model do not fit a draft
+/// model.
 Json fields_for(const LoadedEngine& model, bool is_main, const Json& given) {
   Json fields = Json::object();
   const bool takes_sizes = is_main || model.options->draft_head.has_value();
@@ -67,7 +68,7 @@ Json fields_for(const LoadedEngine& model, bool is_main, const Json& given) {
   return fields;
 }
 
-/// Later reports and descriptions of the engine show the configuration as it is now.
+/// Keeps the new configuration, so that later reports and descriptions of the engine show it.
 void remember_fields(const Json& given, EngineArgs& args) {
   Json& config = args.compilation_config;
   if (given.contains("cudagraph_mode")) {
@@ -97,7 +98,7 @@ Json key_json(const LoadedEngine& main, const LoadedEngine& model, const KeyStat
 
 }  // namespace
 
-/// What a change does to one model.
+/// The change of one model.
 struct GraphChanges::Part {
   LoadedEngine* model = nullptr;
   ResolvedOptions options;
@@ -185,7 +186,8 @@ ResolvedOptions GraphChanges::resolve(const LoadedEngine& model, const GraphChan
   ResolvedOptions options = *model.options;
   config::CompilationConfig& asked = options.graph_inputs.compilation;
   set_fields(change.compilation, asked);
-  // The programs are compiled for these sizes, whatever is captured.
+  // The programs were compiled for these sizes at the start. They stay, whatever sizes are
+  // captured.
   if (asked.compile_sizes) asked.compile_sizes = {.sizes = options.graphs.compile_sizes};
   options.graphs = config::resolve(options.graph_inputs);
   options.warnings = options.graphs.warnings;
@@ -262,7 +264,7 @@ Json GraphChanges::begin(const GraphChange& change) {
     refused(error);
     throw;
   }
-  // A quarantine alone does not end the change that still captures.
+  // A change that only quarantines a key does not end the earlier change that still captures.
   const bool continues = is_capturing();
   auto progress = continues ? std::move(last_) : std::make_unique<Progress>();
   if (!continues) {
@@ -298,7 +300,8 @@ Json GraphChanges::begin(const GraphChange& change) {
                   last_->num_given_back,
                   last_->num_planned));
   for (const std::string& warning : warnings) note("graphs: " + warning);
-  // A step without its graph would be an error: strict mode knows no time between two plans.
+  // In strict mode a step without its graph is an error, so there must be no time between the old
+  // plan and the new one.
   while (engine_->args.strict_graphs && is_capturing()) (void)capture_one();
   if (!is_capturing() && !last_->is_done) finish();
   answer["state"] = last_->is_done ? "done" : "capturing";
@@ -362,8 +365,8 @@ void GraphChanges::finish() {
                               : fmt::format("; retired: {}", fmt::join(last_->failures, "; "))));
 }
 
-/// The mean of the captures of the same runtime mode at the start and since then; without any, the
-/// cost is not known.
+/// The mean cost of the captures of the same runtime mode, at the start and since then. Without any
+/// such capture the cost is unknown.
 Json GraphChanges::predict_captures() const {
   size_t num_graphs = 0;
   std::optional<double> ms = 0;
@@ -407,7 +410,7 @@ Json GraphChanges::profile(std::string_view name) {
   runner::GraphProfile profile = profiler.profile(key.mode, key.descriptor);
   profile.engine = describe_for_profile(*engine_);
   profile.memory_gb_s = *memory_gb_s_;
-  // States of requests begin with zeros.
+  // The states of new requests begin with zeros.
   const device::BufferView states = runner.states().memory();
   if (states.bytes > 0) runner.execution().stream().fill(states.data, std::byte{0}, states.bytes);
   return to_json(profile);
@@ -475,7 +478,7 @@ void GraphChanges::publish(const cudagraph::CaptureRecord* captured) {
       }
     }
   }
-  // A draft model shares the pool.
+  // The draft model's graphs use the same pool.
   now.graph_bytes += engine_->runner->execution().graph_pool().reserved_bytes();
   const std::lock_guard lock(mutex_);
   now.num_changes = stats_.num_changes;

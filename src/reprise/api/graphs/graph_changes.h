@@ -42,14 +42,14 @@ class GraphChanges {
   GraphChanges& operator=(const GraphChanges&) = delete;
   ~GraphChanges();
 
-  /// Begins a change, and says what it changes and what it costs. A change that the configuration
-  /// would refuse at a start is refused in the same words; then nothing has changed.
+  /// Begins a change. Returns what changes and what the change costs. A change that the
+  /// configuration would refuse at a start is refused in the same words; then nothing has changed.
   /// \throws InvalidArgument, GraphsBusyError
   [[nodiscard]] Json begin(const GraphChange& change);
   /// Whether the budget lets a graph be captured now. Called once after each step, while
   /// is_capturing(). `is_idle`: no request waits for the next step.
   [[nodiscard]] bool is_due(bool is_idle);
-  /// Captures one graph. Returns whether more wait. \throws device::DeviceError
+  /// Captures one graph. Returns whether more captures are left. \throws device::DeviceError
   [[nodiscard]] bool capture_one();
   [[nodiscard]] bool is_capturing() const;
 

@@ -20,12 +20,12 @@ struct GraphMicroscopeOptions {
   std::optional<int32_t> num_reqs;
 };
 
-/// What a profile says about the engine.
+/// Describes the engine for a profile.
 [[nodiscard]] Json describe_for_profile(const LoadedEngine& engine);
 
 /// \throws InvalidArgument if the graphs of such an engine cannot be replayed alone
 void require_profilable(const EngineArgs& args);
-/// The same, where the model is known.
+/// The same check when the model is known.
 void require_profilable(const LoadedEngine& engine);
 
 /// An engine of its own, without requests, whose captured graphs are looked into. One thread at a
@@ -46,7 +46,7 @@ class GraphMicroscope {
   [[nodiscard]] const std::vector<cudagraph::PlannedKey>& keys() const noexcept { return keys_; }
   [[nodiscard]] const StartupReport& report() const noexcept { return engine_->report; }
 
-  /// From now on, steps of keys that leave the number of requests open have so many.
+  /// From now on, steps of keys that leave the number of requests open have `num_reqs` requests.
   void use_num_reqs(std::optional<int32_t> num_reqs) noexcept { options_.num_reqs = num_reqs; }
 
   /// Times a key and each of its nodes. \pre one of keys(). \throws InvalidArgument if the context

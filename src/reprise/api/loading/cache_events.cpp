@@ -24,7 +24,7 @@ bool is_open_to_other_machines(const std::string& endpoint) {
 
 void open_event_publisher(LoadedEngine& engine, bool is_caching) {
   const kv_cache::KvEventsConfig& config = engine.args.kv_events;
-  // Only rank 0 schedules, so only it knows what is cached.
+  // Only rank 0 schedules, so only rank 0 knows which blocks are cached.
   const bool has_scheduler = engine.args.ranks == nullptr || engine.args.ranks->rank() == 0;
   if (!config.publishes() || !has_scheduler) return;
   engine.event_publisher = std::make_unique<kv_cache::KvEventPublisher>(

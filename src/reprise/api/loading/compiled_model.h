@@ -10,7 +10,7 @@ namespace reprise::api {
 
 /// The result of compile_only(). No graph is captured and no step runs.
 struct CompiledModel {
-  /// The plug-ins of whose ops the stages speak. They outlive the stages.
+  /// The plug-ins with the user's ops in the stages. The plug-ins outlive the stages.
   std::shared_ptr<const compile::Extensions> extensions;
   StartupReport report;
   /// Empty if the level compiles nothing or the compiler refused the model.

@@ -29,7 +29,7 @@ weights::DraftHeadKind kind_of(SpeculativeMethod method) {
                                              : weights::DraftHeadKind::mtp;
 }
 
-/// The classes of heads whose layer is a Llama's.
+/// The classes of draft heads whose layer is a Llama layer.
 std::vector<std::string_view> classes_of(weights::DraftHeadKind kind) {
   if (kind == weights::DraftHeadKind::eagle) return {"EagleLlamaForCausalLM", "LlamaForCausalLM"};
   return {"LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM"};
@@ -58,8 +58,8 @@ std::string config_path(const std::filesystem::path& folder) {
   return weights::ModelDirectory(folder).path_of("config.json");
 }
 
-/// The head's config.json becomes that of a Llama with one layer. Its rotation covers all positions
-/// of the main model, whose tokens it follows.
+/// The head's config.json becomes the config of a Llama with one layer. The rotation covers all
+/// positions of the main model, because the head follows the main model's tokens.
 Json overrides_of_eagle(const std::filesystem::path& folder,
                         weights::DraftHeadKind kind,
                         int32_t max_model_len) {
@@ -129,7 +129,7 @@ ResolvedOptions resolve_draft_head(const EngineArgs& head_args, ResolvedOptions&
                         ? weights::mtp_config(json, path, main.config)
                         : weights::parse_eagle_config(kind, json, path, head.config, main.config);
   head.config = head.draft_head->model;
-  head.recurrent = nullptr;  // the head of a model with recurrent layers has none
+  head.recurrent = nullptr;  // a head has no recurrent layers, even if its main model has
   head.rank_config = head.config;
   head.max_model_len = main.max_model_len;
   main.auxiliary = models::auxiliary_states(*head.draft_head);
@@ -142,7 +142,8 @@ std::unique_ptr<models::DraftHead> create_draft_head(const EngineArgs& args,
                                                      models::Parameters& parameters,
                                                      const models::CausalLM& target) {
   std::vector<int32_t> target_ids;
-  // Made-up weights name no tokens: their rows of logits are the first tokens.
+  // A head with made-up weights has no table of its draft tokens: its rows of logits stand for the
+  // first tokens.
   if (args.load_format != LoadFormat::dummy) {
     target_ids = weights::read_target_ids(*options.draft_head, source);
   }

@@ -20,9 +20,9 @@ namespace reprise::api {
 /// \pre has_draft_head(options) \throws InvalidArgument, FileError
 [[nodiscard]] EngineArgs draft_head_args(const EngineArgs& args, const ResolvedOptions& options);
 
-/// The meaning of draft_head_args(); ResolvedOptions::draft_head has a value. Also sets what the
-/// main model gives to the head.
-/// \throws FileError if the head does not fit the main model; otherwise as resolve_options
+/// Resolves draft_head_args(); ResolvedOptions::draft_head has a value. Also sets which hidden
+/// states the main model gives to the head. \throws FileError if the head does not fit the main
+/// model; otherwise as resolve_options
 [[nodiscard]] ResolvedOptions resolve_draft_head(const EngineArgs& head_args,
                                                  ResolvedOptions& main);
 

@@ -54,7 +54,7 @@ EngineArgs draft_model_args(const EngineArgs& args, const ResolvedOptions& optio
   // The step that gives the first drafts has two tokens of each request.
   draft.max_num_batched_tokens =
       std::max(args.max_num_batched_tokens, kFirstQueryLen * args.max_num_seqs);
-  // To the draft model's graphs, a step of two tokens per request is a step with one draft.
+  // Two tokens per request are, for the draft model's graphs, the shape of a step with one draft.
   draft.speculative_config = {{"method", "ngram"}, {"num_speculative_tokens", kFirstQueryLen - 1}};
   draft.async_scheduling = false;
   draft.enable_lora = false;

@@ -11,14 +11,13 @@ namespace reprise::api {
 /// Whether the drafts of an engine come from a model, or from a draft head (draft_head.h).
 [[nodiscard]] bool has_draft_model(const ResolvedOptions& options) noexcept;
 
-/// The options with which the draft model is loaded: those of the main model, but with the model
-/// and the settings of --speculative-config, and without what belongs to requests or to the main
-/// model alone. `options`: of the main model. \pre has_draft_model(options)
+/// The options with which the draft model is loaded: those of the main model, with the model and
+/// the settings of --speculative-config. Options about requests, or about the main model alone, are
+/// left out. `options`: of the main model. \pre has_draft_model(options)
 [[nodiscard]] EngineArgs draft_model_args(const EngineArgs& args, const ResolvedOptions& options);
 
-/// The meaning of draft_model_args(). `draft_args.max_model_len` gets a value.
-/// \throws InvalidArgument if the model cannot draft for the main model, otherwise as
-/// resolve_options
+/// Resolves draft_model_args(). `draft_args.max_model_len` gets a value. \throws InvalidArgument if
+/// the model cannot draft for the main model, otherwise as resolve_options
 [[nodiscard]] ResolvedOptions resolve_draft_model(EngineArgs& draft_args,
                                                   const ResolvedOptions& main);
 

@@ -23,7 +23,8 @@ namespace {
 constexpr int64_t kFirstBlocks = 2;
 // Strict verification replays each graph with made-up requests, at most 64 tokens at a time.
 constexpr int64_t kBlocksOfTrial = 256;
-// What the host keeps for a block: its entry in the pool, and its hash and place in the index.
+// The memory that the host uses for a block: its entry in the pool, and its hash and place in the
+// index.
 constexpr int64_t kHostBytesPerBlock = 256;
 
 size_t granularity_of(const LoadedEngine& engine) {
@@ -35,7 +36,8 @@ size_t granularity_of(const LoadedEngine& engine) {
 enum class Counting : uint8_t {
   exact,    // as --kv-cache-memory-bytes does
   rounded,  // to granules of the device
-  whole,    // rounded, with what the host keeps for blocks: what measured memory must hold
+  // Rounded up, with the host's memory for each block: this has to fit into the measured memory.
+  whole,
 };
 
 int64_t bytes_of_blocks(const LoadedEngine& engine, int64_t num_blocks, Counting counting) {
@@ -71,8 +73,8 @@ int64_t bytes_of_runner(const LoadedEngine& engine) {
   return static_cast<int64_t>(engine.runner->kv_cache().bytes() + engine.runner->states().bytes());
 }
 
-/// The sizes that fit into what is left now. The caches of existing runners count as left.
-/// `to_come`: bytes that will be taken before there are caches.
+/// The sizes of the caches that fit into the memory that is left now. The caches of existing
+/// runners count as left. `to_come`: bytes that will be allocated before the caches.
 KvCacheSize size_caches(LoadedEngine& main, LoadedEngine* draft, int64_t to_come) {
   const ResolvedOptions& options = *main.options;
   const DeviceMemory kind = main.device->is_gpu() ? DeviceMemory::gpu : DeviceMemory::host;
@@ -122,7 +124,7 @@ void report_size(LoadedEngine& engine, const KvCacheSize& size) {
   report.state_cache_bytes = static_cast<size_t>(report.num_state_slots) * states.bytes_per_slot();
 }
 
-/// Sizes of the draft model's cache for a main model with so many blocks.
+/// Sizes of the draft model's cache for a main model with this many blocks.
 KvCacheSize size_of_draft(LoadedEngine& draft, int64_t num_main_blocks) {
   ResolvedOptions& options = *draft.options;
   const int64_t longest = (num_main_blocks - 1) * draft.args.block_size;
@@ -132,7 +134,8 @@ KvCacheSize size_of_draft(LoadedEngine& draft, int64_t num_main_blocks) {
           .max_model_len = options.max_model_len};
 }
 
-/// A runner whose caches have addresses for `size`. `num_blocks`: that have memory at first.
+/// A runner whose caches have addresses for `size`. `num_blocks`: the number of blocks that have
+/// memory at first.
 void make_runner(LoadedEngine& engine, const KvCacheSize& size, int64_t num_blocks) {
   const ResolvedOptions& options = *engine.options;
   kv_cache::KvCacheLayout blocks = kv_cache_layout(engine, num_blocks);
@@ -156,7 +159,7 @@ int64_t first_blocks(const LoadedEngine& engine) {
 void reserve_runner(LoadedEngine& engine, KvCacheSize size) {
   const bool grows = device::reservable_memory(*engine.device->device) != nullptr;
   const int64_t with_memory = std::min(first_blocks(engine), size.num_blocks);
-  // Without addresses in reserve, this runner only shows what its graphs take.
+  // Without reserved addresses, this runner only serves to measure the memory of its graphs.
   if (!grows) size = {.num_blocks = with_memory, .max_model_len = size.max_model_len};
   make_runner(engine, size, with_memory);
 }
@@ -195,7 +198,7 @@ CacheGrowth give_caches_the_rest(LoadedEngine& main, LoadedEngine* draft) {
   const bool grows = device::reservable_memory(*main.device->device) != nullptr;
   const int64_t most_blocks = main.report.num_kv_blocks;
   KvCacheSize size = size_caches(main, draft, 0);
-  // Memory that others gave back meanwhile has no addresses.
+  // Memory that other processes gave back since then has no reserved addresses.
   size.num_blocks = std::min(size.num_blocks, most_blocks);
   const auto finish = [grows](LoadedEngine& engine, const KvCacheSize& of_engine) {
     report_size(engine, of_engine);

@@ -6,11 +6,11 @@
 #include "reprise/api/options/memory_size.h"
 
 /// The caches of an engine that starts (docs/adr/0092). Graphs are captured first, over caches
-/// whose blocks all have addresses while only a few have memory. What weights, activations and
-/// graphs took is then measured, and the caches get exactly what is left.
+/// whose blocks all have addresses while only a few have memory. Then the memory that weights,
+/// activations and graphs use is measured, and the caches get the rest.
 namespace reprise::api {
 
-/// The caches of both models, with what their memory rounds up to.
+/// The sizes of the caches of both models, and their memory after rounding.
 struct CacheSizes {
   KvCacheSize main;
   KvCacheSize draft;  // without blocks if drafts need no model
@@ -18,7 +18,7 @@ struct CacheSizes {
   int64_t state_bytes = 0;
 };
 
-/// The largest caches that a start could make, when so many bytes of weights are loaded. The
+/// The largest caches that a start could make when this many bytes of weights are loaded. The
 /// engines have options and a device. \throws InvalidArgument when even these are too small
 [[nodiscard]] CacheSizes plan_caches(LoadedEngine& main, LoadedEngine* draft, int64_t weight_bytes);
 

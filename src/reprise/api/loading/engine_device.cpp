@@ -57,7 +57,7 @@ EngineDevice open_engine_device(const EngineArgs& args, kernels::Isa isa) {
     if (!opened.is_gpu() && args.device == "cuda") {
       throw InvalidArgument(fmt::format("--device cuda: {}", loaded.reason));
     }
-    // A build without the plug-in says nothing on machines that have nothing for it.
+    // A build without the plug-in gives no warning on machines without a GPU.
     if (!opened.is_gpu() && (loaded.has_plugin || kernels::has_cuda_driver())) {
       opened.fallback_reason = fmt::format("running on the CPU, not on a GPU: {}", loaded.reason);
     }

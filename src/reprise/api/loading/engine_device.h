@@ -28,7 +28,7 @@ struct EngineDevice {
   std::vector<std::string> warnings;        // for example: a library that this machine lacks
 
   [[nodiscard]] bool is_gpu() const noexcept { return accelerator != nullptr; }
-  /// The code generator for this device; nullopt if there is none.
+  /// The code generator for this device; nullopt: no code is generated.
   [[nodiscard]] std::optional<compile::CodeGenerator> code_generator() const;
 };
 

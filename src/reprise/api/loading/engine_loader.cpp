@@ -51,7 +51,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// A model that is being started: the parts that are there so far, and its programs.
+/// A model that is being started: the parts that are ready so far, and its programs.
 struct Start {
   std::unique_ptr<LoadedEngine> engine;
   ModelPrograms programs;
@@ -68,8 +68,8 @@ void run_stage(const char* name,
   report.stages.push_back({.name = name, .seconds = seconds_since(begin)});
 }
 
-/// A text that is computed whole has to fit into a step. As in vLLM, the default number of tokens
-/// of a step then grows to the longest text. Whether it did.
+/// A text that must be computed in one step has to fit into it. As in vLLM, the default number of
+/// tokens of a step then grows to the longest text. Returns whether it did.
 bool makes_room_for_whole_texts(EngineArgs& args, const ResolvedOptions& options) {
   const bool is_default = args.max_num_batched_tokens == EngineArgs{}.max_num_batched_tokens;
   if (!options.config.computes_whole_texts() || !is_default) return false;
@@ -121,7 +121,8 @@ std::shared_ptr<EngineDevice> open_device(const EngineArgs& args,
   return device;
 }
 
-/// Makes the choices that depend on whether the device is a GPU, and refuses what needs a CPU.
+/// Makes the choices that depend on whether the device is a GPU, and refuses options that need a
+/// CPU.
 void decide_for_gpu(LoadedEngine& engine) {
   if (!engine.device->is_gpu()) return;
   if (engine.args.kv_cache_dtype == "auto") {
@@ -189,18 +190,19 @@ size_t bytes_used_elsewhere(const device::MemoryInfo& memory) {
   return used - std::min(used, memory.allocated_here);
 }
 
-/// The eager pool gets the memory of the largest step. A GPU runs the step, which also loads code.
+/// Runs or records the largest step, so that the eager pool has its memory. On a GPU the step
+/// really runs, because this also loads code.
 void take_activations(LoadedEngine& engine) {
   if (engine.device->is_gpu()) return engine.runner->run_largest_step();
   try {
     engine.runner->run_largest_step(runner::StepWork::recorded);
   } catch (const device::CaptureError&) {
-    // An extension does what cannot be recorded.
+    // The plug-ins of a user may do things that cannot be recorded.
     engine.runner->run_largest_step();
   }
 }
 
-/// Takes all memory of the device that steps will need, so that what is left is the caches'.
+/// Allocates all memory of the device that steps will need. The caches get what is left.
 void take_memory_of_steps(LoadedEngine& engine) {
   EngineDevice& device = *engine.device;
   if (device.is_gpu()) {
@@ -223,7 +225,7 @@ void take_memory_of_steps(LoadedEngine& engine) {
 void capture(LoadedEngine& engine, const StartupObserver& observer) {
   runner::ModelRunner& runner = *engine.runner;
   StartupReport& report = engine.report;
-  // The runner of a second start must have the graphs whose memory the first one has shown.
+  // The second runner must capture the same graphs as the first, whose memory was measured.
   const std::optional<cudagraph::LadderReport> known = std::move(report.capture.ladder);
   report.capture = runner.capture(observer.on_capture, known ? &*known : nullptr);
   require_memory_for_graphs(report);
@@ -273,7 +275,7 @@ std::unique_ptr<LoadedEngine> load_engine(const EngineArgs& args, const StartupO
   const Clock::time_point begin = Clock::now();
   require_ranks(args);
   Start main{.engine = begin_engine(args), .programs = ModelPrograms()};
-  // Stays without an engine if drafts need no model.
+  // `engine` stays empty if drafts need no model.
   Start draft{.engine = nullptr, .programs = ModelPrograms("draft")};
   LoadedEngine& engine = *main.engine;
   Descriptor replay_log;
@@ -380,7 +382,7 @@ CompiledModel compile_only(const EngineArgs& args) {
   LoadedEngine& engine = *start.engine;
   engine.options = resolve(engine.args);
   report_options(*engine.options, engine.report);
-  // A draft head decides which hidden states the main model gives.
+  // A draft head decides which hidden states the main model outputs.
   (void)resolve_draft_engine(engine);
   engine.device = open_device(engine.args, *engine.options, engine.report);
   load_weights(engine, nullptr, {});

@@ -98,7 +98,7 @@ fs::path file_of_this_code() {
 
 bool is_cpu(const Json& bits) { return bits.value("device", "") == "cpu"; }
 
-/// The names of a member of "bits", for people.
+/// The texts that stand for the members of "bits" in messages.
 struct BitsFact {
   const char* name;
   const char* words;
@@ -160,7 +160,7 @@ void compare_files(const Json& logged, const Json& replayed, std::vector<std::st
     if (!is_weights(name)) add(name);
 }
 
-/// Of a JSON value, without the quotes of a text.
+/// The text of a JSON value, without the quotes of a string.
 std::string text_of(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }

@@ -21,15 +21,15 @@ struct LoadedEngine;
 /// what can change the bits of an answer besides weights and program.
 [[nodiscard]] Json engine_record(const LoadedEngine& engine);
 /// Adds "files", digests of all files of the model, and "build", a digest of this program. Reads
-/// them whole.
+/// all these files completely.
 void add_file_digests(const std::filesystem::path& model, Json& record);
 
 /// The options of an engine like that of a record: with its instruction set, if this CPU has it.
 /// \throws Json::exception
 [[nodiscard]] EngineArgs args_of_record(const Json& record);
 
-/// Why answers of two engines may differ, most likely first: a sentence for each difference between
-/// their records. If there is none, one sentence that says so.
+/// Reasons for which the answers of two engines may differ, most likely first: a sentence for each
+/// difference between their records. If there is none, one sentence that says so.
 [[nodiscard]] std::vector<std::string> likely_causes(const Json& logged, const Json& replayed);
 
 }  // namespace reprise::api

@@ -102,8 +102,8 @@ std::unique_ptr<runner::ModelRunner> create_runner(const LoadedEngine& engine,
 engine::EngineCoreOptions core_options(const LoadedEngine& engine, bool caches_prefixes) {
   const EngineArgs& args = engine.args;
   const ResolvedOptions& options = *engine.options;
-  // The vector of a prompt counts as a token after it, which is never computed. Texts that are
-  // computed whole are neither cut nor shared.
+  // The vector of a prompt counts as one more token, which is never computed. Texts that must be
+  // computed in one step are neither cut nor shared.
   const bool pools = options.config.pooling.has_value();
   const bool is_whole = options.config.computes_whole_texts();
   return {.scheduler = {.max_num_seqs = args.max_num_seqs,

@@ -23,7 +23,7 @@ namespace reprise::api {
 
 [[nodiscard]] kv_cache::KvCacheLayout kv_cache_layout(const LoadedEngine& engine,
                                                       int64_t num_blocks);
-/// Slots of requests, and of `num_snapshots` copies of states.
+/// The layout of the slots of requests and of `num_snapshots` copies of states.
 [[nodiscard]] kv_cache::StateCacheLayout state_cache_layout(const LoadedEngine& engine,
                                                             int64_t num_snapshots);
 
@@ -34,7 +34,7 @@ namespace reprise::api {
     const kv_cache::StateCacheLayout& states,
     const cudagraph::DispatcherOptions& dispatcher);
 
-/// What the options say about the graphs of the engine's runner.
+/// The settings of the runner's graphs, from the options of the engine.
 [[nodiscard]] runner::GraphSettings graph_settings(const LoadedEngine& engine);
 
 /// The options of the core, which borrow from the engine. `caches_prefixes`: whether requests share

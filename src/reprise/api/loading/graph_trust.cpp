@@ -69,7 +69,7 @@ std::filesystem::path report_folder(const EngineArgs& args) {
   return root.empty() ? root : root.parent_path() / "graph-reports";
 }
 
-/// What decides about an engine's graphs; args_of_report() reads it.
+/// The options that decide about an engine's graphs; args_of_report() reads them.
 Json describe(const LoadedEngine& engine) {
   const EngineArgs& args = engine.args;
   Json json = {{"version", args.program_version},

@@ -11,20 +11,21 @@
 /// (--shadow-check-rate), and the promise that no step leaves its graph (--strict-graphs).
 namespace reprise::api {
 
-/// Checks what needs no device. Adds warnings of options without effect.
-/// \throws InvalidArgument that names the option and the setting that it cannot be used with, or
-/// with --strict-graphs a requested mode that the engine cannot have
+/// Checks that need no device. Adds warnings of options without effect. \throws InvalidArgument
+/// that names the option and the setting that it cannot be used with, or with --strict-graphs a
+/// requested mode that the engine cannot have
 void check_graph_trust(const EngineArgs& args, ResolvedOptions& options);
 
-/// A start without memory for a graph has none for a useful cache either, and would serve batches
-/// of that key eagerly. \throws OutOfMemory that names the first key that did not fit
+/// With --strict-graphs: refuses a start whose memory does not hold every graph. Such a start would
+/// have no memory for a useful cache either, and would run batches of that key eagerly. \throws
+/// OutOfMemory that names the first key that did not fit
 void require_memory_for_graphs(const StartupReport& report);
 
-/// With --strict-graphs: whether every planned graph was captured.
-/// \throws Error that names the keys that were not, and why
+/// With --strict-graphs: checks that every planned graph was captured. \throws Error that names the
+/// keys that were not, and why
 void require_all_graphs(const EngineArgs& args, const StartupReport& report);
 
-/// For the runner of this model.
+/// The options of the shadow check for the runner of this model.
 [[nodiscard]] runner::ShadowCheckOptions shadow_check_options(const LoadedEngine& engine);
 
 /// The options of the engine that wrote a report, as far as they decide about its graphs.

@@ -46,7 +46,7 @@ void LoadedEngine::sleep(SleepLevel level) {
   core->drop_steps();
   runner->wait();
   if (draft != nullptr) {
-    // The cache keeps tokens of requests that have ended, and sleeping loses them.
+    // The cache of the draft model keeps tokens of requests that have ended. Sleeping loses them.
     drafter->forget_all();
     draft->memory->sleep(level);
   }

@@ -22,7 +22,7 @@ class ModelPrograms {
   void compile(LoadedEngine& engine, runner::ModelRunner& runner);
   /// Forgets all programs, because the memory that they name has changed.
   void reset() noexcept;
-  /// Puts what the compilers report into the report of the start.
+  /// Adds the compilers' results to the report of the start.
   void report_to(StartupReport& report) const;
 
   /// Keep the stages of the compilation for take_stages().

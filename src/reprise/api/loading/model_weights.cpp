@@ -25,8 +25,8 @@ std::unique_ptr<lora::AdapterSlots> reserve_adapters(const EngineArgs& args,
   return slots;
 }
 
-/// Makes room for counts of the tokens of experts, if they are asked for. nullptr: nothing is
-/// counted.
+/// Makes room for counts of the tokens of experts, if the user asks for these counts. nullptr:
+/// nothing is counted.
 std::unique_ptr<runner::ExpertCounts> reserve_expert_counts(EngineArgs& args,
                                                             const ResolvedOptions& options,
                                                             EngineDevice& device,

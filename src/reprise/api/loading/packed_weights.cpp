@@ -24,7 +24,7 @@ std::string experts_text(const weights::ModelConfig& config) {
   return fmt::format("{}+{}", config.moe->of_rank->begin, config.moe->of_rank->count);
 }
 
-/// The engines that share one file: its name is a hash of this key.
+/// A key that all engines with the same file share: the file's name is a hash of it.
 CacheKey place_of(const EngineArgs& args, const ResolvedOptions& options) {
   std::error_code error;
   const std::filesystem::path model = std::filesystem::canonical(args.model, error);

@@ -37,7 +37,7 @@ class PackedWeights {
  private:
   StartupReport* report_;
   weights::RunParts run_parts_;
-  std::optional<weights::PackedCopyFile> file_;  // nothing: there is no copy, and none is made
+  std::optional<weights::PackedCopyFile> file_;  // unset: there is no copy, and none is made
   std::string why_not_mapped_;
 };
 

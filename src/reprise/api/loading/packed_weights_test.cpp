@@ -51,7 +51,7 @@ class PackedWeightsTest : public testing::Test {
     }
     return all;
   }
-  /// The weights of a start without the option.
+  /// Starts without the option and returns its weights: the expected ones.
   [[nodiscard]] std::string want(const std::string& quantization = "none") const {
     EngineArgs without = args(quantization);
     without.packed_weights_cache = "none";

@@ -7,9 +7,9 @@
 /// EngineArgs::replay_log: the log with which answers can be repeated.
 namespace reprise::api {
 
-/// Opens the file before anything large is loaded; owns nothing without the option, and on ranks
-/// that do not schedule. Adds a warning if other users may read it.
-/// \throws InvalidArgument if it cannot be opened
+/// Opens the file before anything large is loaded. Returns no descriptor without the option, and on
+/// ranks that do not schedule. Adds a warning if other users may read the file. \throws
+/// InvalidArgument if the file cannot be opened
 [[nodiscard]] Descriptor open_replay_log(const EngineArgs& args, ResolvedOptions& options);
 
 /// Begins to write, once the engine is loaded. Does nothing without a file.

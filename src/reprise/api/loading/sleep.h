@@ -8,9 +8,9 @@ namespace reprise::api {
 
 /// How much memory an engine gives back while it sleeps; the numbers are vLLM's.
 enum class SleepLevel : uint8_t {
-  pause = 0,    // gives back nothing; the engine only runs no steps
-  offload = 1,  // KV cache; the weights move to host memory (on a CPU they stay)
-  discard = 2,  // KV cache and weights; the weights are read again when the engine wakes
+  pause = 0,    // no memory; the engine only stops running steps
+  offload = 1,  // memory of the KV cache; the weights move to host memory (on a CPU they stay)
+  discard = 2,  // memory of KV cache and weights; the weights are read again when the engine wakes
 };
 
 /// How unfinished requests end when the engine is sent to sleep.

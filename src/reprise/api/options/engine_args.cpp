@@ -11,7 +11,8 @@
 namespace reprise::api {
 
 LoadFormat parse_load_format(std::string_view option, std::string_view text) {
-  // vLLM's names of how files of safetensors or GGUF are read, and by whom.
+  // vLLM's names for ways to read files of safetensors or GGUF. Reprise always reads them the same
+  // way.
   constexpr std::array kAsFound = {std::string_view("auto"),
                                    std::string_view("hf"),
                                    std::string_view("mistral"),

@@ -13,7 +13,8 @@
 namespace reprise::api {
 namespace {
 
-// Unicode has 32 noncharacters in a row for internal use. One that no message contains is the mark.
+// Unicode has 32 noncharacters in a row for internal use. One that occurs in no message serves as
+// the mark.
 constexpr char32_t kFirstMark = 0xFDD0;
 constexpr char32_t kLastMark = 0xFDEF;
 
@@ -93,7 +94,7 @@ std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpaces) - begin + 1);
 }
 
-/// The text that a content ends with; null if there is none.
+/// The last text of a content; null if the content has none.
 const Json* last_text_of(const Json& content) {
   if (content.is_string()) return &content;
   if (!content.is_array() || content.empty()) return nullptr;

@@ -28,7 +28,8 @@ enum class ContentFormat : uint8_t {
   openai,     // always a list of parts
 };
 
-/// auto, string or openai. `option`: the name of the value in messages. \throws InvalidArgument
+/// Reads "auto", "string" or "openai". `option`: the name of the value in messages. \throws
+/// InvalidArgument
 [[nodiscard]] ContentFormat parse_content_format(std::string_view option, std::string_view text);
 
 /// Options for turning a conversation into a prompt; names and defaults are vLLM's.

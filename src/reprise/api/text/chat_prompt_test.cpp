@@ -50,7 +50,8 @@ TEST(ChatPrompt, control_tokens_that_people_write_are_text) {
   EXPECT_EQ(count(ids, end), count(harmless, end));
   EXPECT_EQ(count(ids, start), count(harmless, start));
   EXPECT_EQ(bundled_tokenizer().decode(ids, false), prompt.text);
-  // The template's control tokens still become tokens, also next to text that spells the same.
+  // The template's own control tokens still become tokens, also next to a text that spells the same
+  // characters.
   EXPECT_EQ(ids.front(), start);
 }
 

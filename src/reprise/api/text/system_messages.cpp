@@ -47,7 +47,7 @@ class Conversation {
     const bool is_user = has_role(message, "user");
     const bool is_first = messages_.empty() && waiting_.empty();
     const bool is_shown = is_first ? form_->takes_system : form_->takes_late_system;
-    // Most templates that refuse such a message want the roles to alternate.
+    // A template that refuses such a message usually requires that roles alternate.
     if ((has_role(message, "system") && !is_shown) || (is_user && grew_)) {
       return move(text_of(message));
     }
@@ -89,7 +89,8 @@ class Conversation {
   const TemplateForm* form_;
   Json messages_ = Json::array();
   std::string waiting_;  // for the user's next message
-  bool grew_ = false;    // the last message is the user's, and a system's was added to it
+  // The last message is the user's, and the text of a system message was added to it.
+  bool grew_ = false;
 };
 
 }  // namespace

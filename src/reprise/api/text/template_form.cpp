@@ -74,7 +74,7 @@ class TemplateProbe {
     return {};
   }
 
-  /// What follows the question, if all of `words` are in it and none of `absent`.
+  /// The text after the question, if it contains all of `words` and none of `absent`.
   std::string after_question(const Json& messages,
                              Options options,
                              std::initializer_list<std::string_view> words,
@@ -86,7 +86,7 @@ class TemplateProbe {
     return holds(after, words, absent) ? after : std::string();
   }
 
-  /// Whether the template has read the lists of parts, instead of printing them.
+  /// Whether the template has read the lists of parts instead of printing them as Python or JSON.
   static bool has_read(std::string_view text) {
     return holds(text, {}, {"'type'", "\"type\": \"text\"", "\"type\":\"text\""});
   }
@@ -116,14 +116,15 @@ class TemplateProbe {
         shows(Json::array({first, sample_part(kSecondPart)}), {kFirstPart, kSecondPart});
     const bool shows_text = shows(kSampleContent, {kSampleContent});
     const bool shows_a_part = !shows_text && shows(Json::array({first}), {kFirstPart});
-    // A template that refuses the role in any form refuses it with its own words later.
+    // If the template refuses the role in any form, leave it as it is: the template will report
+    // that itself.
     found.takes_text = !shows_a_part;
     found.takes_one_part = shows_a_part && !found.takes_parts;
     return shows_text || shows_a_part || found.takes_parts;
   }
 
-  /// Whether the template shows a message of the system behind a question, at the end of the
-  /// conversation and inside it.
+  /// Whether the template shows a system message that comes after a question, both at the end of
+  /// the conversation and inside it.
   bool shows_late_system() {
     const Json late = message("system", kSampleContent, form.system);
     const auto shows = [&](const Json& messages) {
@@ -134,24 +135,26 @@ class TemplateProbe {
            shows(Json::array({question(), answer(kFirstPart), late, question()}));
   }
 
-  /// Whether a question alone is rendered, within the limits. Otherwise nothing follows from what
-  /// other conversations give.
+  /// Whether the template renders a conversation of one question, within the limits. If not, the
+  /// results for other conversations prove nothing.
   bool renders_questions() {
     return holds(render(Json::array({question()}), {}), {kSampleQuestion}) && !is_too_dear_;
   }
 
   bool takes_arguments(Arguments arguments) { return !calling(arguments).empty(); }
 
-  /// What follows the question in an answer that calls the sample tool.
+  /// The text after the question in an answer that calls the sample tool.
   std::string calling(Arguments arguments) {
     return after_question(Json::array({question(), with_call(answer(""), arguments)}),
                           {.with_tools = true},
                           {kSampleToolName, "sample_key", "sample value"},
-                          // Python's spelling of an object, and a text that was escaped again
+                          // Python's spelling of an object, and a JSON text that the template
+                          // escaped a second time
                           {"'sample_key':", "\\\"sample_key\\\""});
   }
 
-  /// An answer with reasoning after the question; empty if the template leaves reasoning out.
+  /// The text after the question in an answer with reasoning; empty if the template leaves
+  /// reasoning out.
   std::string reasoning(Arguments arguments) {
     const Json thoughtful = with_reasoning(answer(kSampleContent));
     std::string text = after_question(

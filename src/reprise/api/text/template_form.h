@@ -20,7 +20,7 @@ namespace reprise::api {
 struct ContentForm {
   bool takes_text = true;
   bool takes_parts = false;     // a list of {"type": "text", "text": ...}
-  bool takes_one_part = false;  // such a list, of which only the first part is shown
+  bool takes_one_part = false;  // takes a list of parts, but shows only its first part
 };
 
 /// The forms of messages that a template takes. Templates differ, and no field of a template says
@@ -34,20 +34,20 @@ struct TemplateForm {
   bool takes_late_system = true;      // one after the first question
   bool takes_thinking_parts = false;  // {"type": "thinking", "thinking": ...} of an assistant
   bool takes_reasoning = false;       // a member of an assistant's message
-  // The arguments of tool calls: as an object, and as the JSON text of one.
+  // Whether the template takes the arguments of tool calls as an object, and as JSON text.
   bool takes_object_arguments = true;
   bool takes_text_arguments = false;
 
   [[nodiscard]] const ContentForm& content_of(std::string_view role) const noexcept;
 };
 
-/// Renders about twenty short conversations. After the first of them that reaches a limit of the
-/// template, none is rendered any more. \throws Abandoned from `work`
+/// Renders about twenty short conversations. When one of them reaches a limit of the template, the
+/// rest are not rendered. \throws Abandoned from `work`
 [[nodiscard]] TemplateForm find_template_form(const chat_template::ChatTemplate& chat_template,
                                               const tokenizer::TokenizerConfig& tokens,
                                               const WorkLimit& work = {});
 
-/// What the template writes for the sample conversation of choose_parsers().
+/// The texts that the template writes for the sample conversation of choose_parsers().
 [[nodiscard]] output_parsers::TemplateSamples sample_template(
     std::string_view source,
     const chat_template::ChatTemplate& chat_template,

@@ -34,7 +34,7 @@ std::string prompt(const std::string& source,
   return parsed.render(messages_for_template(messages, find_template_form(parsed, {}), format), {});
 }
 
-/// A template that writes [role] and then this, for each message.
+/// A template that writes [role] and then `body` for each message.
 std::string each(const std::string& body) {
   return "{% for m in messages %}[{{ m.role }}]" + body + "{% endfor %}";
 }
@@ -126,7 +126,7 @@ TEST(TemplateForm, parts_of_thought_are_reasoning_where_the_template_takes_it) {
   }
   const Json inner = message("assistant", {{{"type", "reasoning"}, {"text", "why"}}});
   EXPECT_EQ(prompt(kThinks, Json::array({inner})), "[assistant]<think>why</think>");
-  // Some clients send thoughts in both places.
+  // Some clients send the same thoughts in two places.
   Json twice = inner;
   twice["reasoning"] = "why";
   EXPECT_EQ(prompt(kThinks, Json::array({twice})), "[assistant]<think>why</think>");
@@ -253,7 +253,7 @@ TEST(TemplateForm, a_template_that_never_ends_is_tried_once) {
   EXPECT_TRUE(form.takes_object_arguments);
 }
 
-/// ChatML with this text for each call of an answer.
+/// ChatML that writes `call` for each call of an answer.
 std::string with_calls(const std::string& call) {
   return "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}<|im_start|>{{ "
          "m.role }}\n"

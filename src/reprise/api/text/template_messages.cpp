@@ -15,11 +15,11 @@
 namespace reprise::api {
 namespace {
 
-/// What the arguments of all calls of a conversation may hold, in parts and in numbers. A short
-/// text can hold very many values, and a template makes a larger value of each.
+/// Limits of the values in the arguments of all calls of a conversation together. A short text can
+/// hold very many values, and a template makes a larger value of each.
 constexpr size_t kMaxArgumentValues = 200'000;
 
-/// A part of a content.
+/// One part of a content: its text, or its thoughts.
 struct Part {
   bool is_thought = false;
   Json value;  // as templates take it: {"type": ..., "text" or "thinking": ...}
@@ -132,9 +132,9 @@ bool wants_list(const Json& message,
   return !takes.takes_text || (takes.takes_parts && message["content"].is_array());
 }
 
-/// The arguments of one call. Text that is no JSON object is kept where the template takes text; an
-/// earlier answer may have been cut, and the conversation must be able to go on. Elsewhere it
-/// becomes an empty object, as in vLLM.
+/// The arguments of one call. If the template takes text, a text that is not a JSON object stays as
+/// it is: an earlier answer may have been cut, and the conversation must be able to continue. For
+/// other templates such a text becomes an empty object, as in vLLM.
 Json arguments_for(const Json& arguments, const TemplateForm& form, JsonBudget& budget) {
   Json object = Json::object();
   if (arguments.is_object()) {
@@ -189,11 +189,11 @@ void convert(Json& message,
   for (const char* name : {"reasoning", "reasoning_content", "thinking"}) message.erase(name);
   if (!message.contains("content")) message["content"] = nullptr;
   std::vector<Part> parts;
-  // A text that stays one is not copied.
+  // If the content stays a text, do not copy it.
   const bool stays = message["content"].is_string() && !wants_list(message, {}, form, format);
   if (!stays) parts = read_parts(message["content"], place + ".content");
   if (is_answer && form.takes_thinking_parts && format != ContentFormat::string) {
-    // Such templates take no reasoning elsewhere.
+    // A template that takes thoughts as parts of the content reads no other member for them.
     if (reasoning && !form.takes_reasoning) {
       if (stays) parts.push_back(text_part(message["content"]));
       parts.insert(parts.begin(), thought_part(*std::exchange(reasoning, std::nullopt)));
