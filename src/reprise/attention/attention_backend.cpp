@@ -43,8 +43,8 @@ constexpr std::array<std::string_view, 5> kQuantized = {
 
 // The support levels are those of vLLM's backends. FLASH_ATTN 2 could declare more, but its level
 // is lower on purpose: with ALWAYS, decode batches in mode FULL would replay graphs for mixed
-// batches, which use the other attention path. Its two sets of FULL graphs are for those who ask
-// for them (mode FULL_AND_FULL).
+// batches, which use the other attention path. Users who want its two sets of FULL graphs choose
+// mode FULL_AND_FULL.
 constexpr std::array kBackends = {
     BackendInfo{"UNIFIED", 0, kUnified, kKeyValue, kAlways, {}, create_unified_backend},
     BackendInfo{"FLASH_ATTN", 3, kUnified, kKeyValue, kAlways, kNotE4M3, create_unified_backend},

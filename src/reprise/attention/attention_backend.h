@@ -74,7 +74,7 @@ enum class AttentionKind : uint8_t {
 /// One entry in the list of backends.
 struct BackendInfo {
   std::string_view name;  // the name that users type
-  int version = 0;        // the version of FLASH_ATTN, 2 or 3; 0 for the others
+  int version = 0;        // the version of FLASH_ATTN, 2 or 3; 0 for other backends
   std::string_view role;  // description for the log
   AttentionKind kind = AttentionKind::key_value;
   /// Which FULL graphs can hold this backend's kernels. A level that is too high gives wrong
@@ -87,7 +87,7 @@ struct BackendInfo {
   cudagraph::FullGraphSets full_graph_sets = cudagraph::FullGraphSets::one;
 };
 
-/// The backend of the layers of one kind in a model: the weakest one decides for the model.
+/// The backend for one kind of a model's layers. The weakest backend decides for the model.
 struct LayerBackend {
   const BackendInfo* backend = nullptr;  // in the list of backends
   std::vector<int64_t> layers;
@@ -116,14 +116,15 @@ void require_cache_dtype(const BackendInfo& backend, const kv_cache::CacheDType&
 /// Uses one path for uniform batches and another path for all other batches. For a FULL graph, the
 /// descriptor decides which of the two is captured.
 [[nodiscard]] std::unique_ptr<AttentionBackend> create_separate_backend(const BackendResources&);
-/// The same, but it has no path for FULL graphs of batches that are not uniform, and refuses them.
+/// The same, but without a path for FULL graphs of batches that are not uniform: it refuses such
+/// graphs.
 [[nodiscard]] std::unique_ptr<AttentionBackend> create_uniform_graph_backend(
     const BackendResources&);
 /// The backend of recurrent layers, whose kernels need no plan. It refuses all FULL graphs but
 /// those of batches with the same number of tokens for each request.
 [[nodiscard]] std::unique_ptr<AttentionBackend> create_recurrent_backend(const BackendResources&);
-/// One path for every batch, and no FULL graph at all: what a backend is whose kernels cannot be
-/// captured, for any kind of layers.
+/// Uses one path for every batch and refuses every FULL graph. It stands for backends whose kernels
+/// cannot be captured, and serves any kind of layers.
 [[nodiscard]] std::unique_ptr<AttentionBackend> create_reference_backend(const BackendResources&);
 /// Uses attention plans. The host divides the attention of each step into work items, cuts long
 /// contexts into parts, and writes the plan into a persistent buffer. Each captured batch size has

@@ -180,7 +180,7 @@ constexpr std::array kGraphs = {
 
 TEST(AttentionBackends, prepare_the_graphs_of_their_level_and_refuse_those_above) {
   for (const BackendInfo& backend : attention_backends()) {
-    // Its level is lower than what it can do on purpose, see attention_backend.cpp.
+    // This backend declares less than it can do, on purpose: see attention_backend.cpp.
     if (backend.name == "FLASH_ATTN" && backend.version == 2) continue;
     for (const auto& [level, descriptor] : kGraphs) {
       SCOPED_TRACE(testing::Message() << backend.name << ", " << to_string(level));

@@ -16,15 +16,16 @@ struct AttentionShape {
   int64_t head_dim = 0;
   int64_t value_dim = 0;       // of values and results; 0: head_dim
   int64_t sliding_window = 0;  // 0 = none
-  int64_t chunk_size = 0;      // a token sees its own chunk of positions; 0 = all; no window then
-  float scale = 0;             // of scores; 0: 1 / sqrt(head_dim)
-  float soft_cap = 0;          // of scaled scores; 0: none
-  float k_scale = 1;           // of a float8 cache: it holds keys divided by k_scale,
-  float v_scale = 1;           // and values divided by v_scale
+  // A token sees its own chunk of positions, and there is no window; 0: no chunks.
+  int64_t chunk_size = 0;
+  float scale = 0;                // of scores; 0: 1 / sqrt(head_dim)
+  float soft_cap = 0;             // of scaled scores; 0: none
+  float k_scale = 1;              // of a float8 cache: it holds keys divided by k_scale,
+  float v_scale = 1;              // and values divided by v_scale
   bool is_bidirectional = false;  // a token sees positions after its own too
 };
 
-/// What layers of attention have from earlier tokens. A layer uses one of the two.
+/// The memory that attention layers read from earlier tokens. A layer uses one of the two members.
 struct LayerCaches {
   const kv_cache::KvCacheTensors* kv_cache = nullptr;
   const kv_cache::StateCacheTensors* states = nullptr;

@@ -5,22 +5,24 @@
 namespace reprise::attention {
 namespace {
 
-/// Positions that attention takes at once, in every kernel.
+/// The number of positions that attention takes at once, in every kernel.
 constexpr int32_t kChunk = 32;
-/// Query rows that a kernel takes at once.
+/// The largest number of query rows that a kernel takes at once.
 constexpr int64_t kMostRows = 32;
-/// The loads of the keys and values of a chunk cost as much as so many query rows: 3 with AVX-512,
-/// 8 with AMX, from kernels of 1 to 32 rows (docs/adr/0051). The smaller number makes the rule
-/// careful.
+/// Loading the keys and values of a chunk costs as much as this many query rows: 3 with AVX-512, 8
+/// with AMX, measured with kernels of 1 to 32 rows (docs/adr/0051). The smaller number makes the
+/// rule choose cascade attention less often.
 constexpr int64_t kRowsPerLoad = 3;
-/// The states of a row are written and read once, which costs as much as so many chunks of one row.
+/// Writing and reading the states of a row once costs as much as this many chunks of one row.
 constexpr int64_t kChunksPerState = 2;
-/// For the complete segments of a prefix, and for the one in which the prefix ends.
+/// A row has two states: one for the complete segments of a prefix, and one for the segment in
+/// which the prefix ends.
 constexpr int64_t kStatesPerRow = 2;
 
 int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// The work of the busiest worker for one chunk, if `units` times `rows` query rows share loads.
+/// The work of the busiest worker for one chunk, if loads are shared by groups of `rows` query rows
+/// and there are `units` such groups.
 int64_t time_of(const CascadeShape& shape, int64_t units, int64_t rows) {
   return ceil_divide(units * shape.num_kv_heads, shape.num_workers) * (kRowsPerLoad + rows);
 }
@@ -45,7 +47,8 @@ int32_t choose_cascade(const CascadeShape& shape, const cudagraph::BatchFacts& b
                          ceil_divide(batch.num_tokens * shape.num_kv_heads, shape.num_workers) *
                          shape.group_size;
   int32_t best = 0;
-  // A tenth less is not worth the second launch, nor that the step cannot run as one FULL graph.
+  // Cascade attention must save more than a tenth: it costs a second launch, and the step cannot
+  // run as one FULL graph.
   int64_t least = plain - plain / 10;
   const auto most = static_cast<int32_t>(kMostRows / shape.group_size);
   for (int32_t tokens = 1; tokens <= most; ++tokens) {

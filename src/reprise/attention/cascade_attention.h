@@ -12,7 +12,7 @@
 
 namespace reprise::attention {
 
-/// What the rule of cascade attention knows about a model and its device.
+/// The numbers of a model and its device on which the rule of cascade attention depends.
 struct CascadeShape {
   int64_t num_kv_heads = 0;
   int64_t group_size = 0;  // query heads per key/value head
@@ -23,10 +23,12 @@ struct CascadeShape {
 /// use_cascade_attention.
 inline constexpr int32_t kFewestCascadeReqs = 8;
 inline constexpr int32_t kShortestCascadePrefix = 256;  // tokens
-/// Steps with more tokens never use it: they are prompts, whose tokens share their loads anyway.
+/// Steps with more tokens never use cascade attention: they are prompts, whose tokens share their
+/// loads anyway.
 inline constexpr int32_t kMostCascadeTokens = 512;
 
-/// The positions of a shared prefix whose part of attention can be computed once: a multiple of 32.
+/// The number of positions of a shared prefix for which attention can be computed once: a multiple
+/// of 32.
 [[nodiscard]] int32_t cascade_prefix_len(const cudagraph::BatchFacts& batch) noexcept;
 
 /// The number of tokens that should share the loads of the prefix, or 0 if attention without
@@ -41,8 +43,8 @@ inline constexpr int32_t kMostCascadeTokens = 512;
 /// Belongs to one model runner and one thread. Owns the memory between the two parts.
 class CascadeAttention {
  public:
-  /// nullptr if the model cannot use it: some layer has a window, sees later tokens or keeps
-  /// states, or the steps are too small. `max_num_tokens`, `max_num_reqs`: of a step.
+  /// nullptr if the model cannot use cascade attention: some layer has a window, sees later tokens
+  /// or keeps states, or the steps are too small. `max_num_tokens`, `max_num_reqs`: of a step.
   [[nodiscard]] static std::unique_ptr<CascadeAttention> create(
       std::span<AttentionLayer* const> layers,
       int32_t max_num_tokens,
@@ -61,9 +63,9 @@ class CascadeAttention {
   [[nodiscard]] bool is_faster(const cudagraph::BatchFacts& batch) const noexcept {
     return choose_cascade(shape_, batch) > 0;
   }
-  /// Lets a path for any batch or for uniform batches use it. A path with a plan stays as it is.
-  /// `num_staged_tokens`: with padding. The path stays without it if the memory has room for fewer
-  /// tokens.
+  /// Lets a path for any batch or for uniform batches use cascade attention. A path with a plan
+  /// stays as it is. `num_staged_tokens`: with padding. The path also stays as it is if the memory
+  /// has room for fewer tokens.
   void add_to(AttentionPath& path,
               const cudagraph::BatchFacts& batch,
               int32_t num_staged_tokens) const;

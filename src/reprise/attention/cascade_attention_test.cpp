@@ -37,10 +37,10 @@ TEST(CascadeAttention, lets_as_many_tokens_share_their_loads_as_a_kernel_takes_a
 }
 
 TEST(CascadeAttention, leaves_every_worker_something_to_do) {
-  // 8 requests and one key/value head: all tokens together would be the work of one worker.
+  // With 8 requests and one key/value head, one worker would have the work of all tokens together.
   const CascadeShape shape = {.num_kv_heads = 1, .group_size = 1, .num_workers = 4};
   EXPECT_EQ(choose_cascade(shape, decodes(8, 1024)), 2);
-  // With as many workers as requests there is nothing to win.
+  // With as many workers as requests, cascade attention saves nothing.
   EXPECT_EQ(
       choose_cascade({.num_kv_heads = 1, .group_size = 1, .num_workers = 8}, decodes(8, 1024)), 0);
 }

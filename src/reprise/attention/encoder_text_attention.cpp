@@ -20,7 +20,7 @@ void EncoderTextAttention::write(cudagraph::ForwardContext& context,
 Tensor EncoderTextAttention::operator()(cudagraph::ForwardContext& context, const Tensor& q) const {
   Tensor out = ops::empty_like(q);
   if (context.attention == nullptr || cache() == nullptr) return out;
-  // As in KeyValueAttention: a breakable capture repeats this call with the context of each step.
+  // As in KeyValueAttention, a breakable capture repeats this call with the context of each step.
   cudagraph::split_point(context,
                          {&out, 1},
                          [this, q = q.without_ownership(), out = out.without_ownership()](

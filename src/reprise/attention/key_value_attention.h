@@ -35,7 +35,7 @@ class KeyValueAttention final : public AttentionLayer {
     float k = 1;
     float v = 1;
   };
-  // Those of the layer's shape if the cache is a float8 one without scales in its rows.
+  // The scales of the layer's shape if the cache is a float8 cache without scales in its rows.
   [[nodiscard]] Scales scales_of_cache() const;
   void attend(const AttentionMetadata& step, const Tensor& q, const Tensor& out) const;
 

@@ -27,8 +27,8 @@ class LatentAttention final : public AttentionLayer {
     int64_t top_k = 0;  // positions that a token sees
   };
 
-  /// Returns the attention of q, [num_tokens, num_heads, size of the latent]. In a profile run it
-  /// is uninitialised, as that of KeyValueAttention.
+  /// Returns the attention of q, [num_tokens, num_heads, size of the latent]. In a profile run the
+  /// result is uninitialised, like that of KeyValueAttention.
   [[nodiscard]] Tensor operator()(
       cudagraph::ForwardContext& context,
       const Tensor& q_latent,  // [num_tokens, num_heads, size of the latent]

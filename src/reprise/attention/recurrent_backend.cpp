@@ -6,8 +6,8 @@
 namespace reprise::attention {
 namespace {
 
-/// Checks what a declaration promises: a FULL graph that the declaration excludes is refused. The
-/// step needs no other preparation.
+/// Refuses a FULL graph that the backend's declared support excludes. A step needs no other
+/// preparation.
 class CheckedBackend final : public AttentionBackend {
  public:
   explicit CheckedBackend(cudagraph::AttentionCGSupport support) : support_(support) {}

@@ -13,7 +13,7 @@ bool RecurrentLayer::is_profiled(const cudagraph::ForwardContext& context) const
   return context.attention == nullptr || states() == nullptr;
 }
 
-// `op`: ops::causal_conv1d or ops::short_conv, which have the same operands.
+// `op`: ops::causal_conv1d or ops::short_conv. Both have the same operands.
 template <typename Op>
 Tensor RecurrentLayer::convolve_with(const Op& op,
                                      cudagraph::ForwardContext& context,

@@ -39,7 +39,8 @@ class RecurrentLayer final : public AttentionLayer {
     Tensor d;        // float32[heads]
     Tensor dt_bias;  // float32[heads]
   };
-  /// The recurrence of Mamba-1 and Mamba-2; see the op selective_state_update. Like x.
+  /// The recurrence of Mamba-1 and Mamba-2; see the op selective_state_update. The result has the
+  /// shape of x.
   [[nodiscard]] Tensor selective_scan(cudagraph::ForwardContext& context,
                                       const SelectiveState& in) const;
 
@@ -50,10 +51,11 @@ class RecurrentLayer final : public AttentionLayer {
     Tensor beta;             // [num_tokens, heads]
     Tensor dt;               // [num_tokens, heads], or [num_tokens, heads * key_dim]
     Tensor a_log;            // float32[heads]
-    Tensor dt_bias;          // float32: as many as a row of dt
-    int64_t neighbours = 1;  // heads next to each other that share q and k
+    Tensor dt_bias;          // float32, with as many numbers as a row of dt
+    int64_t neighbours = 1;  // the number of neighbouring heads that share q and k
   };
-  /// The recurrence of a gated delta net; see the op gated_delta_rule. Like v.
+  /// The recurrence of a gated delta net; see the op gated_delta_rule. The result has the shape of
+  /// v.
   [[nodiscard]] Tensor delta_scan(cudagraph::ForwardContext& context, const DeltaRule& in) const;
 
  private:

@@ -7,10 +7,10 @@
 namespace reprise::attention {
 namespace {
 
-/// Room for more than the longest context takes no more memory than this.
+/// Memory up to this size may have room for more segments than the longest context needs.
 constexpr int64_t kSmallBytes = int64_t{8} << 20;
-/// Groups of heads that share latents, for each of which a segment has a counter. With more groups
-/// there would be counters for fewer segments.
+/// The largest number of groups of heads that share latents. A segment has a counter for each
+/// group, so with more groups there would be counters for fewer segments.
 constexpr int64_t kMostLatentGroups = 64;
 
 }  // namespace
@@ -41,7 +41,7 @@ SegmentBuffers::SegmentBuffers(const BackendResources& resources) {
 
 void SegmentBuffers::add_to(AttentionPath& path, device::Stream& stream) {
   if (!sums_.defined()) return;
-  // Kernels leave zeros after them.
+  // Kernels leave zeros in the counters after use, so one fill is enough.
   if (!is_zeroed_) stream.fill(counters_buffer_.data(), std::byte{0}, counters_buffer_.bytes());
   is_zeroed_ = true;
   path.segment_sums = sums_;

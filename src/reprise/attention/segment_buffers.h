@@ -9,9 +9,9 @@
 
 namespace reprise::attention {
 
-/// The number of segments for whose sums there is room: all segments of the longest context, or
-/// more if they take no more than 8 MiB. 0: no context has more than one segment, or the device is
-/// not a CPU.
+/// The number of segments for whose sums the memory has room: all segments of the longest context,
+/// or more if these take no more than 8 MiB. 0: no context has more than one segment, or the device
+/// is not a CPU.
 [[nodiscard]] int64_t most_segments(const BackendResources& resources) noexcept;
 
 /// The memory through which several workers compute the segments of one context. All layers and all
@@ -22,8 +22,8 @@ class SegmentBuffers {
  public:
   explicit SegmentBuffers(const BackendResources& resources);
 
-  /// Lets a path without a plan use this memory. What the first call submits to `stream` prepares
-  /// the memory.
+  /// Lets a path without a plan use this memory. The first call submits work to `stream` that
+  /// prepares the memory.
   void add_to(AttentionPath& path, device::Stream& stream);
 
  private:
