@@ -7,9 +7,9 @@
 
 namespace reprise {
 
-/// What several documents may hold together, for example a request and the JSON in its texts. A
-/// short document can hold very much: each part takes some hundred bytes of memory and two in the
-/// document, each number ten.
+/// Limits of several documents together, for example of a request and the JSON in its texts. A
+/// short document can hold very much: each part takes some hundred bytes of memory but only two in
+/// the document, and each number takes ten bytes of memory.
 struct JsonBudget {
   size_t max_parts = 0;    // members of objects, arrays, objects and texts
   size_t max_numbers = 0;  // numbers, booleans and nulls
@@ -21,8 +21,8 @@ struct JsonBudget {
   }
 };
 
-/// As parse_json(), and takes what the document holds from the budget.
-/// \throws InvalidArgument too when the budget is exceeded
+/// Like parse_json(), but also subtracts the size of the document from the budget. \throws
+/// InvalidArgument too when the budget is exceeded
 [[nodiscard]] Json parse_json(std::string_view text,
                               std::string_view where,
                               const JsonLimits& limits,

@@ -7,8 +7,8 @@
 
 #include "reprise/base/json.h"
 
-/// Values that the JSON library does not convert by itself: an unset optional is null, a path is a
-/// text. Lists of members that are written and read by one function use these.
+/// Conversions that the JSON library lacks: an unset optional is null, a path is a text. Functions
+/// that both write and read lists of members use them.
 namespace reprise {
 
 template <typename T>

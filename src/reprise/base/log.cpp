@@ -28,7 +28,7 @@ constexpr std::array kLevels = {
 
 constexpr std::string_view kIndent = "    ";
 
-/// Number of bytes of the UTF-8 character at the start of `text`; 0: they are not UTF-8.
+/// Number of bytes of the UTF-8 character at the start of `text`; 0: the bytes are not UTF-8.
 size_t character_size(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);
   const size_t size = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
@@ -46,7 +46,7 @@ bool is_control(std::string_view character) {
   return first == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0;  // U+0080 to U+009F
 }
 
-/// `text` for the text form of a log.
+/// Escapes `text` for the text form of a log.
 std::string escaped(std::string_view text) {
   std::string shown;
   shown.reserve(text.size());

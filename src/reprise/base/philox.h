@@ -28,7 +28,7 @@ namespace reprise {
   return counter;
 }
 
-/// Values of `stream`: one for each use of random numbers.
+/// Values of `stream`, one for each use of random numbers.
 inline constexpr uint32_t kTokenStream = 0;
 inline constexpr uint32_t kSeedStream = 1;
 

@@ -8,8 +8,8 @@ namespace {
 
 bool is_in_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-/// Writes a Python literal as JSON, token by token. A text that is neither comes out as a text that
-/// is not JSON either.
+/// Writes a Python literal as JSON, token by token. If the text is not a Python literal, the result
+/// is not JSON.
 class LiteralRewriter {
  public:
   explicit LiteralRewriter(std::string_view text) : rest_(text) {}
@@ -44,7 +44,7 @@ class LiteralRewriter {
       }
       rest_.remove_prefix(character.size());
     }
-    if (rest_.empty()) return;  // the string does not end, so the JSON will not parse
+    if (rest_.empty()) return;  // the string does not end, so parsing the JSON will fail
     rest_.remove_prefix(1);
     json_ += '"';
   }

@@ -14,7 +14,7 @@ constexpr int kMostNiceness = 19;
 
 void make_this_thread_patient(int more_niceness) noexcept {
   const auto thread = static_cast<id_t>(::gettid());
-  // The process may have a low priority itself, which its threads begin with.
+  // New threads begin with the priority of the process, which may be low already.
   const int niceness = ::getpriority(PRIO_PROCESS, thread);
   (void)::setpriority(PRIO_PROCESS, thread, std::min(niceness + more_niceness, kMostNiceness));
 }

@@ -11,7 +11,7 @@ TEST(VisibleText, shows_a_text_from_outside_in_one_line) {
   EXPECT_EQ(visible_text("plain, größer, 猫"), "plain, größer, 猫");
   EXPECT_EQ(visible_text("a\nb\x1b[31m\x7f"), R"(a\u{a}b\u{1b}[31m\u{7f})");
   EXPECT_EQ(visible_text(std::string_view("a\0b", 3)), R"(a\u{0}b)");
-  // U+202E lets what follows read backwards; U+2028 ends a line; U+0085 does too.
+  // U+202E reverses the direction of the text after it; U+2028 and U+0085 end a line.
   EXPECT_EQ(visible_text("\u202E\u2028\u0085\u2066"), R"(\u{202e}\u{2028}\u{85}\u{2066})");
   EXPECT_EQ(visible_text("\xff"), "\uFFFD");
   EXPECT_EQ(visible_text(std::string(1000, 'x'), 5), "xxxxx...");
