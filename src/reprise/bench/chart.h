@@ -32,7 +32,7 @@ inline constexpr size_t kMaxChartPoints = 4000;
 /// Renders the chart as an SVG element, sized for a page.
 [[nodiscard]] std::string render_chart(const Chart& chart);
 
-/// Renders a page that loads no other file. `text` stands unchanged above the charts.
+/// Renders a page that loads no other file. `text` is printed unchanged above the charts.
 [[nodiscard]] std::string render_page(const std::string& title,
                                       const std::string& text,
                                       const std::vector<Chart>& charts);

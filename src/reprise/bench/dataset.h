@@ -42,7 +42,8 @@ struct DatasetOptions {
   int32_t prefix_repetition_output_len = 128;
 };
 
-/// The inputs besides the options that prompts are made from.
+/// What the prompts are made with besides the options: the tokenizer and the functions of the
+/// server's model.
 struct DatasetTools {
   const tokenizer::Tokenizer* tokenizer = nullptr;  // must outlive the call
   /// Renders one user's message with the model's template.

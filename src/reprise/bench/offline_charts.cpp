@@ -7,7 +7,7 @@ namespace {
 
 constexpr const char* kSinceStart = "seconds since the start";
 
-/// The values over their numbers, which begin at 1.
+/// The values in order, numbered from 1.
 Series in_order(std::string name, const std::vector<double>& values) {
   Series series{.name = std::move(name)};
   for (size_t i = 0; i < values.size(); ++i) {

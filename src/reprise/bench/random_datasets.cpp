@@ -13,7 +13,7 @@ namespace {
 
 using tokenizer::Tokenizer;
 
-// In some vocabularies the pieces merge so that no cut gives exactly the wanted length.
+// In some vocabularies pieces merge in such a way that no cut gives exactly the wanted length.
 constexpr int kMaxTries = 10;
 
 void require_length(std::string_view option, int64_t value, int64_t lowest) {
