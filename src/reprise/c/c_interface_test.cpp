@@ -47,7 +47,7 @@ reprise_sampling greedy(int32_t max_tokens) {
 using OnText = std::function<int(const std::string&)>;
 int call(const char* text, void* user) { return (*static_cast<OnText*>(user))(text); }
 
-/// The answer to a prompt, after a check that its pieces are the whole.
+/// The answer to a prompt. Also checks that the pieces of the stream together are the whole answer.
 std::string answer_to(reprise_engine* engine, const char* prompt, int32_t max_tokens = 12) {
   std::string pieces;
   OnText collect = [&](const std::string& text) {
@@ -214,7 +214,7 @@ TEST(CInterfaceVectors, are_those_of_the_route) {
             REPRISE_INVALID_ARGUMENT);
 }
 
-// An answer whose request owned itself was never freed: 1,200 bytes each.
+// A request that owned itself was never freed: each answer leaked 1,200 bytes.
 TEST(CInterfaceMemory, is_what_it_was_after_answers) {
   const Engine engine = load(model("models/reprise-tiny"));
   const auto answer = [&](int count) {

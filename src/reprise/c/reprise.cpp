@@ -34,7 +34,8 @@ using reprise::Json;
 using reprise::server::HttpResponse;
 using reprise::server::LocalApi;
 
-/// The answer to one request, handed from the thread of the routes to that of the call.
+/// The answer to one request. The thread of the routes writes it, and the thread of the call reads
+/// it.
 struct Call {
   std::mutex mutex;
   std::condition_variable has_news;
@@ -64,7 +65,7 @@ reprise_status fail(reprise_status status, std::string why) {
   return status;
 }
 
-/// Runs a function; its exceptions become a status.
+/// Runs a function and turns its exceptions into a status.
 template <typename Function>
 reprise_status guarded(const Function& function) noexcept {
   try {
@@ -104,7 +105,7 @@ reprise_status status_of(const HttpResponse& response) {
   return fail(response.status < 500 ? REPRISE_INVALID_ARGUMENT : REPRISE_FAILED, std::move(why));
 }
 
-/// Copies numbers into the memory of the caller, as far as there is room.
+/// Copies as many numbers into the memory of the caller as it has room for.
 template <typename Value>
 void give(std::span<const Value> values, Value* to, size_t capacity, size_t* count) {
   std::ranges::copy(values.first(std::min(capacity, values.size())), to);
@@ -158,7 +159,7 @@ std::shared_ptr<Call> start(reprise_engine& engine, const char* path, const char
   return call;
 }
 
-/// The JSON of an event; empty for the mark of the end.
+/// The JSON of an event; empty for the event that ends the stream.
 std::string json_of(std::string_view event) {
   constexpr std::string_view kData = "data: ";
   event.remove_prefix(std::min(kData.size(), event.size()));
@@ -166,7 +167,7 @@ std::string json_of(std::string_view event) {
   return event == "[DONE]" ? "" : std::string(event);
 }
 
-/// Waits for the answer; each event goes to `on_event`, which returns whether to go on.
+/// Waits for the answer. Each event goes to `on_event`, which returns false to stop.
 reprise_status finish(reprise_engine& engine,
                       const std::shared_ptr<Call>& call,
                       const std::function<bool(const std::string&)>& on_event,
@@ -191,7 +192,7 @@ reprise_status finish(reprise_engine& engine,
   return status_of(response);
 }
 
-/// A stream that fails says so in an event.
+/// The error in an event, if there is one: a stream reports its failure in an event.
 std::optional<std::string> error_in(const Json& event) {
   const auto error = event.find("error");
   if (error == event.end()) return std::nullopt;
