@@ -74,7 +74,8 @@ class Evaluator::Capture {
     evaluator_.sandbox_.release_buffer(text_.size());
     evaluator_.out_ = std::exchange(outer_, this_is_over());
   }
-  // Returns a mark that is not null, because the outermost capture has a null outer buffer.
+  // Returns a pointer that marks this capture. It is not null, because the outermost capture has a
+  // null outer buffer.
   std::string* this_is_over() { return &text_; }
 
   Evaluator& evaluator_;

@@ -111,9 +111,9 @@ ExprPtr ExpressionParser::parse_expression(bool with_conditional) {
 
 ExprPtr ExpressionParser::parse_conditional() {
   const Position at = current().at;
-  // A conditional's condition follows its value. So when this parser reads the value, it does not
-  // know yet that the value is soft (see soften()). jinja2 knows it; the only difference is the
-  // time at which an unknown filter is reported.
+  // In "value if condition", the condition comes after the value. So while this parser reads the
+  // value, it does not know yet that the value is soft (see soften()). jinja2 knows it; the only
+  // difference is the time at which an unknown filter is reported.
   ExprPtr value = parse_or();
   while (take_name("if")) {
     const auto soft = soften();
