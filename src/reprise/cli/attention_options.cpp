@@ -20,7 +20,7 @@ constexpr const char* kAttentionGroup = "Compilation and graphs";
 constexpr auto kAttentionFields = std::to_array<std::string_view>({
     "backend",
     "flash_attn_version",
-    // vLLM's fields about kernels of GPUs
+    // vLLM's fields that concern only kernels of GPUs
     "disable_flashinfer_prefill",
     "disable_flashinfer_q_quantization",
     "flash_attn_max_num_splits_for_cuda_graph",

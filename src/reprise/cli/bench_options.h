@@ -19,8 +19,8 @@ namespace reprise::cli {
 /// Adds --dataset-name and the options of each dataset. The targets must outlive the parse.
 void add_dataset_options(OptionTable& table, bench::DatasetOptions& options);
 
-/// "--goodput a b" becomes "--goodput a --goodput b" for the options in `names`, which take several
-/// values in a row, the same as in argparse.
+/// Turns "--goodput a b" into "--goodput a --goodput b" for the options in `names`, which take
+/// several values in a row, as in argparse.
 [[nodiscard]] std::vector<std::string> expand_lists(std::span<const std::string> arguments,
                                                     std::span<const std::string_view> names);
 

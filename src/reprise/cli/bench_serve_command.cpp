@@ -155,7 +155,7 @@ void save(const ServeArguments& arguments, const Json& json, const std::string& 
   print_log(LogLevel::info, "Result: {}\n", path.string());
 }
 
-// Before the load, which may take hours.
+// Checks before the load, which may take hours, that the results can be written.
 void check_result_files(const ServeArguments& arguments) {
   require_writable("--plot", arguments.plot);
   if (!arguments.save_result && !arguments.append_result) return;

@@ -255,7 +255,7 @@ class Sweep {
   }
 
   [[nodiscard]] std::string tables() const;
-  /// What a token costs under each load, in one table; empty if there is one load.
+  /// The cost of a token under each load, in one table; empty if there is only one load.
   [[nodiscard]] std::string token_times() const;
   [[nodiscard]] std::string graphs() const {
     std::vector<std::string> names;

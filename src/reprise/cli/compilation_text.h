@@ -14,8 +14,8 @@ namespace reprise::cli {
 /// "44 launches per decode step instead of 76 (-42 %)"
 [[nodiscard]] std::string launches_text(const compile::CompilationReport& compilation);
 
-/// One line: level, backend, cache, launches; or the reason why the model runs its own code, as it
-/// does at level 0.
+/// One line: level, backend, cache, launches; or the reason why the model's own code runs, which it
+/// also does at level 0.
 [[nodiscard]] std::string compilation_line(const api::StartupReport& report);
 
 /// More lines, indented: pieces, code and memory, seconds per stage. May be empty.

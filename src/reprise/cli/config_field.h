@@ -21,7 +21,7 @@ struct ConfigField {
   [[nodiscard]] std::string text() const;
   [[nodiscard]] bool boolean() const;
   [[nodiscard]] int64_t number(int64_t least, int64_t most) const;
-  /// The index of the word.
+  /// The index of the member's value in `words`.
   [[nodiscard]] size_t one_of(std::span<const std::string_view> words) const;
   [[noreturn]] void refuse(std::string_view expected) const;
   [[noreturn]] void refuse_name(std::span<const std::string_view> known) const;

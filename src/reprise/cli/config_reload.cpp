@@ -10,7 +10,7 @@
 namespace reprise::cli {
 namespace {
 
-// Options whose values are compared one by one, as members of EngineArgs.
+// Options that are members of EngineArgs, so their values are compared member by member instead.
 const std::set<std::string_view> kComparedApart = {"compilation-config",
                                                    "cudagraph-capture-sizes",
                                                    "max-cudagraph-capture-size",

@@ -10,7 +10,7 @@
 
 namespace reprise::cli {
 
-/// The configuration of a command: its options as text, and what the engine gets of them.
+/// The configuration of a command: its options as text, and the values that they give the engine.
 struct ReadConfiguration {
   Json options;  // Configuration::to_line()
   api::EngineArgs engine;
@@ -20,12 +20,12 @@ struct ReadConfiguration {
 /// time.
 class ConfigReload {
  public:
-  /// `read_again` reads all sources, the file too. \pre it gives what `now` is, as long as no
-  /// source changes
+  /// `read_again` reads all sources again, also the file. \pre while no source changes, it returns
+  /// the same as `now`
   ConfigReload(ReadConfiguration now, std::function<ReadConfiguration()> read_again);
 
-  /// What has changed since the last result that was accepted. What needs a restart is named each
-  /// time. \throws InvalidArgument, FileError as the start would
+  /// What has changed since the last result that was accepted. A change that needs a restart is
+  /// named each time. \throws InvalidArgument, FileError as the start would
   [[nodiscard]] server::ReloadedConfig read();
 
  private:

@@ -21,7 +21,7 @@ class Configuration {
   /// In the order in which they were applied.
   [[nodiscard]] std::span<const Assignment> assignments() const noexcept { return assignments_; }
   [[nodiscard]] const OptionTable& table() const noexcept { return table_; }
-  /// That of --config; empty: there is none.
+  /// The file of --config; empty: no file was given.
   [[nodiscard]] const std::filesystem::path& file() const noexcept { return file_; }
 
   /// YAML that --config accepts: every option, its value and the value's source; defaults and

@@ -226,11 +226,12 @@ void add_model_files(OptionTable& table, api::EngineArgs& args) {
                    args.override_generation_config);
 }
 
-// What --quantization takes: what Reprise quantises to, then what a checkpoint may hold.
+// The values of --quantization: first the formats that Reprise quantises to, then the formats that
+// a checkpoint may have.
 constexpr std::array<std::string_view, 9> kQuantizations = {
     "none", "int8", "int4", "q8_0", "fp8", "gptq", "awq", "compressed-tensors", "bitsandbytes"};
 
-// How weights are read and kept.
+// Options of how weights are read and kept in memory.
 void add_weight_settings(OptionTable& table, api::EngineArgs& args) {
   table.add({.name = "load-format",
              .group = kModel,
@@ -344,7 +345,8 @@ void add_scheduler_options(OptionTable& table, api::EngineArgs& args) {
                    args.async_scheduling);
 }
 
-// Comes first, so that it changes what is left unset, and any option beside it has precedence.
+// --preset is applied first: it changes only options that are unset, and any option beside it has
+// precedence.
 void add_preset(OptionTable& table, api::EngineArgs& args) {
   table.add({.name = "preset",
              .group = kGraphs,

@@ -167,7 +167,7 @@ bool is_about_configuration(std::string_view option) {
   return option == "config" || option == "dump-config";
 }
 
-// The distance counts after the prefix, which all names share.
+// Counts the edits after the prefix, because all names share the prefix.
 std::string_view nearest_option_variable(std::string_view name,
                                          std::span<const std::string_view> variables) {
   std::vector<std::string_view> options;

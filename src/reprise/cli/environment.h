@@ -41,12 +41,13 @@ inline constexpr const char* kOptionVariables =
 [[nodiscard]] std::vector<Assignment> read_environment(const OptionTable& table,
                                                        const LookUpVariable& look_up);
 
-/// Names in `set_names` that begin like this program's or vLLM's variables but are not read, except
-/// those of options, which unknown_option_variables() finds.
+/// Names in `set_names` that begin like this program's or vLLM's variables and that nothing reads.
+/// Names that begin like the variable of an option are left out: unknown_option_variables() finds
+/// them.
 [[nodiscard]] std::vector<std::string> unknown_variables(std::span<const std::string> set_names);
 
-/// What is wrong with each of `set_names` that begins like the variable of an option and is that of
-/// no option of `table` or of `serve`: "REPRISE_ARG_PROT is set and means nothing here; did you
+/// A message for each of `set_names` that begins like the variable of an option although neither
+/// `table` nor `serve` has that option: "REPRISE_ARG_PROT is set and means nothing here; did you
 /// mean REPRISE_ARG_PORT?" A variable of `serve` may be set for all commands of a container.
 [[nodiscard]] std::vector<std::string> unknown_option_variables(
     const OptionTable& table, const OptionTable& serve, std::span<const std::string> set_names);

@@ -11,7 +11,7 @@
 namespace reprise::cli {
 namespace {
 
-/// Nothing of this process may be used here: other threads are destroying it. The line is left out
+/// Must not use any object of this process: other threads are destroying them. The line is left out
 /// when standard error takes no bytes now.
 [[noreturn]] void end_process(int exit_code, const LogOptions& log) noexcept {
   const std::string line = format_log_line(log,
@@ -37,7 +37,8 @@ void end_process_after(std::chrono::milliseconds time,
       end_process(exit_code, log);
     }).detach();
   } catch (const std::system_error&) {
-    return;  // The system has no thread left. The process then ends when all its work has ended.
+    // The system can start no more threads. The process then ends when all its work has ended.
+    return;
   }
 }
 

@@ -29,7 +29,7 @@
 namespace reprise::cli {
 namespace {
 
-/// What --attention-support says about the attention of a model.
+/// A value of --attention-support and the support that it stands for.
 struct AttentionLevel {
   cudagraph::AttentionCGSupport support = cudagraph::AttentionCGSupport::NEVER;
   cudagraph::FullGraphSets full_graph_sets = cudagraph::FullGraphSets::one;
@@ -98,8 +98,9 @@ void add_what_if(OptionTable& table, ExplainArguments& arguments) {
       arguments.compile);
 }
 
-/// Adds the options that the table lacks and serve or generate has, so that their commands can be
-/// pasted. vLLM's flags without a meaning get their message; the other values are not read.
+/// Adds the options that serve or generate has and this table lacks, so that users can paste their
+/// commands. vLLM's flags without a meaning here give their message; the values of the other
+/// options are not read.
 void add_pasted_options(OptionTable& table) {
   for (const OptionTable& command : {serve_options(), generate_options()}) {
     for (Option option : command.options()) {
@@ -143,8 +144,8 @@ OptionTable make_table(ExplainArguments& arguments) {
   return table;
 }
 
-// The draft model gets graphs like a model with one draft: its first step has two tokens per
-// request.
+// A draft model gets the graphs of a model with one draft, because its first step has two tokens
+// per request.
 config::DraftModelSizes draft_model_sizes(config::ResolutionInputs inputs) {
   inputs.num_speculative_tokens = runner::ModelDrafter::kFirstQueryLen - 1;
   static_cast<cudagraph::CaptureSizeRequest&>(inputs.compilation) = {};
@@ -161,7 +162,7 @@ config::DraftModelSizes sizes_of(const config::Explanation& explanation) {
           .others = explanation.draftless_sizes};
 }
 
-/// The sizes of the second model of --speculative-config, of which no file is read.
+/// The sizes of the draft model's graphs, from --speculative-config alone: no file is read.
 std::optional<config::DraftModelSizes> draft_sizes_without_model(
     const api::EngineArgs& args,
     const config::ResolutionInputs& inputs,
@@ -174,7 +175,7 @@ std::optional<config::DraftModelSizes> draft_sizes_without_model(
   return std::nullopt;
 }
 
-/// Changes what the start of this model or of any model would decide from.
+/// Changes the inputs from which a start of this model, or of any model, would make its decisions.
 void apply_what_if(const ExplainArguments& arguments, config::ResolutionInputs& inputs) {
   if (arguments.pooling) inputs.pooling = true;
   if (arguments.cascade) inputs.cascade_enabled = true;
@@ -210,7 +211,7 @@ config::Explanation explain_model(const ExplainArguments& arguments) {
   config::Explanation explanation = config::explain(plan.main.inputs, arguments.batches);
   if (!explanation.resolved) return explanation;
   if (plan.draft) explanation.draft_model = sizes_of(config::explain(plan.draft->inputs, {}));
-  // The warnings of the resolution may differ now; those of the start's other decisions stay.
+  // The resolution may give other warnings now. The warnings of other decisions of the start stay.
   std::erase_if(plan.warnings, [&](const std::string& warning) {
     return std::ranges::count(plan.main.resolved.warnings, warning) > 0;
   });

@@ -8,7 +8,7 @@ namespace reprise::cli {
 
 class OptionTable;
 
-/// A flag of llama.cpp's or SGLang's server, and how this program says the same.
+/// A flag of llama.cpp's or SGLang's server, and the option of this program with the same meaning.
 struct ForeignFlag {
   std::string_view flag;    // "-c"
   std::string_view option;  // "max-model-len"; empty: there is none
@@ -18,7 +18,7 @@ struct ForeignFlag {
 [[nodiscard]] std::span<const ForeignFlag> foreign_flags();
 
 /// "; write --max-model-len", for a flag that this program does not know and another server does;
-/// else empty. Only names options that `table` has.
+/// else empty. Names only options of `table`.
 [[nodiscard]] std::string hint_for_foreign_flag(std::string_view flag, const OptionTable& table);
 
 }  // namespace reprise::cli

@@ -13,7 +13,7 @@
 namespace reprise::cli {
 namespace {
 
-/// What was found, for people. The report and --json have the memory of the node too.
+/// The result as text for people. The report and --json also contain the memory of the node.
 std::string text_of(const runner::WrongNode& node) {
   std::string text = fmt::format("first wrong node: {}\n", runner::to_string(node));
   if (!node.problem.empty()) return text;
@@ -61,7 +61,7 @@ int run_bisect(std::span<const std::string> arguments) {
   std::filesystem::path same_report;
   (void)parse_model_command(
       make_bisect_table(args, as_json), arguments, "graph bisect", same_report);
-  // The argument without a name, which other commands take as the model, is the report.
+  // The argument without a name is the report here; other commands take it as the model.
   if (args.model == report) args.model = model;
   const runner::WrongNode node = api::bisect_report(report, args);
   if (as_json) {

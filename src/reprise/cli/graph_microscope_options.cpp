@@ -70,7 +70,7 @@ std::vector<std::string> without_keys(std::span<const std::string> arguments,
                                       std::span<const std::string> keys) {
   std::vector<std::string> rest(arguments.begin(), arguments.end());
   for (const std::string& key : keys) {
-    // The value of an option may be spelled as a key, too; that option then stands before the key.
+    // The value of an option may look like a key, too. Then the option stands before that value.
     const auto last = std::find(rest.rbegin(), rest.rend(), key);
     if (last != rest.rend()) rest.erase(std::next(last).base());
   }

@@ -64,7 +64,7 @@ constexpr const char* kMicroscopeStyle = R"(
   .small { color: var(--dim); font-size: 13px; max-width: 46rem; }
 )";
 
-/// Which op has which colour: the ones with the longest times have their own.
+/// The colour of each op: the ops with the longest times have colours of their own.
 class Colours {
  public:
   explicit Colours(const GraphProfile& profile) {
@@ -81,7 +81,7 @@ class Colours {
 
 bool has_times(const GraphProfile& profile) { return profile.why_no_node_times.empty(); }
 
-/// What bars are as long as: times or, where nodes have none, bytes.
+/// The value that a bar shows: time or, where nodes have no times, bytes.
 double length_of(const GraphProfile& profile, const ProfiledNode& node) {
   if (!has_times(profile)) return static_cast<double>(node.bytes_read() + node.bytes_written());
   return node.in_place ? node.in_place->median : 0;

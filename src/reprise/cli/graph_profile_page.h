@@ -18,11 +18,11 @@ namespace reprise::cli {
 struct ListedGraph {
   std::string key;
   std::string state;    // "captured"
-  std::string note;     // why it was taken out, or its times
+  std::string note;     // why the graph was taken out, or its times
   std::string address;  // of its page; empty: it has none
 };
 
-/// How the page of a graph is reached from the list.
+/// What a graph in the list is linked with.
 enum class GraphLink : uint8_t {
   file,  // a link
   form,  // a button that asks a server to replay the graph now
@@ -35,7 +35,8 @@ enum class GraphLink : uint8_t {
     const std::vector<ListedGraph>& graphs,
     GraphLink link);
 
-/// The same of a running server. `graphs`: of api::AsyncEngine::graphs(). \throws Json::exception
+/// The same list for a running server. `graphs`: the result of api::AsyncEngine::graphs(). \throws
+/// Json::exception
 [[nodiscard]] std::string live_graphs_page(const Json& graphs);
 
 }  // namespace reprise::cli

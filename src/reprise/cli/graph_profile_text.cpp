@@ -20,8 +20,9 @@ using runner::ProfiledNode;
 using runner::TimeSpread;
 
 constexpr size_t kColumns = 80;
-constexpr size_t kKeyWidth = 36;    // in the list of keys
-constexpr size_t kMostLayers = 24;  // more are summed up, so that a screen holds the whole
+constexpr size_t kKeyWidth = 36;  // in the list of keys
+// Further layers are summed up, so that the whole text fits on a screen.
+constexpr size_t kMostLayers = 24;
 
 double time_of(const ProfiledNode& node) { return node.in_place ? node.in_place->median : 0; }
 
@@ -116,8 +117,8 @@ void append_group(std::string& text,
                       roof_text(profile, group.bytes, group.microseconds));
 }
 
-/// More layers than a screen holds: those that differ from the others by more than a tenth, and one
-/// line for the others.
+/// If there are more layers than a screen holds: one line for each layer that differs from the
+/// others by more than a tenth, and one line for all others.
 void append_layers(std::string& text, const GraphProfile& profile) {
   const std::vector<LayerGroup> layers = group_by_layer(profile);
   append_table_head(text, "layer");
@@ -177,7 +178,7 @@ std::string change_text(double a, double b) {
   return change == 0 ? "0 %" : fmt::format("{:+.0f} %", change);
 }
 
-/// A kernel without the name of its op: its element types and instruction set.
+/// The kernel's name without the name of its op: element types and instruction set.
 std::string_view variant_of(const ProfiledNode& node) {
   std::string_view kernel = node.kernel;
   if (kernel.size() > node.op.size() + 1 && kernel.starts_with(node.op)) {
@@ -260,7 +261,8 @@ std::string pair_text(const GraphProfile& a, const GraphProfile& b, const NodePa
                      wrap(line, 39, 39, kColumns));
 }
 
-/// How much a pair is worth a line: nodes of one side by their time, others by the change of it.
+/// How much a pair deserves a line: a node of only one side counts by its time, a pair of nodes by
+/// the change of the time.
 double weight_of(const GraphProfile& a, const GraphProfile& b, const NodePair& pair) {
   const double before = pair.a ? time_of(a.nodes[*pair.a]) : 0;
   const double after = pair.b ? time_of(b.nodes[*pair.b]) : 0;
@@ -287,7 +289,8 @@ void append_pairs(std::string& text,
       return weight_of(a, b, *one) > weight_of(a, b, *other);
     });
     shown.resize(kMostPairs);
-    std::ranges::sort(shown);  // back into the order of the replay: they lie in one vector
+    // Puts them back into the order of the replay: the pairs lie in one vector in this order.
+    std::ranges::sort(shown);
   }
   text += fmt::format("\n{:>5}{:>5} {:>5}  {:<20} {}\n", "A", "B", "layer", "op", "what differs");
   for (const NodePair* pair : shown) text += pair_text(a, b, *pair);

@@ -12,12 +12,13 @@
 /// Profiles of graphs as text of 80 columns, for `reprise graph`.
 namespace reprise::cli {
 
-/// Nodes that have something in common.
+/// Nodes of the same op or of the same layer.
 struct NodeGroup {
   std::string name;
   size_t num_nodes = 0;
-  double microseconds = 0;  // in their place; 0 if nodes have no times
-  uint64_t bytes = 0;       // read and written
+  // Measured in the nodes' own places in the replay; 0 if nodes have no times.
+  double microseconds = 0;
+  uint64_t bytes = 0;  // read and written
 };
 
 /// By op, the longest time first; without times the most bytes first.
@@ -31,8 +32,8 @@ struct LayerGroup : NodeGroup {
 
 /// "12.3 us", "4.56 ms".
 [[nodiscard]] std::string time_text(double microseconds);
-/// "71 %": of the time that memory would need for so many bytes in the time that passed. Empty if
-/// one of them is not known.
+/// "71 %": the time in which memory could move these bytes, as a share of the time that passed.
+/// Empty if one of the two is not known.
 [[nodiscard]] std::string roof_text(const runner::GraphProfile& profile,
                                     uint64_t bytes,
                                     double microseconds);
@@ -40,9 +41,9 @@ struct LayerGroup : NodeGroup {
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> profile_head(
     const runner::GraphProfile& profile);
 
-/// The whole, then ops and layers, or all nodes.
+/// The key as a whole, then ops and layers, or all nodes.
 [[nodiscard]] std::string profile_text(const runner::GraphProfile& profile, bool lists_nodes);
-/// A list of keys: its head, and the line of a key.
+/// A list of keys: first its head, then one line for each key.
 [[nodiscard]] std::string profile_list_head();
 [[nodiscard]] std::string profile_list_line(const runner::GraphProfile& profile);
 [[nodiscard]] std::string diff_text(const runner::GraphProfile& a,

@@ -20,7 +20,7 @@ runner::ProfiledNode node_of(const std::string& op, std::optional<int32_t> layer
   return node;
 }
 
-/// A decoder with an op of a long name, whose layer `slow` takes twice the time of the others.
+/// A decoder with an op that has a long name. The layer `slow` takes twice the time of the others.
 runner::GraphProfile profile_of(int32_t num_layers, int32_t slow = -1) {
   runner::GraphProfile profile;
   profile.engine = {{"model", "a-model-with-a-long-name-of-its-own-and-of-its-maker"},

@@ -43,7 +43,7 @@ OptionTable make_show_table(ShowArguments& arguments) {
   return table;
 }
 
-/// Each line is printed when it is known: large keys take their time.
+/// Prints each line as soon as it is known, because large keys take long.
 void print_keys(api::GraphMicroscope& microscope) {
   fmt::print("{}", profile_list_head());
   for (const cudagraph::PlannedKey& key : microscope.keys()) {

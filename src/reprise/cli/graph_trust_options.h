@@ -7,8 +7,8 @@
 
 namespace reprise::cli {
 
-/// The options that make sure that graphs are right. Also sends the lines of a running engine to
-/// standard error; a command with a log of its own replaces that.
+/// Adds the options that make sure that graphs are right. Also sends the messages of a running
+/// engine to standard error; a command with a log of its own sends them there instead.
 void add_graph_trust_options(OptionTable& table, const std::string& group, api::EngineArgs& args);
 
 }  // namespace reprise::cli

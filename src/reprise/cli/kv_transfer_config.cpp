@@ -43,7 +43,7 @@ constexpr auto kFields = std::to_array<std::string_view>({"kv_connector",
                                                           "kv_load_failure_policy"});
 constexpr auto kExtraFields =
     std::to_array<std::string_view>({"peers", "secret_file", "keep_seconds", "timeout_seconds"});
-/// Shorter secrets can be guessed.
+/// A shorter secret could be guessed.
 constexpr size_t kLeastSecretBytes = 16;
 constexpr size_t kMostSecretBytes = 4096;
 
@@ -229,7 +229,7 @@ void check_kv_transfer_config(const KvTransferConfig& config) {
         "--kv-transfer-config: kv_port is 0, so peers of a kv_consumer have no port; give peers "
         "as HOST:PORT, or the kv_port of the producers");
   }
-  // What the defaults are, without a connector.
+  // The values of members that are not given, when no connector is chosen.
   const KvTransferConfig defaults;
   if (config.is_on() || (config.role == defaults.role && config.kv_port == defaults.kv_port &&
                          config.kv_ip == defaults.kv_ip)) {

@@ -34,7 +34,7 @@ constexpr auto kOwnLoggers = std::to_array<std::string_view>({"reprise", "vllm",
 constexpr auto kServerLoggers = std::to_array<std::string_view>({"uvicorn", "uvicorn.error"});
 constexpr std::string_view kAccessLogger = "uvicorn.access";
 
-// The plain formatters of vLLM, and the format and the time that they write.
+// vLLM's plain formatters, and the format of lines and the format of times that they use.
 constexpr auto kPlainClasses =
     std::to_array<std::string_view>({"logging.Formatter",
                                      "vllm.logging_utils.NewLineFormatter",
@@ -50,7 +50,7 @@ bool contains(std::span<const std::string_view> names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-/// A member of the file with its place, for messages.
+/// A member of the file with its path in the file, for messages.
 struct Member {
   const Json* json = nullptr;
   std::string place;  // "log.json: handlers.console"
@@ -58,7 +58,7 @@ struct Member {
   [[noreturn]] void refuse(std::string_view what) const {
     throw InvalidArgument(fmt::format("{}: {}", place, what));
   }
-  /// The member `name`, or one whose json is null.
+  /// The member `name`; if it is missing, a Member whose json is null.
   [[nodiscard]] Member operator[](const std::string& name) const {
     Member member{.place = fmt::format("{}{}{}", place, is_file ? ": " : ".", name)};
     if (json == nullptr) return member;
@@ -86,7 +86,7 @@ struct Member {
   bool is_file = false;
 };
 
-/// Python's levels, by name or by number. NOTSET: none.
+/// Python's levels, by name or by number. NOTSET gives no level.
 std::optional<LogLevel> level_of(const Member& member) {
   if (member.json == nullptr) return std::nullopt;
   if (member.json->is_number_integer()) {
@@ -199,7 +199,7 @@ class Loggers {
     }
     return std::nullopt;
   }
-  /// The only handler that any logger names; empty: none does.
+  /// The only handler that any logger names; empty if no logger names one.
   [[nodiscard]] std::string handler() const {
     std::string first;
     for (const auto& names : {std::span<const std::string_view>(kOwnLoggers),

@@ -20,7 +20,7 @@ struct LogConfig {
     file
   } target = Target::standard_error;
   std::filesystem::path file;
-  bool appends = true;  // to the file; else its old content is dropped
+  bool appends = true;  // new lines are appended to the file; otherwise its old content is dropped
 };
 
 /// Reads the parts that this program can honour: one formatter (plain text or JSON), one handler (a

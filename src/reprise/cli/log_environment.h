@@ -9,12 +9,13 @@
 
 namespace reprise::cli {
 
-/// VLLM_LOGGING_LEVEL; info if it is not set. Every command follows it: DEBUG is --verbose, WARNING
-/// leaves out the summary of a start, ERROR also its warnings. \throws InvalidArgument
+/// The value of VLLM_LOGGING_LEVEL; info if it is not set. Every command obeys it: DEBUG means
+/// --verbose, WARNING leaves out the summary of a start, ERROR also leaves out its warnings.
+/// \throws InvalidArgument
 [[nodiscard]] LogLevel log_level_of_environment();
 
-/// The form of what this process says on standard error outside of a log: text, until an option
-/// asks for JSON. Main thread only.
+/// Sets the form of this process's messages on standard error outside of a log: text, until an
+/// option asks for JSON. Main thread only.
 void set_message_form(LogForm form);
 
 /// A message in that form. In text it is written as it is; in JSON it is one line.

@@ -80,7 +80,7 @@ constexpr std::array kCommands = {
         "reference", "Pages of the documentation that the program writes itself.", run_reference},
 };
 
-/// A name in a column of `columns`, and its help beside it.
+/// Prints a name in a column of `columns` characters, and its help beside it.
 void print_entry(std::string_view name, std::string_view help, size_t columns) {
   const std::string begin = fmt::format("  {:<{}} ", name, columns);
   fmt::print("{}{}\n",
@@ -178,7 +178,7 @@ int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   try {
     const int code = dispatch(arguments);
-    // A command may have flushed before: only the state of the stream still knows of a failure.
+    // An earlier flush may have failed, so the state of the stream is checked too.
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
     reprise::cli::print_message(reprise::LogLevel::error,
                                 "reprise: the result could not be written to standard output\n");

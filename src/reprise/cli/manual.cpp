@@ -10,7 +10,7 @@
 namespace reprise::cli {
 namespace {
 
-// Escapes plain text for roff: a hyphen can be searched and pasted, and no line is read as a macro.
+// Escapes plain text for roff: users can search and paste hyphens, and no line is read as a macro.
 std::string escape(std::string_view text) {
   std::string escaped;
   for (char c : text) {

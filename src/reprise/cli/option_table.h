@@ -36,11 +36,13 @@ struct Option {
   // accepts "--name a b", the same as vLLM; `apply` is called for each value
   bool takes_several = false;
   bool is_secret = false;  // never printed
-  // applied before all others, because it says how they report what is wrong
+  // applied before all other options, because it decides how their errors are reported
   bool comes_first = false;
-  bool adds_up = false;   // the values of all sources count, not only those of the first source
+  // The values of all sources are added up; otherwise only the first source counts.
+  bool adds_up = false;
   bool is_listed = true;  // in help, completions and pages; otherwise only accepted
-  /// The option that takes an object or a member given to this one: -O.mode=3 means -cc.mode=3.
+  /// Some options are short for a member of another option: -O.mode=3 means -cc.mode=3. This is the
+  /// name of that other option.
   std::string object_option = {};
 };
 

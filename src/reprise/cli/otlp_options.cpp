@@ -24,7 +24,7 @@ constexpr const char* kTracesPath = "/v1/traces";
 constexpr uint16_t kGrpcPort = 4317;
 constexpr auto kCollectorTimeout = std::chrono::milliseconds(10'000);
 
-/// The collector, and how to send to it.
+/// The collector of traces, and how to send to it.
 struct Collector {
   http_client::BaseUrl url;
   std::string path;
@@ -73,7 +73,7 @@ bool is_header_value(std::string_view value) {
   return std::ranges::all_of(value, [](char c) { return c >= ' ' && c <= '~'; });
 }
 
-// A value may be a key of the collector, so no message shows it.
+// The value may contain a key of the collector, so no message shows it.
 Headers read_collector_headers() {
   constexpr const char* kName = "OTEL_EXPORTER_OTLP_TRACES_HEADERS";
   const std::string text = variable_or_empty(kName);
@@ -137,7 +137,7 @@ Collector read_collector(const std::string& endpoint) {
   return collector;
 }
 
-/// Posts one body. \throws Error when the collector does not take it in time
+/// Posts one body. \throws Error when the collector does not accept the body in time
 void post_spans(const Collector& collector, const std::string& body) {
   http_client::HttpClient client(collector.url);
   int status = 0;

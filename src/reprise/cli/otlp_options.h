@@ -17,9 +17,9 @@ struct OtlpOptions {
 /// \pre `options` outlives the table
 void add_otlp_options(OptionTable& table, OtlpOptions& options);
 
-/// Reads the variables of OpenTelemetry. Null without an endpoint. `log` tells of batches that the
-/// collector did not take. \throws InvalidArgument for a protocol, an endpoint or a variable that
-/// does not fit
+/// Reads the variables of OpenTelemetry. Null without an endpoint. `log` gets a message for each
+/// batch that the collector did not accept. \throws InvalidArgument for a protocol, an endpoint or
+/// a variable that does not fit
 [[nodiscard]] std::shared_ptr<server::Tracer> make_tracer(const OtlpOptions& options,
                                                           const Log& log);
 

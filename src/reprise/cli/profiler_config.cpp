@@ -14,8 +14,8 @@
 namespace reprise::cli {
 namespace {
 
-/// Fields about how vLLM's profilers measure. Steps are always recorded in the same way here, so
-/// these fields have no effect.
+/// Fields of how vLLM's profilers measure. Reprise always records steps in the same way, so these
+/// fields have no effect.
 constexpr auto kFieldsWithoutEffect = std::to_array<std::string_view>({
     "torch_profiler_with_stack",
     "torch_profiler_with_flops",

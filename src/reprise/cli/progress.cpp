@@ -63,7 +63,7 @@ api::StartupObserver StartupProgress::observer() {
 
 // The current stage is shown only on a terminal; a log would fill with lines.
 void StartupProgress::on_stage(std::string_view name) {
-  weights_.reset();  // tied weights are not read, so the last update may not have been the whole
+  weights_.reset();  // tied weights are not read, so the last update may have been below 100 %
   if (!is_terminal() || least_ > LogLevel::info) return;
   show_line(name == "graphs" ? "" : fmt::format("Starting: {} ...", name));
 }

@@ -20,8 +20,8 @@ namespace reprise::cli {
 /// Shows the progress of a start on stderr: a progress bar on a terminal, plain lines elsewhere.
 class StartupProgress {
  public:
-  /// `verbose`: one line per captured key. VLLM_LOGGING_LEVEL says how much else is shown.
-  /// \throws InvalidArgument
+  /// `verbose`: one line per captured key. VLLM_LOGGING_LEVEL decides what else is shown. \throws
+  /// InvalidArgument
   explicit StartupProgress(bool verbose)
       : least_(log_level_of_environment()), verbose_(verbose || least_ == LogLevel::debug) {}
 
@@ -40,7 +40,7 @@ class StartupProgress {
   LogLevel least_;
   bool verbose_;
   Clock::time_point began_ = Clock::now();
-  // How many quarters of the weights were reported; used when stderr is not a terminal.
+  // How many quarters of the weights have been reported so far; used when stderr is not a terminal.
   uint64_t quarters_told_ = 0;
   std::optional<ProgressLine> weights_;
   std::optional<ProgressLine> graphs_;

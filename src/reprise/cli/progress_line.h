@@ -12,16 +12,16 @@ namespace reprise::cli {
 
 enum class ProgressUnit : uint8_t { count, bytes };
 
-/// How far a long work is: "[######..] 3/12  1.5/s  6 s left", or with bytes "1.2 GiB of 4.0 GiB".
-/// The rate and the time left follow once a second has passed, and there is work left.
+/// The progress of a long work: "[######..] 3/12  1.5/s  6 s left", or with bytes "1.2 GiB of 4.0
+/// GiB". The rate and the time left are added when a second has passed and there is work left.
 [[nodiscard]] std::string progress_text(uint64_t done,
                                         uint64_t total,
                                         std::chrono::duration<double> passed,
                                         ProgressUnit unit);
 
-/// The last line of a terminal, which is drawn again as a work goes on: at most ten times a second,
-/// because a work may have thousands of steps. Not shown where standard error is no terminal, or
-/// when VLLM_LOGGING_LEVEL leaves out messages. One thread at a time.
+/// The last line of a terminal, drawn again as a work goes on: at most ten times a second, because
+/// a work may have thousands of steps. Not shown if standard error is not a terminal, or if
+/// VLLM_LOGGING_LEVEL leaves out such messages. One thread at a time.
 class ProgressLine {
  public:
   using Clock = std::chrono::steady_clock;
@@ -38,7 +38,7 @@ class ProgressLine {
   /// Clears the line if it is still there.
   ~ProgressLine() { clear(); }
 
-  /// `detail` stands at the end. The line is cleared when all is done.
+  /// `detail` is the end of the line. The line is cleared when all work is done.
   void update(uint64_t done, uint64_t total, std::string_view detail = {});
   void clear();
 

@@ -57,7 +57,7 @@ OptionTable pull_table(PullArguments& arguments) {
   return table;
 }
 
-/// A line of a file with a token; empty when there is none.
+/// The first word of a file that holds a token; empty if the file has none.
 std::string first_word(const fs::path& path) {
   std::ifstream file(path);
   std::string word;
@@ -87,7 +87,7 @@ std::string find_token() {
   return token;
 }
 
-/// The names in small letters are older, and as usual.
+/// The names in small letters are the older convention, and still usual.
 http_client::ProxyRules find_proxies() {
   auto proxy = look_up_process_environment("HTTPS_PROXY");
   if (!proxy) proxy = look_up_process_environment("https_proxy");
@@ -106,7 +106,7 @@ std::string full_name(const hub::HubName& name) {
   return name.file.empty() ? name.repository : name.repository + ":" + name.file;
 }
 
-/// What to do where this machine cannot ask the hub.
+/// Advice for a machine that cannot reach the hub.
 std::string advice_without_network(const hub::PullOptions& options) {
   const std::string revision =
       options.revision == "main" ? "" : fmt::format(" --revision {}", options.revision);
@@ -182,7 +182,8 @@ class DownloadProgress {
   std::optional<ProgressLine> line_;
 };
 
-/// A pull may end at any moment and goes on later, so Ctrl-C needs no cleaning up, only a word.
+/// A pull may end at any moment, and the next pull continues it. So Ctrl-C needs no cleaning up,
+/// only a message.
 void end_on_interrupt() {
   std::signal(SIGINT, [](int signal) {
     constexpr std::string_view kText =

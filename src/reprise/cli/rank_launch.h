@@ -9,17 +9,17 @@
 
 namespace reprise::cli {
 
-/// What a launcher tells a process that it starts as one of several ranks.
+/// The facts that a launcher gives to a process that it starts as one of several ranks.
 struct LaunchedRank {
   std::string launcher;  // for messages: "mpirun", "RANK and WORLD_SIZE", "SLURM"
-  bool is_mpi = false;   // the ranks find each other through MPI; otherwise through TCP
+  bool is_mpi = false;   // the ranks find each other through MPI; false: through TCP
   int rank = 0;
   int size = 1;
   std::optional<int> local_rank;  // among the ranks of this machine
   std::optional<int> local_size;
   std::string address = "127.0.0.1";  // where rank 0 listens
   uint16_t port = 29500;              // torchrun's
-  /// If this program started the ranks: the socket at which rank 0 listens, in its process.
+  /// If this program started the ranks: the listening socket of rank 0, in the process of rank 0.
   int listener_fd = -1;
 };
 
@@ -33,11 +33,13 @@ struct LaunchedRank {
 /// The first name of a list in SLURM's notation: "node[03-07,9],other" begins with "node03".
 [[nodiscard]] std::string first_node(std::string_view nodes);
 
-/// Runs mpirun, which starts this program again as every rank, to its end. Returns its exit code.
+/// Runs mpirun and waits for it. mpirun starts this program again as every rank. Returns the exit
+/// code of mpirun.
 [[nodiscard]] int run_mpirun(int num_ranks);
 
-/// Starts this program again as every rank, and waits for their end. When a rank ends with an error
-/// or is killed, the others get a moment to end by themselves. Returns 0 if all did well.
+/// Starts this program again as every rank, and waits until all ranks have ended. When a rank ends
+/// with an error or is killed, the others get a moment to end by themselves. Returns 0 if no rank
+/// failed.
 [[nodiscard]] int run_rank_processes(int num_ranks);
 
 /// Whether the shell would find mpirun.

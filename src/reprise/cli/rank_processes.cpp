@@ -28,11 +28,12 @@ namespace {
 constexpr int kLauncherFailed = 1;
 // The exit code of a shell for a program that does not exist.
 constexpr int kNotFound = 127;
-// From the failure of a rank, or the end of rank 0, to the kill of those that still run. A rank
-// that notices a loss ends after 3 s. In an orderly end all ranks end at the same time.
+// The time from the failure of a rank, or from the end of rank 0, until the ranks that still run
+// are killed. A rank that notices a loss ends after 3 s. In an orderly end all ranks end at the
+// same time.
 constexpr std::chrono::seconds kTimeToEnd{6};
 
-// This program with its arguments.
+// The command line of this process.
 std::vector<std::string> own_command_line() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
@@ -54,7 +55,7 @@ std::vector<std::string> launcher_command_line(int num_ranks) {
       "mpirun",
       "-n",
       std::to_string(num_ranks),
-      // The ranks choose their cores themselves, and there may be fewer cores than ranks.
+      // Ranks choose their cores themselves, because there may be fewer cores than ranks.
       "--bind-to",
       "none",
       "--oversubscribe",
@@ -62,7 +63,8 @@ std::vector<std::string> launcher_command_line(int num_ranks) {
       "--mca",
       "btl_vader_single_copy_mechanism",
       "none",
-      // Seconds from SIGTERM to SIGKILL when a rank is lost. mpirun waits for all of them, twice.
+      // Seconds from SIGTERM to SIGKILL when a rank is lost. mpirun waits this time twice for all
+      // ranks.
       "--mca",
       "odls_base_sigkill_timeout",
       "2"};
@@ -74,14 +76,14 @@ std::vector<std::string> launcher_command_line(int num_ranks) {
 // The process of mpirun, for the handler of signals.
 volatile pid_t launcher_pid = 0;
 
-// mpirun itself would end all ranks at once on SIGTERM. It forwards SIGUSR1, on which rank 0 ends
-// as on SIGTERM: a server answers its requests first.
+// On SIGTERM, mpirun would end all ranks at once. It forwards SIGUSR1 to them: rank 0 then ends as
+// on SIGTERM, and a server answers its requests first.
 void forward_end(int /*signal*/) {
   if (launcher_pid > 0) kill(launcher_pid, SIGUSR1);
 }
 
-// Rank 0 of the ranks that this process started, for the handler of signals. Rank 0 lets the others
-// end.
+// The process of rank 0, if this process started the ranks; used by the handler of signals. Rank 0
+// lets the other ranks end.
 volatile pid_t first_rank_pid = 0;
 
 void forward_end_to_rank_0(int /*signal*/) {
@@ -99,7 +101,7 @@ struct RankProcess {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(kLauncherFailed);
   if (rank == 0) (void)fcntl(listener, F_SETFD, 0);
-  // The first of two entries with one name counts.
+  // Of two entries with the same name the first one counts, so these come first.
   std::vector<std::string> variables = {fmt::format("RANK={}", rank),
                                         fmt::format("WORLD_SIZE={}", num_ranks),
                                         fmt::format("LOCAL_RANK={}", rank),
@@ -138,7 +140,7 @@ void report_end(const RankProcess& process, int status) {
   }
 }
 
-// Ends the ranks that are stopped or stuck. Without it, the launcher would wait for them for ever.
+// Kills ranks that are stopped or stuck. The launcher would otherwise wait for them for ever.
 void kill_ranks(std::span<const RankProcess> processes) {
   for (const RankProcess& process : processes) {
     if (process.pid == 0) continue;
@@ -197,7 +199,7 @@ int run_mpirun(int num_ranks) {
   const pid_t child = fork();
   if (child < 0) throw Error(fmt::format("mpirun cannot be started: {}", std::strerror(errno)));
   if (child == 0) {
-    // If this program is killed, mpirun ends, and with it the ranks.
+    // If this program is killed, mpirun gets SIGTERM and ends, and the ranks with it.
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) _exit(kLauncherFailed);
     execvp(pointers[0], pointers.data());
@@ -217,7 +219,7 @@ int run_mpirun(int num_ranks) {
                     "start the ranks with another launcher of Open MPI",
                     num_ranks));
   }
-  // mpirun gives the code of the rank that failed, which is 128 + N for a signal.
+  // mpirun returns the exit code of the rank that failed: 128 + N after signal N.
   return code <= 2 ? code : kLauncherFailed;
 }
 
@@ -236,7 +238,7 @@ int run_rank_processes(int num_ranks) {
     }
     processes.push_back({.rank = rank, .pid = child});
   }
-  // Only rank 0 listens now.
+  // From here on only rank 0 has the listening socket.
   listener = parallel::Socket();
   first_rank_pid = processes[0].pid;
   std::signal(SIGTERM, forward_end_to_rank_0);

@@ -46,7 +46,8 @@ std::string sizes_text(const api::EngineArgs& args) {
   return text.empty() ? "--tensor-parallel-size 1" : text;
 }
 
-// 1 for numbers that are reported with the other options.
+// The number of ranks; 1 if a size is invalid, because invalid sizes are reported with the other
+// options.
 int num_ranks_of(const api::EngineArgs& args) {
   constexpr int kMostOfOneSize = 65535;  // no product overflows
   const int64_t product = int64_t{std::clamp(args.tensor_parallel_size, 1, kMostOfOneSize)} *
@@ -60,9 +61,9 @@ int num_ranks_of(const api::EngineArgs& args) {
   return static_cast<int>(product);
 }
 
-// Gives each rank of this machine cores of its own, unless the launcher has done so. Without that
-// the workers of all ranks would be pinned to the same cores. A rank with one thread is not bound:
-// its thread may leave a core that another process uses.
+// Gives each rank of this machine its own cores, unless the launcher has done so. Otherwise the
+// workers of all ranks would be pinned to the same cores. A rank with one thread is not bound: its
+// thread may leave a core that another process uses.
 void take_cores(int local_rank, int num_local_ranks, int32_t& num_threads) {
   const std::vector<int> cores = device::usable_cores();
   if (cores.size() < std::thread::hardware_concurrency() || num_local_ranks < 2) return;
@@ -125,7 +126,7 @@ std::unique_ptr<parallel::Transport> join_tcp(const LaunchedRank& launched,
                                .size = launched.size,
                                .address = launched.address,
                                .port = launched.port};
-  // Another launcher may start ranks minutes apart. This program starts all at once.
+  // Another launcher may start ranks minutes apart; this program starts all ranks at once.
   if (launched.listener_fd >= 0) {
     meeting.timeout = std::chrono::seconds(std::max(1, args.distributed_timeout_seconds));
     if (launched.rank == 0) meeting.listener = parallel::Socket(launched.listener_fd);
@@ -133,7 +134,7 @@ std::unique_ptr<parallel::Transport> join_tcp(const LaunchedRank& launched,
   meeting.on_unknown_peer = [rank = launched.rank](const std::string& text) {
     fmt::print(stderr, "reprise: rank {}: {}\n", rank, text);
   };
-  // Programs that this one starts must not take the socket for theirs.
+  // Child processes of this rank must not take the socket for their own.
   unsetenv("REPRISE_LISTENER_FD");
   std::vector<parallel::Socket> sockets = parallel::meet(std::move(meeting));
   return std::make_unique<parallel::TcpTransport>(launched.rank, std::move(sockets));
@@ -174,8 +175,8 @@ void RankSession::join_groups(api::EngineArgs& args) {
 RankSession::RankSession(api::EngineArgs& args) : num_exceptions_(std::uncaught_exceptions()) {
   const int num_ranks = num_ranks_of(args);
   const LookUpVariable look_up = look_up_process_environment;
-  // A process with one rank ignores the variables of launchers, except mpirun's: its ranks would
-  // all do the same work.
+  // A process that is its only rank ignores the variables of launchers, except those of mpirun: the
+  // processes of mpirun would all do the same work.
   const std::optional<LaunchedRank> launched = find_launched_rank(look_up);
   if (num_ranks == 1 && (!launched || !launched->is_mpi)) return;
   if (!launched) {
@@ -186,7 +187,7 @@ RankSession::RankSession(api::EngineArgs& args) : num_exceptions_(std::uncaught_
     return;
   }
   if (launched->size != num_ranks) {
-    // A mistake in the options is reported once, and not by every rank.
+    // Only rank 0 reports a mistake in the options.
     if (launched->rank > 0) std::_Exit(2);
     throw InvalidArgument(fmt::format("{} started {} ranks, and {} needs {}: both must be equal",
                                       launched->launcher,
@@ -219,8 +220,8 @@ RankSession::~RankSession() {
     ranks_->check();
     ranks_->finish();
   } catch (const std::exception&) {
-    // The rank that is missing was named by on_failure. The work is done, but the end is no
-    // success.
+    // on_failure has named the lost rank already. The work is done, but the exit code must report
+    // the failure.
     (void)std::fflush(nullptr);
     std::_Exit(kFailed);
   }
@@ -232,7 +233,7 @@ bool RankSession::is_elsewhere() const noexcept {
 
 int RankSession::run(const api::EngineArgs& args) {
   if (exit_code_) return *exit_code_;
-  // Signals for the end go to rank 0, which lets the others end.
+  // Only rank 0 obeys these signals. It lets the other ranks end.
   std::signal(SIGTERM, SIG_IGN);
   std::signal(SIGINT, SIG_IGN);
   try {
@@ -243,7 +244,7 @@ int RankSession::run(const api::EngineArgs& args) {
     if (!ranks_->has_failed()) {
       fmt::print(stderr, "reprise: rank {}: {}\n", ranks_->rank(), error.what());
     }
-    // Not by way of exit(): rank 0 and mpirun must not wait for anything that this rank holds.
+    // _Exit() instead of exit(): rank 0 and mpirun must not wait for this rank to release anything.
     std::_Exit(kFailed);
   }
 }

@@ -26,8 +26,8 @@ class RankSession {
   /// Ends the ranks in an orderly way, except while an exception is thrown.
   ~RankSession();
 
-  /// Whether another process does the work of the command: this is another rank than rank 0, or
-  /// the process that started the ranks.
+  /// Whether another process does the work of the command: this process is a rank other than rank
+  /// 0, or it started the ranks.
   [[nodiscard]] bool is_elsewhere() const noexcept;
   /// Runs the steps of rank 0, or answers its requests, until it ends. Returns the exit code. \pre
   /// is_elsewhere()
@@ -41,7 +41,7 @@ class RankSession {
   std::unique_ptr<parallel::Communicator> of_stage_;    // nullptr: an engine has one stage
   std::unique_ptr<parallel::Communicator> of_engines_;  // the first rank of each
   std::unique_ptr<parallel::Communicator> of_experts_;  // nullptr: engines do not share experts
-  std::optional<int> exit_code_;  // of the ranks, if this process started them
+  std::optional<int> exit_code_;  // the exit code of the ranks, if this process started them
   int num_exceptions_ = 0;
 };
 

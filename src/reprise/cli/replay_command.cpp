@@ -53,7 +53,8 @@ OptionTable make_table(api::EngineArgs& engine, ReplayArguments& arguments) {
   return table;
 }
 
-/// Takes the file out of the arguments, whose argument without a name would be a model.
+/// Takes the file out of the arguments: otherwise its argument, which has no option name, would be
+/// read as a model.
 std::filesystem::path take_file(const OptionTable& table, std::vector<std::string>& arguments) {
   const std::vector<std::string> positional = table.scan(arguments).positional;
   if (positional.size() != 1) {
@@ -65,7 +66,7 @@ std::filesystem::path take_file(const OptionTable& table, std::vector<std::strin
   return positional[0];
 }
 
-/// Keeps the requests that were asked for.
+/// Keeps only the requests that the user named.
 void select(LogContent& log, const std::vector<std::string>& wanted) {
   if (wanted.empty()) return;
   for (const std::string& id : wanted) {
@@ -80,8 +81,8 @@ void select(LogContent& log, const std::vector<std::string>& wanted) {
 }
 
 void print_list(const LogContent& log) {
-  // From the month to the minute of "2026-11-28T15:19:23Z": so a line with the id of a chat fits
-  // into 80 columns.
+  // The part of "2026-11-28T15:19:23Z" that is printed: from the month to the minute. With it, a
+  // line with the id of a chat fits into 80 columns.
   constexpr size_t kMonth = 5;
   constexpr size_t kMonthToMinute = 11;
   fmt::print("prompt tokens end    since       id\n");
@@ -104,7 +105,7 @@ struct Counts {
   size_t num_not_run = 0;
 };
 
-/// Prints what happened to an answer; counts it.
+/// Prints the outcome of each answer, and counts outcomes.
 class Report {
  public:
   Report(Json logged, bool verbose) : logged_(std::move(logged)), verbose_(verbose) {}
@@ -139,7 +140,7 @@ class Report {
   bool has_causes_ = false;
 };
 
-/// The options of the record, and those that were given over them.
+/// The options of the record; options of the command line replace them.
 api::EngineArgs args_for(const Json& record,
                          const std::filesystem::path& file,
                          std::span<const std::string> given) {
@@ -154,7 +155,7 @@ api::EngineArgs args_for(const Json& record,
   return args;
 }
 
-/// The requests of each engine that has some, in the order of the file.
+/// The requests of each engine of the log that has requests, in the order of the file.
 std::vector<std::pair<std::string, std::vector<RequestRecord>>> by_engine(LogContent& log) {
   std::vector<std::pair<std::string, std::vector<RequestRecord>>> groups;
   for (RequestRecord& request : log.requests) {

@@ -23,7 +23,7 @@
 namespace reprise::cli {
 namespace {
 
-// Those of vLLM's run-batch, and the other routes for vectors.
+// The URLs of vLLM's run-batch, and the other routes for vectors.
 constexpr auto kUrls = std::to_array<std::string_view>({"/v1/chat/completions",
                                                         "/v1/completions",
                                                         "/v1/embeddings",
@@ -105,7 +105,7 @@ class LineReader {
   std::ifstream file_;
 };
 
-/// The output line of one request, once its answer has arrived.
+/// The output line of one request when its answer has arrived.
 struct Answer {
   Json custom_id = nullptr;
   int status = 0;  // 0: not answered yet
@@ -162,7 +162,7 @@ class BatchRun {
   [[nodiscard]] size_t num_failed() const noexcept { return num_failed_; }
 
  private:
-  /// Names members of a line that have no effect, each once.
+  /// Notes members of a line that have no effect. Each name is noted once.
   void note_unused(const Json& request) {
     constexpr size_t kMaxNoted = 16;
     for (const auto& [name, value] : request.items()) {

@@ -167,7 +167,7 @@ OptionTable make_table(api::EngineArgs& engine,
   return table;
 }
 
-/// The configuration as its sources give it now, for a server that runs.
+/// Reads the configuration of a running server again, from its sources as they are now.
 ReadConfiguration read_again(const std::vector<std::string>& arguments) {
   ReadConfiguration read;
   server::ServerOptions server;
@@ -180,8 +180,8 @@ ReadConfiguration read_again(const std::vector<std::string>& arguments) {
   return read;
 }
 
-/// What a running server needs to show its graphs and to change them. With a --config file, SIGHUP
-/// reads the configuration again instead of ending the server.
+/// Sets the functions with which a running server shows and changes its graphs. With a --config
+/// file, SIGHUP reads the configuration again instead of ending the server.
 void set_graph_changes(server::ServerOptions& options,
                        std::span<const std::string> given,
                        const Configuration& configuration,
@@ -197,7 +197,7 @@ void set_graph_changes(server::ServerOptions& options,
   options.reload_config = [reload] { return reload->read(); };
 }
 
-/// Also sends the engine's lines to the server's log.
+/// Also connects the engine's messages with the server's log.
 void read_serve_environment(server::ServerOptions& options,
                             api::EngineArgs& engine,
                             LogLevel level) {
@@ -250,8 +250,8 @@ void raise_file_limit(size_t num_connections) {
   }
 }
 
-/// Makes the C library give memory of large requests and answers back soon. Without this, it learns
-/// from them to keep up to 64 MiB for each thread.
+/// Makes the C library give memory of large requests and answers back soon. Otherwise the library
+/// adapts its threshold to such sizes, and keeps up to 64 MiB for each thread.
 void return_freed_memory_soon() {
 #if defined(M_MMAP_THRESHOLD) && defined(M_TRIM_THRESHOLD)
   constexpr int kMib = 1 << 20;
@@ -315,7 +315,7 @@ int run_serve(std::span<const std::string> arguments) {
 
   RankSession ranks(engine_args);
   if (ranks.is_elsewhere()) return ranks.run(engine_args);
-  server::check_listening(options);  // now, because loading a model may take minutes
+  server::check_listening(options);  // checked now, because loading a model may take minutes
   const Log server_log(logs.server, logs.file);
   server_log.info(fmt::format("Started server process [{}]", getpid()));
   for (const std::string& name : unknown_variables(process_environment_names())) {
@@ -343,7 +343,7 @@ int run_serve(std::span<const std::string> arguments) {
   notify_service_manager("READY=1");
   const server::ServerEnd end = server.run();
   options.log.info("Application shutdown complete.");
-  // A thread that waits for a collector may keep the writer alive beyond this process's end.
+  // A thread that waits for a collector may own the writer, whose destructor then does not run.
   (void)options.lines->flush(kTimeToRelease);
   return exit_code_of(end);
 }

@@ -37,7 +37,7 @@ std::FILE* open_target(const LogConfig& config) {
       "--log-config-file: {} cannot be opened: {}", config.file.string(), std::strerror(errno)));
 }
 
-/// A writer for the file, which reports in the form of the log when lines were dropped.
+/// A writer for the file. When lines were dropped, it reports their number in the form of the log.
 std::shared_ptr<LineWriter> make_writer(std::FILE* file, const LogOptions& options) {
   constexpr size_t kMaxWaitingBytes = size_t{1} << 20;
   return std::make_shared<LineWriter>(

@@ -33,7 +33,7 @@ struct ServeLog {
   LogOptions server;         // of the HTTP server
   std::FILE* file = stderr;  // never closed: the log lives as long as the process
 
-  /// Writes at once, for the start; with `quiet` warnings and errors only.
+  /// A log that writes at once, for the start; if `quiet` is set, only warnings and errors.
   [[nodiscard]] Log startup(bool quiet) const;
 };
 

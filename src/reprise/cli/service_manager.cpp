@@ -19,7 +19,8 @@ bool notify_service_manager(std::string_view state) {
   address.sun_family = AF_UNIX;
   if (path.size() < 2 || path.size() >= sizeof(address.sun_path)) return false;
   std::ranges::copy(path, address.sun_path);
-  // An abstract socket has no file; its name begins with a null byte and has no end but its length.
+  // An abstract socket has no file. Its name begins with a null byte and is not null-terminated:
+  // its length ends it.
   if (path[0] == '@') address.sun_path[0] = '\0';
   const int socket_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (socket_fd < 0) return false;

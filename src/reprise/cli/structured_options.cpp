@@ -10,7 +10,7 @@
 namespace reprise::cli {
 namespace {
 
-// There is one backend, which plays the part of vLLM's xgrammar.
+// There is one backend; it takes the place of vLLM's xgrammar.
 constexpr auto kBackends = std::to_array<std::string_view>({"auto", "xgrammar"});
 constexpr auto kStructuredFields = std::to_array<std::string_view>({"backend",
                                                                     "disable_additional_properties",

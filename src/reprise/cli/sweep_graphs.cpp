@@ -32,7 +32,7 @@ int32_t number_in(std::string_view key, std::string_view name) {
   return number;
 }
 
-/// The sizes of the captured keys of the main model that `is_meant` accepts.
+/// The sizes of those captured keys of the main model for which `is_meant` returns true.
 std::string sizes_text(const Json& graphs,
                        std::string_view unit,
                        const std::function<bool(std::string_view)>& is_meant) {

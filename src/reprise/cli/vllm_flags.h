@@ -22,8 +22,9 @@ struct VllmFlag {
   std::string_view short_name;
   std::string_view value_name;  // empty = a switch
   VllmFlagSupport support;
-  std::string_view equal;  // values separated by '|', the first in vLLM's spelling
-  std::string_view why;    // completes "... has no effect here: " and "... is not supported: "
+  // The accepted values, separated by '|'; the first one is in vLLM's spelling.
+  std::string_view equal;
+  std::string_view why;  // completes "... has no effect here: " and "... is not supported: "
 };
 
 /// Flags of `vllm serve` that this program does not have as options.
