@@ -50,7 +50,8 @@ constexpr auto kTree = std::to_array<TreeLine>({
 std::string atom_decision_tree(const ResolvedConfig& resolved) {
   std::string text;
   bool is_found = false;
-  // ATOM's runner does not read the mode, so the leaf is the one of its configuration.
+  // ATOM's runner does not read the mode, so the marked leaf is the one for the mode that ATOM's
+  // configuration sets.
   const bool is_runners_mode = std::ranges::any_of(
       resolved.reasons, [](const ResolutionReason& reason) { return reason.rule == "T2"; });
   const cudagraph::CudagraphMode mode =

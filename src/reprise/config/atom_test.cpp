@@ -10,7 +10,7 @@
 #include "reprise/config/resolution.h"
 #include "reprise/config/splitting_ops.h"
 
-// The common configurations of source 004, section 8, and its decision tree.
+// The common configurations of ATOM's compilation guide, section 8, and its decision tree.
 namespace reprise::config {
 namespace {
 
@@ -38,7 +38,7 @@ TEST(Atom, level_3_is_piecewise_and_splits_at_atoms_two_ops) {
   EXPECT_EQ(resolved.capture_sizes.mixed[4], 16);
   EXPECT_EQ(resolved.capture_sizes.max_mixed(), 512);
   EXPECT_TRUE(resolved.piecewise_available);
-  // The level by ATOM's name, and ATOM's key for the sizes.
+  // Both use ATOM's names: for the level, and for the key of the sizes.
   const ResolvedConfig named = as_atom(R"({"level": "PIECEWISE", "cuda_graph_sizes": [64]})");
   EXPECT_EQ(named.mode, PIECEWISE);
   EXPECT_EQ(named.capture_sizes.max_mixed(), 64);
@@ -73,8 +73,8 @@ ResolutionInputs as_atoms_runner(std::string_view compilation_config) {
   return inputs;
 }
 
-/// run_model() of source 004: the key (graph_bs, max_q_len) of a batch, or nothing for an eager
-/// run. `graph_bs`: the captured batch sizes, ascending.
+/// run_model() in ATOM's compilation guide: the key (graph_bs, max_q_len) of a batch, or nothing
+/// for an eager run. `graph_bs`: the captured batch sizes, ascending.
 std::optional<std::pair<int32_t, int32_t>> run_model(bool is_prefill,
                                                      int32_t bs,
                                                      int32_t max_q_len,

@@ -18,7 +18,8 @@
 namespace reprise::config {
 namespace {
 
-// The largest capture size. It bounds the dispatch tables, and no scheduler allows so many tokens.
+// The largest capture size. It bounds the dispatch tables, and no scheduler allows this many
+// tokens.
 constexpr int32_t kLargestSize = 1 << 20;
 
 // ---- the fields of each struct, listed once for reading, writing and the check of names ----
@@ -282,7 +283,8 @@ void warn_about_fields_without_effect(const CompilationConfig& config,
   warn(config.compile_cache_save_format != defaults.compile_cache_save_format,
        "compile_cache_save_format");
   const PassConfig& passes = config.pass_config;
-  // In vLLM the next two fields limit the size for fused kernels. Ours work at every size.
+  // In vLLM the next two fields limit the sizes for which fused kernels are used. Reprise's fused
+  // kernels work at every size.
   warn(passes.rope_kvcache_fusion_max_token_num !=
            defaults.pass_config.rope_kvcache_fusion_max_token_num,
        "pass_config.rope_kvcache_fusion_max_token_num");

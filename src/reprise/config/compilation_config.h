@@ -76,8 +76,8 @@ struct CompileSizes {
   friend bool operator==(const CompileSizes&, const CompileSizes&) = default;
 };
 
-/// The `--compilation-config` object: what the user set, before the resolution changes anything.
-/// Names of fields and defaults are those of vLLM. Exceptions: `capture_size_rule` is ours, and
+/// The `--compilation-config` object as the user set it, before the resolution changes anything.
+/// Names of fields and defaults are vLLM's. Exceptions: `capture_size_rule` is Reprise's own, and
 /// `cuda_graph_sizes` is ATOM's.
 struct CompilationConfig : cudagraph::CaptureSizeRequest {
   std::optional<CompilationMode> mode;
@@ -130,8 +130,8 @@ struct ParsedCompilationConfig {
 /// configuration back.
 [[nodiscard]] Json to_json(const CompilationConfig& config);
 
-/// Checks what needs no other configuration: the syntax of lists, ranges of numbers, conflicts in
-/// custom_ops. \throws InvalidArgument
+/// Checks conditions that depend on no other configuration: the syntax of lists, ranges of numbers,
+/// conflicts in custom_ops. \throws InvalidArgument
 void validate(const CompilationConfig& config, const ExtensionNames& names);
 void validate(const CompilationConfig& config);
 

@@ -341,7 +341,7 @@ TEST(OptimizationLevel, reads_all_spellings) {
   }
 }
 
-// ---- what the user of the library adds ----
+// ---- passes and compilers of the user ----
 
 constexpr const char* kTwoPasses = R"({"inductor_passes": {
   "pre_grad_custom_pass": "clip", "post_grad_custom_post_pass": ["count", "clip"]}})";

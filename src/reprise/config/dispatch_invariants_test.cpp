@@ -20,8 +20,8 @@ namespace {
 thread_local int64_t num_allocations = 0;
 }  // namespace
 
-// If this were inlined, GCC 12 would see malloc in only one of the two operators and report a
-// mismatch.
+// This operator must not be inlined: GCC 12 would see malloc in only one of the two operators and
+// report a mismatch.
 [[gnu::noinline]] void* operator new(size_t bytes) {
   ++num_allocations;
   if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
@@ -115,7 +115,7 @@ void check(const World& world, const cudagraph::BatchFacts& batch) {
   ASSERT_EQ(key.has_lora, key.num_active_loras > 0);
   ASSERT_TRUE(batch.uniform || !key.uniform) << "a mixed batch in a decode graph";
   if (world.inputs.compilation.capture_size_rule != cudagraph::CaptureSizeRule::vllm_v1) {
-    // Rule vllm serves numbers above max_loras + 1, which no engine has, with the largest case.
+    // Rule vllm uses the largest case for numbers above max_loras + 1. No engine has such numbers.
     ASSERT_GE(key.num_active_loras, std::min(batch.num_active_loras, kMaxLoras + 1));
     ASSERT_FALSE(tighter_key_exists(world, batch, decision));
   }
@@ -135,7 +135,7 @@ void check(const World& world, const cudagraph::BatchFacts& batch) {
         << "a row of logits that the graph does not compute";
     ASSERT_FALSE(key.num_reqs.has_value());
     ASSERT_FALSE(key.uniform);
-    // FULL is preferred: PIECEWISE is only allowed if no permitted FULL graph holds the batch.
+    // FULL is preferred: a batch may get PIECEWISE only if no permitted FULL graph holds it.
     const bool has_decode_graphs =
         batch.query_len == q ||
         world.inputs.compilation.capture_size_rule == cudagraph::CaptureSizeRule::reprise;

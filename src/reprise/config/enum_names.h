@@ -27,7 +27,7 @@ struct EnumName {
   Enum value;
 };
 
-// Several names may stand for one value. The first one is printed.
+// Several names may stand for one value. The first of them is printed.
 inline constexpr std::array<EnumName<CompilationMode>, 8> kCompilationModes = {{
     {"NONE", CompilationMode::NONE},
     {"STOCK_TORCH_COMPILE", CompilationMode::STOCK_TORCH_COMPILE},
@@ -100,7 +100,8 @@ std::string expected_values() {
   return text;
 }
 
-/// Some enums have no integers: `largest` is then -1.
+/// Whether the integer names a value of an enum whose integers run from 0 to `largest`. For enums
+/// without integers `largest` is -1.
 constexpr bool is_from_zero_to(int64_t value, int64_t largest) {
   return value >= 0 && value <= largest;
 }

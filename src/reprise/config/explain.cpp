@@ -20,7 +20,8 @@ constexpr std::string_view kForms =
   throw InvalidArgument(fmt::format("batch '{}': expected {}", spec, kForms));
 }
 
-// The largest count in a batch. No scheduler allows more, and products stay within 32 bits.
+// The largest count in a batch. No scheduler allows more, and products of two counts stay within 32
+// bits.
 constexpr int32_t kLargestCount = 1 << 20;
 
 int32_t parse_count(std::string_view spec, std::string_view digits) {
@@ -79,8 +80,8 @@ std::vector<int32_t> sizes_of(const cudagraph::CudagraphDispatcher& dispatcher,
   return sizes;
 }
 
-// Why the level was asked for. The model and the machine may change the level when the engine
-// starts, which explain cannot know.
+// Why the user's options choose this level. When the engine starts, the model and the machine may
+// change the level; explain cannot know this.
 std::string level_reason(const ResolutionInputs& inputs) {
   if (inputs.enforce_eager) return "enforce_eager is set";
   if (inputs.compilation.mode) return "asked for";

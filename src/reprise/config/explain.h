@@ -25,7 +25,7 @@ namespace reprise::config {
                                                      int32_t uniform_decode_query_len,
                                                      int32_t max_num_seqs);
 
-/// The sizes of a draft model's graphs, in tokens.
+/// The sizes of the graphs of a draft model, in tokens.
 struct DraftModelSizes {
   std::vector<int32_t> mixed;   // prompts
   std::vector<int32_t> first;   // the step that gives the first drafts
@@ -49,9 +49,9 @@ struct Explanation {
   std::vector<int32_t> decode_sizes;       // token counts of the uniform decode keys
   /// With speculation: token counts of the keys for uniform decode steps without drafts.
   std::vector<int32_t> draftless_sizes;
-  /// The same for steps with fewer drafts than allowed.
+  /// The same for steps with fewer drafts than num_speculative_tokens.
   std::vector<cudagraph::DecodeWidth> fewer_drafts;
-  /// With a draft model; the caller of explain() sets it.
+  /// Only with a draft model. The caller of explain() sets it.
   std::optional<DraftModelSizes> draft_model;
   std::vector<ExplainedBatch> decisions;
   std::optional<std::string> error;
@@ -64,7 +64,7 @@ struct Explanation {
 
 /// "layers 0-2: NAME, support LEVEL".
 [[nodiscard]] std::string attention_group_text(const cudagraph::AttentionBackendSupport& group);
-/// One sentence: whose support decides for a model with several backends.
+/// One sentence that names the backend whose support decides, for a model with several backends.
 [[nodiscard]] std::string weakest_text(const ResolvedConfig& resolved);
 
 /// Keys: requested, resolved, compilation_mode, level, level_reason, attention, reasons, warnings,

@@ -31,7 +31,7 @@ TEST(BatchSpec, reads_every_form) {
   batch = facts("uniform:3x4");
   EXPECT_EQ(std::pair(batch.num_tokens, batch.num_reqs), std::pair(12, 3));
   EXPECT_TRUE(batch.uniform);
-  // All requests have the same length, but it is not the decode query length.
+  // All requests have the same number of tokens, but it is not the decode query length.
   EXPECT_FALSE(facts("uniform:4x8").uniform);
   batch = facts("mixed:100");
   EXPECT_EQ(std::pair(batch.num_tokens, batch.num_reqs), std::pair(100, 8));
@@ -39,7 +39,7 @@ TEST(BatchSpec, reads_every_form) {
   EXPECT_EQ(facts("mixed:5").num_reqs, 5);
   EXPECT_EQ(facts("mixed:100/3").num_reqs, 3);
   EXPECT_EQ(facts("prefill:4").num_reqs, 1);
-  // A chunk of a prompt that happens to be as long as a decode step.
+  // A chunk of a prompt that happens to be as long as the decode query length.
   EXPECT_FALSE(facts("prefill:4").uniform);
   batch = facts("decode:2+cascade+lora=3");
   EXPECT_TRUE(batch.cascade);

@@ -8,13 +8,13 @@
 
 namespace reprise::config {
 
-/// What the user of the library added to the compiler, by name (compile/model/extensions.h).
+/// Passes and compilers that the user of the library added, by name (compile/model/extensions.h).
 struct ExtensionNames {
   std::vector<std::string> passes;
   std::vector<std::string> compilers;
 };
 
-/// When a pass of the user runs: a key of `inductor_passes`. The keys are those of PyTorch's
+/// The key of `inductor_passes` says when a pass of the user runs. The keys are those of PyTorch's
 /// configuration that vLLM users set.
 inline constexpr std::string_view kBeforeSplit = "pre_grad_custom_pass";
 inline constexpr std::string_view kBeforePasses = "post_grad_custom_pre_pass";

@@ -103,7 +103,8 @@ void map_pass_names(Json& document, std::vector<std::string>& warnings) {
   }
 }
 
-/// Both names of one flag: the pull request that introduced cudagraph_mode renamed it once.
+/// Both names of one flag: the pull request that introduced cudagraph_mode also renamed this flag
+/// once.
 void map_separate_routine(Json& document) {
   const auto found = document.find("cudagraph_separate_routine");
   if (found == document.end()) return;
@@ -119,8 +120,8 @@ void map_separate_routine(Json& document) {
 }
 
 /// The flags that existed before cudagraph_mode, and the mode that they stand for. A full graph
-/// with separate routines has two sets of FULL graphs where the attention backend holds them, and
-/// else what FULL_AND_FULL resolves to. Source: vLLM's pull request 20059.
+/// with separate routines means two sets of FULL graphs if the attention backend holds them, and
+/// otherwise the mode that FULL_AND_FULL resolves to. Source: vLLM's pull request 20059.
 struct GraphFlags {
   std::optional<bool> use_cudagraph;
   std::optional<bool> full_cuda_graph;
@@ -143,7 +144,7 @@ struct GraphFlags {
     return use_cudagraph ? "use_cudagraph=true" : "full_cuda_graph=false";
   }
 
-  /// A flag with its old default value may not be a choice of the user, so it never contradicts an
+  /// A flag that has its old default value may not be the user's choice, so it never contradicts an
   /// explicit mode.
   [[nodiscard]] bool compatible_with(cudagraph::CudagraphMode explicit_mode) const {
     if (use_cudagraph == false || full_cuda_graph == true) return false;

@@ -8,7 +8,8 @@ namespace reprise::config {
 
 ResolvedConfig resolve(const ResolutionInputs& inputs) {
   Resolver resolver(inputs);
-  // Stage A, first part: the requested settings, and what the platform and the kind of model allow.
+  // Stage A, first part: the requested settings, and the limits of the platform and of the kind of
+  // model.
   resolver.enforce_eager();
   resolver.choose_compile_level();
   resolver.choose_default_mode();

@@ -24,11 +24,11 @@ struct ResolutionInputs {
   bool pooling = false;
   bool encoder_decoder = false;
   std::vector<cudagraph::AttentionBackendSupport>
-      attention;  // one per attention group; empty: the model has no attention
+      attention;  // one entry per attention group; empty: the model has no attention
   bool cascade_enabled = false;
   int32_t num_speculative_tokens = 0;
-  /// The numbers of drafts among which the number of requests in a step chooses, ascending. Empty:
-  /// it is always num_speculative_tokens.
+  /// The numbers of drafts from which a step chooses, by its number of requests; ascending. Empty:
+  /// the number of drafts is always num_speculative_tokens.
   std::vector<int32_t> scheduled_drafts;
   int32_t tensor_parallel_size = 1;
   cudagraph::LoraOptions lora;

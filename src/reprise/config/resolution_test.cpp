@@ -56,7 +56,7 @@ std::vector<std::string> rules_of(const ResolvedConfig& resolved) {
   return rules;
 }
 
-// ---- the complete table of section 2.4 ----
+// ---- the complete table of support levels and modes ----
 
 enum Column : size_t { q1_split, q1_whole, spec_split, spec_whole, kNumColumns };
 
@@ -241,7 +241,7 @@ TEST(Resolution, full_is_aliased_as_the_source_documents_say) {
   }
 }
 
-// ---- rule vllm-0.10: the defaults and aliases of source 001 ----
+// ---- rule vllm-0.10: the defaults and aliases of vLLM's design page about CUDA graphs ----
 
 struct PageRow {
   OptimizationLevel level;
@@ -280,7 +280,7 @@ TEST(Resolution, the_rule_of_vllm_0_10_has_the_modes_of_the_design_page) {
       inputs.optimization_level = row.level;
       inputs.compilation.cudagraph_mode = row.requested;
       inputs.attention = {{"backend", row.support}};
-      inputs.breakable = breakable;  // that version had no captures that can be interrupted
+      inputs.breakable = breakable;  // vLLM 0.10 had no captures that can be interrupted
       const ResolvedConfig resolved = resolve(inputs);
       EXPECT_EQ(resolved.mode, row.expected)
           << to_string(row.level) << ' ' << (row.requested ? to_string(*row.requested) : "unset")
@@ -322,7 +322,8 @@ TEST(Resolution, the_rule_of_vllm_0_10_has_the_sizes_and_keys_of_the_first_runne
   }
 }
 
-// ---- one or two sets of FULL graphs: the table of backends and flags of source 000 ----
+// ---- one or two sets of FULL graphs: the table of backends and flags of vLLM's pull request 20059
+// ----
 
 using Sets = cudagraph::FullGraphSets;
 
@@ -398,7 +399,7 @@ TEST(Resolution, the_weakest_of_several_backends_decides_about_two_sets) {
   EXPECT_EQ(resolve(inputs).mode, FULL_AND_FULL);
 }
 
-// Source 001 about Triton: "prefer FULL_AND_PIECEWISE since it has different kernels for
+// vLLM's design page about Triton: "prefer FULL_AND_PIECEWISE since it has different kernels for
 // prefill/mixed and pure decode batches".
 TEST(Resolution, full_hints_at_better_modes_for_backends_with_kernels_for_decode) {  // R4
   ResolutionInputs inputs = asking(FULL);
@@ -437,7 +438,7 @@ TEST(Resolution, the_default_mode_follows_the_optimisation_level) {
   }
 }
 
-// From source 001: PIECEWISE for pooling models, NONE if PIECEWISE is not available.
+// From vLLM's design page: PIECEWISE for pooling models, NONE if PIECEWISE is not available.
 TEST(Resolution, defaults_for_pooling_and_for_engines_without_pieces) {
   ResolutionInputs inputs = asking("{}");
   inputs.pooling = true;
@@ -764,7 +765,7 @@ TEST(Resolution, bad_limits_are_refused_by_name) {
   EXPECT_THROW((void)resolve(inputs), InvalidArgument);
 }
 
-// ---- numbers of drafts that the number of requests chooses ----
+// ---- speculation whose number of drafts depends on the number of requests ----
 
 /// The decision for n requests with q tokens each.
 cudagraph::Decision decide(const ResolutionInputs& inputs, int32_t n, int32_t q) {

@@ -36,7 +36,7 @@ struct ResolvedConfig {
   /// Decode steps of other query lengths that get FULL graphs: with speculation, steps without
   /// drafts.
   std::vector<cudagraph::DecodeWidth> other_decode_widths;
-  /// The query lengths of these that have drafts, ascending.
+  /// Those query lengths of other_decode_widths that have drafts, ascending.
   [[nodiscard]] std::vector<int> fewer_draft_widths() const {
     std::vector<int> widths;
     for (const cudagraph::DecodeWidth& width : other_decode_widths) {
@@ -49,7 +49,7 @@ struct ResolvedConfig {
   PassConfig pass_config;
   int32_t num_of_warmups = 0;
   int32_t uniform_decode_query_len = 1;
-  /// The backends of all attention groups, and the one that decides.
+  /// The backends of all attention groups, and the backend that decides.
   std::vector<cudagraph::AttentionBackendSupport> attention;
   cudagraph::AttentionBackendSupport weakest_attention;
   std::vector<ResolutionReason> reasons;

@@ -10,7 +10,8 @@
 namespace reprise::config {
 namespace {
 
-// Limits the number of LoRA cases, which multiplies the number of keys and is the size of a table.
+// Limits the number of LoRA cases, because it multiplies the number of keys and sets the size of a
+// table.
 constexpr int32_t kLargestMaxLoras = 4096;
 constexpr int32_t kLargestSpeculation = 1024;
 
@@ -112,9 +113,9 @@ void Resolver::choose_default_mode() {
                        to_string(mode)));
 }
 
-// Source: source 004. The configuration of ATOM sets PIECEWISE at level 3. Its runner does not read
-// the mode: run_model() runs prompts eagerly, and decode batches from the FULL graphs of
-// (batch size, max_q_len).
+// Source: ATOM, docs/compilation_cudagraph_guide.md. ATOM configures PIECEWISE at level 3.
+// Its runner does not read the mode: run_model() runs prompts eagerly, and decode batches from the
+// FULL graphs of (batch size, max_q_len).
 void Resolver::choose_default_mode_of_atom() {
   using enum cudagraph::CudagraphMode;
   const bool is_runner =
@@ -173,7 +174,7 @@ void Resolver::choose_default_passes() {
   }
 }
 
-// vLLM's first runner has FULL graphs of one query length only.
+// vLLM's first runner captures FULL graphs for one query length only.
 void Resolver::respect_scheduled_drafts() {
   if (!follows_vllm_v1() || in_.scheduled_drafts.empty() || !has_full_cudagraphs(out_.mode)) {
     return;

@@ -25,8 +25,8 @@ class Resolver {
   void choose_default_passes();
   void respect_scheduled_drafts();
   void drop_piecewise_without_pieces();
-  /// Rule vllm: after a step that may have chosen PIECEWISE although the model has no pieces. The
-  /// other rules refuse such a configuration, see check_pieces_exist().
+  /// Rule vllm: called after a step that may have chosen PIECEWISE although the model has no
+  /// pieces. The other rules refuse such a configuration, see check_pieces_exist().
   void drop_piecewise_again();
   void drop_graphs_of_stock_compiler();
   void settle_sequence_parallelism();

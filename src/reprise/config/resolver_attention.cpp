@@ -43,7 +43,7 @@ bool Resolver::attention_is_split() const {
   // A breakable capture is interrupted at every op that is listed. The compiler's pieces contain no
   // attention only if all attention ops are listed.
   if (!follows_vllm() && compiles()) return splits_attention(out_.splitting_ops);
-  // vLLM looks at the compiler's splitting ops even where its capture can be interrupted anywhere.
+  // vLLM considers the compiler's splitting ops even where its capture can be interrupted anywhere.
   if (follows_vllm_v2() && !compiles()) {
     return in_.compilation.splitting_ops && contains_attention(*in_.compilation.splitting_ops);
   }
@@ -52,7 +52,7 @@ bool Resolver::attention_is_split() const {
 }
 
 // Whether decode batches get FULL graphs beside those of mixed batches. Source: vLLM's pull request
-// 20059, where ALWAYS_UNIFIED and ALWAYS_SEPARATE decided it.
+// 20059, in which the levels ALWAYS_UNIFIED and ALWAYS_SEPARATE decided this.
 void Resolver::choose_full_graph_sets() {
   using enum cudagraph::CudagraphMode;
   if ((out_.mode != FULL && out_.mode != FULL_AND_FULL) || !holds_mixed_batches(out_)) return;

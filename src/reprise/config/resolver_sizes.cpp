@@ -12,7 +12,7 @@
 namespace reprise::config {
 namespace {
 
-/// A further query length of decode steps, if it has sizes.
+/// Adds a further query length of decode steps, if it has sizes.
 void add_width(ResolvedConfig& out, int32_t query_len, std::vector<int32_t> sizes) {
   if (sizes.empty()) return;
   out.other_decode_widths.push_back({.query_len = query_len, .capture_sizes = std::move(sizes)});

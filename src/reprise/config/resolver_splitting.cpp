@@ -25,7 +25,8 @@ void Resolver::choose_default_splitting_ops() {
   const auto ops = follows_atom() ? atom_attention_ops() : attention_ops();
   out_.splitting_ops.assign(ops.begin(), ops.end());
   if (follows_atom() && in_.num_recurrent_state_blocks) {
-    // ATOM has no recurrent models; their state updates must not be in a piece either.
+    // ATOM has no recurrent models, but for such a model the state updates must be outside the
+    // pieces too.
     out_.splitting_ops.insert(
         out_.splitting_ops.end(), attention_ops().begin(), attention_ops().end());
   }

@@ -22,7 +22,8 @@ namespace reprise::config {
 /// Whether all attention ops are listed. Then attention never runs inside a piecewise graph.
 [[nodiscard]] bool contains_attention(std::span<const std::string> splitting_ops) noexcept;
 
-/// Whether the attention op of our models is listed, under vLLM's or ATOM's name or as "attention".
+/// Whether the attention op of Reprise's models is listed, under vLLM's or ATOM's name or as
+/// "attention".
 [[nodiscard]] bool splits_attention(std::span<const std::string> splitting_ops);
 
 /// Whether an entry names `op` ("aten::add.default", "aten.add.default" or "aten::add"). An entry
