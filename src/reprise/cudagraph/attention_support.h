@@ -47,7 +47,7 @@ struct AttentionBackendSupport {
   std::string backend;
   // A backend that declares nothing supports nothing.
   AttentionCGSupport support = AttentionCGSupport::NEVER;
-  /// The layers of the model that the backend serves, as in "0-2, 4"; empty: the model is not
+  /// The layers of the model that the backend serves, such as "0-2, 4"; empty: the model is not
   /// known.
   std::string layers = {};
   /// More than one: the backend also holds mixed batches in FULL graphs if decode batches have a

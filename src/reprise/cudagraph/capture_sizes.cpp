@@ -78,7 +78,7 @@ Sizes reprise_mixed(const ExplicitSizes& asked,
     return sizes;
   }
   if (rule == CaptureSizeRule::measured) {
-    // The measurement finds where graphs of mixed batches stop to pay.
+    // The measurement finds the size above which graphs of mixed batches no longer pay.
     return candidate_grid(
         std::min(asked.max.value_or(in.max_num_batched_tokens), in.max_num_batched_tokens));
   }
@@ -153,7 +153,7 @@ CaptureSizes reprise_sizes(const ExplicitSizes& asked,
     for (int32_t size : decode) {
       if (size > grid_max) result.mixed.push_back(size);
     }
-    // The candidates go on above the widest decode batch, which need not be one of them.
+    // The candidates continue above the widest decode batch, which may not be a candidate itself.
     if (rule == CaptureSizeRule::measured && !decode.empty()) {
       result.mixed.push_back(decode.back());
       sort_unique(result.mixed);

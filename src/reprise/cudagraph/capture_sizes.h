@@ -50,8 +50,8 @@ struct CaptureSizeRequest {
   std::optional<std::vector<int32_t>> cudagraph_capture_sizes;
   std::optional<int32_t> max_cudagraph_capture_size;     // tokens
   std::optional<std::vector<int32_t>> cuda_graph_sizes;  // ATOM's older name for the list
-  // Tokens: larger uniform decode batches get no FULL graph and run in pieces where the mode has
-  // pieces. Unset: max_cudagraph_capture_size counts for all graphs.
+  // In tokens: uniform decode batches above this size get no FULL graph, and run in pieces if the
+  // mode has pieces. Unset: max_cudagraph_capture_size counts for all graphs.
   std::optional<int32_t> max_full_cudagraph_capture_size;
 
   friend bool operator==(const CaptureSizeRequest&, const CaptureSizeRequest&) = default;

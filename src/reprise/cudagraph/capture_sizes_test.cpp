@@ -29,7 +29,8 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// The token grid of section 3.1. The reference gives only its first and last sizes and its length.
+// The automatic sizes in tokens. The behaviour reference gives only the first and last sizes and
+// their number.
 Sizes grid(int32_t max) {
   Sizes sizes;
   for (int32_t n : {1, 2, 4}) {
@@ -140,7 +141,7 @@ std::vector<SizeRow> vllm_rows() {
   };
 }
 
-// The examples of section 3.2.
+// The examples of the behaviour reference.
 std::vector<SizeRow> rows_of_examples() {
   const std::nullopt_t none = std::nullopt;
   const auto list = [](Sizes sizes) { return std::optional<Sizes>(std::move(sizes)); };
@@ -334,7 +335,7 @@ TEST(LargestDecodeBatch, equals_what_a_greedy_admission_loop_admits) {  // ATM-0
   }
 }
 
-// From source 004: the default sizes, explicit lists, and limits.
+// From ATOM's compilation guide: the default sizes, explicit lists, and limits.
 TEST(CaptureSizesAtom, entries_are_batch_sizes_and_tokens_are_entries_times_query_length) {
   CaptureSizeRequest config = config_of(CaptureSizeRule::atom);
   CaptureSizes sizes =
@@ -410,7 +411,7 @@ TEST(CaptureSizesReprise, the_widest_decode_batch_is_always_a_rung) {  // NEW-02
   EXPECT_EQ(decode(in(100, 8192)).back(), 100);
   EXPECT_EQ(decode(in(6, 8192, 7), 42).back(), 42);
   EXPECT_EQ(decode(in(32, 8192, 17)).back(), 544);
-  EXPECT_EQ(decode(in(32, 8192, 17)).size(), 7U);  // 1 2 4 8 16 24 32 requests, and no denser sizes
+  EXPECT_EQ(decode(in(32, 8192, 17)).size(), 7U);  // requests 1 2 4 8 16 24 32, and no denser sizes
   EXPECT_EQ(decode(in(256, 512, 4)).back(), 512);  // 512 tokens allow 128 requests of 4 tokens
   EXPECT_TRUE(decode(in(256, 3, 4)).empty());
 }
@@ -453,7 +454,7 @@ TEST(CaptureSizesReprise, explicit_sizes_are_clipped_to_what_the_scheduler_can_r
   sizes = compute_capture_sizes(
       config_of(CaptureSizeRule::reprise, std::nullopt, Sizes{2, 5, 8, 16, 24}),
       in(8, 4096, 3),
-      CudagraphMode::FULL_AND_PIECEWISE);  // the example of section 4.5
+      CudagraphMode::FULL_AND_PIECEWISE);  // an example of the behaviour reference
   EXPECT_THAT(sizes.mixed, ElementsAre(2, 5, 8, 16, 24));
   EXPECT_THAT(sizes.decode, ElementsAre(3, 6, 9, 18, 24));
 }

@@ -14,9 +14,9 @@
 namespace reprise::cudagraph {
 namespace {
 
-// The plan order: PIECEWISE before FULL, mixed batches before uniform ones, and then the largest
-// first. PIECEWISE and mixed batches need more memory for activations, so the FULL graphs captured
-// later fit into memory that is already reserved.
+// The order of the capture plan: PIECEWISE before FULL, mixed batches before uniform ones, and then
+// the largest first. PIECEWISE graphs and mixed batches need more memory for activations, so FULL
+// graphs that are captured later fit into memory that is already reserved.
 auto plan_rank(CudagraphRuntimeMode mode, const BatchDescriptor& d) {
   return std::tuple(mode, d.uniform, -d.num_tokens, -d.num_active_loras, d.num_reqs.value_or(-1));
 }

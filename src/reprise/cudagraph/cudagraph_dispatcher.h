@@ -49,7 +49,7 @@ struct BatchFacts {
   /// compute their prompts are not uniform decode.
   bool uniform = false;
   /// The tokens of each request of a uniform batch. 0 stands for the decode query length. A uniform
-  /// batch of a length without decode graphs is treated as any batch.
+  /// batch with a query length that has no decode graphs is treated like any other batch.
   int32_t query_len = 0;
   /// The batch has only decodes, but with different numbers of draft tokens.
   bool ragged_drafts = false;
@@ -61,9 +61,10 @@ struct BatchFacts {
   int32_t common_prefix_len = 0;
   /// The batch contains outputs of an encoder (encoder-decoder models), so it never runs FULL.
   bool encoder_outputs = false;
-  /// Rows of logits that the step needs. Graphs compute as many rows per request as the decode
-  /// query length. The log-probabilities of a prompt need more rows; such a batch never runs FULL.
-  /// With more rows than max_num_seqs such requests have, it runs eagerly. See docs/adr/0004.
+  /// The number of rows of logits that the step needs. Graphs compute as many rows per request as
+  /// the decode query length. The log-probabilities of a prompt need more rows; such a batch never
+  /// runs FULL. If it needs more rows than max_num_seqs requests of the decode query length have,
+  /// it runs eagerly. See docs/adr/0004.
   int32_t num_logits = 0;
   /// The modes that the caller permits or, with several ranks, that all ranks agreed on. NONE is
   /// always permitted.
@@ -120,12 +121,12 @@ struct CaptureGroup {
   friend bool operator==(const CaptureGroup&, const CaptureGroup&) = default;
 };
 
-/// Why a key is taken out. Batches of a retired key get the next compatible one. Batches of a
-/// quarantined key run eagerly, because its replay gave wrong results without any error. A dropped
-/// key did not pay: it is not a part of the plan any more, as if it had never been planned.
+/// Why a key is taken out. Batches of a retired key get the next compatible key. Batches of a
+/// quarantined key run eagerly, because a replay of the key gave wrong results without any error. A
+/// dropped key did not pay: it is removed from the plan as if it had never been planned.
 enum class Retirement : uint8_t { retired, quarantined, dropped };
 
-/// What became of a planned key. Only a captured one is replayed.
+/// The state of a planned key. Only captured keys are replayed.
 enum class KeyState : uint8_t { planned, captured, retired, quarantined, dropped };
 
 inline constexpr size_t kNumKeyStates = static_cast<size_t>(KeyState::dropped) + 1;
@@ -173,12 +174,12 @@ class CudagraphDispatcher {
 
   /// The keys that warm-up has to capture, in order: PIECEWISE before FULL, mixed batches before
   /// uniform ones, and then the largest first. The plan depends only on the options and on dropped
-  /// keys, which it lacks. It is empty before initialisation and for mode NONE.
+  /// keys, which are not in it. The plan is empty before initialisation and for mode NONE.
   [[nodiscard]] std::vector<CaptureGroup> capture_plan() const;
 
   /// The key that dispatch() would prefer for this batch if its graph existed: planned, not
-  /// captured and not retired. nullopt: the best key of the batch is there, or nothing fits. For
-  /// engines that capture a graph when a batch first needs it.
+  /// captured and not retired. nullopt: the best key of the batch is captured already, or no key
+  /// fits. For engines that capture a graph when a batch first needs it.
   [[nodiscard]] std::optional<PlannedKey> uncaptured_key(const BatchFacts& batch) const noexcept;
 
   /// Allows dispatch() to return this key. \pre the key is planned and not retired
@@ -202,7 +203,7 @@ class CudagraphDispatcher {
                                  const BatchDescriptor& descriptor) const noexcept;
   /// The planned keys of one mode in plan order, including those that were taken out.
   [[nodiscard]] std::vector<BatchDescriptor> keys(CudagraphRuntimeMode mode) const;
-  /// All keys of the plan, in plan order, with what became of them.
+  /// All keys of the plan and their states, in plan order.
   [[nodiscard]] std::vector<KeyStatus> key_states() const;
   /// The first key in plan order that is neither captured nor taken out.
   [[nodiscard]] std::optional<PlannedKey> next_planned() const noexcept;
@@ -299,7 +300,7 @@ class CudagraphDispatcher {
   std::vector<int32_t> decode_query_lens_;  // uniform_decode_query_len, then the other widths
   LoraCases lora_cases_;
   std::vector<Key> keys_;       // in plan order
-  std::vector<Key> taken_out_;  // of earlier plans, which keys_ does not have
+  std::vector<Key> taken_out_;  // keys of earlier plans that are not in keys_
   std::vector<Ladder> ladders_;
   int32_t largest_tokens_ = 0;
   bool initialised_ = false;

@@ -130,7 +130,7 @@ TEST(CudagraphDispatcherVllm, reproduces_every_derived_vector) {
       {"DVD-38", FULL, {1, 16, 64}, 64, 1, 0, 3, "28u>F64r64n 40n>F64r64n 64u>F64r64n 64n>F64r64n"},
       {"DVD-39", FULL_DECODE_ONLY, {1, 16, 64}, 64, 1, 0, 3, "18u>F64r64u 16n!>- 63u>F64r64u 64n>-"},
       {"DVD-40", FULL_AND_PIECEWISE, {1, 16, 64}, 64, 1, 3, 3, "18u>F64r64u 27n>P64r*n 64u!>P64r*n 65n>-"},
-      // The table of section 4.4.
+      // The table of the behaviour reference about dispatch.
       {"4.4 a", PIECEWISE, {1, 2, 4, 8}, 4, 1, 4, 0, "3u>P4r*n 3n>P4r*n 5n>P8r*n 8n>P8r*n 9n>- 3u!>P4r*n 5n!>P8r*n"},
       {"4.4 b", FULL, {1, 2, 4, 8}, 4, 1, 0, 4, "3u>F4r4n 3n>F4r4n 5n>F8r4n 8n>F8r4n 9n>- 3u!>- 5n!>-"},
       {"4.4 c", FULL_DECODE_ONLY, {1, 2, 4, 8}, 4, 1, 0, 3, "3u>F4r4u 3n>- 5n>- 8n>- 9n>- 3u!>- 5n!>-"},
@@ -192,7 +192,8 @@ struct LoraRow {
   bool specialize_count;
   size_t num_piecewise;
   size_t num_full;
-  // Active adapters -> captured count, -1 = NONE.
+  // Pairs: the number of active adapters, and the number for which the graph was captured; -1:
+  // NONE.
   std::vector<std::pair<int32_t, int32_t>> expected;
 };
 
@@ -206,7 +207,7 @@ TEST(CudagraphDispatcherVllm, reproduces_every_lora_vector) {
       {"DVD-45", 3, false, false, 3, 2, {{0, -1}, {1, 4}, {3, 4}, {4, 4}, {5, 4}}},
       {"DVD-46", 3, false, true, 3, 2, {{0, -1}, {1, 4}, {3, 4}, {4, 4}, {5, -1}}},
       {"DVD-47", 7, true, true, 15, 10, {{0, 0}, {1, 1}, {3, 4}, {7, 8}, {8, 8}, {9, -1}}},
-      // The LoRA example of section 4.4.
+      // The LoRA example of the behaviour reference.
       {"4.4 counts", 3, true, true, 12, 8, {{3, 4}}},
       {"4.4 any", 3, true, false, 6, 4, {{1, 4}, {2, 4}, {3, 4}}},
   };
@@ -363,8 +364,8 @@ struct LadderRow {
       cases;  // "4*3>..." = 4 requests of 3 tokens; "5/31>..." = 5 requests, 31 tokens, mixed
 };
 
-// Compares with vLLM's second cudagraph manager, for the sizes that it captures. Its ladders lack
-// some sizes; the ladders of rule reprise have them.
+// Compares with vLLM's second cudagraph manager, for the sizes that vLLM captures. vLLM's ladders
+// lack some sizes that the ladders of rule reprise have.
 TEST(CudagraphDispatcher, agrees_with_the_second_generation_vectors) {
   // Each line is one row of the behaviour reference.
   // clang-format off
@@ -567,9 +568,9 @@ TEST(CudagraphDispatcher, lora_free_batches_reuse_the_adapter_graph_when_not_spe
   EXPECT_EQ(dispatcher.dispatch(facts).reason, DispatchReason::lora_count_not_captured);
 }
 
-// Source 000: with ALWAYS_SEPARATE the keys of FULL graphs are (i, i, uniform) and (i, any, any)
-// for each capture size i. The runtime needs a number of requests in every FULL key, so "any" is
-// the largest number that a batch of i tokens can have.
+// Source: vLLM's pull request 20059. With ALWAYS_SEPARATE the keys of FULL graphs are
+// (i, i, uniform) and (i, any, any) for each capture size i. Here every FULL key needs a number of
+// requests, so "any" is the largest number that a batch of i tokens can have.
 TEST(CudagraphDispatcher, full_and_full_has_the_two_sets_of_keys_of_the_source) {
   const Sizes sizes = {1, 2, 4, 8};
   for (const DispatcherOptions& options :
@@ -577,7 +578,7 @@ TEST(CudagraphDispatcher, full_and_full_has_the_two_sets_of_keys_of_the_source) 
     const CudagraphDispatcher dispatcher = ready(options);
     EXPECT_TRUE(dispatcher.keys(Runtime::PIECEWISE).empty());
     const std::vector<CaptureGroup> plan = dispatcher.capture_plan();
-    ASSERT_EQ(plan.size(), 2U);  // first mixed batches, then decode batches, as two blocks
+    ASSERT_EQ(plan.size(), 2U);  // two groups: first mixed batches, then decode batches
     for (size_t group = 0; group < 2; ++group) {
       EXPECT_EQ(plan[group].mode, Runtime::FULL);
       EXPECT_EQ(plan[group].uniform, group == 1);
@@ -591,7 +592,8 @@ TEST(CudagraphDispatcher, full_and_full_has_the_two_sets_of_keys_of_the_source) 
   }
 }
 
-// "It prioritizes full cudagraphs and specific keys over general/wildcard keys."
+// A sentence of vLLM's design page: "It prioritizes full cudagraphs and specific keys over
+// general/wildcard keys."
 TEST(CudagraphDispatcher, full_and_full_prefers_decode_graphs_and_falls_back_to_mixed_ones) {
   CudagraphDispatcher dispatcher =
       ready(reprise_rule(FULL_AND_FULL, {1, 2, 4, 8, 16}, {1, 2, 4}, 8));

@@ -14,8 +14,8 @@ enum class CudagraphRuntimeMode : uint8_t { NONE = 0, PIECEWISE = 1, FULL = 2 };
 
 /// The option `cudagraph_mode`, with vLLM's names. The last three modes are dual: uniform decode
 /// batches run FULL, and mixed batches run eagerly (FULL_DECODE_ONLY), PIECEWISE
-/// (FULL_AND_PIECEWISE), or FULL with graphs of their own (FULL_AND_FULL). vLLM has no name for the
-/// last one: its pull request 20059 had it as two flags. See docs/adr/0095.
+/// (FULL_AND_PIECEWISE), or FULL with graphs of their own (FULL_AND_FULL). vLLM has no name for
+/// FULL_AND_FULL: its pull request 20059 had two flags for it. See docs/adr/0095.
 enum class CudagraphMode : uint8_t {
   NONE,
   PIECEWISE,
@@ -117,7 +117,8 @@ enum class CudagraphMode : uint8_t {
   return static_cast<CudagraphMode>(value);
 }
 
-/// As cudagraph_mode_from_text(). \throws InvalidArgument that lists the names, for any other text
+/// Like cudagraph_mode_from_text(). \throws InvalidArgument that lists the names, for any other
+/// text
 [[nodiscard]] CudagraphMode parse_cudagraph_mode(std::string_view text);
 
 }  // namespace reprise::cudagraph

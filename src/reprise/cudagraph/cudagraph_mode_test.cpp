@@ -25,8 +25,8 @@ struct ModeRow {
   Runtime max;
 };
 
-// The table of modes in section 1.3 of the behaviour reference, and the tables of helper functions
-// in its sources 001, 003 and 004. The last mode is the pair (FULL, FULL) of source 000.
+// The table of modes in the behaviour reference, with the helper functions of vLLM's and ATOM's
+// enums. The last mode is the pair (FULL, FULL) of vLLM's pull request 20059.
 constexpr std::array<ModeRow, 6> kModes = {{
     {NONE, Runtime::NONE, Runtime::NONE, false, false, false, Runtime::NONE},
     {PIECEWISE, Runtime::PIECEWISE, Runtime::PIECEWISE, false, false, true, Runtime::PIECEWISE},

@@ -9,7 +9,7 @@
 #include "reprise/cudagraph/cudagraph_dispatcher.h"
 #include "reprise/cudagraph/graph_key.h"
 
-// Another plan while steps run.
+// Tests of replan(): a new plan while steps run.
 namespace reprise::cudagraph {
 namespace {
 

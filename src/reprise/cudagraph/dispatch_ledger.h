@@ -58,7 +58,8 @@ class DispatchLedger {
   std::array<uint64_t, 3> by_mode_{};
   std::array<uint64_t, kNumDispatchReasons> by_reason_{};
   uint64_t padding_tokens_ = 0;
-  // Index: tokens before padding * 3 + mode. The last padded size for these, and the count.
+  // Index: tokens before padding * 3 + mode. Each cell has the last padded size for these tokens,
+  // and the count.
   struct Cell {
     int32_t padded_tokens = 0;
     uint64_t count = 0;

@@ -10,10 +10,11 @@ namespace reprise::cudagraph {
 /// a label, so every reason has an enumerator here.
 enum class DispatchReason : uint8_t {
   // Graph hits: the batch runs in its routine.
-  full_uniform,             // FULL graph for uniform decode batches
-  full_general,             // FULL graph for any batch
-  piecewise,                // PIECEWISE graphs, for a batch whose routine is PIECEWISE
-  piecewise_ragged_drafts,  // the same, for decodes with different numbers of draft tokens
+  full_uniform,  // FULL graph for uniform decode batches
+  full_general,  // FULL graph for any batch
+  piecewise,     // PIECEWISE graphs, for a batch whose routine is PIECEWISE
+  // The same, for decode batches whose requests have different numbers of draft tokens.
+  piecewise_ragged_drafts,
   // FULL graph of a larger size, because the smallest fitting one cannot be dispatched.
   full_larger_size,
   piecewise_larger_size,
@@ -60,9 +61,9 @@ inline constexpr size_t kNumDispatchReasons =
   return reason < DispatchReason::not_initialised;
 }
 
-/// Whether a step with this reason is what the configuration promises. The capture plan is the
-/// promise: a batch that a planned key serves replays the best such key. What the plan leaves out,
-/// such as sizes beyond the largest, breaks no promise. (`--strict-graphs` refuses the others.)
+/// Whether a step with this reason keeps the promise of `--strict-graphs`: a batch that a planned
+/// key serves replays the best such key. A batch that no planned key serves, for example one beyond
+/// the largest size, breaks no promise. With `--strict-graphs` a step with any other reason fails.
 [[nodiscard]] constexpr bool keeps_promise(DispatchReason reason) noexcept {
   switch (reason) {
     case DispatchReason::full_larger_size:

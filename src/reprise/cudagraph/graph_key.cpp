@@ -31,7 +31,7 @@ struct KeyPattern {
   }
 };
 
-// A list of keys, on a terminal and in a log.
+// The width of a list of keys, on a terminal and in a log.
 constexpr size_t kColumns = 78;
 constexpr size_t kIndent = 2;
 

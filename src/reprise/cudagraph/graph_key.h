@@ -12,9 +12,9 @@ namespace reprise::cudagraph {
 [[nodiscard]] std::string graph_key_text(CudagraphRuntimeMode mode,
                                          const BatchDescriptor& descriptor);
 
-/// The key that `text` names. "FULL:8" is enough if one FULL key has 8 tokens; also the form of the
-/// log, "FULL [tokens=8 reqs=8 uniform]". \throws InvalidArgument that lists the keys if none or
-/// several fit
+/// The key that `text` names. "FULL:8" is enough if only one FULL key has 8 tokens. The form in
+/// logs is also read: "FULL [tokens=8 reqs=8 uniform]". \throws InvalidArgument that lists the keys
+/// if none or several fit
 [[nodiscard]] PlannedKey find_graph_key(std::string_view text, std::span<const PlannedKey> keys);
 
 }  // namespace reprise::cudagraph

@@ -23,7 +23,7 @@ std::vector<PlannedKey> some_keys() {
 
 TEST(GraphKey, its_text_names_it_again) {
   for (const PlannedKey& key : some_keys()) {
-    // Without the number of adapters, a key fits those with adapters too.
+    // A text without the number of adapters also fits the keys with adapters.
     std::string text = graph_key_text(key.mode, key.descriptor);
     if (!key.descriptor.has_lora) text += ",lora=0";
     EXPECT_EQ(find_graph_key(text, some_keys()), key) << text;

@@ -21,7 +21,8 @@ using EagerCall = std::function<void(ForwardContext&)>;
 /// A forward that was captured with breaks: graphs and eager calls, in their original order.
 class SegmentedGraph {
  public:
-  /// Submits the graphs and runs the eager calls, in order. replay() itself allocates nothing.
+  /// Submits the graphs and runs the eager calls, in their order. replay() itself allocates
+  /// nothing.
   void replay(ForwardContext& context) const;
 
   [[nodiscard]] size_t num_segments() const noexcept { return segments_.size(); }

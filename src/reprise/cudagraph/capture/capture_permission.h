@@ -15,23 +15,24 @@ class CaptureObserver {
   virtual void on_graph(const device::Graph& graph) = 0;
   /// Every replay first copies its inputs to these tensors.
   virtual void on_copied_inputs(std::span<const Tensor> copies) = 0;
-  /// Work between two graphs, which runs eagerly in every replay too, writes these tensors.
+  /// Work between two graphs writes these tensors. That work runs eagerly, also in every replay.
   virtual void on_eager_results(std::span<const Tensor> results) = 0;
 };
 
-/// Whether wrappers may capture. It is open during warm-up and sealed before the first request,
-/// because a capture while requests wait is a bug. All wrappers of a model share it; it must
-/// outlive them.
+/// Whether wrappers may capture. The permission is open during warm-up and sealed before the first
+/// request, because a capture while requests wait is a bug. All wrappers of a model share one
+/// permission, which must outlive them.
 class CapturePermission {
  public:
   void open() noexcept { open_ = true; }
   void seal() noexcept { open_ = false; }
   [[nodiscard]] bool is_open() const noexcept { return open_; }
 
-  /// Lets the observer see the captures of all wrappers. Borrowed; nullptr: none does.
+  /// Lets the observer see the captures of all wrappers. Borrowed; nullptr: no observer.
   void set_observer(CaptureObserver* observer) noexcept { observer_ = observer; }
   [[nodiscard]] CaptureObserver* observer() const noexcept { return observer_; }
-  /// While true, a known key is captured again for the observer. Its graph stays the first one.
+  /// While true, a key that already has a graph is captured again for the observer. The key keeps
+  /// its first graph.
   void set_repeats(bool repeats) noexcept { repeats_ = repeats; }
   [[nodiscard]] bool repeats() const noexcept { return open_ && repeats_; }
 
@@ -41,7 +42,7 @@ class CapturePermission {
   CaptureObserver* observer_ = nullptr;
 };
 
-/// Opens the permission for the time of its life.
+/// Opens the permission while this object lives.
 class OpenPermission {
  public:
   explicit OpenPermission(CapturePermission& permission) : permission_(permission) {

@@ -12,11 +12,11 @@
 
 namespace reprise::cudagraph {
 
-/// What --verify-graphs found out about a key. The names are stable: metrics show them.
+/// The result of --verify-graphs for a key. The names are stable, because metrics show them.
 enum class CaptureVerdict : uint8_t {
   unchecked,  // nothing: it is off
   proved,
-  partly_proved,  // some nodes do not tell what memory they use
+  partly_proved,  // some nodes do not say which memory they use
   violated,       // a rule is broken, so the key was retired
   failed,         // there is no graph, for another reason
 };
@@ -31,31 +31,32 @@ struct CaptureRecord {
   BatchDescriptor descriptor;
   double seconds = 0;
   size_t bytes = 0;               // memory that this capture took
-  std::string failure;            // why the key was retired; empty: it was captured
+  std::string failure;            // why the key was retired; empty: its graph was captured
   bool is_out_of_memory = false;  // whether memory was missing for it
   CaptureVerdict verdict = CaptureVerdict::unchecked;
   std::string rule;           // the name of the GraphRule that is broken; empty: none
   double verify_seconds = 0;  // the part of `seconds` that the verdict took
 };
 
-/// What the measurement found out about one candidate of the rule measured.
+/// The measurement of one candidate key of the capture size rule `measured`.
 struct MeasuredKey {
   PlannedKey key;
-  /// What would run a batch of exactly this size without the key: a larger key of the same ladder,
-  /// a PIECEWISE key, or mode NONE for an eager step of num_tokens.
+  /// What a batch of exactly this size would run with if this key did not exist: a larger key of
+  /// the same ladder, a PIECEWISE key, or mode NONE for an eager step of num_tokens.
   PlannedKey other;
-  double microseconds = 0;        // of a replay, the least time; 0: this key was not timed
-  double other_microseconds = 0;  // of `other` over the same batch, the least time
+  double microseconds = 0;        // the least time of a replay; 0: this key was not timed
+  double other_microseconds = 0;  // the least time of `other` over the same batch
   std::string dropped_because;    // empty: it is kept
 
   [[nodiscard]] bool is_kept() const noexcept { return dropped_because.empty(); }
-  /// The part of the time that the key saves; below 0, the key is slower. 0 if it was not timed.
+  /// The part of the time that the key saves; below 0, the key is slower. 0 if the key was not
+  /// timed.
   [[nodiscard]] double saving() const noexcept {
     return other_microseconds > 0 ? 1 - microseconds / other_microseconds : 0;
   }
 };
 
-/// The candidates of a start, those of each ladder with the largest first.
+/// The candidates of a start. The candidates of each ladder are in descending order.
 struct LadderReport {
   std::vector<MeasuredKey> keys;
   double seconds = 0;
@@ -70,7 +71,7 @@ struct CaptureReport {
   std::vector<CaptureRecord> records;
   double seconds = 0;
   size_t bytes = 0;
-  std::string violation;               // of a rule that is about all keys together; empty: none
+  std::string violation;               // a broken rule about all keys together; empty: none
   std::optional<LadderReport> ladder;  // with the rule measured: which keys pay
 
   [[nodiscard]] size_t num_captured() const noexcept;

@@ -27,8 +27,8 @@ class UnknownKeyError : public Error {
 struct CudagraphWrapperOptions {
   /// true: the capture is interrupted at each split point. This is PIECEWISE without the compiler.
   bool break_at_split_points = false;
-  /// true: before each replay, inputs are copied into buffers of the wrapper. For callers whose
-  /// input addresses change (`cudagraph_copy_inputs`; PIECEWISE only).
+  /// true: before each replay, inputs are copied into buffers of the wrapper. This is for callers
+  /// whose input addresses change (`cudagraph_copy_inputs`; PIECEWISE only).
   bool copy_inputs = false;
 };
 

@@ -17,8 +17,8 @@ namespace reprise::cudagraph {
 class BreakableCapture;
 
 /// The facts about the current step that the code inside a forward needs: the dispatcher's
-/// decision, and data that a captured graph cannot take as arguments. It is passed as an argument
-/// and is never a global. It lives on the stack during the step and borrows everything.
+/// decision, and data that a captured graph cannot take as arguments. A context is passed as an
+/// argument and is never a global. It lives on the stack during the step and borrows everything.
 struct ForwardContext {
   CudagraphRuntimeMode runtime_mode = CudagraphRuntimeMode::NONE;
   BatchDescriptor descriptor;

@@ -14,18 +14,18 @@
 namespace reprise::cudagraph {
 namespace {
 
-// A comparison ends when the rounds with one result are so many more than the others, and the least
-// times say the same. So five rounds that agree are enough, and noise makes more rounds.
+// A comparison ends when one result has won this many rounds more than the other, and the least
+// times agree with that result. So five rounds that agree are enough, and noise makes more rounds.
 constexpr int kLead = 5;
-// Undecided pairs are timed this often. Their least times then decide, whichever way they go.
+// Undecided pairs are timed this often. Then the least times decide.
 constexpr size_t kMostRounds = 21;
-// A slow device is not measured for longer. Each ladder gets an equal share of what is left.
-// Candidates that were not timed are kept in steps of an eighth of their size, which bounds the
-// padding without a measurement.
+// The measurement stops after this time, also on a slow device. Each ladder gets an equal share of
+// the time that is left. Candidates that were not timed are kept in steps of an eighth of their
+// size, which bounds the padding without a measurement.
 constexpr double kMostSeconds = 120;
 constexpr int32_t kUnmeasuredStep = 8;
-// The search for the largest size that pays ends after so many sizes in a row that do not: a single
-// one may be a hiccup of the machine.
+// The search for the largest size that pays ends after this many sizes in a row that do not pay: a
+// single one may be a disturbance of the machine.
 constexpr int kMostMisses = 2;
 
 /// Other programs only add to the time of a run. Where they disturb four runs of ten, medians give
@@ -75,8 +75,8 @@ class Measurement {
  private:
   /// The keys of one ladder, the largest first.
   using Ladder = std::vector<PlannedKey>;
-  /// Runs `work`, which captures and times the key. Returns whether it ended well; if not, the key
-  /// has no graph, and `failed_` says why.
+  /// Runs `work`, which captures and times the key. Returns whether the capture succeeded; if not,
+  /// the key has no graph, and `failed_` has the reason.
   template <typename Work>
   [[nodiscard]] bool attempt(const PlannedKey& key, const Work& work);
   [[nodiscard]] std::optional<MeasuredKey> measure(const PlannedKey& key);
@@ -102,11 +102,12 @@ class Measurement {
   double start_;
   LadderReport report_;
   std::vector<PlannedKey> captured_;  // keys with a graph that are kept
-  std::string failed_;                // why the last capture failed; empty: its error is not ours
-  // Of the ladder that is walked:
-  std::string miss_;              // of the last probe that does not pay: its key, and why
+  // Why the last capture failed; empty: the exception was not an error of Reprise.
+  std::string failed_;
+  // About the ladder that is being searched:
+  std::string miss_;              // about the last probe that did not pay: its key, and why
   int32_t last_kept_tokens_ = 0;  // 0: none is kept yet
-  double seconds_per_token_ = 0;  // of a whole comparison, the last one; 0: none yet
+  double seconds_per_token_ = 0;  // time per token of the last whole comparison; 0: none yet
 };
 
 template <typename Work>
@@ -133,13 +134,13 @@ void Measurement::compare(MeasuredKey& measured, const BatchFacts& batch, const 
   };
   std::vector<double> times;
   std::vector<double> other_times;
-  int lead = 0;  // rounds in which the key pays, less the others
+  int lead = 0;  // rounds in which the key pays, minus the other rounds
   const double start = callbacks_->now();
-  // The first runs load what later runs have in caches.
+  // The first runs fill the caches from which later runs profit, so their times do not count.
   (void)callbacks_->time(batch, own);
   (void)callbacks_->time(batch, other);
   while (times.size() < kMostRounds) {
-    // In turn, so that neither of the two always runs after the other.
+    // The two take turns, so that neither of them always runs after the other.
     const bool is_first = times.size() % 2 == 0;
     if (is_first) times.push_back(time(own));
     other_times.push_back(time(other));
@@ -182,7 +183,8 @@ void Measurement::drop(MeasuredKey measured, std::string because) {
   report_.keys.push_back(std::move(measured));
 }
 
-/// Whether a key pays against what serves its batches without the ladder. No graph is left.
+/// Whether a key pays, compared with what serves its batches without the ladder. The graph of the
+/// key is destroyed again.
 bool Measurement::probe(const PlannedKey& key) {
   const std::optional<MeasuredKey> measured = measure(key);
   if (!measured && failed_.empty()) return true;  // the capture session reports the failure
@@ -198,10 +200,10 @@ bool Measurement::has_time_for(const PlannedKey& key, double deadline) const {
   return callbacks_->now() + seconds_per_token_ * key.descriptor.num_tokens <= deadline;
 }
 
-/// Returns the index of the largest key that pays; the size of the ladder if none does. Starts with
-/// the smallest sizes, because on a slow device the largest ones would take minutes, and the share
-/// of launches in a step falls with the size of the step. If the time ends before a size that does
-/// not pay is found, all sizes count as paying.
+/// Returns the index of the largest key that pays; the size of the ladder if no key does. Starts
+/// with the smallest sizes, because on a slow device the largest ones would take minutes, and the
+/// share of launches in a step falls with the size of the step. If the time ends before a size that
+/// does not pay is found, all sizes count as paying.
 size_t Measurement::find_largest_that_pays(const Ladder& ladder, double deadline) {
   seconds_per_token_ = 0;
   size_t paying = ladder.size();
@@ -223,7 +225,8 @@ size_t Measurement::find_largest_that_pays(const Ladder& ladder, double deadline
   }
   if (num_misses == 0) return 0;
   miss_ = first_miss;
-  // The largest one that pays lies between a probe that does not pay and the next smaller one.
+  // The largest key that pays lies between a probe that does not pay and the next smaller probe,
+  // which pays.
   while (paying > not_paying + 1) {
     const size_t middle = not_paying + (paying - not_paying) / 2;
     (probe(ladder[middle]) ? paying : not_paying) = middle;

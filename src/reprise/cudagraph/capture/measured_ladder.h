@@ -10,18 +10,19 @@ namespace reprise::cudagraph {
 
 /// What the measurement needs from the owner of the model.
 struct LadderCallbacks {
-  /// Captures a key; its warm-up runs come before. May throw as a capture does.
+  /// Captures a key; its warm-up runs come before. May throw like a capture.
   std::function<void(const PlannedKey&)> capture;
   /// Destroys the graph of a key.
   std::function<void(const PlannedKey&)> forget;
-  /// Runs a dummy batch with these facts as the decision says, waits for it, and returns the
+  /// Runs a dummy batch with these facts under this decision, waits for it, and returns the
   /// microseconds. The batch writes to no cache block.
   std::function<double(const BatchFacts&, const Decision&)> time;
   /// Seconds on a monotonic clock.
   std::function<double()> now;
 };
 
-/// A key is kept if its replay costs at least this part less than what runs its batches without it.
+/// A key is kept only if its replay costs at least this part less than the way in which its batches
+/// would run without it.
 inline constexpr double kLeastSaving = 0.01;
 
 /// Decides which keys of the plan pay. It captures each candidate, times its replay, and times what

@@ -15,7 +15,7 @@
 #include "reprise/cudagraph/graph_key.h"
 #include "reprise/device/error.h"
 
-// The clock of these tests is the sum of costs that they make up, so what pays is known.
+// The clock of these tests is a sum of made-up costs, so the tests know which keys pay.
 namespace reprise::cudagraph {
 namespace {
 
@@ -23,9 +23,9 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 using Sizes = std::vector<int32_t>;
-using Cost = std::function<double(int32_t tokens)>;  // microseconds of a run of so many tokens
+using Cost = std::function<double(int32_t tokens)>;  // microseconds of a run with this many tokens
 
-/// Costs of whole tiles of 8 tokens.
+/// The cost counts whole tiles of 8 tokens.
 double in_tiles(int32_t tokens) { return 100 + 10 * std::ceil(tokens / 8.0); }
 double with_each_token(int32_t tokens) { return 100 + 10.0 * tokens; }
 
@@ -90,7 +90,7 @@ class Machine {
   Cost full = with_each_token;
   Cost piecewise = with_each_token;
   Cost eager = [](int32_t tokens) { return 50 + with_each_token(tokens); };
-  /// Factors of single runs, in turn.
+  /// Factors on the costs of successive runs.
   std::function<double()> noise = [] { return 1.0; };
   std::function<void(const PlannedKey&)> on_capture;
 
@@ -114,8 +114,8 @@ class Machine {
   double seconds_ = 0;
 };
 
-/// The kept sizes by their definition: from the largest size that pays against `other` down, each
-/// size that pays against the next larger kept one.
+/// The sizes to keep, by their definition: the largest size that pays against `other`; then,
+/// downwards, each size that pays against the next larger kept one.
 Sizes expected(const Sizes& sizes, const Cost& graph, const Cost& other) {
   size_t end = sizes.size();
   while (end > 0 && graph(sizes[end - 1]) > 0.99 * other(sizes[end - 1])) --end;
@@ -246,7 +246,7 @@ TEST(MeasuredLadder, is_nearly_the_same_on_a_machine_that_disturbs_half_of_the_r
       if (is_kept != (size % 8 == 0)) ++num_wrong;
     }
   }
-  // 50 rounds decide about 1,600 keys. By medians, some 200 decisions would be wrong.
+  // 50 rounds decide about 1,600 keys. With medians, some 200 decisions would be wrong.
   EXPECT_LT(num_wrong, 60U);
 }
 
@@ -254,7 +254,8 @@ TEST(MeasuredLadder, times_undecided_pairs_until_their_least_times_decide) {
   Machine machine(CudagraphMode::FULL_DECODE_ONLY, {}, {8});
   machine.full = [](int32_t) { return 98.0; };
   machine.eager = [](int32_t) { return 100.0; };
-  // Every second replay is disturbed: rounds pay and do not pay in turn, and the least times pay.
+  // Every second replay is disturbed, so rounds that pay and rounds that do not alternate, while
+  // the least times pay.
   size_t run = 0;
   machine.noise = [&run] { return std::array{1.0, 1.05, 1.0, 1.0}[run++ % 4]; };
   const LadderReport report = machine.measure();
@@ -296,7 +297,8 @@ TEST(MeasuredLadder, measures_each_width_of_decode_batches_alone) {
        .decode_capture_sizes = {4, 8, 16, 32},
        .other_decode_widths = {{.query_len = 1, .capture_sizes = {1, 2, 4, 8}}}});
   CapturePermission permission;
-  // Steps without drafts cost the same for any number of requests, others cost by their tokens.
+  // Steps without drafts cost the same for any number of requests; the cost of other steps depends
+  // on their tokens.
   const LadderReport report = measure_ladders(
       dispatcher,
       permission,

@@ -7,7 +7,8 @@
 namespace reprise::cudagraph {
 namespace {
 
-// One broken rule often breaks it in every layer.
+// A rule that is broken in one layer is often broken in every layer, so only this many violations
+// are kept.
 constexpr size_t kMostViolations = 4;
 
 }  // namespace

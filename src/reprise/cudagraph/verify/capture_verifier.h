@@ -27,13 +27,14 @@ struct NodeUse {
 struct CapturedNode {
   std::string_view kernel;
   uint32_t num_blocks = 0;
-  /// Whether `uses` has every byte that the launch uses. A library may keep that to itself.
+  /// Whether `uses` has every byte that the launch uses. Kernels of a library may not say which
+  /// bytes they use.
   bool tells_uses = true;
   std::span<const NodeUse> uses;
   std::span<const std::byte> args;  // the bytes that the capture kept
 };
 
-/// What is known about a key after its last node.
+/// The result for a key after its last node.
 struct KeyProof {
   size_t num_nodes = 0;
   size_t num_untold = 0;              // nodes that do not tell their uses
@@ -44,8 +45,9 @@ struct KeyProof {
 };
 
 /// Proves the rules about memory over the nodes of one key after the other, in the order in which a
-/// replay runs them. It sees addresses and never reads memory. Belongs to one thread. A node that
-/// does not tell its uses may have written any workspace, so reads after it are not judged.
+/// replay runs them. The verifier sees addresses and never reads memory. Belongs to one thread. A
+/// node that does not tell its uses may have written any workspace, so later reads of workspace are
+/// not judged.
 class CaptureVerifier {
  public:
   /// `memory` must outlive the verifier. Its regions may change between keys.

@@ -8,8 +8,8 @@
 
 namespace reprise::cudagraph {
 
-/// What a captured graph must keep, so that each replay gives the bits of an eager run. The names
-/// are stable: logs, metrics and docs/graph-failures.md show them.
+/// A rule that a captured graph must keep, so that each replay gives the bits of an eager run. The
+/// names are stable: logs, metrics and docs/graph-failures.md show them.
 enum class GraphRule : uint8_t {
   /// Each byte that a node reads is constant, staged for this batch, kept from step to step (caches
   /// and states), or written by an earlier node of the same key.
@@ -18,11 +18,11 @@ enum class GraphRule : uint8_t {
   writes_own_memory,
   /// Each byte that a node uses is in a named region of memory.
   uses_known_memory,
-  /// Memory with another lifetime is other memory.
+  /// Regions of memory with different lifetimes do not overlap.
   keeps_lifetimes_apart,
-  /// A replay gives the bits of the eager run.
+  /// A replay gives the same bits as the eager run.
   replays_as_eager,
-  /// What padding reads never changes a real row.
+  /// Values that padding rows read never change a row of a request.
   ignores_padding,
   /// Two captures of a key over different batches have equal nodes.
   depends_on_no_batch,
@@ -39,10 +39,12 @@ inline constexpr GraphRule kLastGraphRule = GraphRule::leaves_no_trace;
 /// One way in which a captured graph breaks a rule.
 struct Violation {
   GraphRule rule = GraphRule::reads_defined_memory;
-  std::optional<size_t> node;  // number of the node in its key; none: the rule is about all of them
+  // Number of the node in its key; unset: the rule is about the key as a whole.
+  std::optional<size_t> node;
   std::string kernel;
-  std::string place;    // the weight or cache that the node reads, or the last one before it
-  std::string buffer;   // the region of memory and the bytes of it
+  // The weight or cache that the node reads, or that the nearest node before it reads.
+  std::string place;
+  std::string buffer;   // the region of memory, and which of its bytes
   std::string problem;  // one sentence without its full stop
 };
 

@@ -9,13 +9,13 @@
 
 namespace reprise::cudagraph {
 
-/// What memory means to a graph.
+/// The role of a region of memory for a graph.
 enum class MemoryRole : uint8_t {
   constant,   // weights and tables: no graph writes them
   staged,     // the engine writes them before each step: no graph writes them
-  kept,       // caches, states and counters: a step finds what earlier steps left
-  workspace,  // the graph's own: what is in it before a replay means nothing
-  foreign,    // of other work, which may run between the nodes of a key
+  kept,       // caches, states and counters: a step reads what earlier steps wrote
+  workspace,  // memory of the graph itself; its content before a replay has no meaning
+  foreign,    // memory of other work, which may run between the nodes of a key
 };
 
 /// A range of memory with one meaning.
@@ -28,8 +28,9 @@ struct MemoryRegion {
   [[nodiscard]] uintptr_t end() const noexcept { return begin + bytes; }
 };
 
-/// All memory that graphs may use, as regions in the order of their addresses. Some regions stay,
-/// others are those of one key: what is staged depends on the size of its batch. A value type.
+/// All memory that graphs may use, as regions in the order of their addresses. Some regions stay.
+/// Others belong to the current key, because the staged memory depends on the size of its batch. A
+/// value type.
 class MemoryMap {
  public:
   /// Empty regions are left out. Constant regions that overlap become one, with the first name.
@@ -41,12 +42,12 @@ class MemoryMap {
   /// Drops the regions that stay.
   void clear_lasting() noexcept { regions_.clear(); }
 
-  /// The region with this byte; nullptr: there is none.
+  /// The region that contains this byte; nullptr: no region does.
   [[nodiscard]] const MemoryRegion* find(uintptr_t address) const noexcept {
     const MemoryRegion* region = find_in(regions_, address);
     return region != nullptr ? region : find_in(key_regions_, address);
   }
-  /// Two regions with a byte in common. Nothing if all are apart.
+  /// Two regions that have a byte in common. Nothing if no regions overlap.
   [[nodiscard]] std::optional<std::pair<const MemoryRegion*, const MemoryRegion*>> find_overlap()
       const;
   [[nodiscard]] size_t num_regions() const noexcept {

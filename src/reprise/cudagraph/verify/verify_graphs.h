@@ -8,8 +8,8 @@ namespace reprise::cudagraph {
 /// How much is proved about a captured graph before it may be replayed (--verify-graphs).
 enum class VerifyGraphs : uint8_t {
   off,
-  capture,  // the rules that the nodes of one capture show
-  strict,   // also those that need a second capture, or work on the device
+  capture,  // the rules that can be checked from the nodes of one capture
+  strict,   // also the rules that need a second capture, or work on the device
 };
 
 [[nodiscard]] std::string_view to_string(VerifyGraphs level) noexcept;
