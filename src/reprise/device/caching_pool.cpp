@@ -13,7 +13,7 @@
 namespace reprise::device {
 namespace {
 
-// The alignment that vector kernels need and that CUDA's allocator has. All sizes are multiples of
+// The alignment that vector kernels need; CUDA's allocator has the same. All sizes are multiples of
 // it.
 constexpr size_t kAlignment = 256;
 // The first segment is small, so that a tiny model needs little memory. Later segments double the
@@ -21,7 +21,7 @@ constexpr size_t kAlignment = 256;
 // too much, so segments no longer grow.
 constexpr size_t kSmallestSegment = size_t{1} << 20;
 constexpr size_t kLargestDoubling = size_t{32} << 20;
-// Larger than any real request. Smaller than 2^63, so that rounding up below cannot overflow.
+// Larger than any real request, and smaller than 2^63, so that rounding up below cannot overflow.
 constexpr size_t kLargestRequest = size_t{1} << 62;
 constexpr size_t kChunksPerSlab = 64;
 
@@ -109,7 +109,7 @@ CachingPool::Chunk* CachingPool::last_chunk() const noexcept {
 }
 
 CachingPool::Chunk* CachingPool::grow(size_t bytes) {
-  // If the new segment follows the last one without a gap, the chunk at the end; otherwise nullptr.
+  // The last chunk, if the new segment follows the last segment without a gap; otherwise nullptr.
   Chunk* last = source_->is_contiguous() ? last_chunk() : nullptr;
   const size_t missing = last != nullptr && last->is_free ? bytes - last->bytes : bytes;
   const size_t doubling = std::clamp(reserved_bytes_, kSmallestSegment, kLargestDoubling);

@@ -10,8 +10,7 @@
 
 namespace reprise::device {
 
-/// Where a pool gets its segments from: raw device memory, which can be acquired also during a
-/// capture.
+/// The source of a pool's segments: raw device memory, which can be acquired also during a capture.
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
@@ -60,8 +59,8 @@ class CachingPool final : public MemoryPool {
     bool is_free = false;
   };
 
-  // Free chunks are sorted into bins by size. There are four bins for each power of two (in units
-  // of 256 bytes). The chunks in a bin are sorted by size, then by address.
+  // Free chunks are sorted into bins by size, with four bins for each power of two (in units of 256
+  // bytes). The chunks in a bin are sorted by size, then by address.
   static constexpr size_t kNumBins = size_t{64} * 4;
 
   static size_t bin_of(size_t bytes) noexcept;

@@ -63,7 +63,7 @@ class GraphExec {
 /// The work that a stream was given since it was created. A graph launch counts as one submission,
 /// whatever its number of nodes, so the counters show how many launches a replay saves.
 struct LaunchCounters {
-  // Eager launches, copies and fills, but no copies between host and device.
+  // Eager launches, copies and fills. Copies between host and device do not count.
   uint64_t kernel_launches = 0;
   uint64_t graph_launches = 0;
   uint64_t captured_launches = 0;  // recorded by a capture instead of run

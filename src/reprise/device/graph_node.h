@@ -15,7 +15,7 @@ struct GraphNode {
   std::string_view kernel;  // kernel name, "copy" or "fill"
   uint32_t num_blocks = 0;
   bool waits_for_previous = false;  // whether there is a barrier before this node
-  /// Whether `uses` and `args` are known. Those of a library's kernels are not.
+  /// Whether `uses` and `args` are known. They are unknown for kernels of a library.
   bool tells_uses = false;
   std::span<const BufferUse> uses;  // every buffer that the node reads or writes
   std::span<const std::byte> args;  // the copy of the arguments with which the node runs

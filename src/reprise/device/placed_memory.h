@@ -8,8 +8,9 @@ namespace reprise::device {
 /// others (NUMA nodes). Use placed_memory() to find it. Thread-safe.
 class PlacedMemory {
  public:
-  /// Says that workers will read this buffer in equal parts, in their order, so that each part can
-  /// lie near its worker. Called before the buffer is first written. Costs only speed if it fails.
+  /// Says that workers will read this buffer in equal parts, in the order of the workers, so that
+  /// each part can be placed near its worker. Called before the buffer is first written. A failure
+  /// costs only speed.
   virtual void spread_over_workers(BufferView memory) noexcept = 0;
 
  protected:
@@ -19,7 +20,7 @@ class PlacedMemory {
   ~PlacedMemory() = default;
 };
 
-/// The device's PlacedMemory, or nullptr if all its memory is alike.
+/// The device's PlacedMemory, or nullptr if all its memory is equally near.
 [[nodiscard]] inline PlacedMemory* placed_memory(Device& device) noexcept {
   return dynamic_cast<PlacedMemory*>(&device);
 }

@@ -19,7 +19,8 @@ void PoisoningPool::release(PoolBlock* block) noexcept {
   try {
     stream_->fill(block->data, kPoison, block->bytes);
   } catch (const std::exception&) {
-    // The capture is invalid or the device is lost, so no result of this work will be used.
+    // If the call fails, the capture is invalid or the device is lost, so no result of this work
+    // will be used.
   }
   block->pool = inner_.get();
   inner_->release(block);

@@ -13,9 +13,9 @@ class ReservableMemory {
   [[nodiscard]] virtual bool can_reserve() const noexcept = 0;
   /// Memory is given in multiples of this number of bytes. \pre can_reserve()
   [[nodiscard]] virtual size_t granularity() const noexcept = 0;
-  /// Addresses for `bytes` bytes that nothing else uses, without memory. An access to them is a
-  /// fault. The Buffer gives the addresses and all committed memory back. DiscardableMemory takes
-  /// and returns the memory of the committed parts. \pre can_reserve()
+  /// Reserves addresses for `bytes` bytes, without memory. Nothing else uses these addresses. An
+  /// access to them is a fault. The Buffer gives the addresses and all committed memory back.
+  /// DiscardableMemory takes and returns the memory of the committed parts. \pre can_reserve()
   /// \throws OutOfMemory when there are no addresses, DeviceError, CaptureError as in
   /// Device::allocate()
   [[nodiscard]] virtual Buffer reserve(size_t bytes) = 0;

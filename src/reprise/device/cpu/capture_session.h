@@ -57,7 +57,7 @@ class CaptureSession {
   /// Returns the captured commands. \throws CaptureError if the capture is invalid, or if the
   /// origin does not wait for all work of the joined streams
   [[nodiscard]] CommandBlock take_commands();
-  /// What these commands use. \pre called once, before take_commands()
+  /// The memory that these commands use. \pre called once, before take_commands()
   [[nodiscard]] LaunchUses take_uses() { return recorder_.take_uses(); }
 
  private:

@@ -91,7 +91,7 @@ void CommandBlock::run_timed(WorkerTeam& team, std::span<TimePoint> ends) const 
 void CommandBlock::run_timed_phase(const void* context,
                                    uint32_t phase,
                                    const WorkerTeam::Share& share) noexcept {
-  // The share of worker 0, which only that worker runs, begins with the first block.
+  // Only worker 0 takes times. Its share is the one that begins with the first block.
   const auto& constant = *static_cast<const TimedRun*>(context);
   if (share.of(1).begin != 0) return run_phase(constant.block, phase, share);
   auto& timed = const_cast<TimedRun&>(constant);

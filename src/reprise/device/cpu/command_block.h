@@ -90,7 +90,7 @@ class CommandBlock {
   static void run_phase(const void* context,
                         uint32_t phase,
                         const WorkerTeam::Share& share) noexcept;
-  /// A run that is timed.
+  /// A run whose commands are timed.
   struct TimedRun {
     const CommandBlock* block = nullptr;
     std::span<TimePoint> ends;
@@ -120,7 +120,7 @@ class CommandRecorder {
   void record(const Launch& launch);
 
   [[nodiscard]] size_t num_commands() const noexcept { return block_.num_commands(); }
-  /// What the commands use, in their order.
+  /// The memory that the commands use, in their order.
   [[nodiscard]] LaunchUses take_uses() { return std::move(all_uses_); }
   [[nodiscard]] CommandBlock finish() && { return std::move(block_); }
 

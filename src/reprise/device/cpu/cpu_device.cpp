@@ -17,7 +17,7 @@
 namespace reprise::device {
 namespace {
 
-// If the options ask for more workers than this, it must be a mistake.
+// A request for more workers than this must be a mistake.
 constexpr int kMostThreads = 1024;
 
 WorkerTeam::Options team_options(const CpuDeviceOptions& options) {
@@ -109,7 +109,7 @@ void CpuDevice::discard(BufferView memory) noexcept {
 }
 
 void CpuDevice::restore(BufferView /*memory*/) {
-  // The system provides a page of zeros at the next access, so nothing else must be done.
+  // The system provides zeroed pages at the next access, so there is nothing else to do.
   forbid_while_capturing("DiscardableMemory::restore", "restore before the capture");
 }
 

@@ -21,7 +21,7 @@ struct CpuDeviceOptions {
   /// and then it sleeps. While it yields, other processes can use the core, and the next step need
   /// not wake it up.
   int spin_us = 50;
-  /// The workers and their CPUs; then num_threads and pin_threads have no effect.
+  /// The workers and their CPUs. If set, num_threads and pin_threads have no effect.
   std::optional<WorkerPlacement> placement = std::nullopt;
   /// true: num_threads may exceed the number of cores. For tests of many workers on small machines.
   bool allow_oversubscription = false;
@@ -31,8 +31,8 @@ struct CpuDeviceOptions {
 /// launching thread.
 [[nodiscard]] std::unique_ptr<Device> create_cpu_device(const CpuDeviceOptions& options = {});
 
-/// The name of the limit that MemoryInfo::total of a CPU is ("memory.max of /sys/fs/cgroup");
-/// empty: it is the machine's memory.
+/// The name of the limit from which MemoryInfo::total of a CPU comes ("memory.max of
+/// /sys/fs/cgroup"); empty: the total is the machine's memory.
 [[nodiscard]] std::string tightest_memory_limit();
 
 }  // namespace reprise::device

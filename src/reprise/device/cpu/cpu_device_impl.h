@@ -60,7 +60,8 @@ class CpuDevice final : public Device,
   /// \throws CaptureError
   void forbid_while_capturing(const char* call, const char* advice) const;
 
-  /// What allocate() and a Buffer's destructor do, for decorators that create Buffers themselves.
+  /// The allocation of allocate() and the release of a Buffer's destructor, for decorators that
+  /// create Buffers themselves.
   [[nodiscard]] BufferView acquire(size_t bytes);
   void free(BufferView view) noexcept override;
 

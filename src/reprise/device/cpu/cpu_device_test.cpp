@@ -115,7 +115,7 @@ TEST(CpuMemory, aligns_large_stretches_to_huge_pages) {
   EXPECT_EQ(memory.info().allocated_here, 0u);
 }
 
-// Otherwise the end of each weight would take up to 2 MiB more than it has bytes.
+// Each weight would otherwise take up to 2 MiB more than its size.
 TEST(CpuMemory, maps_no_more_than_whole_small_pages) {
   CpuMemory memory;
   for (const size_t bytes : {size_t{1}, size_t{4096}, (size_t{4} << 20) + 1}) {

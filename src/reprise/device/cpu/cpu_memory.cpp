@@ -64,14 +64,14 @@ std::byte* map_pages(size_t bytes, int protection, int flags) {
   return data;
 }
 
-// Bytes of whole pages that have memory, of a range that may be touched.
+// The number of bytes that have memory, in whole pages, of a range that may be touched.
 size_t resident_bytes(std::byte* data, size_t bytes) {
   constexpr size_t kPagesAtOnce = size_t{1} << 16;
   std::vector<unsigned char> states(std::min(kPagesAtOnce, bytes / kPage));
   size_t resident = 0;
   for (size_t offset = 0; offset < bytes; offset += kPagesAtOnce * kPage) {
     const size_t length = std::min(bytes - offset, kPagesAtOnce * kPage);
-    // If the system does not tell, all pages count as there.
+    // If the system gives no answer, all pages count as having memory.
     if (mincore(data + offset, length, states.data()) != 0) return bytes;
     const auto end = states.begin() + static_cast<ptrdiff_t>(length / kPage);
     resident += static_cast<size_t>(std::count_if(

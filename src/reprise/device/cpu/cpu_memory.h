@@ -19,7 +19,8 @@ class CpuMemory final : public MemorySource {
   /// it, and kill the process later
   [[nodiscard]] BufferView acquire(size_t bytes) override;
   void give_back(BufferView memory) noexcept override;
-  /// Whether addresses without memory are free: RLIMIT_AS counts them.
+  /// Whether reserving addresses without memory costs nothing: a limit RLIMIT_AS counts such
+  /// addresses.
   [[nodiscard]] static bool can_reserve() noexcept;
   /// See ReservableMemory.
   [[nodiscard]] static size_t granularity() noexcept;
@@ -31,7 +32,7 @@ class CpuMemory final : public MemorySource {
   /// See DiscardableMemory.
   void discard(BufferView memory) noexcept;
 
-  /// Under a limit (memory_limits.h), the part that the tightest one leaves. Takes milliseconds per
+  /// Under memory limits (memory_limits.h), what the tightest limit leaves. Takes milliseconds per
   /// 10 GB of allocated memory, because the system is asked which pages exist.
   [[nodiscard]] MemoryInfo info() const;
 
@@ -49,7 +50,7 @@ class CpuMemory final : public MemorySource {
 
   void record(std::byte* data, Mapping mapping);
   [[nodiscard]] size_t allocated_bytes() const;
-  /// Bytes of the parts that the system did not have to find memory for yet.
+  /// Bytes of the parts for which the system has not had to provide memory yet.
   [[nodiscard]] size_t untouched_bytes() const;
 
   mutable std::mutex mutex_;

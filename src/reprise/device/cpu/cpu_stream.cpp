@@ -34,7 +34,8 @@ bool ranges_overlap(const void* a, const void* b, size_t bytes) noexcept {
   return begin_a < begin_b + bytes && begin_b < begin_a + bytes;
 }
 
-/// The time of all runs; see LaunchProbe::timed_runs().
+/// The time of `num_runs` runs together. More than one run follow a run that is not timed; see
+/// LaunchProbe::timed_runs().
 template <typename Run>
 std::chrono::nanoseconds time_of(const Run& run, uint32_t num_runs) {
   if (num_runs > 1) run();

@@ -74,7 +74,7 @@ class CpuStream final : public Stream, public ProbedStream {
   /// calling thread captures on another stream.
   void forbid_wait_while_capturing(const char* call, const char* advice) const;
   void close_session() noexcept;
-  /// Runs the work, and times it as the probe wants.
+  /// Runs the work, and times it if the probe asks for it.
   void run(const Launch& launch);
   void run_probed(const CommandBlock& block);
   void run_timed(const CommandBlock& block, uint32_t num_runs);

@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kHighestCpu = 8191;
-// No list of CPUs is longer, so no more of a file is read.
+// No list of CPUs is longer than this, so reading stops here.
 constexpr size_t kMaxListBytes = 64 << 10;
 
 std::optional<int> parse_number(std::string_view text) {
@@ -25,7 +25,7 @@ std::optional<int> parse_number(std::string_view text) {
   return number <= kHighestCpu ? std::optional(number) : std::nullopt;
 }
 
-/// The text of a file without the line break at its end; nothing: there is no such file.
+/// The text of a file without the line break at its end; nothing: the file does not exist.
 std::optional<std::string> read_line(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return std::nullopt;
@@ -64,7 +64,7 @@ class ListReader {
   std::string problem_;
 };
 
-/// The node of each CPU; nothing: the files do not say it.
+/// The node of each CPU; nothing: the files do not contain this.
 std::optional<std::map<int, int>> read_nodes(ListReader& lists) {
   const auto nodes = lists.read("node/online");
   if (!nodes) return std::nullopt;
@@ -123,7 +123,7 @@ CpuTopology read_cpu_topology(const fs::path& sysfs, const std::vector<int>& usa
     online.clear();
     std::ranges::set_intersection(usable, *all, std::back_inserter(online));
   }
-  // A list without any CPU of this process describes another machine.
+  // If the list has no CPU of this process, the files describe another machine: ignore the list.
   if (online.empty()) online = usable;
   const auto node_of = read_nodes(lists);
   if (!node_of) return on_one_node(online, lists.problem());

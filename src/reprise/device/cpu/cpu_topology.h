@@ -21,7 +21,7 @@ struct LogicalCpu {
 struct CpuTopology {
   std::vector<LogicalCpu> cpus;   // by node, then by number
   std::vector<int> memory_nodes;  // the nodes with memory, in ascending order
-  std::string remark;             // what could not be read; empty: everything was
+  std::string remark;             // what could not be read; empty: everything was read
 
   /// Whether the CPUs are on more than one node with memory.
   [[nodiscard]] bool has_several_nodes() const;

@@ -161,7 +161,7 @@ TEST(CpuTopologyFiles, a_core_with_two_threads_gets_one_worker) {
   const CpuTopology topology = read_cpu_topology(sysfs.root(), cpus_to(8));
   EXPECT_EQ(numbers_of(place(topology, "auto").workers), (Numbers{0, 1, 2, 3}));
   EXPECT_EQ(numbers_of(place(topology, "").workers), cpus_to(8));
-  // The process may not use CPU 1. So the other thread of that core counts as a core.
+  // The process may not use CPU 1, so the other thread of that core counts as a core of its own.
   const CpuTopology restricted = read_cpu_topology(sysfs.root(), {0, 4, 5, 6});
   EXPECT_EQ(numbers_of(place(restricted, "auto").workers), (Numbers{0, 5, 6}));
 }
@@ -281,7 +281,7 @@ int preferred_node(const void* page) {
 }
 
 TEST(PlacedMemory, asks_for_the_node_of_each_slice_that_this_machine_has) {
-  // Worker 1 is on a node that this machine lacks, which must cost nothing but speed.
+  // Worker 1 is on a node that this machine does not have. That may cost speed and nothing else.
   const WorkerPlacement placement{.workers = {{.number = 0, .node = 0}, {.number = 0, .node = 700}},
                                   .is_bound = false,
                                   .places_memory = true,

@@ -14,11 +14,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The names of one version of control groups.
+// The file names of one version of control groups.
 struct GroupFiles {
   std::vector<std::string_view> limits;
   std::string_view usage;
-  // In memory.stat: pages of files. The system takes clean ones back before it ends a process.
+  // Entries of memory.stat that count pages of files. The system takes back clean ones before it
+  // ends a process.
   std::vector<std::string_view> file_pages;
 };
 
@@ -42,7 +43,7 @@ std::optional<size_t> read_number(const fs::path& file) {
   return std::nullopt;  // "max", or no such file
 }
 
-// A line "name value" of a file; `scale` is the unit of its values in bytes.
+// Returns the value of the line "name value" of a file; `scale` is the unit of its values in bytes.
 size_t read_field(const fs::path& file, std::string_view field, size_t scale) {
   std::ifstream in(file);
   std::string name;

@@ -11,8 +11,8 @@ namespace reprise::device {
 struct MemoryLimit {
   std::string name;  // "memory.max of /sys/fs/cgroup/a", "RLIMIT_DATA (ulimit -d)"
   size_t bytes = 0;
-  size_t used = 0;  // that the system cannot take back: clean pages of files do not count
-  /// Memory counts when it is mapped, whether it was ever touched or not.
+  size_t used = 0;  // memory that the system cannot take back: clean pages of files do not count
+  /// Whether memory counts as soon as it is mapped, even if it was never touched.
   bool counts_untouched = false;
 };
 

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 constexpr size_t kMiB = size_t{1} << 20;
 constexpr size_t kMachine = size_t{1} << 40;
 
-/// A machine made of files.
+/// A fake machine whose limits are in files.
 class MemoryLimits : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -91,7 +91,7 @@ TEST(CpuMemory, counts_memory_that_is_promised_as_not_free_and_addresses_as_noth
   memory.commit(addresses, 0, kBytes / 2);
   const MemoryInfo promised = memory.info();
   EXPECT_EQ(promised.allocated_here, kBytes / 2);
-  // Other processes change their memory too.
+  // Other processes change the free memory too, so the bound is loose.
   EXPECT_LT(promised.free, before.free - kBytes / 4);
   static_cast<char*>(addresses.data)[kBytes / 2 - 1] = 1;
   memory.give_back(addresses);

@@ -10,7 +10,8 @@
 namespace reprise::device {
 namespace {
 
-/// The CPUs of one rank: an equal part of all, so that ranks share a node only where they must.
+/// The CPUs of one rank: an equal share of all CPUs, cut so that ranks share a node only where they
+/// must.
 std::vector<LogicalCpu> part_of(const std::vector<LogicalCpu>& cpus, int rank, int num_ranks) {
   const auto count = static_cast<int>(cpus.size());
   const int first = count * rank / num_ranks;
@@ -90,7 +91,8 @@ std::vector<NodeSlice> WorkerPlacement::slices_of(size_t bytes, size_t page) con
     const int node = workers[i].node;
     if (!std::ranges::binary_search(memory_nodes, node)) continue;
     nodes.insert(node);
-    // The workers between two slices have no memory on their node.
+    // Workers between two slices have no memory on their own node, so the earlier slice also covers
+    // them.
     if (!slices.empty()) slices.back().end = end_of(i);
     if (slices.empty() || slices.back().node != node) {
       slices.push_back({.begin = slices.empty() ? 0 : end_of(i), .end = 0, .node = node});

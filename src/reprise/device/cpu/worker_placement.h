@@ -28,7 +28,7 @@ struct ThreadBinding {
 /// none of these.
 [[nodiscard]] std::optional<ThreadBinding> parse_thread_binding(std::string_view text);
 
-/// Which part of memory the workers of one node read.
+/// The part of memory that the workers of one node read.
 struct NodeSlice {
   size_t begin = 0;  // bytes
   size_t end = 0;
@@ -41,8 +41,9 @@ struct NodeSlice {
 /// grid that they run are neighbours.
 struct WorkerPlacement {
   std::vector<LogicalCpu> workers;
-  bool is_bound = true;        // each worker runs only on its CPU
-  bool places_memory = false;  // the parts of weights lie on the nodes of their workers
+  bool is_bound = true;  // each worker runs only on its CPU
+  // The parts of weights are placed on the nodes of the workers that read them.
+  bool places_memory = false;
   std::vector<int> memory_nodes;
 
   /// The slices of a buffer that workers read in equal parts, in their order: worker i of n reads
@@ -53,9 +54,9 @@ struct WorkerPlacement {
   [[nodiscard]] std::vector<NodeSlice> slices_of(size_t bytes, size_t page) const;
 };
 
-/// The placement of the workers of one of `num_ranks` processes of this machine. `num_threads`: at
-/// most so many workers; 0: as many as there are CPUs. \throws InvalidArgument if the binding names
-/// a CPU that cannot be used, or has no list for the rank
+/// The placement of the workers of one of `num_ranks` processes of this machine. `num_threads`: the
+/// largest number of workers; 0: one worker per CPU. \throws InvalidArgument if the binding names a
+/// CPU that cannot be used, or has no list for the rank
 [[nodiscard]] WorkerPlacement place_workers(const CpuTopology& topology,
                                             const ThreadBinding& binding,
                                             int num_threads,

@@ -236,9 +236,9 @@ void WorkerTeam::run_lane(int index, uint32_t position) noexcept {
   set_word(lane, make_word(LaneState::idle, parity, position));
 }
 
-// While the lane is open, worker 0 may run it, and the run may go on and even end. So what the
-// words of other lanes say may be outdated. It only tells this worker when to try to hold its lane
-// again.
+// While the lane is open, worker 0 may run it, and the run may continue and even end. So the words
+// of other lanes may be outdated when they are read here. They only tell this worker when to try to
+// hold its lane again.
 void WorkerTeam::leave_lane_until_barrier(int index, uint32_t position) noexcept {
   Lane& lane = lanes_[static_cast<size_t>(index)];
   const uint32_t open = with_state(lane.word.load(), LaneState::open);

@@ -41,8 +41,8 @@ class WorkerTeam {
     int spin_us = 50;
   };
 
-  /// A lane's part of a grid: a contiguous range of blocks. It depends only on the grid and the
-  /// size of the team. So in the next launch with that grid, each worker reads the data that it
+  /// A lane's part of a grid: a contiguous range of blocks. The part depends only on the grid and
+  /// the size of the team. So in the next launch with that grid, each worker reads the data that it
   /// wrote itself.
   class Share {
    public:

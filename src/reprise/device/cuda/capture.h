@@ -38,7 +38,8 @@ class Capture {
   [[nodiscard]] CapturedLaunches& launches() noexcept { return launches_; }
 
   void join(CudaStream& stream) { joined_.push_back(&stream); }
-  /// A joined stream is gone; the driver's stream stays in the capture until its end.
+  /// A joined stream was destroyed; the driver's stream stays in the capture until the capture
+  /// ends.
   void leave(CudaStream& stream, CUstream handle);
   /// Makes all streams idle. \returns the streams of the driver that have no owner any more
   [[nodiscard]] std::vector<CUstream> close() noexcept;

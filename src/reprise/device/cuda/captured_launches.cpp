@@ -28,7 +28,7 @@ bool CapturedLaunches::can_begin(size_t index, const GraphNode& node) const noex
 void CapturedLaunches::describe(std::span<GraphNode> nodes) const {
   size_t next = 0;
   for (GraphNode& node : nodes) {
-    // A library's call goes on until a node is the launch after it.
+    // The nodes of a library's call continue until a node matches the next launch.
     const bool goes_on = next > 0 && entries_[next - 1].name.empty() && !can_begin(next, node);
     const size_t index = goes_on ? next - 1 : next++;
     if (!can_begin(index, node)) return;

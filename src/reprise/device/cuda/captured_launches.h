@@ -10,8 +10,8 @@
 
 namespace reprise::device::cuda {
 
-/// The launches that the host gave to a capture, in order: what the driver does not tell about the
-/// nodes of its graph. A value type.
+/// The launches that the host gave to a capture, in order. The driver's graph does not contain
+/// these facts about its nodes. A value type.
 class CapturedLaunches {
  public:
   /// `name` must outlive this object: a kernel's name, or a literal.
@@ -19,12 +19,13 @@ class CapturedLaunches {
            uint32_t num_blocks,
            std::span<const std::byte> args,
            std::span<const BufferUse> uses);
-  /// A call of a library, which makes any number of nodes. `uses`: those of all of them.
+  /// A call of a library, which makes any number of nodes. `uses`: the buffers that all these nodes
+  /// use.
   void add_library(std::span<const BufferUse> uses);
 
   /// Completes the nodes of a graph, which are in the order of their work. A capture on several
-  /// streams may have another order than that of the host: from the first node on that is not the
-  /// next launch, nodes keep their uses untold.
+  /// streams may have another order than the host's launches: from the first node that does not
+  /// match the next launch, nodes get no uses.
   void describe(std::span<GraphNode> nodes) const;
 
  private:

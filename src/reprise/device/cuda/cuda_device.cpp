@@ -23,7 +23,8 @@ CudaDevice::CudaDevice(const DriverApi& api, const CudaDeviceOptions& options)
 }
 
 void CudaDevice::set_programmatic_image(const void* image) {
-  // Kernels for other GPUs may be compiled without the wait, because older GPUs do not support it.
+  // Only code for capability 9 always contains the wait for the previous kernel. Code for other
+  // GPUs may be compiled without it, because older GPUs do not support it.
   const bool can =
       image != nullptr && driver_.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) == 9;
   programmatic_image_ = can ? image : nullptr;

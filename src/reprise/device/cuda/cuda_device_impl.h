@@ -53,7 +53,7 @@ class CudaDevice final : public Device, public DiscardableMemory, public Reserva
   /// Changes the option for later launches; graphs that exist stay unchanged. \pre no thread
   /// launches
   void set_programmatic_image(const void* image);
-  /// For work of the device itself; this stream never captures.
+  /// A stream for work of the device itself. It never captures.
   [[nodiscard]] CUstream utility_stream() const noexcept { return memory_.stream(); }
 
   // Called by streams.

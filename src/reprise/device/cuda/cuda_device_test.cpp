@@ -79,11 +79,11 @@ TEST(UsableGpu, runs_machine_code_of_its_own_and_earlier_minor_versions_and_ptx_
   for (const auto& [major, minor] : {std::pair{8, 0}, {8, 9}, {9, 0}, {10, 0}, {12, 0}}) {
     EXPECT_TRUE(runs("80 90a", major, minor)) << major << "." << minor;
   }
-  // Code for one GPU runs on that one only, and its PTX too.
+  // Code for 9.0a runs on that GPU only, and so does its PTX.
   EXPECT_TRUE(runs("90a", 9, 0));
   EXPECT_FALSE(runs("90a", 10, 0));
   EXPECT_FALSE(runs("90a", 8, 0));
-  // Machine code, not PTX, of the second one.
+  // The second architecture has machine code, but no PTX.
   EXPECT_TRUE(runs("90a 100", 10, 3));
   EXPECT_FALSE(runs("90a 100", 12, 0));
   EXPECT_FALSE(runs("", 9, 0));

@@ -10,8 +10,8 @@
 namespace reprise::device::cuda {
 namespace {
 
-// Estimate of the host memory that the driver keeps for one node; its memory on the GPU is
-// measured.
+// An estimate of the host memory that the driver keeps for one node. The driver's memory on the GPU
+// is measured.
 constexpr size_t kHostBytesPerNode = 1024;
 
 struct Edge {
@@ -37,7 +37,7 @@ std::vector<Edge> edges_of(const Driver& driver,
                "cuGraphGetEdges");
   std::vector<CUgraphNode> from(count);
   std::vector<CUgraphNode> to(count);
-  std::vector<CUgraphEdgeData> data(count);  // the driver needs it for edges with data
+  std::vector<CUgraphEdgeData> data(count);  // the driver needs this array if edges have data
   if (count > 0) {
     driver.check(driver.bound().graph_get_edges(graph, from.data(), to.data(), data.data(), &count),
                  "cuGraphGetEdges");
@@ -173,7 +173,7 @@ void CudaGraphExec::launch(Stream& stream) {
 
 bool CudaGraphExec::update(const Graph& graph) {
   const auto* cuda_graph = dynamic_cast<const CudaGraph*>(&graph);
-  // The driver would accept other grids and even other functions; the contract does not.
+  // The driver would accept other grids and even other functions; the contract of Graph does not.
   if (cuda_graph == nullptr || !same_shape(shapes_, cuda_graph->shapes())) return false;
   const Driver& driver = device_->driver();
   CUgraphExecUpdateResultInfo info{};

@@ -14,7 +14,7 @@ namespace reprise::device::cuda {
 
 class CudaDevice;
 
-/// What the driver tells about a node.
+/// The facts about a node that the driver returns.
 struct NodeShape {
   std::string kernel;
   uint32_t num_blocks = 0;

@@ -11,10 +11,10 @@
 namespace reprise::device::cuda {
 namespace {
 
-constexpr size_t kAlignment = 4096;  // of the contract; the driver aligns plain allocations to 256
-// Rounding up may waste at most one part in so many of a request. A GPU maps 2 MiB at a time:
-// without a limit, the small tensors of a model with many layers would waste more memory than is
-// left.
+// The alignment that the contract demands; the driver aligns plain allocations only to 256.
+constexpr size_t kAlignment = 4096;
+// Rounding up may waste at most 1/8 of a request. A GPU maps 2 MiB at a time: without this limit,
+// the small tensors of a model with many layers would waste more memory than is free.
 constexpr size_t kLargestWaste = 8;
 
 }  // namespace

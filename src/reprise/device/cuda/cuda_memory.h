@@ -12,10 +12,10 @@
 
 namespace reprise::device::cuda {
 
-/// Memory of one GPU, zeroed and aligned to 4096; works also while the calling thread captures. A
-/// request gets mapped memory at addresses of its own, so that the memory can be given back, if the
-/// GPU supports this and rounding up wastes little. All other requests are plain allocations of the
-/// driver. Thread-safe.
+/// Memory of one GPU, zeroed and aligned to 4096; works also while the calling thread captures. If
+/// the GPU supports it and rounding up wastes little, a request gets mapped memory at addresses of
+/// its own, so that the memory can be given back later. All other requests are plain allocations of
+/// the driver. Thread-safe.
 class CudaMemory final : public MemorySource {
  public:
   /// \throws DeviceError
@@ -33,20 +33,20 @@ class CudaMemory final : public MemorySource {
   void discard(BufferView memory) noexcept;
   void restore(BufferView memory);
 
-  /// Maps zeroed memory at reserved addresses that have none, and counts it. \throws OutOfMemory,
-  /// DeviceError
+  /// Maps zeroed memory at reserved addresses that have no memory, and counts it. \throws
+  /// OutOfMemory, DeviceError
   void map(CUdeviceptr address, size_t bytes);
   /// Waits for the work of all streams before it takes the memory away.
   void unmap(CUdeviceptr address, size_t bytes) noexcept;
   [[nodiscard]] const VirtualMemory& virtual_memory() const noexcept { return virtual_; }
 
-  /// Bytes of GPU memory in use: discarded memory is not counted, the waste of rounding up is.
+  /// Bytes of GPU memory in use. Discarded memory does not count; bytes that rounding up wastes do.
   [[nodiscard]] size_t allocated_bytes() const noexcept;
   /// The stream that zeroes new memory.
   [[nodiscard]] CUstream stream() const noexcept { return stream_; }
 
  private:
-  /// Memory that one call mapped. The driver unmaps exactly such parts.
+  /// Memory that one call mapped. The driver can unmap only such parts as a whole.
   struct Mapping {
     CUdeviceptr address = 0;
     size_t bytes = 0;

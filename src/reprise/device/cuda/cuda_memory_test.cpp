@@ -148,8 +148,8 @@ TEST_F(CudaMemoryOverFake, any_failing_call_leaves_memory_discarded_or_restored_
       const std::string failed = driver_.failed_call();
       driver_.fail_call(0);
       if (failed.empty()) break;  // the calls under test make fewer than k driver calls
-      // An error from cuMemUnmap concerns earlier work, so discard() ignores it, and errors of
-      // waiting before it too. Waiting for new memory to be zeroed does not.
+      // An error from cuMemUnmap, or from the wait before it, concerns earlier work, so discard()
+      // ignores it. An error from the wait for zeroing new memory is not ignored.
       if (failed != "cuStreamSynchronize") {
         EXPECT_EQ(has_thrown, failed != "cuMemUnmap" && failed != "cuStreamIsCapturing") << failed;
       }

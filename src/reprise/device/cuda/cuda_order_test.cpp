@@ -13,8 +13,8 @@
 #include "reprise/device/discardable_memory.h"
 #include "tests/support/fake_cuda/fake_driver_fixture.h"
 
-// Tests of the order of the host's calls and the GPU's work: the fake driver runs work late, so
-// memory or code that is gone too early shows.
+// Tests of the order of the host's calls and the GPU's work. The fake driver runs work late, so the
+// tests notice memory or code that is released too early.
 namespace reprise::device::cuda {
 namespace {
 

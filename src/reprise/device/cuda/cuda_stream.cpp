@@ -77,7 +77,7 @@ void CudaStream::launch(const Launch& launch) {
   const DriverApi& api = device_->driver().bound();
   const CudaKernelCode& code = launch.kernel->cuda;
   const LoadedFunction& function = device_->code().function_of(*launch.kernel);
-  // The only parameter; the driver copies as many bytes as the kernel declares.
+  // A kernel has only one parameter. The driver copies as many bytes as the kernel declares.
   std::array<void*, 1> parameters{const_cast<std::byte*>(launch.args.data())};
   const bool is_early = device_->is_programmatic(*launch.kernel, function);
   CUlaunchAttribute programmatic{};

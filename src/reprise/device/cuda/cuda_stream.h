@@ -27,8 +27,8 @@ class CudaEvent final : public Event {
 
   CudaDevice* device_;  // the device that made this event
   CUevent handle_ = nullptr;
-  // Atomic because an eager event may be recorded on one thread and waited for on another; the
-  // rest belongs to the capturing thread.
+  // Atomic because an eager event may be recorded on one thread and waited for on another. The
+  // other members belong to the capturing thread.
   std::atomic<bool> is_captured_{false};
   std::weak_ptr<Capture> capture_;
 };

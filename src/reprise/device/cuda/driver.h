@@ -8,9 +8,9 @@
 
 namespace reprise::device::cuda {
 
-/// The number of the context that Driver has made current on this thread; 0: none. It mirrors a
-/// variable of the driver that is the thread's as well, because without it half of all calls of a
-/// step would make the same context current again. Other code on a thread that calls Reprise must
+/// The number of the context that Driver has made current on this thread; 0: none. The variable
+/// copies a state of the driver, which is also per thread: without it, half of all calls of a step
+/// would make the same context current again. Other code on a thread that calls Reprise must
 /// therefore not leave another GPU's context current.
 inline thread_local uint64_t current_context_number = 0;
 

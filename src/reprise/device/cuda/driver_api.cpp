@@ -8,7 +8,7 @@ namespace {
 
 constexpr const char* kLibrary = "libcuda.so.1";
 
-// A driver runs code of every toolkit with its major version.
+// A driver runs the code of every toolkit that has the driver's major version.
 constexpr int kNeededMajor = CUDA_VERSION / 1000;
 
 std::string advice() { return fmt::format("install a driver for CUDA {} or newer", kNeededMajor); }

@@ -72,7 +72,7 @@ namespace reprise::device::cuda {
 
 /// The only access to the driver: a table of function pointers. The machine's library or a test's
 /// fake driver fills it, so that every path of the host code runs without a GPU. Copies share the
-/// contexts that were retained with any of them.
+/// contexts that any of them has retained.
 struct DriverApi {
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration
 #define REPRISE_CUDA_MEMBER(member, symbol) decltype(&::symbol) member = nullptr;
@@ -81,7 +81,7 @@ struct DriverApi {
   std::shared_ptr<PrimaryContexts> contexts = std::make_shared<PrimaryContexts>();
 };
 
-/// A driver, or the reason why there is none.
+/// A driver, or the reason why it could not be loaded.
 struct LoadedDriver {
   DriverApi api;
   std::string reason;  // empty when there is a driver

@@ -6,7 +6,7 @@
 
 namespace reprise::device::cuda {
 
-/// One range of addresses that gets memory from its beginning on, on request. A pool grows in it
+/// One range of addresses that gets memory on request, from its beginning on. A pool grows in it
 /// without holes between segments and without moving. Works also while the calling thread captures.
 /// Used by one thread, the pool's.
 class GrowingRange final : public MemorySource {

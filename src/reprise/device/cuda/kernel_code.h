@@ -15,10 +15,10 @@ namespace reprise::device::cuda {
 struct LoadedFunction {
   CUfunction handle = nullptr;
   bool is_generated = false;  // loaded by load_generated()
-  std::string name;           // the name of the first kernel that used it
+  std::string name;           // the name of the first kernel that used the function
 };
 
-/// The images and functions that are loaded on the GPU, each one once. Thread-safe.
+/// The images and functions that are loaded on the GPU, each only once. Thread-safe.
 class KernelCode {
  public:
   KernelCode(const Driver& driver, const StreamList& streams) noexcept

@@ -20,8 +20,8 @@ class PrimaryContexts {
     uint64_t number = 0;  // unique in this process; 0: no context
   };
 
-  /// Sets `context` to the GPU's. \returns the driver's result; then nothing was retained unless it
-  /// is CUDA_SUCCESS
+  /// Sets `context` to the GPU's context. \returns the driver's result; if it is not CUDA_SUCCESS,
+  /// nothing was retained
   [[nodiscard]] CUresult retain(decltype(&::cuDevicePrimaryCtxRetain) retain_context,
                                 CUdevice device,
                                 Context& context) {
@@ -33,7 +33,8 @@ class PrimaryContexts {
     Context made;
     const CUresult result = retain_context(&made.handle, device);
     if (result != CUDA_SUCCESS) return result;
-    // Contexts are made one after the other and take longer than a tick of this clock.
+    // Making a context takes longer than a tick of this clock, and contexts are made one after the
+    // other, so the numbers differ.
     made.number =
         static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
     contexts_.emplace(device, made);

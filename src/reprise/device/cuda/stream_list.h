@@ -7,9 +7,9 @@
 
 namespace reprise::device::cuda {
 
-/// The driver's streams that can have work of one device in flight, for calls that take memory or
-/// code away from the GPU: cuMemUnmap and cuModuleUnload do not promise to wait for work that uses
-/// them. Thread-safe.
+/// The streams of the driver in which work of one device can be in flight. Used by calls that take
+/// memory or code away from the GPU: cuMemUnmap and cuModuleUnload do not promise to wait for work
+/// that uses them. Thread-safe.
 class StreamList {
  public:
   explicit StreamList(const Driver& driver) noexcept : driver_(&driver) {}

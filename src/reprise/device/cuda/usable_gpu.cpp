@@ -29,8 +29,8 @@ bool runs_on(std::string_view architectures, int major, int minor) {
     architectures.remove_prefix(std::min(word.size() + 1, architectures.size()));
     int number = 0;
     const char* end = std::from_chars(word.data(), word.data() + word.size(), number).ptr;
-    // "90a" has instructions that no other GPU has. Other machine code runs on later GPUs of the
-    // same major version, and PTX on all later ones.
+    // Code for "90a" runs on no other GPU. Other machine code also runs on later GPUs of the same
+    // major version, and PTX on all later GPUs.
     const bool is_for_one = end != word.data() + word.size();
     const bool is_later = capability >= number;
     if (capability == number) return true;

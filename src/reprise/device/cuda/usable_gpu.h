@@ -7,12 +7,13 @@
 
 namespace reprise::device::cuda {
 
-/// Whether code for these architectures runs on a GPU of a compute capability. `architectures` are
-/// those of REPRISE_CUDA_ARCHITECTURES, separated by spaces: machine code for each, and PTX of the
-/// first.
+/// Whether code for these architectures runs on a GPU of a compute capability. `architectures`: the
+/// value of REPRISE_CUDA_ARCHITECTURES, with spaces between the architectures: machine code for
+/// each, and PTX of the first.
 [[nodiscard]] bool runs_on(std::string_view architectures, int major, int minor);
 
-/// The reason why this GPU cannot be used, with what to do; empty if it can. Makes no context.
+/// Why this GPU cannot be used, and what to do about it; empty if the GPU can be used. Makes no
+/// context.
 [[nodiscard]] std::string why_not_usable(const DriverApi& api,
                                          int device_index,
                                          std::string_view architectures);

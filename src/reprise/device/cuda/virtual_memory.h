@@ -24,7 +24,8 @@ class VirtualMemory {
     return (bytes + granularity_ - 1) / granularity_ * granularity_;
   }
 
-  /// Reserves addresses without memory that nothing else uses. \throws OutOfMemory, DeviceError
+  /// Reserves addresses without memory. Nothing else uses these addresses. \throws OutOfMemory,
+  /// DeviceError
   [[nodiscard]] CUdeviceptr reserve(size_t bytes) const;
   /// Frees exactly one range of reserve(); no part of it may be mapped.
   void give_up(CUdeviceptr base, size_t bytes) const noexcept;
