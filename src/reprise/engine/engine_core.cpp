@@ -188,7 +188,8 @@ void EngineCore::drop_steps() {
 }
 
 bool EngineCore::reset_prefix_cache() {
-  // All requests may have ended while a step with them is still in flight; it holds their blocks.
+  // All requests may have ended while a step that contains them is still in flight; that step holds
+  // their blocks.
   if (scheduler_.num_running() + scheduler_.num_waiting() == 0) drop_steps();
   const bool is_reset = kv_cache_manager_.reset_prefix_cache();
   report_cache();

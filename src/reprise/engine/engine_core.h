@@ -23,26 +23,27 @@ class StepThread;
 struct EngineCoreOptions {
   scheduler::SchedulerConfig scheduler;
   uint64_t seed = 0;
-  /// A model with recurrent layers also needs slots of states for it, besides one for each request:
-  /// see num_state_snapshots.
+  /// A model with recurrent layers then also needs state slots for cached prefixes, besides one for
+  /// each request: see num_state_snapshots.
   bool enable_prefix_caching = true;
-  /// Cached copies of states, which lie behind the state slots of requests. 0: without recurrent
-  /// layers, or without prefix caching.
+  /// The number of cached copies of states. Their slots come after those of requests. 0: without
+  /// recurrent layers, or without prefix caching.
   int num_state_snapshots = 0;
   /// Samples rows on the device, where possible; the host samples the other rows. Borrowed: it must
   /// outlive the core. nullptr: the host samples all rows.
   kernels::RowSampler* row_sampler = nullptr;
   /// Proposes draft tokens. Borrowed: it must outlive the core. nullptr: tokens come one at a time.
-  /// \pre without async_scheduling and without a row sampler, if it follows steps
+  /// \pre if the drafter follows steps: no async_scheduling and no row sampler
   speculative::Drafter* drafter = nullptr;
-  /// The tokens of experts that the runner's steps count. Borrowed likewise. nullptr: none.
+  /// Counts of the tokens of experts, which the runner's steps write. Borrowed: must outlive the
+  /// core. nullptr: no counts.
   runner::ExpertCounts* expert_counts = nullptr;
-  /// The checks of the replays of the model and of the drafter. Borrowed likewise. nullptr: there
-  /// are none.
+  /// Compares replays of the model and of the drafter with eager runs. Borrowed: must outlive the
+  /// core. nullptr: no comparisons.
   const runner::ShadowCheck* shadow = nullptr;
   const runner::ShadowCheck* draft_shadow = nullptr;
-  /// Hears which prefixes are cached; on_step_end() follows each step and each reset of the cache.
-  /// Borrowed: it must outlive the core. nullptr: none.
+  /// Is told which prefixes are cached; on_step_end() follows each step and each reset of the
+  /// cache. Borrowed: it must outlive the core. nullptr: no listener.
   kv_cache::CacheListener* cache_listener = nullptr;
 };
 
@@ -50,17 +51,17 @@ struct EngineCoreOptions {
 struct EngineCoreCounters {
   uint64_t num_steps = 0;
   uint64_t num_failed_steps = 0;  // failed steps; they are not part of num_steps
-  /// Prompt tokens that were computed, so without those found in the prefix cache. Tokens that are
-  /// computed again after a preemption count again.
+  /// Prompt tokens that were computed; tokens that were found in the prefix cache do not count.
+  /// Tokens that are computed again after a preemption count again.
   uint64_t prompt_tokens = 0;
   uint64_t generation_tokens = 0;         // sampled, and drafts that were accepted
   uint64_t tokens_sampled_on_device = 0;  // including tokens that were dropped
-  /// Steps that the device got before the step ahead of them was finished.
+  /// Steps that were given to the device before the step ahead of them was finished.
   uint64_t steps_launched_ahead = 0;
   /// Tokens that were sampled in a step that was scheduled before its request ended. They are not
   /// part of generation_tokens.
   uint64_t dropped_tokens = 0;
-  /// How often an answer got its token in a later step, because the work of its constraint took
+  /// How often an answer got a token only in a later step, because the work of its constraint took
   /// longer than a step waits (SchedulerConfig::constraint_time_per_step).
   uint64_t postponed_tokens = 0;
   uint64_t retired_graphs = 0;  // graphs retired after the start-up
@@ -98,8 +99,8 @@ class EngineCore {
                                    const sampling::SamplingParams& params,
                                    scheduler::RequestOptions options = {});
 
-  /// What one step changed in a request. A request that finished in a step is deleted when the next
-  /// step begins.
+  /// The change of one request by one step. A request that finished in a step is deleted when the
+  /// next step begins.
   using Update = scheduler::RequestUpdate;
 
   /// Schedules a step, waits for the results of the oldest step in flight, and returns its updates.
@@ -111,10 +112,10 @@ class EngineCore {
   /// steps in flight have ended, and the other requests can only be aborted.
   std::span<const Update> step();
 
-  /// While held, step() launches no step and only takes the results of those in flight. Between two
+  /// While held, step() launches no step and only takes the results of steps in flight. Between two
   /// steps that are not held, is_quiet() is true only without async_scheduling.
   void hold_steps(bool held) noexcept { is_held_ = held; }
-  /// No step is in flight.
+  /// Whether no step is in flight.
   [[nodiscard]] bool is_quiet() const noexcept { return num_under_way_ == 0; }
   /// See SchedulerConfig::pad_drafts.
   void set_pad_drafts(bool pads) noexcept { scheduler_.set_pad_drafts(pads); }
@@ -147,8 +148,8 @@ class EngineCore {
   [[nodiscard]] StepClock& clock() noexcept { return clock_; }
   /// Counts the dispatch decisions of all steps whose results were taken, including failed steps.
   [[nodiscard]] const cudagraph::DispatchLedger& ledger() const noexcept { return ledger_; }
-  /// The comparisons of replays with eager runs: of the model, and of the drafter. nullptr: there
-  /// are none.
+  /// The comparisons of replays with eager runs, of the model and of the drafter. nullptr: no
+  /// comparisons.
   [[nodiscard]] const runner::ShadowCheck* shadow() const noexcept { return options_.shadow; }
   [[nodiscard]] const runner::ShadowCheck* draft_shadow() const noexcept {
     return options_.draft_shadow;

@@ -11,7 +11,8 @@
 
 namespace reprise::engine {
 
-/// When a request that got a token passed through the engine. A preemption changes none of these.
+/// The times at which a request that got a token passed through the engine. A preemption changes
+/// none of them.
 struct RequestTimes {
   using TimePoint = std::chrono::steady_clock::time_point;
 
@@ -28,16 +29,16 @@ struct OutputDelta {
   scheduler::RequestId id{};
   std::string text;  // may be empty: text may be held back, or a character may be incomplete
   std::vector<int32_t> token_ids;  // of this step
-  // Of token_ids; empty unless the request asked for them.
+  // Log-probabilities of token_ids; empty unless the request asked for them.
   std::vector<sampling::PositionLogprobs> logprobs;
-  /// Of prompt tokens 1, 2, ... (none exists for token 0). Part of the first delta with a token;
-  /// empty unless the request asked for them.
+  /// Log-probabilities of prompt tokens 1, 2, ... (none exists for token 0). Part of the first
+  /// delta with a token; empty unless the request asked for them.
   std::vector<sampling::PositionLogprobs> prompt_logprobs;
   std::vector<float> pooled;  // the vector of a pooling model; part of the last delta
   int32_t num_prompt_tokens = 0;
   int32_t num_output_tokens = 0;    // so far
   int32_t num_cached_tokens = 0;    // prompt tokens that were not computed: see Request
-  int32_t num_imported_tokens = 0;  // those of them that came from another engine
+  int32_t num_imported_tokens = 0;  // those of num_cached_tokens that came from another engine
   bool finished = false;            // this is the request's last delta
   // Set when `finished`:
   std::string finish_reason;          // "stop", "length", "abort", "error"

@@ -20,7 +20,7 @@ replay_log::RequestRecord describe(const scheduler::Request& request) {
   replay_log::RequestRecord record{
       .id = options.client_id.empty() ? std::to_string(number) : options.client_id,
       .number = number,
-      // The prompt of an encoder-decoder model is the text of its encoder.
+      // For an encoder-decoder model, the prompt is the text of its encoder.
       .prompt_token_ids =
           copy_of(request.encoder_token_ids().empty() ? request.prompt_token_ids()
                                                       : request.encoder_token_ids()),
@@ -47,7 +47,7 @@ void RequestRecorder::record(std::span<const scheduler::RequestUpdate> updates,
                              const OutputDelta& delta) {
   const auto id = static_cast<uint64_t>(delta.id);
   std::vector<uint64_t>& digests = digests_[id];
-  // Tokens behind a stop string are not part of the answer.
+  // Tokens after a stop string are not part of the answer.
   size_t num_new = delta.token_ids.size();
   for (const scheduler::RequestUpdate& update : updates) {
     if (num_new == 0) break;

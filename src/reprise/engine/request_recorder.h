@@ -13,16 +13,17 @@
 
 namespace reprise::engine {
 
-/// Gets the record of each request that ends, on the thread that runs steps. Must not wait.
+/// A function that gets the record of each request that ends, on the thread that runs steps. The
+/// function must not wait.
 using OnRecord = std::function<void(replay_log::RequestRecord&&)>;
 
-/// Collects what the replay log keeps of requests, while they run. Belongs to one thread. Without a
-/// receiver it does nothing.
+/// Collects, while requests run, the facts that the replay log keeps of them. Belongs to one
+/// thread. Without a receiver it does nothing.
 class RequestRecorder {
  public:
   explicit RequestRecorder(OnRecord on_record) : on_record_(std::move(on_record)) {}
 
-  /// Takes what one step added to a request. `delta` was made of these updates.
+  /// Adds the results of one step for a request. `delta` was made from these updates.
   void take(std::span<const scheduler::RequestUpdate> updates, const OutputDelta& delta) {
     if (on_record_) record(updates, delta);
   }

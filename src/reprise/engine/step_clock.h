@@ -7,8 +7,8 @@
 
 namespace reprise::engine {
 
-/// Collects the times of steps by phase: sums over all steps and, while the profiler records, each
-/// step's spans. Used only by the thread that takes the results of steps.
+/// The times of steps by phase: sums over all steps and, while the profiler records, each step's
+/// spans. Used only by the thread that takes the results of steps.
 struct StepClock {
   runner::StepTimes times;
   StepProfiler profiler;

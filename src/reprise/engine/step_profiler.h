@@ -12,7 +12,7 @@
 
 namespace reprise::engine {
 
-/// The largest number of steps in a profile. A longer recording keeps the newest ones. So many
+/// The largest number of steps in a profile. A longer recording keeps the newest steps. This many
 /// steps take about 11 MiB in memory, and 35 MB as a trace file.
 inline constexpr size_t kMaxProfiledSteps = size_t{1} << 15;
 
@@ -28,9 +28,10 @@ struct ProfiledStep {
   uint64_t number =
       0;  // 1 is the engine's first step. A failed step and the step after it have the same number.
   runner::TimePoint begin;
-  runner::TimePoint end;         // end of the last span, in which the tokens are delivered
-  cudagraph::Decision decision;  // the decision it ran with, also if an earlier graph was retired
-  int32_t num_tokens = 0;        // before padding
+  runner::TimePoint end;  // end of the last span, in which the tokens are delivered
+  // The decision that the step ran with, also if an earlier graph was retired.
+  cudagraph::Decision decision;
+  int32_t num_tokens = 0;  // before padding
   int32_t num_reqs = 0;
   bool has_failed = false;
   uint8_t num_spans = 0;
@@ -41,7 +42,7 @@ struct ProfiledStep {
   }
 };
 
-/// What was recorded between start() and stop(), oldest step first.
+/// A recording from start() to stop(), oldest step first.
 struct StepProfile {
   runner::TimePoint began;
   runner::TimePoint ended;

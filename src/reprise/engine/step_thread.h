@@ -16,9 +16,9 @@ struct ModelStep;
 namespace reprise::engine {
 
 /// A thread that computes steps in the order of their submission, so that the caller can schedule
-/// the next step at the same time. From submit() to wait() a step belongs to this thread. While any
-/// step does, the runner, the sampler and the device belong to it as well. submit() and wait() must
-/// be called by one thread.
+/// the next step at the same time. From submit() to wait() a step belongs to this thread. While the
+/// thread has a step, the runner, the sampler and the device also belong to it. submit() and wait()
+/// must be called by one thread.
 class StepThread {
  public:
   /// `computer` must outlive this object.
