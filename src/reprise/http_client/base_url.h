@@ -15,8 +15,8 @@ struct BaseUrl {
 
   /// "host:port", with brackets around an IPv6 address.
   [[nodiscard]] std::string authority() const;
-  /// The same for the header Host: without the port that the scheme stands for. Signed addresses
-  /// of object stores are only valid with exactly this form.
+  /// The authority for the header Host: without the port if it is the scheme's default port. Signed
+  /// addresses of object stores are only valid with exactly this form.
   [[nodiscard]] std::string host_header() const;
 };
 /// \throws InvalidArgument naming `option`

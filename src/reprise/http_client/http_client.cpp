@@ -200,8 +200,8 @@ class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange>
     const std::string& host = client_->server.host;
     error_code error;
     asio::ip::make_address(host, error);
-    // A machine with several hosts finds the right one by its name (SNI). An IP address is not sent
-    // as one.
+    // A machine that serves several hosts chooses by the name (SNI). If the host is an IP address,
+    // no name is sent.
     if (error) SSL_set_tlsext_host_name(stream.native_handle(), host.c_str());
     if (client_->certificate == ServerCertificate::checked) {
       stream.set_verify_callback(ssl::host_name_verification(host));

@@ -34,7 +34,7 @@ struct HttpHead {
   std::string reason;
   HttpHeaders headers;
 
-  /// The value of the first header of this name in any case; empty when there is none.
+  /// The value of the first header with this name, in any case; empty if there is none.
   [[nodiscard]] std::string_view header(std::string_view name) const;
 };
 
@@ -42,7 +42,7 @@ struct HttpHead {
 struct HttpHandlers {
   std::function<void(const HttpHead& head)> on_head;
   std::function<void(std::string_view piece)> on_piece;
-  /// `error` is empty when the whole answer arrived, else the reason why it did not.
+  /// `error` is empty if the whole answer arrived; otherwise it says why the answer did not arrive.
   std::function<void(const std::string& error)> on_end;
 };
 
@@ -60,8 +60,8 @@ enum class ServerCertificate : uint8_t { checked, unchecked };
 /// send more requests.
 class HttpClient {
  public:
-  /// An https server is asked through the `proxy`, if there is one.
-  /// \throws Error when TLS is needed and cannot be set up
+  /// If there is a `proxy`, an https server is asked through it. \throws Error when TLS is needed
+  /// and cannot be set up
   explicit HttpClient(BaseUrl server,
                       ServerCertificate certificate = ServerCertificate::checked,
                       std::optional<HttpProxy> proxy = std::nullopt);
@@ -74,8 +74,8 @@ class HttpClient {
   void at(Clock::time_point time, std::function<void()> task);
   /// Runs until all answers have ended and all tasks have run. Passes on an exception of a handler.
   void run();
-  /// Works like run(), but SIGINT ends all answers instead of the program. Returns true when that
-  /// happened.
+  /// Works like run(), but SIGINT ends all answers instead of the program. Returns true if SIGINT
+  /// came.
   bool run_interruptible();
   /// Ends every open answer with this error and drops the waiting tasks.
   void cancel(const std::string& error);

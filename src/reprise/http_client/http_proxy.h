@@ -15,7 +15,7 @@ struct HttpProxy {
   std::string authorization;  // of Proxy-Authorization; empty: none
 };
 
-/// Which servers are asked through which proxy, as HTTPS_PROXY and NO_PROXY say it.
+/// Which servers are asked through which proxy, by HTTPS_PROXY and NO_PROXY.
 class ProxyRules {
  public:
   ProxyRules() = default;

@@ -9,8 +9,8 @@
 namespace reprise::http_client {
 
 /// Asks the proxy at the other end of `stream` for a tunnel to `server`. `on_end` gets an empty
-/// text when the stream leads to the server, else the reason why it does not. The stream must live
-/// until then.
+/// text when the stream leads to the server, otherwise the reason why it does not. The stream must
+/// live until then.
 void async_open_tunnel(boost::beast::tcp_stream& stream,
                        const BaseUrl& server,
                        const HttpProxy& proxy,

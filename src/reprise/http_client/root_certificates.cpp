@@ -7,14 +7,14 @@
 namespace reprise::http_client {
 namespace {
 
-// Fedora and Red Hat, openSUSE, Debian, Alpine.
+// The places on Fedora and Red Hat, on openSUSE, and on Debian and Alpine.
 constexpr std::string_view kPlaces[] = {"etc/pki/tls/certs/ca-bundle.crt",
                                         "etc/ssl/ca-bundle.pem",
                                         "etc/ssl/certs/ca-certificates.crt",
                                         "etc/ssl/cert.pem"};
 
 bool is_there(const std::filesystem::path& path) {
-  std::error_code error;  // what cannot be looked at cannot be read either
+  std::error_code error;  // a file whose status cannot be read cannot be read either
   return std::filesystem::exists(path, error) && !std::filesystem::is_empty(path, error);
 }
 

@@ -28,7 +28,7 @@ TEST(RootCertificates, of_another_system_are_found_where_that_keeps_them) {
 TEST(RootCertificates, are_left_to_openssl_where_it_finds_them) {
   const weights::TempDirectory system;
   write(system.path() / "etc/ssl/ca-bundle.pem");
-  // An empty folder has none, as on a system without the package of certificates.
+  // An empty folder has no certificates, like a system without the package of certificates.
   const fs::path folder = system.path() / fs::path(X509_get_default_cert_dir()).relative_path();
   fs::create_directories(folder);
   EXPECT_EQ(root_certificates_elsewhere(system.path()), system.path() / "etc/ssl/ca-bundle.pem");
