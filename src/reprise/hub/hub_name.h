@@ -21,14 +21,15 @@ struct HubName {
 /// A name has two parts of letters, digits, '-', '_' and '.'. Returns nullopt for any other text.
 [[nodiscard]] std::optional<HubName> parse_hub_name(std::string_view text);
 
-/// The indices in `paths` of the files that `wanted` names: the file with this path, with the other
-/// parts of a GGUF that is split; or the GGUF files of this quantisation ("Q4_K_M", in any case).
-/// Empty when there is none.
-/// \throws InvalidArgument naming the files when a quantisation fits several models
+/// The indices in `paths` of the files that `wanted` names: the file with this path, together with
+/// the other parts of a split GGUF; or the GGUF files of this quantisation ("Q4_K_M", in any case).
+/// Empty if there is none. \throws InvalidArgument naming the files when a quantisation fits
+/// several models
 [[nodiscard]] std::vector<size_t> files_of_name(std::span<const std::string> paths,
                                                 std::string_view wanted);
 
-/// Whether the path is that of a GGUF with a language model: not a projector for images.
+/// Whether the path is that of a GGUF file with a language model, and not of a projector for
+/// images.
 [[nodiscard]] bool is_gguf_model(std::string_view path);
 
 }  // namespace reprise::hub

@@ -31,8 +31,9 @@ bool is_complete(const RepositoryFile& file, const fs::path& blob) {
   return fs::is_regular_file(blob, error) && fs::file_size(blob, error) == file.size && !error;
 }
 
-/// The lock of huggingface_hub for one content, held until destruction. A file system without locks
-/// gives none: then two downloads at once can spoil a file, which its hash shows.
+/// huggingface_hub's lock for one content, held until destruction. A file system without locks
+/// gives no lock: then two downloads at once can spoil a file, and the check of the hash notices
+/// it.
 Descriptor lock_content(const fs::path& path, const std::function<void()>& on_wait) {
   fs::create_directories(path.parent_path());
   while (true) {
@@ -46,7 +47,8 @@ Descriptor lock_content(const fs::path& path, const std::function<void()>& on_wa
       }
     }
     struct stat status{};
-    // The last owner may have removed the file: then the lock on it excludes no one.
+    // The last owner of the lock may have removed the file: a lock on a removed file excludes
+    // nobody else.
     if (fstat(lock.number(), &status) == 0 && status.st_nlink > 0) return lock;
   }
 }
@@ -131,7 +133,7 @@ class Transfer {
         observer_(&observer),
         retries_(hub.options().on_wait) {}
 
-  /// Asks for the rest of the file until all of it is there.
+  /// Asks for the rest of the file until the whole file is there.
   void run() {
     while (!partial_->is_full()) {
       const uint64_t before = partial_->size();
@@ -226,7 +228,8 @@ void fetch_blob(const HubConnection& hub,
   PartialFile partial(file, partial_path(file, place));
   observer.on_bytes(static_cast<int64_t>(partial.size()) - before);
   Transfer transfer(hub, target, partial, observer);
-  // The bytes of an earlier attempt may be wrong; those of a fresh one may not.
+  // The bytes of an earlier attempt may be wrong, so a wrong hash is forgiven once; after a fresh
+  // download it is an error.
   for (bool is_fresh = partial.size() == 0;; is_fresh = true) {
     transfer.run();
     if (partial.has_right_hash()) return partial.finish(blob);

@@ -11,19 +11,19 @@
 
 namespace reprise::hub {
 
-/// Where the content of one file goes.
+/// The paths at which the content of one file is stored.
 struct BlobPlace {
   std::filesystem::path blobs;  // the repository's folder of contents
   std::filesystem::path lock;   // the file that huggingface_hub locks for the same content
 };
 
 struct TransferObserver {
-  /// How many more bytes of the file are on disk; negative when some had to be given up.
+  /// Gets the number of bytes that were added on disk; negative when bytes had to be given up.
   std::function<void(int64_t bytes)> on_bytes;
   std::function<void(std::string_view message)> on_message;
 };
 
-/// Bytes of the file that need not be sent again.
+/// The bytes of the file that are on disk already, so they need not be sent again.
 [[nodiscard]] uint64_t bytes_on_disk(const RepositoryFile& file, const BlobPlace& place);
 
 /// Puts the file's content into `blobs`, under its hash. What an earlier attempt left in

@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::Not;
 
-/// Answers each request on 127.0.0.1 with the text that `answer` makes of its head, then closes.
+/// Answers each request on 127.0.0.1 with the text that `answer` makes from the head of the
+/// request, then closes the connection.
 class TextServer {
  public:
   explicit TextServer(std::function<std::string(const std::string& head)> answer)

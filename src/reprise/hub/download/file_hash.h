@@ -14,7 +14,7 @@ namespace reprise::hub {
 /// The hash of a file's content while it arrives, of the kind with which the hub names the file.
 class FileHash {
  public:
-  /// `size`: bytes of the whole file; Git's hash begins with it.
+  /// `size`: bytes of the whole file, because Git's hash begins with it.
   FileHash(HashKind kind, uint64_t size);
 
   void add(std::string_view bytes);

@@ -24,7 +24,7 @@ using http_client::HttpReply;
 constexpr int kMostRedirects = 8;
 constexpr int kMostAttempts = 6;
 constexpr std::chrono::seconds kLongestWait{300};
-// A server that sends nothing for so long is asked again.
+// A server that sends nothing for this long is asked again.
 constexpr std::chrono::seconds kSilenceLimit{60};
 constexpr size_t kMostReplyBytes = size_t{64} << 20;
 
@@ -42,7 +42,7 @@ struct Place {
   std::string target;
 };
 
-/// Where the Location of an answer of `from` leads.
+/// The place to which the header Location of an answer from `from` leads.
 Place follow(const BaseUrl& from, std::string_view location) {
   std::string text(location);
   if (text.starts_with("//")) text.insert(0, from.is_tls ? "https:" : "http:");
@@ -78,7 +78,7 @@ std::optional<std::chrono::seconds> parse_seconds(std::string_view text) {
   return std::chrono::seconds(seconds);
 }
 
-/// A few words of the server for a message.
+/// The server's own error message, shortened, for a message.
 std::string quote_message(const HttpHead& head) {
   constexpr size_t kMostBytes = 300;
   std::string text(head.header("x-error-message").substr(0, kMostBytes));

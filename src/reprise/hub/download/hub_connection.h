@@ -18,7 +18,7 @@ class HubUnreachable : public Error {
   using Error::Error;
 };
 
-/// Counts attempts and waits between them, longer each time.
+/// Counts attempts, and waits longer before each next one.
 class Retries {
  public:
   /// `on_wait` is told why an attempt failed and how long the next one is put off.
@@ -28,7 +28,7 @@ class Retries {
   /// Sleeps before another attempt: 1, 2, 4, 8 and 16 seconds, or as long as the server's header
   /// Retry-After says. \throws Error with the reason after the last attempt
   void wait(const std::string& reason, std::string_view retry_after = {});
-  /// There was progress: the count begins again.
+  /// Called when there was progress: the count begins again.
   void reset() noexcept { num_failed_ = 0; }
 
   /// Whether a later attempt may succeed after this status: too many requests, a server that is
@@ -86,8 +86,8 @@ class HubConnection {
   mutable std::atomic<bool> was_reached_ = false;
 };
 
-/// `text` for a URL's path: bytes other than letters, digits and "-._~" are written as %XX, and '/'
-/// too unless `keep_slashes`.
+/// Encodes `text` for a URL's path: bytes other than letters, digits and "-._~" are written as %XX,
+/// and '/' too unless `kept`.
 enum class Slashes : uint8_t { kept, escaped };
 [[nodiscard]] std::string url_path(std::string_view text, Slashes slashes);
 

@@ -7,7 +7,8 @@
 
 namespace reprise::hub {
 
-/// How the hub names the content of a file: large files by SHA-256, others by Git's SHA-1.
+/// The kind of hash with which the hub names the content of a file: SHA-256 for large files, Git's
+/// SHA-1 for others.
 enum class HashKind : uint8_t { sha256, git_sha1 };
 
 /// A file of a repository, with values that are safe to use: the path stays inside its folder, the
@@ -19,16 +20,15 @@ struct RepositoryFile {
   std::string hash;  // lower case; also the name of the file's content in the cache
 };
 
-/// Whether a relative path with '/' names something below its folder and nothing else.
+/// Whether a relative path with '/' stays below its folder.
 [[nodiscard]] bool is_safe_path(std::string_view path);
 
 /// The commit in the hub's answer about a revision. `where` names the answer in messages.
 /// \throws Error when the answer names no commit
 [[nodiscard]] std::string read_commit(std::string_view json, std::string_view where);
 
-/// The files in one page of the hub's list of a commit's tree.
-/// \throws Error when the page is not such a list, or has an unsafe path, a hash or a size that
-/// cannot be one
+/// The files in one page of the hub's list of a commit's tree. \throws Error when the page is not
+/// such a list, or has an unsafe path, an invalid hash or an invalid size
 [[nodiscard]] std::vector<RepositoryFile> read_tree(std::string_view json, std::string_view where);
 
 }  // namespace reprise::hub

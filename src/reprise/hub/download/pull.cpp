@@ -21,8 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Files that are fetched at the same time. One connection does not fill a fast line, because
-// servers limit its rate.
+// The number of files that are fetched at the same time. One connection does not fill a fast line,
+// because servers limit its rate.
 constexpr size_t kTransfers = 4;
 
 /// The address of the next page in a header Link, without scheme and host; empty on the last page.
@@ -195,7 +195,7 @@ class Pull {
   const PullObserver* observer_;
   fs::path folder_;  // of the repository
   HubConnection hub_;
-  std::mutex mutex_;  // guards what follows, the observer, and the folders of the snapshot
+  std::mutex mutex_;  // guards the members below, the observer, and the folders of the snapshot
   uint64_t bytes_there_ = 0;
   std::exception_ptr failure_;  // the first
   std::atomic<bool> has_failed_ = false;

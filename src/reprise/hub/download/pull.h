@@ -23,7 +23,7 @@ struct PullOptions {
   http_client::ProxyRules proxies;
 };
 
-/// The files that a pull fetches, and how much of them is on disk already.
+/// The files that a pull fetches, and how many of their bytes are on disk already.
 struct PullPlan {
   std::vector<RepositoryFile> files;  // small ones first
   std::filesystem::path snapshot;     // the folder of the commit
@@ -40,8 +40,8 @@ struct PullObserver {
   std::function<void(std::string_view message)> on_message;
 };
 
-/// Asks the hub what a pull has to fetch. Changes nothing on disk.
-/// \throws InvalidArgument, Error as pull()
+/// Asks the hub which files a pull has to fetch. Changes nothing on disk. \throws InvalidArgument,
+/// Error as pull()
 [[nodiscard]] PullPlan plan_pull(const PullOptions& options);
 
 /// Downloads a model into the cache, in the layout of huggingface_hub: contents in `blobs` under
