@@ -28,7 +28,7 @@ BlockPool::BlockPool(int num_blocks, int block_size)
     : block_size_(block_size),
       blocks_(checked_num_blocks(num_blocks, block_size)),
       published_(num_blocks) {
-  // In this order, the first request gets blocks 1, 2, 3 ...
+  // This order gives blocks 1, 2, 3, ... to the first request.
   for (int32_t i = 1; i < num_blocks; ++i) link_before(BlockId{i}, kNullBlock);
 }
 

@@ -33,7 +33,7 @@ class BlockPool {
   explicit BlockPool(int num_blocks, int block_size = kDefaultBlockSize);
 
   /// Takes a free block and gives it one reference. Returns nothing if no block is free, which is
-  /// no error. A hash that found this block no longer finds it.
+  /// not an error. If a hash found this block, it no longer does.
   [[nodiscard]] std::optional<BlockId> allocate();
   /// Adds one reference. If the block was free, it leaves the free list.
   /// \pre the block is referenced or has a hash.
@@ -56,11 +56,11 @@ class BlockPool {
   void forget(const BlockHash& hash);
   /// Makes the block with this hash, if any, the last free block that allocate() reuses.
   void touch(const BlockHash& hash);
-  /// A pool that forgets each hash that stops finding a block of this pool. Borrowed; nullptr:
-  /// none.
+  /// Sets a pool that must forget each hash that no longer finds a block of this pool. Borrowed;
+  /// nullptr: none.
   void set_follower(BlockPool* follower) noexcept { follower_ = follower; }
-  /// Hears of each hash that stops finding a block, and of unpublish_all(). Borrowed; nullptr:
-  /// none.
+  /// Sets a listener, which is told of each hash that no longer finds a block, and of
+  /// unpublish_all(). Borrowed; nullptr: none.
   void set_listener(CacheListener* listener) noexcept { listener_ = listener; }
   [[nodiscard]] std::optional<BlockId> find(const BlockHash& hash) const {
     return published_.find(hash);

@@ -26,8 +26,8 @@ struct StoredBlocks {
   const BlockSource* source = nullptr;
 };
 
-/// Hears which blocks can be found by their hashes, in the order in which that changes. Who applies
-/// all calls knows exactly the published blocks. Borrows its arguments for the call only.
+/// Is told which blocks can be found by their hashes, in the order of the changes. A listener that
+/// applies all calls knows exactly the published blocks. Borrows its arguments only for the call.
 class CacheListener {
  public:
   CacheListener() = default;
@@ -38,7 +38,7 @@ class CacheListener {
   virtual void on_stored(const StoredBlocks& blocks) = 0;
   virtual void on_removed(const BlockHash& hash) = 0;
   virtual void on_cleared() = 0;
-  /// A step has ended: all events since the last call of this function are those of the step.
+  /// A step has ended: the events since the last call of this function belong to the step.
   virtual void on_step_end() = 0;
 };
 

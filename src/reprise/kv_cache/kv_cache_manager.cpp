@@ -21,7 +21,7 @@ KvCacheManager::KvCacheManager(int num_blocks,
       prefix_caching_(prefix_caching) {
   if (num_state_reqs == 0 || prefix_caching == PrefixCaching::off) return;
   REPRISE_ASSERT(num_snapshots > 0, "prefix caching of states without snapshots");
-  // Slot 0 is the null slot, the next ones belong to requests.
+  // Slot 0 is the null slot; the slots after it belong to requests.
   const int first_snapshot = num_state_reqs * slots_per_req + 1;
   snapshots_ = std::make_unique<StateSnapshots>(first_snapshot, num_snapshots);
   pool_.set_follower(&snapshots_->pool());
@@ -109,7 +109,7 @@ void KvCacheManager::publish(BlockTable& table,
   for (int& i = table.num_published_; i < num_full; ++i) {
     const auto index = static_cast<size_t>(i);
     if (pool_.publish(table.blocks_[index], chain.hashes()[index])) continue;
-    // Another block is found by this hash already, so nothing changes for a listener.
+    // Another block has this hash already, so nothing changes for a listener.
     report_stored(chain, first_new, i, source);
     first_new = i + 1;
   }
@@ -136,7 +136,7 @@ void KvCacheManager::report_stored(const BlockHashChain& chain,
 void KvCacheManager::unpublish(BlockTable& table, const BlockHashChain& chain) {
   for (const BlockId block : table.blocks_) pool_.unpublish(block);
   if (snapshots_ == nullptr) return;
-  // A block of another request may have the hash of a snapshot that this request took.
+  // The block of another request may have the same hash as a snapshot that this request took.
   for (const BlockHash& hash : chain.hashes()) snapshots_->forget(hash);
 }
 

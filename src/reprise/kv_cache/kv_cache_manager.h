@@ -39,7 +39,7 @@ class BlockTable {
     return blocks_.empty() ? std::span<const BlockId>()
                            : std::span(blocks_).subspan(num_encoder_blocks_);
   }
-  /// The blocks of the text of an encoder, which the request has as long as it has others. Empty:
+  /// The blocks of the encoder's text, which the request keeps as long as its other blocks. Empty:
   /// the model has no encoder.
   [[nodiscard]] std::span<const BlockId> encoder_block_ids() const noexcept {
     return blocks_.empty() ? std::span<const BlockId>()
@@ -47,8 +47,8 @@ class BlockTable {
   }
   [[nodiscard]] int num_blocks() const noexcept { return static_cast<int>(block_ids().size()); }
   [[nodiscard]] bool empty() const noexcept { return blocks_.empty(); }
-  /// The slot with the states after the request's computed tokens; its other slots lie in a circle
-  /// with it. The null slot: the request holds none.
+  /// The slot that holds the states after the request's computed tokens. The request's other slots
+  /// form a circle with it. The null slot: the request has no slots.
   [[nodiscard]] StateSlot state_slot() const noexcept { return state_slot_; }
 
  private:
@@ -91,8 +91,8 @@ class KvCacheManager {
                           int slots_per_req = 1);
 
   /// Allocates the memory of the table for `num_tokens` tokens, so that it can grow to that length
-  /// without further allocation. Its first blocks will be those of an encoder's text of so many
-  /// tokens.
+  /// without further allocation. `num_encoder_tokens`: the first blocks of the table will be those
+  /// of an encoder's text of this many tokens.
   void reserve(BlockTable& table, int num_tokens, int num_encoder_tokens = 0) const;
   /// Adds blocks to the table until it has slots for tokens [0, num_tokens), and state slots if
   /// it has none. Adds all that is missing or nothing. Does nothing if the table is already long
@@ -106,9 +106,10 @@ class KvCacheManager {
     int num_blocks = 0;
     // How many of them are free; using the prefix takes these from the free blocks.
     int num_free_blocks = 0;
-    // Cached blocks, with those after the last snapshot. The same number without recurrent layers.
+    // The number of cached blocks, including those after the last snapshot. Without recurrent
+    // layers it is the same as num_cached_blocks.
     int num_blocks_without_states = 0;
-    // The states after the prefix. The null slot without recurrent layers.
+    // The snapshot of the states after the prefix. The null slot without recurrent layers.
     StateSlot snapshot = kNullStateSlot;
   };
   [[nodiscard]] CachedPrefix find_prefix(const BlockHashChain& chain, int max_blocks) const;
@@ -130,16 +131,17 @@ class KvCacheManager {
   /// content may be wrong.
   void unpublish(BlockTable& table, const BlockHashChain& chain = {});
 
-  /// Whether cached prefixes hold states.
+  /// Whether cached prefixes need copies of states.
   [[nodiscard]] bool has_snapshots() const noexcept { return snapshots_ != nullptr; }
-  /// A slot to which the next step copies states; the null slot: all are being written.
+  /// A slot to which the next step copies states; the null slot if all snapshots are being written.
   /// \pre has_snapshots()
   [[nodiscard]] StateSlot begin_snapshot() { return snapshots_->begin(); }
-  /// Lets later requests find a snapshot that was begun. It is dropped if its block is not cached.
+  /// Lets later requests find a snapshot that was begun. The snapshot is dropped if its block is
+  /// not cached.
   void publish_snapshot(StateSlot slot, const BlockHash& hash);
-  /// The step did not write the snapshot, or its content may be wrong.
+  /// For a snapshot that the step did not write, or whose content may be wrong.
   void drop_snapshot(StateSlot slot) { snapshots_->drop(slot); }
-  /// A later snapshot replaces the one with this hash.
+  /// Forgets the snapshot with this hash, because a later snapshot replaces it.
   void forget_snapshot(const BlockHash& hash) { snapshots_->forget(hash); }
   [[nodiscard]] bool has_snapshot(const BlockHash& hash) const {
     return snapshots_ != nullptr && snapshots_->find(hash).has_value();
@@ -153,10 +155,11 @@ class KvCacheManager {
   [[nodiscard]] int num_begun_snapshots() const noexcept {
     return snapshots_ == nullptr ? 0 : snapshots_->num_begun();
   }
-  /// Removes all hashes, so that no cached prefix is found. If any block is in use, it changes
-  /// nothing and returns false, as in vLLM.
+  /// Removes all hashes, so that no cached prefix is found. If any block is in use, changes nothing
+  /// and returns false, as in vLLM.
   [[nodiscard]] bool reset_prefix_cache();
-  /// Hears of all changes of what prefixes can be found. Borrowed; nullptr: none.
+  /// Sets a listener, which is told of all changes of the prefixes that can be found. Borrowed;
+  /// nullptr: none.
   void set_listener(CacheListener* listener) noexcept {
     listener_ = listener;
     pool_.set_listener(listener);
@@ -173,11 +176,11 @@ class KvCacheManager {
   /// Releases all blocks of the table, and its state slots. The table keeps its allocated memory.
   void free(BlockTable& table);
 
-  /// How many of the first `most` blocks of two tables are the same blocks.
+  /// How many of the first `most` blocks are the same in two tables.
   [[nodiscard]] static int num_common_prefix_blocks(const BlockTable& a,
                                                     const BlockTable& b,
                                                     int most) noexcept;
-  /// Whether other tables may have a block too.
+  /// Whether more than one table may have the block.
   [[nodiscard]] bool is_shared(BlockId block) const { return pool_.reference_count(block) > 1; }
 
   [[nodiscard]] static std::span<const BlockId> block_ids(const BlockTable& table) noexcept {
@@ -186,10 +189,10 @@ class KvCacheManager {
   [[nodiscard]] int num_blocks() const noexcept { return pool_.num_blocks(); }
   [[nodiscard]] int block_size() const noexcept { return pool_.block_size(); }
   [[nodiscard]] int num_free_blocks() const noexcept { return pool_.num_free_blocks(); }
-  /// Requests that may still get state slots.
+  /// The number of requests that can still get state slots.
   [[nodiscard]] int num_free_state_reqs() const noexcept { return states_.num_free(); }
   [[nodiscard]] int state_slots_per_req() const noexcept { return states_.slots_per_req(); }
-  /// The request's states are those `count` slots behind, because so many drafts were accepted. Has
+  /// Moves the request's state slot `count` places on, because this many drafts were accepted. Has
   /// no effect without recurrent layers.
   void advance_states(BlockTable& table, int count) const noexcept;
   [[nodiscard]] static int num_encoder_blocks(const BlockTable& table) noexcept {

@@ -86,7 +86,7 @@ TEST(KvCacheManager, grows_by_whole_blocks_at_block_edges) {
     ASSERT_EQ(manager.allocate_slots(table, num_tokens), SlotResult::allocated) << num_tokens;
     EXPECT_EQ(table.num_blocks(), num_blocks) << num_tokens;
   }
-  // The table is long enough already.
+  // The table is already long enough.
   EXPECT_EQ(manager.allocate_slots(table, 1), SlotResult::allocated);
   EXPECT_EQ(table.num_blocks(), 3);
   EXPECT_EQ(KvCacheManager::block_ids(table)[0], BlockId{1});
@@ -148,7 +148,7 @@ struct PrefixBench {
     BlockTable table;
     int num_cached_blocks = 0;
   };
-  /// Admits a request with these tokens, computes all of them, and publishes its blocks.
+  /// Admits a request with these tokens, computes all of them, and publishes the request's blocks.
   Entry run(const std::vector<int32_t>& tokens, const PrefixKey& key = {}) {
     Entry entry{.chain = manager.make_chain(key)};
     entry.chain.extend(tokens);

@@ -14,9 +14,8 @@ enum class StateSlot : int32_t {};
 /// it.
 inline constexpr StateSlot kNullStateSlot{0};
 
-/// The slot `count` places behind `slot` in the circle of a request's slots: `slots_per_req` slots
-/// that follow each other, and behind the last one comes the first.
-/// \pre not the null slot
+/// The slot `count` places after `slot` in the circle of a request's slots: `slots_per_req`
+/// consecutive slots, after the last of which comes the first. \pre `slot` is not the null slot
 [[nodiscard]] constexpr StateSlot state_slot_behind(StateSlot slot,
                                                     int32_t count,
                                                     int32_t slots_per_req) noexcept {
@@ -32,18 +31,19 @@ inline constexpr StateSlot kNullStateSlot{0};
 /// thread-safe.
 class StateSlotPool {
  public:
-  /// Slots 1 to num_reqs * slots_per_req. 0 requests: the model has no recurrent layers.
+  /// Makes a pool of the slots 1 to num_reqs * slots_per_req. num_reqs is 0 if the model has no
+  /// recurrent layers.
   explicit StateSlotPool(int num_reqs, int slots_per_req = 1);
 
-  /// The first slot of a free circle, or nothing, which is not an error.
+  /// The first slot of a free circle. Nothing if no circle is free, which is not an error.
   [[nodiscard]] std::optional<StateSlot> allocate();
-  /// `slot`: any of the circle. \pre the circle is in use
+  /// `slot`: any slot of the circle. \pre the circle is in use
   void release(StateSlot slot);
 
   [[nodiscard]] int num_reqs() const noexcept { return static_cast<int>(is_used_.size()); }
   [[nodiscard]] int num_free() const noexcept { return static_cast<int>(free_.size()); }
   [[nodiscard]] int slots_per_req() const noexcept { return slots_per_req_; }
-  /// Whether a request has the circle of this slot.
+  /// Whether the circle of this slot belongs to a request.
   [[nodiscard]] bool is_used(StateSlot slot) const;
   /// The number of the slot's circle, from 0. \pre not the null slot
   [[nodiscard]] size_t circle_of(StateSlot slot) const noexcept {

@@ -18,7 +18,7 @@ namespace reprise::kv_cache {
 /// allocates. Not thread-safe; owned by a KvCacheManager.
 class StateSnapshots {
  public:
-  /// Snapshots have the slots first_slot, first_slot + 1, ... \pre num_snapshots >= 1
+  /// Makes snapshots with the slots first_slot, first_slot + 1, ... \pre num_snapshots >= 1
   StateSnapshots(int first_slot, int num_snapshots);
   StateSnapshots(const StateSnapshots&) = delete;
   StateSnapshots& operator=(const StateSnapshots&) = delete;
@@ -29,13 +29,13 @@ class StateSnapshots {
   /// Makes find(hash) return the slot, unless another slot has this hash. Then the slot is unused.
   /// \pre begin() gave the slot, and it holds the state that the hash stands for
   void publish(StateSlot slot, const BlockHash& hash);
-  /// The snapshot was not written. \pre begin() gave the slot
+  /// For a snapshot that was not written. \pre begin() gave the slot
   void drop(StateSlot slot);
 
   [[nodiscard]] std::optional<StateSlot> find(const BlockHash& hash) const;
-  /// The snapshot is used: all others are reused before it.
+  /// Marks the snapshot as used: all other snapshots are reused before it.
   void touch(const BlockHash& hash) { pool_.touch(hash); }
-  /// No request finds a snapshot with this hash any more.
+  /// Removes the snapshot with this hash, so that no request finds it.
   void forget(const BlockHash& hash) { pool_.forget(hash); }
 
   [[nodiscard]] int num_snapshots() const noexcept { return pool_.num_usable_blocks(); }

@@ -117,7 +117,7 @@ TEST_F(CachedStates, are_forgotten_with_their_block) {
   save(4);
   cache_.free(table_);
   BlockTable other;
-  // Five blocks are needed, of which the last two blocks of the prefix must make room.
+  // The other request needs five blocks, so the last two blocks of the prefix must make room.
   ASSERT_EQ(cache_.allocate_slots(other, 20), SlotResult::allocated);
   EXPECT_EQ(cache_.num_published_snapshots(), 1);
   EXPECT_EQ(cache_.find_prefix(chain_, 4).num_blocks, 2);

@@ -15,11 +15,12 @@ struct NumberedPayload {
 /// The result of sending a payload.
 enum class EventDelivery : uint8_t {
   sent,
-  missed_by_some,  // sent, but a subscriber that does not keep up did not get it
+  missed_by_some,  // sent, but at least one subscriber was too slow and did not get it
   dropped,
 };
 
-/// What a KvEventPublisher sends through. Only its thread calls these functions.
+/// The sockets through which a KvEventPublisher sends. Only the publisher's thread calls these
+/// functions.
 class EventSockets {
  public:
   EventSockets() = default;
@@ -30,12 +31,12 @@ class EventSockets {
   /// Sends a payload to all subscribers.
   [[nodiscard]] virtual EventDelivery send(const NumberedPayload& payload) = 0;
 
-  /// Gives one payload after the other to its argument, until there is none or the argument returns
-  /// false.
+  /// Passes the payloads to its argument, one after the other, until there are no more or the
+  /// argument returns false.
   using ForEachFrom =
       std::function<void(uint64_t number, const std::function<bool(const NumberedPayload&)>&)>;
-  /// Answers the replay requests that are waiting: to each, all payloads from the number that it
-  /// names on, which `payloads_from` enumerates.
+  /// Answers the waiting replay requests. Each gets all payloads from the number that it names;
+  /// `payloads_from` enumerates these.
   virtual void answer_replays(const ForEachFrom& payloads_from) = 0;
 };
 

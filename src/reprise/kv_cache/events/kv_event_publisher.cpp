@@ -7,7 +7,7 @@
 namespace reprise::kv_cache {
 namespace {
 
-// Replay requests are looked for this often, as in vLLM.
+// The publisher checks for replay requests this often, as in vLLM.
 constexpr std::chrono::milliseconds kReplayInterval{100};
 constexpr std::chrono::seconds kTimeToEnd{1};
 

@@ -15,14 +15,15 @@
 namespace reprise::kv_cache {
 
 /// Sends payloads to subscribers on a thread of its own. publish() never waits for a subscriber or
-/// for the network: a payload that finds the queue full is dropped and counted. Payloads are
-/// numbered from 0 in the order of publish(), dropped ones too, so that subscribers see the gap.
+/// for the network: if the queue is full, a payload is dropped and counted. Payloads are numbered
+/// from 0 in the order of publish(), dropped ones too, so that subscribers notice the gap.
 class KvEventPublisher {
  public:
-  /// The payloads for replays have at most this size together, besides buffer_steps.
+  /// The largest total size of the payloads that are kept for replays; buffer_steps limits their
+  /// number.
   static constexpr size_t kMaxReplayBytes = size_t{256} << 20;
 
-  /// buffer_steps and max_queue_size of the config count.
+  /// Uses buffer_steps and max_queue_size of the config.
   KvEventPublisher(const KvEventsConfig& config,
                    std::unique_ptr<EventSockets> sockets,
                    size_t max_replay_bytes = kMaxReplayBytes);
@@ -34,10 +35,10 @@ class KvEventPublisher {
   /// Any thread, also several.
   void publish(std::string payload);
 
-  /// Since the start; any thread.
+  /// The number of payloads sent since the start; any thread.
   [[nodiscard]] uint64_t num_sent() const noexcept { return num_sent_; }
   [[nodiscard]] uint64_t num_dropped() const noexcept { return num_dropped_; }
-  /// Those that were sent, but not to a subscriber that does not keep up.
+  /// Payloads that were sent, but that at least one subscriber was too slow to get.
   [[nodiscard]] uint64_t num_missed() const noexcept { return num_missed_; }
 
  private:

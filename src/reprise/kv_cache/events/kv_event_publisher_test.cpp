@@ -88,19 +88,20 @@ TEST(KvEventPublisher, never_waits_for_the_network_and_counts_what_it_drops) {
   FakeNetwork network;
   network.is_stuck = true;
   KvEventPublisher publisher({.max_queue_size = 3}, std::make_unique<FakeSockets>(network));
-  // In a thread of its own, so that a publisher that waits fails this test and does not hang it.
+  // publish() runs in a thread of its own, so that a publisher that waits fails this test instead
+  // of blocking it.
   auto published = std::async(std::launch::async, [&] {
     for (int i = 0; i < 100; ++i) publisher.publish(std::to_string(i));
   });
   ASSERT_EQ(published.wait_for(std::chrono::seconds(300)), std::future_status::ready);
   const uint64_t num_dropped = publisher.num_dropped();
-  EXPECT_GE(num_dropped, 96U);  // three wait, and one may be on its way
+  EXPECT_GE(num_dropped, 96U);  // three payloads wait, and one may be on its way
   EXPECT_LE(num_dropped, 97U);
   network.set_stuck(false);
   network.wait_for_sent(100 - num_dropped);
   publisher.publish("after");
   network.wait_for_sent(101 - num_dropped);
-  // Dropped payloads had numbers too: a subscriber sees the gap.
+  // Dropped payloads have numbers too, so a subscriber notices the gap.
   EXPECT_EQ(network.sent.front(), (Sent{0, "0"}));
   EXPECT_EQ(network.sent.back(), (Sent{100, "after"}));
 }

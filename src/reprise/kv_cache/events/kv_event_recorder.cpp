@@ -9,9 +9,9 @@
 namespace reprise::kv_cache {
 namespace {
 
-/// vLLM's word for the memory that the engine computes with. It says GPU on CPUs too.
+/// vLLM's word for the memory in which the engine computes. vLLM writes GPU on CPUs too.
 constexpr std::string_view kMedium = "GPU";
-/// vLLM numbers groups of layers with different caches. There is one group here.
+/// vLLM numbers groups of layers with different caches. Reprise has one group.
 constexpr uint64_t kGroupIndex = 0;
 
 /// The integer of the last 8 bytes, the first of them most significant, as in vLLM.
@@ -91,8 +91,8 @@ void KvEventRecorder::on_stored(const StoredBlocks& blocks) {
   event.field("group_idx").unsigned_integer(kGroupIndex);
 }
 
-/// Writes what a router needs besides tokens to compute hashes: for each block a list, or nil. As
-/// in vLLM the salt is in the list of the first block of a prompt only.
+/// Writes the facts besides tokens that a router needs to compute hashes: for each block a list, or
+/// nil. As in vLLM, only the list of the first block of a prompt contains the salt.
 void KvEventRecorder::write_extra_keys(const StoredBlocks& blocks) {
   MsgpackWriter out(events_);
   out.array(blocks.hashes.size());

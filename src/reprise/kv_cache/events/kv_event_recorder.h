@@ -18,7 +18,7 @@ class KvEventRecorder final : public CacheListener {
  public:
   using Clock = std::chrono::system_clock;
 
-  /// `on_payload` gets each payload. `encoding` and `use_int_block_hashes` of the config count.
+  /// `on_payload` gets each payload. Uses `encoding` and `use_int_block_hashes` of the config.
   KvEventRecorder(const KvEventsConfig& config,
                   std::function<void(std::string payload)> on_payload,
                   std::function<Clock::time_point()> now = Clock::now);
@@ -37,7 +37,7 @@ class KvEventRecorder final : public CacheListener {
   bool has_int_hashes_;
   std::function<void(std::string)> on_payload_;
   std::function<Clock::time_point()> now_;
-  std::string events_;  // of the step, without the head of their array
+  std::string events_;  // the events of the current step, without the head of their array
   size_t num_events_ = 0;
 };
 

@@ -67,7 +67,8 @@ std::string payload_of(const KvEventsConfig& config) {
   return payload;
 }
 
-// Made by msgspec's encoder from the classes of vllm/distributed/kv_events.py (version 0.32).
+// These bytes were made by msgspec's encoder from the classes of vllm/distributed/kv_events.py
+// (version 0.32).
 TEST(KvEventRecorder, writes_the_bytes_that_vllm_writes) {
   EXPECT_EQ(in_hex(payload_of({})),
             "93cb3ff8000000000000948aa474797065ab426c6f636b53746f726564ac626c6f636b5f68617368"
@@ -83,7 +84,7 @@ TEST(KvEventRecorder, writes_the_bytes_that_vllm_writes) {
             "726f75705f6964780081a474797065b0416c6c426c6f636b73436c656172656400");
 }
 
-// The same with array_like=True, as these classes had it until June 2026.
+// The same events with array_like=True, as vLLM's classes had it until June 2026.
 TEST(KvEventRecorder, writes_events_as_arrays_for_older_routers) {
   EXPECT_EQ(in_hex(payload_of({.encoding = KvEventEncoding::array, .use_int_block_hashes = false})),
             "93cb3ff8000000000000949aab426c6f636b53746f72656492c420101112131415161718191a1b1c"
@@ -107,7 +108,7 @@ TEST(KvEventRecorder, gives_no_payload_for_a_step_without_events) {
   EXPECT_EQ(num_payloads, 1);
 }
 
-/// Knows of the cache only what payloads say.
+/// A router that knows of the cache only what the payloads say.
 class Router {
  public:
   void apply(const std::string& payload) {
@@ -127,8 +128,8 @@ class Router {
     }
   }
 
-  /// By block: all tokens from the start of the prompt to the end of the block. A block whose
-  /// parent was removed since still has them.
+  /// For each block: all tokens from the start of the prompt to the end of the block. A block keeps
+  /// these tokens when its parent is removed.
   [[nodiscard]] const std::map<uint64_t, std::vector<int32_t>>& prefixes() const {
     return prefixes_;
   }
@@ -181,7 +182,7 @@ class RandomCacheLoad : public testing::TestWithParam<int> {
   void admit() {
     auto request = std::make_unique<RandomRequest>();
     request->salt = below(4) == 0 ? "salt" : "";
-    // Few different tokens and prompts that begin alike, so that prefixes are shared.
+    // There are few different tokens, and prompts begin alike, so that prefixes are shared.
     const int length = 1 + below(40);
     for (int i = 0; i < length; ++i) {
       request->tokens.push_back(i < 12 ? below(10) == 0 ? 1 : 0 : below(2));

@@ -58,7 +58,8 @@ class MsgpackWriter {
     }
   }
 
-  /// Begins an array or map: the count is in the tag up to `most`, else in 2 or 4 bytes after it.
+  /// Begins an array or a map. Up to `most` the count is part of the tag; a larger count takes 2 or
+  /// 4 bytes after the tag.
   void head(size_t count, uint8_t short_tag, size_t most, uint8_t long_tag) {
     if (count <= most) return byte(static_cast<uint8_t>(short_tag | count));
     if (count <= 0xffff) return tagged<2>(long_tag, count);

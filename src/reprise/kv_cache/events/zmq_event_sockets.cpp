@@ -52,21 +52,22 @@ struct ZmqApi {
   int (*socket_monitor)(void*, const char*, int) = nullptr;
 };
 
-/// Memory for what waits for subscribers, all together. libzmq limits the messages of each
-/// subscriber only, and keeps them as long as it is connected.
+/// Memory for all messages that wait for subscribers. libzmq only limits the number of messages for
+/// each subscriber, and keeps them as long as the subscriber is connected.
 constexpr size_t kMaxWaitingBytes = size_t{32} << 20;
-/// libzmq keeps three frames of a message for each subscriber. The payload is shared by all.
+/// For each subscriber libzmq keeps three frames of a message. All subscribers share the payload.
 constexpr size_t kFrameBytes = 3 * 64;
-/// Enough for a pause of a subscriber that reads.
+/// The number of payloads that may always wait: enough for a short pause of a subscriber that
+/// reads.
 constexpr size_t kLeastWaiting = 16;
-/// Memory for answers to replays that peers may not have read. Beyond it all of them are
-/// disconnected; those that read connect again.
+/// Memory for answers to replay requests that peers may not have read. Above it all peers are
+/// disconnected; peers that still read connect again.
 constexpr size_t kMaxReplayedBytes = size_t{256} << 20;
-/// New subscribers get the limit of the socket's beginning until the next update.
+/// Until the next update, new subscribers get this limit, with which the socket begins.
 constexpr int kFirstHwm = 1000;
 constexpr int kSendsBetweenUpdates = 64;
 
-/// How many payloads may wait for each of so many subscribers.
+/// How many payloads may wait for each subscriber, if there are `num_subscribers`.
 int waiting_limit(size_t num_subscribers, size_t payload_bytes, int hwm) {
   const size_t of_one = kMaxWaitingBytes / (num_subscribers * kFrameBytes + payload_bytes + 1);
   const size_t most = hwm == 0 ? std::numeric_limits<int>::max() : static_cast<size_t>(hwm);
@@ -147,7 +148,7 @@ class ZmqEventSockets final : public EventSockets {
 
   EventDelivery send(const NumberedPayload& payload) override {
     update_limit(config_.topic.size() + payload.payload.size());
-    // First to all or to nobody, which tells whether somebody is behind.
+    // Tries to send to all subscribers or to none; a failure shows that some subscriber is behind.
     if (send_to(events_, payload)) return EventDelivery::sent;
     set(events_, kXpubNoDrop, 0);
     const bool is_sent = send_to(events_, payload);
@@ -182,7 +183,7 @@ class ZmqEventSockets final : public EventSockets {
   };
 
   void* open_replays() {
-    // A replay has at most all payloads that are kept, and an end.
+    // A replay has at most all payloads that are kept, and an end message.
     const int kept = std::min(config_.buffer_steps, std::numeric_limits<int>::max() - 1) + 1;
     const int hwm = config_.hwm == 0 ? kept : std::min(config_.hwm, kept);
     return open(kRouter, hwm, "replay_endpoint", config_.replay_endpoint, true);
@@ -192,7 +193,7 @@ class ZmqEventSockets final : public EventSockets {
     zmq_.setsockopt(socket, option, &value, sizeof(value));
   }
 
-  /// From now on libzmq tells how many subscribers there are.
+  /// From now on libzmq reports each subscriber that connects or disconnects.
   void watch_connections() {
     set(events_, kXpubNoDrop, 1);
     constexpr const char* kPlace = "inproc://reprise-kv-events-connections";
@@ -205,7 +206,7 @@ class ZmqEventSockets final : public EventSockets {
   }
 
   void count_connections() {
-    std::array<char, 6> event{};  // its kind in two bytes, and a value
+    std::array<char, 6> event{};  // the kind of the event in two bytes, and a value
     while (connections_ != nullptr &&
            zmq_.recv(connections_, event.data(), event.size(), kDontWait) >= 0) {
       uint16_t kind = 0;
@@ -216,10 +217,10 @@ class ZmqEventSockets final : public EventSockets {
     }
   }
 
-  /// Sets how many payloads may wait for each subscriber. libzmq applies it to the connections that
-  /// are there, so it is set again for those that come.
+  /// Sets how many payloads may wait for each subscriber. libzmq applies the limit only to existing
+  /// connections, so it is set again when subscribers connect.
   void update_limit(size_t payload_bytes) {
-    // The mean of about the last 16.
+    // The mean size of about the last 16 payloads.
     mean_bytes_ += (static_cast<double>(payload_bytes) - mean_bytes_) / 16;
     if (--sends_until_update_ > 0) return;
     sends_until_update_ = kSendsBetweenUpdates;
@@ -237,7 +238,8 @@ class ZmqEventSockets final : public EventSockets {
     set(socket, kLinger, 0);
     set(socket, kSendHwm, hwm);
     set(socket, kReceiveHwm, hwm);
-    // What peers may send: topics to a PUB socket, requests to a ROUTER socket.
+    // The largest message that peers may send: a topic to a PUB socket, a request to a ROUTER
+    // socket.
     const int64_t max_bytes = type == kPub ? kMaxTopicBytes : kMaxRequestBytes;
     zmq_.setsockopt(socket, kMaxMessageSize, &max_bytes, sizeof(max_bytes));
     set(socket, kIpv6, static_cast<int>(endpoint.find("::") != std::string::npos));
@@ -293,8 +295,8 @@ class ZmqEventSockets final : public EventSockets {
     return count;
   }
 
-  /// Returns whether a request was waiting. A peer that does not read its answers, or is gone, gets
-  /// no more of them.
+  /// Returns whether a request was waiting. A peer that does not read its answers, or has gone,
+  /// gets no more answers.
   bool answer_one_replay(const ForEachFrom& payloads_from) {
     std::array<Frame, 3> request;
     const size_t num_frames = receive(request);

@@ -22,7 +22,7 @@ GrowingRows::GrowingRows(std::vector<size_t> row_bytes, RowCounts rows, device::
                  rows.with_memory,
                  rows.with_addresses,
                  device.name());
-  // Memory comes in granules, so each tensor that grows begins with a granule of its own.
+  // Memory comes in granules, so each tensor that grows begins at the start of a granule.
   const size_t granularity = grows ? growing_->granularity() : 1;
   size_t offset = 0;
   for (const size_t bytes : row_bytes_) {

@@ -23,26 +23,24 @@ struct RowCounts {
 class GrowingRows {
  public:
   GrowingRows() = default;
-  /// `row_bytes`: of one row of each tensor, not 0.
-  /// \pre the device is a ReservableMemory if there are rows without memory
-  /// \throws OutOfMemory, device::DeviceError
+  /// `row_bytes`: the bytes of one row of each tensor, not 0. \pre the device is a ReservableMemory
+  /// if there are rows without memory \throws OutOfMemory, device::DeviceError
   GrowingRows(std::vector<size_t> row_bytes, RowCounts rows, device::Device& device);
 
-  /// Gives the first `num_rows` rows memory; has no effect if they have.
-  /// \pre num_rows <= counts().with_addresses
-  /// \throws OutOfMemory, device::DeviceError
+  /// Gives the first `num_rows` rows memory; has no effect if they have memory already. \pre
+  /// num_rows <= counts().with_addresses \throws OutOfMemory, device::DeviceError
   void grow(int64_t num_rows);
 
   [[nodiscard]] std::byte* address(size_t tensor) const noexcept {
     return static_cast<std::byte*>(buffer_.data()) + offsets_[tensor];
   }
   [[nodiscard]] const RowCounts& counts() const noexcept { return rows_; }
-  /// All addresses, also those without memory.
+  /// All addresses, including those without memory.
   [[nodiscard]] device::BufferView view() const noexcept { return buffer_.view(); }
-  /// The memory, in whole granules of the device.
+  /// The bytes that have memory, in whole granules of the device.
   [[nodiscard]] size_t bytes() const noexcept;
 
-  /// What bytes() is with `num_rows` rows that have memory, if others have only addresses.
+  /// The value of bytes() when `num_rows` rows have memory and further rows have only addresses.
   /// `granularity`: of the device; 1: all rows have memory.
   [[nodiscard]] static size_t bytes_of(std::span<const size_t> row_bytes,
                                        int64_t num_rows,

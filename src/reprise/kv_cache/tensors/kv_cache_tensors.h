@@ -11,7 +11,7 @@
 
 namespace reprise::kv_cache {
 
-/// The rows of one layer at a position.
+/// The rows of one layer at one position: their number and their length.
 struct CacheHeads {
   int64_t count = 0;
   int64_t head_dim = 0;
@@ -19,24 +19,26 @@ struct CacheHeads {
   bool operator==(const CacheHeads&) const = default;
 };
 
-/// The sizes of the cache.
+/// The sizes of the KV cache.
 struct KvCacheLayout {
   int64_t num_layers = 0;  // that cache keys and values; 0: the cache has no memory
   int64_t num_blocks = 0;  // that have memory, including the null block 0
-  /// Blocks that have addresses; the others get memory when the cache grows. 0: num_blocks.
+  /// The number of blocks that have addresses. Blocks without memory get it when the cache grows.
+  /// 0: num_blocks.
   int64_t num_addressed_blocks = 0;
   int64_t num_kv_heads = 0;
   int64_t block_size = 16;  // positions per block
   int64_t head_dim = 0;
-  /// The heads of each layer, if not all have num_kv_heads of head_dim; these are then the largest
-  /// numbers of any layer. Empty: all layers have the same.
+  /// The heads of each layer, if layers differ; num_kv_heads and head_dim are then the largest
+  /// numbers of any layer. Empty: all layers have num_kv_heads of head_dim.
   std::vector<CacheHeads> layer_heads = {};
-  /// Latent attention has one row for each position, which is the key and holds the value.
+  /// false: latent attention, with one row for each position, which is the key and also contains
+  /// the value.
   bool has_values = true;
   DType dtype = DType::bf16;
   bool has_row_scales = false;  // see CacheDType
 
-  /// The elements of the longest row; a scale counts as four of eight bits.
+  /// The elements of the longest row; a scale counts as four elements of eight bits.
   [[nodiscard]] int64_t row_elements() const noexcept { return row_elements(head_dim); }
   [[nodiscard]] int64_t row_elements(int64_t head_size) const noexcept {
     return head_size + (has_row_scales ? static_cast<int64_t>(sizeof(float)) : 0);
@@ -78,7 +80,7 @@ class KvCacheTensors {
   /// All tensors: those of layer 0, keys before values, then those of layer 1, ...
   [[nodiscard]] std::span<const Tensor> tensors() const noexcept { return tensors_; }
   [[nodiscard]] const KvCacheLayout& layout() const noexcept { return layout_; }
-  /// All addresses, also those without memory.
+  /// All addresses, including those without memory.
   [[nodiscard]] device::BufferView memory() const noexcept { return rows_.view(); }
   /// The bytes that have memory.
   [[nodiscard]] size_t bytes() const noexcept { return rows_.bytes(); }

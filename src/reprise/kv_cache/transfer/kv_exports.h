@@ -13,9 +13,10 @@
 
 namespace reprise::kv_cache {
 
-/// The images that wait for their consumers, within a number of bytes and a time. An image that was
-/// taken in stays until it is removed or its time is over; when there is no room, the new one is
-/// refused, so that what a consumer was promised is there. Thread-safe.
+/// The images that wait for their consumers, with a limit on their bytes and on the time that each
+/// waits. An image that was accepted stays until it is removed or its time is over. If there is no
+/// room, a new image is refused, so that images that were promised to consumers stay available.
+/// Thread-safe.
 class KvExports {
  public:
   using Clock = std::chrono::steady_clock;
@@ -23,14 +24,14 @@ class KvExports {
   KvExports(size_t max_bytes, Clock::duration keep_time)
       : max_bytes_(max_bytes), keep_time_(keep_time) {}
 
-  /// Whether there is room for an image of so many bytes; forgets images whose time is over.
+  /// Whether there is room for an image of this many bytes; forgets images whose time is over.
   [[nodiscard]] bool has_room(size_t num_bytes);
   /// Returns false, and keeps nothing, when there is no room.
   [[nodiscard]] bool add(const std::string& id, std::shared_ptr<const KvImage> image);
-  /// nullptr: it was removed, its time is over, or it never was here.
+  /// nullptr: the image was removed, its time is over, or it never existed.
   [[nodiscard]] std::shared_ptr<const KvImage> find(const std::string& id);
   void remove(const std::string& id);
-  /// An image that could not be made.
+  /// Counts an image that could not be made.
   void count_refused();
 
   [[nodiscard]] KvExportCounts counts() const;

@@ -15,9 +15,9 @@
 namespace reprise::kv_cache {
 namespace {
 
-/// A producer that is there answers at once.
+/// A reachable producer answers at once.
 constexpr std::chrono::seconds kPatience{5};
-/// Bytes that one connection may bring before the others have their turn.
+/// The bytes that one connection may receive before others have their turn.
 constexpr size_t kBytesAtOnce = size_t{1} << 20;
 
 }  // namespace
@@ -34,7 +34,8 @@ class KvFetches::Fetching final : public KvExchange {
         deadline_(std::min(end_, Clock::now() + kPatience)) {}
 
   [[nodiscard]] AwaitedEvent awaited_event() const override {
-    // A local listener with too many connections does not say when it has room.
+    // A local listener with too many connections gives no event when it has room, so try again
+    // later.
     if (!peer_ || (state_ == State::connecting && is_local())) return {-1, 0, deadline_};
     const bool writes = state_ == State::connecting || state_ == State::asking;
     return {peer_->descriptor(), static_cast<short>(writes ? POLLOUT : POLLIN), deadline_};
@@ -101,7 +102,7 @@ class KvFetches::Fetching final : public KvExchange {
     return true;
   }
 
-  /// Believes nothing of the answer, and takes memory only for an image that is wanted.
+  /// Checks everything in the answer, and allocates memory only for an image that is wanted.
   void begin_image() {
     const KvAnswer answer = read_answer(line_, get_, config_->secret);
     line_.clear();
@@ -172,7 +173,8 @@ class KvFetches::Fetching final : public KvExchange {
     return true;
   }
 
-  /// The producer may forget the image. If it does not hear this, it forgets it later.
+  /// Tells the producer that it may forget the image. If this message is lost, the producer forgets
+  /// the image later.
   void tell_done() noexcept {
     try {
       const std::string line = write_done(get_) + "\n";

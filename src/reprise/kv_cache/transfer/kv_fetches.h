@@ -27,7 +27,7 @@ namespace reprise::kv_cache {
 struct KvFetch {
   struct Result {
     std::shared_ptr<const KvImage> image;  // null: `error` says why
-    std::string error;                     // for the log only: it may quote the other side
+    std::string error;                     // for the log only, because it may quote the other side
   };
 
   KvSource source;
@@ -46,7 +46,8 @@ struct KvFetch {
 class KvFetches {
  public:
   static constexpr size_t kMaxConnectionsToOne = 32;
-  static constexpr size_t kMaxOfOne = 512;  // fetches of one producer, those that wait included
+  // The largest number of fetches from one producer, including those that wait.
+  static constexpr size_t kMaxOfOne = 512;
   static constexpr size_t kMaxOfAll = 1024;
 
   /// Borrows `config` and `loop`.
@@ -59,11 +60,11 @@ class KvFetches {
   /// \pre stop()
   ~KvFetches() = default;
 
-  /// Calls on_fetched once, on a thread of this object or the loop, or in this call. It must not
-  /// block or throw. The images that were fetched and are still held have at most kv_buffer_size
-  /// bytes together.
+  /// Calls on_fetched once: on a thread of this object, on the loop's thread, or within this call.
+  /// on_fetched must not block or throw. The fetched images that are still held have at most
+  /// kv_buffer_size bytes together.
   void fetch(KvFetch wanted);
-  /// Ends what waits with an error. Called before the loop is stopped.
+  /// Ends the waiting fetches with an error. Called before the loop is stopped.
   void stop();
 
   /// `exports` stay empty.
@@ -80,21 +81,24 @@ class KvFetches {
   /// The tasks and limits of one producer.
   struct Producer {
     std::deque<Task> ready;  // wait for a connection to end
-    size_t num_tasks = 0;    // these, those whose name is looked up, and those that run
+    // The tasks in this queue, those whose host name is looked up, and those that run.
+    size_t num_tasks = 0;
     size_t num_connections = 0;
   };
 
   void run_look_ups(const std::stop_token& stop);
   void begin(Task task);
   void finish(const Task& task, KvFetch::Result result, bool had_connection);
-  /// Memory for the bytes of an image, given back when the result is gone. \throws Error
+  /// Takes memory for the bytes of an image from the limit, and gives it back when the result is
+  /// destroyed. \throws Error
   [[nodiscard]] std::shared_ptr<const void> take_room(size_t num_bytes);
 
   const KvTransferConfig* config_;
   KvCacheLayout layout_;
   std::string model_;
   KvLoop* loop_;
-  /// For the images that were fetched. Shared with these images, which may outlive this object.
+  /// The bytes of the images that were fetched. Shared with these images, which may outlive this
+  /// object.
   std::shared_ptr<std::atomic<size_t>> bytes_held_ = std::make_shared<std::atomic<size_t>>(0);
 
   mutable std::mutex mutex_;  // guards the members below, except the thread

@@ -75,7 +75,7 @@ std::string prompt_digest(std::span<const int32_t> token_ids,
   unsigned int size = 0;
   EVP_MD_CTX* const hash = EVP_MD_CTX_new();
   if (hash == nullptr) throw std::bad_alloc();
-  // The lengths in front keep the parts apart.
+  // The lengths before the parts keep different parts from giving the same digest.
   EVP_DigestInit_ex2(hash, EVP_sha256(), nullptr);
   EVP_DigestUpdate(hash, sizes.data(), sizeof(sizes));
   EVP_DigestUpdate(hash, tokens.data(), tokens.size());
@@ -99,7 +99,7 @@ SharedBytes save_kv(device::Stream& stream,
       stream.copy_to_host(to + offset, from, part_bytes(tensor));
       return;
     }
-    // The other slots may hold what was computed for another request.
+    // The slots without tokens of this request may hold values of another request.
     const size_t row = row_bytes(tensor);
     for (int64_t head = 0; head < tensor.size(1); ++head) {
       const size_t at = static_cast<size_t>(head * layout.block_size) * row;

@@ -15,17 +15,17 @@ namespace reprise::kv_cache {
 /// A copy of the keys and values of a prompt, which another engine of the same model can continue.
 /// Constant once it is made; shared between threads.
 ///
-/// The bytes are whole blocks in token order: of each block its part of every tensor of the cache
+/// The bytes are whole blocks in token order: for each block, its part of every tensor of the cache
 /// (KvCacheTensors::tensors()). The slots of the last block that hold no token are zero.
 struct KvImage {
-  std::string model;   // equal where images can be exchanged; see describe_cache()
-  std::string prompt;  // prompt_digest() of what was computed; never leaves the process
+  std::string model;   // equal for engines that can exchange images; see describe_cache()
+  std::string prompt;  // prompt_digest() of the computed prompt; never leaves the process
   int32_t num_tokens = 0;
   bool is_trusted = false;  // other requests may use it: see KvTransferConfig::trusts_peers()
   SharedBytes bytes;
 };
 
-/// The bytes of an image of so many tokens.
+/// The bytes of an image of this many tokens.
 [[nodiscard]] size_t kv_image_bytes(const KvCacheLayout& layout, int64_t num_tokens);
 
 /// The shape of a cache, for KvImage::model.
@@ -38,7 +38,7 @@ struct KvImage {
                                         std::string_view cache_salt);
 
 /// Copies the slots [0, num_tokens) of a request out of the cache; `stream` orders the copy after
-/// the steps before it. Sealed. \pre `block_ids` have these slots \throws OutOfMemory
+/// the steps before it. The result is sealed. \pre `block_ids` have these slots \throws OutOfMemory
 [[nodiscard]] SharedBytes save_kv(device::Stream& stream,
                                   const KvCacheTensors& cache,
                                   std::span<const BlockId> block_ids,

@@ -113,7 +113,7 @@ void KvLoop::wait_and_advance() {
         std::min({first_end, awaited.deadline, awaited.events == 0 ? soon : awaited.deadline});
   }
   if (poll(polled.data(), polled.size(), milliseconds_until(first_end)) < 0 && errno != EINTR) {
-    std::this_thread::sleep_for(kMoment);  // the system has no memory for this now
+    std::this_thread::sleep_for(kMoment);  // the system has no memory for this call now
   }
   const Clock::time_point now = Clock::now();
   for (size_t i = 0; i < exchanges_.size(); ++i) {
@@ -124,7 +124,7 @@ void KvLoop::wait_and_advance() {
   std::erase(exchanges_, nullptr);
 }
 
-/// Resets the exchange when it is over.
+/// Drives the exchange one step, and destroys it when it is over.
 void KvLoop::drive(std::unique_ptr<KvExchange>& exchange, bool is_late) {
   try {
     if (is_late) {

@@ -9,7 +9,7 @@
 
 namespace reprise::kv_cache {
 
-/// Drives exchanges with one thread, so that a silent peer costs a descriptor and no thread.
+/// Drives all exchanges with one thread, so that a silent peer costs a descriptor but no thread.
 /// Thread-safe.
 class KvLoop {
  public:
@@ -20,8 +20,8 @@ class KvLoop {
   ~KvLoop();
 
   void add(std::unique_ptr<KvExchange> exchange);
-  /// Ends the exchanges that are left with an error, and the thread. What is added later ends too.
-  /// Called once, by another thread.
+  /// Ends the remaining exchanges with an error, and ends the thread. Exchanges that are added
+  /// later end too. Called once, by another thread.
   void stop();
 
  private:

@@ -25,12 +25,12 @@ void KvMac::FreeContext::operator()(evp_mac_ctx_st* context) const noexcept {
 KvMac::KvMac(std::string_view secret, std::string_view purpose) {
   EVP_MAC* const hmac = EVP_MAC_fetch(nullptr, "HMAC", nullptr);
   context_.reset(hmac == nullptr ? nullptr : EVP_MAC_CTX_new(hmac));
-  EVP_MAC_free(hmac);  // the context has a reference of its own
+  EVP_MAC_free(hmac);  // the context holds its own reference to it
   std::array<char, 7> digest = {"SHA256"};
   const std::array<OSSL_PARAM, 2> parameters = {
       OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest.data(), 0),
       OSSL_PARAM_construct_end()};
-  // OpenSSL takes a null pointer for "no key was given", which is an error.
+  // For OpenSSL a null pointer means that no key was given, which is an error.
   const auto* const key =
       reinterpret_cast<const unsigned char*>(secret.empty() ? "" : secret.data());
   if (!context_ || EVP_MAC_init(context_.get(), key, secret.size(), parameters.data()) != 1) {

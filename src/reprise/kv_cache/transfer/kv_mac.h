@@ -35,10 +35,10 @@ class KvMac {
   std::unique_ptr<evp_mac_ctx_st, FreeContext> context_;
 };
 
-/// Takes the same time wherever the two differ.
+/// Compares in constant time, wherever the two differ.
 [[nodiscard]] bool is_same_code(std::string_view a, std::string_view b) noexcept;
 
-/// 128 bits that nobody guesses, from the system's source of them, as hexadecimal digits.
+/// 128 random bits from the system's source, which cannot be guessed, as hexadecimal digits.
 [[nodiscard]] std::string random_digits();
 
 }  // namespace reprise::kv_cache

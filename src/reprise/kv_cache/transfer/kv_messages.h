@@ -34,7 +34,7 @@ struct KvGet {
 /// \throws InvalidArgument too when the sender does not know the secret
 [[nodiscard]] KvGet read_get(std::string_view line, std::string_view secret);
 
-/// What an image says about itself before its bytes.
+/// The facts about an image that are sent before its bytes.
 struct KvAnswer {
   std::string model;
   std::string prompt;  // see code_of_prompt()
@@ -53,7 +53,8 @@ struct KvAnswer {
                                          const KvGet& get,
                                          std::string_view secret);
 
-/// The code of the bytes after an answer: add_piece() all of them. \pre the answer has a `mac`
+/// Begins the code of the bytes that follow an answer: add_piece() all of them. \pre the answer has
+/// a `mac`
 [[nodiscard]] KvMac begin_code_of_bytes(const KvAnswer& answer, std::string_view secret);
 [[nodiscard]] std::string write_code(std::string_view code);
 [[nodiscard]] std::string read_code(std::string_view line);

@@ -19,17 +19,18 @@ namespace {
 
 /// A consumer sends its message as soon as it has connected.
 constexpr std::chrono::seconds kMessagePatience{5};
-/// Bytes that one connection may send before the others have their turn.
+/// The bytes that one connection may send before others have their turn.
 constexpr size_t kBytesSentAtOnce = size_t{1} << 20;
 
-/// A few, so that connections that were given up are gone before more are.
+/// At most this many connections are accepted at once, so that abandoned connections are closed
+/// before more are opened.
 constexpr int kMaxAcceptedAtOnce = 16;
 
 class Serving;
 
-/// The connections that are open. Shared by them; only for the loop's thread.
+/// The open connections. Shared by them; only for the loop's thread.
 struct Guests {
-  std::list<Serving*> silent;  // those whose message has not arrived, the oldest first
+  std::list<Serving*> silent;  // those whose first message has not arrived, the oldest first
   size_t num_open = 0;
 };
 
@@ -55,7 +56,7 @@ class Serving final : public KvExchange {
   }
 
   [[nodiscard]] const std::string& host() const noexcept { return host_; }
-  /// Ends the exchange in the loop's next round.
+  /// Makes the exchange end in the loop's next round.
   void give_up() noexcept {
     deadline_ = Clock::time_point::min();
     guests_->silent.remove(this);
@@ -96,7 +97,8 @@ class Serving final : public KvExchange {
   }
 
   void fail(std::string_view problem) noexcept override {
-    // A peer that waits for the bytes of an image would take a message for some of them.
+    // A peer that waits for the bytes of an image would read an error message as some of these
+    // bytes.
     if (state_ != State::asked) return;
     try {
       const std::string line = write_error(problem) + "\n";
@@ -161,7 +163,7 @@ class Serving final : public KvExchange {
   std::optional<KvMac> mac_;  // of the bytes
 };
 
-/// The place where consumers arrive.
+/// The socket at which consumers arrive.
 class Listening final : public KvExchange {
  public:
   Listening(KvSocket listener, const KvTransferConfig& config, KvExports& exports, KvLoop& loop)

@@ -21,8 +21,8 @@ class KvServer {
   static constexpr size_t kMaxSilentOfOneHost = 32;
   static constexpr size_t kMaxConnections = 256;
 
-  /// Adds itself to `loop`, which it borrows as `exports`; both outlive the loop's thread.
-  /// \throws InvalidArgument when it cannot listen
+  /// Adds itself to `loop`. Borrows `loop` and `exports`, which must both outlive the loop's
+  /// thread. \throws InvalidArgument when it cannot listen
   KvServer(const KvTransferConfig& config, KvExports& exports, KvLoop& loop);
 
   [[nodiscard]] int32_t port() const noexcept { return port_; }

@@ -59,7 +59,7 @@ bool is_of_this_user(int descriptor) {
          peer.uid == geteuid();
 }
 
-/// One byte, and room for a descriptor beside it.
+/// A message of one byte, with room for a descriptor.
 struct DescriptorMessage {
   DescriptorMessage() {
     header.msg_iov = &part;

@@ -12,23 +12,24 @@
 
 namespace reprise::kv_cache {
 
-/// Where a socket connects to.
+/// The address that a socket connects to.
 struct KvAddress {
   sockaddr_storage storage{};
   socklen_t size = 0;
 };
 
-/// One end of a connection, or a place where connections arrive. No function waits; wait with
+/// One end of a connection, or a socket at which connections arrive. No function waits; wait with
 /// poll() until the socket can do more. One thread at a time. Move-only.
 ///
 /// All functions throw Error, which says what failed and why.
 class KvSocket {
  public:
   KvSocket() = default;
-  /// TCP. Port 0: any free port.
+  /// Listens with TCP. Port 0: any free port.
   [[nodiscard]] static KvSocket listen(const std::string& host, int32_t port);
-  /// Between processes of one user on one machine: a name outside of the file system, which goes
-  /// with its process. Only such connections can send descriptors. Port 0: any free port.
+  /// Listens for processes of the same user on this machine: at a name outside of the file system,
+  /// which disappears with its process. Only such connections can send descriptors. Port 0: any
+  /// free port.
   [[nodiscard]] static KvSocket listen_here(int32_t port);
   [[nodiscard]] static KvAddress address_here(int32_t port);
 
@@ -43,21 +44,22 @@ class KvSocket {
   KvSocket& operator=(KvSocket&& other) noexcept;
   ~KvSocket();
 
-  /// Whether the connection is there. \throws Error too when the other side is of another user
+  /// Whether the connection is established. \throws Error too when the other side belongs to
+  /// another user
   [[nodiscard]] bool connect(const KvAddress& address);
-  /// A connection that has arrived, if any.
+  /// A connection that has arrived, if there is one.
   [[nodiscard]] std::optional<KvSocket> accept();
 
-  /// These return the number of bytes; 0: not now. Reading throws too when the connection has
-  /// ended.
+  /// These functions return the number of bytes; 0: nothing is possible now. Reading also throws
+  /// when the connection has ended.
   [[nodiscard]] size_t write(std::span<const std::byte> bytes);
   [[nodiscard]] size_t read(std::span<std::byte> bytes);
   /// Reads up to the end of a line and appends it to `line`, without the end. Returns whether the
-  /// end was there. \throws Error too when the line is longer than `max_bytes`
+  /// end of the line was read. \throws Error too when the line is longer than `max_bytes`
   [[nodiscard]] bool read_line(std::string& line, size_t max_bytes);
   /// Whether it was sent.
   [[nodiscard]] bool send_descriptor(int descriptor);
-  /// The caller owns the descriptor.
+  /// A descriptor that has arrived, if there is one. The caller owns it.
   [[nodiscard]] std::optional<int> receive_descriptor();
 
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }

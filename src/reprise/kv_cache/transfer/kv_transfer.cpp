@@ -24,7 +24,8 @@ void KvExport::save(device::Stream& stream,
     image->bytes = save_kv(stream, cache, block_ids, num_tokens);
     if (exports_->add(id_, std::move(image))) num_tokens_ = num_tokens;
   } catch (const std::exception&) {
-    exports_->count_refused();  // there is no memory; the consumer computes the prompt
+    // The image found no memory; the consumer will compute the prompt itself.
+    exports_->count_refused();
   }
 }
 
@@ -57,7 +58,8 @@ bool KvTransfer::is_peer(const KvProducer& producer) const {
   return std::ranges::any_of(config_.peers, [&](const KvPeer& peer) {
     const int32_t port = peer.port.value_or(config_.kv_port);
     if (port != 0 && port != producer.port) return false;
-    // A wildcard stands for addresses only: a client could give any name an address of its choice.
+    // A wildcard allows only addresses in digits: a client could make any name lead to an address
+    // of its choice.
     return peer.host == "*" ? KvSocket::is_numeric(producer.host) : peer.host == producer.host;
   });
 }

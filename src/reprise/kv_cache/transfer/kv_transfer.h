@@ -16,7 +16,7 @@
 
 namespace reprise::kv_cache {
 
-/// Takes the image of one request's prompt when it is computed.
+/// Copies one request's prompt out of the cache when it is computed.
 class KvExport {
  public:
   KvExport(std::string id,
@@ -31,7 +31,7 @@ class KvExport {
         exports_(&exports) {}
 
   /// Called by the thread that computes steps, once the whole prompt is computed. Keeps nothing
-  /// when there is no room or no memory; the request goes on.
+  /// when there is no room or no memory; the request continues.
   void save(device::Stream& stream,
             const KvCacheTensors& cache,
             std::span<const BlockId> block_ids,
@@ -51,7 +51,7 @@ class KvExport {
   std::atomic<int32_t> num_tokens_ = 0;
 };
 
-/// One engine's part of a pair that computes prompts in one process and answers in another.
+/// One engine's part of a pair of engines: one process computes prompts, another one answers.
 /// Thread-safe.
 class KvTransfer {
  public:
@@ -66,10 +66,11 @@ class KvTransfer {
   [[nodiscard]] const KvTransferConfig& config() const noexcept { return config_; }
   /// Where a producer listens.
   [[nodiscard]] int32_t port() const noexcept { return server_ ? server_->port() : 0; }
-  /// Whether only this machine can connect.
+  /// Whether the producer can be reached only from this machine.
   [[nodiscard]] bool is_loopback() const;
 
-  /// For the prompt of one request of this producer, computed with this adapter ("": none).
+  /// Begins the export of the prompt of one request of this producer, computed with this adapter
+  /// ("": none).
   [[nodiscard]] std::shared_ptr<KvExport> begin_export(std::string_view adapter,
                                                        std::string_view cache_salt);
 

@@ -52,7 +52,7 @@ std::vector<int32_t> prompt_of(int num_tokens) {
   return tokens;
 }
 
-/// A cache whose elements differ, so that a copy shows where each came from.
+/// A cache whose elements all differ, so that a copy shows where each element came from.
 class Cache {
  public:
   explicit Cache(float first, const KvCacheLayout& layout = kLayout)
@@ -84,7 +84,7 @@ class Cache {
   KvCacheTensors tensors_;
 };
 
-/// The other end of a connection, which says whatever a test wants. Waits at most a minute.
+/// The other end of a connection, which sends whatever a test wants. Waits at most a minute.
 class Peer {
  public:
   explicit Peer(const KvAddress& address) : socket_(address) {
@@ -119,7 +119,7 @@ class Peer {
     }
     return line;
   }
-  /// Whether the other side ended the connection, after what it sent.
+  /// Whether the other side ended the connection after its last bytes.
   bool is_ended() {
     try {
       for (int i = 0; i < 60'000; ++i) {
@@ -145,7 +145,7 @@ class Transfer : public ::testing::TestWithParam<KvConnector> {
   [[nodiscard]] static KvTransferConfig config(KvRole role, const char* secret = "") {
     return {.connector = GetParam(), .role = role, .kv_port = 0, .secret = secret};
   }
-  /// Fetches as a consumer of `from` does.
+  /// Fetches in the way of a consumer of `from`.
   static KvFetch::Result fetch(KvTransfer& to,
                                const KvSource& from,
                                int num_tokens = 10,
@@ -211,7 +211,7 @@ TEST_P(Transfer, brings_each_slot_to_its_place_and_nothing_else) {
   Cache there(-1000);
   const std::vector<float> before(there.all().begin(), there.all().end());
   const auto to = blocks({1, 11, 3});
-  // The first block is in the cache there already, shared with others.
+  // In the consumer's cache the first block is already present and shared with other requests.
   load_kv(*fetched.image, there.stream(), there.tensors(), to, 1, 10);
   const auto from = blocks({5, 2, 9});
   for (size_t tensor = 0; tensor < 4; ++tensor) {
@@ -223,7 +223,7 @@ TEST_P(Transfer, brings_each_slot_to_its_place_and_nothing_else) {
       }
     }
   }
-  // What other requests computed in the last block stays with its engine.
+  // Values of other requests in the last block stay with the engine that computed them.
   EXPECT_EQ(there.row(0, to[2], 1, 2), std::vector<float>(3, 0.0F));
   size_t num_changed = 0;
   for (size_t i = 0; i < before.size(); ++i) num_changed += before[i] != there.all()[i] ? 1 : 0;
@@ -270,7 +270,7 @@ TEST_P(Transfer, gives_an_image_to_who_knows_its_id_and_once_only) {
   EXPECT_NE(fetch(consumer, source).error.find("not kept here"), std::string::npos);
   source.id = exported->id();
   EXPECT_TRUE(fetch(consumer, source).image);
-  // The producer hears that the bytes have arrived a moment after they have.
+  // The producer learns a moment later that the bytes have arrived.
   while (producer.counts().exports.bytes > 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -290,7 +290,7 @@ TEST_P(Transfer, refuses_what_belongs_to_another_model_or_prompt) {
   const KvFetch::Result of_another_tenant = fetch(consumer, source, 10, "another salt");
   EXPECT_FALSE(of_another_tenant.image);
   EXPECT_NE(of_another_tenant.error.find("another prompt"), std::string::npos);
-  // A longer prompt that begins in the same way may use it.
+  // A longer prompt with the same beginning may use the image.
   EXPECT_TRUE(fetch(consumer, source, 11).image);
 }
 
@@ -378,7 +378,7 @@ TEST_P(Transfer, fetches_beside_a_producer_that_is_silent) {
   const auto exported = save(producer);
   EXPECT_TRUE(fetch(*consumer, source_of(producer, *exported)).image);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(4));
-  // A silent producer is given up long before the time of a whole transfer is over.
+  // The consumer gives up a silent producer long before the time of a whole transfer is over.
   EXPECT_NE(stuck.front().get().error.find("silent"), std::string::npos);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
   consumer.reset();
@@ -423,7 +423,7 @@ TEST_P(Transfer, survives_peers_that_send_anything) {
   EXPECT_TRUE(fetch(consumer, source_of(producer, *exported)).image);
 }
 
-/// A producer that answers one request with what `write` makes of it.
+/// A producer that answers one request with the text that `write` makes from it.
 class Liar {
  public:
   explicit Liar(KvSocket listener, std::function<void(Peer&, const std::string& line)> answer)
@@ -474,7 +474,8 @@ TEST_P(Transfer, takes_nothing_from_a_producer_without_the_secret_or_for_one) {
       config(KvRole::consumer, "another secret of some bytes"), kLayout, std::string(kModel));
   KvTransfer member(config(KvRole::consumer, kSecret), kLayout, std::string(kModel));
   const auto exported = save(closed);
-  // The producer gives an unknown peer nothing, even one that knows the id, and keeps the prompt.
+  // The producer gives an image to no unknown peer, even if the peer knows the id, and keeps the
+  // prompt.
   EXPECT_NE(fetch(unknown_peer, source_of(closed, *exported)).error.find("no secret"),
             std::string::npos);
   EXPECT_NE(fetch(other, source_of(closed, *exported)).error.find("another secret"),
@@ -496,7 +497,7 @@ TEST_P(Transfer, trusts_what_the_secret_or_the_kernel_vouches_for) {
 TEST_P(Transfer, refuses_the_message_of_another_time_prompt_or_salt) {
   KvTransfer producer(config(KvRole::producer, kSecret), kLayout, std::string(kModel));
   KvTransfer consumer(config(KvRole::consumer, kSecret), kLayout, std::string(kModel));
-  // Someone between the two keeps the answer of an honest producer and gives it to the next
+  // An attacker between the two keeps the answer of an honest producer and gives it to the next
   // request for the same prompt.
   const auto exported = save(producer);
   std::string kept;
@@ -585,7 +586,8 @@ TEST(KvMessages, tell_a_reader_of_the_connection_nothing_about_a_prompt) {
   EXPECT_NE(prompt_digest(prompt_of(10), "a", "b"), prompt_digest(prompt_of(10), "ab", ""));
 }
 
-// The expected code is that of Python's hmac: eight zeros, the length of the purpose, come first.
+// The expected code was made with Python's hmac. The length of the purpose, in eight bytes, comes
+// first.
 TEST(KvMac, is_hmac_with_sha_256) {
   KvMac mac("Jefe", "");
   mac.add_piece(std::as_bytes(std::span(std::string_view("what do ya want for nothing?"))));

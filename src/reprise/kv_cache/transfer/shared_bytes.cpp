@@ -23,7 +23,7 @@ std::string reason() { return std::generic_category().message(errno); }
 
 SharedBytes::SharedBytes(size_t size) : size_(size) {
   descriptor_ = memfd_create("reprise-kv", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  // Takes the memory now: a write for which there is none would end the process.
+  // Takes the memory now: writing to it later without memory would end the process.
   if (descriptor_ >= 0) errno = posix_fallocate(descriptor_, 0, static_cast<off_t>(size));
   if (descriptor_ < 0 || errno != 0) {
     const std::string why = reason();
@@ -63,8 +63,8 @@ SharedBytes& SharedBytes::operator=(SharedBytes&& other) noexcept {
 SharedBytes::~SharedBytes() { release(); }
 
 void SharedBytes::seal() {
-  // A file with a writable mapping cannot be sealed. Private, because older kernels refuse shared
-  // mappings of sealed files; nothing is written, so nothing is copied.
+  // A file with a writable mapping cannot be sealed. The new mapping is private, because older
+  // kernels refuse shared mappings of sealed files. Nothing is written, so nothing is copied.
   munmap(std::exchange(data_, nullptr), size_);
   if (fcntl(descriptor_, F_ADD_SEALS, kSealed | F_SEAL_SEAL) != 0) {
     throw Error(fmt::format("shared memory cannot be sealed: {}", reason()));

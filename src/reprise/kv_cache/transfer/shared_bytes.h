@@ -10,11 +10,10 @@ namespace reprise::kv_cache {
 class SharedBytes {
  public:
   SharedBytes() = default;
-  /// Zeros, to be written. \throws OutOfMemory
+  /// Makes `size` bytes of zeros, to be written. \throws OutOfMemory
   explicit SharedBytes(size_t size);
-  /// Maps the sealed file of another process and takes its descriptor.
-  /// \throws Error when it has another size or can still change, because a reader of memory that
-  /// its owner cuts off would crash
+  /// Maps the sealed file of another process and takes over its descriptor. \throws Error if the
+  /// file has another size, or is not sealed: if its owner made it shorter, a reader would crash
   static SharedBytes adopt(int descriptor, size_t size);
   SharedBytes(SharedBytes&& other) noexcept;
   SharedBytes& operator=(SharedBytes&& other) noexcept;
@@ -23,9 +22,9 @@ class SharedBytes {
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
   /// \pre not sealed
   [[nodiscard]] std::span<std::byte> writable() noexcept { return {data_, size_}; }
-  /// From now on nobody can change the bytes. \throws Error
+  /// Forbids all further changes of the bytes, also by this process. \throws Error
   void seal();
-  /// Belongs to this object; -1: no bytes.
+  /// The descriptor belongs to this object; -1: no bytes.
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
 
  private:
