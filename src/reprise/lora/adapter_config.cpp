@@ -19,8 +19,8 @@ constexpr uint64_t kMaxConfigBytes = uint64_t{1} << 20;
 constexpr int64_t kLargestRank = 65536;  // a larger number is a mistake in the file
 constexpr double kLargestAlpha = 1e9;    // likewise
 
-// Keys that must be absent, null, false or empty, because the engine does not compute what they ask
-// for.
+// Keys that must be absent, null, false or empty, because the engine does not compute the feature
+// that they enable.
 struct UnsupportedKey {
   std::string_view key;
   std::string_view what;
@@ -56,7 +56,7 @@ void check_features(const weights::ConfigReader& reader) {
                 fmt::format("'{}': trained biases are not supported; train with bias none",
                             weights::visible(bias)));
   }
-  // Other ways to begin the training also change the weights of the model.
+  // With other values the training also changed the weights of the model.
   const Json* begin = reader.find("init_lora_weights");
   const bool keeps_weights = begin == nullptr || begin->is_boolean() || *begin == "gaussian" ||
                              *begin == "orthogonal" || *begin == "eva";
@@ -81,7 +81,7 @@ void require_rank(const weights::ConfigReader& reader,
                           rank));
 }
 
-// The matrices say which module has which of these ranks.
+// The ranks of single modules. Which module has which of them follows from the matrices.
 void read_other_ranks(const weights::ConfigReader& reader,
                       int64_t max_rank,
                       AdapterConfig& config) {

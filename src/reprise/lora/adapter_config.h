@@ -19,7 +19,7 @@ struct AdapterConfig {
   int64_t rank = 0;                  // rows of A, unless other_ranks has others
   std::vector<int64_t> other_ranks;  // of modules that rank_pattern names
   double alpha = 0;
-  /// Of modules whose name ends so; the first that fits counts.
+  /// Values of alpha for modules whose name has this ending; the first entry that fits counts.
   std::vector<std::pair<std::string, double>> other_alphas;
   bool divides_by_root = false;  // use_rslora
 

@@ -17,8 +17,9 @@ namespace reprise::lora {
 struct AdapterEntry {
   std::string name;
   std::filesystem::path path;
-  std::string base_model_name;  // what the user calls the model below it; empty: not said
-  int64_t created = 0;          // seconds since 1970
+  // The name that the user gives to the model of the adapter; empty: not given.
+  std::string base_model_name;
+  int64_t created = 0;  // seconds since 1970
 };
 
 /// The adapters of an engine by name. The adapters that were asked for last stay in host memory, at
@@ -33,9 +34,8 @@ class AdapterRegistry {
   AdapterRegistry(const AdapterSlots& slots, int32_t max_cpu_loras);
 
   enum class IfLoaded : uint8_t { refuse, replace };
-  /// Reads an adapter and gives it a name.
-  /// \throws InvalidArgument for a name that is taken, unless it is replaced, or that cannot be
-  /// shown; FileError
+  /// Reads an adapter and gives it a name. \throws InvalidArgument if the name contains characters
+  /// that cannot be shown, or if it is taken and the adapter is not to be replaced; FileError
   void load(AdapterEntry entry, IfLoaded if_loaded = IfLoaded::refuse);
   /// Forgets a name. Requests that run keep their adapter. Returns false for an unknown name.
   [[nodiscard]] bool unload(std::string_view name);
@@ -44,7 +44,7 @@ class AdapterRegistry {
   /// \throws FileError
   [[nodiscard]] std::shared_ptr<const LoraAdapter> find(std::string_view name);
   [[nodiscard]] bool contains(std::string_view name) const;
-  /// In the order in which they were loaded.
+  /// The adapters in the order in which they were loaded.
   [[nodiscard]] std::vector<AdapterEntry> entries() const;
   [[nodiscard]] int32_t max_loras() const noexcept { return slots_->max_loras(); }
 

@@ -43,7 +43,8 @@ void AdapterSlots::stage(std::span<const AdapterTokens> requests,
                          int32_t num_tokens,
                          device::Stream& stream) {
   ++step_;
-  // Adapters of this step that have a slot keep it. The others must not take these slots.
+  // Adapters of this step that have a slot keep it, so they are marked first. The others must not
+  // take these slots.
   for (const AdapterTokens& request : requests) {
     if (request.adapter == nullptr) continue;
     if (Slot* slot = find(request.adapter->id())) slot->last_step = step_;
@@ -103,7 +104,7 @@ void AdapterSlots::write(Slot& slot, const LoraAdapter& adapter, device::Stream&
       stream.copy_from_host(a.data, image.a.data(), a.bytes);
       stream.copy_from_host(b.data, image.b.data(), b.bytes);
     } else if (slot.is_nonzero[i]) {
-      // The adapter that had the slot before changed this layer, and this one does not.
+      // The previous adapter of this slot changed this layer, and the new one does not.
       stream.fill(b.data, std::byte{0}, b.bytes);
       stream.fill(a.data, std::byte{0}, a.bytes);
       slot.is_nonzero[i] = false;

@@ -27,7 +27,7 @@ struct AdapterTokens {
 /// computes steps; layers() is constant after loading and may be read by any thread.
 class AdapterSlots {
  public:
-  /// max_loras: the most adapters in one step.
+  /// max_loras: the largest number of adapters in one step.
   AdapterSlots(int32_t max_loras, int32_t max_lora_rank);
   AdapterSlots(const AdapterSlots&) = delete;
   AdapterSlots& operator=(const AdapterSlots&) = delete;
@@ -35,7 +35,7 @@ class AdapterSlots {
   [[nodiscard]] int32_t max_loras() const noexcept { return static_cast<int32_t>(slots_.size()); }
   [[nodiscard]] int32_t max_lora_rank() const noexcept { return max_lora_rank_; }
 
-  /// While the model is loaded. `slots`: int32[max_num_tokens].
+  /// Called while the model is loaded. `slots`: int32[max_num_tokens].
   void set_token_slots(const Tensor& slots);
   /// Returns the layer at its final address.
   const LoraLayer& add_layer(LoraLayer layer);
@@ -49,7 +49,7 @@ class AdapterSlots {
   /// copies come after the work that the stream was given before. Allocates nothing.
   /// \pre the batch has at most max_loras() different adapters
   void stage(std::span<const AdapterTokens> requests, int32_t num_tokens, device::Stream& stream);
-  /// Before a dummy step: tokens with all slots in turn.
+  /// Before a dummy step: gives the tokens all slots in turn.
   void stage_dummy(int32_t num_tokens, device::Stream& stream);
 
   /// How often an adapter was copied into a slot.
@@ -57,9 +57,10 @@ class AdapterSlots {
 
  private:
   struct Slot {
-    uint64_t adapter_id = 0;       // 0: none
-    uint64_t last_step = 0;        // the last step that used the slot
-    std::vector<bool> is_nonzero;  // by layer: whether the slot's memory may hold other than zeros
+    uint64_t adapter_id = 0;  // 0: none
+    uint64_t last_step = 0;   // the last step that used the slot
+    // For each layer, whether the slot's memory may contain numbers other than zero.
+    std::vector<bool> is_nonzero;
   };
 
   [[nodiscard]] Slot* find(uint64_t adapter_id) noexcept;

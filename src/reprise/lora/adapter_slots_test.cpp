@@ -58,7 +58,7 @@ TEST_F(Slots, replaces_the_adapter_that_was_used_longest_ago) {
   stage({{c.get(), 1}, {a.get(), 1}}, 2);
   EXPECT_EQ(slots_of_tokens(2), (std::vector<int32_t>{1, 0}));
   EXPECT_EQ(layers_.slots.num_loads(), 3U);
-  stage({{b.get(), 1}}, 1);  // a was used in the same step as c, but its slot comes first
+  stage({{b.get(), 1}}, 1);  // a was used in the same step as c, but the slot of a comes first
   EXPECT_EQ(layers_.slots.num_loads(), 4U);
 }
 
@@ -67,7 +67,7 @@ TEST_F(Slots, never_replaces_an_adapter_of_the_same_step) {
   const auto b = adapter(2);
   const auto c = adapter(3);
   stage({{a.get(), 1}, {b.get(), 1}}, 2);
-  // a is the older one, but it stands after c in this step.
+  // a is older, but a comes after c in this step.
   stage({{b.get(), 1}}, 1);
   stage({{c.get(), 1}, {a.get(), 1}}, 2);
   EXPECT_EQ(slots_of_tokens(2), (std::vector<int32_t>{1, 0}));

@@ -26,14 +26,16 @@ namespace {
 constexpr std::string_view kWeightsFile = "adapter_model.safetensors";
 constexpr std::string_view kPrefix = "base_model.model.";  // PEFT's wrapper around the model
 
-// "self_attn.q_proj" of "model.layers.0.self_attn.q_proj", for messages.
+// The last part of a module's name, "self_attn.q_proj" of "model.layers.0.self_attn.q_proj", for
+// messages.
 std::string_view leaf_of(std::string_view module) {
   const size_t dot = module.rfind('.');
   return dot == std::string_view::npos ? module : module.substr(dot + 1);
 }
 
-// The name of a module's tensor without PEFT's wrapper, as the language model has it: adapters of
-// models that read images too name "model.language_model.layers". Empty: of another part.
+// The name of a module's tensor in the language model, without PEFT's prefix. Adapters of models
+// that read images too say "model.language_model.layers". Empty: the tensor belongs to another part
+// of the model.
 std::string name_in_model(std::string_view stored) {
   if (stored.starts_with(kPrefix)) stored.remove_prefix(kPrefix.size());
   return weights::name_in_text_part(stored);
@@ -128,7 +130,7 @@ class AdapterReader {
     return found == tensors_.end() ? nullptr : found->second;
   }
 
-  // The rank of the config, or one of those that rank_pattern names.
+  // The rank of the config, or one of the ranks that rank_pattern names.
   [[nodiscard]] int64_t rank_of(const weights::TensorEntry& a) const {
     const std::vector<int64_t>& others = config_.other_ranks;
     const int64_t rows = a.spec.shape.empty() ? 0 : a.spec.shape.front();

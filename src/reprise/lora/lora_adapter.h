@@ -14,10 +14,11 @@
 namespace reprise::lora {
 
 /// One adapter in host memory, ready to be copied into a slot. Immutable, so any thread may read
-/// it. Requests share it, so it stays while one of them runs, also after it was unloaded.
+/// it. Requests share it, so it stays in memory while one of them runs, also after it was unloaded.
 class LoraAdapter {
  public:
-  /// The bytes of one layer's slot. Both are empty if the adapter does not change the layer.
+  /// The bytes of A and B for one layer's slot. Both are empty if the adapter does not change the
+  /// layer.
   struct Image {
     std::vector<std::byte> a;
     std::vector<std::byte> b;

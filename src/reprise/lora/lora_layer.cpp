@@ -6,7 +6,7 @@ namespace reprise::lora {
 
 std::vector<LoraPart> parts_of(const std::vector<LoraModule>& modules,
                                const std::vector<int64_t>& rows) {
-  std::vector<int64_t> ends;  // of the modules, in rows of the stack
+  std::vector<int64_t> ends;  // where each module ends, in rows of the stack
   for (const LoraModule& module : modules) {
     ends.push_back((ends.empty() ? 0 : ends.back()) + module.out_features);
   }

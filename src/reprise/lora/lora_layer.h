@@ -37,7 +37,7 @@ struct LoraLayer {
   Tensor b;     // [num_slots, max_rank, out_features]: transposed, and multiplied by the scale
   Tensor ends;  // int32[parts]: where the outputs of each part end
 
-  /// The row of the stack of modules that is output `output`.
+  /// The row of the stack of modules that becomes output `output`.
   [[nodiscard]] int64_t stacked_row(int64_t output) const {
     return rows.empty() ? output : rows[static_cast<size_t>(output)];
   }
