@@ -15,10 +15,10 @@ float rounded_to_bf16(double value) {
   return to_float(rounded);
 }
 
-// The slopes of n heads, a power of two, are the powers 1 to n of 2^(-8/n). If there are more
-// heads, the others have every second slope of 2n heads.
-// Source: Press et al., "Train Short, Test Long" (2021), and its program for other numbers of
-// heads.
+// The slopes for n heads are the powers 1 to n of 2^(-8/n), if n is a power of two. For another
+// number of heads, n is the next smaller power of two, and the other heads get every second slope
+// for 2n heads. Source: Press et al., "Train Short, Test Long" (2021), and its program for other
+// numbers of heads.
 std::vector<float> slopes_of(int64_t num_heads) {
   const auto power_of_two = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(num_heads)));
   std::vector<float> slopes;

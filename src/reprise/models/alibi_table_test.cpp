@@ -31,7 +31,7 @@ TEST(AlibiTable, has_a_power_of_one_slope_for_each_head) {
 }
 
 TEST(AlibiTable, gives_more_heads_than_a_power_of_two_the_slopes_between) {
-  // Of 4 heads, then the first and the third of 8 heads.
+  // The slopes of 4 heads, then the first and the third slope of 8 heads.
   EXPECT_THAT(column(6, 1), ElementsAre(0x1p-2F, 0x1p-4F, 0x1p-6F, 0x1p-8F, 0x1p-1F, 0x1p-3F));
 }
 

@@ -18,10 +18,10 @@ namespace reprise::models {
 
 /// The hidden states of a forward that a draft head reads.
 struct AuxiliaryStates {
-  /// The input of each of these layers, side by side; the number of layers stands for the result of
-  /// the last layer. Ascending.
+  /// The inputs of these layers, side by side. The number of layers, as an index, stands for the
+  /// result of the last layer. Ascending.
   std::vector<int64_t> layers;
-  bool last_hidden = false;  // instead: the hidden states after the last norm
+  bool last_hidden = false;  // true: instead of `layers`, the hidden states after the last norm
 
   friend bool operator==(const AuxiliaryStates&, const AuxiliaryStates&) = default;
 };
@@ -59,18 +59,19 @@ class CausalLM {
 
   [[nodiscard]] virtual std::span<attention::AttentionLayer* const> attention_layers() = 0;
 
-  /// Undefined where the model has none.
+  /// Undefined if the model has no such weights.
   [[nodiscard]] virtual SharedTensors shared_tensors() const { return {}; }
-  /// Makes each later forward() store these hidden states in ForwardContext::auxiliary.
-  /// \pre the layers exist
-  // NOLINTNEXTLINE(performance-unnecessary-value-param): models with layers keep the value.
+  /// Makes each later forward() store these hidden states in ForwardContext::auxiliary. \pre the
+  /// layers exist
+  /// NOLINTNEXTLINE(performance-unnecessary-value-param): models with layers keep the value.
   virtual void set_auxiliary(AuxiliaryStates /*states*/) {}
   /// Columns of the hidden states that forward() reads (ForwardContext::hidden_states); 0: none.
   [[nodiscard]] virtual int64_t hidden_input_size() const { return 0; }
 
   /// Whether and how levels 1 to 3 may trace these functions. dynamic_arg_dims names dimensions of
-  /// `input_ids`, `positions` and, of draft heads, `hidden_states`. Levels 2 and 3 need all that
-  /// change with the batch; level 1 traces each number of tokens if one is left out.
+  /// `input_ids`, of `positions` and, for draft heads, of `hidden_states`. Levels 2 and 3 need all
+  /// dimensions that change with the batch; level 1 traces each number of tokens separately if one
+  /// is left out.
   [[nodiscard]] virtual CompileSupport compile_support() const { return {}; }
 };
 

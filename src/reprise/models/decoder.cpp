@@ -63,7 +63,7 @@ Tensor make_position_biases(const weights::ModelConfig& config,
                               {config.num_attention_heads, max_positions});
 }
 
-// The tables of full and of sliding layers, and of layers that do not rotate.
+// The tables of rotations of full layers, of sliding layers, and of layers that do not rotate.
 class RopeTables {
  public:
   RopeTables(const weights::ModelConfig& config, int64_t max_positions, Parameters& parameters)
@@ -75,7 +75,7 @@ class RopeTables {
           return parameters.add_table(
               name, make_rope_table(rope, head_dim, max_positions), {max_positions, head_dim});
         };
-    // Heads of two sizes come with a rotation of sliding layers.
+    // If heads have two sizes, sliding layers have a rotation of their own.
     table_ = add("rope_table",
                  config.rope,
                  config.full_heads ? config.full_heads->head_dim : config.head_dim);
@@ -107,7 +107,7 @@ class RopeTables {
     return &config_.rope_of_layer(layer) == &config_.rope ? table_ : sliding_table_;
   }
 
-  /// For all layers, instead of of_layer(); undefined: there is none.
+  /// A table for the queries of all layers, instead of of_layer(); undefined: there is none.
   [[nodiscard]] const Tensor& of_queries() const { return query_table_; }
 
  private:
@@ -218,9 +218,10 @@ void Decoder::keep_auxiliary(cudagraph::ForwardContext& context,
       context.auxiliary.defined() ? side_by_side(context.auxiliary, hidden) : hidden;
 }
 
-// The stages run their layers in turn. All ranks of a stage have its result. An all-reduce gives it
-// to the other stages: the first rank of the stage adds the result, all other ranks add zeros. So
-// every rank has the last hidden states, from which it computes its part of the logits.
+// The stages run their layers in turn, so first only the ranks of one stage have the last result.
+// An all-reduce gives the result to the other stages: the first rank of the stage adds the result,
+// all other ranks add zeros. So every rank has the last hidden states, from which it computes its
+// part of the logits.
 Tensor Decoder::run_layers(cudagraph::ForwardContext& context,
                            Tensor hidden,
                            const Tensor& positions,

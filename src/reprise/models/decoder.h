@@ -25,7 +25,7 @@ class DecoderLayer {
   [[nodiscard]] virtual Tensor forward(cudagraph::ForwardContext& context,
                                        const Tensor& hidden,
                                        const Tensor& positions) const = 0;
-  /// The same for a layer that also reads its embedding of each token.
+  /// Like forward(), for a layer that also reads its own embedding of each token.
   [[nodiscard]] virtual Tensor forward_with(cudagraph::ForwardContext& context,
                                             const Tensor& hidden,
                                             const Tensor& positions,
@@ -34,16 +34,16 @@ class DecoderLayer {
   }
   /// nullptr: the layer has only an MLP or experts.
   [[nodiscard]] virtual attention::AttentionLayer* attention() noexcept = 0;
-  /// A recurrence beside the attention; nullptr: there is none.
+  /// A recurrence beside the attention; nullptr: the layer has none.
   [[nodiscard]] virtual attention::AttentionLayer* recurrence() noexcept { return nullptr; }
-  /// The attention to the text of an encoder; nullptr: there is none.
+  /// The attention to the text of an encoder; nullptr: the layer has none.
   [[nodiscard]] virtual CrossAttention* cross_attention() noexcept { return nullptr; }
 };
 
 using MakeDecoderLayer = std::unique_ptr<DecoderLayer> (*)(const LayerParts& parts);
 
-/// Embedding, layers, norm and logits, or vectors of texts: what all models share. An encoder is
-/// one whose layers attend in both directions.
+/// The parts that all models share: embedding, layers, norm, and logits or vectors of texts. An
+/// encoder is a Decoder whose layers attend in both directions.
 class Decoder final : public CausalLM {
  public:
   Decoder(const weights::ModelConfig& config,
@@ -67,11 +67,11 @@ class Decoder final : public CausalLM {
     return {.embedding = embedding_, .lm_head = lm_head_};
   }
 
-  /// One for each layer; empty: there is no encoder.
+  /// The cross attention of each layer; empty: there is no encoder.
   [[nodiscard]] std::vector<CrossAttention*> cross_attentions() const;
 
  private:
-  /// The stage of this rank, of those among which the layers are divided.
+  /// This rank's stage, if the layers are divided among stages.
   struct Stage {
     int64_t count;
     int64_t number;
@@ -93,7 +93,7 @@ class Decoder final : public CausalLM {
   float logits_scale_;
   float logits_soft_cap_;  // 0 = none
   Tensor embedding_;
-  /// Between an embedding of another size and the layers; undefined: there are none.
+  /// Projections between the layers and an embedding of another size; undefined: there are none.
   struct EmbeddingProjections {
     Tensor to_layers;
     Tensor to_lm_head;
@@ -105,15 +105,17 @@ class Decoder final : public CausalLM {
   std::optional<Norm> embedding_norm_;
   std::optional<LayerEmbedding> layer_embedding_;
   std::vector<std::unique_ptr<DecoderLayer>> layers_;
-  std::optional<Norm> norm_;  // of the last hidden states; nothing: the layers have one
-  Tensor lm_head_;            // when tied: the embedding itself; undefined: the model pools
+  // The norm of the last hidden states; nothing: the layers do this themselves.
+  std::optional<Norm> norm_;
+  Tensor lm_head_;  // the embedding itself if tied; undefined: the model makes vectors
   int64_t vocab_size_;
-  int64_t ranks_;  // each computes the logits of a part of the vocabulary
+  // The number of ranks, each of which computes the logits of a part of the vocabulary.
+  int64_t ranks_;
   Stage stage_;
   std::optional<weights::PoolingType> pooling_;
   std::optional<ClassifierHead> classifier_;
   std::optional<DenseHead> dense_;  // given if the model pools
-  AuxiliaryStates auxiliary_;       // what a draft head reads of this model
+  AuxiliaryStates auxiliary_;       // the hidden states of this model that a draft head reads
   std::vector<attention::AttentionLayer*> attention_layers_;
 };
 

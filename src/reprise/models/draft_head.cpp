@@ -15,7 +15,7 @@ namespace {
 
 namespace head_tensors = weights::head_tensors;
 
-/// A matrix of the head's checkpoint, or the target's.
+/// A matrix of the head's checkpoint or, if the checkpoint lacks it, the target's.
 Tensor own_or_shared(Parameters& parameters, std::string_view name, const Tensor& of_target) {
   if (parameters.has_stored(name)) return parameters.load_projection(name);
   REPRISE_ASSERT(of_target.defined(), "neither the head nor its target has {}", name);
@@ -24,8 +24,8 @@ Tensor own_or_shared(Parameters& parameters, std::string_view name, const Tensor
 
 }  // namespace
 
-/// What all heads are made from: their checkpoint, the parts of their only layer, and the
-/// projection of their inputs.
+/// The inputs of every head's constructor: the checkpoint, the parts of the head's only layer, and
+/// the projection of its inputs.
 struct DraftHead::Parts {
   Parts(const weights::DraftHeadConfig& head,
         int64_t max_positions,

@@ -14,17 +14,17 @@ namespace reprise::models {
 
 /// One layer that predicts the token after next from hidden states of another model, its target.
 ///
-/// Row t of its input is a token and the target's hidden state of the token before it; the logits
-/// are of the token after. ForwardContext::auxiliary gets what takes the place of the target's
-/// hidden state when a later step continues without the target.
+/// Row t of the input is a token and the target's hidden state of the token before it; the logits
+/// are for the token after. ForwardContext::auxiliary gets the hidden states with which a later
+/// step continues without the target, in place of the target's.
 class DraftHead : public CausalLM {
  public:
   struct Parts;  // from which heads are made
 
-  /// What the target gives this head, one row per token, as what forward() reads. The head's first
-  /// step reads this, and its later steps what an earlier step gave.
+  /// Turns the target's hidden states, one row per token, into the form that forward() reads. The
+  /// head's first step reads this form; later steps read the results of an earlier step.
   [[nodiscard]] virtual Tensor combine(const Tensor& features) const { return features; }
-  /// Columns of what the target gives.
+  /// The number of columns of the target's hidden states.
   [[nodiscard]] int64_t feature_size() const noexcept { return config_.feature_size(); }
   /// The target's token for each row of logits. Empty: row r is token r.
   [[nodiscard]] const std::vector<int32_t>& target_ids() const noexcept { return target_ids_; }
@@ -46,7 +46,8 @@ class DraftHead : public CausalLM {
   /// The attention of the head's only layer. Called once, by the constructor of the head.
   void set_attention(attention::AttentionLayer& layer) { attention_layers_ = {&layer}; }
 
-  /// Returns the hidden states of the logits, and stores those of later steps in the context.
+  /// Returns the hidden states from which logits are computed, and stores those for later steps in
+  /// the context.
   [[nodiscard]] virtual Tensor predict(cudagraph::ForwardContext& context,
                                        const Tensor& embedded,
                                        const Tensor& positions) const = 0;
@@ -59,17 +60,17 @@ class DraftHead : public CausalLM {
   std::array<attention::AttentionLayer*, 1> attention_layers_{};
 };
 
-/// Loads a head. `parameters`: with a source of weights::with_head_names(). `target`: the weights
-/// that take the place of those that the head's checkpoint lacks; their owner must outlive the
-/// head. `target_ids`: of weights::read_target_ids().
-/// \throws FileError for tensors that are missing or misshapen
+/// Loads a head. `parameters`: with a source from weights::with_head_names(). `target`: weights
+/// that replace those that the head's checkpoint lacks; their owner must outlive the head.
+/// `target_ids`: from weights::read_target_ids(). \throws FileError for tensors that are missing or
+/// misshapen
 [[nodiscard]] std::unique_ptr<DraftHead> create_draft_head(const weights::DraftHeadConfig& config,
                                                            int64_t max_positions,
                                                            Parameters& parameters,
                                                            const SharedTensors& target,
                                                            std::vector<int32_t> target_ids);
 
-/// What a target must give to this head.
+/// The hidden states that a target must give to this head.
 [[nodiscard]] AuxiliaryStates auxiliary_states(const weights::DraftHeadConfig& config);
 
 }  // namespace reprise::models

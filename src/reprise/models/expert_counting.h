@@ -7,8 +7,8 @@
 
 namespace reprise::models {
 
-/// What layers with experts need to count the tokens that each expert gets. Nothing is counted on
-/// the host: the counts are memory that an op of the model changes.
+/// The op and the memory with which layers with experts count the tokens that each expert gets.
+/// Nothing is counted on the host: the counts are memory that an op of the model changes.
 struct ExpertCounting {
   /// (experts i32[T, K], state num_tokens i32[1], state counts i32[E]): adds one to counts[e] for
   /// each entry e of the first num_tokens rows; the other rows are padding. Counts may wrap.

@@ -16,8 +16,8 @@
 namespace reprise::models {
 namespace {
 
-// The matrices of all experts as [experts, rows, columns]; several modules of an expert lie one
-// above the other.
+// The matrices of all experts as [experts, rows, columns]. Several modules of an expert are stacked
+// by rows.
 Tensor load_experts(const LayerParts& parts, std::initializer_list<std::string_view> modules) {
   const weights::ExpertRange mine = parts.config.moe->local_experts();
   std::vector<std::string> names;
@@ -64,14 +64,15 @@ ExpertMlp::ExpertMlp(const LayerParts& parts)
   }
   router_ = parts.load_projection({names.router});
   if (routing_.has_bias_of_choice()) {
-    // In float32: rounded biases would choose other experts.
+    // The bias stays float32: a rounded bias would choose other experts.
     const Tensor bias = parts.parameters.load(names.in_layer(parts.layer, names.router_bias),
                                               {.dtype = DType::f32});
     router_bias_ = bias.with_layout({routing_.num_experts}, {1}, 0);
   }
   if (routing_.is_beside_mlp) beside_mlp_.emplace(parts);
   if (routing_.latent_size > 0) {
-    // Like the experts, they take no adapters: they may also read tokens of other engines.
+    // These projections take no adapters, like the experts: they may also read tokens of other
+    // engines.
     const auto load = [&](std::string_view name) {
       return Projection{.weight = parts.load_projection({name}),
                         .bias = parts.load_bias(parts.config.mlp_bias, {name})};
@@ -123,12 +124,13 @@ void ExpertMlp::load_shared(const LayerParts& parts) {
 Tensor ExpertMlp::operator()(cudagraph::ForwardContext& /*context*/, const Tensor& hidden) const {
   const Tensor routed = routing_.engines > 1 ? run_for_engines(hidden) : run_experts(hidden);
   const Tensor sum = shared_down_.defined() ? ops::add(routed, shared(hidden)) : routed;
-  // Ranks have parts of all experts, or all of some; in both cases their results are added.
+  // Each rank has either a part of every expert or some whole experts; in both cases the ranks'
+  // results are added.
   return ranks_ > 1 ? ops::all_reduce(sum, ranks_) : sum;
 }
 
-// Every engine has the same number of rows: their steps have one padded size. Each computes what
-// its experts add to the rows of all.
+// Every engine has the same number of rows, because their steps have one padded size. Each engine
+// computes what its own experts add to the rows of all engines.
 Tensor ExpertMlp::run_for_engines(const Tensor& hidden) const {
   const Tensor rows = ops::all_gather(hidden, routing_.engines);
   return ops::reduce_scatter(run_experts(rows), routing_.engines);
@@ -155,7 +157,8 @@ Tensor ExpertMlp::run_experts(const Tensor& hidden) const {
   const Tensor x = latent_ ? project(normed, latent_->in.weight, latent_->in.bias) : normed;
   Tensor gate_up = project_by_expert(x, gate_up_, gate_up_bias_, experts);
   if (router_rows_.defined()) {
-    // The factor of what an expert reads may as well multiply what comes out of its first matrices.
+    // Scaling an expert's input is the same as scaling the results of its first matrices, so the
+    // factor is applied there.
     gate_up = ops::sigmoid_gate(gate_up, ops::expert_linear(hidden, router_rows_, {}, experts));
   }
   const Tensor down = project_by_expert(activate(gate_up), down_, down_bias_, experts);

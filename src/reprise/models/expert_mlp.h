@@ -20,8 +20,8 @@ class ExpertMlp final : public FeedForward {
                                   const Tensor& hidden) const override;
 
  private:
-  /// What experts beside an MLP have: a norm before the router, the norm of what experts read, and
-  /// a factor of each expert's weight.
+  /// Further parts of experts that work beside an MLP: a norm before the router, the norm of the
+  /// experts' input, and a factor of each expert's weight.
   struct PartsBesideMlp {
     explicit PartsBesideMlp(const LayerParts& parts);
 
@@ -42,10 +42,11 @@ class ExpertMlp final : public FeedForward {
   };
 
   [[nodiscard]] Tensor run_experts(const Tensor& hidden) const;
-  /// The same, where each of several engines has some of the experts.
+  /// The same, if the experts are divided among several engines.
   [[nodiscard]] Tensor run_for_engines(const Tensor& hidden) const;
   [[nodiscard]] Tensor router_logits(const Tensor& hidden) const;
-  /// Softmax scores of all experts, without groups and without a bias of the choice.
+  /// Whether experts are chosen by softmax scores of all experts, without groups and without a
+  /// bias.
   [[nodiscard]] bool is_plain_softmax() const noexcept {
     return routing_.scores == weights::RouterScores::softmax && routing_.groups == 1;
   }
@@ -62,11 +63,13 @@ class ExpertMlp final : public FeedForward {
   std::optional<LatentProjections> latent_;  // nothing: experts read and write hidden states
   int64_t ranks_;                            // whose results are added
   Tensor router_;                            // [experts, hidden]
-  Tensor router_rows_;         // [experts, 1, hidden]: for the input of experts; undefined: none
-  Tensor router_bias_;         // float32[experts], of the choice; undefined: none
-  Tensor router_weight_bias_;  // [experts], of the logits; undefined, like the next two: none
-  /// [experts of this rank, rows of gate and up, hidden], or packed. Experts without gates have up
-  /// alone.
+  // [experts, 1, hidden]: factors of the experts' input; undefined: none.
+  Tensor router_rows_;
+  Tensor router_bias_;  // float32[experts], of the choice; undefined: none
+  // [experts], bias of the logits; undefined: none. The next two may be undefined too.
+  Tensor router_weight_bias_;
+  /// [experts of this rank, rows of gate and up, hidden], or packed. Experts without gates have
+  /// only up.
   Tensor gate_up_;
   Tensor gate_up_bias_;    // [experts, 2 * intermediate]
   Tensor down_;            // [experts, hidden, intermediate], or packed

@@ -15,7 +15,7 @@ class FeedForward {
                                           const Tensor& hidden) const = 0;
 };
 
-/// An MLP, or experts where the config says that this layer has them.
+/// An MLP; or experts, if the config says that this layer has them.
 [[nodiscard]] std::unique_ptr<FeedForward> make_feed_forward(const LayerParts& parts);
 
 }  // namespace reprise::models

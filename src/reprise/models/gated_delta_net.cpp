@@ -11,8 +11,8 @@
 namespace reprise::models {
 namespace {
 
-// Checkpoints store q, k, v and the gate of group 0, then those of group 1, ..., and after them
-// beta and time step in the same way. Here each of the six is in one piece.
+// Checkpoints store q, k, v and the gate of group 0, then those of group 1, and so on; after them
+// beta and time step in the same way. This order puts each of the six into one piece.
 std::vector<int64_t> rows_in_pieces(const weights::RecurrentConfig& sizes) {
   const int64_t heads = sizes.num_heads / sizes.num_groups;
   const int64_t keys = sizes.state_size;

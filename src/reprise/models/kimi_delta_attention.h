@@ -21,10 +21,10 @@ class KimiDeltaAttention final : public AttentionBlock {
  private:
   weights::RecurrentConfig sizes_;
   float norm_epsilon_;
-  Projection in_;       // [q | k | v | beta | what the rates and the gate are made from]
+  Projection in_;       // [q | k | v | beta | inputs of the projections of rates and gate]
   Tensor rate_weight_;  // [heads * key size, key size]
   Tensor gate_weight_;  // likewise
-  Tensor conv_weight_;  // of q, k and v, one above the other
+  Tensor conv_weight_;  // the weights of q, k and v, stacked by rows
   Tensor a_log_;        // float32[heads]
   Tensor dt_bias_;      // float32[heads * key size]
   Tensor norm_weight_;

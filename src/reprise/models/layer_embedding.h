@@ -8,15 +8,15 @@
 
 namespace reprise::models {
 
-/// Embeddings that each layer has for itself (per-layer embeddings of Gemma 4): a layer gets the
-/// row of its own table for the token, and a projection of the token's first hidden state.
+/// Embeddings of each layer (per-layer embeddings of Gemma 4): a layer gets the row of its own
+/// table for the token, and a projection of the token's first hidden state.
 class LayerEmbedding {
  public:
   LayerEmbedding(const weights::ModelConfig& config,
                  const weights::DecoderTensors& names,
                  Parameters& parameters);
 
-  /// The vectors of all layers side by side.
+  /// The vectors of all layers, side by side.
   [[nodiscard]] Tensor operator()(const Tensor& input_ids, const Tensor& hidden) const;
   /// The vectors of one of this rank's layers. \pre `of_all` is a result of operator()
   [[nodiscard]] Tensor part(const Tensor& of_all, size_t layer_of_rank) const;
@@ -30,7 +30,8 @@ class LayerEmbedding {
   Norm norm_;
 };
 
-/// What a layer makes of its vector: the vector is gated by the hidden state and projected.
+/// Adds a layer's vector to its hidden state: the vector is gated by the hidden state and
+/// projected.
 class LayerInput {
  public:
   explicit LayerInput(const LayerParts& parts);

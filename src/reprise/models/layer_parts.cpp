@@ -39,7 +39,7 @@ const lora::LoraLayer& add_lora_layer(const LayerParts& parts,
   return parts.adapters->add_layer(std::move(layer));
 }
 
-// The names of the tensors `suffix` of modules of a layer.
+// The names of the tensors with the ending `suffix` of several modules of a layer.
 class TensorNames {
  public:
   TensorNames(const LayerParts& parts,
@@ -57,8 +57,8 @@ class TensorNames {
   std::vector<std::string_view> views_;
 };
 
-// The scale of what modules read that a checkpoint with static int8 has. As in vLLM, modules that
-// are one product share the largest one.
+// The static scale of the modules' input, in a checkpoint of static int8. As in vLLM, modules that
+// form one product share the largest scale.
 Tensor load_input_scale(const LayerParts& parts,
                         std::initializer_list<std::string_view> modules,
                         const Tensor& weight) {

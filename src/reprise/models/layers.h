@@ -15,15 +15,16 @@ namespace reprise::models {
 /// encoders such as ModernBERT.
 [[nodiscard]] std::unique_ptr<DecoderLayer> make_llama_layer(const LayerParts& parts);
 
-/// The layer of Granite, Granite 4 and MiniCPM: what attention and MLP add to the residual is
-/// scaled, so that the depth of the model does not change the size of its sums.
+/// The layer of Granite, Granite 4 and MiniCPM: the results of attention and MLP are scaled before
+/// they are added to the residual, so that the depth of the model does not change the size of the
+/// sums.
 [[nodiscard]] std::unique_ptr<DecoderLayer> make_granite_layer(const LayerParts& parts);
 
 /// The layer of Gemma 2, Gemma 3 and GLM-4: a norm before and a norm after each of attention and
 /// MLP.
 [[nodiscard]] std::unique_ptr<DecoderLayer> make_gemma_layer(const LayerParts& parts);
 
-/// The layer of Gemma 4: that of Gemma 3, then what the layer's own embedding of the token adds.
+/// The layer of Gemma 4: like Gemma 3, and then the layer's own embedding of the token is added.
 /// The residual is multiplied by a number at the end.
 [[nodiscard]] std::unique_ptr<DecoderLayer> make_gemma4_layer(const LayerParts& parts);
 
@@ -32,25 +33,26 @@ namespace reprise::models {
 
 /// The layer of GPT-NeoX, Falcon and some StableLM: attention and MLP read the same residual, and
 /// both add to it. The MLP has a norm of its own, or reads the result of the norm before attention.
-/// Where the config switches the parallel residual off: the layer of Llama.
+/// If the config turns the parallel residual off, this is the layer of Llama.
 [[nodiscard]] std::unique_ptr<DecoderLayer> make_gpt_neox_layer(const LayerParts& parts);
 
 /// The layer of Mamba and Mamba-2: the recurrence does the work of attention and MLP.
 [[nodiscard]] std::unique_ptr<DecoderLayer> make_mamba_layer(const LayerParts& parts);
 
-/// The layer of Falcon-H1: attention and a recurrence of Mamba-2 read the same norm, and the
-/// residual takes the sum of their results. Everything that goes into a part of the layer or comes
-/// out of it has a multiplier. Source: Zuo et al., "Falcon-H1" (2025), sections 2 and 3.
+/// The layer of Falcon-H1: attention and a recurrence of Mamba-2 read the same norm, and the sum of
+/// their results is added to the residual. Every input and every result of a part of the layer has
+/// a multiplier. Source: Zuo et al., "Falcon-H1" (2025), sections 2 and 3.
 [[nodiscard]] std::unique_ptr<DecoderLayer> make_falcon_h1_layer(const LayerParts& parts);
 
-/// The layer of Nemotron-H: one norm, then attention, a recurrence of Mamba-2, an MLP or experts.
+/// The layer of Nemotron-H: one norm, and then one of four parts: attention, a recurrence of
+/// Mamba-2, an MLP or experts.
 [[nodiscard]] std::unique_ptr<DecoderLayer> make_nemotron_h_layer(const LayerParts& parts);
 
 /// The layer of BERT: attention in both directions and an MLP, each with a norm after its sum.
 [[nodiscard]] std::unique_ptr<DecoderLayer> make_bert_layer(const LayerParts& parts);
 
-/// The layer of OPT: that of Llama, or with norms after the sums that of BERT, whose attention then
-/// sees no later tokens.
+/// The layer of OPT: like Llama; or, with norms after the sums, like BERT, but its attention sees
+/// no later tokens.
 [[nodiscard]] std::unique_ptr<DecoderLayer> make_opt_layer(const LayerParts& parts);
 
 /// The layer of BART's decoder: attention to the answer, attention to the encoder's text and an

@@ -6,10 +6,10 @@
 #include "reprise/models/layer_parts.h"
 #include "reprise/tensor/ops.h"
 
-/// What the layers of linear attention load.
+/// Loading the parts of layers of linear attention.
 namespace reprise::models {
 
-/// factor * x, which is x itself for a factor of 1.
+/// factor * x; returns x itself if the factor is 1.
 [[nodiscard]] inline Tensor scaled(const Tensor& x, float factor) {
   return factor == 1 ? x : ops::scale(x, factor);
 }

@@ -31,7 +31,7 @@ OpFunction function_of(weights::Activation activation) {
 // smaller silu.
 double gate_of_silu(double limit) {
   double gate = limit;
-  constexpr int kSteps = 50;  // of Newton; fewer than ten reach the last bit
+  constexpr int kSteps = 50;  // steps of Newton's method; fewer than ten reach the last bit
   for (int step = 0; step < kSteps; ++step) {
     const double sigmoid = 1 / (1 + std::exp(-gate));
     const double slope = sigmoid * (1 + gate * (1 - sigmoid));

@@ -27,7 +27,7 @@ void append_rows(std::vector<int64_t>& rows, int64_t begin, int64_t count) {
   for (int64_t row = begin; row < begin + count; ++row) rows.push_back(row);
 }
 
-// Rows whose pairs rotate, in the order of the op `rope` (decision 28).
+// Appends rows whose pairs rotate, in the order of the op `rope` (decision 28).
 void append_rotated(std::vector<int64_t>& rows, const weights::ModelConfig& config, int64_t begin) {
   for (const int64_t row : rotated_head_order(config.rope, config.mla->qk_rope_head_dim)) {
     rows.push_back(begin + row);
@@ -43,7 +43,7 @@ void append_query_rows(std::vector<int64_t>& rows, const weights::ModelConfig& c
   }
 }
 
-// A part of each head of kv_b: the rows of the keys, or those of the values.
+// Rows of kv_b: for each head the rows of its keys, or those of its values.
 std::vector<int64_t> rows_of_heads(const weights::ModelConfig& config,
                                    int64_t begin,
                                    int64_t count) {
@@ -139,7 +139,7 @@ Tensor MultiHeadLatentAttention::grow_by_position(const Tensor& q,
                                                   const Tensor& key,
                                                   const Tensor& positions) const {
   const auto pairs = [](const Tensor& x) { return ops::unflatten(x, x.size(1) / kFactorRow); };
-  // The op needs a key too; its result is not used.
+  // The op also needs a key; the result for it is not used.
   return ops::flatten(std::get<0>(ops::rope(pairs(q), pairs(key), positions, query_factors_)));
 }
 

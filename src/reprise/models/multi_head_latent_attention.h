@@ -10,10 +10,10 @@
 
 namespace reprise::models {
 
-/// Multi-head latent attention. Source: DeepSeek-V2 (2024), section 2.1, in the form in which the
-/// matrices that make keys and values from the latent are absorbed: that of the keys is applied to
-/// the queries, that of the values to the results of attention. So keys and values are never made,
-/// and the cache holds latents.
+/// Multi-head latent attention. Source: DeepSeek-V2 (2024), section 2.1, in the absorbed form: the
+/// matrix that makes keys from the latent is applied to the queries, and the matrix that makes
+/// values to the results of attention. So keys and values are never made, and the cache holds
+/// latents.
 class MultiHeadLatentAttention final : public AttentionBlock {
  public:
   explicit MultiHeadLatentAttention(const LayerParts& parts);
@@ -34,8 +34,9 @@ class MultiHeadLatentAttention final : public AttentionBlock {
 
   weights::LatentAttentionConfig sizes_;
   int64_t num_heads_;
-  Tensor query_and_latent_weight_;      // [queries or their latent | latent | rotated key, hidden]
-  Tensor query_norm_;                   // undefined, like the next: queries have no latent
+  Tensor query_and_latent_weight_;  // [queries or their latent | latent | rotated key, hidden]
+  // Undefined, like the next member, if queries have no latent.
+  Tensor query_norm_;
   Tensor query_weight_;                 // [num_heads * qk_head_dim, q_lora_rank]
   Tensor latent_norm_;                  // [kv_lora_rank]
   Tensor key_weight_;                   // [num_heads, kv_lora_rank, qk_nope_head_dim]
@@ -43,7 +44,7 @@ class MultiHeadLatentAttention final : public AttentionBlock {
   std::optional<PositionIndex> index_;  // nothing: tokens see all positions
   Projection o_;
   Tensor rope_table_;     // shared by layers
-  Tensor query_factors_;  // likewise; undefined: queries do not grow with the position
+  Tensor query_factors_;  // also shared by layers; undefined: queries do not grow with the position
   attention::LatentAttention attention_;
 };
 

@@ -8,7 +8,7 @@
 namespace reprise::models {
 namespace {
 
-// A tensor for each head, one behind the other.
+// A tensor for each head, one after the other.
 Tensor load_norm_of_each_head(const LayerParts& parts,
                               std::string_view module,
                               int64_t num_heads,
@@ -25,7 +25,8 @@ Tensor load_norm_of_each_head(const LayerParts& parts,
   return parts.parameters.load_stacked(views, arrangement);
 }
 
-// One tensor of [heads, head_dim]. Arrangements move rows, so it is transposed, and back.
+// One tensor of [heads, head_dim]. Arrangements move rows, so the tensor is transposed before and
+// after.
 Tensor load_norm_of_all_heads(const LayerParts& parts,
                               std::string_view module,
                               const std::vector<int64_t>& order) {

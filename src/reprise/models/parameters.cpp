@@ -135,7 +135,7 @@ std::string Parameters::reason_to_unpack(std::span<const std::string_view> names
 
 WeightFamily Parameters::family_for(std::span<const std::string_view> names,
                                     const Arrangement& arrangement) const {
-  // Rows in blocks share panels, so they stay where they are.
+  // Rows of blocks share panels, so they cannot be reordered.
   if (arrangement.is_trivial()) {
     if (const std::optional<WeightFamily> packed = packed_family(names)) return *packed;
   }
@@ -143,7 +143,7 @@ WeightFamily Parameters::family_for(std::span<const std::string_view> names,
       arrangement.dtype.value_or(dtype_) != DType::bf16 || arrangement.num_experts > 0) {
     return WeightFamily::rows;
   }
-  // Epilogues pair the halves of a stack, or take each of its tensors apart.
+  // Epilogues pair the halves of a stack, or treat each of its tensors separately.
   const auto fits = [&](std::string_view name) {
     const weights::TensorSpec* spec = source_->find(name);
     if (spec == nullptr || spec->shape.size() != 2) return false;
@@ -219,7 +219,7 @@ std::vector<weights::PackedWeight> Parameters::packed_copy() const {
 Tensor Parameters::load_table(std::string_view name) {
   const std::span<const std::string_view> names(&name, 1);
   const auto packed = packed_family(names);
-  // No op looks up rows of panels of smaller floats.
+  // No op looks up rows in panels of smaller floats.
   const bool has_rows = packed && *packed != WeightFamily::float_panels;
   return load(names, has_rows ? *packed : WeightFamily::rows, {});
 }
@@ -235,7 +235,7 @@ WeightPlan Parameters::plan_of(const weights::WeightSource& source,
   if (family == WeightFamily::block_panels) {
     const Shape& stacked = plan.stacked.shape;
     plan.type = packed_weight_type(panel_parts(source, names), stacked[-1], plan.stacked.dtype);
-    // The source has all experts in one tensor, or a tensor for each.
+    // The source has either all experts in one tensor, or one tensor for each expert.
     const int64_t experts = stacked.rank() == 3 ? stacked[0] : arrangement.num_experts;
     if (experts > 0) {
       plan.type.shape = {experts, plan.type.shape[0] / experts, plan.type.shape[1]};
@@ -340,7 +340,8 @@ void Parameters::copy_from_host() {
 void Parameters::discard(device::DiscardableMemory& memory) noexcept {
   for (const Origin& origin : origins_) {
     const device::BufferView weight = buffers_[origin.buffer];
-    // A mapped weight takes no memory that the system could not use for something else.
+    // Memory of a mapped weight can be taken back by the system at any time, so it is not
+    // discarded.
     if (mapped_ == nullptr || !mapped_->has(weight.data)) memory.discard(weight);
   }
 }
@@ -359,7 +360,7 @@ void Parameters::reload(const weights::WeightSource& source) {
                       names[0],
                       "the shape is not that of the model that was loaded");
     }
-    // The files may be others than those that the mapped copy was made from.
+    // The files may not be those from which the mapped copy was made.
     const device::BufferView to = buffers_[origin.buffer];
     if (mapped_ != nullptr && mapped_->has(to.data)) {
       mapped_->replace_by_zeros({static_cast<std::byte*>(to.data), to.bytes});

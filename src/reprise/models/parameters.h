@@ -41,10 +41,10 @@ class Parameters {
         executor_(&executor),
         reader_(stream) {}
 
-  /// From now on, weights that `mapped` has are not read from the source. Weights of other names or
-  /// made in other ways are read as before. \pre the device is the host itself
+  /// From now on, weights that `mapped` has are not read from the source. Weights with other names,
+  /// or made in other ways, are read as before. \pre the device is the host itself
   void use(std::shared_ptr<weights::MappedWeights> mapped) { mapped_ = std::move(mapped); }
-  /// All loaded weights, for a file that use() can take. The memory is that of this object.
+  /// All loaded weights, for a file that use() can take. Their memory belongs to this object.
   [[nodiscard]] std::vector<weights::PackedWeight> packed_copy() const;
   /// The number of loaded weights that were read, and not mapped.
   [[nodiscard]] size_t num_read() const noexcept { return origins_.size() - num_mapped_; }
@@ -67,12 +67,13 @@ class Parameters {
   [[nodiscard]] Tensor load_projection(std::string_view name, const Arrangement& arrangement = {}) {
     return load_projection({&name, 1}, arrangement);
   }
-  /// The matrices of all experts, arrangement.num_experts groups of equally many tensors:
+  /// The matrices of all experts, from arrangement.num_experts groups of equally many tensors:
   /// [num_experts, rows, columns]. They stay packed if the source has all of them in blocks and no
   /// panel has rows of two tensors.
   [[nodiscard]] Tensor load_experts(std::span<const std::string_view> names,
                                     const Arrangement& arrangement);
-  /// Why experts that the source has in blocks did not stay packed: the first case. Empty: none.
+  /// Why experts that the source has in blocks did not stay packed: the first such case. Empty: all
+  /// stayed packed.
   [[nodiscard]] const std::string& unpacked_experts() const noexcept { return unpacked_experts_; }
   /// The same for a matrix of which only rows are looked up: it stays packed or row-major.
   [[nodiscard]] Tensor load_table(std::string_view name);
@@ -81,15 +82,15 @@ class Parameters {
     return packed_family(names).has_value();
   }
 
-  /// A number that the source stores as a tensor with one element; nothing: there is none of that
-  /// name. Read while loading. \throws FileError E_SHAPE, E_DTYPE
+  /// A number that the source stores as a tensor with one element; nothing: the source has no
+  /// tensor of that name. Read while loading. \throws FileError E_SHAPE, E_DTYPE
   [[nodiscard]] std::optional<float> find_number(std::string_view name) const;
 
   /// The largest of positive numbers that the source stores as tensors with one element, as f32[1].
   /// reload() reads them again. \throws FileError; E_VALUE for a missing or other number
   [[nodiscard]] Tensor load_scale(std::span<const std::string_view> names);
 
-  /// Whether all numbers of a vector are 0, or there is none of that name. Read while loading.
+  /// Whether all numbers of a vector are 0, or the source has no such vector. Read while loading.
   [[nodiscard]] bool holds_only_zeros(std::string_view name) const;
 
   /// Adds a float32 table that was computed on the host; the name is for messages.
@@ -99,17 +100,18 @@ class Parameters {
 
   /// The same for integers.
   [[nodiscard]] Tensor add_table(std::string_view name, std::span<const int32_t> values);
-  /// Adds memory of zeros that the engine writes between steps (adapters, and which tokens use
-  /// them).
+  /// Adds memory of zeros that the engine writes between steps (adapters, and the adapter of each
+  /// token).
   [[nodiscard]] Tensor add_buffer(std::string_view name, const TensorType& type);
-  /// [outputs, inputs] of a matrix of the source. \throws FileError if there is none
-  /// \pre before finish_loading()
+  /// The shape [outputs, inputs] of a matrix of the source. \throws FileError if there is no such
+  /// matrix \pre before finish_loading()
   [[nodiscard]] Shape stored_shape(std::string_view name, bool is_transposed) const;
 
   /// Whether the source has a tensor of this name. \pre before finish_loading()
   [[nodiscard]] bool has_stored(std::string_view name) const { return source_->has(name); }
   /// Makes a tensor of another model known under a name, so that programs and graphs may refer to
-  /// it. Its owner must outlive this object, and gives its memory back on its own.
+  /// it. The tensor's owner must outlive this object; discard() does not give the tensor's memory
+  /// back.
   Tensor share(std::string_view name, const Tensor& tensor);
 
   /// Ends loading: releases the source and the staging memory.
@@ -139,7 +141,7 @@ class Parameters {
   [[nodiscard]] size_t total_bytes() const noexcept { return total_bytes_; }
   /// Every address that a graph may have been recorded with.
   [[nodiscard]] std::vector<device::BufferView> memory() const;
-  /// The same, with the names of name_of().
+  /// All loaded weights by name; the names are those of name_of().
   [[nodiscard]] std::vector<std::pair<std::string_view, device::BufferView>> named_memory() const;
   /// The name that the tensor was loaded under: "model.layers.0.mlp.down_proj.weight", or for
   /// stacked ones "model.layers.0.mlp.gate_proj+up_proj.weight"; packed ones end in " (packed)".
@@ -160,7 +162,7 @@ class Parameters {
     std::vector<std::string> names;
   };
 
-  /// How the packing of the source is kept, or nothing if it is not.
+  /// The family in which the source's packing is kept; nothing if the packing is not kept.
   [[nodiscard]] std::optional<WeightFamily> packed_family(
       std::span<const std::string_view> names) const;
   [[nodiscard]] WeightFamily family_for(std::span<const std::string_view> names,
@@ -168,14 +170,14 @@ class Parameters {
   [[nodiscard]] Tensor load(std::span<const std::string_view> names,
                             WeightFamily family,
                             const Arrangement& arrangement);
-  /// Why experts with blocks cannot stay packed; empty: they can.
+  /// Why experts with blocks cannot stay packed; empty if they can.
   [[nodiscard]] std::string reason_to_unpack(std::span<const std::string_view> names) const;
   /// \throws FileError if a tensor is missing
   [[nodiscard]] WeightPlan plan_of(const weights::WeightSource& source,
                                    std::span<const std::string_view> names,
                                    WeightFamily family,
                                    const Arrangement& arrangement) const;
-  /// The type of the tensors one above the other.
+  /// The type of a tensor that stacks these tensors by rows.
   [[nodiscard]] TensorType stacked_type(const weights::WeightSource& source,
                                         std::span<const std::string_view> names,
                                         const Arrangement& arrangement) const;
@@ -202,7 +204,7 @@ class Parameters {
   std::vector<Origin> origins_;                          // one per weight; tables have none
   std::vector<Scale> scales_;                            // their memory is kept, as of tables
   std::vector<std::unique_ptr<std::byte[]>> host_copy_;  // one per origin; empty without a copy
-  // For a device whose memory the host cannot write; the largest tensor decides its size.
+  // For a device whose memory the host cannot write. As large as the largest tensor.
   std::vector<std::byte> staging_;
   size_t total_bytes_ = 0;
   std::string unpacked_experts_;

@@ -30,7 +30,7 @@ class NoOps final : public OpExecutor {
   void execute(const OpCall&, std::span<const Tensor>, std::span<Tensor>) override {}
 };
 
-// Tensors that are read in several parts, and smaller ones.
+// Some tensors are read in several parts, others are smaller than a part.
 weights::ModelConfig config() {
   return weights::parse_model_config(
              R"({"architectures":["LlamaForCausalLM"],"hidden_size":256,"intermediate_size":1200,
@@ -44,7 +44,7 @@ constexpr std::string_view kEmbedding = "model.embed_tokens.weight";
 constexpr std::string_view kGate = "model.layers.0.mlp.gate_proj.weight";
 constexpr std::string_view kUp = "model.layers.0.mlp.up_proj.weight";
 
-// Each tensor is one number.
+// A source in which all elements of a tensor are the same number.
 class Numbers final : public weights::WeightSource {
  public:
   explicit Numbers(std::map<std::string, float, std::less<>> numbers)

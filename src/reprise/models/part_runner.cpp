@@ -9,8 +9,8 @@
 namespace reprise::models {
 namespace {
 
-// A job that several workers share. They take parts one by one: a worker whose core is busy
-// otherwise takes fewer.
+// A job that several workers share. Workers take parts one by one, so a worker whose core is also
+// used by others takes fewer.
 class PartQueue {
  public:
   PartQueue(int64_t num_parts, const std::function<void(int64_t)>& run_part)
@@ -33,7 +33,7 @@ class PartQueue {
  private:
   void keep(std::exception_ptr error, int64_t part) noexcept {
     const std::lock_guard lock(mutex_);
-    // Parts are given out in order, so no part below this one is left out.
+    // Parts are given out in order, so no part below a failed one is left out.
     if (part < end_) {
       end_ = part;
       error_ = std::move(error);

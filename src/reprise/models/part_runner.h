@@ -7,17 +7,16 @@
 
 namespace reprise::models {
 
-/// Runs the parts of a job on the workers of a device, or on the calling thread where the device is
-/// not the host itself. Used while loading and for sampling, when the workers have nothing else to
-/// do.
+/// Runs the parts of a job on the workers of a device; on the calling thread if the device is not
+/// the host itself. Used while loading and for sampling, when the workers have nothing else to do.
 class PartRunner {
  public:
   /// The stream must outlive this object.
   explicit PartRunner(device::Stream& stream) : stream_(&stream) {}
 
   /// Calls `run_part(i)` for all parts, in any order and from several threads, and returns when all
-  /// are done. \throws what a part threw: of several exceptions that of the lowest part. Later
-  /// parts may then be left out.
+  /// are done. If parts throw, rethrows the exception of the lowest of them; later parts may then
+  /// be left out.
   void run(int64_t num_parts, const std::function<void(int64_t part)>& run_part);
 
  private:

@@ -28,7 +28,7 @@ TEST_P(PartRunnerTest, runs_each_part_once) {
   }
 }
 
-// The same error in every run, whichever worker is faster.
+// Every run throws the same error, whichever worker is faster.
 TEST_P(PartRunnerTest, throws_the_exception_of_the_lowest_part) {
   PartRunner runner(*stream_);
   for (int i = 0; i < 100; ++i) {

@@ -7,8 +7,8 @@
 
 namespace reprise::models {
 
-/// A number that differs where two plans would make different bytes of the same checkpoint: the
-/// names, order, formats and types of the tensors, and what is done with them.
+/// A number that differs if two plans would make different bytes from the same checkpoint: it
+/// covers the names, order, formats and types of the tensors, and how they are arranged.
 [[nodiscard]] uint64_t plan_digest(const weights::WeightSource& source, const WeightPlan& plan);
 
 }  // namespace reprise::models

@@ -14,7 +14,8 @@ namespace {
 // The norm of keys does not follow `rms_norm_eps`. Source: transformers, modeling_deepseek_v32.py.
 constexpr float kKeyNormEpsilon = 1e-6F;
 
-// The elements of heads, those that rotate in the order of the op `rope` (decision 28).
+// The order of the elements of heads: those that rotate come in the order of the op `rope`
+// (decision 28).
 std::vector<int64_t> rows_of_heads(const LayerParts& parts, int64_t num_heads) {
   const weights::PositionIndexConfig& sizes = *parts.config.mla->index;
   weights::RopeParameters rope = parts.config.rope;
@@ -57,7 +58,7 @@ attention::LatentAttention::Index PositionIndex::operator()(const Tensor& hidden
       ops::layer_norm(project(hidden, key_weight_), key_norm_, key_norm_bias_, kKeyNormEpsilon);
   const Tensor k = ops::unflatten(normed, 1);
   const auto [q_rope, k_rope] = ops::rope(rotated(q), rotated(k), positions, rope_table_);
-  // The positive factors that all scores have in common change no choice.
+  // A positive factor that all scores have in common changes no choice, so it is left out.
   return {.q = ops::concat(q_rope, rest(q)),
           .key = ops::concat(k_rope, rest(k)),
           .weights = project(hidden, head_weights_),

@@ -7,7 +7,7 @@
 
 namespace reprise::models {
 
-/// The indexer of sparse attention: small queries and keys of its own, by which a token chooses the
+/// The indexer of sparse attention: with small queries and keys of its own, a token chooses the
 /// positions that it sees. Source: DeepSeek-V3.2-Exp (2025), section 2.1, without the Hadamard
 /// transform and float8, as in transformers, modeling_deepseek_v32.py.
 class PositionIndex {
@@ -22,7 +22,7 @@ class PositionIndex {
 
  private:
   weights::PositionIndexConfig sizes_;
-  int64_t rotated_size_;  // of each query and key: its first elements
+  int64_t rotated_size_;  // number of rotated elements, the first ones of each query and key
   Tensor query_weight_;   // [heads * head_dim, q_lora_rank]
   Tensor key_weight_;     // [head_dim, hidden]
   Tensor key_norm_;       // [head_dim], of a LayerNorm

@@ -13,15 +13,16 @@ struct Projection {
   Tensor weight;                          // of Parameters::load_projection()
   Tensor bias;                            // undefined = none
   const lora::LoraLayer* lora = nullptr;  // nullptr: no adapters; owned by lora::AdapterSlots
-  /// Ranks that each have some columns of the weight (row parallel): their products are added.
+  /// The number of ranks, if each has some columns of the weight (row parallel): their products are
+  /// added.
   int64_t ranks = 1;
-  /// f32[1]: the scale by which the checkpoint quantises what the projection reads, for a weight in
-  /// int8 panels. Undefined: x is quantised as the layout of the weight asks for.
+  /// f32[1]: the checkpoint's scale for quantising the projection's input, for a weight in int8
+  /// panels. Undefined: x is quantised as the layout of the weight asks for.
   Tensor input_scale = {};
 };
 
-/// The product with the weight; in a forward for batches with adapters also what the adapter of
-/// each token adds. The sum over the ranks if each has a part of the weight.
+/// The product with the weight. In a forward for batches with adapters, each token's adapter adds
+/// its part. If each rank has a part of the weight, the sum over the ranks.
 [[nodiscard]] Tensor project(const cudagraph::ForwardContext& context,
                              const Tensor& x,
                              const Projection& projection);
@@ -40,7 +41,7 @@ struct Projection {
 /// The columns of a, then those of b.
 [[nodiscard]] Tensor side_by_side(const Tensor& a, const Tensor& b);
 
-/// Logits of the rows below num_logits[0], for such a weight.
+/// Logits of the rows below num_logits[0], for a weight of Parameters::load_projection().
 [[nodiscard]] Tensor project_to_logits(const Tensor& x,
                                        const Tensor& weight,
                                        const Tensor& num_logits);

@@ -18,12 +18,13 @@ std::vector<int64_t> head_order(const weights::ModelConfig& config, int64_t laye
                                : counting(head_dim);
 }
 
-// The first stored row of each head: the heads of q, then those of k, then those of v, then gates.
+// The first stored row of each head: first the heads of q, then those of k, of v and of the gates.
 std::vector<int64_t> first_rows(const weights::ModelConfig& config, int64_t layer) {
   const int64_t heads = config.query_heads_of_layer(layer);
   const auto [kv_heads, head_dim] = config.heads_of_layer(layer);
   if (config.has_attention_gate) {
-    // Each head of q has its gates after it. Here the gates of all heads come last.
+    // In the checkpoint each head of q has its gates after it. Here the gates of all heads come
+    // last.
     std::vector<int64_t> rows;
     for (int64_t head = 0; head < heads; ++head) rows.push_back(2 * head);
     for (int64_t head = 0; head < 2 * kv_heads; ++head) rows.push_back(2 * heads + head);
@@ -41,7 +42,8 @@ std::vector<int64_t> first_rows(const weights::ModelConfig& config, int64_t laye
     }
     return rows;
   }
-  // One head of k and of v after the q heads that use them; per_head is a group of one.
+  // A group is the q heads that share one head of k and v, followed by these two; in per_head a
+  // group has one q head.
   const int64_t group = heads / kv_heads;
   std::vector<int64_t> rows;
   for (int64_t head = 0; head < heads; ++head) {

@@ -21,16 +21,16 @@ double llama3_frequency(const RopeParameters& rope, double frequency) {
   const auto original = static_cast<double>(rope.original_max_position_embeddings);
   const double wavelength = 2 * std::numbers::pi / frequency;
   if (wavelength < original / rope.high_freq_factor) return frequency;
-  // At this wavelength the blend below has no part of the first kind. Equal factors, which Llama 4
-  // Scout has, leave nothing between.
+  // At this wavelength the blend below would have no share of unchanged frequencies. With equal
+  // factors, as in Llama 4 Scout, no wavelengths lie between.
   if (wavelength >= original / rope.low_freq_factor) return frequency / rope.factor;
   const double smooth = (original / wavelength - rope.low_freq_factor) /
                         (rope.high_freq_factor - rope.low_freq_factor);
   return (1 - smooth) * frequency / rope.factor + smooth * frequency;
 }
 
-// YaRN: frequencies that turn less than beta_slow times over the original positions are divided by
-// `factor`, those that turn more than beta_fast times stay, and those between are blended.
+// YaRN: frequencies with fewer than beta_slow turns over the original positions are divided by
+// `factor`, those with more than beta_fast turns stay, and those between are blended.
 double yarn_frequency(const RopeParameters& rope,
                       int64_t rotary_dim,
                       size_t pair,

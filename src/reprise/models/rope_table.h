@@ -26,7 +26,7 @@ namespace reprise::models {
     int64_t head_dim,
     int64_t max_positions);
 
-/// A table that multiplies by a number for each position and rotates by no angle.
+/// A table that multiplies by a number for each position, without a rotation.
 [[nodiscard]] std::vector<float> make_temperature_table(
     const weights::AttentionTemperature& temperature, int64_t head_dim, int64_t max_positions);
 

@@ -11,7 +11,7 @@ namespace {
 using weights::RopeParameters;
 using weights::RopeType;
 
-// The frequencies that a table was made of: the angles of position 1.
+// The frequencies from which a table was made: the angles of position 1.
 std::vector<double> frequencies_of(const RopeParameters& rope,
                                    int64_t head_dim,
                                    int64_t positions) {
@@ -85,7 +85,7 @@ TEST(RopeTable, leaves_pairs_alone_that_do_not_rotate) {
   }
 }
 
-// Llama4TextAttention: log1p(floor((position + 1) / floor_scale)) * attn_scale + 1.
+// The formula of Llama4TextAttention: log1p(floor((position + 1) / floor_scale)) * attn_scale + 1.
 TEST(RopeTable, of_a_temperature_multiplies_by_a_number_that_grows_in_steps) {
   const std::vector<float> table =
       make_temperature_table({.scale = 0.4, .floor_positions = 5}, 8, 20);

@@ -51,7 +51,7 @@ std::optional<float> find_cache_scale(const LayerParts& parts,
   return std::nullopt;
 }
 
-// 0: that of the size of a head.
+// 0: the default, which follows from the size of a head.
 float scale_of_scores(const weights::ModelConfig& config, int64_t layer) {
   if (!config.divides_scores_by_layer) {
     return static_cast<float>(config.attention_scale.value_or(0));
@@ -69,7 +69,7 @@ attention::AttentionShape attention_shape(const LayerParts& parts) {
   const auto v_scale = find_cache_scale(parts, is_fused ? names.qkv : names.v, "v_scale");
   const int64_t layer = parts.layer;
   const weights::KeyValueHeads heads = config.heads_of_layer(layer);
-  // As in vLLM, one scale serves both if the other one is missing.
+  // As in vLLM, if one of the two scales is missing, the other one serves both.
   return {.num_heads = config.query_heads_of_layer(layer),
           .num_kv_heads = heads.count,
           .head_dim = heads.head_dim,
@@ -208,7 +208,7 @@ Tensor SelfAttention::as_wide_as(const Tensor& k, const Tensor& v) const {
 Tensor SelfAttention::of_values(const Tensor& attended) const {
   const bool is_wider = values_.dim < attended.size(2);
   if (!is_wider && values_.scale == 1) return ops::flatten(attended);
-  // The result of the op is dense, that of the slice is not.
+  // The op's result is dense, the slice's is not.
   const Tensor values = is_wider ? ops::slice(attended, 2, 0, values_.dim) : attended;
   return ops::flatten(ops::scale(values, values_.scale));
 }
@@ -216,7 +216,8 @@ Tensor SelfAttention::of_values(const Tensor& attended) const {
 Tensor SelfAttention::attend_to_shared(cudagraph::ForwardContext& context,
                                        const Tensor& projected,
                                        const Tensor& positions) const {
-  // The op rotates keys too. It gets a head of what was projected, which the norm of q has read.
+  // The op also rotates keys. As a key it gets one head of the projection's result, which the norm
+  // of q has already read.
   Tensor q = (*norms_.q)(ops::unflatten(projected, num_heads_));
   if (rope_table_.defined()) {
     const Tensor unused = ops::unflatten(ops::slice(projected, 1, 0, q_size_ / num_heads_), 1);

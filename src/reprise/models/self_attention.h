@@ -9,7 +9,7 @@
 
 namespace reprise::models {
 
-/// Attention of one layer with its projections: the parts that the config asks for.
+/// Attention of one layer with its projections, made of the parts that the config asks for.
 class SelfAttention final : public AttentionBlock {
  public:
   explicit SelfAttention(const LayerParts& parts);
@@ -21,16 +21,16 @@ class SelfAttention final : public AttentionBlock {
   [[nodiscard]] attention::AttentionLayer& attention() noexcept override { return attention_; }
 
  private:
-  /// What the layer projects: a layer with q alone reads the keys and values of another one, and
-  /// without v the keys before their norm are the values.
+  /// The projections of the layer: a layer with q alone reads the keys and values of another layer;
+  /// without v, the keys before their norm are the values.
   enum class Projected : uint8_t { q, q_and_k, q_k_and_v };
 
   struct Values {
     bool has_norm;  // without weights
-    int64_t dim;    // of a head, at most that of keys
-    float scale;    // may as well multiply the result of attention
+    int64_t dim;    // elements of a head's value, at most as many as of a key
+    float scale;    // scale of values, applied to the result of attention instead
   };
-  /// The gates that multiply the results.
+  /// The gates that multiply the results of attention.
   struct Gates {
     bool are_behind_q;  // for each element
     Tensor of_heads;    // [num_heads, hidden]; undefined: none
@@ -38,17 +38,17 @@ class SelfAttention final : public AttentionBlock {
   struct Norms {
     std::optional<Norm> q;
     std::optional<Norm> k;
-    std::optional<HeadNorms> q_heads;  // instead, if each head has weights of its own
+    std::optional<HeadNorms> q_heads;  // in place of q, if each head has weights of its own
     std::optional<HeadNorms> k_heads;
   };
 
   [[nodiscard]] static Projected projected_of(const LayerParts& parts);
   [[nodiscard]] bool has_norm(weights::QkNorm kind) const { return qk_norm_ == kind; }
   void load_qkv(const LayerParts& parts);
-  /// v with zeros behind the elements of each head, so that heads of k and v have one size, as the
-  /// cache and the kernels ask.
+  /// v with zeros after the elements of each head, so that heads of k and v have one size, as the
+  /// cache and the kernels require.
   [[nodiscard]] Tensor as_wide_as(const Tensor& k, const Tensor& v) const;
-  /// The elements of what attention gives that are made of values, times the scale of values:
+  /// The part of attention's results that comes from values, times the scale of values:
   /// [num_tokens, num_heads * values_.dim].
   [[nodiscard]] Tensor of_values(const Tensor& attended) const;
   /// Attention of a layer that reads the keys and values of another one.

@@ -32,7 +32,7 @@ void transpose(std::span<const std::byte> stored,
   }
 }
 
-// Writes the arranged elements of a stack to `dst`.
+// Writes the elements of a stack to `dst` in their arranged order.
 void arrange(const TensorType& stacked,
              const Arrangement& arrangement,
              std::vector<std::byte> elements,
@@ -57,7 +57,7 @@ void arrange(const TensorType& stacked,
   }
 }
 
-// Tensors whose elements change their order.
+// Reads tensors whose elements change their order.
 void read_arranged(const weights::WeightSource& source,
                    const WeightPlan& plan,
                    std::span<std::byte> dst) {
@@ -209,8 +209,8 @@ void WeightReader::for_tensors(
     const weights::WeightSource& source,
     Names names,
     const std::function<void(size_t index, bool may_share)>& read_tensor) {
-  // Fewer tensors are better cut into parts. A source may need memory for a whole tensor as
-  // float32, in every thread.
+  // With fewer tensors than this, each tensor is cut into parts instead. A source may need memory
+  // for a whole tensor as float32 in every thread.
   constexpr size_t kManyTensors = 16;
   constexpr uint64_t kSmallBytes = uint64_t{4} << 20;
   const bool are_small = std::ranges::all_of(
@@ -226,8 +226,8 @@ void WeightReader::for_tensors(
 void WeightReader::for_parts(const weights::WeightSource& source,
                              std::string_view name,
                              const RunPart& run_part) {
-  // Many parts for the workers, and few system calls. A part stays in the second cache level
-  // between reading and packing.
+  // Small enough that there are many parts for the workers, and that a part stays in the second
+  // cache level between reading and packing; large enough that there are few system calls.
   constexpr int64_t kPartBytes = int64_t{512} << 10;
   const auto bytes = static_cast<int64_t>(source.stored_bytes(name));
   if (!source.reads_rows(name) || bytes <= kPartBytes) return run_part(std::nullopt);

@@ -16,39 +16,40 @@
 
 namespace reprise::models {
 
-/// How stored tensors become a loaded one. The default takes them as they are.
+/// How stored tensors become one loaded tensor. The default leaves them as they are.
 struct Arrangement {
   bool is_transposed = false;  // each matrix is stored [in, out]
-  /// Row i of the result is row rows[i] of the stack; elements count as rows of a bias. Empty: all
-  /// rows, in order.
+  /// Row i of the result is row rows[i] of the stack; each element of a bias counts as a row.
+  /// Empty: all rows, in order.
   std::vector<int64_t> rows = {};
   /// The result is [num_experts, rows / num_experts, columns]: a matrix for each expert, or for
-  /// each head. 0: it has the rank of the tensors.
+  /// each head. 0: the result has the rank of the tensors.
   int64_t num_experts = 0;
   bool transposes_each = false;     // these matrices are transposed
-  std::optional<DType> dtype = {};  // of the result; not given: that of the model
-  std::string name = {};  // of the result, for messages; empty: made from the names of the tensors
+  std::optional<DType> dtype = {};  // type of the result; not given: the model's type
+  // Name of the result in messages; empty: made from the names of the tensors.
+  std::string name = {};
 
   [[nodiscard]] bool is_trivial() const noexcept {
     return is_in_order() && num_experts == 0 && !dtype;
   }
-  /// Whether the elements have the order in which they are stored.
+  /// Whether the elements keep the order in which they are stored.
   [[nodiscard]] bool is_in_order() const noexcept {
     return !is_transposed && rows.empty() && !transposes_each;
   }
 };
 
-/// Whether the source packs such weights.
+/// Whether the source packs weights of this family.
 [[nodiscard]] constexpr bool is_packed(WeightFamily family) noexcept {
   return family != WeightFamily::rows && family != WeightFamily::column_panels;
 }
 
-/// What is read for one weight.
+/// How one weight is read.
 struct WeightPlan {
   std::vector<std::string> names;  // in the source
   Arrangement arrangement;
   TensorType stacked;  // of the tensors one above the other
-  TensorType type;     // of the weight; its layout says how it is packed
+  TensorType type;     // type of the weight; its layout says how the weight is packed
 
   [[nodiscard]] WeightFamily family() const noexcept { return type.layout.family; }
 };
@@ -59,8 +60,8 @@ struct WeightPlan {
 /// The type of a stack after arranging it.
 [[nodiscard]] TensorType arranged_type(TensorType stacked, const Arrangement& arrangement);
 
-/// The parts of a packed weight: matrices one below the other. Neighbours of one format are one
-/// part where no panel would hold columns of both. \throws FileError
+/// The parts of a packed weight that stacks several matrices. Neighbours of the same format become
+/// one part, unless a panel would then hold columns of both. \throws FileError
 [[nodiscard]] std::vector<PanelPart> panel_parts(const weights::WeightSource& source,
                                                  std::span<const std::string_view> names);
 
@@ -77,25 +78,26 @@ class WeightReader {
 
  private:
   using Names = std::span<const std::string_view>;
-  /// Called with rows, or with nothing for the whole tensor.
+  /// Called with a range of rows, or with nothing for the whole tensor.
   using RunPart = std::function<void(std::optional<weights::RowRange> rows)>;
 
-  /// Tensors one after the other, as they are.
+  /// Reads tensors one after the other, unchanged.
   void read_stacked(const weights::WeightSource& source,
                     Names names,
                     const TensorType& weight,
                     std::span<std::byte> dst);
-  /// A packed weight: a header and panels.
+  /// Reads a packed weight: a header and panels.
   void read_blocks(const weights::WeightSource& source, Names names, std::span<std::byte> dst);
-  /// Panels one after the other, as the source packs them. Zeros fill up `dst`.
+  /// Reads panels one after the other, as the source packs them. Fills the rest of `dst` with
+  /// zeros.
   void read_panels(const weights::WeightSource& source, Names names, std::span<std::byte> dst);
-  /// Calls `run_part` from several threads with rows that are whole panels and make up the tensor,
-  /// or once for the whole tensor.
+  /// Calls `run_part` from several threads with ranges of rows that are whole panels and together
+  /// make up the tensor, or once for the whole tensor.
   void for_parts(const weights::WeightSource& source,
                  std::string_view name,
                  const RunPart& run_part);
-  /// Calls `read_tensor(i)` for all tensors: from several threads if they are many and small, which
-  /// is true of experts, and otherwise one after the other. `read_tensor` gets whether it may share
+  /// Calls `read_tensor(i)` for all tensors: from several threads if they are many and small, as
+  /// experts are, and otherwise one after the other. `read_tensor` is told whether it may divide
   /// its own work among threads.
   void for_tensors(const weights::WeightSource& source,
                    Names names,
