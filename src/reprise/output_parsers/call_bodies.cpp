@@ -25,7 +25,7 @@ std::optional<std::string_view> take_before(std::string_view& text, std::string_
   return before;
 }
 
-/// Templates write a value on lines of its own; the line ends around it are not part of it.
+/// Templates write a value on separate lines; the line ends around the value are not part of it.
 std::string_view without_outer_line_ends(std::string_view text) {
   if (text.starts_with('\n')) text.remove_prefix(1);
   if (text.ends_with('\n')) text.remove_suffix(1);
@@ -47,8 +47,9 @@ std::string_view unquoted(std::string_view text) {
 struct ParameterTags {
   std::string_view open;     // "<parameter="
   std::string_view close;    // "</parameter>"
-  bool is_verbatim = false;  // line ends around a value belong to it
-  bool is_json = false;      // a value that a tag does not call a text is JSON where it can be
+  bool is_verbatim = false;  // line ends around a value are part of it
+  // A value that its tag does not mark as text is read as JSON, if it is JSON.
+  bool is_json = false;
 };
 
 /// Reads `name>` and then parameters. `head` is the text between `open` and `>`.
@@ -59,7 +60,7 @@ std::vector<Call> read_tagged_call(std::string_view body, ParameterTags tags) {
   if (!is_plain_name(name)) return {};
   Json arguments = Json::object();
   for (body = trimmed(body); !body.empty(); body = trimmed(body)) {
-    if (!body.starts_with(tags.open)) return {};  // text that no parameter holds would be lost
+    if (!body.starts_with(tags.open)) return {};  // a text outside of parameters would be lost
     body.remove_prefix(tags.open.size());
     const std::optional<std::string_view> head = take_before(body, ">");
     if (!head) return {};
@@ -71,7 +72,7 @@ std::vector<Call> read_tagged_call(std::string_view body, ParameterTags tags) {
     }
     key = unquoted(key);
     if (!is_plain_name(key)) return {};
-    // A model may forget the end of a parameter before the next one.
+    // A model may forget the end tag of a parameter before the next one.
     const size_t end = body.find(tags.close);
     const size_t next = body.find(tags.open);
     const std::string_view value = body.substr(0, std::min(end, next));

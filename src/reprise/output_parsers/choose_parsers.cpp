@@ -14,17 +14,18 @@
 namespace reprise::output_parsers {
 namespace {
 
-/// If several formats read the same text, this is the one with the best-known name.
+/// If several formats read the same text, the first of these is chosen, because its name is the
+/// best known.
 constexpr auto kPreferred = std::to_array<std::string_view>(
     {"hermes", "qwen3_coder", "glm45", "llama3_json", "pythonic", "hunyuan_a13b"});
 
-/// A format is recognised when the template holds all its delimiters.
+/// The delimiters of a format. The format is recognised if the template contains all of them.
 struct Signs {
   std::string_view parser;
   std::array<std::string_view, 2> delimiters;
 };
 
-// For templates that write no earlier calls. Ordered: formats with delimiters of their own come
+// Used for templates that do not write earlier calls. Formats with delimiters of their own come
 // before formats that share a delimiter with others.
 constexpr auto kToolSigns = std::to_array<Signs>({
     {"openai", {"<|channel|>", "functions."}},
@@ -41,7 +42,7 @@ constexpr auto kToolSigns = std::to_array<Signs>({
     {"llama3_json", {"<|start_header_id|>", "\"parameters\""}},
 });
 
-// For templates that write no earlier thoughts.
+// Used for templates that do not write earlier thoughts.
 constexpr auto kReasoningSigns = std::to_array<Signs>({
     {"openai_gptoss", {"<|channel|>", "analysis"}},
     {"mistral", {"[THINK]", "[/THINK]"}},
@@ -61,7 +62,8 @@ std::string_view first_with_signs(std::span<const Signs> list, const TemplateSam
   return found == list.end() ? std::string_view{} : found->parser;
 }
 
-/// How much text a parser leaves beside the sample call; nullopt if it does not find the call.
+/// The number of bytes that a parser leaves as text beside the sample call; kNotFound if it does
+/// not find the call.
 constexpr size_t kNotFound = std::numeric_limits<size_t>::max();
 
 size_t text_beside_call(std::string_view parser_name, std::string_view text) {
@@ -87,7 +89,8 @@ bool is_preferred(std::string_view name) {
 
 /// The parser that finds the sample call and leaves the least text beside it.
 std::string_view parser_that_finds_the_call(const TemplateSamples& samples) {
-  // Formats without delimiters need the answer alone; the others find theirs anywhere.
+  // Formats without delimiters must get the answer alone; other formats find their delimiters in
+  // any text.
   std::string_view answer = samples.call;
   if (answer.starts_with(samples.generation)) answer.remove_prefix(samples.generation.size());
   std::string_view best;
@@ -107,8 +110,8 @@ std::string_view parser_that_finds_the_call(const TemplateSamples& samples) {
 std::string_view choose_tool_parser(const TemplateSamples& samples) {
   if (const std::string_view found = parser_that_finds_the_call(samples); !found.empty())
     return found;
-  // A template that writes calls in a form that no parser reads has no parser, whatever its
-  // delimiters.
+  // If a template writes calls in a form that no parser reads, no parser is chosen, whatever
+  // delimiters the template contains.
   const size_t at = samples.call.find(kSampleToolName);
   const bool writes_calls =
       at != std::string::npos && samples.call.find("sample value", at) != std::string::npos;
@@ -140,7 +143,8 @@ bool writes_reasoning_as(const ReasoningFormat& format, const TemplateSamples& s
          });
 }
 
-/// Several families write <think>; they differ only in whether the prompt has opened it.
+/// Several families write <think>; they differ only in whether the prompt already contains the
+/// opening tag.
 std::string_view family_of_think_tags(std::string_view tool_parser,
                                       const TemplateSamples& samples) {
   for (const std::string_view family : {"minimax_m2", "kimi_k2", "glm45"}) {

@@ -7,8 +7,8 @@
 
 namespace reprise::output_parsers {
 
-/// The conversation that shows how a chat template writes calls and reasoning. The words are
-/// unusual, so that they are found again in what the template writes.
+/// The sample conversation, which shows how a chat template writes calls and reasoning. Its words
+/// are unusual, so that they can be found in the template's output.
 inline constexpr std::string_view kSampleQuestion = "samplequestion";
 inline constexpr std::string_view kSampleReasoning = "samplereasoning";
 inline constexpr std::string_view kSampleContent = "samplecontent";
@@ -18,12 +18,12 @@ inline constexpr std::string_view kSampleToolName = "sample_tool";
 /// The tool of that name, as in a request.
 [[nodiscard]] Json sample_tools();
 
-/// What a chat template writes for the sample conversation. A text is empty if the template refuses
-/// that conversation.
+/// The output of a chat template for the sample conversation. A text is empty if the template
+/// refuses that conversation.
 struct TemplateSamples {
   std::string source;        // the template itself
   std::string instructions;  // a prompt with sample_tools()
-  // What follows the question in
+  // The text after the question in
   std::string generation;  // the prompt of an answer
   std::string call;        // an answer that calls the sample tool
   std::string reasoning;   // an answer with reasoning and content, or with reasoning and a call
@@ -38,9 +38,8 @@ struct ChosenParsers {
 };
 
 /// A model writes calls and thoughts as its chat template writes those of earlier answers. The
-/// parser that finds the sample call in the text of the template is the one that fits. A template
-/// that leaves earlier calls (thoughts) out is known by the delimiters in its text and
-/// instructions.
+/// parser that finds the sample call in the template's output is the right one. If a template
+/// leaves out earlier calls (or thoughts), the delimiters in its text and instructions decide.
 [[nodiscard]] ChosenParsers choose_parsers(const TemplateSamples& samples);
 
 }  // namespace reprise::output_parsers

@@ -15,7 +15,7 @@ namespace reprise::output_parsers {
                                         AnswerEnd end = AnswerEnd::by_model);
 [[nodiscard]] MessageDelta parse(const CreateOutputParser& create, const std::string& text);
 
-/// One answer of a format: text, two calls and text where the format allows it.
+/// An answer in one format: text, two calls and, if the format allows it, text again.
 struct FormatCase {
   std::string_view parser;
   std::string text;

@@ -37,7 +37,7 @@ MessageDelta parse(const CreateOutputParser& create, const std::string& text) {
 }
 
 const Json& case_tools() {
-  // For the formats that write every value as text.
+  // For formats that write every value as text.
   static const Json tools = Json::parse(R"([{"type": "function", "function": {"name": "get_weather",
     "parameters": {"type": "object", "properties": {
       "city": {"type": "string"}, "days": {"type": "integer"}}}}}])");

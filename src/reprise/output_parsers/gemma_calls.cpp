@@ -10,8 +10,8 @@ namespace {
 
 constexpr int kMaxGemmaDepth = 32;
 
-/// Reads `name{key:value,...}`, where a text stands between two equal delimiters and every other
-/// scalar stands bare.
+/// Reads `name{key:value,...}`, in which a text stands between two equal delimiters and every other
+/// scalar has none.
 class GemmaReader {
  public:
   GemmaReader(std::string_view text, std::string_view delimiter)
@@ -77,13 +77,13 @@ class GemmaReader {
     const std::string_view word = trimmed(text_.substr(at_, end - at_));
     at_ = end;
     if (word.empty()) return false;
-    // A number that JSON would write in another way may be a text: the schema decides later.
+    // A number that JSON would write differently may be a text: the schema decides later.
     const std::optional<Json> json = json_of(word);
     out = json && compact(*json) == word ? *json : Json(std::string(word));
     return true;
   }
 
-  /// The text up to the next delimiter; the delimiter before it was taken.
+  /// Reads the text up to the next delimiter; the delimiter before it was read already.
   bool read_text(std::string& out) {
     const size_t end = text_.find(delimiter_, at_);
     if (end == std::string_view::npos) return false;

@@ -78,7 +78,7 @@ void HarmonyParser::begin_body(MessageDelta& out) {
     name_ = recipient;
     call_.clear();
   } else if (channel == "analysis" || !recipient.empty()) {
-    // A message to a tool that the model brings itself is a part of its thoughts.
+    // Messages to the model's built-in tools are treated as reasoning.
     if (has_reasoning_) out.reasoning += '\n';
     has_reasoning_ = true;
     kind_ = Kind::reasoning;
@@ -111,7 +111,8 @@ void HarmonyParser::end_call(std::string_view end_marker, MessageDelta& out) {
     if (end_marker == "<|call|>") pass(end_marker, out);
     return;
   }
-  // The header says that this is a call. Arguments that are not JSON reach the client as they are.
+  // The header already says that this is a call. So arguments that are not JSON are passed on
+  // unchanged.
   const std::optional<Json> json = json_of(trimmed(call_));
   writer_.add({name_, json ? compact(*json) : call_}, out);
 }

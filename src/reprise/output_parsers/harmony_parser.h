@@ -20,7 +20,7 @@ class HarmonyParser final : public OutputParser {
  public:
   enum class Calls : uint8_t { are_reported, pass_as_text };
 
-  /// `rest` reads the content; null: it is content as it stands.
+  /// `rest` reads the content; null: the content is passed on unchanged.
   explicit HarmonyParser(Calls calls, std::unique_ptr<OutputParser> rest = nullptr)
       : calls_(calls), rest_(std::move(rest)) {}
 
@@ -31,7 +31,7 @@ class HarmonyParser final : public OutputParser {
   enum class State : uint8_t { between, header, body };
   enum class Kind : uint8_t { reasoning, content, call };
 
-  /// Returns false when it needs more text.
+  /// Reads as far as possible. Returns false when more text is needed.
   bool read(MessageDelta& out);
   void begin_body(MessageDelta& out);
   void add_body(std::string_view text, MessageDelta& out);

@@ -60,7 +60,7 @@ bool MarkedCallParser::read_body(MessageDelta& out) {
 
 void MarkedCallParser::end_body(std::string_view end_marker, MessageDelta& out) {
   if (add_calls(body_, out)) return;
-  // A call may have begun anew after a failed beginning.
+  // If the beginning marker occurs again in the body, the model may have begun the call anew.
   const size_t again = body_.rfind(markers_.begin);
   if (again != std::string::npos) {
     const std::string_view body = std::string_view(body_).substr(again + markers_.begin.size());

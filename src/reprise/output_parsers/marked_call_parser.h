@@ -13,11 +13,12 @@ namespace reprise::output_parsers {
 struct CallMarkers {
   std::string_view begin;
   std::string_view end;
-  // Around all calls of an answer; may be empty. They are not content where calls are.
+  // Around all calls of an answer; may be empty. Where there are calls, these markers are not
+  // content.
   std::string_view outer_begin;
   std::string_view outer_end;
   // Whether a body shows by itself that it is complete, as JSON does. Such a call needs no end
-  // marker, which may be the stop token of the model.
+  // marker: that may be the stop token of the model.
   bool may_lack_end = true;
 };
 
@@ -31,7 +32,7 @@ class MarkedCallParser final : public OutputParser {
   void finish(AnswerEnd end, MessageDelta& out) override;
 
  private:
-  /// Returns false when it needs more text.
+  /// Reads as far as possible. Returns false when more text is needed.
   bool read_text(MessageDelta& out);
   bool read_body(MessageDelta& out);
   /// Reports the calls in `body_`, or the body with its markers as content.
@@ -44,7 +45,7 @@ class MarkedCallParser final : public OutputParser {
   CallWriter writer_;
   MarkerScanner scanner_;
   std::string body_;         // of the call that is being read
-  std::string held_marker_;  // outer_begin and blanks: content unless a call follows
+  std::string held_marker_;  // outer_begin and blanks: they are content unless a call follows
   bool in_body_ = false;
 };
 

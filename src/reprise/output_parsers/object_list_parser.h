@@ -17,10 +17,10 @@ namespace reprise::output_parsers {
 class ObjectListParser final : public OutputParser {
  public:
   struct Style {
-    std::array<std::string_view, 2> markers = {};  // calls follow one of them; may be empty
+    std::array<std::string_view, 2> markers = {};  // a marker before calls; may be empty
     bool may_lack_marker = false;    // an answer that begins with '{' also consists of calls
     bool has_names_outside = false;  // name{...} or name[ARGS]{...}, besides an array of objects
-    bool is_array = false;           // the answer is an array and nothing else
+    bool is_array = false;           // the answer is one array and nothing else
   };
   explicit ObjectListParser(Style style) : style_(style) {}
 
@@ -32,7 +32,7 @@ class ObjectListParser final : public OutputParser {
 
   void read(bool is_end, MessageDelta& out);
   void decide(bool is_end);
-  /// Returns false when it needs more text.
+  /// Reads as far as possible. Returns false when more text is needed.
   bool read_call(bool is_end, MessageDelta& out);
   /// Reads brackets, separators and markers; nullopt if there is none at the front.
   std::optional<bool> read_framing(size_t first, bool is_end);
@@ -44,7 +44,7 @@ class ObjectListParser final : public OutputParser {
   CallWriter writer_;
   State state_ = State::start;
   bool in_list_ = false;
-  std::string skipped_;  // since the last call: content if no call follows
+  std::string skipped_;  // text since the last call: content if no call follows
 };
 
 }  // namespace reprise::output_parsers

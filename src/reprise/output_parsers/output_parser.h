@@ -32,9 +32,9 @@ struct MessageDelta {
 /// Whether the model ended its answer, or a limit did (max_tokens, the context's length).
 enum class AnswerEnd : uint8_t { by_model, cut };
 
-/// Reads a model's text piece by piece and appends its meaning. The sum of the results does not
-/// depend on the places where the text was cut. No text is an error: text that only looks like a
-/// tool call becomes content. One object reads one answer.
+/// Reads a model's text piece by piece and appends its meaning to a delta. The sum of the results
+/// does not depend on the places where the text was cut. No text is an error: text that only looks
+/// like a tool call becomes content. One object reads one answer.
 class OutputParser {
  public:
   virtual ~OutputParser() = default;

@@ -81,8 +81,8 @@ const std::vector<std::string> kTexts = {
     "<|channel>thought\nhm<channel|>yes<|tool_call>call:f{a:1}<tool_call|>",
 };
 
-/// Each parser alone, and beside one of the other kind. ReasoningAndCalls cuts answers of all
-/// pairs.
+/// Each parser alone, and together with one parser of the other kind. ReasoningAndCalls cuts
+/// answers of all pairs.
 std::vector<Create> all_parsers() {
   std::vector<Create> all;
   for (const std::string_view name : tool_parser_names()) {
@@ -144,7 +144,8 @@ TEST(OutputParsers, an_answer_that_breaks_off_anywhere_loses_no_text) {
       const MessageDelta found = parse(tools(test.parser, case_tools()), text);
       ASSERT_LE(found.tool_calls.size(), 2U);
       for (size_t i = 0; i < found.tool_calls.size(); ++i) {
-        // A call that broke off is not a call, except where its end says nothing.
+        // A call that was cut off is not reported as a call, except in a format whose end cannot
+        // show this.
         if (test.parser == "openai") continue;
         ASSERT_EQ(found.tool_calls[i], test.calls[i]) << test.parser << "\n" << text;
       }
@@ -229,7 +230,7 @@ TEST(OutputParsers, harmony_separates_the_channels) {
   ASSERT_EQ(found.tool_calls.size(), 1U);
   EXPECT_EQ(found.tool_calls[0], (ToolCallDelta{0, "f", "not json"}));
   expect_same_however_cut(tools("openai"), text);
-  // Without tools, the text of a call is content as it stands.
+  // Without tools, the text of a call is passed on as content, unchanged.
   const MessageDelta plain = parse(reasoning("openai_gptoss"), text);
   EXPECT_EQ(
       plain.content,

@@ -98,7 +98,7 @@ class PythonicReader {
     return false;
   }
 
-  /// Reads the escape whose letter is at `at_`, and leaves `at_` at its last character.
+  /// Reads the escape whose letter is at `at_`; afterwards `at_` is at the escape's last character.
   bool read_escape(std::string& value) {
     const char c = text_[at_];
     constexpr std::string_view kLetters = "ntrbf0\\'\"/";
@@ -153,7 +153,7 @@ class PythonicReader {
     return true;
   }
 
-  /// A number or a constant.
+  /// Reads a number or a constant.
   bool read_word(Json& out) {
     const size_t end = text_.find_first_of(" \t\r\n,)]}:", at_);
     const std::string_view word = text_.substr(at_, end - at_);

@@ -8,7 +8,7 @@
 
 namespace reprise::output_parsers {
 
-/// Reads calls in the syntax of Python: `f(a=1, b="x")`, several with commas, semicolons or line
+/// Reads calls in the syntax of Python: `f(a=1, b="x")`, or several with commas, semicolons or line
 /// ends between them, with or without brackets around them. Arguments have names; values are
 /// literals, also true, false and null. Empty if `text` is anything else.
 [[nodiscard]] std::vector<Call> read_pythonic_calls(std::string_view text);

@@ -36,7 +36,7 @@ bool PythonicParser::read(bool is_end, MessageDelta& out) {
   const std::string_view rest = held.substr(first);
   const std::string_view marker = writer_.num_calls() == 0 ? kPythonStart : kPythonEnd;
   if (rest.starts_with(marker)) {
-    // The end marker is dropped; the start marker may turn out to be content.
+    // The end marker is dropped. The start marker is kept, because it may turn out to be content.
     if (writer_.num_calls() == 0) skipped_.append(held, 0, first + marker.size());
     scanner_.drop(first + marker.size());
     return true;

@@ -17,12 +17,12 @@ class PythonicParser final : public OutputParser {
   void finish(AnswerEnd end, MessageDelta& out) override;
 
  private:
-  /// Returns false when it needs more text.
+  /// Reads as far as possible. Returns false when more text is needed.
   bool read(bool is_end, MessageDelta& out);
 
   MarkerScanner scanner_;
   CallWriter writer_;
-  std::string skipped_;  // a start marker: content if no list follows
+  std::string skipped_;  // a start marker: it is content if no list follows
   bool is_text_ = false;
 };
 

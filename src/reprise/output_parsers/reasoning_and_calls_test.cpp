@@ -34,14 +34,15 @@ std::vector<Written> ways_to_write(const ReasoningFormat& format) {
           {.format = opened, .start = "", .end = end}};
 }
 
-/// What a test expects of an answer. Everything is known from how the test put the answer together.
+/// The expected result for an answer. Every part is known, because the test put the answer
+/// together.
 struct Expected {
   std::string reasoning;
   std::string content;
   std::vector<ToolCallDelta> calls;
 };
 
-/// What a format that keeps reasoning in the content reports for it.
+/// The expected result in a format that keeps reasoning in the content.
 Expected as_reported(const ReasoningFormat& format, Expected expected) {
   if (!format.stays_in_content || expected.reasoning.empty()) return expected;
   const bool is_closed = !expected.content.empty() || !expected.calls.empty();
@@ -97,7 +98,8 @@ std::string named_tag(const FormatCase& tool) {
   return tool.text.substr(begin, tool.text.find_first_of(">]{(", begin) - begin + 1);
 }
 
-/// Calls in these formats are the whole answer, so none can follow a thought that was not closed.
+/// In these formats calls are the whole answer, so no call can follow a thought that was not
+/// closed.
 bool is_whole_answer(const FormatCase& tool) {
   return tool.text.starts_with('{') || tool.parser.ends_with("pythonic");
 }
@@ -106,8 +108,7 @@ TEST_F(ReasoningAndCalls, every_format_of_calls_behind_every_format_of_reasoning
   for (const ReasoningFormat& format : reasoning_formats()) {
     for (const Written& way : ways_to_write(format)) {
       for (const FormatCase& tool : format_cases()) {
-        // Harmony's calls and thoughts are messages beside each other, so one cannot hold the
-        // other.
+        // In Harmony, calls and thoughts are separate messages, so one cannot contain the other.
         if (format.has_channels && tool.parser == "openai") continue;
         const std::string draft = "Maybe " + tool.text + " would be wrong.\n";
         const std::string naming = "The tag " + named_tag(tool) + " begins a call.\n";

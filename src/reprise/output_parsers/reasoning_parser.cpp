@@ -28,7 +28,7 @@ ReasoningFormat think_tags(std::string_view name, std::string_view models, bool 
           .begins_inside = begins_inside};
 }
 
-/// Finds the tool calls that end a text: those that only blanks follow.
+/// Finds the tool calls at the end of a text: calls after which only blanks follow.
 class LastCalls {
  public:
   explicit LastCalls(const CreateOutputParser& create) : create_(create), parser_(create()) {}
@@ -56,8 +56,9 @@ class LastCalls {
   void take(MessageDelta& delta) {
     const bool is_text = delta.content.find_first_not_of(kBlanks) != std::string::npos;
     if ((is_text || !delta.reasoning.empty()) && !calls_.empty()) {
-      calls_.clear();       // they were drafts
-      parser_ = create_();  // in some formats, no call can follow a text that follows a call
+      calls_.clear();  // they were drafts
+      // Some formats accept no call after other text, so a new parser reads on.
+      parser_ = create_();
     }
     for (ToolCallDelta& call : delta.tool_calls) calls_.push_back(std::move(call));
   }
@@ -154,7 +155,7 @@ class ReasoningParser final : public OutputParser {
   State state_ = State::before;
 };
 
-/// Takes the tags around an answer away.
+/// Removes the tags around an answer.
 class TaggedAnswer final : public OutputParser {
  public:
   TaggedAnswer(std::string_view start, std::string_view end, std::unique_ptr<OutputParser> rest)
@@ -205,14 +206,14 @@ class TaggedAnswer final : public OutputParser {
   }
 
   std::string_view start_;
-  std::string line_and_end_;  // the end on a line of its own
+  std::string line_and_end_;  // the end tag with the line end before it
   std::vector<std::string_view> ends_;
   std::unique_ptr<OutputParser> rest_;
   MarkerScanner scanner_;
   bool is_before_ = true;
 };
 
-/// Reports what `parser` takes for reasoning as content, between the tags of most models.
+/// Reports the text that `parser` reads as reasoning as content, between the tags of most models.
 class ReasoningAsContent final : public OutputParser {
  public:
   explicit ReasoningAsContent(std::unique_ptr<OutputParser> parser) : parser_(std::move(parser)) {}
@@ -322,8 +323,8 @@ std::unique_ptr<OutputParser> create_reasoning_parser(ReasoningFormat format,
     };
   }
   const bool stays_in_content = format.stays_in_content;
-  // Without the tags of an answer: their parser holds bytes back, and LastCalls needs each at its
-  // place.
+  // LastCalls needs each byte at its place. So its parser is without the parser of the answer's
+  // tags, which holds bytes back.
   const CreateOutputParser calls =
       call_at_the_end == CallAtTheEnd::is_a_call ? rest : CreateOutputParser();
   auto parser = std::make_unique<ReasoningParser>(std::move(format), answer, calls);

@@ -15,17 +15,17 @@ struct ReasoningFormat {
   std::string_view models;
   std::vector<std::string_view> starts;  // any of them begins the reasoning
   std::vector<std::string_view> ends;    // any of them ends it
-  /// A line that follows the start and belongs to the marker, not to the reasoning.
+  /// A line after the start marker that belongs to the marker and not to the reasoning.
   std::string_view label;
-  /// True when the chat template has already written the start into the prompt: the model's text
-  /// then begins inside the reasoning, and it may repeat the start.
+  /// The chat template already writes the start marker into the prompt. The model's text then
+  /// begins inside the reasoning, and may repeat the marker.
   bool begins_inside = false;
   bool has_channels = false;  // Harmony: messages with channels in place of the markers above
-  /// Tags around the answer after the reasoning, which are no part of the content; or empty.
+  /// Tags around the answer after the reasoning, which are not part of the content; or empty.
   std::string_view answer_start = {};
   std::string_view answer_end = {};
-  /// The reasoning is reported as the beginning of the content, with <think> and </think>, for
-  /// clients that send it back as they got it.
+  /// The reasoning is reported as the beginning of the content, between <think> and </think>, for
+  /// clients that send it back unchanged.
   bool stays_in_content = false;
 };
 
@@ -34,8 +34,8 @@ struct ReasoningFormat {
 [[nodiscard]] std::vector<ReasoningFormat> reasoning_formats();
 [[nodiscard]] std::vector<std::string_view> reasoning_parser_names();
 
-/// What a complete tool call means that is the last thing in an answer whose reasoning was never
-/// closed. Some models begin to call before they close their reasoning; the call is then real.
+/// How to treat a complete tool call at the very end of an answer whose reasoning was never closed.
+/// Some models begin to call before they close their reasoning; then the call is meant.
 enum class CallAtTheEnd : uint8_t { is_reasoning, is_a_call };
 
 /// Separates the reasoning from the other text, which a parser that `rest` makes then reads. If

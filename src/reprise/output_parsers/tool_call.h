@@ -12,7 +12,7 @@
 namespace reprise::output_parsers {
 
 inline constexpr std::string_view kBlanks = " \t\r\n";
-/// A call longer than this is taken for text that lacks the end marker.
+/// A longer call is treated as text that lacks the end marker.
 inline constexpr size_t kMaxCallBytes = size_t{1} << 20;
 
 /// One tool call that was read as a whole.
@@ -28,7 +28,7 @@ struct Call {
 [[nodiscard]] std::optional<Json> json_of(std::string_view text);
 /// Compact JSON; bytes that are not UTF-8 are replaced.
 [[nodiscard]] std::string compact(const Json& json);
-/// nullopt unless `name` can be the name of a function and `arguments` is a JSON object.
+/// Returns nullopt unless `name` can be the name of a function and `arguments` is a JSON object.
 [[nodiscard]] std::optional<Call> call_with_object(std::string_view name,
                                                    std::string_view arguments);
 /// Reads {"name": ..., "arguments" or "parameters": ...}, also with Cohere's "tool_name".
@@ -44,7 +44,7 @@ class CallWriter {
 
  private:
   int num_calls_ = 0;
-  std::string held_blanks_;  // blanks after a call: content only if text follows
+  std::string held_blanks_;  // blanks after a call: they are content only if text follows
 };
 
 }  // namespace reprise::output_parsers

@@ -22,8 +22,8 @@ namespace {
 
 using Created = std::unique_ptr<OutputParser>;
 
-/// Whether the schemas of the tools decide the types of a call's arguments, after the format has
-/// read them. vLLM does so for these formats.
+/// Whether the tools' schemas decide the types of a call's arguments, after the format has read
+/// them. vLLM does so for these formats.
 enum class Types : uint8_t { as_written, by_schema };
 
 struct ToolFormat {
@@ -223,7 +223,8 @@ constexpr auto kToolFormats = std::to_array<ToolFormat>({
      Types::by_schema},
 });
 
-/// Passes the answer of another parser on, with arguments retyped by the schemas of the tools.
+/// Passes on the answer of another parser, with the types that the tools' schemas give to
+/// arguments.
 class RetypingParser final : public OutputParser {
  public:
   RetypingParser(Created inner, ToolSchemas schemas)

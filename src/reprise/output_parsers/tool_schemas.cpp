@@ -17,7 +17,7 @@
 namespace reprise::output_parsers {
 namespace {
 
-/// A set of JSON types, as bits. The order of the bits is the order in which a text is tried.
+/// A set of JSON types, as bits. A text is tried as each type in the order of the bits.
 using TypeSet = uint8_t;
 enum : uint8_t {
   kNull = 1,
@@ -43,7 +43,8 @@ std::string lower_case(std::string_view text) {
   return lower;
 }
 
-/// The type of this name in a schema. Tools that are not made from JSON schemas use other names.
+/// The type that this name means in a schema. Tools that are not made from JSON schemas use other
+/// names.
 TypeSet type_of_name(std::string_view name) {
   struct Named {
     TypeSet type;
@@ -118,8 +119,8 @@ std::optional<Json> as_type(TypeSet type, const std::string& text) {
   return json && type_of_value(*json) == type ? json : std::nullopt;
 }
 
-/// Retypes the arguments of one call. The types of a schema are found once, so that a long array
-/// costs one look at the schema of its items.
+/// Gives the arguments of one call the types of the schema. The types of each schema are found only
+/// once, however long an array is.
 class Retyper {
  public:
   explicit Retyper(const Json& root) : root_(root) {}
@@ -164,7 +165,8 @@ class Retyper {
     return found->second;
   }
 
-  /// The types that a schema allows, by `type`, `enum` and alternatives; text if it does not say.
+  /// The types that a schema allows, by `type`, `enum` and alternatives; text if the schema names
+  /// none.
   TypeSet find_types(const Json& given, std::set<const Json*>& seen) {
     const Json& schema = resolved(given);
     if (!seen.insert(&schema).second) return 0;  // a schema that is one of its own alternatives
@@ -209,7 +211,7 @@ class Retyper {
     return *found;
   }
 
-  const Json& root_;  // the parameters of the function: references begin there
+  const Json& root_;  // the parameters of the function: references are paths from here
   std::map<const Json*, TypeSet> types_;
 };
 

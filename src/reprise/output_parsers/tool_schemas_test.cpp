@@ -97,7 +97,7 @@ const std::vector<Retyping> kRetypings = {
     {R"({"type": "object", "properties": {"b": {"type": "integer"}}})",
      R"({"b": "1", "c": "1"})",
      R"({"b":1,"c":"1"})"},
-    // The schema allows no such value, where vLLM gives the number.
+    // The schema does not allow this value. vLLM returns the number.
     {R"({"type": ["array", "string"]})", R"("5")", R"("5")"},
 };
 
