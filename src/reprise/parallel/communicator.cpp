@@ -188,7 +188,7 @@ void Communicator::wait(std::span<Message> messages, Patience patience) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
   while (!test_all(messages)) {
-    // Another thread noticed the loss of a rank.
+    // Another thread has noticed the loss of a rank.
     check();
     const Clock::duration waited = Clock::now() - start;
     if (patience == Patience::step && waited > link_->options().timeout) {
@@ -206,7 +206,7 @@ std::string Communicator::late_text(std::span<const Message> messages) {
     const std::string name = fmt::format("rank {}", message.peer);
     if (text.find(name + " ") != std::string::npos) continue;
     const auto tag = link_->transport().waiting_tag(message.peer, RankLink::kBeatTag);
-    // A message of a mailbox says nothing about the operation of its sender.
+    // A message in a mailbox does not say which operation its sender is in.
     const bool is_elsewhere = tag && *tag != RankLink::kMailTag;
     text += fmt::format("{}{} {}",
                         text.empty() ? "" : "; ",

@@ -19,7 +19,7 @@ namespace reprise::parallel {
 /// never completes an operation of another purpose.
 enum class Operation : uint8_t {
   start_up,   // comparing options and plans
-  command,    // rank 0 says what the others do next
+  command,    // rank 0 tells the other ranks what to do next
   agreement,  // comparing the decision for a step
   data,       // a collective op of the model
   end,        // all ranks are about to leave
@@ -52,43 +52,43 @@ class Communicator {
  public:
   static constexpr int kMaxRanks = RankLink::kMaxRanks;
 
-  /// All ranks. \throws InvalidArgument for more than kMaxRanks ranks
+  /// The communicator of all ranks. \throws InvalidArgument for more than kMaxRanks ranks
   Communicator(std::unique_ptr<Transport> transport, const CommunicatorOptions& options);
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  /// A group of these ranks, in this order. Its rank 0 is the first of them. All of them make it.
-  /// \pre this is the communicator of all ranks, this rank is a member, and it is in no other group
-  /// of the kind
+  /// Makes a group of these ranks, in this order; the first of them is rank 0 of the group. All of
+  /// them must call this function. \pre this is the communicator of all ranks, this rank is a
+  /// member, and it is in no other group of the kind
   [[nodiscard]] std::unique_ptr<Communicator> group(GroupKind kind, std::vector<int> members) const;
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return static_cast<int>(members_.size()); }
-  /// The number among all ranks.
+  /// The number of a rank of this group among all ranks.
   [[nodiscard]] int world_rank(int rank) const noexcept {
     return members_[static_cast<size_t>(rank)];
   }
   [[nodiscard]] std::string description() const { return link_->transport().description(); }
   [[nodiscard]] RankLink& link() const noexcept { return *link_; }
 
-  /// Writes the `bytes` bytes at `mine` of rank 0, 1, ... to `all`, one after the other.
-  /// \throws RankError
+  /// Gathers `bytes` bytes at `mine` from each rank into `all` of every rank, in the order of the
+  /// ranks. \throws RankError
   void all_gather(Operation operation,
                   const void* mine,
                   void* all,
                   size_t bytes,
                   Patience patience = Patience::step);
-  /// `mine` has a part of `bytes` bytes for each rank. Writes this rank's part of rank 0, 1, ... to
-  /// `all`, one after the other. \throws RankError
+  /// `mine` has a part of `bytes` bytes for each rank. Gathers the parts that all ranks have for
+  /// this rank into `all`, in the order of the ranks. \throws RankError
   void all_to_all(Operation operation,
                   const void* mine,
                   void* all,
                   size_t bytes,
                   Patience patience = Patience::step);
-  /// Writes the bytes of rank `root` to `data` of all ranks. \throws RankError
+  /// Copies the bytes of rank `root` to `data` of all ranks. \throws RankError
   void broadcast(
       Operation operation, int root, void* data, size_t bytes, Patience patience = Patience::step);
-  /// Returns when all ranks have called it. \throws RankError
+  /// Returns when all ranks have called barrier(). \throws RankError
   void barrier(Operation operation, Patience patience = Patience::step);
 
   /// all_gather for kernels, which cannot throw. Returns false after a failure, which check()
@@ -100,16 +100,16 @@ class Communicator {
   /// \throws RankError if a rank was lost or late
   void check() const { link_->check(); }
   [[nodiscard]] bool has_failed() const noexcept { return link_->has_failed(); }
-  /// Ends the connection in an orderly way. Every rank calls it, after its last operation. Without
-  /// it, a launcher like mpirun ends the other ranks. \pre this is the communicator of all ranks
-  /// \throws RankError
+  /// Ends the connection in an orderly way. Every rank calls finish() after its last operation.
+  /// Without this call, a launcher like mpirun ends the other ranks. \pre this is the communicator
+  /// of all ranks \throws RankError
   void finish();
 
   /// Makes every later operation fail with this reason. Only the first reason counts.
   void fail(const std::string& reason) noexcept { link_->fail(reason); }
 
-  /// Collective ops declare that they write this memory. So they run one after the other, in the
-  /// order of the program, on every rank.
+  /// Collective ops declare that they write this memory. So every rank runs them one after the
+  /// other, in the order of the program.
   [[nodiscard]] std::span<std::byte> order_token() noexcept { return order_token_; }
 
  private:

@@ -18,7 +18,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Short for a test that waits for them, and long for a thread on a busy machine.
+/// Short enough for a test that waits for the timeouts, and long enough for a thread on a busy
+/// machine.
 CommunicatorOptions quick_options() {
   return {.timeout = milliseconds(2000),
           .beat_interval = milliseconds(50),
@@ -39,7 +40,7 @@ std::unique_ptr<Communicator> join(const std::shared_ptr<LocalHub>& hub,
   return std::make_unique<Communicator>(std::make_unique<LocalTransport>(hub, rank), options);
 }
 
-// The sentence of the RankError that `run` throws; empty: none.
+// The message of the RankError that `run` throws; empty: `run` throws none.
 template <typename Run>
 std::string failure_of(const Run& run) {
   try {
@@ -144,7 +145,7 @@ TEST(Communicator, notices_a_silent_rank_while_no_operation_runs) {
 TEST(Communicator, waits_without_a_limit_for_a_rank_that_gives_signs_of_life) {
   run_ranks(2, [](int rank, const std::shared_ptr<LocalHub>& hub) {
     const auto ranks = join(hub, rank, quick_options());
-    // Longer than the limit of other operations.
+    // This sleep is longer than the timeout of other operations.
     if (rank == 0) std::this_thread::sleep_for(quick_options().timeout + milliseconds(500));
     int value = rank == 0 ? 5 : 0;
     ranks->broadcast(Operation::command, 0, &value, sizeof value, Patience::unlimited);

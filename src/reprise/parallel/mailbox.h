@@ -21,18 +21,20 @@ class Mailbox {
   /// A longer message is an error of the sender.
   static constexpr size_t kMaxMessageBytes = size_t{256} << 20;
 
-  /// Hears from all ranks of the group, which also names them.
+  /// Receives from all ranks of the group. The communicator also gives the ranks' names for
+  /// messages.
   explicit Mailbox(const Communicator& ranks);
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
 
-  /// Sends a message. Returns at once; poll() moves messages along. Thread-safe.
-  /// \throws RankError if a rank is lost or the message is too long
+  /// Sends a message. Returns at once; poll() then sends the bytes. Thread-safe. \throws RankError
+  /// if a rank is lost or the message is too long
   void post(int to, std::vector<std::byte> message);
 
   using Take = std::function<void(int from, std::span<const std::byte> message)>;
-  /// Moves messages along and hands over those that have arrived. Returns whether anything moved.
-  /// Only one thread may call it; `take` may call post(). \throws RankError
+  /// Sends and receives what is possible now, and passes complete messages to `take`. Returns
+  /// whether anything was sent or received. Only one thread may call poll(); `take` may call
+  /// post(). \throws RankError
   [[nodiscard]] bool poll(const Take& take);
   /// Whether all messages of this rank are sent. Thread-safe.
   [[nodiscard]] bool is_sent();

@@ -11,7 +11,7 @@
 
 namespace reprise::parallel {
 
-/// A transport or, without one, the reason.
+/// A transport, or the reason why there is none.
 struct LoadedTransport {
   std::unique_ptr<Transport> transport;
   std::string reason;  // empty if there is a transport
@@ -28,7 +28,7 @@ struct LoadedTransport {
 /// The paths of the plug-in: next to the running executable, and in ../lib from there.
 [[nodiscard]] std::vector<std::filesystem::path> default_mpi_plugin_paths();
 
-/// What a build without the plug-in answers.
+/// The message of a build without the plug-in.
 [[nodiscard]] std::string missing_mpi_text();
 
 /// The version of the interface between the plug-in and its loader. Both are built from one tree.

@@ -11,8 +11,8 @@ using std::chrono::milliseconds;
 
 // How often the watching thread looks for heartbeats.
 constexpr milliseconds kWatchInterval{100};
-// A thread that waited longer than this was stopped itself, so the others' heartbeats are still
-// waiting to be received.
+// If this thread itself was stopped for longer than this, the others' heartbeats may be waiting to
+// be received.
 constexpr milliseconds kOwnPause{3'000};
 
 }  // namespace

@@ -16,18 +16,18 @@
 
 namespace reprise::parallel {
 
-/// A rank is lost, late, or does something else than the others. The engine cannot go on.
+/// A rank is lost, is late, or runs another operation than the others. The engine cannot continue.
 class RankError : public Error {
  public:
   using Error::Error;
 };
 
 struct CommunicatorOptions {
-  /// Ranks run the same step at the same time, so one waits for another only for moments.
+  /// Ranks run the same step at the same time, so one rank waits for another only briefly.
   std::chrono::milliseconds timeout{20'000};
-  /// Each rank tells each other rank in this interval that it is alive.
+  /// The interval at which each rank tells each other rank that it is alive.
   std::chrono::milliseconds beat_interval{1'000};
-  /// A rank without a heartbeat for so long is lost. Timeout and silence stay below the 30 s
+  /// A rank without a heartbeat for this long is lost. `timeout` and `silence` stay below the 30 s
   /// within which a lost rank must be named.
   std::chrono::milliseconds silence{12'000};
   /// Called once, with a sentence that names the rank, by the thread that noticed the failure. That
@@ -35,9 +35,9 @@ struct CommunicatorOptions {
   std::function<void(const std::string&)> on_failure;
 };
 
-/// What all communicators and mailboxes of a process share: the transport, its lock, the
-/// heartbeats, and the first failure. A thread sends and receives heartbeats, so a rank that was
-/// killed or stopped is noticed while no operation runs.
+/// The objects that all communicators and mailboxes of a process share: the transport, its lock,
+/// the heartbeats, and the first failure. A thread sends and receives heartbeats, so a rank that
+/// was killed or stopped is noticed while no operation runs.
 class RankLink {
  public:
   static constexpr int kMaxRanks = 64;
@@ -65,7 +65,7 @@ class RankLink {
   /// Makes every later operation fail with this reason. Only the first reason counts.
   void fail(const std::string& reason) noexcept;
   [[noreturn]] void fail_and_throw(const std::string& reason);
-  /// Ends the thread and the transport. \pre no message is under way
+  /// Ends the thread and the transport. \pre no message is being sent or received
   void finish();
 
  private:
@@ -100,9 +100,9 @@ class RankLink {
   std::thread watcher_;
 };
 
-/// What a thread does between two looks for a message. Messages between running ranks take
-/// microseconds. The waiting thread gives its core away between two looks, and later sleeps,
-/// because ranks may share cores.
+/// A pause of a thread between two looks for a message. Messages between running ranks take
+/// microseconds. The thread yields its core at first and later sleeps, because ranks may share
+/// cores.
 void pause_between_looks(std::chrono::steady_clock::duration waited);
 
 }  // namespace reprise::parallel

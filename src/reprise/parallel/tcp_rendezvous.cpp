@@ -30,7 +30,7 @@ using std::chrono::milliseconds;
 
 constexpr std::array<char, 8> kMagic = {'R', 'P', 'R', 'S', 'R', 'A', 'N', 'K'};
 constexpr uint32_t kVersion = 1;
-// A connection that has not said who it is after this time is closed.
+// A connection that has not sent its hello after this time is closed.
 constexpr milliseconds kHelloTime{5'000};
 // Unknown peers that may be connected at the same time. Further ones wait in the kernel's queue.
 constexpr size_t kMaxUnknown = 64;
@@ -47,9 +47,9 @@ struct Hello {
   Token token{};      // zeros: it has none yet
 };
 
-/// Where a rank can be reached, as rank 0 tells the others.
+/// The address of a rank, which rank 0 tells the other ranks.
 struct Place {
-  std::array<char, 64> address{};  // a number as text, ends with a zero
+  std::array<char, 64> address{};  // an address in digits, ends with a zero
   uint32_t port = 0;
 };
 
@@ -112,7 +112,7 @@ uint16_t port_of(int fd) {
              : ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
-// The address of the other side, as a number.
+// The address of the other side, in digits.
 std::string peer_of(int fd) {
   sockaddr_storage address{};
   socklen_t length = sizeof address;
@@ -231,7 +231,8 @@ class Reception {
 
   void wait_for_bytes() {
     std::vector<pollfd> entries = {{.fd = listener_, .events = POLLIN, .revents = 0}};
-    // Without room for another unknown peer, only those that are there are looked at.
+    // If there is no room for another unknown peer, new connections wait, and only the existing
+    // ones are read.
     if (unknown_.size() >= kMaxUnknown) entries.clear();
     for (const Unknown& unknown : unknown_) {
       entries.push_back({.fd = unknown.socket.fd(), .events = POLLIN, .revents = 0});
@@ -253,7 +254,7 @@ class Reception {
     }
   }
 
-  // Whether this connection needs no more attention.
+  // Whether this connection is finished with: it was accepted or closed.
   bool read_hello(Unknown& from,
                   int first_rank,
                   std::vector<Socket>& sockets,

@@ -27,22 +27,23 @@ class Socket {
   int fd_ = -1;
 };
 
-/// Where the ranks of an engine meet, as launchers tell it: RANK, WORLD_SIZE, MASTER_ADDR,
-/// MASTER_PORT.
+/// The place where the ranks of an engine meet, from the launcher's variables RANK, WORLD_SIZE,
+/// MASTER_ADDR and MASTER_PORT.
 struct TcpMeeting {
   int rank = 0;
   int size = 1;
-  std::string address = "127.0.0.1";  // of rank 0: a name or a number
+  std::string address = "127.0.0.1";  // the address of rank 0: a name, or digits
   uint16_t port = 0;
   std::chrono::seconds timeout{300};  // until all ranks must be there
   /// Rank 0 may get a socket that already listens, so that no other program can take the port
-  /// before. It need not know address and port then.
+  /// first. Then rank 0 needs neither address nor port.
   Socket listener;
-  /// Hears of connections that are not a rank of this engine. They are closed, and the ranks go on.
+  /// Gets a message for each connection that is not a rank of this engine. Such connections are
+  /// closed, and the ranks continue.
   std::function<void(const std::string&)> on_unknown_peer;
 };
 
-/// A socket that listens on 127.0.0.1, on a port that is free. \throws Error
+/// A socket that listens on 127.0.0.1 on a free port. \throws Error
 [[nodiscard]] Socket listen_on_free_port(uint16_t& port);
 
 /// Connects each rank with each other rank. Rank 0 listens at the address of the meeting and

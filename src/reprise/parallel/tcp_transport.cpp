@@ -139,7 +139,7 @@ void TcpTransport::move_outgoing(Peer& peer) {
     const ssize_t sent = sendmsg(peer.socket.fd(), &header, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0) {
       if (errno == EINTR) continue;
-      // What has arrived before the end is still read: a farewell may be among it.
+      // Bytes that arrived before the end are still read: they may contain a farewell.
       if (errno != EAGAIN) peer.outgoing.clear();
       return;
     }
@@ -217,7 +217,7 @@ void TcpTransport::end_body(Peer& peer, int rank) {
     operations_[static_cast<size_t>(peer.awaited->handle)].is_done = true;
     return;
   }
-  // Something may have begun to wait for the message while it arrived.
+  // Something may have begun to wait for the message while it was arriving.
   const auto posted =
       std::ranges::find(peer.posted, peer.into.tag, [](const Posted& entry) { return entry.tag; });
   if (posted != peer.posted.end()) {
@@ -237,7 +237,7 @@ void TcpTransport::finish() noexcept {
   for (Peer& peer : peers_) {
     if (!peer.socket.is_open()) continue;
     try {
-      // Only heartbeats are still under way. One that is half sent must be completed.
+      // Only heartbeats are still to be sent. One of which a part was sent must be completed.
       while (peer.outgoing.size() > 1) peer.outgoing.pop_back();
       peer.outgoing.push_back({.header = {.magic = kMessageMagic, .tag = kFarewell}, .handle = -1});
       for (move_outgoing(peer); !peer.outgoing.empty() && Clock::now() < deadline;
@@ -246,7 +246,7 @@ void TcpTransport::finish() noexcept {
         (void)poll(&entry, 1, 50);
       }
     } catch (...) {
-      // The other side finds a connection without a farewell.
+      // Without a farewell the other side reports this rank as lost.
       peer.outgoing.clear();
     }
     (void)shutdown(peer.socket.fd(), SHUT_WR);

@@ -14,9 +14,9 @@
 
 namespace reprise::parallel {
 
-/// Messages over TCP: for ranks that no MPI has started, on one machine or on several. Each message
-/// has a header that is checked, so wrong bytes end in an error that names the rank, and never in a
-/// large allocation.
+/// Messages over TCP: for ranks that were not started through MPI, on one machine or on several.
+/// Each message has a header that is checked, so wrong bytes end in an error that names the rank,
+/// and never in a large allocation.
 ///
 /// A rank whose connection ends without a farewell is lost: test() then throws, so the other ranks
 /// notice it at once.
@@ -66,7 +66,7 @@ class TcpTransport final : public Transport {
     std::list<Posted> posted;
     std::list<Unexpected> unexpected;
     size_t num_unexpected_bytes = 0;
-    // The message that arrives now.
+    // The header of the message that is being received.
     Header header;
     size_t num_header_bytes = 0;
     std::byte* body = nullptr;

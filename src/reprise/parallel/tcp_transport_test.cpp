@@ -68,7 +68,7 @@ TEST(TcpTransport, carries_collective_operations_and_messages) {
       Communicator ranks(std::move(transport), {});
       Mailbox mailbox(ranks);
       for (int round = 0; round < 100; ++round) {
-        // Up to 3 MB, more than a socket holds.
+        // Sizes up to 3 MB, more than a socket buffers.
         const size_t count = round % 10 == 0 ? 800'000 : static_cast<size_t>(round);
         std::vector<int> mine(count, ranks.rank() * 1000 + round);
         std::vector<int> all(count * static_cast<size_t>(size));
@@ -100,7 +100,7 @@ TEST(TcpTransport, carries_collective_operations_and_messages) {
 TEST(TcpTransport, names_a_rank_whose_connection_ends) {
   run_tcp_ranks(3, [](std::unique_ptr<Transport> transport) {
     const int rank = transport->rank();
-    if (rank == 2) return;  // without a farewell, as if it was killed
+    if (rank == 2) return;  // leaves without a farewell, as if the rank was killed
     Communicator ranks(std::move(transport), {});
     try {
       ranks.barrier(Operation::data, Patience::unlimited);
@@ -111,7 +111,8 @@ TEST(TcpTransport, names_a_rank_whose_connection_ends) {
   });
 }
 
-// Two ranks meet while unknown peers connect to their port. These are the reports of the ranks.
+// Two ranks meet while unknown peers connect to their port. Returns what the ranks report about
+// these peers.
 template <typename Connect>
 std::vector<std::string> unknown_peers_seen(const Connect& connect) {
   std::vector<int> fds;

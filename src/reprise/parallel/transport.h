@@ -14,9 +14,9 @@ namespace reprise::parallel {
 /// Messages between two ranks with the same tag arrive in the order in which they were sent.
 class Transport {
  public:
-  /// Names a message under way until test() returns true for it.
+  /// Identifies a message until test() returns true for it.
   using Handle = int;
-  /// The largest tag that every transport takes.
+  /// The largest tag that every transport accepts.
   static constexpr uint32_t kMaxTag = 0x7fffffff;
 
   virtual ~Transport() = default;

@@ -111,22 +111,21 @@ class MpiTransport final : public Transport {
   }
 
   void finish() noexcept override {
-    // Only heartbeats are still under way, and no rank waits for them.
+    // Only heartbeats are still being sent, and no rank waits for them.
     for (MPI_Request& request : requests_) {
       if (request == MPI_REQUEST_NULL) continue;
       MPI_Cancel(&request);
       MPI_Request_free(&request);
     }
     MPI_Comm_free(&communicator_);
-    // MPI_Finalize complains if it cannot remove the name.
+    // MPI_Finalize reports an error if it cannot remove the name.
     if (!segment_.empty()) (void)std::ofstream(segment_).put('\0');
     MPI_Finalize();
   }
 
  private:
-  // A process that is killed would leave its segment in /dev/shm, 4 MB, if nothing removes it
-  // later. Without a name, its memory is free when the last process that maps it ends, however it
-  // ends.
+  // A killed process would leave its segment of 4 MB in /dev/shm. Without a name, the memory is
+  // freed when the last process that maps the segment ends, however it ends.
   void remove_segment_name() {
     if (!meet_all()) return;
     MPI_Comm machine = MPI_COMM_NULL;
