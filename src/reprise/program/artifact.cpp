@@ -38,7 +38,8 @@ Json to_json(const std::vector<std::optional<Placement>>& placements) {
 
 // ---- reading ----
 
-// The largest accepted number of items of one kind. No model has so many, and they fit into memory.
+// The largest accepted number of items of one kind. No model has this many, and this many fit into
+// memory.
 constexpr int64_t kMostItems = 1 << 20;
 
 class Reader {

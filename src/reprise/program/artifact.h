@@ -33,7 +33,7 @@ using GroupSymbols = std::vector<std::vector<std::string>>;
 
 /// Loads `object` with `loader` and makes its functions the code of the groups of `program`. The
 /// program then owns the loaded code. \throws ArtifactError if there are symbols but no object, and
-/// what the loader throws
+/// the exceptions of the loader
 void attach_code(CompiledProgram& program,
                  std::span<const std::byte> object,
                  const GroupSymbols& symbols,
@@ -43,9 +43,9 @@ void attach_code(CompiledProgram& program,
 [[nodiscard]] Artifact to_artifact(const CompiledProgram& program,
                                    std::span<const std::byte> object);
 
-/// Reads the bytes that to_artifact() wrote. It needs no compiler. It checks everything (ranges of
+/// Reads the bytes that to_artifact() wrote. Needs no compiler. Checks everything (ranges of
 /// numbers, programs, types of boundary values), so bytes from any source give either a program
-/// that can run, or an error. \throws ArtifactError, and what the loader throws
+/// that can run, or an error. \throws ArtifactError, and the exceptions of the loader
 [[nodiscard]] CompiledProgram from_artifact(const Artifact& artifact,
                                             const device::CodeLoader& loader = cpu_code_loader(),
                                             std::span<const CustomOp* const> custom_ops = {});

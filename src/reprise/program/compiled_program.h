@@ -12,8 +12,8 @@
 
 namespace reprise::program {
 
-/// The name and type of the weight in a parameter slot. A program that comes from the compile cache
-/// finds its weights by these names, so the model need not be traced again.
+/// The name and type of the weight in a parameter slot. A program from the compile cache finds its
+/// weights by these names, so the model need not be traced again.
 struct ParameterSlot {
   std::string name;  // "model.layers.0.mlp.down_proj.weight"
   ValueType type;

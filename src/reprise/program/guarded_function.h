@@ -38,7 +38,8 @@ class GuardedFunction {
 
  private:
   struct Guarded {
-    std::optional<SymbolValues> sizes;  // the guard; nothing: the program serves all sizes
+    // The sizes that the inputs must have; nothing: the program serves all sizes.
+    std::optional<SymbolValues> sizes;
     TracedProgram traced;
     std::unique_ptr<Interpreter> interpreter;
   };

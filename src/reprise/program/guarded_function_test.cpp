@@ -84,7 +84,7 @@ TEST_F(Guarded, inputs_of_another_type_are_refused) {
   EXPECT_THROW((void)guarded.run(inputs, memory_), InvalidArgument);
 }
 
-// ---- CompilableFunction, the interface for authors of models
+// ---- CompilableFunction, the interface for authors of models ----
 
 TEST_F(Guarded, one_line_compiles_a_function_whatever_the_number_of_rows) {
   CompilableFunction block(straight_, {"x"}, {.parameter_memory = {weight_.extent()}});

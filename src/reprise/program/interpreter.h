@@ -75,7 +75,7 @@ class Interpreter {
     run(inputs, slots, values, executor, outputs);
     return outputs;
   }
-  /// As above. The sizes of the inputs and states give the values of the symbols.
+  /// The same, with the values of the symbols that follow from the sizes of the inputs and states.
   [[nodiscard]] std::vector<Tensor> run(std::span<const Tensor> inputs,
                                         const SlotTensors& slots,
                                         OpExecutor& executor) {

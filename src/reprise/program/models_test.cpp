@@ -117,7 +117,7 @@ TEST(ModelPieces, of_a_dense_model_are_three_unique_ones_around_attention) {
     const SplitProgram pieces = split(machine.trace_model().program, kAttention);
     EXPECT_EQ(pieces.pieces.size(), static_cast<size_t>(2 * layers + 1));
     EXPECT_EQ(pieces.num_capturable_pieces(), static_cast<size_t>(layers + 1));
-    // With one layer, there is a first piece and a last piece, but none between two attentions.
+    // A model of one layer has a first piece and a last piece, but no piece between two attentions.
     EXPECT_EQ(pieces.num_unique_capturable_pieces(), layers == 1 ? 2U : 3U);
     EXPECT_EQ(pieces.programs.size(), pieces.num_unique_capturable_pieces() + 1) << "one attention";
     for (const Piece& piece : pieces.pieces) {
@@ -177,7 +177,7 @@ TEST(ModelPieces, keep_the_cache_write_before_attention_or_split_it_off_too) {
 TEST(RandomProgramsOnKernels, compute_the_same_twice_and_in_pieces) {
   Machine machine;
   const std::vector<Tensor> inputs = make_batch(machine, {{3, 0}, {1, 20}, {2, 9}}, 1);
-  // lm_head writes only the rows below num_logits. All seven are wanted here.
+  // lm_head writes only the rows below num_logits, here all seven.
   const SymbolValues values{7, 4, 3};
   *inputs[kNumLogits].data_as<int32_t>() = 1 << 20;
   for (uint32_t seed = 0; seed < 300; ++seed) {

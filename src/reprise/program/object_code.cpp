@@ -58,7 +58,7 @@ class ElfFile {
     }
     return bytes_.subspan(section.sh_offset, section.sh_size);
   }
-  /// All entries of a table.
+  /// All entries of the table in a section.
   template <typename Entry>
   [[nodiscard]] std::vector<Entry> entries(const Elf64_Shdr& section) const {
     const std::span<const std::byte> bytes = content(section);
@@ -127,9 +127,10 @@ void require_loadable(const Elf64_Shdr& section) {
 
 /// The place of each section in the image: code first, all other sections from the next page on.
 struct ImageLayout {
-  std::vector<std::optional<uint64_t>> offsets;  // by section; nothing: the section is not loaded
-  uint64_t code_bytes = 0;                       // a multiple of the page size
-  uint64_t bytes = 0;                            // a multiple of the page size
+  // For each section; nothing: the section is not loaded.
+  std::vector<std::optional<uint64_t>> offsets;
+  uint64_t code_bytes = 0;  // a multiple of the page size
+  uint64_t bytes = 0;       // a multiple of the page size
 };
 
 ImageLayout lay_out(const ElfFile& file, uint64_t page) {
@@ -170,7 +171,7 @@ class Linker {
   void relocate() {
     for (const Elf64_Shdr& table : file_.sections()) {
       if (table.sh_type != SHT_RELA && table.sh_type != SHT_REL) continue;
-      // The section belongs to debug information.
+      // The section is debug information.
       if (!is_loaded(file_.section(table.sh_info))) continue;
       if (table.sh_type == SHT_REL) fail("relocations without addends");
       relocate_section(table);

@@ -14,8 +14,8 @@
 namespace reprise::program {
 namespace {
 
-// The largest size or coefficient. No tensor is so large, and the product of two such numbers fits
-// into 64 bits.
+// The largest size or coefficient. No tensor is this large, and the product of two such numbers
+// fits into 64 bits.
 constexpr int64_t kMaxNumber = std::numeric_limits<int32_t>::max();
 
 // The layout that a type's text names, such as "panels" in "bf16_panels"; nothing: no matrix of
@@ -52,7 +52,8 @@ class Parser {
     }
     parse_end();
   }
-  // Parses "group g0 {" and the group's body. A group contains no groups, so this nests only once.
+  // Parses "group g0 {" and the group's body. A group contains no groups, so the recursion ends
+  // here.
   bool parse_group() {
     in_.skip_blank_lines();
     const TextCursor begin = in_;
@@ -121,7 +122,7 @@ class Parser {
     return parse_type(in_.take_word("a type"), position);
   }
 
-  // Parses the shape behind "bf16" or "bf16_panels".
+  // Parses the shape after "bf16" or "bf16_panels".
   ValueType parse_type(std::string_view text, size_t position) {
     const size_t end = std::min(text.find('_'), text.size());
     const std::string_view dtype_text = text.substr(0, end);
@@ -256,8 +257,8 @@ class Parser {
     parse_arguments(node);
     if (in_.take_if('{')) parse_attributes(node);
     node.location = std::string(in_.take_comment());
-    // The results get their names only now, after the operands are read, so an op cannot use its
-    // own result as an operand.
+    // Results get their names only after the operands are read, so an op cannot use its own result
+    // as an operand.
     for (const Result& result : results) {
       const ValueId id = program_.add_value(result.type, result.state);
       node.outputs.push_back(id);

@@ -29,7 +29,7 @@ struct Value {
 };
 
 /// The constants of a node. An op uses only the attributes that its signature names
-/// (tensor/op_list.inl). An `empty` has no attribute for its type: the type of its result says it.
+/// (tensor/op_list.inl). `empty` has no attribute for its type, because its result has the type.
 struct NodeAttributes {
   OpFunction function = OpFunction::none;
   float epsilon = 0;
@@ -137,10 +137,10 @@ struct Program {
   std::vector<Value> values;
   std::vector<ProgramInput> inputs;
   std::vector<ValueId> parameters;  // by slot
-  std::vector<ValueId> states;      // by slot: the version before the first node
+  std::vector<ValueId> states;      // for each slot, the version before the first node
   std::vector<Node> nodes;          // in order of execution
   std::vector<ValueId> outputs;
-  std::vector<ValueId> final_states;  // by slot: the version after the last node
+  std::vector<ValueId> final_states;  // for each slot, the version after the last node
 
   [[nodiscard]] const Value& value(ValueId id) const { return values.at(index_of(id)); }
   [[nodiscard]] const ValueType& type(ValueId id) const { return value(id).type; }
@@ -160,7 +160,7 @@ class ProgramError : public Error {
   using Error::Error;
 };
 
-/// Which operands an op writes or may miss, and how many results it has.
+/// Which operands an op writes, which of them may be left out, and how many results it has.
 struct OpSignature {
   size_t num_inputs = 0;
   size_t num_results = 0;          // the first outputs of a node
@@ -179,7 +179,8 @@ struct OpSignature {
 [[nodiscard]] OpSignature signature_of(const Program& program, const Node& node);
 /// The signature of a call. \pre the op is not row_group, which only programs have
 [[nodiscard]] OpSignature signature_of(const OpCall& call);
-/// Leaves out the optional operands at the end of the op's signature that the node has not.
+/// Sets num_inputs to leave out the optional operands at the end of the op's signature that the
+/// node does not have.
 void leave_out_last_operands(Node& node);
 /// All ops, and the op that has a name.
 [[nodiscard]] std::span<const OpCode> all_ops() noexcept;

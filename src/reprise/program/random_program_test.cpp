@@ -20,9 +20,9 @@ TEST(RandomPrograms, are_well_formed_and_use_every_op) {
     ASSERT_EQ(verify(program).value_or(""), "") << "seed " << seed << "\n" << print(program);
     for (const Node& node : program.nodes) seen.insert(node.op);
   }
-  // Random programs contain no groups (a pass makes them, and its tests cover them) and no custom
-  // ops. Blocks need rows of whole 32 elements, which these small shapes do not have; kernels_test
-  // covers them.
+  // Random programs contain no groups (a pass makes groups, and its tests cover them) and no custom
+  // ops. Blocks need rows whose length is a multiple of 32, which these small shapes do not have;
+  // kernels_test covers them.
   seen.insert({OpCode::row_group, OpCode::custom});
   seen.insert({OpCode::quantize_blocks,
                OpCode::rms_norm_quantize_blocks,

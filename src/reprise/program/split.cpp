@@ -71,7 +71,7 @@ class PieceBuilder {
   }
 
   /// The piece's value for a value of the whole program. If that value is a view, the piece makes
-  /// the view itself. If another piece computes it, it becomes an input of this piece.
+  /// the view itself. If another piece computes the value, it becomes an input of this piece.
   ValueId local(ValueId id) {
     if (id == kNoValue) return kNoValue;
     if (const auto found = local_.find(id); found != local_.end()) return found->second;
@@ -94,7 +94,8 @@ class PieceBuilder {
     program_.outputs.push_back(local(id));
     outputs_.push_back(id);
   }
-  /// Ids in the whole program: what the piece reads, what it returns, and what it computes.
+  /// Three lists of ids in the whole program: the values that the piece reads, returns and
+  /// computes.
   [[nodiscard]] const std::vector<ValueId>& inputs() const noexcept { return inputs_; }
   [[nodiscard]] const std::vector<ValueId>& outputs() const noexcept { return outputs_; }
   [[nodiscard]] const std::vector<ValueId>& defined() const noexcept { return defined_; }
@@ -107,7 +108,7 @@ class PieceBuilder {
     const size_t producer = producers_[index_of(id)];
     return producer < whole_.nodes.size() && is_view(whole_.nodes[producer].op);
   }
-  // Adds the views from which `id` is made, the first one first. It uses a loop, because a parsed
+  // Adds the views from which `id` is made, the first one first. Uses a loop, because a parsed
   // program may have a chain of views of any length, and recursion could exhaust the stack.
   void add_views(ValueId id) {
     std::vector<size_t> chain;
@@ -125,7 +126,7 @@ class PieceBuilder {
     return local_[id] = program_.add_state(whole_.type(id));
   }
 
-  // Copies the group into the piece's program, once for each group that it uses.
+  // Copies the group into the piece's program, once for each group that the piece uses.
   uint32_t local_group(uint32_t whole_group) {
     const auto [found, is_new] =
         groups_.emplace(whole_group, static_cast<uint32_t>(program_.groups.size()));
@@ -156,7 +157,8 @@ class PieceBuilder {
   }
 
   const Program& whole_;
-  std::span<const size_t> producers_;  // by value of the whole program: the node that makes it
+  // For each value of the whole program, the node that makes it.
+  std::span<const size_t> producers_;
   Program program_;
   Piece piece_;
   std::map<ValueId, ValueId> local_;

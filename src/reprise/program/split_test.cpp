@@ -47,7 +47,7 @@ struct Split {
   }
 };
 
-// Splits the program, and checks that the pieces compute the same as the whole.
+// Splits the program, and checks that the pieces compute the same as the whole program.
 Split split_text(const std::string& text, const std::vector<OpCode>& ops) {
   Split result{.whole = program_of(text)};
   result.pieces = split(result.whole, ops);
@@ -264,7 +264,7 @@ TEST(SplittingOps, are_named_as_we_or_vllm_name_them) {
   EXPECT_EQ(codes({"aiter.mla_attention"}).size(), 1U);
   EXPECT_THAT(codes({"kv_write", "vllm::unified_kv_cache_update"}),
               ElementsAre(OpCode::kv_write, OpCode::kv_write));
-  // A layer of linear attention leaves the pieces as a whole, whichever of its ops is named.
+  // All ops of a layer of linear attention are outside the pieces if any one of them is named.
   for (const char* name :
        {"vllm::mamba_mixer2", "vllm::mamba_mixer", "vllm::short_conv", "causal_conv1d"}) {
     EXPECT_THAT(codes({name}), ElementsAre(OpCode::selective_state_update)) << name;

@@ -20,7 +20,7 @@ enum class Symbol : uint8_t {
   num_tokens,  // T: tokens of the step, padding included
   num_reqs,    // R: requests of the step, padding included
   num_logits,  // L: positions whose logits are computed
-  num_blocks,  // B: blocks of the KV cache; their number depends on the machine's memory
+  num_blocks,  // B: blocks of the KV cache. Their number depends on the machine's memory
 };
 inline constexpr std::array kSymbols = {
     Symbol::num_tokens, Symbol::num_reqs, Symbol::num_logits, Symbol::num_blocks};
@@ -108,7 +108,7 @@ class SymShape {
   int rank_ = 0;
 };
 
-/// Element type, shape and, of weights, layout of a value of a program.
+/// The element type and shape of a value of a program; for weights, also the layout.
 struct ValueType {
   DType dtype = DType::f32;
   SymShape shape;

@@ -42,7 +42,7 @@ class ProgramSyntaxError : public InvalidArgument {
   size_t column_;
 };
 
-/// The text of a program. It numbers the values anew, so programs that differ only in ValueIds have
+/// The text of a program. Values are numbered anew, so programs that differ only in ValueIds have
 /// the same text. print(parse(print(p))) == print(p).
 [[nodiscard]] std::string print(const Program& program);
 

@@ -10,7 +10,7 @@ struct TokenRange {
   int64_t begin = 1;
   int64_t end = std::numeric_limits<int64_t>::max();
   /// Only multiples of this number belong to the range. The T of the range's program counts groups
-  /// of so many tokens: with sequence parallelism, the tokens of one rank.
+  /// of this many tokens: with sequence parallelism, the tokens of one rank.
   int64_t multiple = 1;
 
   [[nodiscard]] bool contains(int64_t num_tokens) const noexcept {

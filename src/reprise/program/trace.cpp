@@ -18,10 +18,10 @@ namespace {
 
 using Reason = TraceError::Reason;
 
-// The symbol values of the five traced runs. Code has no reason to treat these sizes specially:
-// they are neither 0 nor 1 nor round. No symbol is an affine function of another symbol over the
-// five rows, so at most one symbol explains a size. The T of the last two rows (2 and 32771) lies
-// below and above the thresholds at which a model is likely to branch.
+// The symbol values of the five traced runs. These sizes are not special in any way: they are
+// neither 0 nor 1 nor round. No symbol is an affine function of another symbol over the five rows,
+// so at most one symbol explains a size. The T of the last two rows (2 and 32771) lies below and
+// above the thresholds at which a model is likely to branch.
 constexpr std::array kHints = {SymbolValues{7, 3, 2, 19},
                                SymbolValues{1031, 5, 3, 23},
                                SymbolValues{131, 11, 13, 31},

@@ -89,7 +89,8 @@ class TraceError : public Error {
   std::source_location where_;
 };
 
-/// Whether the function can be traced for given sizes, though not for all sizes at once.
+/// Whether the error is about sizes: the function can be traced for given sizes, though not for all
+/// sizes at once.
 [[nodiscard]] inline bool is_about_sizes(const TraceError& error) noexcept {
   return error.reason() == TraceError::Reason::branch ||
          error.reason() == TraceError::Reason::baked_number ||

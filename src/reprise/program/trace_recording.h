@@ -20,7 +20,7 @@
 /// The recording of one run of a traced function, used by trace().
 namespace reprise::program {
 
-// Traced tensors have no memory. The address identifies the tensor: values from 2^62 on are no
+// Traced tensors have no memory; the address only identifies the tensor. Values from 2^62 on are no
 // valid addresses, so no real tensor has one, and an access to one faults at once.
 inline constexpr uintptr_t kFirstAddress = uintptr_t{1} << 62;
 inline constexpr uintptr_t kAddressStep = uintptr_t{1} << 32;
@@ -41,7 +41,7 @@ struct TracedCall {
   std::vector<TensorType> types;  // of the results; new versions of states have no entry
   size_t first_result = 0;
   std::string location;
-  std::string module_path;  // the location of this op, or of the last op that had a location
+  std::string module_path;  // the location of this op, or of the last op that had one
 };
 
 struct TraceRecording {

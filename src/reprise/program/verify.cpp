@@ -206,8 +206,8 @@ class Verifier {
     for (const Node& node : group.nodes) {
       if (!is_view(node.op)) results.insert(node.outputs.begin(), node.outputs.end());
     }
-    // Each output of a group gets separate memory, so it must be the result of an op that is no
-    // view, and occur once.
+    // Each output of a group gets separate memory. So it must be the result of an op that is not a
+    // view, and it must occur only once.
     for (ValueId output : group.outputs) {
       if (results.erase(output) == 0) return "returns a view, an input, or one value twice";
     }

@@ -127,7 +127,7 @@ TEST(Verify, refuses_a_function_that_the_op_does_not_have) {
 }
 
 TEST(Verify, refuses_what_fits_only_some_sizes) {
-  // T = 7 and R = 3 fit, because R+4 is T. Other sizes do not.
+  // The types fit for T = 7 and R = 3, because R+4 is then T. They fit for no other sizes.
   EXPECT_THAT(
       violation_of(
           "input %x: f32[T, 8]\ninput %y: f32[R+4, 8]\n%0: f32[T, 8] = add(%x, %y)\nreturn %0\n"),
