@@ -27,19 +27,19 @@ namespace nb = nanobind;
 namespace reprise::python {
 namespace {
 
-/// Python's reference to a queue. Python does not hold a shared_ptr, because the engine's thread
-/// often drops a queue's last reference and must not need the GIL for that.
+/// Python's reference to a queue. It does not hold a shared_ptr, because the engine's thread often
+/// drops a queue's last reference and must not need the GIL for that.
 struct QueueHandle {
   std::shared_ptr<OutputQueue> queue = std::make_shared<OutputQueue>();
 };
 
-/// Python's reference to a compiled constraint on answers.
+/// Python's reference to the compiled constraint of an answer.
 struct OutputConstraint {
   std::shared_ptr<const structured_output::ConstraintSource> source;
   std::shared_ptr<const structured_output::CompiledSpec> compiled;
 };
 
-/// An AsyncEngine that several Python objects share and any of them may shut down. Functions that
+/// An AsyncEngine that several Python objects share; any of them may shut it down. Functions that
 /// may wait release the GIL.
 class Engine {
  public:
@@ -166,7 +166,7 @@ class Engine {
   }
 
  private:
-  /// Reads an adapter that the engine does not know by this name yet.
+  /// Reads an adapter whose name the engine does not know yet.
   void load_adapter(const std::string& name, const std::string& path) const {
     lora::AdapterRegistry* adapters = engine().adapters();
     if (adapters == nullptr) {
@@ -185,7 +185,8 @@ std::vector<int32_t> encode(const Engine& engine,
   return engine.engine().tokenizer().encode(text, {.add_special_tokens = add_special_tokens});
 }
 
-/// Two texts as the model reads them together, and where the second begins, if it needs to know.
+/// The tokens of two texts as the model reads them together, and where the second text begins, if
+/// the model needs to know.
 std::pair<std::vector<int32_t>, std::optional<int32_t>> encode_pair(const Engine& engine,
                                                                     const std::string& first,
                                                                     const std::string& second) {
