@@ -9,13 +9,13 @@
 
 namespace reprise::replay_log {
 
-/// The first place at which a replayed answer is not the logged one.
+/// The first place at which a replayed answer differs from the logged answer.
 struct AnswerDifference {
   enum class Kind : uint8_t {
     token,   // another token
     logits,  // the same token, chosen from other logits
-    length,  // one answer ends here, and the other goes on
-    finish,  // the same tokens, and another reason to end
+    length,  // one answer ends here, and the other continues
+    finish,  // the same tokens, but another reason to end
     vector,  // of a pooling model
   };
   Kind kind = Kind::token;
@@ -24,8 +24,9 @@ struct AnswerDifference {
   friend bool operator==(const AnswerDifference&, const AnswerDifference&) = default;
 };
 
-/// nullopt: the answers are the same, bit by bit as far as both have digests. The replay of an
-/// answer that was aborted or failed ends with its last token, so only its tokens are compared.
+/// nullopt: the answers are the same; bit by bit, as far as both have digests. A logged answer that
+/// was aborted or failed is compared only in its tokens, because its replay ends after the last of
+/// them.
 [[nodiscard]] std::optional<AnswerDifference> find_difference(const RequestRecord& logged,
                                                               const RequestRecord& replayed);
 

@@ -14,8 +14,8 @@ namespace reprise::replay_log {
 struct LogContent {
   std::map<std::string, Json> engines;  // by RequestRecord::engine
   std::vector<RequestRecord> requests;  // in the order in which they ended
-  /// A sentence for each line that was left out, because a crash has cut it short, or because it
-  /// was changed.
+  /// A sentence for each line that was left out because a crash had cut it short or because it was
+  /// changed.
   std::vector<std::string> problems;
 };
 

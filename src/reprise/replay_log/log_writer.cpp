@@ -24,7 +24,8 @@ namespace {
 
 constexpr mode_t kOwnerOnly = 0600;
 constexpr mode_t kOthersMayRead = 0044;
-// Steps come first, but the process joins this thread at its end.
+// The priority of the writer is lower than that of steps, but not much lower: the process waits for
+// this thread at its end.
 constexpr int kMoreNiceness = 5;
 
 std::string reason_of(int error) { return std::generic_category().message(error); }
@@ -34,7 +35,7 @@ std::string reason_of(int error) { return std::generic_category().message(error)
       fmt::format("--replay-log: {} {}; name a file in a folder that exists", path.string(), why));
 }
 
-/// About the memory of a waiting record.
+/// The approximate memory of a waiting record.
 size_t bytes_of(const RequestRecord& record) {
   return sizeof record + (record.prompt_token_ids.size() + record.token_ids.size()) * 4 +
          record.digests.size() * 8 + (record.constraint ? record.constraint->spec.text.size() : 0);
@@ -49,7 +50,7 @@ std::string random_engine_id() {
 
 Descriptor open_log(const std::filesystem::path& path) {
   struct stat status{};
-  // A pipe without a reader would block open().
+  // open() of a pipe without a reader would block.
   if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISCHR(status.st_mode)) {
     refuse(path, "is not a file");
   }
@@ -83,7 +84,7 @@ struct LogWriter::Shared {
 
   // Only for the thread.
   std::string engine_line;        // until it is written
-  bool has_open_line = false;     // the file ends with a part of a line
+  bool has_open_line = false;     // the file ends with an incomplete line
   bool is_failing = false;        // the last line could not be written
   uint64_t num_lost_in_turn = 0;  // records since then
 
@@ -106,7 +107,7 @@ void LogWriter::Shared::give_up(std::string_view reason) {
   waiting.clear();
 }
 
-/// Appends a line. After a failure the next line begins on a line of its own.
+/// Appends a line. After a failed write, the next line first ends the incomplete one.
 bool LogWriter::Shared::write_line(const std::string& line) {
   const std::string text = has_open_line ? "\n" + line : line;
   size_t done = 0;
@@ -152,7 +153,7 @@ void LogWriter::Shared::run() {
   engine_line = record_line(about);
   char last = '\n';
   const off_t end = ::lseek(file.number(), 0, SEEK_END);
-  // Otherwise a process has died while it wrote.
+  // If the last byte is not a line end, a process died while it wrote.
   has_open_line = end > 0 && ::pread(file.number(), &last, 1, end - 1) == 1 && last != '\n';
   if (write_line(engine_line)) engine_line.clear();
   bool has_told_overflow = false;

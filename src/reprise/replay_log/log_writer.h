@@ -19,7 +19,7 @@ namespace reprise::replay_log {
 /// Opens a log to which records are appended; a new file can be read by its owner only.
 /// \throws InvalidArgument if it cannot be opened, or if it is neither a file nor a device
 [[nodiscard]] Descriptor open_log(const std::filesystem::path& path);
-/// A sentence if other users may read the file; else empty.
+/// A warning if other users may read the file; otherwise empty.
 [[nodiscard]] std::string privacy_warning(const std::filesystem::path& path);
 
 struct LogWriterOptions {
@@ -28,7 +28,7 @@ struct LogWriterOptions {
   /// may read files.
   std::function<Json()> describe_engine;
   std::function<void(std::string_view)> log;  // gets a line for people, on the writer's thread
-  /// Of records that wait for the disk. When it is full, further records are dropped.
+  /// The bytes of records that may wait for the disk. Above this limit further records are dropped.
   size_t max_waiting_bytes = size_t{64} << 20;
 };
 
@@ -41,10 +41,10 @@ class LogWriter {
   LogWriter(Descriptor file, LogWriterOptions options);
   LogWriter(const LogWriter&) = delete;
   LogWriter& operator=(const LogWriter&) = delete;
-  /// Writes what waits, and joins the thread.
+  /// Writes the waiting records, and joins the thread.
   ~LogWriter();
 
-  /// Sets record.engine. Waits for no disk.
+  /// Sets record.engine and queues the record. Never waits for the disk.
   void append(RequestRecord&& record);
   [[nodiscard]] LogCounts counts() const;
 

@@ -8,8 +8,8 @@
 namespace reprise::replay_log {
 namespace {
 
-/// Calls visit(name, member) for each member. The structured binding names as many members as there
-/// are: a new one does not compile until it is here.
+/// Calls visit(name, member) for each member. The structured binding must name every member, so the
+/// code does not compile until a new member is added here.
 template <typename Params, typename Visit>
 void each_param(Params& params, const Visit& visit) {
   auto& [temperature,

@@ -19,7 +19,7 @@ std::string sum_of(std::string_view text) {
 }  // namespace
 
 std::string record_line(const Json& object) {
-  // Texts of a request may be no UTF-8. Such bytes are replaced; they change no token.
+  // Texts of a request may not be valid UTF-8. Invalid bytes are replaced, which changes no token.
   std::string text = object.dump(-1, ' ', false, Json::error_handler_t::replace);
   const std::string sum = sum_of(text);
   text.replace(0, 1, fmt::format("{}{}{}", kBegin, sum, kAfterSum));

@@ -41,7 +41,7 @@ class TestFolder {
   std::filesystem::path path_;
 };
 
-/// No parameter has its default.
+/// Parameters none of which has its default value.
 sampling::SamplingParams other_params() {
   return {.temperature = 0.7F,
           .top_p = 0.9F,
@@ -95,7 +95,7 @@ RequestRecord small_record(const std::string& id) {
   return {.id = id, .finish_reason = "length", .token_ids = {1, 2}, .digests = {8, 9}};
 }
 
-/// Collects what a writer tells people.
+/// Collects the messages of a writer.
 struct Told {
   std::mutex mutex;
   std::vector<std::string> lines;
@@ -240,7 +240,7 @@ TEST(ReplayLog, leaves_out_damaged_lines_and_answers_of_a_lost_engine) {
   const LogContent log = read_log(folder.file());
   EXPECT_THAT(ids_of(log), ElementsAre("a", "c"));
   EXPECT_THAT(log.problems, SizeIs(2));
-  // Without the line of the engine, no answer can be repeated.
+  // Without the line that describes the engine, no answer can be repeated.
   Told other;
   open_writer(folder.file(), other).reset();  // another engine, so that there is one
   text = text_of(folder.file());
@@ -303,7 +303,7 @@ TEST(ReplayLog, goes_on_behind_a_half_written_line_when_there_is_room_again) {
 TEST(ReplayLog, drops_records_instead_of_memory_when_the_disk_is_slow) {
   const TestFolder folder;
   Told told;
-  std::mutex disk;  // describe_engine stands for a disk that does not answer
+  std::mutex disk;  // describe_engine waits for this, like for a disk that does not answer
   disk.lock();
   auto writer = std::make_unique<LogWriter>(open_log(folder.file()),
                                             LogWriterOptions{.path = folder.file(),

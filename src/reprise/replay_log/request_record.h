@@ -11,8 +11,8 @@
 
 namespace reprise::replay_log {
 
-/// Everything on which the tokens of one answer depend besides the engine, and the answer itself.
-/// A plain value.
+/// Everything besides the engine on which the tokens of one answer depend, and the answer itself. A
+/// plain value.
 struct RequestRecord {
   struct Adapter {
     std::string name;
@@ -22,23 +22,26 @@ struct RequestRecord {
     friend bool operator==(const Adapter&, const Adapter&) = default;
   };
 
-  std::string engine;   // of the engine that answered: see LogWriter
-  std::string id;       // as the client knows the answer; the number, if it has no such name
-  uint64_t number = 0;  // among the requests of the engine, in the order in which they were sent
+  std::string engine;  // of the engine that answered: see LogWriter
+  std::string id;      // the name by which the client knows the answer; otherwise the number
+  // Position among the requests of the engine, in the order in which they were sent.
+  uint64_t number = 0;
   std::vector<int32_t> prompt_token_ids;
-  sampling::SamplingParams params;  // `seed` is the one that was used, asked for or not
+  // `seed` is the seed that was used, also if the request gave none.
+  sampling::SamplingParams params;
   std::optional<Adapter> adapter;
   std::optional<structured_output::ConstraintSource> constraint;
-  bool has_unknown_constraint = false;       // there was one, of which the engine knew no source
+  // The answer had a constraint whose source the engine did not know.
+  bool has_unknown_constraint = false;
   std::optional<int32_t> second_text_begin;  // see scheduler::RequestOptions
-  // The history of the request, for people. It decides about no token.
+  // The history of the request, for people. No token depends on it.
   int32_t num_cached_tokens = 0;
   int32_t num_preemptions = 0;
 
   std::string finish_reason;  // "stop", "length", "abort", "error"
   std::vector<int32_t> token_ids;
   std::vector<uint64_t> digests;          // SampledToken::row_digest of each token
-  std::optional<uint64_t> vector_digest;  // of a pooling model: of the bits of the vector
+  std::optional<uint64_t> vector_digest;  // digest of the bits of the vector, for a pooling model
 
   friend bool operator==(const RequestRecord&, const RequestRecord&) = default;
 };
