@@ -15,30 +15,30 @@ namespace {
 using sampling::SamplingStatus;
 using Turn = structured_output::TokenConstraint::Turn;
 
-/// A step without other requests holds up only requests that have not arrived yet, so it waits so
-/// many times longer, instead of computing its rows again.
+/// A step without other requests can only delay requests that have not arrived yet, so it waits
+/// this many times longer before it would compute its rows again.
 constexpr int kPatienceWithoutOthers = 10;
-/// How often such a step looks whether another request has arrived.
+/// The interval at which such a step checks whether another request has arrived.
 constexpr std::chrono::microseconds kTimeBetweenLooks{200};
-/// With other requests, a step waits at most for this part of the time of its forward, so that
-/// constraints never make steps much longer; at least for a part of time_per_step_, which usual
-/// constraints need.
+/// If there are other requests, a step waits for at most 1 / kPartOfForward of the time of its
+/// forward, so that constraints never make steps much longer, but for at least a part of
+/// time_per_step_, which usual constraints need.
 constexpr int kPartOfForward = 4;
 constexpr int kLeastPartOfTime = 8;
-/// Between two looks of a step that must wait for all constraints.
+/// The time between two checks of a step that must wait for all constraints.
 constexpr std::chrono::hours kLongestPatience{1};
 
 bool is_ready(const Turn& turn) {
   return turn.state.load(std::memory_order_acquire) == Turn::State::ready;
 }
 
-/// One thread for expensive constraints, one for new ones, the others for quick ones. The engine
-/// needs the cores.
+/// One thread for expensive constraints, one for new constraints, and the others for quick ones.
+/// The engine itself needs the other cores.
 int num_constraint_threads() {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 8, 2, 4) + 1;
 }
 
-/// A constraint that cannot go on ends its own request and no other one of the step.
+/// A constraint that fails ends only its own request, and no other request of the step.
 void end(sampling::SampledToken& sampled, const std::exception_ptr& problem) {
   sampled.token_id = -1;
   try {
@@ -92,7 +92,7 @@ int ConstrainedSampling::sample(const StepResult& result, Others others) {
                                                                   time_per_step_)
                                                      : time_per_step_ * kPatienceWithoutOthers);
   const auto is_behind = [](const Rows& rows) {
-    // A step that was scheduled behind a token which was then postponed has the wrong logits.
+    // If a token was postponed, a step that was scheduled after it has the wrong logits.
     const int64_t num_accepted = (*rows.use->constraint())->turn.num_accepted;
     return std::cmp_not_equal(num_accepted, rows.use->sampling.output_token_ids.size());
   };
@@ -102,7 +102,8 @@ int ConstrainedSampling::sample(const StepResult& result, Others others) {
       sampled.status = SamplingStatus::postponed;
     }
   }
-  // What a new constraint costs is not known. Most are ready soon, so the step waits a moment.
+  // The cost of a new constraint is unknown. Most new constraints are ready soon, so the step waits
+  // a moment.
   const auto waits_for_first_mask = [](const Rows& rows) {
     const Turn& turn = (*rows.use->constraint())->turn;
     return turn.num_accepted == 0 && !turn.has_held_token;
@@ -131,7 +132,8 @@ int ConstrainedSampling::sample(const StepResult& result, Others others) {
          static_cast<int>(std::ranges::count_if(requests_, has_no_token));
 }
 
-/// A step without other requests also ends when a request arrives, which it would keep waiting.
+/// In a step without other requests, the wait also ends when a request arrives, because the wait
+/// would delay it.
 bool ConstrainedSampling::wait_for_more(uint64_t num_prepared,
                                         std::chrono::steady_clock::time_point deadline,
                                         Others others) {
@@ -146,15 +148,16 @@ bool ConstrainedSampling::wait_for_more(uint64_t num_prepared,
   return false;
 }
 
-/// A step waits for constraints that will probably be ready in time; `waits_for_all`: for others
-/// too.
+/// A step waits for constraints that will probably be ready in time; with `waits_for_all`, also for
+/// the others.
 bool ConstrainedSampling::is_worth_waiting(bool waits_for_all) const {
   return std::any_of(requests_.begin(), requests_.end(), [&](const Rows& rows) {
     return waits_for_all || (*rows.use->constraint())->turn.is_quick;
   });
 }
 
-/// Does what can be done for a request without waiting. Returns whether the request has its result.
+/// Does everything for a request that is possible without waiting. Returns whether the request has
+/// its result.
 bool ConstrainedSampling::advance(const StepResult& result, Rows& rows) {
   const auto& constraint = *rows.use->constraint();
   Turn& turn = constraint->turn;
@@ -166,7 +169,7 @@ bool ConstrainedSampling::advance(const StepResult& result, Rows& rows) {
     }
     if (turn.has_held_token) {
       if (give_out(rows)) return true;
-      continue;  // with the next row, for which the mask is ready
+      continue;  // continues with the next row, whose mask is ready
     }
     choose(result, rows);
     if (sampled.status != SamplingStatus::ok) return true;
@@ -185,8 +188,8 @@ void ConstrainedSampling::choose(const StepResult& result, const Rows& rows) {
   input.allowed_mask = (*rows.use->constraint())->turn.allowed;
   sampler_->sample(input, sampled);
   if (sampled.status != SamplingStatus::no_allowed_token) return;
-  // The answer may end here, but min_tokens or another parameter forbids the token that says so.
-  // An answer that was complete one step ago allows no token; this sample is then dropped.
+  // The answer may end here, but min_tokens or another parameter forbids the token that ends it. An
+  // answer that was complete one step ago allows no token; then this sample is dropped.
   sampled.ends_answer =
       std::any_of(eos_token_ids_.begin(), eos_token_ids_.end(), [&input](int32_t id) {
         return structured_output::contains(input.allowed_mask, id);

@@ -46,7 +46,8 @@ class ConstrainedSampling {
     std::span<sampling::SampledToken> sampled;  // one per row
     size_t num_done = 0;                        // rows that have their token
   };
-  /// Whether the step has requests that get no token from sample(): their results wait for it.
+  /// Whether the step also has requests whose tokens do not come from sample(). Their results wait
+  /// for sample() to return.
   enum class Others : bool { no, yes };
 
   ConstrainedSampling(ModelRunner& runner,
@@ -54,14 +55,14 @@ class ConstrainedSampling {
                       const scheduler::SchedulerConfig& config);
   ~ConstrainedSampling();
 
-  /// `arrivals` counts the requests that the engine was given, and must outlive this object. Other
-  /// threads may change it during a step.
+  /// `arrivals` counts the requests that the engine has received, and must outlive this object.
+  /// Other threads may change the counter during a step.
   void watch_arrivals(const std::atomic<uint64_t>& arrivals) { arrivals_ = &arrivals; }
-  /// Begins the work on the first masks, which goes on during the forward.
+  /// Begins the work on the first masks. The work continues during the forward.
   void begin(std::span<const LogitsUse> uses);
   void add(const Rows& rows) { requests_.push_back(rows); }
-  /// Samples the rows, and writes the tokens to their placeholders. \return how many requests are
-  /// postponed: they get no token
+  /// Samples the rows, and writes the tokens to their placeholders. \return the number of postponed
+  /// requests, which get no token
   int sample(const StepResult& result, Others others);
 
  private:
@@ -82,7 +83,7 @@ class ConstrainedSampling {
   std::chrono::steady_clock::time_point began_;  // of the step
   const std::atomic<uint64_t>* arrivals_ = nullptr;
   uint64_t num_arrivals_ = 0;   // when the step began
-  std::vector<Rows> requests_;  // of the step, as far as they wait for tokens
+  std::vector<Rows> requests_;  // the requests of the step that still wait for tokens
   std::unique_ptr<structured_output::ConstraintWorker> worker_;  // null before the first constraint
 };
 

@@ -13,9 +13,9 @@
 
 namespace reprise::runner {
 
-/// The keys of a capture plan by their number, which is the same on all ranks. A key that one rank
-/// can no longer replay is retired on all of them, because a replay on some ranks only would wait
-/// for the others.
+/// The keys of a capture plan by number. The numbers are the same on all ranks. If one rank can no
+/// longer replay a key, the key is retired on all ranks, because a replay on some of them would
+/// wait for the others.
 class PlannedKeys {
  public:
   explicit PlannedKeys(const cudagraph::CudagraphDispatcher& dispatcher);
@@ -24,14 +24,15 @@ class PlannedKeys {
   [[nodiscard]] int32_t find(const cudagraph::PlannedKey& key) const noexcept;
   [[nodiscard]] const cudagraph::PlannedKey& key(int32_t index) const { return keys_.at(index); }
   [[nodiscard]] int32_t size() const noexcept { return static_cast<int32_t>(keys_.size()); }
-  /// A number for the set of keys that can be dispatched.
+  /// A number that identifies the set of keys that can be dispatched.
   [[nodiscard]] uint64_t digest(const cudagraph::CudagraphDispatcher& dispatcher) const noexcept;
 
  private:
   std::vector<cudagraph::PlannedKey> keys_;
 };
 
-/// What each rank of a data-parallel group tells the others before a step; vLLM's DPMetadata.
+/// The message from each rank of a data-parallel group to the others before a step; vLLM's
+/// DPMetadata.
 struct DPMetadata {
   int32_t num_tokens = 0;  // 0: this rank has no work
   int32_t num_reqs = 0;
@@ -40,16 +41,17 @@ struct DPMetadata {
   int32_t is_uniform = 0;
   int32_t has_ragged_drafts = 0;
   int32_t retired_key = -1;  // this rank can no longer replay it
-  /// The keys that can be dispatched. Ranks with the same keys decide alike.
+  /// Identifies the keys that can be dispatched. Ranks with the same keys decide alike.
   uint64_t live_keys = 0;
-  /// What this rank ran in the step before.
+  /// The runtime mode of this rank's previous step.
   int32_t last_mode = 0;
   int32_t last_num_tokens = 0;
   uint64_t last_descriptor = 0;
 };
 
-/// The one batch into which the batches of all ranks fit: the most tokens, the most requests, and
-/// uniform only if each is. Every rank pads its own batch to it. nullopt: no rank has work.
+/// The smallest batch into which the batches of all ranks fit: the most tokens, the most requests,
+/// and uniform only if each batch is. Every rank pads its own batch to this one. nullopt: no rank
+/// has work.
 [[nodiscard]] std::optional<cudagraph::BatchFacts> merge_batches(
     std::span<const DPMetadata> of_ranks) noexcept;
 
@@ -82,7 +84,7 @@ class DataParallelSteps {
   [[nodiscard]] std::span<const int32_t> retired() const noexcept { return retired_; }
   /// Keeps the decision of the step, which the next agree() compares.
   void keep(const cudagraph::Decision& decision) noexcept;
-  /// The next agree() retires this key everywhere.
+  /// Makes the next agree() retire this key on all ranks.
   void retire_later(int32_t key) { to_retire_.push_back(key); }
 
   /// Whether all ranks run steps now. Then this rank must run steps too, with or without work.

@@ -33,14 +33,14 @@ class DeviceSampling {
   explicit DeviceSampling(kernels::RowSampler* sampler);
 
   void begin() noexcept;
-  /// Registers a row, and returns whether the device samples it. `input` has no logits yet.
+  /// Adds a row, and returns whether the device samples it. `input` has no logits yet.
   [[nodiscard]] bool add(const sampling::SamplingInput& input,
                          HasConstraint has_constraint,
                          int32_t logits_row);
   [[nodiscard]] bool empty() const noexcept { return rows_.empty(); }
   /// \throws device::DeviceError
   void launch(const Tensor& logits);
-  /// Waits for the oldest launch that was not waited for. \throws device::DeviceError
+  /// Waits for the oldest launch that has not been waited for. \throws device::DeviceError
   void wait();
   [[nodiscard]] kernels::RowSampler* sampler() const noexcept { return sampler_; }
   void take(sampling::SampledToken& sampled);

@@ -32,7 +32,7 @@ void EncoderTexts::stage(std::span<const scheduler::StepEntry> requests,
     cudagraph::ForwardContext context{
         .descriptor = descriptor, .stream = &stream, .attention = &metadata};
     model_->encode(context, batch_.input_ids(), batch_.positions());
-    // The next text is staged into the same buffer.
+    // Waits, because the next text is staged into the same buffer.
     stream.synchronize();
   }
 }

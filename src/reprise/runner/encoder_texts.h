@@ -8,10 +8,11 @@
 
 namespace reprise::runner {
 
-/// The batch of an encoder: one whole text. `limits`: of the decoder's steps
+/// The limits of the encoder's batch, which is one whole text. `limits`: of the decoder's steps
 [[nodiscard]] BatchLimits limits_of_encoder(const BatchLimits& limits) noexcept;
 
-/// Runs the encoder for each request whose first step this is, eagerly and one after the other.
+/// In the first step of a request, runs the encoder over its text: eagerly, and one request after
+/// the other.
 class EncoderTexts final : public StepPart {
  public:
   /// `limits`: of the decoder's steps. Everything else is borrowed.

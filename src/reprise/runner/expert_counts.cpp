@@ -20,8 +20,8 @@ struct alignas(16) CountArguments {
   int64_t num_experts;
 };
 
-// One block: several threads would share the counts. Only this kernel writes them, and steps follow
-// one another, so a load and a store are enough.
+// Only one block, because several threads would share the counts. Only this kernel writes them, and
+// steps follow one another, so a load and a store are enough.
 void count_rows(const void* arguments, device::BlockRange) noexcept {
   const auto& a = *static_cast<const CountArguments*>(arguments);
   const int64_t end = std::min<int64_t>(a.num_rows, *a.num_tokens) * a.top_k;
@@ -60,7 +60,7 @@ CustomOp make_expert_counter() {
   return {.name = std::string(kExpertCounterName),
           .num_inputs = 3,
           .num_outputs = 0,
-          // Both lie in memory that outlives the program.
+          // Both operands are in memory that outlives the program.
           .mutated_inputs = {1, 2},
           .infer_types = [](std::span<const Tensor>, std::span<TensorType>) {},
           .launch_cpu = launch_count};

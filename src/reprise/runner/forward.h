@@ -21,8 +21,8 @@ enum ForwardInput : size_t {
   kLogitsIndices,
   kNumLogits,
   kStateIndices,                  // only of models with recurrent layers
-  kHiddenStates = kStateIndices,  // only of draft heads, which have no recurrent layers
-  kEncoderLens = kStateIndices,   // only of models with an encoder, which have neither
+  kHiddenStates = kStateIndices,  // only for draft heads, which have no recurrent layers
+  kEncoderLens = kStateIndices,   // only for models with an encoder, which have neither of these
   kEncoderBlockTable,
   kMaxForwardInputs
 };

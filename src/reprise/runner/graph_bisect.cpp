@@ -44,7 +44,7 @@ std::vector<std::byte> copy_of(const BufferUse& use) {
   return {begin, begin + use.bytes};
 }
 
-/// Runs the first launches of a step, and notes them.
+/// Runs only the first launches of a step, and records them.
 class PrefixProbe final : public device::LaunchProbe {
  public:
   using Prepare = std::function<void(const StepLaunch&)>;
@@ -77,7 +77,7 @@ class PrefixProbe final : public device::LaunchProbe {
   std::vector<StepLaunch> launches_;
 };
 
-/// Whether bytes differ where both eager runs agree. `details` gets the first place.
+/// Whether bytes differ at which both eager runs agree. `details` gets the first such place.
 bool compare(std::span<const std::byte> replayed,
              std::span<const std::byte> eager,
              std::span<const std::byte> eager_again,
@@ -178,8 +178,8 @@ bool GraphBisect::is_kept(const BufferUse& use) const noexcept {
 GraphBisect::Prefix GraphBisect::run_prefix(CudagraphRuntimeMode mode,
                                             size_t num_launches,
                                             Poison poison) {
-  // Results that a launch does not write whole, and what later launches make of them, then differ
-  // between the two kinds of poison.
+  // Launches may leave parts of their results unwritten. These parts, and what later launches
+  // compute from them, then differ between the two kinds of poison.
   const auto fill_results = [&](const StepLaunch& launch) {
     for (const BufferUse& use : launch.uses) {
       if (use.access != BufferUse::Access::write || use.bytes == 0 || is_kept(use)) continue;
@@ -318,7 +318,7 @@ WrongNode GraphBisect::find(CudagraphRuntimeMode mode) {
     check_->restore();
     return found;
   }
-  // The first `good` launches are right, and the first `bad` ones are not.
+  // The first `good` launches are right; the first `bad` launches are not all right.
   size_t good = 0;
   size_t bad = found.num_nodes;
   while (bad - good > 1) {

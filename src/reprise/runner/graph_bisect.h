@@ -26,17 +26,17 @@ struct StepLaunch {
   std::vector<device::BufferUse> uses;
 };
 
-/// Notes the launches that captures record, because a graph that can be replayed no longer says
+/// Records the launches that captures contain, because a graph that can be replayed no longer says
 /// which memory its nodes use. Set as a probe while a graph is captured.
 class CapturedLaunches final : public device::LaunchProbe {
  public:
-  /// The launches that follow belong to this key.
+  /// The next launches belong to this key.
   void begin(cudagraph::CudagraphRuntimeMode mode, const cudagraph::BatchDescriptor& descriptor);
   void on_recorded(const device::Launch& launch) override;
-  /// Drops those of a key, or all.
+  /// Drops the launches of a key, or of all keys.
   void forget(const cudagraph::PlannedKey& key);
   void clear() noexcept;
-  /// Those of all graphs of a key, in order.
+  /// The launches of all graphs of a key, in order.
   [[nodiscard]] std::span<const StepLaunch> of(cudagraph::CudagraphRuntimeMode mode,
                                                const cudagraph::BatchDescriptor& descriptor) const;
 
@@ -46,7 +46,7 @@ class CapturedLaunches final : public device::LaunchProbe {
   std::vector<StepLaunch>* current_ = nullptr;
 };
 
-/// While it lives, a stream has a probe, if the stream can have one.
+/// A stream has this probe while the scope lives, if the stream supports probes.
 class ProbeScope {
  public:
   ProbeScope(device::Stream& stream, device::LaunchProbe* probe)
@@ -65,9 +65,9 @@ class ProbeScope {
 
 /// The first launch of a step whose replay gives other bytes than the eager run.
 struct WrongNode {
-  /// Why no node is named; empty: one is.
+  /// Why no node is named; empty: a node is named.
   std::string problem;
-  size_t node = 0;  // its number, from 0; eager launches between PIECEWISE graphs count
+  size_t node = 0;  // its number, from 0; eager launches between PIECEWISE graphs count too
   size_t num_nodes = 0;
   int num_prefix_replays = 0;
   std::string kernel;
@@ -79,8 +79,8 @@ struct WrongNode {
     const void* eager_address = nullptr;
     uint64_t replayed_digest = 0;  // FNV-1a
     uint64_t eager_digest = 0;
-    /// Of an output: the first byte that differs, and the bytes from there on (at most 16). As
-    /// many as `bytes`: none differs.
+    /// For one output of the node: the first byte that differs, and the bytes from there on (at
+    /// most 16). first_difference == bytes: no byte differs.
     size_t first_difference = 0;
     std::vector<uint8_t> replayed;
     std::vector<uint8_t> eager;
@@ -104,22 +104,23 @@ class GraphBisect {
   /// Runs the staged step. \throws as ModelRunner::run
   using Run = std::function<void(cudagraph::CudagraphRuntimeMode)>;
 
-  /// Borrows everything. `graph`: the launches that were captured for the key. `kept`: memory that
-  /// outlives steps, which is compared by the rows of the step.
+  /// Borrows everything. `graph`: the launches that were captured for the key. `kept`: the memory
+  /// that outlives steps; the rows of it that the step uses are compared.
   GraphBisect(ShadowCheck& check,
               device::Stream& stream,
               std::span<const StepLaunch> graph,
               std::vector<device::BufferView> kept,
               Run run);
 
-  /// Afterwards the step's memory is as it was before the step.
+  /// Finds the node. Afterwards the step's memory is as it was before the step.
   [[nodiscard]] WrongNode find(cudagraph::CudagraphRuntimeMode mode);
 
  private:
-  /// What a run of the first launches left.
+  /// The memory after a run of the first launches.
   struct Prefix {
     std::vector<StepLaunch> launches;
-    // By launch, then by use: a copy of what it wrote; empty if a later launch wrote there too.
+    // For each launch and each of its uses, a copy of the bytes that the launch wrote; empty if a
+    // later launch wrote there too.
     std::vector<std::vector<std::vector<std::byte>>> written;
     std::vector<std::vector<std::byte>> read;  // by use of the last launch
     std::vector<std::byte> kept;               // the step's rows of caches and states

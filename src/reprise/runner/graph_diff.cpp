@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kLeastChange = 0.02;
 
-/// For each node a number that says what work it does.
+/// A number for each node; nodes that do the same work have the same number.
 using Works = std::vector<uint32_t>;
 
 class WorkNumbers {
@@ -33,10 +33,12 @@ class WorkNumbers {
   std::map<std::tuple<std::string, int32_t, std::string>, uint32_t> numbers_;
 };
 
-/// The longest common subsequence of two replays, and what lies between its members.
+/// Pairs the longest common subsequence of two replays, with the unpaired nodes between its
+/// members.
 std::vector<NodePair> pair_up(const Works& a, const Works& b) {
   const size_t width = b.size() + 1;
-  // The length of the longest common subsequence of what begins at a[i] and at b[j].
+  // lengths[i, j]: the length of the longest common subsequence of the parts that begin at a[i] and
+  // b[j].
   std::vector<uint32_t> lengths((a.size() + 1) * width, 0);
   for (size_t i = a.size(); i-- > 0;) {
     for (size_t j = b.size(); j-- > 0;) {

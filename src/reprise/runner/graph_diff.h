@@ -28,7 +28,7 @@ struct NodePair {
   [[nodiscard]] bool is_in_both() const noexcept { return a && b; }
 };
 
-/// What differs between two profiles: of two keys, modes, builds or machines. A value type.
+/// The differences between two profiles: of two keys, modes, builds or machines. A value type.
 struct GraphDiff {
   std::vector<NodePair> nodes;  // in the order of the replays
   size_t num_only_in_a = 0;
@@ -38,17 +38,17 @@ struct GraphDiff {
   size_t num_slower = 0;
   size_t num_faster = 0;
   TimeChange replay = TimeChange::same;  // of the second profile
-  /// "cpu_isa: avx2, avx512": what the two engines have otherwise.
+  /// Facts that differ between the two engines, such as "cpu_isa: avx2, avx512".
   std::vector<std::string> engines;
 
-  /// Whether both replays run the same kernels over as many bytes, in the same order.
+  /// Whether both replays run the same kernels over the same number of bytes, in the same order.
   [[nodiscard]] bool has_same_nodes() const noexcept {
     return num_only_in_a + num_only_in_b + num_other_kernels + num_other_bytes == 0;
   }
 };
 
-/// Nodes are the same work if op, layer and weight are equal. Pairs keep the order of both replays,
-/// and there are as many of them as possible.
+/// Two nodes do the same work if op, layer and weight are equal. Pairs keep the order of both
+/// replays, and their number is the largest possible.
 [[nodiscard]] GraphDiff diff(const GraphProfile& a, const GraphProfile& b);
 
 /// The result as one sentence: "B is 12 % slower than A, with the same nodes".

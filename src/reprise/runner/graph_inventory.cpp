@@ -38,7 +38,7 @@ NamedLaunch GraphInventory::name(const device::Launch& launch) const {
 }
 
 void GraphInventory::on_graph(const device::Graph& graph) {
-  verification_->on_graph(graph);  // first, because it brings the map up to date
+  verification_->on_graph(graph);  // comes first, because it brings the map up to date
   if (current_ == nullptr) return;
   for (const device::GraphNode& node : graph.nodes()) {
     current_->push_back({.kernel = std::string(node.kernel),

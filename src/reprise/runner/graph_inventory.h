@@ -32,22 +32,22 @@ struct NamedLaunch {
   uint32_t num_blocks = 0;
   bool is_captured = true;          // false: it runs eagerly between the graphs of a PIECEWISE key
   bool waits_for_previous = false;  // whether there is a barrier before it
-  bool tells_uses = true;           // false: a library keeps to itself what it uses
+  bool tells_uses = true;           // false: a library does not say which memory it uses
   std::vector<NamedUse> uses;
 };
 
-/// Notes all nodes that are captured, by key, and names the memory that they use. Stands in front
-/// of the verification, which it forwards everything to. Belongs to the runner's thread.
+/// Records all captured nodes by key, and names the memory that they use. It is the observer in
+/// front of the verification, to which it forwards every call. Belongs to the runner's thread.
 class GraphInventory final : public cudagraph::CaptureObserver {
  public:
-  /// \pre verification.is_on(): it knows the names. `verification` and `permission` must outlive
-  /// this object.
+  /// \pre verification.is_on(), because the verification knows the names. `verification` and
+  /// `permission` must outlive this object.
   GraphInventory(GraphVerification& verification, cudagraph::CapturePermission& permission) noexcept
       : verification_(&verification), permission_(&permission) {}
   GraphInventory(const GraphInventory&) = delete;
   GraphInventory& operator=(const GraphInventory&) = delete;
 
-  /// The graphs that follow belong to this key.
+  /// The next graphs belong to this key.
   void begin(cudagraph::CudagraphRuntimeMode mode, const cudagraph::BatchDescriptor& descriptor);
   void on_graph(const device::Graph& graph) override;
   void on_copied_inputs(std::span<const Tensor> copies) override {
@@ -65,10 +65,10 @@ class GraphInventory final : public cudagraph::CaptureObserver {
   /// The nodes of all graphs of a key, in order.
   [[nodiscard]] std::span<const NamedLaunch> of(cudagraph::CudagraphRuntimeMode mode,
                                                 const cudagraph::BatchDescriptor& descriptor) const;
-  /// Names what an eager launch uses. \pre the step runs in the life of a NamingScope
+  /// Names the memory of an eager launch. \pre the step runs while a NamingScope lives
   [[nodiscard]] NamedLaunch name(const device::Launch& launch) const;
 
-  /// While it lives, the inputs of each step have their names.
+  /// While the scope lives, the inputs of each step have names.
   class NamingScope {
    public:
     explicit NamingScope(GraphInventory& inventory)

@@ -173,7 +173,7 @@ std::optional<double> GraphProfile::roof_us(uint64_t bytes) const noexcept {
 }
 
 std::string op_of_kernel(std::string_view kernel) {
-  // Element types, then instruction sets; what follows the first of them says no more of the op.
+  // Element types, then instruction sets. The name of an op ends before the first of these.
   constexpr std::array<std::string_view, 14> kVariants = {"f32",
                                                           "bf16",
                                                           "f16",

@@ -23,7 +23,8 @@ using cudagraph::MemoryRole;
 
 constexpr int32_t kMostDefaultContext = 256;
 constexpr int kWarmUpRuns = 2;
-// Of a node alone: one pass is the mean of so many runs, and the times are those of the passes.
+// For a node alone: each pass is the mean of this many runs, and the reported times are those of
+// the passes.
 constexpr uint32_t kRunsOfAPass = 10;
 constexpr int32_t kMostPasses = 5;
 
@@ -63,8 +64,8 @@ class ProfilingProbe final : public device::LaunchProbe {
   std::vector<double> microseconds_;
 };
 
-/// Says which bytes a node touches. Launches declare memory from its first to its last byte, also
-/// where they look up some rows of it.
+/// Computes which bytes a node touches. Launches declare memory from its first to its last byte,
+/// even if they look up only some rows of it.
 class TouchedMemory {
  public:
   TouchedMemory(const GraphProfile& profile, const ModelRunner& runner, int64_t num_positions)
@@ -94,7 +95,7 @@ class TouchedMemory {
   }
 
  private:
-  /// Which experts and adapters a step uses depends on its tokens.
+  /// Whether the tokens of a step decide which rows are used, as for experts and adapters.
   static bool chooses_rows(const NamedUse& use) {
     const std::string_view name = use.memory;
     return name.find(".experts") != std::string_view::npos || name.ends_with(".lora_A") ||
@@ -110,7 +111,8 @@ class TouchedMemory {
     for (const NamedUse& use : launch.uses) bytes += use.writes ? use.bytes : 0;
     return bytes;
   }
-  /// The bytes of the rows that the step looks up; more than there are: it uses all.
+  /// The bytes of the rows that the step looks up. If this is more than the memory has, the step
+  /// uses all of it.
   [[nodiscard]] uint64_t rows_of(const NamedLaunch& launch, const NamedUse& use) const {
     const std::string_view name = use.memory;
     if (use.role == MemoryRole::kept && name.starts_with("KV cache")) {
@@ -123,7 +125,7 @@ class TouchedMemory {
         use.bytes % num_positions_ == 0) {
       return use.bytes / num_positions_ * num_tokens_;
     }
-    // A row that is copied is read once.
+    // A row that is only copied is read once.
     if (use.role != MemoryRole::staged && !use.writes && looks_up_tokens(launch)) {
       return written_by(launch);
     }
@@ -132,14 +134,14 @@ class TouchedMemory {
 
   uint64_t num_tokens_;
   uint64_t context_;     // of all requests together
-  uint64_t num_states_;  // that the step changes: a decode step keeps one for each token
+  uint64_t num_states_;  // states that the step changes; a decode step keeps one for each token
   uint64_t num_slots_;
   uint64_t num_positions_;
-  uint64_t cache_row_bytes_ = 0;  // of one token in one tensor of the cache
+  uint64_t cache_row_bytes_ = 0;  // bytes of one token in one tensor of the cache
 };
 
-/// Adds nodes in their order. A node without memory of a layer is in the layer of the node before
-/// it, up to the first weight that belongs to no layer.
+/// Adds nodes in their order. A node that uses no memory of a layer is in the layer of the node
+/// before it, until the first weight that belongs to no layer.
 class NodeList {
  public:
   NodeList(GraphProfile& profile, const TouchedMemory& touched)
@@ -265,7 +267,8 @@ GraphProfile GraphProfiler::begin(CudagraphRuntimeMode mode, const BatchDescript
   profile.mode = mode;
   profile.descriptor = descriptor;
   profile.num_tokens = descriptor.num_tokens;
-  // The shape of a PIECEWISE key says nothing about requests: a part of a prompt can fill it.
+  // The shape of a PIECEWISE key does not fix the number of requests: a chunk of one prompt can
+  // fill it.
   const int32_t longest = limits.max_blocks_per_req * limits.block_size;
   const int32_t fewest = (descriptor.num_tokens + longest - 1) / longest;
   profile.num_reqs = descriptor.num_reqs.value_or(std::clamp(

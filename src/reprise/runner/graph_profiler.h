@@ -11,13 +11,14 @@ namespace reprise::runner {
 
 struct GraphProfilerOptions {
   int32_t num_replays = 20;  // behind each time, at least 1
-  /// Tokens that each made-up request has in the cache before the step. Nothing: as many as fit, at
-  /// most 256.
+  /// The number of tokens that each made-up request has in the cache before the step. Nothing: as
+  /// many as fit, but at most 256.
   std::optional<int32_t> context_len;
-  /// Requests of a step of a key that leaves their number open. Nothing: as few as can have so many
-  /// tokens.
+  /// The number of requests, if the key leaves it open. Nothing: the smallest number that can have
+  /// this many tokens.
   std::optional<int32_t> num_reqs;
-  /// The rows of tables that are looked up by position; 0: not known, so they count whole.
+  /// The number of rows in tables that are looked up by position; 0: unknown, so tables count as a
+  /// whole.
   int64_t num_positions = 0;
 };
 
@@ -33,7 +34,7 @@ class GraphProfiler {
   GraphProfiler(ModelRunner& runner, const GraphProfilerOptions& options) noexcept
       : runner_(&runner), options_(options) {}
 
-  /// Everything but the engine and the bandwidth of memory. \pre the key is captured
+  /// The whole profile except the engine and the bandwidth of memory. \pre the key is captured
   /// \throws InvalidArgument if the context does not fit into the cache
   [[nodiscard]] GraphProfile profile(cudagraph::CudagraphRuntimeMode mode,
                                      const cudagraph::BatchDescriptor& descriptor);
@@ -44,8 +45,8 @@ class GraphProfiler {
  private:
   [[nodiscard]] GraphProfile begin(cudagraph::CudagraphRuntimeMode mode,
                                    const cudagraph::BatchDescriptor& descriptor);
-  /// The requests of the profile, each with `context_len` tokens in the cache. Returns false if
-  /// they do not fit into it.
+  /// Makes the requests of the profile, each with `context_len` tokens in the cache. Returns false
+  /// if they do not fit into the cache.
   [[nodiscard]] bool make_requests(const GraphProfile& profile, int32_t context_len);
   /// Replays the step, or runs it eagerly. Returns the microseconds after its staging.
   double run(const GraphProfile& profile, cudagraph::CudagraphRuntimeMode run_as);
@@ -56,7 +57,7 @@ class GraphProfiler {
   MadeUpRequests requests_;
 };
 
-/// Which batches run with this key.
+/// Computes which batches run with this key.
 [[nodiscard]] PaddingWaste padding_of(const cudagraph::CudagraphDispatcher& dispatcher,
                                       cudagraph::CudagraphRuntimeMode mode,
                                       const cudagraph::BatchDescriptor& descriptor);

@@ -17,11 +17,11 @@ using cudagraph::Violation;
 
 // NaN in every float type, and -1 as an index.
 constexpr std::byte kPoison{0xFF};
-// Enough to have whole vectors of every instruction set and the blocks of every kernel.
+// Enough tokens to fill whole vectors of every instruction set and the blocks of every kernel.
 constexpr int32_t kMostTokens = 64;
-// One request is a special case to many kernels, and two often are.
+// Many kernels treat one request specially, and often also two.
 constexpr int32_t kMostPrompts = 3;
-// No request has this slot, so nothing may write it.
+// No request has this state slot, so nothing may write to it.
 constexpr size_t kUnusedSlot = 1;
 
 Violation violation(GraphRule rule, std::string problem) {
@@ -107,7 +107,7 @@ std::optional<Violation> GraphTrial::find_trace() {
 
 void GraphTrial::add_request(int32_t num_tokens, int32_t num_drafts) {
   const BatchLimits& limits = runner_->input_batch().limits();
-  // The text then ends with its block, and a read beyond it falls into the null block.
+  // Then the text ends at the end of its block, and a read beyond it reads the null block.
   const int32_t context = limits.block_size - num_tokens % limits.block_size;
   const auto index = static_cast<int32_t>(requests_.entries().size());
   kv_cache::StateSlot state_slot = kv_cache::kNullStateSlot;
@@ -137,7 +137,7 @@ bool GraphTrial::make_requests(CudagraphRuntimeMode mode, const BatchDescriptor&
   }
   const int32_t blocks_per_req = num_tokens / limits.block_size + 1;
   if (blocks_per_req > limits.max_blocks_per_req) return false;
-  // One block more, which no request has.
+  // Leaves one block that no request has.
   num_reqs = std::min(num_reqs, (static_cast<int32_t>(blocks_.count) - 2) / blocks_per_req);
   if (!slots_.empty()) {
     const auto num_slots = static_cast<int32_t>(slots_.count - kUnusedSlot);

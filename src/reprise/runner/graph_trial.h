@@ -19,15 +19,16 @@ namespace reprise::runner {
 class ExpertCounts;
 class ModelRunner;
 
-/// The part of --verify-graphs=strict that works on the device: what addresses do not show. It
-/// replays each captured key over a few made-up requests whose contexts end at the end of a cache
-/// block, with padding beside them.
+/// The part of --verify-graphs=strict that works on the device, for errors that addresses do not
+/// show. Replays each captured key over a few made-up requests whose contexts end at the end of a
+/// cache block, with padding beside them.
 ///
-/// \pre no request has a block or a state slot, and the caches hold zeros. They do so again after
-/// each call. Belongs to the runner's thread.
+/// \pre no request has a block or a state slot, and the caches hold zeros. They hold zeros again
+/// after each call. Belongs to the runner's thread.
 class GraphTrial {
  public:
-  /// `runner` must outlive this object. `counts`: not changed by trials; nullptr if there are none.
+  /// `runner` must outlive this object. `counts`: saved before and restored after trials; nullptr
+  /// if there are none.
   GraphTrial(ModelRunner& runner, ExpertCounts* counts);
   GraphTrial(const GraphTrial&) = delete;
   GraphTrial& operator=(const GraphTrial&) = delete;
@@ -38,11 +39,11 @@ class GraphTrial {
   void try_keys(cudagraph::CudagraphDispatcher& dispatcher, cudagraph::CaptureReport& report);
 
  private:
-  /// Whether warm-up and captures have changed the null block or a state. The caches then get their
-  /// zeros back.
+  /// Whether warm-up and captures have changed the null block or a state. Afterwards the caches
+  /// hold zeros again.
   [[nodiscard]] std::optional<cudagraph::Violation> find_trace();
-  /// The first rule that the key breaks. Nothing if it keeps all of them, or if the caches are too
-  /// small for one made-up request.
+  /// The first rule that the key breaks. Nothing if the key keeps all rules, or if the caches are
+  /// too small for one made-up request.
   [[nodiscard]] std::optional<cudagraph::Violation> try_key(
       cudagraph::CudagraphRuntimeMode mode, const cudagraph::BatchDescriptor& descriptor);
 

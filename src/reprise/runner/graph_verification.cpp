@@ -19,7 +19,7 @@ using cudagraph::MemoryRegion;
 using cudagraph::MemoryRole;
 using cudagraph::NodeUse;
 
-/// Adds the time of its life to a sum.
+/// Adds the time of its lifetime to a sum.
 class SecondsScope {
  public:
   explicit SecondsScope(double& sum) noexcept : sum_(sum) {}
@@ -33,7 +33,7 @@ class SecondsScope {
   Clock::time_point begin_ = Clock::now();
 };
 
-// The inputs at kStateIndices and after it depend on the model.
+// The names of the inputs from kStateIndices on depend on the model.
 constexpr std::array<std::string_view, kMaxForwardInputs> kInputNames = {
     "input_ids",
     "positions",

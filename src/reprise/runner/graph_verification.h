@@ -22,11 +22,11 @@
 
 namespace reprise::runner {
 
-/// Gives the captures of a runner to the verifier: it names the runner's memory, and turns the
+/// Connects the captures of a runner with the verifier: names the runner's memory, and turns the
 /// nodes of graphs into addresses and sizes. With VerifyGraphs::off it only keeps the names.
 ///
-/// Life cycle: add_memory() and the like before the first capture; then for each key begin_key(),
-/// the captures of the wrappers, and judge(). Belongs to the runner's thread.
+/// Life cycle: add_memory() and similar functions before the first capture; then for each key
+/// begin_key(), the captures of the wrappers, and judge(). Belongs to the runner's thread.
 class GraphVerification final : public cudagraph::CaptureObserver {
  public:
   /// `execution` must outlive this object.
@@ -37,25 +37,25 @@ class GraphVerification final : public cudagraph::CaptureObserver {
 
   [[nodiscard]] cudagraph::VerifyGraphs level() const noexcept { return level_; }
   [[nodiscard]] bool is_on() const noexcept { return level_ != cudagraph::VerifyGraphs::off; }
-  /// For the keys that are captured from now on.
+  /// Sets the level for keys that are captured from now on.
   void set_level(cudagraph::VerifyGraphs level) noexcept { level_ = level; }
 
-  /// Memory that any key may use.
+  /// Adds memory that any key may use.
   void add_memory(std::string name, device::BufferView memory, cudagraph::MemoryRole role);
   void add_weights(const models::Parameters& parameters);
   void add_caches(const kv_cache::KvCacheTensors& cache, const kv_cache::StateCacheTensors& states);
 
-  /// A key is captured next. `inputs`: what was staged for its batch, by ForwardInput. `path`: of
-  /// its attention.
+  /// Called before a key is captured. `inputs`: the staged inputs of its batch, by ForwardInput.
+  /// `path`: of its attention.
   void begin_key(std::span<const Tensor> inputs, const AttentionPath& path);
-  /// What is captured until end_second_capture() is the same key over another batch.
+  /// Until end_second_capture(), captures are of the same key over another batch.
   void begin_second_capture() noexcept;
   void end_second_capture() noexcept { stage_ = Stage::idle; }
   void on_graph(const device::Graph& graph) override;
   void on_eager_results(std::span<const Tensor> results) override;
   void on_copied_inputs(std::span<const Tensor> copies) override;
 
-  /// What is known about memory now: what stays, and what the last key uses.
+  /// The regions of memory as they are now: the lasting ones, and those of the last key.
   [[nodiscard]] const cudagraph::MemoryMap& memory() const noexcept { return memory_; }
 
   /// Writes the verdict about the captured key to its record: a violation is the record's failure.
@@ -82,7 +82,7 @@ class GraphVerification final : public cudagraph::CaptureObserver {
   double seconds_ = 0;  // spent on the key
 };
 
-/// While it lives, an observer sees what wrappers capture.
+/// While the scope lives, an observer sees the captures of wrappers.
 class ObserverScope {
  public:
   ObserverScope(cudagraph::CapturePermission& permission, cudagraph::CaptureObserver* observer)
@@ -97,7 +97,7 @@ class ObserverScope {
   cudagraph::CapturePermission& permission_;
 };
 
-/// While it lives, a key that is known is captured again.
+/// While the scope lives, keys that already have a graph are captured again.
 class SecondCapture {
  public:
   SecondCapture(cudagraph::CapturePermission& permission, GraphVerification& verification)

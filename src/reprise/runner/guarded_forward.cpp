@@ -6,7 +6,7 @@
 namespace reprise::runner {
 namespace {
 
-// The program as it was traced. It is split only to find where captures are interrupted.
+// The traced program, unchanged. It is split only to find where captures are interrupted.
 program::CompiledProgram as_traced(const program::Program& traced,
                                    const program::SplittingOps& splitting_ops) {
   program::CompiledProgram program;
@@ -61,7 +61,8 @@ const GuardedForward::Guarded* GuardedForward::trace_for(int64_t num_tokens) {
                                                        *permission_,
                                                        options_);
   } catch (const program::TraceError&) {
-    // The guard stays, so that this number of tokens is not traced in every step.
+    // The guard without a program stays, so that this number of tokens is not traced again in every
+    // step.
     guarded.program.reset();
   }
   guarded_.push_back(std::move(guarded));

@@ -44,7 +44,7 @@ class GuardedForward final : public Forward {
   [[nodiscard]] size_t graph_bytes() const noexcept override;
   void forget(const cudagraph::BatchDescriptor& descriptor) override;
 
-  /// How many programs there are. At most kMaxPrograms.
+  /// The number of programs, at most kMaxPrograms.
   [[nodiscard]] size_t num_programs() const noexcept;
   /// How many calls ran the model's own code.
   [[nodiscard]] size_t num_own_code_runs() const noexcept { return num_own_code_runs_; }

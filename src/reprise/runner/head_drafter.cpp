@@ -17,7 +17,7 @@ int64_t scratch_blocks_per_request(int32_t num_speculative_tokens, int32_t block
   return (num_speculative_tokens - 1 + block_size - 1) / block_size;
 }
 
-/// Sampled tokens of a request that became its tokens.
+/// How many sampled tokens became tokens of the request.
 int count_new_tokens(std::span<const sampling::SampledToken> sampled) {
   const auto end = std::ranges::find_if(sampled, [](const sampling::SampledToken& token) {
     return token.status != sampling::SamplingStatus::ok;
@@ -110,7 +110,7 @@ void HeadDrafter::run_first_step(const ModelStep& step, const StepResult& result
   take_first_drafts(of_head);
 }
 
-/// Chooses the tokens of the step that are final now: the head reads each of them together with the
+/// Selects the tokens of the step that are final now. The head reads each of them together with the
 /// hidden state of the token before it.
 void HeadDrafter::gather(const ModelStep& step) {
   batch_.clear();
@@ -122,10 +122,11 @@ void HeadDrafter::gather(const ModelStep& step) {
     const auto num_sampled = static_cast<size_t>(request.num_sampled_rows());
     const int num_new = count_new_tokens(sampled.first(num_sampled));
     sampled = sampled.subspan(num_sampled);
-    // Rejected drafts, and a last token whose next token is not known, are left out.
+    // Leaves out rejected drafts, and a last token after which no token is known.
     const auto num_final = static_cast<int32_t>(request.token_ids.size() - num_sampled) + num_new;
     if (num_final > 0) {
-      // The token behind the last one of the step is there: of the prompt, or just sampled.
+      // The token after the last token of the step is known: it is in the prompt, or was just
+      // sampled.
       batch_.push_back(
           {.token_ids = {request.token_ids.data() + 1, static_cast<size_t>(num_final)},
            .num_computed_tokens = request.num_computed_tokens,
@@ -140,7 +141,7 @@ void HeadDrafter::gather(const ModelStep& step) {
   }
 }
 
-/// Puts the main model's hidden states where the head's step reads them.
+/// Copies the main model's hidden states to where the head's step reads them.
 void HeadDrafter::stage_features(const Tensor& auxiliary, int32_t num_rows) {
   REPRISE_ASSERT(
       auxiliary.defined() && auxiliary.is_dense() && auxiliary.size(1) == head_->feature_size(),
@@ -195,7 +196,7 @@ void HeadDrafter::propose(std::span<speculative::DraftRequest> requests) {
   for (speculative::DraftRequest& request : requests) {
     Row* const row = find_row(request);
     if (row == nullptr) continue;
-    // The last draft is not computed, so it needs no position.
+    // The last draft is never computed, so it needs no position.
     row->most = std::min(static_cast<int>(request.drafts.size()),
                          options_.max_model_len - row->num_known + 1);
     if (row->most <= 0) continue;
@@ -208,7 +209,7 @@ void HeadDrafter::propose(std::span<speculative::DraftRequest> requests) {
   }
 }
 
-/// The request's row of the last step, if the request has had no step since then.
+/// The request's row of the last step, if the request has had no step since.
 HeadDrafter::Row* HeadDrafter::find_row(const speculative::DraftRequest& request) {
   const auto found = std::ranges::lower_bound(rows_, request.request_id, {}, &Row::request_id);
   const bool is_there = found != rows_.end() && found->request_id == request.request_id &&
@@ -216,7 +217,7 @@ HeadDrafter::Row* HeadDrafter::find_row(const speculative::DraftRequest& request
   return is_there ? &*found : nullptr;
 }
 
-/// Proposes draft `index` of all rows that want one. The head reads the draft before it.
+/// Proposes draft `index` for all rows that want one. The head reads the draft before it.
 void HeadDrafter::draft(size_t index) {
   drafting_.clear();
   batch_.clear();
@@ -256,7 +257,7 @@ void HeadDrafter::draft(size_t index) {
   }
 }
 
-/// Positions grow by one from draft to draft, so one block at a time is enough.
+/// Positions grow by one per draft, so one new block at a time is enough.
 kv_cache::BlockId HeadDrafter::next_scratch_block(Row& row) {
   const auto block_size = static_cast<int32_t>(runner_->kv_cache().layout().block_size);
   const int64_t per_request =
@@ -271,7 +272,8 @@ int32_t HeadDrafter::most_likely(std::span<const float> logits) const {
   return ids.empty() ? static_cast<int32_t>(row) : ids[static_cast<size_t>(row)];
 }
 
-/// Copies what the next step of this request reads: the result's memory is soon used again.
+/// Copies the hidden state that the next step of this request reads, because the memory of the
+/// result is soon reused.
 void HeadDrafter::keep_hidden(size_t index, const Tensor& auxiliary, int32_t row) {
   std::memcpy(
       hidden_of(index),

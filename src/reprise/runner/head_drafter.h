@@ -20,10 +20,10 @@ struct ModelStep;
 
 struct HeadDrafterOptions {
   int32_t max_num_reqs = 0;    // requests per step
-  int32_t max_num_tokens = 0;  // tokens per step of the main model, padding included
+  int32_t max_num_tokens = 0;  // tokens per step of the main model, including padding
   int32_t max_model_len = 0;   // the head predicts nothing behind these positions
   int32_t num_speculative_tokens = 0;
-  int64_t num_main_blocks = 0;  // cache blocks of the main model, the null block included
+  int64_t num_main_blocks = 0;  // cache blocks of the main model, including the null block
 };
 
 /// Proposes what a draft head predicts from the hidden states of the main model (EAGLE, MTP).
@@ -47,10 +47,10 @@ struct HeadDrafterOptions {
 class HeadDrafter final : public speculative::Drafter {
  public:
   /// \pre the runner's cache has num_blocks() blocks, and its graphs have the decode widths of the
-  /// main model's
+  /// main model
   HeadDrafter(ModelRunner& runner, models::DraftHead& head, const HeadDrafterOptions& options);
 
-  /// The blocks of the head's cache: as many as the main model's, and the scratch blocks.
+  /// The number of blocks of the head's cache: the main model's blocks, and the scratch blocks.
   [[nodiscard]] static int64_t num_blocks(int64_t num_main_blocks,
                                           int32_t max_num_reqs,
                                           int32_t num_speculative_tokens,
@@ -109,7 +109,7 @@ class HeadDrafter final : public speculative::Drafter {
   models::DraftHead* head_;
   HeadDrafterOptions options_;
   size_t hidden_bytes_;   // of one row that the head reads
-  size_t feature_bytes_;  // of one row that the main model gives
+  size_t feature_bytes_;  // bytes of one row of the main model's hidden states
   device::Buffer features_;
   std::vector<std::byte> kept_hidden_;  // one row per Row
   cudagraph::DispatchLedger ledger_;

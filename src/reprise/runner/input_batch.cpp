@@ -170,7 +170,7 @@ void InputBatch::stage_table_row(int32_t row_index, std::span<const kv_cache::Bl
   const int32_t end = std::max(count, row.count);
   row.count = count;
   if (same == end) return;
-  // A step that could not be uploaded may have left changes of its own.
+  // A step that could not be uploaded may have left changes too.
   const bool has_changes = row.first_changed < row.end_changed;
   row.first_changed = has_changes ? std::min(row.first_changed, same) : same;
   row.end_changed = std::max(row.end_changed, end);
@@ -233,7 +233,7 @@ void InputBatch::upload(device::Stream& stream) {
 void InputBatch::upload_table(device::Stream& stream) {
   const auto num_reqs = to_size(shape_.num_reqs);
   if (is_host_accessible_) {
-    // There a copy costs no more than its bytes.
+    // On this device a copy costs no more than its bytes, so each row is copied alone.
     for (size_t row = 0; row < num_reqs; ++row) upload_table(stream, changes_of(row));
   } else {
     size_t widest_gap = kGapPerCopy;
@@ -259,8 +259,8 @@ InputBatch::Range InputBatch::changes_of(size_t row) const noexcept {
           .end = first + to_size(table_rows_[row].end_changed)};
 }
 
-/// Joins changes with gaps of up to `widest_gap` elements into one range. Stops at more ranges than
-/// may be copied.
+/// Joins changes with gaps of up to `widest_gap` elements into one range. Stops when there are more
+/// ranges than may be copied.
 size_t InputBatch::find_changed_ranges(size_t widest_gap) {
   size_t num_ranges = 0;
   for (size_t row = 0; row < to_size(shape_.num_reqs); ++row) {

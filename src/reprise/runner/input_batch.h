@@ -18,18 +18,19 @@ namespace reprise::runner {
 struct BatchLimits {
   int32_t max_num_tokens = 0;
   int32_t max_num_reqs = 0;
-  /// Rows of logits from which the tokens of one request are sampled: 1 + speculative tokens.
+  /// The number of rows of logits from which the tokens of one request are sampled: 1 + speculative
+  /// tokens.
   int32_t max_sampled_rows_per_req = 1;
-  /// Further rows of logits. They give the log-probabilities of prompt tokens.
+  /// The number of further rows of logits, for the log-probabilities of prompt tokens.
   int32_t max_num_prompt_logits = 0;
   int32_t max_blocks_per_req = 0;
   int32_t block_size = 16;
-  /// What is added to the positions of tokens of a second text; 0: the model does not tell texts
-  /// apart.
+  /// The number that is added to the positions of a second text; 0: the model does not distinguish
+  /// texts.
   int32_t second_text_offset = 0;
-  bool has_encoder = false;  // requests have blocks with the text of an encoder
-  /// State slots of each request, see kv_cache::StateSlotPool; 0: the model has no recurrent
-  /// layers.
+  bool has_encoder = false;  // requests have blocks for the text of an encoder
+  /// The number of state slots of each request, see kv_cache::StateSlotPool; 0: the model has no
+  /// recurrent layers.
   int32_t state_slots_per_req = 0;
 
   [[nodiscard]] int32_t max_num_sampled_rows() const noexcept {
@@ -74,15 +75,15 @@ class InputBatch {
   /// Writes a dummy batch with exactly the sizes of `shape`. The tokens are spread evenly over the
   /// requests, each context is as long as its query, and no cache slot is written. If a request
   /// would get more tokens than its row of the block table can hold, the surplus tokens become
-  /// padding. With `DummyTokens::padding` all tokens are padding, and no request has any.
+  /// padding. With `DummyTokens::padding` all tokens are padding, and no request has tokens.
   void stage_dummy(const StagedShape& shape,
                    device::Stream& stream,
                    DummyTokens tokens = DummyTokens::of_requests);
-  /// The same with requests that have only the sizes of `batch`; all else is padding. \pre `batch`
-  /// fits into `shape`
+  /// The same, with requests for the sizes of `batch` only; the rest of `shape` is padding. \pre
+  /// `batch` fits into `shape`
   void stage_dummy(const StagedShape& shape, const StagedShape& batch, device::Stream& stream);
 
-  // Views with the sizes of the last staged shape.
+  // Views of the arrays with the sizes of the last staged shape.
   [[nodiscard]] Tensor input_ids() const;       // int32[num_tokens]
   [[nodiscard]] Tensor positions() const;       // int32[num_tokens]
   [[nodiscard]] Tensor logits_indices() const;  // int32[num_logits_rows]
@@ -109,7 +110,8 @@ class InputBatch {
     size_t begin = 0;
     size_t end = 0;
   };
-  // A copy costs the host some 3 us, as long as 32 KiB of a longer copy.
+  // The largest number of copies for the block table. One copy costs the host about 3 us, as much
+  // as 32 KiB more in a longer copy.
   static constexpr size_t kMostTableCopies = 16;
   static constexpr size_t kGapPerCopy = (size_t{32} << 10) / sizeof(int32_t);
 
@@ -131,11 +133,11 @@ class InputBatch {
     size_t total = 0;
   };
 
-  // The state of a block table row. A row is long, and from one step to the next most rows stay as
-  // they are: only the entries that differ from the device's are uploaded.
+  // The state of a block table row. A row is long, and most rows stay as they are from one step to
+  // the next, so only the entries that differ from the device's are uploaded.
   struct TableRow {
-    int32_t count = 0;  // the first entries, which may be other than the null block
-    // Entries that may differ on the device.
+    int32_t count = 0;  // the number of entries that may differ from the null block
+    // The first entry that may differ on the device.
     int32_t first_changed = 0;
     int32_t end_changed = 0;
   };
@@ -146,7 +148,8 @@ class InputBatch {
   [[nodiscard]] int32_t* host(size_t offset) noexcept { return host_.data() + offset; }
   [[nodiscard]] Tensor view(size_t offset, Shape shape) const;
   int32_t stage_request(const scheduler::StepEntry& request, int32_t index, int32_t first_token);
-  /// Writes what tokens of row `index` read of an encoder's text. A row without blocks is padding.
+  /// Writes what the tokens of request `index` need to read the encoder's text. A request without
+  /// blocks is padding.
   void stage_encoder_text(int32_t index, int32_t len, std::span<const kv_cache::BlockId> block_ids);
   void stage_table_row(int32_t row_index, std::span<const kv_cache::BlockId> block_ids);
   void pad(int32_t num_rows, int32_t num_tokens, int32_t num_logits);
@@ -162,14 +165,15 @@ class InputBatch {
   [[nodiscard]] size_t find_changed_ranges(size_t widest_gap);
 
   BatchLimits limits_;
-  size_t block_table_;    // the place of the block table: after the largest layout
+  size_t block_table_;    // the offset of the block table, after the largest layout
   Layout layout_;         // of the staged shape
   OpExecutor* executor_;  // owned by the model runner
   bool is_host_accessible_;
   device::Buffer device_buffer_;
   std::vector<int32_t> host_;         // mirror of the device buffer
   std::vector<TableRow> table_rows_;  // one per row of the mirror's block table
-  // Ranges of the block table to upload, in elements; as many as find_changed_ranges() returned.
+  // The ranges of the block table to upload, in elements; find_changed_ranges() returned their
+  // number.
   std::array<Range, kMostTableCopies + 1> changed_ranges_{};
   StagedShape shape_;
   int32_t num_real_reqs_ = 0;

@@ -33,7 +33,7 @@ cudagraph::LadderReport drop_what_does_not_pay(ModelRunner& runner,
     return *known;
   }
   Execution& execution = runner.execution();
-  // A pool that holds the graphs of another model must keep its memory.
+  // If the pool holds graphs of another model, it must keep its memory.
   const bool is_empty = execution.graph_pool().reserved_bytes() == 0;
   cudagraph::LadderReport report = cudagraph::measure_ladders(
       dispatcher,

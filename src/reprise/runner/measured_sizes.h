@@ -8,10 +8,10 @@ namespace reprise::runner {
 
 class ModelRunner;
 
-/// Drops the keys that do not pay from `dispatcher`, which is the runner's: those that `known`, of
-/// an earlier runner of the same model, dropped; nullptr: it times the keys over dummy batches.
-/// Afterwards there is no graph, and a graph pool that was empty is empty again. \pre no graph of
-/// the runner is captured \throws device::DeviceError when the device is lost
+/// Drops keys that do not pay from `dispatcher`, which is the runner's. `known`: the result of an
+/// earlier runner of the same model, whose dropped keys are dropped again; nullptr: times the keys
+/// over dummy batches. Afterwards no graph exists, and a graph pool that was empty is empty again.
+/// \pre no graph of the runner is captured \throws device::DeviceError when the device is lost
 [[nodiscard]] cudagraph::LadderReport drop_what_does_not_pay(
     ModelRunner& runner,
     cudagraph::CudagraphDispatcher& dispatcher,

@@ -20,7 +20,7 @@ constexpr size_t kAhead = 32 * kLanes;
 
 struct alignas(16) ReadArguments {
   const uint64_t* words;
-  uint64_t* sums;  // by block: what keeps the compiler from leaving out the reads
+  uint64_t* sums;  // one for each block; written so that the compiler keeps the reads
 };
 
 void read_blocks(const void* args, device::BlockRange blocks) noexcept {
@@ -59,7 +59,7 @@ double read_seconds(device::Device& device, device::Stream& stream) {
   constexpr uint32_t kBlocks = kRoofBytes / kRoofBlockBytes;
   const device::Buffer memory = device.allocate(kRoofBytes);
   const device::Buffer sums = device.allocate(kBlocks * sizeof(uint64_t));
-  // Pages that were never written may all be the same one.
+  // Pages that were never written might all be one page of zeros.
   stream.fill(memory.data(), std::byte{1}, kRoofBytes);
   const ReadArguments arguments{.words = static_cast<const uint64_t*>(memory.data()),
                                 .sums = static_cast<uint64_t*>(sums.data())};

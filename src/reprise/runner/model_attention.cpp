@@ -109,7 +109,7 @@ kv_cache::StateCacheLayout state_cache_layout_of(const weights::ModelConfig& mod
 
 namespace {
 
-// The heads of each layer with keys and values; empty: all layers have the same.
+// The heads of each layer with keys and values; empty: all layers have the same heads.
 std::vector<kv_cache::CacheHeads> layer_heads_of(const weights::ModelConfig& model) {
   if (!model.full_heads) return {};
   std::vector<kv_cache::CacheHeads> all;

@@ -36,7 +36,8 @@ void ModelDrafter::propose_all(std::span<speculative::DraftRequest> requests) no
   try {
     propose(requests);
   } catch (const std::exception&) {
-    // The cache may hold anything now. If the device is lost, the main model's step reports it.
+    // The draft model's cache may now hold wrong values. If the device is lost, the main model's
+    // step reports it.
     ++num_failed_calls_;
     for (speculative::DraftRequest& request : requests) request.num_drafts = 0;
     for (Sequence& sequence : sequences_) {
@@ -76,11 +77,11 @@ void ModelDrafter::propose(std::span<speculative::DraftRequest> requests) {
   for (Row& row : rows_) close_row(row);
 }
 
-/// Finds the request's part of the cache and gives it blocks for all steps of the call. Returns
-/// false if the request can have no drafts.
+/// Finds the request's part of the cache and gives the request blocks for all steps of the call.
+/// Returns false if the request can have no drafts.
 bool ModelDrafter::open_row(Row& row) {
   const auto num_known = static_cast<int>(row.request->token_ids.size());
-  // The last draft is not computed, so it needs no position.
+  // The last draft is never computed, so it needs no position.
   row.most = std::min(static_cast<int>(row.request->drafts.size()),
                       options_.max_model_len - num_known + 1);
   if (row.most <= 0 || num_known < kFirstQueryLen) return false;
@@ -131,8 +132,8 @@ void ModelDrafter::keep_what_is_right(Sequence& sequence, std::span<const int32_
   sequence.num_computed = std::min(num_right, static_cast<int>(token_ids.size()) - kFirstQueryLen);
 }
 
-/// Gives the row blocks for its known tokens and its drafts. Requests that take no part in this
-/// call lose theirs if there are too few.
+/// Gives the row blocks for its known tokens and its drafts. If there are too few, requests that
+/// take no part in this call lose their blocks.
 bool ModelDrafter::allocate(Row& row) {
   Sequence& sequence = *row.sequence;
   const int num_tokens = sequence.num_known + row.most - 1;
@@ -156,7 +157,7 @@ bool ModelDrafter::allocate(Row& row) {
   }
 }
 
-/// The sequence that was asked for longest ago, and not in this call; nullptr if there is none.
+/// The sequence that was used longest ago and is not part of this call; nullptr if there is none.
 ModelDrafter::Sequence* ModelDrafter::longest_unused() {
   Sequence* oldest = nullptr;
   for (Sequence& sequence : sequences_) {
@@ -172,8 +173,8 @@ void ModelDrafter::forget(Sequence& sequence) {
   sequence.last_call = 0;
 }
 
-/// Computes tokens that the cache lacks before the last two of each request, as many as fit into
-/// one step. Rows that are not done then get no drafts in this call.
+/// Computes tokens that the cache lacks, except the last two of each request; as many as fit into
+/// one step. Rows that are not complete afterwards get no drafts in this call.
 void ModelDrafter::catch_up() {
   batch_.clear();
   int budget = options_.max_num_tokens;
@@ -196,7 +197,7 @@ void ModelDrafter::catch_up() {
   ledger_.record(facts, runner_->execute(batch_, facts).decision);
 }
 
-/// Proposes draft `index` of all rows that want one, in as few steps as the limits allow.
+/// Proposes draft `index` for all rows that want one, in as few steps as the limits allow.
 void ModelDrafter::draft(size_t index) {
   drafting_.clear();
   for (Row& row : rows_) {
@@ -218,7 +219,7 @@ void ModelDrafter::run_rows(std::span<Row*> rows, size_t index) {
   const int32_t query_len = index == 0 ? kFirstQueryLen : 1;
   for (Row* row : rows) {
     Sequence& sequence = *row->sequence;
-    // The tokens and the drafts follow each other in memory.
+    // In memory the drafts follow the tokens.
     const int32_t* tokens = row->request->token_ids.data();
     batch_.push_back({.token_ids = {tokens + sequence.num_computed, static_cast<size_t>(query_len)},
                       .num_computed_tokens = sequence.num_computed,
@@ -240,7 +241,7 @@ void ModelDrafter::run_rows(std::span<Row*> rows, size_t index) {
   }
 }
 
-/// Writes draft `index` of a row. Without a token to propose, the row gets no further drafts.
+/// Writes draft `index` of a row. If there is no token to propose, the row gets no further drafts.
 void ModelDrafter::choose(Row& row, size_t index, std::span<const float> logits) {
   speculative::DraftRequest& request = *row.request;
   const bool is_greedy = request.next.params->is_greedy();

@@ -66,12 +66,13 @@ class ModelDrafter final : public speculative::Drafter {
   static constexpr int32_t kFirstQueryLen = 2;
 
  private:
-  /// What the draft model's cache holds of one request.
+  /// The draft model's cache for one request.
   struct Sequence {
     uint64_t request_id = 0;
-    uint64_t last_call = 0;       // when the request was last asked for; 0: not in use
-    int num_known = 0;            // tokens of the request in that call
-    int num_computed = 0;         // tokens in the cache; more than num_known: also drafts
+    uint64_t last_call = 0;  // the last call that used the request; 0: not in use
+    int num_known = 0;       // tokens of the request in that call
+    // Tokens in the cache; if more than num_known, the rest are drafts.
+    int num_computed = 0;
     std::vector<int32_t> drafts;  // of that call
     kv_cache::BlockTable block_table;
     kv_cache::BlockHashChain block_hashes;

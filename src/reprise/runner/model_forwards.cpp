@@ -69,7 +69,7 @@ ProgramForwardOptions ModelForwards::program_options() const {
 std::unique_ptr<Forward>& ModelForwards::forward_to_replace(ForwardKind kind) {
   REPRISE_ASSERT(full_.counters().captures == 0 && num_piecewise_graphs() == 0,
                  "graphs of another forward exist");
-  // The model's own code may still have to serve the batches of the other kind.
+  // The model's own code may still be needed for the batches of the other kind.
   if (kind == ForwardKind::base && options_->adapters != nullptr && with_adapters_ == nullptr) {
     with_adapters_ = std::move(base_);
   }

@@ -35,7 +35,7 @@ std::unique_ptr<ShadowCheck> make_shadow_check(const ModelRunnerOptions& options
                                        StepMemory(kv_cache, states, batch, std::move(inputs)));
 }
 
-/// A lost rank is to the engine what a lost device is.
+/// For the engine, a lost rank is the same as a lost device.
 template <typename Run>
 decltype(auto) with_ranks(const Run& run) {
   try {
@@ -208,7 +208,7 @@ cudagraph::VerifyGraphs ModelRunner::verify_level() const noexcept {
 cudagraph::CaptureReport ModelRunner::capture(
     const std::function<void(const cudagraph::CaptureRecord&, size_t, size_t)>& on_progress,
     const cudagraph::LadderReport* known) {
-  // Ranks load their weights at different speeds.
+  // Ranks load their weights at different speeds, so they wait for each other here.
   for (parallel::Communicator* ranks : {options_.ranks, options_.op_ranks}) {
     if (ranks != nullptr) {
       ranks->barrier(parallel::Operation::start_up, parallel::Patience::unlimited);
@@ -222,8 +222,8 @@ cudagraph::CaptureReport ModelRunner::capture(
   cudagraph::CaptureReport report = cudagraph::run_capture_session(
       dispatcher_, forwards_.permission(), options_.num_warmups, capture_callbacks(on_progress));
   report.ladder = std::move(ladder);
-  // Other ranks would have to replay the same key at the same time, and an encoder's texts would
-  // have to be computed before.
+  // A trial is not possible if other ranks would have to replay the same key at the same time, or
+  // if the texts of an encoder would have to be computed first.
   const bool can_try = !ranked_ && !options_.limits.has_encoder;
   if (can_try && verification_->level() == cudagraph::VerifyGraphs::strict) {
     GraphTrial(*this, options_.expert_counts).try_keys(dispatcher_, report);
@@ -277,7 +277,7 @@ void ModelRunner::run_largest_step(StepWork work) {
 void ModelRunner::verify_capture(const cudagraph::DummyRun& capture,
                                  cudagraph::CaptureRecord& record) {
   if (verification_->level() == cudagraph::VerifyGraphs::strict) {
-    // The same key over a batch with other tokens, lengths and slots.
+    // Captures the same key over a batch with other tokens, lengths and slots.
     const SecondCapture second(forwards_.permission(), *verification_);
     dummy_run(capture);
   }
@@ -288,8 +288,8 @@ void ModelRunner::dummy_run(const cudagraph::DummyRun& run) {
   const bool captures = run.purpose != cudagraph::DummyRun::Purpose::warm_up;
   const bool is_noted = run.purpose == cudagraph::DummyRun::Purpose::capture;
   // While the pieces of a PIECEWISE key are captured, attention runs between them. Its results are
-  // not used, so it gets no tokens: it would take nearly all the time of the capture. A second
-  // capture gets the other tokens.
+  // not used, so it gets no tokens: otherwise it would take nearly all the time of the capture. A
+  // second capture then uses the other kind of dummy tokens.
   const bool skips_attention = captures && run.target_mode == CudagraphRuntimeMode::PIECEWISE &&
                                execution_->device().is_host_accessible();
   const DummyTokens tokens = skips_attention != forwards_.permission().repeats()
@@ -315,7 +315,7 @@ void ModelRunner::dummy_run(const cudagraph::DummyRun& run) {
     run_staged(run.descriptor, run.mode);
   }
   if (is_shadowed) shadow_->reserve(run.descriptor.num_tokens, num_reqs, last_.outputs);
-  // The results mean nothing. Dropping them frees their memory for the next key.
+  // The results have no meaning. Dropping them frees their memory for the next key.
   drop_outputs();
   execution_->stream().synchronize();
 }
@@ -367,7 +367,8 @@ bool ModelRunner::execute_idle() {
 const StepResult& ModelRunner::execute_agreed(std::span<const scheduler::StepEntry> requests,
                                               const cudagraph::BatchFacts& facts,
                                               const TokensOnDevice& tokens) {
-  // Tokens that only the device knows stay untouched: such a step waits with its capture.
+  // Tokens that only the device knows must not be overwritten, so a step with such tokens captures
+  // nothing.
   if (options_.lazy_capture && tokens.places.empty()) {
     const std::optional<cudagraph::PlannedKey> key = dispatcher_.uncaptured_key(facts);
     if (key) (void)capture_between_steps(*key);
@@ -394,7 +395,7 @@ const StepResult& ModelRunner::execute_agreed(std::span<const scheduler::StepEnt
     if (facts.uniform) last_.decode_launches = last_.launches;
     return result;
   } catch (const cudagraph::StaleAddressError& error) {
-    // The replay was refused before it launched anything, so this step can still run eagerly.
+    // The replay was refused before anything was launched, so this step can still run eagerly.
     retire_stale(decision, error.what(), before);
   }
   last_.result.retired = decision;
@@ -403,7 +404,7 @@ const StepResult& ModelRunner::execute_agreed(std::span<const scheduler::StepEnt
                                            .num_active_loras = facts.num_active_loras},
                             .reason = cudagraph::DispatchReason::key_retired};
   if (options_.strict_graphs && !ranked_) require_promise(facts, eager);
-  // Other ranks replay this key now, so the exchanges of this step keep the padded size.
+  // Other ranks replay this key in this step, so the exchanges keep the padded size.
   if (ranked_) {
     (void)run(requests, decision, CudagraphRuntimeMode::NONE, tokens, cascade);
     eager.descriptor.num_tokens = decision.descriptor.num_tokens;
@@ -422,8 +423,8 @@ void ModelRunner::retire_stale(const cudagraph::Decision& decision,
   const bool has_launched = launches_so_far() != before;
   if (ranked_) return ranked_->retire_stale(decision, reason, has_launched);
   dispatcher_.retire(decision.mode, decision.descriptor, reason);
-  // Pieces before the one that moved may have run. Caches of keys and values would be written
-  // again with the same content, but a state must not take the same token twice.
+  // Pieces before the one whose memory moved may have run. An eager run writes the same keys and
+  // values to the cache again, but a recurrent state must not take the same token twice.
   if (!states_.tensors().empty() && has_launched) {
     throw Error(
         fmt::format("the step stopped after recurrent layers had changed states: {}", reason));
@@ -480,7 +481,7 @@ const StepResult& ModelRunner::run_shadowed(std::span<const scheduler::StepEntry
   const int32_t num_logits = stage(requests, decision, tokens);
   const PhaseTimer timer(spans_, StepPhase::launch);
   shadow_->save_step();
-  // Other ranks run this step twice, whether this rank can replay it or not.
+  // Other ranks run this step twice, even if this rank cannot replay it.
   std::string stale;
   try {
     run_staged(decision.descriptor, decision.mode, cascade);
@@ -491,7 +492,7 @@ const StepResult& ModelRunner::run_shadowed(std::span<const scheduler::StepEntry
   }
   const StepLaunches replayed = last_.launches;
   shadow_->keep_replay(last_.outputs, num_logits);
-  // The replay has counted the tokens of experts.
+  // The replay has already counted the tokens of experts.
   if (options_.expert_counts != nullptr) options_.expert_counts->stage(0, execution_->stream());
   run_staged(decision.descriptor, CudagraphRuntimeMode::NONE, cascade);
   const std::optional<StepDifference> found = shadow_->compare(last_.outputs, num_logits);
@@ -528,7 +529,7 @@ void ModelRunner::quarantine(std::span<const scheduler::StepEntry> requests,
   retired_.push_back({decision.mode, decision.descriptor, std::move(reason)});
   QuarantinedStep step{.decision = decision, .requests = requests, .difference = difference};
   if (ranked_) {
-    // The other ranks do not repeat the step.
+    // Only this rank repeats the step.
     key.report = write_quarantine_report(*shadow_, execution_->stream(), step);
   } else {
     const WrongNode wrong_node = bisect_staged(decision, cascade);
@@ -586,7 +587,7 @@ void ModelRunner::run_staged(const cudagraph::BatchDescriptor& descriptor,
                              CudagraphRuntimeMode run_as,
                              const cudagraph::BatchFacts* cascade,
                              StepWork work) {
-  // Without the results of the previous step, this step can reuse their memory.
+  // Dropping the results of the previous step lets this step reuse their memory.
   drop_outputs();
   const attention::AttentionMetadata& metadata = inputs_.read_metadata(batch_);
   const AttentionPath path = attention_.prepare(metadata, descriptor, run_as, cascade);

@@ -32,7 +32,7 @@ namespace reprise::runner {
 class GraphInventory;
 class GraphVerification;
 
-/// A graph that could not be replayed. It was retired, and the step ran eagerly instead.
+/// A graph that could not be replayed. Its key was retired, and the step ran eagerly instead.
 struct RetiredGraph {
   cudagraph::CudagraphRuntimeMode mode;
   cudagraph::BatchDescriptor descriptor;
@@ -40,7 +40,8 @@ struct RetiredGraph {
 };
 
 /// With ModelRunnerOptions::strict_graphs: the step would not run, or did not run, with the graph
-/// that the configuration promises. The engine goes on; all ranks throw it in the same step.
+/// that the configuration promises. The engine continues. All ranks throw this error in the same
+/// step.
 class StrictGraphsError : public Error {
  public:
   using Error::Error;
@@ -49,11 +50,12 @@ class StrictGraphsError : public Error {
 /// Tokens of a step that only the device knows, because it sampled them in the step before.
 /// Borrowed for the call.
 struct TokensOnDevice {
-  kernels::RowSampler* sampler = nullptr;       // has them
-  std::span<const kernels::TokenPlace> places;  // index: of a token of the batch, without padding
+  kernels::RowSampler* sampler = nullptr;  // has them
+  // Index: a token's position in the batch, without padding.
+  std::span<const kernels::TokenPlace> places;
 };
 
-/// Whether a step's work is done, or recorded and forgotten.
+/// Whether a step's work is executed, or recorded and dropped.
 enum class StepWork : uint8_t { done, recorded };
 
 /// How many graphs and kernels one step launched.
@@ -116,18 +118,18 @@ class ModelRunner {
   void grow_caches(int64_t num_blocks, int64_t num_slots);
 
   /// Captures all keys of the dispatcher's capture plan. `on_progress` may be empty. All ranks call
-  /// it at the same time, and compare what they captured. With the rule measured, keys that do not
-  /// pay are dropped before: those that `known`, of an earlier runner of this model, dropped;
-  /// nullptr: it measures. \pre no step has run
+  /// capture() at the same time, and compare the results. With the rule measured, keys that do not
+  /// pay are dropped first. `known`: the result of an earlier runner of this model, whose dropped
+  /// keys are dropped again; nullptr: the keys are measured. \pre no step has run
   cudagraph::CaptureReport capture(
       const std::function<void(const cudagraph::CaptureRecord&, size_t, size_t)>& on_progress,
       const cudagraph::LadderReport* known = nullptr);
-  /// Runs a dummy batch with these facts as `decision` says, waits for it, and returns the
-  /// microseconds without its staging. No block of the caches is written. \pre the key of the
+  /// Runs a dummy batch with these facts under `decision`, waits for it, and returns the
+  /// microseconds without its staging. Writes to no block of the caches. \pre the key of the
   /// decision has a graph, or the decision is an eager step \throws device::DeviceError
   double time_dummy(const cudagraph::BatchFacts& batch, const cudagraph::Decision& decision);
-  /// Runs or captures the dummy batch of a capture session. Its results mean nothing. \pre no step
-  /// is in flight \throws as a step, and device::CaptureError
+  /// Runs or captures the dummy batch of a capture session. Its results have no meaning. \pre no
+  /// step is in flight \throws as a step, and device::CaptureError
   void dummy_run(const cudagraph::DummyRun& run);
   /// Destroys the graph of a key. \pre the key cannot be dispatched
   void forget(const cudagraph::PlannedKey& key);
@@ -138,18 +140,19 @@ class ModelRunner {
   /// \pre no other ranks, no step in flight, the memory is awake
   /// \throws InvalidArgument as CudagraphDispatcher::replan(); then nothing has changed
   size_t change_graphs(GraphSettings settings);
-  /// Captures and verifies the next key of the plan that has no graph. nullopt: each has one or is
-  /// taken out, or keys are captured lazily. \pre as change_graphs() \throws device::DeviceError
+  /// Captures and verifies the next key of the plan that has no graph. nullopt: every key has a
+  /// graph or is taken out, or keys are captured lazily. \pre as change_graphs() \throws
+  /// device::DeviceError
   std::optional<cudagraph::CaptureRecord> capture_next();
-  /// Takes a key out because somebody asked for it, and destroys its graph. Returns false if it is
+  /// Quarantines a key at a user's request, and destroys its graph. Returns false if the key is
   /// unknown or taken out already. \pre as change_graphs()
   bool quarantine_key(const cudagraph::PlannedKey& key);
   /// Destroys the graph of a key and plans the key again: capture_next() captures and verifies it
-  /// before it is replayed. Returns false if it is unknown. \pre as change_graphs()
+  /// before it is replayed. Returns false if the key is unknown. \pre as change_graphs()
   bool release_key(const cudagraph::PlannedKey& key);
   [[nodiscard]] cudagraph::VerifyGraphs verify_level() const noexcept;
-  /// Captures a planned key again and notes its nodes, for a profile. From then on inventory() is
-  /// there. Returns why it failed; empty: it did not. \pre as change_graphs()
+  /// Captures a planned key again and records its nodes, for a profile. From then on inventory()
+  /// returns them. Returns why the capture failed; empty: it succeeded. \pre as change_graphs()
   [[nodiscard]] std::string note_nodes(const cudagraph::PlannedKey& key);
 
   /// Runs one step: dispatches, stages and runs the batch. If memory that the chosen graph uses has
@@ -202,8 +205,8 @@ class ModelRunner {
   [[nodiscard]] const kv_cache::KvCacheTensors& kv_cache() const noexcept { return kv_cache_; }
   [[nodiscard]] const kv_cache::StateCacheTensors& states() const noexcept { return states_; }
   [[nodiscard]] InputBatch& input_batch() noexcept { return batch_; }
-  /// Of a draft head: memory for a row per token of a step, which the caller of execute() fills
-  /// before. Padding tokens have rows too, whose content does not matter.
+  /// For a draft head: memory for one row per token of a step, which the caller of execute() fills
+  /// first. Padding tokens have rows too, whose content does not matter.
   [[nodiscard]] device::BufferView hidden_memory() const noexcept {
     return inputs_.hidden_memory();
   }
@@ -221,7 +224,7 @@ class ModelRunner {
   [[nodiscard]] StepLaunches last_launches() const noexcept { return last_.launches; }
   [[nodiscard]] StepLaunches last_decode_launches() const noexcept { return last_.decode_launches; }
   [[nodiscard]] size_t graph_bytes() const noexcept { return forwards_.graph_bytes(); }
-  /// Requests of the smallest steps that may use cascade attention; 0: no step does.
+  /// The number of requests from which on steps may use cascade attention; 0: no step does.
   [[nodiscard]] int32_t least_cascade_reqs() const noexcept {
     return attention_.least_cascade_reqs();
   }
@@ -230,25 +233,25 @@ class ModelRunner {
     return attention_.num_cascade_steps();
   }
   [[nodiscard]] std::span<const RetiredGraph> retired_graphs() const noexcept { return retired_; }
-  /// Never nullptr. Its address stays the same.
+  /// Never nullptr. The pointer stays the same.
   [[nodiscard]] const ShadowCheck* shadow() const noexcept { return shadow_.get(); }
   /// The nodes of all captures. nullptr without ModelRunnerOptions::keep_inventory.
   [[nodiscard]] GraphInventory* inventory() noexcept { return inventory_.get(); }
 
  private:
-  /// What the runner keeps of its last step.
+  /// The results of the last step.
   struct LastStep {
     std::vector<Tensor> outputs;
     StepResult result;
     StepLaunches launches;
-    StepLaunches decode_launches;    // of the last step with a uniform decode batch
+    StepLaunches decode_launches;    // launches of the last step with a uniform decode batch
     std::vector<float> host_logits;  // used only if the host cannot read the device's memory
   };
 
   [[nodiscard]] StagedShape staged_shape(const cudagraph::Decision& decision,
                                          int32_t num_reqs,
                                          int32_t num_logits) const;
-  /// Returns the rows of logits that the batch needs.
+  /// Stages the batch. Returns the number of rows of logits that it needs.
   int32_t stage(std::span<const scheduler::StepEntry> requests,
                 const cudagraph::Decision& decision,
                 const TokensOnDevice& tokens);
@@ -259,7 +262,7 @@ class ModelRunner {
                   cudagraph::CudagraphRuntimeMode run_as,
                   const cudagraph::BatchFacts* cascade = nullptr,
                   StepWork work = StepWork::done);
-  /// Ends a step whose forward was launched.
+  /// Completes a step whose forward was launched.
   const StepResult& finish(std::span<const scheduler::StepEntry> requests,
                            const cudagraph::Decision& decision,
                            int32_t num_logits);
@@ -268,7 +271,7 @@ class ModelRunner {
                                  const cudagraph::Decision& decision,
                                  const TokensOnDevice& tokens,
                                  const cudagraph::BatchFacts* cascade);
-  /// Takes the key of the staged step out. Afterwards the step's memory and results are those of
+  /// Quarantines the key of the staged step. Afterwards the step's memory and results are those of
   /// an eager run.
   void quarantine(std::span<const scheduler::StepEntry> requests,
                   const cudagraph::Decision& decision,
@@ -282,7 +285,8 @@ class ModelRunner {
   /// Tells the verification which memory graphs may use.
   void name_memory(const models::Parameters& parameters);
   /// Retires a graph that cannot be replayed. The caller then runs the step eagerly. `before`: the
-  /// launches before the attempt. \throws Error if the attempt had begun and cannot be repeated
+  /// launches before the attempt. \throws Error if the replay had begun and the step cannot be
+  /// repeated
   void retire_stale(const cudagraph::Decision& decision,
                     const std::string& reason,
                     StepLaunches before);

@@ -19,8 +19,9 @@ namespace reprise::runner {
 /// Which of the two forwards of an engine with adapters. An engine without adapters has only
 /// `base`.
 enum class ForwardKind : uint8_t {
-  base,      // for batches without adapters: the model's own ops
-  adapters,  // each projection also adds what the adapter of each token gives
+  base,  // for batches without adapters: the model's own ops
+  // For batches with adapters: each projection also adds the product of each token's adapter.
+  adapters,
 };
 
 struct ModelRunnerOptions {
@@ -34,40 +35,40 @@ struct ModelRunnerOptions {
   /// The backend of the recurrent layers of a model that also has attention.
   const attention::BackendInfo* recurrent = nullptr;
   attention::AttentionPlanOptions attention_plan;
-  /// Workers that share the attention of a step, for the rule of cascade attention; 0: no step uses
-  /// cascade attention, as on devices without its kernel.
+  /// The number of workers that share the attention of a step, for the rule of cascade attention;
+  /// 0: no step uses cascade attention, for example because the device has no kernel for it.
   int cascade_workers = 0;
   /// The adapters of the model's layers; must outlive the runner. nullptr: the engine has none.
   lora::AdapterSlots* adapters = nullptr;
-  /// Where the model's layers count the tokens of their experts; must outlive the runner. nullptr:
-  /// they count nothing.
+  /// Counts of the tokens of the model's experts; must outlive the runner. nullptr: tokens are not
+  /// counted.
   ExpertCounts* expert_counts = nullptr;
   /// The ranks that run this model together; must outlive the runner. nullptr: this is the only
-  /// one.
+  /// rank.
   parallel::Communicator* ranks = nullptr;
-  /// Another group that collective ops exchange data with, of another size than `ranks`: the tensor
-  /// ranks of a stage, or the engines that share experts. nullptr: there is none.
+  /// A second group for the collective ops, of another size than `ranks`: the tensor ranks of a
+  /// stage, or the engines that share experts. nullptr: there is none.
   parallel::Communicator* op_ranks = nullptr;
-  /// The engines with the same model that run their steps together with this one; must outlive the
-  /// runner. nullptr: steps need no other engine. Only rank 0 of `ranks` has it.
+  /// The engines with the same model whose steps run together with this engine's steps; must
+  /// outlive the runner. nullptr: steps need no other engine. Only rank 0 of `ranks` has it.
   DataParallelSteps* data_parallel = nullptr;
   int num_warmups = 0;       // eager runs before each capture
   bool copy_inputs = false;  // cudagraph_copy_inputs
   /// cudagraph_lazy_capture: capture() does nothing, and a step whose best key has no graph yet
   /// captures it first. \pre false with several ranks
   bool lazy_capture = false;
-  /// What is proved about each graph before it may be replayed.
+  /// How much is proved about each graph before it may be replayed.
   cudagraph::VerifyGraphs verify_graphs = cudagraph::VerifyGraphs::capture;
-  /// Which replayed steps are compared with eager runs. \pre no `data_parallel`, if any is
+  /// Which replayed steps are compared with eager runs. \pre if any are, no `data_parallel`
   ShadowCheckOptions shadow;
-  /// The nodes of captures are noted, for a profile of a graph. \pre verify_graphs is not off
+  /// Captured nodes are recorded, for a profile of a graph. \pre verify_graphs is not off
   bool keep_inventory = false;
-  /// A step that the dispatcher decides in a way that breaks the configuration's promise (see
-  /// cudagraph::keeps_promise) fails. \pre no `data_parallel`
+  /// A step fails if the dispatcher's decision breaks the configuration's promise (see
+  /// cudagraph::keeps_promise). \pre no `data_parallel`
   bool strict_graphs = false;
 };
 
-/// What can be changed about the graphs of a runner between two steps.
+/// The settings of a runner's graphs that can change between two steps.
 struct GraphSettings {
   cudagraph::DispatcherOptions dispatcher;
   int num_warmups = 0;

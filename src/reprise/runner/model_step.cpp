@@ -32,7 +32,7 @@ LogitsUse logits_use(const scheduler::StepEntry& entry) {
 cudagraph::BatchFacts batch_facts(const scheduler::SchedulerOutput& output,
                                   const scheduler::SchedulerConfig& config) {
   const int num_tokens = output.total_num_scheduled_tokens + output.num_padding_tokens;
-  // A step with fewer drafts, or without any, is a uniform decode batch too.
+  // A step with fewer drafts than usual, or without any, is a uniform decode batch too.
   const int longest = output.max_query_len;
   const bool has_graphs = longest == 1 || std::ranges::find(config.fewer_draft_widths, longest) !=
                                               config.fewer_draft_widths.end();
@@ -120,7 +120,7 @@ bool StepComputer::can_launch(const ModelStep& step, const ModelStep& ahead) con
          num_on_device == ahead.scheduled->num_logits;
 }
 
-// The rows of the step ahead are all on the device, one for each request that samples.
+// All rows of the step ahead are on the device, one for each request that samples.
 TokensOnDevice StepComputer::find_tokens(const ModelStep& step, const ModelStep* ahead) {
   token_places_.clear();
   if (ahead == nullptr || ahead->is_finished) return {};
@@ -128,7 +128,8 @@ TokensOnDevice StepComputer::find_tokens(const ModelStep& step, const ModelStep*
   int32_t row = 0;
   const std::vector<scheduler::StepEntry>& entries = ahead->scheduled->scheduled;
   for (const ModelStep::LastToken& token : step.last_tokens) {
-    // Both steps have their requests in nearly the same order.
+    // Both steps have their requests in nearly the same order, so the search begins after the last
+    // match.
     for (size_t tried = 0; tried < entries.size() && entries[next].request != token.request;
          ++tried) {
       row += entries[next].samples ? 1 : 0;
@@ -169,7 +170,7 @@ void StepComputer::finish(ModelStep& step) noexcept {
   take_spans(step);
 }
 
-/// Brings what other engines computed into the cache.
+/// Copies prompts that other engines computed into the cache.
 void StepComputer::import_prompts(const ModelStep& step) {
   const kv_cache::KvCacheTensors& cache = runner_->kv_cache();
   for (const scheduler::StepEntry& entry : step.scheduled->scheduled) {
@@ -198,8 +199,8 @@ void StepComputer::export_prompts(const ModelStep& step) {
 
 void StepComputer::finish_sampling(ModelStep& step) {
   StepSpans& spans = runner_->spans();
-  // If another step was launched meanwhile, this is its result. Then the device sampled all rows of
-  // this step.
+  // If another step was launched in the meantime, this is the result of that step. Then the device
+  // sampled all rows of this step.
   const StepResult& result = runner_->last_result();
   step.num_sampled_on_device = static_cast<int>(std::ranges::count(step.is_on_device, true));
   if (step.num_sampled_on_device > 0) {
@@ -218,7 +219,7 @@ void StepComputer::finish_sampling(ModelStep& step) {
     }
   }
   if (follower_ == nullptr) return;
-  // The time of all drafters counts as time of scheduling.
+  // The time of all drafters counts as scheduling.
   const PhaseTimer timer(spans, StepPhase::schedule);
   follower_->follow({.step = step, .result = result});
 }
@@ -245,7 +246,7 @@ void StepComputer::sample_on_device(ModelStep& step, const StepResult& result) {
       {.phase = StepPhase::sample, .begin = begin, .end = std::chrono::steady_clock::now()});
 }
 
-// A vector takes the place of the token that ends the request.
+// The vector of a prompt takes the place of the token that ends the request.
 void StepComputer::take_vectors(ModelStep& step, const StepResult& result) {
   int32_t row = 0;
   for (const LogitsUse& use : step.uses) {
@@ -262,7 +263,8 @@ void StepComputer::take_vectors(ModelStep& step, const StepResult& result) {
   }
 }
 
-// Requests do not depend on each other, so the host may use their logits side by side.
+// Requests do not depend on each other, so the host may use the logits of several requests at the
+// same time.
 void StepComputer::use_logits(ModelStep& step, const StepResult& result) {
   size_t num_prompt_rows = 0;
   for (const LogitsUse& use : step.uses) num_prompt_rows += use.next_prompt_token_ids.size();
@@ -300,8 +302,8 @@ void StepComputer::use_logits(ModelStep& step, const StepResult& result) {
       result, num_constrained < step.uses.size() ? Others::yes : Others::no);
 }
 
-/// Uses the rows of one request: samples those without a constraint, and verifies its drafts.
-/// Several threads call this for different jobs, if no row is sampled on the device.
+/// Uses the rows of one request: samples those without a constraint, and verifies the drafts. If no
+/// row is sampled on the device, several threads call run_job() for different jobs.
 void StepComputer::run_job(const ModelStep& step,
                            const Job& job,
                            const StepResult& result,
@@ -326,7 +328,7 @@ void StepComputer::run_job(const ModelStep& step,
     sampler.sample(input, token);
   };
   const size_t num_done = speculative::verify_drafts(use.placeholders(), job.sampled, sample_row);
-  // The device has sampled the rows after a rejected draft too.
+  // The device has also sampled the rows after a rejected draft.
   for (size_t i = num_done; i < job.sampled.size(); ++i) {
     if (is_on_device(i)) device_sampling_.skip();
   }

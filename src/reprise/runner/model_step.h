@@ -34,12 +34,13 @@ struct LogitsUse {
   /// For each row of the prompt, the prompt token after it.
   std::span<const int32_t> next_prompt_token_ids;
   sampling::SamplingInput sampling;  // of the first placeholder's row, without logits
-  size_t num_suppressed_rows = 0;    // so many of the placeholders' rows have suppressed tokens
+  // The first rows of `placeholders`, this many, have suppressed tokens.
+  size_t num_suppressed_rows = 0;
 
   [[nodiscard]] std::span<int32_t> placeholders() const noexcept { return entry->placeholders; }
   [[nodiscard]] bool samples() const noexcept { return entry->samples; }
   /// nullptr: the answer has no constraint, or this step samples none of its tokens. The constraint
-  /// itself changes while the step is computed.
+  /// object changes while the step is computed.
   [[nodiscard]] const std::shared_ptr<structured_output::TokenConstraint>* constraint()
       const noexcept {
     const auto& constraint = entry->request->constraint();
@@ -48,19 +49,20 @@ struct LogitsUse {
   [[nodiscard]] sampling::SampledToken& held_token() const noexcept {
     return entry->request->held_token();
   }
-  /// The sampler's input, without logits, for a row before which all drafts were accepted.
+  /// The sampler's input, without logits, for a row; all drafts before the row are taken as
+  /// accepted.
   [[nodiscard]] sampling::SamplingInput sampling_at(size_t row) const;
 };
 
-/// One step: the scheduled requests, what is done with their logits, and the results. ModelSteps
-/// are reused; after warm-up only log-probabilities allocate memory.
+/// One step: the scheduled requests, the use of their logits, and the results. ModelSteps are
+/// reused; after warm-up only log-probabilities allocate memory.
 struct ModelStep {
   explicit ModelStep(const scheduler::SchedulerConfig& config);
   /// Fills in the scheduled batch. \pre the scheduler keeps `output` unchanged until the results of
   /// this step are applied
   void prepare(const scheduler::SchedulerOutput& output, const scheduler::SchedulerConfig& config);
 
-  /// A token of the step that is sampled in the step before it, if that is still in flight.
+  /// A token of this step that the previous step samples, if that step is still in flight.
   struct LastToken {
     const scheduler::Request* request = nullptr;
     int32_t index = 0;  // among the step's tokens
@@ -73,21 +75,21 @@ struct ModelStep {
   bool has_constraints = false;
   TimePoint began;  // when scheduling of the step began
 
-  // How far its computation is.
+  // The state of the computation.
   std::vector<bool> is_on_device;  // one per sampled row: whether the device samples it
   bool is_finished = false;        // the results below are there
 
-  // Results.
-  // One per sampled row of logits; the entries after these are unused.
+  // Results: one entry per sampled row of logits; further entries are unused.
   std::vector<sampling::SampledToken> sampled;
-  int num_sampled_on_device = 0;  // how many entries of `sampled` the device computed
+  int num_sampled_on_device = 0;  // how many entries of `sampled` the device has written
   int num_postponed = 0;          // how many requests get no token in this step
   std::vector<sampling::PositionLogprobs> prompt_logprobs;
-  std::vector<std::vector<float>> pooled;      // of a pooling model: one per sampling request
+  // For a pooling model: one vector per sampling request.
+  std::vector<std::vector<float>> pooled;
   cudagraph::Decision decision;                // see StepResult::decision
   std::optional<cudagraph::Decision> retired;  // see StepResult::retired
   StepSpans spans;                             // of this step, from `began` on
-  std::exception_ptr error;                    // if set: why the step has no results
+  std::exception_ptr error;                    // the reason if the step has no results
 };
 
 /// Computes steps: runs the model's forward and samples from its logits. The next step reads a
@@ -114,8 +116,8 @@ class StepComputer {
   /// Computes one step. An exception is stored as the step's error.
   void compute(ModelStep& step) noexcept;
 
-  /// Whether `step` may be launched before `ahead` is finished. If not, the host must choose or
-  /// check a token first.
+  /// Whether `step` may be launched before `ahead` is finished. If not, the host must first choose
+  /// or check a token.
   [[nodiscard]] bool can_launch(const ModelStep& step, const ModelStep& ahead) const;
   /// Submits the work of a step. `ahead` is the step launched before it, if that has not been
   /// applied to the requests yet; otherwise nullptr. \pre ahead is finished, or can_launch()
@@ -148,7 +150,7 @@ class StepComputer {
   void take_vectors(ModelStep& step, const StepResult& result);
 
   ModelRunner* runner_;
-  speculative::Drafter* follower_;  // a drafter that follows steps; nullptr: none does
+  speculative::Drafter* follower_;  // the drafter that follows steps; nullptr: there is none
   bool is_pooling_;
   SamplingTeam team_;
   DeviceSampling device_sampling_;

@@ -20,8 +20,8 @@ std::vector<Tensor> pick(const std::vector<Tensor>& from, std::span<const size_t
   return picked;
 }
 
-// Gives results that are buffers among the inputs the ownership of these. Without a memory plan the
-// pool would else give their memory to later results while later pieces still read them.
+// Results that are buffers among the inputs get shared ownership of their memory. Without a memory
+// plan the pool would otherwise give that memory to later results while later pieces still read it.
 void own_again(std::span<Tensor> results, std::span<const Tensor> owners) {
   for (Tensor& result : results) {
     const auto owner = std::ranges::find_if(owners, [&](const Tensor& input) {

@@ -12,12 +12,13 @@
 namespace reprise::runner {
 
 struct ProgramForwardOptions {
-  program::SymbolValues largest;  // sizes of the largest batch, which the arena must hold
-  bool copy_inputs = false;       // cudagraph_copy_inputs
-  int64_t tokens_per_unit = 1;    // what the program's T counts: TokenRange::multiple
+  // The sizes of the largest batch, for which the arena must have room.
+  program::SymbolValues largest;
+  bool copy_inputs = false;     // cudagraph_copy_inputs
+  int64_t tokens_per_unit = 1;  // what the program's T counts: TokenRange::multiple
 };
 
-/// The symbol values of the largest batch, as a program with these options counts.
+/// The symbol values of the largest batch, in the units of a program with these options.
 [[nodiscard]] program::SymbolValues largest_of(const ProgramForwardOptions& options);
 
 /// Levels 1 to 3: runs a program piece by piece. The splitting pieces (attention) run eagerly
@@ -71,7 +72,7 @@ class ProgramForward final : public Forward {
   const cudagraph::CapturePermission* permission_;
   std::unique_ptr<program::PlannedArena> arena_;    // nullptr: the program has no memory plan
   std::vector<std::vector<const RowGroup*>> code_;  // by program; the interpreters refer to it
-  // By piece; each has the memory plan of its piece.
+  // One for each piece, with the memory plan of that piece.
   std::vector<program::Interpreter> interpreters_;
   std::vector<PieceState> pieces_;
   std::unique_ptr<cudagraph::CudagraphWrapper> breakable_;  // nullptr: the pieces have wrappers

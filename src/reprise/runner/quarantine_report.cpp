@@ -21,7 +21,7 @@ using cudagraph::CudagraphRuntimeMode;
 using kv_cache::BlockId;
 
 constexpr int kFormat = 1;
-// A report must not fill a disk.
+// Limits the size of a report, so that it does not fill a disk.
 constexpr size_t kMostStateBytes = size_t{1} << 30;
 constexpr size_t kMostReportBytes = size_t{256} << 20;
 
@@ -56,8 +56,8 @@ Json json_of(const BatchDescriptor& descriptor) {
           {"num_active_loras", descriptor.num_active_loras}};
 }
 
-/// Tokens and positions come from the device: the host may not know the tokens of a step that was
-/// scheduled before the step ahead of it had ended.
+/// Tokens and positions are read from the device: the host may not know the tokens of a step that
+/// was scheduled before the previous step had ended.
 Json json_of(std::span<const scheduler::StepEntry> requests,
              const InputBatch& batch,
              device::Stream& stream) {
@@ -89,7 +89,7 @@ Json json_of(std::span<const scheduler::StepEntry> requests,
   return all;
 }
 
-/// The blocks that the requests of a report use, each once.
+/// The blocks of the requests in a report, each once.
 std::vector<int32_t> blocks_of(const Json& requests) {
   std::set<int32_t> blocks;
   for (const Json& request : requests) {
@@ -102,8 +102,9 @@ std::vector<int32_t> blocks_of(const Json& requests) {
   return {blocks.begin(), blocks.end()};
 }
 
-/// The memory of a report's state file, in order: all layers of each block, then all layers of each
-/// state, then inputs that no request describes. `blocks`, `slots`: where they are in the caches.
+/// The memory in a report's state file, in order: all layers of each block, then all layers of each
+/// state, then the inputs that no request describes. `blocks`, `slots`: their numbers in the
+/// caches.
 std::vector<device::BufferView> parts_of_state(const StepMemory& memory,
                                                std::span<const int32_t> blocks,
                                                std::span<const int32_t> slots) {
@@ -135,7 +136,7 @@ std::vector<int32_t> state_slots_of(const Json& requests) {
   return slots;
 }
 
-/// The slot that gets the states of a saved request: the first one of a request of this engine.
+/// The slot for the states of a saved request: the first slot of one of this engine's requests.
 kv_cache::StateSlot new_state_slot(const StepMemory& memory, size_t request) {
   const auto slots_per_req = static_cast<int32_t>(memory.states().layout().slots_per_req);
   return kv_cache::StateSlot{static_cast<int32_t>(request) * slots_per_req + 1};
@@ -151,7 +152,7 @@ Json layout_json(const StepMemory& memory) {
                  {"has_values", cache.has_values},
                  {"has_row_scales", cache.has_row_scales},
                  {"bytes_per_state", memory.states().layout().bytes_per_slot()}};
-  // Only where layers differ, so that reports of other models stay readable.
+  // Written only if layers differ, so that reports of other models stay readable.
   for (const kv_cache::CacheHeads& heads : cache.layer_heads) {
     layout["layer_heads"].push_back({heads.count, heads.head_dim});
   }
@@ -162,7 +163,7 @@ void write_file(const std::filesystem::path& path, std::string_view bytes) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   if (!file.flush()) throw Error(fmt::format("{} could not be written", path.string()));
-  // A report has the tokens of requests.
+  // Only the owner may read a report, because it contains the tokens of requests.
   std::filesystem::permissions(
       path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
 }
@@ -287,7 +288,8 @@ void SavedStep::load_into(const StepMemory& memory, device::Stream& stream) {
                     report_.at("cache").dump()));
   }
   const Json& requests = report_.at("requests");
-  // The blocks get the first numbers, because this cache may be smaller. 0 is the null block.
+  // The blocks get the first numbers, because this cache may be smaller. Number 0 is the null
+  // block.
   const std::vector<int32_t> old_blocks = blocks_of(requests);
   std::vector<int32_t> blocks(old_blocks.size());
   for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<int32_t>(i) + 1;
@@ -313,7 +315,7 @@ void SavedStep::load_into(const StepMemory& memory, device::Stream& stream) {
   make_requests(old_blocks, memory);
 }
 
-/// `old_blocks`: ascending; their new numbers are 1, 2, ...
+/// `old_blocks`: ascending; the new numbers are 1, 2, ...
 void SavedStep::make_requests(std::span<const int32_t> old_blocks, const StepMemory& memory) {
   const Json& requests = report_.at("requests");
   const auto new_ids = [&](const Json& ids) {

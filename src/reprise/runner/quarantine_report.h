@@ -28,7 +28,7 @@ struct QuarantinedStep {
                                                             device::Stream& stream,
                                                             const QuarantinedStep& step);
 
-/// A step out of a report. Owns what its requests refer to.
+/// A step read from a report. Owns the memory to which its requests refer.
 class SavedStep {
  public:
   /// \throws FileError E_REPORT if the report or its state file is damaged
@@ -36,8 +36,8 @@ class SavedStep {
   SavedStep(const SavedStep&) = delete;
   SavedStep& operator=(const SavedStep&) = delete;
 
-  /// Puts the state into the caches of an engine whose blocks nobody uses.
-  /// \throws InvalidArgument if the caches have another layout or fewer blocks
+  /// Copies the state into the caches of an engine whose blocks are all free. \throws
+  /// InvalidArgument if the caches have another layout or fewer blocks
   void load_into(const StepMemory& memory, device::Stream& stream);
 
   [[nodiscard]] const cudagraph::Decision& decision() const noexcept { return decision_; }

@@ -7,8 +7,8 @@ namespace reprise::runner {
 
 namespace {
 
-// The options of each program. All ranges of a program have the same multiple, because programs
-// that count tokens in different units have different bytes.
+// The options for each program. All ranges of a program have the same multiple: if T counts groups
+// of another size, the program is a different one.
 std::vector<ProgramForwardOptions> options_by_program(
     const std::vector<program::ProgramRange>& ranges,
     size_t num_programs,

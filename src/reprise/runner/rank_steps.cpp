@@ -17,8 +17,8 @@ using parallel::Operation;
 using parallel::Patience;
 using parallel::RankError;
 
-// The first message of a command has a fixed size, which holds most batches of decodes. The rest
-// follows in a second message.
+// The first message of a command has a fixed size, which is enough for most batches of decodes. A
+// second message has the rest.
 constexpr size_t kFirstWords = 512;
 constexpr size_t kHeaderWords = 2;
 
@@ -38,7 +38,7 @@ class Digest {
   uint64_t value_ = 0xcbf29ce484222325ULL;
 };
 
-// Words that all ranks must have alike.
+// Words that must be equal on all ranks.
 struct StepFacts {
   uint64_t step = 0;
   int64_t mode = 0;
@@ -47,7 +47,7 @@ struct StepFacts {
   uint64_t digest = 0;
   int64_t stale_key = -1;
 
-  // Any rank may find that a key is stale.
+  // stale_key is not compared, because any rank may find that a key is stale.
   bool operator==(const StepFacts& other) const {
     return step == other.step && mode == other.mode && num_tokens == other.num_tokens &&
            num_reqs == other.num_reqs && digest == other.digest;
@@ -64,7 +64,7 @@ std::string step_text(const StepFacts& facts) {
                      facts.digest);
 }
 
-// The words of a batch, in the order in which Reader takes them.
+// Appends the words of a batch, in the order in which BatchReader reads them.
 void append(std::vector<int32_t>& words, const cudagraph::BatchFacts& facts) {
   const std::array numbers = {facts.num_tokens,
                               facts.num_reqs,
@@ -93,7 +93,7 @@ void append(std::vector<int32_t>& words, const scheduler::StepEntry& request) {
   }
 }
 
-/// Takes a batch apart again. The requests borrow from the words and from the reader.
+/// Reads a batch from its words. The requests borrow from the words and from the reader.
 class BatchReader {
  public:
   void read(std::span<const int32_t> words) {
@@ -108,7 +108,7 @@ class BatchReader {
     facts_.cascade = word() != 0;
     facts_.common_prefix_len = word();
     block_ids_.clear();
-    // The blocks of all requests lie in one vector, which must not grow while requests refer to it.
+    // The blocks of all requests are in one vector, which must not grow while requests refer to it.
     block_ids_.reserve(words.size());
     requests_.clear();
     while (next_ < words_.size()) read_request();
@@ -179,7 +179,7 @@ void StepLeader::send() {
   const size_t size = words_.size();
   words_[1] = static_cast<int32_t>(size);
   words_.resize(std::max(size, kFirstWords));
-  // The receivers wait for commands as long as they take, but once one is sent it must arrive.
+  // Receivers wait for a command for any time, but once it is sent it must arrive soon.
   ranks_->broadcast(Operation::command, 0, words_.data(), kFirstWords * sizeof(int32_t));
   if (size <= kFirstWords) return;
   ranks_->broadcast(
@@ -208,7 +208,7 @@ void run_announced_steps(Communicator& ranks, ModelRunner& runner) {
       (void)runner.execute(batch.requests(), batch.facts());
       // NOLINTNEXTLINE(bugprone-empty-catch): there is nothing else to do
     } catch (const StrictGraphsError&) {
-      // Rank 0 throws it as well, and tells the requests.
+      // Rank 0 throws the same error, and reports it to the requests.
     }
     runner.wait();
   }

@@ -89,7 +89,7 @@ void RankedSteps::stop() noexcept {
     leader_->stop();
     // NOLINTNEXTLINE(bugprone-empty-catch): there is nothing else to do
   } catch (const std::exception&) {
-    // A rank is lost, which was reported where it was noticed.
+    // The loss of a rank was already reported where it was noticed.
   }
 }
 

@@ -14,20 +14,20 @@
 
 namespace reprise::runner {
 
-/// What one rank keeps of the steps that it runs together with the other ranks of its model, and
-/// with other engines of the same model: which rank leads, the numbers of the planned keys, and the
-/// keys that some rank can no longer replay. A key is retired on all ranks before the same step.
-/// Borrows everything. Belongs to the runner's thread.
+/// One rank's state for steps that it runs together with the other ranks of its model, and with
+/// other engines of the same model: which rank leads, the numbers of the planned keys, and the keys
+/// that some rank can no longer replay. A key is retired on all ranks before the same step. Borrows
+/// everything. Belongs to the runner's thread.
 class RankedSteps {
  public:
-  /// `ranks`, `data_parallel`: see ModelRunnerOptions; at least one of them is there.
-  /// \pre the keys of `dispatcher` are planned
+  /// `ranks`, `data_parallel`: see ModelRunnerOptions; at least one of them is not null. \pre the
+  /// keys of `dispatcher` are planned
   RankedSteps(parallel::Communicator* ranks,
               DataParallelSteps* data_parallel,
               cudagraph::CudagraphDispatcher& dispatcher);
 
-  /// Whether this rank alone decides how a step computes attention. The other ranks of a model do
-  /// as rank 0 decides. Engines in lockstep must have one mode, so none of them decides.
+  /// Whether this rank decides by itself how a step computes attention. The other ranks of a model
+  /// follow rank 0. Engines in lockstep must have the same mode, so no engine decides alone.
   [[nodiscard]] bool decides_attention() const noexcept {
     return data_parallel_ == nullptr && is_leader();
   }
@@ -36,27 +36,28 @@ class RankedSteps {
   /// other ranks. nullopt: no engine has work. \throws parallel::RankError
   [[nodiscard]] std::optional<cudagraph::BatchFacts> agree(
       std::span<const scheduler::StepEntry> requests, const cudagraph::BatchFacts& facts);
-  /// Compares the step with that of the other ranks, before it runs. \throws parallel::RankError
+  /// Compares the step with those of the other ranks, before the step runs. \throws
+  /// parallel::RankError
   void compare(const cudagraph::Decision& decision, std::span<const scheduler::StepEntry> requests);
-  /// Whether any rank found a difference between a replay and the eager run. All ranks call it in
-  /// the same steps. \throws parallel::RankError
+  /// Whether any rank found a difference between a replay and the eager run. All ranks call this
+  /// function in the same steps. \throws parallel::RankError
   [[nodiscard]] bool any_rank_differs(bool differs_here);
-  /// Compares what the ranks have captured. \throws parallel::RankError
+  /// Compares the captured keys of the ranks. \throws parallel::RankError
   void compare_capture(const cudagraph::CaptureReport& report);
 
   /// Forbids these keys (numbers in the capture plan), because another rank can no longer replay
   /// them.
   void retire(std::span<const int32_t> keys);
-  /// Keeps in mind that this rank can no longer replay a key. All ranks retire it before the next
-  /// step. `has_launched`: whether the replay had begun, so that the other ranks have exchanged
-  /// data with it. \throws parallel::RankError if it had
+  /// Remembers that this rank can no longer replay a key. All ranks retire it before the next step.
+  /// `has_launched`: whether the replay had begun, so that the other ranks have exchanged data with
+  /// it. \throws parallel::RankError if it had begun
   void retire_stale(const cudagraph::Decision& decision,
                     const std::string& reason,
                     bool has_launched);
 
   /// \throws parallel::RankError if a rank was lost
   void check() const;
-  /// Lets the other ranks end. Does nothing on other ranks than rank 0.
+  /// Lets the other ranks end. Does nothing on ranks other than rank 0.
   void stop() noexcept;
 
  private:
@@ -68,8 +69,9 @@ class RankedSteps {
   std::optional<StepLeader> leader_;  // of rank 0
   PlannedKeys planned_keys_;
   uint64_t num_steps_ = 0;
-  int32_t stale_key_ = -1;          // of this rank; the other ranks do not know it yet
-  std::vector<int32_t> to_retire_;  // before the next step that rank 0 announces
+  // A key that this rank cannot replay; the other ranks do not know it yet.
+  int32_t stale_key_ = -1;
+  std::vector<int32_t> to_retire_;  // keys to retire before the next step that rank 0 announces
 };
 
 }  // namespace reprise::runner

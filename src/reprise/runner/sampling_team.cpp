@@ -67,7 +67,7 @@ SamplingTeam::SamplingTeam(device::Stream& stream,
                            const kernels::KernelTable& kernels,
                            int vocab_size)
     : workers_(stream), passes_(make_row_passes(kernels)) {
-  // A device that is not the host has one calling thread.
+  // For a device that is not the host, only the calling thread samples.
   const size_t num_samplers =
       stream.device().is_host_accessible() ? device::usable_cores().size() : 1;
   for (size_t i = 0; i < num_samplers; ++i) {

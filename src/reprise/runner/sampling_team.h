@@ -14,13 +14,13 @@
 
 namespace reprise::runner {
 
-/// The passes of the sampler with the vectors of an instruction set; plain loops if the table has
-/// no such kernels.
+/// The sampler's passes with the vectors of an instruction set; plain loops if the table has no
+/// such kernels.
 [[nodiscard]] std::unique_ptr<sampling::RowPasses> make_row_passes(
     const kernels::KernelTable& kernels);
 
 /// The samplers of the host. The workers of a CPU sample rows of a step side by side. The result of
-/// a row depends neither on the number of workers nor on the worker that samples it. With other
+/// a row depends neither on the number of workers nor on the worker that samples it. For other
 /// devices the calling thread samples the rows one after the other. Only the constructor allocates.
 /// Belongs to one thread. Borrows the stream and the kernels.
 class SamplingTeam {
@@ -29,12 +29,12 @@ class SamplingTeam {
   SamplingTeam(device::Stream& stream, const kernels::KernelTable& kernels, int vocab_size);
 
   /// Calls `job(i, sampler)` for all i below `num_jobs`, in any order and from several threads.
-  /// Each call has a sampler for itself. Returns when all calls have returned.
-  /// \throws what a call threw; later calls may then be left out
+  /// Each call has a sampler for itself. Returns when all calls have returned. \throws the
+  /// exceptions of calls; later calls may then be left out
   template <typename Job>
   void run(size_t num_jobs, const Job& job) {
     std::atomic<size_t> next{0};
-    // std::function allocates nothing for a lambda with one pointer.
+    // std::function needs no memory for a lambda with one pointer.
     const auto take_jobs = [&, this](size_t part) {
       for (size_t i = next++; i < num_jobs; i = next++) job(i, *samplers_[part]);
     };
@@ -43,7 +43,7 @@ class SamplingTeam {
                  [&take_jobs](int64_t part) { take_jobs(static_cast<size_t>(part)); });
   }
 
-  /// A sampler for the calling thread, while run() does not run.
+  /// A sampler for the calling thread. \pre run() is not running
   [[nodiscard]] sampling::Sampler& sampler() noexcept { return *samplers_.front(); }
 
  private:

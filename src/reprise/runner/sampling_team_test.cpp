@@ -68,7 +68,8 @@ TEST_P(SamplingTeamTest, gives_the_same_tokens_with_any_number_of_workers) {
   for (const int num_threads : {2, 3, 5}) EXPECT_EQ(sample(num_threads), alone);
 }
 
-// A random number near the border of two tokens may decide otherwise, which these do not.
+// A random number near the border between two tokens could decide differently. These random numbers
+// do not.
 TEST_P(SamplingTeamTest, draws_the_tokens_of_plain_loops) {
   sampling::Sampler plain(kVocab);
   const std::vector<int32_t> got = sample(2);

@@ -42,7 +42,7 @@ std::string element_text(DType dtype, const std::byte* at) {
   }
 }
 
-/// Nothing if the region has the same bytes in both.
+/// Nothing if the region has the same bytes in both copies.
 std::optional<StepDifference> difference_in(const StepRegion& region,
                                             const std::byte* replayed,
                                             const std::byte* eager) {

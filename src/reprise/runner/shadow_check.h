@@ -23,11 +23,11 @@ namespace reprise::runner {
 struct ShadowCheckOptions {
   /// The share of replayed steps that are checked: 0 (none) to 1 (all).
   double rate = 0;
-  /// Where a report of each difference is written; empty: nowhere.
+  /// The folder for a report about each difference; empty: no reports are written.
   std::filesystem::path report_folder;
-  /// What a report says about the engine: version, model, configuration.
+  /// The facts about the engine in a report: version, model, configuration.
   Json about = Json::object();
-  /// Gets a line for people about each difference, on the runner's thread. May be empty.
+  /// Called with a message for people about each difference, on the runner's thread. May be empty.
   std::function<void(std::string_view)> log;
 };
 
@@ -44,12 +44,12 @@ struct StepDifference {
 /// "logits, row 3, element 17: replayed 0.25 (0x3e800000), eager 0.5 (0x3f000000)".
 [[nodiscard]] std::string to_string(const StepDifference& difference);
 
-/// A key that may not be replayed any more, because a replay of it was wrong.
+/// A key that may no longer be replayed, because a replay of it was wrong.
 struct QuarantinedKey {
   cudagraph::CudagraphRuntimeMode mode = cudagraph::CudagraphRuntimeMode::NONE;
   cudagraph::BatchDescriptor descriptor;
   std::string difference;        // empty: somebody asked for it
-  std::string wrong_node;        // the first one; empty: it was not looked for
+  std::string wrong_node;        // the first wrong node; empty: no search was made
   std::filesystem::path report;  // empty: none was written
 };
 
@@ -77,33 +77,33 @@ class ShadowCheck {
   ShadowCheck& operator=(const ShadowCheck&) = delete;
 
   [[nodiscard]] bool is_on() const noexcept { return options_.rate > 0; }
-  /// Changes the share of checked steps, and what reports say about the engine. Turning it off
-  /// gives the memory back; turning it on again needs every key to be captured again.
+  /// Changes the share of checked steps, and the facts about the engine in reports. A share of 0
+  /// gives the memory back; after that, a larger share needs all keys to be captured again.
   void change(double rate, Json about);
 
-  /// Takes memory for steps of `num_tokens` tokens with such results, if there is less. Called for
-  /// each graph that is captured. \throws OutOfMemory
+  /// Allocates memory for steps of `num_tokens` tokens and these results, unless there is enough.
+  /// Called for each graph that is captured. \throws OutOfMemory
   void reserve(int32_t num_tokens, int32_t num_reqs, std::span<const Tensor> outputs);
 
-  /// Whether the next replay is checked. Counts replays and hashes their number, so the choice is
-  /// the same in each run and on each rank, and no pattern of batches can hide from it.
+  /// Whether the next replay is checked. Counts replays and hashes their number. So the choice is
+  /// the same in each run and on each rank, and no repeating pattern of batches escapes the checks.
   [[nodiscard]] bool chooses_step() noexcept;
 
   void save_step();
   /// `outputs`: of the replay.
   void keep_replay(std::span<const Tensor> outputs, int32_t num_logits);
-  /// `outputs`: of the eager run.
+  /// `outputs`: the results of the eager run.
   [[nodiscard]] std::optional<StepDifference> compare(std::span<const Tensor> outputs,
                                                       int32_t num_logits);
-  /// Puts back what the step had before it ran, after keep_replay().
+  /// Restores the memory that the step had before it ran, after keep_replay().
   void restore();
 
-  /// What captures record, for a later search for the first wrong node.
+  /// The launches recorded by captures, for a later search for the first wrong node.
   [[nodiscard]] CapturedLaunches& captured() noexcept { return captured_; }
   [[nodiscard]] const CapturedLaunches& captured() const noexcept { return captured_; }
-  /// Keeps the key for keys(). Writes a log line about a difference.
+  /// Adds a key to keys(). If a replay differed, also writes a log line.
   void add(QuarantinedKey key);
-  /// The key is not quarantined any more.
+  /// Removes a key that is no longer quarantined.
   void remove(const cudagraph::PlannedKey& key);
 
   [[nodiscard]] const ShadowCheckOptions& options() const noexcept { return options_; }
@@ -118,11 +118,11 @@ class ShadowCheck {
   }
   /// A copy of all quarantined keys. Thread-safe.
   [[nodiscard]] std::vector<QuarantinedKey> keys() const;
-  /// Changes whenever keys() does. Thread-safe.
+  /// A number that changes whenever keys() changes. Thread-safe.
   [[nodiscard]] uint64_t keys_revision() const noexcept {
     return keys_revision_.load(std::memory_order_relaxed);
   }
-  /// Device memory of the copies.
+  /// Bytes of device memory for the copies.
   [[nodiscard]] size_t bytes() const noexcept;
 
  private:
@@ -140,8 +140,9 @@ class ShadowCheck {
   device::Stream* stream_;
   StepMemory memory_;
   bool is_host_accessible_;
-  device::Buffer before_;                 // inputs, cache rows and states before the step
-  device::Buffer replayed_;               // the same after the replay, and its results
+  device::Buffer before_;  // inputs, cache rows and states before the step
+  // The same memory after the replay, and the replay's results.
+  device::Buffer replayed_;
   device::Buffer eager_;                  // the same after the eager run
   std::vector<std::byte> host_replayed_;  // used only if the host cannot read the device's memory
   std::vector<std::byte> host_eager_;

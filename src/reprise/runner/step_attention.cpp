@@ -29,7 +29,7 @@ std::unique_ptr<attention::CascadeAttention> create_cascade(const ModelRunnerOpt
                                                             models::CausalLM& model,
                                                             Execution& execution) {
   const bool has_latents = !options.kv_cache.has_values;
-  // A plan has a division of contexts of its own.
+  // Attention plans divide contexts in their own way, so they exclude cascade attention.
   const bool is_planned = options.attention != nullptr &&
                           options.attention->create == attention::create_planned_backend;
   const bool has_states = options.states.num_layers > 0;
@@ -57,7 +57,7 @@ AttentionPath StepAttention::prepare(const attention::AttentionMetadata& metadat
                                      cudagraph::CudagraphRuntimeMode run_as,
                                      const cudagraph::BatchFacts* cascade) {
   AttentionPath path = backend_->prepare_step(metadata, descriptor, execution_->stream());
-  // A FULL graph has the attention that was captured, for any context.
+  // A FULL graph contains the attention that was captured, whatever the context.
   if (cascade != nullptr && cascade_ != nullptr &&
       run_as != cudagraph::CudagraphRuntimeMode::FULL) {
     cascade_->add_to(path, *cascade, descriptor.num_tokens);

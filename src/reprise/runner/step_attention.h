@@ -12,8 +12,8 @@
 namespace reprise::runner {
 
 /// The attention of a runner's steps: one backend for the layers with a cache of keys and values,
-/// one for recurrent layers beside them, and the choice of cascade attention. Owns the backends.
-/// Belongs to one thread.
+/// one for recurrent layers if there are any, and the choice of cascade attention. Owns the
+/// backends. Belongs to one thread.
 class StepAttention {
  public:
   StepAttention(const ModelRunnerOptions& options, models::CausalLM& model, Execution& execution);
@@ -22,14 +22,15 @@ class StepAttention {
   [[nodiscard]] bool prefers_cascade(const cudagraph::BatchFacts& facts) const noexcept {
     return cascade_ != nullptr && cascade_->is_faster(facts);
   }
-  /// Prepares the attention of a step and makes it the executor's. `cascade`: the facts of a batch
-  /// with cascade attention; nullptr: without. The path is valid until the next call.
+  /// Prepares the attention of a step and gives its path to the executor. `cascade`: the facts of a
+  /// batch with cascade attention; nullptr: no cascade attention. The path is valid until the next
+  /// call.
   AttentionPath prepare(const attention::AttentionMetadata& metadata,
                         const cudagraph::BatchDescriptor& descriptor,
                         cudagraph::CudagraphRuntimeMode run_as,
                         const cudagraph::BatchFacts* cascade);
 
-  /// Requests of the smallest steps that may use cascade attention; 0: no step does.
+  /// The number of requests from which on steps may use cascade attention; 0: no step does.
   [[nodiscard]] int32_t least_cascade_reqs() const noexcept {
     return cascade_ == nullptr ? 0 : attention::kFewestCascadeReqs;
   }

@@ -14,9 +14,9 @@
 
 namespace reprise::runner {
 
-/// What the forward of the staged step reads: its inputs, the metadata of attention, and the list
-/// of other memory whose addresses graphs contain. Owns the memory from which a draft head reads
-/// hidden states. Belongs to one thread.
+/// The data that the forward of the staged step reads: its inputs, the metadata of attention, and
+/// the list of other memory whose addresses graphs contain. Owns the memory from which a draft head
+/// reads hidden states. Belongs to one thread.
 class StepInputs {
  public:
   StepInputs(const BatchLimits& limits,
@@ -31,11 +31,11 @@ class StepInputs {
 
   /// Takes the metadata of the batch that was staged last.
   const attention::AttentionMetadata& read_metadata(const InputBatch& batch);
-  /// Collects the inputs of that batch. `path`: of its attention.
+  /// Collects the inputs of that batch. `path`: the path of its attention.
   std::span<const Tensor> gather(const InputBatch& batch, const AttentionPath& path);
 
   [[nodiscard]] std::span<const device::BufferView> bindings() const noexcept { return bindings_; }
-  /// Empty, except for a draft head.
+  /// Empty unless the model is a draft head.
   [[nodiscard]] device::BufferView hidden_memory() const noexcept { return hidden_states_.view(); }
 
  private:

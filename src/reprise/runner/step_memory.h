@@ -15,8 +15,8 @@
 
 namespace reprise::runner {
 
-/// The memory that a step reads or writes, in the order in which differences are sought: the first
-/// is the closest to the cause.
+/// Kinds of memory that a step reads or writes. Differences are searched in this order: the first
+/// kind is the closest to the cause.
 enum class StepOutput : uint8_t {
   inputs,     // which a step only reads
   kv_cache,   // the rows of the batch's tokens
@@ -35,21 +35,21 @@ struct StepRegion {
   size_t bytes = 0;
   DType dtype = DType::i32;
   int64_t tensor = 0;  // the number of the cache's tensor, or of the input
-  int64_t row = 0;     // of the batch: a token, a request, or a row of logits
+  int64_t row = 0;     // row of the batch: a token, a request, or a row of logits
 };
 
 /// Finds the memory that the staged batch reads and changes: its inputs, its rows of the cache and
-/// its state slots, and the rows of its results that have a meaning. Memory of padding is left
-/// out. Borrows everything. Allocates nothing after construction.
+/// its state slots, and the rows of its results that are used. Memory of padding is left out.
+/// Borrows everything. Allocates nothing after construction.
 class StepMemory {
  public:
-  /// `further_inputs`: inputs besides those in the batch's own buffer.
+  /// `further_inputs`: inputs that are not in the batch's own buffer.
   StepMemory(const kv_cache::KvCacheTensors& kv_cache,
              const kv_cache::StateCacheTensors& states,
              const InputBatch& batch,
              std::vector<device::BufferView> further_inputs);
 
-  /// Bytes of the inputs, the cache rows and the states of the largest such batch.
+  /// The largest number of bytes of inputs, cache rows and states that a batch of these sizes has.
   [[nodiscard]] size_t largest(int32_t num_tokens, int32_t num_reqs) const noexcept;
 
   /// Calls `visit` with each region of the inputs, the cache and the states. The order and the
@@ -66,7 +66,7 @@ class StepMemory {
     for (size_t i = 0; i < of_states.size(); ++i) visit_states(static_cast<int64_t>(i), visit);
   }
 
-  /// The same for results. `num_logits`: rows that the batch needs.
+  /// The same for results. `num_logits`: the rows of logits that the batch needs.
   template <typename Visit>
   void for_each_result(std::span<const Tensor> outputs,  // by ForwardOutput
                        int32_t num_logits,

@@ -8,9 +8,9 @@
 
 namespace reprise::runner {
 
-/// Something that a step needs besides its batch and its attention, for example adapters or the
-/// states of recurrent layers. A runner has a list of the parts that its model needs, and calls
-/// each of them around the forward. Belongs to the runner's thread.
+/// A part of a step besides its batch and its attention, for example adapters or the states of
+/// recurrent layers. A runner has a list of the parts that its model needs, and calls each of them
+/// around the forward. Belongs to the runner's thread.
 class StepPart {
  public:
   StepPart() = default;
@@ -18,14 +18,14 @@ class StepPart {
   StepPart& operator=(const StepPart&) = delete;
   virtual ~StepPart() = default;
 
-  /// Before the forward. `descriptor`: of the padded batch.
+  /// Called before the forward. `descriptor`: of the padded batch.
   virtual void stage(std::span<const scheduler::StepEntry> requests,
                      const cudagraph::BatchDescriptor& descriptor,
                      device::Stream& stream) = 0;
-  /// Before the forward of a dummy batch.
+  /// Called before the forward of a dummy batch.
   virtual void stage_dummy(const cudagraph::BatchDescriptor& /*descriptor*/,
                            device::Stream& /*stream*/) {}
-  /// After the forward was launched.
+  /// Called after the forward was launched.
   virtual void after(std::span<const scheduler::StepEntry> /*requests*/,
                      device::Stream& /*stream*/) {}
 };

@@ -7,7 +7,7 @@
 namespace reprise::runner {
 namespace {
 
-/// Gives the adapters of the batch slots, and the tokens the numbers of these slots.
+/// Gives slots to the adapters of the batch, and gives each token the number of its adapter's slot.
 class AdapterPart final : public StepPart {
  public:
   AdapterPart(lora::AdapterSlots& slots, int32_t max_num_reqs) : slots_(&slots) {
@@ -33,8 +33,8 @@ class AdapterPart final : public StepPart {
   std::vector<lora::AdapterTokens> tokens_;  // of the step's requests
 };
 
-/// Copies cached states of recurrent layers to the slots of requests that begin after a cached
-/// prefix, and after the step the states at which later requests may begin.
+/// Before a step, copies cached states of recurrent layers to the slots of requests that begin
+/// after a cached prefix. After the step, copies the states at which later requests may begin.
 class StatePart final : public StepPart {
  public:
   StatePart(kv_cache::StateCacheTensors& states, int32_t slots_per_req)
@@ -62,7 +62,7 @@ class StatePart final : public StepPart {
   int32_t slots_per_req_;
 };
 
-/// Tells the counters of experts how many tokens of the step are no padding.
+/// Gives the counters of experts the number of the step's tokens without padding.
 class ExpertPart final : public StepPart {
  public:
   explicit ExpertPart(ExpertCounts& counts) : counts_(&counts) {}

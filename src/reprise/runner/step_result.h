@@ -11,11 +11,12 @@ namespace reprise::runner {
 /// The logits of one step and the decision that it ran with. Valid until the next step.
 struct StepResult {
   cudagraph::Decision decision;
-  /// If the graph of the step's first decision could not be replayed, that decision.
+  /// The first decision of the step, if its graph could not be replayed.
   std::optional<cudagraph::Decision> retired;
   Tensor logits;           // float32[>= num_logits, vocab_size]
   int32_t num_logits = 0;  // rows that the batch needs, in batch order
-  Tensor auxiliary;        // what a draft head reads: a row per token, padding included
+  // The hidden states for a draft head: one row per token, including padding.
+  Tensor auxiliary;
 };
 
 }  // namespace reprise::runner

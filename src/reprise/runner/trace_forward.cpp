@@ -33,8 +33,8 @@ bool has_states(const attention::LayerCaches& caches) {
 
 using Reason = program::TraceError::Reason;
 
-// What CausalLM::forward() takes as tensors. The other inputs belong to the context of a step, so
-// their sizes are the engine's business.
+// The arguments of CausalLM::forward() that are tensors. All other inputs are in the context of a
+// step, so declarations cannot name them.
 constexpr std::array<std::string_view, 3> kModelArguments = {
     "input_ids", "positions", "hidden_states"};
 
@@ -57,7 +57,7 @@ const program::TraceInput& declared_argument(
                      fmt::join(names, ", ")));
 }
 
-// The index of a declared dimension, which must be one that changes with the batch.
+// The index of a declared dimension. It must be a dimension that changes with the batch.
 int declared_dim(const CompileSupport::DynamicDim& declared, const program::TraceInput& argument) {
   const int rank = argument.type.shape.rank();
   const int dim = declared.dim < 0 ? declared.dim + rank : declared.dim;

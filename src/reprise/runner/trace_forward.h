@@ -40,8 +40,7 @@ void require_open_tokens(const CompileSupport& support, const program::TraceSign
 [[nodiscard]] program::TracedFunction forward_function(models::CausalLM& model,
                                                        Tensor adapter_slots = {});
 
-/// The parameter slots of a traced program: for each slot, the name that its weight has in
-/// `parameters`.
+/// The parameter slots of a traced program: for each slot, the name of its weight in `parameters`.
 [[nodiscard]] std::vector<program::ParameterSlot> parameter_slots(
     const program::TracedProgram& traced, const models::Parameters& parameters);
 
