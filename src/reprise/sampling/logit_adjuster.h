@@ -17,7 +17,7 @@ class LogitAdjuster {
   explicit LogitAdjuster(int max_vocab_size);
 
   /// Returns the adjusted row: a view of this object's memory until the next call, or `logits`
-  /// itself when these parameters change nothing. \pre all token ids index logits.
+  /// itself if these parameters change nothing. \pre all token ids index logits.
   std::span<const float> apply(std::span<const float> logits,  // [vocab_size]
                                const SamplingParams& params,
                                std::span<const int32_t> suppressed_token_ids,

@@ -31,8 +31,8 @@ void top_logprobs(std::span<const float> logits,
   const size_t limit = std::min(static_cast<size_t>(count), logits.size());
   if (limit == 0) return;
   result.reserve(limit);
-  // Keeps a sorted list. It is short (count is at most kMaxLogprobs unless --max-logprobs allows
-  // more), and few logits of a row enter it.
+  // Keeps a sorted list. The list is short (`count` is at most kMaxLogprobs unless --max-logprobs
+  // allows more), and few logits of a row enter it.
   for (size_t i = 0; i < logits.size(); ++i) {
     const float logit = logits[i];
     if (result.size() == limit) {

@@ -9,7 +9,7 @@ namespace reprise::sampling {
 struct TokenLogprob {
   int32_t token_id = -1;
   float logprob = 0.0F;  // natural log
-  int rank = 0;          // 1 = most likely; equal logits: the lower id first; 0 = not known
+  int rank = 0;          // 1 = most likely; of equal logits, the lower id comes first; 0 = unknown
   friend bool operator==(const TokenLogprob&, const TokenLogprob&) = default;
 };
 
@@ -42,8 +42,8 @@ void logprobs_of(std::span<const float> logits,  // [vocab_size]
                  std::span<const int32_t> token_ids,
                  std::vector<TokenLogprob>& result);
 
-/// Log-probabilities of the chosen token and of the likeliest tokens of one row. \pre those of
-/// log_sum_exp() and token_logprob()
+/// Log-probabilities of the chosen token and of the likeliest tokens of one row. \pre the
+/// conditions of log_sum_exp() and token_logprob()
 [[nodiscard]] PositionLogprobs position_logprobs(std::span<const float> logits,  // [vocab_size]
                                                  int32_t token_id,
                                                  int num_top);

@@ -28,7 +28,7 @@ struct WeightScale {
   float inverse_temperature = 1.0F;
 };
 
-/// The sums of weights above several logits.
+/// The number of levels for which one pass sums weights.
 inline constexpr size_t kNumLevels = 8;
 using Levels = std::array<float, kNumLevels>;
 using Masses = std::array<double, kNumLevels>;

@@ -33,13 +33,13 @@ struct SamplingInput {
 
 enum class SamplingStatus : uint8_t {
   ok,
-  non_finite_logits,  // NaN or +inf: the model's numbers are broken
+  non_finite_logits,  // a logit is NaN or +inf: the model computed wrong numbers
   no_allowed_token,   // every token was masked out
   // Set by the caller of the sampler, for answers with a constraint.
   postponed,  // the answer gets its token in a later step
   refused,    // the constraint exceeds its limits; see SampledToken::problem
   failed,     // the constraint contradicts itself, or threw; see SampledToken::problem
-  // Set by the verification of drafts: the row follows a draft that was not accepted.
+  // Set by the verification of drafts: the row comes after a draft that was not accepted.
   not_reached,
 };
 [[nodiscard]] std::string_view to_string(SamplingStatus status);

@@ -30,7 +30,7 @@ struct SamplingParams {
   float top_p = 1.0F;               // (0, 1]; 1 = off
   int top_k = 0;                    // >= -1; -1 and 0 = off
   float min_p = 0.0F;               // [0, 1]; 0 = off
-  std::optional<int64_t> seed;      // unset: the engine gives each request its own
+  std::optional<int64_t> seed;      // unset: the engine gives each request a seed of its own
   float repetition_penalty = 1.0F;  // above 0; over prompt and output; 1 = off
   float presence_penalty = 0.0F;    // [-2, 2]; over output
   float frequency_penalty = 0.0F;   // [-2, 2]; over output

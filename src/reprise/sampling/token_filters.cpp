@@ -16,20 +16,21 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 /// row of 150 000 logits costs about as much as sorting them.
 constexpr size_t kMostSorted = 1024;
 
-/// exp() of a smaller exponent is 0 in float32: tokens that are so much less likely than the
-/// likeliest one are never drawn.
+/// exp() of a smaller exponent is 0 in float32: tokens that are this much less likely than the
+/// likeliest token are never drawn.
 constexpr float kSmallestExponent = -104.0F;
 
-/// The distances from the largest logit, in units of the temperature, at which top_p first looks.
-/// Most of the weight is near the largest logit.
+/// The distances from the largest logit, in units of the temperature, of the levels that top_p
+/// tries first. Most of the weight is near the largest logit.
 constexpr std::array<float, kNumLevels - 1> kFirstDistances = {1, 2, 3, 4.5F, 6.5F, 9, 13};
 
-/// Passes after which a range of floats cannot become narrower: each pass leaves an eighth of it.
+/// After this many passes a range of floats cannot become narrower: each pass leaves an eighth of
+/// it.
 constexpr int kMostPasses = 50;
 
 float next_up(float x) { return std::nextafter(x, kInfinity); }
 
-/// The smallest logit that min_p allows.
+/// The smallest logit that min_p keeps.
 float least_of_min_p(float max, const FilterOptions& options) {
   if (options.min_p <= 0.0F) return kNever;
   const double edge = std::log(static_cast<double>(options.min_p)) * options.temperature;
@@ -88,8 +89,9 @@ TokenFilter::TokenFilter(int max_vocab_size, const RowPasses& passes) : passes_(
   part_sums_.resize(num_parts(size));
 }
 
-/// Calls `is_drawn(weight)` for each token of a part down to the edge that has a weight, in
-/// ascending order of ids. Returns the first token for which it is true, or else the last token.
+/// Calls `is_drawn(weight)` for each token of a part that has a weight, down to the edge, in
+/// ascending order of ids. Returns the first token for which the result is true, or else the last
+/// token.
 template <typename IsDrawn>
 int32_t TokenFilter::walk_part(const LogitRow& row,
                                const WeightScale& scale,
@@ -119,7 +121,7 @@ Candidate TokenFilter::find_edge(const LogitRow& row, const FilterOptions& optio
   return {.logit = least};
 }
 
-/// The edge of top_k, and of top_p after it.
+/// Finds the edge of top_k, and then of top_p among the tokens that top_k keeps.
 Candidate TokenFilter::edge_of_top_k(const LogitRow& row,
                                      const FilterOptions& options,
                                      float least) {
@@ -179,7 +181,7 @@ Candidate TokenFilter::edge_of_top_p(const LogitRow& row,
     levels = levels_between(bracket.low, std::min(bracket.high, next_up(row.max)));
     masses = passes_->sum_above(row, scale, levels);
   }
-  // Thousands of tokens have the same logit.
+  // The list is incomplete if thousands of tokens have the same logit.
   if (!is_complete) (void)collect(row, bracket.low, bracket.high, row.logits.size());
   std::sort(candidates_.begin(), candidates_.end(), is_likelier);
   return last_of_mass(scale, bracket.mass, wanted);

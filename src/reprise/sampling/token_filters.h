@@ -38,8 +38,8 @@ class TokenFilter {
  public:
   TokenFilter(int max_vocab_size, const RowPasses& passes);
 
-  /// The least likely token that may be drawn: the tokens that may be drawn are this one and all
-  /// likelier ones. Without a filter it is a token beyond all others.
+  /// The least likely token that may be drawn: this token and all likelier tokens may be drawn.
+  /// Without a filter the edge is beyond all tokens.
   [[nodiscard]] Candidate find_edge(const LogitRow& row, const FilterOptions& options);
 
   /// Draws by inverting the CDF: goes through the tokens down to the edge in ascending order of
@@ -51,8 +51,8 @@ class TokenFilter {
                              double uniform);
 
  private:
-  /// The tokens that may still be drawn, as far as it is known: logits in [low, high), of which
-  /// those from `high` on have the weight `mass`.
+  /// The range in which the edge lies: logits in [low, high). Tokens with logits from `high` on are
+  /// kept, and their weight is `mass`.
   struct Bracket {
     float low;
     float high;
