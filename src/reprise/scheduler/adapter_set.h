@@ -7,8 +7,8 @@
 
 namespace reprise::scheduler {
 
-/// The different adapters (LoRA) of some requests, of which a step may have at most `max_loras`. A
-/// linear search is right: there are as many as slots. Never allocates after construction.
+/// The different LoRA adapters of some requests. A step may have at most `max_loras`. A linear
+/// search is enough, because there are only as many as slots. Never allocates after construction.
 class AdapterSet {
  public:
   explicit AdapterSet(int max_loras) : max_size_(static_cast<size_t>(max_loras)) {
@@ -16,7 +16,7 @@ class AdapterSet {
   }
 
   void clear() noexcept { ids_.clear(); }
-  /// 0, which stands for no adapter, always has room and is not counted.
+  /// The id 0 stands for no adapter: it always has room and is not counted.
   [[nodiscard]] bool has_room_for(uint64_t lora_id) const noexcept {
     return lora_id == 0 || ids_.size() < max_size_ || contains(lora_id);
   }

@@ -78,7 +78,7 @@ void AdmissionChecks::check_token_ids(std::span<const int32_t> token_ids) const 
   }
 }
 
-/// The text that the encoder reads, which needs blocks beside those of the answer.
+/// Checks the text that the encoder reads: it needs blocks besides those of the answer.
 void AdmissionChecks::check_encoder_text(std::span<const int32_t> text,
                                          const sampling::SamplingParams& params) const {
   if (text.empty()) throw InvalidArgument("prompt is empty, expected at least one token");

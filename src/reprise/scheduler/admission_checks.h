@@ -14,8 +14,8 @@ namespace reprise::scheduler {
 [[nodiscard]] int effective_max_model_len(const SchedulerConfig& config,
                                           const kv_cache::KvCacheManager& cache);
 
-/// Whether a request can ever run. Reads only data that never changes, so any thread may call it at
-/// any time. Borrows everything.
+/// Checks whether a request can ever run. Reads only data that never changes, so any thread may
+/// call it at any time. Borrows everything.
 class AdmissionChecks {
  public:
   AdmissionChecks(const SchedulerConfig& config, const kv_cache::KvCacheManager& cache);

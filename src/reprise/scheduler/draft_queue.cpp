@@ -10,8 +10,8 @@
 namespace reprise::scheduler {
 namespace {
 
-/// One of so many requests gets drafts from its first step on, even while the drafts of all
-/// requests fail: answers may be shorter than the pause of the others.
+/// One of this many requests gets drafts from its first step on, even while drafts of other
+/// requests fail: otherwise short answers would end before their drafts are tried.
 constexpr uint64_t kOpenGateInterval = 16;
 
 }  // namespace
@@ -56,11 +56,11 @@ void DraftQueue::propose(std::span<Request* const> running) {
   for (size_t i = 0; i < proposals_.size(); ++i) keep(requests_[i], proposals_[i]);
 }
 
-/// How many drafts the request may get in this step at most.
+/// The largest number of drafts that the request may get in this step.
 int DraftQueue::most_drafts(const Request& request, size_t num_running) const {
   if (request.is_in_prefill() || request.num_computed_tokens() != request.num_tokens() - 1)
     return 0;
-  // The step may sample one token more than there are drafts.
+  // A step may sample one token more than it has drafts.
   const int room = request.max_total_tokens() - request.num_tokens() - 1;
   const int budget = config_->max_num_batched_tokens - static_cast<int>(num_running);
   const std::vector<int>& scheduled = config_->drafts_by_batch_size;
@@ -68,7 +68,7 @@ int DraftQueue::most_drafts(const Request& request, size_t num_running) const {
   return std::min({budget, most, room});
 }
 
-/// Makes room for drafts after the request's tokens, for the time of the drafter's call.
+/// Makes room for drafts after the request's tokens, for the duration of the drafter's call.
 speculative::DraftRequest DraftQueue::open(Request& request, int most) {
   RequestState& state = request.state();
   const int num_known = request.num_tokens();
@@ -82,7 +82,7 @@ speculative::DraftRequest DraftQueue::open(Request& request, int most) {
           .next = request.sampling_input({}, num_known)};
 }
 
-/// Copies the drafts, and takes the room for them away again.
+/// Copies the drafts, and removes the room for them again.
 void DraftQueue::keep(const speculative::DraftRequest& from, Proposal& proposal) {
   const auto most = static_cast<int>(from.drafts.size());
   REPRISE_ASSERT(from.num_drafts >= 0 && from.num_drafts <= most,
@@ -102,7 +102,7 @@ void DraftQueue::keep(const speculative::DraftRequest& from, Proposal& proposal)
 int DraftQueue::take(Request& request, int token_budget, int num_later) {
   if (next_ == proposals_.size() || proposals_[next_].request != &request) return 0;
   const Proposal& proposal = proposals_[next_++];
-  // Each of the later requests may need one token of the budget.
+  // Each of the later requests may need one token of the step's budget.
   const int count = std::min(proposal.num_drafts, token_budget - 1 - num_later);
   if (count <= 0 || !allocate_slots(request, count, num_later)) return 0;
   request.state().add_placeholders(
@@ -159,8 +159,8 @@ void take_back_drafts(const StepEntry& entry, int num_new_tokens) {
   if (entry.num_drafts == 0) return;
   RequestState& state = entry.request->state();
   state.drop_placeholders(state.num_placeholders);
-  // The step has computed the last token before it and the accepted drafts. The token that it
-  // sampled last is not computed.
+  // The step has computed the last known token before it and the accepted drafts. The token that
+  // the step sampled last is not computed yet.
   state.num_computed_tokens = entry.num_computed_tokens + std::max(1, num_new_tokens);
 }
 

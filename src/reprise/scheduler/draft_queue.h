@@ -35,7 +35,7 @@ class DraftQueue {
   /// that the request has blocks for them. Returns their number. Called for the running requests in
   /// their order. `num_later`: the number of running requests that are scheduled after this one.
   [[nodiscard]] int take(Request& request, int token_budget, int num_later);
-  /// Counts how many drafts of a step were accepted.
+  /// Updates the counts after a step in which `num_accepted` drafts were accepted.
   void observe(const StepEntry& entry, int num_accepted);
   /// Tells the drafter that the request has ended.
   void end_request(const Request& request) noexcept;
@@ -43,7 +43,7 @@ class DraftQueue {
   [[nodiscard]] const speculative::SpeculationStats& stats() const noexcept { return stats_; }
 
  private:
-  /// What the drafter proposed for one request.
+  /// The drafter's proposal for one request.
   struct Proposal {
     Request* request = nullptr;
     size_t first = 0;  // index in tokens_
@@ -60,7 +60,7 @@ class DraftQueue {
   speculative::Drafter* drafter_;  // nullptr: there are no drafts
   speculative::SpeculationStats stats_;
   speculative::RecentAcceptance recent_acceptance_;  // of all requests
-  // In the order of the running requests.
+  // Requests to the drafter, in the order of the running requests.
   std::vector<speculative::DraftRequest> requests_;
   std::vector<Proposal> proposals_;
   std::vector<int32_t> tokens_;

@@ -31,8 +31,9 @@ PrefixRule::CachedPrefix PrefixRule::find(const Request& request) const {
                              : request.num_tokens() - 1;
   const kv_cache::BlockHashChain& hashes = request.state().cache.block_hashes;
   const auto prefix = cache_->find_prefix(hashes, max_tokens / cache_->block_size());
-  // The states of recurrent layers do not go back a block. There a draft head keeps the last entry
-  // of the prefix as the request that computed it has left it, which only changes drafts.
+  // The states of recurrent layers cannot go back a block. So for such models the last block is not
+  // recomputed, and a draft head keeps the last entry of the prefix as the request that computed it
+  // left it. This only changes drafts.
   if (!recomputes_last_block_ || prefix.num_blocks == 0 || cache_->has_snapshots()) return prefix;
   return cache_->find_prefix(hashes, prefix.num_blocks - 1);
 }

@@ -7,9 +7,9 @@
 
 namespace reprise::scheduler {
 
-/// Decides what of a request need not be computed, because the prefix cache or another engine has
-/// it, and publishes what steps have computed. Counts the tokens that it finds. Borrows the
-/// manager.
+/// Decides which tokens of a request need not be computed, because the prefix cache or another
+/// engine has them, and publishes the blocks that steps have filled. Counts the tokens that it
+/// finds. Borrows the manager.
 class PrefixRule {
  public:
   using CachedPrefix = kv_cache::KvCacheManager::CachedPrefix;
@@ -21,14 +21,14 @@ class PrefixRule {
   /// Prepares a new request to look for prefixes and to publish its own.
   void begin(Request& request) const;
   [[nodiscard]] CachedPrefix find(const Request& request) const;
-  /// Tokens whose keys and values came with the request.
+  /// The number of tokens whose keys and values came with the request.
   [[nodiscard]] static int num_tokens_to_import(const Request& request);
-  /// Counts what was found for a request that is admitted for the first time.
+  /// Counts the tokens that were found for a request when it is admitted for the first time.
   void count(Request& request, int num_found_tokens);
   /// Publishes the blocks that a step has filled, so that later requests find them.
   void publish(Request& request, int num_computed_tokens);
 
-  /// Prompt tokens that were looked up, and that were found.
+  /// The number of prompt tokens that were looked up, and of those that were found.
   [[nodiscard]] uint64_t num_queried() const noexcept { return num_queried_; }
   [[nodiscard]] uint64_t num_hit() const noexcept { return num_hit_; }
 

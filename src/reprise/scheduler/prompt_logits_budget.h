@@ -6,14 +6,14 @@ namespace reprise::scheduler {
 
 struct StepEntry;
 
-/// Rows of logits for log-probabilities of prompts, of which a step has only some. They are given
-/// out by rank.
+/// Rows of logits for the log-probabilities of prompts. A step has only a limited number; requests
+/// get them in the order of their rank.
 class PromptLogitsBudget {
  public:
-  /// Begins a step with so many rows.
+  /// Begins a step with this many rows.
   void begin_step(int num_rows) noexcept { num_left_ = num_rows; }
 
-  /// Whether log-probabilities of the request's prompt are still to be computed.
+  /// Whether log-probabilities of the request's prompt are not computed yet.
   [[nodiscard]] static bool wants_rows(const Request& request) noexcept {
     return request.state().num_prompt_logits_scheduled < request.num_prompt_logits();
   }

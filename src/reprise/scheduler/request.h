@@ -51,8 +51,8 @@ class Request {
   /// steps.
   [[nodiscard]] sampling::SampledToken& held_token() noexcept { return held_token_; }
   [[nodiscard]] std::string_view cache_salt() const noexcept { return options_.cache_salt; }
-  /// The request has waited so long that it is served before requests of every priority (see
-  /// SchedulerConfig).
+  /// The request has waited so long that it is served before all requests that are not promoted,
+  /// whatever their priority (see SchedulerConfig).
   [[nodiscard]] bool is_promoted() const noexcept { return state_.wait.is_promoted; }
   /// 0, 1, 2 ... in the order of `Scheduler::add_request`.
   [[nodiscard]] uint64_t arrival_order() const noexcept { return state_.wait.arrival_order; }
@@ -118,7 +118,7 @@ class Request {
   /// Prompt tokens that were not computed, because the prefix cache or another engine had them when
   /// the request was first admitted.
   [[nodiscard]] int num_cached_tokens() const noexcept { return state_.cache.num_cached_tokens; }
-  /// How many of them came from another engine.
+  /// How many of num_cached_tokens() came from another engine.
   [[nodiscard]] int num_imported_tokens() const noexcept {
     return state_.cache.num_imported_tokens;
   }
@@ -144,7 +144,8 @@ class Request {
   void add_prompt_logprobs(sampling::PositionLogprobs logprobs) {
     prompt_logprobs_.push_back(std::move(logprobs));
   }
-  /// The vector that a pooling model made of the prompt; empty before, and for other models.
+  /// The vector that a pooling model computed from the prompt; empty before that, and for other
+  /// models.
   [[nodiscard]] std::span<const float> pooled() const noexcept { return pooled_; }
   /// The engine core calls this function, because it has the vectors.
   void set_pooled(std::vector<float> pooled) noexcept { pooled_ = std::move(pooled); }
@@ -159,14 +160,14 @@ class Request {
   [[nodiscard]] sampling::SamplingInput sampling_input(std::span<const float> logits,
                                                        int num_tokens) const;
 
-  /// For the scheduler and its parts.
+  /// For the scheduler and its parts only.
   [[nodiscard]] RequestState& state() noexcept { return state_; }
   [[nodiscard]] const RequestState& state() const noexcept { return state_; }
   /// Reserves memory, so that steps need none.
   void reserve_prompt_logprobs() {
     prompt_logprobs_.reserve(static_cast<size_t>(num_prompt_logits()));
   }
-  /// Gives keys and values of another engine back, because they are in the cache.
+  /// Releases the keys and values from another engine, because they are now in the cache.
   void drop_kv_image() noexcept { options_.kv_image.reset(); }
 
  private:

@@ -35,7 +35,7 @@ enum class RequestStatus : uint8_t {
 /// "stop", "length", "abort", "error"; empty while not finished.
 [[nodiscard]] std::string_view finish_reason(RequestStatus status);
 
-/// The place of a request among those that wait.
+/// The place of a request in the waiting queue.
 struct WaitState {
   uint64_t arrival_order = 0;
   uint64_t queued_at_step = 0;    // when the request last began to wait
@@ -45,22 +45,22 @@ struct WaitState {
   Request* next = nullptr;
 };
 
-/// What the caches hold of a request.
+/// The cache memory of a request.
 struct CacheState {
   kv_cache::BlockTable block_table;
   kv_cache::BlockHashChain block_hashes;  // the hashes of the blocks of the known tokens
-  // Where the states of the next step come from, and where the cached blocks end that have none.
+  // Where the states for the next step come from, and where the cached blocks without states end.
   kv_cache::StateSlot restored_state = kv_cache::kNullStateSlot;
   int shared_prefix_boundary = 0;
-  // The block of the last snapshot after the prompt. The next snapshot replaces it.
+  // The block of the last snapshot after the prompt. The next such snapshot replaces it.
   std::optional<kv_cache::BlockHash> answer_snapshot;
   int num_cached_tokens = 0;
   int num_imported_tokens = 0;
   int first_imported_token = -1;  // of the next step: see StepEntry
 };
 
-/// What the scheduler keeps of a request. Only the scheduler and its parts change it. All other
-/// code reads it through the functions of Request, which explain it.
+/// The scheduler's data about a request. Only the scheduler and its parts change it. All other code
+/// reads it through the functions of Request, which explain it.
 struct RequestState {
   RequestStatus status = RequestStatus::waiting;
   StopReason stop_reason;
@@ -72,7 +72,7 @@ struct RequestState {
   std::vector<int32_t> token_ids;  // the last num_placeholders tokens are not known yet
   int num_placeholders = 0;
   speculative::DraftGate draft_gate;
-  bool is_postponed = false;  // the last step should have sampled a token, but did not
+  bool is_postponed = false;  // the request's last step was to sample a token, but did not
   int num_computed_tokens = 0;
   int num_prefill_tokens = 0;
   int max_total_tokens = 0;
@@ -85,7 +85,7 @@ struct RequestState {
   /// Appends placeholders with these contents. \pre Scheduler::add_request() has reserved the
   /// memory
   void add_placeholders(std::span<const int32_t> contents);
-  /// Removes the last placeholders. \pre there are so many
+  /// Removes the last placeholders. \pre the request has at least `count` of them
   void drop_placeholders(int count);
 };
 

@@ -104,7 +104,7 @@ int Scheduler::find_max_total_tokens(const Request& request) const {
   if (const auto& max_tokens = request.params().max_tokens) {
     most = std::min(most, int64_t{request.num_prompt_tokens()} + *max_tokens);
   }
-  // The blocks of the encoder's text are not there for the answer.
+  // The blocks that hold the encoder's text cannot be used for the answer.
   const auto num_encoder_tokens = static_cast<int>(request.encoder_token_ids().size());
   const int64_t num_blocks =
       kv_cache_manager_->num_blocks() - 1 - kv_cache_manager_->blocks_for(num_encoder_tokens);
@@ -154,7 +154,7 @@ const SchedulerOutput& Scheduler::schedule() {
   int token_budget = config_.max_num_batched_tokens;
   prompt_logits_.begin_step(config_.max_prompt_logits);
   const bool has_blocks = schedule_running(token_budget);
-  // When a running request lost its blocks in this step or waits for blocks, no waiting request is
+  // If a running request lost its blocks in this step or waits for blocks, no waiting request is
   // admitted: the running request is served first when blocks are free again.
   if (has_blocks && output_->preempted.empty()) schedule_waiting(token_budget);
   finish_batch();
@@ -179,8 +179,8 @@ bool Scheduler::schedule_running(int& token_budget) {
         kv_cache::SlotResult::no_blocks) {
       const Request& victim = *running_.back();
       const bool is_own_victim = &victim == &request;
-      // The request has to wait: a step in flight still uses the victim's blocks, or blocks of
-      // ended requests become free when that step is done.
+      // The request has to wait. Either a step in flight still uses the victim's blocks, or ended
+      // requests have blocks that become free when that step is done.
       if (victim.is_in_flight() || (is_own_victim && num_in_flight_ > 0)) return false;
       REPRISE_ASSERT(running_.size() > 1, "one request does not fit into the empty KV cache");
       preempt_last_running();
@@ -200,8 +200,8 @@ void Scheduler::schedule_waiting(int& token_budget) {
          running_.size() < static_cast<size_t>(config_.max_num_seqs)) {
     Request& request = *next;
     next = RequestQueue::next(request);
-    // Another request may go first. The rows of the next step are given out by rank again, so this
-    // request waits only for requests of its kind.
+    // Another request may be scheduled first. The next step gives out its rows by rank again, so
+    // this request waits only for other requests that want such rows.
     if (prompt_logits_.must_wait(request)) continue;
     if (!adapters_.has_room_for(request.lora_id())) {
       const uint64_t waited = WaitingLine::num_steps_waited(request, num_schedules_);
@@ -251,7 +251,7 @@ bool Scheduler::admit(Request& request, int token_budget) {
   if (state.num_preemptions == 0) prefixes_.count(request, num_found_tokens);
   if (PrefixRule::num_tokens_to_import(request) > 0) {
     state.cache.first_imported_token = num_found_tokens;
-    // When the whole prompt was computed elsewhere, its last token makes a decode step.
+    // If the whole prompt was computed by another engine, its last token makes a decode step.
     if (num_cached_tokens == request.num_tokens() - 1) {
       state.num_prefill_tokens = num_cached_tokens;
     }
@@ -305,7 +305,7 @@ void Scheduler::append_to_batch(Request& request, int num_scheduled_tokens, int 
   entry.samples = std::cmp_equal(state.num_computed_tokens, state.token_ids.size());
   if (!entry.samples) return;
   state.add_placeholders({&kPlaceholder, 1});
-  // In front of the new placeholder are the drafts of this step.
+  // The drafts of this step come before the new placeholder.
   entry.placeholders = std::span(state.token_ids).last(1 + static_cast<size_t>(num_drafts));
 }
 
@@ -424,8 +424,8 @@ void Scheduler::apply_results(const StepEntry& entry,
   updates_.back().finished = true;
 }
 
-/// Appends the sampled tokens up to the first that gives no token or ends the request. Adds an
-/// update for each, and returns their number.
+/// Appends the sampled tokens, up to the first sample that gives no token or ends the request. Adds
+/// an update for each, and returns their number.
 int Scheduler::append_tokens(const StepEntry& entry,
                              std::span<const sampling::SampledToken> sampled) {
   Request& request = *entry.request;
@@ -435,7 +435,7 @@ int Scheduler::append_tokens(const StepEntry& entry,
     using sampling::SamplingStatus;
     if (row.status == SamplingStatus::not_reached || row.status == SamplingStatus::postponed) break;
     num_sampled += static_cast<int>(row.status == SamplingStatus::ok);
-    if (request.is_finished()) continue;  // a token before it has ended the request
+    if (request.is_finished()) continue;  // an earlier token of this step has ended the request
     const int num_tokens_before = request.num_tokens();
     append_token(request, row);
     if (request.num_tokens() == num_tokens_before) continue;
@@ -496,7 +496,7 @@ void Scheduler::append_token(Request& request, const sampling::SampledToken& sam
     return;
   }
   int32_t& placeholder = state.token_ids[static_cast<size_t>(request.num_tokens())];
-  // When the token is already there, another thread may be reading it for the next step: do not
+  // If the token is already there, another thread may be reading it for the next step, so do not
   // write.
   if (placeholder != sampled.token_id) placeholder = sampled.token_id;
   --state.num_placeholders;
@@ -513,7 +513,7 @@ void Scheduler::fail(Request& request, std::string_view message, ErrorKind kind)
   state.status = RequestStatus::finished_error;
   state.error_kind = kind;
   state.error = fmt::format("after {} tokens: {}", request.num_tokens(), message);
-  // The blocks may hold anything if the step failed or if its logits were not numbers.
+  // The blocks may hold wrong values if the step failed or if its logits were not numbers.
   kv_cache_manager_->unpublish(state.cache.block_table, state.cache.block_hashes);
 }
 

@@ -174,8 +174,8 @@ class Scheduler {
   [[nodiscard]] const speculative::SpeculationStats& speculation_stats() const noexcept {
     return drafts_.stats();
   }
-  /// The effective limit: min(config.max_model_len, KV cache capacity). A value below the
-  /// configured one means that the cache is the limit, which deserves a warning at start-up.
+  /// The effective limit: min(config.max_model_len, KV cache capacity). If it is less than the
+  /// configured limit, the cache is too small for that, which deserves a warning at start-up.
   [[nodiscard]] int max_model_len() const noexcept { return checks_.max_model_len(); }
   [[nodiscard]] const SchedulerConfig& config() const noexcept { return config_; }
   /// See SchedulerConfig::pad_drafts. For the steps that are scheduled from now on.
@@ -212,7 +212,8 @@ class Scheduler {
   SchedulerOutput* output_ = &outputs_[0];  // the step being scheduled
   std::vector<RequestId> finished_since_schedule_;
   std::vector<RequestUpdate> updates_;
-  AdapterSet adapters_;  // of the running requests, or of the step being finished
+  // The adapters of the running requests, or of the step that is being finished.
+  AdapterSet adapters_;
   PromptLogitsBudget prompt_logits_;
   PrefixRule prefixes_;
   SnapshotRule snapshots_;

@@ -24,7 +24,8 @@ TEST(SchedulerAdapters, are_at_most_max_loras_different_ones_in_a_step) {
   Bench bench(adapter_config(2));
   for (const uint64_t lora : {1, 2, 3, 1, 0, 2}) bench.add(2, tokens(3), {.lora_id = lora});
   const SchedulerOutput& first = bench.scheduler.schedule();
-  // Requests with adapters of the step, and without any, overtake the request with adapter 3.
+  // Requests whose adapter is already in the step, and requests without an adapter, overtake the
+  // request with adapter 3.
   EXPECT_THAT(scheduled_ids(first), ElementsAre(0, 1, 3, 4, 5));
   EXPECT_EQ(first.num_active_loras, 2);
   bench.update(first);
@@ -50,7 +51,8 @@ TEST(SchedulerAdapters, of_a_request_that_waited_too_long_are_overtaken_no_more)
   Bench bench(config);
   bench.add(2, tokens(3), {.lora_id = 1});
   Request& patient = bench.add(2, tokens(2), {.lora_id = 2});
-  // A new request of adapter 1 before every step: without the bound, adapter 2 would never run.
+  // A new request with adapter 1 arrives before every step: without the bound, adapter 2 would
+  // never run.
   int steps = 0;
   for (; !patient.is_finished() && steps < 40; ++steps) {
     bench.add(2, tokens(3), {.lora_id = 1});

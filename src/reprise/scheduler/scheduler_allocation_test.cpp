@@ -12,7 +12,7 @@ namespace {
 std::atomic<int64_t> num_allocations{0};
 }  // namespace
 
-// Not inlined: otherwise GCC's -Wmismatched-new-delete sees only one half of each pair.
+// Not inlined, because GCC's -Wmismatched-new-delete would see only one half of each pair.
 [[gnu::noinline]] void* operator new(std::size_t size) {
   num_allocations.fetch_add(1, std::memory_order_relaxed);
   if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;

@@ -137,7 +137,7 @@ TEST(AsyncScheduler, waits_for_blocks_that_an_ended_request_still_has) {
   bench.update(bench.scheduler.schedule());
   const SchedulerOutput& under_way = bench.scheduler.schedule();
   EXPECT_EQ(bench.scheduler.abort_request(first), AbortResult::released_after_step);
-  // The second request needs a block. It is the only request that runs, so no block becomes free
+  // The second request needs a block. It is the only running request, so no block becomes free
   // before the step is over.
   EXPECT_TRUE(bench.scheduler.schedule().empty());
   EXPECT_EQ(second.status(), RequestStatus::running);

@@ -37,7 +37,7 @@ TEST(SchedulerCommonPrefix, ends_where_some_request_has_not_computed_it_yet) {
   SchedulerConfig config = prefix_config(2);
   config.max_num_batched_tokens = 200;
   Bench bench(config, 101, kv_cache::PrefixCaching::on);
-  // Both begin in the same step: neither finds blocks of the other one.
+  // Both requests begin in the same step, so neither finds blocks of the other.
   bench.add(70, answer_of(50));
   bench.add(70, answer_of(50));
   const SchedulerOutput& prompts = bench.scheduler.schedule();

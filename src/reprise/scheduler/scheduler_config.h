@@ -22,24 +22,25 @@ struct SchedulerConfig {
   bool scheduler_reserve_full_isl = true;
   /// A step computes at most this many rows of logits for log-probabilities of prompts, which
   /// bounds the memory of the step. Longer prompts that want log-probabilities are cut into chunks,
-  /// even when chunked prefill is off. Requests that need no such rows overtake those that wait for
-  /// them.
+  /// even when chunked prefill is off. Requests that need no such rows overtake requests that wait
+  /// for them.
   int max_prompt_logits = 128;
   /// Tokens of one request in a decode step: 1 + speculative tokens. The order of the batch depends
   /// on it. More than 1 needs a drafter.
   int decode_query_len = 1;
-  /// The most drafts of a request, by the number of running requests; [0] is unused. Empty:
-  /// decode_query_len - 1 in every step.
+  /// The largest number of drafts of a request, by the number of running requests; [0] is unused.
+  /// Empty: decode_query_len - 1 in every step.
   std::vector<int> drafts_by_batch_size;
-  /// Further tokens per request of uniform decode batches, ascending: between 1, which is always
-  /// one, and decode_query_len. A step with fewer drafts is padded to the least that is enough.
+  /// Further query lengths of uniform decode batches, ascending, between 1 (which always is a query
+  /// length) and decode_query_len. A step with fewer drafts is padded to the smallest length that
+  /// is enough.
   std::vector<int> fewer_draft_widths;
-  /// Pads requests with fewer drafts, so that the step is a uniform decode batch, where that does
-  /// not double the tokens of the step. Only useful if uniform decode batches have graphs that
-  /// other batches do not have.
+  /// Pads requests that have fewer drafts, so that the step becomes a uniform decode batch, unless
+  /// that more than doubles the tokens of the step. Only useful if uniform decode batches have
+  /// graphs that other batches do not have.
   bool pad_drafts = false;
-  /// A draft head computes its cache entries from the token behind each position. So the entry at
-  /// the end of a cached prefix may be that of another next token: the last cached block is
+  /// A draft head computes its cache entry for a position from the next token. So the entry at the
+  /// end of a cached prefix may have been computed for another next token: the last cached block is
   /// computed again, as in vLLM.
   bool recomputes_last_cached_block = false;
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
@@ -49,24 +50,25 @@ struct SchedulerConfig {
   /// first served. The default is a minute or two at usual step times. vLLM has no such bound.
   int max_priority_wait_steps = 4096;
   /// The model makes a vector of each prompt: a request ends with its prompt, and gets the row of
-  /// logits of its last token as its vector instead of a token.
+  /// its last token as a vector instead of a token.
   bool is_pooling = false;
   /// The first tokens of each answer of an encoder-decoder model, whose prompts are texts of the
   /// encoder. Empty: the model has no encoder.
   std::vector<int32_t> decoder_prompt;
-  /// A step may be scheduled while the one before it has no results yet.
+  /// A step may be scheduled while the previous step has no results yet.
   bool async_scheduling = false;
-  /// A step waits at most so long for the constraints on answers, whose work other threads do, and
-  /// at most for a quarter of the time of its forward if that is less; for an eighth of this time
-  /// in any case.
-  /// Answers whose constraint takes longer get their token in a later step, so that they do not
-  /// hold up the other requests. Usual constraints need 0.1 ms per token.
+  /// The longest time that a step waits for the constraints of answers, whose work other threads
+  /// do. If a quarter of the time of the step's forward is less, the step waits only for that, but
+  /// always for an eighth of this time. Answers whose constraint takes longer get their token in a
+  /// later step, so that they do not delay other requests. Usual constraints need 0.1 ms per token.
   std::chrono::nanoseconds constraint_time_per_step = std::chrono::milliseconds(2);
-  /// Different adapters (LoRA) in one step; 0: the engine has none. A request whose adapter would
-  /// be one more waits, and requests behind it may overtake it for max_lora_wait_steps steps.
+  /// The largest number of different LoRA adapters in one step; 0: the engine has none. A request
+  /// whose adapter would be one too many waits, and later requests may overtake it for
+  /// max_lora_wait_steps steps.
   int max_loras = 0;
   int max_lora_wait_steps = 1024;
-  /// Steps with at least so many requests look for the prefix that all of them share; 0: none does.
+  /// Steps with at least this many requests look for the prefix that all of them share; 0: no step
+  /// does.
   int least_common_prefix_reqs = 0;
   /// Prompts are also cut, and states kept, at each multiple of this number of tokens; 0: only
   /// where a prompt ends and where prefixes branch. Only for models with recurrent layers.
@@ -76,8 +78,8 @@ struct SchedulerConfig {
   int max_logprobs = sampling::kMaxLogprobs;  // the most that a request may ask
 };
 
-/// `max_model_len`: the effective limit, which the KV cache may lower.
-/// \throws InvalidArgument for options that cannot work (it says which and why)
+/// `max_model_len`: the effective limit, which the KV cache may lower. \throws InvalidArgument for
+/// options that cannot work; the message says which and why
 void check_config(const SchedulerConfig& config, int max_model_len);
 
 }  // namespace reprise::scheduler

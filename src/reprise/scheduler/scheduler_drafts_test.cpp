@@ -10,7 +10,7 @@
 #include "reprise/scheduler/scheduler.h"
 #include "tests/support/scheduler/scheduler_test_support.h"
 
-// Draft tokens in the scheduler. The results of the model are made up here.
+// Draft tokens in the scheduler. The tests make up the results of the model.
 namespace reprise::scheduler {
 namespace {
 
@@ -65,7 +65,7 @@ struct DraftBench {
     drafter.drafts = drafts;
     return request;
   }
-  /// Results in which every row got `token`, and no draft is accepted unless it is `token`.
+  /// Results in which every row sampled `token`. A draft is accepted only if it is `token`.
   static std::vector<SampledToken> results(const SchedulerOutput& output, int32_t token = kPlain) {
     std::vector<SampledToken> rows;
     for (const StepEntry& entry : output.scheduled) {
@@ -138,7 +138,7 @@ TEST(SchedulerDrafts, accepted_drafts_become_tokens_and_the_others_are_taken_bac
   EXPECT_EQ(stats.num_drafts, 1);
   EXPECT_EQ(stats.num_draft_tokens, 3);
   EXPECT_EQ(stats.num_accepted_tokens_per_pos, (std::vector<uint64_t>{1, 1, 0}));
-  // The next step continues with the last token.
+  // The next step continues after the last token.
   bench.drafter.drafts = {};
   const SchedulerOutput& next = bench.scheduler.schedule();
   EXPECT_EQ(to_tokens(next.scheduled[0].token_ids), Tokens{99});
@@ -320,7 +320,7 @@ TEST(SchedulerDrafts, a_postponed_request_computes_its_last_token_again) {
   EXPECT_EQ(request.num_computed_tokens(), 5);
   const SchedulerOutput& again = bench.scheduler.schedule();
   EXPECT_EQ(to_tokens(again.scheduled[0].token_ids), (Tokens{kPlain, 11, 12}));
-  // Time runs out after the first token.
+  // The request's time runs out after its first token.
   bench.scheduler.update_from_output(
       std::vector<SampledToken>{{.token_id = 11}, postponed, postponed});
   EXPECT_EQ(to_tokens(request.output_token_ids()), (Tokens{kPlain, 11}));

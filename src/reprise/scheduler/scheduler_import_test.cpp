@@ -68,7 +68,7 @@ TEST(SchedulerImport, brings_only_the_blocks_that_are_not_cached) {
   EXPECT_EQ(imported.num_imported_tokens(), 7);
   EXPECT_EQ(bench.scheduler.prefix_cache_stats().hits, 32U);
   bench.update(output);
-  // What was brought can be found from now on.
+  // The imported blocks can be found from now on.
   Request& later = bench.add(49);
   bench.step();
   EXPECT_EQ(later.num_cached_tokens(), 32);
@@ -99,7 +99,8 @@ TEST(SchedulerImport, keeps_what_nothing_vouches_for_out_of_the_shared_cache) {
   Request& later = bench.add(49);
   bench.step();
   EXPECT_EQ(later.num_cached_tokens(), 0);
-  // Nor does such a request find what others computed: it would show how long that took.
+  // Such a request also does not find blocks of others: a faster answer would reveal what others
+  // have asked.
   Request& again = bench.add(40, {}, options);
   bench.step();
   EXPECT_EQ(again.num_cached_tokens(), 39);

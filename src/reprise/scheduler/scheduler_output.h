@@ -26,14 +26,15 @@ struct SchedulerOutput {
   int num_logits = 0;             // rows of logits: the rows that sample, and the rows of prompts
   int max_query_len = 0;          // largest query_len()
   int num_active_loras = 0;       // different adapters of the scheduled requests
-  /// Tokens at the start of all scheduled requests that lie in the same cache blocks and were
-  /// computed before this step. 0 too if the configuration does not ask for it.
+  /// The number of tokens at the start of all scheduled requests that are in the same cache blocks
+  /// and were computed before this step. Also 0 if the configuration does not ask for this search.
   int common_prefix_len = 0;
   bool any_prefill = false;
-  std::vector<Request*> preempted;  // preempted by this schedule(): they have lost their blocks
-  /// Requests that finished (also by abort) and since the previous schedule() are in no step any
-  /// more. The receiver drops what it keeps for them; the scheduler no longer uses their Request
-  /// objects.
+  // Requests that this schedule() preempted, so they have lost their blocks.
+  std::vector<Request*> preempted;
+  /// Requests that have finished (also by abort) and that, since the previous schedule(), are in no
+  /// step any more. The receiver drops its data about them; the scheduler no longer uses their
+  /// Request objects.
   std::vector<RequestId> finished_request_ids;
 
   [[nodiscard]] bool empty() const noexcept { return scheduled.empty(); }

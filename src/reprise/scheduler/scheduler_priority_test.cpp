@@ -66,7 +66,7 @@ TEST(PriorityPolicy, promotes_who_has_waited_too_long) {
   bench.add(4, {.max_tokens = 1}, {.priority = 0});
   Request& patient = bench.add(4, {.max_tokens = 3, .ignore_eos = true}, {.priority = 9});
   int num_steps = 0;
-  // Without promotion this stream of requests would keep the patient request waiting for ever.
+  // Without promotion this stream of requests would make the patient request wait for ever.
   for (; !patient.is_finished() && num_steps < 200; ++num_steps) {
     bench.add(4, {.max_tokens = 1}, {.priority = 0});
     bench.step();

@@ -1,7 +1,7 @@
 // A seeded simulator with a virtual clock: random arrivals, aborts, failing steps and tiny caches
 // drive scheduler, cache and dispatcher against a model of the cache's memory. The content that a
-// step reads must be exactly what the request's own tokens wrote. With asynchronous scheduling a
-// step is computed at any time between its own scheduling and its update.
+// step reads must be exactly the content that the request's own tokens wrote. With asynchronous
+// scheduling, a step is computed at any time between its scheduling and its update.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -91,7 +91,8 @@ class Simulation {
     if (below(2) == 0) {
       config_.enable_chunked_prefill = true;
       num_state_slots_ = config_.max_num_seqs * config_.decode_query_len;
-      // Few snapshots: they make room for each other more often than for their blocks.
+      // There are few snapshots, so that they are dropped more often for each other than with their
+      // blocks.
       if (prefix_caching == kv_cache::PrefixCaching::on) num_snapshots_ = 1 + below(40);
       if (below(3) == 0) config_.prefix_cache_retention_interval = block_size * (1 + below(4));
     }
@@ -165,8 +166,10 @@ class Simulation {
     std::vector<Slot> contents = {};  // by position
     bool is_running = false;
     int num_prompt_logits = 0;
-    bool is_spoilt = false;                // a failed step wrote into its blocks and ended it
-    std::optional<int64_t> deadline = {};  // in steps; set when the request is promoted
+    // A failed step wrote into the request's blocks and ended the request.
+    bool is_spoilt = false;
+    // The number of the step; set when the request is promoted.
+    std::optional<int64_t> deadline = {};
   };
 
   /// A step as the model gets it: these blocks and lengths say what the step may read and write.
@@ -300,7 +303,7 @@ class Simulation {
     if (::testing::Test::HasFatalFailure()) return false;
     now_us_ += dispatch(output);
     keep(output);
-    // The computing thread is sometimes fast: all scheduled steps are then computed already.
+    // The computing thread is sometimes fast: then all scheduled steps are already computed.
     if (below(3) == 0) compute_first(under_way_.size());
     if (below(30) == 0) abort_one();
     return true;
@@ -346,7 +349,7 @@ class Simulation {
     under_way_.pop_front();
   }
 
-  /// Rejected drafts were computed, but the cache entries do not count.
+  /// Rejected drafts were computed, but their cache entries do not count.
   void forget_rejected_drafts(const Request& request) {
     Live& live = live_.at(request.id());
     live.num_computed = request.num_tokens() - 1;
@@ -372,7 +375,7 @@ class Simulation {
     under_way_.pop_front();
   }
 
-  /// Microseconds that the step takes for its tokens, padding included.
+  /// The microseconds that the step takes for its tokens, including padding.
   int64_t dispatch(const SchedulerOutput& output) {
     if (output.empty()) return 0;
     const int num_tokens = output.total_num_scheduled_tokens + output.num_padding_tokens;
@@ -458,7 +461,7 @@ class Simulation {
       ASSERT_EQ(entry.is_in_prefill, entry.num_computed_tokens < request.num_prefill_tokens());
       ASSERT_EQ(request.num_computed_tokens(), end);
       ASSERT_GE(static_cast<int>(request.block_ids().size()), cache_->blocks_for(end));
-      // Blocks of rejected drafts stay for the tokens to come.
+      // The request keeps the blocks of rejected drafts for its next tokens.
       ASSERT_LE(static_cast<int>(request.block_ids().size()),
                 cache_->blocks_for(num_tokens + config_.decode_query_len - 1));
       if (config_.long_prefill_token_threshold > 0) {
@@ -481,7 +484,7 @@ class Simulation {
       if (request->is_finished()) continue;
       if (live.is_running && (first == nullptr || rank(*request) < rank(*first))) first = request;
     }
-    // While another step is in flight the first request may have to wait: for blocks, or because
+    // While another step is in flight, the first request may have to wait: for blocks, or because
     // its last step is already scheduled.
     ASSERT_TRUE(first == nullptr || !under_way_.empty() ||
                 std::ranges::any_of(output.scheduled,
@@ -504,8 +507,8 @@ class Simulation {
     check_common_prefix(output);
   }
 
-  /// All requests have the blocks of the common prefix and have computed them, and one block more
-  /// is not common.
+  /// Checks that all requests have the blocks of the common prefix and have computed them, and that
+  /// the next block is not common.
   void check_common_prefix(const SchedulerOutput& output) {
     ASSERT_EQ(output.common_prefix_len % cache_->block_size(), 0);
     if (output.num_reqs() < config_.least_common_prefix_reqs) {
@@ -577,7 +580,8 @@ class Simulation {
     }
   }
 
-  /// Copies states as the runner does, and takes each token into the state of its request once.
+  /// Copies states as the runner does, and adds each token to the state of its request exactly
+  /// once.
   void compute_states(const Step& step) {
     for (const Step::Part& part : step.parts) {
       ASSERT_NE(part.state, kv_cache::kNullStateSlot);
@@ -784,7 +788,7 @@ class SchedulerSimulation : public ::testing::TestWithParam<Scheduling> {};
 
 TEST_P(SchedulerSimulation, keeps_every_invariant_under_random_load) {
   const Totals totals = simulate(GetParam(), /*num_seeds=*/60, /*num_steps=*/1000);
-  // Checks that the load reaches the paths that this test is written for.
+  // Checks that the simulation reaches the paths for which this test is written.
   EXPECT_GT(totals.preemptions, 1000);
   EXPECT_GT(totals.completed, 5000);
   EXPECT_GT(totals.aborted, 500);
@@ -806,7 +810,7 @@ TEST_P(SchedulerSimulation, keeps_every_invariant_under_random_load) {
   EXPECT_GT(totals.restored_states, 300);
 }
 
-// To run after changes of the scheduler or the cache, with --gtest_also_run_disabled_tests.
+// Run this after changes of the scheduler or the cache, with --gtest_also_run_disabled_tests.
 TEST_P(SchedulerSimulation, DISABLED_of_a_million_steps) { (void)simulate(GetParam(), 1000, 1000); }
 
 INSTANTIATE_TEST_SUITE_P(scheduling,

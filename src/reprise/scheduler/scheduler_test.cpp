@@ -131,7 +131,8 @@ TEST(Scheduler, preempts_the_last_admitted_request_and_recomputes_it) {
   bench.update(output);
   while (!first.is_finished()) bench.step();
   EXPECT_EQ(first.finish_reason(), "length");
-  // The prompt and the output so far come back as one prefill; the token count continues.
+  // The prompt and the output so far are computed again as one prefill; the count of tokens
+  // continues.
   const SchedulerOutput& resumed = bench.scheduler.schedule();
   EXPECT_THAT(scheduled_tokens(resumed), ElementsAre(17));
   EXPECT_TRUE(resumed.scheduled[0].is_in_prefill);
@@ -417,7 +418,7 @@ TEST(Scheduler, lets_no_request_wait_for_the_prompt_logits_of_others) {
   const SchedulerOutput& first = bench.scheduler.schedule();
   EXPECT_THAT(scheduled_ids(first), UnorderedElementsAre(0, 2));
   bench.update(first);
-  // Every step gives rows to the oldest request that needs some, whatever arrives meanwhile.
+  // Every step gives rows to the oldest request that needs rows, whatever arrives in the meantime.
   int steps = 0;
   for (; !bench.requests[1]->is_finished() && steps < 20; ++steps) {
     bench.add(5, {.max_tokens = 1});

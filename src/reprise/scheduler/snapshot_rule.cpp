@@ -10,7 +10,8 @@ namespace {
 
 constexpr int kNoPosition = std::numeric_limits<int>::max();
 
-/// The last block end before the last token, which a request with the same tokens computes again.
+/// The last block end before the last token. A request with the same tokens computes the last token
+/// again.
 int last_block_end(int num_tokens, int block_size) {
   return (num_tokens - 1) / block_size * block_size;
 }
@@ -39,7 +40,8 @@ int SnapshotRule::limit(const Request& request, int num_tokens) const {
 
 bool SnapshotRule::is_wanted(const Request& request, int position) const {
   if (position % cache_->block_size() != 0) return false;
-  // After the prompt every block end is wanted: its snapshot replaces the one before it.
+  // After the prompt every block end is a place for a snapshot, which replaces the previous
+  // snapshot.
   if (position < request.num_prefill_tokens() && next(request, position - 1) != position) {
     return false;
   }
@@ -52,7 +54,7 @@ void SnapshotRule::schedule(const Request& request, StepEntry& entry) {
   if (!cache_->has_snapshots() || !request.options().shares_prefixes) return;
   int end = entry.end();
   if (entry.num_drafts > 0) {
-    // The first block end in the step: the tokens before it are accepted sooner than those behind.
+    // The first block end in the step, because earlier tokens are accepted sooner than later ones.
     end = (entry.num_computed_tokens / cache_->block_size() + 1) * cache_->block_size();
     if (end > entry.end()) return;
   }
@@ -65,7 +67,7 @@ void SnapshotRule::settle(const StepEntry& entry, bool is_valid) {
   num_restored_ +=
       static_cast<uint64_t>(is_valid && entry.restored_state != kv_cache::kNullStateSlot);
   if (entry.saved_state == kv_cache::kNullStateSlot) return;
-  // Drafts before the end of the snapshot may have been taken back.
+  // Drafts before the position of the snapshot may have been rejected.
   const bool is_computed = entry.saved_end <= entry.request->num_computed_tokens();
   if (!is_valid || !is_computed) return cache_->drop_snapshot(entry.saved_state);
   ++num_saved_;

@@ -20,18 +20,18 @@ class SnapshotRule {
 
   /// How many of the next `num_tokens` tokens lie before the next snapshot of the request.
   [[nodiscard]] int limit(const Request& request, int num_tokens) const;
-  /// Lets the step copy the states after its last token, or where a block ends among its drafts, if
-  /// a later request may begin there.
+  /// Makes the step copy the states after its last token, or at a block end among its drafts, if a
+  /// later request may begin there.
   void schedule(const Request& request, StepEntry& entry);
-  /// Publishes what the step has copied, after its blocks were published. `is_valid`: whether the
-  /// step succeeded for this request.
+  /// Publishes the copies that the step made, after its blocks were published. `is_valid`: whether
+  /// the step succeeded for this request.
   void settle(const StepEntry& entry, bool is_valid);
 
   [[nodiscard]] uint64_t num_saved() const noexcept { return num_saved_; }
   [[nodiscard]] uint64_t num_restored() const noexcept { return num_restored_; }
 
  private:
-  /// The first position after `position` where the prompt is cut for a snapshot.
+  /// The first position after `position` at which the prompt is cut for a snapshot.
   [[nodiscard]] int next(const Request& request, int position) const;
   [[nodiscard]] bool is_wanted(const Request& request, int position) const;
 

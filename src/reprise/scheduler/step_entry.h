@@ -13,9 +13,9 @@ namespace reprise::scheduler {
 class Request;
 
 /// One request's part of a step: tokens [num_computed_tokens, end()) of the request. The scheduler
-/// writes it once; the model, the sampler and the other ranks read the same entry. A drafter writes
-/// entries for the steps of its own model. Borrows from the request what does not change while the
-/// step is in flight.
+/// writes the entry once; the model, the sampler and the other ranks read it. A drafter writes
+/// entries for the steps of its own model. Borrows from the request whatever does not change while
+/// the step is in flight.
 struct StepEntry {
   // What the model reads.
   std::span<const int32_t> token_ids;  // the new tokens of this step, at least one
@@ -23,11 +23,11 @@ struct StepEntry {
   std::span<const kv_cache::BlockId> block_ids;
   /// The slot with the states before the step, if the model has recurrent layers.
   kv_cache::StateSlot state_slot = kv_cache::kNullStateSlot;
-  // The slot from which the states are copied before the step; the null slot: they are not.
+  // The slot from which the states are copied before the step; the null slot: nothing is copied.
   kv_cache::StateSlot restored_state = kv_cache::kNullStateSlot;
-  // The slot to which states are copied after the step; the null slot: they are not.
+  // The slot to which states are copied after the step; the null slot: nothing is copied.
   kv_cache::StateSlot saved_state = kv_cache::kNullStateSlot;
-  int32_t saved_end = 0;  // the states after all tokens before this position are copied
+  int32_t saved_end = 0;  // the copy contains the states after all tokens before this position
   /// The text of the encoder, if the request's first step needs its keys and values, and the
   /// length and the blocks of that text.
   std::span<const int32_t> encoder_token_ids;
@@ -38,47 +38,49 @@ struct StepEntry {
   /// The step computes the last known token and samples the next one: the logits of the last token
   /// are needed.
   bool samples = false;
-  /// The last num_drafts tokens are draft tokens: guesses of the next tokens. The step samples one
-  /// token more than that, unless a draft is not accepted, so the logits of so many tokens before
-  /// the last one are needed too.
+  /// The last num_drafts tokens are draft tokens: guesses of the next tokens. If all drafts are
+  /// accepted, the step samples one token more than there are drafts, so the logits of num_drafts
+  /// tokens before the last one are needed too.
   int32_t num_drafts = 0;
-  /// Further tokens of the step that mean nothing. They give all requests the same number of
-  /// tokens, so that the batch is a uniform decode batch. They write nothing to the cache, and
+  /// The number of further tokens that only pad the request. They give all requests the same number
+  /// of tokens, so that the batch is a uniform decode batch. They write nothing to the cache, and
   /// their results are not used.
   int32_t num_padding_tokens = 0;
-  // The prompt tokens of this part whose logits are wanted for log-probabilities.
+  // The prompt tokens of this part whose logits are needed for log-probabilities.
   int32_t first_prompt_logit = 0;  // index into token_ids
   int32_t num_prompt_logits = 0;
 
-  // What only the engine of the request reads.
-  Request* request = nullptr;  // owned by the caller of add_request; nullptr: of no scheduler
+  // The members below are only for the request's own engine.
+  // Owned by the caller of add_request; nullptr: the request belongs to no scheduler.
+  Request* request = nullptr;
   bool is_in_prefill = false;  // computed < prefill length, whatever the number of tokens
   /// Tokens [first_imported_token, num_computed_tokens) come from Request::kv_image() and must be
   /// brought into the cache before the step; -1: none.
   int32_t first_imported_token = -1;
-  /// Where the sampled tokens are written: the drafts, and room for one more token. The next step
-  /// may read it there. A caller that computes steps ahead of update_from_output() must write it.
-  /// If no token was sampled, the caller writes any valid token id. Empty unless `samples`.
+  /// The memory for the sampled tokens: the drafts, and room for one more token. The next step may
+  /// read a sampled token there, so a caller that computes steps ahead of update_from_output() must
+  /// write it. If no token was sampled, the caller writes any valid token id. Empty unless
+  /// `samples`.
   std::span<int32_t> placeholders;
 
-  /// Tokens of the step, without padding.
+  /// The number of the step's tokens, without padding.
   [[nodiscard]] int32_t num_tokens() const noexcept {
     return static_cast<int32_t>(token_ids.size());
   }
   /// The position after the step's tokens.
   [[nodiscard]] int32_t end() const noexcept { return num_computed_tokens + num_tokens(); }
-  /// The slot in which the states after token `index` of the step are when the step is done. A step
-  /// with tokens that may be taken back leaves the states after each token in another slot;
-  /// otherwise only those after the last token stay.
+  /// The slot that holds the states after token `index` of the step when the step is done. If
+  /// tokens of the step may be rejected, the step leaves the states after each token in another
+  /// slot; otherwise it keeps only the states after the last token.
   [[nodiscard]] kv_cache::StateSlot state_slot_after(int32_t index,
                                                      int32_t slots_per_req) const noexcept {
     const bool keeps_all = num_drafts > 0 || num_padding_tokens > 0;
     if (!keeps_all || state_slot == kv_cache::kNullStateSlot) return state_slot;
     return kv_cache::state_slot_behind(state_slot, index, slots_per_req);
   }
-  /// Tokens of the request in the step's batch, padding included.
+  /// The number of the request's tokens in the step's batch, including padding.
   [[nodiscard]] int32_t query_len() const noexcept { return num_tokens() + num_padding_tokens; }
-  /// Rows of logits from which tokens are sampled: one per draft, and one more.
+  /// The number of rows of logits from which tokens are sampled: one per draft, and one more.
   [[nodiscard]] int32_t num_sampled_rows() const noexcept { return samples ? 1 + num_drafts : 0; }
   [[nodiscard]] int32_t num_logits() const noexcept {
     return num_prompt_logits + num_sampled_rows();

@@ -16,7 +16,8 @@ using testing::Bench;
 using testing::kEos;
 using testing::kPlain;
 
-/// Runs one request over these sampled tokens; its scheduler applies the StopChecker after each.
+/// Runs one request with these sampled tokens; the scheduler applies the StopChecker after each
+/// token.
 struct Outcome {
   std::string finish_reason;
   int num_output_tokens = 0;

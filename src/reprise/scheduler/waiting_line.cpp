@@ -17,7 +17,7 @@ void WaitingLine::add(Request& request, uint64_t step) {
   WaitState& wait = request.state().wait;
   wait.arrival_order = next_arrival_order_++;
   wait.queued_at_step = step;
-  // The place of a new request is near the end.
+  // The search begins at the end, because the place of a new request is near it.
   Request* next = nullptr;
   for (Request* prev = queue_.back(); prev != nullptr && ranks_before(request, *prev);
        prev = RequestQueue::prev(*prev)) {
@@ -31,7 +31,7 @@ void WaitingLine::add_again(Request& request, uint64_t step) {
   insert_from_front(request);
 }
 
-/// For a request that was running or was promoted: its place is near the front.
+/// Inserts a request that was running or was promoted: its place is near the front.
 void WaitingLine::insert_from_front(Request& request) {
   Request* next = queue_.front();
   while (next != nullptr && ranks_before(*next, request)) next = RequestQueue::next(*next);

@@ -21,7 +21,7 @@ class WaitingLine {
 
   /// Adds a new request.
   void add(Request& request, uint64_t step);
-  /// Adds a request that was running.
+  /// Adds a request again that was running.
   void add_again(Request& request, uint64_t step);
   /// Takes a request out because it ends.
   void remove(Request& request) noexcept { queue_.remove(request); }
