@@ -51,21 +51,21 @@
 namespace reprise::server {
 namespace {
 
-// After the last answer of a drain is written, the server waits for clients that read slowly: as
-// long as the drain may take, within these bounds.
+// After the last answer of a drain is written, the server waits for slow clients: as long as the
+// drain may take, within these bounds.
 constexpr int kMinFlushSeconds = 1;
 constexpr int kMaxFlushSeconds = 5;
 // A large request that has not been read after this time is refused. The time includes the wait for
 // other large requests, so it also bounds their queue.
 constexpr std::chrono::seconds kPrepareTime{30};
 
-// On busy processors, streams go on, and the senders of large requests and the readers of large
-// answers wait.
+// On busy processors, streams continue at full speed, while large requests and large answers have
+// to wait.
 constexpr int kNicenessOfReaders = 5;
 constexpr int kNicenessOfWriters = 5;
 
-// How often a server looks whether it is idle. It gives memory back twice after its last request,
-// because the first time clients may still be reading large answers.
+// The interval at which a server checks whether it is idle. It gives memory back twice after its
+// last request, because clients may still be reading large answers the first time.
 constexpr int kIdleSeconds = 3;
 constexpr int kTrimsAfterWork = 2;
 
@@ -117,13 +117,13 @@ struct ApiServer::Impl {
   HttpMeter meter;
   ThroughputLog throughput;
   SpeculationLog speculation;
-  std::optional<CudagraphLog> graphs;  // used by the thread that waits for the engine
+  std::optional<CudagraphLog> graphs;  // used only by the thread that waits for the engine
   std::chrono::steady_clock::time_point throughput_at = std::chrono::steady_clock::now();
   HttpServer http;
   GenerationService generations;
   uint16_t port = 0;
   std::chrono::steady_clock::time_point drain_ends;
-  int num_trims_left = 0;  // of the memory, when the server is idle
+  int num_trims_left = 0;  // how often memory is still to be given back while the server is idle
   std::stop_source end_of_work;
   // The workers stay the last members: their tasks use the members above.
   Worker reader{num_readers(), kNicenessOfReaders};  // reads large bodies
@@ -227,7 +227,7 @@ HeadCheck ApiServer::Impl::check_head(const HttpRequest& request) {
     if (std::optional<HttpResponse> answer = answer_preflight(cors, request)) {
       return {.refusal = std::move(answer)};
     }
-    // Only OPTIONS may have this path. It asks for the server and not for a route.
+    // Only OPTIONS may have this path, which means the server as a whole and not a route.
     if (request.path == "*") {
       HttpResponse response{.content_type = "", .headers = {{"Allow", "GET, HEAD, OPTIONS, POST"}}};
       return {.refusal = refuse(request, handler, std::move(response))};
@@ -237,7 +237,8 @@ HeadCheck ApiServer::Impl::check_head(const HttpRequest& request) {
     handler = route.path;
     if (route.access == Access::guarded) keys.check(request.authorization);
     if (!route.body_schema.empty()) {
-      check_is_json(request.content_type);  // which pages of other origins may not send unasked
+      // Pages of other origins may not send JSON without a preflight request.
+      check_is_json(request.content_type);
     } else if (!needs_key && route.method != "GET") {
       check_is_not_cross_site(request, cors);
     }
@@ -342,7 +343,7 @@ void ApiServer::Impl::log_throughput(api::AsyncEngine& engine, int interval_seco
 void ApiServer::Impl::give_memory_back() {
 #ifdef __GLIBC__
   http.post_after(kIdleSeconds, [this] {
-    // A specification that was given up holds its memory until its compilation ends.
+    // A specification whose request has ended holds its memory until its compilation ends.
     const bool is_idle = generations.is_idle() && !generations.is_compiling();
     if (!is_idle) num_trims_left = kTrimsAfterWork;
     if (is_idle && num_trims_left > 0) {
@@ -396,7 +397,8 @@ void ApiServer::Impl::on_tls_refresh(const std::string& problem) const {
       fmt::format("The TLS files cannot be used, and the old certificate stays: {}", problem));
 }
 
-/// What a file asks for that the engine cannot do changes nothing; the next signal tries it again.
+/// If the file asks for a change that the engine cannot make, nothing changes; the next signal
+/// tries it again.
 void ApiServer::Impl::reload_config(api::AsyncEngine& engine) {
   try {
     const ReloadedConfig config = read_config();
@@ -418,7 +420,7 @@ void ApiServer::Impl::reload_config(api::AsyncEngine& engine) {
   }
 }
 
-/// Requests that are not admitted yet will be refused, so the work on them ends at once.
+/// Requests that are not admitted yet will be refused, so the work on them stops at once.
 void ApiServer::Impl::drain() {
   using std::chrono::seconds;
   drain_ends = std::chrono::steady_clock::now() + seconds(shutdown_timeout_seconds);
@@ -430,7 +432,7 @@ void ApiServer::Impl::drain() {
   });
 }
 
-/// Answers end after `drain_seconds` at the latest, and clients then have a moment to read them.
+/// Answers end after `drain_seconds` at the latest. Clients then have a moment to read them.
 void ApiServer::Impl::tell_ending(int drain_seconds) {
   if (on_ending) on_ending(end, std::chrono::seconds(drain_seconds + kMinFlushSeconds));
 }

@@ -8,11 +8,13 @@
 
 namespace reprise::server {
 
-/// What the configuration file of a running server says now, compared with what is in force.
+/// The difference between the configuration file of a running server as it is now and the
+/// configuration in force.
 struct ReloadedConfig {
   Json graph_change = Json::object();      // see api::parse_graph_change; empty: none
   std::vector<std::string> needs_restart;  // options that changed and cannot change now
-  std::function<void()> accept;            // the change is in force
+  // Call this when the change is in force: the next comparison then begins here.
+  std::function<void()> accept;
 };
 
 }  // namespace reprise::server

@@ -27,7 +27,8 @@ Answering change(api::AsyncEngine& engine, const HttpRequest& request) {
   }
 }
 
-// The pages run nothing, load nothing, and send forms to this server only. Their bars have widths.
+// The pages run no scripts, load nothing, and send forms to this server only. Styles are allowed,
+// because bars have widths.
 constexpr const char* kGraphPagePolicy =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'none'";

@@ -6,8 +6,8 @@
 
 namespace reprise::server {
 
-/// Adds GET /v1/graphs and, in development mode, POST /v1/graphs, which changes them, and pages of
-/// graphs: GET /graphs and POST /graphs/{key}. `engine` must outlive `router`.
+/// Adds GET /v1/graphs. In development mode also adds POST /v1/graphs, which changes graphs, and
+/// the pages GET /graphs and POST /graphs/{key}. `engine` must outlive `router`.
 void add_graph_routes(Router& router, api::AsyncEngine& engine, const ServerOptions& options);
 
 }  // namespace reprise::server

@@ -17,7 +17,7 @@ Json to_json(const api::StepRecord& step) {
           {"seconds", step.seconds}};
 }
 
-/// The graphs that may not be replayed any more, because a replay gave wrong results.
+/// The graphs that may no longer be replayed, because a replay gave wrong results.
 Json quarantined_json(const api::EngineStats& stats) {
   Json all = Json::array();
   for (const api::ShadowStats* shadow : {&stats.shadow, &stats.draft_shadow}) {

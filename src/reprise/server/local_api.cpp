@@ -48,7 +48,7 @@ class LocalExchange : public HttpExchange {
 
   void respond(HttpResponse response) override {
     const auto on_answer = std::exchange(on_answer_, nullptr);
-    // Functions of the caller may own what owns this exchange.
+    // The caller's functions may own an object that owns this exchange.
     on_event_ = nullptr;
     if (on_answer) on_answer(response);
   }
@@ -66,7 +66,7 @@ class LocalExchange : public HttpExchange {
   [[nodiscard]] bool client_is_gone() const override { return !on_answer_; }
   void note(AnswerFacts) override {}  // a file of requests has no access log
 
-  /// Answers in place of the generation, which is told that its client is gone.
+  /// Answers in place of the generation, which is told that its client has disconnected.
   void end(HttpResponse response) {
     if (client_is_gone()) return;
     respond(std::move(response));

@@ -12,7 +12,8 @@
 namespace reprise::server {
 namespace {
 
-// The page loads nothing from other servers and runs no inline code; other pages may not frame it.
+// The pages load nothing from other servers and run no inline code; other pages may not embed them
+// in a frame.
 constexpr const char* kContentSecurityPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

@@ -28,7 +28,7 @@ struct ProfilerOptions {
   engine::StepProfilerOptions steps;
 };
 
-/// Makes pages of graphs; the server itself knows no HTML of them.
+/// Functions that make the pages of graphs, because the server itself contains no HTML for them.
 struct GraphPages {
   std::function<std::string(const Json& graphs)> list;      // of AsyncEngine::graphs()
   std::function<std::string(const Json& profile)> profile;  // of AsyncEngine::profile_graph()
@@ -46,7 +46,7 @@ struct ServerOptions {
   std::string version;
   std::vector<std::string> api_keys;  // empty: no key is needed
   bool allow_unauthenticated = false;
-  // names under which the server answers, beside addresses and localhost; see allowed_hosts()
+  // names under which the server answers, besides addresses and localhost; see allowed_hosts()
   std::vector<std::string> allowed_hosts;
   GenerationServiceOptions generations;
   int shutdown_timeout_seconds = 30;        // for running requests after SIGTERM
@@ -55,28 +55,28 @@ struct ServerOptions {
   RequestPolicy requests;   // without sampling parameters, which the engine recommends
   std::string unix_socket;  // path; when set, it replaces host and port
   CorsOptions cors;
-  /// Reads the configuration file again; called at SIGHUP, on a thread that may wait. Throws for a
-  /// file that cannot be used. Empty: the server was started without one, and SIGHUP ends it.
+  /// Reads the configuration file again; called at SIGHUP, on a thread that may wait. Throws if the
+  /// file cannot be used. Empty: the server was started without a file, and SIGHUP ends it.
   std::function<ReloadedConfig()> reload_config;
   GraphPages graph_pages;  // for development mode
   bool dev_mode = false;   // adds routes that show or change the engine's internal state
   bool allow_runtime_lora_updating = false;  // adds the routes that load and unload adapters
   // on every answer; answers of generation routes always have one
   bool enable_request_id_headers = false;
-  /// Where the server's lines go; the log of `generations` uses the same writer. Null: the server
+  /// The writer of the server's lines; the log of `generations` uses the same one. Null: the server
   /// makes a writer for standard error.
   std::shared_ptr<LineWriter> lines;
-  /// Lines that vLLM gets from uvicorn: start and end of the server, and one for each request. The
-  /// log uses `lines`.
+  /// The log of lines that in vLLM come from uvicorn: start and end of the server, and one for each
+  /// request. Uses `lines`.
   Log log;
   bool access_log = true;
   std::vector<std::string> unlogged_paths = {"/health", "/metrics"};  // probes ask all the time
   HttpOptions http;
   int log_stats_interval_seconds = 10;  // interval of the throughput line; 0: no line
-  bool cudagraph_metrics = false;       // logs a table of graphs after that line
+  bool cudagraph_metrics = false;       // adds a table of graphs after the throughput line
   ProfilerOptions profiler;
   /// Called on the I/O thread when the server begins to end, and again at a second signal. After
-  /// `time` all answers have gone out, and only work whose result is not wanted may still run.
+  /// `time` all answers have been sent, and only work whose result is not wanted may still run.
   std::function<void(ServerEnd reason, std::chrono::seconds time)> on_ending;
 };
 
@@ -87,9 +87,10 @@ void check_exposure(const ServerOptions& options);
 /// model is loaded. \throws InvalidArgument as ApiServer would
 void check_listening(const ServerOptions& options);
 
-/// The host names to accept. A server that is open to everyone on this machine, or has a list,
-/// checks them. A server with keys does not need to: a page does not have the key. A server that is
-/// open to other machines cannot: the names of its proxies and services are unknown.
+/// The host names that the server accepts. A server that listens only on this machine, or has a
+/// list, checks them. A server with keys need not check names, because a page of another site does
+/// not have the key. A server that other machines can reach cannot check them, because the names of
+/// its proxies and services are unknown.
 [[nodiscard]] AllowedHosts allowed_hosts(const ServerOptions& options);
 
 }  // namespace reprise::server

@@ -26,7 +26,7 @@ TEST(ServerOptions, names_are_checked_where_no_key_protects_the_server_from_page
   listed.allowed_hosts = {"llm.example"};
   EXPECT_FALSE(allowed_hosts(listed).holds("evil.example"));
   EXPECT_TRUE(allowed_hosts(listed).holds("llm.example"));
-  // The name that the server was told to listen on is its own.
+  // The server accepts the name that it was told to listen on.
   EXPECT_TRUE(allowed_hosts(listed).holds("box.local:8000"));
 }
 

@@ -67,8 +67,8 @@ Json message_json(const Json& completion) {
           {"usage", message_usage(completion["usage"])}};
 }
 
-/// The input of a call as an object. Arguments that were cut off, or that no schema held to an
-/// object, are kept as text: a tool must not run with made-up ones.
+/// The arguments of a call as an object. Arguments that were cut off, or that no schema forced to
+/// be an object, stay a text: a tool must not run with made-up arguments.
 Json tool_input(const std::string& arguments) {
   Json input = Json::parse(arguments, nullptr, /*allow_exceptions=*/false);
   return input.is_object() ? input : Json{{"partial_json", arguments}};
@@ -158,7 +158,7 @@ class AnthropicAnswer final : public ChatTranslator {
     events +=
         named_event({{"type", "content_block_delta"}, {"index", num_blocks_}, {"delta", delta}});
   }
-  /// A call with an id begins here; others go on.
+  /// A call with an id begins here; a call without one continues.
   void add_call(const Json& call, std::string& events) {
     const Json& function = call["function"];
     if (call.contains("id")) {
@@ -177,7 +177,7 @@ class AnthropicAnswer final : public ChatTranslator {
   Json usage_;
   Json finish_reason_;
   Json stop_reason_;
-  Json open_type_;  // of the block that is open; null: none
+  Json open_type_;  // the type of the open block; null: no block is open
   int num_blocks_ = 0;
   bool has_begun_ = false;
   bool has_calls_ = false;

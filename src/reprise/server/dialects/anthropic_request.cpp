@@ -29,7 +29,8 @@ constexpr std::string_view kBillingLine = "x-anthropic-billing-header:";
 
 /// Changes to the tools of the request that its messages make.
 struct ToolChanges {
-  std::set<std::string> shown;     // of those that wait to be asked for: defer_loading
+  // Tools of the request's list that the model sees although they have defer_loading.
+  std::set<std::string> shown;
   std::set<std::string> removed;   // and not added again
   std::vector<const Json*> added;  // definitions, as in the request's list; parts of the body
 };
@@ -100,7 +101,7 @@ class Conversation {
     return fields_->nested(kBlock, json);
   }
 
-  /// Results of tools are messages of their own in a chat, and stay in their order.
+  /// In a chat, results of tools are separate messages, in the same order.
   void add_blocks(std::string_view role, const Json& blocks) {
     Json said = Json::array();
     const auto say = [&] {
@@ -124,7 +125,7 @@ class Conversation {
     say();
   }
 
-  /// What a tool returned: nothing, text, or blocks of text.
+  /// The result of a tool: nothing, text, or blocks of text.
   [[nodiscard]] Json result_of(const RequestFields& block) {
     const Json* content = block.find("content");
     if (content == nullptr) return "";
@@ -216,8 +217,8 @@ class Conversation {
   bool has_billing_line_ = false;
 };
 
-/// The tools that the model is told of: those of the request's list that do not wait to be asked
-/// for, with the changes that the conversation made.
+/// The tools that the model is told of: those of the request's list without defer_loading, with the
+/// changes that the conversation made.
 Json read_client_tools(const RequestFields& fields, const Json* tools, const ToolChanges& changes) {
   if (tools != nullptr && !tools->is_array()) refuse_type("tools", "an array", *tools);
   std::vector<const Json*> all;
@@ -266,7 +267,7 @@ void read_choice_of_tool(const RequestFields& fields, const Json& json, Json& ch
   }
 }
 
-/// Whether the model shall think, for the templates that have a switch.
+/// Whether the model should think, for templates that have a switch for it.
 void read_thinking(const RequestFields& fields, const Json& json, Json& chat) {
   if (!json.is_object()) refuse_type("thinking", "an object", json);
   const RequestFields thinking = fields.nested("thinking", json);
@@ -309,7 +310,7 @@ void copy_field(const RequestFields& fields, std::string_view from, const char* 
   if (const Json* value = fields.find(from)) chat[to] = *value;
 }
 
-/// What the prompt is made of.
+/// Reads the parts of the prompt: messages, tools and their settings.
 Json read_prompt(const RequestFields& fields, bool& has_billing_line) {
   Json chat = Json::object();
   copy_field(fields, "model", "model", chat);

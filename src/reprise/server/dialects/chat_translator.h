@@ -9,8 +9,8 @@
 
 namespace reprise::server {
 
-/// Writes the answer to a chat in the form of another API. One for each request; I/O thread only.
-/// The streamed chat must have been asked for usage with each chunk.
+/// Writes the answer of a chat in the form of another API. One object for each request; I/O thread
+/// only. A streamed chat must be asked for usage with each chunk.
 class ChatTranslator {
  public:
   virtual ~ChatTranslator() = default;
@@ -37,8 +37,8 @@ struct TranslatedChat {
   std::unique_ptr<ChatTranslator> answer;
 };
 
-/// An event of a stream with a name, as the APIs of Anthropic and of responses have them. `data`
-/// has the name as its member "type".
+/// An event of a stream with a name, as in Anthropic's API and OpenAI's Responses API. The name is
+/// the member "type" of `data`.
 [[nodiscard]] std::string named_event(const Json& data);
 
 }  // namespace reprise::server

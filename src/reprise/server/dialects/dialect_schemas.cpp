@@ -140,7 +140,7 @@ constexpr std::string_view kOllamaEmbed = R"({"required": ["model", "input"], "p
   "truncate": {"type": "boolean"}, "dimensions": {"type": "integer", "minimum": 1},
   "keep_alive": {}}})";
 
-/// The schema of a body of which no member but the required ones must be there.
+/// The schema of a body in which no member needs to be present except the required ones.
 Json body_of(const Json& described) {
   Json schema = {{"type", "object"}};
   const Json required = described.value("required", Json::array());

@@ -4,8 +4,8 @@
 
 namespace reprise::server {
 
-/// The JSON Schemas of the bodies of requests of other APIs than OpenAI's chats, by name. A test
-/// sends each of their fields.
+/// The JSON Schemas, by name, of request bodies of APIs other than OpenAI's chats. A test sends
+/// each of their fields.
 [[nodiscard]] Json dialect_schemas();
 
 }  // namespace reprise::server

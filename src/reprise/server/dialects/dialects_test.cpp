@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 
 Json parse(std::string_view text) { return Json::parse(text); }
 
-/// The JSON of each event of a stream, or of each line.
+/// The JSON of each event of a stream, or of each line of an answer.
 std::vector<Json> events_of(const std::string& stream) {
   std::vector<Json> events;
   size_t begin = 0;
@@ -58,7 +58,7 @@ Json chunk_with(const Json& delta, const Json& finish = nullptr) {
             {"completion_tokens_details", {{"reasoning_tokens", 2}}}}}};
 }
 
-/// An answer that reasons, speaks and calls two tools: the chunks of its stream.
+/// The chunks of a streamed answer that reasons, speaks and calls two tools.
 std::vector<Json> chunks_of_an_answer() {
   return {chunk_with({{"role", "assistant"}, {"content", ""}}),
           chunk_with({{"reasoning", "hm"}, {"reasoning_content", "hm"}}),
@@ -72,7 +72,7 @@ std::vector<Json> chunks_of_an_answer() {
           chunk_with(Json::object(), "tool_calls")};
 }
 
-/// The same as one object.
+/// The same answer as one object.
 Json completion_of_an_answer() {
   Json completion = chunk_with(nullptr, "tool_calls");
   completion["choices"][0].erase("delta");
@@ -351,7 +351,7 @@ TEST(ResponsesRequest, leaves_out_tools_that_openai_runs_and_says_so) {
   EXPECT_THAT(chat.unused_fields, ElementsAre("tools[].web_search"));
 }
 
-/// As Codex 0.163 sends them.
+/// A tool of a namespace, as Codex 0.163 sends it.
 constexpr std::string_view kNamespace =
     R"({"type": "namespace", "name": "agents", "description": "Sub-agents.",
   "tools": [{"type": "function", "name": "spawn", "description": "One.", "strict": false,

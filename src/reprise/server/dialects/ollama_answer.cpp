@@ -105,7 +105,8 @@ class OllamaAnswer final : public ChatTranslator {
     return json;
   }
 
-  /// The prompt takes the time up to the first text; a whole answer does not tell it.
+  /// Until the first text arrives, the time counts for the prompt. In an answer that is not
+  /// streamed, this time is unknown.
   [[nodiscard]] Json last_members() const {
     const Clock::time_point now = Clock::now();
     const Clock::time_point first = first_text_.value_or(now);

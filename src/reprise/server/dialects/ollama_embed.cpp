@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Takes the answer of /v1/embeddings and gives the client that of ollama's API.
+/// Turns the answer of /v1/embeddings into ollama's form for the client.
 class VectorsExchange final : public ForwardingExchange {
  public:
   VectorsExchange(OllamaVectors form, Clock::time_point arrived, ExchangeRef exchange)

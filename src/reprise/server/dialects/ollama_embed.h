@@ -5,8 +5,8 @@
 
 namespace reprise::server {
 
-/// Runs a request for vectors of ollama's API as one of /v1/embeddings. Source: ollama's API.
-/// \throws ApiError
+/// Runs ollama's request for vectors as a request to /v1/embeddings. Source: ollama's API. \throws
+/// ApiError
 [[nodiscard]] Answering prepare_ollama_vectors(const TextPooling& pooling,
                                                OllamaVectors form,
                                                const HttpRequest& request);

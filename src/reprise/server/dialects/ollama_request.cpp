@@ -17,8 +17,8 @@ struct Renamed {
   const char* from;
   const char* to;
 };
-// The members of "options" that a chat has too. The others size a runner that is loaded for each
-// model, which this server is not.
+// The members of "options" that a chat has too. The others configure ollama's runner, which it
+// loads for each model; this server has no such runner.
 constexpr Renamed kOptions[] = {{"temperature", "temperature"},
                                 {"top_p", "top_p"},
                                 {"top_k", "top_k"},
@@ -37,7 +37,7 @@ void read_options(const RequestFields& fields, Json& chat) {
   for (const Renamed& option : kOptions) {
     if (const Json* value = options.find(option.from)) chat[option.to] = *value;
   }
-  // -1 and -2: until the context is full.
+  // -1 and -2 mean: until the context is full.
   const std::optional<int> most = options.int32("num_predict");
   if (most && *most >= 0) chat["max_tokens"] = *most;
 }
@@ -55,7 +55,7 @@ void read_format(const RequestFields& fields, Json& chat) {
   }
 }
 
-/// Whether and how hard the model shall think, for templates that have a switch.
+/// Whether and how hard the model should think, for templates that have a switch for it.
 void read_think(const RequestFields& fields, Json& chat) {
   const Json* think = fields.find("think");
   if (think == nullptr) return;
@@ -67,7 +67,7 @@ void read_think(const RequestFields& fields, Json& chat) {
   }
 }
 
-/// What chats and single prompts share.
+/// The fields that chats and single prompts share.
 Json read_shared(const RequestFields& fields) {
   Json chat = Json::object();
   read_options(fields, chat);

@@ -9,8 +9,8 @@
 
 namespace reprise::server {
 
-/// The body of POST /api/chat as a chat. Source: ollama's API. \throws ApiError 400 with the field
-/// at fault
+/// Turns the body of POST /api/chat into a chat. Source: ollama's API. \throws ApiError 400 with
+/// the field at fault
 [[nodiscard]] TranslatedChat read_ollama_chat(const Json& body);
 /// The same for POST /api/generate: one prompt and perhaps a system message.
 [[nodiscard]] TranslatedChat read_ollama_generate(const Json& body);
@@ -19,12 +19,12 @@ enum class OllamaVectors : uint8_t {
   embed,       // POST /api/embed: one vector of length 1 for each text of `input`
   embeddings,  // POST /api/embeddings, its predecessor: one vector of `prompt`, of any length
 };
-/// The body of a request for vectors as one of /v1/embeddings. \throws ApiError 400 with the field
-/// at fault
+/// Turns the body of a request for vectors into one of /v1/embeddings. \throws ApiError 400 with
+/// the field at fault
 [[nodiscard]] Json read_ollama_vectors(const RequestFields& fields, OllamaVectors form);
 
 /// The model that a body names, as "model" or "name", without the tag ":latest". \throws ApiError
-/// 400 if it names none
+/// 400 if the body names none
 [[nodiscard]] std::string ollama_model(const RequestFields& fields);
 
 }  // namespace reprise::server

@@ -14,7 +14,8 @@
 namespace reprise::server {
 namespace {
 
-/// The name of the architecture: the kinds of models are not ollama's.
+/// The architecture and family that are reported for every model, because ollama's names for kinds
+/// of models do not apply.
 constexpr const char* kArchitecture = "reprise";
 
 /// "270M", "1.2B"
@@ -44,7 +45,7 @@ Json capabilities_of(const TextGeneration& generation) {
   return capabilities;
 }
 
-/// Every name that requests can have, adapters included.
+/// Every model name that a request may use, including adapters.
 Json models_json(const TextGeneration& generation, bool are_running) {
   Json models = Json::array();
   for (const Json& model : generation.model().list()) {

@@ -9,7 +9,7 @@
 
 namespace reprise::server {
 
-/// Adds the routes of ollama's API that answer, and those by which its clients find the model:
+/// Adds the routes of ollama's API for answers, and those with which its clients find the model:
 /// /api/chat, generate, embed, embeddings, tags, ps, show and version. `version` is this program's.
 void add_ollama_routes(Router& router,
                        const std::shared_ptr<const TextGeneration>& generation,

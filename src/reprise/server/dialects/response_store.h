@@ -12,8 +12,8 @@
 
 namespace reprise::server {
 
-/// The answers of POST /v1/responses that a later request can name, in memory. The oldest ones are
-/// forgotten when they take more than `max_bytes` together; so are all when the server ends.
+/// Keeps the answers of POST /v1/responses, which a later request can name, in memory. The oldest
+/// are forgotten when all together take more than `max_bytes`. All are lost when the server ends.
 /// Thread-safe.
 class ResponseStore {
  public:
@@ -21,10 +21,10 @@ class ResponseStore {
 
   explicit ResponseStore(size_t max_bytes = kDefaultBytes) : max_bytes_(max_bytes) {}
 
-  /// `response`: the object that clients get. `messages`: the chat up to its answer, without
-  /// instructions. A response that is too large alone is not kept.
+  /// `response`: the object that clients get. `messages`: the chat including this answer, without
+  /// instructions. A response that alone exceeds the limit is not kept.
   void put(const std::string& id, const Json& response, const Json& messages);
-  /// The object, or the messages, of a response. Nothing for an unknown id.
+  /// The object of a response, or its messages. Nothing for an unknown id.
   [[nodiscard]] std::optional<std::string> response(const std::string& id) const;
   [[nodiscard]] std::optional<Json> messages(const std::string& id) const;
   /// Whether there was one.

@@ -31,7 +31,7 @@ Json response_usage(const Json& usage) {
           {"total_tokens", usage["total_tokens"]}};
 }
 
-/// The log-probabilities of a chat's choice, as a part of text has them.
+/// The log-probabilities of a chat's choice, in the form that a part of text has here.
 Json logprobs_of(const Json& choice) {
   const Json& logprobs = choice["logprobs"];
   if (!logprobs.is_object() || !logprobs.contains("content")) return Json::array();
@@ -45,7 +45,7 @@ Json text_part(const std::string& text, Json logprobs) {
           {"logprobs", std::move(logprobs)}};
 }
 
-/// The input of a call of a custom tool.
+/// The text that is the input of a custom tool's call.
 std::string custom_input(const std::string& arguments) {
   const Json json = Json::parse(arguments, nullptr, /*allow_exceptions=*/false);
   const bool is_whole = json.is_object() && json.contains("input") && json["input"].is_string();
@@ -129,7 +129,7 @@ class ResponsesAnswer final : public ChatTranslator {
     event({{"type", "response.in_progress"}, {"response", object("in_progress")}}, events);
   }
 
-  /// The response as it is now.
+  /// The response in its current state.
   [[nodiscard]] Json object(std::string_view status) const {
     Json response = {{"id", id_},
                      {"object", "response"},
@@ -158,7 +158,7 @@ class ResponsesAnswer final : public ChatTranslator {
     return response;
   }
 
-  /// The response at its end. It goes to the store.
+  /// The finished response. Also adds it to the store.
   Json finished() {
     const bool is_cut = finish_reason_ == "length";
     Json response = object(is_cut ? "incomplete" : "completed");
@@ -184,7 +184,7 @@ class ResponsesAnswer final : public ChatTranslator {
     return fmt::format("{}_{}{:02x}", prefix, key_, output_.size());
   }
 
-  /// The members that the events of an item share.
+  /// The members that all events of an item share.
   [[nodiscard]] Json of_item(std::string_view type, bool of_part) const {
     Json data = {{"type", type}, {"item_id", item_["id"]}, {"output_index", output_.size()}};
     if (of_part) data["content_index"] = 0;
@@ -225,7 +225,7 @@ class ResponsesAnswer final : public ChatTranslator {
     member += text;
   }
 
-  /// A call with a name begins here; others go on.
+  /// A call with a name begins here; a call without one continues.
   void add_call(const Json& call, std::string& events) {
     const Json& function = call["function"];
     const auto& arguments = function["arguments"].get_ref<const std::string&>();

@@ -25,7 +25,7 @@ constexpr auto kHostedTools = std::to_array<std::string_view>({"web_search",
                                                                "computer_use_preview",
                                                                "local_shell",
                                                                "tool_search"});
-// Fields with the same name and meaning in a chat: OpenAI's, and vLLM's own.
+// Fields that have the same name and meaning in a chat: fields of OpenAI, and of vLLM.
 constexpr auto kSameInChat = std::to_array<std::string_view>({"model",
                                                               "temperature",
                                                               "top_p",
@@ -46,14 +46,15 @@ constexpr auto kSameInChat = std::to_array<std::string_view>({"model",
                                                               "logit_bias",
                                                               "include_reasoning"});
 
-/// The name of a tool in the chat, where names have no namespaces. An empty one is none.
+/// The name of a tool in the chat, in which names have no namespaces. An empty namespace means
+/// none.
 std::string name_in_chat(std::string_view space, std::string_view name) {
   if (space.empty()) return std::string(name);
   return fmt::format("{}{}{}", space, space.ends_with("__") ? "" : "__", name);
 }
 
-/// Reads items of the input into the messages of a chat. What one answer consists of, reasoning,
-/// text and calls, are items of their own here and one message there.
+/// Reads items of the input into the messages of a chat. Here the reasoning, the text and each call
+/// of one answer are separate items; in a chat they are one message.
 class Items {
  public:
   Items(const RequestFields& fields, Json messages)
@@ -87,7 +88,7 @@ class Items {
   void add_text(std::string_view role, const std::string& text) {
     if (role == "system" && !messages_.empty() && messages_.back()["role"] == "system" &&
         messages_.back()["content"].is_string()) {
-      // Chat templates know one system message.
+      // Chat templates support only one system message, so the texts are joined.
       messages_.back()["content"].get_ref<std::string&>() += "\n\n" + text;
       return;
     }
@@ -99,7 +100,7 @@ class Items {
  private:
   void add_message(const RequestFields& item) {
     std::string role = required_text(item, "role", "input[]");
-    // Only templates of OpenAI's own models know this role, and they take both for the same.
+    // Only templates of OpenAI's own models know this role, and they treat it like "system".
     if (role == "developer") role = "system";
     const Json* content = item.find("content");
     if (content == nullptr) throw ApiError(400, "A message of input needs content.", "input");
@@ -109,7 +110,7 @@ class Items {
     answer["content"] = std::move(text);
   }
 
-  /// Text, or parts of it.
+  /// The content as text: it may be a text, or a list of parts.
   [[nodiscard]] std::string text_of(const Json& content,
                                     std::string_view place,
                                     bool is_result = false) const {
@@ -164,8 +165,8 @@ class Items {
                          {"content", text_of(*output, "input[].output[]", /*is_result=*/true)}});
   }
 
-  /// The message of the assistant that the next item belongs to: the last one, if it has none of
-  /// the members `without`.
+  /// The assistant's message to which the next item belongs: the last message, if it has none of
+  /// the members `without`; otherwise a new one.
   Json& open_answer(std::initializer_list<const char*> without) {
     const bool is_open = !messages_.empty() && messages_.back()["role"] == "assistant" &&
                          std::ranges::none_of(without, [&](const char* member) {
@@ -180,8 +181,8 @@ class Items {
   Json messages_;
 };
 
-/// Reads the tools of a request: functions as they are, custom tools as functions of one text,
-/// those of a namespace under both names, hosted ones not at all.
+/// Reads the tools of a request. Functions stay as they are. Custom tools become functions with one
+/// text. Tools of a namespace get a name made from both names. Hosted tools are ignored.
 class Tools {
  public:
   Tools(const RequestFields& fields, ResponsesShape& shape, std::vector<std::string>& unused)
@@ -328,7 +329,7 @@ void read_reasoning(const RequestFields& fields, const Json& json, Json& chat) {
   if (const auto effort = reasoning.text("effort")) chat["reasoning_effort"] = *effort;
 }
 
-/// Log-probabilities are the only thing that an answer can include and that is here.
+/// Of all things that a request can include, this server has only log-probabilities.
 void read_include(const RequestFields& fields, Json& chat, std::vector<std::string>& unused) {
   constexpr std::string_view kLogprobs = "message.output_text.logprobs";
   const std::optional<int> top = fields.int32("top_logprobs");
@@ -381,7 +382,7 @@ void refuse_what_is_not_there(const RequestFields& fields) {
   }
 }
 
-/// What the answer repeats of the request.
+/// Reads the fields that the answer repeats.
 void read_echo(const RequestFields& fields, ResponsesShape& shape) {
   for (const char* name : {"instructions",
                            "max_output_tokens",
@@ -398,7 +399,7 @@ void read_echo(const RequestFields& fields, ResponsesShape& shape) {
   }
 }
 
-/// The instructions are in front of the conversation and are not kept with it.
+/// The instructions come before the conversation and are not stored with it.
 Json with_instructions(const RequestFields& fields, const Json& messages) {
   const std::optional<std::string> instructions = fields.text("instructions");
   if (!instructions || instructions->empty()) return messages;

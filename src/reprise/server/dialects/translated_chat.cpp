@@ -10,8 +10,8 @@
 namespace reprise::server {
 namespace {
 
-/// Takes the answer to a chat and gives the client that of another API. Answer writes each event
-/// with one call.
+/// Turns the answer of a chat into another API's form for the client. Answer writes each event with
+/// one call.
 class TranslatedExchange : public ForwardingExchange {
  public:
   TranslatedExchange(std::shared_ptr<ChatTranslator> translator, ExchangeRef exchange)

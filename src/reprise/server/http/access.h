@@ -9,8 +9,7 @@
 
 namespace reprise::server {
 
-/// The API keys that are accepted. The running time of check() does not reveal how close a guess
-/// was.
+/// The accepted API keys. The running time of find() does not reveal how close a guess was.
 class ApiKeys {
  public:
   explicit ApiKeys(std::vector<std::string> keys) : keys_(std::move(keys)) {}

@@ -62,8 +62,8 @@ double welch_t(const ApiKeys& keys, const std::array<std::string, 2>& guesses, i
     times.emplace_back(took.count(), kind);
   }
   EXPECT_EQ(num_found, 0U);
-  // Interrupts are no part of the function: the slowest tenth is left out, whatever its kind.
-  // Clocks have ticks, so many times are equal: all of them are kept.
+  // Interrupts are not part of the function, so the slowest tenth is left out, whatever its kind.
+  // Clocks have ticks, so many times are equal; all of these are kept.
   std::ranges::sort(times);
   const double longest = times[times.size() * 9 / 10].first;
   std::erase_if(times, [longest](const auto& time) { return time.first > longest; });

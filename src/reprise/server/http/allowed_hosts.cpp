@@ -48,7 +48,7 @@ AllowedHosts::AllowedHosts(std::vector<std::string> names) : names_(std::move(na
 
 bool AllowedHosts::holds(std::string_view host) const {
   const std::string name = name_of(host);
-  // Only HTTP/1.0 may leave the header out, and no browser does.
+  // Only HTTP/1.0 may omit the header, and no browser uses HTTP/1.0.
   if (name.empty() || name == "localhost" || name.ends_with(".localhost") || is_address(name)) {
     return true;
   }

@@ -5,7 +5,8 @@
 namespace reprise::server {
 namespace {
 
-// A message quotes what a client sent. It must not send megabytes back.
+// A message quotes text that a client sent, so it is cut: an answer must not contain megabytes of
+// it.
 constexpr size_t kMaxMessageBytes = 2048;
 
 std::string shorten(std::string_view message) {
@@ -13,7 +14,7 @@ std::string shorten(std::string_view message) {
   return std::string(message.substr(0, kMaxMessageBytes)) + "...";
 }
 
-/// A message may quote what a client sent, and what() ends at the first NUL byte.
+/// A message may quote text that a client sent, and what() ends at the first NUL byte.
 std::string with_visible_nul(std::string message) {
   for (size_t at = message.find('\0'); at != std::string::npos; at = message.find('\0', at)) {
     message.replace(at, 1, "\\u{0}");

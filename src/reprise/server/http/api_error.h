@@ -10,7 +10,7 @@
 
 namespace reprise::server {
 
-/// An error that is the answer to a request. `param` names the field at fault.
+/// An error that becomes the answer to a request. `param` names the field at fault.
 class ApiError : public Error {
  public:
   ApiError(int status, const std::string& message, std::optional<std::string> param = {});
@@ -23,7 +23,7 @@ class ApiError : public Error {
   std::optional<std::string> param_;
 };
 
-/// vLLM's name of the kind of error of a status: 400 is "BadRequestError".
+/// vLLM's name for the kind of error of a status: 400 is "BadRequestError".
 [[nodiscard]] std::string_view error_type(int status);
 
 /// {"error": {"message", "type", "param", "code"}}; "code" is the status as a number, the same as
@@ -34,7 +34,7 @@ class ApiError : public Error {
 /// Retry-After for 429 and 503.
 [[nodiscard]] HttpResponse error_response(const ApiError& error);
 
-/// The JSON as text. Bytes that are not UTF-8 are replaced; they do not cause an exception.
+/// Writes JSON as text. Bytes that are not UTF-8 are replaced and cause no exception.
 [[nodiscard]] std::string dump(const Json& json);
 
 }  // namespace reprise::server

@@ -6,9 +6,8 @@
 
 namespace reprise::server {
 
-/// The memory that the bodies of all requests may take together. A body takes memory only for bytes
-/// that have arrived: a client that announces a large body and sends nothing takes none.
-/// Thread-safe.
+/// The limit on the memory of all request bodies together. A body counts only the bytes that have
+/// arrived: a client that announces a large body and sends nothing takes none. Thread-safe.
 class BodyMemory {
  public:
   /// The first bytes of each body are not counted, so that large bodies cannot keep small ones out.
@@ -17,7 +16,7 @@ class BodyMemory {
 
   explicit BodyMemory(size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  /// The part of one body. Its destruction gives the memory back, even after BodyMemory is gone.
+  /// The part of one body. The destructor gives the memory back, even after BodyMemory is gone.
   class Share {
    public:
     explicit Share(const BodyMemory& memory) : max_bytes_(memory.max_bytes_), used_(memory.used_) {}

@@ -16,7 +16,7 @@ bool holds(const std::vector<std::string>& list, std::string_view item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
 
-// What a client sends must not fill the headers of the answer.
+// A client's text must not fill the headers of the answer.
 constexpr size_t kMaxEchoedOrigin = 256;
 constexpr size_t kMaxEchoedHeaders = 1024;
 

@@ -9,7 +9,7 @@
 
 namespace reprise::server {
 
-/// The pages of other origins that browsers may let use this server. "*" in a list means all.
+/// The pages of other origins that may use this server from browsers. "*" in a list means all.
 struct CorsOptions {
   std::vector<std::string> allowed_origins;  // empty: none
   std::vector<std::string> allowed_methods = {"*"};

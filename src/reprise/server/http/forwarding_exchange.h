@@ -8,7 +8,7 @@
 
 namespace reprise::server {
 
-/// Forwards every call to another exchange. Derived classes change some of them.
+/// Forwards every call to another exchange. Derived classes override some calls.
 class ForwardingExchange : public HttpExchange {
  public:
   explicit ForwardingExchange(ExchangeRef exchange) : exchange_(std::move(exchange)) {}

@@ -14,7 +14,7 @@
 
 namespace reprise::server {
 
-/// A request in the form that routes read: only the parts they use, without the connection.
+/// A request in the form that routes read: only the parts that they use, without the connection.
 struct HttpRequest {
   std::string method;  // as sent: "GET"
   std::string path;    // without the query
@@ -28,15 +28,16 @@ struct HttpRequest {
   std::string preflight_headers;  // Access-Control-Request-Headers
   std::string request_id;         // X-Request-Id; at most 128 visible characters, else empty
   std::optional<TraceParent> trace_parent;  // traceparent and tracestate
-  std::string client;  // who shares fairly with others: the address, or the API key
+  std::string client;  // the client for fair sharing: the address, or the API key
   std::string body;
   std::shared_ptr<void> body_share;  // the body's share of the memory limit for all bodies
-  WorkLimit work;                    // of what the request makes the server compute
+  WorkLimit work;                    // the limit of the work that the server does for the request
 };
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 inline constexpr const char* kRequestIdHeader = "X-Request-Id";
-/// Stands in logs and metrics for the status of an answer whose client went before it began.
+/// Replaces the status, in logs and metrics, of an answer whose client disconnected before it
+/// began.
 inline constexpr int kClientClosed = 499;
 
 /// The text for a status, as in "Not Found" for 404.
@@ -49,7 +50,8 @@ struct HttpResponse {
   HttpHeaders headers;
 };
 
-/// What a route tells the access log about its answer. Numbers that are not set do not apply.
+/// Facts about an answer that a route reports to the access log. Numbers that are not set do not
+/// apply.
 struct AnswerFacts {
   std::string request_id;
   std::optional<int64_t> prompt_tokens;
@@ -59,7 +61,7 @@ struct AnswerFacts {
 };
 
 /// The answer to one request: either `respond` once, or `begin_stream`, `write` any number of times
-/// and `finish_stream`. I/O thread only. When the client has gone, the calls do nothing.
+/// and `finish_stream`. I/O thread only. After the client has disconnected, the calls do nothing.
 class HttpExchange {
  public:
   HttpExchange() = default;
@@ -75,10 +77,11 @@ class HttpExchange {
   virtual void write(std::string_view bytes) = 0;
   virtual void finish_stream() = 0;
   [[nodiscard]] virtual bool client_is_gone() const = 0;
-  /// `callback` runs at most once, only when the client goes before the answer is complete.
+  /// `callback` runs at most once, and only if the client disconnects before the answer is
+  /// complete.
   virtual void on_disconnect(std::function<void()> callback) = 0;
-  /// For the access log. Counts when it comes before respond() or finish_stream(), or during the
-  /// callback of on_disconnect().
+  /// Sets facts for the access log. Counts if called before respond() or finish_stream(), or during
+  /// the callback of on_disconnect().
   virtual void note(AnswerFacts facts) = 0;
 };
 

@@ -120,15 +120,15 @@ std::string_view path_below(std::string_view path, std::string_view root) {
   return !root.empty() && is_below ? path.substr(root.size()) : path;
 }
 
-/// The Authorization header. Clients of Anthropic's API send their key alone, in a header of its
-/// own.
+/// The value of the Authorization header. Clients of Anthropic's API send only the key, in another
+/// header.
 std::string authorization_of(const RequestHead& head) {
   const auto authorization = head[http::field::authorization];
   if (!authorization.empty() || head.count("X-Api-Key") == 0) return std::string(authorization);
   return fmt::format("Bearer {}", std::string_view(head["X-Api-Key"]));
 }
 
-/// A repeated header is not of the standard's form.
+/// If the header is repeated, the standard's form is violated.
 std::optional<TraceParent> trace_parent_of(const RequestHead& head) {
   if (head.count("traceparent") != 1) return std::nullopt;
   const bool has_one_state = head.count("tracestate") == 1;
@@ -172,7 +172,8 @@ std::optional<ApiError> check_head(const RequestHead& head, const HttpLimits& li
        !equal_ignoring_case(head[http::field::transfer_encoding], "chunked"))) {
     return ApiError(400, "Transfer-Encoding may only be chunked, once, without a Content-Length.");
   }
-  // Beast accepts a list of equal numbers; a server in front may take another one of them.
+  // Beast accepts a list of equal numbers, but a server in front of this one may read the list in
+  // another way.
   const std::string_view length = head[http::field::content_length];
   if (head.count(http::field::content_length) > 1 || !std::ranges::all_of(length, is_digit)) {
     return ApiError(400, "Content-Length is repeated, or not one number.");

@@ -14,7 +14,7 @@ namespace reprise::server {
 using RequestHead = boost::beast::http::request_header<>;
 
 /// The answer to a request that Beast could not parse, or nullopt if the client closed the
-/// connection: then nobody reads an answer. `unread` are the bytes that Beast has received but not
+/// connection and will read no answer. `unread` are the bytes that Beast has received but not
 /// parsed; they begin with the faulty part of the request.
 [[nodiscard]] std::optional<ApiError> protocol_error(const boost::system::error_code& error,
                                                      std::string_view unread);

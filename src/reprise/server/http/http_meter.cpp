@@ -28,7 +28,7 @@ std::string status_label(int status) {
   return status >= 100 && status < 600 ? std::to_string(status / 100) + "xx" : "other";
 }
 
-/// Reports to the meter once, at the end.
+/// Reports the answer to the meter once, when it ends.
 class MeteredExchange : public ForwardingExchange {
  public:
   MeteredExchange(HttpMeter& meter,

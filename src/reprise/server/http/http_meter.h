@@ -12,13 +12,13 @@
 
 namespace reprise::server {
 
-/// Counts answers by route, method and class of status, the same as the instrumentation of vLLM's
-/// server. All three are closed sets, whatever clients send. I/O thread only.
+/// Counts answers by route, method and class of status, like the instrumentation of vLLM's server.
+/// Each of the three has a fixed set of values, whatever clients send. I/O thread only.
 class HttpMeter {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// An answer that is complete, or whose client has gone.
+  /// An answer that is complete, or whose client has disconnected.
   struct Answered {
     std::string_view handler;  // the route's path; "none" for a path that is not a route
     std::string_view method;   // as sent; counted as "other" when HTTP does not define it

@@ -31,7 +31,8 @@ using asio::ip::tcp;
 using boost::system::error_code;
 using std::chrono::seconds;
 
-/// The part of an address that one client cannot choose freely: all of IPv4, the network of IPv6.
+/// The part of an address that one client cannot choose freely: the whole IPv4 address, or the
+/// network of an IPv6 address.
 std::string counted_part(const asio::ip::address& address) {
   if (!address.is_v6() || address.is_loopback()) return address.to_string();
   const asio::ip::address_v6 v6 = address.to_v6();
@@ -103,7 +104,7 @@ void HttpServer::Impl::take(ClientStream::Socket socket,
   const bool is_counted = !counted_peer.empty();
   const size_t num_of_peer =
       is_counted && known != shared.num_open_by_peer.end() ? known->second : 0;
-  // A number of connections twice the limit is taken for an attack; further ones are closed without
+  // Twice the limit of connections is taken for an attack; further connections are closed without
   // an answer.
   if (shared.open.size() >= 2 * shared.limits.max_connections) return;
   if (num_of_peer >= 2 * max_per_peer()) return;
@@ -124,8 +125,7 @@ void HttpServer::Impl::accept(Acceptor& from) {
   from.async_accept([this, &from](error_code error, auto socket) {
     if (shared.is_shutting_down || error == asio::error::operation_aborted) return;
     if (error) {
-      // The usual cause is that no file descriptors are left. Accept again after a pause, when some
-      // may be free.
+      // Usually no file descriptors are left. Accept again after a pause, when some may be free.
       accept_pause.expires_after(std::chrono::milliseconds(100));
       accept_pause.async_wait([this, &from](error_code cancelled) {
         if (!cancelled) accept(from);
@@ -234,7 +234,8 @@ void HttpServer::reserve_unix(const std::string& path) { impl_->take_unix(path, 
 void HttpServer::run() {
   impl_->signals.add(SIGINT);
   impl_->signals.add(SIGTERM);
-  // The terminal or the service manager has gone. Running requests still get their answers.
+  // SIGHUP means that the terminal or the service manager has gone. Running requests still get
+  // their answers.
   if (!is_ignored(SIGHUP)) impl_->signals.add(SIGHUP);
   impl_->wait_for_signal();
   if (impl_->refresh) impl_->watch_tls_files();

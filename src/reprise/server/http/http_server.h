@@ -15,24 +15,27 @@ namespace reprise::server {
 /// Limits on the use of memory and time by one client, in bytes and seconds.
 /// docs/reference/server-limits.md lists them for users.
 struct HttpLimits {
-  size_t max_target_bytes = size_t{8} << 10;       // else 414
-  size_t max_header_bytes = size_t{32} << 10;      // of all headers together; else 431
-  size_t max_headers = 100;                        // else 431
-  size_t max_header_line_bytes = size_t{8} << 10;  // name and value of one header; else 431
-  size_t max_body_bytes = size_t{16} << 20;        // else 413
-  // of a request to a route that takes no body; the bytes are read and dropped; else 413
+  size_t max_target_bytes = size_t{8} << 10;   // else 414
+  size_t max_header_bytes = size_t{32} << 10;  // of all headers together; else 431
+  size_t max_headers = 100;                    // else 431
+  // Name and value of one header; a longer header gets status 431.
+  size_t max_header_line_bytes = size_t{8} << 10;
+  size_t max_body_bytes = size_t{16} << 20;  // else 413
+  // bytes of a request to a route that takes no body; they are read and dropped. A longer body gets
+  // status 413
   size_t max_unused_body_bytes = size_t{64} << 10;
   size_t max_all_body_bytes = size_t{256} << 20;  // of all requests together; else 503
   size_t max_connections = 4096;                  // else 503
-  // of one address, of one /64 network with IPv6; else 503. 0: three quarters of max_connections
+  // connections of one address, or of one /64 network with IPv6; further ones get status 503. 0:
+  // three quarters of max_connections
   size_t max_connections_per_peer = 0;
-  // unsent bytes of a stream; else the client is disconnected
+  // unsent bytes of a stream; a client that leaves more unread is disconnected
   size_t max_unsent_bytes = size_t{1} << 20;
-  // from the end of the last answer to the end of the header; else 408, or no answer when not even
-  // the first byte has arrived
+  // from the end of the last answer to the end of the header; then status 408, or no answer if not
+  // even the first byte has arrived
   int header_timeout_seconds = 15;
   int body_timeout_seconds = 60;        // for the whole body; else 408
-  int body_stall_timeout_seconds = 20;  // between two parts of a body; else 408
+  int body_stall_timeout_seconds = 20;  // between two parts of a body; then status 408
   int write_timeout_seconds = 30;       // for pending bytes to be accepted by the socket
 };
 
@@ -55,7 +58,7 @@ struct TlsOptions {
 struct HttpOptions {
   HttpLimits limits;
   TlsOptions tls;
-  // "/prefix" that a proxy leaves in front of paths; a path without it is also accepted
+  // "/prefix" that a proxy leaves at the start of paths; a path without it is also accepted
   std::string root_path;
 };
 
@@ -69,7 +72,7 @@ struct HeadCheck {
 struct AnsweredRequest {
   std::string_view peer;          // "127.0.0.1:50000"
   std::string_view request_line;  // "GET /health HTTP/1.1"
-  int status = 0;                 // 499: the client went before its answer began
+  int status = 0;                 // 499: the client disconnected before its answer began
   double seconds = 0;             // from the end of the request's head to the end of the answer
   AnswerFacts facts;
 };
@@ -82,16 +85,17 @@ struct HttpHandlers {
   /// Headers for every answer to this request, unless the answer sets them itself. Only the head of
   /// the request is set.
   std::function<HttpHeaders(const HttpRequest&)> headers;
-  /// Called when an answer has ended: all of its bytes wait for the connection, or the client has
-  /// gone.
+  /// Called when an answer has ended: all of its bytes are waiting to be sent, or the client has
+  /// disconnected.
   std::function<void(const AnsweredRequest&)> on_answer;
-  /// Called when SIGINT, SIGTERM or SIGHUP arrives. A SIGHUP that is ignored at the start of run()
+  /// Called when SIGINT, SIGTERM or SIGHUP arrives. If SIGHUP is ignored when run() starts, it
   /// stays ignored.
   std::function<void()> on_signal;
   /// Called after the TLS files were read again. `problem`: why the old ones stay in use; empty:
   /// new connections use the new ones.
   std::function<void(const std::string& problem)> on_tls_refresh;
-  /// Called at SIGHUP, which then ends no server. Empty: SIGHUP ends it, unless it reads TLS files.
+  /// Called at SIGHUP, which then does not end the server. Empty: SIGHUP ends the server, unless it
+  /// reads TLS files.
   std::function<void()> on_hang_up;
 };
 
@@ -111,8 +115,8 @@ class HttpServer {
   uint16_t listen(const std::string& host, uint16_t port);
   /// The same on a Unix socket. A stale socket file without a listener is replaced.
   void listen_unix(const std::string& path);
-  /// Takes the address without accepting connections: a server that only does this finds out
-  /// whether another one could listen there. \throws InvalidArgument as listen() does
+  /// Takes the address without accepting connections. A server that only calls reserve() checks
+  /// whether another server could listen there. \throws InvalidArgument as listen() does
   void reserve(const std::string& host, uint16_t port);
   void reserve_unix(const std::string& path);
   /// Serves until shut_down() is done.

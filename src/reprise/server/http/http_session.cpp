@@ -29,7 +29,8 @@ constexpr size_t kLingerBytes = size_t{64} << 20;
 constexpr int kLingerSeconds = 5;
 constexpr int kLingerSecondsAtTheEnd = 1;
 
-/// The id that the client knows the request by: a new one in a header of the answer, or its own.
+/// The id by which the client knows the request: the one in the answer's header if the server sets
+/// it, else the client's own.
 std::string request_id_of(const HttpRequest& request, const HttpHeaders& of_answer) {
   for (const auto& [name, value] : of_answer) {
     if (name == kRequestIdHeader) return value;
@@ -112,7 +113,8 @@ void HttpSession::answer_protocol_error(const error_code& error) {
 }
 
 void HttpSession::answer_late_header() {
-  // A connection without a request is idle. An answer could be taken for that of the next request.
+  // A connection without a request is idle: the client could take an answer for the answer to its
+  // next request.
   if (buffer_.size() == 0 && !parser_->got_some()) return close();
   refuse(
       error_response(ApiError(408,
@@ -125,7 +127,7 @@ void HttpSession::start_deadline(Clock::time_point at) {
   stream_.expires_never();
   deadline_.expires_at(at);
   deadline_.async_wait([self = shared_from_this()](error_code error) {
-    // The deadline may have moved after this call was queued.
+    // The deadline may have moved after this handler was queued.
     if (error || self->is_closed_ || self->deadline_.expiry() > Clock::now()) return;
     self->is_too_late_ = true;
     self->stream_.cancel();
@@ -154,7 +156,8 @@ void HttpSession::on_header(const error_code& error) {
                .began = Clock::now()};
   if (const std::optional<ApiError> broken = check_head(head, shared_->limits)) {
     refuse(error_response(*broken));
-    // A client that has sent nothing more cannot lose the answer: the connection need not linger.
+    // If the client has sent nothing more, it cannot lose the answer, so the connection need not
+    // linger.
     has_unread_body_ = !parser_->is_done() || buffer_.size() > 0;
     return;
   }
@@ -243,8 +246,8 @@ void HttpSession::watch_for_disconnect() {
 
 void HttpSession::on_readable() {
   if (is_closed_ || !is_answering_) return;
-  // For a client that sends further requests early, the server reads ahead up to a limit, so that
-  // it still notices a disconnect.
+  // If a client sends further requests early, the server reads ahead up to a limit, so that it
+  // still notices a disconnect.
   if (buffer_.size() >= kReadAheadBytes) return;
   if (stream_.is_tls()) return read_ahead();
   const auto space = buffer_.prepare(discarded_.size());
@@ -273,7 +276,7 @@ void HttpSession::read_ahead() {
                             if (error) return self->disconnect();
                             if (self->is_answering_) return self->watch_for_disconnect();
                             if (!self->is_sending_)
-                              // else the end of the pending write calls read_header()
+                              // otherwise the end of the pending write calls read_header()
                               self->read_header();
                           });
 }

@@ -25,16 +25,16 @@ namespace reprise::server {
 
 class HttpSession;
 
-/// What the connections of one server have in common. I/O thread only.
+/// The data that the connections of one server share. I/O thread only.
 struct SharedBySessions {
   HttpLimits limits;
   std::string root_path;
   HttpHandlers handlers;
   std::optional<boost::asio::ssl::context> tls;
   BodyMemory body_memory;
-  // The pending operations of a session own it, so the pointers here do not.
+  // A session is owned by its pending operations, so the pointers here do not own it.
   std::unordered_set<HttpSession*> open;
-  // by the part of the address that counts
+  // open connections by the counted part of the address
   std::unordered_map<std::string, size_t> num_open_by_peer;
   std::function<void()> on_closed;  // called after a session closed and was removed from `open`
   bool is_shutting_down = false;
@@ -43,8 +43,8 @@ struct SharedBySessions {
 /// One connection. States: reading a request, answering it (an exchange exists), lingering, closed.
 class HttpSession : public std::enable_shared_from_this<HttpSession> {
  public:
-  /// `peer` is for the log. `counted_peer` is the part of the address that limits count; empty:
-  /// none.
+  /// `peer` is for the log. `counted_peer` is the part of the address for which connections are
+  /// counted; empty: they are not counted.
   HttpSession(SharedBySessions& shared,
               ClientStream::Socket socket,
               std::string peer,
@@ -84,7 +84,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void send_stream_head(const HttpResponse& head);
   void send_stream_bytes(std::string_view bytes);
   void send_stream_end(AnswerFacts facts);
-  /// Tells the access log of the request, once.
+  /// Reports the request to the access log, once.
   void log_answer(AnswerFacts facts);
 
  private:
@@ -93,10 +93,10 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
 
   class Exchange;
   using Clock = std::chrono::steady_clock;
-  /// A request that the access log does not know yet.
+  /// A request that is not in the access log yet.
   struct Unlogged {
     std::string request_line;  // "GET /health HTTP/1.1"; empty: there is none
-    std::string request_id;    // X-Request-Id of the answer, else of the request; may be empty
+    std::string request_id;    // X-Request-Id of the answer, or else of the request; may be empty
     int status = 0;            // 0: the answer has not begun
     Clock::time_point began;
   };

@@ -7,17 +7,17 @@
 
 namespace reprise::server {
 
-/// Beast's parser, which refuses a header that is folded over several lines. Another server in
-/// front could read such lines as headers of their own, and RFC 9112 (5.2) lets a server refuse
-/// them. Private to http_session.
+/// Beast's parser, but it refuses a header that is folded over several lines. Another server in
+/// front could read such lines as separate headers, and RFC 9112 (5.2) lets a server refuse them.
+/// Private to http_session.
 class RequestParser : public boost::beast::http::request_parser<RequestBody> {
  private:
   void on_field_impl(boost::beast::http::field field,
                      boost::beast::string_view name,
                      boost::beast::string_view value,
                      boost::beast::error_code& error) override {
-    // The value of one line stands after its name, a colon and spaces. Beast joins the lines of a
-    // folded value elsewhere, or leaves a line end in front of it.
+    // The value of an unfolded header comes right after its name, a colon and spaces. Beast copies
+    // a joined value elsewhere, or leaves a line end before it.
     const char* at = name.data() + name.size() + 1;
     while (*at == ' ' || *at == '\t') ++at;
     if (at != value.data()) {

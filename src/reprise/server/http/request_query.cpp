@@ -5,7 +5,7 @@
 namespace reprise::server {
 namespace {
 
-constexpr size_t kMaxNameBytes = 64;  // of a name that goes into a header and into the log
+constexpr size_t kMaxNameBytes = 64;  // limit of a name that goes into a header and into the log
 
 std::string decode_form(std::string_view text) {
   std::string spaced(text);

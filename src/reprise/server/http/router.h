@@ -16,7 +16,7 @@ namespace reprise::server {
 
 using ExchangeRef = std::shared_ptr<HttpExchange>;
 
-/// Answers one request on the I/O thread; holds the result of `prepare`.
+/// The function that answers one request, on the I/O thread; holds the result of `prepare`.
 struct Answering {
   Answering() = default;
   template <std::invocable<const ExchangeRef&> Function>
@@ -35,7 +35,7 @@ struct QueryParameter {
   std::string what;    // one sentence
 };
 
-enum class Access { open, guarded };  // guarded: needs a key when keys are set
+enum class Access { open, guarded };  // guarded: the route needs a key if the server has keys
 
 /// One line of the table that dispatches requests and describes the API.
 struct Route {
@@ -46,26 +46,27 @@ struct Route {
   std::vector<QueryParameter> query;
   // names the schema of the JSON body in api_schemas(); empty: the route takes no body
   std::string body_schema;
-  /// The I/O thread runs `prepare` for bodies up to this size, within one or two milliseconds.
-  /// Streams pause for that time. Another thread does it for larger bodies. 0: always that thread.
+  /// The I/O thread runs `prepare` for bodies up to this size, within one or two milliseconds,
+  /// during which streams pause. For larger bodies another thread runs `prepare`. 0: always the
+  /// other thread.
   size_t max_inline_bytes = size_t{16} << 10;
   std::vector<std::string> answer_types = {"application/json"};
   std::string summary;  // one sentence
-  /// Runs on the I/O thread; an exception it throws becomes the answer. For a route with a body it
-  /// only checks and may throw before the body is read; may be empty.
+  /// Runs on the I/O thread; an exception becomes the answer. For a route with a body this function
+  /// only checks, and may throw before the body is read; then it may be empty.
   std::function<void(const HttpRequest&, const ExchangeRef&)> handle;
   /// For a route with a body: reads the body, perhaps on another thread. Long computations obey the
   /// request's work limit.
   std::function<Answering(const HttpRequest&)> prepare;
-  /// `prepare` waits for the engine: it runs on a separate thread, one request after the other.
+  /// `prepare` waits for the engine, so it runs on a separate thread, one request after the other.
   bool waits_for_engine = false;
-  /// Gives an answer of status 400 or more the form of another API than OpenAI's. Its body is
-  /// error_body() before.
+  /// Gives an answer of status 400 or more the form of an API other than OpenAI's. The given
+  /// answer's body is error_body().
   HttpResponse (*reshape_error)(HttpResponse) = nullptr;
-  // in /openapi.json; false for a route that only explains why a feature is off
+  // the route is in /openapi.json; false for a route that only explains why a feature is off
   bool is_described = true;
 
-  /// `path` up to its parameter; all of it when there is none.
+  /// `path` up to its parameter; the whole path if it has none.
   [[nodiscard]] std::string_view fixed_part() const;
   /// The part of a request's path in the place of the parameter, with escapes decoded.
   [[nodiscard]] std::string parameter_in(std::string_view request_path) const;

@@ -12,8 +12,8 @@ namespace reprise::server {
 /// \throws InvalidArgument naming the option whose file is missing, unreadable or does not fit
 [[nodiscard]] boost::asio::ssl::context make_tls_context(const TlsOptions& options);
 
-/// Reads the files again. Returns why `context` stays as it is; empty: it is a new one. Connections
-/// keep what they began with, because OpenSSL counts the references to a context.
+/// Reads the files again. Returns empty if `context` is now a new one, or else why `context` stays
+/// unchanged. Open connections keep the old context, because OpenSSL counts references to it.
 [[nodiscard]] std::string refresh_tls_context(std::optional<boost::asio::ssl::context>& context,
                                               const TlsOptions& options);
 

@@ -9,20 +9,20 @@
 
 namespace reprise::server {
 
-/// Notices when the files of a certificate were replaced, by asking for their state. It follows
-/// links, so it also sees a secret that Kubernetes replaces by moving a link. I/O thread only.
+/// Notices when the files of a certificate were replaced, by reading their status. Follows links,
+/// so it also notices a secret that Kubernetes replaces by moving a link. I/O thread only.
 class TlsFiles {
  public:
   explicit TlsFiles(TlsOptions options)
       : options_(std::move(options)), in_use_(look()), last_(in_use_) {}
 
   [[nodiscard]] const TlsOptions& options() const noexcept { return options_; }
-  /// Whether the files differ from what they were at the last change, and are the same as at the
-  /// last call: a certificate and its key are written one after the other. Call it periodically.
+  /// Whether the files differ from their state at the last change, and are the same as at the last
+  /// call: a certificate and its key are written one after the other. Call it periodically.
   [[nodiscard]] bool have_changed();
 
  private:
-  /// Device, number, size and time of change of a file; zeros when it is not there.
+  /// Device, number, size and time of change of a file; zeros if the file does not exist.
   using State = std::array<int64_t, 5>;
   using States = std::array<State, 3>;
 

@@ -44,7 +44,7 @@ std::optional<TraceParent> parse_trace_parent(std::string_view traceparent,
   const std::string_view rest = traceparent.substr(kHeaderSize);
   const bool has_dashes = traceparent[kTraceIdAt - 1] == '-' && traceparent[kSpanIdAt - 1] == '-' &&
                           traceparent[kFlagsAt - 1] == '-';
-  // A later version may add parts after another dash.
+  // A later version of the standard may add parts after another dash.
   const bool ends_well = rest.empty() || (version != "00" && rest[0] == '-');
   const bool is_hex = is_lower_hex(version) && is_lower_hex(trace_id) && is_lower_hex(span_id) &&
                       is_lower_hex(flags);

@@ -12,7 +12,7 @@
 namespace reprise::server {
 namespace {
 
-// Clients make up names, so the log has a bound.
+// Clients may make up names, so the number of logged names is limited.
 constexpr size_t kMaxLoggedNames = 128;
 constexpr size_t kMaxParameters = 16;
 

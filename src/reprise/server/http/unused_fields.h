@@ -12,8 +12,8 @@ namespace reprise::server {
 /// The header of an answer that names the fields of the request that had no effect.
 inline constexpr const char* kUnusedFieldsHeader = "X-Unused-Fields";
 
-/// Tells clients and operators which fields of requests have no effect: each answer names those of
-/// its request in a header, and the log names each field once. I/O thread only.
+/// Tells clients and operators which fields of requests have no effect: each answer lists its
+/// request's fields of this kind in a header, and the log names each field once. I/O thread only.
 class UnusedFields {
  public:
   explicit UnusedFields(Log log) : log_(std::move(log)) {}

@@ -38,7 +38,7 @@ struct MetricsSource {
   uint64_t dropped_log_lines = 0;
   std::optional<SpanCounts> spans = {};  // unset: no traces are exported
   std::string_view model_name;
-  /// The state of each engine (data parallel). Empty: there is one, `engine`.
+  /// The state of each engine (data parallel). Empty: there is only `engine`.
   std::span<const api::EngineStats> engines = {};
 };
 
@@ -88,7 +88,7 @@ inline constexpr MetricType kCounter = MetricType::counter;
 inline constexpr MetricType kGauge = MetricType::gauge;
 inline constexpr MetricType kHistogram = MetricType::histogram;
 
-/// A part of the table, with the properties that its lines share.
+/// A part of the table whose lines share some properties.
 struct MetricGroup {
   std::string_view title;
   // engine: its samples carry the labels engine and model_name

@@ -99,7 +99,8 @@ std::string metrics_text(const MetricsSource& source) {
             family.write(writer,
                          {.engine = engine,
                           .startup = source.startup,
-                          // The frontend counts answers, for all engines.
+                          // The frontend counts answers for all engines, so only the first one
+                          // reports them.
                           .generations = is_first ? source.generations : none,
                           .http = source.http,
                           .process = source.process,

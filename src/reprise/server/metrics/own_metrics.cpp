@@ -6,7 +6,7 @@
 namespace reprise::server {
 namespace {
 
-/// Now; of an engine in another process, at the start.
+/// The number now; for an engine in another process, the number at its start.
 double num_captured(From from, cudagraph::CudagraphRuntimeMode mode) {
   if (from.engine.graphs) {
     return static_cast<double>(from.engine.graphs->num_captured.at(static_cast<size_t>(mode)));

@@ -5,7 +5,8 @@
 namespace reprise::server {
 namespace {
 
-// The I/O thread writes the JSON of this many tokens and log-probabilities in about a millisecond.
+// The number of tokens and log-probabilities whose JSON the I/O thread writes in about a
+// millisecond.
 constexpr size_t kMaxInlineParts = 500;
 constexpr size_t kBytesPerPart = 64;  // of text
 
@@ -146,7 +147,7 @@ void Answer::read(const engine::OutputDelta& delta, Choice& choice, int64_t num_
   }
   if (!message.reasoning.empty()) choice.is_reasoning = true;
   if (!message.content.empty() || !message.tool_calls.empty()) choice.is_reasoning = false;
-  // A token whose text the parser holds back counts as the text before it.
+  // A token whose text the parser holds back counts like the text before it.
   if (usage_.reasoning_tokens && choice.is_reasoning) *usage_.reasoning_tokens += num_tokens;
   if (!include_reasoning_) message.reasoning.clear();
   if (is_single_call_) {
@@ -169,8 +170,8 @@ int64_t Answer::count(int index, const engine::OutputDelta& delta) {
   choice.num_output_tokens += num_new;
   // With `echo_only` one token is computed but not shown, so the usage does not count it.
   if (!parameters_.echo_only) usage_.completion_tokens += num_new;
-  // The usage counts a prompt once, so its cached tokens are counted once too: with the first of
-  // its answers.
+  // The usage counts a prompt once, so its cached tokens also count once: with the first of its
+  // answers.
   if (usage_.cached_tokens && index % n_ == 0) {
     *usage_.cached_tokens += delta.num_cached_tokens - choice.num_cached_tokens;
     choice.num_cached_tokens = delta.num_cached_tokens;

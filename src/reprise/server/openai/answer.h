@@ -44,7 +44,7 @@ class Answer final : public RequestAnswer {
     bool logprobs = false;
     bool prompt_logprobs = false;
     bool token_ids = false;
-    bool echo = false;       // repeats the prompt; in a chat, the message that is continued
+    bool echo = false;       // repeats the prompt; in a chat, the message that the answer continues
     bool echo_only = false;  // shows no generated text
     bool usage = false;
     bool continuous_usage = false;

@@ -8,10 +8,10 @@
 
 namespace reprise::server {
 
-/// The message of one choice as far as its parser has read it: the parts beside its content.
+/// The parts besides the content of one choice's message, as far as its parser has read it.
 class AnswerMessage {
  public:
-  /// Members for the delta of a chunk, beside its content: reasoning, tool_calls.
+  /// Members for the delta of a chunk besides its content: reasoning, tool_calls.
   [[nodiscard]] Json take(const output_parsers::MessageDelta& delta);
   /// The same for the whole message.
   [[nodiscard]] Json whole() const;

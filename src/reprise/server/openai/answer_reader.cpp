@@ -77,7 +77,7 @@ AnswerReaderOptions resolve_parsers(AnswerReaderOptions options,
   };
   const bool is_on = options.enable_auto_tool_choice.value_or(true);
   const bool is_left_to_template = options.tool_call_parser.empty() && is_on;
-  // Calls that nobody asked for need no note when there are none.
+  // If the user did not ask for tool calls and the template shows none, nothing is reported.
   const bool is_told = options.enable_auto_tool_choice || !chosen.tool_call_parser.empty();
   if (options.tool_call_parser == kParserByTemplate || (is_left_to_template && is_told)) {
     choose(options.tool_call_parser, chosen.tool_call_parser, "tool-call parser");
@@ -109,7 +109,7 @@ CreateOutputParser answer_parser(const AnswerReaderOptions& options,
                          output_parsers::reads_reasoning_too(options.tool_call_parser);
   if (reads_all) return rest;
   if (begins_inside) format.begins_inside = *begins_inside;
-  // An answer that the request forces to be a call has no text that could only look like one.
+  // If the request forces a call, the answer contains no text that could only look like a call.
   const auto call_at_the_end = is_automatic ? output_parsers::CallAtTheEnd::is_a_call
                                             : output_parsers::CallAtTheEnd::is_reasoning;
   return [format = std::move(format), rest = std::move(rest), call_at_the_end] {
@@ -125,8 +125,9 @@ std::optional<bool> ends_in_reasoning(const AnswerReaderOptions& options,
   const output_parsers::ReasoningFormat format =
       output_parsers::reasoning_format(options.reasoning_parser);
   if (format.has_channels) return {};
-  // Delimiters are found in the text, because they may be several tokens. No template writes more
-  // than this after one in a prompt for an answer: line ends, a label, an empty reasoning.
+  // Delimiters are searched in the text, because they may be several tokens. In a prompt for an
+  // answer, no template writes more than this after a delimiter: line ends, a label, an empty
+  // reasoning.
   constexpr size_t kMaxTokens = 64;
   const size_t num_tokens = continues_message ? prompt.size() : std::min(prompt.size(), kMaxTokens);
   constexpr bool kSkipSpecialTokens = false;
@@ -141,8 +142,8 @@ std::optional<bool> ends_in_reasoning(const AnswerReaderOptions& options,
     return behind.empty() || behind == output_parsers::trimmed(label);
   };
   if (is_open && is_last(start, format.label)) return true;
-  // Earlier answers end their reasoning too. Only a prompt whose very last words are the end of an
-  // empty reasoning says that this answer has none.
+  // Earlier answers also end their reasoning. Only if the very last words of the prompt are the end
+  // of an empty reasoning does this answer have none.
   return end.is_found && is_last(end, {}) ? std::optional(false) : std::nullopt;
 }
 

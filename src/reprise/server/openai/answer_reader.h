@@ -16,12 +16,12 @@
 
 namespace reprise::server {
 
-/// The name that lets the model's chat template choose a parser.
+/// The name with which the model's chat template chooses a parser.
 inline constexpr std::string_view kParserByTemplate = "auto";
 
 /// The parsers that read the model's output.
 struct AnswerReaderOptions {
-  /// Whether the model may decide to call a tool. Unset: where the form of its calls is known.
+  /// Whether the model may decide to call a tool. Unset: it may if the form of its calls is known.
   std::optional<bool> enable_auto_tool_choice;
   std::string tool_call_parser;  // empty: none; or kParserByTemplate
   std::string reasoning_parser;  // empty: none; or kParserByTemplate
@@ -40,16 +40,17 @@ struct AnswerReaderOptions {
 
 using output_parsers::CreateOutputParser;
 
-/// `begins_inside`: whether the model's text begins inside the reasoning; nullopt: as usual for its
-/// family. \throws ApiError 400 when the request needs a parser that this server was not started
-/// with
+/// `begins_inside`: whether the model's text begins inside the reasoning; nullopt: the default of
+/// its family. \throws ApiError 400 when the request needs a parser that this server was not
+/// started with
 [[nodiscard]] CreateOutputParser answer_parser(const AnswerReaderOptions& options,
                                                const ToolUse& tools,
                                                std::optional<bool> begins_inside = {});
 
-/// Whether the prompt ends inside the reasoning, because the chat template wrote its start, or
-/// because it continues (`continues_message`) an answer that began to reason. A mark that is only
-/// named somewhere in the conversation does not count. nullopt: the prompt does not say.
+/// Whether the prompt ends inside the reasoning: because the chat template wrote the start of a
+/// reasoning, or because the prompt continues (`continues_message`) an answer that had begun to
+/// reason. A delimiter that is only mentioned in the conversation does not count. nullopt: the
+/// prompt does not show it.
 [[nodiscard]] std::optional<bool> ends_in_reasoning(const AnswerReaderOptions& options,
                                                     const tokenizer::Tokenizer& tokenizer,
                                                     std::span<const int32_t> prompt,

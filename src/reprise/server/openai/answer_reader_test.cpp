@@ -68,7 +68,7 @@ class EndsInReasoning : public testing::Test {
   }
 
  private:
-  // Its vocabulary has no <think>: the mark is several tokens.
+  // Its vocabulary has no <think>, so the delimiter is several tokens.
   const tokenizer::Tokenizer tokenizer_ =
       tokenizer::Tokenizer::load(source_dir() + "/models/reprise-tiny");
 };

@@ -10,7 +10,7 @@
 namespace reprise::server {
 namespace {
 
-/// The log-probabilities that the answer has for each token of a prompt.
+/// How many log-probabilities the answer has for each token of a prompt.
 int64_t logprobs_per_prompt_token(const GenerationRequest& request) {
   const int64_t per_token = int64_t{request.params.prompt_logprobs.value_or(0)} + 1;
   const bool are_echoed = request.echo && request.params.logprobs.has_value();

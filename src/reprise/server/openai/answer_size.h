@@ -8,10 +8,10 @@
 
 namespace reprise::server {
 
-/// The size that one log-probability counts with: its token, its number, its rank, and the JSON
-/// around them.
+/// The size that one log-probability is estimated with: its token, its number, its rank, and the
+/// JSON around them.
 inline constexpr int64_t kBytesPerLogprob = 100;
-/// One event of a stream may hold this much, because a client that leaves more unread is
+/// One event of a stream may have this size, because a client that leaves more unread is
 /// disconnected.
 inline constexpr int64_t kMaxEventBytes = int64_t{1} << 20;
 

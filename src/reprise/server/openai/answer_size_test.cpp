@@ -54,7 +54,7 @@ TEST(AnswerSize, counts_output_only_for_several_answers) {
   EXPECT_EQ(answer_bytes(request_of(R"("max_tokens": 500, "logprobs": 9)"), one, kContext), 0);
   EXPECT_EQ(answer_bytes(request_of(R"("max_tokens": 500, "logprobs": 9, "n": 2)"), one, kContext),
             2 * 500 * 10 * 100);
-  // The context bounds an answer that has no max_tokens.
+  // Without max_tokens, the context limits the answer.
   GenerationRequest open_end = request_of(R"("logprobs": 9, "n": 2)");
   open_end.params.max_tokens.reset();
   EXPECT_EQ(answer_bytes(open_end, one, kContext), 2 * 4000 * 10 * 100);

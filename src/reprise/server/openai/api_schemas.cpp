@@ -207,7 +207,7 @@ constexpr Field kEncodingFormat = {"encoding_format",
 constexpr Field kDimensions = {"dimensions",
                                R"({"type": "integer", "minimum": 1})",
                                "The numbers of a vector that are kept, if the model allows it."};
-// The fields that every route for vectors has.
+// The fields that every route for vectors accepts.
 constexpr Field kPooling[] = {
     kModel,
     kAddSpecialTokens,

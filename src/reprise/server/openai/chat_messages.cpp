@@ -30,8 +30,8 @@ constexpr std::array kTextParts = {TextPart{"text", "text"},
                                    TextPart{"output_text", "text"},
                                    TextPart{"refusal", "refusal"}};
 
-/// A content part in the form of templates; nothing for a part whose text is null, which clients
-/// send for an empty one.
+/// A content part in the form that templates take; nothing for a part whose text is null, which
+/// clients send for an empty part.
 std::optional<Json> read_part(const Json& json,
                               const RequestFields& fields,
                               const std::string& place) {
@@ -106,7 +106,7 @@ std::string read_role(const RequestFields& message, const std::string& place) {
   return name;
 }
 
-/// The calls of an assistant's message: tool_calls, or the single function_call of OpenAI's older
+/// The calls in an assistant's message: tool_calls, or the single function_call of OpenAI's older
 /// form.
 Json read_calls(const RequestFields& message, const std::string& role, const std::string& place) {
   const Json* calls = message.find("tool_calls");
@@ -124,7 +124,7 @@ Json read_calls(const RequestFields& message, const std::string& role, const std
                           : read_past_calls(Json::array({{{"function", *call}}}), calls_place);
 }
 
-/// The content of a message. A refusal of the assistant is what it said.
+/// The content of a message. For a refusal of the assistant, its text.
 Json read_said(const RequestFields& message,
                const RequestFields& fields,
                const std::string& role,

@@ -34,7 +34,7 @@ constexpr std::array kForbiddenVariables = {
     "truncation",
 };
 
-// A template reads a few switches. More variables only cost time.
+// Templates read only a few switches. More variables would only cost time.
 constexpr size_t kMaxVariables = 64;
 constexpr size_t kMaxVariableBytes = size_t{64} << 10;
 
@@ -74,8 +74,9 @@ Json read_kwargs(const RequestFields& fields, const Json& defaults) {
   return all;
 }
 
-// Like vLLM, the server passes reasoning_effort to the template as a variable of the same name, and
-// the field outweighs a member of chat_template_kwargs. The template decides what the value means.
+// Like vLLM, the server passes reasoning_effort to the template as a variable of the same name. The
+// field has precedence over a member of chat_template_kwargs. The template decides what the value
+// means.
 Json with_reasoning_effort(const RequestFields& fields, Json variables) {
   constexpr std::array<std::string_view, 7> kEfforts = {
       "none", "minimal", "low", "medium", "high", "xhigh", "max"};

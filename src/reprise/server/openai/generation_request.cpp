@@ -18,8 +18,8 @@ constexpr int kDefaultCompletionTokens = 16;
 constexpr size_t kAnyCount = std::numeric_limits<size_t>::max();
 constexpr size_t kMaxRequestIdBytes = 128;
 
-/// A field of OpenAI's or vLLM's API that would change the answer. A request with it is refused,
-/// unless the value asks for what this server does anyway.
+/// Fields of OpenAI's or vLLM's API that would change the answer. A request with such a field is
+/// refused, unless its value asks for what this server does anyway.
 struct Unsupported {
   const char* name;
   const char* harmless = "null";  // JSON; so are null, false, "", [] and {}

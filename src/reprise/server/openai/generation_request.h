@@ -26,7 +26,7 @@ namespace reprise::server {
 inline constexpr int kMaxChoices = 256;  // prompts times n
 inline constexpr int kMaxN = 128;        // OpenAI's bound
 
-/// The treatment of prompts that are too long.
+/// How prompts that are too long are treated.
 struct Truncation {
   /// The number of tokens to keep; -1: as many as fit the context; unset: a prompt that does not
   /// fit is refused.
@@ -67,16 +67,17 @@ struct GenerationRequest {
   std::string client;                       // HttpRequest::client; set by the route
   std::optional<TraceParent> trace_parent;  // HttpRequest::trace_parent; set by the route
   bool echo = false;
-  bool echo_only = false;  // max_tokens 0: one token is computed and not shown
+  bool echo_only = false;  // max_tokens 0: one token is computed but not shown
   bool return_prompt_logprobs = false;
   bool return_token_ids = false;
   bool return_tokens_as_token_ids = false;  // in log-probabilities
   bool stream = false;
   bool include_usage = false;
   bool continuous_usage = false;
-  bool cached_usage = false;        // it has cached tokens, without the server's option too
-  int stream_interval = 1;          // tokens of a chunk, except for the first and the last one
-  bool return_prompt_text = false;  // in a chat: what the chat template made
+  // The usage contains cached tokens, even without the server's option.
+  bool cached_usage = false;
+  int stream_interval = 1;          // tokens per chunk, except in the first and the last one
+  bool return_prompt_text = false;  // in a chat: return the text that the chat template made
 
   std::string response_role = "assistant";
   std::vector<std::string> unused_fields;  // RequestFields::unused()
@@ -96,7 +97,7 @@ struct GenerationRequest {
                                                          const RequestPolicy& policy);
 [[nodiscard]] GenerationRequest parse_chat_request(std::string_view body,
                                                    const RequestPolicy& policy);
-/// The same for a body that was parsed.
+/// The same for a body that is already parsed.
 [[nodiscard]] GenerationRequest read_chat_request(const Json& body, const RequestPolicy& policy);
 
 // Parts of these functions for other routes.

@@ -15,7 +15,7 @@ namespace {
 
 struct BadBody {
   std::string body;
-  std::optional<std::string> param;  // nullopt: the error is about the whole body
+  std::optional<std::string> param;  // nullopt: the error concerns the whole body
 };
 
 template <typename Parse>
@@ -312,7 +312,7 @@ TEST(GenerationRequest, takes_fields_of_other_servers_that_ask_for_what_is_done_
             std::vector<std::string>{});
 }
 
-/// The messages with the parts of their contents as one text.
+/// The messages, with the parts of each content joined to one text.
 Json with_whole_texts(Json messages) {
   for (Json& message : messages) {
     if (message["content"].is_string()) continue;

@@ -19,10 +19,10 @@
 namespace reprise::server {
 namespace {
 
-// Answers above this size share a limit on memory: several times the largest answer.
+// Answers above this size share a limit on memory that is several times the largest answer.
 constexpr int64_t kLargeAnswerBytes = int64_t{1} << 20;
 constexpr int64_t kMaxLargestAnswers = 4;
-/// Compiled specifications that an idle server keeps: those of a usual application.
+/// The size of compiled specifications that an idle server keeps: enough for a usual application.
 constexpr size_t kIdleSpecBytes = size_t{32} << 20;
 
 std::string id_prefix(const GenerationRequest& request) {
@@ -56,8 +56,9 @@ struct GenerationService::Generation {
   bool shows_output = true;  // what is generated is the answer
   std::optional<TracedRequest> traced;
   int num_unfinished = 0;
-  int n = 1;                           // answers to each prompt
-  std::shared_ptr<void> answer_share;  // of the memory for large answers; null: the answer is small
+  int n = 1;  // answers to each prompt
+  // This answer's share of the memory for large answers; null: the answer is small.
+  std::shared_ptr<void> answer_share;
 
   [[nodiscard]] AnswerFacts facts() const;
 };
@@ -67,7 +68,7 @@ AnswerFacts GenerationService::Generation::facts() const {
   if (shows_output) facts.completion_tokens = 0;
   for (size_t i = 0; i < choices.size(); ++i) {
     const Choice& choice = choices[i];
-    // A prompt counts once, with its first answer.
+    // A prompt is counted once, with its first answer.
     if (i % static_cast<size_t>(n) == 0) *facts.cached_tokens += choice.num_cached_tokens;
     if (shows_output) *facts.completion_tokens += choice.num_output_tokens;
     const std::string reason = choice.is_finished ? choice.finish_reason : "abort";
@@ -301,8 +302,8 @@ void GenerationService::note_failed_transfer(const std::string& problem) {
   options_.log.warning(fmt::format(
       "{}; {}", visible_text(problem), fails ? "the request fails" : "computing it here"));
   if (!fails) return;
-  // One text for all reasons: it tells a client nothing about other machines, whose addresses came
-  // with the request.
+  // The same text for all reasons: it must reveal nothing about other machines, whose addresses
+  // came with the request.
   throw ApiError(503,
                  "The keys and values of the prompt could not be fetched; the log of this server "
                  "says why. Send the request without kv_transfer_params, and this server "
@@ -405,7 +406,8 @@ void GenerationService::take_event(const EngineEvent& event) {
 void GenerationService::finish(std::shared_ptr<Generation> generation) {
   if (!run_elsewhere_ || !generation->answer->is_large()) return generation->answer->finish();
   ++num_being_written_;
-  // The generation belongs to the I/O thread, so the other thread hands it back to be destroyed.
+  // The generation belongs to the I/O thread, so the other thread passes it back to be destroyed
+  // there.
   run_elsewhere_([this, io_poster = io_poster_, generation = std::move(generation)]() mutable {
     HttpResponse response;
     try {

@@ -36,14 +36,15 @@ struct GenerationServiceOptions {
   int32_t max_num_seqs = 256;                    // the engine's limit on running requests
   int32_t max_waiting_requests = 4096;           // further requests are answered 429
   int64_t max_answer_bytes = int64_t{32} << 20;  // of log-probabilities; else 400
-  bool enable_prompt_tokens_details = false;     // usage tells how much of a prompt was cached
+  // The usage reports how many tokens of a prompt were cached.
+  bool enable_prompt_tokens_details = false;
   RequestLogOptions request_log;
   Log log;  // messages about the engine and its requests; the access log is separate
   std::shared_ptr<Tracer> tracer;  // null: no spans are made
 };
 
-/// The requests that the engine works on. The service admits requests, hands their events to their
-/// answers, and aborts requests whose client disconnected. I/O thread only. States: admitting,
+/// The requests that the engine works on. The service admits requests, passes their events to their
+/// answers, and aborts requests whose client has disconnected. I/O thread only. States: admitting,
 /// draining (admits no further requests).
 class GenerationService {
  public:
@@ -75,9 +76,9 @@ class GenerationService {
   /// choices
   void check_room(int num_choices) const;
   /// Gives the request to the engine and answers through `exchange`. If another engine has computed
-  /// the prompt, this is done when its keys and values have arrived. `prompts` are the request's
-  /// prompts as PromptEncoder returned them; an empty `request_id` means a new id. \throws the
-  /// errors of the checks above and of AsyncEngine::submit
+  /// the prompt, the request waits until its keys and values have arrived. `prompts` are the
+  /// request's prompts as PromptEncoder returned them; an empty `request_id` means a new id.
+  /// \throws the errors of the checks above and of AsyncEngine::submit
   void start(const GenerationRequest& request,
              const std::vector<EncodedPrompt>& prompts,
              const std::string& request_id,
@@ -94,7 +95,7 @@ class GenerationService {
                          api::TimePoint arrived);
 
   [[nodiscard]] size_t num_requests() const noexcept { return generations_.size(); }
-  /// nullopt: no spans are made.
+  /// nullopt: the server makes no spans.
   [[nodiscard]] std::optional<SpanCounts> span_counts() const;
   [[nodiscard]] const GenerationCounts& counts() const noexcept { return counts_; }
   /// The number of unfinished answers: a request with n = 2 counts as two.
@@ -106,9 +107,9 @@ class GenerationService {
   /// Stops admitting requests, and refuses those whose specification is being compiled. `when_idle`
   /// is called when no request is active, perhaps during this call.
   void drain(std::function<void()> when_idle);
-  /// Whether a specification is being compiled, also one whose request was answered already.
+  /// Whether a specification is being compiled, including one whose request was already answered.
   [[nodiscard]] bool is_compiling() const;
-  /// For an idle server: frees compiled specifications beyond those that were used last.
+  /// Called by an idle server: frees compiled specifications, except for those used last.
   void forget_rare_specs();
   /// Answers all requests with `error`.
   void fail_all(const ApiError& error);

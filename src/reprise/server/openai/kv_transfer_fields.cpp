@@ -38,7 +38,7 @@ Json export_json(const kv_cache::KvExport& prompt, const kv_cache::KvTransfer& t
   const kv_cache::KvTransferConfig& config = transfer.config();
   return {{"do_remote_prefill", true},
           {"do_remote_decode", false},
-          // Consumers of this engine need none: they get the whole prompt by its id.
+          // Consumers of this engine need no block ids: they fetch the whole prompt by its id.
           {"remote_block_ids", Json::array()},
           {"remote_engine_id", config.engine_id},
           {"remote_request_id", prompt.id()},

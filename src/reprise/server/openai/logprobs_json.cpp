@@ -14,7 +14,7 @@ namespace {
 using sampling::PositionLogprobs;
 using sampling::TokenLogprob;
 
-// JSON has no infinities; vLLM writes this value for every smaller one.
+// JSON has no infinities; vLLM writes this value in place of every smaller one.
 constexpr double kLeastLogprob = -9999.0;
 
 double shown(float logprob) {

@@ -13,7 +13,7 @@
 
 namespace reprise::server {
 
-/// The spelling of tokens in an answer: their text, or "token_id:5".
+/// How tokens are written in an answer: as their text, or as "token_id:5".
 class TokenSpelling {
  public:
   enum class Form : uint8_t { text, id };
@@ -21,11 +21,11 @@ class TokenSpelling {
   TokenSpelling(const tokenizer::Tokenizer& tokenizer, Form form)
       : tokenizer_(&tokenizer), form_(form) {}
 
-  /// Bytes that are not whole characters become U+FFFD.
+  /// The token as text, in which bytes that are not whole characters become U+FFFD.
   [[nodiscard]] std::string operator()(int32_t token_id) const;
-  /// As OpenAI's completions spell parts of characters: "bytes:\xe2\x82".
+  /// The token as OpenAI's completions write parts of characters: "bytes:\xe2\x82".
   [[nodiscard]] std::string with_bytes(int32_t token_id) const;
-  /// What the token adds to the text.
+  /// The bytes that the token adds to the text.
   [[nodiscard]] std::string bytes(int32_t token_id) const;
 
  private:
@@ -39,28 +39,28 @@ struct ShownToken {
   const sampling::PositionLogprobs* logprobs = nullptr;
 };
 
-/// Where the next token begins in a text, in characters: a token that is a part of a character
-/// begins where this character does.
+/// Where the next token begins in a text, in characters. A token that is part of a character begins
+/// where the character begins.
 class TextOffset {
  public:
   [[nodiscard]] int64_t characters() const noexcept { return characters_; }
   void add(std::string_view token_bytes);
 
  private:
-  Utf8Stream stream_;  // holds the character that is not complete yet
+  Utf8Stream stream_;  // holds an incomplete character
   int64_t characters_ = 0;
 };
 
 /// `logprobs` of a choice of a completion: {"text_offset", "token_logprobs", "tokens",
-/// "top_logprobs"}. `text_offset` is that of the first token and becomes that of the token after
-/// the last one. Two tokens of the same spelling share an entry of "top_logprobs", which has the
+/// "top_logprobs"}. `text_offset` is the offset of the first token; afterwards it is the offset
+/// after the last token. Two tokens with the same text share an entry of "top_logprobs", with the
 /// value of the likelier one.
 [[nodiscard]] Json completion_logprobs_json(std::span<const ShownToken> tokens,
                                             const TokenSpelling& spelling,
                                             TextOffset& text_offset);
 
 /// `logprobs` of a choice of a chat: {"content": [{"token", "logprob", "bytes", "top_logprobs"}]}.
-/// "bytes" are those of the token, also of a part of a character.
+/// "bytes" are the token's bytes, which may be part of a character.
 [[nodiscard]] Json chat_logprobs_json(std::span<const ShownToken> tokens,
                                       const TokenSpelling& spelling);
 

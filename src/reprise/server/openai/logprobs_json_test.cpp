@@ -11,7 +11,8 @@ namespace {
 
 using sampling::PositionLogprobs;
 
-// Byte-level: 0 "a", 1 "é" (two bytes), 2 and 3 each half of it, 4 and 5 " b".
+// The tokens of this byte-level vocabulary: 0 is "a", 1 is "é" (two bytes), 2 and 3 are its two
+// bytes, 4 and 5 are " b".
 const tokenizer::Tokenizer& tokens() {
   static const tokenizer::Tokenizer tokenizer = tokenizer::Tokenizer::from_json(R"({
     "added_tokens": [], "normalizer": null, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
@@ -41,7 +42,7 @@ TEST(LogprobsJson,
 }
 
 TEST(LogprobsJson, of_a_completion_keeps_the_likelier_of_two_tokens_with_one_spelling) {
-  // lm_eval takes the largest value for the greedy token.
+  // lm_eval takes the entry with the largest value for the greedy token.
   const PositionLogprobs position{.token = {4, -3.0F, 2}, .top = {{5, -0.125F, 1}}};
   TextOffset offset;
   const Json json =

@@ -5,7 +5,7 @@
 
 namespace reprise::server {
 
-/// /v1/models and /v1/models/{model_id}. `model` outlives `router`.
+/// Adds /v1/models and /v1/models/{model_id}. `model` must outlive `router`.
 void add_model_routes(Router& router, const ServedModel& model);
 
 }  // namespace reprise::server

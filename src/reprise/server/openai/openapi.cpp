@@ -66,7 +66,7 @@ Json operation(const Route& route) {
   const Json described_parameters = parameters(route);
   if (!described_parameters.empty()) described["parameters"] = described_parameters;
   if (route.access == Access::guarded) {
-    // Keys are needed only on servers that have keys, so the entry also allows no key.
+    // Only servers that have keys require one, so the entry also allows requests without a key.
     described["security"] = Json::array({{{"bearer", Json::array()}}, Json::object()});
   }
   return described;

@@ -7,7 +7,8 @@
 
 namespace reprise::server {
 
-/// The API as OpenAPI 3.1: the routes of `router`. `schemas`: of the bodies that they name.
+/// The description of the API in OpenAPI 3.1: the routes of `router`. `schemas`: of the bodies that
+/// the routes name.
 [[nodiscard]] Json openapi_document(const Router& router,
                                     std::string_view version,
                                     const Json& schemas);

@@ -14,7 +14,7 @@
 namespace reprise::server {
 namespace {
 
-// The I/O thread writes so many numbers in about a millisecond.
+// The number of vector elements that the I/O thread writes in about a millisecond.
 constexpr size_t kMaxInlineNumbers = 20'000;
 
 std::string base64(std::span<const float> values) {
@@ -98,7 +98,7 @@ HttpResponse PoolingAnswer::whole() {
   return {.body = std::move(body), .headers = {{kRequestIdHeader, request_id_}}};
 }
 
-// Written as text: as Json, a list of numbers takes 16 bytes for each.
+// Written directly as text, because a list of numbers in Json takes 16 bytes for each.
 std::string PoolingAnswer::vectors_json() const {
   const bool is_embedding = parameters_.api == PoolingApi::embeddings;
   const char* const name = is_embedding ? "embedding" : "data";

@@ -10,7 +10,7 @@
 
 namespace reprise::server {
 
-/// The answer to a request for vectors: one object, when all texts have their vector.
+/// The answer to a request for vectors: one object, written when all texts have their vector.
 class PoolingAnswer final : public RequestAnswer {
  public:
   PoolingAnswer(PoolingParameters parameters,

@@ -11,29 +11,30 @@
 
 namespace reprise::server {
 
-/// The routes for vectors of texts, which differ in what they make of the vectors.
+/// The routes for vectors of texts. They differ in what they compute from the vectors.
 enum class PoolingApi : uint8_t {
   embeddings,  // the vectors, as OpenAI sends them
   pooling,     // the vectors, as vLLM sends them
   score,       // how similar pairs of texts are
   rerank,      // documents in the order of their similarity to a query
-  classify,    // how probable each label of a classifier is
+  classify,    // the probability of each label of a classifier
 };
 
-/// What the answer to a request for vectors looks like.
+/// The form of the answer to a request for vectors.
 struct PoolingParameters {
   PoolingApi api = PoolingApi::embeddings;
   bool is_base64 = false;  // vectors as the base64 of float32 values, not as lists of numbers
-  std::optional<size_t> dimensions;  // the numbers of a vector that are kept; absent: all
+  std::optional<size_t> dimensions;  // how many numbers of a vector are kept; absent: all
   bool normalizes = true;            // vectors have length 1; scores of labels become probabilities
-  /// For a model that gives scores of labels; nullptr: it gives vectors. Owned by the engine's
-  /// report.
+  /// The classifier of a model that gives scores of labels; nullptr: the model gives vectors. Owned
+  /// by the engine's report.
   const weights::ClassifierConfig* classifier = nullptr;
-  /// score and rerank: the first texts of the request are compared with the others. One is compared
-  /// with each of the others; several are compared with one each.
+  /// score and rerank: this many first texts of the request are compared with the other texts. A
+  /// single query is compared with each of the others; several queries are compared with one text
+  /// each.
   size_t num_queries = 0;
   std::vector<std::string> documents;  // rerank: the texts that the answer repeats
-  std::optional<size_t> top_n;         // rerank: the most documents that the answer has
+  std::optional<size_t> top_n;         // rerank: the largest number of documents in the answer
 
   /// The model reads both texts of a pair at once.
   [[nodiscard]] bool compares_pairs() const noexcept {

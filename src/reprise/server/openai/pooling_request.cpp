@@ -16,8 +16,8 @@
 namespace reprise::server {
 namespace {
 
-/// A field of OpenAI's or vLLM's API that would change the answer. A request with it is refused,
-/// unless the value asks for what this server does anyway.
+/// Fields of OpenAI's or vLLM's API that would change the answer. A request with such a field is
+/// refused, unless its value asks for what this server does anyway.
 struct UnsupportedForVectors {
   const char* name;
   std::array<std::string_view, 3> harmless;  // values as JSON; so are null, 0, "", [] and {}
@@ -52,7 +52,8 @@ void refuse_unsupported_vectors(const RequestFields& fields, PoolingApi api) {
   }
 }
 
-/// The lengths of vectors that the model allows. Source: vLLM's PoolingParams.
+/// Reads the length of vectors, which must be one that the model allows. Source: vLLM's
+/// PoolingParams.
 void read_dimensions(const RequestFields& fields,
                      const PooledModel& model,
                      PoolingParameters& parameters) {
@@ -80,7 +81,7 @@ void read_dimensions(const RequestFields& fields,
   parameters.dimensions = static_cast<size_t>(*length);
 }
 
-/// The name under which the body has the member: vLLM has several for the texts of a score.
+/// The name that the body uses for this member: vLLM has several names for the texts of a score.
 std::string_view present_name(const RequestFields& fields,
                               std::initializer_list<std::string_view> names) {
   for (const std::string_view name : names) {
@@ -110,7 +111,7 @@ void read_encoding(const RequestFields& fields, PoolingParameters& parameters) {
   parameters.is_base64 = format == "base64";
 }
 
-// The texts that are compared: queries, then the others.
+// Reads the texts that are compared: first the queries, then the others.
 void read_pairs(const RequestFields& fields,
                 std::string_view queries_name,
                 std::string_view others_name,

@@ -6,7 +6,7 @@
 
 namespace reprise::server {
 
-/// The most texts of one request for vectors.
+/// The largest number of texts in one request for vectors.
 inline constexpr size_t kMaxTexts = 2048;  // OpenAI's bound
 
 /// How the model of the server answers: with a vector of each text, or with scores of labels.

@@ -49,7 +49,7 @@ void add_pooling_routes(Router& router, const std::shared_ptr<const TextPooling>
          .path = route.path,
          .body_schema = route.body_schema,
          .summary = route.summary,
-         // A server that cannot serve the request refuses it before it works on the body.
+         // If the server cannot serve the request, it refuses it before it reads the body.
          .handle = [pooling, kind = route.api, name = route.name](
                        const HttpRequest&, const ExchangeRef&) { pooling->admit(kind, name); },
          .prepare =

@@ -20,7 +20,7 @@ size_t longest_token_bytes(const tokenizer::Tokenizer& tokenizer) {
   return longest;
 }
 
-// Tokens of the context that the answer needs at least.
+// The smallest number of tokens of the context that the answer needs.
 int64_t num_output_tokens(const GenerationRequest& request) {
   return request.pooling ? 0 : request.params.max_tokens.value_or(1);
 }
@@ -191,7 +191,7 @@ void PromptEncoder::check_length(size_t num_prompt_tokens, int64_t num_output) c
                                  num_input),
                      "input_tokens");
     }
-    // The text of the encoder takes no positions of the answer.
+    // The encoder's text takes no positions from the answer, so only the decoder's prompt counts.
     num_input = num_decoder_prompt_tokens_;
   }
   if (num_input + num_output <= max_model_len_) return;

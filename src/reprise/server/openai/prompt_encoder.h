@@ -12,11 +12,12 @@
 
 namespace reprise::server {
 
-/// One prompt in the form that the model takes.
+/// One prompt in the form that the model reads.
 struct EncodedPrompt {
   std::vector<int32_t> token_ids;
   int32_t second_text_begin = scheduler::kNoSecondText;
-  std::string text;  // that a completion with `echo` or a chat's `prompt_text` repeats; else empty
+  // Text that a completion with `echo`, or a chat's `prompt_text`, repeats; otherwise empty.
+  std::string text;
 };
 
 /// Converts the prompts of a request to token ids that the model accepts. Constant, so thread-safe.

@@ -6,7 +6,7 @@
 
 namespace reprise::server {
 
-/// The answer to one request: takes the output of the engine for its choices and writes it to the
+/// The answer to one request: receives the engine's output for its choices and writes it to the
 /// client. Each answer ends with one finish() or fail(). I/O thread only.
 class RequestAnswer {
  public:
@@ -18,12 +18,13 @@ class RequestAnswer {
   /// Called when all choices are finished.
   virtual void finish() = 0;
   /// finish() in two halves, for an answer whose JSON takes long to write. is_large() and whole()
-  /// may run on another thread; no other call may run meanwhile. whole(): \pre not a stream
+  /// may run on another thread, while no other function is called. \pre of whole(): the answer is
+  /// not a stream
   [[nodiscard]] virtual bool is_large() const = 0;
   [[nodiscard]] virtual HttpResponse whole() = 0;
   virtual void respond(HttpResponse response) = 0;
-  /// Answers with the error's status when nothing was sent before; otherwise the error ends the
-  /// stream.
+  /// Answers with the error's status if nothing was sent before; otherwise ends the stream with the
+  /// error.
   virtual void fail(const ApiError& error) = 0;
 };
 

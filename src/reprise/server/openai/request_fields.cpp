@@ -21,9 +21,9 @@ namespace {
 // The nesting limit is above the depth of any chat message and far below the depth that overflows
 // the stack.
 constexpr int kMaxDepth = 64;
-// Far more than tools, messages and schemas of real requests have.
+// Far more than the tools, messages and schemas of real requests have.
 constexpr size_t kMaxParts = 200'000;
-// Token ids: 1024 prompts of 2048.
+// Enough for 1024 prompts of 2048 token ids.
 constexpr size_t kMaxNumbers = size_t{1} << 21;
 constexpr JsonLimits kLimits{.max_bytes = std::numeric_limits<size_t>::max(),
                              .max_depth = kMaxDepth};
@@ -52,7 +52,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-/// The number that all of `text` spells.
+/// The number, if the whole of `text` spells one.
 template <typename Number>
 std::optional<Number> spelled(std::string_view text) {
   Number number{};
@@ -235,7 +235,7 @@ std::optional<float> RequestFields::number(std::string_view name) const {
   const std::optional<double> number = to_number(*value);
   if (!number) refuse_type(name, "a number", *value);
   const auto narrow = static_cast<float>(*number);
-  // The message has the value as it was sent: in 32 bits it would be infinite.
+  // The message quotes the value as it was sent: as a 32-bit number it would be infinite.
   if (!std::isfinite(narrow)) {
     throw ApiError(400,
                    fmt::format("{} is {}, which is out of range.", name, value->dump()),

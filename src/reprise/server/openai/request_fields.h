@@ -12,27 +12,28 @@
 namespace reprise::server {
 
 inline constexpr int kMaxMembers = 1024;  // limit on the members of a body
-// A header of the answer holds their names.
+// The limit keeps the answer's header, which lists these names, short.
 inline constexpr size_t kMaxUnusedFields = 16;
 
 /// Parses the JSON of a request body. \throws ApiError 400 with the position of the error
 [[nodiscard]] Json parse_body(std::string_view body);
 
-/// Reads the members of a request body by name and type, and knows which members nobody read. null
+/// Reads the members of a request body by name and type, and records which members were read. null
 /// counts as absent, because clients expect this. Values are read as vLLM's server reads them: 1.0
 /// and "1" are integers, "0.7" is a number, "true" and 1 are booleans. All functions throw ApiError
 /// 400 naming the field.
 class RequestFields {
  public:
-  /// `json` must outlive this and everything that nested() returned.
+  /// `json` must outlive this object and all results of nested().
   explicit RequestFields(const Json& json);
   /// Reads an object inside this one, as a part of the same body. `path` is its place in unused()
-  /// and must outlive this: "stream_options", "messages[]".
+  /// and must outlive this object: "stream_options", "messages[]".
   [[nodiscard]] RequestFields nested(std::string_view path, const Json& json) const;
 
-  /// The paths of members that no function of this or of a nested object has read, each once:
-  /// "user", "messages[].weight". They have no effect, so the client and the log are told. At most
-  /// kMaxUnusedFields, with "..." as a last one if there are more.
+  /// The paths of the members that no function of this object or of a nested one has read, each
+  /// once: "user", "messages[].weight". Such members have no effect, so the server reports them to
+  /// the client and in the log. At most kMaxUnusedFields, with "..." as the last one if there are
+  /// more.
   [[nodiscard]] std::vector<std::string> unused() const;
   /// Checks the type of a member that has no effect on this server. The member stays unused unless
   /// its value is `served`, which asks for what the server does anyway.
@@ -57,14 +58,14 @@ class RequestFields {
   std::shared_ptr<Notes> notes_;
 };
 
-/// Whether a value is false, empty text, or an empty array or object.
+/// Whether a value is false, an empty text, or an empty array or object.
 [[nodiscard]] bool asks_for_nothing(const Json& value);
 
-/// The number that a value of a request means: also that of the text "0.7". Nothing for other
-/// values, and for infinities.
+/// The number that a value of a request means; the text "0.7" also means a number. Nothing for
+/// other values, and for infinities.
 [[nodiscard]] std::optional<double> to_number(const Json& json);
 
-/// The text of a member that must be there. `place`: of `fields` in the body, "messages[]".
+/// The text of a member that must be present. `place`: of `fields` in the body, "messages[]".
 /// \throws ApiError 400
 [[nodiscard]] std::string required_text(const RequestFields& fields,
                                         std::string_view name,

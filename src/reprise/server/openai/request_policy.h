@@ -18,7 +18,7 @@ struct RequestPolicy {
   bool exclude_tools_when_tool_choice_none = false;  // leaves them out of the prompt
   bool enable_force_include_usage = false;           // streams always end with usage
   bool disable_any_whitespace = false;               // JSON answers are compact
-  int32_t stream_interval = 1;                       // tokens of a chunk; a request can override it
+  int32_t stream_interval = 1;                       // tokens per chunk; a request can override it
   bool return_tokens_as_token_ids = false;  // in log-probabilities; a request can override it
   std::string response_role = "assistant";  // the role of chat answers
 };

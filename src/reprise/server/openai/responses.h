@@ -25,7 +25,7 @@ struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
   std::optional<int64_t> cached_tokens;     // of the prompts; unset: not reported
-  std::optional<int64_t> reasoning_tokens;  // of the answers; unset: nothing is known of them
+  std::optional<int64_t> reasoning_tokens;  // of the answers; unset: unknown
 };
 
 /// One finished answer, or the part of it that is sent next.
@@ -38,7 +38,7 @@ struct ChoicePart {
   std::vector<sampling::PositionLogprobs> logprobs;
   std::vector<sampling::PositionLogprobs> prompt_logprobs;
 
-  // How the part is shown. Null members are left out, except logprobs.
+  // Members that decide how the part is shown. Null members are left out, except logprobs.
   std::string_view finish_reason;                      // empty: not finished
   const scheduler::StopReason* stop_reason = nullptr;  // of a finished choice; null: EOS or length
   Json shown_logprobs = nullptr;
@@ -63,8 +63,8 @@ struct ChoicePart {
 [[nodiscard]] std::string sse_event(const Json& json);
 inline constexpr std::string_view kSseDone = "data: [DONE]\n\n";
 
-/// GET /v1/models: one model under each of its names, and its adapters. `parent`: the model that an
-/// adapter belongs to; empty: none.
+/// The objects of GET /v1/models: the model under each of its names, and its adapters. `parent`:
+/// the model that an adapter belongs to; empty: none.
 [[nodiscard]] Json model_json(std::string_view name,
                               std::string_view root,
                               std::string_view parent,

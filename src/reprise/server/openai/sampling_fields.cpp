@@ -44,7 +44,7 @@ std::vector<std::pair<int32_t, float>> read_logit_bias(const RequestFields& fiel
     constexpr double kMost = sampling::kMaxLogitBias;
     found.emplace_back(id, static_cast<float>(std::clamp(*number, -kMost, kMost)));
   }
-  // "7" and "007" are two names of one token.
+  // "7" and "007" are two names of the same token.
   std::vector<std::pair<int32_t, float>> sorted = found;
   std::ranges::sort(sorted);
   const auto twice = std::ranges::adjacent_find(
@@ -113,7 +113,7 @@ void read_sampling_fields(const RequestFields& fields, Api api, sampling::Sampli
   assign(params.top_k, fields.int32("top_k"));
   assign(params.min_p, fields.number("min_p"));
   params.seed = fields.integer("seed");
-  if (params.seed == -1) params.seed.reset();  // as in vLLM: a new one for each request
+  if (params.seed == -1) params.seed.reset();  // as in vLLM, -1 means a new seed for each request
   assign(params.repetition_penalty, fields.number("repetition_penalty"));
   assign(params.presence_penalty, fields.number("presence_penalty"));
   assign(params.frequency_penalty, fields.number("frequency_penalty"));

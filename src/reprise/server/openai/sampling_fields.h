@@ -15,8 +15,8 @@ enum class Api : uint8_t { completions, chat };
 /// of fields that are absent or null. \throws ApiError 400 with the field at fault
 void read_sampling_fields(const RequestFields& fields, Api api, sampling::SamplingParams& params);
 
-/// -1 log-probabilities are those of the whole vocabulary, as in vLLM; --max-logprobs may refuse
-/// them.
+/// Replaces -1 log-probabilities by those of the whole vocabulary, as in vLLM; --max-logprobs may
+/// refuse them.
 void expand_logprobs(sampling::SamplingParams& params, int vocab_size);
 
 /// Checks the ranges of all fields, under the names of `api`. \throws ApiError 400 with the field

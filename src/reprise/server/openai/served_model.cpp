@@ -61,10 +61,11 @@ void ServedModel::choose(const std::optional<std::string>& name,
     try {
       options.adapter = adapters_->find(*name);
     } catch (const InvalidArgument& error) {
-      throw Error(error.what());  // the file changed after it was loaded: no error of the client
+      // The file changed after it was loaded, which is not an error of the client.
+      throw Error(error.what());
     }
   }
-  // Nothing: the name is unknown, or the adapter was unloaded while the request was read.
+  // Either the name is unknown, or the adapter was unloaded while the request was being read.
   if (options.adapter == nullptr) refuse_unknown(*name);
   options.lora_id = options.adapter->id();
   options.lora_name = options.adapter->name();

@@ -21,12 +21,12 @@ struct ServedModelOptions {
   std::string path;                // the model's folder on disk; removed from every message
 };
 
-/// The one model that is served, under its names, and its adapters, which are models of their own
-/// to clients. Constant except for the adapters; thread-safe.
+/// The served model, under its names, and its adapters, which look like separate models to clients.
+/// Constant except for the adapters; thread-safe.
 class ServedModel {
  public:
-  /// `adapters` must outlive this; nullptr: none. \pre `options` contain at least one name
-  /// \throws InvalidArgument for an adapter with a name of the model
+  /// `adapters` must outlive this object; nullptr: none. \pre `options` contain at least one name
+  /// \throws InvalidArgument for an adapter that has one of the model's names
   ServedModel(const ServedModelOptions& options,
               int32_t max_model_len,
               lora::AdapterRegistry* adapters = nullptr);
@@ -40,14 +40,14 @@ class ServedModel {
   void check(const std::optional<std::string>& name) const;
   /// \throws ApiError 400 if the model itself has this name
   void check_adapter_name(const std::string& name) const;
-  /// Lets the adapter of that name answer, if it is one. May read the adapter's folder again.
-  /// \throws ApiError 404 for an unknown name; Error if the folder cannot be read
+  /// If `name` is the name of an adapter, sets the adapter in the options. May read the adapter's
+  /// folder again. \throws ApiError 404 for an unknown name; Error if the folder cannot be read
   void choose(const std::optional<std::string>& name, scheduler::RequestOptions& options) const;
   /// The model object of GET /v1/models. \throws ApiError 404 for an unknown name
   [[nodiscard]] Json to_json(std::string_view name) const;
   /// The objects of all names: those of the model, then its adapters.
   [[nodiscard]] Json list() const;
-  /// `text` with the model's name in place of its folder.
+  /// `text` with each occurrence of the model's folder replaced by the model's name.
   [[nodiscard]] std::string without_path(std::string text) const;
 
  private:
@@ -62,7 +62,7 @@ class ServedModel {
   [[nodiscard]] Json to_json(const lora::AdapterEntry& adapter) const;
 };
 
-/// The answer for an exception: bad input gets the reason, without paths; abandoned work gets 503;
+/// The answer for an exception: for bad input, the reason without paths; for abandoned work, 503;
 /// any other exception is logged and answered with 500.
 [[nodiscard]] ApiError to_api_error(const std::exception& error,
                                     const ServedModel& model,

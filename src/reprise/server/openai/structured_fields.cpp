@@ -35,8 +35,8 @@ Json parse_schema(const std::string& text, std::string_view field) {
   }
 }
 
-/// Objects of the schema that name properties allow no others, unless they say so. Source: vLLM's
-/// disable_additional_properties.
+/// Objects of the schema that name properties get additionalProperties: false, unless they set it.
+/// Source: vLLM's disable_additional_properties.
 void close_objects(Json& schema) {
   if (!schema.is_structured()) return;
   for (Json& part : schema) close_objects(part);

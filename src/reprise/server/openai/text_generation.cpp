@@ -58,7 +58,8 @@ Answering TextGeneration::prepare(GenerationRequest wanted,
   std::vector<EncodedPrompt> encoded = prompts_->encode(wanted, from.work);
   std::optional<structured_output::ReasoningDelimiters> delimiters;
   if (wanted.may_reason) {
-    // The chat template may have begun the reasoning, or an empty one, in the prompt.
+    // The chat template may have written the beginning of the reasoning, or an empty reasoning,
+    // into the prompt.
     const std::optional<bool> begins_inside =
         ends_in_reasoning(answers_,
                           engine_->tokenizer(),

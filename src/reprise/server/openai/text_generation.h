@@ -8,12 +8,12 @@
 
 namespace reprise::server {
 
-/// The way from a checked request for text to a running generation, which the routes of all APIs
-/// share. Constant, so thread-safe; admit() and the answers of prepare() run on the I/O thread.
+/// Turns a checked request for text into a running generation. The routes of all APIs share this
+/// code. Constant, so thread-safe; admit() and the answers of prepare() run on the I/O thread.
 class TextGeneration {
  public:
-  /// The borrowed arguments must outlive this. The sampling parameters in `policy` are ignored: the
-  /// engine's recommended ones replace them.
+  /// The borrowed arguments must outlive this object. The sampling parameters in `policy` are
+  /// ignored: the engine's recommended ones replace them.
   TextGeneration(const api::AsyncEngine& engine,
                  GenerationService& generations,
                  const ServedModel& model,
@@ -27,11 +27,11 @@ class TextGeneration {
   [[nodiscard]] const api::AsyncEngine& engine() const noexcept { return *engine_; }
   [[nodiscard]] const ServedModel& model() const noexcept { return *model_; }
 
-  /// Refuses a request before anyone works on its body. `api` is for people: "Completions".
+  /// Refuses a request before its body is processed. `api` is a name for people: "Completions".
   /// \throws ApiError 400 when the model generates no text; 429 and 503 when there is no room
   void admit(const char* api) const;
-  /// Chooses the parsers of the answer and makes tokens of the prompts. The result starts the
-  /// generation. \throws ApiError, and the errors of PromptEncoder::encode
+  /// Chooses the parsers of the answer and tokenizes the prompts. The result starts the generation.
+  /// \throws ApiError, and the errors of PromptEncoder::encode
   [[nodiscard]] Answering prepare(GenerationRequest wanted,
                                   const HttpRequest& from,
                                   api::TimePoint arrived) const;

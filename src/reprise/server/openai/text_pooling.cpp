@@ -31,7 +31,8 @@ TextPooling::TextPooling(const api::AsyncEngine& engine,
       pools_(engine.startup_report().pooling.has_value()),
       pooled_(pooled_model(engine.startup_report())) {}
 
-// A classifier gives labels, and a score if it has one label. Source: vLLM 0.32.
+// A classifier gives probabilities of labels, and a score if it has only one label. Source: vLLM
+// 0.32.
 bool TextPooling::serves(PoolingApi api) const {
   const weights::ClassifierConfig* classifier = pooled_.classifier;
   if (!pools_) return false;

@@ -11,23 +11,23 @@
 
 namespace reprise::server {
 
-/// The way from a request for vectors to a running one, which the routes of all APIs share.
+/// Turns a request for vectors into a running one. The routes of all APIs share this code.
 /// Constant, so thread-safe; admit() and the answers of prepare() run on the I/O thread.
 class TextPooling {
  public:
-  /// The arguments must outlive this.
+  /// The arguments must outlive this object.
   TextPooling(const api::AsyncEngine& engine,
               GenerationService& generations,
               const ServedModel& model,
               const PromptEncoder& prompts);
 
-  /// Whether the model makes what the route answers.
+  /// Whether the model can compute the answers of this route.
   [[nodiscard]] bool serves(PoolingApi api) const;
-  /// Refuses a request before anyone works on its body. `name` is the API for people: "Score".
+  /// Refuses a request before its body is processed. `name` is the API's name for people: "Score".
   /// \throws ApiError 400 when the model does not serve it; 429 and 503 when there is no room
   void admit(PoolingApi api, const char* name) const;
-  /// Reads a body as parse_pooling_request() does and makes tokens of its texts. The result starts
-  /// the work. \throws ApiError, and the errors of PromptEncoder::encode
+  /// Reads a body as parse_pooling_request() does and tokenizes its texts. The result starts the
+  /// work. \throws ApiError, and the errors of PromptEncoder::encode
   [[nodiscard]] Answering prepare(std::string_view body,
                                   PoolingApi api,
                                   const HttpRequest& from) const;

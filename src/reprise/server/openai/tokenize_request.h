@@ -32,7 +32,7 @@ struct DetokenizeRequest {
 /// All functions: \throws ApiError 400 with the field at fault
 [[nodiscard]] TokenizeRequest parse_tokenize_request(std::string_view body,
                                                      const RequestPolicy& policy = {});
-/// The same for a body that was parsed.
+/// The same for a body that is already parsed.
 [[nodiscard]] TokenizeRequest read_tokenize_request(const Json& body, const RequestPolicy& policy);
 [[nodiscard]] DetokenizeRequest parse_detokenize_request(std::string_view body);
 

@@ -23,8 +23,8 @@ void check_size(size_t num_bytes, int64_t max_bytes, const char* field) {
                  field);
 }
 
-/// The body of the answer. It is written at once: a million tokens as Json take 30 times the
-/// memory. `spelled_by` is null when the spellings of the tokens are not wanted.
+/// The body of the answer. Written directly as text, because a million tokens as Json take 30 times
+/// the memory. `spelled_by` is null if the texts of the tokens are not wanted.
 std::string tokens_json(std::span<const int32_t> ids,
                         const tokenizer::Tokenizer* spelled_by,
                         const ServedModel& model,
@@ -54,8 +54,8 @@ Json text_or_null(const std::optional<std::string>& text) {
   return text ? Json(*text) : Json(nullptr);
 }
 
-/// The answer for clients that tokenize through the server, with the names of
-/// tokenizer_config.json.
+/// The answer of /tokenizer_info, for clients that tokenize through the server. Its members are
+/// named as in tokenizer_config.json.
 Json tokenizer_info(const api::AsyncEngine& engine, const ServedModel& model) {
   const tokenizer::TokenizerConfig& config = engine.tokenizer().config();
   const std::string_view chat_template = engine.chat_template();

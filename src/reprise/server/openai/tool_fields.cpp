@@ -83,8 +83,8 @@ const Json* find_function(const Json& tools, const std::string& name) {
   throw ApiError(400, std::string(why), "tool_choice");
 }
 
-/// Leaves only the tools that the request allows, as {"mode": "auto" or "required", "tools":
-/// [...]}. The model cannot call what it does not see. Returns the mode.
+/// Keeps only the tools that the request allows with {"mode": "auto" or "required", "tools":
+/// [...]}. The model cannot call tools that it does not see. Returns the mode.
 Json read_allowed_tools(const Json& allowed, ToolUse& use) {
   const Json listed = allowed.is_object() ? allowed.value("tools", Json()) : Json();
   const Json mode = allowed.is_object() ? allowed.value("mode", Json()) : Json();
@@ -141,7 +141,7 @@ void read_choice(const Json& choice, ToolUse& use) {
 
 Json parameters_of(const Json& function) {
   const Json parameters = function.value("parameters", Json());
-  // The arguments of a call are an object, even if the schema does not say so.
+  // The arguments of a call are always an object, even if the schema does not say so.
   if (parameters.is_null() || parameters.empty())
     return {{"type", "object"}, {"properties", Json::object()}};
   return parameters;

@@ -13,7 +13,7 @@ inline constexpr size_t kMaxTools = 128;
 // limit on the size of all tools together, as JSON
 inline constexpr size_t kMaxToolBytes = size_t{512} << 10;
 
-/// The tools of a chat request and what the model may do with them.
+/// The tools of a chat request, and how the model may use them.
 struct ToolUse {
   enum class Choice : uint8_t { none, automatic, required, named };
 

@@ -12,7 +12,7 @@ namespace {
 constexpr int kServerKind = 2;   // SPAN_KIND_SERVER
 constexpr int kErrorStatus = 2;  // STATUS_CODE_ERROR
 
-// Span.flags: the flags of W3C Trace Context, and what is known of the parent.
+// Span.flags: the flags of W3C Trace Context, and whether the parent's process is known.
 constexpr uint32_t kSampled = 0x1;
 constexpr uint32_t kHasRemoteFlag = 0x100;
 constexpr uint32_t kParentIsRemote = 0x200;

@@ -44,7 +44,7 @@ struct SpanExporter::Shared {
   SpanCounts counts;
   bool is_sending = false;
   bool is_ending = false;
-  bool gives_up = false;  // the end does not wait for the thread any more
+  bool gives_up = false;  // the destructor no longer waits for the thread
 };
 
 void SpanExporter::Shared::run() {
@@ -52,7 +52,7 @@ void SpanExporter::Shared::run() {
   while (!gives_up) {
     changed.wait(lock, [this] { return is_ending || !waiting.empty(); });
     if (waiting.empty()) return;
-    // Waits for further spans, which go into the same request.
+    // Waits a moment for further spans, which go into the same request.
     changed.wait_for(
         lock, options.delay, [this] { return is_ending || waiting.size() >= options.max_batch; });
     send_batch(lock);

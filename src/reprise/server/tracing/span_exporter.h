@@ -14,15 +14,16 @@
 
 namespace reprise::server {
 
-/// Sends one body to the collector and returns when the collector has taken it. It runs on the
-/// exporter's thread and must end within a time limit of its own. \throws Error when the body was
-/// not taken
+/// Sends one body to the collector and returns when the collector has accepted it. The function
+/// runs on the exporter's thread and must end within its own time limit. \throws Error if the
+/// collector did not accept the body
 using SendSpans = std::function<void(const std::string& body)>;
 
 struct SpanExporterOptions {
   TraceResource resource;
-  // Spans that may wait, spans that are sent together, and how long a span waits for others: the
-  // defaults of OpenTelemetry's batch processor, with a shorter delay.
+  // The number of spans that may wait, the number that are sent together, and how long a span waits
+  // for others. The values are the defaults of OpenTelemetry's batch processor, with a shorter
+  // delay.
   size_t max_waiting = 2048;
   size_t max_batch = 512;
   std::chrono::milliseconds delay{1000};
@@ -30,19 +31,21 @@ struct SpanExporterOptions {
 
 struct SpanCounts {
   uint64_t num_exported = 0;  // the collector has them
-  uint64_t num_dropped = 0;   // the queue was full, or the collector did not take them
+  // Spans for which the queue was full, or that the collector did not accept.
+  uint64_t num_dropped = 0;
 };
 
-/// Sends spans from its own thread, so that a collector which is slow, or gone, keeps no request
-/// waiting: spans beyond the limit of the queue are dropped and counted. Spans that the collector
-/// does not take are dropped too. The log tells of it, at most once a minute. Thread-safe.
+/// Sends spans from its own thread, so that no request waits for a collector that is slow or
+/// unreachable: spans beyond the limit of the queue are dropped and counted. Spans that the
+/// collector does not accept are dropped too. The log reports this at most once a minute.
+/// Thread-safe.
 class SpanExporter {
  public:
   SpanExporter(SpanExporterOptions options, SendSpans send, Log log);
   SpanExporter(const SpanExporter&) = delete;
   SpanExporter& operator=(const SpanExporter&) = delete;
   /// Gives the waiting spans up to two seconds to be sent. A thread that still waits for the
-  /// collector then keeps running and sends no more.
+  /// collector after that keeps running, but sends no more.
   ~SpanExporter();
 
   /// Never waits.

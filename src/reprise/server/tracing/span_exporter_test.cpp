@@ -20,7 +20,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// A collector that takes bodies, refuses them, or keeps its sender waiting.
+/// A collector that accepts bodies, refuses them, or makes its sender wait.
 class FakeCollector {
  public:
   SendSpans sender() {

@@ -14,12 +14,12 @@ double span_seconds(api::TimePoint begin, api::TimePoint end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
-/// 0.9, where a conversion gives 0.899999976.
+/// Returns 0.9 for 0.9F; a plain conversion would give 0.899999976.
 double as_written(float number) { return std::stod(fmt::format("{}", number)); }
 
 void add_latencies(const engine::RequestTimes& times, Span& span) {
-  // vLLM measures the first token from the arrival, and the queue from when the engine has the
-  // request.
+  // In vLLM, the time to the first token begins when the request arrives, and the time in the queue
+  // when the engine gets it.
   span.attributes.emplace_back("gen_ai.latency.time_to_first_token",
                                span_seconds(times.arrived, times.first_token));
   span.attributes.emplace_back("gen_ai.latency.time_in_queue",
@@ -37,7 +37,7 @@ void add_latencies(const engine::RequestTimes& times, Span& span) {
 std::string Tracer::random_id(size_t num_digits) {
   std::string id;
   while (id.size() < num_digits) id += fmt::format("{:016x}", random_());
-  // The standard has no id of zeros.
+  // An id of zeros is invalid in the standard.
   if (id.find_first_not_of('0') == std::string::npos) id.back() = '1';
   return id;
 }

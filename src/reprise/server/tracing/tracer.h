@@ -12,7 +12,7 @@
 
 namespace reprise::server {
 
-/// A request, as far as its span tells of it; the span also has figures of the answer.
+/// The facts of a request that its span contains; the span also contains figures of the answer.
 struct TracedRequest {
   std::optional<TraceParent> parent;
   std::string model;
@@ -34,7 +34,7 @@ class Tracer {
   Tracer(SpanExporterOptions options, SendSpans send, Log log)
       : exporter_(std::move(options), std::move(send), std::move(log)) {}
 
-  /// `last`: the delta with `finished`.
+  /// `last`: the delta whose `finished` is true.
   void end_request(const TracedRequest& request,
                    std::string_view request_id,
                    const engine::OutputDelta& last);
