@@ -5,13 +5,13 @@
 namespace reprise::speculative {
 namespace {
 
-/// A new result counts for this part of the moving average.
+/// The weight of a new result in the moving average.
 constexpr double kWeight = 0.25;
-/// A request pauses when its moving average falls below this value. Four complete failures in a row
-/// do that. A step with drafts costs less than two steps without, so this share of several drafts
-/// pays.
+/// A request pauses when its moving average falls below this value, as it does after four complete
+/// failures in a row. A step with drafts costs less than two steps without, so this share of
+/// several drafts pays.
 constexpr double kBadShare = 0.35;
-/// The share of drafts that a pausing request must see accepted in its try.
+/// The share of accepted drafts that ends a request's pause when it tries drafts again.
 constexpr double kGoodShare = 0.5;
 /// A step with four drafts takes up to three times as long as a step without (measured with the
 /// bundled model). With these pauses, an answer of 250 tokens whose drafts all fail has three
@@ -47,7 +47,7 @@ void DraftGate::observe(int num_drafts, int num_accepted) noexcept {
     return;
   }
   recent_.observe(num_drafts, num_accepted);
-  // After a good try the next result decides: one success alone may be luck.
+  // After a good try the next result decides, because one success alone may be luck.
   pause_ = 0;
   if (!is_try && recent_.share() < kBadShare) pause(kFirstPause);
 }

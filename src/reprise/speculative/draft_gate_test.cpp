@@ -7,7 +7,7 @@
 namespace reprise::speculative {
 namespace {
 
-/// The numbers of steps between tries whose drafts all fail.
+/// The numbers of steps between tries in which all drafts fail.
 std::vector<int> pauses(DraftGate& gate, int num_tries) {
   std::vector<int> result;
   for (int i = 0; i < num_tries; ++i) {

@@ -17,8 +17,8 @@ struct DraftRange {
 
 /// How many drafts a request may get, by the number of running requests: with many requests a step
 /// is limited by arithmetic, and drafts that fail cost as much as tokens. Source: vLLM's dynamic
-/// speculative decoding. A number between or after the rows has the drafts of the row before it.
-/// Empty: the number does not depend on the batch.
+/// speculative decoding. A number of requests between two rows, or after the last row, has the
+/// drafts of the row before it. Empty: the number does not depend on the batch.
 using DraftSchedule = std::vector<DraftRange>;
 
 /// The drafts for each number of running requests up to max_num_seqs; [0] is unused. Empty for an

@@ -16,7 +16,7 @@ using sampling::SampledToken;
 using sampling::SamplingStatus;
 using Tokens = std::vector<int32_t>;
 
-/// Verifies drafts against rows whose tokens are given.
+/// Verifies drafts against rows for which the sampled tokens are given.
 size_t verify(Tokens& tokens, std::vector<SampledToken>& sampled, const Tokens& of_model) {
   return verify_drafts(tokens, sampled, [&](size_t row, SampledToken& token) {
     token = {.token_id = of_model[row]};
@@ -84,7 +84,7 @@ Tokens generate(const Chain& chain,
   while (output.size() < count) {
     Tokens tokens = output;
     const size_t known = tokens.size();
-    // Drafts that are sometimes right: they follow from the known tokens only.
+    // These drafts are right only sometimes, because they depend only on the known tokens.
     if (with_drafts) {
       tokens.push_back(static_cast<int32_t>((known * 5 + seed) % Chain::kVocabSize));
       tokens.push_back(2);
@@ -118,7 +118,7 @@ TEST(DraftVerification, gives_the_tokens_of_plain_sampling_with_the_same_seed) {
   }
 }
 
-// The oracle is the distribution itself: the product of the softmax of the rows.
+// The expected result is the distribution itself: the product of the softmax of the rows.
 TEST(DraftVerification, samples_from_the_distribution_of_the_model) {
   constexpr int kDraws = 200'000;
   constexpr int kVocab = Chain::kVocabSize;
@@ -145,7 +145,7 @@ TEST(DraftVerification, samples_from_the_distribution_of_the_model) {
       for (int32_t c = 0; c < kVocab; ++c) {
         const double expected = kDraws * probability(0, a) * probability(a, b) * probability(b, c);
         const double seen = counts[{a, b, c}];
-        if (expected < 10) {  // cells that are too small for the test are taken together
+        if (expected < 10) {  // cells that are too small for the test are merged
           rest_expected += expected;
           rest_seen += seen;
           continue;

@@ -13,22 +13,22 @@ class DispatchLedger;
 
 namespace reprise::speculative {
 
-/// A step of the main model with its results. The runner defines it (runner/followed_step.h): a
-/// drafter that reads only tokens does not need it.
+/// A step of the main model with its results. The runner defines this struct
+/// (runner/followed_step.h); drafters that read only tokens do not need it.
 struct FollowedStep;
 
-/// How a draft model chooses the drafts of random answers (temperature above 0). vLLM's names. Both
-/// are exact, because a draft only becomes a token if the main model samples it.
+/// How a draft model chooses drafts for random answers (temperature above 0); vLLM's names. Both
+/// methods give exact answers, because a draft becomes a token only if the main model samples it.
 enum class DraftSampleMethod : uint8_t {
   greedy,  // the most likely token
-  /// A sample, with the request's parameters and with the random number that the main model's token
-  /// will be sampled with. The more alike the two models are, the more often both samples agree.
+  /// A sample, with the request's parameters and the random number with which the main model's
+  /// token will be sampled. The more similar the two models are, the more often both samples agree.
   probabilistic,
 };
 
 /// A request that wants drafts for the step being scheduled. Borrows from the request for one call.
 struct DraftRequest {
-  uint64_t request_id = 0;             // no other request of the engine ever has it
+  uint64_t request_id = 0;             // no other request of the engine ever has this id
   std::string_view cache_salt;         // requests with different salts must not share cached work
   std::span<const int32_t> token_ids;  // the prompt and the output so far
   /// Room for drafts, right after `token_ids` in memory. The drafter writes from the front.
@@ -65,8 +65,8 @@ class Drafter {
   virtual ~Drafter() = default;
 
   /// Sets drafts and num_drafts of each request. Called at most once per step, with the requests in
-  /// the order of their rank, so it should not allocate. A request that is not among them may be
-  /// among those of a later step. Does not throw: a drafter that fails proposes nothing.
+  /// the order of their rank, so it should not allocate. A request that is missing in one step may
+  /// be present in a later one. Does not throw: a drafter that fails proposes nothing.
   virtual void propose_all(std::span<DraftRequest> requests) noexcept = 0;
   /// Called once for each request that ends, whether or not it had drafts.
   virtual void end_request(const EndedRequest& /*request*/) noexcept {}
@@ -74,11 +74,11 @@ class Drafter {
   /// Whether this drafter needs follow(). Then no step is scheduled before the results of the step
   /// before it, and the host samples all tokens.
   [[nodiscard]] virtual bool follows_steps() const noexcept { return false; }
-  /// Takes the results of each step of the main model, if follows_steps().
+  /// Receives the results of each step of the main model, if follows_steps().
   virtual void follow(const FollowedStep& /*step*/) noexcept {}
-  /// Forgets everything that lies in caches of this drafter, because their memory was given back.
+  /// Forgets all data about this drafter's caches, because their memory was given back.
   virtual void forget_all() {}
-  /// The decisions of the steps of this drafter's own model. nullptr: it has no model.
+  /// The decisions of the steps of this drafter's own model. nullptr: the drafter has no model.
   [[nodiscard]] virtual const cudagraph::DispatchLedger* ledger() const noexcept { return nullptr; }
 };
 

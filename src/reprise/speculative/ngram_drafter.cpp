@@ -23,13 +23,13 @@ int NgramDrafter::propose(std::span<const int32_t> token_ids, std::span<int32_t>
   return static_cast<int>(count);
 }
 
-/// The place after the best match; the number of tokens if nothing matches.
-/// Source: vLLM's NgramProposer chooses the same match.
+/// The place after the best match; the number of tokens if nothing matches. vLLM's NgramProposer
+/// chooses the same match.
 size_t NgramDrafter::find_continuation(std::span<const int32_t> token_ids) {
   const size_t count = token_ids.size();
   const size_t longest_allowed = borders_.size();
-  // Read backwards, the last tokens are a prefix, and an earlier occurrence of them is a match of
-  // this prefix that ends at a later place.
+  // Read backwards, the last tokens are a prefix of the text. An earlier occurrence of them is then
+  // a match of this prefix that ends at a later place.
   const auto backwards = [&](size_t i) { return token_ids[count - 1 - i]; };
   size_t matched = 0;  // length of the prefix that ends before place i
   size_t longest = 0;

@@ -17,8 +17,8 @@ struct NgramLookup {
 };
 
 /// Finds an earlier place in the request's own tokens that has the same last tokens, and proposes
-/// the tokens that follow there. The longest match of prompt_lookup_min to prompt_lookup_max tokens
-/// wins; among equally long matches the first one, because more tokens follow it.
+/// the tokens after that place. The longest match of prompt_lookup_min to prompt_lookup_max tokens
+/// wins. Among equally long matches the first one wins, because more tokens follow it.
 ///
 /// One call reads each token once or twice (Knuth-Morris-Pratt), and allocates nothing.
 class NgramDrafter final : public TokenDrafter {

@@ -17,7 +17,7 @@ Tokens propose(const NgramLookup& lookup, const Tokens& tokens, int most) {
   return drafts;
 }
 
-/// The same search, place by place.
+/// The same search, done separately at each place.
 Tokens propose_ref(const NgramLookup& lookup, const Tokens& tokens, int most) {
   const auto count = static_cast<int>(tokens.size());
   for (int length = std::min(lookup.prompt_lookup_max, count - 1);

@@ -32,7 +32,7 @@ constexpr uint32_t kEvery = UINT32_MAX;
 constexpr uint32_t kWithFolder = methods({draft_model, eagle, eagle3});
 constexpr uint32_t kWithModel = methods({draft_model, eagle, eagle3, mtp});
 
-/// A key of vLLM and the methods that it belongs to.
+/// A key of vLLM, and the methods for which it is valid.
 struct MethodKey {
   std::string_view key;
   uint32_t methods = kEvery;
@@ -57,7 +57,7 @@ constexpr auto kKeys = std::to_array<MethodKey>({
     {"enforce_eager", kWithModel},
     {"draft_sample_method", kWithModel},
 });
-/// Keys of vLLM that belong to methods or features that this engine does not have.
+/// Keys of vLLM for methods or features that this engine does not have.
 constexpr auto kKeysOfVllm = std::to_array<std::string_view>({"attention_backend",
                                                               "code_revision",
                                                               "disable_by_batch_size",

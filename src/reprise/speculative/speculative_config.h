@@ -22,23 +22,24 @@ enum class SpeculativeMethod : uint8_t { ngram, suffix, draft_model, eagle, eagl
          method == SpeculativeMethod::mtp;
 }
 
-/// The longest run of drafts. Each draft needs a row of logits per request, so longer runs would
-/// cost much memory, and text that can be guessed so far ahead is rare.
+/// The largest number of draft tokens. Each draft needs a row of logits per request, so more drafts
+/// would cost much memory, and texts that can be predicted so far ahead are rare.
 inline constexpr int32_t kMostSpeculativeTokens = 64;
 /// The key whose value is read as a DraftSchedule.
 inline constexpr const char* kScheduleKey = "num_speculative_tokens_per_batch_size";
 /// The longest n-gram to look up.
 inline constexpr int32_t kLongestNgram = 256;
-/// The most matched and proposed tokens of method suffix together.
+/// The largest number of matched and proposed tokens together, for method suffix.
 inline constexpr int32_t kDeepestSuffixTree = 256;
 
-/// The model or head that makes the drafts of the methods draft_model, eagle, eagle3 and mtp.
+/// The model or head that makes the drafts, for the methods draft_model, eagle, eagle3 and mtp.
 struct DraftModelOptions {
-  std::filesystem::path model;  // as EngineArgs::model; empty for mtp, which is in the main model's
+  // As EngineArgs::model; empty for mtp, whose head is in the main model's files.
+  std::filesystem::path model;
   std::optional<int32_t>
       max_model_len;                  // longer requests get no drafts; default: the model's limit
   std::string quantization = "none";  // as EngineArgs::quantization
-  /// Whether the draft model runs without graphs. Unset: if the main model does.
+  /// Whether the draft model runs without graphs. Unset: as the main model does.
   std::optional<bool> enforce_eager;
   DraftSampleMethod sample_method = DraftSampleMethod::greedy;
 
@@ -49,10 +50,11 @@ struct DraftModelOptions {
 struct SpeculativeConfig {
   SpeculativeMethod method = SpeculativeMethod::ngram;
   int32_t num_speculative_tokens = 0;  // draft tokens per request and step, at least 1
-  DraftSchedule schedule;              // fewer of them, by the number of running requests
-  NgramLookup lookup;                  // of method ngram
-  SuffixOptions suffix;                // of method suffix
-  DraftModelOptions draft_model;       // of the methods with a model
+  // Smaller numbers of draft tokens, by the number of running requests.
+  DraftSchedule schedule;
+  NgramLookup lookup;             // of method ngram
+  SuffixOptions suffix;           // of method suffix
+  DraftModelOptions draft_model;  // of the methods with a model
 
   friend bool operator==(const SpeculativeConfig&, const SpeculativeConfig&) = default;
 };

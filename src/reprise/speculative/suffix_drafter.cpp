@@ -15,7 +15,8 @@ void SuffixDrafter::propose_all(std::span<DraftRequest> requests) noexcept {
     try {
       propose(request);
     } catch (const std::exception&) {
-      request.num_drafts = 0;  // there is no memory for the request's index
+      // The request's index does not fit into memory, so there are no drafts.
+      request.num_drafts = 0;
     }
   }
 }
@@ -32,7 +33,7 @@ void SuffixDrafter::propose(DraftRequest& request) {
   request.num_drafts = others.num_drafts;
 }
 
-/// The index of the request's tokens, with all of them.
+/// Brings the index of the request's tokens up to date and returns it.
 SuffixIndex& SuffixDrafter::own_index(const DraftRequest& request) {
   const size_t count = request.token_ids.size();
   auto found = own_.find(request.request_id);
@@ -41,7 +42,7 @@ SuffixIndex& SuffixDrafter::own_index(const DraftRequest& request) {
     found = own_.end();
   }
   if (found == own_.end()) {
-    // Room for as many tokens again, so that a long answer builds few indexes.
+    // Reserves room for as many tokens again, so that a long answer builds few indexes.
     const size_t capacity = std::bit_ceil(std::max<size_t>(64, count + count / 2));
     found = own_.emplace(request.request_id, SuffixIndex(capacity)).first;
   }
@@ -56,7 +57,7 @@ void SuffixDrafter::end_request(const EndedRequest& request) noexcept {
   try {
     remember(request.output_token_ids);
   } catch (const std::exception&) {
-    return;  // there is no memory to count one more answer
+    return;  // counting one more answer does not fit into memory
   }
 }
 
@@ -67,7 +68,7 @@ void SuffixDrafter::remember(std::span<const int32_t> answer) {
   answer_begins_.push_back(answers_.end());
   answers_.append(answer);
   answers_.append(SuffixIndex::kSeparator);
-  // An answer whose beginning fell out is dropped as a whole.
+  // An answer whose beginning was dropped is dropped as a whole.
   const auto num_most = static_cast<size_t>(options_.max_cached_requests);
   while (answer_begins_.size() > num_most || answer_begins_.front() < answers_.begin()) {
     answer_begins_.pop_front();

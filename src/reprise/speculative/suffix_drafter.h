@@ -21,7 +21,7 @@ namespace reprise::speculative {
 /// have asked.
 class SuffixDrafter final : public Drafter {
  public:
-  /// Tokens of earlier answers: 16 bytes each.
+  /// The largest number of tokens of earlier answers; 16 bytes each.
   static constexpr size_t kMostCachedTokens = size_t{1} << 20;
 
   explicit SuffixDrafter(const SuffixOptions& options,

@@ -26,7 +26,7 @@ bool ends_with(const SuffixTokens& text, size_t end, const SuffixTokens& suffix)
          std::ranges::equal(suffix, std::span(text).subspan(end - suffix.size(), suffix.size()));
 }
 
-/// The definition, without any index: counts what follows each suffix in all texts.
+/// The definition, without an index: counts the tokens that follow each suffix in all texts.
 Expected propose_by_counting(const std::vector<SuffixTokens>& texts,
                              const SuffixTokens& tokens,
                              size_t room,
@@ -129,7 +129,7 @@ TEST(SuffixIndex, forgets_what_falls_out_of_its_ring) {
       SuffixTokens drafts(3);
       const SuffixIndex::Proposal proposal = index.propose(all, drafts, {});
       drafts.resize(static_cast<size_t>(proposal.num_drafts));
-      // A text of one token has no places, and the reference needs two.
+      // A text of one token has no places, and the reference needs two tokens.
       const Expected expected =
           kept.size() < 2 ? Expected{} : propose_by_counting({kept}, all, 3, {});
       ASSERT_EQ(drafts, expected.drafts) << "capacity " << capacity << ", token " << i;
@@ -173,7 +173,7 @@ TEST(SuffixDrafter, follows_a_growing_request) {
   for (int step = 0; step < 300; ++step) {
     const SuffixTokens text = tokens;
     const Expected expected = propose_by_counting({text}, text, 4, {});
-    if (text.size() < 60) {  // later a look-up does not see every place
+    if (text.size() < 60) {  // after that, a look-up does not see every place
       ASSERT_EQ(propose(drafter, 1, tokens), expected.drafts) << step;
     } else {
       (void)propose(drafter, 1, tokens);

@@ -9,10 +9,10 @@
 namespace reprise::speculative {
 namespace {
 
-/// No depth of a look-up exceeds this number, because no run of drafts is longer.
+/// No look-up goes deeper than this number, because no run of drafts is longer.
 constexpr size_t kLongestRun = 64;
 
-/// The most drafts for a match of this length.
+/// The largest number of drafts for a match of this length.
 size_t most_drafts(int num_matched, size_t room, const SuffixOptions& options) {
   const double wanted = std::floor(num_matched * options.max_spec_factor);
   const double most = std::min({wanted,
@@ -52,7 +52,7 @@ void SuffixIndex::append(int32_t token) {
 
 void SuffixIndex::forget_before(uint64_t position) noexcept { begin_ = std::max(begin_, position); }
 
-/// The tokens up to `position` that agree with the last of `tokens`.
+/// The number of tokens up to `position` that agree with the last of `tokens`.
 int SuffixIndex::count_matched(uint64_t position,
                                std::span<const int32_t> tokens,
                                int most_matched) const noexcept {
@@ -82,8 +82,8 @@ void SuffixIndex::find_places(std::span<const int32_t> tokens, int most_matched)
   }
 }
 
-/// The token that most of the active places have at `depth`, and how many. Among equals, the token
-/// of the latest place wins. A separator never wins.
+/// The token that most of the active places have at `depth`, and the number of these places. Among
+/// equals, the token of the latest place wins. A separator never wins.
 int32_t SuffixIndex::most_frequent_next(size_t depth, size_t& count) const {
   const auto token_of = [&](uint64_t next) {
     return next + depth < end_ ? token_at(next + depth) : kSeparator;
@@ -103,7 +103,7 @@ int32_t SuffixIndex::most_frequent_next(size_t depth, size_t& count) const {
   return best;
 }
 
-/// Follows the most frequent tokens after all places with at least this many matched tokens.
+/// Follows the most frequent tokens after all places that have at least this many matched tokens.
 SuffixIndex::Proposal SuffixIndex::follow(int num_matched, size_t most, double min_prob) {
   active_.clear();
   run_.clear();
@@ -138,8 +138,8 @@ SuffixIndex::Proposal SuffixIndex::propose(std::span<const int32_t> tokens,
   const int most_matched = std::min(options.max_tree_depth - 1, static_cast<int>(tokens.size()));
   if (most_matched < 2) return best;
   find_places(tokens, most_matched);
-  // Neighbouring lengths may have the same places. The one that allows most drafts counts for all
-  // of them.
+  // Several lengths in a row may have the same places. The length that allows the most drafts
+  // stands for all of them.
   size_t most = 0;
   for (int num_matched = most_matched; num_matched >= 2; --num_matched) {
     const auto has = [this](int length) {

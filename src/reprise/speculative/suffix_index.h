@@ -12,7 +12,7 @@ struct SuffixOptions {
   int max_tree_depth = 24;          // the most matched and proposed tokens together
   int max_cached_requests = 10000;  // earlier answers that are kept; 0: none
   double max_spec_factor = 1.0;     // the most proposed tokens per matched token
-  double min_token_prob = 0.1;      // a proposed run of tokens must be at least so likely
+  double min_token_prob = 0.1;      // smallest probability of a proposed run of tokens
 
   friend bool operator==(const SuffixOptions&, const SuffixOptions&) = default;
 };
@@ -26,10 +26,10 @@ struct SuffixOptions {
 /// value type; not thread-safe.
 class SuffixIndex {
  public:
-  /// Stands between two texts, and matches no token.
+  /// Separates two texts, and matches no token.
   static constexpr int32_t kSeparator = -1;
   /// A look-up stops after this many places with the same two tokens, the latest first, or after
-  /// this many links. They bound its time.
+  /// this many links. These limits bound its time.
   static constexpr size_t kMostPlaces = 64;
   static constexpr int kMostLinks = 512;
 
@@ -42,15 +42,15 @@ class SuffixIndex {
   }
   /// Forgets all tokens before this position. \pre position <= end()
   void forget_before(uint64_t position) noexcept;
-  /// Positions count from the first token ever appended.
+  /// Positions are counted from the first token ever appended.
   [[nodiscard]] uint64_t begin() const noexcept { return begin_; }
   [[nodiscard]] uint64_t end() const noexcept { return end_; }
   [[nodiscard]] size_t capacity() const noexcept { return tokens_.size(); }
 
   struct Proposal {
     int num_drafts = 0;
-    /// The expected number of right drafts: the sum of the probabilities of the runs 1, 2, ... that
-    /// counting gives.
+    /// The expected number of right drafts: the sum of the counted probabilities of runs of 1, 2,
+    /// ... drafts.
     double score = 0;
   };
   /// Writes guesses of the tokens after `tokens` to the front of `drafts`. Of all lengths of
@@ -78,15 +78,16 @@ class SuffixIndex {
   [[nodiscard]] int32_t most_frequent_next(size_t depth, size_t& count) const;
 
   std::vector<int32_t> tokens_;  // a ring
-  /// For each position: how far back the previous position of its bucket is; 0: there is none.
+  /// For each position, the distance to the previous position of its bucket; 0: there is none.
   std::vector<uint32_t> links_;
-  /// For each bucket: 1 + its last position; 0: it is empty.
+  /// For each bucket, 1 + its last position; 0: the bucket is empty.
   std::vector<uint64_t> heads_;
   uint64_t begin_ = 0;
   uint64_t end_ = 0;
   // Of one look-up.
-  std::vector<Place> places_;     // the latest first
-  std::vector<uint64_t> active_;  // `next` of the places that agree with the run so far
+  std::vector<Place> places_;  // the latest first
+  // The values of `next` for the places that agree with the run so far.
+  std::vector<uint64_t> active_;
   std::vector<int32_t> run_;
 };
 
