@@ -9,13 +9,13 @@ namespace reprise::structured_output {
 struct ReasoningDelimiters {
   int32_t start = 0;
   int32_t end = 0;
-  bool begins_inside = false;  // true when the prompt has opened the reasoning
+  bool begins_inside = false;  // true if the prompt has begun the reasoning
 
   friend bool operator==(const ReasoningDelimiters&, const ReasoningDelimiters&) = default;
 };
 
-/// Leaves the reasoning free and applies `rest` to the text after its end token. When the prompt
-/// has not opened the reasoning, it must begin with the first token.
+/// Leaves the reasoning free and applies `rest` to the text after its end token. If the prompt has
+/// not begun the reasoning, the answer must begin with the reasoning's start token.
 [[nodiscard]] std::unique_ptr<TokenConstraint> after_reasoning(
     const ReasoningDelimiters& delimiters, std::unique_ptr<TokenConstraint> rest);
 

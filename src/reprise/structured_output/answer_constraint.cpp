@@ -14,12 +14,12 @@ namespace {
 
 using Place = AnswerMachine::Way::Place;
 
-/// A spec keeps so many bytes of masks.
+/// A spec keeps this many bytes of masks.
 constexpr size_t kMaxMaskBytes = size_t{48} << 20;
 constexpr size_t kManyFrames = 4096;
 constexpr size_t kMaxMadeAhead = 32;
 
-/// What the answers of one spec share.
+/// The masks that the answers of one spec share.
 struct SpecMasks {
   SpecMasks(std::shared_ptr<const AnswerProgram> of, std::shared_ptr<SharedMasks> with)
       : program(std::move(of)), shared(std::move(with)), own(kMaxMaskBytes) {}
@@ -111,7 +111,7 @@ class ProgramConstraint final : public TokenConstraint {
     machine_.walk(tokens().tokens(), others, [this](int32_t token) {
       tokens().tokens().for_each_with(token, [this](int32_t same) { allow(same); });
     });
-    // End tokens have no meaning as texts.
+    // End tokens have no meaning as texts, so masks leave them out.
     for (const int32_t id : tokens().vocabulary().end_token_ids) {
       mask_[static_cast<size_t>(id) / 32] &= ~(1U << (static_cast<uint32_t>(id) % 32U));
     }
@@ -179,7 +179,8 @@ class ProgramConstraint final : public TokenConstraint {
     for (const LeafMask::Exit& exit : exits) {
       const int64_t length = int64_t{way.text.length} + exit.num_characters;
       if (length < leaf.least || length > most) continue;
-      // The machine looked at an answer without the characters of this token.
+      // The machine's decision depended on the answer's text so far, which lacks the characters of
+      // this token.
       if (machine_.has_looked() && exit.num_bytes > 0) continue;
       if (!used.empty() && is_used(exit, used)) continue;
       allow(exit.token);
@@ -209,7 +210,8 @@ class CompiledProgram final : public CompiledSpec {
  public:
   CompiledProgram(std::shared_ptr<const AnswerProgram> program, std::shared_ptr<SharedMasks> shared)
       : spec_(std::make_shared<SpecMasks>(std::move(program), std::move(shared))) {
-    // The first masks of texts, which all answers need, are made before an answer waits for them.
+    // The first masks of texts are needed by all answers, so they are made before an answer waits
+    // for them.
     size_t num_made = 0;
     for (const TextLeaf& leaf : spec_->program->texts) {
       if (++num_made > kMaxMadeAhead) break;

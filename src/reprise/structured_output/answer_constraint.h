@@ -8,7 +8,8 @@
 
 namespace reprise::structured_output {
 
-/// The masks that all answers of a backend share: the vocabulary's, and those of usual strings.
+/// The masks that all answers of a backend share: those of the vocabulary, and those of usual
+/// strings.
 struct SharedMasks {
   explicit SharedMasks(VocabularyBytes vocabulary);
 
@@ -17,7 +18,7 @@ struct SharedMasks {
   LeafMaskCache of_any_text;
 };
 
-/// A spec whose answers an AnswerProgram writes.
+/// Wraps a program as a spec that can constrain answers.
 [[nodiscard]] std::shared_ptr<const CompiledSpec> compiled_program(
     std::shared_ptr<const AnswerProgram> program, std::shared_ptr<SharedMasks> shared);
 

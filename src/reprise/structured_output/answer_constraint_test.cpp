@@ -9,7 +9,7 @@
 namespace reprise::structured_output {
 namespace {
 
-/// All bytes, some longer tokens, and the end.
+/// A vocabulary of all single bytes, some longer tokens, and the end.
 VocabularyBytes bytes_and_words() {
   VocabularyBytes vocabulary;
   for (int byte = 0; byte < 256; ++byte) vocabulary.tokens.emplace_back(1, static_cast<char>(byte));
@@ -39,7 +39,7 @@ class Answer {
   bool allows(const std::string& text) {
     return contains(constraint_->allowed_tokens(), token(vocabulary_, text));
   }
-  /// Takes tokens that each mask must allow.
+  /// Takes the text token by token; each mask must allow the next token.
   bool take(const std::string& text) {
     return allows(text) && constraint_->accept(token(vocabulary_, text));
   }
@@ -117,7 +117,7 @@ TEST(AnswerConstraint, does_not_end_a_value_that_violates_what_is_checked_at_its
 }
 
 TEST(AnswerConstraint, holds_look_ahead_exactly) {
-  // pydantic writes this for Decimal.
+  // pydantic writes this pattern for Decimal.
   const std::string pattern = R"("pattern": "^(?!^[-+.]*$)[+-]?0*\\d*\\.?\\d*$")";
   for (const std::string good : {"1", "-0.5", "+.5", "00.", "12345678901234567890"}) {
     Answer answer(OutputSpec::Kind::json_schema, of_text(pattern));

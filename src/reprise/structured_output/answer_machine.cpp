@@ -11,10 +11,10 @@ namespace {
 
 using Place = AnswerMachine::Way::Place;
 
-/// Most characters of whitespace in a row between the tokens of JSON. Without a limit, a model that
-/// has begun to write blanks may never stop.
+/// The largest number of whitespace characters in a row between the tokens of JSON. Without a
+/// limit, a model that has begun to write blanks may never stop.
 constexpr uint8_t kMaxSpaces = 4;
-/// A value that no space may stand before.
+/// The state before a value that allows no whitespace in front of it.
 constexpr uint8_t kNoSpaces = 255;
 constexpr size_t kMaxWays = 1024;
 constexpr size_t kFewWays = 64;  // that are compared with each other
@@ -34,8 +34,8 @@ AnswerMachine::Ways AnswerMachine::start() {
   return ways;
 }
 
-/// Before a value that no whitespace may stand before. A plain text has begun before its first
-/// byte.
+/// Enters a node whose value allows no whitespace in front of it. A plain text has begun even
+/// before its first byte.
 void AnswerMachine::enter(int32_t frame, NodeId id, Ways& to) {
   const AnswerNode& node = program_->at(id);
   const auto index = static_cast<size_t>(node.index);
@@ -183,7 +183,7 @@ bool AnswerMachine::take_space(Way& way, uint8_t byte) const {
   return true;
 }
 
-/// With fixed whitespace there is one space after commas and colons, and no other.
+/// With fixed whitespace there is exactly one space after commas and colons, and no other.
 bool AnswerMachine::has_its_space(const Way& way) const {
   if (program_->any_whitespace || way.num_spaces == kNoSpaces) return true;
   const bool needs_space =
@@ -191,7 +191,7 @@ bool AnswerMachine::has_its_space(const Way& way) const {
   return way.num_spaces == (needs_space ? 1 : 0);
 }
 
-/// Something ended before this byte.
+/// Handles a value that ended before this byte.
 void AnswerMachine::complete_before(int32_t frame, uint8_t byte, Ways& to) {
   Ways after;
   complete(frame, text_.size() - 1, after);
@@ -220,7 +220,7 @@ void AnswerMachine::step_number(const Way& way, uint8_t byte, Ways& to) {
   const bool goes_on = leaf.take_byte(next.number, byte);
   if (goes_on) to.push_back(next);
   if (way.frame < 0 || !leaf.may_end(way.number)) return;
-  // In JSON, what follows a number does not look like a part of it.
+  // In JSON, the byte after a number never looks like a part of the number.
   const bool is_in_json = program_->at(at(way.frame).node).kind != AnswerNode::Kind::sequence;
   if (!goes_on || !is_in_json) complete_before(way.frame, byte, to);
 }
@@ -257,7 +257,7 @@ void AnswerMachine::step_literals(Way way, uint8_t byte, Ways& to) {
   }
 }
 
-/// In an array of distinct items, whether one of the literals is still free.
+/// Whether one of the literals is still unused, in an array of distinct items.
 bool AnswerMachine::has_unused(const LiteralsNode& node, const Way& way) const {
   if (way.frame < 0) return true;
   if (!keeps_texts_apart(way)) return true;
@@ -307,7 +307,7 @@ void AnswerMachine::begin(int32_t frame, NodeId id, uint8_t byte, Ways& to) {
     case AnswerNode::Kind::checked:
       return begin(open(id), program_->checks[index].value, byte, to);
     case AnswerNode::Kind::sequence:
-      return;  // enter() writes sequences, which are not inside of JSON
+      return;  // enter() writes sequences, which never occur inside of JSON
   }
 }
 
@@ -335,7 +335,7 @@ void AnswerMachine::complete(int32_t frame_index, size_t end, Ways& to) {
     case AnswerNode::Kind::sequence: {
       const auto& parts = program_->sequences[static_cast<size_t>(node.index)];
       const auto next = static_cast<size_t>(frame.index) + 1;
-      // The frame is not needed for the last part, so loops of sequences do not nest.
+      // The last part needs no frame of the sequence, so sequences in a loop do not nest.
       if (next + 1 == parts.size()) return enter(frame.parent, parts[next], to);
       Frame after = frame;
       ++after.index;
@@ -349,7 +349,8 @@ void AnswerMachine::complete(int32_t frame_index, size_t end, Ways& to) {
 bool AnswerMachine::is_used(const Frame& frame, std::string_view text, bool compares_values) {
   if (frame.used < 0) return false;
   has_looked_ = true;
-  // Strings that these programs write next to others, and integers, have one spelling.
+  // Integers have only one spelling. Where strings are compared, the programs allow only one
+  // spelling of each.
   const auto has_one_spelling = [](std::string_view one) {
     return one.starts_with('"') || one.find_first_not_of("-0123456789") == one.npos;
   };

@@ -37,17 +37,18 @@ class AnswerMachine {
     };
     Place place = Place::value;
     uint8_t num_spaces = 0;
-    int32_t frame = -1;  // the value that this is a part of; -1: none
+    int32_t frame = -1;  // the value of which this is a part; -1: none
     int32_t index = -1;
-    NodeId extra_value = NodeId::none;  // this text is a name, and this is its value
+    NodeId extra_value = NodeId::none;  // this text is a name, and this is the node of its value
     TextState text;
     NumberLeaf::State number;
-    // Literals and keys that begin like the text: a range of them, and the bytes so far.
+    // The literals and keys that begin with the text so far: a range of them, and the number of
+    // bytes.
     uint32_t low = 0;
     uint32_t high = 0;
     uint32_t depth = 0;
 
-    /// Keeps the literals or keys that go on with `byte`. \return false when none does
+    /// Keeps only the literals or keys that continue with `byte`. \return false if none does
     [[nodiscard]] bool narrow(const LiteralsNode& node, uint8_t byte);
 
     friend bool operator==(const Way&, const Way&) = default;
@@ -57,19 +58,21 @@ class AnswerMachine {
   explicit AnswerMachine(std::shared_ptr<const AnswerProgram> program);
 
   [[nodiscard]] Ways start();
-  /// Continues all ways with one byte. \return false when none goes on
+  /// Continues all ways with one byte. \return false if no way continues
   bool take(const Ways& from, uint8_t byte, Ways& to);
   /// Whether the answer may end after one of the ways.
   [[nodiscard]] bool can_end(const Ways& ways);
 
-  /// The ways after the text of `way` has ended, with its quote if it is a string. Does not look
+  /// The ways after the text of `way` has ended, with its quote if it is a string. Does not check
   /// whether this text was used before: see used_texts().
   void close_text(const Way& way, Ways& to);
-  /// Whether the text of `way` must differ from earlier ones: it is a name or a distinct item.
+  /// Whether the text of `way` must differ from earlier texts, because it is a name or a distinct
+  /// item.
   [[nodiscard]] bool keeps_texts_apart(const Way& way) const;
-  /// The rests of earlier names or items that would be read again if the text of `way` were closed.
+  /// For each earlier name or item that begins with the text of `way`, its remaining bytes: the
+  /// text must not end with them.
   [[nodiscard]] std::vector<std::string_view> used_rests(const Way& way) const;
-  /// Whether a step since the mark looked at the text of the answer.
+  /// Whether a step since the mark depended on the text of the answer.
   [[nodiscard]] bool has_looked() const { return has_looked_; }
 
   struct Mark {
@@ -82,12 +85,12 @@ class AnswerMachine {
     return {frames_.size(), used_.size(), text_.size(), has_looked_};
   }
   void undo(const Mark& mark);
-  /// Forgets the frames that no way needs. Invalidates marks.
+  /// Removes frames that no way needs. Invalidates marks.
   void compact(Ways& ways);
 
   [[nodiscard]] const AnswerProgram& program() const { return *program_; }
 
-  /// Visits the numbers of all texts in `trie` with which the ways go on.
+  /// Calls a function with the number of each text in `trie` with which the ways can continue.
   template <typename Visit>
   void walk(const TokenTrie& trie, const Ways& from, const Visit& visit);
 
@@ -95,10 +98,10 @@ class AnswerMachine {
   struct Frame {
     NodeId node = NodeId::none;
     int32_t parent = -1;
-    int32_t index = 0;   // of properties that are passed, items, parts of a sequence
+    int32_t index = 0;   // properties already passed, items written, or parts of a sequence done
     int32_t count = 0;   // of members; of items that satisfy `contains`
-    int32_t used = -1;   // the last of the names or items to be kept apart
-    uint32_t start = 0;  // of the value, item or name in the answer
+    int32_t used = -1;   // the last of the names or items that must differ
+    uint32_t start = 0;  // where the value, item or name begins in the answer
     friend bool operator==(const Frame&, const Frame&) = default;
   };
   struct Used {

@@ -19,7 +19,7 @@ void AnswerMachine::step_key(Way way, uint8_t byte, Ways& to) {
     to.push_back(way);
     return;
   }
-  // A name ends with its quote, so it is the beginning of no other.
+  // A name ends with its quote, so no name is the beginning of another.
   const int32_t property = object.property_of_key[way.low];
   Frame after = frame;
   after.index = property + 1;
@@ -43,7 +43,7 @@ bool AnswerMachine::may_write(const ObjectNode& object,
   return !object.extras.empty() || count + (num_properties - property - 1) >= object.least;
 }
 
-/// Whether one more member can follow.
+/// Whether another member can follow.
 bool AnswerMachine::may_go_on(const ObjectNode& object, const Frame& frame) const {
   const auto num_properties = static_cast<int32_t>(object.properties.size());
   for (int32_t i = frame.index; i < num_properties; ++i) {

@@ -36,7 +36,7 @@ struct AnswerNode {
   FirstBytes first{};
 };
 
-/// Texts, sorted: those that begin alike are neighbours.
+/// Literal texts, sorted, so that texts with the same beginning are neighbours.
 struct LiteralsNode {
   std::vector<std::string> texts;
 };
@@ -46,9 +46,10 @@ struct ObjectNode {
     NodeId value = NodeId::none;
     bool is_required = false;
     int32_t num_required_after = 0;  // of the properties that follow
-    int32_t next_required = 0;       // the first required one from here on, or their number
+    // The first required property from here on, or the number of properties.
+    int32_t next_required = 0;
   };
-  /// Members without a name of their own. They follow the others.
+  /// Members whose names the schema does not list. They come after the listed ones.
   struct Extra {
     int32_t key = 0;  // in AnswerProgram::texts
     NodeId value = NodeId::none;
@@ -57,7 +58,7 @@ struct ObjectNode {
   LiteralsNode keys;                 // `"name"`
   std::vector<int32_t> property_of_key;
   std::vector<Extra> extras;
-  /// Names that no extra member has.
+  /// Names that no extra member may have.
   std::vector<std::string> taken;
   int64_t least = 0;
   std::optional<int64_t> most;
@@ -65,7 +66,8 @@ struct ObjectNode {
 
 struct ArrayNode {
   std::vector<NodeId> first_items;
-  NodeId item = NodeId::none;       // of the others; none: there are no others
+  // For the items after the listed ones; none: no more items may follow.
+  NodeId item = NodeId::none;
   NodeId contained = NodeId::none;  // an item that also satisfies `contains`
   int64_t least_contained = 0;
   int64_t least = 0;
@@ -79,8 +81,8 @@ struct CheckedNode {
   std::shared_ptr<const SchemaValidator> validator;  // knows what the schema refers to
 };
 
-/// The form of an answer: a graph of nodes that step through its bytes (AnswerMachine). Immutable
-/// once it is made; any number of answers share it.
+/// The form of an answer: a graph of nodes. AnswerMachine follows it byte by byte. Immutable once
+/// it is made; any number of answers share it.
 struct AnswerProgram {
   std::vector<AnswerNode> nodes;
   std::vector<TextLeaf> texts;
@@ -103,7 +105,7 @@ struct AnswerProgram {
   [[nodiscard]] size_t memory_bytes() const;
 };
 
-/// Fills in AnswerNode::first, and ObjectNode's numbers, after all nodes are there.
+/// Fills in AnswerNode::first, and the numbers in ObjectNode, when all nodes exist.
 void link(AnswerProgram& program);
 
 }  // namespace reprise::structured_output

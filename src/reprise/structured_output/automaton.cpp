@@ -188,10 +188,11 @@ bool Automaton::matches(const std::vector<uint32_t>& code_points) const {
 void Automaton::group_states(size_t num_characters) {
   constexpr size_t kFew = 64;
   if (num_states() <= kFew) return;
-  // Moore's refinement of a partition, which ends early: round i tells apart what a text of i
-  // characters tells apart.
+  // Moore's refinement of a partition, ended early: round i separates states that some text of i
+  // characters separates.
   for (size_t state = 0; state < num_states(); ++state) {
-    // Beside a smooth automaton there may be a counter, for which the rest counts.
+    // A counter beside a smooth automaton needs the rest, so states with different rests are
+    // separated.
     groups_[state] =
         is_smooth_ ? rest_[state] : std::min(rest_[state], 1U) + (rest_[state] == kFar);
   }

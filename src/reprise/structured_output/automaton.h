@@ -11,8 +11,8 @@
 
 namespace reprise::structured_output {
 
-/// A deterministic automaton over code points. State 0 is dead; from every other state a text leads
-/// to acceptance. A value; immutable after group_states().
+/// A deterministic automaton over code points. State 0 is dead; from every other state some text
+/// leads to acceptance. A value; immutable after group_states().
 class Automaton {
  public:
   static constexpr uint32_t kDead = 0;
@@ -26,23 +26,23 @@ class Automaton {
     return next_[state * num_classes_ + class_of(code_point)];
   }
   [[nodiscard]] bool accepts(uint32_t state) const { return rest_[state] == 0; }
-  /// The number of characters that at least follow.
+  /// The smallest number of characters that must still follow.
   [[nodiscard]] uint32_t rest(uint32_t state) const { return rest_[state]; }
   /// Whether a character can follow.
   [[nodiscard]] bool goes_on(uint32_t state) const { return goes_on_[state]; }
-  /// Whether a code point from `first` to `last` leads to a state with a rest of at most `rest`.
+  /// Whether some code point from `first` to `last` leads to a state with a rest of at most `rest`.
   [[nodiscard]] bool can_step(uint32_t state, uint32_t first, uint32_t last, uint32_t rest) const;
   [[nodiscard]] bool matches(const std::vector<uint32_t>& code_points) const;
 
-  /// Whether from every state all lengths from rest() on are possible. A limit on the length then
-  /// needs no states: a counter beside the automaton is exact.
+  /// Whether from every state all lengths from rest() on are possible. Then a counter beside the
+  /// automaton enforces limits on the length exactly, and they need no states.
   [[nodiscard]] bool is_smooth() const { return is_smooth_; }
-  /// The longest text that is accepted; nothing: there is none.
+  /// The length of the longest accepted text; nothing: there is no longest.
   [[nodiscard]] std::optional<uint32_t> longest() const { return longest_; }
-  /// How many texts are accepted; nothing: more than `most`.
+  /// The number of accepted texts; nothing: more than `most`.
   [[nodiscard]] std::optional<size_t> num_texts(size_t most) const;
 
-  /// Gives states the same group when no text of `num_characters` tells them apart.
+  /// Gives two states the same group if no text of `num_characters` distinguishes them.
   void group_states(size_t num_characters);
   [[nodiscard]] uint32_t group(uint32_t state) const { return groups_[state]; }
 

@@ -8,10 +8,11 @@
 
 namespace reprise::structured_output {
 
-/// A set that engines read differently: Unicode's \w has letters that the ASCII one lacks.
+/// A set that engines of regular expressions read differently: Unicode's \w has letters that the
+/// ASCII one lacks.
 struct Approximation {
   CodePoints inner;  // in the set for every engine
-  CodePoints outer;  // in the set for at least one engine
+  CodePoints outer;  // code points that are in the set for at least one engine
 
   [[nodiscard]] Approximation complement() const {
     return {outer.complement(), inner.complement()};
@@ -29,7 +30,8 @@ struct Approximation {
 [[nodiscard]] std::optional<Approximation> named_set(uint32_t letter);
 /// The code points that '.' does not match.
 [[nodiscard]] const CodePoints& line_ends();
-/// The characters of a general category of Unicode: L, Lu, Letter, Nd ... Nothing: not known.
+/// The characters of a general category of Unicode: L, Lu, Letter, Nd, ... Nothing: unknown
+/// category.
 [[nodiscard]] std::optional<CodePoints> general_category(std::string_view name);
 
 }  // namespace reprise::structured_output

@@ -9,7 +9,7 @@
 
 namespace reprise::structured_output {
 
-/// What the constraint of an answer is made of. A plain value.
+/// The specification from which the constraint of an answer is made. A plain value.
 struct ConstraintSource {
   OutputSpec spec;
   std::optional<ReasoningDelimiters> reasoning;  // the constraint begins after the reasoning

@@ -21,17 +21,17 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Turn = TokenConstraint::Turn;
 
-/// The limits on the work of one call (xgrammar_backend.cpp) end it much sooner.
+/// Normally the limits on the work of one call (xgrammar_backend.cpp) end the call much sooner.
 constexpr std::chrono::milliseconds kPatienceOfConstraints{1000};
 
 /// The end of the process does not wait for this thread, so its priority may be very low.
 constexpr int kNicenessOfExpensiveWork = 10;
 
-/// The constraints that a thread takes.
+/// The kinds of constraints that a thread accepts.
 enum class Reach : uint8_t { all, unknown, quick };
 
-/// The first thread of a worker takes everything, and with three or more threads the second one
-/// takes what is new: a call of an expensive constraint must not keep new ones waiting.
+/// The first thread of a worker accepts all constraints. With three or more threads, the second
+/// accepts new ones, because the call of an expensive constraint must not make new ones wait.
 Reach reach_of(int thread, int num_threads) {
   if (thread == 0) return Reach::all;
   return thread == 1 && num_threads > 2 ? Reach::unknown : Reach::quick;
@@ -48,20 +48,20 @@ struct ConstraintWorker::Shared {
 
   ConstraintWorkerOptions options;
 
-  mutable std::mutex mutex;  // guards everything below; never held during the work
+  mutable std::mutex mutex;  // guards everything below; not held during the work
   std::condition_variable asked;
   std::condition_variable asked_for_quick;
   std::condition_variable prepared;
   Jobs quick;
-  Jobs unknown;  // constraints of which nothing is known yet; before the expensive ones
+  Jobs unknown;  // new constraints, whose cost is unknown; they come before expensive ones
   Jobs expensive;
   uint64_t num_prepared = 0;
   int num_working = 0;
-  size_t num_idle_for_quick = 0;  // threads that take only quick constraints and have none
+  size_t num_idle_for_quick = 0;  // number of idle threads that accept only quick constraints
   bool stop = false;
 
-  /// The queue from which a thread takes its next job; null: none. A single thread serves the quick
-  /// jobs first.
+  /// The queue from which a thread takes its next job; null: there is none. If there is only one
+  /// thread, it serves quick jobs first.
   Jobs* next_queue(Reach reach) {
     if (reach == Reach::unknown) return unknown.empty() ? nullptr : &unknown;
     Jobs& others = unknown.empty() ? expensive : unknown;
@@ -119,7 +119,7 @@ struct ConstraintWorker::Shared {
     }
     const std::chrono::nanoseconds cost = used.elapsed();
     if (!turn.expected_cost && turn.first_cost_of_spec) *turn.first_cost_of_spec = cost.count();
-    // One cheap token among expensive ones does not make an answer quick.
+    // A single cheap token among expensive ones does not make an answer quick.
     turn.expected_cost = std::max(cost, turn.expected_cost.value_or(cost) * 7 / 8);
     turn.state.store(Turn::State::ready, std::memory_order_release);
   }
@@ -164,7 +164,7 @@ void ConstraintWorker::prepare(std::shared_ptr<TokenConstraint> constraint,
   queue.push_back({std::move(constraint), token_id});
   const bool has_idle_thread = is_quick && queue.size() <= shared_->num_idle_for_quick;
   if (has_idle_thread) return shared_->asked_for_quick.notify_one();
-  shared_->asked.notify_all();  // at most two threads, which do not take the same
+  shared_->asked.notify_all();  // at most two threads wait, and they accept different kinds
 }
 
 uint64_t ConstraintWorker::num_prepared() const {

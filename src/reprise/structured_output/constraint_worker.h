@@ -10,11 +10,11 @@
 namespace reprise::structured_output {
 
 struct ConstraintWorkerOptions {
-  /// The first one takes the constraints that are expensive or new. If there are three or more, the
-  /// second takes only new ones. Both have a low priority. The others take only quick ones, so
-  /// expensive constraints keep neither quick nor new ones waiting.
+  /// The first thread serves expensive and new constraints. If there are three or more threads, the
+  /// second serves only new ones. Both have a low priority. The other threads serve only quick
+  /// constraints, so expensive constraints delay neither quick nor new ones.
   int num_threads = 3;
-  /// At most, to be quick. Usual constraints need 0.1 ms for a token.
+  /// The largest cost of a quick constraint. Usual constraints need 0.1 ms for a token.
   std::chrono::nanoseconds quick_cost = std::chrono::microseconds(500);
 };
 
@@ -32,15 +32,13 @@ class ConstraintWorker {
   ConstraintWorker& operator=(const ConstraintWorker&) = delete;
   ~ConstraintWorker();
 
-  /// Continues the answer with `token_id`, if there is one, and makes the next mask. The
-  /// constraint's turn is `working` until the results are there.
-  /// \pre the turn is not `working`
+  /// Continues the answer with `token_id`, if given, and makes the next mask. The constraint's turn
+  /// is `working` until the results are ready. \pre the turn is not `working`
   void prepare(std::shared_ptr<TokenConstraint> constraint, std::optional<int32_t> token_id);
 
   /// How often a constraint has become ready.
   [[nodiscard]] uint64_t num_prepared() const;
-  /// Waits until num_prepared() is more than `num_known`. \return false when that did not happen in
-  /// time
+  /// Waits until num_prepared() is more than `num_known`. \return false if the time ended first
   bool wait_for_more(uint64_t num_known, std::chrono::steady_clock::time_point deadline);
 
  private:

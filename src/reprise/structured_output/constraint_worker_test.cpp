@@ -102,7 +102,7 @@ TEST(ConstraintWorker, prepares_quick_constraints_while_expensive_ones_run_and_w
   Gate gate;
   std::vector<std::shared_ptr<CountingConstraint>> expensive;
   const auto quick = std::make_shared<CountingConstraint>();
-  // A virtual machine may count time that its host took away.
+  // The clock of a virtual machine may include time that its host used otherwise.
   ConstraintWorker worker({.num_threads = 2, .quick_cost = std::chrono::minutes(1)});
   for (int i = 0; i < 20; ++i) {
     expensive.push_back(std::make_shared<CountingConstraint>(&gate));

@@ -7,7 +7,7 @@
 namespace reprise::structured_output {
 
 /// The backend for grammars in EBNF, which need a parser for context-free languages. `vocabulary`
-/// outlives it. \throws InvalidArgument when this build has none
+/// must outlive it. \throws InvalidArgument if this build has no such backend
 [[nodiscard]] std::unique_ptr<GrammarBackend> create_ebnf_backend(
     const VocabularyBytes& vocabulary);
 

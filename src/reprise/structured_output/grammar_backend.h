@@ -17,7 +17,7 @@ class CompiledSpec {
  public:
   virtual ~CompiledSpec() = default;
   [[nodiscard]] virtual std::unique_ptr<TokenConstraint> start() const = 0;
-  /// Memory of the compiled spec. It grows, up to a bound of the backend, while answers reach new
+  /// Memory of the compiled spec. It grows, up to a limit of the backend, while answers reach new
   /// states of the grammar. Thread-safe.
   [[nodiscard]] virtual size_t memory_bytes() const = 0;
 };
@@ -26,9 +26,9 @@ class CompiledSpec {
 class GrammarBackend {
  public:
   virtual ~GrammarBackend() = default;
-  /// Compiling may take long: see GrammarCompiler. Counts its work in `limit`.
-  /// \throws InvalidArgument when the spec is not well-formed, too large, or nothing can satisfy it
-  /// \throws WorkLimitReached
+  /// Compiles a spec, which may take long: see GrammarCompiler. Counts the work in `limit`. \throws
+  /// InvalidArgument if the spec is malformed or too large, or if nothing can satisfy it \throws
+  /// WorkLimitReached
   [[nodiscard]] virtual std::shared_ptr<const CompiledSpec> compile(const OutputSpec& spec,
                                                                     WorkLimit& limit) = 0;
 };

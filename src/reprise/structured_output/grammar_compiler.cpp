@@ -26,12 +26,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPatienceAtTheEnd{1000};
-/// Between two looks at the processor time of a running spec.
+/// The time between two checks of the processor time of a running spec.
 constexpr std::chrono::milliseconds kShortestLook{10};
-/// With a still lower priority, ordinary specs would not be compiled in time on busy processors.
+/// With an even lower priority, ordinary specs would not be compiled in time on busy processors.
 constexpr int kMoreNiceness = 5;
 
-/// The jobs that a thread takes.
+/// The kinds of jobs that a thread accepts.
 enum class Lane : uint8_t { all, quick };
 
 }  // namespace
@@ -40,8 +40,8 @@ struct GrammarCompiler::Shared {
   struct Job {
     OutputSpec spec;
     std::string client;
-    Clock::time_point deadline;       // of waiting, then of being compiled; in real time
-    ThreadClock used;                 // while it runs: the processor time since it began
+    Clock::time_point deadline;       // end of the wait, and later of the compilation; in real time
+    ThreadClock used;                 // while the job runs: the processor time since it began
     std::vector<OnCompiled> waiting;  // the thread that answers moves them out
     bool is_slow = false;             // the first attempt was given up
     bool is_running = false;
@@ -51,13 +51,13 @@ struct GrammarCompiler::Shared {
   struct Cached {
     OutputSpec spec;
     std::shared_ptr<const CompiledSpec> compiled;
-    size_t bytes = 0;  // as counted in cache_bytes; a compiled spec grows while it is used
+    size_t bytes = 0;  // the size that cache_bytes contains; a compiled spec grows while it is used
   };
 
   std::function<std::unique_ptr<GrammarBackend>()> create;
   GrammarCompilerOptions options;
 
-  mutable std::mutex mutex;  // guards everything below; never held while compiling or calling back
+  mutable std::mutex mutex;  // guards everything below; not held while compiling or calling back
   std::condition_variable work;
   std::condition_variable idle;
   Jobs quick;
@@ -93,8 +93,8 @@ struct GrammarCompiler::Shared {
     return nullptr;
   }
 
-  /// Counts the current size of an entry, and drops the least recently used entries when the cache
-  /// is too large.
+  /// Updates the size of an entry, and drops the least recently used entries if the cache is too
+  /// large.
   void count(Cached& entry) {
     cache_bytes -= entry.bytes;
     entry.bytes = entry.compiled->memory_bytes() + entry.spec.text.size();
@@ -119,7 +119,7 @@ struct GrammarCompiler::Shared {
     return job.is_slow ? options.max_steps : options.quick_steps;
   }
 
-  /// nullopt: the first attempt was given up.
+  /// nullopt: the first attempt was abandoned.
   std::optional<CompileResult> compile(const Job& job, WorkLimit& limit) {
     try {
       std::call_once(created, [this] { backend = create(); });
@@ -134,7 +134,7 @@ struct GrammarCompiler::Shared {
       return result;
     } catch (const WorkLimitReached&) {
       if (!job.is_slow && !job.is_cancelled) return std::nullopt;
-      // The thread that cancels a spec outside the end of the server has answered it.
+      // Except at the end of the server, the thread that cancels a spec has already answered it.
       if (job.is_cancelled) return at_the_end();
       return CompileResult{.error = too_many_steps()};
     } catch (const InvalidArgument& error) {
@@ -152,8 +152,8 @@ struct GrammarCompiler::Shared {
                        options.max_steps);
   }
 
-  /// The queue from which a thread takes its next job; null: none. A single thread serves the quick
-  /// jobs first.
+  /// The queue from which a thread takes its next job; null: there is none. If there is only one
+  /// thread, it serves quick jobs first.
   Jobs* next_queue(Lane lane) {
     const bool takes_slow = lane == Lane::all && !slow.empty();
     if (takes_slow && (options.num_threads > 1 || quick.empty())) return &slow;
@@ -212,7 +212,7 @@ struct GrammarCompiler::Shared {
     work.notify_all();
   }
 
-  /// Answers the specs that have run or waited for too long.
+  /// Answers the specs that have run or waited too long.
   void watch() {
     std::unique_lock lock(mutex);
     while (!stop) {
@@ -251,7 +251,8 @@ struct GrammarCompiler::Shared {
     }
   }
 
-  /// The processor time that a spec may still use: at least as much real time passes until then.
+  /// The processor time that a spec may still use. At least this much real time passes before the
+  /// limit.
   [[nodiscard]] Clock::duration time_left(const Job& job) const {
     return job.is_running ? options.time_limit - job.used.elapsed() : options.wait_limit;
   }
@@ -274,8 +275,8 @@ struct GrammarCompiler::Shared {
             .is_busy = true};
   }
 
-  /// Empty when a spec of this client may wait, else the refusal. A first attempt that runs counts
-  /// as waiting, because its spec may have to wait again.
+  /// Empty if another spec of this client may wait, otherwise the refusal. A running first attempt
+  /// counts as waiting, because its spec may have to wait again.
   [[nodiscard]] std::optional<CompileResult> why_full(const std::string& client) const {
     size_t num_waiting = 0;
     size_t num_of_client = 0;
@@ -296,7 +297,7 @@ struct GrammarCompiler::Shared {
         .is_busy = true};
   }
 
-  /// The job that has this spec and is not answered yet, or null.
+  /// The unanswered job that has this spec, or null.
   std::shared_ptr<Job> find_job(const OutputSpec& spec) {
     const auto is_same = [&spec](const auto& job) {
       return job->spec == spec && !job->waiting.empty();

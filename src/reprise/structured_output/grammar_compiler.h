@@ -11,12 +11,13 @@
 namespace reprise::structured_output {
 
 struct GrammarCompilerOptions {
-  /// The first one compiles the specs that took more than quick_steps; the others never do, so such
-  /// specs cannot keep other specs from being compiled.
+  /// The number of threads. The first thread compiles the specs that needed more than quick_steps.
+  /// The other threads never do, so such specs cannot delay other specs.
   int num_threads = 2;
   std::chrono::milliseconds time_limit{2000};  // of a processor, to be compiled
-  /// Real time to wait in a queue, and again to be compiled. The threads have a low priority: on a
-  /// busy machine even the next spec waits, and the one that runs gets little of a processor.
+  /// The longest real time that a spec waits in a queue, and again that it takes to be compiled.
+  /// The threads have a low priority: on a busy machine even the next spec waits, and a running one
+  /// gets little processor time.
   std::chrono::milliseconds wait_limit{30'000};
   int64_t quick_steps = int64_t{1} << 20;  // steps (WorkLimit) of the first attempt
   int64_t max_steps = int64_t{1} << 24;    // steps of the second attempt
@@ -26,11 +27,11 @@ struct GrammarCompilerOptions {
   size_t max_waiting_per_client = 64;
 };
 
-/// The result of a spec: exactly one of `compiled` and `error` is set.
+/// The result for a spec: exactly one of `compiled` and `error` is set.
 struct CompileResult {
   std::shared_ptr<const CompiledSpec> compiled;
   std::string error;     // a sentence for the sender of the spec
-  bool is_busy = false;  // the error is not the fault of the spec; the sender may try again
+  bool is_busy = false;  // the spec is not at fault; its sender may try again
 };
 
 /// Compiles specs on its own threads and keeps the most recently used ones, up to a number of
@@ -57,14 +58,15 @@ class GrammarCompiler {
   /// Answers all waiting specs with an error.
   ~GrammarCompiler();
 
-  /// Calls `on_compiled` exactly once: on a thread of the compiler, or inside this call when the
-  /// result is known. `on_compiled` must not throw or block. `client` names the sender of the spec.
+  /// Calls `on_compiled` exactly once: on a thread of the compiler, or during this call if the
+  /// result is known. `on_compiled` must not throw or block. `client` identifies the sender of the
+  /// spec.
   void submit(const OutputSpec& spec, OnCompiled on_compiled, const std::string& client = {});
   /// Compiles and waits for the result. \throws InvalidArgument with the error
   [[nodiscard]] std::shared_ptr<const CompiledSpec> compile(const OutputSpec& spec);
-  /// Forgets the least recently used specs until the others have at most `max_bytes` together.
+  /// Drops the least recently used specs until the rest has at most `max_bytes` together.
   void shrink_cache(size_t max_bytes);
-  /// Whether no spec is compiled or waits for that. A spec that was given up may go on for a
+  /// Whether no spec is being compiled or waits for that. An abandoned spec may continue for a
   /// moment.
   [[nodiscard]] bool is_idle() const;
 

@@ -26,8 +26,9 @@ class EmptySpec final : public CompiledSpec {
   [[nodiscard]] size_t memory_bytes() const override { return 1; }
 };
 
-/// The text of a spec is the number of steps that it takes. "endless" takes all that it gets and
-/// then waits until it is cancelled, "computes" works until then. "sleeps" waits a little.
+/// The text of a spec is the number of steps that it takes. "endless" uses all steps that it gets
+/// and then waits until it is cancelled, "computes" keeps working until then, and "sleeps" waits a
+/// little.
 class CountingBackend final : public GrammarBackend {
  public:
   std::shared_ptr<const CompiledSpec> compile(const OutputSpec& spec, WorkLimit& limit) override {
@@ -74,7 +75,7 @@ std::future<CompileResult> submit(GrammarCompiler& compiler, const std::string& 
   return submit_as("client", compiler, text);
 }
 
-/// What a GatedBackend and its test share.
+/// The state that a GatedBackend and its test share.
 struct Gated {
   std::promise<void> gate;
   std::shared_future<void> opened = gate.get_future().share();
@@ -91,7 +92,7 @@ struct Gated {
   }
 
  private:
-  /// Sleeps between two looks: a loop that takes the mutex again at once can keep it for minutes
+  /// Sleeps between two checks: a loop that locks the mutex again at once can keep it for minutes
   /// from the compiler's threads, whose priority is low.
   template <typename Condition>
   void wait_until(const Condition& is_met) {
@@ -105,7 +106,7 @@ struct Gated {
   }
 };
 
-/// Every spec is an expensive one. The second attempts wait for the gate and take all their steps.
+/// Every spec is expensive. Second attempts wait for the gate and use all their steps.
 class GatedBackend final : public GrammarBackend {
  public:
   explicit GatedBackend(Gated& gated) : gated_(&gated) {}
@@ -129,7 +130,7 @@ class GatedBackend final : public GrammarBackend {
   Gated* gated_;
 };
 
-/// The first attempts wait for the gate.
+/// First attempts wait for the gate.
 class GatedFirstAttempt final : public GrammarBackend {
  public:
   explicit GatedFirstAttempt(std::shared_future<void> opened, std::atomic<int>* num_begun = nullptr)
@@ -202,7 +203,7 @@ TEST(GrammarCompiler, is_busy_when_a_spec_or_those_before_it_get_too_little_of_a
       EXPECT_TRUE(result.is_busy);
       EXPECT_TRUE(result.error.starts_with("the server is busy: ")) << result.error;
     }
-    // No thread is lost. On a busy machine this spec may have to wait too long as well.
+    // The compiler has lost no thread. On a busy machine this spec may also wait too long.
     CompileResult last = submit(compiler, "101").get();
     while (last.is_busy) last = submit(compiler, "101").get();
     EXPECT_TRUE(last.compiled) << last.error;
@@ -221,8 +222,8 @@ TEST(GrammarCompiler, serves_the_client_that_had_the_least_first) {
   results.push_back(submit_as("modest", compiler, "modest"));
   results.push_back(submit_as("other", compiler, "greedy 4"));
   results.push_back(submit_as("last", compiler, "last"));
-  // One thread runs an expensive spec, so the other one has put "modest" into the queue before it
-  // gives up "last".
+  // One thread runs an expensive spec, so only the other one can abandon "last", and it put
+  // "modest" into the queue before.
   gated.wait_until_given_up(7);
   gated.gate.set_value();
   for (auto& result : results) EXPECT_TRUE(result.get().compiled);
@@ -230,7 +231,7 @@ TEST(GrammarCompiler, serves_the_client_that_had_the_least_first) {
     return std::find(gated.order.begin(), gated.order.end(), text) - gated.order.begin();
   };
   ASSERT_EQ(gated.order.size(), 7U) << "equal specs are compiled once";
-  // One spec ran already. The others of that client come after those that other clients wait for.
+  // One spec of that client has already run, so its other specs come after specs of other clients.
   EXPECT_LE(place("modest"), 3);
   EXPECT_LE(place("greedy 4"), 3);
 }
@@ -287,11 +288,12 @@ TEST(GrammarCompiler, forgets_the_specs_that_were_used_longest_ago) {
                            options(1, kForever, kForever));
   const std::weak_ptr<const CompiledSpec> first = compiler.compile(spec("1"));
   const std::weak_ptr<const CompiledSpec> second = compiler.compile(spec("2"));
-  // The only thread holds its last result for a moment after the answer: now that is not "2".
+  // The only thread keeps its last result for a moment after the answer. After this call that
+  // result is not "2".
   (void)compiler.compile(spec("3"));
   (void)compiler.compile(spec("1"));  // used again
   EXPECT_FALSE(first.expired() || second.expired());
-  compiler.shrink_cache(5);  // each has one byte, and one of its text
+  compiler.shrink_cache(5);  // each entry has one byte, and one byte of its text
   EXPECT_FALSE(first.expired());
   EXPECT_TRUE(second.expired());
   compiler.shrink_cache(0);
@@ -307,7 +309,7 @@ TEST(GrammarCompiler, is_not_idle_until_a_spec_that_was_given_up_has_ended) {
       },
       options(1, kForever, milliseconds(20)));
   EXPECT_TRUE(compiler.is_idle());
-  // On a busy machine the first ones may wait for the thread too long.
+  // On a busy machine the first specs may wait too long for the thread.
   while (num_begun == 0) EXPECT_TRUE(submit(compiler, "spec").get().is_busy);
   EXPECT_FALSE(compiler.is_idle()) << "it is answered but not ended";
   gate.set_value();

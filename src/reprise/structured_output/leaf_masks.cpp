@@ -13,12 +13,12 @@ std::vector<std::pair<std::string_view, int32_t>> numbered(const std::vector<std
   return pairs;
 }
 
-/// Walks through all tokens from one place of a text.
+/// Visits all tokens from one place of a text.
 class MaskMaker {
  public:
   MaskMaker(const LeafMasks& masks, const TextLeaf& leaf)
       : masks_(&masks), leaf_(leaf), needs_lengths_(leaf.is_counted()) {
-    // Limits on the length are applied when the mask is used.
+    // Limits on the length are applied only when the mask is used.
     leaf_.least = 0;
     leaf_.most.reset();
   }
@@ -70,7 +70,7 @@ class MaskMaker {
     return !leaf_.is_json && leaf_.after == TextLeaf::After::nothing;
   }
 
-  /// All tokens that begin with those bytes, after which the text has ended.
+  /// Adds all tokens that begin with these bytes, after which the text has ended.
   void leave(uint32_t first, const TextState& at, size_t num_bytes) {
     const std::vector<TokenTrie::Node>& nodes = masks_->tokens().nodes();
     const size_t behind = num_bytes + (leaf_.is_json ? 1 : 0);
@@ -80,7 +80,7 @@ class MaskMaker {
       masks_->tokens().for_each_with(nodes[i].number, [&](int32_t token) {
         const std::string& text = masks_->vocabulary().tokens[static_cast<size_t>(token)];
         const std::string suffix = text.substr(behind);
-        // A text that may go on is inside already.
+        // If the text may also continue, the token is already in `inside`.
         if (suffix.empty() && ends_anywhere() && leaf_.automaton->goes_on(at.state)) return;
         const auto [found, is_new] = groups_.try_emplace(suffix, mask_.exits.size());
         if (is_new) {

@@ -15,19 +15,19 @@
 
 namespace reprise::structured_output {
 
-/// The tokens that can follow at one place of a text, whatever stands around the text.
+/// The tokens that can follow at one place of a text, whatever comes before and after the text.
 struct LeafMask {
-  /// Tokens that stay inside, without regard to limits on the length.
+  /// Tokens after which the text continues, ignoring limits on the length.
   std::vector<uint32_t> inside;
-  /// For limits on the length: each of these tokens and the characters that it and the shortest
-  /// rest after it take, sorted by these.
+  /// For limits on the length: each of these tokens with the number of characters in it and in the
+  /// shortest rest after it, sorted by this number.
   struct Need {
     uint32_t num_characters;
     int32_t token;
   };
   std::vector<Need> needs;
 
-  /// Tokens that end the text and go on after it, grouped by what they write after it.
+  /// Tokens that end the text and continue after it, grouped by their bytes after its end.
   struct Exit {
     int32_t token;
     uint32_t num_characters;  // of the text
@@ -39,7 +39,7 @@ struct LeafMask {
   size_t bytes = 0;
 };
 
-/// The vocabulary and its masks of texts. Thread-safe.
+/// The vocabulary and its masks for texts. Thread-safe.
 class LeafMasks {
  public:
   explicit LeafMasks(VocabularyBytes vocabulary);
@@ -47,7 +47,7 @@ class LeafMasks {
   [[nodiscard]] const TokenTrie& tokens() const { return tree_; }
   [[nodiscard]] const VocabularyBytes& vocabulary() const { return vocabulary_; }
   [[nodiscard]] size_t num_words() const { return (vocabulary_.tokens.size() + 31) / 32; }
-  /// The most characters that a token has.
+  /// The largest number of characters in a token.
   [[nodiscard]] size_t max_characters() const { return tree_.max_depth(); }
 
   [[nodiscard]] LeafMask make(const TextLeaf& leaf, const TextState& at) const;
@@ -57,7 +57,7 @@ class LeafMasks {
   TokenTrie tree_;
 };
 
-/// Keeps masks that were made, up to a number of bytes. Thread-safe.
+/// Keeps masks, up to a number of bytes. Thread-safe.
 class LeafMaskCache {
  public:
   explicit LeafMaskCache(size_t max_bytes) : max_bytes_(max_bytes) {}

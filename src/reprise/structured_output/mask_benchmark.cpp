@@ -165,7 +165,7 @@ void print_row(GrammarBackend& backend, const Case& one, int num_answers) {
   std::fflush(stdout);
 }
 
-/// One row of JSON for each line {"source", "name", "schema"} of the file.
+/// Prints one row of JSON for each line {"source", "name", "schema"} of the file.
 int run_schemas(GrammarBackend& backend, const std::string& path, int num_answers) {
   std::ifstream file(path);
   std::string line;

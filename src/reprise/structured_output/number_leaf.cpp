@@ -15,11 +15,13 @@
 namespace reprise::structured_output {
 namespace {
 
-constexpr int kMostDigits = 15;        // decimals of so many digits and doubles are one to one
+// Decimals with this many digits and doubles correspond one to one.
+constexpr int kMostDigits = 15;
 constexpr int kUsualDecimals = 6;      // of numbers with bounds
 constexpr int kUsualWholeDigits = 18;  // they fit 64 bits
 constexpr int kMostWholeDigits = 19;
-constexpr int kUnboundedWholeDigits = 9;  // of a bounded number, on the side without a bound
+// For a number that is bounded on only one side: digits on the other side.
+constexpr int kUnboundedWholeDigits = 9;
 constexpr int kMostPowerDigits = 2;
 
 __int128 power10(int exponent) {
@@ -32,7 +34,7 @@ __int128 power10(int exponent) {
 
 }  // namespace
 
-/// A number of the schema: digits * 10^-num_decimals, exactly as it is written.
+/// A number of the schema: digits * 10^-num_decimals, exactly as the schema writes it.
 struct NumberLeaf::Decimal {
   Units digits = 0;
   int num_decimals = 0;
@@ -81,7 +83,7 @@ struct NumberLeaf::Decimal {
     return number;
   }
 
-  /// In units of 10^-decimals, rounded down or up.
+  /// The number in units of 10^-decimals, rounded down or up.
   [[nodiscard]] Units units(int decimals, bool rounds_up) const {
     if (decimals >= num_decimals) return digits * power10(decimals - num_decimals);
     if (num_decimals - decimals > 36)
@@ -181,7 +183,8 @@ void NumberLeaf::read_bounds(const Json& schema, std::string_view type) {
     if (!bound.is_low) high_ = std::min(high_, units);
   }
   if (step) {
-    // An integer that is a multiple of 2.5 is one of 5: the least common multiple.
+    // An integer that is a multiple of 2.5 is a multiple of 5: this takes the least common
+    // multiple.
     const int more = std::max(step->num_decimals - num_decimals_, 0);
     if (more > 18) refuse_number("multipleOf has too many decimals");
     step_ = step->units(num_decimals_ + more, false);
@@ -220,7 +223,7 @@ bool NumberLeaf::has_next_digit(const State& at) const {
   return false;
 }
 
-/// Whether some number begins with what is written.
+/// Whether some number begins with the digits written so far.
 bool NumberLeaf::is_possible(const State& at) const {
   if (!is_bounded_) return true;
   const auto possible = [&](Units first, Units last) {
@@ -240,7 +243,7 @@ bool NumberLeaf::is_possible(const State& at) const {
       last = last * 10 + 9;
     }
     if (!is_within || !multiple_ || num_decimals_ == 0) return is_within;
-    // The decimals have to pass as doubles too.
+    // The number must also be valid when it is read as a double, so its decimals are tried.
     State point = at;
     point.place = State::Place::point;
     return may_end(at) || is_possible(point) || has_next_digit(at);
@@ -251,7 +254,8 @@ bool NumberLeaf::is_possible(const State& at) const {
   if (at.place == State::Place::point || at.num_fraction < num_decimals_) {
     if (!possible(first, first + missing - 1)) return false;
     if (multiple_ && num_decimals_ - at.num_fraction <= 2) {
-      // The last digits decide, and not all of them pass.
+      // Only the last digits decide whether a number is valid, and not every digit is, so the next
+      // digit is tried.
       return may_end(at) || has_next_digit(at);
     }
     return true;
@@ -261,7 +265,7 @@ bool NumberLeaf::is_possible(const State& at) const {
 
 bool NumberLeaf::passes_as_double(const State& at) const {
   if (!multiple_) return true;
-  // Readers divide doubles: 0.07 / 0.01 is 7.000000000000001 for them.
+  // Readers divide doubles: they compute 7.000000000000001 for 0.07 / 0.01.
   const std::string text =
       at.num_fraction == 0
           ? std::to_string(at.whole)

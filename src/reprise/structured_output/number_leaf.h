@@ -8,16 +8,16 @@
 
 namespace reprise::structured_output {
 
-/// The numbers of a JSON schema, as decimals without leading zeros: `low` to `high`, multiples of
-/// `step`. All three are counted in units of 10^-num_decimals, and so the conditions are exact:
-/// after each digit some number can still follow.
+/// The numbers of a JSON schema, as decimals without leading zeros: from `low` to `high`, multiples
+/// of `step`. All three are integers in units of 10^-num_decimals, so the conditions are exact:
+/// after each accepted digit some number can still follow.
 class NumberLeaf {
  public:
   /// \param type "integer" or "number"
   /// \throws InvalidArgument when a keyword is malformed or no number is left
   NumberLeaf(std::string_view type, const Json& schema);
 
-  /// How far a number is written.
+  /// The part of a number that is written.
   struct State {
     enum class Place : uint8_t {
       start,
@@ -40,10 +40,10 @@ class NumberLeaf {
     friend bool operator==(const State&, const State&) = default;
   };
 
-  /// Takes one byte. \return false when no number goes on with it; `at` is then undefined
+  /// Takes one byte. \return false if no number continues with it; `at` is then undefined
   [[nodiscard]] bool take_byte(State& at, uint8_t byte) const;
   [[nodiscard]] bool may_end(const State& at) const;
-  /// How many numbers there are; nothing: more than `most`.
+  /// The number of different numbers; nothing: more than `most`.
   [[nodiscard]] std::optional<size_t> num_values(size_t most) const;
 
  private:
@@ -60,7 +60,7 @@ class NumberLeaf {
   [[nodiscard]] bool passes_as_double(const State& at) const;
 
   bool is_integer_ = false;
-  bool is_bounded_ = true;  // else every number of JSON, within limits on its digits
+  bool is_bounded_ = true;  // false: every number of JSON, within limits on its digits
   int num_decimals_ = 0;
   int max_whole_digits_ = 18;
   Units low_ = 0;

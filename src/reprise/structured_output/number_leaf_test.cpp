@@ -13,7 +13,7 @@
 namespace reprise::structured_output {
 namespace {
 
-/// Whether the leaf takes the whole text.
+/// Whether the leaf accepts the whole text.
 bool takes(const NumberLeaf& leaf, const std::string& text) {
   NumberLeaf::State state;
   for (const char byte : text) {

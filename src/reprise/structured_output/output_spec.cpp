@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMaxGrammarRepetition = 4096;  // each becomes a state of the backend
 
-/// Brackets and repetitions of an EBNF text, outside of its strings, sets and comments.
+/// Checks brackets and repetitions of an EBNF text, outside of its strings, sets and comments.
 void check_grammar(std::string_view text) {
   int depth = 0;
   for (size_t i = 0; i < text.size(); ++i) {

@@ -20,8 +20,7 @@ struct OutputSpec {
   Kind kind = Kind::json_object;
   std::string text;
   std::vector<std::string> choices;
-  /// For JSON: true allows any whitespace between the tokens of JSON; false allows only ", " and ":
-  /// ".
+  /// For JSON: true allows any whitespace between tokens; false allows only ", " and ": ".
   bool any_whitespace = true;
 
   friend bool operator==(const OutputSpec&, const OutputSpec&) = default;
@@ -29,7 +28,7 @@ struct OutputSpec {
 
 [[nodiscard]] std::string_view to_string(OutputSpec::Kind kind);
 
-// Limits on the spec of one request: above those that people and code generators write.
+// Limits on the spec of one request. Specs of people and code generators are smaller.
 inline constexpr size_t kMaxSpecBytes = size_t{1} << 20;
 inline constexpr int kMaxNesting = 128;           // of groups in patterns and grammars
 inline constexpr int kMaxSchemaDepth = 64;        // of JSON
@@ -38,8 +37,8 @@ inline constexpr size_t kMaxBranches = 1000;      // of one anyOf
 inline constexpr size_t kMaxProperties = 20'000;  // of all objects together
 inline constexpr int kMaxRepetition = 1'000'000;  // {m,n} in a pattern
 
-/// Looks at the size and the characters of a spec, and bounds the cost of a grammar.
-/// \throws InvalidArgument that names the problem
+/// Checks the size and the characters of a spec, and limits the cost of a grammar. \throws
+/// InvalidArgument that names the problem
 void check_spec(const OutputSpec& spec);
 
 }  // namespace reprise::structured_output

@@ -13,8 +13,8 @@
 namespace reprise::structured_output {
 namespace {
 
-/// Makes terms of a pattern that was read. What follows a part is known when its term is made,
-/// because look-ahead and `$` speak about it.
+/// Makes terms from a parsed pattern. A term is made when the terms after it are known, because
+/// look-ahead and `$` depend on them.
 class TermWriter {
  public:
   TermWriter(RegexTerms& terms, Reading reading)
@@ -40,7 +40,7 @@ class TermWriter {
   TermId any() { return terms_->set(CodePoints{{0, CodePoints::kLast}}); }
   TermId star(TermId term) { return terms_->repeated(term, 0, {}); }
 
-  /// `is_at_start`: nothing of the text is before this part.
+  /// `is_at_start`: this part is at the start of the text.
   TermId term(const RegexPart& part, TermId then, bool is_at_start) {
     using Kind = RegexPart::Kind;
     switch (part.kind) {

@@ -8,16 +8,16 @@
 
 namespace reprise::structured_output {
 
-/// Which part of a text a pattern has to match.
+/// The part of a text that a pattern must match.
 enum class Anchoring : uint8_t {
   whole_text,
-  anywhere,  // as JSON schemas say; `^` and `$` in the pattern hold it to the ends
+  anywhere,  // any part, as in JSON schemas; `^` and `$` in the pattern bind it to the ends
 };
 
 /// Engines read \w, \d, \s, `.` and `$` differently.
 enum class Reading : uint8_t {
-  narrow,  // the texts that Python's and ECMAScript's engines both match
-  wide,    // the texts that one of them may match
+  narrow,  // only texts that Python's and ECMAScript's engines both match
+  wide,    // all texts that at least one of them matches
 };
 
 /// The texts, each with its end mark, that `pattern` matches. Look-ahead is exact. \throws
@@ -28,10 +28,10 @@ enum class Reading : uint8_t {
                                 Anchoring anchoring,
                                 Reading reading);
 
-/// The texts that match as a whole, and then one of the texts of `then`.
+/// The texts that match as a whole, each followed by one of the texts of `then`.
 [[nodiscard]] TermId regex_term_before(RegexTerms& terms, std::string_view pattern, TermId then);
 
-/// Any characters, from `least` to `most` of them, and the end mark.
+/// Texts of any characters, from `least` to `most` of them, with the end mark.
 [[nodiscard]] TermId length_term(RegexTerms& terms, int64_t least, std::optional<int64_t> most);
 
 }  // namespace reprise::structured_output

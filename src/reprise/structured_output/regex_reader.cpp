@@ -88,12 +88,12 @@ class PatternReader {
     } else {
       return atom;
     }
-    take('?');  // laziness changes which match is found first, not which texts match
+    take('?');  // laziness decides which match is found first, but not which texts match
     if (next_is('*') || next_is('+') || next_is('?') || (next_is('{') && counts_follow())) {
       fail("two repetitions in a row");
     }
     if (atom.is_zero_width()) {
-      // Once or never is all that a repetition of a condition can be.
+      // Repeating a condition more than once changes nothing, so once is enough.
       times.most = std::min<int64_t>(times.most.value_or(1), 1);
       times.least = std::min<int64_t>(times.least, 1);
     } else if (atom.looks_around &&

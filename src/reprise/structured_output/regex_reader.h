@@ -29,11 +29,11 @@ struct RegexPart {
   bool looks_around = false;    // holds look-ahead or anchors
   bool can_be_empty = false;
 
-  /// Whether it never takes a character.
+  /// Whether this part never matches a character.
   [[nodiscard]] bool is_zero_width() const;
 };
 
-/// Reads what Python's and ECMAScript's engines have in common. \throws InvalidArgument with the
+/// Reads the syntax that Python's and ECMAScript's engines share. \throws InvalidArgument with the
 /// position
 [[nodiscard]] RegexPart read_regex(std::string_view pattern);
 

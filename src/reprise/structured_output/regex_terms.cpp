@@ -57,7 +57,7 @@ TermId RegexTerms::joined(TermId first, TermId then) {
   if (first == TermId::empty_text) return then;
   if (then == TermId::empty_text) return first;
   if (then == TermId::everything && matches_empty(first)) return TermId::everything;
-  // To the right: (ab)c = a(bc).
+  // Nests to the right: (ab)c becomes a(bc).
   std::vector<TermId> firsts;
   while (at(first).kind == Kind::joined) {
     firsts.push_back(at(first).parts[0]);
@@ -216,7 +216,7 @@ TermId RegexTerms::derivative_of_joined(TermId id, size_t character_class) {
 }
 
 TermId RegexTerms::compute_derivative(TermId id, size_t character_class) {
-  // A copy: making terms moves them.
+  // Copied, because making new terms moves the old ones.
   const Term term = at(id);
   const auto of_parts = [&] {
     std::vector<TermId> parts;

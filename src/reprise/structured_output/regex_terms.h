@@ -15,7 +15,7 @@ enum class TermId : uint32_t {
   nothing = 0,     // matches no text
   empty_text = 1,  // matches the empty text
   everything = 2,  // matches every text
-  text_end = 3,    // matches the mark that stands once after each text, for `$` inside look-ahead
+  text_end = 3,    // matches the mark that comes once after each text, for `$` inside look-ahead
 };
 
 /// Regular languages as terms with intersection and complement. Equal terms have one id, and simple
@@ -29,7 +29,7 @@ enum class TermId : uint32_t {
 /// terms throw InvalidArgument when there are too many.
 class RegexTerms {
  public:
-  /// `limit` outlives the object; null: only the number of terms is limited.
+  /// `limit` must outlive the object; null: only the number of terms is limited.
   explicit RegexTerms(WorkLimit* limit = nullptr);
 
   [[nodiscard]] TermId set(const CodePoints& characters);
@@ -38,8 +38,8 @@ class RegexTerms {
   [[nodiscard]] TermId all_of(std::vector<TermId> terms);
   [[nodiscard]] TermId complement(TermId term);
   [[nodiscard]] TermId repeated(TermId term, int64_t least, std::optional<int64_t> most);
-  /// A name for a term that refers to itself. define() gives its meaning, which must take a
-  /// character before it comes to the name again.
+  /// A placeholder for a term that refers to itself. define() gives its meaning, which must match a
+  /// character before it reaches the placeholder again.
   [[nodiscard]] TermId recursive(bool matches_empty);
   void define(TermId name, TermId meaning);
 
@@ -55,7 +55,7 @@ class RegexTerms {
   void fix_classes();
   /// Classes of characters; the last one is the end mark.
   [[nodiscard]] size_t num_classes() const { return num_classes_; }
-  /// The first code points of ranges and their classes, sorted. Surrogates have class 0, which is
+  /// The first code points of ranges with their classes, sorted. Surrogates have class 0, which is
   /// in no set.
   [[nodiscard]] const std::vector<std::pair<uint32_t, uint16_t>>& class_ranges() const {
     return class_ranges_;
@@ -84,7 +84,7 @@ class RegexTerms {
   struct Term {
     Kind kind;
     bool matches_empty;
-    int64_t least = 0;  // of a repetition; of a set: its number
+    int64_t least = 0;  // for a repetition its lower limit; for a set its number
     int64_t most = -1;  // -1: no limit
     std::vector<TermId> parts;
     bool operator==(const Term&) const = default;

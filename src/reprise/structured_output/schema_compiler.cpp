@@ -19,7 +19,7 @@ namespace reprise::structured_output {
 namespace {
 
 constexpr int kMaxSubschemas = 100'000;
-constexpr size_t kBytesOfJson = 16;  // in memory, for each byte of its text
+constexpr size_t kBytesOfJson = 16;  // bytes in memory for each byte of its text
 constexpr size_t kMaxJsonBytes = size_t{32} << 20;
 
 template <size_t kCount>
@@ -125,7 +125,8 @@ NodeId SchemaWriter::checked(NodeId node, const Json& schema) {
   return program_->add(AnswerNode::Kind::checked, program_->checks.size() - 1);
 }
 
-/// The validator reads keywords when an answer is there, so mistakes are looked for now.
+/// The validator reads keywords only when an answer exists, so mistakes in them are reported here
+/// first.
 void SchemaWriter::require_readable(const Json& schema) const {
   validator_->prepare(schema, settings_->limit);
   for (const Json& value : {Json(), Json(1), Json("a"), Json::array({1}), Json{{"a", 1}}}) {
@@ -197,8 +198,8 @@ NodeId SchemaWriter::literals(std::vector<std::string> texts) {
   return program_->add(AnswerNode::Kind::literals, program_->literals.size() - 1);
 }
 
-/// Without types, any value is valid. Keywords without a type only speak about values of their
-/// type; the nodes write only these types.
+/// Without `type`, any value is valid. A keyword without `type` only limits values of its own type;
+/// the nodes write only the types of such keywords.
 std::vector<std::string> SchemaWriter::types_of(const Json& schema) const {
   std::vector<std::string> types;
   if (const auto found = schema.find("type"); found != schema.end()) {
@@ -251,7 +252,7 @@ NodeId SchemaWriter::of_type(const std::string& type, const Json& schema, const 
     return literals(std::move(texts));
   }
   if (!unless.is_null()) {
-    // Without an exponent, a number that violates can go on with other decimals.
+    // Without an exponent, a number that violates a rule can continue with other decimals.
     if (type == "number" && !has_any(rules, kNumberKeywords)) {
       rules["minimum"] = -999'999'999;
       rules["maximum"] = 999'999'999;

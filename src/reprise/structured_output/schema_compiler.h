@@ -7,7 +7,7 @@
 
 namespace reprise::structured_output {
 
-/// What the texts of a program share with those of others, and the limit of its compilation.
+/// The data that the texts of all programs share, and the limit of the compilation.
 struct TextSettings {
   WorkLimit* limit = nullptr;                 // null: none
   std::shared_ptr<const Automaton> any_text;  // every text

@@ -23,7 +23,7 @@ Json without_member(const std::string& name) {
   return {{"type", "object"}, {"properties", {{name, false}}}};
 }
 
-/// The numbers on the other side of a bound that stands alone; null for other rules.
+/// The numbers on the other side of a single bound; null for other rules.
 Json beyond_bound(const Json& rules) {
   const bool has_type = rules.contains("type") && rules["type"] == "number";
   if (rules.size() != (has_type ? 2 : 1)) return {};
@@ -65,13 +65,13 @@ void translate_draft_4(Json& schema) {
   }
 }
 
-/// "if a, then b" for each dependency, as branches.
+/// The dependencies as branches: "if a, then b" for each.
 void add_dependencies(const Json& dependencies, std::vector<Json>& conditions) {
   if (!dependencies.is_object()) throw InvalidArgument("dependencies must be objects");
   for (const auto& [name, wanted] : dependencies.items()) {
     const Json present = {{"required", Json::array({name})}};
     const Json needed = wanted.is_array() ? Json{{"required", wanted}} : wanted;
-    // Values that are no objects have no members, so no condition holds for them.
+    // Values that are not objects have no members, so no condition holds for them.
     conditions.push_back(any_of_list(Json::array(
         {{{"allOf", Json::array({present, needed})}}, {{"properties", {{name, false}}}}})));
   }
@@ -98,7 +98,8 @@ MergedSchema SchemaExpander::joined(const MergedSchema& left, const Json& right,
   return with(left, expanded(right, depth + 1));
 }
 
-/// At most one of these branches holds for a value.
+/// Rewrites the branches of `oneOf` so that at most one of them holds for any value: each excludes
+/// the others, unless they are disjoint from it anyway.
 Json SchemaExpander::branches_of_one_of(const Json& branches) const {
   std::vector<Json> resolved;
   for (const Json& branch : branches) {
@@ -122,7 +123,7 @@ Json SchemaExpander::branches_of_one_of(const Json& branches) const {
   return exclusive;
 }
 
-/// `not` becomes conditions on members where it can. The rest of it stays.
+/// Turns `not` into conditions on members where possible. The rest of it stays.
 MergedSchema SchemaExpander::with_opposites(MergedSchema merged, int depth) {
   const Json excluded = merged.schema["not"];
   merged.schema.erase("not");

@@ -5,9 +5,9 @@
 
 namespace reprise::structured_output {
 
-/// Rewrites one level of a JSON schema with few keywords: without `$ref`, `allOf`, `oneOf`,
-/// `const`, `if` and dependencies. What these say is joined, or becomes branches of `anyOf`, which
-/// are schemas that are not rewritten. One object serves one schema.
+/// Rewrites one level of a JSON schema with fewer keywords: without `$ref`, `allOf`, `oneOf`,
+/// `const`, `if` and dependencies. Their meaning is merged into the schema, or becomes branches of
+/// `anyOf`, which are not rewritten. One object serves one schema.
 class SchemaExpander {
  public:
   /// `root` outlives this object.
@@ -27,8 +27,8 @@ class SchemaExpander {
   int num_references_ = 0;
 };
 
-/// A schema that is valid only where `schema` is not; null when there is no simple one. It may say
-/// less than "everything else".
+/// A schema that is valid only where `schema` is not; null if there is no simple one. It may be
+/// valid in fewer cases than `not schema`.
 [[nodiscard]] Json opposite_of(const Json& schema);
 
 }  // namespace reprise::structured_output

@@ -61,7 +61,7 @@ constexpr std::array<std::string_view, 43> kAssertions = {"$ref",
 
 Json as_array(const Json& value) { return value.is_array() ? value : Json::array({value}); }
 
-/// "integer" is a "number" too.
+/// "integer" counts as "number" too.
 Json common_types(const Json& left, const Json& right) {
   Json common = Json::array();
   for (const Json& a : as_array(left)) {
@@ -74,7 +74,7 @@ Json common_types(const Json& left, const Json& right) {
   return common;
 }
 
-/// What `schema` says about the property `name`.
+/// The rules of `schema` for the property `name`.
 Json rule_for(const Json& schema, const std::string& name) {
   const auto properties = schema.find("properties");
   if (properties != schema.end() && properties->contains(name)) return (*properties)[name];
@@ -88,7 +88,8 @@ Json both(const Json& left, const Json& right) {
   return {{"allOf", Json::array({left, right})}};
 }
 
-/// `additionalProperties` refers to the properties in the same schema.
+/// Merges properties one by one, because `additionalProperties` refers to the properties of its own
+/// schema.
 void merge_members(const Json& left, const Json& right, MergedSchema& merged) {
   const Json none = Json::object();
   const Json first = left.value("properties", none);
@@ -114,7 +115,8 @@ void merge_members(const Json& left, const Json& right, MergedSchema& merged) {
     merged.schema["patternProperties"][pattern] =
         patterns.contains(pattern) ? both(patterns[pattern], value) : value;
   }
-  // A pattern of one schema says that `additionalProperties` of the same schema does not hold.
+  // A pattern of one schema excludes names from that schema's `additionalProperties`, which the
+  // merged schema cannot express.
   merged.is_exact = merged.is_exact && patterns == more;
 }
 
@@ -194,7 +196,7 @@ void merge_keyword(const std::string& name, const Json& value, MergedSchema& mer
   }
 }
 
-/// The constants that a property must have, if it must have some.
+/// The constants that a property must have, if the schema lists some.
 Json constants_of(const Json& schema, const std::string& name) {
   const Json properties = schema.value("properties", Json::object());
   const Json required = schema.value("required", Json::array());
@@ -238,7 +240,8 @@ MergedSchema merge_schemas(const Json& left, const Json& right) {
       merge_keyword(name, value, merged);
     }
   }
-  // What stands beside `items` may mean another part of the array there.
+  // With `prefixItems` or `additionalItems` in only one schema, `items` may mean different parts of
+  // the array in the two schemas.
   const auto is_tuple = [](const Json& schema) {
     return schema.contains("prefixItems") || schema.contains("additionalItems");
   };

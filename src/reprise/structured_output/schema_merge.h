@@ -15,17 +15,18 @@ class NothingIsValid final : public InvalidArgument {
 /// keywords are left out. \pre an object
 [[nodiscard]] Json assertions_of(const Json& schema);
 
-/// A schema of two schemas that both hold.
+/// A schema for the values that are valid under both of two schemas.
 struct MergedSchema {
   Json schema;
-  bool is_exact = true;  // false: it allows more, so values have to be checked against both
+  // False: the schema allows more values, so values must be checked against both.
+  bool is_exact = true;
 };
 
-/// \pre both have no `$ref`, `allOf` and `oneOf`. `pattern` and `format` may become arrays, of
-/// which all hold. \throws NothingIsValid
+/// Merges two schemas. \pre neither has `$ref`, `allOf` or `oneOf`. `pattern` and `format` may
+/// become arrays, all elements of which must hold. \throws NothingIsValid
 [[nodiscard]] MergedSchema merge_schemas(const Json& left, const Json& right);
 
-/// Whether it is certain that no value is valid under both.
+/// Whether certainly no value is valid under both.
 [[nodiscard]] bool are_disjoint(const Json& left, const Json& right);
 /// `type` as in a schema: a name or an array of names.
 [[nodiscard]] bool is_of_type(const Json& value, const Json& type);

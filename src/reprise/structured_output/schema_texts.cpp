@@ -10,8 +10,8 @@
 namespace reprise::structured_output {
 namespace {
 
-/// A pattern that begins with `^(?=.{1,253}$)` limits the length, which a counter does with fewer
-/// states. A part that may be missing before the `$` is left out.
+/// A pattern that begins with `^(?=.{1,253}$)` limits the length. A counter does this with fewer
+/// states, so the limits are taken out of the pattern. An optional part before the `$` is left out.
 void take_lengths_of_patterns(Json& rules) {
   const auto found = rules.find("pattern");
   if (found == rules.end()) return;
@@ -44,7 +44,7 @@ void take_lengths_of_patterns(Json& rules) {
 
 }  // namespace
 
-/// Control characters without a short escape cannot be written where a text has one spelling.
+/// Where a text has only one spelling, control characters without a short escape cannot be written.
 TermId SchemaWriter::writable_texts(RegexTerms& terms) {
   CodePoints controls{{0, 0x1F}};
   controls = controls.without(CodePoints{{'\b', '\n'}, {'\f', '\r'}});
@@ -93,7 +93,8 @@ TextLeaf SchemaWriter::text_leaf(const Json& schema, const Context& context) {
   rules.erase("minLength");
   rules.erase("maxLength");
   if (rules.contains("pattern") && rules.contains("format")) {
-    // `format` only annotates, so a pattern that contradicts it wins: zod's times have no offset.
+    // `format` is only an annotation, so a pattern that contradicts it has precedence: zod's times
+    // have no offset.
     try {
       return ruled_text(rules, least, most, context);
     } catch (const NothingIsValid&) {
@@ -121,7 +122,8 @@ TextLeaf SchemaWriter::ruled_text(const Json& rules,
   return limited(terms, *term, least, most);
 }
 
-/// Limits on the length become a counter where that is exact, else states of the automaton.
+/// A limit on the length becomes a counter where that is exact, and otherwise states of the
+/// automaton.
 TextLeaf SchemaWriter::limited(RegexTerms& terms,
                                TermId term,
                                int64_t least,

@@ -113,7 +113,7 @@ const Json& referenced(const Json& root, const std::string& reference) {
   if (hash > 0) {
     base = named_schema(root, "$id", std::string_view(reference).substr(0, hash));
     if (base == nullptr) {
-      // A relative name is the end of an absolute one.
+      // A relative name matches the end of an absolute one.
       const auto id = root.find("$id");
       const bool is_root = id != root.end() && id->is_string() &&
                            id->get_ref<const std::string&>().ends_with(reference.substr(0, hash));
@@ -145,7 +145,7 @@ class SchemaValidator::Run {
  public:
   explicit Run(const SchemaValidator& validator) : validator_(&validator) {}
 
-  /// Whether the result depends on what engines of regular expressions disagree about.
+  /// Whether the result depends on a point on which engines of regular expressions disagree.
   [[nodiscard]] bool is_unclear() const { return is_unclear_; }
 
   bool check(const Json& value, const Json& schema) {
@@ -329,7 +329,7 @@ SchemaValidator::Pattern SchemaValidator::compiled(const std::string& pattern,
   return patterns_.emplace(pattern, made).first->second;
 }
 
-/// Engines differ about \w and the like. A text that only some of them match is `unclear`.
+/// Engines differ about \w and similar sets. A text that only some engines match is `unclear`.
 SchemaValidator::Match SchemaValidator::match(const std::string& pattern,
                                               const std::string& text) const {
   const Pattern automata = compiled(pattern, nullptr);

@@ -12,23 +12,23 @@
 
 namespace reprise::structured_output {
 
-/// Whether two values are the same in JSON: 1 and 1.0 are, and the order of members does not count.
+/// Whether two values are equal in JSON: 1 equals 1.0, and the order of members does not matter.
 [[nodiscard]] bool are_equal(const Json& left, const Json& right);
 
-/// The schema inside `root` that a `$ref` names: a JSON pointer (percent escapes are read), an
-/// `$anchor`, or an `$id`. \throws InvalidArgument when there is none
+/// The schema inside `root` to which a `$ref` refers: a JSON pointer (percent escapes are read), an
+/// `$anchor`, or an `$id`. \throws InvalidArgument if there is none
 [[nodiscard]] const Json& referenced(const Json& root, const std::string& reference);
 
-/// Tells whether a value is valid under a JSON schema, for what masks cannot enforce while a value
-/// is written. `format` is an annotation. Thread-safe.
+/// Decides whether a value is valid under a JSON schema, for rules that masks cannot enforce while
+/// a value is written. `format` is an annotation. Thread-safe.
 class SchemaValidator {
  public:
   explicit SchemaValidator(Json root) : root_(std::move(root)) {}
 
-  /// `schema` is a part of the root. \throws InvalidArgument when a keyword is malformed or not
-  /// known, or references lead in a circle
+  /// `schema` is a part of the root. \throws InvalidArgument if a keyword is malformed or unknown,
+  /// or if references form a circle
   [[nodiscard]] bool is_valid(const Json& value, const Json& schema) const;
-  /// Compiles all patterns of a schema, so that is_valid() does not have to.
+  /// Compiles all patterns of a schema, so that is_valid() need not do it.
   void prepare(const Json& schema, WorkLimit* limit) const;
   [[nodiscard]] const Json& root() const { return root_; }
 

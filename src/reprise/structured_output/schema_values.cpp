@@ -14,7 +14,7 @@ std::string quoted(const std::string& name) {
   return Json(name).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// Beyond so many names, objects have no members besides the named ones.
+/// Beyond this many names, objects get no members besides the named ones.
 constexpr size_t kMaxNamesBesideOthers = 200;
 constexpr size_t kMaxDistinct = 10'000;
 
@@ -91,7 +91,7 @@ void SchemaWriter::add_contained(const Json& schema, const Json& items, ArrayNod
                            {.keeps_texts_apart = node.is_unique});
 }
 
-/// How many different values a node writes; nothing: many.
+/// The number of different values that a node writes; nothing: many.
 std::optional<size_t> SchemaWriter::num_values(NodeId id) const {
   const AnswerNode& node = program_->at(id);
   const auto index = static_cast<size_t>(node.index);
@@ -113,7 +113,7 @@ std::optional<size_t> SchemaWriter::num_values(NodeId id) const {
   return sum;
 }
 
-/// What the keywords of an object say.
+/// The meaning of the keywords of an object.
 struct SchemaWriter::Members {
   Json properties;
   Json patterns;
@@ -121,7 +121,7 @@ struct SchemaWriter::Members {
   Json names;   // propertyNames; null: any
   std::set<std::string> required;
   std::set<std::string> implied;  // properties that `properties` does not have
-  bool has_all_names = false;     // the properties are all names that may be
+  bool has_all_names = false;     // the properties are all names that are allowed
   bool has_others = false;        // `others` says something of its own
 };
 
@@ -162,7 +162,7 @@ NodeId SchemaWriter::object(const Json& schema) {
 }
 
 void SchemaWriter::add_properties(Members& members, ObjectNode& node) {
-  // A name of a list that propertyNames gives is a property that may be missing.
+  // If propertyNames lists names, each of them is an optional property.
   if (members.names.is_object()) {
     const MergedSchema names = expander_.expanded(members.names);
     const bool is_list =
@@ -213,7 +213,7 @@ void SchemaWriter::add_property(Members& members,
     if (!members.names.is_null() && !validator_->is_valid(Json(name), members.names)) {
       throw NothingIsValid("propertyNames does not allow this name");
     }
-    // additionalProperties does not speak about names that a pattern matches.
+    // additionalProperties does not apply to names that a pattern matches.
     if (rules.empty() || !members.implied.contains(name)) rules.push_back(rule);
     const NodeId value =
         rules.size() == 1 ? node_of(rules[0], {}) : node_of({{"allOf", rules}}, {});
@@ -227,7 +227,7 @@ void SchemaWriter::add_property(Members& members,
 void SchemaWriter::add_extras(Members& members, ObjectNode& node) {
   std::vector<std::string> patterns;
   for (const auto& [pattern, rule] : members.patterns.items()) patterns.push_back(pattern);
-  // Names are divided: each one that matches one pattern alone, and those that match none.
+  // Names are divided into those that match exactly one pattern and those that match none.
   for (size_t i = 0; i <= patterns.size(); ++i) {
     const bool is_other = i == patterns.size();
     const Json& rule = is_other ? members.others : members.patterns[patterns[i]];
@@ -252,7 +252,7 @@ void SchemaWriter::add_extras(Members& members, ObjectNode& node) {
     }
     add_extra(terms.all_of(std::move(all)), terms, rule, node);
   }
-  // Names are distinct, so there are no more members than names.
+  // Names are distinct, so there cannot be more members than names.
   auto limit = static_cast<int64_t>(node.properties.size());
   for (const ObjectNode::Extra& extra : node.extras) {
     const TextLeaf& key = program_->texts[static_cast<size_t>(extra.key)];
@@ -276,7 +276,8 @@ void SchemaWriter::add_extra(TermId names, RegexTerms& terms, const Json& rule, 
   }
 }
 
-/// A choice that leads to itself and writes nothing on the way has no answer, or too many ways.
+/// Refuses a choice that leads to itself without writing anything: it has no answer, or too many
+/// ways.
 void SchemaWriter::require_progress(NodeId root) const {
   std::vector<uint8_t> marks(program_->nodes.size());
   std::vector<std::pair<NodeId, bool>> stack;

@@ -28,13 +28,13 @@ class SchemaWriter {
   NodeId write();
 
  private:
-  /// What surrounds a value and changes how it is written.
+  /// The surroundings of a value that change how it is written.
   struct Context {
-    /// The value must differ from others, so its texts have one spelling.
+    /// The value must differ from others, so each of its texts must have only one spelling.
     bool keeps_texts_apart = false;
   };
 
-  /// One level further down in the schema, for messages.
+  /// Goes one level down in the schema, for the place in messages.
   class Step {
    public:
     Step(SchemaWriter& writer, std::string_view name) : writer_(&writer) {
@@ -62,7 +62,7 @@ class SchemaWriter {
   static constexpr std::string_view kPlace = "JSON schema at ";
   [[nodiscard]] std::string placed(std::string_view what) const;
   [[noreturn]] void fail(std::string_view what) const;
-  /// Names the place in the schema when `step` refuses it.
+  /// Adds the place in the schema to the message if `step` refuses it.
   template <typename Work>
   auto here(Work work) const -> decltype(work()) {
     try {

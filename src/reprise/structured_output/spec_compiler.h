@@ -8,8 +8,8 @@
 
 namespace reprise::structured_output {
 
-/// The program of a spec of any kind but `grammar`. \throws InvalidArgument that names the problem
-/// and its place
+/// The program of a spec of any kind except `grammar`. \throws InvalidArgument that names the
+/// problem and its place
 [[nodiscard]] std::shared_ptr<const AnswerProgram> compile_spec(const OutputSpec& spec,
                                                                 const TextSettings& settings);
 

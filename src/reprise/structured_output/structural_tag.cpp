@@ -21,7 +21,7 @@ class TagWriter {
   TagWriter(AnswerProgram& program, const TextSettings& settings)
       : program_(&program), settings_(&settings) {}
 
-  /// `is_last`: nothing follows this part of the answer.
+  /// `is_last`: no part of the answer comes after this one.
   NodeId format(const Json& given, bool is_last, int depth) {
     if (depth > kMaxSchemaDepth) throw InvalidArgument("a structural tag nests too deep");
     const std::string type = text_member(given, "type");
@@ -151,7 +151,7 @@ class TagWriter {
     return in_sequence(std::move(parts));
   }
 
-  /// `any` without one of `ends` in it, and then one of them.
+  /// Texts of `any` that contain none of `ends`, each followed by one of `ends`.
   TermId up_to(RegexTerms& terms, const std::vector<std::string>& ends) {
     const TermId any = terms.repeated(every_character(terms), 0, {});
     std::vector<TermId> ways;
@@ -161,7 +161,7 @@ class TagWriter {
         {terms.joined(any, last), terms.complement(terms.joined(any, inside(terms, ends, 1)))});
   }
 
-  /// One of `texts`, then at least `num_more` characters and the end.
+  /// Texts that contain one of `texts`, then at least `num_more` characters and the end.
   TermId inside(RegexTerms& terms, const std::vector<std::string>& texts, int64_t num_more) {
     std::vector<TermId> ways;
     for (const std::string& text : texts) {

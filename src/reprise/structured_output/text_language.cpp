@@ -27,9 +27,10 @@ constexpr const char* kDuration =
     "P(?:\\d{1,9}W|(?:\\d{1,9}D|\\d{1,9}M(?:\\d{1,9}D)?|\\d{1,9}Y(?:\\d{1,9}M(?:\\d{1,9}D)?)?)"
     "(?:T(?:\\d{1,9}H(?:\\d{1,9}M(?:\\d{1,9}S)?)?|\\d{1,9}M(?:\\d{1,9}S)?|\\d{1,9}S))?|"
     "T(?:\\d{1,9}H(?:\\d{1,9}M(?:\\d{1,9}S)?)?|\\d{1,9}M(?:\\d{1,9}S)?|\\d{1,9}S))";
-// Labels have 63 characters at most, a name 253. Shorter labels, and fewer of them, keep to both.
+// A label has at most 63 characters, and a name at most 253. Shorter labels, and fewer of them,
+// satisfy both limits.
 constexpr const char* kLabel = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,30}[A-Za-z0-9])?";
-// All lengths are possible with these, so a limit on the length needs no states.
+// With these, all lengths are possible, so a limit on the length needs no states.
 constexpr const char* kLabelOfAnyLength = "[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?";
 constexpr const char* kAtoms = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+";
 
@@ -66,7 +67,7 @@ bool can_be_text(const Json& schema) {
   return type == schema.end() || is_of_type(Json(""), *type);
 }
 
-/// Keywords that say nothing about texts, or that text_term() reads.
+/// Keywords that do not concern texts, or that text_term() reads.
 bool is_known(std::string_view name) {
   static constexpr std::array<std::string_view, 36> kKnown = {"$ref",
                                                               "type",
@@ -230,8 +231,8 @@ std::optional<int64_t> count_member(const Json& schema, const char* name) {
                         std::floor(found->get<double>()) == found->get<double>();
   if (!is_count)
     throw InvalidArgument(fmt::format("{} must be an integer that is not negative", name));
-  // No answer holds so many. A larger upper limit changes nothing; a larger lower one has no
-  // answer.
+  // No answer has this many characters, items or members. A larger upper limit changes nothing; a
+  // larger lower limit allows no answer.
   constexpr double kBeyondAnswers = 1 << 20;
   if (std::string_view(name).starts_with("min") && found->get<double>() > kBeyondAnswers) {
     throw InvalidArgument(fmt::format("{} is above {}", name, kBeyondAnswers));

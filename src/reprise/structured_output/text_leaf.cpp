@@ -8,7 +8,7 @@
 namespace reprise::structured_output {
 namespace {
 
-// A partial character: its kind, the number of missing bytes or digits, the bits known so far.
+// A partial character: its kind, the number of missing bytes or digits, and the bits known so far.
 constexpr uint32_t kEscape = 1U << 30U;
 constexpr uint32_t kHex = 2U << 30U;
 constexpr uint32_t kUtf8 = 3U << 30U;
@@ -22,7 +22,7 @@ struct Range {
   uint32_t last;
 };
 
-/// The rest that may follow the next character.
+/// The largest rest that may follow after the next character.
 uint32_t rest_limit(const TextLeaf& leaf, const TextState& at) {
   if (!leaf.most) return std::numeric_limits<uint32_t>::max() - 1;
   return static_cast<uint32_t>(std::max<int64_t>(*leaf.most - at.length, 0));
@@ -33,7 +33,7 @@ bool can_take(const TextLeaf& leaf, const TextState& at, Range range) {
          leaf.automaton->can_step(at.state, range.first, range.last, rest_limit(leaf, at));
 }
 
-/// A whole character whose first byte was counted in at.length.
+/// Takes a whole character whose first byte is already counted in at.length.
 bool take_character(const TextLeaf& leaf, TextState& at, uint32_t code_point) {
   at.partial = 0;
   at.state = leaf.automaton->step(at.state, code_point);
@@ -46,7 +46,8 @@ bool begin_character(const TextLeaf& leaf, TextState& at) {
   return true;
 }
 
-/// The code points that begin with these bits, without overlong ones and surrogates.
+/// Whether some code point that begins with these bits is allowed; overlong forms and surrogates
+/// are not.
 bool can_complete_utf8(const TextLeaf& leaf, const TextState& at) {
   const uint32_t missing = (at.partial >> kMissingShift) & 0xFU;
   const uint32_t length = (at.partial >> kLengthShift) & 0xFU;

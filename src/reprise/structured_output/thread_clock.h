@@ -6,8 +6,8 @@
 
 namespace reprise::structured_output {
 
-/// The processor time of one thread since a moment. Other programs do not change it. Another thread
-/// may read it while the thread lives.
+/// The processor time of one thread since a moment, which other programs do not change. Another
+/// thread may read it while the thread lives.
 class ThreadClock {
  public:
   ThreadClock() = default;  // of no thread: no time passes

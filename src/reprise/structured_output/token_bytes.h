@@ -9,9 +9,10 @@
 
 namespace reprise::structured_output {
 
-/// The bytes that each token adds to a text. A token may be half a character.
+/// The bytes that each token adds to a text. A token may be a part of a character.
 struct VocabularyBytes {
-  std::vector<std::string> tokens;     // by id; empty: adds nothing (special tokens, unused ids)
+  // By id; empty: the token adds nothing (special tokens, unused ids).
+  std::vector<std::string> tokens;
   std::vector<int32_t> end_token_ids;  // end of text
 };
 

@@ -24,15 +24,15 @@ class TokenConstraint {
   /// Continues the answer with this token. \return false when the token is not allowed; the state
   /// is then unchanged
   [[nodiscard]] virtual bool accept(int32_t token_id) = 0;
-  /// True when only an end-of-text token can follow, or when it has come.
+  /// True if only an end-of-text token can follow, or if it has already come.
   [[nodiscard]] virtual bool is_complete() = 0;
 
-  /// The state of the answer as steps see it. A ConstraintWorker calls the functions above and
-  /// leaves their results here.
+  /// The answer's state for the thread that computes steps. A ConstraintWorker calls the functions
+  /// above and leaves their results here.
   struct Turn {
     enum class State : uint8_t {
       idle,     // nothing was asked for yet
-      working,  // the worker has the constraint and the results
+      working,  // the worker is using the constraint and will write the results
       ready,    // the thread that computes steps has them
     };
     std::atomic<State> state = State::idle;
@@ -41,16 +41,17 @@ class TokenConstraint {
     std::span<const uint32_t> allowed;  // of allowed_tokens()
     bool is_complete = false;
     std::exception_ptr problem;  // the answer cannot go on
-    // Processor time of the next results; empty before the first ones.
+    // The expected processor time of the next results; empty before the first ones.
     std::optional<std::chrono::nanoseconds> expected_cost;
-    // The same, in nanoseconds, of the first results of any answer with this spec; negative: there
-    // was none. Null: the constraint shares it with no other answer.
+    // The nanoseconds that the first results took in any answer with this spec; negative: there
+    // were none yet. Null: the constraint shares the figure with no other answer.
     std::shared_ptr<std::atomic<int64_t>> first_cost_of_spec;
 
-    // Only for the thread that computes steps.
+    // The members below are only for the thread that computes steps.
     bool is_quick = true;  // the results are expected soon
     int64_t num_accepted = 0;
-    bool has_held_token = false;  // the last token was sampled and waits for its results
+    // The last token was sampled and is held until the results are ready.
+    bool has_held_token = false;
   };
   Turn turn;
 };

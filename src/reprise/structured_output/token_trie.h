@@ -10,13 +10,13 @@
 
 namespace reprise::structured_output {
 
-/// Texts as a tree of bytes, in the order of a walk: a node, then its children. A walk skips what
-/// is below a byte that does not fit by going to the node's end. Immutable.
+/// Texts as a tree of bytes, in the order of a walk: a node, then its children. If a byte does not
+/// fit, a walk skips everything below it by going to the node's end. Immutable.
 class TokenTrie {
  public:
   struct Node {
     uint32_t end;    // the first node that is not below this one
-    int32_t number;  // of the text that ends here; -1: none
+    int32_t number;  // number of the text that ends here; -1: none
     uint8_t byte;
   };
 
@@ -25,7 +25,7 @@ class TokenTrie {
   explicit TokenTrie(std::vector<std::pair<std::string_view, int32_t>> texts);
 
   [[nodiscard]] const std::vector<Node>& nodes() const { return nodes_; }
-  /// Other texts that are the same as text `number`, or an empty list.
+  /// Visits the numbers of other texts that are the same as text `number`.
   template <typename Visit>
   void for_each_with(int32_t number, const Visit& visit) const {
     visit(number);
@@ -37,7 +37,8 @@ class TokenTrie {
 
  private:
   std::vector<Node> nodes_;
-  std::vector<std::pair<int32_t, int32_t>> same_;  // a number in the tree and one that is not
+  // Pairs: a number in the tree, and the number of an equal text that is not in the tree.
+  std::vector<std::pair<int32_t, int32_t>> same_;
   size_t max_depth_ = 0;
 };
 

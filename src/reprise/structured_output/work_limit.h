@@ -9,20 +9,20 @@
 
 namespace reprise::structured_output {
 
-/// The work that a call into the backend may still do. It is counted in steps of the backend's
+/// The work that a call into the backend may still do. Work is counted in steps of the backend's
 /// loops, not in time, so the same request fails at the same place on every machine.
 struct WorkLimit {
   int64_t num_steps_left = std::numeric_limits<int64_t>::max();
   size_t max_states = std::numeric_limits<size_t>::max();  // that a matcher may keep
-  /// Set by another thread: stop now. Outlives the limit; null: never.
+  /// Set by another thread to stop the work. Must outlive the limit; null: never stopped.
   const std::atomic<bool>* is_cancelled = nullptr;
 
   /// \throws WorkLimitReached
   void count(size_t num_steps);
 };
 
-/// The backend's loops throw this when the limit of their thread is reached. The object that they
-/// worked on is then in no defined state.
+/// The backend's loops throw this when their thread's limit is reached. The object that they worked
+/// on is then in an undefined state.
 class WorkLimitReached final : public std::exception {
  public:
   enum class Which : uint8_t { steps, states };
@@ -41,12 +41,12 @@ inline void WorkLimit::count(size_t num_steps) {
   if (is_over) throw WorkLimitReached(WorkLimitReached::Which::steps);
 }
 
-/// The limit that holds for this thread in xgrammar; null: no limit. Defined in xgrammar's source
-/// (cmake/Xgrammar.cmake): its loops are far below its interfaces, which have no place for a
-/// parameter.
+/// The limit of this thread in xgrammar; null: no limit. Defined in xgrammar's source
+/// (cmake/Xgrammar.cmake): its loops are far below its interfaces, which have no parameter for a
+/// limit.
 [[nodiscard]] WorkLimit*& work_limit_of_thread() noexcept;
 
-/// Sets the limit of this thread while the object lives. `limit` outlives the object.
+/// Sets the limit of this thread while the object lives. `limit` must outlive the object.
 class WorkLimitScope {
  public:
   explicit WorkLimitScope(WorkLimit& limit)

@@ -17,15 +17,16 @@ namespace reprise::structured_output {
 namespace {
 
 /// Steps of the matcher (WorkLimit) for one mask or token. A mask that is made by trying the whole
-/// vocabulary takes about 4 steps per token; ambiguous patterns take some more. The rest allows a
-/// few hundred states with a small vocabulary.
+/// vocabulary takes about 4 steps per token; ambiguous patterns take some more. The other steps
+/// allow a few hundred states with a small vocabulary.
 constexpr int64_t kStepsPerVocabularyToken = 64;
 constexpr int64_t kStepsOfSmallVocabulary = int64_t{1} << 20;
-/// An answer may save the steps that it did not need, up to so many calls; each token earns one
-/// part of a call.
+/// An answer may save steps that it did not need, up to this many calls; each token earns a part of
+/// a call.
 constexpr int64_t kMaxSavedCalls = 8;
 constexpr int64_t kTokensThatEarnACall = 4;
-/// States of the matcher, about 32 bytes each: a base, and for each byte of the answer.
+/// The limit of the matcher's states, of about 32 bytes each: a base, and some for each byte of the
+/// answer.
 constexpr size_t kStates = size_t{1} << 16;
 constexpr size_t kStatesPerByte = 48;
 
@@ -64,8 +65,8 @@ class Constraint final : public TokenConstraint {
   }
 
  private:
-  /// Made at the first use and not in the constructor: beginning to match costs work too, and the
-  /// thread that starts an answer has no turn for it.
+  /// Made at the first use instead of in the constructor: beginning to match costs work too, which
+  /// the thread that starts an answer must not do.
   xgrammar::GrammarMatcher& matcher() {
     if (!matcher_) matcher_.emplace(grammar_, std::nullopt, !has_end_tokens_);
     return *matcher_;
@@ -149,7 +150,7 @@ class Constraint final : public TokenConstraint {
   bool has_end_tokens_;
   bool is_filled_ = false;
   bool is_complete_ = false;
-  bool is_broken_ = false;  // the matcher has stopped in the middle of its work
+  bool is_broken_ = false;  // the matcher was stopped in the middle of its work
 };
 
 class Compiled final : public CompiledSpec {

@@ -23,7 +23,7 @@ using Rules = std::vector<std::optional<FSMWithStartEnd>>;
 /// table of repetitions.
 constexpr size_t kMaxNamed = std::numeric_limits<int16_t>::max();
 
-/// Finds the states, of all rules, from which an end of their rule can be reached.
+/// Finds the states of all rules from which an end of their rule can be reached.
 class LiveStates {
  public:
   LiveStates(const Rules& rules, const FSM& all)
@@ -63,7 +63,7 @@ class LiveStates {
   [[nodiscard]] bool can_end(int32_t rule) const {
     return is_live(rules_[static_cast<size_t>(rule)]->GetStart());
   }
-  /// -1: an edge that stands for no rule.
+  /// The rule of an edge; -1: the edge stands for no rule.
   [[nodiscard]] int32_t rule_of(const FSMEdge& edge) const {
     if (edge.IsRepeatRef()) return all_.GetRepeatEdgeInfo(edge.GetAuxIndex()).RuleId();
     return edge.GetRefRuleId();
@@ -114,7 +114,8 @@ class RulesUsedOnce {
     const size_t num_states = all.GetEdges().size();
     size_t state = 0;
     for (size_t rule = 0; rule < rules.size(); ++rule) {
-      std::vector<bool> is_end = rules[rule]->GetEnds();  // up to the last state of the rule
+      // For each state, up to the last state of the rule.
+      std::vector<bool> is_end = rules[rule]->GetEnds();
       for (; state < is_end.size(); ++state) {
         if (is_end[state]) ends_[rule].push_back(static_cast<int32_t>(state));
         note_uses(static_cast<int32_t>(state), rule);
@@ -173,7 +174,7 @@ class RulesUsedOnce {
         static_cast<int32_t>(rule) == grammar_->GetRootRuleId())
       return false;
     if (!is_plain(rule) || !is_plain(use.user)) return false;
-    // A state that repeats a rule may have no other edge.
+    // A state that repeats a rule must have no other edge.
     return std::none_of(
         ends_[rule].begin(), ends_[rule].end(), [this](int32_t end) { return repeats(end); });
   }
