@@ -47,11 +47,11 @@
 /// about as many as in the file. A row of quantised activations is a list of ActivationBlock.
 namespace reprise {
 
-/// The values that the codes of iq4_nl and iq4_xs stand for.
+/// The values for which the codes of iq4_nl and iq4_xs stand.
 inline constexpr int8_t kIq4Values[16] = {
     -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
-/// Twice the values that the codes of mxfp4 (float4 E2M1) stand for.
+/// Twice the values for which the codes of mxfp4 (float4 E2M1) stand.
 inline constexpr int8_t kFp4Values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 struct ActivationBlock {
@@ -78,7 +78,7 @@ struct PanelPart {
   int64_t columns = 0;
 };
 
-/// The beginning of a packed weight.
+/// The header at the beginning of a packed weight.
 struct PanelHeader {
   static constexpr uint32_t kMagic = 0x4c4e4150;
   static constexpr int kMaxParts = 8;
@@ -86,7 +86,7 @@ struct PanelHeader {
     int64_t first_panel;  // of the panels of all parts
     int64_t first_column;
     int64_t columns;
-    int64_t offset;  // of the first panel, in bytes from the header
+    int64_t offset;  // offset of the first panel, in bytes from the header
     PanelFormat format;
   };
   uint32_t magic;
@@ -95,7 +95,7 @@ struct PanelHeader {
   int64_t panels;  // of all parts
   Part parts[kMaxParts];
 };
-/// Panels begin here, aligned as the header is.
+/// Panels begin at this offset. They are aligned like the header.
 inline constexpr int64_t kPanelHeaderBytes = 384;
 static_assert(sizeof(PanelHeader) <= kPanelHeaderBytes);
 

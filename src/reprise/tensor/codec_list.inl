@@ -1,6 +1,6 @@
-// The list of all codecs of packed weights: X(name, family, layout). `layout` are the fields of
-// PanelLayout (codecs.h) in bytes per column. The headers of the families say what the bytes mean
-// and which number a code stands for: block_panels.h, int8_panels.h and float_panels.h. Codecs of
+// The list of all codecs of packed weights: X(name, family, layout). `layout` holds the fields of
+// PanelLayout (codecs.h) in bytes per column. The headers of the families explain the bytes, and
+// the number for which a code stands: block_panels.h, int8_panels.h and float_panels.h. Codecs of
 // blocks come first.
 
 X(q8_0, block_panels, .code_bytes = 32, .scale_bytes = 2)
@@ -22,7 +22,7 @@ X(mxfp4, block_panels, .code_bytes = 16, .scale_bytes = 1)
 
 X(int8_rows, int8_panels, .super_blocks = 2, .code_bytes = 32, .tail_bytes = 8)
 
-// `_rows`: the whole depth shares a scale. `_g128` and `_g64`: 128 or 64 elements do.
+// `_rows`: one scale for the whole depth. `_g128` and `_g64`: one scale for 128 or 64 elements.
 X(f8e4m3_rows, float_panels, .code_bytes = 32, .tail_bytes = 4)
 X(f8e4m3_g128, float_panels, .super_blocks = 4, .head_bytes = 4, .code_bytes = 32)
 X(f8e5m2_rows, float_panels, .code_bytes = 32, .tail_bytes = 4)

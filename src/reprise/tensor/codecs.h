@@ -4,8 +4,8 @@
 
 #include "reprise/tensor/weight_family.h"
 
-/// The codecs that packed weights are stored in (codec_list.inl), and the families that they belong
-/// to. The functions here are `static`, because kernels of several instruction sets include them.
+/// The codecs of packed weights (codec_list.inl), and their families. The functions here are
+/// `static`, because kernels of several instruction sets include them.
 namespace reprise {
 
 enum class PanelFormat : uint8_t {
@@ -27,7 +27,7 @@ enum class PanelFormat : uint8_t {
 }
 // NOLINTEND(bugprone-branch-clone)
 
-/// The number of codecs of weights in blocks. They are the first ones.
+/// The number of codecs of weights in blocks. They come first in the list.
 inline constexpr int kNumPanelFormats = 16;
 static_assert(family_of(static_cast<PanelFormat>(kNumPanelFormats - 1)) ==
                   WeightFamily::block_panels &&
@@ -56,7 +56,7 @@ struct PanelLayout {
   return {};
 }
 
-/// The elements that share a head. The depth of a weight is a multiple of that.
+/// The number of elements that share a head. The depth of a weight is a multiple of it.
 [[nodiscard]] static constexpr int64_t panel_group_elements(PanelFormat format) noexcept {
   return panel_layout(format).super_blocks * kPanelBlock;
 }

@@ -8,14 +8,14 @@
 namespace reprise {
 namespace {
 
-// A pair of elements is moved as one number.
+// A pair of elements, moved as one number.
 using Pair = uint32_t;
 constexpr int64_t kPairBytes = sizeof(Pair);
 constexpr int64_t kLineBytes = kPanelColumns * kPairBytes;  // a pair of each column
 constexpr int kSquare = 4;
 
-// The next pairs of four columns, which are `row_bytes` apart, to the same places of as many lines.
-// Compilers make a transposition in registers of this.
+// Writes the next pairs of four columns, which are `row_bytes` apart, as lines of four. Compilers
+// turn this into a transposition in registers.
 template <int kPairs>
 void transpose(const std::byte* rows, int64_t row_bytes, std::byte* line) {
   Pair square[kSquare][kPairs];

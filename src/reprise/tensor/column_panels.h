@@ -27,14 +27,14 @@ namespace reprise {
          column % kPanelColumns * 2 + i % 2;
 }
 
-/// Writes the panels of a row-major matrix of 16-bit elements. They do not overlap.
-/// \pre fits_column_panels(columns, depth), and that many elements
+/// Writes the panels of a row-major matrix of 16-bit elements. The two ranges must not overlap.
+/// \pre fits_column_panels(columns, depth), and both have that many elements
 void pack_column_panels(std::span<const std::byte> rows,
                         std::span<std::byte> panels,
                         int64_t columns,
                         int64_t depth);
-/// The same in place. Needs memory for one panel.
-/// \pre fits_column_panels(columns, depth), and that many elements
+/// The same in place. Needs memory for one panel. \pre fits_column_panels(columns, depth), and the
+/// matrix has that many elements
 void pack_column_panels(std::span<std::byte> matrix, int64_t columns, int64_t depth);
 
 }  // namespace reprise

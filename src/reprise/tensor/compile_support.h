@@ -10,7 +10,7 @@ namespace reprise {
 /// support in one line. Source: vLLM's @support_torch_compile(dynamic_arg_dims, enable_if) and
 /// do_not_compile.
 struct CompileSupport {
-  /// A dimension of an argument. Its size may differ from call to call.
+  /// A dimension of an argument whose size may differ from call to call.
   struct DynamicDim {
     std::string argument;
     int dim = 0;

@@ -20,7 +20,7 @@
 /// that of nf4 or fp4, and no code of float8 is a NaN.
 namespace reprise {
 
-/// Elements that share a scale; 0: the whole depth.
+/// The number of elements that share a scale; 0: the whole depth.
 [[nodiscard]] static constexpr int64_t float_panel_group(PanelFormat format) {
   switch (format) {
     case PanelFormat::f8e4m3_g128:
@@ -39,8 +39,8 @@ namespace reprise {
   return group == 0 ? depth : group;
 }
 
-/// Whether a matrix can be stored in panels. Its two halves are then whole panels too: gates and
-/// ups, for example.
+/// Whether a matrix can be stored in panels. Then both halves of it are whole panels too, for
+/// example gates and ups.
 [[nodiscard]] static constexpr bool fits_float_panels(PanelFormat format,
                                                       int64_t columns,
                                                       int64_t depth) {

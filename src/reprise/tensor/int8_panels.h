@@ -18,24 +18,24 @@ namespace reprise {
 
 /// Bytes of a column that are not codes.
 inline constexpr int64_t kInt8TailBytes = panel_layout(PanelFormat::int8_rows).tail_bytes;
-/// The elements of an AMX tile in a row: the depth is a multiple of it.
+/// The number of elements in a row of an AMX tile; the depth is a multiple of it.
 inline constexpr int64_t kInt8DepthStep = panel_group_elements(PanelFormat::int8_rows);
 /// With a larger depth, sums of products of -128 and -128 could overflow: 2^17 of them are 2^31.
 inline constexpr int64_t kMaxInt8Depth = (int64_t{1} << 17) - kInt8DepthStep;
 
-/// Whether a matrix can be stored in panels. Its two halves are then whole panels too: gates and
-/// ups, for example.
+/// Whether a matrix can be stored in panels. Then both halves of it are whole panels too, for
+/// example gates and ups.
 [[nodiscard]] static constexpr bool fits_int8_panels(int64_t columns, int64_t depth) {
   return columns > 0 && columns % (2 * kPanelColumns) == 0 && depth > 0 &&
          depth % kInt8DepthStep == 0 && depth <= kMaxInt8Depth;
 }
 
-/// Where element `i` of a column is, in bytes.
+/// The offset of element `i` of a column, in bytes.
 [[nodiscard]] static constexpr int64_t int8_panel_offset(int64_t column, int64_t i, int64_t depth) {
   return column / kPanelColumns * kPanelColumns * (depth + kInt8TailBytes) +
          i / 4 * 4 * kPanelColumns + column % kPanelColumns * 4 + i % 4;
 }
-/// Where the scale of a column is, and where the sum of its codes is, in bytes.
+/// The offsets of a column's scale and of the sum of its codes, in bytes.
 [[nodiscard]] static constexpr int64_t int8_scale_offset(int64_t column, int64_t depth) {
   return int8_panel_offset(column / kPanelColumns * kPanelColumns, depth, depth) +
          column % kPanelColumns * 4;

@@ -36,7 +36,7 @@ struct RowGroup {
   std::string name;
   std::vector<Result> results;
   size_t rows_of = 0;  // the operand that has as many rows as the results
-  /// The kernel has the name above and takes kernels::RowGroupArguments.
+  /// The kernel has this group's name and takes kernels::RowGroupArguments.
   device::Kernel kernel;
 };
 

@@ -56,7 +56,8 @@ constexpr OpFunction function_of_name(std::string_view name) {
 }
 
 /// A size that a signature names by a letter, or one of the attributes `heads`, `length`, `top_k`
-/// and `ranks`. The first three are one symbol, because they are one member of OpAttributes.
+/// and `ranks`. The attributes `heads`, `length` and `top_k` are one symbol, because they are one
+/// member of OpAttributes.
 using SizeSymbol = uint8_t;
 inline constexpr SizeSymbol kHeadsSymbol = 26;
 inline constexpr SizeSymbol kRanksSymbol = 27;
@@ -82,7 +83,7 @@ struct SizeRule {
 enum class ElementRule : uint8_t {
   of_model,       // the model's element type: all operands with this rule have the same type
   of_weight,      // the same type, in any layout (weight_layout.h)
-  of_activation,  // the same type, or int8 in the form that the layout of the weight asks for
+  of_activation,  // the same type, or int8 in the form that the layout of the weight requires
   i32,
   f32,
   eight_bits,  // int8 or float8: all operands with this rule have the same type

@@ -80,7 +80,7 @@ const char* check_caches(OpCode code, std::span<const Tensor> inputs) {
   return check_cache_rows(definition_of(code).rule, inputs, inputs[0].size(2));
 }
 
-// The operand of that name, or nullptr if the op has none or it is left out.
+// The operand with that name, or nullptr if the op has none or the call leaves it out.
 const Tensor* find_operand(const OpRule& rule,
                            std::span<const Tensor> inputs,
                            std::string_view name) {
@@ -90,7 +90,7 @@ const Tensor* find_operand(const OpRule& rule,
   return nullptr;
 }
 
-// Activations have the form that the layout of the weight asks for.
+// Activations must have the form that the layout of the weight requires.
 const char* check_activations(OpCode code, std::span<const Tensor> inputs) {
   const OpRule& rule = definition_of(code).rule;
   const Tensor& x = inputs[0];
@@ -116,7 +116,7 @@ const char* check_activations(OpCode code, std::span<const Tensor> inputs) {
   return nullptr;
 }
 
-// A norm in front of a product reads the rows as they are.
+// A norm before a product reads unquantised rows.
 const char* check_product(OpCode code, std::span<const Tensor> inputs) {
   const bool has_norm = find_operand(definition_of(code).rule, inputs, "norm") != nullptr;
   if (has_norm && inputs[0].dtype() == DType::i8) return "quantised rows have no norm";

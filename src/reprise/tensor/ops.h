@@ -87,7 +87,7 @@ using CallerOfFirst = Caller<kOp,
                              std::make_index_sequence<kNumOperands>,
                              std::make_index_sequence<kRuleOf<kOp>.attributes.size>>;
 
-/// How many of the last operands are optional.
+/// The number of optional operands at the end.
 template <OpCode kOp>
 constexpr size_t num_last_optional() {
   constexpr const OpRule& kRule = kRuleOf<kOp>;
@@ -114,7 +114,7 @@ struct Function : CallerOfSome<kOp, std::make_index_sequence<num_last_optional<k
 struct AttentionArguments {
   // int32[num_reqs + 1]; request r has tokens [query_start_loc[r], query_start_loc[r + 1]).
   Tensor query_start_loc;
-  Tensor seq_lens;     // int32[num_reqs]: positions in the cache after this step
+  Tensor seq_lens;     // int32[num_reqs]: the number of positions in the cache after this step
   Tensor block_table;  // int32[>= num_reqs, max_blocks]
   float scale = 1.0F;
   float k_scale = 1.0F;  // of a cache of eight bits
@@ -194,12 +194,13 @@ struct Function<OpCode::custom> {
 #include "reprise/tensor/op_list.inl"
 #undef X
 
-/// Activations in the form that a product with a weight takes them in.
+/// Activations in the form in which a product with a weight takes them.
 struct Activations {
   Tensor x;
   Tensor scale;  // of int8 rows; otherwise undefined
 };
-/// Quantises x as the layout of the weight asks for: the operands `x` and `scale` of a product.
+/// Quantises x as the layout of the weight requires; returns the operands `x` and `scale` of a
+/// product.
 [[nodiscard]] inline Activations activations_for(const Tensor& weight,
                                                  const Tensor& x,
                                                  Where where = Where::current()) {

@@ -14,7 +14,7 @@ namespace {
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// The bytes of one block of a panel, for one of its columns.
+// The bytes of one block of a panel that belong to one of its columns.
 struct BlockOfColumn {
   const uint8_t* head;
   const uint8_t* codes;
@@ -31,7 +31,7 @@ struct BlockOfColumn {
     return static_cast<int8_t>(entries[column]);
   }
 
-  // The byte of group `vector`'s vector that holds bits of element i.
+  // The byte, in the vector of group `vector`, that holds bits of element i.
   [[nodiscard]] unsigned plane(int64_t offset, int64_t vector, int64_t i) const {
     return codes[offset + vector * 64 + column * 4 + i % 4];
   }

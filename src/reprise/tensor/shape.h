@@ -23,7 +23,7 @@ class Shape {
   }
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
-  /// New dimensions have size 0.
+  /// A dimension that is added has size 0.
   void set_rank(int rank) {
     REPRISE_ASSERT(rank >= 0 && rank <= kMaxRank, "rank {} is more than {}", rank, kMaxRank);
     rank_ = rank;

@@ -30,7 +30,7 @@ class SignatureMatch {
     for (Attribute attribute : op_.rule.attributes) {
       if (attribute == Attribute::heads && call_.attributes.length <= 0)
         refuse("heads must be > 0");
-      // Without an index, attention to latents chooses no positions.
+      // Without an index, latent attention chooses no positions.
       const int64_t least = call_.code == OpCode::mla_attention ? 0 : 1;
       if (attribute == Attribute::top_k && call_.attributes.length < least)
         refuse("top_k must be > 0");
@@ -81,7 +81,7 @@ class SignatureMatch {
       if (!leading_) leading_ = sizes;
       if (!std::ranges::equal(sizes, *leading_)) refuse(operand, "shape");
     }
-    // The rows of quantised activations are checked against the weight: see check_activations().
+    // The rows of quantised activations are compared with the weight in check_activations().
     const bool is_quantised =
         type.element == ElementRule::of_activation && tensor.dtype() == DType::i8;
     const size_t num_sizes = type.rank - (is_quantised ? 1U : 0U);

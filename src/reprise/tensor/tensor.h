@@ -79,7 +79,8 @@ class Tensor {
     return *executor_;
   }
 
-  /// A view of the same memory with another shape and strides. It shares ownership. \pre rows
+  /// A view of the same memory with another shape and strides. It shares ownership. \pre the layout
+  /// is rows
   [[nodiscard]] Tensor with_layout(Shape shape, Shape strides, int64_t element_offset) const;
   /// The same view, but it does not keep the memory alive. The address stays valid, but the pool
   /// may put other data there. A graph keeps its outputs in this form.

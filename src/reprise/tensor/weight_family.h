@@ -4,7 +4,7 @@
 
 namespace reprise {
 
-/// The ways in which the numbers of a weight may lie in memory. The codecs of one family share
+/// The ways in which the numbers of a weight are stored in memory. The codecs of one family share
 /// kernels.
 enum class WeightFamily : uint8_t {
   rows,           // the elements, row after row

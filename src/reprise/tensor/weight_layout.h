@@ -9,7 +9,7 @@
 
 namespace reprise {
 
-/// How a product takes its activations, which the layout of the weight decides.
+/// The form in which a product takes its activations. The layout of the weight decides it.
 enum class ActivationForm : uint8_t {
   elements,     // as they are
   int8_rows,    // int8 with one scale for each row: the results of quantize_per_token
@@ -25,18 +25,18 @@ enum class ActivationForm : uint8_t {
 struct WeightLayout {
   WeightFamily family = WeightFamily::rows;
   /// The codec of int8_panels and float_panels. The parts of a weight in block_panels may have
-  /// different codecs, which the header in its memory names.
+  /// different codecs, which the header in the weight's memory names.
   PanelFormat codec = {};
-  /// The bytes of each row of the shape, the last dimension; of a weight in block_panels with its
-  /// share of the header. 0: the elements have their own size.
+  /// Bytes of each row, that is, of the last dimension; in block_panels they include the row's
+  /// share of the header. 0: elements have their usual size.
   int32_t row_bytes = 0;
 
   [[nodiscard]] constexpr bool is_rows() const noexcept { return family == WeightFamily::rows; }
   /// Whether the numbers are codes.
   [[nodiscard]] constexpr bool has_codes() const noexcept { return row_bytes > 0; }
-  /// Of int8 panels and float panels: the elements of a row of `depth` that share a scale.
+  /// For int8 panels and float panels: how many elements of a row of `depth` share a scale.
   [[nodiscard]] int64_t group(int64_t depth) const noexcept;
-  /// As in the text of a program: "panels", "f8e4m3_g128_panels", "blocks144"; empty: rows.
+  /// The text that programs contain: "panels", "f8e4m3_g128_panels", "blocks144"; empty: rows.
   [[nodiscard]] std::string to_string() const;
 
   friend bool operator==(const WeightLayout&, const WeightLayout&) = default;
@@ -52,14 +52,14 @@ struct WeightLayout {
 [[nodiscard]] constexpr WeightLayout column_panels_layout() noexcept {
   return {.family = WeightFamily::column_panels};
 }
-/// The layout of a matrix with rows of `depth` elements. \pre int8_panels or float_panels
+/// The layout of a matrix whose rows have `depth` elements. \pre int8_panels or float_panels
 [[nodiscard]] WeightLayout layout_of(PanelFormat codec, int64_t depth);
 /// The layout of a matrix in blocks. packed_weight_type() computes `row_bytes`.
 [[nodiscard]] constexpr WeightLayout block_panels_layout(int64_t row_bytes) noexcept {
   return {.family = WeightFamily::block_panels, .row_bytes = static_cast<int32_t>(row_bytes)};
 }
 
-/// Reads what WeightLayout::to_string() wrote for a matrix whose rows have `depth` elements.
+/// Reads a text from WeightLayout::to_string(), for a matrix whose rows have `depth` elements.
 [[nodiscard]] std::optional<WeightLayout> parse_weight_layout(std::string_view text, int64_t depth);
 
 /// "q4_k", "f8e4m3_g128"
