@@ -111,8 +111,8 @@ std::vector<TextSegment> AddedTokens::split(std::string_view text,
     }
     size_t begin = match.begin;
     size_t end = match.end;
-    // The previous token may have taken the white space after it, even when this token starts
-    // inside that white space.
+    // The previous token may have taken the white space after it, even if this token starts inside
+    // that white space.
     begin = std::max(begin, done);
     if (token.lstrip) begin = done + start_of_trailing_spaces(text.substr(done, begin - done));
     if (token.rstrip) end += length_of_leading_spaces(text.substr(end));

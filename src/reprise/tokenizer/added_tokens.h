@@ -13,22 +13,24 @@
 
 namespace reprise::tokenizer {
 
-/// A token that is cut out of the text before the rest is split for the model.
+/// A token that is cut out of the text before the rest of the text is split for the model.
 struct AddedToken {
   int32_t id = 0;
   std::string content;
   /// The text that decode() starts from: `content`, or its normalized form for a token that is
   /// searched for in normalized text. A space that normalization added is then part of the output.
   std::string piece;
-  bool special = false;  // control token: decode() can skip it, and parse_special decides whether
-                         // encode() finds it
-  bool single_word = false;  // matches only where no word character is next to it
+  // Control token: decode() can skip it, and parse_special decides whether encode() finds it.
+  bool special = false;
+  // encode() finds it
+  bool single_word = false;  // matches only if no word character is next to it
   bool lstrip = false;       // also takes the white space before it
   bool rstrip = false;       // also takes the white space after it
-  bool normalized = true;    // searched for in the normalized text, else in the original text
+  // True: searched for in the normalized text; false: in the original text.
+  bool normalized = true;
 };
 
-/// A stretch of text or, when `id` is not negative, an added token.
+/// A part of a text or, if `id` is not negative, an added token.
 struct TextSegment {
   size_t begin = 0;
   size_t end = 0;

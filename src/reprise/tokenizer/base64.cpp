@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kLetters =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-// The six bits of a letter.
+// The six bits that a letter of base64 stands for.
 std::optional<uint32_t> bits_of(char c) {
   if (c >= 'A' && c <= 'Z') return static_cast<uint32_t>(c - 'A');
   if (c >= 'a' && c <= 'z') return static_cast<uint32_t>(c - 'a' + 26);
@@ -40,7 +40,7 @@ std::string decode_base64(std::string_view text) {
     const auto bits = bits_of(text[i]);
     if (!bits) throw InvalidArgument(fmt::format("is not base64: a wrong letter at {}", i));
     held = held << 6U | *bits;
-    // Four letters have three bytes; each but the first completes one.
+    // Four letters hold three bytes; each letter except the first completes one.
     const uint32_t num_spare_bits = (3 - static_cast<uint32_t>(i % 4)) * 2;
     if (i % 4 != 0) bytes.push_back(static_cast<char>(held >> num_spare_bits & 0xFFU));
   }

@@ -12,8 +12,8 @@
 
 namespace reprise::tokenizer {
 
-/// A text that steps of a tokenizer make longer, up to a limit. A file can name any replacement,
-/// and a chain of replacements multiplies: seven of them could make gigabytes of a hundred bytes.
+/// A text that a tokenizer's steps make longer, up to a limit. A file may name any replacement, and
+/// chained replacements multiply: seven of them could turn a hundred bytes into gigabytes.
 class BoundedText {
  public:
   static constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
@@ -26,7 +26,7 @@ class BoundedText {
     check(text_.size() + more.size());
     text_.append(more);
   }
-  /// Refuses a text of so many bytes.
+  /// Refuses a text of `num_bytes` bytes if it is above the limit.
   void check(size_t num_bytes) const {
     if (num_bytes <= max_bytes_) return;
     throw InvalidArgument(
@@ -40,8 +40,8 @@ class BoundedText {
   /// No character of Unicode becomes more than 11 times as long (U+FDFA under NFKD), and no step of
   /// a published file makes more than three bytes of one.
   static constexpr size_t kMaxGrowth = 16;
-  /// The longest text that a normalizer may make of one of so many bytes. The constant leaves room
-  /// for what is put in front.
+  /// The longest text that a normalizer may make of `num_bytes` bytes. The constant leaves room for
+  /// text that is put in front.
   [[nodiscard]] static constexpr size_t most_normalized_bytes(size_t num_bytes) {
     return kMaxGrowth * num_bytes + 1024;
   }

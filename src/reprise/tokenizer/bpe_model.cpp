@@ -71,8 +71,8 @@ void BpeModel::spell(std::string_view piece, Allowed allowed, Scratch& scratch) 
     if (options_.byte_fallback && std::all_of(character.begin(), character.end(), [&](char byte) {
           return byte_id(byte) != kMissing && !is_refused(byte_id(byte), allowed);
         })) {
-      // An unknown token that is pending stays pending here: this gives the order of the reference
-      // (the `tokenizers` package).
+      // A pending unknown token stays pending here: this gives the same order as the reference (the
+      // `tokenizers` package).
       for (const char byte : character) add(byte_id(byte));
       continue;
     }

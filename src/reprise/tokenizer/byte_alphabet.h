@@ -7,9 +7,9 @@
 
 namespace reprise::tokenizer {
 
-/// The byte-level alphabet of GPT-2: one printable character for each of the 256 bytes, so that
-/// any text can be written as a vocabulary of strings. Printable Latin-1 stands for itself, the
-/// other 68 bytes are U+0100 onwards in order.
+/// The byte-level alphabet of GPT-2: one printable character for each of the 256 bytes, so that any
+/// text can be written as strings of a vocabulary. Printable Latin-1 characters stand for
+/// themselves; the other 68 bytes are U+0100 onwards in order.
 class ByteAlphabet {
  public:
   ByteAlphabet();

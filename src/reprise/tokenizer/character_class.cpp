@@ -48,7 +48,7 @@ bool is_word(char32_t c) noexcept {
   const utf8proc_category_t kind = category(c);
   if (is_between(kind, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_NL)) return true;  // L*, M*, Nd, Nl
   if (kind == UTF8PROC_CATEGORY_PC || c == 0x200C || c == 0x200D) return true;
-  // Other_Alphabetic outside of M*: the circled and squared letters.
+  // Other_Alphabetic without the characters of category M: the circled and squared letters.
   return is_between(c, 0x24B6, 0x24E9) || is_between(c, 0x1F130, 0x1F149) ||
          is_between(c, 0x1F150, 0x1F169) || is_between(c, 0x1F170, 0x1F189);
 }

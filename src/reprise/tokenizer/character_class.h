@@ -11,7 +11,7 @@ namespace reprise::tokenizer {
 /// ASCII punctuation and symbols, or general category P*.
 [[nodiscard]] bool is_punctuation(char32_t code_point) noexcept;
 
-/// General category Cc, Cf, Cs or Co: C* but the code points that are not assigned.
+/// General category Cc, Cf, Cs or Co: all of C except unassigned code points.
 [[nodiscard]] bool is_other(char32_t code_point) noexcept;
 
 /// General category Mn.

@@ -16,7 +16,7 @@ namespace {
 constexpr std::array<std::string_view, 8> kDecoders = {
     "Sequence", "ByteLevel", "Replace", "ByteFallback", "Fuse", "Strip", "Metaspace", "WordPiece"};
 
-/// Far above what published files do. Chains of replacements multiply, for each token of each
+/// Far above the growth in published files. Chained replacements multiply, for each token of each
 /// answer.
 constexpr size_t kMaxGrowth = 64;
 
@@ -116,7 +116,7 @@ void Decoder::add(const Component& component) {
   } else if (type == "Strip") {
     StripCharacter step;
     append_utf8(component.at("content").character(), step.character);
-    // Published files strip one space. The limit bounds the text that a stream has to hold back.
+    // Published files strip one space. The limit bounds the text that a stream must hold back.
     step.start = component.at("start").integer(1024);
     step.stop = component.at("stop").integer(1024);
     step.is_fused = is_fused_;
@@ -262,7 +262,8 @@ void DecodeStream::finish_step(size_t index, std::string& out) {
     state.utf8.finish(text);
     if (!text.empty()) feed(index + 1, text, out);
   }
-  state = State{};  // the text that StripCharacter still holds is at the end, so it is stripped
+  // The text that StripCharacter still holds is at the end of the whole text, so it is stripped.
+  state = State{};
 }
 
 void DecodeStream::finish(std::string& out) {

@@ -20,17 +20,18 @@ struct JoinBytePieces {};  // "ByteFallback": turns runs of <0xNN> tokens into t
 struct FuseTokens {};
 struct StripCharacter {
   std::string character;
-  size_t start = 0;       // number of characters stripped from the front at most
+  size_t start = 0;       // the largest number of characters that are stripped from the front
   size_t stop = 0;        // the same from the back
-  bool is_fused = false;  // strips the ends of the whole text instead of each token's
+  bool is_fused = false;  // strips the ends of the whole text, not those of each token
 };
 struct MetaspaceToSpaces {
   std::string replacement;
-  bool drops_first = true;  // word marks of the first token vanish instead of becoming spaces
+  bool drops_first = true;  // the first token's word marks are dropped instead of becoming spaces
 };
 struct LettersToBytes {};  // "ByteLevel"
 struct JoinWordPieces {
-  std::string prefix;     // marks pieces that continue a word; others begin one, after a space
+  // Marks pieces that continue a word; other pieces begin a word, after a space.
+  std::string prefix;
   bool cleans_up = true;  // drops the space before punctuation and English contractions
 };
 
@@ -79,7 +80,7 @@ class DecodeStream {
     bool has_input = false;  // a token (StripCharacter: a kept character) has been seen
   };
 
-  /// Gives `token` to step `index`; after the last step, to the output.
+  /// Passes `token` to step `index`; after the last step, to the output.
   void feed(size_t index, std::string_view token, std::string& out);
   void finish_step(size_t index, std::string& out);
   void flush_byte_pieces(size_t index, std::string& out);

@@ -20,7 +20,7 @@ struct ReplaceText {
   std::string replacement;
 };
 struct Lowercase {};
-/// Drops every mark (category M); an accent is one after NFD or NFKD.
+/// Drops every mark (category M). After NFD or NFKD an accent is a mark.
 struct StripAccents {};
 /// The four steps of BERT's normalizer, in this order.
 struct BertText {
@@ -43,12 +43,12 @@ class Normalizer {
 
   struct Result {
     std::string text;
-    /// False when the start of the text was stripped: the result then does not count as the start
-    /// of the input.
+    /// False if text was stripped from the start: then the result does not count as the start of
+    /// the input.
     bool keeps_start = true;
   };
-  /// \pre `text` is well-formed UTF-8. \throws Abandoned when `work` says so, and InvalidArgument
-  /// when the result would be longer than BoundedText::most_normalized_bytes()
+  /// \pre `text` is well-formed UTF-8. \throws Abandoned from `work`, and InvalidArgument if the
+  /// result would be longer than BoundedText::most_normalized_bytes()
   [[nodiscard]] Result apply(std::string_view text, WorkMeter& work) const;
   /// Without a limit on the work.
   [[nodiscard]] Result apply(std::string_view text) const {

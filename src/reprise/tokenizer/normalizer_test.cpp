@@ -92,7 +92,7 @@ TEST(Normalizer, refuses_a_text_that_its_steps_multiply) {
                                    1),
                           text),
                InvalidArgument);
-  // The longest growth of one character under Unicode's forms is honest.
+  // The largest growth that Unicode's forms give one character must be accepted.
   std::string ligatures;
   for (int i = 0; i < 1000; ++i) ligatures += "\uFDFA";
   EXPECT_EQ(normalized(R"({"type":"NFKD"})", ligatures).text.size(), 33'000U);

@@ -5,7 +5,7 @@
 namespace reprise::tokenizer {
 namespace {
 
-// The pieces of a sorted list that begin with the prefix of a node.
+// The pieces of a sorted list that begin with a node's prefix.
 struct Range {
   size_t begin = 0;
   size_t end = 0;
@@ -35,7 +35,7 @@ PieceTrie::PieceTrie(std::vector<Piece> pieces) {
   for (uint32_t node = 0; node < nodes_.size(); ++node) first_[nodes_[node].byte] = node;
   for (size_t node = 0; node < nodes_.size(); ++node) {
     Range range = ranges[node];
-    // Shorter texts come first in the order of the list.
+    // The list is sorted, so a shorter text comes before the longer ones that begin with it.
     if (pieces[range.begin].text.size() == range.depth) nodes_[node].id = pieces[range.begin++].id;
     nodes_[node].children = static_cast<uint32_t>(nodes_.size());
     add_children(range);

@@ -34,10 +34,11 @@ class PieceTrie {
  private:
   static constexpr uint32_t kNone = UINT32_MAX;
   struct Node {
-    int32_t id = -1;        // of the piece that ends here; -1: none
-    uint32_t children = 0;  // they lie one after the other, in ascending order of their bytes
+    int32_t id = -1;  // the id of the piece that ends here; -1: none
+    // Index of the first child; children follow each other in ascending order of their bytes.
+    uint32_t children = 0;
     uint16_t num_children = 0;
-    uint8_t byte = 0;  // the last one of the prefix that this node stands for
+    uint8_t byte = 0;  // the last byte of the prefix that this node stands for
   };
   [[nodiscard]] uint32_t child(const Node& node, uint8_t byte) const;
 

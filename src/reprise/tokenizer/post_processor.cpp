@@ -32,8 +32,8 @@ void append_special_token(const Component& piece,
   }
 }
 
-// "pair" of a template: special tokens around text A and text B, in this order, where the types of
-// tokens begin with 0 and change to 1 at most once, between the texts.
+// The "pair" of a template: special tokens around text A and text B, in this order. The types of
+// the tokens begin with 0 and change to 1 at most once, between the texts.
 std::optional<PairTemplate> read_pair_template(const Component& component) {
   if (!component.has("pair") || component.at("pair").is_null()) return std::nullopt;
   PairTemplate pair;
@@ -46,7 +46,7 @@ std::optional<PairTemplate> read_pair_template(const Component& component) {
     if (type > 1) return std::nullopt;
     const bool is_between = ids == &pair.middle;
     if (type == 1 && is_between && !pair.second_begin) pair.second_begin = ids->size();
-    // The type is 1 from the second text on, or for no token.
+    // The type is 1 from the second text on, or 0 for all tokens.
     const bool is_second = ids == &pair.suffix || (is_between && pair.second_begin.has_value());
     if ((type == 1) != (is_second && pair.second_begin.has_value())) return std::nullopt;
     if (is_token) {
@@ -80,7 +80,8 @@ void PostProcessor::add(const Component& component) {
   }
 }
 
-// <s> A </s>, and for two texts <s> A </s></s> B </s>, which have no types of their own.
+// The template is <s> A </s>; for two texts it is <s> A </s></s> B </s>, and both have the same
+// type.
 void PostProcessor::add_roberta(const Component& component) {
   const int32_t begin = read_token_and_id(component, "cls");
   const int32_t end = read_token_and_id(component, "sep");

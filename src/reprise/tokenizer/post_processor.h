@@ -13,8 +13,8 @@ struct PairTemplate {
   std::vector<int32_t> prefix;
   std::vector<int32_t> middle;
   std::vector<int32_t> suffix;
-  /// The first id of `middle` that counts as part of the second text; its size: none does. Without
-  /// a value, the two texts are not told apart.
+  /// The index of the first id of `middle` that counts as part of the second text; the size of
+  /// `middle`: none does. Unset: the two texts have the same type.
   std::optional<size_t> second_begin;
 };
 
@@ -22,8 +22,8 @@ struct PairTemplate {
 struct PostProcessor {
   std::vector<int32_t> prefix;
   std::vector<int32_t> suffix;
-  /// Nothing: the template of the file is not one of the kind above. Without a template, two texts
-  /// follow each other.
+  /// Nothing: the file has a template of another form. Without any template, two texts just follow
+  /// each other.
   std::optional<PairTemplate> pair = PairTemplate{};
 
   PostProcessor() = default;

@@ -16,7 +16,7 @@ struct PieceList {
   struct Piece {
     size_t begin = 0;
     size_t end = 0;
-    bool begins_input = false;  // no text of the user stands before it
+    bool begins_input = false;  // this text is at the start of the user's input
   };
 
   [[nodiscard]] std::string_view view(const Piece& piece) const {

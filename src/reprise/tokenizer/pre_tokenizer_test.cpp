@@ -60,7 +60,7 @@ TEST(PreTokenizer, writes_bytes_as_letters) {
             (Pieces{"ĠÃ©", "Ġisn", "'t", "Ċ"}));
 }
 
-/// Every kind of step: a text that nobody waits for must not be read to its end.
+/// Tests every kind of step: a text whose result is no longer wanted must not be read to its end.
 TEST(PreTokenizer, ends_early_when_nobody_waits_for_the_result) {
   std::stop_source process;
   process.request_stop();

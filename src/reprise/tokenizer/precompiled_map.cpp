@@ -10,7 +10,7 @@
 namespace reprise::tokenizer {
 namespace {
 
-// Clusters of this size and more are mapped character by character.
+// Clusters with at least this many bytes are mapped character by character.
 constexpr size_t kLongClusterBytes = 6;
 constexpr size_t kUnitBytes = 4;
 
@@ -69,7 +69,7 @@ PrecompiledMap::PrecompiledMap(std::string_view bytes, const Component& componen
   check(component);
 }
 
-// Walks from the root to every unit that some text can reach, each once.
+// Visits every unit that some text can reach from the root, each once.
 void PrecompiledMap::check(const Component& component) const {
   if (!is_valid_utf8(texts_)) component.fail("has texts that are not UTF-8");
   const auto require_unit = [&](size_t position) {

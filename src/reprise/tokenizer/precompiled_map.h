@@ -21,9 +21,9 @@ namespace reprise::tokenizer {
 /// Source: the crates `tokenizers` (normalizers/precompiled.rs) and `spm_precompiled`.
 class PrecompiledMap {
  public:
-  /// The map as bytes: the size of the trie in bytes (32 bits, little-endian), the units of the
-  /// trie (likewise), and the texts, each with a zero after it. All ways through the trie are
-  /// checked. \throws FileError E_TOKENIZER that names `component`
+  /// `bytes`: the size of the trie in bytes (32 bits, little-endian), the units of the trie (also
+  /// 32 bits, little-endian), and the texts, each followed by a zero. All paths through the trie
+  /// are checked. \throws FileError E_TOKENIZER that names `component`
   PrecompiledMap(std::string_view bytes, const Component& component);
 
   /// \pre `text` is well-formed UTF-8 \throws InvalidArgument when the result would have more than
@@ -33,7 +33,7 @@ class PrecompiledMap {
 
  private:
   void check(const Component& component) const;
-  /// The text for the shortest sequence that `characters` begins with; nothing: there is none.
+  /// The text for the shortest sequence with which `characters` begins; nothing: there is none.
   [[nodiscard]] std::optional<std::string_view> find(std::string_view characters) const;
   [[nodiscard]] std::string_view text_at(size_t begin) const;
 

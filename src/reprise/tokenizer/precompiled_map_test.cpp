@@ -1,4 +1,4 @@
-// The results for sound maps are in the golden files; here are the maps that are not.
+// The golden files have the results for valid maps; these tests are about invalid maps.
 #include "reprise/tokenizer/precompiled_map.h"
 
 #include <fmt/format.h>
@@ -34,7 +34,7 @@ std::string base64(std::string_view bytes) {
   return text;
 }
 
-// What the refusal says; "accepted" without one.
+// The message of the refusal; "accepted" if the map was accepted.
 std::string refusal(const Json& value) {
   try {
     (void)parse_precompiled_map(component_of(value)).apply("a\u0301x");
@@ -52,7 +52,7 @@ std::string unit(uint32_t value) {
   return bytes;
 }
 
-// A trie of 512 units with the root at 256, whose child by 'a' has a leaf; the value is `value`.
+// A trie of 512 units with the root at 256, whose child for 'a' has a leaf with `value`.
 std::string one_letter_map(uint32_t value, std::string_view texts) {
   std::vector<uint32_t> units(512, 0);
   units[0] = 256U << 10U;

@@ -18,8 +18,8 @@ namespace {
 // Published patterns have less than 1 KB. The time and memory of PCRE2 grow with the pattern.
 constexpr size_t kMaxPatternBytes = 16384;
 // Patterns of published files backtrack over a run of characters at most once, so a fixed number of
-// steps per byte is ample. A pattern of exponential cost reaches even the constant part on a text
-// of thirty characters.
+// steps per byte is more than enough. A pattern of exponential cost exceeds even this constant part
+// on a text of thirty characters.
 constexpr size_t kMatchStepsAtLeast = 1'000'000;
 constexpr size_t kMatchStepsPerByte = 16;
 // A repeated group keeps state for each repetition; this stack is enough for a megabyte of
@@ -111,8 +111,8 @@ Regex::Regex(const Component& component) : file_(component.file()), pointer_(com
   pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE);
 
   // Most patterns of exponential cost already exceed the limit on a short run of one character.
-  // This trial finds them at load, before the first request. The tail holds characters that the
-  // pattern may require; without them PCRE2 would give up before it tries to match.
+  // This trial finds them while loading, before the first request. The tail holds characters that
+  // the pattern may require; without them PCRE2 would stop before it tries to match.
   std::string tail = "\x01";
   for (char c = ' '; c <= '~'; ++c) tail.push_back(c);
   std::vector<MatchSpan> spans;
@@ -160,8 +160,8 @@ void Regex::split(std::string_view text, std::vector<MatchSpan>& spans, WorkMete
   while (search_from <= text.size() && !text.empty() && search(text, search_from, state)) {
     const size_t begin = offsets[0];
     const size_t end = offsets[1];
-    // begin >= search_from holds for every pattern except a lookbehind with \K. That pattern would
-    // make this loop endless.
+    // begin >= search_from holds for every pattern except a lookbehind with \K, which would make
+    // this loop endless.
     if (begin < search_from || end < begin) {
       throw FileError(
           "E_REGEX", file_, pointer_, "the pattern moves backwards (\\K in a lookbehind)");

@@ -11,7 +11,7 @@
 
 namespace reprise::tokenizer {
 
-/// A stretch of text, [begin, end) in bytes, that either is a match or lies between two.
+/// A part of a text, [begin, end) in bytes: either a match, or the text between two matches.
 struct MatchSpan {
   size_t begin = 0;
   size_t end = 0;
@@ -19,16 +19,15 @@ struct MatchSpan {
 };
 
 /// A compiled pattern of tokenizer.json. Immutable, so threads may share it. Matching has a limit
-/// that grows with the text: a pattern that backtracks too much gives an error and does not hang.
+/// that grows with the text: a pattern that backtracks too much gives an error instead of a hang.
 class Regex {
  public:
   /// Compiles the text of `component`. \throws FileError E_REGEX that points at it
   explicit Regex(const Component& component);
 
   /// Appends spans that cover `text`: matches and the gaps between them, in order. Appends nothing
-  /// when `text` is empty.
-  /// \pre `text` is well-formed UTF-8. \throws FileError E_REGEX when the limit is reached, and
-  /// Abandoned when `work` says so
+  /// if `text` is empty. \pre `text` is well-formed UTF-8. \throws FileError E_REGEX if the limit
+  /// is reached, and Abandoned from `work`
   void split(std::string_view text, std::vector<MatchSpan>& spans, WorkMeter& work) const;
 
  private:
@@ -56,7 +55,7 @@ class Pattern {
                                         std::string_view replacement,
                                         WorkMeter& work,
                                         size_t max_bytes = kNoLimit) const;
-  /// Without limits on the work and the result.
+  /// The same without limits on the work and the result.
   [[nodiscard]] std::string replace_all(std::string_view text, std::string_view replacement) const {
     WorkMeter no_limit;
     return replace_all(text, replacement, no_limit);

@@ -83,7 +83,7 @@ class Translator {
     position_ += 6;
   }
 
-  /// Replaces a two-character escape by a set. Outside of a class, `brackets` enclose the set.
+  /// Replaces an escape of two characters by a set. Outside of a class, `brackets` enclose the set.
   void replace(std::string_view set, std::string_view brackets) {
     if (!in_class_) out_.append(brackets.substr(0, brackets.size() - 1));
     out_.append(set);

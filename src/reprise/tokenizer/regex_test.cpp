@@ -13,7 +13,7 @@ Regex compile(std::string_view pattern) {
   return Regex(Component(json, "tokenizer.json", "/pre_tokenizer/pattern/Regex"));
 }
 
-/// Shows matches in brackets and gaps without.
+/// The text with matches in brackets and gaps without.
 std::string marked(std::string_view pattern, std::string_view text) {
   std::vector<MatchSpan> spans;
   WorkMeter no_limit;

@@ -18,8 +18,8 @@ enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_
 /// `is_match` has no meaning in the result.
 void apply_split_behavior(SplitBehavior behavior, std::vector<MatchSpan>& spans);
 
-/// Covers `text` with the characters for which `is_separator` holds, as matches, and with the gaps
-/// between them.
+/// Covers `text` with spans: the characters for which `is_separator` holds are matches; the rest
+/// are gaps.
 template <typename Predicate>
 void split_at_characters(std::string_view text,
                          std::vector<MatchSpan>& spans,

@@ -15,8 +15,8 @@ inline constexpr size_t kMaxFileBytes = size_t{256} << 20;
 [[nodiscard]] std::string read_text_file(const std::filesystem::path& path,
                                          size_t max_bytes = kMaxFileBytes);
 
-/// Parses a small JSON document: the longest published added_tokens_decoder has some MB.
-/// \throws FileError E_TOKENIZER, E_TRUNCATED, E_DEPTH
+/// Parses a small JSON document; the longest published added_tokens_decoder has some MB. \throws
+/// FileError E_TOKENIZER, E_TRUNCATED, E_DEPTH
 [[nodiscard]] Json parse_json_file(std::string_view text, std::string_view path);
 inline constexpr size_t kMaxJsonFileBytes = size_t{32} << 20;
 

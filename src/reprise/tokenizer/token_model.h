@@ -24,7 +24,7 @@ class TokenModel {
     UnigramModel::Scratch unigram;
   };
 
-  /// Takes the tables of `file`.
+  /// Takes over the tables of `file`.
   TokenModel(TokenizerFile& file, std::vector<bool> is_control)
       : model_(make(file, std::move(is_control))) {}
 

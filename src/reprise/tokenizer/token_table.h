@@ -8,7 +8,7 @@
 
 namespace reprise::tokenizer {
 
-/// The place of a table in a file, for errors.
+/// The place of a table in a file, for error messages.
 struct TablePlace {
   std::string_view path;
   std::string_view pointer;  // a JSON pointer; empty: the whole file is the table

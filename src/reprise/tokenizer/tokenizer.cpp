@@ -289,8 +289,9 @@ std::vector<size_t> Tokenizer::find_control_tokens(std::string_view text) const 
       if (segment.id < 0) continue;
       const AddedToken& token = *impl_->added.find(segment.id);
       if (!token.special) continue;
-      // The match may begin with white space that the token took. The search ends with the segment:
-      // without this limit it would read the whole text once for each token whose spelling differs.
+      // The match may begin with white space that the token has taken. The search ends with the
+      // segment: without this limit it would read the whole text once for each token whose text
+      // differs.
       const size_t at = text.substr(segment.begin, segment.end - segment.begin).find(token.content);
       if (at != std::string_view::npos) found.push_back(segment.begin + at);
     }

@@ -18,14 +18,14 @@ namespace reprise::tokenizer {
 struct TokenizerFile;
 
 struct EncodeOptions {
-  /// Adds the tokens that the file's post-processor puts around a prompt (BOS, EOS).
+  /// Whether to add the tokens that the file's post-processor puts around a prompt (BOS, EOS).
   bool add_special_tokens = true;
   /// When false, text that spells a control token ("<|im_end|>") is plain text: encode() then gives
   /// no id that the file marks as special, except the unknown token and those that
   /// add_special_tokens adds.
   bool parse_special = true;
   /// Ascending byte offsets at which no control token begins although the text spells one. They
-  /// mark text of users inside a prompt; control tokens at other offsets count.
+  /// mark users' text inside a prompt; control tokens at other offsets are read as such.
   std::span<const size_t> plain_at = {};
   const WorkLimit* work = nullptr;  // borrowed for the call; null: no limit
 };
@@ -33,7 +33,7 @@ struct EncodeOptions {
 /// The ids of two texts that a model compares.
 struct EncodedPair {
   std::vector<int32_t> ids;
-  /// The first id of the second text; nothing: the texts are not told apart.
+  /// The index of the first id of the second text; nothing: both texts have the same type.
   std::optional<size_t> second_begin;
 };
 
@@ -53,7 +53,7 @@ class Tokenizer {
   static Tokenizer from_json(std::string_view text,
                              std::string_view path = "tokenizer.json",
                              TokenizerConfig config = {});
-  /// Makes a tokenizer from tables and components that another kind of file gave.
+  /// Makes a tokenizer from tables and components that were read from another kind of file.
   static Tokenizer from_file(TokenizerFile file, std::string_view path, TokenizerConfig config);
 
   Tokenizer(Tokenizer&&) noexcept;
@@ -86,11 +86,11 @@ class Tokenizer {
   [[nodiscard]] std::optional<int32_t> token_to_id(std::string_view token) const;
   /// The raw piece ("Ġthe", "<0x0A>"), not its text. Nothing when no token has this id.
   [[nodiscard]] std::optional<std::string_view> id_to_token(int32_t id) const;
-  /// One past the highest id. A model's logits may have more rows.
+  /// One more than the highest id. A model's logits may have more rows.
   [[nodiscard]] int32_t vocab_size() const;
   [[nodiscard]] bool is_special(int32_t id) const;
 
-  /// The ids of the tokens that the config names; nothing when it names none or an unknown token.
+  /// The ids of the tokens that the config names; nothing if it names none, or one that is unknown.
   [[nodiscard]] std::optional<int32_t> bos_id() const;
   [[nodiscard]] std::optional<int32_t> eos_id() const;
   [[nodiscard]] const TokenizerConfig& config() const;

@@ -49,7 +49,7 @@ void set_template(std::string name, std::string source, TokenizerConfig& config)
   config.chat_templates.push_back({std::move(name), std::move(source)});
 }
 
-// Templates for tools and the like, each with its name as the name of a file.
+// Reads templates for tools and similar uses; each template is named after its file.
 void read_more_templates(const std::filesystem::path& model_dir, TokenizerConfig& config) {
   std::error_code error;
   std::filesystem::directory_iterator files(model_dir / "additional_chat_templates", error);
@@ -65,7 +65,7 @@ void read_more_templates(const std::filesystem::path& model_dir, TokenizerConfig
   }
 }
 
-// Models that read images too may have an object with the member "chat_template" as their file.
+// For models that also read images, the file may contain an object with the member "chat_template".
 void read_template_file(const std::filesystem::path& model_dir, TokenizerConfig& config) {
   for (const std::string_view name : {"chat_template.jinja", "chat_template.json"}) {
     const std::filesystem::path path = model_dir / name;

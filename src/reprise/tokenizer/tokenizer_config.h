@@ -13,9 +13,9 @@ struct NamedChatTemplate {
   std::string source;  // Jinja
 };
 
-/// The files beside the vocabulary: tokenizer_config.json, special_tokens_map.json for tokens that
-/// the first file does not name, chat_template.jinja or else chat_template.json, which override
-/// a template in the first file, and additional_chat_templates/NAME.jinja, templates with names.
+/// The files beside the vocabulary: tokenizer_config.json; special_tokens_map.json, for tokens that
+/// the first file does not name; chat_template.jinja or else chat_template.json, which override a
+/// template in the first file; and additional_chat_templates/NAME.jinja, templates with names.
 struct TokenizerConfig {
   std::optional<std::string> bos_token;
   std::optional<std::string> eos_token;

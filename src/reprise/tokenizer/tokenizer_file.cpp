@@ -116,7 +116,8 @@ class Reader {
   }
 
   static std::string read_type(const Component& component, std::string_view vocab) {
-    // Old files have no type. Only Unigram's vocabulary is a list; the other old files hold BPE.
+    // Old files have no type. In old files, only Unigram has a list as its vocabulary; all others
+    // hold BPE.
     if (!component.has("type")) return vocab.starts_with('[') ? "Unigram" : "BPE";
     std::string type = component.type();
     if (std::find(kSupportedModels.begin(), kSupportedModels.end(), type) ==

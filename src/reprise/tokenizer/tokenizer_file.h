@@ -16,8 +16,10 @@ struct TokenizerFile {
   Vocabulary vocabulary;
   MergeTable merges;
   BpeOptions bpe;
-  std::optional<WordPieceOptions> word_piece;  // the model is WordPiece, which has no merges
-  std::optional<UnigramOptions> unigram;       // the model is Unigram, which has no merges either
+  // Given if the model is WordPiece, which has no merges.
+  std::optional<WordPieceOptions> word_piece;
+  // Given if the model is Unigram, which has no merges either.
+  std::optional<UnigramOptions> unigram;
   // Null when the file has no such member.
   Json added_tokens;
   Json normalizer;

@@ -320,7 +320,7 @@ TEST(TokenizerFile, survives_random_damage_with_a_file_error_or_a_working_tokeni
   std::mt19937 random(9);
   for (const char* kind : {"llama3", "mistral", "falcon"}) {
     const std::string sound = fixture(kind);
-    // The interesting bytes are outside of the vocabulary: before and after the model.
+    // The bytes that matter are outside of the vocabulary: before and after the model.
     const size_t model = sound.find("\"model\"");
     for (int round = 0; round < 150; ++round) {
       std::string text = sound;

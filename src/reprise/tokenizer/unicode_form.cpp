@@ -98,13 +98,13 @@ std::string to_unicode_form(std::string_view text, UnicodeForm form, size_t max_
   FormWriter writer(form);
   size_t begin = 0;
   while (begin < text.size()) {
-    // ASCII stays as it is, except that its last character may compose with what follows.
+    // ASCII stays unchanged, except that its last character may compose with the next one.
     size_t plain_end = begin;
     while (plain_end < text.size() && is_ascii(text[plain_end])) ++plain_end;
     if (plain_end < text.size() && plain_end > begin) --plain_end;
     out.append(text.substr(begin, plain_end - begin));
     if (plain_end == text.size()) break;
-    // The mixed part ends before the next two ASCII characters in a row.
+    // The part with other characters ends before the next two ASCII characters in a row.
     size_t end = plain_end + 1;
     while (end < text.size() &&
            !(is_ascii(text[end]) && (end + 1 == text.size() || is_ascii(text[end + 1])))) {

@@ -95,8 +95,7 @@ void UnigramModel::encode(std::string_view text,
   std::vector<int32_t>& reversed = scratch.reversed_;
   reversed.clear();
   size_t end = text.size();
-  size_t end_of_unknown =
-      end;  // of the run of unknown characters that goes on to the left of `end`
+  size_t end_of_unknown = end;  // end of the run of unknown characters that begins at `end`
   const auto finish_run = [&] {
     if (end_of_unknown > end) {
       append_unknown(text.substr(end, end_of_unknown - end), allowed, reversed);

@@ -18,9 +18,9 @@ struct UnigramOptions {
   bool byte_fallback = false;  // unknown characters become one <0xNN> token per byte
 };
 
-/// SentencePiece's Unigram: of all ways to cut a text into tokens, the one with the largest sum of
+/// SentencePiece's Unigram: of all ways to cut a text into tokens, the way with the largest sum of
 /// scores (Viterbi). A character without a token costs ten more than the worst token; a run of such
-/// characters is one unknown token. Immutable; each thread uses its own Scratch.
+/// characters becomes one unknown token. Immutable; each thread uses its own Scratch.
 ///
 /// Source: the crate `tokenizers`, models/unigram/model.rs.
 class UnigramModel {
@@ -31,7 +31,7 @@ class UnigramModel {
   /// Memory that encode() reuses from piece to piece.
   class Scratch {
     friend class UnigramModel;
-    /// The best way to a place of the text: its last token.
+    /// The best way to reach a place of the text: its last token.
     struct Step {
       double score = 0;    // of the whole way
       int32_t begin = -1;  // -1: no way found yet
@@ -45,8 +45,8 @@ class UnigramModel {
   /// \pre options.scores has one score for each token of `vocabulary`, whose ids have no gaps
   UnigramModel(Vocabulary vocabulary, UnigramOptions options, std::vector<bool> is_control);
 
-  /// Appends the ids of `text`. \pre `text` is well-formed UTF-8 below 2 GiB
-  /// \throws Abandoned when `work` says so
+  /// Appends the ids of `text`. \pre `text` is well-formed UTF-8 below 2 GiB \throws Abandoned from
+  /// `work`
   void encode(std::string_view text,
               BpeModel::Allowed allowed,
               Scratch& scratch,

@@ -45,7 +45,7 @@ TEST(UnigramModel, takes_the_best_sum_of_scores_and_the_first_way_among_equals) 
   EXPECT_EQ(encode(model, ""), Ids{});
   EXPECT_EQ(encode(model, "ab"), (Ids{1, 2}));
   EXPECT_EQ(encode(model, "abc"), Ids{4});
-  // "ab" and "a" "b" cost the same. The longer one is found first, because it begins earlier.
+  // "ab" and "a" "b" cost the same. The longer token is found first, because it begins earlier.
   EXPECT_EQ(encode(make_model({{"<unk>", 0}, {"a", -1}, {"b", -1}, {"ab", -2}}), "ab"), Ids{3});
 }
 
@@ -55,7 +55,7 @@ TEST(UnigramModel, joins_a_run_of_unknown_characters_in_one_token_or_spells_its_
   const UnigramModel spells = make_model(tokens, /*byte_fallback=*/true);
   EXPECT_EQ(encode(spells, "a\u00e9\u00e9a"), (Ids{1, 2, 3, 2, 3, 1}));
   EXPECT_EQ(encode(spells, "\u00e9\u00e8"), Ids{0}) << "one byte of the run has no token";
-  // The literal text of the unknown token belongs to the run.
+  // The text "<unk>" itself counts as part of the run.
   EXPECT_EQ(encode(spells, "a<unk>"), (Ids{1, 0}));
   EXPECT_EQ(encode(make_model(tokens), "\u00e9<unk>\u00e9"), Ids{0});
 }
@@ -68,7 +68,7 @@ TEST(UnigramModel, spells_no_control_token_unless_it_may) {
   EXPECT_EQ(encode(model, "<s>", Allowed::no_control_tokens), (Ids{2, 3, 4}));
 }
 
-// The best sum over all ways, by trying each of them.
+// The best sum over all ways to cut the text, found by trying each of them.
 double best_score(const std::map<std::string, double, std::less<>>& scores, std::string_view text) {
   if (text.empty()) return 0;
   double best = -1e300;

@@ -28,7 +28,7 @@ class Vocabulary {
   [[nodiscard]] std::optional<std::string_view> token(int32_t id) const;
 
   [[nodiscard]] size_t size() const { return num_tokens_; }
-  /// One past the highest id.
+  /// One more than the highest id.
   [[nodiscard]] int32_t end_id() const { return static_cast<int32_t>(entries_.size()); }
 
  private:

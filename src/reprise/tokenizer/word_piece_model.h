@@ -17,11 +17,11 @@ struct WordPieceOptions {
   size_t max_characters = 100;           // a longer word is unknown
 };
 
-/// WordPiece: a word becomes the longest pieces of the vocabulary, from the left; a word without
-/// such pieces is one unknown token. Immutable.
+/// WordPiece: a word is cut from the left into the longest pieces of the vocabulary; a word without
+/// such pieces becomes one unknown token. Immutable.
 class WordPieceModel {
  public:
-  /// Published files allow 100; a word costs the square of this limit.
+  /// Published files allow 100 characters. The cost of a word grows with the square of this limit.
   static constexpr size_t kMaxCharacters = 1000;
 
   /// `is_control[id]` is true for the ids that BpeModel::Allowed::no_control_tokens excludes.

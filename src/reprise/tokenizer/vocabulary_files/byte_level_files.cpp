@@ -18,7 +18,7 @@ namespace {
 
 using namespace json_components;  // NOLINT(google-build-using-namespace): this file is about them
 
-/// What a prompt begins and ends with.
+/// The special tokens at the beginning and the end of a prompt.
 enum class Around { bos_and_eos_by_flags, roberta, bert, eos };
 
 using Role = FolderSettings::Role;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::array<std::string_view, 7> kRoles = {
     "bos_token", "eos_token", "unk_token", "pad_token", "cls_token", "sep_token", "mask_token"};
-// Both names of the list of tokens without a role: the second one is that of Transformers 5.
+// The two names of the list of tokens without a role; the second one is from Transformers 5.
 constexpr std::array<std::string_view, 2> kListsOfTokens = {"additional_special_tokens",
                                                             "extra_special_tokens"};
 constexpr std::array<std::string_view, 3> kFlags = {"single_word", "lstrip", "rstrip"};
@@ -71,13 +71,14 @@ class SettingsLoader {
     settings_.named.push_back({std::string(role), std::move(content), std::move(entry)});
   }
 
-  // The first file that names a role decides.
+  // The first file that names a role has precedence.
   void read_named(const Component& root) {
     for (const std::string_view role : kRoles) {
       if (root.has(role) && !settings_.token(role)) add_named(role, root.at(role));
     }
     for (const std::string_view list : kListsOfTokens) {
-      // Models with parts for images give an object here, whose tokens have an id elsewhere.
+      // In models with parts for images this is an object; the ids of its tokens are in another
+      // place.
       if (!root.has(list) || !root.at(list).json().is_array()) continue;
       for (const Component& token : root.at(list).elements()) add_named(list, token);
     }

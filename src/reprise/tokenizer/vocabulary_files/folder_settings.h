@@ -15,17 +15,17 @@
 
 namespace reprise::tokenizer {
 
-/// What the files beside a vocabulary say: tokenizer_config.json, special_tokens_map.json,
-/// added_tokens.json, and config.json for the class of a tokenizer that the first file does not
-/// name. Each of the files may be missing.
+/// The contents of the files beside a vocabulary: tokenizer_config.json, special_tokens_map.json,
+/// added_tokens.json, and config.json for the tokenizer's class if the first file does not name it.
+/// Each of the files may be missing.
 struct FolderSettings {
-  /// A token that plays a role ("bos_token"), as an entry of added_tokens without its id.
+  /// A token with a role ("bos_token"), as an entry of added_tokens without its id.
   struct NamedToken {
     std::string role;
     std::string content;
     Json entry;
   };
-  /// The token that plays a role in a class when no file names one.
+  /// The token that a class uses for a role if no file names one.
   struct Role {
     std::string_view role;
     std::string_view content;
@@ -52,9 +52,9 @@ struct FolderSettings {
   /// Names the tokens of the roles that no file names.
   void set_defaults(std::span<const Role> roles);
 
-  /// Whether the class is one of `names`, which leave out "Tokenizer".
+  /// Whether the class is one of `names`, which are written without "Tokenizer".
   [[nodiscard]] bool is_class(std::initializer_list<std::string_view> names) const;
-  /// The text of a piece with this id, which an added token may replace.
+  /// The text of the piece with this id; an added token may replace it.
   [[nodiscard]] std::string_view text_of(uint32_t id, std::string_view piece) const;
   [[nodiscard]] std::string path_of(std::string_view file) const;
 };
@@ -62,10 +62,10 @@ struct FolderSettings {
 /// An entry of added_tokens, as in tokenizer.json, without its id.
 [[nodiscard]] Json added_token(std::string_view content, bool special);
 
-/// The array added_tokens of a tokenizer.json: the entries of `settings`, then `tokens` of the
-/// vocabulary file (by id) that they do not have, then the named tokens that `find` gives an id.
-/// Named tokens are special. A named token that has no id is not a token of the model: it is left
-/// out.
+/// The array added_tokens of a tokenizer.json: first the entries of `settings`, then those of the
+/// vocabulary file's `tokens` (by id) that are missing there, then the named tokens for which
+/// `find` returns an id. Named tokens are special. A named token without an id is not a token of
+/// the model: it is left out.
 [[nodiscard]] Json added_tokens_json(
     const FolderSettings& settings,
     const std::map<uint32_t, Json>& tokens,

@@ -23,7 +23,7 @@ inline constexpr std::string_view kSpaceMark = "\u2581";
 [[nodiscard]] Json byte_level(bool add_prefix_space, bool use_regex);
 [[nodiscard]] Json precompiled(std::string_view character_map);
 
-/// A token of a prompt's template, or one of its texts ("A", "B").
+/// One part of a prompt's template: a token, or one of the texts ("A", "B").
 struct TemplatePiece {
   std::string token;  // empty: the text
   std::string text;
@@ -34,15 +34,15 @@ struct TemplatePiece {
 [[nodiscard]] Json template_processing(const std::vector<TemplatePiece>& single,
                                        const std::vector<TemplatePiece>& pair);
 
-/// The token that plays `role` ("bos_token"), with its id in `file`.
-/// \throws FileError E_TOKENIZER when no file names the token or gives it an id
+/// The token with `role` ("bos_token"), and its id in `file`. \throws FileError E_TOKENIZER if no
+/// file names the token or gives it an id
 [[nodiscard]] TemplatePiece token_piece(std::string_view role,
                                         const FolderSettings& settings,
                                         const TokenizerFile& file);
 
-/// The template of models for text: `bos` and `eos` may each be missing (empty tokens).
+/// The template of text models: `bos` and `eos` may each be missing (empty tokens).
 [[nodiscard]] Json bos_eos_template(const TemplatePiece& bos, const TemplatePiece& eos);
-/// The template of BERT: [CLS] A [SEP] B [SEP], where the second text has a type of its own.
+/// The template of BERT: [CLS] A [SEP] B [SEP], in which the second text has its own type.
 [[nodiscard]] Json bert_template(const TemplatePiece& begin, const TemplatePiece& end);
 
 }  // namespace reprise::tokenizer::json_components

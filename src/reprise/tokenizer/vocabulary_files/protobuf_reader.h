@@ -5,8 +5,8 @@
 
 namespace reprise::tokenizer {
 
-/// Reads the fields of one message in the wire format of Protocol Buffers, from front to back. It
-/// copies and allocates nothing, and it knows no message types. Borrows all views.
+/// Reads the fields of one message in the wire format of Protocol Buffers, from front to back.
+/// Copies and allocates nothing, and knows no message types. Borrows all views.
 ///
 /// Source: https://protobuf.dev/programming-guides/encoding/
 class ProtobufReader {
@@ -25,8 +25,8 @@ class ProtobufReader {
   ProtobufReader(std::string_view message, std::string_view path, size_t offset = 0)
       : message_(message), path_(path), offset_(offset) {}
 
-  /// Reads the next field; false at the end of the message.
-  /// \throws FileError E_TRUNCATED or E_TOKENIZER with the byte offset
+  /// Reads the next field; returns false at the end of the message. \throws FileError E_TRUNCATED
+  /// or E_TOKENIZER with the byte offset
   [[nodiscard]] bool next(Field& field);
 
   /// The values of a field. \throws FileError E_TOKENIZER when the field has another wire type

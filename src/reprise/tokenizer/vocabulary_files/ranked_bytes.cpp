@@ -20,8 +20,8 @@ namespace {
 using namespace json_components;  // NOLINT(google-build-using-namespace): this file is about them
 using Role = FolderSettings::Role;
 
-// The expressions of the classes' own code. Kimi's has sets without Han characters, which are a
-// look-ahead before each character here: PCRE2 has no intersection of sets.
+// The expressions from the code of the classes. Kimi's has sets without Han characters. PCRE2
+// cannot intersect sets, so here a look-ahead stands before each such character.
 constexpr std::string_view kLlama3Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kQwenPattern =
@@ -47,7 +47,7 @@ std::string read_bytes(std::string_view text, size_t line, std::string_view path
   }
 }
 
-// Qwen's first models name no special tokens in a file.
+// For Qwen's first models, no file names the special tokens.
 std::map<uint32_t, Json> qwen_tokens(uint32_t first_id) {
   std::map<uint32_t, Json> tokens;
   uint32_t id = first_id;

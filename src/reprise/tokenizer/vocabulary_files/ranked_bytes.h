@@ -24,23 +24,22 @@ struct RankedBytes {
   static constexpr size_t kMaxTokenBytes = 1024;
 };
 
-/// Puts the vocabulary, the merges and the byte-level steps into `file`; text is cut by `pattern`.
-/// \throws FileError E_TOKENIZER for repeated tokens and for a byte without a token
+/// Writes the vocabulary, the merges and the byte-level steps into `file`; text is cut by
+/// `pattern`. \throws FileError E_TOKENIZER for repeated tokens and for a byte without a token
 void set_ranked_bytes(const RankedBytes& ranked,
                       std::string_view pattern,
                       std::string_view path,
                       TokenizerFile& file);
 
-/// Reads a file of tiktoken: a token a line, its bytes as base64, a space and its rank.
-/// \throws FileError E_TOKENIZER that names the line
+/// Reads a file of tiktoken: one token per line, its bytes as base64, a space and its rank. \throws
+/// FileError E_TOKENIZER that names the line
 [[nodiscard]] RankedBytes read_tiktoken(std::string_view text, std::string_view path);
 
 /// Whether `text` begins like a file of tiktoken.
 [[nodiscard]] bool is_tiktoken(std::string_view text);
 
-/// The tokenizer of a file of tiktoken: Qwen's first models, Kimi, and Llama 3 as Meta published
-/// it.
-/// \throws FileError E_TOKENIZER
+/// Makes the tokenizer of a tiktoken file: for Qwen's first models, Kimi, and Llama 3 as Meta
+/// published it. \throws FileError E_TOKENIZER
 [[nodiscard]] TokenizerFile tiktoken_tokenizer(const FolderSettings& settings,
                                                std::string_view text,
                                                std::string_view path);

@@ -21,7 +21,7 @@ struct SentencePiece {
   Type type = Type::normal;
 };
 
-/// What a SentencePiece model (`tokenizer.model`) says, checked. Borrows the bytes of the file.
+/// The checked content of a SentencePiece model (`tokenizer.model`). Borrows the bytes of the file.
 ///
 /// Source: src/sentencepiece_model.proto of https://github.com/google/sentencepiece
 struct SentencePieceFile {
@@ -36,7 +36,7 @@ struct SentencePieceFile {
   uint32_t unknown_id = 0;  // the only piece of type unknown
   Model model = Model::unigram;
   bool byte_fallback = false;
-  // Ids that the trainer named; negative: none.
+  // The ids that the trainer named; negative: none.
   int32_t bos_id = 1;
   int32_t eos_id = 2;
   int32_t pad_id = -1;

@@ -49,7 +49,7 @@ std::string normalizer(const std::string& fields) { return text_field(3, fields)
 
 const std::string kUnknown = piece("<unk>", 0, Type::unknown);
 const std::string kBpe = trainer(number_field(3, 2));
-// Text as it is: no mark at its start, and no space removed.
+// A normalizer that leaves text unchanged: no mark at its start, and no space removed.
 const std::string kAsItIs = normalizer(number_field(3, 0) + number_field(4, 0));
 
 std::string model_refusal(std::string_view bytes) {
@@ -142,7 +142,8 @@ TEST(SentencePieceTokenizer, refuses_repeated_pieces) {
 }
 
 TEST(SentencePieceTokenizer, limits_the_merges_of_a_hostile_vocabulary) {
-  // All strings of two letters up to this length: each splits into two of them everywhere.
+  // All strings of two letters up to this length. Each of them can be split into two such strings
+  // at any place.
   std::string bytes = kUnknown + kBpe;
   for (uint32_t length = 1; length <= 18; ++length) {
     for (uint32_t bits = 0; bits < 1U << length; ++bits) {

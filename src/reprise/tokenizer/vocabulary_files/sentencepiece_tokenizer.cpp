@@ -21,7 +21,7 @@ using namespace json_components;  // NOLINT(google-build-using-namespace): this 
 using Role = FolderSettings::Role;
 using Type = SentencePiece::Type;
 
-// Transformers numbers the pieces of these classes in ways of their own.
+// For these classes Transformers numbers the pieces in other ways.
 constexpr std::array<std::string_view, 21> kOtherNumberings = {
     "Barthez", "Bartpho",   "BertGeneration", "Camembert",   "Cpm",         "DebertaV2", "FNet",
     "GPTSw3",  "LayoutXLM", "M2M100",         "MBart",       "MBart50",     "Marian",    "Nllb",
@@ -33,7 +33,7 @@ struct Piece {
   Type type = Type::normal;
 };
 
-// Text that a pattern matches literally.
+// Escapes a text so that a pattern matches it literally.
 std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -119,7 +119,7 @@ class SentencePieceBuilder {
   }
 
   // Control pieces and the unknown piece are special tokens. User-defined pieces are not: the
-  // pre-tokenizer cuts them out. Gemma's marks of turns are user-defined, and special.
+  // pre-tokenizer cuts them out. An exception: Gemma's marks of turns are user-defined but special.
   void set_added_tokens() {
     std::map<uint32_t, Json> tokens;
     for (size_t id = 0; id < pieces_.size(); ++id) {
@@ -173,7 +173,7 @@ class SentencePieceBuilder {
     set_bos_and_eos();
   }
 
-  // SentencePiece removes spaces only, and lets other white space be.
+  // SentencePiece removes only spaces, and no other white space.
   void set_plain_normalizer(bool is_legacy, bool adds_prefix) {
     const bool removes = model_.removes_extra_spaces;
     file_.normalizer = sequence(
@@ -182,7 +182,7 @@ class SentencePieceBuilder {
          removes ? replace_pattern(R"(\A +| +\z)", "") : Json(nullptr),
          removes ? replace_pattern(" {2,}", " ") : Json(nullptr),
          model_.escapes_spaces ? replace(" ", kSpaceMark) : Json(nullptr),
-         // Metaspace adds no mark to a text that begins with one. SentencePiece does.
+         // Metaspace adds no mark to a text that begins with a mark, but SentencePiece does.
          adds_prefix && is_legacy ? replace_pattern(fmt::format("\\A{}", kSpaceMark),
                                                     fmt::format("{}{}", kSpaceMark, kSpaceMark))
                                   : Json(nullptr)});
@@ -213,7 +213,7 @@ class SentencePieceBuilder {
   }
 
   void set_bos_and_eos() {
-    // Old folders of these classes do not say that a text begins with BOS.
+    // For these classes, old folders do not contain the flag that a text begins with BOS.
     const bool adds_bos_by_default =
         settings_.is_class({"Llama", "CodeLlama", "Gemma", "InternLM", "InternLM2", "InternLM3"});
     const auto piece = [&](std::string_view role, std::string_view flag, bool by_default) {
@@ -225,7 +225,8 @@ class SentencePieceBuilder {
     file_.post_processor = bos_eos_template(bos, eos);
   }
 
-  // The words of XLM-RoBERTa, T5 and ALBERT: cut at white space, each with a mark before it.
+  // The words of XLM-RoBERTa, T5 and ALBERT: text is cut at white space, and each word gets a mark
+  // before it.
   void set_words(Json normalizer) {
     const bool adds_prefix = settings_.flag("add_prefix_space").value_or(true);
     const Json mark = metaspace(adds_prefix ? "always" : "never", /*split=*/true);
@@ -234,7 +235,7 @@ class SentencePieceBuilder {
     file_.decoder = mark;
   }
 
-  // fairseq's numbering: four tokens, the pieces without their first three, and the mask.
+  // fairseq's numbering: four tokens, then the pieces except the first three, then the mask.
   void build_xlm_roberta() {
     for (size_t id = 0; id < 3 && id < model_.pieces.size(); ++id) {
       const Type type = model_.pieces[id].type;
@@ -274,7 +275,7 @@ class SentencePieceBuilder {
                             {begin, text_piece("A", 0), end, end, text_piece("B", 0), end});
   }
 
-  // T5's sentinels follow the pieces, the last one first.
+  // T5's sentinels come after the pieces, the last sentinel first.
   void build_t5() {
     settings_.set_defaults(std::array<Role, 3>{
         {{"eos_token", "</s>"}, {"unk_token", "<unk>"}, {"pad_token", "<pad>"}}});

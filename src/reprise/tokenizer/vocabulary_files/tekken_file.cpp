@@ -21,8 +21,8 @@ namespace {
 using Role = FolderSettings::Role;
 
 constexpr size_t kMaxSpecialTokens = 100'000;
-// Files without "special_tokens" have these. Source: Tekkenizer.DEPRECATED_SPECIAL_TOKENS of the
-// package mistral-common.
+// The special tokens of files without "special_tokens". Source:
+// Tekkenizer.DEPRECATED_SPECIAL_TOKENS of the package mistral-common.
 constexpr std::array<std::string_view, 20> kFirstSpecialTokens = {"<unk>",
                                                                   "<s>",
                                                                   "</s>",
@@ -131,7 +131,7 @@ class TekkenReader {
     ranked.tokens.push_back({.bytes = std::move(*bytes), .rank = static_cast<uint32_t>(*rank)});
   }
 
-  // The ids begin with the special tokens, and names that no token has fill their number up.
+  // The first ids are special tokens; generated names fill the ids that no token has.
   void check() {
     if (pattern.empty()) fail("/config/pattern", "is required: it says how text is cut");
     if (!has_special_tokens_) {
@@ -162,7 +162,8 @@ class TekkenReader {
   std::string_view path_;
   bool has_special_tokens_ = false;
   std::optional<size_t> num_special_tokens_;
-  std::optional<size_t> vocabulary_size_;  // with the special tokens; further tokens are unused
+  // Including the special tokens; further tokens are unused.
+  std::optional<size_t> vocabulary_size_;
 };
 
 }  // namespace

@@ -7,8 +7,8 @@
 
 namespace reprise::tokenizer {
 
-/// The tokenizer of Mistral's `tekken.json`: a text begins with BOS. `settings` gets its tokens.
-/// \throws FileError E_TOKENIZER, E_TRUNCATED, E_DEPTH
+/// Makes the tokenizer of Mistral's `tekken.json`, in which a text begins with BOS. `settings` gets
+/// its tokens. \throws FileError E_TOKENIZER, E_TRUNCATED, E_DEPTH
 [[nodiscard]] TokenizerFile tekken_tokenizer(FolderSettings& settings,
                                              std::string_view text,
                                              std::string_view path);

@@ -69,7 +69,7 @@ TokenizerFile read_vocabulary_file(std::string_view name, FolderSettings& settin
   return sentencepiece_tokenizer(SentencePieceFile::read(bytes, path), settings, path);
 }
 
-// The sentence of an error, without the place before it and the code after it.
+// The sentence of an error's message, without the place before it and the code after it.
 std::string sentence_of(const FileError& error) {
   const size_t field_bytes = error.field().empty() ? 0 : error.field().size() + 2;
   const std::string text = error.what();

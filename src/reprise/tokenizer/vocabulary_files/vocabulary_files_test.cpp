@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds,
                            return name;
                          });
 
-/// A folder that a test changes.
+/// A folder that tests change.
 class TokenizerFolder : public testing::Test {
  protected:
   TokenizerFolder() {
