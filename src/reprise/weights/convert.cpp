@@ -12,7 +12,8 @@ bool is_float(DType dtype) {
   return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
 }
 
-// memcpy instead of a cast: file data may begin at any byte. It compiles to plain vector moves.
+// memcpy instead of a cast, because file data may begin at any byte. It compiles to plain vector
+// moves.
 template <typename From, typename To, typename Function>
 void convert_each(std::span<const std::byte> src, std::span<std::byte> dst, Function function) {
   const size_t num_elements = src.size() / sizeof(From);

@@ -12,7 +12,7 @@
 namespace reprise::weights {
 namespace {
 
-// Values straight from the definition of a binary float with `mantissa_bits` and bias `bias`.
+// The value by the definition of a binary float with `mantissa_bits` and bias `bias`.
 double value_of(uint32_t bits, int exponent_bits, int mantissa_bits) {
   const uint32_t mantissa = bits & ((1u << mantissa_bits) - 1u);
   const uint32_t exponent = (bits >> mantissa_bits) & ((1u << exponent_bits) - 1u);
@@ -57,8 +57,8 @@ TEST(Convert, widens_and_restores_every_bf16_pattern) {
   expect_all_patterns_exact(bf16_value, bf16_to_f32, f32_to_bf16);
 }
 
-// Halfway between neighbours goes to the even one; one ulp of f32 to either side goes to the
-// nearer.
+// A value halfway between two neighbours is rounded to the even one; one ulp of f32 to either side,
+// to the nearer one.
 template <typename Value, typename Narrow>
 void expect_ties_to_even(uint32_t largest_finite, Value value, Narrow narrow) {
   for (uint32_t bits = 0; bits < largest_finite; ++bits) {

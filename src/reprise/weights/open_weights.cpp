@@ -55,8 +55,8 @@ std::unique_ptr<WeightSource> open_checkpoint(const OpenOptions& options,
   return quantized;
 }
 
-/// Whether the tensors of a head lie in the checkpoint of its target, outside the target's part:
-/// then they get their names before that part is cut out.
+/// Whether the tensors of a head are in the checkpoint of its target, outside the target's part.
+/// Then they are renamed before that part is cut out.
 bool is_beside_model(const DraftHeadConfig& head) { return head.kind == DraftHeadKind::qwen_mtp; }
 
 std::unique_ptr<WeightSource> open_folder(const OpenOptions& options,
@@ -79,7 +79,7 @@ std::unique_ptr<WeightSource> open_folder(const OpenOptions& options,
   return source;
 }
 
-/// The weights under the names of the model's class, or of the head's checkpoint.
+/// The weights under the names in the model's class, or in the head's checkpoint.
 std::unique_ptr<WeightSource> open_stored(const OpenOptions& options,
                                           const ModelConfig& config,
                                           std::vector<std::string>& warnings) {
@@ -88,7 +88,7 @@ std::unique_ptr<WeightSource> open_stored(const OpenOptions& options,
   return open_folder(options, config, warnings);
 }
 
-/// The weights under the names that the code of the model or head loads.
+/// The weights under the names that the code of the model or head uses.
 std::unique_ptr<WeightSource> open_named(const OpenOptions& options,
                                          const ModelConfig& config,
                                          std::vector<std::string>& warnings) {

@@ -17,13 +17,13 @@
 
 namespace reprise::weights {
 
-/// Which weights open_weights() opens, and in what form.
+/// Which weights open_weights() opens, and in which form.
 struct OpenOptions {
   std::filesystem::path model;                  // a model folder, or a GGUF file
   std::shared_ptr<const gguf::GgufModel> gguf;  // the GGUF file; nullptr: a model folder
   std::optional<uint64_t> dummy_seed;           // made-up values instead of the stored ones
   DType dtype = DType::bf16;                    // of the model
-  /// The weights of this draft head instead of those of a model. Borrowed for the call.
+  /// If set, the weights of this draft head are opened instead of a model's. Borrowed for the call.
   const DraftHeadConfig* head = nullptr;
   bool reads_mtp = false;  // a draft head reads the part "mtp." of this checkpoint
   std::optional<LoadQuantization> quantization;  // unset: as they are stored
@@ -31,11 +31,10 @@ struct OpenOptions {
   WatchedWeights::OnRead on_read;                // may be empty
 };
 
-/// Opens a model's weights under the names that its code loads, and checks that they are all there.
+/// Opens a model's weights under the names that its code loads, and checks that all are present.
 /// Sets tie_word_embeddings of `config` to what the checkpoint has. Adds warnings about the files
-/// and about tensors that are not used.
-/// \throws FileError for a file that cannot be read, and for a tensor that is missing or misshapen;
-/// InvalidArgument as RankWeights
+/// and about tensors that are not used. \throws FileError for a file that cannot be read, and for a
+/// tensor that is missing or misshapen; InvalidArgument as RankWeights
 [[nodiscard]] std::unique_ptr<WeightSource> open_weights(const OpenOptions& options,
                                                          ModelConfig& config,
                                                          std::vector<std::string>& warnings);

@@ -1,5 +1,4 @@
-// The model that comes with the project and the tiny models of the golden tests load without a
-// warning.
+// The bundled model and the tiny models of the golden tests load without a warning.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -19,7 +19,7 @@ struct RowRange {
   int64_t count = 0;
 };
 
-/// \pre `dst` has exactly the bytes of that many elements of the tensor `name`
+/// Asserts that `dst` has exactly the bytes of that many elements of the tensor `name`.
 void require_size(std::string_view name,
                   uint64_t num_elements,
                   DType dtype,
@@ -44,16 +44,17 @@ class WeightSource {
   /// \throws FileError E_MISSING, E_TRUNCATED, E_IO, E_DTYPE (no such conversion).
   virtual void read(std::string_view name, DType dtype, std::span<std::byte> dst) const = 0;
 
-  /// The layout in which kernels can read the tensor as it is stored, or nothing: then it is read
-  /// as numbers only. The tensor is a matrix whose rows are whole groups of panel_group_elements(),
-  /// or several such matrices, whose panels are those of one matrix that has all rows.
+  /// The layout in which kernels can read the tensor in its stored form; nothing: it can only be
+  /// read as numbers. The tensor is a matrix whose rows are whole groups of panel_group_elements(),
+  /// or several such matrices. The panels of several matrices are those of one matrix that has all
+  /// their rows.
   [[nodiscard]] virtual std::optional<PanelFormat> panel_format(std::string_view name) const;
   /// Writes the panels of the whole tensor to `dst` (tensor/block_panels.h), without a header.
   /// \pre panel_format(name), and dst.size() is exactly panel_bytes() of the tensor.
   /// \throws FileError E_TRUNCATED, E_IO
   virtual void read_panels(std::string_view name, std::span<std::byte> dst) const;
 
-  /// Whether the tensor can be read in parts, which together cost as much as the whole. Several
+  /// Whether the tensor can be read in parts that together cost as much as the whole. Several
   /// threads can then share the work, and none of them needs memory for the whole tensor.
   [[nodiscard]] virtual bool reads_rows(std::string_view name) const;
   /// Writes these rows to `dst` as read() would. \pre reads_rows(name), the rows are in the tensor
@@ -61,14 +62,14 @@ class WeightSource {
                          RowRange rows,
                          DType dtype,
                          std::span<std::byte> dst) const;
-  /// Writes the panels of these rows to `dst`, as read_panels() would; of several matrices, `rows`
-  /// are some of the matrices. \pre reads_rows(name), and `rows` are whole panels, except at the
-  /// end of the tensor
+  /// Writes the panels of these rows to `dst`, as read_panels() would; for several matrices, `rows`
+  /// are indices of matrices. \pre reads_rows(name), and `rows` are whole panels, except at the end
+  /// of the tensor
   virtual void read_panel_rows(std::string_view name,
                                RowRange rows,
                                std::span<std::byte> dst) const;
 
-  /// Bytes of the tensor as the source has it, for reports. \pre has(name)
+  /// Bytes of the tensor as stored, for reports. \pre has(name)
   [[nodiscard]] virtual uint64_t stored_bytes(std::string_view name) const;
 
   /// A path or a phrase that names the source in messages.

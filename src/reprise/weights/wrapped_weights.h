@@ -10,9 +10,9 @@
 
 namespace reprise::weights {
 
-/// A base for sources that differ from another one in some tensors: every member asks that source.
-/// A class that changes what a tensor holds overrides all members that read it, or says with
-/// panel_format() and reads_rows() that the tensor cannot be read in that way.
+/// A base for sources that differ from another source in some tensors: every member forwards to
+/// that source. A class that changes the content of a tensor overrides all members that read it, or
+/// reports by panel_format() and reads_rows() that the tensor cannot be read in that way.
 class WrappedWeights : public WeightSource {
  public:
   explicit WrappedWeights(std::unique_ptr<WeightSource> source) : source_(std::move(source)) {}

@@ -16,7 +16,7 @@ constexpr std::string_view kState = ".quant_state.bitsandbytes__";
 constexpr uint64_t kMaxStateBytes = 65536;
 constexpr int64_t kMostMatrixElements = int64_t{1} << 40;
 
-// The members of the JSON text that decoding needs.
+// Those members of the JSON text that decoding needs.
 struct QuantState {
   int64_t outputs = 0;
   int64_t depth = 0;
@@ -141,7 +141,7 @@ class BitsAndBytesMatrix final : public QuantizedMatrix {
   [[nodiscard]] size_t block_of(int64_t n, int64_t k) const {
     return static_cast<size_t>((n * depth() + k) / state_.block_size);
   }
-  // The largest magnitude of each block.
+  // The largest magnitude in each block.
   [[nodiscard]] std::vector<float> read_largest() const {
     if (!is_nested_) return read_numbers(source(), name_ + ".absmax");
     const std::vector<std::byte> codes = read_stored(source(), name_ + ".absmax");

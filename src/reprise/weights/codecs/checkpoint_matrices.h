@@ -6,9 +6,9 @@
 
 namespace reprise::weights {
 
-/// The quantised matrices of a checkpoint, by name, in whichever of its method's forms each is
-/// stored. They read from `source`. \throws FileError for a matrix whose tensors do not fit
-/// together
+/// The quantised matrices of a checkpoint, by name, each in the form in which the checkpoint's
+/// method stores it. They read from `source`. \throws FileError for a matrix whose tensors do not
+/// fit together
 [[nodiscard]] MatrixMap find_checkpoint_matrices(const WeightSource& source,
                                                  const QuantizationConfig& config);
 

@@ -44,12 +44,13 @@ std::string named(std::string_view name, std::string_view ending) {
   return std::string(name) + std::string(ending);
 }
 
-// The place of a stored row.
+// The place of a stored row in the loaded matrix; stored rows of gate and up may alternate.
 int64_t place_of(int64_t row, int64_t num_rows, bool alternates) {
   return alternates ? row % 2 * (num_rows / 2) + row / 2 : row;
 }
 
-// One block of 32 elements: the low half of a byte comes first. A scale is a power of two.
+// Decodes one block of 32 elements: in each byte the low half comes first. A scale is a power of
+// two.
 void decode_block(const uint8_t* bytes, uint8_t scale, float* out) {
   const float factor = std::ldexp(1.0F, static_cast<int>(scale) - 127);
   for (int64_t i = 0; i < kBlockBytes; ++i) {

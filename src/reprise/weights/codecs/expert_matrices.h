@@ -27,7 +27,7 @@ class ExpertMatrices final : public WeightSource {
   [[nodiscard]] std::optional<PanelFormat> panel_format(std::string_view name) const override;
   void read_panels(std::string_view name, std::span<std::byte> dst) const override;
   [[nodiscard]] bool reads_rows(std::string_view name) const override;
-  /// Of matrices of experts, `rows` are experts.
+  /// For matrices of experts, `rows` are experts.
   void read_rows(std::string_view name,
                  RowRange rows,
                  DType dtype,
@@ -57,7 +57,8 @@ class ExpertMatrices final : public WeightSource {
                   RowRange experts,
                   DType dtype,
                   std::span<std::byte> dst) const;
-  /// The stored blocks and scales of a row, and its place among the rows of `experts`.
+  /// Called with the stored blocks and scales of a row, and the row's place among the rows of
+  /// `experts`.
   using OnRow =
       std::function<void(int64_t place, const uint8_t* blocks, std::span<const uint8_t> scales)>;
   void for_each_row(std::string_view name,

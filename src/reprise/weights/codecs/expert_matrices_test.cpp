@@ -49,7 +49,7 @@ TEST(ExpertMatrices, turns_floats_over_and_puts_gate_rows_before_up_rows) {
   const ExpertMatrices source(std::move(stored), config());
   EXPECT_EQ(source.find(kGateUp)->shape, (std::vector<int64_t>{2, 4, 32}));
   const std::vector<float> matrix = read(source, kGateUp);
-  // Stored element [expert 1][input 5][row 2], which is the second row of the gate.
+  // Stored element [expert 1][input 5][row 2]; row 2 is the second row of the gate.
   EXPECT_EQ(matrix[static_cast<size_t>((1 * 4 + 1) * 32 + 5)], (1 * 32 + 5) * 4 + 2);
   // Row 1 is the first row of up.
   EXPECT_EQ(matrix[static_cast<size_t>((0 * 4 + 2) * 32 + 7)], 7 * 4 + 1);
@@ -91,7 +91,7 @@ TEST(ExpertMatrices, packs_the_values_of_mxfp4_that_it_would_read) {
   const ExpertMatrices source(std::move(stored), config());
   ASSERT_EQ(source.panel_format(kGateUp), PanelFormat::mxfp4);
   EXPECT_EQ(source.panel_format(kDown), std::nullopt);
-  // The rows of both experts, one below the other.
+  // The rows of both experts, stacked.
   const PanelPart part = {.format = PanelFormat::mxfp4, .columns = 8};
   std::vector<uint8_t> packed(static_cast<size_t>(packed_weight_bytes({&part, 1}, 32)), 0xAA);
   const PanelHeader header = make_panel_header({&part, 1}, 32);

@@ -15,7 +15,7 @@ class FloatPanelColumn {
   /// `panels` is the memory of all panels. \pre fits_float_panels()
   FloatPanelColumn(PanelFormat format, std::span<std::byte> panels, int64_t depth, int64_t column);
 
-  /// The elements that share a scale.
+  /// The number of elements that share a scale.
   [[nodiscard]] int64_t group() const noexcept { return group_; }
 
   /// One byte for each element. \pre float8
@@ -23,7 +23,8 @@ class FloatPanelColumn {
   /// One code for each element. \pre four bits
   void write_codes(std::span<const uint8_t> codes);
   void write_scale(int64_t group_index, float value);
-  /// The numbers of the 16 codes, which the columns of a panel share. \pre four bits
+  /// Writes the numbers that the 16 codes stand for. The columns of a panel share them. \pre four
+  /// bits
   void write_table(std::span<const float> numbers);
 
  private:

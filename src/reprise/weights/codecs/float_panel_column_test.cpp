@@ -121,8 +121,8 @@ TEST(FloatPanels, hold_float8_with_the_values_that_are_read_as_numbers) {
       {k4, {192, 256}, {2, 2}, f8e4m3_g128, kBlocks},
       {DType::f8e5m2, {192, 256}, {2, 2}, f8e5m2_g128, kBlocks},
       {k4, {64, 512}, {64, 2}, f8e4m3_g128},  // groups of 256
-      // No kernels: groups of 64, half a panel, a depth that is not a multiple of 32, the last
-      // block of the depth cut, a table, experts.
+      // Cases without kernels: groups of 64, half a panel, a depth that is not a multiple of 32, a
+      // cut last block of the depth, a table, experts.
       {k4, {64, 256}, {64, 4}, std::nullopt},
       {k4, {48, 96}, {1}, std::nullopt},
       {k4, {64, 72}, {1}, std::nullopt},
@@ -233,7 +233,7 @@ TEST(FloatPanels, are_made_of_numbers_while_loading) {
     }
     for (int64_t k = 0; k < kDepth; ++k) {
       const auto at = static_cast<size_t>(n * kDepth + k);
-      // Half a step: four significant bits, and 2^-9 of the scale near zero.
+      // Half a step of float8: four significant bits, and 2^-9 of the scale near zero.
       const float bound = std::abs(values[at]) / 16 + largest / 448 * 0x1p-10F;
       ASSERT_NEAR(elements[at], values[at], 1.001F * bound) << n << ", " << k;
     }

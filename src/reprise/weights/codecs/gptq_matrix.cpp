@@ -67,7 +67,7 @@ class GptqMatrix final : public IntegerMatrix {
   [[nodiscard]] uint8_t code_of(uint32_t word, int64_t place) const {
     return static_cast<uint8_t>(word >> (place * config_.bits) & ((1U << config_.bits) - 1));
   }
-  // The output whose number is at a place of a word that is packed along the outputs.
+  // The index of the output at a place of a word, if words are packed along the outputs.
   [[nodiscard]] int64_t output_at(int64_t word, int64_t place) const {
     return word * per_word() + (is_awq() ? kAwqOrder[static_cast<size_t>(place)] : place);
   }

@@ -82,7 +82,7 @@ class PackedMatrix final : public IntegerMatrix {
     return {shape[0], shape[1]};
   }
 
-  // The number of words says how many bits a code has.
+  // The bits of a code, from the number of words.
   [[nodiscard]] int64_t find_bits() const {
     const TensorSpec& packed = require_tensor(source(), part(kPacked));
     for (const int64_t bits : {4, 8}) {
@@ -116,7 +116,7 @@ class PackedMatrix final : public IntegerMatrix {
     if (has_group_order()) read_group_order(part(".weight_g_idx"));
   }
 
-  // Checkpoints without an order of their own store -1 in all places.
+  // A checkpoint without an order of its own stores -1 everywhere.
   [[nodiscard]] bool has_group_order() const {
     const std::string name = part(".weight_g_idx");
     return source().has(name) &&

@@ -20,13 +20,13 @@ class PanelColumn {
   /// The codes of a block of 32 elements, in the order of the elements.
   void write_codes(int64_t block, const uint8_t* codes);
 
-  /// An entry of a block's scales, or of a super-block's head. `offset`: the bytes of the entries
-  /// of all columns before it (16 f16 entries are 32 bytes).
+  /// Writes one entry of a block's scales, or of a super-block's head. `offset`: the bytes of the
+  /// entries of all columns before this entry (16 f16 entries are 32 bytes).
   template <typename T>
   void write_scale(int64_t block, int64_t offset, T value) {
     write(block_at(block) + kPanelColumns * layout_.code_bytes + offset, value);
   }
-  /// An entry of the bytes after the blocks of the panel.
+  /// Writes one entry of the bytes after the panel's blocks.
   template <typename T>
   void write_tail(int64_t offset, T value) {
     write(panel_ + tail_offset_ + offset, value);
@@ -57,13 +57,13 @@ class PanelColumn {
   std::byte* panel_;
 };
 
-/// Fills the columns of the last panel that the part does not have.
+/// Clears those columns of the last panel that the part does not have.
 void clear_unused_columns(PanelFormat format,
                           std::span<std::byte> panels,
                           int64_t depth,
                           int64_t columns);
 
-/// The groups of a row of integer codes: element k is scale * (code - zero) with the scale and the
+/// The groups of a row of integer codes: element k is scale * (code - zero), with the scale and the
 /// zero of group k / group_size.
 struct IntegerGroups {
   int64_t group_size = 0;

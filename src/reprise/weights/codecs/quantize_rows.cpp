@@ -93,7 +93,7 @@ void quantize_int8_row(std::span<const float> row, PanelColumn& to) {
   to.write_tail(4 * kPanelColumns, sum);
 }
 
-// The largest magnitude becomes 448, the largest float8.
+// The largest magnitude in a group becomes 448, the largest float8.
 void quantize_float8_row(std::span<const float> row, int64_t column, std::span<std::byte> panels) {
   const float scale = largest_magnitude(row) / 448.0F;
   const float inverse = scale > 0 ? std::min(1.0F / scale, 3e38F) : 0.0F;

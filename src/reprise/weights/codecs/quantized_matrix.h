@@ -35,7 +35,7 @@ class QuantizedMatrix {
   /// Calls `on_row` with the values of each row, in order.
   virtual void read_rows(const OnRow& on_row) const = 0;
 
-  /// The panels in which the matrix can stay packed without a change of its values.
+  /// The panel format in which the matrix can stay packed without a change of its values.
   [[nodiscard]] virtual std::optional<PanelFormat> panels() const { return std::nullopt; }
   /// \pre panels()
   virtual void read_panels(std::span<std::byte> dst) const;
@@ -75,14 +75,15 @@ class IntegerMatrix : public QuantizedMatrix {
   /// for each output become int8_rows only if activations have one scale for each token, or one for
   /// all tokens.
   void choose_panels(int bits, std::span<const float> scales, std::span<const uint16_t> zeros);
-  /// Reads the group of each element, where groups need not be neighbouring elements.
-  /// \throws FileError E_SHAPE, E_DTYPE, E_VALUE
+  /// Reads the group of each element, if groups need not be neighbouring elements. \throws
+  /// FileError E_SHAPE, E_DTYPE, E_VALUE
   void read_group_order(const std::string& name);
   [[nodiscard]] int64_t num_groups() const { return (depth() + group_size_ - 1) / group_size_; }
 
   int64_t group_size_ = 0;
   std::vector<int32_t> group_of_;  // by element; empty: groups are neighbouring elements
-  bool has_int8_rows_ = false;     // activations have one scale for each token, or one for all
+  // Activations have one scale for each token, or one for all tokens.
+  bool has_int8_rows_ = false;
 
  private:
   std::optional<PanelFormat> panels_;
@@ -90,7 +91,7 @@ class IntegerMatrix : public QuantizedMatrix {
 
 using MatrixMap = std::map<std::string, std::unique_ptr<QuantizedMatrix>, std::less<>>;
 
-/// A source with quantised matrices, each under the name "M.weight". Its other tensors are those of
+/// A source with quantised matrices, each under the name "M.weight". All other tensors are those of
 /// the source beneath.
 class QuantizedMatrices final : public WeightSource {
  public:
@@ -105,7 +106,8 @@ class QuantizedMatrices final : public WeightSource {
   [[nodiscard]] uint64_t stored_bytes(std::string_view name) const override;
   [[nodiscard]] std::string description() const override { return source_->description(); }
 
-  /// "12 matrices": those that do not stay packed. Empty when all do. For a log line.
+  /// The number of matrices that do not stay packed: "12 matrices". Empty if all stay packed. For a
+  /// log line.
   [[nodiscard]] std::string matrices_without_panels() const;
 
  private:
@@ -118,18 +120,18 @@ class QuantizedMatrices final : public WeightSource {
 
 using MakeMatrix = std::function<std::unique_ptr<QuantizedMatrix>(std::string module,
                                                                   std::vector<std::string> parts)>;
-/// Makes a matrix "M.weight" of each module M that has a tensor with the first of these suffixes.
-/// The matrix gets the names of those of its parts that the source has.
-/// \throws FileError E_DUPLICATE, and what `make` throws
+/// Makes a matrix "M.weight" for each module M that has a tensor with the first of these suffixes.
+/// The matrix gets the names of all its parts that the source has. \throws FileError E_DUPLICATE,
+/// and the exceptions of `make`
 [[nodiscard]] MatrixMap find_matrices(const WeightSource& source,
                                       std::initializer_list<std::string_view> suffixes,
                                       const MakeMatrix& make);
 
-/// Whether a matrix of this name is only multiplied with, as a whole: it is not a table whose rows
-/// are looked up, and none of many experts. Panels of smaller floats have kernels for such
+/// Whether a matrix of this name is only used in products, as a whole: it is neither a table whose
+/// rows are looked up, nor one of many experts. Panels of smaller floats have kernels only for such
 /// matrices.
 [[nodiscard]] bool is_multiplied_whole(std::string_view name);
-/// Reads a stored tensor's bytes as they are.
+/// Reads a stored tensor's bytes unchanged.
 [[nodiscard]] std::vector<std::byte> read_stored(const WeightSource& source, std::string_view name);
 /// \throws FileError E_MISSING, E_DTYPE if the tensor is not int32
 [[nodiscard]] std::vector<uint32_t> read_words(const WeightSource& source, std::string_view name);

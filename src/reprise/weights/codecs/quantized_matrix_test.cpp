@@ -109,7 +109,7 @@ TEST(QuantizedMatrix, has_the_values_of_the_library_that_defines_the_format) {
     ASSERT_EQ(static_cast<size_t>(spec->shape[0] * spec->shape[1]), values.size());
     weights->read("m.weight", DType::f32, std::as_writable_bytes(std::span(values)));
     for (size_t i = 0; i < values.size(); ++i) {
-      // The libraries may multiply in another order.
+      // The libraries may multiply in another order, so the last bits may differ.
       ASSERT_NEAR(values[i], golden.values()[i], 3e-7 * std::abs(golden.values()[i])) << i;
     }
     EXPECT_EQ(weights->names(), std::vector<std::string_view>{"m.weight"});
@@ -159,7 +159,7 @@ TEST(QuantizedMatrix, has_one_scale_per_row_where_activations_have_one_per_token
   };
   EXPECT_EQ(open("m", false)->panel_format("m.weight"), PanelFormat::int8_g128);
   EXPECT_EQ(open("l.experts.0", true)->panel_format("l.experts.0.weight"), PanelFormat::int8_g128);
-  // Static scales are those of projections that have one.
+  // Only projections that have a static scale use it.
   const auto open_static = [&](bool has_scale) {
     auto stored = std::make_unique<MemoryWeights>();
     stored->add("m.weight", DType::i8, {kRows, kDepth}, codes);

@@ -1,7 +1,7 @@
-// Mutates the tensors and the configuration of quantised checkpoints: every mutation is read, or
-// refused with a named error, and no reader allocates much more than the tensors have.
+// Mutates the tensors and the configuration of quantised checkpoints. Every mutation is either read
+// or refused with a named error, and no reader allocates much more than the size of the tensors.
 //
-// quantized_mutation_test --mutations=1000000    a long run
+//     quantized_mutation_test --mutations=1000000    a long run
 
 #include <gtest/gtest.h>
 
@@ -99,7 +99,7 @@ Stored random_tensor(Random& random, DType dtype, std::vector<int64_t> shape) {
   return stored;
 }
 
-// GPTQ and AWQ; any codes are valid.
+// Adds cases of GPTQ and AWQ, in which any codes are valid.
 void add_gptq_and_awq(Random& random, std::map<std::string, Case>& cases) {
   Case& gptq = cases["gptq"];
   gptq.tensors["m.qweight"] = random_tensor(random, DType::i32, {32, 24});
@@ -183,7 +183,7 @@ void read_all(const WeightSource& weights) {
   }
 }
 
-// A file that is consistent in itself always has as many bytes as type and shape say.
+// A consistent file has exactly as many bytes as type and shape require.
 void fit_bytes(Stored& stored, Random& random) {
   const size_t bytes = static_cast<size_t>(elements_of(stored.shape)) * dtype_bytes(stored.dtype);
   const size_t before = stored.bytes.size();

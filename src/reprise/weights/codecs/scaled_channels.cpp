@@ -52,7 +52,7 @@ class ScaledChannels final : public WrappedWeights {
     const DecoderTensors names = decoder_tensors(config);
     return std::string(names.mixer).append(names.mixer_conv).append(".weight");
   }
-  // A tensor of another shape is refused before it is read.
+  // A tensor with another shape is refused before it is read.
   [[nodiscard]] bool is_scaled(std::string_view name) const { return name.ends_with(suffix_); }
 
   std::string suffix_;              // of the names of the convolutions

@@ -7,9 +7,9 @@
 
 namespace reprise::weights {
 
-/// The source with the multipliers of Falcon-H1's values, B and C in the weights of the
-/// convolutions after them: a convolution of multiplied channels is one with multiplied weights.
-/// Other sources are returned as they are.
+/// The source with Falcon-H1's multipliers of values, B and C applied to the weights of the
+/// convolutions after them: convolving multiplied channels is the same as using multiplied weights.
+/// Other sources are returned unchanged.
 [[nodiscard]] std::unique_ptr<WeightSource> with_scaled_channels(
     std::unique_ptr<WeightSource> source, const ModelConfig& config);
 

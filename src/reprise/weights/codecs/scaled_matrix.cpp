@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kMiddleOfCodes = 128;
 
-// How many scales there are along outputs and depth, and how many elements share one.
+// The number of scales along outputs and along depth, and the number of elements that share one.
 struct ScaleGrid {
   int64_t rows = 1;  // of scales
   int64_t columns = 1;
@@ -93,7 +93,7 @@ std::vector<float> read_scales(const WeightSource& source, const ScaledParts& pa
   return scales;
 }
 
-// Float8: every code stands for a number.
+// Float8: every code is a number.
 class Float8Matrix final : public QuantizedMatrix {
  public:
   Float8Matrix(const WeightSource& source,
@@ -156,7 +156,8 @@ class Float8Matrix final : public QuantizedMatrix {
       panels_ = format;
     }
   }
-  // Kernels put the bits of a float8 into those of a float16, where its NaN would be a number.
+  // Kernels put the bits of a float8 into those of a float16, in which float8's NaN would be a
+  // number.
   void require_numbers(std::span<const std::byte> codes) const {
     if (*panels_ != PanelFormat::f8e4m3_rows && *panels_ != PanelFormat::f8e4m3_g128) return;
     constexpr unsigned kNan = 0x7f;
@@ -174,7 +175,7 @@ class Float8Matrix final : public QuantizedMatrix {
   std::optional<PanelFormat> panels_;
 };
 
-// int8. A code of IntegerMatrix is the stored one plus 128.
+// int8. A code of IntegerMatrix is the stored code plus 128.
 class Int8Matrix final : public IntegerMatrix {
  public:
   Int8Matrix(const WeightSource& source, const ScaledParts& parts, const QuantizationConfig& config)
@@ -182,7 +183,7 @@ class Int8Matrix final : public IntegerMatrix {
     const TensorSpec& spec = require_tensor(source, parts.weight);
     set_shape(spec.shape[0], spec.shape[1]);
     group_size_ = grid_.elements_across;
-    // The products of experts have no kernels for rows with one scale.
+    // There are no kernels for products of experts whose rows have one scale.
     has_int8_rows_ = (config.has_int8_tokens || has_static_scale(config)) &&
                      parts.weight.find(".experts.") == std::string::npos;
     const Codes groups = read_groups();

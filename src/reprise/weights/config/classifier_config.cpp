@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kMaxLabels = int64_t{1} << 16;
 constexpr size_t kMaxTokenBytes = 1024;
 
-// `id2label` has a name for each number. Transformers takes their number for num_labels.
+// `id2label` has a name for each number. As in Transformers, the number of names is num_labels.
 void read_labels(const ConfigReader& reader, ClassifierConfig& config) {
   const Json* names = reader.find("id2label");
   if (names != nullptr && (!names->is_object() || names->empty())) {
@@ -33,7 +33,7 @@ void read_labels(const ConfigReader& reader, ClassifierConfig& config) {
   }
 }
 
-// The tokens of which the probabilities are compared.
+// Reads the tokens whose probabilities are compared.
 void read_tokens(const ConfigReader& reader, ClassifierConfig& config) {
   const Json* tokens = reader.find("classifier_from_token");
   if (tokens == nullptr) return;
@@ -55,7 +55,7 @@ void read_tokens(const ConfigReader& reader, ClassifierConfig& config) {
   config.from_tokens = {tokens->at(0).get<std::string>(), tokens->at(1).get<std::string>()};
 }
 
-// The function that Sentence Transformers keeps with a cross-encoder, as the name of a class.
+// The function that Sentence Transformers stores with a cross-encoder, as the name of a class.
 std::optional<std::string> stored_function(const ConfigReader& reader) {
   if (const auto inner = reader.object("sentence_transformers")) {
     if (auto name = inner->string("activation_fn")) return name;

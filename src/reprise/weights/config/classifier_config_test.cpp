@@ -34,7 +34,7 @@ TEST(ClassifierConfig, has_the_labels_of_id2label_or_two) {
   EXPECT_THAT(read({{"num_labels", 1}}).labels, ElementsAre("LABEL_0"));
 }
 
-// The order of vLLM's get_act_fn.
+// Functions are looked up in the order of vLLM's get_act_fn.
 TEST(ClassifierConfig, takes_the_function_of_vllm) {
   using enum ClassifierActivation;
   EXPECT_EQ(read({{"num_labels", 1}}).activation, sigmoid);

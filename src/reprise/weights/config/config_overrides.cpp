@@ -14,8 +14,8 @@ constexpr std::string_view kTextConfig = "text_config";
 constexpr std::string_view kParameters = "rope_parameters";
 constexpr std::string_view kScaling = "rope_scaling";
 
-// Members of the older spelling, and where the newer one has them: in the object of which layers,
-// if layers have objects of their own, and under which name.
+// A member in the older spelling, and its place in the newer one: its name there and, if layers of
+// different types have objects of their own, the object.
 struct RopeMember {
   std::string_view old_name;
   std::string_view layers;
@@ -36,7 +36,7 @@ bool names_type(const Json& scaling) {
   return scaling.is_object() && (scaling.contains("rope_type") || scaling.contains("type"));
 }
 
-// The members of a rotation that are not of its scaling.
+// The members of a rotation that do not belong to its scaling.
 Json without_scaling(const Json& parameters) {
   Json kept = Json::object();
   for (const char* key : {"rope_theta", "partial_rotary_factor"}) {
@@ -55,8 +55,7 @@ void change_scaling(const Json& scaling, Json& parameters) {
   parameters.merge_patch(scaling);
 }
 
-// Writes the overrides of the older spelling into rope_parameters and removes them from
-// `overrides`.
+// Moves the overrides in the older spelling from `overrides` into rope_parameters.
 void override_rope_parameters(Json& config, Json& overrides) {
   if (!has_object(config, kParameters) || overrides.contains(kParameters)) return;
   Json& all = config[std::string(kParameters)];

@@ -17,15 +17,15 @@ namespace reprise::weights {
                                           std::string_view path,
                                           const Json& overrides);
 
-/// The same for a config.json, where a scaling of the rotation can be spelled in two ways. An
+/// The same for a config.json, in which a scaling of the rotation can be spelled in two ways. An
 /// override in the older spelling (rope_scaling, rope_theta, rope_local_base_freq,
-/// partial_rotary_factor) also changes a config in the newer one (rope_parameters). A scaling whose
-/// type an override names replaces the scaling of the config.
+/// partial_rotary_factor) also changes a config in the newer spelling (rope_parameters). If an
+/// override names the type of a scaling, it replaces the scaling of the config.
 [[nodiscard]] Json override_model_config(Json config, const Json& overrides);
 
-/// The names of `overrides` that have no effect. `config`: with the overrides. `text`: the part of
+/// The names in `overrides` that have no effect. `config`: with the overrides. `text`: the part of
 /// `config` that was read, see text_part_of_config(). `read`: the names of the members that were
-/// asked for.
+/// read.
 [[nodiscard]] std::vector<std::string> overrides_without_effect(
     const Json& overrides,
     const Json& config,

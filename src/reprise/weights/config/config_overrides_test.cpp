@@ -21,7 +21,7 @@ RopeParameters rope_of(std::string_view rest, const Json& overrides) {
   return loaded.config.rope;
 }
 
-// The same rotation in the spelling of Transformers 4 and of Transformers 5.
+// The same rotation in the spellings of Transformers 4 and Transformers 5.
 constexpr std::array<std::string_view, 2> kSpellings = {
     R"(, "rope_theta": 5000.0, "rope_scaling": {"type": "linear", "factor": 2.0}})",
     R"(, "rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 5000.0}})"};

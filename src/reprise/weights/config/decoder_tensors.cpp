@@ -55,7 +55,7 @@ DecoderTensors gpt_neox() {
           .down = "mlp.dense_4h_to_h"};
 }
 
-// The names of a classifier begin with the part that the class of its layers does not have.
+// The names in a classifier begin with a part that the names in the plain class do not have.
 DecoderTensors bert(const ModelConfig& config) {
   DecoderTensors names = {.embedding = "embeddings.word_embeddings",
                           .position_embedding = "embeddings.position_embeddings",
@@ -161,7 +161,7 @@ DecoderTensors modernbert(const ModelConfig& config) {
   return names;
 }
 
-// Checkpoints have the names of the first program for Nomic's models, also those that Transformers
+// Checkpoints use the names of the original code of Nomic's models, also those that Transformers
 // writes.
 DecoderTensors nomic_bert() {
   return {.embedding = "embeddings.word_embeddings",
@@ -265,7 +265,7 @@ DecoderTensors bamba() {
           .down = "feed_forward.down_proj"};
 }
 
-// A model without experts has only the MLP that is called shared.
+// A model without experts only has the MLP whose name says "shared".
 DecoderTensors granite_moe() {
   return {.gate_up = "shared_mlp.input_linear",
           .down = "shared_mlp.output_linear",
@@ -418,7 +418,7 @@ DecoderTensors falcon(const ModelConfig& config) {
   return names;
 }
 
-// Of families with experts and Qwen3.5, and the names of Llama for all that are left.
+// The names for families with experts and for Qwen3.5; Llama's names for all others.
 DecoderTensors tensors_with_experts(const ModelConfig& config) {
   switch (config.architecture) {
     case Architecture::lfm2_moe:

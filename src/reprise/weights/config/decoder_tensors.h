@@ -11,25 +11,26 @@ namespace reprise::weights {
 /// A tensor of BART that published checkpoints fill with zeros.
 inline constexpr std::string_view kFinalLogitsBias = "final_logits_bias";
 
-/// Where the checkpoints of a family keep the tensors of a decoder: names of modules, without
+/// The names of a decoder's tensors in the checkpoints of a family: names of modules, without
 /// ".weight" and ".bias". An empty name means that the family has no such tensor. The defaults are
-/// those of Llama.
+/// Llama's.
 struct DecoderTensors {
   std::string_view embedding = "model.embed_tokens";
   std::string_view position_embedding = {};
   std::string_view token_type_embedding = {};
-  std::string_view embedding_projection = {};  // of the embedding, to the size of the layers
-  std::string_view hidden_projection = {};     // back to the size of the embedding, before lm_head
-  std::string_view embedding_norm = {};        // of the sum of all embeddings
-  // An embedding of each layer: a table and a projection of the first hidden states, both for all
-  // layers side by side, and the norm of what the projection gives to a layer.
+  // From the size of the embedding to that of the layers.
+  std::string_view embedding_projection = {};
+  std::string_view hidden_projection = {};  // back to the size of the embedding, before lm_head
+  std::string_view embedding_norm = {};     // of the sum of all embeddings
+  // The embedding of each layer: a table and a projection of the first hidden states, both for all
+  // layers side by side, and the norm of the projection's result for a layer.
   std::string_view layer_embedding = {};
   std::string_view layer_embedding_projection = {};
   std::string_view layer_embedding_norm = {};
   std::string_view layers = "model.layers.";  // before the number of the layer
   std::string_view final_norm = "model.norm";
   std::string_view lm_head = "lm_head";
-  std::string_view pooler = {};       // of an encoder: a projection before the classifier
+  std::string_view pooler = {};       // for an encoder: a projection before the classifier
   std::string_view pooler_norm = {};  // after it
   std::string_view classifier = "score";
 
@@ -45,14 +46,14 @@ struct DecoderTensors {
   std::string_view o = "self_attn.o_proj";
   std::string_view q_norm = "self_attn.q_norm";
   std::string_view k_norm = "self_attn.k_norm";
-  /// With QkNorm::own_per_head, a tensor for each head: these names stand before the number of the
-  /// head. Otherwise one tensor of [heads, head_dim].
+  /// QkNorm::own_per_head with a tensor for each head: the head's number comes after these names.
+  /// false: one tensor of [heads, head_dim].
   bool has_norm_of_each_head = false;
   std::string_view gate = "mlp.gate_proj";
   std::string_view up = "mlp.up_proj";
   std::string_view gate_up = {};  // instead of gate and up
   std::string_view down = "mlp.down_proj";
-  // Tensors through which a layer reads its own embedding.
+  // Tensors with which a layer reads its own embedding.
   std::string_view layer_input_gate = {};
   std::string_view layer_input_projection = {};
   std::string_view layer_input_norm = {};
@@ -72,7 +73,7 @@ struct DecoderTensors {
   std::string_view kv_a = "self_attn.kv_a_proj_with_mqa";
   std::string_view kv_a_norm = "self_attn.kv_a_layernorm";
   std::string_view kv_b = "self_attn.kv_b_proj";
-  // Names of an index of positions.
+  // Names in the index of positions.
   std::string_view index_q_b = "self_attn.indexer.wq_b";
   std::string_view index_k = "self_attn.indexer.wk";
   std::string_view index_k_norm = "self_attn.indexer.k_norm";  // LayerNorm, in every class
@@ -81,12 +82,12 @@ struct DecoderTensors {
   std::string_view sinks = "self_attn.sinks";  // a tensor, not a module
   std::string_view head_gates = "self_attn.g_proj";
 
-  // Names in a recurrent layer: after "mixer.", or what the family calls it.
+  // Names in a recurrent layer, after "mixer." or the family's own name for it.
   std::string_view mixer = "mamba.";
   std::string_view mixer_in = "in_proj";
   std::string_view mixer_conv = "conv1d";
-  std::string_view mixer_gates = {};  // of a gated delta net: beta and time step of each head
-  // A gated delta net may have separate projections instead: mixer_in for q, k and v, and these.
+  std::string_view mixer_gates = {};  // for a gated delta net: beta and time step of each head
+  // A gated delta net may instead have separate projections: mixer_in for q, k and v, and these.
   std::string_view mixer_z = {};  // the gate of the result
   std::string_view mixer_beta = {};
   std::string_view mixer_dt = {};
@@ -100,10 +101,12 @@ struct DecoderTensors {
   std::string_view router_scale = {};
   std::string_view expert_scales = {};
   // Norms of a layer that has experts beside an MLP.
-  std::string_view expert_norm = {};            // before the experts
-  std::string_view plain_mlp_result_norm = {};  // of the MLP, before the sum of both
-  std::string_view expert_result_norm = {};     // of the experts, before the sum of both
-  // Projections around experts with a latent size.
+  std::string_view expert_norm = {};  // before the experts
+  // Norm of the MLP's result, before both results are added.
+  std::string_view plain_mlp_result_norm = {};
+  // Norm of the experts' result, before both results are added.
+  std::string_view expert_result_norm = {};
+  // The projections before and after experts that have a latent size.
   std::string_view latent_in = {};
   std::string_view latent_out = {};
   std::string_view experts = "mlp.experts.";  // before the number of the expert
@@ -111,7 +114,8 @@ struct DecoderTensors {
   std::string_view expert_up = "up_proj";
   std::string_view expert_down = "down_proj";
   std::string_view expert_gate_up = "gate_up_proj";  // of stacked experts: gate, then up
-  // Tensors, not modules: the same for all experts of a layer, where a checkpoint has them so.
+  // Names of tensors, not of modules: one tensor for all experts of a layer, in checkpoints that
+  // store them like this.
   std::string_view stacked_gate_up = "mlp.experts.gate_up_proj";
   std::string_view stacked_gate = {};  // instead, with stacked_up
   std::string_view stacked_up = {};
@@ -119,7 +123,7 @@ struct DecoderTensors {
   bool has_transposed_experts = false;  // these two are [experts, in, out]
   std::string_view shared_expert = "mlp.shared_expert.";
   std::string_view shared_gate_up = {};  // one module instead of gate and up
-  // Modules of the expert that every token uses; empty: they are called as those of the others.
+  // Modules of the expert that every token uses; empty: their names are those of the other experts.
   std::string_view shared_gate = {};
   std::string_view shared_up = {};
   std::string_view shared_down = {};
@@ -127,10 +131,11 @@ struct DecoderTensors {
 
   /// Matrices of attention and MLP are stored [in, out].
   bool is_transposed = false;
-  /// The first layer reads the normed embedding without a norm of its own.
+  /// false: the first layer has no attention norm, and reads the embedding after the embedding's
+  /// own norm.
   bool first_layer_has_attention_norm = true;
 
-  /// Classifiers made of encoders have one, those made of decoders have none.
+  /// A classifier has a bias if it is made from an encoder, and none if it is made from a decoder.
   [[nodiscard]] bool classifier_has_bias() const noexcept { return !pooler.empty(); }
   [[nodiscard]] bool has_attention_norm(int64_t layer) const noexcept {
     return !attention_norm.empty() && (layer > 0 || first_layer_has_attention_norm);
@@ -141,7 +146,7 @@ struct DecoderTensors {
     std::string_view up;
     std::string_view down;
   };
-  /// The names in the expert that every token uses.
+  /// The names of modules in the expert that every token uses.
   [[nodiscard]] ExpertModules shared_modules() const noexcept {
     if (shared_gate.empty()) return {.gate = expert_gate, .up = expert_up, .down = expert_down};
     return {.gate = shared_gate, .up = shared_up, .down = shared_down};

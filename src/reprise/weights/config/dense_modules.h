@@ -14,9 +14,9 @@ namespace reprise::weights {
 /// The name of a tensor ("weight" or "bias") of the projection `index` after the pooling.
 [[nodiscard]] std::string dense_tensor_name(size_t index, std::string_view tensor);
 
-/// The source together with the weights of the modules Dense of Sentence Transformers, which lie in
-/// folders of their own inside `model`. A source whose model has none is returned as it is.
-/// \throws FileError as Checkpoint::open()
+/// The source together with the weights of Sentence Transformers' Dense modules, which are in
+/// separate folders inside `model`. The source of a model without such modules is returned
+/// unchanged. \throws FileError as Checkpoint::open()
 [[nodiscard]] std::unique_ptr<WeightSource> with_dense_modules(std::unique_ptr<WeightSource> source,
                                                                const ModelConfig& config,
                                                                const std::filesystem::path& model);

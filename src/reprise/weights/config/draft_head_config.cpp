@@ -59,7 +59,7 @@ std::vector<int64_t> auxiliary_layers(const ConfigReader& reader, const ModelCon
     }
     layers = {2, most / 2, most - 3};
   }
-  // vLLM gives them in this order, each once.
+  // vLLM also uses these layers in ascending order, each once.
   std::ranges::sort(layers);
   layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
   return layers;
@@ -86,7 +86,8 @@ DraftHeadConfig parse_eagle_config(DraftHeadKind kind,
   const int64_t target_size =
       reader.integer("target_hidden_size", 1, INT32_MAX).value_or(target.hidden_size);
   require_equal(reader, "target_hidden_size", target_size, target.hidden_size);
-  // A head reads the target's embedding, or one of the same size, beside its hidden states.
+  // A head reads the target's embedding, or another one of the same size, together with the
+  // target's hidden states.
   if (target.embedding_size > 0) {
     reader.fail("hidden_size",
                 fmt::format("the target's embedding has {} elements and its hidden states have {}; "
@@ -134,7 +135,7 @@ DraftHeadConfig mtp_config(std::string_view json,
   }
   const bool is_qwen3_5 = has_modules && target.architecture != Architecture::qwen3_next;
   const std::string_view key = is_qwen3_5 ? "mtp_num_hidden_layers" : "num_nextn_predict_layers";
-  // Published configs of Qwen3-Next do not say that there is one.
+  // Published configs of Qwen3-Next do not mention their head, so one is assumed.
   const int64_t count =
       reader.integer(key, 0, target.num_hidden_layers).value_or(has_modules ? 1 : 0);
   if (count != 1) {

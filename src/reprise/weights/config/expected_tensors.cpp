@@ -75,7 +75,7 @@ class TensorList {
   }
 
  private:
-  // Only classifiers read it; vectors are hidden states.
+  // Only classifiers read the pooler; vectors are hidden states.
   void add_pooler() {
     const Presence presence = config_.classifier ? Presence::required : Presence::optional;
     add_matrix(names_.pooler, config_.hidden_size, config_.hidden_size, presence);
@@ -131,8 +131,8 @@ class TensorList {
     add_norm(names_.attention_result_norm, hidden);
     if (!names_.cross_q.empty()) add_cross_attention();
     if (!config_.has_feed_forward(layer_)) return;
-    // A parallel MLP without a norm of its own reads the result of the norm before attention, and a
-    // layer of one block has one norm.
+    // No norm is stored in two cases: a parallel MLP without a norm of its own reads the result of
+    // the norm before attention, and a layer of one block has only one norm.
     const bool has_norm = !config_.has_parallel_residual || config_.has_parallel_norms;
     if (has_norm && !config_.has_single_blocks) add_norm(names_.mlp_norm, hidden);
     const bool has_experts = config_.is_moe_layer(layer_);
@@ -173,7 +173,8 @@ class TensorList {
       add_norm(names_.q_norm, is_per_head ? heads.head_dim : q);
       if (has_keys) add_norm(names_.k_norm, is_per_head ? heads.head_dim : kv);
     }
-    // Published checkpoints have keys and values of layers that read those of another layer.
+    // For layers that read another layer's keys and values, published checkpoints still have
+    // weights of keys and values.
     if (!has_keys) {
       for (const std::string_view name : {names_.k, names_.v}) {
         add_matrix(names_.in_layer(layer_, name), kv, hidden, Presence::optional);
@@ -351,7 +352,7 @@ class TensorList {
     add_norm(names_.plain_mlp_result_norm, config_.hidden_size);
     add_norm(names_.expert_result_norm, config_.hidden_size);
   }
-  // One tensor for all experts of a layer. ExpertMatrices reads the checkpoint in this form.
+  // One tensor for all experts of a layer, the form that ExpertMatrices reads.
   void add_stacked_experts(const MixtureOfExperts& moe) {
     const int64_t num_experts = moe.local_experts().count;
     const auto add_matrices = [&](std::string_view part, int64_t rows, int64_t columns) {
@@ -409,10 +410,10 @@ void check_tensor(const ExpectedTensor& expected,
   }
 }
 
-// Tensors that no engine has to read, so that they are not worth a line.
+// Tensors that no engine needs to read, so they deserve no warning.
 bool is_known_leftover(std::string_view name) {
   constexpr auto kEndings = std::to_array<std::string_view>({
-      // Tables that early exports stored, and that follow from the config: rotary frequencies,
+      // Tables that early exports stored, although they follow from the config: rotary frequencies,
       // positions and causal masks.
       ".rotary_emb.inv_freq",
       ".position_ids",
@@ -420,15 +421,15 @@ bool is_known_leftover(std::string_view name) {
       ".attn.masked_bias",
       ".attention.bias",
       ".attention.masked_bias",
-      // Scales of activations, which int8 projections read where config.json says so. Others are
-      // quantised by scales of their own, or not at all.
+      // Scales of activations. int8 projections read them if config.json says so. Other activations
+      // are quantised with scales of their own, or not at all.
       ".input_scale",
       ".q_scale",
-      // Scales of a float8 KV cache, which are read where there is one.
+      // Scales of a float8 KV cache. They are read if the cache is float8.
       ".k_scale",
       ".v_scale",
       ".kv_scale",
-      // How a matrix of LLM.int8() lies in memory, which only its own kernels ask.
+      // The memory layout of an LLM.int8() matrix, which only its own kernels need.
       ".weight_format",
   });
   return std::any_of(kEndings.begin(), kEndings.end(), [&](std::string_view ending) {
@@ -450,7 +451,7 @@ std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config) {
     tensors.push_back(
         {std::move(name), {rows, config.hidden_size}, WeightRole::matrix, Presence::optional});
   };
-  // Early checkpoints store the shared embedding of each part again.
+  // Early checkpoints store the shared embedding once more for each part.
   optional_matrix("model.encoder.embed_tokens.weight", config.vocab_size);
   optional_matrix("model.decoder.embed_tokens.weight", config.vocab_size);
   tensors.push_back({std::string(kFinalLogitsBias),

@@ -16,12 +16,12 @@ namespace {
 constexpr int64_t kMaxTokenId = std::numeric_limits<int32_t>::max();
 constexpr uint64_t kMaxGenerationConfigBytes = uint64_t{1} << 20;
 constexpr size_t kMaxShownBytes = 40;  // of a member's value in a warning
-// Stands for "more than 0" where a range needs a smallest number.
+// The smallest number that counts as "more than 0", for ranges that need a smallest number.
 constexpr double kAboveZero = 1e-6;
 
-// Members that Transformers applies and this engine does not, with the number that changes nothing.
-// Members that only matter with beam search are left out, because num_beams is in the list.
-// Source: transformers 5, GenerationConfig.
+// Members that Transformers applies and this engine does not, each with the value that changes
+// nothing. Members that only matter with beam search are left out, because num_beams is in the
+// list. Source: transformers 5, GenerationConfig.
 struct IgnoredMember {
   std::string_view name;
   double neutral = 0;

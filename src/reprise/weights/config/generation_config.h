@@ -34,9 +34,9 @@ struct GenerationConfig {
 [[nodiscard]] GenerationConfig parse_generation_config(std::string_view json,
                                                        std::string_view path);
 
-/// A folder without generation_config.json has no recommendations but `overrides` (an object, see
-/// override_config). Its `ignored` members are those of config.json, where older folders have them.
-/// \throws FileError E_PATH, E_TOO_LARGE, E_CONFIG.
+/// Reads a folder's recommendations. A folder without generation_config.json has only those of
+/// `overrides` (an object, see override_config). `ignored` also has members of config.json, because
+/// older folders have them there. \throws FileError E_PATH, E_TOO_LARGE, E_CONFIG.
 [[nodiscard]] GenerationConfig load_generation_config(const ModelDirectory& directory,
                                                       const Json& overrides = Json::object());
 

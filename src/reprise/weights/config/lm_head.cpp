@@ -10,7 +10,7 @@
 namespace reprise::weights {
 namespace {
 
-// Enough rows to hide the cost of a call, few enough for the memory of a small machine.
+// Enough rows to hide the cost of a call, and few enough for the memory of a small machine.
 constexpr int64_t kRowsAtOnce = 1024;
 
 std::vector<float> floats_of_rows(const WeightSource& source,
@@ -23,7 +23,7 @@ std::vector<float> floats_of_rows(const WeightSource& source,
 }
 
 // Whether both matrices have the same numbers. A matrix that cannot be read by rows is quantised,
-// so it is no copy.
+// so it is not a copy.
 bool are_equal(const WeightSource& source, std::string_view a, std::string_view b) {
   const std::vector<int64_t>& shape = source.find(a)->shape;
   if (shape != source.find(b)->shape || shape.size() != 2) return false;

@@ -41,7 +41,7 @@ constexpr std::array kFamilies = {
 #undef X
 };
 
-// The endings of class names, after the name that the classes of a family share.
+// The endings of class names. Before the ending, all classes of a family have the same name.
 constexpr std::string_view kDecoderEnding = "ForCausalLM";
 constexpr std::string_view kModelEnding = "Model";
 constexpr std::string_view kClassifierEnding = "ForSequenceClassification";
@@ -61,7 +61,7 @@ std::string_view stem_of(std::string_view name) {
   return name;
 }
 
-// Classes of the same layers: "Qwen3Model" gives hidden states of Qwen3ForCausalLM, and
+// Classes with the same layers: "Qwen3Model" gives the hidden states of Qwen3ForCausalLM, and
 // "BertForMaskedLM" has a head that vectors do not need.
 bool is_of_family(std::string_view name, const Family& known) {
   if (known.name == name || known.model_type == name) return true;
@@ -84,7 +84,8 @@ const Family* find_family(std::string_view name) {
 [[noreturn]] void refuse_architecture(const ConfigReader& reader,
                                       std::string_view key,
                                       std::string_view name) {
-  // Names are compared without their ending, unless it is misspelt: Gemma is not a misspelt Llama.
+  // Names are compared without their ending, unless the ending is misspelt: otherwise Gemma would
+  // count as a misspelt Llama.
   const bool has_ending = stem_of(name) != name;
   std::array<std::string_view, kFamilies.size()> names;
   std::string list;
@@ -127,7 +128,7 @@ NamedFamily read_family(const ConfigReader& reader) {
   refuse_architecture(reader, "architectures", list->front().get_ref<const std::string&>());
 }
 
-// A decoder that was trained further with attention in both directions.
+// Reads whether attention sees later tokens, for decoders that were trained further as encoders.
 void read_direction(const ConfigReader& reader, ModelConfig& config) {
   constexpr std::string_view kKey = "is_causal";
   if (reader.boolean(kKey).value_or(true)) return;
@@ -152,7 +153,7 @@ std::optional<DType> read_dtype(const ConfigReader& reader) {
   return dtype;
 }
 
-// The layer before the classifier.
+// Reads the layer before the classifier.
 void read_pooler(const ConfigReader& reader, ModelConfig& config) {
   ClassifierConfig& classifier = *config.classifier;
   if (config.architecture == Architecture::distilbert) {
@@ -287,7 +288,7 @@ LoadedModelConfig parse_model_config(std::string_view json,
 
 namespace {
 
-// What a folder without config.json is, and what to do with it.
+// Says what a folder without config.json is, and what the user can do.
 [[noreturn]] void refuse_missing_config(const ModelDirectory& directory) {
   constexpr size_t kMostNamed = 3;
   std::string advice = "no such file; a model folder has one";

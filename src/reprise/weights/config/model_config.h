@@ -16,14 +16,15 @@
 
 namespace reprise::weights {
 
-/// The rows of families/family_list.inl, which say what each architecture is called.
+/// One enumerator for each row of families/family_list.inl. The rows contain the architectures'
+/// names.
 enum class Architecture : uint8_t {
 #define X(architecture, ...) architecture,
 #include "reprise/weights/families/family_list.inl"
 #undef X
 };
 
-/// All of them, in the order of the list.
+/// All architectures, in the order of the list.
 inline constexpr std::array kAllArchitectures = {
 #define X(architecture, ...) Architecture::architecture,
 #include "reprise/weights/families/family_list.inl"
@@ -32,7 +33,7 @@ inline constexpr std::array kAllArchitectures = {
 
 /// "LlamaForCausalLM".
 [[nodiscard]] std::string_view architecture_name(Architecture architecture) noexcept;
-/// "llama", which configs without a list of architectures give.
+/// The `model_type` of configs that list no architectures, such as "llama".
 [[nodiscard]] std::string_view model_type_name(Architecture architecture) noexcept;
 
 /// The tokens that a layer's attention reads; the names are those of `layer_types` in config.json.
@@ -50,12 +51,12 @@ enum class LayerType : uint8_t {
 /// gemma_rms_norm multiplies by 1 + weight.
 enum class NormType : uint8_t { rms_norm, gemma_rms_norm, layer_norm };
 
-/// The function of an MLP; gelu_tanh is what configs call gelu_pytorch_tanh or gelu_new, and relu2
-/// is the square of relu.
+/// The function of an MLP. Configs call gelu_tanh gelu_pytorch_tanh or gelu_new; relu2 is the
+/// square of relu.
 enum class Activation : uint8_t { silu, gelu, gelu_tanh, relu, relu2 };
 
-/// The norm of q and k: none, over each head with the same weights or with those of the head
-/// (LayerNorm without biases), or over all heads at once.
+/// The norm of q and k: none; over each head, with the same weights for all heads; over each head
+/// with weights of its own (LayerNorm without biases); or over all heads at once.
 enum class QkNorm : uint8_t { none, per_head, own_per_head, all_heads };
 
 /// How a checkpoint orders the rows of q, k and v.
@@ -70,11 +71,12 @@ enum class QkvLayout : uint8_t {
 /// How a router's logits become the scores of experts.
 enum class RouterScores : uint8_t {
   softmax,
-  /// Sigmoids; a bias for each expert takes part in the choice, but not in the weights.
+  /// Sigmoids. Each expert has a bias that counts in the choice of experts, but not in their
+  /// weights.
   sigmoid_with_bias,
   /// The same with softmax.
   softmax_with_bias,
-  /// The sigmoid of an expert's logit multiplies what this expert reads, instead of its result.
+  /// The sigmoid of an expert's logit multiplies the expert's input, not its result.
   sigmoid_of_input,
 };
 
@@ -89,38 +91,42 @@ struct ExpertRange {
 /// Several MLPs of which each token uses some.
 struct MixtureOfExperts {
   int64_t num_experts = 0;
-  int64_t top_k = 0;                     // experts of each token
-  int64_t intermediate_size = 0;         // of one expert
-  int64_t shared_intermediate_size = 0;  // of the expert that every token uses; 0: there is none
-  bool has_shared_gate = false;          // the shared expert's result is multiplied by a gate
-  /// The weights of a token's experts sum to one. With softmax_with_bias they always do, and with
-  /// sigmoid_of_input every weight is one.
+  int64_t top_k = 0;              // experts of each token
+  int64_t intermediate_size = 0;  // of one expert
+  // Size of the expert that every token uses; 0: there is none.
+  int64_t shared_intermediate_size = 0;
+  bool has_shared_gate = false;  // a gate multiplies the shared expert's result
+  /// The weights of a token's experts are scaled so that their sum is one. With softmax_with_bias
+  /// the sum is always one, and with sigmoid_of_input every weight is one.
   bool renormalises = false;
   RouterScores scores = RouterScores::softmax;
   int64_t groups = 1;         // of neighbouring experts
-  int64_t top_groups = 1;     // groups from which a token may choose its experts
+  int64_t top_groups = 1;     // number of groups from which a token may choose its experts
   double routed_scale = 1.0;  // of the weights of a token's experts
   /// GPT-OSS: one tensor holds a matrix of all experts, and router and experts have biases.
   bool is_stacked = false;
-  bool is_gated = true;     // of an expert: act(gate(x)) * up(x) instead of act(up(x))
-  int64_t latent_size = 0;  // what experts read and write; 0: the hidden size, without projections
-  /// Gemma 4: the experts lie beside an MLP, and read the residual through norms of their own. The
-  /// router has a norm too, and multiplies the weight of each expert by a factor of that expert.
+  bool is_gated = true;  // an expert computes act(gate(x)) * up(x); false: act(up(x))
+  // Size of the experts' input and result; 0: the hidden size, without projections.
+  int64_t latent_size = 0;
+  /// Gemma 4: each layer has an MLP and experts, and the experts read the residual through norms of
+  /// their own. The router has a norm too, and multiplies the weight of each expert by a factor of
+  /// that expert.
   bool is_beside_mlp = false;
-  double swiglu_limit = 0;  // of GPT-OSS's gated function; 0: the function is `activation`
-  /// One limit for each layer: act(gate) is at most the limit, and up lies between -limit and
-  /// limit. 0: this layer has none. Empty: no layer has one.
+  double swiglu_limit = 0;  // limit of GPT-OSS's gated function; 0: the function is `activation`
+  /// A limit for each layer: act(gate) is at most the limit, and up is between -limit and limit. 0:
+  /// this layer has no limit. Empty: no layer has one.
   std::vector<double> limits;
-  /// The experts of this rank, of those that ranks divide among themselves. Not given: it has all.
-  /// num_experts counts those of all ranks.
+  /// The experts of this rank, if ranks divide the experts. Not given: this rank has all experts.
+  /// num_experts counts the experts of all ranks.
   std::optional<ExpertRange> of_rank;
-  /// The engines among which the experts are divided: each computes the rows of all engines.
+  /// The number of engines among which the experts are divided. Each of them computes the rows of
+  /// all engines.
   int64_t engines = 1;
 
   [[nodiscard]] double limit_of_layer(int64_t layer) const {
     return limits.empty() ? 0 : limits[static_cast<size_t>(layer)];
   }
-  /// A bias for each expert takes part in the choice.
+  /// Whether each expert has a bias that counts in the choice of experts.
   [[nodiscard]] bool has_bias_of_choice() const noexcept {
     return scores == RouterScores::sigmoid_with_bias || scores == RouterScores::softmax_with_bias;
   }
@@ -131,8 +137,8 @@ struct MixtureOfExperts {
   bool operator==(const MixtureOfExperts&) const = default;
 };
 
-/// The indexer of sparse attention: a token sees only the positions with the highest scores of
-/// small queries and keys of their own.
+/// The indexer of sparse attention. It has small queries and keys of its own; a token sees only the
+/// positions with the highest scores.
 struct PositionIndexConfig {
   int64_t num_heads = 0;
   int64_t head_dim = 0;         // more than the part that rotates, qk_rope_head_dim
@@ -142,10 +148,10 @@ struct PositionIndexConfig {
   bool operator==(const PositionIndexConfig&) const = default;
 };
 
-/// Multi-head latent attention (MLA): keys and values are made from a latent, which is what the
-/// cache holds. A head of q and k has a part that is made from the latent and a part that rotates.
+/// Multi-head latent attention (MLA): keys and values are made from a latent, and the cache holds
+/// the latent. A head of q and k has a part that is made from the latent and a part that rotates.
 struct LatentAttentionConfig {
-  int64_t q_lora_rank = 0;  // of the queries' own latent; 0: q is made from the hidden state
+  int64_t q_lora_rank = 0;  // size of the queries' own latent; 0: q is made from the hidden state
   int64_t kv_lora_rank = 0;
   int64_t qk_nope_head_dim = 0;
   int64_t qk_rope_head_dim = 0;  // even
@@ -155,9 +161,10 @@ struct LatentAttentionConfig {
   bool operator==(const LatentAttentionConfig&) const = default;
 
   [[nodiscard]] int64_t qk_head_dim() const noexcept { return qk_nope_head_dim + qk_rope_head_dim; }
-  /// The latent and the rotated key, which are what a query multiplies.
+  /// The size of the latent and the rotated key together; queries are multiplied with both.
   [[nodiscard]] int64_t key_size() const noexcept { return kv_lora_rank + qk_rope_head_dim; }
-  /// The elements that the cache holds for each position: with an index, its key too.
+  /// The number of elements that the cache holds for each position; with an index, also the index
+  /// key.
   [[nodiscard]] int64_t cache_row_size() const noexcept {
     return key_size() + (index ? index->head_dim : 0);
   }
@@ -180,26 +187,28 @@ struct AttentionTemperature {
   bool operator==(const AttentionTemperature&) const = default;
 };
 
-/// The rule by which a recurrent layer changes its state.
-/// short_conv has only the convolution, between two gates.
+/// The rule by which a recurrent layer changes its state. short_conv has no recurrence: only a
+/// convolution between two gates.
 enum class Recurrence : uint8_t { mamba1, mamba2, gated_delta_net, short_conv };
 
 /// Layers of linear attention: a short convolution, then a recurrence. Both keep a state of fixed
-/// size for each request, however long it is.
+/// size for each request, whatever the request's length.
 struct RecurrentConfig {
   Recurrence recurrence = Recurrence::mamba2;
-  int64_t conv_kernel = 0;     // tokens that the convolution sees
-  int64_t num_heads = 0;       // with states of their own; mamba1 and short_conv: channels
-  int64_t head_dim = 0;        // values of a head; mamba1 and short_conv: 1
-  int64_t state_size = 0;      // a head's state is [head_dim, state_size]; of keys in a delta net;
-                               // 0: only the convolution keeps a state
-  int64_t num_groups = 0;      // of heads with the same B and C, or the same query and key
+  int64_t conv_kernel = 0;  // tokens that the convolution sees
+  // Heads, each with a state of its own; mamba1 and short_conv: channels.
+  int64_t num_heads = 0;
+  int64_t head_dim = 0;  // values per head; mamba1 and short_conv: 1
+  // A head's state is [head_dim, state_size]; in a delta net the size of keys;.
+  int64_t state_size = 0;
+  // 0: only the convolution keeps a state
+  int64_t num_groups = 0;      // groups of heads that share B and C, or query and key
   int64_t time_step_rank = 0;  // mamba1
   bool conv_bias = false;
-  bool proj_bias = false;          // of the projections into and out of the layer
+  bool proj_bias = false;          // whether the projections into and out of the layer have biases
   bool has_norm = true;            // mamba2: of the result
-  bool norms_before_gate = false;  // mamba2: the gate multiplies what the norm gives
-  /// Every num_groups-th head shares query and key of a delta net, instead of neighbours.
+  bool norms_before_gate = false;  // mamba2: the gate multiplies the result of the norm
+  /// In a delta net every num_groups-th head, instead of neighbouring heads, shares query and key.
   bool has_tiled_heads = false;
   /// Kimi's delta attention: each element of a key in a delta net has a time step of its own.
   bool has_key_steps = false;
@@ -208,13 +217,14 @@ struct RecurrentConfig {
 
   [[nodiscard]] int64_t value_size() const noexcept { return num_heads * head_dim; }
   [[nodiscard]] int64_t group_size() const noexcept { return num_groups * state_size; }
-  /// The channels of the convolution: values, and B and C unless they are made after it.
+  /// The number of channels of the convolution: values, and also B and C unless they are made after
+  /// it.
   [[nodiscard]] int64_t conv_size() const noexcept {
     return value_size() + (recurrence == Recurrence::mamba1 ? 0 : 2 * group_size());
   }
 };
 
-/// The numbers by which Falcon-H1 multiplies what goes into and comes out of the parts of a layer.
+/// Falcon-H1's multipliers for the inputs and the results of the parts of a layer.
 struct LayerMultipliers {
   double attention_in = 1;
   double attention_out = 1;
@@ -222,7 +232,7 @@ struct LayerMultipliers {
   double mixer_out = 1;
   double mlp_gate = 1;
   double mlp_out = 1;
-  // These multiply parts of the result of the mixer's first projection.
+  // The multipliers of parts of the result of the mixer's first projection.
   double gate = 1;
   double values = 1;
   double b = 1;
@@ -232,12 +242,12 @@ struct LayerMultipliers {
   bool operator==(const LayerMultipliers&) const = default;
 };
 
-/// The encoder of a model whose decoder attends to the hidden states of another text. Its layers
-/// have the heads and the positions of the decoder's.
+/// The encoder of a model whose decoder attends to the hidden states of another text. The encoder's
+/// layers have the same heads and positions as the decoder's.
 struct EncoderConfig {
   int64_t num_layers = 0;
   int64_t intermediate_size = 0;
-  /// The first tokens of every answer, which the model does not choose.
+  /// The first tokens of every answer; they are fixed, so the model does not choose them.
   std::vector<int32_t> decoder_prompt;
 
   bool operator==(const EncoderConfig&) const = default;
@@ -245,8 +255,8 @@ struct EncoderConfig {
 
 /// The content of a model's config.json, checked for range and consistency.
 ///
-/// A value; every choice that the file leaves open is already made. The numbers are bounded (see
-/// model_config.cpp) so that the product of any two is below 2^48.
+/// A value; where the file leaves something open, this struct has the decision. The numbers are
+/// bounded (see model_config.cpp) so that the product of any two is below 2^48.
 struct ModelConfig {
   Architecture architecture = Architecture::llama;
   int64_t hidden_size = 0;
@@ -254,31 +264,34 @@ struct ModelConfig {
   int64_t num_hidden_layers = 0;
   int64_t num_attention_heads = 0;
   int64_t num_key_value_heads = 0;
-  int64_t head_dim = 0;  // even; with `mla`: of the part that rotates
-  /// The heads of layers without a window, where these differ from the others.
+  int64_t head_dim = 0;  // even; with `mla`, the size of the part that rotates
+  /// The heads of layers without a window, if they differ from those of other layers.
   std::optional<KeyValueHeads> full_heads;
   int64_t num_full_attention_heads = 0;  // of queries there; 0: num_attention_heads
-  /// The last layers, which have no keys and values. Each reads those of the last layer of its type
-  /// before these layers.
+  /// The number of last layers that have no keys and values of their own. Each of them reads those
+  /// of the last earlier layer of its type.
   int64_t num_kv_shared_layers = 0;
-  bool doubles_shared_mlps = false;         // the MLPs of these layers have twice the size
-  bool full_values_are_keys = false;        // layers without a window project their values as keys
-  bool has_value_norm = false;              // a head of v is divided by its root mean square
-  int64_t value_head_dim = 0;               // at most head_dim; 0: it is head_dim
-  double value_scale = 1;                   // of v
-  bool has_layer_scalars = false;           // the result of a layer is multiplied by a number
-  int64_t hidden_size_per_layer_input = 0;  // of the embedding that each layer has; 0: none
-  bool has_single_blocks = false;  // a layer has attention, a recurrence or an MLP, and one norm
+  bool doubles_shared_mlps = false;  // the MLPs of these layers have twice the size
+  // In layers without a window, the projection of keys also gives the values.
+  bool full_values_are_keys = false;
+  bool has_value_norm = false;     // a head of v is divided by its root mean square
+  int64_t value_head_dim = 0;      // at most head_dim; 0: it is head_dim
+  double value_scale = 1;          // of v
+  bool has_layer_scalars = false;  // the result of a layer is multiplied by a number
+  // Size of the embedding that each layer has; 0: layers have none.
+  int64_t hidden_size_per_layer_input = 0;
+  // A layer is one of attention, a recurrence or an MLP, with one norm.
+  bool has_single_blocks = false;
   std::optional<LatentAttentionConfig> mla;
-  std::optional<RecurrentConfig> recurrent;  // given if a layer is one of linear attention
-  /// Every layer has attention and a recurrence, which read the same hidden states.
+  std::optional<RecurrentConfig> recurrent;  // given if some layer is a layer of linear attention
+  /// Every layer has attention and a recurrence. Both read the same hidden states.
   bool has_parallel_recurrence = false;
   LayerMultipliers multipliers;
   QkvLayout qkv_layout = QkvLayout::separate;
   bool has_transposed_matrices = false;  // of attention and MLP: stored [in, out]
   int64_t vocab_size = 0;
-  /// The size of the embedding and of lm_head, if it is not hidden_size: then projections lie
-  /// between them and the layers. 0: it is hidden_size.
+  /// The size of the embedding and of lm_head, if it is not hidden_size: then projections connect
+  /// them with the layers. 0: it is hidden_size.
   int64_t embedding_size = 0;
   int64_t max_position_embeddings = 0;
   NormType norm = NormType::rms_norm;
@@ -292,10 +305,12 @@ struct ModelConfig {
   bool has_post_norms = false;         // OPT: norms come after the sums, and there is no final norm
   RopeParameters rope;
   std::optional<RopeParameters> sliding_rope;  // of sliding layers; not given: `rope`
-  std::vector<bool> rope_layers;               // whether a layer rotates; empty: all layers do
-  int64_t learned_position_offset = 0;         // rows before the embedding of position 0
+  // For each layer, whether it rotates; empty: all layers do.
+  std::vector<bool> rope_layers;
+  int64_t learned_position_offset = 0;  // rows before the embedding of position 0
   bool has_learned_positions = false;
-  /// Instead of a rotation, products of queries and keys get biases that grow with the position.
+  /// Instead of a rotation, the products of queries and keys get biases that grow with the
+  /// position.
   bool has_alibi = false;
 
   bool tie_word_embeddings = false;
@@ -304,18 +319,19 @@ struct ModelConfig {
   bool mlp_bias = false;
   QkNorm qk_norm = QkNorm::none;
   bool norms_rotated_heads = false;  // q and k are normed after the rotation
-  /// A head of q and k is divided by its root mean square in layers that rotate; there are no
-  /// weights.
+  /// In layers that rotate, a head of q and k is divided by its root mean square, without weights.
   bool has_unit_qk_norm = false;
   bool has_attention_sinks = false;   // one more score in the softmax of each head
   bool has_sinks_in_windows = false;  // of layers with a window alone
-  bool has_attention_gate = false;    // after each head of q are gates of the head's result
-  bool has_head_gates = false;        // a projection gives one gate for the result of each head
+  // In the projection, each head of q is followed by gates of the head's result.
+  bool has_attention_gate = false;
+  bool has_head_gates = false;  // a projection gives one gate for the result of each head
 
   double qkv_clip = 0;  // q, k and v lie between -qkv_clip and qkv_clip; 0: anywhere
   std::optional<double> attention_scale;  // of scores; not given: 1 / sqrt(head_dim)
-  bool divides_scores_by_layer = false;   // by the number of the layer, counted from 1
-  double attention_soft_cap = 0;          // 0: none
+  // Scores are divided by the number of the layer, counted from 1.
+  bool divides_scores_by_layer = false;
+  double attention_soft_cap = 0;  // 0: none
   std::optional<AttentionTemperature> attention_temperature;
   /// Ministral 3 multiplies rotated queries by 1 + scale * log(1 + floor(position /
   /// floor_positions)).
@@ -325,10 +341,14 @@ struct ModelConfig {
   double logits_scale = 1;
   double logits_soft_cap = 0;  // 0: none
 
-  bool is_encoder = false;      // each token sees its whole text, and there are no next tokens
-  bool is_headless = false;     // the class of a decoder that gives hidden states: no lm_head
-  int64_t num_token_types = 0;  // of an embedding, of which each token gets the first; 0: none
-  /// The config is that of the decoder, which attends to what this encoder makes of a text.
+  // Each token sees the whole text, and the model predicts no next tokens.
+  bool is_encoder = false;
+  // The class of a decoder that gives hidden states and has no lm_head.
+  bool is_headless = false;
+  // Rows of an embedding of types, of which each token gets the first; 0: none.
+  int64_t num_token_types = 0;
+  /// The encoder, if this is the config of a decoder that attends to the encoder's hidden states of
+  /// a text.
   std::optional<EncoderConfig> encoder;
   /// The model gives vectors for texts instead of next tokens, and needs no lm_head.
   std::optional<PoolingConfig> pooling;
@@ -336,11 +356,11 @@ struct ModelConfig {
   /// The model gives scores of labels instead of vectors.
   std::optional<ClassifierConfig> classifier;
 
-  /// The ranks that share each layer. The numbers of heads and the intermediate size are those of
-  /// one rank (rank_weights.h).
+  /// The number of ranks that share each layer. The numbers of heads and the intermediate size are
+  /// those of one rank (rank_weights.h).
   int64_t tensor_parallel_size = 1;
   int64_t tensor_rank = 0;
-  /// The stages among which the layers are divided, and the stage of this rank. A stage has
+  /// The number of stages among which the layers are divided, and this rank's stage. A stage has
   /// tensor_parallel_size ranks. Numbers of layers are those of the whole model; a rank has those
   /// from first_layer() to end_layer().
   int64_t pipeline_parallel_size = 1;
@@ -348,16 +368,17 @@ struct ModelConfig {
 
   std::optional<MixtureOfExperts> moe;
   std::vector<bool> moe_layers;  // one per layer if there is `moe`
-  /// The limits of MLPs and of experts that every token uses, as MixtureOfExperts::limits.
+  /// Limits of MLPs, and of experts that every token uses; like MixtureOfExperts::limits.
   std::vector<double> mlp_limits;
 
-  /// Tokens a sliding layer sees, its own included: key j counts for query i when i - j < window.
+  /// The number of tokens that a sliding layer sees, including its own: key j counts for query i if
+  /// i - j < window.
   std::optional<int64_t> sliding_window;
   std::optional<int64_t> attention_chunk_size;  // of chunked layers
   std::vector<LayerType> layer_types;           // one per layer
 
   QuantizationConfig quantization;  // of the checkpoint
-  std::optional<DType> dtype;       // the type in which the checkpoint's authors run it
+  std::optional<DType> dtype;       // the type that the checkpoint's authors recommend
   std::optional<int64_t> bos_token_id;
   std::vector<int64_t> eos_token_ids;
 
@@ -375,18 +396,18 @@ struct ModelConfig {
     const bool is_full = num_full_attention_heads > 0 && !window_of_layer(layer);
     return is_full ? num_full_attention_heads : num_attention_heads;
   }
-  /// The elements of a head of v.
+  /// The number of elements in a head of v.
   [[nodiscard]] int64_t value_dim_of_layer(int64_t layer) const {
     return value_head_dim > 0 ? value_head_dim : heads_of_layer(layer).head_dim;
   }
   [[nodiscard]] bool has_sinks(int64_t layer) const {
     return has_attention_sinks && (!has_sinks_in_windows || window_of_layer(layer).has_value());
   }
-  /// The layer reads the keys and values of another one.
+  /// Whether the layer reads the keys and values of another layer.
   [[nodiscard]] bool shares_kv(int64_t layer) const noexcept {
     return layer >= num_hidden_layers - num_kv_shared_layers;
   }
-  /// The layer whose keys and values this one reads: itself, unless it shares them.
+  /// The layer whose keys and values this layer reads: its own number, unless it shares them.
   [[nodiscard]] int64_t kv_layer_of(int64_t layer) const;
   [[nodiscard]] bool has_value_projection(int64_t layer) const {
     return !full_values_are_keys || window_of_layer(layer).has_value();
@@ -408,23 +429,24 @@ struct ModelConfig {
     return has_mlp &&
            (!has_single_blocks || layer_types[static_cast<size_t>(layer)] == LayerType::none);
   }
-  /// The layer has a recurrence and no attention.
+  /// Whether the layer has a recurrence and no attention.
   [[nodiscard]] bool is_recurrent_layer(int64_t layer) const {
     return layer_types[static_cast<size_t>(layer)] == LayerType::linear_attention;
   }
-  /// A classifier knows which of two texts a token belongs to: the positions of the second text
-  /// are larger by this. 0: the model does not tell texts apart.
+  /// A classifier distinguishes two texts by their positions: this number is added to the positions
+  /// of the second text. 0: the model does not distinguish texts.
   [[nodiscard]] int64_t second_text_offset() const noexcept {
     // The tokenizers of RoBERTa give every token the first type.
     const bool has_types = architecture == Architecture::bert && num_token_types > 1;
     return classifier.has_value() && has_types ? max_position_embeddings : 0;
   }
-  /// A text is computed in one step: its first tokens see the last ones, or its vector is made of
-  /// all tokens.
+  /// Whether a text must be computed in one step: because its first tokens see its last ones, or
+  /// because its vector is made from all tokens.
   [[nodiscard]] bool computes_whole_texts() const noexcept {
     return is_encoder || (pooling && pooling->type != PoolingType::last);
   }
-  /// The model computes logits of tokens, also to compare those of two tokens.
+  /// Whether the model computes logits of tokens; a score may also compare the logits of two
+  /// tokens.
   [[nodiscard]] bool reads_lm_head() const noexcept {
     return classifier ? !classifier->from_tokens.empty() : !pooling.has_value();
   }
@@ -433,7 +455,7 @@ struct ModelConfig {
   }
   /// Layers with a recurrence.
   [[nodiscard]] int64_t num_recurrent_layers() const noexcept;
-  /// Layers of this rank that cache keys and values, or latents.
+  /// The number of this rank's layers that cache keys and values, or latents.
   [[nodiscard]] int64_t num_attention_layers() const;
   [[nodiscard]] int64_t first_layer() const noexcept {
     return num_hidden_layers * pipeline_rank / pipeline_parallel_size;
@@ -441,11 +463,12 @@ struct ModelConfig {
   [[nodiscard]] int64_t end_layer() const noexcept {
     return num_hidden_layers * (pipeline_rank + 1) / pipeline_parallel_size;
   }
-  /// The ranks of an engine. Each computes the logits of a part of the vocabulary.
+  /// The number of ranks of an engine. Each of them computes the logits of a part of the
+  /// vocabulary.
   [[nodiscard]] int64_t num_ranks() const noexcept {
     return tensor_parallel_size * pipeline_parallel_size;
   }
-  /// The number of layers of this rank and of the same cache before this one.
+  /// The number of layers before this one that are on this rank and use the same cache.
   [[nodiscard]] int64_t cache_index(int64_t layer) const;
   [[nodiscard]] bool rotates(int64_t layer) const {
     return rope.type != RopeType::none &&
@@ -466,19 +489,18 @@ struct ModelConfig {
   }
 };
 
-/// The encoder of an encoder-decoder model as a model of its own. \pre config.encoder
+/// The config of an encoder-decoder model's encoder, as of a model of its own. \pre config.encoder
 [[nodiscard]] ModelConfig config_of_encoder(const ModelConfig& config);
 
-/// A ModelConfig with warnings for people about oddities that did not prevent reading it.
+/// A ModelConfig, with warnings for people about unusual content that did not prevent reading it.
 struct LoadedModelConfig {
   ModelConfig config;
   std::vector<std::string> warnings;
 };
 
-/// Reads the text of a config.json; `path` only names it in errors. It never runs code of a model:
-/// `auto_map` is ignored with a warning. `overrides`: an object, see override_model_config; those
-/// without effect are named in a warning.
-/// \throws FileError E_CONFIG with the JSON member.
+/// Reads the text of a config.json; `path` only names the file in errors. Never runs code of a
+/// model: `auto_map` is ignored with a warning. `overrides`: an object, see override_model_config;
+/// a warning names those without effect. \throws FileError E_CONFIG with the JSON member.
 [[nodiscard]] LoadedModelConfig parse_model_config(std::string_view json,
                                                    std::string_view path,
                                                    const Json& overrides = Json::object());

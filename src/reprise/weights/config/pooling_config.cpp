@@ -48,7 +48,8 @@ constexpr std::array kModes = {
     std::pair{"lasttoken", PoolingType::last},
 };
 
-// Sentence Transformers since version 6 writes one name instead of a flag for each pooling.
+// Since version 6, Sentence Transformers writes one name instead of a flag for each kind of
+// pooling.
 std::optional<PoolingType> read_pooling_name(const ConfigReader& reader) {
   const Json* mode = reader.find("pooling_mode");
   if (mode == nullptr) return std::nullopt;
@@ -109,7 +110,7 @@ DenseActivation read_dense_activation(const ConfigReader& reader) {
 }
 
 DenseModule read_dense(const ConfigReader& reader, std::string folder) {
-  constexpr int64_t kMostFeatures = int64_t{1} << 17;  // as many as a hidden state may have
+  constexpr int64_t kMostFeatures = int64_t{1} << 17;  // the largest size of a hidden state
   DenseModule dense{.folder = std::move(folder)};
   dense.in_features = reader.required_integer("in_features", 1, kMostFeatures);
   dense.out_features = reader.required_integer("out_features", 1, kMostFeatures);
@@ -177,7 +178,7 @@ class ModuleReader {
   bool normalizes_ = false;
 };
 
-// The file of the transformer module. Older versions gave it the name of their first class.
+// The file of the transformer module. Older versions named it after their first class.
 void read_transformer_file(const ModelDirectory& directory,
                            PoolingConfig& config,
                            std::vector<std::string>& warnings) {
@@ -194,7 +195,7 @@ void read_transformer_file(const ModelDirectory& directory,
   }
 }
 
-// Prompts are texts that users put before theirs, and by default the library does.
+// Warns of prompts: texts that users, and by default the library, put before their own texts.
 void read_library_file(const ModelDirectory& directory, std::vector<std::string>& warnings) {
   constexpr std::string_view kFile = "config_sentence_transformers.json";
   if (!directory.contains(kFile)) return;
@@ -238,7 +239,8 @@ std::optional<PoolingConfig> load_pooling_config(const ModelDirectory& directory
   const Json modules = parse_modules(directory.read_text("modules.json", kMaxFileBytes), path);
   const bool pools = std::ranges::any_of(
       modules, [&](const Json& module) { return kind_of_module(module, path) == "Pooling"; });
-  if (!pools) return std::nullopt;  // of a model that makes something else of its hidden states
+  // The folder belongs to a model that makes something else from its hidden states.
+  if (!pools) return std::nullopt;
   ModuleReader reader(directory, path);
   for (const Json& module : modules) reader.read(module);
   std::optional<PoolingConfig> config = std::move(reader).result();

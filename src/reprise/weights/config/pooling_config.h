@@ -17,14 +17,14 @@ namespace reprise::weights {
 [[nodiscard]] std::optional<PoolingConfig> load_pooling_config(const ModelDirectory& directory,
                                                                std::vector<std::string>& warnings);
 
-/// Checks that the projections fit each other and the hidden states.
-/// \throws FileError E_CONFIG naming the first that does not
+/// Checks that the projections fit each other and the hidden states. \throws FileError E_CONFIG
+/// naming the first projection that does not fit
 void require_dense_sizes(const PoolingConfig& config,
                          int64_t hidden_size,
                          const ModelDirectory& directory);
 
-/// For models without a pooling file: the vector of a text is that of its last token, and in BERT
-/// and its successors that of its first token.
+/// The pooling of models without a pooling file: the vector of a text is that of its last token; in
+/// BERT and its successors, that of its first token.
 [[nodiscard]] PoolingConfig default_pooling_config(const ModelConfig& config);
 
 }  // namespace reprise::weights

@@ -57,7 +57,7 @@ QuantizationConfig read_awq(const ConfigReader& reader) {
           .group_size = read_group_size(reader, group)};
 }
 
-// "weight_block_size" of fp8, "block_structure" of compressed-tensors.
+// Reads "weight_block_size" of fp8, or "block_structure" of compressed-tensors.
 void read_block_size(const ConfigReader& reader, std::string_view key, QuantizationConfig& config) {
   const std::vector<int64_t> sizes = reader.integers(key, 1, kMostElements, 2);
   if (sizes.empty()) return;
@@ -81,7 +81,8 @@ QuantizationConfig read_bitsandbytes(const ConfigReader& reader) {
   return {.method = QuantizationMethod::bitsandbytes, .bits = is_four ? 4 : 8};
 }
 
-// The formats whose tensors are read. A checkpoint without a format stores numbers.
+// Refuses formats other than those whose tensors can be read. A checkpoint without a format stores
+// plain numbers.
 void require_format(const ConfigReader& reader) {
   const std::string format = reader.string("format").value_or("dense");
   constexpr std::array<std::string_view, 6> kFormats = {"dense",
@@ -97,9 +98,9 @@ void require_format(const ConfigReader& reader) {
                           visible(format)));
 }
 
-// Whether `input_activations` of a group asks for int8 with scales of such parts ("token",
-// "tensor"), computed while the model runs (dynamic) or stored. With one scale per token, the
-// largest magnitude becomes 127, as in the kernels of vLLM.
+// Whether `input_activations` of a group asks for int8 with one scale per part of this kind
+// ("token", "tensor"), which is either computed while the model runs (dynamic) or stored. With one
+// scale per token, the largest magnitude becomes 127, as in vLLM's kernels.
 bool has_int8_inputs(const ConfigReader& group, std::string_view strategy, bool is_dynamic) {
   const std::optional<ConfigReader> inputs = group.object("input_activations");
   return inputs && inputs->integer("num_bits", 1, 64).value_or(8) == 8 &&

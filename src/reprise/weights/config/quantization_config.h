@@ -17,23 +17,25 @@ enum class QuantizationMethod : uint8_t { none, gptq, awq, fp8, compressed_tenso
 struct QuantizationConfig {
   QuantizationMethod method = QuantizationMethod::none;
   int bits = 16;
-  int64_t group_size = 0;             // elements of a row with one scale; 0: the whole row
+  // Number of elements of a row that share a scale; 0: the whole row.
+  int64_t group_size = 0;
   bool stores_zeros_minus_1 = false;  // GPTQ's first version
-  // fp8 and compressed-tensors: the elements of a matrix that share a scale; 0: no such blocks.
+  // fp8 and compressed-tensors: the rows and columns of the blocks of a matrix that share a scale;
+  // 0: no such blocks.
   int64_t block_rows = 0;
   int64_t block_columns = 0;
   // compressed-tensors: all groups quantise activations to int8 with one scale per token, computed
   // while the model runs.
   bool has_int8_tokens = false;
-  /// The same with one scale for each projection, which the checkpoint has ("input_scale").
+  /// The same with one scale for each projection, stored in the checkpoint ("input_scale").
   bool has_static_int8 = false;
-  bool has_float8_cache = false;  // scales of a float8 KV cache are part of the checkpoint
+  bool has_float8_cache = false;  // the checkpoint contains scales of a float8 KV cache
 
   bool operator==(const QuantizationConfig&) const = default;
 };
 
-/// Reads the member `quantization_config` of the object. \throws FileError E_CONFIG with the member
-/// that cannot be read
+/// Reads the member `quantization_config` of the object. \throws FileError E_CONFIG naming the
+/// member that cannot be read
 [[nodiscard]] QuantizationConfig read_quantization_config(const ConfigReader& reader);
 
 }  // namespace reprise::weights

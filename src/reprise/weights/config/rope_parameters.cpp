@@ -33,7 +33,7 @@ RopeType read_type(const ConfigReader& scaling, const RopeKeys& keys) {
   const bool is_old_name = scaling.find("rope_type") == nullptr;  // transformers before 4.43
   const std::string_view key = is_old_name ? "type" : "rope_type";
   const std::string name = scaling.string(key).value_or("default");
-  if (name == "mrope") return RopeType::standard;  // for texts, whose tokens are in one row
+  if (name == "mrope") return RopeType::standard;  // with only text, this is the usual rotation
   if (name == "su" || (name == "yarn" && keys.yarn_means_longrope)) return RopeType::longrope;
   std::array<std::string_view, kTypes.size()> names;
   std::string list;
@@ -160,7 +160,7 @@ void read_partial_factor(const ConfigReader& reader,
                             keys.rounds_odd_up ? "a" : "an even",
                             least));
   }
-  // Heads have an even number of elements, so there is room for one more.
+  // The number of elements in a head is even, so one more element fits.
   rope.frequency_dim = is_odd ? num_elements : 0;
   const int64_t rotary_dim = is_odd ? num_elements + 1 : num_elements;
   rope.rotary_dim = rotary_dim == keys.head_dim ? 0 : rotary_dim;
@@ -188,7 +188,7 @@ void read_scaling(const ConfigReader& config,
   }
 }
 
-// The object of `rope_parameters`, or in it the one for the layers of keys.layer_type.
+// The object `rope_parameters`, or the object inside it for the layers of keys.layer_type.
 std::optional<ConfigReader> find_parameters(const ConfigReader& config, const RopeKeys& keys) {
   std::optional<ConfigReader> parameters = config.object("rope_parameters");
   if (!parameters) return parameters;
@@ -243,7 +243,8 @@ RopeParameters read_rope_parameters(const ConfigReader& config,
     return rope;
   }
   rope.theta = parameters->number("rope_theta", 1.0, kMaxTheta).value_or(rope.theta);
-  // As in Transformers 5, a scaling in the older spelling wins: model cards ask users to add it.
+  // As in Transformers 5, a scaling in the older spelling has precedence, because model cards ask
+  // users to add it.
   read_partial_factor(*parameters, "partial_rotary_factor", keys, {}, rope);
   read_scaling(config, scaling ? *scaling : *parameters, keys, rope);
   if (theta && *theta != rope.theta) {

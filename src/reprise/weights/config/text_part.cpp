@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::string_view kOuterClassEnding = "ForConditionalGeneration";
 
-// The language models inside some models are those of plain classes. A token has the same position
-// in all three dimensions of a text, so a rotation by sections ("mrope") is the usual one.
+// The language models inside some models have plain classes. In a text, a token has the same
+// position in all three dimensions, so a rotation by sections ("mrope") equals the usual rotation.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kPlainTypes = {{
     {"qwen2_vl", "qwen2"},
     {"qwen2_5_vl", "qwen2"},
@@ -24,7 +24,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kPlainTyp
     {"qwen3_vl_text", "qwen3"},
 }};
 
-// What only the outer object may have.
+// Members that only the outer object may have.
 constexpr std::array<std::string_view, 8> kSharedMembers = {"bos_token_id",
                                                             "eos_token_id",
                                                             "vocab_size",
@@ -34,7 +34,7 @@ constexpr std::array<std::string_view, 8> kSharedMembers = {"bos_token_id",
                                                             "quantization_config",
                                                             "auto_map"};
 
-// Published configs of Gemma 3 leave out what their class has by default.
+// Members that published configs of Gemma 3 leave out, because they are defaults of the class.
 // Source: transformers, Gemma3TextConfig.
 const Json& members_by_default(std::string_view model_type) {
   static const Json kOfGemma3 = {{"vocab_size", 262208},
@@ -69,12 +69,12 @@ std::string text_of(const Json& object, std::string_view key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// The name of the first class, if it is one that reads more than text.
+// The name of the first class, if that class reads more than text.
 std::string outer_class(const Json& config) {
   const auto list = config.find("architectures");
   if (list == config.end() || !list->is_array() || list->empty()) return {};
   if (!list->front().is_string()) return {};
-  // An encoder-decoder model of that ending reads text alone.
+  // An encoder-decoder model with that ending reads only text.
   const auto both = config.find("is_encoder_decoder");
   if (both != config.end() && *both == true && !config.contains("text_config")) return {};
   auto name = list->front().get<std::string>();
@@ -99,7 +99,7 @@ Json text_part_of_config(const Json& config,
   if (inner != config.end() && !inner->is_object()) {
     throw FileError("E_CONFIG", std::string(path), "text_config", "must be an object");
   }
-  // The first models of this kind had no object of their own for the language model.
+  // The first models of this kind had no separate object for the language model.
   Json text = inner == config.end() ? config : *inner;
   const std::string model_type(plain_type(text_of(text, "model_type")));
   if (model_type.empty()) return config;  // its class is then refused by name

@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// As published, but for a shorter list of members.
+// The published config, with fewer members.
 constexpr const char* kGemma3 = R"({"architectures": ["Gemma3ForConditionalGeneration"],
   "model_type": "gemma3", "eos_token_id": [1, 106], "torch_dtype": "bfloat16",
   "vision_config": {"hidden_size": 1152},
@@ -26,7 +26,7 @@ constexpr const char* kQwen25 = R"({"architectures": ["Qwen2_5_VLForConditionalG
   "max_position_embeddings": 128000, "tie_word_embeddings": true, "vision_config": {"depth": 32},
   "rope_theta": 1000000.0, "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}})";
 
-// As published (Scout), but for the number of layers and a shorter list of members.
+// The published config of Scout, with another number of layers and fewer members.
 constexpr const char* kLlama4 = R"({"architectures": ["Llama4ForConditionalGeneration"],
   "boi_token_index": 200080, "eoi_token_index": 200081, "image_token_index": 200092,
   "model_type": "llama4", "tie_word_embeddings": false, "torch_dtype": "bfloat16",

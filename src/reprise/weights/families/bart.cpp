@@ -9,8 +9,8 @@
 namespace reprise::weights {
 namespace {
 
-// The tokens with which every answer begins. A text that begins with forced_bos_token_id has it
-// after the start token, so it is known before the first step.
+// The tokens with which every answer begins. If the model forces a first token
+// (forced_bos_token_id), it comes after the start token and is known before the first step.
 std::vector<int32_t> read_decoder_prompt(const FamilyConfig& in) {
   const int64_t last = in.config.vocab_size - 1;
   std::vector<int32_t> prompt = {
@@ -53,7 +53,7 @@ void read_bart(const FamilyConfig& in) {
       .intermediate_size = in.reader.required_integer("encoder_ffn_dim", 1, kMaxIntermediateSize),
       .decoder_prompt = read_decoder_prompt(in)};
   require_boolean(in, "is_encoder_decoder", true);
-  // Members of early configs, by which MBART and Marian differ.
+  // Members of early configs, in which MBART and Marian differ from BART.
   require_boolean(in, "normalize_before", false);
   require_boolean(in, "add_final_layer_norm", false);
   require_boolean(in, "static_position_embeddings", false);

@@ -15,8 +15,8 @@ namespace {
 constexpr int64_t kMaxTokenTypes = 1024;  // published models have 1 or 2
 constexpr int64_t kPaddingOfRoberta = 1;  // the default of RobertaConfig in Transformers
 
-// The position of a token also tells the type of its text (ModelConfig::second_text_offset), so
-// tokens with types have learned positions and are not rotated.
+// The position of a token also tells the type of its text (ModelConfig::second_text_offset). So
+// models that distinguish types have learned positions, and no rotation.
 void refuse_rotation(const ConfigReader& reader) {
   const std::string kind = reader.string("position_embedding_type").value_or("absolute");
   if (kind != "absolute") {
@@ -35,7 +35,7 @@ void refuse_rotation(const ConfigReader& reader) {
   }
 }
 
-// What all of them have in common.
+// Sets everything that all encoders of this file have in common.
 void use_encoder(const FamilyConfig& in) {
   in.config.is_encoder = true;
   use_layer_norm(in);
@@ -59,8 +59,8 @@ void read_bert(const FamilyConfig& in) {
   refuse_rotation(in.reader);
 }
 
-// The rows up to that of the padding are not of positions. A padding token inside of a text gets a
-// position like any other token, as in vLLM; Transformers leaves it out of the count.
+// The table's rows up to the row of the padding token are not positions. A padding token inside a
+// text gets a position like any other token, as in vLLM; Transformers does not count it.
 void read_roberta(const FamilyConfig& in) {
   read_bert(in);
   ModelConfig& config = in.config;
@@ -75,7 +75,7 @@ void read_roberta(const FamilyConfig& in) {
   }
 }
 
-// RoBERTa with the norms before attention and MLP.
+// RoBERTa with norms before attention and before the MLP.
 void read_xlm_roberta_xl(const FamilyConfig& in) {
   read_roberta(in);
   in.config.norm_eps = in.reader.number("layer_norm_eps", 1e-30, 1.0).value_or(1e-5);
@@ -121,8 +121,8 @@ void read_modernbert(const FamilyConfig& in) {
       in, {.theta = "global_rope_theta", .default_theta = 160000}, {.theta = "local_rope_theta"});
 }
 
-// The first program for Nomic's models has names of its own for the members of GPT-2, and switches
-// for what other models of its author had. Transformers writes BERT's names.
+// The original code of Nomic's models uses GPT-2's names for members, and has switches for features
+// of its author's other models. Transformers writes BERT's names.
 void read_nomic_bert(const FamilyConfig& in) {
   ModelConfig& config = in.config;
   use_encoder(in);
@@ -159,7 +159,8 @@ void read_nomic_bert(const FamilyConfig& in) {
               {.theta = "rotary_emb_base",
                .default_theta = 1000,
                .partial_factor = "rotary_emb_fraction"});
-    // As in vLLM, the positions beyond those of the training need a scaling, which files have not.
+    // As in vLLM, positions beyond those of the training need a scaling, which published files do
+    // not have.
     const auto trained = in.reader.integer("max_trained_positions", 1, kMaxPositions);
     config.max_position_embeddings =
         std::min(config.max_position_embeddings, trained.value_or(kMaxPositions));

@@ -13,15 +13,15 @@
 namespace reprise::weights {
 namespace {
 
-// As many as the attention kernels sum on their stack; published models have 512.
+// The largest latent that the attention kernels can sum on their stack; published models have 512.
 constexpr int64_t kMaxLatentSize = 512;
 constexpr int64_t kMaxHeadPart = 512;       // published models have 64 and 128
 constexpr int64_t kMaxQueryRank = 1 << 14;  // published models have 1536
 constexpr int64_t kMaxSharedExperts = 64;   // published models have 1 or 2
 constexpr int64_t kMaxExpertGroups = 1024;
 constexpr double kMaxRoutedScale = 1e6;
-// The kernel has room for so many on its stack. Published models choose 2048 positions and have at
-// most 64 heads.
+// The largest numbers for which the kernel has room on its stack. Published models choose 2048
+// positions and have at most 64 heads.
 constexpr int64_t kMaxIndexTopK = 2048;
 constexpr int64_t kMaxIndexHeads = 128;
 
@@ -30,12 +30,13 @@ void use_scale_of_scores(ModelConfig& config) {
       config.rope.score_factor / std::sqrt(static_cast<double>(config.mla->qk_head_dim()));
 }
 
-// The classes of Transformers know by their names what published configs say with these members.
+// Published configs write these members, although the classes of Transformers do not read them: the
+// values must be those that the class implies.
 void require_router(const FamilyConfig& in, RouterScores scores) {
-  constexpr std::string_view kChoice = "noaux_tc";  // by groups, with a bias for each expert
+  constexpr std::string_view kChoice = "noaux_tc";  // chosen in groups, with a bias for each expert
   const auto require = [&](std::string_view key, std::string_view only) {
     const std::string value = in.reader.string(key).value_or(std::string(only));
-    // dots.llm1 has the name of the choice in both.
+    // dots.llm1 writes the name of the choice in both members.
     if (value == only || (only == "sigmoid" && value == kChoice)) return;
     in.reader.fail(key, fmt::format("'{}' is not supported; supported: {}", visible(value), only));
   };
@@ -44,7 +45,7 @@ void require_router(const FamilyConfig& in, RouterScores scores) {
   if (!has_methods) require("topk_method", scores == RouterScores::softmax ? "greedy" : kChoice);
 }
 
-// `n_group` and `topk_group`, which may be null for a single group.
+// Reads `n_group` and `topk_group`, which may be null for a single group.
 void read_expert_groups(const FamilyConfig& in, const ExpertKeys& keys, MixtureOfExperts& moe) {
   moe.groups = in.reader.integer(keys.groups, 1, kMaxExpertGroups).value_or(1);
   moe.top_groups = in.reader.integer("topk_group", 1, kMaxExpertGroups).value_or(moe.groups);
@@ -70,7 +71,8 @@ void read_expert_groups(const FamilyConfig& in, const ExpertKeys& keys, MixtureO
   }
 }
 
-// The rotation of Mistral Small 4: its configs give the rotated part of a whole head of q and k.
+// Reads the rotation of Mistral Small 4: its configs give the rotated part as a share of a whole
+// head of q and k.
 void read_rope_of_mistral4(const FamilyConfig& in, const Json& by_default) {
   const LatentAttentionConfig& mla = *in.config.mla;
   const auto head_dim = static_cast<double>(mla.qk_head_dim());
@@ -95,7 +97,8 @@ void read_rope_of_mistral4(const FamilyConfig& in, const Json& by_default) {
   }
 }
 
-// `moe_layer_freq`: every how many layers one has experts, or a 1 for each layer that has them.
+// Reads `moe_layer_freq`: a number n, if every n-th layer has experts, or a list with a 1 for each
+// layer that has them.
 void read_moe_layer_freq(const FamilyConfig& in) {
   constexpr std::string_view kKey = "moe_layer_freq";
   std::vector<bool>& layers = in.config.moe_layers;
@@ -125,7 +128,8 @@ void read_deepseek(const FamilyConfig& in,
   read_tied_embeddings(in, false);
 }
 
-// The members of the indexer. A layer that takes the choice of an earlier one is not supported.
+// Reads the members of the indexer. A layer that reuses the positions of an earlier layer is not
+// supported.
 void read_position_index(const FamilyConfig& in, const PositionIndexConfig& by_default) {
   const ConfigReader& reader = in.reader;
   LatentAttentionConfig& mla = *in.config.mla;
@@ -164,7 +168,7 @@ void read_position_index(const FamilyConfig& in, const PositionIndexConfig& by_d
   mla.index = index;
 }
 
-// DeepSeek-V3 whose tokens choose the positions that they see.
+// DeepSeek-V3 in which tokens choose the positions that they see.
 void read_sparse_deepseek(const FamilyConfig& in,
                           double default_norm_eps,
                           int64_t default_q_rank,
@@ -271,20 +275,20 @@ void read_deepseek_v32(const FamilyConfig& in) {
   read_sparse_deepseek(in, 1e-6, 1536, {.num_heads = 64, .head_dim = 128, .top_k = 2048});
 }
 
-// DeepSeek-V3.2 whose indexer rotates neighbouring elements.
+// DeepSeek-V3.2 in which the indexer rotates neighbouring elements.
 void read_glm_moe_dsa(const FamilyConfig& in) {
   read_sparse_deepseek(
       in, 1e-5, 2048, {.num_heads = 32, .head_dim = 128, .top_k = 2048, .is_interleaved = true});
 }
 
-// DeepSeek-V3 under another name. A list may say which layers have experts.
+// DeepSeek-V3 with another name. A list may say which layers have experts.
 void read_glm4_moe_lite(const FamilyConfig& in) {
   const bool is_interleaved = in.reader.boolean("rope_interleave").value_or(true);
   read_deepseek(in, is_interleaved, RouterScores::sigmoid_with_bias, {.num_dense = 1});
   read_mlp_layer_types(in);
 }
 
-// DeepSeek-V3 whose router has softmax scores, and whose queries grow with the position.
+// DeepSeek-V3 with softmax scores in the router, and with queries that grow with the position.
 void read_mistral4(const FamilyConfig& in) {
   static const Json kScaling = {{"rope_type", "yarn"},
                                 {"rope_theta", 10000.0},

@@ -52,7 +52,7 @@ TEST(Families, every_architecture_has_a_reader_and_unique_names_of_tensors) {
   }
 }
 
-// One malformed member of each family: the message names it.
+// One malformed member for each family; the message must name it.
 struct Malformed {
   const char* architecture;
   const char* key;
@@ -307,7 +307,7 @@ TEST(Families, malformed_members_are_refused_by_name) {
   EXPECT_EQ(family_refusal(no_original), "E_CONFIG rope_scaling.long_factor");
 }
 
-// The members of published config.json files that decide what is computed.
+// The members of published config.json files that decide the computation.
 TEST(Families, accept_configs_as_published) {
   const std::vector<const char*> published = {
       R"({"architectures": ["GPT2LMHeadModel"], "activation_function": "gelu_new", "bos_token_id": 50256,
@@ -406,7 +406,7 @@ TEST(Families, accept_configs_as_published) {
 
 TEST(Families, experts_chosen_by_a_bias_have_the_parameters_of_their_classes) {
   // Members with the defaults of Transformers 5.24 and the published size of a head, and the number
-  // of parameters and biases that it counts.
+  // of parameters and biases that Transformers counts.
   const std::vector<std::pair<const char*, int64_t>> classes = {
       {R"({"architectures": ["Glm4MoeForCausalLM"], "first_k_dense_replace": 1, "head_dim": 128, "hidden_size": 4096,
            "intermediate_size": 10944, "max_position_embeddings": 131072, "moe_intermediate_size": 1408, "n_group": 1,
@@ -547,7 +547,7 @@ TEST(Families, reads_phi_3_with_longrope_in_the_old_spelling) {
   EXPECT_EQ(config.rope.type, RopeType::longrope);
   EXPECT_EQ(config.rope.original_max_position_embeddings, 64);
   EXPECT_THAT(config.rope.long_factors, ElementsAre(2, 2, 2, 2, 2, 2, 2, 2));
-  // 256 positions of 64: a factor of 4.
+  // 256 positions, of which 64 are the original ones: a factor of 4.
   EXPECT_DOUBLE_EQ(config.rope.attention_factor, std::sqrt(1 + std::log(4.0) / std::log(64.0)));
   EXPECT_EQ(config.qkv_layout, QkvLayout::stacked);
   const DecoderTensors names = decoder_tensors(config);
@@ -678,7 +678,7 @@ TEST(Families, reads_which_layers_have_experts) {
   EXPECT_TRUE(load_text(complete("MixtralForCausalLM").dump()).config.moe->renormalises);
 }
 
-// The members of the published config.json, of which the file has more.
+// Some members of the published config.json.
 constexpr const char* kKimiK2 = R"({"architectures": ["DeepseekV3ForCausalLM"],
   "model_type": "kimi_k2", "hidden_size": 7168, "intermediate_size": 18432, "num_hidden_layers": 61,
   "num_attention_heads": 64, "num_key_value_heads": 64, "q_lora_rank": 1536, "kv_lora_rank": 512,

@@ -116,7 +116,7 @@ void read_activation(const FamilyConfig& in,
   for (const auto& [known, activation] : kNames) {
     if (known != name) continue;
     in.config.activation = activation;
-    // Only the other kind of MLP has kernels for these.
+    // Only the MLP without a gate has kernels for these functions.
     const bool is_of_gate = activation == Activation::silu;
     const bool is_of_plain = activation == Activation::relu || activation == Activation::relu2;
     if (in.config.has_gated_mlp ? is_of_plain : is_of_gate) break;

@@ -14,9 +14,9 @@
 /// functions share.
 namespace reprise::weights {
 
-/// Each bound is several times what the largest published models have (Llama 3.1 405B: hidden
-/// 16 384, intermediate 53 248, 126 layers, 128 heads; vocabularies up to 256 k; contexts up to
-/// 10 M) and low enough that the product of any two is below 2^48.
+/// Each bound is several times the value of the largest published models (Llama 3.1 405B: hidden 16
+/// 384, intermediate 53 248, 126 layers, 128 heads; vocabularies up to 256 k; contexts up to 10 M),
+/// and low enough that the product of any two is below 2^48.
 inline constexpr int64_t kMaxHiddenSize = int64_t{1} << 17;
 inline constexpr int64_t kMaxIntermediateSize = int64_t{1} << 20;
 inline constexpr int64_t kMaxLayers = 1024;
@@ -29,7 +29,7 @@ struct FamilyConfig {
   std::vector<std::string>& warnings;
 };
 
-/// The names of the sizes, which older families call differently.
+/// The names of the members for sizes, which differ in older families.
 struct SizeKeys {
   std::string_view hidden_size = "hidden_size";
   std::string_view intermediate_size = "intermediate_size";
@@ -50,37 +50,40 @@ struct SizeKeys {
 void read_sizes(const FamilyConfig& in, const SizeKeys& keys = {});
 /// num_key_value_heads and head_dim. \pre read_sizes
 void read_heads(const FamilyConfig& in, std::optional<int64_t> default_head_dim = {});
-/// Heads that all have keys and values of their own, whose size follows from the hidden size.
+/// Sets heads that all have keys and values of their own; the size of a head follows from the
+/// hidden size.
 void use_plain_heads(const FamilyConfig& in, std::string_view num_heads_key);
-/// Also refuses names that no kernel has.
+/// Reads the function of the MLP. Refuses names for which there is no kernel.
 void read_activation(const FamilyConfig& in,
                      std::string_view key = "hidden_act",
                      std::string_view name_by_default = "silu");
-/// Refuses `hidden_act` other than silu. `where`: what supports only that.
+/// Refuses `hidden_act` other than silu. `where`: the part that supports only silu, for the
+/// message.
 void require_silu(const FamilyConfig& in, std::string_view where);
 /// LayerNorm with biases.
 void use_layer_norm(const FamilyConfig& in);
 
-/// All layers get the window, or none if it is not given.
+/// All layers get this window, or no window if it is not given.
 void use_window(const FamilyConfig& in, std::optional<int64_t> window);
-/// The layers at and after `first_layer` slide.
+/// The layers from `first_layer` on are sliding layers.
 void use_window_from(const FamilyConfig& in, std::optional<int64_t> window, int64_t first_layer);
-/// Every `period`-th layer sees everything, the others slide.
+/// Every `period`-th layer sees all tokens; the other layers slide.
 void use_window_except_every(const FamilyConfig& in, std::optional<int64_t> window, int64_t period);
-/// `layer_types`, if it is given, replaces the layers chosen so far. `num_more`: entries that may
-/// follow those of the layers. \pre one of the above
+/// `layer_types`, if given, replaces the layers chosen so far. `num_more`: the number of entries
+/// that may follow those of the layers. \pre one of the above
 void read_layer_types(const FamilyConfig& in, int64_t num_more = 0);
 
 /// The rotation of all layers; `keys` needs no sizes. \pre read_heads
 void read_rope(const FamilyConfig& in, RopeKeys keys = {});
-/// The same where sliding layers have frequencies of their own: the members that `sliding` names,
-/// and the object of their name in `rope_parameters`. `rope_scaling` does not change them.
+/// The same if sliding layers have frequencies of their own: reads the members that `sliding`
+/// names, and the object for that type of layers in `rope_parameters`. `rope_scaling` does not
+/// change them.
 void read_rope_by_layer_type(const FamilyConfig& in, RopeKeys full, RopeKeys sliding);
-/// The rotation of Ministral 3 and Mistral Small 4, whose queries grow with the position: the
-/// scaling is `by_default` where a config has none. `keys` needs no positions.
+/// Reads the rotation of Ministral 3 and Mistral Small 4, in which queries grow with the position.
+/// The scaling is `by_default` if the config has none. `keys` may leave out positions.
 void read_rope_with_temperature(const FamilyConfig& in, const Json& by_default, RopeKeys keys);
-/// Which layers rotate: `no_rope_layers` has a 1 for each of them, in spite of its name, or all but
-/// every no_rope_layer_interval-th one do. \pre read_sizes
+/// Reads which layers rotate. `no_rope_layers` has a 1 for each layer that rotates, in spite of its
+/// name; without it, every no_rope_layer_interval-th layer does not rotate. \pre read_sizes
 void read_rope_layers(const FamilyConfig& in);
 /// The number and the sizes of experts, which a config may list for each layer if all are equal.
 /// \pre read_sizes
@@ -97,7 +100,7 @@ struct DefaultExperts {
   int64_t num_shared = 0;
   double routed_scale = 1;
 };
-/// The names of the members, which some families call differently.
+/// The names of the members, which differ in some families.
 struct ExpertKeys {
   std::string_view count = "n_routed_experts";
   std::string_view top_k = "num_experts_per_tok";
@@ -105,8 +108,8 @@ struct ExpertKeys {
   std::string_view groups = "n_group";
   std::string_view num_shared = "n_shared_experts";
 };
-/// The experts of DeepSeek-V2 and V3, which other families have too: groups, shared experts, and
-/// first layers without experts. \pre read_sizes
+/// Reads the experts of DeepSeek-V2 and V3, which other families have too: groups, shared experts,
+/// and first layers without experts. \pre read_sizes
 void read_experts_of_deepseek(const FamilyConfig& in,
                               RouterScores scores,
                               const DefaultExperts& by_default = {},
@@ -114,21 +117,21 @@ void read_experts_of_deepseek(const FamilyConfig& in,
 /// The sizes of multi-head latent attention. `default_q_rank` 0: queries have no latent.
 /// \pre read_sizes
 void read_latent_attention(const FamilyConfig& in, int64_t default_q_rank);
-/// `mlp_layer_types`, if it is given, replaces the layers with experts. \pre
+/// `mlp_layer_types`, if given, replaces the choice of layers with experts. \pre
 /// read_experts_of_deepseek
 void read_mlp_layer_types(const FamilyConfig& in, int64_t num_more = 0);
-/// A list that must have an entry for each layer. The same `num_more` may follow.
+/// A list with an entry for each layer. `num_more`: the number of entries that may follow them.
 [[nodiscard]] const Json* find_layer_list(const FamilyConfig& in,
                                           std::string_view key,
                                           int64_t num_more = 0);
-/// The experts of Qwen2-MoE and its successors: one that every token uses, with a gate, and the
-/// layers that have experts. \pre read_sizes
+/// Reads the experts of Qwen2-MoE and its successors: a shared expert with a gate, and which layers
+/// have experts. \pre read_sizes
 void read_experts_of_qwen(const FamilyConfig& in);
-/// Those of Granite: every layer has experts. \pre read_sizes
+/// Reads the experts of Granite: every layer has experts. \pre read_sizes
 void read_experts_of_granite(const FamilyConfig& in);
 void read_tied_embeddings(const FamilyConfig& in, bool by_default);
 
-/// Fails for a boolean member of another value than the only one that there is code for.
+/// Refuses a boolean member that has another value than the only one that the code supports.
 void require_boolean(const FamilyConfig& in, std::string_view key, bool only_value);
 /// A multiplier that must be finite and positive.
 [[nodiscard]] double read_multiplier(const FamilyConfig& in,

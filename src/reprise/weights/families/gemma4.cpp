@@ -19,8 +19,8 @@ constexpr int64_t kMaxGlobalHeadDim = 1024;      // published models have 512
 constexpr int64_t kMaxGlobalHeads = 1024;        // published models have up to 16
 constexpr int64_t kMaxLayerInputSize = 1 << 14;  // published models have 256
 
-// Transformers 5 writes `per_layer_config`, with the members of each full layer that differ from
-// those of the other layers, instead of the members of published configs.
+// Transformers 5 writes `per_layer_config` instead of the members of published configs: for each
+// full layer, the members that differ from those of the other layers.
 ConfigReader members_of_full_layers(const FamilyConfig& in) {
   const ConfigReader& reader = in.reader;
   constexpr std::string_view kKey = "per_layer_config";
@@ -54,7 +54,7 @@ ConfigReader members_of_full_layers(const FamilyConfig& in) {
   return {*members, reader.path(), "per_layer_config."};
 }
 
-// The heads of full layers. Other layers have num_key_value_heads of head_dim.
+// Reads the heads of full layers. All other layers have num_key_value_heads of head_dim.
 void read_full_heads(const FamilyConfig& in) {
   ModelConfig& config = in.config;
   const Json* written = in.reader.find("per_layer_config");
@@ -67,7 +67,8 @@ void read_full_heads(const FamilyConfig& in) {
   KeyValueHeads heads{.count = config.num_key_value_heads,
                       .head_dim = reader.integer(size_key, 2, kMaxGlobalHeadDim)
                                       .value_or(is_written_again ? config.head_dim : 512)};
-  // Published configs give the number in any case; the class reads it only with shared projections.
+  // Published configs always contain the number; the class reads it only if keys and values share a
+  // projection.
   const auto count = reader.integer(count_key, 1, kMaxGlobalHeads);
   if (is_written_again || config.full_values_are_keys) heads.count = count.value_or(heads.count);
   if (heads.head_dim % 2 != 0) {
@@ -84,8 +85,8 @@ void read_full_heads(const FamilyConfig& in) {
 }
 
 // "Proportional" rotation: the first pairs of a head have the frequencies that they would have if
-// all of it were rotated, and the others stay. Here these have an infinite factor, so that their
-// frequency is 0. Source: transformers 5.24, modeling_rope_utils.py.
+// the whole head were rotated, and the other pairs do not rotate. Here the other pairs have an
+// infinite factor, so that their frequency is 0. Source: transformers 5.24, modeling_rope_utils.py.
 RopeParameters proportional_rope(const ConfigReader& members, int64_t head_dim) {
   RopeParameters rope{.type = RopeType::factors};
   rope.theta = members.number("rope_theta", 1.0, 1e12).value_or(1e6);
@@ -141,7 +142,7 @@ void read_shared_layers(const FamilyConfig& in) {
   config.doubles_shared_mlps = in.reader.boolean("use_double_wide_mlp").value_or(false);
 }
 
-// What both classes of Gemma 4 have.
+// Reads the members that both classes of Gemma 4 have.
 void read_any_gemma4(const FamilyConfig& in, int64_t default_window) {
   const ConfigReader& reader = in.reader;
   ModelConfig& config = in.config;

@@ -33,7 +33,7 @@ std::string gemma4_refusal(const Json& json) {
 TEST(Gemma4, members_that_no_code_serves_are_refused_by_name) {
   const std::vector<std::pair<std::string, Json>> rows = {
       {"num_kv_shared_layers", 4},
-      {"num_kv_shared_layers", 1},  // the last layer is the only full one
+      {"num_kv_shared_layers", 1},  // only the last layer is a full layer
       {"vocab_size_per_layer_input", 50},
       {"use_bidirectional_attention", "all"},
       {"global_head_dim", 33},
@@ -66,7 +66,7 @@ TEST(Gemma4, full_layers_have_heads_of_their_own_in_both_spellings) {
     EXPECT_EQ(config.heads_of_layer(2), of_windows);
     EXPECT_EQ(config.heads_of_layer(3), of_full);
   }
-  // Without shared projections the class does not read the number.
+  // If keys and values share no projection, the class does not read the number.
   const ModelConfig plain = gemma4_config(gemma4({{"num_global_key_value_heads", 1}}));
   EXPECT_EQ(plain.heads_of_layer(3), (KeyValueHeads{.count = 2, .head_dim = 512}));
   EXPECT_FALSE(gemma4_config(gemma4({{"per_layer_config", Json::object()}})).full_heads);
@@ -94,7 +94,7 @@ TEST(Gemma4, a_proportional_rotation_leaves_the_last_pairs_of_a_head) {
   const RopeParameters rope = gemma4_config(gemma4({{"global_head_dim", 20}})).rope;
   EXPECT_EQ(rope.type, RopeType::factors);
   EXPECT_EQ(rope.theta, 1e6);
-  // A quarter of ten pairs is two.
+  // A quarter of ten pairs is rounded down to two.
   ASSERT_EQ(rope.frequency_factors.size(), 10U);
   for (size_t pair = 0; pair < 10; ++pair) {
     EXPECT_EQ(std::isinf(rope.frequency_factors[pair]), pair >= 2) << pair;
@@ -110,7 +110,7 @@ TEST(Gemma4, the_last_layer_is_a_full_one) {
 
 TEST(Gemma4, has_the_parameters_of_its_classes) {
   // Sizes of published models, and the number of parameters and of factors of layers that
-  // Transformers 5.24 counts. Layers that read the keys of others have none.
+  // Transformers 5.24 counts. Layers that read the keys of other layers have no keys of their own.
   const char* const common = R"("max_position_embeddings": 131072, "vocab_size": 262144)";
   const std::vector<std::pair<std::string, int64_t>> classes = {
       {R"({"architectures": ["Gemma4ForCausalLM"], "hidden_size": 1536, "intermediate_size": 6144,

@@ -51,7 +51,8 @@ void read_gpt2(const FamilyConfig& in) {
       in.reader.boolean("scale_attn_by_inverse_layer_idx").value_or(false);
 }
 
-// StarCoder: GPT-2 whose heads share one key and value, or have q, k and v of each head together.
+// StarCoder: GPT-2 in which all heads share one key and value, or q, k and v of each head are
+// stored together.
 void read_gpt_bigcode(const FamilyConfig& in) {
   read_any_gpt2(in, "gelu_pytorch_tanh");
   if (in.reader.boolean("multi_query").value_or(true)) {
@@ -69,7 +70,7 @@ void read_opt(const FamilyConfig& in) {
   use_layer_norm(in);
   use_all_biases(in, true);
   use_learned_positions(in, 2);
-  // The smallest published size but one, 350m, has norms after the sums and projections around the
+  // One size, the second smallest (350m), has norms after the sums and projections around the
   // layers.
   in.config.has_post_norms = !in.reader.boolean("do_layer_norm_before").value_or(true);
   require_boolean(in, "enable_bias", true);

@@ -7,7 +7,7 @@
 namespace reprise::weights {
 namespace {
 
-// The only published value, which the op swigluoai_and_mul has.
+// The only published value. The op swigluoai_and_mul has it as a constant.
 constexpr double kSwigluAlpha = 1.702;
 
 void read_gpt_oss_experts(const FamilyConfig& in) {

@@ -1,4 +1,4 @@
-// Granite and MiniCPM: Llama with four multipliers, which the two call differently.
+// Granite and MiniCPM: Llama with four multipliers, which have different names in the two.
 #include <cmath>
 
 #include "reprise/weights/families/family_config.h"

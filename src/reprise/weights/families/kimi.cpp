@@ -1,5 +1,5 @@
-// Kimi Linear: layers of delta attention, whose keys forget element by element, between layers of
-// latent attention without a rotation; experts as those of DeepSeek-V3.
+// Kimi Linear: layers of delta attention, in which keys forget element by element, between layers
+// of latent attention without a rotation; the experts are those of DeepSeek-V3.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -19,7 +19,8 @@ constexpr int64_t kMaxDeltaHeads = 4096;
 constexpr int64_t kMaxDeltaHeadDim = 1024;
 constexpr int64_t kMaxDeltaKernel = 16;  // published models have 4
 
-// The class of Transformers knows these members of published configs by their only values.
+// Published configs write these members, although the class of Transformers does not read them: it
+// supports only these values.
 void require_members_of_kimi(const FamilyConfig& in) {
   require_boolean(in, "mla_use_nope", true);
   require_boolean(in, "use_grouped_topk", true);
@@ -34,7 +35,8 @@ void require_members_of_kimi(const FamilyConfig& in) {
   }
 }
 
-// `linear_attn_config` of published configs, or members of its own that Transformers writes.
+// Reads `linear_attn_config` of published configs, or the separate members that Transformers
+// writes.
 void read_delta_attention(const FamilyConfig& in) {
   const auto older = in.reader.object("linear_attn_config");
   const auto read = [&](std::string_view name,
@@ -55,7 +57,7 @@ void read_delta_attention(const FamilyConfig& in) {
   in.config.recurrent = layers;
 }
 
-// The layers of one kind, which older configs count from 1.
+// Sets the layers of one kind. Older configs count layers from 1.
 void set_listed_layers(const FamilyConfig& in,
                        const ConfigReader& older,
                        std::string_view key,

@@ -59,8 +59,8 @@ TEST(KimiLinear, older_configs_count_layers_from_one) {
 }
 
 TEST(KimiLinear, has_the_parameters_of_its_class) {
-  // The members of the published config that sizes follow from, and the number of parameters and
-  // biases that Transformers 5.24 counts with them.
+  // The members of the published config from which sizes follow, and the number of parameters and
+  // biases that Transformers 5.24 counts for them.
   Json config = {{"architectures", {"KimiLinearForCausalLM"}},
                  {"vocab_size", 163840},
                  {"hidden_size", 2304},

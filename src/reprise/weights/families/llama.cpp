@@ -10,7 +10,7 @@
 namespace reprise::weights {
 namespace {
 
-// A class of Qwen's: the first layers see everything.
+// For a class of Qwen models: the first layers see all tokens.
 void read_optional_window(const FamilyConfig& in, int64_t first_layer_by_default) {
   if (!in.reader.boolean("use_sliding_window").value_or(false)) return;
   use_window_from(
@@ -45,7 +45,7 @@ void read_mistral(const FamilyConfig& in) {
   read_tied_embeddings(in, false);
 }
 
-// Mistral whose queries grow with the distance from the positions of the unscaled model.
+// Mistral in which queries grow with the distance from the positions of the unscaled model.
 void read_ministral3(const FamilyConfig& in) {
   static const Json kScaling = {{"rope_type", "yarn"},
                                 {"rope_theta", 1e6},
@@ -85,7 +85,7 @@ void read_qwen3(const FamilyConfig& in) {
   read_tied_embeddings(in, false);
 }
 
-// Llama with biases that can be switched one by one.
+// Llama with biases that can be switched on separately.
 void read_seed_oss(const FamilyConfig& in) {
   read_activation(in);
   read_sizes(in);

@@ -1,12 +1,13 @@
 // Llama 4, the text model: chunked attention in layers that rotate, full attention with a
-// temperature in the others, and experts beside a shared one.
+// temperature in the other layers, and experts beside a shared expert.
 #include "reprise/weights/config/token_limits.h"
 #include "reprise/weights/families/family_config.h"
 
 namespace reprise::weights {
 namespace {
 
-// `moe_layers` lists the layers with experts, or every interleave_moe_layer_step-th one has them.
+// Reads which layers have experts: `moe_layers` lists them; without it, every
+// interleave_moe_layer_step-th layer has experts.
 void read_expert_layers(const FamilyConfig& in) {
   const int64_t num_layers = in.config.num_hidden_layers;
   in.config.moe_layers.assign(static_cast<size_t>(num_layers), false);
@@ -31,7 +32,7 @@ void read_llama4_experts(const FamilyConfig& in) {
   read_expert_layers(in);
 }
 
-// Published configs have a boolean or a number, of which 0 means no.
+// Published configs have a boolean, or a number of which 0 means no.
 bool has_temperature(const FamilyConfig& in) {
   const Json* value = in.reader.find("attn_temperature_tuning");
   if (value != nullptr && value->is_number()) {

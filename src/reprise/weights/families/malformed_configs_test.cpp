@@ -1,4 +1,5 @@
-// Malformed configs and checkpoints of every architecture, by tables that no architecture can miss.
+// Malformed configs and checkpoints of every architecture, from tables that include every
+// architecture.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -21,7 +22,7 @@ ModelConfig parsed(const Json& json) {
   return parse_model_config(json.dump(), "config.json").config;
 }
 
-/// The member that the refusal names, or "" if the config is accepted.
+/// The member that the refusal names; "" if the config is accepted.
 std::string refused_member(const Json& json, ModelConfig& config) {
   try {
     config = parsed(json);
@@ -33,15 +34,16 @@ std::string refused_member(const Json& json, ModelConfig& config) {
   return "";
 }
 
-// Zero is a value of these members: here it means no experts.
+// Members that may be zero: it means that there are no experts.
 const std::set<std::pair<std::string_view, std::string_view>> kMayBeZero = {
     {"GraniteMoeHybridForCausalLM", "num_local_experts"},
 };
 
-// Members of published configs that other engines read, with a value that no router here has.
+// Members of published configs that other engines read, each with a value that no router of Reprise
+// has.
 const Json kRouterMembers = {{"scoring_func", "unknown"}, {"topk_method", "unknown"}};
 
-// Classes whose routers these members describe.
+// Classes whose routers have these members.
 const std::set<std::string_view> kWithRouterMembers = {"DeepseekV2ForCausalLM",
                                                        "DeepseekV3ForCausalLM",
                                                        "DeepseekV32ForCausalLM",
@@ -54,11 +56,11 @@ const std::set<std::string_view> kWithRouterMembers = {"DeepseekV2ForCausalLM",
                                                        "Mistral4ForCausalLM",
                                                        "SolarOpenForCausalLM"};
 
-// Values of the table that change nothing in complete_config().
+// Values of the table that have no effect in complete_config().
 const std::set<std::pair<std::string_view, std::string_view>> kWithoutEffect = {
     {"SmolLM3ForCausalLM", "use_sliding_window"},     // there is no window
     {"Ernie4_5_MoeForCausalLM", "moe_norm_min"},      // far below every sum
-    {"Lfm2ForCausalLM", "block_ffn_dim_multiplier"},  // the size is rounded up to the same
+    {"Lfm2ForCausalLM", "block_ffn_dim_multiplier"},  // rounding up gives the same size
     {"DistilBertModel", "sinusoidal_pos_embds"},      // first values, before the training
     {"BertModel", "tie_word_embeddings"},             // encoders have no lm_head
     {"RobertaModel", "tie_word_embeddings"},
@@ -146,8 +148,8 @@ TEST_P(MalformedConfigs, windows_need_lengths) {
   }
 }
 
-// A value that is accepted must change the model or be told of. The table has a value other than
-// the default of each switch, name and factor that the class of Transformers reads.
+// An accepted value must change the model or cause a warning. For each switch, name and factor that
+// the class of Transformers reads, the table has a value other than the default.
 TEST_P(MalformedConfigs, members_that_the_class_reads_are_not_ignored) {
   static const Json kMembers = parse_json(
       ModelDirectory(source_dir() + "/tests/goldens").read_text("class_members.json", 1 << 20),
@@ -170,7 +172,7 @@ TEST_P(MalformedConfigs, members_that_the_class_reads_are_not_ignored) {
   }
 }
 
-// Routers, states, biases: whatever a model needs.
+// Includes routers, states and biases: every tensor that a model needs.
 TEST_P(MalformedConfigs, each_tensor_that_a_checkpoint_lacks_is_named) {
   const std::vector<ExpectedTensor> all = expected_tensors(sound_);
   for (size_t i = 0; i < all.size(); ++i) {

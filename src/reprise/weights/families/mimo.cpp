@@ -1,5 +1,5 @@
-// MiMo-V2-Flash: layers with a window have twice the key/value heads of the others and a sink for
-// each head, heads of v are smaller than those of k, and experts are those of DeepSeek-V3.
+// MiMo-V2-Flash: layers with a window have twice as many key/value heads as other layers and a sink
+// for each head; heads of v are smaller than heads of k; the experts are those of DeepSeek-V3.
 #include <fmt/format.h>
 
 #include <string>
@@ -15,7 +15,8 @@ namespace {
 constexpr int64_t kHeadsInWindows = 2;  // times as many key/value heads
 constexpr double kMostValueScale = 1e6;
 
-// The class of Transformers knows these members of published configs by their only values.
+// Published configs write these members, although the class of Transformers does not read them: it
+// supports only these values.
 void require_members_of_mimo(const FamilyConfig& in) {
   const ModelConfig& config = in.config;
   const auto require = [&](std::string_view key, int64_t only) {
@@ -57,7 +58,7 @@ void read_heads_of_mimo(const FamilyConfig& in) {
   config.value_scale = scale.value_or(in.reader.has("attention_value_scale") ? 1.0 : 0.707);
 }
 
-// The first layer and every sixth one see everything, unless a list says otherwise.
+// The first layer and every sixth layer see all tokens, unless a list says otherwise.
 void read_windows_of_mimo(const FamilyConfig& in) {
   constexpr int64_t kPeriod = 6;
   const auto before = in.reader.integer("sliding_window_size", 1, kMaxPositions - 1);

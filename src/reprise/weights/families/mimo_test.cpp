@@ -74,8 +74,8 @@ TEST(MimoV2, a_list_says_which_layers_have_experts) {
 }
 
 TEST(MimoV2, has_the_parameters_of_its_class) {
-  // The members of the published config that sizes follow from, and the number of parameters and
-  // biases that Transformers 5.24 counts with the values of its class.
+  // The members of the published config from which sizes follow, and the number of parameters and
+  // biases that Transformers 5.24 counts with the class's values.
   const ModelConfig config =
       mimo_model(Json::parse(R"({"architectures": ["MiMoV2FlashForCausalLM"], "vocab_size": 152576,
         "hidden_size": 4096, "intermediate_size": 16384, "moe_intermediate_size": 2048,

@@ -58,7 +58,7 @@ TEST(Mistral4, the_rotated_part_of_a_head_is_that_of_the_sizes) {
 }
 
 TEST(Mistral4, has_the_defaults_and_the_parameters_of_its_class) {
-  // The sizes of the class, and the number of parameters that Transformers 5.24 counts with them.
+  // The sizes of the class, and the number of parameters that Transformers 5.24 counts for them.
   const ModelConfig config =
       mistral4_model(Json::parse(R"({"architectures": ["Mistral4ForCausalLM"], "vocab_size": 131072,
         "hidden_size": 4096, "intermediate_size": 12288, "moe_intermediate_size": 2048,

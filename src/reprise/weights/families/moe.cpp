@@ -15,9 +15,11 @@
 namespace reprise::weights {
 namespace {
 
-// As many as the routing kernel keeps on its stack; published models have up to 512.
+// The largest number for which the routing kernel has room on its stack; published models have up
+// to 512.
 constexpr int64_t kMaxExperts = 1024;
-// In all layers: each expert is three tensors with names. Published models have up to 25,000.
+// The experts of all layers together. Each expert has three named tensors, so the number must be
+// limited. Published models have up to 25,000.
 constexpr int64_t kMaxExpertsOfAllLayers = int64_t{1} << 17;
 constexpr int64_t kMaxExpertSize = int64_t{1} << 20;
 // The published OLMo with a clip has 8.
@@ -29,7 +31,7 @@ std::string_view count_key(const FamilyConfig& in) {
   return in.reader.has("num_local_experts") ? "num_local_experts" : "num_experts";
 }
 
-// A number from 1 to `most`, or a list with this number for each layer.
+// Reads a number from 1 to `most`, or a list with the same number for each layer.
 std::optional<int64_t> of_all_layers(const FamilyConfig& in, std::string_view key, int64_t most) {
   const std::vector<int64_t> numbers =
       in.reader.integers(key, 1, most, static_cast<size_t>(kMaxPositions));
@@ -146,7 +148,8 @@ void read_olmoe(const FamilyConfig& in) {
   in.config.moe_layers.assign(static_cast<size_t>(in.config.num_hidden_layers), true);
 }
 
-// Norms over all heads of q and of k, half of a head rotated, and the router of DeepSeek-V3.
+// MiniMax-M2: norms over all heads of q and of k, half of a head rotated, and the router of
+// DeepSeek-V3.
 void read_minimax_m2(const FamilyConfig& in) {
   const ConfigReader& reader = in.reader;
   read_activation(in);
@@ -187,7 +190,8 @@ void read_ernie4_5_moe(const FamilyConfig& in) {
   ModelConfig& config = in.config;
   config.moe = read_experts(in, "moe_num_experts", "moe_intermediate_size", 6, "moe_k");
   config.moe->scores = RouterScores::softmax_with_bias;
-  // The least sum by which the weights of a token's experts are divided.
+  // A token's expert weights are divided by their sum, or by this number if it is larger. Up to
+  // kMostWithoutEffect it has no effect.
   constexpr double kMostWithoutEffect = 1e-6;
   (void)reader.number("moe_norm_min", 0, kMostWithoutEffect);
   if (config.mlp_bias) reader.fail("use_bias", "is not supported beside experts");
@@ -203,7 +207,7 @@ void read_ernie4_5_moe(const FamilyConfig& in) {
   }
 }
 
-// The sizes of all layers are equal in published models, which list them.
+// In published models the sizes of all layers are equal, but the configs list them.
 void read_hunyuan_moe(const FamilyConfig& in) {
   read_hunyuan_dense(in);
   ModelConfig& config = in.config;

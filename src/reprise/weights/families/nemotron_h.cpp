@@ -1,4 +1,4 @@
-// Nemotron-H: a layer has a recurrence of Mamba-2, attention, an MLP or experts.
+// Nemotron-H: a layer is one of a recurrence of Mamba-2, attention, an MLP or experts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ std::vector<Block> blocks_of_pattern(const FamilyConfig& in, std::string_view ke
   return blocks;
 }
 
-// The list that Transformers 5 writes; "mamba" and "attention" are its older names.
+// Reads the list that Transformers 5 writes; "mamba" and "attention" are older names in it.
 std::vector<Block> blocks_of_list(const FamilyConfig& in, std::string_view key, const Json& list) {
   if (!list.is_array()) in.reader.fail(key, "must be a list of the types of layers");
   std::vector<Block> blocks;
@@ -81,7 +81,7 @@ std::vector<Block> read_blocks(const FamilyConfig& in) {
   if (blocks.empty() || blocks.size() > kMaxBlocks) {
     in.reader.fail(key, fmt::format("must name 1 to {} layers, got {}", kMaxBlocks, blocks.size()));
   }
-  // Otherwise no layer would keep anything of earlier tokens.
+  // Without such a layer, the model would remember nothing of earlier tokens.
   if (std::ranges::none_of(blocks, [](Block block) {
         return block == Block::recurrence || block == Block::attention;
       })) {
@@ -128,7 +128,7 @@ void read_routed_experts(const FamilyConfig& in, const std::vector<Block>& block
   read_experts_of_deepseek(in, RouterScores::sigmoid_with_bias);
   MixtureOfExperts& moe = *config.moe;
   moe.is_gated = false;
-  // One expert of its own size, however many n_shared_experts counts.
+  // One shared expert of its own size, whatever number n_shared_experts is.
   moe.shared_intermediate_size =
       reader.required_integer("moe_shared_expert_intermediate_size", 1, kMaxSharedSize);
   moe.latent_size = reader.integer("moe_latent_size", 1, kMaxSharedSize).value_or(0);

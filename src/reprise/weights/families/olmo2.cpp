@@ -42,7 +42,7 @@ void read_exaone4(const FamilyConfig& in) {
   in.config.qk_norm = QkNorm::per_head;
   const auto window = reader.integer("sliding_window", 1, kMaxPositions);
   const bool has_window = window || !reader.has("sliding_window");
-  // "LLLG" and 4 say the same: the last of four layers sees everything.
+  // The text "LLLG" and the number 4 mean the same: the last of four layers sees all tokens.
   constexpr std::string_view kPattern = "sliding_window_pattern";
   const Json* pattern = reader.find(kPattern);
   int64_t period = 4;

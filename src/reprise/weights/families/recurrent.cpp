@@ -23,10 +23,10 @@ constexpr int64_t kMaxConvKernel = 16;      // published models have 4
 constexpr int64_t kMaxExpand = 16;          // published models have 2
 constexpr int64_t kMaxTimeStepRank = 1024;  // published models have up to 256
 constexpr int64_t kMaxFeatures = 1 << 20;   // of a layer's values
-// Mamba's configs name no longest text, because the state has one size for all lengths.
+// Mamba's configs contain no length limit, because the state has the same size for all lengths.
 constexpr int64_t kPositionsOfMamba = int64_t{1} << 15;
 
-// The names of the sizes, which the families call differently.
+// The names of the members for sizes, which differ in the families.
 struct RecurrentKeys {
   std::string_view num_heads;
   std::string_view head_dim;
@@ -54,7 +54,7 @@ constexpr RecurrentKeys kHybridKeys = {.num_heads = "mamba_n_heads",
                                        .conv_bias = "mamba_conv_bias",
                                        .proj_bias = "mamba_proj_bias"};
 
-// The kernels have no other function after the convolution.
+// There are kernels only for this function after the convolution.
 void require_silu(const FamilyConfig& in) {
   read_activation(in);
   if (in.config.activation == Activation::silu) return;
@@ -67,7 +67,7 @@ bool is_infinity(const Json& value) {
   return *text == "Infinity" || *text == "inf";
 }
 
-// Time steps are positive, so [0, infinity] limits nothing.
+// Time steps are positive, so the range [0, infinity] is no limit.
 void require_no_time_step_limit(const FamilyConfig& in) {
   const Json* limit = in.reader.find("time_step_limit");
   if (limit == nullptr) return;
@@ -88,7 +88,8 @@ void require_divides(const FamilyConfig& in,
   in.reader.fail(key, fmt::format("{} does not divide {} {}", divisor, other_key, number));
 }
 
-/// `value_size`: of all heads; not given: the hidden size times the member `expand`.
+/// `value_size`: the size of all heads together; not given: the hidden size times the member
+/// `expand`.
 RecurrentConfig read_mamba2_layers(const FamilyConfig& in,
                                    const RecurrentKeys& keys,
                                    std::optional<int64_t> value_size = {}) {
@@ -160,7 +161,7 @@ void read_hybrid_layer_types(const FamilyConfig& in, std::string_view key) {
   }
 }
 
-// `key` lists the layers that attend.
+// `key` lists the layers that have attention.
 void read_attention_layers(const FamilyConfig& in, std::string_view key) {
   ModelConfig& config = in.config;
   const int64_t num_layers = config.num_hidden_layers;
@@ -206,7 +207,7 @@ void read_any_lfm2(const FamilyConfig& in, std::string_view size_key) {
   read_tied_embeddings(in, is_tied);
 }
 
-// Every n-th layer attends, the others have a gated delta net.
+// Every n-th layer has attention; the other layers have a gated delta net.
 void read_qwen3_hybrid(const FamilyConfig& in, bool has_experts) {
   const ConfigReader& reader = in.reader;
   require_silu(in);
@@ -321,7 +322,7 @@ void read_falcon_h1(const FamilyConfig& in) {
   config.qkv_bias = config.o_bias = reader.boolean("attention_bias").value_or(false);
   config.mlp_bias = reader.boolean("mlp_bias").value_or(false);
   config.has_parallel_recurrence = true;
-  // null stands for mamba_expand * hidden_size, and a missing member for the number of the class.
+  // null means mamba_expand * hidden_size; a missing member means the default of the class.
   std::optional<int64_t> value_size = reader.integer("mamba_d_ssm", 1, kMaxFeatures);
   if (!reader.has("mamba_d_ssm")) value_size = 1024;
   config.recurrent = read_mamba2_layers(in, kHybridKeys, value_size);
@@ -334,7 +335,7 @@ void read_falcon_h1(const FamilyConfig& in) {
   read_tied_embeddings(in, false);
   config.embedding_scale = read_multiplier(in, "embedding_multiplier");
   config.logits_scale = read_multiplier(in, "lm_head_multiplier");
-  // Scores are linear in the keys.
+  // Scores are linear in the keys, so the multiplier of keys becomes part of the scale.
   config.attention_scale =
       read_multiplier(in, "key_multiplier") / std::sqrt(static_cast<double>(config.head_dim));
   const auto mlp = read_multipliers<2>(in, "mlp_multipliers");

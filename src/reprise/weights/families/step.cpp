@@ -1,5 +1,6 @@
-// Step 3.5 and 3.7, the text model: layers with a window have more heads than the others, a
-// projection gives a gate for each head, and some layers limit what their MLPs and experts compute.
+// Step 3.5 and 3.7, the text model: layers with a window have more heads than other layers, a
+// projection gives a gate for each head, and in some layers the results inside MLPs and experts are
+// limited.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,18 +24,20 @@ constexpr int64_t kMaxMtpLayers = 64;
 constexpr double kMostLimit = 1e6;
 constexpr double kMostScale = 1e6;
 
-// The name that the config uses; the second one is that of older configs.
+// The name that the config uses: this one, or the name in older configs.
 std::string_view given_name(const FamilyConfig& in, std::string_view name, std::string_view older) {
   return in.reader.find(name) == nullptr && in.reader.find(older) != nullptr ? older : name;
 }
 
-// Lists may have entries for the layers for multi-token prediction, which lie behind the others.
+// Lists may also have entries for the layers for multi-token prediction, after those of the other
+// layers.
 int64_t num_mtp_layers(const FamilyConfig& in) {
   const std::string_view key = given_name(in, "num_nextn_predict_layers", "num_mtp_layers");
   return in.reader.integer(key, 0, kMaxMtpLayers).value_or(0);
 }
 
-// The class of Transformers knows these members of published configs by their only values.
+// Published configs write these members, although the class of Transformers does not read them: it
+// supports only these values.
 void require_members_of_step(const FamilyConfig& in) {
   for (const char* key : {"use_head_wise_attn_gate",
                           "use_qk_norm",
@@ -92,7 +95,8 @@ void read_heads_of_step(const FamilyConfig& in) {
   config.attention_scale = 1 / std::sqrt(size);
 }
 
-// Transformers writes what follows from the members above: the heads of each layer.
+// Transformers also writes the heads of each layer, although they follow from the members above:
+// they must agree.
 void require_heads_of_layers(const FamilyConfig& in) {
   const auto layers = in.reader.object("per_layer_config");
   if (!layers) return;
@@ -107,8 +111,8 @@ void require_heads_of_layers(const FamilyConfig& in) {
   }
 }
 
-// The rotation of one type of layers: `rope_parameters` has an object for each type, older configs
-// have lists with an entry for each layer, and a scaling of full layers.
+// The rotation of one type of layers. `rope_parameters` has an object for each type. Older configs
+// have lists with an entry for each layer, and a scaling for full layers.
 Json rope_of_step(const FamilyConfig& in, std::string_view type, size_t first_layer) {
   if (const auto given = in.reader.object("rope_parameters"); given && given->has(type)) {
     (void)given->object(type);
@@ -151,7 +155,7 @@ void read_rope_of_step(const FamilyConfig& in) {
   config.sliding_rope = read("sliding_attention", LayerType::sliding_attention);
 }
 
-// Null and 0 are no limit.
+// Null and 0 mean no limit.
 std::vector<double> read_swiglu_limits(const FamilyConfig& in, std::string_view key) {
   const Json* listed = find_layer_list(in, key, num_mtp_layers(in));
   std::vector<double> limits;
@@ -171,7 +175,7 @@ std::vector<double> read_swiglu_limits(const FamilyConfig& in, std::string_view 
   return limits;
 }
 
-// `moe_layers_enum`: the layers with experts, as a list or as a text "3,4,5".
+// `moe_layers_enum`: the layers with experts, as a list or as a text such as "3,4,5".
 void read_expert_layers_of_step(const FamilyConfig& in) {
   constexpr std::string_view kKey = "moe_layers_enum";
   constexpr int64_t kDenseByDefault = 3;
@@ -218,7 +222,7 @@ void read_experts_of_step(const FamilyConfig& in) {
 
 }  // namespace
 
-// The class of Transformers computes with silu, whatever hidden_act says.
+// The class of Transformers uses silu, whatever hidden_act says.
 void read_step3p5(const FamilyConfig& in) {
   ModelConfig& config = in.config;
   require_members_of_step(in);

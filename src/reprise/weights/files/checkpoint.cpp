@@ -15,9 +15,10 @@ namespace {
 
 constexpr std::string_view kSingleFile = "model.safetensors";
 constexpr std::string_view kIndexFile = "model.safetensors.index.json";
-// About 80 000 tensors; the index of a 405-billion-parameter Llama has 100 KB.
+// Enough for about 80 000 tensors; the index of a 405-billion-parameter Llama has 100 KB.
 constexpr uint64_t kMaxIndexBytes = uint64_t{8} << 20;
-constexpr size_t kMaxShards = 1024;  // one descriptor each; the usual soft limit of a process
+// Each takes one descriptor; this is the usual soft limit of a process.
+constexpr size_t kMaxShards = 1024;
 
 using ShardNames = std::map<std::string, std::vector<std::string>>;  // file -> tensors
 
@@ -80,8 +81,8 @@ size_t number_behind(std::string_view name, std::string_view mark) {
   return number;
 }
 
-// Weights without an index, under any name, which vLLM reads too. Files that begin so are in
-// another format, or of an adapter.
+// Weights without an index, under any name, which vLLM also reads. Files whose names begin with one
+// of these are in another format, or belong to an adapter.
 std::vector<std::string> unlisted_files(const ModelDirectory& directory) {
   std::vector<std::string> names = directory.names_with_ending(".safetensors", kMaxShards + 1);
   std::erase_if(names, [](std::string_view name) {
@@ -122,7 +123,7 @@ std::vector<std::string> unlisted_files(const ModelDirectory& directory) {
 
 Checkpoint Checkpoint::open(const ModelDirectory& directory) {
   Checkpoint checkpoint(directory.path().string());
-  // The single file wins when both exist, as in transformers.
+  // If both exist, the single file has precedence, as in transformers.
   if (directory.contains(kSingleFile)) {
     checkpoint.add_file(directory.open(kSingleFile));
   } else if (directory.contains(kIndexFile)) {
@@ -167,7 +168,7 @@ void Checkpoint::add_shards(const ModelDirectory& directory, std::string_view in
         ++num_found;
         continue;
       }
-      // As in Transformers and vLLM, only a tensor that the model needs must be there.
+      // As in Transformers and vLLM, only tensors that the model needs must be present.
       warnings_.push_back(fmt::format(
           "{}: {} says that {} is here, but it is not", file.path(), index_name, visible(name)));
     }
@@ -241,7 +242,8 @@ void Checkpoint::read_elements(const Location& location,
         fmt::format(
             "is stored as {} and cannot be read as {}", dtype_name(stored), dtype_name(dtype)));
   }
-  // Small enough for the stack and the first cache levels, large enough to hide the system call.
+  // Small enough for the stack and the first cache levels, and large enough to hide the system
+  // call.
   constexpr uint64_t kChunkElements = uint64_t{16} << 10;
   alignas(64) std::array<std::byte, kChunkElements * 4> staging;
   const uint64_t num_elements = dst.size() / dtype_bytes(dtype);

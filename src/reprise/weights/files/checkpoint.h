@@ -38,7 +38,7 @@ class Checkpoint final : public WeightSource {
 
   /// Bytes of all tensors as stored.
   [[nodiscard]] uint64_t total_bytes() const noexcept { return total_bytes_; }
-  /// Warnings for people about oddities that do not prevent loading.
+  /// Warnings for people about unusual content that does not prevent loading.
   [[nodiscard]] const std::vector<std::string>& warnings() const noexcept { return warnings_; }
 
  private:

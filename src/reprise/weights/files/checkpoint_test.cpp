@@ -307,7 +307,7 @@ TEST_F(VerifyWeights, F11_warns_of_extra_tensors) {
   EXPECT_THAT(warnings[0], HasSubstr(" and 1 more"));
 }
 
-// A source with one tensor more than another.
+// A source that has one tensor more than another source.
 class OneMore final : public WeightSource {
  public:
   OneMore(const WeightSource& source, std::string name) : source_(source), name_(std::move(name)) {}

@@ -15,8 +15,8 @@ namespace {
 
 std::string shown(const Json& value) { return visible(value.dump()); }
 
-// Python's json module writes three numbers that JSON does not have. They become strings, which a
-// reader refuses where it needs a number.
+// Python's json module writes three numbers that JSON does not have. They are turned into strings,
+// which a reader refuses where it needs a number.
 std::string with_quoted_numbers(std::string_view text) {
   constexpr std::array<std::string_view, 3> kNumbers = {"-Infinity", "Infinity", "NaN"};
   if (text.find("Infinity") == text.npos && text.find("NaN") == text.npos) return std::string(text);

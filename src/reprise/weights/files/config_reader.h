@@ -12,9 +12,9 @@
 
 namespace reprise::weights {
 
-/// parse_json() for a file whose failure has a code: \throws FileError(code, path).
-/// Also requires the document to be an object. Infinity, -Infinity and NaN, which JSON does not
-/// have but Python writes, are read as strings.
+/// Like parse_json(), but a failure has a code: \throws FileError(code, path). The document must be
+/// an object. Infinity, -Infinity and NaN, which JSON does not have but Python writes, are read as
+/// strings.
 [[nodiscard]] Json parse_json_file(std::string_view text,
                                    std::string_view path,
                                    std::string_view code);
@@ -26,11 +26,11 @@ namespace reprise::weights {
 /// and the path for its own life.
 class ConfigReader {
  public:
-  /// `prefix` stands before member names in messages: "rope_scaling.".
+  /// `prefix` comes before member names in messages: "rope_scaling.".
   ConfigReader(const Json& object, std::string_view path, std::string_view prefix = "")
       : object_(object), path_(path), prefix_(prefix) {}
 
-  /// Adds the name of each member that is asked for from now on. Borrowed.
+  /// From now on, adds the name of each member that is read to `names`. Borrowed.
   void remember_names(std::set<std::string, std::less<>>& names) { names_ = &names; }
 
   [[nodiscard]] bool has(std::string_view key) const;          // present, null or not
@@ -49,7 +49,7 @@ class ConfigReader {
                                               int64_t least,
                                               int64_t most,
                                               size_t max_count) const;
-  /// The object under `key`, as a reader of its own.
+  /// The object under `key`, with a reader of its own.
   [[nodiscard]] std::optional<ConfigReader> object(std::string_view key) const;
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }

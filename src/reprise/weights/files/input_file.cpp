@@ -69,8 +69,8 @@ InputFile InputFile::open(const std::filesystem::path& path) {
   return file;
 }
 
-// A clone without Git LFS has such a text in place of each large file.
-// Source: https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md
+// In a clone without Git LFS, each large file is replaced by such a text. Source:
+// https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md
 void InputFile::refuse_lfs_pointer() const {
   constexpr std::string_view kBeginning = "version https://git-lfs.github.com/spec/";
   constexpr uint64_t kMostBytes = 1024;

@@ -26,8 +26,8 @@ class InputFile {
   InputFile& operator=(InputFile&& other) noexcept;
   ~InputFile();
 
-  /// Fills `dst` from byte `offset`; `field` names what is read in an error.
-  /// \throws FileError E_TRUNCATED when the file ends earlier than it did when it was opened, E_IO.
+  /// Fills `dst` from byte `offset`; `field` names the data in an error. \throws FileError
+  /// E_TRUNCATED if the file has become shorter since it was opened, E_IO.
   void read_at(uint64_t offset, std::span<std::byte> dst, std::string_view field) const;
 
   /// Size when the file was opened.

@@ -89,7 +89,7 @@ InputFile ModelDirectory::open(std::string_view file_name) const {
                     visible(file_name),
                     "is not a plain file name inside the model directory");
   }
-  // The file is opened first and checked second, so no other file can take its place after the
+  // The file is opened first and checked after that, so no other file can replace it after the
   // check.
   InputFile file = InputFile::open(path_ / file_name);
   std::error_code error;

@@ -28,16 +28,17 @@ class ModelDirectory {
   /// \throws FileError E_PATH (not a plain name, or leads outside), E_MISSING, E_IO, E_NOT_REGULAR.
   [[nodiscard]] InputFile open(std::string_view file_name) const;
 
-  /// The whole of a small text file.
-  /// \throws FileError as open(), and E_TOO_LARGE above `max_bytes`.
+  /// The content of a small text file. \throws FileError as open(), and E_TOO_LARGE above
+  /// `max_bytes`.
   [[nodiscard]] std::string read_text(std::string_view file_name, uint64_t max_bytes) const;
 
   /// The names of the entries that end in `ending`, sorted; at most `most` of them.
   [[nodiscard]] std::vector<std::string> names_with_ending(std::string_view ending,
                                                            size_t most) const;
 
-  /// A folder directly inside this one. Its files may be links to where files of this one may be.
-  /// \throws FileError E_PATH (not a plain name, or leads outside), E_MISSING, E_NOT_DIRECTORY.
+  /// A folder directly inside this one. Links in it may lead wherever links in this folder may
+  /// lead. \throws FileError E_PATH (not a plain name, or leads outside), E_MISSING,
+  /// E_NOT_DIRECTORY.
   [[nodiscard]] ModelDirectory folder(std::string_view name) const;
 
   [[nodiscard]] std::string path_of(std::string_view file_name) const;

@@ -13,7 +13,7 @@
 
 namespace reprise::weights {
 
-/// One safetensors file, validated in full when it is opened.
+/// One safetensors file, validated completely when it is opened.
 ///
 /// Owns the descriptor. The header stays in memory, and tensor bytes are read on demand. The size
 /// of every allocation is checked against the real size of the file. Reading is `const` and may be
@@ -29,9 +29,9 @@ class SafetensorsFile {
   [[nodiscard]] const TensorEntry* find(std::string_view name) const;
   [[nodiscard]] const std::string& path() const noexcept { return file_.path(); }
 
-  /// Fills `dst` from byte `offset` of the tensor, as stored.
-  /// \pre offset + dst.size() <= tensor.size_bytes(), and the entry is of this file.
-  /// \throws FileError E_TRUNCATED when the file has shrunk since it was opened, E_IO.
+  /// Fills `dst` from byte `offset` of the tensor, as stored. \pre offset + dst.size() <=
+  /// tensor.size_bytes(), and the entry is of this file. \throws FileError E_TRUNCATED if the file
+  /// has become shorter since it was opened, E_IO.
   void read(const TensorEntry& tensor, uint64_t offset, std::span<std::byte> dst) const;
 
  private:

@@ -37,8 +37,8 @@ std::optional<DType> dtype_of(std::string_view name) {
   return std::nullopt;
 }
 
-// Reads the header as a stream of values. No JSON tree is built: memory grows with the tensors that
-// were described completely, and the first value that does not fit the format stops the read.
+// Reads the header as a stream of values, without a JSON tree. So memory grows only with completely
+// described tensors, and the first value that does not fit the format stops the read.
 class HeaderReader {
  public:
   HeaderReader(std::string_view json, std::string_view path)
@@ -63,7 +63,7 @@ class HeaderReader {
     throw FileError(code, path_, visible(name), message);
   }
 
-  // Only checked: nothing in the engine reads what the file says about itself.
+  // The metadata is only checked: nothing in the engine uses it.
   void read_metadata() {
     std::string storage;
     std::unordered_set<std::string> names;
@@ -168,8 +168,8 @@ void check_extent(const TensorEntry& tensor, uint64_t data_bytes, std::string_vi
                    tensor.size_bytes()));
 }
 
-// \pre `tensors` are in file order. An end beyond the data is E_TRUNCATED when the header agrees
-// with itself (the file was cut) and E_OFFSET when it does not (the header lies).
+// \pre `tensors` are in file order. If a tensor ends beyond the data, the error is E_TRUNCATED if
+// the header is consistent (then the file was cut), and E_OFFSET if it is not.
 void check_cover(const std::vector<TensorEntry>& tensors,
                  uint64_t data_bytes,
                  std::string_view path) {

@@ -83,7 +83,7 @@ std::vector<double> ArchitectureKeys::numbers(std::string_view name, int64_t cou
 }
 
 int64_t ArchitectureKeys::count_of_layers(int64_t count) const {
-  // A file cannot have so many layers; the list must not be longer than it is said to be.
+  // No file can have this many layers; a list must not have more entries than there are layers.
   constexpr int64_t kMostLayers = 1 << 16;
   if (count > kMostLayers) fail("block_count", fmt::format("is {}, too many", count));
   return count;

@@ -28,8 +28,8 @@ class ArchitectureKeys {
   [[nodiscard]] bool is_array(std::string_view name) const {
     return metadata_->is_array(key(name));
   }
-  /// Some files have a list with the number of each layer. As in llama.cpp, it counts as one number
-  /// where all layers have the same.
+  /// Some files have a list with the number of each layer. As in llama.cpp, such a list counts as
+  /// one number if it is the same for all layers.
   [[nodiscard]] int64_t required(std::string_view name) const;
   [[nodiscard]] std::optional<int64_t> integer(std::string_view name) const;
   [[nodiscard]] std::optional<double> number(std::string_view name) const {
@@ -41,12 +41,12 @@ class ArchitectureKeys {
   [[nodiscard]] const std::string* string(std::string_view name) const {
     return metadata_->string(key(name));
   }
-  /// The layers of the model proper. block_count also counts those after them that predict tokens
-  /// further ahead (MTP).
+  /// The number of layers of the main model. block_count also counts the layers after them that
+  /// predict tokens further ahead (MTP).
   [[nodiscard]] int64_t num_layers() const;
-  /// A list with a number for each of `count` layers, or one number that all of them have.
+  /// A list with a number for each of `count` layers, or one number that all of them share.
   [[nodiscard]] std::vector<int64_t> integers(std::string_view name, int64_t count) const;
-  /// The same of numbers that need not be integers. \pre has(name)
+  /// The same for numbers that need not be integers. \pre has(name)
   [[nodiscard]] std::vector<double> numbers(std::string_view name, int64_t count) const;
 
   [[noreturn]] void fail(std::string_view name, std::string_view message) const {
@@ -55,7 +55,7 @@ class ArchitectureKeys {
 
  private:
   [[nodiscard]] int64_t number_of_all_layers(std::string_view name) const;
-  /// `count`, unless it is more than a file can have. \throws FileError E_CONFIG
+  /// Returns `count`, unless it is more than a file can have. \throws FileError E_CONFIG
   [[nodiscard]] int64_t count_of_layers(int64_t count) const;
   [[nodiscard]] std::string key(std::string_view name) const {
     return *architecture_ + "." + std::string(name);

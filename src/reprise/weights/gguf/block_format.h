@@ -6,7 +6,7 @@
 
 namespace reprise::weights::gguf {
 
-/// Element types of GGUF tensors; the values are those of the file.
+/// Element types of GGUF tensors. The enumerators have the values in the file.
 enum class BlockFormat : uint32_t {
   f32 = 0,
   f16 = 1,

@@ -4,7 +4,7 @@
 #include "reprise/weights/gguf/block_bytes.h"
 
 // Source of the layouts: ggml, src/ggml-common.h and the dequantize_row_* functions of
-// src/ggml-quants.c. A block of 32 keeps element j and element j + 16 in the two halves of byte j.
+// src/ggml-quants.c. A block of 32 has elements j and j + 16 in the two halves of byte j.
 namespace reprise::weights::gguf {
 namespace {
 
@@ -41,7 +41,7 @@ void dequantize_q4_1(const std::byte* block, float* out) {
   }
 }
 
-// The five-bit codes of elements j and j + 16: bit i of `high` is the highest bit of element i.
+// Codes of five bits for elements j and j + 16: bit i of `high` is the highest bit of element i.
 struct FiveBits {
   uint32_t low;
   uint32_t high;
@@ -92,8 +92,8 @@ void dequantize_iq4_nl(const std::byte* block, float* out) {
   }
 }
 
-// Exponent of the scale (E8M0), 16 bytes of E2M1 codes. The table holds the doubled values, so the
-// scale is half of 2^(exponent - 127).
+// Exponent of the scale (E8M0), 16 bytes of E2M1 codes. The table has twice the values of the
+// codes, so the scale is half of 2^(exponent - 127).
 void dequantize_mxfp4(const std::byte* block, float* out) {
   constexpr int8_t kDoubledValues[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
   const uint32_t exponent = byte_at(block, 0);

@@ -28,7 +28,7 @@ void dequantize_q2_k(const std::byte* block, float* out) {
 }
 
 // 32 bytes of high bits, 64 bytes of low two bits, 12 bytes of six-bit scales, f16 scale. A high
-// bit of 0 stands for -4.
+// bit of 0 means minus 4.
 void dequantize_q3_k(const std::byte* block, float* out) {
   const std::byte* codes = block + 32;
   const std::byte* scales = block + 96;
@@ -57,7 +57,7 @@ void dequantize_q4_k(const std::byte* block, float* out) {
   }
 }
 
-// As Q4_K, with 32 bytes of fifth bits before the codes: bit k of byte j is that of element 32k +
+// As Q4_K, with 32 bytes of fifth bits before the codes: bit k of byte j belongs to element 32k +
 // j.
 void dequantize_q5_k(const std::byte* block, float* out) {
   const std::byte* fifth_bits = block + 16;
@@ -75,8 +75,8 @@ void dequantize_q5_k(const std::byte* block, float* out) {
 }
 
 // 128 bytes of low four bits, 64 bytes of high two bits, 16 signed scales, f16 scale. Each half of
-// 128 elements has four parts of 32: low halves of 32 bytes, of the next 32, then their high
-// halves.
+// 128 elements has four parts of 32: the low halves of 32 bytes, the low halves of the next 32
+// bytes, and then the high halves of both.
 void dequantize_q6_k(const std::byte* block, float* out) {
   const std::byte* high_bits = block + 128;
   const std::byte* scales = block + 192;

@@ -19,8 +19,8 @@ namespace {
 
 using enum CopiedMember::Type;
 
-// Those of Granite. As in llama.cpp, a factor that is absent or 0 is not applied, and attention is
-// then scaled as usual.
+// Reads the factors of Granite. As in llama.cpp, a factor that is absent or 0 is not applied;
+// attention then has the usual scale.
 void read_granite(const ArchitectureKeys& keys, const GgufConfigTraits& /*traits*/, Json& config) {
   const auto factor = [&](std::string_view name, double by_default) {
     const double value = keys.number(name).value_or(0);
@@ -33,7 +33,7 @@ void read_granite(const ArchitectureKeys& keys, const GgufConfigTraits& /*traits
   config["logits_scaling"] = factor("logit_scale", 1);
 }
 
-// llama.cpp has factors of its own for files of MiniCPM that name none.
+// For files of MiniCPM without these factors, llama.cpp has factors of its own.
 void read_minicpm(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config) {
   for (const std::string_view name : {"embedding_scale", "residual_scale", "logit_scale"}) {
     if (!keys.number(name)) keys.fail(name, "is required; convert the model again to get it");
@@ -41,9 +41,9 @@ void read_minicpm(const ArchitectureKeys& keys, const GgufConfigTraits& traits, 
   read_granite(keys, traits, config);
 }
 
-// Attention scores are multiplied by 1 / sqrt(query_pre_attn_scalar), and files do not have that
-// number. As llama.cpp does, we know the largest published size by its layers: only its number is
-// not the size of a head.
+// Attention scores are multiplied by 1 / sqrt(query_pre_attn_scalar), a number that files do not
+// contain. In published models it is the size of a head, except in the largest one. As in
+// llama.cpp, the largest model is recognised by its number of layers.
 void read_gemma_scale(int64_t layers_of_largest, Json& config) {
   const auto hidden_size = config["hidden_size"].get<int64_t>();
   const auto num_heads = config["num_attention_heads"].get<int64_t>();
@@ -62,14 +62,14 @@ void read_gemma3(const ArchitectureKeys& /*keys*/,
   read_gemma_scale(62, config);
 }
 
-// The files have q, k and v one above the other, which is what the newer class has for any number
-// of key/value heads.
+// In the files q, k and v are stacked. The newer class of Falcon stores them like that for any
+// number of key/value heads.
 void read_falcon(const ArchitectureKeys& /*keys*/, const GgufConfigTraits& traits, Json& config) {
   config["new_decoder_architecture"] = true;
   config["num_ln_in_parallel_attn"] = traits.has("attn_norm_2.weight") ? 2 : 1;
 }
 
-// As in llama.cpp: an MLP without a norm of its own reads what attention reads.
+// As in llama.cpp: an MLP without a norm of its own has the same input as attention.
 void read_stablelm(const ArchitectureKeys& /*keys*/, const GgufConfigTraits& traits, Json& config) {
   config["use_parallel_residual"] = !traits.has("ffn_norm.weight");
 }
@@ -93,7 +93,7 @@ void read_granite_hybrid(const ArchitectureKeys& keys,
   read_granite_hybrid_layers(keys, traits, config);
 }
 
-// Solar Open has the name of GLM-4.5, whose class it needs no more than.
+// Solar Open files have the name of GLM-4.5, and need only the class of GLM-4.5.
 void read_glm4_moe(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config) {
   require_sigmoid_router(keys);
   read_experts_of_deepseek(keys, config);
@@ -139,7 +139,7 @@ void read_hunyuan_moe(const ArchitectureKeys& keys,
   }
 }
 
-// Without a key for the window no layer has one, except in the largest published model.
+// Without a key for the window, no layer has a window, except in the largest published model.
 void read_exaone4(const ArchitectureKeys& keys, const GgufConfigTraits& /*traits*/, Json& config) {
   constexpr int64_t kLayersOfLargest = 64;
   if (config.contains("sliding_window")) return;
@@ -150,16 +150,16 @@ void read_exaone4(const ArchitectureKeys& keys, const GgufConfigTraits& /*traits
   }
 }
 
-// As in Transformers, YaRN blends between fractions of dimensions, which llama.cpp rounds.
+// In YaRN, Transformers blends between fractions of dimensions, as here; llama.cpp rounds them.
 void read_gpt_oss(const ArchitectureKeys& /*keys*/,
                   const GgufConfigTraits& /*traits*/,
                   Json& config) {
   if (config.contains("rope_scaling")) config["rope_scaling"]["truncate"] = false;
 }
 
-// llama.cpp knows what files do not say, because it is the same in all published models: the
-// chunks, the layers without rotation and the temperature of attention. The model with 128 experts
-// has no norms of q and k.
+// llama.cpp has these in its code, because they are the same in all published models and files do
+// not contain them: the chunks, the layers without rotation and the temperature of attention. The
+// model with 128 experts has no norms of q and k.
 void read_llama4(const ArchitectureKeys& keys, const GgufConfigTraits& /*traits*/, Json& config) {
   constexpr int64_t kChunk = 8192;
   constexpr int64_t kPeriod = 4;  // layers of which one sees everything
@@ -179,7 +179,7 @@ void read_llama4(const ArchitectureKeys& keys, const GgufConfigTraits& /*traits*
   config["use_qk_norm"] = keys.required("expert_count") != kExpertsWithoutNorms;
 }
 
-// Files have neither the pooler, which only classifiers read, nor the function of the MLP.
+// Files contain neither the pooler, which only classifiers read, nor the function of the MLP.
 void read_bert(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config) {
   if (traits.num_token_types == 0) {
     keys.fail("block_count", "the model has no token_types.weight; DistilBERT is not supported");
@@ -188,8 +188,9 @@ void read_bert(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Jso
   config["hidden_act"] = "gelu";
 }
 
-// Files of Mistral 3 have this name too; only those of Ministral 3 have a temperature. llama.cpp
-// computes the attention factor of YaRN from the multiplier, as Transformers from mscale_all_dim.
+// Files of Mistral 3 have this name too, but only those of Ministral 3 have a temperature.
+// llama.cpp computes the attention factor of YaRN from the multiplier, and Transformers from
+// mscale_all_dim.
 void read_mistral3(const ArchitectureKeys& keys, const GgufConfigTraits& /*traits*/, Json& config) {
   config["sliding_window"] = nullptr;
   const double beta = keys.number("attention.temperature_scale").value_or(0);
@@ -241,9 +242,9 @@ constexpr auto kGptNeoxMembers = std::to_array<CopiedMember>({
     {"use_parallel_residual", "use_parallel_residual", boolean},
 });
 
-// Mistral models of the kind that this engine runs are "llama". MiniCPM computes what Granite does,
-// and its files have the factors under Granite's keys.
-// Source: gguf-py/gguf/constants.py of https://github.com/ggml-org/llama.cpp
+// Those Mistral models that this engine runs have the name "llama". MiniCPM computes the same as
+// Granite, and its files have the factors under Granite's keys. Source: gguf-py/gguf/constants.py
+// of https://github.com/ggml-org/llama.cpp
 constexpr auto kArchitectures = std::to_array<GgufArchitecture>({
     {.name = "bert",
      .model_class = "BertModel",
@@ -338,7 +339,7 @@ constexpr auto kArchitectures = std::to_array<GgufArchitecture>({
      .has_experts = true,
      .reads_logit_scale = true,
      .read = read_granite},
-    // The base of the frequencies has the factor alpha in it.
+    // The factor alpha is already part of the base of the frequencies.
     {.name = "hunyuan-dense", .model_class = "HunYuanDenseV1ForCausalLM"},
     {.name = "hunyuan-moe",
      .model_class = "HunYuanMoEV1ForCausalLM",
@@ -396,7 +397,7 @@ constexpr auto kArchitectures = std::to_array<GgufArchitecture>({
      .read = read_mistral4},
     {.name = "olmo2", .model_class = "Olmo2ForCausalLM", .members = kWindow, .read = read_olmo2},
     {.name = "olmoe", .model_class = "OlmoeForCausalLM", .has_experts = true, .read = read_olmoe},
-    // As in Transformers, the window counts, which llama.cpp leaves out.
+    // As in Transformers, the window is used; llama.cpp ignores it.
     {.name = "phi3",
      .model_class = "Phi3ForCausalLM",
      .rotates_part = true,

@@ -10,8 +10,8 @@
 
 namespace reprise::weights::gguf {
 
-/// A key of the file whose value is a member of config.json. A key that is absent, or an integer
-/// that is 0, leaves the member out.
+/// A key of the file whose value is copied to a member of config.json. If the key is absent, or is
+/// an integer of value 0, the member is left out.
 struct CopiedMember {
   enum class Type : uint8_t { integer, number, boolean };
 
@@ -20,7 +20,7 @@ struct CopiedMember {
   Type type = Type::integer;
 };
 
-/// What the files of an architecture have beyond the sizes that all have.
+/// How files of an architecture differ from the sizes that all files have.
 struct GgufArchitecture {
   std::string_view name;         // general.architecture
   std::string_view model_class;  // of config.json
@@ -35,7 +35,7 @@ struct GgufArchitecture {
   bool reads_longrope = false;
   bool reads_logit_scale = false;
   std::span<const CopiedMember> members = {};
-  /// Writes the members that need more than a copy; nullptr: there are none.
+  /// Writes the members that are more than a copy; nullptr: there are none.
   void (*read)(const ArchitectureKeys& keys,
                const GgufConfigTraits& traits,
                Json& config) = nullptr;

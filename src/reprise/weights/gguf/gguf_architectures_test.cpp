@@ -29,7 +29,7 @@ const Keys kLlama4 = {{"expert_count", 3},
                       {"expert_feed_forward_length", 6},
                       {"interleave_moe_layer_step", 1}};
 
-// The numbers that llama.cpp computes from these keys are those of Transformers.
+// llama.cpp computes the same numbers from these keys as Transformers.
 TEST_F(GgufArchitectures, ministral_3_has_a_temperature_and_the_attention_factor_of_mscale) {
   GgufBytes file = file_of("mistral3");
   file.string("mistral3.rope.scaling.type", "yarn")
@@ -178,7 +178,7 @@ TEST_F(GgufArchitectures, with_a_recurrence_refuse_what_has_no_logarithm) {
   }
 }
 
-// Oracle: the formulas of convert_hf_to_gguf.py, backwards.
+// The expected values come from the formulas of convert_hf_to_gguf.py, inverted.
 TEST_F(GgufArchitectures, with_a_recurrence_have_its_logarithm_and_its_convolution) {
   GgufBytes file = file_of("mamba2", kMamba2);
   file.tensor("blk.0.ssm_a", 0, {4, 1}, bytes_of({-1, -2, -4, -8}))
@@ -279,7 +279,7 @@ TEST_F(GgufArchitectures, of_qwen3_next_have_each_group_of_heads_together) {
   GgufBytes file = file_of("qwen3next", kMamba2 + kExperts);
   file.tensor("blk.0.attn_qkv.weight", 0, {40, 8}, bytes_of(counting(320, 0)))
       .tensor("blk.0.attn_gate.weight", 0, {16, 8}, bytes_of(counting(128, 1000)));
-  // Rows of the file: six of q, of k and eight of v for each of two groups.
+  // Rows of the file, for each of two groups: six of q, six of k and eight of v.
   const Floats values =
       read(weights_of(file), "model.layers.0.linear_attn.in_proj_qkvz.weight", 448);
   const std::vector<std::pair<size_t, float>> firsts = {
@@ -287,7 +287,7 @@ TEST_F(GgufArchitectures, of_qwen3_next_have_each_group_of_heads_together) {
   for (const auto& [row, stored] : firsts) EXPECT_EQ(values[row * 8], stored * 8) << row;
 }
 
-// Llama 4 files do not hold these settings; llama.cpp has them in its code.
+// Llama 4 files do not contain these settings; llama.cpp has them in its code.
 TEST_F(GgufArchitectures, of_llama4_have_the_layers_of_published_models) {
   GgufBytes file = file_of("llama4", kLlama4);
   file.tensor("blk.0.ffn_down_shexp.weight", 0, {8, 6}, bytes_of(counting(48, 2)));
@@ -362,7 +362,8 @@ TEST_F(GgufArchitectures, of_qwen35_may_list_their_recurrent_layers) {
   EXPECT_EQ(code_of([&] { config_of(file_with({0, 1})); }), "E_CONFIG");
 }
 
-// Each name has an expression that PCRE2 takes; the tests of the tokenizer have the oracle.
+// For each name there is an expression that PCRE2 accepts; the tests of the tokenizer check what it
+// matches.
 TEST_F(GgufArchitectures, have_pre_tokenizers_of_their_own) {
   const std::vector<std::pair<std::string, size_t>> rows = {{"seed-coder", 2},
                                                             {"gpt-4o", 2},

@@ -36,7 +36,7 @@ void refuse_unsupported(const ArchitectureKeys& keys, const GgufArchitecture& ar
   }
 }
 
-// The elements of each head that are rotated are its first ones.
+// The rotated elements of each head are its first ones.
 void write_partial_rotation(const ArchitectureKeys& keys, int64_t head_dim, Json& config) {
   const int64_t rotated = keys.integer("rope.dimension_count").value_or(head_dim);
   if (rotated > head_dim) {
@@ -80,8 +80,8 @@ void read_heads(const ArchitectureKeys& keys, const GgufArchitecture& architectu
   if (architecture.rotates_part) write_partial_rotation(keys, head_dim, config);
 }
 
-// The part of YaRN that llama.cpp and Transformers compute alike. Both multiply by
-// 0.1 ln(factor) + 1 if the file has no attn_factor.
+// The part of YaRN that llama.cpp and Transformers compute in the same way. Both multiply by 0.1
+// ln(factor) + 1 if the file has no attn_factor.
 Json yarn_scaling(const ArchitectureKeys& keys, double factor) {
   Json scaling = {{"rope_type", "yarn"}, {"factor", factor}};
   constexpr std::string_view kOriginal = "rope.scaling.original_context_length";
@@ -115,8 +115,8 @@ void read_rope(const ArchitectureKeys& keys, const GgufArchitecture& architectur
   }
 }
 
-// The factors of longrope lie in tensors. The engine computes the attention factor, as
-// Transformers.
+// The factors of longrope are in tensors. The engine computes the attention factor, as Transformers
+// does.
 void read_longrope(const ArchitectureKeys& keys,
                    const GgufArchitecture& architecture,
                    const GgufConfigTraits& traits,
@@ -152,7 +152,8 @@ void copy_members(const ArchitectureKeys& keys,
   }
 }
 
-// Which layers have the window: every n-th has none, or a list of all layers says it.
+// Reads which layers have the window: a list has an entry for each layer, or every n-th layer has
+// no window.
 void read_window_layers(const ArchitectureKeys& keys, Json& config) {
   constexpr std::string_view kKey = "attention.sliding_window_pattern";
   if (!config.contains("sliding_window") || !keys.has(kKey)) return;
@@ -166,7 +167,7 @@ void read_window_layers(const ArchitectureKeys& keys, Json& config) {
   }
 }
 
-// The names of the same members in configs of other families.
+// Adds the same members under the names that configs of other families use.
 void add_other_names(Json& config) {
   constexpr auto kOtherNames = std::to_array<std::pair<std::string_view, std::string_view>>({
       {"attention_bias", "bias"},
@@ -207,7 +208,8 @@ std::vector<int64_t> end_token_ids(const Metadata& metadata) {
         fmt::format("tokenizer.ggml.{}_token_id", name), 0, std::numeric_limits<uint32_t>::max());
     if (id) add(*id);
   }
-  // Files rarely name more than one end token; the others are known by their text, as in llama.cpp.
+  // Files rarely name more than one end token. Further end tokens are recognised by their text, as
+  // in llama.cpp.
   constexpr std::array<std::string_view, 4> kEndTokens = {
       "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>"};
   if (tokens == nullptr) return ids;
@@ -250,7 +252,7 @@ Json config_json(const Metadata& metadata, const GgufConfigTraits& traits) {
   config["attention_out_bias"] = traits.has("attn_output.bias");  // read for Seed-OSS alone
   config["mlp_bias"] = traits.has("ffn_up.bias");
   if (architecture.has_attention) {
-    // Without it, all layers have experts.
+    // Without this key, all layers have experts.
     constexpr std::string_view kSize = "feed_forward_length";
     if (!architecture.has_experts || keys.has(kSize)) {
       config["intermediate_size"] = keys.required(kSize);

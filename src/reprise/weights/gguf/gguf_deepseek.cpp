@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kSoftmax = 1;
 constexpr int64_t kSigmoid = 2;
 
-// Newer files have the sizes of the heads that are made from the latent under keys of their own.
+// In newer files, the sizes of the heads that are made from the latent have separate keys.
 void read_latent_attention(const ArchitectureKeys& keys, Json& config) {
   const auto size = [&](std::string_view name) {
     const std::string of_heads = std::string(name) + "_mla";
@@ -40,7 +40,7 @@ bool has_yarn(const Json& config) {
   return config.contains("rope_scaling") && config["rope_scaling"]["rope_type"] == "yarn";
 }
 
-// Published models have one value for mscale and mscale_all_dim, of which files have a tenth.
+// Published models have the same value for mscale and mscale_all_dim; files have a tenth of it.
 void read_magnitude(const ArchitectureKeys& keys, Json& config) {
   if (!has_yarn(config)) return;
   Json& scaling = config["rope_scaling"];
@@ -62,7 +62,7 @@ void refuse_temperature(const ArchitectureKeys& keys) {
             "is supported with experts chosen by softmax scores alone, as Mistral's are");
 }
 
-// Every layer chooses the positions that it sees.
+// In every layer, tokens choose the positions that they see.
 void read_position_index(const ArchitectureKeys& keys, Json& config) {
   config["index_n_heads"] = keys.required("attention.indexer.head_count");
   config["index_head_dim"] = keys.required("attention.indexer.key_length");
@@ -90,8 +90,8 @@ void read_experts_of_deepseek(const ArchitectureKeys& keys, Json& config) {
   config["topk_group"] = keys.integer("expert_group_used_count").value_or(groups);
 }
 
-// Files of V2 and V3 have the same name: V3 makes scores of the router's logits with a sigmoid.
-// Those of Mistral Large 3 have it too, with softmax scores whose weights sum to one.
+// Files of V2 and V3 have the same name. In V3, a sigmoid turns the router's logits into scores.
+// Files of Mistral Large 3 also have this name, with softmax scores whose weights sum to one.
 void read_deepseek2(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config) {
   const bool is_v3 = keys.integer("expert_gating_func").value_or(kSoftmax) == kSigmoid;
   if (!is_v3 && keys.boolean("expert_weights_norm").value_or(false)) {
@@ -115,8 +115,8 @@ void read_deepseek32(const ArchitectureKeys& keys,
   read_sparse_deepseek(keys, config);
 }
 
-// GLM-5.2 has layers that take the positions of an earlier one. As in llama.cpp, its files are
-// known by their context where they do not list such layers.
+// In GLM-5.2, some layers reuse the positions that an earlier layer chose. Files that do not list
+// such layers are recognised by their context length, as in llama.cpp.
 void read_glm_dsa(const ArchitectureKeys& keys, const GgufConfigTraits& /*traits*/, Json& config) {
   constexpr std::string_view kKey = "attention.indexer.types";
   constexpr std::string_view kMessage =
@@ -133,8 +133,8 @@ void read_glm_dsa(const ArchitectureKeys& keys, const GgufConfigTraits& /*traits
   read_sparse_deepseek(keys, config);
 }
 
-// The files have no number of heads of delta attention: as in llama.cpp, it is that of the other
-// layers. Weights of a token's experts always sum to one.
+// The files do not contain the number of heads of delta attention: as in llama.cpp, it is that of
+// the other layers. The weights of a token's experts always sum to one.
 void read_kimi_linear(const ArchitectureKeys& keys,
                       const GgufConfigTraits& /*traits*/,
                       Json& config) {
@@ -150,7 +150,7 @@ void read_kimi_linear(const ArchitectureKeys& keys,
   config["num_shared_experts"] = config["n_shared_experts"];
 }
 
-// DeepSeek-V3 with softmax scores, whose queries grow with the position.
+// DeepSeek-V3 with softmax scores, and with queries that grow with the position.
 void read_mistral4(const ArchitectureKeys& keys, const GgufConfigTraits& /*traits*/, Json& config) {
   read_latent_attention(keys, config);
   constexpr std::string_view kFunction = "expert_gating_func";

@@ -1,5 +1,5 @@
-// Files of the models made after DeepSeek-V2. Oracle: the formulas of llama.cpp's converter,
-// backwards, and what its loader takes for granted.
+// Files of the models made after DeepSeek-V2. The expected values come from the formulas of
+// llama.cpp's converter, inverted, and from the assumptions of its loader.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ GgufBytes mistral4_file(int64_t num_layers = 1) {
   return file;
 }
 
-// With a key of eight elements, of which half rotate.
+// A file with keys of eight elements, half of which rotate.
 GgufBytes with_yarn(GgufBytes file, const std::string& architecture) {
   file.without(architecture + ".attention.key_length_mla")
       .integer(architecture + ".attention.key_length_mla", 8)
@@ -72,7 +72,7 @@ TEST_F(GgufDeepSeek, of_glm_5_choose_positions_in_every_layer) {
   EXPECT_EQ(config_of(file_with({1, 1})).num_hidden_layers, 2);
   EXPECT_EQ(code_of_config(file_with({1, 0})), "E_CONFIG");
   EXPECT_EQ(code_of_config(file_with({1})), "E_CONFIG");
-  // llama.cpp takes a file without the list for one of GLM-5.2 where its context is as long.
+  // Without the list, llama.cpp treats a file as GLM-5.2 if its context is this long.
   GgufBytes longer = file_with({});
   longer.without("glm-dsa.context_length").integer("glm-dsa.context_length", 1 << 20);
   EXPECT_EQ(code_of_config(longer), "E_CONFIG");
@@ -117,7 +117,7 @@ TEST_F(GgufDeepSeek, of_mistral_4_say_that_queries_do_not_grow) {
   EXPECT_TRUE(warnings(given.real("mistral4.attention.temperature_scale", 0)).empty());
 }
 
-// Files of Mistral Large 3, which are made of another form of checkpoint.
+// Files of Mistral Large 3, which are converted from another checkpoint format.
 TEST_F(GgufDeepSeek, with_softmax_scores_that_sum_to_one_are_of_mistral_4) {
   GgufBytes file = with_yarn(file_of("deepseek2", kDeepSeekKeys), "deepseek2");
   EXPECT_EQ(config_of(file).architecture, Architecture::deepseek_v2);

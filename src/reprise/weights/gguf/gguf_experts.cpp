@@ -12,16 +12,16 @@
 namespace reprise::weights::gguf {
 namespace {
 
-/// How the files of a class with experts name them, and what llama.cpp knows without the file.
+/// The names in the files of a class with experts, and the facts that llama.cpp has in its code.
 struct ExpertTraits {
   std::string_view model_class;
   std::string_view count;    // the member of config.json
   std::string_view size;     // the same: rows of an expert
   bool renormalises = true;  // norm_topk_prob
   std::string_view shared_size =
-      {};                          // the member with the size of the shared expert, if there is one
+      {};                          // the member for the size of the shared expert, if there is one
   bool reads_shared_size = false;  // the architecture checks it
-  bool reads_more = false;         // the architecture reads dense layers and scales itself
+  bool reads_more = false;         // the architecture's own function reads dense layers and scales
 };
 // Source: the constructors of each model in llama.cpp's src/models, which pass norm_w.
 constexpr auto kExpertTraits = std::to_array<ExpertTraits>({
@@ -123,9 +123,9 @@ void read_experts(const ArchitectureKeys& keys, std::string_view model_class, Js
   config[std::string(traits.count)] = keys.required("expert_count");
   const int64_t top_k = keys.required("expert_used_count");
   config["num_experts_per_tok"] = top_k;
-  // llama.cpp's rule for a file without a size of experts: either each expert is as large as a
-  // dense MLP, or all experts of a token together are.
-  // A file with both sizes of experts needs no size of dense MLPs.
+  // llama.cpp's rule for a file without a size of experts: either each expert, or all experts of a
+  // token together, have the size of a dense MLP. A file with both sizes of experts needs no size
+  // of dense MLPs.
   const auto size_of = [&](std::string_view key, int64_t divisor) {
     const auto stored = keys.integer(key);
     return stored ? *stored : keys.required("feed_forward_length") / divisor;

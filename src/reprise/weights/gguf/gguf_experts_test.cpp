@@ -27,7 +27,7 @@ std::string numbered_blocks(uint64_t count) {
   return bytes;
 }
 
-/// Three experts of 32 rows with 32 inputs.
+/// A file with three experts of 32 rows and 32 inputs.
 GgufBytes mixture_file(const std::string& architecture) {
   const std::string prefix = architecture + ".";
   GgufBytes file;
@@ -163,7 +163,7 @@ TEST_F(GgufExperts, that_do_not_fit_are_refused_by_the_name_of_the_tensor) {
   GgufBytes twice = with(up, {3, 32, 32}, 3072);
   twice.tensor("blk.0.ffn_up.1.weight", kF32, {32, 32}, bytes_of(counting(1024, 0)));
   EXPECT_EQ(code_of_weights(twice), "E_DUPLICATE");
-  // No experts: names of experts are only names.
+  // The model has no experts, so a name like that of an expert has no meaning.
   EXPECT_EQ(find_expert_matrices("blk.x.ffn_up_exps.weight", {}), std::nullopt);
   EXPECT_EQ(find_expert_matrices("blk.0.ffn_up.-1.weight", {}), std::nullopt);
   EXPECT_EQ(find_expert_matrices("blk.0.ffn_up.99999999999999999999.weight", {}), std::nullopt);

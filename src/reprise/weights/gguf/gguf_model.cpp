@@ -20,9 +20,10 @@
 namespace reprise::weights::gguf {
 namespace {
 
-constexpr int64_t kMaxParts = 1024;  // one descriptor each; the usual soft limit of a process
+// Each takes one descriptor; this is the usual soft limit of a process.
+constexpr int64_t kMaxParts = 1024;
 
-/// The ending that llama-gguf-split gives to part `part`, counted from 0.
+/// The ending that llama-gguf-split writes for part `part`, counted from 0.
 std::string part_ending(int64_t part, int64_t num_parts) {
   return fmt::format("-{:05}-of-{:05}.gguf", part + 1, num_parts);
 }
@@ -102,7 +103,7 @@ int64_t GgufModel::end_of_layers() const {
 std::optional<PoolingConfig> GgufModel::pooling_config() const {
   constexpr std::string_view kKey = "pooling_type";
   const ArchitectureKeys keys(metadata());
-  // llama.cpp's numbers. It gives vectors of length 1 unless a request says otherwise.
+  // The numbers of llama.cpp. It gives vectors the length 1 unless a request asks for another.
   switch (keys.integer(kKey).value_or(0)) {
     case 0:
       return std::nullopt;
@@ -123,7 +124,7 @@ std::vector<double> GgufModel::rope_factors(std::string_view name,
   const auto [file, tensor] = find(name);
   if (tensor == nullptr) return {};
   const int64_t count = expected.value_or(tensor->shape.empty() ? 0 : tensor->shape.front());
-  // Half of the largest head that a configuration may have.
+  // Half the size of the largest head that a configuration may have.
   constexpr int64_t kMostFactors = 1 << 15;
   if (tensor->format != BlockFormat::f32 || tensor->shape != std::vector<int64_t>{count} ||
       count > kMostFactors) {
@@ -184,7 +185,7 @@ LoadedModelConfig GgufModel::config(const Json& overrides) const {
   }
   use_order_of_files(loaded.config);
   std::vector<double> factors = rope_factors(kRopeFactorsTensor, loaded.config.head_dim / 2);
-  // A rotation that the user gives is the whole rotation.
+  // If the user gives a rotation, it replaces the whole rotation of the file.
   const bool is_overridden =
       overrides.contains("rope_parameters") || overrides.contains("rope_scaling");
   if (!factors.empty() && !is_overridden) {

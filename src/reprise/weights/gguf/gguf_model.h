@@ -34,10 +34,10 @@ class GgufModel {
   [[nodiscard]] LoadedModelConfig config(const Json& overrides = Json::object()) const;
   /// End tokens and recommended sampling parameters.
   [[nodiscard]] GenerationConfig generation_config(const Json& overrides = Json::object()) const;
-  /// How the file says that vectors of texts are made; nothing: it does not say.
+  /// How vectors of texts are made, by the file; nothing: the file does not say.
   [[nodiscard]] std::optional<PoolingConfig> pooling_config() const;
-  /// The layers from this one on predict tokens further ahead (MTP) and are not read; the largest
-  /// number there is when the file has none of them.
+  /// The first layer that is not read, because it and the later ones predict tokens further ahead
+  /// (MTP); the largest integer if the file has no such layers.
   [[nodiscard]] int64_t end_of_layers() const;
   /// The text of the tokenizer.json and of the tokenizer_config.json (names of control tokens, chat
   /// template) that this model would have. \throws FileError E_TOKENIZER
@@ -58,13 +58,13 @@ class GgufModel {
   GgufModel() = default;
   void add_parts(const std::filesystem::path& path);
   [[nodiscard]] FoundTensor find(std::string_view name) const;
-  /// Rows of a matrix; 0 when there is none of this name.
+  /// The number of rows of a matrix; 0 if there is none with this name.
   [[nodiscard]] int64_t rows_of(std::string_view name) const;
   /// Names of the tensors of all files, without the number of the layer.
   [[nodiscard]] std::set<std::string, std::less<>> tensor_names() const;
   /// The layers that have a tensor of this name.
   [[nodiscard]] std::set<int64_t> layers_with(std::string_view tensor_name) const;
-  /// The factors in this tensor, `expected` of them if given; none when there is no such tensor.
+  /// The factors in this tensor, `expected` of them if given; empty if the tensor does not exist.
   [[nodiscard]] std::vector<double> rope_factors(std::string_view name,
                                                  std::optional<int64_t> expected) const;
 

@@ -20,7 +20,7 @@
 namespace reprise::weights::gguf {
 namespace {
 
-/// Two heads of four rows for q, one for k.
+/// A file with two heads of four rows for q, and one for k.
 GgufBytes model_file(std::string_view architecture = "llama") {
   const std::string prefix = std::string(architecture) + ".";
   GgufBytes file;
@@ -86,7 +86,7 @@ TEST_F(GgufModelTest, gives_the_configuration_that_a_folder_would_have) {
   EXPECT_FLOAT_EQ(static_cast<float>(config.norm_eps), 1e-5F);
   EXPECT_EQ(open(model_file("qwen3"))->config().config.qk_norm, QkNorm::per_head);
   EXPECT_EQ(open(model_file())->config({{"num_hidden_layers", 7}}).config.num_hidden_layers, 7);
-  // "<|im_end|>" ends answers although the file names another token.
+  // "<|im_end|>" ends answers even if the file names another token.
   const GenerationConfig generation = open(model_file())->generation_config();
   EXPECT_EQ(generation.eos_token_ids, (std::vector<int64_t>{2, 3}));
   EXPECT_EQ(generation.temperature, 0.5);
@@ -149,7 +149,7 @@ TEST_F(GgufModelTest, gives_the_frequency_factors_of_llama_3) {
   EXPECT_EQ(code_of_config(zero), "E_VALUE");
 }
 
-// As in llama.cpp: a factor that is absent or 0 is not applied.
+// As in llama.cpp, a factor that is absent or 0 is not applied.
 TEST_F(GgufModelTest, gives_the_factors_of_granite) {
   GgufBytes file = model_file("granite");
   const ModelConfig plain = open(file)->config().config;
@@ -251,7 +251,7 @@ TEST_F(GgufModelTest, names_the_key_that_is_not_supported) {
   EXPECT_EQ(code_of_config(no_embedding), "E_MISSING");
 }
 
-// Files do not have the scale of attention scores. It follows from the number of layers.
+// Files do not contain the scale of attention scores. It follows from the number of layers.
 TEST_F(GgufModelTest, gives_the_norms_and_the_scale_of_gemma) {
   GgufBytes file = model_file("gemma2");
   file.tensor("blk.0.attn_norm.weight", 0, {8}, bytes_of(counting(8, 1)))
@@ -269,12 +269,13 @@ TEST_F(GgufModelTest, gives_the_norms_and_the_scale_of_gemma) {
   EXPECT_EQ(open(file)->config(layers).config.attention_scale, 0.5) << "the file has one layer";
 }
 
-// Oracle: the rows that convert_hf_to_gguf.py puts at a place, from its reshape and swapaxes.
+// The expected rows follow from the reshape and swapaxes in convert_hf_to_gguf.py.
 TEST_F(GgufModelTest, puts_the_rows_of_q_and_k_back_in_order) {
   const auto model = open(model_file());
   const GgufWeights weights(model, model->config().config);
   const Floats q = read(weights, "model.layers.0.self_attn.q_proj.weight", 64);
-  const std::vector<float> from = {0, 2, 1, 3, 4, 6, 5, 7};  // row of the file, by row of the model
+  // The row of the file, for each row of the model.
+  const std::vector<float> from = {0, 2, 1, 3, 4, 6, 5, 7};
   for (size_t row = 0; row < 8; ++row) {
     EXPECT_EQ(q[row * 8], 100 + from[row] * 8) << row;
     EXPECT_EQ(q[row * 8 + 7], 107 + from[row] * 8) << row;
@@ -289,7 +290,7 @@ TEST_F(GgufModelTest, puts_the_rows_of_q_and_k_back_in_order) {
   EXPECT_EQ(read(as_stored, "model.layers.0.self_attn.q_proj.weight", 64), counting(64, 100));
 }
 
-// A stored row of any format, of blocks whose float16 scales are between 0.25 and 2.
+// A stored row in any format. The float16 scales of its blocks are between 0.25 and 2.
 std::string stored_rows(BlockFormat format, int64_t rows, int64_t depth) {
   const BlockSize size = block_size(format);
   std::string bytes(static_cast<size_t>(rows * depth / size.num_elements) * size.bytes, '\0');
@@ -318,8 +319,8 @@ std::string stored_rows(BlockFormat format, int64_t rows, int64_t depth) {
   return bytes;
 }
 
-// Oracle: the dequantised values, whose own oracle is the package `gguf`, against the description
-// in tensor/block_panels.h.
+// The expected values are the dequantised ones, which other tests compare with the package `gguf`,
+// placed as tensor/block_panels.h describes.
 TEST_F(GgufModelTest, packs_the_values_that_it_would_read) {
   constexpr int64_t kRows = 24;  // not whole panels
   constexpr int64_t kDepth = 512;
@@ -341,7 +342,7 @@ TEST_F(GgufModelTest, packs_the_values_that_it_would_read) {
     EXPECT_EQ(weights.panel_format("model.layers.1.mlp.gate_proj.weight"), PanelFormat::mxfp4);
     EXPECT_EQ(weights.panel_format("model.embed_tokens.weight"), std::nullopt);
     EXPECT_EQ(weights.formats_without_panels(), "");
-    // Through the source that reports progress: as bytes of the file, and not beyond their sum.
+    // The source that reports progress counts bytes of the file, and no more than all of them.
     uint64_t done = 0;
     const WatchedWeights watched(std::make_unique<GgufWeights>(model, model->config().config),
                                  [&](uint64_t so_far, uint64_t total) {
@@ -387,7 +388,7 @@ TEST_F(GgufModelTest, names_every_tensor_as_the_models_do) {
   }
 }
 
-// A tensor that nothing would read says that the file is of another model. llama.cpp refuses it
+// A tensor that nothing reads shows that the file belongs to another model. llama.cpp refuses it
 // too.
 TEST_F(GgufModelTest, refuses_tensors_that_the_model_does_not_have) {
   const auto message_with = [&](std::string_view name, std::string_view architecture) {

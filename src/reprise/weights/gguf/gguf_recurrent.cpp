@@ -14,8 +14,8 @@
 namespace reprise::weights::gguf {
 namespace {
 
-// Values of one head of a recurrent layer. Files have the number of heads where the first Mamba has
-// the rank of the time step.
+// The number of values of one head of a recurrent layer. Where files of the first Mamba have the
+// rank of the time step, files of Mamba-2 have the number of heads.
 int64_t recurrent_head_size(const ArchitectureKeys& keys) {
   const int64_t values = keys.required("ssm.inner_size");
   const int64_t heads = keys.required("ssm.time_step_rank");
@@ -25,7 +25,7 @@ int64_t recurrent_head_size(const ArchitectureKeys& keys) {
   return values / heads;
 }
 
-// The names that hybrid models have for the sizes of a Mamba-2 layer.
+// Reads the sizes of a Mamba-2 layer under the names that hybrid models use.
 void read_mamba2_layers(const ArchitectureKeys& keys,
                         const GgufConfigTraits& traits,
                         Json& config) {
@@ -74,7 +74,7 @@ void read_mamba2(const ArchitectureKeys& keys, const GgufConfigTraits& traits, J
   }
 }
 
-// The factors of Falcon-H1 are part of the file's weights.
+// The factors of Falcon-H1 are already part of the file's weights.
 void read_falcon_h1(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config) {
   read_mamba2_layers(keys, traits, config);
   config["mamba_rms_norm"] = traits.has("ssm_norm.weight");
@@ -93,7 +93,7 @@ void read_granite_hybrid_layers(const ArchitectureKeys& keys,
   config["shared_intermediate_size"] = config["intermediate_size"];
 }
 
-// Files have no list of layers with dense MLPs: all layers have experts.
+// Files do not list layers with dense MLPs: all layers have experts.
 void read_qwen3_next(const ArchitectureKeys& keys,
                      const GgufConfigTraits& /*traits*/,
                      Json& config) {
@@ -123,7 +123,7 @@ void read_lfm2(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Jso
   write_layer_types(keys, config);
   config["conv_L_cache"] = keys.required("shortconv.l_cache");
   config["conv_bias"] = traits.has("shortconv.conv.bias");
-  config["block_auto_adjust_ff_dim"] = false;  // the file has the size of the result
+  config["block_auto_adjust_ff_dim"] = false;  // the file already has the resulting size
 }
 
 void read_lfm2_moe(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config) {

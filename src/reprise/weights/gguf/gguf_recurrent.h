@@ -9,7 +9,7 @@
 namespace reprise::weights::gguf {
 
 void read_falcon_h1(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config);
-/// Without the factors, which all models of Granite have.
+/// Does not read the factors, because all models of Granite have them.
 void read_granite_hybrid_layers(const ArchitectureKeys& keys,
                                 const GgufConfigTraits& traits,
                                 Json& config);
@@ -20,7 +20,7 @@ void read_mamba2(const ArchitectureKeys& keys, const GgufConfigTraits& traits, J
 void read_qwen3_next(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config);
 void read_qwen35(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config);
 
-/// `layer_types`: a layer without heads of keys and values is a recurrent one.
+/// Writes `layer_types`: a layer without key/value heads is a recurrent layer.
 void write_layer_types(const ArchitectureKeys& keys, Json& config);
 
 }  // namespace reprise::weights::gguf

@@ -26,7 +26,8 @@ constexpr std::string_view kSpaceMark = "\u2581";
 
 std::string json_text(std::string_view text) { return Json(std::string(text)).dump(); }
 
-// The vocabulary as JSON. Unused tokens pad it and have no text that could be encoded.
+// The vocabulary as JSON. Unused tokens are left out: they only pad the vocabulary, and no text is
+// encoded to them.
 std::string vocabulary_json(const Vocabulary& vocabulary) {
   std::string json = "{";
   for (size_t id = 0; id < vocabulary.tokens->size(); ++id) {
@@ -105,7 +106,7 @@ Json pre_tokenizer_json(const PreTokenizer& pre) {
   return {{"type", "Sequence"}, {"pretokenizers", steps}};
 }
 
-// What a prompt begins and ends with.
+// The post-processor: the tokens at the beginning and the end of a prompt.
 Json post_processor_json(const Metadata& metadata, const Vocabulary& vocabulary, bool adds_bos) {
   Json single = Json::array({{{"Sequence", {{"id", "A"}, {"type_id", 0}}}}});
   Json special_tokens = Json::object();
@@ -200,13 +201,13 @@ Parts sentencepiece_parts(const Metadata& metadata, const Vocabulary& vocabulary
           .merges = scored_merges_json(vocabulary)};
 }
 
-// The texts of WordPiece files: a piece that begins a word has the mark of a space in front, and
-// the other pieces have lost their "##". Control tokens are as they were.
+// The texts of a WordPiece file in BERT's form. In the file, a piece that begins a word has the
+// mark of a space before it, and all other pieces lack their "##". Control tokens are unchanged.
 std::vector<std::string> word_pieces(const Vocabulary& vocabulary) {
   std::vector<std::string> texts = *vocabulary.tokens;
   for (size_t id = 0; id < texts.size(); ++id) {
     std::string& text = texts[id];
-    // Older converters know control tokens by their brackets.
+    // Older converters recognise control tokens by their brackets.
     const bool has_brackets = text.starts_with('[') && text.ends_with(']');
     if (text.starts_with(kSpaceMark)) {
       text.erase(0, kSpaceMark.size());
@@ -217,7 +218,7 @@ std::vector<std::string> word_pieces(const Vocabulary& vocabulary) {
   return texts;
 }
 
-// The id under one of these keys, or that of a token with this text.
+// The id under one of these keys, or else the id of the token with this text.
 int64_t required_token(const Metadata& metadata,
                        const Vocabulary& vocabulary,
                        std::initializer_list<std::string_view> keys,
@@ -232,7 +233,8 @@ int64_t required_token(const Metadata& metadata,
   return found - vocabulary.tokens->begin();
 }
 
-// Whether texts become lower case: as the file says, or unless a piece has a capital letter.
+// Whether texts are changed to lower case: by the file, or by default if no piece has a capital
+// letter.
 bool lowers_case(const Metadata& metadata, const Vocabulary& vocabulary) {
   const auto says = metadata.boolean("tokenizer.ggml.normalizer.lowercase");
   if (says) return *says;

@@ -29,8 +29,8 @@ int64_t num_elements(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
-// Files leave out extents of 1: of a gate with one row, of a convolution with one input channel.
-// They have the norm of a recurrence in groups.
+// Files leave out extents of 1: of a gate with one row, and of a convolution with one input
+// channel. A recurrence's norm has its groups as a dimension there.
 bool is_same_but_for_form(const std::vector<int64_t>& stored,
                           const std::vector<int64_t>& expected) {
   return without_ones(stored) == without_ones(expected) ||
@@ -78,7 +78,7 @@ GgufWeights::Location GgufWeights::whole(const GgufFile& file, const TensorInfo&
   Location location{
       .spec = {.dtype = stored_dtype(tensor.format), .shape = tensor.shape},
       .parts = {{.file = &file, .tensor = &tensor}},
-      // A bias has a row per element: its rows are interleaved too.
+      // A bias has one element per row, so its elements are interleaved like rows.
       .is_list = tensor.shape.size() == 1 && block_size(tensor.format).num_elements == 1};
   location.row_elements = location.is_list ? 1 : static_cast<uint64_t>(tensor.row_elements());
   Part& part = location.parts.front();
@@ -137,7 +137,7 @@ void GgufWeights::add_rows_of_group(const Location& half,
     joined.parts.push_back(part);
     return;
   }
-  // A matrix for each group lies in the file as one that has the rows of all.
+  // Matrices for several groups are one matrix in the file, with the rows of all groups.
   const bool has_whole_rows = joined.is_list ? !is_quantised(part.tensor->format)
                                              : std::cmp_equal(shape.back(), joined.row_elements);
   const uint64_t rows = elements / joined.row_elements / groups;
@@ -170,7 +170,7 @@ GgufWeights::Location GgufWeights::join(const std::string& name, const Halves& h
   if (expected == expected_shapes_.end()) fail_unknown(*any.parts.front().file, any.tensor());
   const std::vector<int64_t>& shape = expected->second;
   Location joined{.spec = {.dtype = any.spec.dtype, .shape = shape}, .parts = {}};
-  // A bias of stacked experts: each expert has elements.
+  // A bias of stacked experts has several elements for each expert.
   joined.is_list = halves.num_groups != 1 && shape.size() == 2 && shape[0] == halves.num_groups;
   joined.row_elements = joined.is_list ? 1 : static_cast<uint64_t>(shape.back());
   if (shape.size() == 3) joined.rows_per_matrix = static_cast<uint64_t>(shape[1]);
@@ -227,7 +227,7 @@ void GgufWeights::add_experts(const GgufFile& file,
 }
 
 void GgufWeights::add(const std::string& name, const Location& location) {
-  // The user may have asked for fewer layers than the file has.
+  // The user may have asked for fewer layers than the file has, so a later layer is no error.
   const bool is_behind = layer_of(location.tensor().name).value_or(0) >= num_layers_;
   if (!is_behind && !expected_shapes_.contains(name)) {
     fail_unknown(*location.parts.front().file, location.tensor());
@@ -268,8 +268,8 @@ void GgufWeights::for_each_row(const Location& location,
                                const TakeRow& take_row) const {
   const auto begin = static_cast<uint64_t>(rows.first);
   const uint64_t end = begin + static_cast<uint64_t>(rows.count);
-  // Large enough to hide the system call, small enough for the second cache level. Rows that are
-  // neighbours in the checkpoint lie apart where heads are interleaved.
+  // Large enough to hide the system call, and small enough for the second cache level. Rows that
+  // are neighbours in the checkpoint are apart in the file if heads are interleaved.
   constexpr uint64_t kChunkBytes = uint64_t{256} << 10;
   std::vector<std::byte> chunk;
   uint64_t first = 0;  // row of the part

@@ -17,13 +17,12 @@
 namespace reprise::weights::gguf {
 
 /// The weights of a GGUF model under their Hugging Face names, with rows in the order of the
-/// checkpoint. Quantised tensors say they are float32: read() dequantises them, and read_panels()
-/// packs those of formats that kernels read.
+/// checkpoint. Quantised tensors are reported as float32: read() dequantises them, and
+/// read_panels() packs those whose formats kernels can read.
 class GgufWeights final : public WeightSource {
  public:
-  /// `config` tells how many heads the rows of q and k are interleaved by.
-  /// \throws FileError E_DUPLICATE, E_SHAPE, and E_UNKNOWN for a tensor that the model does not
-  /// have
+  /// `config`: the number of heads that decides how rows of q and k are interleaved. \throws
+  /// FileError E_DUPLICATE, E_SHAPE, and E_UNKNOWN for a tensor that the model does not have
   GgufWeights(std::shared_ptr<const GgufModel> model, const ModelConfig& config);
 
   [[nodiscard]] const TensorSpec* find(std::string_view name) const override;
@@ -48,22 +47,22 @@ class GgufWeights final : public WeightSource {
   }
   [[nodiscard]] std::string description() const override { return model_->path(); }
 
-  /// "12 tensors in Q4_K, 1 tensor in Q6_K": the quantised tensors that no kernel reads as they are
-  /// stored. Empty when there are none. For a log line.
+  /// "12 tensors in Q4_K, 1 tensor in Q6_K": the quantised tensors that no kernel can read in their
+  /// stored form. Empty if there are none. For a log line.
   [[nodiscard]] std::string formats_without_panels() const;
 
  private:
-  /// Rows of a tensor of a file, which are neighbours in the checkpoint's tensor too.
+  /// Rows of a file's tensor that are also neighbours in the checkpoint's tensor.
   struct Part {
     const GgufFile* file = nullptr;      // owned by model_
     const TensorInfo* tensor = nullptr;  // owned by *file
     uint64_t first_row = 0;              // of the tensor
     uint64_t num_rows = 0;
-    uint64_t shares = 1;  // of the tensor: this is one of them
+    uint64_t shares = 1;  // number of parts that share the stored tensor, including this one
     /// The rows are the columns of a matrix of the file that begins at first_row.
     bool is_transposed = false;
   };
-  /// A tensor of the checkpoint. Usually it has one part.
+  /// The places of one tensor of the checkpoint. Usually it has one part.
   struct Location {
     TensorSpec spec;
     std::vector<Part> parts;
@@ -71,7 +70,7 @@ class GgufWeights final : public WeightSource {
     ValueChange change = ValueChange::none;
     bool is_list = false;          // its rows are single elements
     uint64_t row_elements = 0;     // the same in all parts
-    uint64_t rows_per_matrix = 1;  // of a tensor that is matrices of experts
+    uint64_t rows_per_matrix = 1;  // for a tensor with the matrices of all experts
 
     [[nodiscard]] const TensorInfo& tensor() const { return *parts.front().tensor; }
     [[nodiscard]] uint64_t row_bytes(const Part& part) const {
@@ -83,15 +82,15 @@ class GgufWeights final : public WeightSource {
       return sum;
     }
   };
-  /// The tensors of a file that are one tensor of the checkpoint.
+  /// The file's tensors that together are one tensor of the checkpoint.
   struct Halves {
     std::optional<Location> first;
     std::optional<Location> last;
     int64_t num_groups = 1;
     std::vector<int64_t> pieces;  // of `first`: see CheckpointName
   };
-  /// Called with the index of a row in a range of the checkpoint's rows, its bytes as stored, and
-  /// the part that it is of.
+  /// Called with the index of a row in a range of the checkpoint's rows, the row's stored bytes,
+  /// and the part that contains it.
   using TakeRow =
       std::function<void(uint64_t row, std::span<const std::byte> stored, const Part& part)>;
   void for_each_row(const Location& location, RowRange rows, const TakeRow& take_row) const;
@@ -109,7 +108,7 @@ class GgufWeights final : public WeightSource {
   [[noreturn]] static void fail_dtype(const Location& location, DType dtype);
 
   void add(const GgufFile& file, const TensorInfo& tensor, const ModelConfig& config);
-  /// The matrices of all experts in one tensor, each under its own name.
+  /// Adds the matrices of all experts, which the file has in one tensor, each under its own name.
   void add_experts(const GgufFile& file,
                    const TensorInfo& tensor,
                    const ExpertMatricesName& experts,
@@ -119,7 +118,7 @@ class GgufWeights final : public WeightSource {
                                 uint64_t group,
                                 const Halves& halves,
                                 Location& joined);
-  /// The tensor whose groups have rows of `first`, then rows of `last`.
+  /// The tensor in which each group has first rows of `first`, then rows of `last`.
   [[nodiscard]] Location join(const std::string& name, const Halves& halves) const;
 
   std::shared_ptr<const GgufModel> model_;

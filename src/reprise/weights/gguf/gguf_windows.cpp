@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kPattern = "attention.sliding_window_pattern";
 
-/// A number that all layers without a window have, and that of all layers with one. Nothing: the
+/// A number for all layers without a window, and one for all layers with a window. Nothing: the
 /// model has no such layer.
 struct ByWindow {
   std::optional<int64_t> full;
@@ -41,7 +41,7 @@ ByWindow numbers_by_window(const ArchitectureKeys& keys, std::string_view name) 
   return found;
 }
 
-// The window, the layers that have it, the size of heads, and the layers that have experts: those
+// Reads the window, which layers have it, the size of heads, and which layers have experts: those
 // with a router, as in llama.cpp.
 void read_layers(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config) {
   const std::vector<int64_t> slides = keys.integers(kPattern, keys.required("block_count"));
@@ -63,7 +63,7 @@ void read_layers(const ArchitectureKeys& keys, const GgufConfigTraits& traits, J
   }
 }
 
-// Elements of a head that are rotated are its first ones.
+// The rotated elements of a head are its first ones.
 Json rotation(const ArchitectureKeys& keys,
               std::string_view key,
               double theta,
@@ -79,7 +79,7 @@ Json rotation(const ArchitectureKeys& keys,
   return {{"rope_type", "default"}, {"rope_theta", theta}, {"partial_rotary_factor", factor}};
 }
 
-/// `divisor`: layers without a window rotate only this part of the elements that the key says.
+/// `divisor`: layers without a window rotate only 1/divisor of the elements that the key names.
 void read_rotations(const ArchitectureKeys& keys, int64_t divisor, Json& config) {
   if (config.contains("rope_scaling")) {
     keys.fail("rope.scaling.type", "a scaling is not supported in this architecture");
@@ -101,7 +101,7 @@ void read_rotations(const ArchitectureKeys& keys, int64_t divisor, Json& config)
                 head_dim)}};
 }
 
-// Null where no layer has a limit. As in llama.cpp, 0 is none.
+// The limits of all layers; null if no layer has one. As in llama.cpp, 0 means no limit.
 Json limits_of_layers(const ArchitectureKeys& keys, std::string_view name) {
   if (!keys.has(name)) return nullptr;
   std::vector<double> limits = keys.numbers(name, keys.required("block_count"));
@@ -135,7 +135,7 @@ void read_mimo2(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Js
   read_rotations(keys, 1, config);
 }
 
-// Layers without a window rotate half of what the others do.
+// Layers without a window rotate half as many elements as the other layers.
 void read_step35(const ArchitectureKeys& keys, const GgufConfigTraits& traits, Json& config) {
   read_layers(keys, traits, config);
   constexpr std::string_view kValues = "attention.value_length";

@@ -4,8 +4,8 @@
 #include "reprise/weights/gguf/architecture_keys.h"
 #include "reprise/weights/gguf/gguf_config.h"
 
-/// Reads the keys of architectures whose layers with a window have other heads and rotations than
-/// those without. Each function is the `read` of a line in kArchitectures, and throws as
+/// Reads the keys of architectures in which layers with a window have other heads and rotations
+/// than layers without one. Each function is the `read` of a line in kArchitectures, and throws as
 /// config_json().
 namespace reprise::weights::gguf {
 

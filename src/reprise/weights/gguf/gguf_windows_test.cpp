@@ -1,5 +1,5 @@
-// Files of models whose layers with a window differ from the others. Oracle: what llama.cpp's
-// converter writes and its loader takes for granted.
+// Files of models in which layers with a window differ from the others. The expected values are
+// what llama.cpp's converter writes and its loader assumes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ const Keys kWindowKeys = {{"expert_count", 4},
 
 class GgufMimo2 : public GgufArchitectures {
  protected:
-  /// A layer without a window and two with one, the second of which has experts.
+  /// A layer without a window and two layers with one, the last of which has experts.
   static GgufBytes file(const std::vector<uint32_t>& heads = {1, 2, 2}) {
     GgufBytes file = file_of(
         "mimo2", kWindowKeys + Keys{{"attention.value_length", 6}, {"rope.dimension_count", 4}}, 3);
@@ -104,7 +104,7 @@ TEST_F(GgufMimo2, has_sinks_and_leaves_out_layers_that_predict_more) {
 
 class GgufStep35 : public GgufArchitectures {
  protected:
-  /// A layer with a window and four heads, then one without and two heads, which has experts.
+  /// A layer with a window and four heads, then a layer with no window, two heads and experts.
   static GgufBytes file(const std::vector<uint32_t>& heads = {4, 2}) {
     GgufBytes file =
         file_of("step35", kWindowKeys + Keys{{"expert_shared_feed_forward_length", 10}}, 2);
@@ -173,7 +173,7 @@ TEST_F(GgufStep35, has_gates_of_heads_and_norms_that_multiply_by_one_more) {
   EXPECT_EQ(read(weights, "model.layers.1.moe.router_bias", 4), counting(4, 5));
 }
 
-// llama.cpp reads the first ones of a table that has room for whole heads.
+// llama.cpp reads the first factors of a table that is long enough for whole heads.
 TEST_F(GgufStep35, divides_the_frequencies_of_layers_without_a_window_by_the_first_factors) {
   GgufBytes file = this->file();
   file.tensor("rope_freqs.weight", 0, {4}, bytes_of({1, 2, 3, 4}));

@@ -128,8 +128,8 @@ class HeaderReader {
   }
 
  private:
-  // The shortest key: its length, its type and one byte. The shortest tensor: length of the name,
-  // number of axes, type and offset.
+  // The shortest possible key: its length, its type and one byte. The shortest possible tensor:
+  // length of the name, number of axes, type and offset.
   static constexpr uint64_t kLeastKeyBytes = 8 + 4 + 1;
   static constexpr uint64_t kLeastTensorBytes = 8 + 4 + 4 + 8;
 
@@ -280,7 +280,7 @@ class HeaderReader {
     return bytes;
   }
 
-  // Turns offsets into the data into bytes of the file, and checks that the data has them.
+  // Turns offsets in the data into offsets in the file, and checks that the data is long enough.
   void place_tensors() {
     const auto alignment =
         static_cast<uint64_t>(header_.metadata.integer("general.alignment", 8, kMaxAlignment)

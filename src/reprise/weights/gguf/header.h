@@ -17,8 +17,9 @@ namespace reprise::weights::gguf {
 struct TensorInfo {
   std::string name;  // GGUF naming: "blk.0.attn_q.weight"
   BlockFormat format = BlockFormat::f32;
-  std::vector<int64_t> shape;  // outermost extent first, as in TensorSpec; the file has the reverse
-  uint64_t begin = 0;          // byte of the file
+  // Outermost extent first, as in TensorSpec; the file has the reverse order.
+  std::vector<int64_t> shape;
+  uint64_t begin = 0;  // byte of the file
   uint64_t bytes = 0;
 
   [[nodiscard]] int64_t row_elements() const { return shape.back(); }

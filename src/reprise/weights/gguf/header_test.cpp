@@ -105,7 +105,7 @@ TEST(GgufHeader, refuses_every_file_that_was_cut) {
   }
 }
 
-// What read_header promises about an accepted file, checked by other means.
+// What read_header() promises about an accepted file, checked in another way.
 void expect_consistent(const Header& header, size_t file_bytes) {
   std::vector<int> num_owners(file_bytes, 0);
   for (const TensorInfo& tensor : header.tensors) {
@@ -141,7 +141,8 @@ uint64_t odd_number(std::mt19937_64& random) {
   return kNumbers[random() % kNumbers.size()];
 }
 
-// Every byte of the header in turn gets every width of every odd number; then random changes.
+// At each byte of the header in turn, every odd number of every width is written; after that,
+// random changes.
 TEST(GgufHeader, accepts_only_consistent_files_after_any_change) {
   std::mt19937_64 random(20261122);
   const std::string valid = small_file().bytes();

@@ -12,7 +12,7 @@
 
 namespace reprise::weights::gguf {
 
-/// Types of metadata values; the values are those of the file.
+/// Types of metadata values. The enumerators have the values in the file.
 enum class ValueType : uint32_t {
   u8 = 0,
   i8 = 1,
@@ -63,13 +63,13 @@ struct ArrayValue {
   [[nodiscard]] size_t size() const noexcept {
     return type == ValueType::string ? strings.size() : numbers.size() / value_bytes(type);
   }
-  /// Number `index`, of an array of numbers or booleans. \pre index < size()
+  /// The number at `index`, for an array of numbers or booleans. \pre index < size()
   [[nodiscard]] double number(size_t index) const;
 };
 
 using Value = std::variant<uint64_t, int64_t, double, bool, std::string, ArrayValue>;
 
-/// The number of type `type` that stands at `bytes`. \pre value_bytes(type) != 0
+/// Reads the number of type `type` at `bytes`. \pre value_bytes(type) != 0
 [[nodiscard]] Value read_number(ValueType type, const std::byte* bytes);
 
 /// The metadata of a file, with typed access. A key that is absent is "not given"; a value of
@@ -78,7 +78,7 @@ class Metadata {
  public:
   explicit Metadata(std::string path = "") : path_(std::move(path)) {}
 
-  /// False when the key is there already.
+  /// Returns false if the key exists already.
   bool add(std::string key, Value value) {
     return values_.emplace(std::move(key), std::move(value)).second;
   }

@@ -8,7 +8,7 @@
 #include "reprise/weights/gguf/block_bytes.h"
 #include "reprise/weights/gguf/scale_and_least.h"
 
-// The layouts of the file are those that dequantize.cpp and dequantize_k.cpp describe.
+// The layouts in the file are described in dequantize.cpp and dequantize_k.cpp.
 namespace reprise::weights::gguf {
 namespace {
 
@@ -25,7 +25,7 @@ Float16 f16_at(const std::byte* block, size_t index) {
 
 uint8_t low_byte(uint32_t value) { return static_cast<uint8_t>(value); }
 
-// 32 codes of four bits in 16 bytes: elements j and j + 16 in byte j.
+// Codes of four bits for 32 elements in 16 bytes: elements j and j + 16 are in byte j.
 Codes small_nibbles(const std::byte* bytes) {
   Codes codes;
   for (size_t j = 0; j < kHalfBlock; ++j) {
@@ -42,7 +42,7 @@ Codes small_five_bits(const std::byte* bytes, uint32_t fifth_bits) {
   return codes;
 }
 
-// Bits [shift, shift + bits) of 32 bytes.
+// Bits [shift, shift + bits) of each of 32 bytes.
 Codes shifted(const std::byte* bytes, size_t shift, uint32_t mask) {
   Codes codes;
   for (size_t j = 0; j < codes.size(); ++j) codes[j] = low_byte(byte_at(bytes, j) >> shift & mask);
@@ -59,7 +59,7 @@ void add_bits(Codes& codes, const std::byte* bytes, size_t shift, uint32_t mask,
 
 void pack_q8_0(const std::byte* block, int64_t i, PanelColumn& to) {
   Codes codes;
-  // The codes of the file are signed; the products of kernels take unsigned ones.
+  // The codes in the file are signed; the kernels' products take unsigned codes.
   for (size_t j = 0; j < codes.size(); ++j) codes[j] = low_byte(byte_at(block, 2 + j) ^ 0x80U);
   to.write_codes(i, codes.data());
   to.write_scale(i, 0, f16_at(block, 0));
@@ -88,7 +88,7 @@ void pack_q5_1(const std::byte* block, int64_t i, PanelColumn& to) {
   to.write_scale(i, 2 * kPanelColumns, f16_at(block, 2));
 }
 
-// The codes of part j of a block of 256 whose bytes hold four codes of two bits.
+// The codes of part j of a block of 256. Each byte of the block holds four codes of two bits.
 Codes two_bit_part(const std::byte* bytes, size_t j) {
   return shifted(bytes + j / 4 * 32, j % 4 * 2, 3);
 }
@@ -116,7 +116,7 @@ void pack_q3_k(const std::byte* block, int64_t i, PanelColumn& to) {
   }
 }
 
-// The heads and scales of Q4_K and Q5_K, which have the same places in both.
+// Packs the heads and scales of Q4_K and Q5_K, which have the same layout.
 void pack_scales_and_leasts(const std::byte* block, int64_t i, PanelColumn& to) {
   to.write_head(i, 0, f16_at(block, 0));
   to.write_head(i, 2 * kPanelColumns, f16_at(block, 2));

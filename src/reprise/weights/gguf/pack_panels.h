@@ -10,12 +10,11 @@
 
 namespace reprise::weights::gguf {
 
-/// The layout in which kernels read rows of this format, or nothing: they are dequantised.
+/// The layout in which kernels read rows of this format; nothing: such rows are dequantised.
 [[nodiscard]] std::optional<PanelFormat> panel_format_of(BlockFormat format) noexcept;
 
-/// Writes row `row` of a packed weight (tensor/block_panels.h), from the row's blocks as the file
-/// has them. `panels` is the memory of all panels.
-/// \pre panel_format_of(format)
+/// Writes row `row` of a packed weight (tensor/block_panels.h), from the row's stored blocks.
+/// `panels` is the memory of all panels. \pre panel_format_of(format)
 void pack_row(BlockFormat format,
               std::span<const std::byte> blocks,
               int64_t row,

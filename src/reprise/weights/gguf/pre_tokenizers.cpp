@@ -14,8 +14,8 @@ namespace {
 constexpr std::string_view kPreKey = "tokenizer.ggml.pre";
 constexpr std::string_view kDefaultName = "default";
 
-// The expressions are those of the models' tokenizer.json; src/llama-vocab.cpp of
-// https://github.com/ggml-org/llama.cpp tells which name means which.
+// The expressions come from the models' tokenizer.json; src/llama-vocab.cpp of
+// https://github.com/ggml-org/llama.cpp shows which name means which.
 constexpr std::string_view kLlama3Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kQwen2Pattern =
@@ -28,10 +28,11 @@ constexpr std::string_view kSeedCoderPattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kGpt4oPattern =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-// Chinese, Japanese and Korean, as DeepSeek's tokenizers have them.
+// Chinese, Japanese and Korean characters, as in DeepSeek's tokenizers.
 constexpr std::string_view kDeepSeekV3Signs = "[一-龥\u3040-ゟ゠-ヿ]+";
 constexpr std::string_view kDeepSeekSigns = "[一-龥ࠀ-一가-\xED\x9F\xBF]+";
-// Letters with case of several alphabets, as the first of these tokenizers lists them.
+// Letters of several alphabets that have upper and lower case, as listed in the first of these
+// tokenizers.
 constexpr std::string_view kDeepSeekLetters =
     "\\s?[A-Za-z\u00B5\u00C0-\u00D6\u00D8-\u00F6\u00F8-\u01BA\u01BC-\u01BF\u01C4-"
     "\u0293\u0295-\u02AF\u0370-\u0373\u0376\u0377\u037B-\u037D\u037F\u0386"
@@ -93,7 +94,8 @@ constexpr auto kPreTokenizers = std::to_array<PreTokenizer>({
     {.name = "refact", .splits_digits = true},
     {.name = "starcoder", .splits_digits = true},
     {.name = "command-r", .splits_digits = true, .composes = true},
-    // llama.cpp's own choice: signs, then GPT-2's pieces, then numbers in threes.
+    // llama.cpp's own choice: punctuation, then GPT-2's pieces, then numbers in groups of three
+    // digits.
     {.name = kDefaultName,
      .patterns = {R"([\p{P}\$\+<=>\^~\|]+)",
                   R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))",

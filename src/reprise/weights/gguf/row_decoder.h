@@ -14,12 +14,12 @@
 
 namespace reprise::weights::gguf {
 
-/// The element type that a tensor of this format has for its readers.
+/// The element type as which a tensor of this format is reported.
 [[nodiscard]] DType stored_dtype(BlockFormat format) noexcept;
 /// Whether the format has blocks that share a scale.
 [[nodiscard]] bool is_quantised(BlockFormat format) noexcept;
 
-/// Turns rows of tensors, as stored, into rows of one element type. Keeps a row in memory.
+/// Turns stored rows of tensors into rows of one element type. Keeps one row in memory.
 class RowDecoder {
  public:
   /// `path`: of the model, for messages.
@@ -28,7 +28,7 @@ class RowDecoder {
 
   /// \throws FileError E_VALUE for a number that the change is not defined for
   void decode(const TensorInfo& tensor, std::span<const std::byte> row, std::span<std::byte> dst);
-  /// The result is overwritten by the next call. \throws as decode()
+  /// The next call overwrites the result. \throws as decode()
   [[nodiscard]] std::span<const float> floats(const TensorInfo& tensor,
                                               std::span<const std::byte> row);
 

@@ -4,7 +4,8 @@
 
 namespace reprise::weights::gguf {
 
-/// Part j of 8 of the twelve bytes of six-bit scales and least values of Q4_K and Q5_K.
+/// The scale and the least value of part j of 8, from the twelve bytes of six-bit numbers in Q4_K
+/// and Q5_K.
 struct ScaleAndLeast {
   uint32_t scale;
   uint32_t least;
@@ -16,14 +17,14 @@ inline ScaleAndLeast scale_and_least(const std::byte* packed, size_t j) {
           .least = (byte_at(packed, j + 4) >> 4) | (byte_at(packed, j) >> 6) << 4};
 }
 
-/// The scale of part j of 16 of Q3_K, from its twelve bytes of six-bit scales.
+/// The scale of part j of 16, from the twelve bytes of six-bit scales in Q3_K.
 inline int32_t q3_k_scale(const std::byte* packed, size_t j) {
   const uint32_t low = byte_at(packed, j % 8) >> (j / 8 * 4) & 15U;
   const uint32_t high = byte_at(packed, 8 + j % 4) >> (j / 4 * 2) & 3U;
   return static_cast<int32_t>(low | high << 4) - 32;
 }
 
-/// The scale of part j of 8 of IQ4_XS.
+/// The scale of part j of 8 in IQ4_XS.
 inline int32_t iq4_xs_scale(const std::byte* block, size_t j) {
   const uint32_t high_bits = byte_at(block, 2) | byte_at(block, 3) << 8;
   const uint32_t low = byte_at(block, 4 + j / 2) >> (j % 2 * 4) & 15U;

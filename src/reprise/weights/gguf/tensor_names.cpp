@@ -11,7 +11,7 @@ namespace {
 
 using Role = std::string_view DecoderTensors::*;
 
-/// A module of the format, and what a family calls it.
+/// A module's name in the format, and its name in a family.
 struct ModuleRow {
   std::string_view module;
   Role role;
@@ -77,7 +77,7 @@ constexpr auto kMixerModules = std::to_array<ModuleRow>({
     {"shortconv.out_proj", &DecoderTensors::mixer_out},
 });
 
-/// Tensors whose whole name is looked up, and what all families call them.
+/// Tensors that are looked up by their whole name, and their name in all families.
 struct TensorRow {
   std::string_view tensor;
   std::string_view name;
@@ -92,7 +92,7 @@ constexpr auto kMixerTensors = std::to_array<TensorRow>({
     {"ssm_dt.weight", "dt_proj.weight"},
 });
 
-// Modules of Kimi's delta attention, whose q, k and v are called as those of other layers.
+// Modules of Kimi's delta attention. Its q, k and v have the same names as in other layers.
 constexpr auto kDeltaModules = std::to_array<TensorRow>({
     {"ssm_conv1d_q", "q_conv1d"},
     {"ssm_conv1d_k", "k_conv1d"},
@@ -105,7 +105,7 @@ constexpr auto kDeltaModules = std::to_array<TensorRow>({
     {"ssm_norm", "o_norm"},
 });
 
-// Tensors that checkpoints have beside the modules, not in one.
+// Tensors that are not part of a module in checkpoints.
 struct SingleRow {
   std::string_view tensor;
   Role role;
@@ -132,7 +132,7 @@ std::string_view find_module(std::span<const ModuleRow> rows,
   return {};
 }
 
-// The module of the expert that every token uses. Empty: it is not one.
+// The module of the expert that every token uses; empty if it is another module.
 std::string find_shared_module(std::string_view module, const DecoderTensors& names) {
   const DecoderTensors::ExpertModules modules = names.shared_modules();
   for (const auto& [stored, name] : {std::pair{"ffn_gate_shexp", modules.gate},
@@ -145,7 +145,7 @@ std::string find_shared_module(std::string_view module, const DecoderTensors& na
 
 constexpr std::string_view kLayerPrefix = "blk.";
 
-// The number that a text is, if it is one and is not negative.
+// The number that a text spells, if it spells one that is not negative.
 std::optional<int64_t> number_of(std::string_view text) {
   int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -173,12 +173,12 @@ std::optional<NameInLayer> split(std::string_view name) {
   return NameInLayer{*layer, rest.substr(0, leaf), rest.substr(leaf)};
 }
 
-// The name inside of the mixer, such as "conv1d.weight". Empty: the tensor does not belong to one.
+// The name within the mixer, such as "conv1d.weight"; empty: the tensor is not part of a mixer.
 std::string name_in_mixer(const NameInLayer& parts,
                           const ModelConfig& config,
                           const DecoderTensors& names) {
   const std::string whole = std::string(parts.module) + std::string(parts.suffix);
-  // The bias is that of a projection in the first Mamba, and a tensor of its own in all others.
+  // In the first Mamba the bias belongs to a projection; in all others it is a separate tensor.
   if (whole == "ssm_dt.bias" && config.recurrent->recurrence == Recurrence::mamba1) {
     return "dt_proj.bias";
   }
@@ -191,12 +191,12 @@ std::string name_in_mixer(const NameInLayer& parts,
     if (row.tensor == whole) return std::string(row.name);
   }
   std::string_view module = find_module(kMixerModules, parts.module, names);
-  // Qwen3.5, whose q, k and v are not together with the gate.
+  // Qwen3.5, in which q, k and v are not in the same tensor as the gate.
   if (parts.module == "attn_qkv" && !names.mixer_z.empty()) module = names.mixer_in;
   return module.empty() ? std::string() : std::string(module) + std::string(parts.suffix);
 }
 
-// The stacked experts of GPT-OSS, and projections of which a checkpoint has two in one tensor.
+// The stacked experts of GPT-OSS, and pairs of projections that are one tensor in checkpoints.
 std::optional<CheckpointName> find_joined(const NameInLayer& parts,
                                           const ModelConfig& config,
                                           const DecoderTensors& names) {
@@ -205,7 +205,7 @@ std::optional<CheckpointName> find_joined(const NameInLayer& parts,
   const bool has_halves = !names.shared_gate_up.empty();  // of gate and up, in Granite's models
   const std::string shared = std::string(names.shared_expert) + std::string(names.shared_gate_up);
   const std::string kv_b(names.kv_b);
-  // Qwen3-Next, whose checkpoints have both together, one group of heads after the other.
+  // In Qwen3-Next, checkpoints have both in one tensor, one group of heads after the other.
   const bool has_gated_groups = !names.mixer_gates.empty() &&
                                 parts.layer < config.num_hidden_layers &&
                                 config.is_recurrent_layer(parts.layer);
@@ -245,7 +245,7 @@ std::optional<CheckpointName> find_joined(const NameInLayer& parts,
   for (const Line& line : lines) {
     if (!line.applies || line.module != parts.module || line.name.empty()) continue;
     std::string suffix(parts.suffix);
-    // These are tensors of a checkpoint, not modules.
+    // In checkpoints these are tensors, not modules.
     if (experts != 0 && line.num_groups == experts) suffix = suffix == ".bias" ? "_bias" : "";
     return CheckpointName{.name = names.in_layer(parts.layer, line.name) + suffix,
                           .rows = line.rows,
@@ -319,7 +319,7 @@ std::optional<CheckpointName> checkpoint_name(std::string_view name,
   if (!is_parameter(parts->suffix)) return std::nullopt;
   if (auto joined = find_joined(*parts, config, names)) return joined;
   std::string module(find_module(kLayerModules, parts->module, names));
-  // The first norm of Falcon is that of the MLP, where attention has a second one.
+  // In Falcon, the first norm belongs to the MLP if attention has a second one.
   if (config.architecture == Architecture::falcon && config.has_parallel_norms &&
       parts->module == "attn_norm") {
     module = names.mlp_norm;
@@ -338,7 +338,7 @@ ValueChange value_change(std::string_view name, const ModelConfig& config) {
 
 bool is_derived(std::string_view name) {
   constexpr std::array kDerived = {
-      // Divisors of frequencies: ModelConfig has them.
+      // Divisors of frequencies, which ModelConfig contains.
       std::string_view("rope_freqs.weight"),
       std::string_view("rope_factors_long.weight"),
       std::string_view("rope_factors_short.weight"),

@@ -20,7 +20,7 @@ constexpr std::string_view kTokensKey = "tokenizer.ggml.tokens";
 constexpr std::string_view kTypesKey = "tokenizer.ggml.token_type";
 constexpr std::string_view kScoresKey = "tokenizer.ggml.scores";
 
-/// The numbers under `key`, one per token; nullptr when the file has none.
+/// The numbers under `key`, one per token; nullptr if the file has none.
 const ArrayValue* numbers_of_tokens(const Metadata& metadata, std::string_view key, size_t count) {
   const ArrayValue* array = metadata.array(key);
   if (array == nullptr) return nullptr;
@@ -80,7 +80,7 @@ Vocabulary Vocabulary::read(const Metadata& metadata) {
       vocabulary.scores.push_back(score);
     }
   }
-  vocabulary.scores.resize(count, 0);  // as in llama.cpp: what has no score has the score 0
+  vocabulary.scores.resize(count, 0);  // as in llama.cpp, a token without a score has the score 0
   return vocabulary;
 }
 
@@ -122,7 +122,8 @@ std::vector<Merge> merges_by_score(const Vocabulary& vocabulary) {
                         .right = right->second});
     }
   }
-  // Scores fall; longer parts come first among equal scores; the rest makes the order complete.
+  // Descending scores; among equal scores, longer parts come first; the remaining comparisons make
+  // the order complete.
   std::sort(scored.begin(), scored.end(), [](const Scored& a, const Scored& b) {
     const auto length = [](std::string_view text) { return count_code_points(text); };
     const auto key = [&](const Scored& item) {

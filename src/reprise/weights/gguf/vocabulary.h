@@ -10,7 +10,7 @@
 
 namespace reprise::weights::gguf {
 
-/// Kinds of tokens; the values are those of tokenizer.ggml.token_type.
+/// Kinds of tokens. The enumerators have the values of tokenizer.ggml.token_type.
 enum class TokenType : int32_t {
   normal = 1,
   unknown = 2,
@@ -30,15 +30,15 @@ struct Vocabulary {
   [[nodiscard]] static Vocabulary read(const Metadata& metadata);
 };
 
-/// The id under this key ("tokenizer.ggml.bos_token_id"), if the file gives one that has a token.
-/// An id beyond the vocabulary counts as none, as in llama.cpp (see tokenizer_warnings()).
+/// The id under this key ("tokenizer.ggml.bos_token_id"), if the file has it and a token has this
+/// id. An id beyond the vocabulary counts as missing, as in llama.cpp (see tokenizer_warnings()).
 [[nodiscard]] std::optional<int64_t> token_id(const Metadata& metadata,
                                               std::string_view key,
                                               const Vocabulary& vocabulary);
 
-/// A pair of tokens that merge, the best first. SentencePiece files have scores of tokens and no
-/// list of merges: each split of a token into two tokens is a merge with the score of the whole.
-/// Source: transformers, convert_slow_tokenizer.py, generate_merges
+/// A pair of tokens that merge; merges are listed with the best first. SentencePiece files have
+/// scores of tokens but no list of merges: each split of a token into two tokens is a merge with
+/// the score of the whole. Source: transformers, convert_slow_tokenizer.py, generate_merges
 struct Merge {
   std::string_view left;  // into the metadata
   std::string_view right;

@@ -21,8 +21,8 @@ constexpr size_t kHugePage = size_t{2} << 20;
 
 std::string error_text(int error) { return std::generic_category().message(error); }
 
-/// Maps a file at a multiple of a huge page, because the system maps huge pages of a file only
-/// where addresses and offsets agree. \returns nullptr if the system refuses
+/// Maps a file at a multiple of a huge page, because the system maps huge pages of a file only if
+/// address and offset are aligned alike. \returns nullptr if the system refuses
 std::byte* map_aligned(int descriptor, size_t bytes) noexcept {
   void* raw = mmap(nullptr, bytes + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (raw == MAP_FAILED) return nullptr;
@@ -40,7 +40,7 @@ std::byte* map_aligned(int descriptor, size_t bytes) noexcept {
   return place;
 }
 
-/// The entries, the longest first, so that workers end at about the same time.
+/// The entries, the longest first, so that all workers end at about the same time.
 std::vector<const PackedEntry*> longest_first(const PackedIndex& index) {
   std::vector<const PackedEntry*> entries;
   for (const PackedEntry& entry : index.entries) entries.push_back(&entry);

@@ -50,24 +50,25 @@ class PackedCopy final : public MappedWeights {
   size_t mapped_bytes_;
 };
 
-/// One file with packed weights in a folder that only this user can write to. Any number of
-/// processes may open and save the same file: a save writes a file of another name and renames it,
-/// so a file that is mapped never changes. Disk errors are never thrown.
+/// One file with packed weights, in a folder to which only this user can write. Any number of
+/// processes may open and save the same file: a save writes a file with another name and renames
+/// it, so a mapped file never changes. Disk errors are never thrown.
 class PackedCopyFile {
  public:
   struct Options {
     std::filesystem::path root;  // the folder; made by save()
     std::string name;            // of the file in it
     std::string key;             // everything that the weights depend on
-    // Must be longer than any save takes. Temporary files of killed writers go after this time.
+    // Must be longer than any save takes. Temporary files of killed writers are removed after this
+    // time.
     std::chrono::seconds stale_after = std::chrono::hours(6);
     StepHook step_hook;  // tests only
   };
 
   struct Opened {
-    std::shared_ptr<PackedCopy> copy;  // nullptr: there is none that can be used
+    std::shared_ptr<PackedCopy> copy;  // nullptr: there is no usable file
     std::string reason;                // why not
-    bool is_broken = false;  // there is a file or a folder, but something is wrong with it
+    bool is_broken = false;            // a file or folder exists, but something is wrong with it
   };
 
   struct Saved {
@@ -78,9 +79,9 @@ class PackedCopyFile {
 
   explicit PackedCopyFile(Options options) : options_(std::move(options)) {}
 
-  /// Maps the file, after every byte was compared with its checksum.
+  /// Maps the file, after comparing every byte with its checksum.
   [[nodiscard]] Opened open(const RunParts& run_parts) const;
-  /// Writes the file, and replaces the one there was. Needs 8 MiB of memory.
+  /// Writes the file, and replaces an existing one. Needs 8 MiB of memory.
   [[nodiscard]] Saved save(std::span<const PackedWeight> weights, const RunParts& run_parts) const;
 
   [[nodiscard]] std::filesystem::path path() const { return options_.root / options_.name; }

@@ -120,7 +120,7 @@ TEST_F(PackedCopyTest, a_damaged_byte_is_found_wherever_it_is) {
     damaged[i] = static_cast<char>(damaged[i] ^ 0x10);
     write_bytes(path_, damaged);
     const PackedCopyFile::Opened opened = open(file());
-    // The bytes between two weights mean nothing.
+    // The bytes between two weights have no meaning.
     const bool is_whole = opened.copy != nullptr && model.is(*opened.copy);
     EXPECT_TRUE(is_whole || (opened.copy == nullptr && opened.is_broken)) << "byte " << i;
   }

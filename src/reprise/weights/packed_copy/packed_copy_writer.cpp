@@ -14,10 +14,10 @@ namespace reprise::weights {
 namespace {
 
 constexpr std::string_view kTemporaryPrefix = ".tmp-";
-// A save looks at no more names than this.
+// The largest number of names that a save looks at.
 constexpr size_t kMaxSweptNames = 16'384;
-// Writes of whole huge pages at multiples of huge pages: the system then keeps the file in huge
-// pages, and maps them as such. With writes of 1 MiB it did not.
+// Writes whole huge pages at multiples of huge pages: the system then keeps the file in huge pages,
+// and maps them as such. With writes of 1 MiB it did not.
 constexpr size_t kWriteBytes = size_t{8} << 20;
 
 std::string error_text_of(int error) { return std::generic_category().message(error); }
@@ -88,7 +88,7 @@ void sweep(const DiskSteps& disk,
            int folder,
            const std::string& published_name,
            std::chrono::seconds stale_after) {
-  // Compare with the new file's time and not with this machine's clock, because the file server may
+  // Compares with the new file's time instead of this machine's clock, because a file server may
   // have another clock.
   struct stat published{};
   std::vector<std::string> names;
@@ -104,7 +104,7 @@ void sweep(const DiskSteps& disk,
   }
 }
 
-/// Why a file of these bytes cannot be written to this file system, or nothing.
+/// Why a file of this many bytes cannot be written to this file system, or nothing.
 std::string why_no_room(int folder, uint64_t bytes) {
   struct statvfs space{};
   if (::fstatvfs(folder, &space) != 0) return {};

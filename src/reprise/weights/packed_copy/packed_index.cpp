@@ -41,7 +41,7 @@ uint64_t number_at(std::string_view text, size_t offset) noexcept {
   return number;
 }
 
-/// Takes fields from the front of a text.
+/// Reads fields from the front of a text.
 class Fields {
  public:
   explicit Fields(std::string_view text) : rest_(text) {}

@@ -38,7 +38,7 @@ Parsed parse(std::string_view text, uint64_t file_bytes) {
   return parsed;
 }
 
-/// Writes checksums that fit the bytes, as someone who forges a file would.
+/// Writes matching checksums, as a forger of a file would do.
 void sign(std::string& text) {
   const auto put = [&](size_t offset, std::string_view signed_bytes) {
     const uint64_t sum = packed_checksum(std::as_bytes(std::span(signed_bytes)));

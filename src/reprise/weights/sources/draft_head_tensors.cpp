@@ -13,13 +13,13 @@
 namespace reprise::weights {
 namespace {
 
-// The name under which the head's tensor is loaded; empty: it is not the head's.
+// The name under which the head's tensor is loaded; empty: the tensor is not part of the head.
 std::string name_in_eagle_head(std::string_view stored) {
   if (stored.starts_with("model.")) stored.remove_prefix(6);
   if (stored == head_tensors::kLmHead || stored == head_tensors::kDraftToTarget) {
     return std::string(stored);
   }
-  if (stored == "t2d") return {};  // the same mapping, as a mask over the target's tokens
+  if (stored == "t2d") return {};  // the same mapping as d2t, as a mask over the target's tokens
   constexpr std::string_view kMidlayer = "midlayer.";
   if (stored.starts_with(kMidlayer)) {
     return fmt::format("model.layers.0.{}", stored.substr(kMidlayer.size()));
@@ -54,7 +54,8 @@ std::string name_in_qwen_mtp_head(std::string_view stored) {
   return fmt::format("model.{}", stored);
 }
 
-// The name under which a tensor of the checkpoint is loaded; empty: it is not the head's.
+// The name under which a tensor of the checkpoint is loaded; empty: the tensor is not part of the
+// head.
 std::string name_in_head(std::string_view stored, const DraftHeadConfig& head) {
   switch (head.kind) {
     case DraftHeadKind::mtp:
@@ -98,7 +99,8 @@ std::vector<ExpectedTensor> expected_tensors(const DraftHeadConfig& head) {
           head.draft_vocab_size == head.model.vocab_size ? Presence::optional : Presence::required;
       tensor.shape = {head.draft_vocab_size, hidden};
     }
-    // The layer of eagle3 reads embedding and hidden state side by side.
+    // The layer of eagle3 reads the embedding and the hidden state side by side, so its inputs are
+    // twice as wide.
     const bool reads_both = is_of(tensor, "model.layers.0.self_attn.q_proj") ||
                             is_of(tensor, "model.layers.0.self_attn.k_proj") ||
                             is_of(tensor, "model.layers.0.self_attn.v_proj");
@@ -166,7 +168,7 @@ std::vector<int32_t> read_target_ids(const DraftHeadConfig& head, const WeightSo
       offset = narrow;
     }
     const auto first = static_cast<int64_t>(row);
-    // Both bounds are checked before the sum, which then cannot overflow.
+    // Both bounds are checked before the addition, so it cannot overflow.
     if (offset < -first || offset >= head.model.vocab_size - first) {
       throw FileError("E_VALUE",
                       source.description(),

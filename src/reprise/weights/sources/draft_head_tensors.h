@@ -13,8 +13,8 @@
 
 namespace reprise::weights {
 
-/// The names of a head's tensors for the code that loads them, whatever the checkpoint calls them.
-/// Those of its layer are a decoder's for layer 0.
+/// The names of a head's tensors in the code that loads them, whatever names the checkpoint has.
+/// Those of the head's layer are a decoder's names for layer 0.
 namespace head_tensors {
 inline constexpr std::string_view kFc = "model.fc.weight";
 inline constexpr std::string_view kHiddenNorm = "model.layers.0.hidden_norm";  // eagle3
@@ -27,15 +27,15 @@ inline constexpr std::string_view kLmHead = "lm_head.weight";
 inline constexpr std::string_view kDraftToTarget = "d2t";
 }  // namespace head_tensors
 
-/// The checkpoint of a head under these names. Tensors that belong to its target are left out.
+/// The checkpoint of a head under these names, without the tensors of its target.
 [[nodiscard]] std::unique_ptr<WeightSource> with_head_names(std::unique_ptr<WeightSource> source,
                                                             const DraftHeadConfig& head);
 
-/// Every tensor of a head. The embedding and lm_head are optional: the target's take their place.
+/// Every tensor of a head. The embedding and lm_head are optional: otherwise the target's are used.
 [[nodiscard]] std::vector<ExpectedTensor> expected_tensors(const DraftHeadConfig& head);
 
-/// Checks that `source`, of with_head_names(), holds the head. Returns warnings about tensors that
-/// are not used. \throws FileError as verify_weights
+/// Checks that `source`, a result of with_head_names(), has all tensors of the head. Returns
+/// warnings about tensors that are not used. \throws FileError as verify_weights
 [[nodiscard]] std::vector<std::string> verify_weights(const DraftHeadConfig& head,
                                                       const WeightSource& source);
 

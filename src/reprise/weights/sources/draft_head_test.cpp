@@ -58,7 +58,7 @@ std::string head_refusal(const Json& members, int num_target_layers = 10) {
   return "accepted";
 }
 
-/// The list of entries is the tensor d2t.
+/// A source whose only tensor is d2t, with these entries.
 class OnlyTargetIds final : public WeightSource {
  public:
   OnlyTargetIds(std::vector<int64_t> entries, DType dtype)
@@ -214,7 +214,7 @@ TEST(QwenMtpHead, is_refused_where_there_is_none_or_more_than_one) {
   EXPECT_EQ(mtp_refusal(json), "accepted") << "Qwen3.5 counts by mtp_num_hidden_layers";
   json["mtp_num_hidden_layers"] = 0;
   EXPECT_THAT(mtp_refusal(json), HasSubstr("mtp_num_hidden_layers"));
-  // A model that reads images too has its language model's numbers in an object of their own.
+  // A model that also reads images has its language model's numbers in a separate object.
   const Json outer = {{"text_config", json}};
   EXPECT_THROW((void)mtp_config(outer.dump(), "config.json", head_test_config(json)), FileError);
   json["mtp_num_hidden_layers"] = 1;

@@ -31,10 +31,10 @@ uint64_t mix(uint64_t z) {
 }
 
 // The sum of four 16-bit uniforms (Irwin-Hall) is within 0.02 of a normal density everywhere, ends
-// at 3.46 standard deviations, and is integer arithmetic: the same bits on every machine.
+// at 3.46 standard deviations, and is computed with integers: the same bits on every machine.
 float bell_shaped(uint64_t bits) {
   constexpr float kStandardDeviation = 0.02f;
-  // A uniform of 0..65535 has variance (2^32 - 1) / 12; four of them have (2^32 - 1) / 3.
+  // A uniform number of 0..65535 has variance (2^32 - 1) / 12; the sum of four has (2^32 - 1) / 3.
   constexpr float kScale = kStandardDeviation / 37837.2268f;
   const int32_t sum =
       static_cast<int32_t>(bits & 0xffffu) + static_cast<int32_t>((bits >> 16) & 0xffffu) +

@@ -23,7 +23,7 @@ namespace reprise::weights {
 class DummyWeights final : public WeightSource {
  public:
   DummyWeights(const ModelConfig& config, uint64_t seed);
-  /// The required ones of these tensors.
+  /// Makes those of these tensors that are required.
   DummyWeights(const std::vector<ExpectedTensor>& tensors, DType dtype, uint64_t seed);
 
   [[nodiscard]] const TensorSpec* find(std::string_view name) const override;

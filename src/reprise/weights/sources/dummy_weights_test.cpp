@@ -50,8 +50,8 @@ TEST(DummyWeights, depends_on_seed_name_and_index_alone) {
   EXPECT_EQ(up, wide);
 }
 
-// Bits from a second implementation in Python: dummy models must mean the same on every machine and
-// in every release.
+// The expected bits come from a second implementation in Python: dummy models must be the same on
+// every machine and in every release.
 TEST(DummyWeights, keeps_its_values_from_release_to_release) {
   const auto values =
       read_f32(DummyWeights(config_of("LlamaForCausalLM"), 0), "model.embed_tokens.weight");

@@ -19,7 +19,7 @@ bool is_float(DType dtype) {
   return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
 }
 
-// Routers are small, and rounding them would choose other experts.
+// Routers are not quantised: they are small, and rounding would choose other experts.
 bool is_router(std::string_view name) {
   constexpr std::array<std::string_view, 4> kEndings = {".mlp.gate.weight",
                                                         ".block_sparse_moe.gate.weight",
@@ -29,7 +29,7 @@ bool is_router(std::string_view name) {
                              [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-// A matrix, or those of all experts.
+// Whether the tensor is a matrix, or the matrices of all experts.
 bool are_matrices(std::string_view name, const TensorSpec& spec) {
   if (is_router(name)) return false;
   if (spec.shape.size() == 2) return true;
@@ -48,7 +48,7 @@ std::optional<PanelFormat> format_for(LoadQuantization method,
                               fits_float_panels(PanelFormat::f8e4m3_rows, spec.shape[0], depth);
     return is_quantised ? std::optional(PanelFormat::f8e4m3_rows) : std::nullopt;
   }
-  // The products of experts have no kernels for rows with one scale.
+  // There are no kernels for products of experts whose rows have one scale.
   const bool is_expert = spec.shape.size() == 3 || name.find(".experts.") != std::string_view::npos;
   if (method == LoadQuantization::int8 && !is_expert && fits_int8_panels(spec.shape[0], depth)) {
     return PanelFormat::int8_rows;

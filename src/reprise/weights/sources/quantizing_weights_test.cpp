@@ -72,7 +72,7 @@ TEST(QuantizingWeights, stays_within_half_a_step_of_every_value) {
       for (size_t i = begin; i < begin + static_cast<size_t>(group); ++i) {
         largest = std::max(largest, std::abs(static_cast<double>(values[i])));
       }
-      // The scale is float16; int4 has no code for the largest value of the other sign.
+      // The scale is float16, and int4 has no code for the largest value of the opposite sign.
       const double bound = largest / steps * (steps == 8 ? 1.01 : 0.52) + largest * 1e-3;
       for (size_t i = begin; i < begin + static_cast<size_t>(group); ++i) {
         ASSERT_NEAR(got[i], values[i], bound) << i << " of " << name;

@@ -17,7 +17,7 @@ bool generates_text(const ModelConfig& config) {
   return !config.pooling && !config.classifier && !config.is_encoder;
 }
 
-// The part of the model that tensor-parallel ranks cannot have yet; empty: there is none.
+// The part of the model that does not support tensor-parallel ranks yet; empty: all parts do.
 std::string_view unready_part(const ModelConfig& config) {
   if (config.num_recurrent_layers() > 0) return "recurrent layers";
   if (!generates_text(config)) return "models that give vectors or labels";
@@ -35,7 +35,7 @@ std::string_view unready_part(const ModelConfig& config) {
   return {};
 }
 
-// The same for ranks that have whole layers, or whole experts.
+// The same for ranks that have whole layers or whole experts.
 std::string_view unready_for_whole_parts(const ModelConfig& config) {
   if (config.has_layer_scalars) return "the layers of Gemma 4";
   if (config.has_single_blocks) return "layers of one block";
@@ -45,7 +45,7 @@ std::string_view unready_for_whole_parts(const ModelConfig& config) {
   return {};
 }
 
-// An encoder runs on one rank alone.
+// The model's encoder, which runs only on a single rank; empty: there is none.
 std::string_view encoder_part(const ModelConfig& config) {
   return config.encoder ? "an encoder in front of the decoder" : "";
 }
@@ -72,7 +72,7 @@ void divide_heads(ModelConfig& config, int64_t ranks) {
   require_divisible("attention heads", config.num_attention_heads, ranks);
   config.num_attention_heads /= ranks;
   if (config.mla) return;  // all heads read one latent
-  // With fewer key/value heads than ranks, several ranks have the same one.
+  // With fewer key/value heads than ranks, several ranks share each head.
   if (config.num_key_value_heads >= ranks) {
     require_divisible("key/value heads", config.num_key_value_heads, ranks);
   } else if (ranks % config.num_key_value_heads != 0) {
@@ -205,7 +205,7 @@ class RankWeights::Layer {
   }
 
  private:
-  // This rank's range of `size` entries, if all ranks have as many.
+  // This rank's range of `size` entries, if all ranks have equal ranges.
   [[nodiscard]] Range share(int64_t size) const { return {rank_ * size, size}; }
   [[nodiscard]] static Range behind(int64_t offset, Range range) {
     return {offset + range.begin, range.count};
@@ -238,7 +238,7 @@ class RankWeights::Layer {
     add_columns(names_.o, q);
   }
 
-  // Every rank makes the latents; each has some of the heads that are made from them.
+  // Every rank computes the latents; each rank has some of the heads that are made from them.
   void add_latent_attention() {
     const LatentAttentionConfig& mla = *whole_.mla;
     const int64_t heads = mine_.num_attention_heads;
@@ -247,7 +247,7 @@ class RankWeights::Layer {
     add_columns(names_.o, share(heads * mla.v_head_dim));
   }
 
-  // `size`: rows of this rank.
+  // `size`: the number of this rank's rows.
   void add_mlp(std::string_view gate,
                std::string_view up,
                std::string_view gate_up,
@@ -314,7 +314,8 @@ RankWeights::RankWeights(std::unique_ptr<WeightSource> source,
   const ModelConfig mine = config_of_rank(whole, rank);
   for (int64_t layer = mine.first_layer(); layer < mine.end_layer(); ++layer) {
     if (rank.tensor_ranks > 1) Layer(*this, whole, rank, layer).add();
-    // Checkpoints with a tensor for each expert need no cut: the model reads those that it has.
+    // If a checkpoint has a tensor for each expert, nothing is cut: the model reads only this
+    // rank's experts.
     if (mine.is_moe_layer(layer) && mine.moe->of_rank && mine.moe->is_stacked) {
       add_stacked_experts(whole, *mine.moe->of_rank, layer);
     }
@@ -352,8 +353,8 @@ void RankWeights::add_as(const std::string& name,
                          std::vector<Range> ranges) {
   const TensorSpec* stored = source_->find(stored_name);
   if (stored == nullptr) return;  // most models have no biases
-  // Stacked experts in blocks are cut as numbers. Panels of smaller floats can be read as numbers
-  // too, and then they are.
+  // Stacked experts in blocks are cut as numbers. Panels of smaller floats can also be read as
+  // numbers, and then they are.
   const std::optional<PanelFormat> packed = source_->panel_format(stored_name);
   if (packed && stored->shape.size() == 2 && family_of(*packed) != WeightFamily::float_panels) {
     throw InvalidArgument(fmt::format(
@@ -397,7 +398,7 @@ void RankWeights::read(std::string_view name, DType dtype, std::span<std::byte> 
   if (part.ranges.empty()) return;
   const std::vector<int64_t>& stored = source_->find(part.stored_name)->shape;
   const auto dim = static_cast<size_t>(part.dim);
-  // The tensor is `outer` rows of stored[dim] entries of `inner` bytes.
+  // The tensor consists of `outer` times stored[dim] entries of `inner` bytes.
   int64_t outer = 1;
   for (size_t i = 0; i < dim; ++i) outer *= stored[i];
   auto inner = static_cast<int64_t>(dtype_bytes(dtype));

@@ -13,14 +13,15 @@
 namespace reprise::weights {
 
 /// How the ranks of an engine divide its model, and which rank this is. A stage is a group of
-/// tensor ranks, which follow each other.
+/// tensor ranks with consecutive numbers.
 struct RankOfModel {
   int64_t rank = 0;          // of the engine
   int64_t tensor_ranks = 1;  // that share each layer
   int64_t stages = 1;        // among which the layers are divided
-  /// Each of the ranks has some experts as a whole; otherwise each has a part of every expert.
+  /// Each rank has some whole experts; false: each rank has a part of every expert.
   bool divides_experts = false;
-  /// The engine of this rank, of those among which experts are divided. 1: each has its own.
+  /// The number of this rank's engine, and the number of engines that divide the experts; 1: each
+  /// engine has all experts.
   int64_t engine = 0;
   int64_t engines = 1;
 
@@ -29,17 +30,17 @@ struct RankOfModel {
   [[nodiscard]] int64_t stage() const noexcept { return rank / tensor_ranks; }
 };
 
-/// The experts of one part of several: neighbours, as near to equal numbers as possible, where the
-/// first parts have one more. Source: vLLM's placement `linear` (determine_expert_map).
+/// The experts of one part of several: neighbours, in parts that are as equal as possible; the
+/// first parts may have one expert more. Source: vLLM's placement `linear` (determine_expert_map).
 [[nodiscard]] ExpertRange experts_of_part(int64_t num_experts, int64_t part, int64_t parts);
 
 /// The config of one rank: its heads, its share of the MLP, its layers, its experts. The vocabulary
-/// stays whole. \throws InvalidArgument that names what cannot be divided, or what is not ready for
-/// several ranks
+/// stays whole. \throws InvalidArgument that names what cannot be divided, or what does not support
+/// several ranks yet
 [[nodiscard]] ModelConfig config_of_rank(const ModelConfig& whole, const RankOfModel& rank);
 
-/// The rows of the vocabulary whose logits each rank computes; those of the last rank may end with
-/// padding. A multiple of 64, so that the weights can be loaded in panels.
+/// The number of vocabulary rows whose logits each rank computes; those of the last rank may end
+/// with padding. A multiple of 64, so that the weights can be loaded in panels.
 [[nodiscard]] int64_t vocab_rows_of_rank(int64_t vocab_size, int64_t ranks);
 
 /// The part of a model's weights that one rank has. Names are those of the whole source. Q, k, v,
@@ -52,8 +53,8 @@ struct RankOfModel {
 /// Reading a part reads the whole tensor first.
 class RankWeights final : public WeightSource {
  public:
-  /// `whole`: the config of the source. \pre config_of_rank(whole, rank) does not throw
-  /// \throws InvalidArgument for weights that kernels read as they are stored, in blocks
+  /// `whole`: the config of the source. \pre config_of_rank(whole, rank) does not throw \throws
+  /// InvalidArgument for weights that kernels read in their stored form, in blocks
   RankWeights(std::unique_ptr<WeightSource> source,
               const ModelConfig& whole,
               const RankOfModel& rank);
@@ -83,7 +84,7 @@ class RankWeights final : public WeightSource {
               int dim,
               std::vector<Range> ranges);
   void add_head(const ModelConfig& whole, const RankOfModel& rank);
-  /// Of tensors with the matrices of all experts of a layer.
+  /// Adds tensors with the matrices of all experts of a layer.
   void add_stacked_experts(const ModelConfig& whole, ExpertRange experts, int64_t layer);
 
   std::unique_ptr<WeightSource> source_;

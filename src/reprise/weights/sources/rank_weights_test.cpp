@@ -106,7 +106,7 @@ TEST(ConfigOfRank, divides_experts_as_evenly_as_possible) {
   EXPECT_EQ(second.moe->num_experts, 5);
   EXPECT_EQ(second.moe->intermediate_size, 21);  // experts are whole
   EXPECT_EQ(second.intermediate_size, 12);
-  // Engines that share experts have whole layers.
+  // Engines that share experts have all other layers whole.
   const ModelConfig engine =
       config_of_rank(config, {.divides_experts = true, .engine = 1, .engines = 2});
   EXPECT_EQ(engine.moe->of_rank, (ExpertRange{.begin = 3, .count = 2}));
@@ -141,7 +141,7 @@ TEST(ConfigOfRank, gives_a_stage_its_layers_and_its_ranks_their_heads) {
   EXPECT_EQ(config.num_ranks(), 4);
 }
 
-// The oracle is the stored tensor, cut here by hand.
+// The expected result is the stored tensor, cut in the test itself.
 TEST(RankWeights, cut_rows_and_columns_of_each_rank) {
   const ModelConfig config = qwen2();
   const DummyWeights whole(config, 3);

@@ -57,14 +57,14 @@ std::string RenamedWeights::description() const { return source_->description();
 
 namespace {
 
-// What stands before the names of a checkpoint, which are of a class with another first part.
+// The first part of the names in a checkpoint, where it differs from that of the class.
 struct FirstPart {
   std::string added;    // to the stored names: they lack "transformer."
   std::string removed;  // from them: the class has no "roberta."
 };
 
-// Checkpoints of a class without the part that all its names begin with, and of a class with a head
-// that begins the names of the layers.
+// Finds out whether the checkpoint's names lack the first part of the class's names, or have one
+// that the class's names lack: it was then saved from a class without, or with, a head.
 FirstPart find_first_part(const WeightSource& source, const std::string& embedding) {
   if (source.has(embedding)) return {};
   const size_t dot = embedding.find('.');
@@ -78,7 +78,7 @@ FirstPart find_first_part(const WeightSource& source, const std::string& embeddi
   return {};
 }
 
-// The first conversions of BERT kept the names that TensorFlow has for the tensors of a norm.
+// The first conversions of BERT kept TensorFlow's names for the tensors of a norm.
 std::string with_names_of_torch(std::string name) {
   for (const auto& [old_end, end] :
        {std::pair<std::string_view, std::string_view>{".LayerNorm.gamma", ".LayerNorm.weight"},

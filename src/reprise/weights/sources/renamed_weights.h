@@ -12,8 +12,8 @@ namespace reprise::weights {
 /// Wraps a source whose tensors have other names.
 class RenamedWeights final : public WeightSource {
  public:
-  /// `stored_names`: by the name under which a tensor is found. Tensors that are not listed are not
-  /// there.
+  /// `stored_names`: the stored name, by the name under which a tensor is found. Tensors that are
+  /// not listed cannot be found.
   RenamedWeights(std::unique_ptr<WeightSource> source,
                  std::map<std::string, std::string, std::less<>> stored_names);
 
@@ -48,8 +48,8 @@ class RenamedWeights final : public WeightSource {
 
 /// The source under the names of the class that `config` names. Some checkpoints were saved from
 /// the decoder without its head, so that their names lack the first part: "h.0.ln_1.weight" instead
-/// of "transformer.h.0.ln_1.weight". Of models that read images too, only the language model is
-/// found (text_part.h). Other sources are returned as they are.
+/// of "transformer.h.0.ln_1.weight". Of models that also read images, only the language model can
+/// be found (text_part.h). Other sources are returned unchanged.
 [[nodiscard]] std::unique_ptr<WeightSource> with_class_names(std::unique_ptr<WeightSource> source,
                                                              const ModelConfig& config);
 

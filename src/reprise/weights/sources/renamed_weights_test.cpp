@@ -22,7 +22,7 @@ ModelConfig gpt2() {
       .config;
 }
 
-// Dummy weights, saved without the first part of their names.
+// Dummy weights whose names lack the first part.
 std::unique_ptr<WeightSource> saved_without_head(const ModelConfig& config) {
   auto dummy = std::make_unique<DummyWeights>(config, 1);
   std::map<std::string, std::string, std::less<>> short_names;

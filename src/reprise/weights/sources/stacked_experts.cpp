@@ -15,7 +15,7 @@ namespace {
 
 using Parts = std::map<std::string, StackedExperts::Part, std::less<>>;
 
-// The modules whose rows follow each other in the matrix of an expert.
+// The modules whose rows are consecutive in the matrix of an expert.
 struct StackedModule {
   std::string_view stored;  // after the prefix of the layer
   std::vector<std::string_view> modules;
@@ -58,7 +58,8 @@ void add_parts(const WeightSource& source,
   }
 }
 
-/// Rows of a part from an expert's matrix [columns, stored_width], one row of it in each column.
+/// Copies rows of a part from an expert's matrix [columns, stored_width], which has one row of the
+/// part in each column.
 void copy_transposed(const StackedExperts::Part& part,
                      std::span<const std::byte> expert,
                      int64_t stored_width,

@@ -18,7 +18,7 @@ namespace reprise::weights {
 /// size] and [experts, size, hidden].
 class StackedExperts final : public WrappedWeights {
  public:
-  /// The rows of one expert's matrix in the tensor of all.
+  /// The rows of one expert's matrix, in the tensor of all experts.
   struct Part {
     std::string stored_name;
     int64_t expert = 0;
@@ -40,8 +40,9 @@ class StackedExperts final : public WrappedWeights {
   std::map<std::string, Part, std::less<>> parts_;
 };
 
-/// The source with a matrix for each expert. A source without stacked experts comes back as it is.
-/// \throws FileError E_SHAPE for a stacked tensor whose sizes are not those of the config
+/// The source with a separate matrix for each expert. A source without stacked experts is returned
+/// unchanged. \throws FileError E_SHAPE for a stacked tensor whose sizes are not those of the
+/// config
 [[nodiscard]] std::unique_ptr<WeightSource> with_single_experts(
     std::unique_ptr<WeightSource> source, const ModelConfig& config);
 

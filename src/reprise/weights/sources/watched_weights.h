@@ -14,7 +14,7 @@ namespace reprise::weights {
 /// total.
 class WatchedWeights final : public WrappedWeights {
  public:
-  /// Called after each tensor or part of one, by the thread that read it. Calls follow each other.
+  /// Called after each tensor or part of one, by the thread that read it. Calls do not overlap.
   using OnRead = std::function<void(uint64_t bytes_done, uint64_t bytes_total)>;
 
   WatchedWeights(std::unique_ptr<WeightSource> source, OnRead on_read);
@@ -31,7 +31,7 @@ class WatchedWeights final : public WrappedWeights {
 
  private:
   void count(uint64_t bytes) const;
-  /// The stored bytes of these rows. Those of all parts add up to those of the tensor.
+  /// The stored bytes of these rows. The sum over all parts is the number for the whole tensor.
   [[nodiscard]] uint64_t bytes_of(std::string_view name, RowRange rows) const;
 
   OnRead on_read_;
