@@ -17,7 +17,7 @@ import math
 BANDWIDTH = 4.48  # MB/us that a kernel that only reads reaches
 NODE_US = 0.7  # from the end of a kernel to the start of the next one in the same graph
 LEAST_NODE_US = 0.74  # of a chain whose kernels overlap
-NORM_US = 1.0  # of the norm in front of a product, so that a step is as long as it was measured at 1B and 8B
+NORM_US = 1.0  # the norm in front of a product; chosen so that a step takes as long as was measured at 1B and 8B
 BYTES = 2  # bfloat16
 
 

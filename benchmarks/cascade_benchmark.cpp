@@ -81,7 +81,7 @@ Tokens tokens_from(uint32_t seed, int32_t count) {
   return tokens;
 }
 
-/// An engine whose requests all decode.
+/// An engine in which every request decodes.
 class Decoding {
  public:
   Decoding(LLM& llm, int32_t prefix_len, int num_requests, int num_steps)
@@ -96,7 +96,7 @@ class Decoding {
       ids_.push_back(core_.add_request(
           prompt, {.temperature = 0, .max_tokens = num_steps + 64, .ignore_eos = true}));
     }
-    // All of them decode when a step gives each a token.
+    // All requests decode as soon as one step gives each of them a token.
     while (core_.step().size() < static_cast<size_t>(num_requests)) {
     }
   }

@@ -80,7 +80,7 @@ def main():
     parser.add_argument("--device", default="cuda")
     arguments = parser.parse_args()
     with open(arguments.out, "w", encoding="utf-8") as out:
-        # A line is there as soon as its shape is measured.
+        # A row is in the file as soon as its shape is measured.
         def add(row):
             line = json.dumps({"what": "transformers", "row": "transformers"} | row)
             print(line, flush=True)

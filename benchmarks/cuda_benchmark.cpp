@@ -36,7 +36,7 @@ constexpr const char* kUsage =
     "usage: cuda_benchmark 0.5b|1b|8b|serving|parts|sampling|rehearse [ROWS [SECONDS]], or "
     "cuda_benchmark launch|config|bytes 0.5b|1b|8b";
 
-/// Rows of all lengths until the process is ended.
+/// Writes rows of all lengths until the process is ended.
 void rehearse(RowLog& log) {
   for (int i = 0;; ++i) {
     log.add("rehearsed", {{"text", std::string(static_cast<size_t>(i * 37 % 3000), 'x')}});

@@ -13,7 +13,7 @@ namespace {
 constexpr int32_t kPrefillTokens = 4096;
 constexpr int64_t kBytesPerElement = 2;
 
-/// What all measurements of one model share.
+/// The results of one model that all its measurements add to.
 struct Measured {
   const Gpu& gpu;
   const weights::ModelConfig& config;
@@ -41,7 +41,7 @@ Json decode_row(const Measured& measured, Engine& engine, int32_t requests) {
           {"launches", engine.launches()}};
 }
 
-/// One kind of graphs, with everything that decoding with them tells.
+/// Measures decoding with one kind of graphs.
 void measure_mode(const Measured& measured,
                   Engine& engine,
                   CudagraphMode mode,
@@ -60,7 +60,7 @@ void measure_mode(const Measured& measured,
   }
 }
 
-/// FULL, one request, over the same weights: programmatic dependent launch off and on.
+/// Programmatic dependent launch off and on, with FULL graphs, one request and the same weights.
 void measure_programmatic_launch(const Measured& measured, Engine& engine, int round) {
   for (const bool is_on : {false, true}) {
     engine.stream().synchronize();
@@ -80,8 +80,8 @@ void measure_prefill(const Measured& measured, Engine& engine) {
     times.push_back(seconds_of([&] { engine.step(1, kPrefillTokens); }));
   }
   const double seconds = median(times);
-  // Products of all rows: the embedding multiplies nothing, the head only the last row. Attention
-  // is left out, so the share of the peak is a lower bound.
+  // Counts the products of all rows. The embedding multiplies nothing, and the head multiplies only
+  // the last row. Attention is left out, so the share of the peak is a lower bound.
   const int64_t tables = measured.config.vocab_size * measured.config.hidden_size *
                          (measured.config.tie_word_embeddings ? 1 : 2);
   const auto weights = static_cast<double>(weights::num_parameters(measured.config) - tables);

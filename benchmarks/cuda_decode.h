@@ -7,9 +7,9 @@
 
 namespace reprise::benchmark {
 
-/// The bytes that one decoding step reads at least: each weight once, without the table of an
-/// embedding that is not also the head, of which a step reads a few rows; and the keys and values
-/// of each request's context.
+/// The smallest number of bytes that one decoding step reads: each weight once, and the keys and
+/// values of each request's context. The table of an embedding counts only if it is also the head:
+/// otherwise a step reads only a few of its rows.
 [[nodiscard]] double bytes_of_decode_step(const weights::ModelConfig& config,
                                           int32_t requests,
                                           int32_t context);
@@ -18,7 +18,7 @@ namespace reprise::benchmark {
 /// prefill. The most important figures come first; rounds are repeated while `seconds` last.
 void measure_model(const Gpu& gpu, const char* config, double seconds, RowLog& log);
 
-/// Decoding with programmatic dependent launch and without, alone.
+/// Measures only decoding, with programmatic dependent launch and without.
 void measure_launch(const Gpu& gpu, const char* config, RowLog& log);
 
 }  // namespace reprise::benchmark

@@ -13,7 +13,7 @@ void fill(device::Stream& stream, const Tensor& tensor) {
   std::mt19937 random(5);
   std::uniform_int_distribution<uint32_t> mantissa(0, 0xff);
   std::vector<uint16_t> block(kElements);
-  // 0.5 to 2, positive and negative.
+  // Numbers from 0.5 to 2, positive and negative.
   for (uint16_t& element : block) {
     element = static_cast<uint16_t>(0x3f00 + mantissa(random) + (random() % 2 << 15));
   }

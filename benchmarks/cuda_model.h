@@ -89,7 +89,8 @@ inline runner::Execution::MakeExecutor executor_of(const Gpu& gpu) {
   };
 }
 
-/// Tensors of a shape that nobody fills: making up numbers on the host would take a minute for 8B.
+/// Tensors that have a shape and no values: making up numbers on the host would take a minute for
+/// 8B.
 class ShapesOnly final : public weights::WeightSource {
  public:
   explicit ShapesOnly(const weights::ModelConfig& config) : shapes_(config, 1) {}

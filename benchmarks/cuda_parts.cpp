@@ -118,7 +118,7 @@ void measure_products(const Gpu& gpu, double bandwidth, RowLog& log) {
   }
 }
 
-/// A prompt's, of which each token sees those before it: half of all products.
+/// In a prompt each token sees the tokens before it, so half of all products are computed.
 Json measure_prompt_attention(const Gpu& gpu, int32_t tokens) {
   const double once = time_attention(gpu, {tokens}, tokens);
   const double flops = 4.0 * kHeads * kHeadDim * tokens * tokens / 2;

@@ -13,7 +13,7 @@ namespace reprise::benchmark {
 namespace {
 
 constexpr uint32_t kThreads = 512;
-constexpr uint32_t kBlocks = 8 * 132;  // several waves of thread blocks on a large GPU
+constexpr uint32_t kBlocks = 8 * 132;  // enough thread blocks for several waves on a large GPU
 constexpr size_t kBytes = size_t{1} << 30;
 
 constinit const device::Kernel kReadAll{

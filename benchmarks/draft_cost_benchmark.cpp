@@ -162,8 +162,9 @@ constexpr const char* kHead = R"({
   "max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
   "tie_word_embeddings": false, "hidden_act": "silu"})";
 
-/// The cost of steps whose drafts come from a head with random weights. They are wrong, so the
-/// request soon pauses; new requests are added until there are enough steps with drafts.
+/// The cost of steps whose drafts come from a head with random weights. Such drafts are wrong, so
+/// the request soon pauses its drafts; new requests are added until there are enough steps with
+/// drafts.
 void run_head(const fs::path& tokenizer, int rounds) {
   const fs::path folder = fs::temp_directory_path() / fmt::format("reprise-drafts-{}", ::getpid());
   fs::create_directories(folder / "head");

@@ -29,7 +29,7 @@ namespace {
 using namespace reprise;
 using cudagraph::BatchFacts;
 
-/// What the arguments say; numbers that are missing keep their defaults.
+/// The arguments of the command line; numbers that are missing keep their defaults.
 struct Arguments {
   std::filesystem::path model;
   std::filesystem::path tokenizer;
@@ -116,7 +116,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// What other programs disturb least.
+/// The smallest time: other programs have disturbed it least.
 double least(std::vector<double> values) { return *std::ranges::min_element(values); }
 
 /// The mean over all batches with `first` to `last` tokens, in microseconds; 0 if there are none.

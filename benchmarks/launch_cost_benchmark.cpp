@@ -83,7 +83,7 @@ double thread_microseconds() {
   return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
 }
 
-/// The device, and what makes executors and generated code for it.
+/// The device with its executors and code generator.
 struct Machine {
   benchmark::Gpu gpu;  // empty on a CPU
   std::unique_ptr<device::Device> launch_only;
@@ -112,7 +112,7 @@ std::unique_ptr<Machine> open_machine(bool is_gpu) {
   return machine;
 }
 
-/// A model that runs its batch in one way.
+/// A model that runs its batch in one of the ways of kWays.
 class Engine {
  public:
   Engine(Machine& machine, const weights::ModelConfig& config, const Way& way)
@@ -211,7 +211,7 @@ struct Times {
   }
 };
 
-/// Whether each way launched what it is there to measure.
+/// Whether each way made the launches that it is meant to measure.
 bool are_as_planned(const std::vector<std::unique_ptr<Engine>>& engines) {
   const auto of = [&](size_t way) { return engines[way]->launches(); };
   const runner::StepLaunches own = of(0);

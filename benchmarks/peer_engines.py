@@ -8,7 +8,7 @@ import itertools
 import os
 import time
 
-PROMPT_TOKEN = 100  # any; the time does not depend on it
+PROMPT_TOKEN = 100  # any token; the time does not depend on it
 WARMUP_TOKENS = 8
 
 
@@ -85,7 +85,7 @@ def load_llama_cpp(path: str, arguments):
     from llama_cpp import llama_cpp as api
 
     def set_context(context) -> None:
-        context.kv_unified = False  # faster where sequences share no prefix, says its header
+        context.kv_unified = False  # faster where sequences share no prefix, according to llama.h
 
     model = LlamaContext(api, path, arguments, lambda model: None, set_context)
     return llama_measurement(model, lambda: api.llama_memory_clear(api.llama_get_memory(model.context), True), arguments)
@@ -129,7 +129,8 @@ def load_openvino(path: str, arguments):
 
 
 def load_vllm(path: str, arguments):
-    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # one process, so that its memory is seen
+    # One process, so that the memory of the whole engine is measured.
+    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", f"0-{arguments.threads - 1}")
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
     import vllm

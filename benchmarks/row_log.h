@@ -16,8 +16,8 @@
 namespace reprise::benchmark {
 
 /// The results of a benchmark as rows of JSON, one per line: on standard output, and in a file if
-/// one was named. A row is in the file when add() returns, so a benchmark that is cut off keeps its
-/// rows.
+/// one was named. add() returns only when the row is in the file, so a benchmark that is cut off
+/// keeps its rows.
 class RowLog {
  public:
   /// `what` is a member of every row. An empty path: no file. \throws Error

@@ -19,7 +19,7 @@ import time
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# The layers of Falcon-H1-0.5B and of Granite 4 Micro's kind, fewer of them.
+# Configurations with the layers of Falcon-H1-0.5B and of Granite 4 Micro, but fewer layers.
 MODELS = {
     "Falcon-H1-0.5B, 8 of 36 layers": dict(
         architectures=["FalconH1ForCausalLM"], model_type="falcon_h1", hidden_size=1024, intermediate_size=2048, num_hidden_layers=8,

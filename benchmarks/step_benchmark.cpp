@@ -38,7 +38,7 @@ double thread_microseconds() {
   return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
 }
 
-/// 0 if the text is not a number.
+/// The number in the text; 0 if the text is not a number.
 int number(std::string_view text) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
