@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Builds the server with AddressSanitizer and UndefinedBehaviorSanitizer and lets it be attacked: by the tests of attacks, and
-# by tests/load/attacks.py. A report ends the server, and so this script. The times that it prints mean nothing.
+# Builds the server with AddressSanitizer and UndefinedBehaviorSanitizer, then runs the tests of attacks and
+# tests/load/attacks.py against it. A report of a sanitizer ends the server and this script. The times that the attacks
+# print mean nothing here.
 #
-#   scripts/attack_sanitized.sh [JOBS] [SECONDS]      of the build; of each attack
+#     scripts/attack_sanitized.sh [JOBS] [SECONDS]      jobs of the build; seconds of each attack
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -53,8 +53,8 @@ build() {
   fi
 }
 
-# Makes build/venv hold what the Python package is built and tested with, from PyPI, and asks the next
-# build for the package. Where that cannot be had, says so: the package is optional.
+# Installs into build/venv the packages from PyPI with which the Python package is built and tested, and asks the next
+# build for the Python package. If they cannot be installed, prints that: the Python package is optional.
 use_python() {
   local python=build/venv/bin/python
   if ! cmp -s python/requirements-test.txt build/venv/installed.txt; then

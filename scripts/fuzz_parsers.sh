@@ -22,7 +22,8 @@ if [[ ${#targets[@]} -eq 0 ]]; then
   mapfile -t targets < <(sed -n 's/^reprise_fuzz_target(\([a-z_]*\) .*/\1/p' tests/fuzz/CMakeLists.txt)
 fi
 
-# Without xgrammar: schemas and patterns are fuzzed up to the rewritten ones that xgrammar reads.
+# Built without xgrammar: of schemas and patterns, only the part before xgrammar is fuzzed, up to the grammar that it
+# would read.
 compiler="${CXX:-clang++}"
 flags=()
 if [[ "$("$compiler" -dumpversion | cut -d. -f1)" -lt 15 ]]; then
@@ -36,7 +37,7 @@ ninja -C build/fuzz "${targets[@]/%/_fuzz}"
 
 for target in "${targets[@]}"; do
   mkdir -p "build/fuzz/corpus/$target" "build/fuzz/found/$target"
-  # Short inputs: a parser's mistakes need few bytes, and a run sees more of them.
+  # Inputs are short: few bytes are enough to show a parser's mistakes, and a run tries more inputs.
   build/fuzz/bin/"${target}_fuzz" -runs="$runs" -max_len=1024 -timeout=20 -rss_limit_mb=1024 -print_final_stats=1 \
     -artifact_prefix="build/fuzz/found/$target/" "build/fuzz/corpus/$target" "tests/fuzz/corpus/$target" \
     >"build/fuzz/$target.log" 2>&1 || { tail -40 "build/fuzz/$target.log"; exit 1; }

@@ -77,7 +77,7 @@ def mistakes():
     tests = test_names()
     mutants = {mutant["id"] for mutant in json.loads((SOURCE / "tests/mutants/mutants.json").read_text(encoding="utf-8"))}
     rules = set(re.findall(r'return "([a-z_]+)";', RULES.read_text(encoding="utf-8")))
-    # Rules of other parts of the engine, in words of their own.
+    # Rules that are not in GraphRule, but in other parts of the engine.
     rules |= {"quarantine", "shadow_check"}
     seen = set()
     for row in rows():

@@ -30,7 +30,7 @@ import gpu_check_report
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("CMakeLists.txt", "benchmarks", "cmake", "scripts", "src", "tests")
-# For the report, the archive and the end of a section that does not stop by itself.
+# Time for the report, for the archive, and for ending a section that does not stop by itself.
 MARGIN_SECONDS = 12
 SHORTEST_SECTION_SECONDS = 5
 
@@ -118,7 +118,7 @@ class Check:
         rows.unlink(missing_ok=True)
         begin = time.monotonic()
         with log.open("wb") as sink:
-            # A session of its own: everything that the section starts belongs to its group.
+            # The section runs in a session of its own, so that all processes that it starts belong to one group.
             self.child = subprocess.Popen(["bash", "-c", command], cwd=ROOT, stdout=sink, stderr=subprocess.STDOUT,
                                           start_new_session=True)
             try:

@@ -29,12 +29,12 @@ configure() {
     export PKG_CONFIG_PATH="$(echo "$PWD"/$DEPS/usr/lib/*/pkgconfig):$PWD/$DEPS/usr/share/pkgconfig"
     export PKG_CONFIG_SYSROOT_DIR="$PWD/$DEPS"
   fi
-  # Neither server nor command line: their libraries are large, and nothing here needs them.
+  # Builds neither the server nor the command line: their libraries are large, and nothing here needs them.
   cmake -S . -B "$BUILD" -G Ninja -DCMAKE_BUILD_TYPE=Release -DREPRISE_CUDA=ON -DREPRISE_WERROR=OFF \
     -DREPRISE_BUILD_EXAMPLES=OFF "-DREPRISE_CUDA_ARCHITECTURES=${GPU_CHECK_ARCHITECTURES:-90a}" \
     "-DREPRISE_FOLDERS=base;parallel;device;tensor;cudagraph;config;kernels;kv_cache;weights;tokenizer;chat_template;attention;sampling;speculative;structured_output;replay_log;hub;lora;models;program;compile;scheduler;runner;engine;output_parsers;api" \
     "${prefix[@]}" || return 1
-  # A folder that another one needs and that is not built would be looked for on the machine.
+  # A library of a folder that was not built would be linked from the machine instead: refuse that.
   if grep -q -- '-lreprise_' "$BUILD/build.ninja"; then
     say "gpu_check: missing in REPRISE_FOLDERS: $(grep -o -- '-lreprise_[a-z_]*' "$BUILD/build.ninja" | sort -u | tr '\n' ' ')"
     return 1

@@ -37,7 +37,7 @@ if ! cmp -s tools/lint-requirements.txt build/lint/installed.txt; then
   cp tools/lint-requirements.txt build/lint/installed.txt
 fi
 
-# Of all sources by default, or of those among the names that come on standard input.
+# All sources by default, or those of the names on standard input that are sources.
 sources() { git ls-files --cached --others --exclude-standard '*.cpp' '*.h' '*.inl' '*.cu' '*.cuh'; }
 jobs="$(nproc)"
 
@@ -46,8 +46,8 @@ echo "clang-format: $(sources | wc -l) files are formatted"
 
 "$tools/python" -B tools/check_tidy_is_active.py "$tools/clang-tidy"
 
-# The flags of a build without groups and precompiled headers. CUDA's sources need its compiler, and .inl files are
-# parts of others.
+# clang-tidy uses the flags of a build without groups and precompiled headers. CUDA's sources need its compiler, and
+# .inl files are parts of other sources.
 cmake --preset tidy >build/tidy.log 2>&1 || { cat build/tidy.log; exit 1; }
 if $all; then
   python3 -B tests/architecture/headers_compile_alone.py build/tidy --all

@@ -33,8 +33,8 @@ use_python
 if [[ ${#cmake_arguments[@]} -gt 0 ]]; then targets+=(reprise_python reprise_python_stub); fi
 build release "${targets[@]}"
 
-# The licences of what is inside: of the libraries beside the program, and of those that are linked into it or whose
-# headers are.
+# Copies the licences of everything inside: of the libraries beside the program, and of those that are linked into it or
+# whose headers are used.
 licences=build/release/licences
 rm -rf "$licences" && mkdir -p "$licences"
 packages="libfmt-dev nlohmann-json3-dev $(dpkg -S /usr/include/boost/version.hpp | cut -d: -f1)"

@@ -37,7 +37,7 @@ else
 fi
 say() { printf '%s%s%s\n' "$bold" "$*" "$plain"; }
 run() {
-  # Printed as one would type it.
+  # Prints a command as a user would type it.
   local word line=""
   for word in "$@"; do
     case "$word" in
@@ -79,7 +79,7 @@ architectures() {
   echo "$list"
 }
 
-# Decides about the GPU: sets cmake_arguments, and the reason where there will be no kernels for it.
+# Decides about the GPU: sets cmake_arguments, and the reason if no kernels for it are built.
 choose_cuda() {
   local version gpus
   version="$(cuda_version)"
@@ -105,7 +105,7 @@ choose_cuda() {
   else
     cmake_arguments=(-DREPRISE_CUDA=ON "-DREPRISE_CUDA_ARCHITECTURES=$gpus")
   fi
-  # A build folder that is there stays as its owner has configured it.
+  # An existing build folder stays as its owner has configured it.
   if [[ -n "$no_cuda" && ! -f build/release/build.ninja ]]; then
     cmake_arguments=(-DREPRISE_CUDA=OFF)
   fi

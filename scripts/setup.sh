@@ -90,7 +90,8 @@ fetch_sources() {
   fi
 }
 
-# The path of a header: where people put things that compilers are told about, and where compilers look.
+# Finds the path of a header in the folders that compilers are told about (CPATH and others), and in those in which
+# compilers look by themselves.
 find_header() {
   local folder folders
   IFS=: read -r -a folders <<<"${CMAKE_PREFIX_PATH:+${CMAKE_PREFIX_PATH//:/\/include:}/include}:${CPATH:-}:${CPLUS_INCLUDE_PATH:-}:/usr/local/include:/usr/include"
@@ -112,7 +113,7 @@ have_boost() {
   (( ${number:-0} >= ${1%.*} * 100000 + ${1#*.} * 100 ))
 }
 
-# Whether a line of a table is about something that is not here; sets package and reason.
+# Whether a line of a table names something that is missing; sets package and reason.
 is_missing() {
   local probe kind things
   IFS='|' read -r package probe reason <<<"$1"
@@ -148,7 +149,7 @@ if [[ "${1:-}" == "--check" ]]; then
   [[ ${#missing[@]} -eq 0 ]] && exit 0
   exit 1
 fi
-# With only optional things missing there is nothing that may fail.
+# With only optional things missing nothing has to be installed, so nothing fails.
 give_up() {
   [[ ${#missing[@]} -eq 0 ]] && exit 0
   exit 1
@@ -181,14 +182,15 @@ log="$(mktemp)"
 trap 'rm -f "$log"' EXIT
 try() { apt_get "$@" >"$log" 2>&1; }
 
-# Package lists are empty on a fresh container and old on a neglected machine; try without first.
+# Package lists are empty on a fresh container and old on a neglected machine, so the first try installs without
+# updating them.
 install() {
   try install --no-install-recommends "$@" && return 0
   echo "Refreshing the package lists ..."
   try update && try install --no-install-recommends "$@"
 }
 
-# Debian 12 has the newer Boost under a name of its own, and later systems have only the other name.
+# Debian 12 has the newer Boost under a name of its own; later systems have only the plain name.
 name_boost() {
   local i version
   for i in "${!missing[@]}"; do

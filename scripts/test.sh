@@ -77,7 +77,7 @@ scripts/setup.sh --tests
 if ! $sanitize; then
   mkdir -p build
   use_python
-  # scripts/quickstart.sh may have left it out.
+  # scripts/quickstart.sh may have configured the build without CUDA.
   cmake_arguments+=(-DREPRISE_CUDA=AUTO)
   build_suite release
   printf '%s\n' "${report[@]}"
@@ -100,7 +100,7 @@ if ! $sanitize; then
     if $real_weights; then REPRISE="$PWD/build/release/bin/reprise" scripts/test_real_weights.sh; fi
     exit
   fi
-  # Last, so that ctest's verdict ends the output.
+  # Runs last, so that ctest's verdict ends the output.
   run_suite release
   exit
 fi
@@ -117,7 +117,7 @@ start=$SECONDS
 if run_suite asan; then outcome=passed; else outcome=FAILED failed=1; fi
 report+=("asan + ubsan: whole suite $outcome in $((SECONDS - start)) s")
 
-# Only the binaries that its tests run: reprise_test() calls the binary of test x "x_test".
+# Builds only the binaries that the tests labelled tsan run: reprise_test() calls the binary of test x "x_test".
 if [[ ! -f build/tsan/build.ninja ]]; then
   cmake --preset tsan >/dev/null
 fi

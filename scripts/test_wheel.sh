@@ -13,7 +13,7 @@ cd "$folder"
 venv/bin/reprise --version
 venv/bin/reprise generate "$model" --prompt "Once upon a time" --max-tokens 8
 venv/bin/reprise collect-env | grep -i llvm
-# With the kernels for GPUs where the build had a toolkit, both beside the program and in the package.
+# Both the program and the package carry the kernels for GPUs if the build had a toolkit.
 if ls "$OLDPWD"/build/python-*/bin/reprise_cuda.so >/dev/null 2>&1; then
   venv/bin/reprise collect-env | grep "CUDA plug-in (reprise_cuda.so)"
   ls venv/lib/python*/site-packages/reprise/reprise_cuda.so
