@@ -30,23 +30,24 @@ except ImportError:
     numpy = None
 
 F32, F16, Q4_0, Q5_0, Q8_0, Q4_K, Q6_K, BF16 = 0, 1, 2, 6, 8, 12, 14, 30
-# llama.cpp's number for "mostly this type"; some readers refuse a file without it.
+# llama.cpp's number of the type of most tensors; some readers refuse a file without this number.
 FILE_TYPES = {F32: 0, F16: 1, Q4_0: 2, Q8_0: 7, Q5_0: 8, Q4_K: 15, Q6_K: 18, BF16: 32}
-# q4_k_m: as the files that are called Q4_K_M, whose embedding and half of whose v and down projections have more bits than
-# the others. q5_mixed: the same idea in blocks of 32.
+# q4_k_m: the formats of files that are called Q4_K_M, whose embedding and half of whose v and down projections have
+# more bits than the other matrices. q5_mixed: the same idea in blocks of 32.
 OUTTYPES = {"f32": F32, "f16": F16, "bf16": BF16, "q8_0": Q8_0, "q5_0": Q5_0, "q4_0": Q4_0, "q5_mixed": Q5_0, "q4_k": Q4_K,
             "q6_k": Q6_K, "q4_k_m": Q4_K}
 K_QUANTS = {Q4_K: "q4_k", Q6_K: "q6_k"}
-# K-quants have blocks of 256. Shorter rows get these formats, as llama.cpp chooses them.
+# K-quants have blocks of 256 elements. Matrices with rows that are no multiple of 256 get these formats, as in
+# llama.cpp.
 WITHOUT_SUPER_BLOCKS = {Q4_K: Q5_0, Q6_K: Q8_0}
 MORE_BITS = ("self_attn.v_proj", "mlp.down_proj", "embed_tokens", "lm_head", "ffn_down_exps")
 U32, I32, FLOAT, BOOL, STRING, ARRAY, U64 = 4, 5, 6, 7, 8, 9, 10
-# The matrices of experts, which a checkpoint has apart or in tensors of all experts of a layer.
+# The matrices of experts. A checkpoint has either a tensor for each expert or one for all experts of a layer.
 EXPERT_NAMES = {"gate_proj": "ffn_gate_exps", "up_proj": "ffn_up_exps", "down_proj": "ffn_down_exps",
                 "w1": "ffn_gate_exps", "w3": "ffn_up_exps", "w2": "ffn_down_exps"}
 GATE_UP_NAMES = ("mlp.experts.gate_up_proj", "block_sparse_moe.experts.gate_up_proj", "block_sparse_moe.input_linear.weight")
 DOWN_NAMES = ("mlp.experts.down_proj", "block_sparse_moe.experts.down_proj", "block_sparse_moe.output_linear.weight")
-# Small tables and recurrences, which llama.cpp leaves as they are.
+# Small tables and recurrences, which llama.cpp does not quantise.
 ALWAYS_F32 = ("ssm_a", "ssm_d", "ssm_conv1d.weight", "ssm_conv1d_q.weight", "ssm_conv1d_k.weight",
               "ssm_conv1d_v.weight", "ssm_norm.weight", "indexer.proj.weight", "shortconv.conv.weight", "position_embd.weight",
               "token_types.weight",
@@ -161,7 +162,7 @@ def encoded(values, kind: int) -> bytes:
         return values.tobytes()
     if kind == F16:
         return values.astype("<f2").tobytes() if hasattr(values, "astype") else struct.pack(f"<{len(values)}e", *values)
-    if kind == BF16:  # only used for weights that are bf16 already
+    if kind == BF16:  # used only for weights that are already bf16
         return numpy.asarray(values, "<f4").view("<u2")[1::2].tobytes() if numpy else b"".join(
             raw[2:4] for raw in struct.iter_unpack("4s", values.tobytes()) for raw in raw)
     if kind in K_QUANTS:
@@ -177,7 +178,7 @@ def llama3_factors(config: dict) -> list[float] | None:
     rope = gguf_kinds.rope_of(config)
     if rope.get("rope_type") != "llama3":
         return None
-    head_dim = gguf_kinds.head_dim(config)  # also where a part of a head is rotated
+    head_dim = gguf_kinds.head_dim(config)  # the whole head, also where only a part of it is rotated
     low, high, old = rope["low_freq_factor"], rope["high_freq_factor"], rope["original_max_position_embeddings"]
     factors = []
     for i in range(0, head_dim, 2):
@@ -237,7 +238,7 @@ def has_more_bits(name: str, num_layers: int) -> bool:
 
 
 def kind_of(name: str, shape: list[int], outtype: str, num_layers: int) -> int:
-    # llama.cpp reads routers of every type, but its converter and its quantiser leave them F32.
+    # llama.cpp reads routers of every type, but its converter and its quantiser keep routers in F32.
     if len(shape) == 1 or name.endswith(ROUTERS):
         return F32
     kind = OUTTYPES[outtype]

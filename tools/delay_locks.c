@@ -65,8 +65,9 @@ static void maybe_sleep(void) {
   errno = kept;
 }
 
-// The next definition of a function. glibc keeps condition variables of before 2.3.2 under the same names, with another
-// layout, and dlsym() may find those on x86-64: so the newer ones are asked for by version.
+// Returns the next definition of a function. For condition variables, glibc on x86-64 also has the
+// functions of before 2.3.2 under the same names, with another layout, and dlsym() may find those.
+// So the newer functions are asked for by version.
 static void* next(const char* name) {
   void* found = dlvsym(RTLD_NEXT, name, "GLIBC_2.3.2");
   if (found == NULL) found = dlsym(RTLD_NEXT, name);
@@ -77,8 +78,8 @@ static void* next(const char* name) {
   return found;
 }
 
-// Defines `name`: sleeps perhaps, calls the next definition, sleeps perhaps.
-// Two threads may both look the function up: they store the same address.
+// Defines `name`: it may sleep, calls the next definition, and may sleep again. If two threads look
+// the function up at the same time, both store the same address.
 #define DELAYED(name, parameters, arguments)                                        \
   int name parameters {                                                             \
     static _Atomic(void*) known;                                                    \
@@ -102,7 +103,8 @@ DELAYED(pthread_cond_clockwait,
 DELAYED(pthread_cond_signal, (pthread_cond_t * condition), (condition))
 DELAYED(pthread_cond_broadcast, (pthread_cond_t * condition), (condition))
 
-// What a new thread runs. A start takes one of these from when it is asked for until its thread runs.
+// The function that a new thread runs, with its argument. A start uses one record from the call of
+// pthread_create() until the new thread runs.
 struct start {
   atomic_flag taken;
   void* (*function)(void*);
@@ -119,7 +121,8 @@ static void* sleep_and_run(void* given) {
   return function(argument);
 }
 
-// A start is rare beside locks, so its creator has its own draws too. Without a free record the thread starts undelayed.
+// Starts of threads are rare compared to locks, so the creator draws its own delays, too. If no
+// record is free, the new thread starts without a delay.
 int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*function)(void*), void* argument) {
   int (*create)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*) = dlsym(RTLD_NEXT, "pthread_create");
   maybe_sleep();

@@ -12,7 +12,7 @@ try:
 except ImportError:
     numpy = None
 
-# The other names of sizes.
+# Other names of the members with sizes.
 SIZES = {
     "hidden_size": ("hidden_size", "n_embd"), "num_layers": ("num_hidden_layers", "n_layer"),
     "num_heads": ("num_attention_heads", "n_head"), "positions": ("max_position_embeddings", "n_positions"),

@@ -34,14 +34,14 @@ LAYER_NAMES = {
     "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
     "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "self_attn.qkv_proj": "attn_qkv",
-    # Gate and up one above the other.
+    # Gate and up are rows of one matrix, gate first.
     "mlp.gate_up_proj": "ffn_up",
     # Routers and shared experts.
     "mlp.gate": "ffn_gate_inp", "block_sparse_moe.gate": "ffn_gate_inp", "block_sparse_moe.router.layer": "ffn_gate_inp",
     "mlp.shared_expert.gate_proj": "ffn_gate_shexp", "mlp.shared_expert.up_proj": "ffn_up_shexp",
     "mlp.shared_expert.down_proj": "ffn_down_shexp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
 }
-# Norms that lie behind attention and MLP.
+# Norms of the results of attention and MLP.
 RESULT_NORMS = {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"}
 GEMMA_NORMS = RESULT_NORMS | {"pre_feedforward_layernorm": "ffn_norm"}
 GPT2_NAMES = {"ln_1": "attn_norm", "ln_2": "ffn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output",
@@ -49,7 +49,7 @@ GPT2_NAMES = {"ln_1": "attn_norm", "ln_2": "ffn_norm", "attn.c_attn": "attn_qkv"
 GPT_NEOX_NAMES = {
     "input_layernorm": "attn_norm", "attention.query_key_value": "attn_qkv", "attention.dense": "attn_output",
     "post_attention_layernorm": "ffn_norm", "mlp.dense_h_to_4h": "ffn_up", "mlp.dense_4h_to_h": "ffn_down",
-    # Of Falcon, whose first norm is that of the MLP where attention has a second one.
+    # Names of Falcon. Its first norm is that of the MLP if attention has a second norm.
     "self_attention.query_key_value": "attn_qkv", "self_attention.dense": "attn_output", "ln_mlp": "attn_norm",
     "ln_attn": "attn_norm_2",
 }
@@ -141,9 +141,10 @@ class Kind:
     has_layer_norm: bool = False
     has_attention: bool = True
     has_stacked_experts: bool = False  # which `changes` takes apart
-    # Key, type, and the member of the config or a function of it. A member that is absent or null has no key.
+    # Each: key, type, and the member of the config or a function of the config. A member that is absent or null gets no
+    # key.
     keys: tuple = ()
-    changes: tuple = ()  # of tensors whose name in the file matches: expression, function
+    changes: tuple = ()  # each: a regular expression for the tensor's name in the file, and a function of the tensor
 
 
 MULTIPLIERS = (("attention.scale", FLOAT, "attention_multiplier"), ("embedding_scale", FLOAT, "embedding_multiplier"),
@@ -230,7 +231,7 @@ DEEPSEEK = (
     ("expert_gating_func", U32, lambda config: 1 if config["architectures"][0] in SOFTMAX_OF_DEEPSEEK else 2),
     ("rope.scaling.yarn_log_multiplier", FLOAT, lambda config: rope_of(config).get("mscale_all_dim", 0) / 10 or None))
 SIGMOID = ("expert_gating_func", U32, lambda config: 2)
-# The keys of models that choose experts as DeepSeek-V3 does, without those of its attention.
+# The keys of models that choose experts like DeepSeek-V3, without the keys of DeepSeek's attention.
 EXPERTS_OF_DEEPSEEK = (SIGMOID, *(key for key in DEEPSEEK if key[0].startswith(("expert_", "leading_")) and key[0] != SIGMOID[0]))
 SPARSE_DEEPSEEK = (
     *DEEPSEEK, ("attention.indexer.head_count", U32, "index_n_heads"), ("attention.indexer.key_length", U32, "index_head_dim"),
@@ -368,7 +369,7 @@ KINDS = {
     "DeepseekV3ForCausalLM": Kind("deepseek2", DEEPSEEK_NAMES, keys=DEEPSEEK, changes=LATENT_CHANGES),
     "DeepseekV32ForCausalLM": Kind("deepseek32", SPARSE_DEEPSEEK_NAMES, keys=SPARSE_DEEPSEEK, changes=LATENT_CHANGES),
     "GlmMoeDsaForCausalLM": Kind("glm-dsa", SPARSE_DEEPSEEK_NAMES, keys=SPARSE_DEEPSEEK, changes=LATENT_CHANGES),
-    # The converter writes no temperature of queries.
+    # The converter does not write the temperature of queries.
     "Mistral4ForCausalLM": Kind("mistral4", MISTRAL4_NAMES, has_stacked_experts=True, keys=DEEPSEEK, changes=LATENT_CHANGES),
     "KimiLinearForCausalLM": Kind("kimi-linear", KIMI_LINEAR_NAMES, keys=KIMI_LINEAR, changes=KIMI_LINEAR_CHANGES),
     "MiMoV2FlashForCausalLM": Kind("mimo2", MIMO2_NAMES, rotates_part=True, keys=MIMO2),

@@ -53,7 +53,7 @@ def tokenizer_keys(folder: Path, vocab_size: int = 0) -> list[tuple[str, int, ob
         ("tokenizer.ggml.tokens", ARRAY, (STRING, tokens)),
         ("tokenizer.ggml.token_type", ARRAY, (I32, types)),
     ]
-    if is_sentencepiece:  # a token is as good as the first merge that makes it
+    if is_sentencepiece:  # a token gets the rank of the first merge that makes it
         ranks: dict[str, int] = {}
         for rank, (left, right) in enumerate(merges):
             ranks.setdefault(left + right, rank)

@@ -30,13 +30,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from make_goldens import continue_greedily  # noqa: E402 - after the path is set
 
 GOLDENS = Path(__file__).resolve().parent.parent / "tests" / "goldens" / "architectures"
-VOCAB_SIZE = 96  # of prompts; no class has a smaller vocabulary here
-PROMPT_LENGTHS = (1, 7, 16, 40)  # one token; odd; exactly one cache block; several blocks and a rest
+VOCAB_SIZE = 96  # the vocabulary of the prompts; no class has a smaller vocabulary here
+PROMPT_LENGTHS = (1, 7, 16, 40)  # one token; an odd number; exactly one cache block; several blocks and a part of one
 NUM_NEW_TOKENS = 32
 MORE_NEW_TOKENS = 48  # of families that came later
 MORE_TOKENS_OF = ("kimi-linear", "mistral4", "mimo-v2", "step3p7", "deepseek-v3_2", "glm-moe-dsa")  # the beginnings of their names
-LEAST_DISTANCE = 2e-5  # between index scores that decide which position is chosen
-LEAST_MARGIN = 1e-3  # greedy tokens nearer than this could differ between two correct programs
+LEAST_DISTANCE = 2e-5  # the least distance between index scores that decide which position is chosen
+LEAST_MARGIN = 1e-3  # if two greedy tokens are nearer than this, two correct programs could choose differently
 
 IDS = dict(vocab_size=VOCAB_SIZE, bos_token_id=0, eos_token_id=1, pad_token_id=None)
 BASE = IDS | dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
@@ -53,7 +53,8 @@ SPARSE = dict(index_topk=20, index_head_dim=20, index_n_heads=12)
 EXPERT_ROUTING = {key: value for key, value in EXPERTS.items() if key != "n_shared_experts"}
 DEEPSEEK_YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32, mscale=0.7, mscale_all_dim=1.0)
 LONG = [1.0 + 0.5 * i for i in range(6)]
-# Two groups of heads, and fewer states than a block of the convolution: no size equals another one.
+# Two groups of heads, and fewer states than a block of the convolution. No two sizes are equal, so that no mistake is
+# hidden.
 MAMBA2 = dict(mamba_n_heads=8, mamba_d_head=8, mamba_n_groups=2, mamba_d_state=12, mamba_d_conv=4, mamba_expand=2, mamba_chunk_size=8)
 
 FALCON_H1 = dict(mamba_d_ssm=64, embedding_multiplier=5.5, lm_head_multiplier=0.4, key_multiplier=0.7, attention_in_multiplier=1.3,
@@ -61,7 +62,8 @@ FALCON_H1 = dict(mamba_d_ssm=64, embedding_multiplier=5.5, lm_head_multiplier=0.
                  ssm_multipliers=[0.7, 1.4, 0.6, 1.5, 0.5])
 GRANITE = dict(embedding_multiplier=6.0, attention_multiplier=0.25, residual_multiplier=0.6, logits_scaling=0.5)
 MROPE = ROPE | dict(mrope_section=[1, 1, 2])
-# Windows and full layers have heads of different sizes, and so have the last layers, which read the keys of those before.
+# Heads of windowed layers and of full layers differ in size. This also holds for the last layers, which read the keys
+# of earlier layers.
 GEMMA4 = IDS | dict(vocab_size=97, hidden_size=32, intermediate_size=40, head_dim=16, global_head_dim=24, max_position_embeddings=256,
                     sliding_window=9, final_logit_softcapping=5.0)
 GEMMA4_SHARED = GEMMA4 | dict(
@@ -76,8 +78,8 @@ NEMOTRON_EXPERTS = dict(n_routed_experts=8, num_experts_per_tok=3, moe_intermedi
 DELTA_NET = dict(num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"], linear_conv_kernel_dim=4,
                  linear_key_head_dim=8, linear_value_head_dim=12, linear_num_key_heads=2, linear_num_value_heads=4)
 
-# The class of Transformers, and the arguments of its config. Sizes are such that every branch of a layer is seen: windows
-# and original positions are shorter than the longest prompt, soft caps bend most values, heads share keys.
+# The class of Transformers, and the arguments of its config. With these sizes every branch of a layer has an effect:
+# windows and original positions are shorter than the longest prompt, soft caps change most values, heads share keys.
 SHAPES: dict[str, tuple[str, dict]] = {
     "gemma2": ("Gemma2", WIDE_HEADS | dict(tie_word_embeddings=True, query_pre_attn_scalar=24, sliding_window=9,
                                            attn_logit_softcapping=2.0, final_logit_softcapping=5.0)),
@@ -115,13 +117,14 @@ SHAPES: dict[str, tuple[str, dict]] = {
                                        layer_types=["sliding_attention", "full_attention"])),
     "gpt-bigcode": ("GPTBigCode", IDS | dict(n_embd=32, n_layer=2, n_head=4, n_positions=256)),
     "gpt-bigcode-multi-head": ("GPTBigCode", IDS | dict(n_embd=32, n_layer=2, n_head=4, n_positions=256, multi_query=False)),
-    # Tokens choose from more positions than they may see, from the 21st of a text on. With fewer, a program in bfloat16 would have other logits.
+    # From the 21st token of a text on, tokens choose some of the positions. If they chose fewer positions, a program in
+    # bfloat16 would have other logits.
     "deepseek-v3_2": ("DeepseekV32", LATENT | EXPERTS | SPARSE | dict(
         q_lora_rank=16, n_group=2, topk_group=1, mlp_layer_types=["dense", "sparse", "sparse"], rope_parameters=ROPE | DEEPSEEK_YARN)),
     "glm-moe-dsa": ("GlmMoeDsa", LATENT | EXPERTS | SPARSE | dict(
         num_attention_heads=14, num_key_value_heads=14, vocab_size=97, q_lora_rank=20, n_group=1, topk_group=1,
         mlp_layer_types=["dense", "sparse", "sparse"], rope_parameters=ROPE)),
-    # Queries grow three times before the last token of the longest answer.
+    # The factor of queries grows three times before the last token of the longest answer.
     "ministral3": ("Ministral3", WIDE_HEADS | dict(rope_parameters=dict(
         rope_type="yarn", rope_theta=1e6, factor=8.0, original_max_position_embeddings=20, beta_fast=32.0, beta_slow=1.0, mscale=1.0,
         mscale_all_dim=1.0, llama_4_scaling_beta=0.4))),
@@ -138,7 +141,7 @@ SHAPES: dict[str, tuple[str, dict]] = {
     "falcon-40b": ("Falcon", PLAIN | dict(new_decoder_architecture=True, num_kv_heads=2, bias=False)),
     "falcon-11b": ("Falcon", PLAIN | dict(new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1)),
     "falcon-rw": ("Falcon", PLAIN | dict(multi_query=False, parallel_attn=False, bias=True, alibi=False)),
-    # Biases that bfloat16 rounds: only the slopes of up to 8 heads are all powers of two.
+    # The biases are numbers that bfloat16 rounds: only with up to 8 heads all slopes are powers of two.
     "falcon-rw-alibi": ("Falcon", PLAIN | dict(hidden_size=64, num_attention_heads=16, multi_query=False, parallel_attn=False, bias=True,
                                                alibi=True)),
     "stablelm": ("StableLm", BASE | dict(use_qkv_bias=True, num_attention_heads=2, num_key_value_heads=1,
@@ -164,7 +167,8 @@ SHAPES: dict[str, tuple[str, dict]] = {
     "deepseek-v3-scores": ("DeepseekV3", LATENT | dict(
         q_lora_rank=16, n_routed_experts=8, n_group=4, topk_group=2, num_experts_per_tok=3, n_shared_experts=1,
         routed_scaling_factor=2.5, norm_topk_prob=False, num_nextn_predict_layers=0, rope_parameters=ROPE)),
-    # Queries grow three times before the last token of the longest answer. Seven heads, and no size of a head is a power of two.
+    # The factor of queries grows three times before the last token of the longest answer. There are seven heads, and no
+    # size of a head is a power of two.
     "mistral4": ("Mistral4", LATENT | dict(
         num_attention_heads=7, num_key_value_heads=7, vocab_size=97, q_lora_rank=20, n_routed_experts=8, num_experts_per_tok=3,
         n_shared_experts=1, rope_parameters=dict(
@@ -199,7 +203,7 @@ SHAPES: dict[str, tuple[str, dict]] = {
         num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20, shared_expert_intermediate_size=36, decoder_sparse_step=1, mlp_only_layers=[1],
         norm_topk_prob=True, rope_parameters=ROPE | dict(partial_rotary_factor=0.5))),
     "qwen3_5": ("Qwen3_5Text", WIDE_HEADS | DELTA_NET | dict(rope_parameters=ROPE | dict(partial_rotary_factor=0.5))),
-    # Five of 16 elements, of which the class makes six.
+    # The config asks to rotate five of 16 elements; the class rotates six.
     "qwen3_5-odd-rotation": ("Qwen3_5Text", WIDE_HEADS | DELTA_NET | dict(rope_parameters=ROPE | dict(partial_rotary_factor=0.35))),
     "qwen3_5-moe": ("Qwen3_5MoeText", WIDE_HEADS | DELTA_NET | dict(
         num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20, shared_expert_intermediate_size=36,
@@ -227,7 +231,7 @@ SHAPES: dict[str, tuple[str, dict]] = {
     "nemotron-h-latent": ("NemotronH", NEMOTRON_H | NEMOTRON_EXPERTS | dict(
         layers_block_type=["moe", "full_attention", "linear_attention", "moe"], num_attention_heads=4, num_key_value_heads=2, head_dim=16,
         moe_latent_size=24)),
-    # The language models of classes that read images too. Prompts are texts.
+    # The language models of classes that also read images. The prompts are texts.
     "qwen2_5-vl": ("Qwen2_5_VL", dict(text_config=BASE | dict(rope_parameters=MROPE), vision_config=dict(
         depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32))),
     "gemma3-vl": ("Gemma3", dict(
@@ -249,7 +253,7 @@ SHAPES: dict[str, tuple[str, dict]] = {
             interleave_moe_layer_step=2, attention_chunk_size=9, floor_scale=5, attn_scale=0.4, rope_parameters=ROPE),
         vision_config=dict(hidden_size=16, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14,
                            vision_output_dim=16, projector_input_dim=16, projector_output_dim=16))),
-    # Experts that a sigmoid or a softmax with a bias chooses. The first layer is dense where a class has such layers.
+    # A sigmoid or a softmax, with a bias, chooses the experts. The first layer is dense if the class has such layers.
     "glm4-moe": ("Glm4Moe", WIDE_HEADS | EXPERTS | dict(
         num_hidden_layers=3, attention_bias=True, use_qk_norm=True, n_group=2, topk_group=1, first_k_dense_replace=1,
         rope_parameters=ROPE | dict(partial_rotary_factor=0.5), num_mtp_layers=0)),
@@ -258,15 +262,15 @@ SHAPES: dict[str, tuple[str, dict]] = {
     "solar-open": ("SolarOpen", WIDE_HEADS | EXPERTS | dict(n_group=2, topk_group=2, rope_parameters=ROPE)),
     "dots1": ("Dots1", WIDE_HEADS | EXPERTS | dict(
         num_hidden_layers=3, first_k_dense_replace=1, sliding_window=9, max_window_layers=2, rope_parameters=ROPE)),
-    # No size of a head equals another one; the latent attention does not rotate.
+    # No two sizes of heads are equal; the latent attention has no rotation.
     "kimi-linear": ("KimiLinear", dict(
         vocab_size=97, bos_token_id=0, eos_token_id=1, pad_token_id=None, hidden_size=32, intermediate_size=48, moe_intermediate_size=20,
         num_hidden_layers=4, num_attention_heads=7, num_key_value_heads=7, num_experts=8, num_experts_per_token=3, num_shared_experts=1,
         num_expert_group=2, topk_group=1, routed_scaling_factor=1.5, kv_lora_rank=24, qk_nope_head_dim=12, qk_rope_head_dim=8,
         v_head_dim=10, model_max_length=256, first_k_dense_replace=1, linear_attn_config=dict(
             head_dim=12, num_heads=5, short_conv_kernel_size=4, kda_layers=[1, 3, 4], full_attn_layers=[2]))),
-    # Layers without a window have three heads for each key/value head, those with one have five. Layers limit their experts, their
-    # shared expert or MLP, or both.
+    # Layers without a window have three heads for each key/value head, layers with a window have five. Some layers
+    # limit the values of their experts, of their shared expert or MLP, or of both.
     "step3p7": ("Step3p7", dict(
         text_config=dict(
             vocab_size=97, bos_token_id=0, eos_token_id=1, pad_token_id=0, hidden_size=32, intermediate_size=48, num_hidden_layers=4,
@@ -281,14 +285,15 @@ SHAPES: dict[str, tuple[str, dict]] = {
         vision_config=dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28, mlp_ratio=1.0,
                            max_position_embeddings=4),
         image_token_id=200)),
-    # Seven heads share one of a full layer. The second layer is dense; the last one has no window, as the first.
+    # In full layers seven heads share one key/value head. The second layer is dense; the last layer has no window, like
+    # the first.
     "mimo-v2": ("MiMoV2Flash", BASE | EXPERT_ROUTING | dict(
         num_hidden_layers=4, vocab_size=97, num_attention_heads=14, num_key_value_heads=1, head_dim=96, v_head_dim=80, sliding_window=9,
         attention_value_scale=0.6, layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"],
         mlp_layer_types=["sparse", "dense", "sparse", "sparse"], rope_parameters=dict(
             full_attention=ROPE | dict(rope_theta=1e6, partial_rotary_factor=0.334),
             sliding_attention=ROPE | dict(partial_rotary_factor=0.25)))),
-    # Five of 16 elements, of which the class makes six; values as wide as keys.
+    # The config asks to rotate five of 16 elements; the class rotates six. Values are as wide as keys.
     "mimo-v2-odd-rotation": ("MiMoV2Flash", WIDE_HEADS | EXPERT_ROUTING | dict(
         num_hidden_layers=3, num_key_value_heads=2, v_head_dim=16, sliding_window=9, attention_bias=True,
         layer_types=["full_attention", "sliding_attention", "sliding_attention"], rope_parameters=dict(
@@ -324,11 +329,12 @@ def draw(model: torch.nn.Module, config, seed: int) -> None:
         values = torch.randn(parameter.shape, generator=generator)
         is_norm = ("norm" in name or ".ln_" in name) and name.endswith("weight")
         if is_norm:
-            # The gated norm behind a delta net counts from zero in every class.
+            # In every class, the gated norm after a delta net multiplies by its weight alone, not by 1 + weight.
             is_offset = counts_from_one and "linear_attn" not in name
             values = 0.1 * values if is_offset else 1.0 + 0.1 * values
             if "gemma4" in config.model_type and name.endswith(("q_norm.weight", "k_norm.weight")):
-                values = 0.4 * values  # scores are not scaled: with larger ones each softmax would choose one token
+                # These scores are not scaled: with larger ones each softmax would choose one token.
+                values = 0.4 * values
         elif name.endswith(("layer_scalar", "router.scale", "per_expert_scale")):
             values = 1.0 + 0.2 * values
         elif parameter.dim() == 1:
@@ -343,7 +349,7 @@ def model_class(name: str):
     cls, arguments = SHAPES[name]
     if "text_config" in arguments:
         return getattr(transformers, cls + "ForConditionalGeneration")
-    if cls == "Mistral4":  # which AutoModel finds as a part of Mistral 3 alone
+    if cls == "Mistral4":  # AutoModel finds this class only as a part of Mistral 3
         return transformers.Mistral4ForCausalLM
     return transformers.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING[getattr(transformers, cls + "Config")]
 
@@ -377,7 +383,7 @@ def publish_kimi(out: Path) -> None:
 
 def load(name: str, folder: Path):
     if name != "minicpm":
-        # Eager attention of Falcon adds its biases twice: once itself and once with the mask.
+        # The eager attention of Falcon adds its biases twice: once directly and once with the mask.
         attention = "sdpa" if name == "falcon-rw-alibi" else "eager"
         return model_class(name).from_pretrained(folder, dtype=torch.float32, attn_implementation=attention).eval()
     config = transformers.GraniteConfig(**SHAPES[name][1])
@@ -390,7 +396,7 @@ def load(name: str, folder: Path):
 
 def prompts(name: str, seed: int) -> list[list[int]]:
     generator = torch.Generator().manual_seed(seed)
-    # Up to the original positions, longrope uses other frequencies, but a table serves texts of one kind.
+    # For texts up to the original length, longrope uses other frequencies, but one table serves texts of one kind only.
     lengths = PROMPT_LENGTHS[1:] if name == "phi3-longrope" else PROMPT_LENGTHS
     return [torch.randint(0, VOCAB_SIZE, (length,), generator=generator).tolist() for length in lengths]
 
@@ -443,7 +449,7 @@ def make(name: str, out: Path) -> None:
         if min(min(case["margins"]) for case in cases) > LEAST_MARGIN and min(distances) > LEAST_DISTANCE:
             break
     save_file(tensors, out / "golden.safetensors")
-    (out / "golden.safetensors").chmod(0o644)  # the writer leaves it readable for its owner only
+    (out / "golden.safetensors").chmod(0o644)  # the writer makes the file readable for its owner only
     (out / "model.safetensors").chmod(0o644)
     lines = ",\n    ".join(json.dumps(case) for case in cases)
     (out / "golden.json").write_text(
@@ -471,7 +477,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SHAPES))
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    torch.set_num_threads(1)  # one thread: the sums are then added in one order
+    torch.set_num_threads(1)  # one thread, so that sums are always added in the same order
     for name in options.names or SHAPES:
         if not options.check:
             (GOLDENS / name).mkdir(parents=True, exist_ok=True)

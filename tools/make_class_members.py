@@ -17,7 +17,8 @@ from transformers import CONFIG_MAPPING
 
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = Path(transformers.__file__).parent / "models"
-# Classes whose file has another name, and those that Transformers does not have.
+# The files of classes whose file has another name than the class suggests, and of classes that Transformers does not
+# have.
 FILES = {"Step3p5ForCausalLM": "step3p7/modeling_step3p7.py"}
 REMOTE = {"MiniCPMForCausalLM": {"hidden_act": "gelu", "attention_bias": True}}
 NO_EFFECT = re.compile(

@@ -31,7 +31,7 @@ DISTIL = POOLING_SHAPES["distilbert-mean"][1]
 LABELS = dict(id2label={0: "odd", 1: "good", 2: "bad"}, label2id={"odd": 0, "good": 1, "bad": 2})
 CLS, SEP = LETTERS[-2:]
 
-# The class of Transformers, the arguments of its config, and what is changed in config.json.
+# Each: the class of Transformers, the arguments of its config, and the members that are changed in config.json.
 SHAPES: dict[str, tuple[str, dict, dict]] = {
     "bert-pairs": ("Bert", BERT | dict(num_labels=1), {}),
     "bert-labels": ("Bert", BERT | LABELS, {}),
@@ -40,7 +40,7 @@ SHAPES: dict[str, tuple[str, dict, dict]] = {
     "distilbert-labels": ("DistilBert", DISTIL | LABELS, {}),
     "modernbert-labels": ("ModernBert", MODERN_BERT | LABELS | dict(classifier_pooling="mean"), {}),
     "qwen3-score": ("Qwen3", QWEN3 | dict(num_labels=1), {}),
-    # Qwen3-Reranker is a model for text; its users say how it is used.
+    # Qwen3-Reranker is published as a model for text; the user's options turn it into a classifier.
     "qwen3-yes-no": ("Qwen3", QWEN3 | dict(tie_word_embeddings=True), dict(
         architectures=["Qwen3ForSequenceClassification"], classifier_from_token=["n", "y"], is_original_qwen3_reranker=True)),
 }
@@ -151,7 +151,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SHAPES))
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    torch.set_num_threads(1)  # one thread: the sums are then added in one order
+    torch.set_num_threads(1)  # one thread, so that sums are always added in the same order
     for name in options.names or SHAPES:
         check(name) if options.check else make(name, GOLDENS / name)
         print(f"{name}: {'as committed' if options.check else 'written'}", flush=True)

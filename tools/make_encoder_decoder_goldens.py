@@ -28,7 +28,7 @@ LEAST_MARGIN = 1e-3
 SIZES = dict(vocab_size=VOCAB_SIZE, d_model=32, encoder_attention_heads=4, decoder_attention_heads=4, max_position_embeddings=64,
              bos_token_id=0, pad_token_id=1, eos_token_id=2, forced_eos_token_id=None)
 SHAPES = {
-    # As facebook/bart-large-cnn: the start token is that of the end. The two parts differ in their sizes.
+    # Like facebook/bart-large-cnn, the start token is the end token. Encoder and decoder differ in their sizes.
     "bart": SIZES | dict(encoder_layers=3, decoder_layers=2, encoder_ffn_dim=48, decoder_ffn_dim=64, decoder_start_token_id=2),
     "bart-scaled": SIZES | dict(encoder_layers=1, decoder_layers=2, encoder_ffn_dim=64, decoder_ffn_dim=48,
                                 decoder_start_token_id=2, scale_embedding=True, activation_function="relu"),
@@ -108,7 +108,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SHAPES))
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    torch.set_num_threads(1)  # one thread: the sums are then added in one order
+    torch.set_num_threads(1)  # one thread, so that sums are always added in the same order
     for name in options.names or SHAPES:
         check(name) if options.check else make(name, GOLDENS / name)
         print(f"{name}: {'as committed' if options.check else 'written'}", flush=True)

@@ -16,7 +16,7 @@ import gguf
 import numpy as np
 
 TARGET = Path(__file__).resolve().parent.parent / "tests" / "goldens" / "gguf" / "blocks.safetensors"
-# The bytes at which a block has float16 scales; all other bytes may have any value.
+# The offsets at which a block has float16 scales; all other bytes may have any value.
 HALVES = {
     "F32": [], "F16": [0], "BF16": [], "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0],
     "Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0],
@@ -28,7 +28,7 @@ def random_blocks(name: str, random: np.random.Generator) -> np.ndarray:
     num_elements, num_bytes = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[name]]
     count = 64 if num_elements == 1 else 5 if num_elements == 32 else 2
     blocks = random.integers(0, 256, (count, num_bytes), dtype=np.uint8)
-    if name in ("F32", "BF16"):  # any byte would do, but a NaN has no one value to compare with
+    if name in ("F32", "BF16"):  # any byte is valid, but a NaN has no value to compare with
         values = random.standard_normal(count).astype(np.float32).view(np.uint8).reshape(count, 4)
         return values if name == "F32" else np.ascontiguousarray(values[:, 2:])
     for at in HALVES[name]:

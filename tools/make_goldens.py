@@ -29,7 +29,7 @@ from make_random_checkpoint import SHAPES, write_checkpoint  # noqa: E402 - afte
 GOLDENS = Path(__file__).resolve().parent.parent / "tests" / "goldens"
 TINY = [name for name in SHAPES if name.startswith("tiny-")]
 VOCAB_SIZE = 256  # keeps a checkpoint near 300 KB
-PROMPT_LENGTHS = (1, 7, 16, 40)  # one token; odd; exactly one cache block; several blocks and a rest
+PROMPT_LENGTHS = (1, 7, 16, 40)  # one token; an odd number; exactly one cache block; several blocks and a part of one
 NUM_NEW_TOKENS = 16
 SEED = 1234
 
@@ -64,7 +64,7 @@ def make(shape: str, out: Path) -> None:
                 continuation, margins = continue_greedily(model, prompt)
                 cases.append({"prompt": prompt, "continuation": continuation, "margins": margins})
     save_file(tensors, out / "golden.safetensors")
-    (out / "golden.safetensors").chmod(0o644)  # the writer leaves it readable for its owner only
+    (out / "golden.safetensors").chmod(0o644)  # the writer makes the file readable for its owner only
     lines = ",\n    ".join(json.dumps(case) for case in cases)
     (out / "golden.json").write_text(
         f'{{\n  "shape": "{shape}",\n  "transformers": "{transformers.__version__}",\n  "torch": '
@@ -89,7 +89,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    torch.set_num_threads(1)  # one thread: the sums are then added in one order
+    torch.set_num_threads(1)  # one thread, so that sums are always added in the same order
     for shape in TINY:
         check(shape) if options.check else make(shape, GOLDENS / shape)
         print(f"{shape}: {'as committed' if options.check else 'written'}")

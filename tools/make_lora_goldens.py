@@ -28,13 +28,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from make_goldens import continue_greedily  # noqa: E402 - after the path is set
 
 GOLDENS = Path(__file__).resolve().parent.parent / "tests" / "goldens"
-PROMPT_LENGTHS = (7, 40)  # shorter than a cache block; several blocks and a rest
+PROMPT_LENGTHS = (7, 40)  # shorter than a cache block; several blocks and a part of one
 NUM_NEW_TOKENS = 16
-LEAST_MARGIN = 1e-3  # greedy tokens nearer than this could differ between two correct programs
+LEAST_MARGIN = 1e-3  # if two greedy tokens are nearer than this, two correct programs could choose differently
 LLAMA = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
-# The base checkpoint, and the adapters by name. Between them they see separate and fused projections, rows that the engine
-# reorders (rotation, heads of gpt-neox), weights that are stored transposed (gpt2), part of the modules, and rsLoRA.
+# The base checkpoint, and the adapters by name. All adapters together cover: separate and fused projections, rows that
+# the engine reorders (rotation, heads of gpt-neox), weights that are stored transposed (gpt2), adapters of only some
+# modules, and rsLoRA.
 SHAPES: dict[str, tuple[str, dict[str, dict]]] = {
     "tiny-qwen3": ("tiny-qwen3", {
         "all": dict(r=8, lora_alpha=16, target_modules=LLAMA),
@@ -58,7 +59,7 @@ def load_base(name: str):
 
 def write_adapter(name: str, adapter: str, folder: Path, seed: int) -> None:
     torch.manual_seed(seed)
-    # init_lora_weights=False draws B too, which PEFT otherwise begins with zeros: an adapter without effect.
+    # init_lora_weights=False draws B at random, too. By default PEFT starts with B = 0, an adapter without effect.
     config = peft.LoraConfig(task_type="CAUSAL_LM", init_lora_weights=False, **SHAPES[name][1][adapter])
     model = peft.get_peft_model(load_base(name), config)
     for key, parameter in model.named_parameters():
@@ -101,7 +102,7 @@ def make(name: str) -> None:
         if min(min(case["margins"]) for case in cases) > LEAST_MARGIN:
             break
     save_file(tensors, out / "golden.safetensors")
-    (out / "golden.safetensors").chmod(0o644)  # the writer leaves it readable for its owner only
+    (out / "golden.safetensors").chmod(0o644)  # the writer makes the file readable for its owner only
     lines = ",\n    ".join(json.dumps(case) for case in cases)
     (out / "golden.json").write_text(
         f'{{\n  "base": "{SHAPES[name][0]}",\n  "seed": {seed},\n  "peft": "{peft.__version__}",\n  "transformers": '

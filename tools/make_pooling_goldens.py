@@ -32,7 +32,8 @@ MODERN_BERT = IDS | dict(hidden_size=32, intermediate_size=48, num_hidden_layers
                          local_attention=16, cls_token_id=0, sep_token_id=1)
 NOMIC = {key: value for key, value in BERT.items() if key != "hidden_act"} | dict(pad_token_id=0)
 
-# The class of Transformers, the arguments of its config, the pooling, and the name of the class in the published config.json.
+# Each: the class of Transformers, the arguments of its config, the pooling, and the name of the class in the published
+# config.json.
 SHAPES: dict[str, tuple[str, dict, str, str]] = {
     "bert-mean": ("Bert", BERT, "mean", "BertModel"),
     "bert-cls": ("Bert", BERT | dict(hidden_act="gelu_new", type_vocab_size=1), "cls", "BertModel"),
@@ -58,9 +59,9 @@ SHAPES: dict[str, tuple[str, dict, str, str]] = {
         rope_parameters=dict(full_attention=dict(rope_type="default", rope_theta=1e6),
                              sliding_attention=dict(rope_type="default", rope_theta=1e4))), "mean", "Gemma3TextModel"),
 }
-# Projections behind the pooling: size, bias, function.
+# Projections after the pooling, each: size, whether it has a bias, activation function.
 DENSE = {"gemma3-dense": ((48, True, "activation.Tanh"), (24, False, "linear.Identity"))}
-# What the first program for Nomic's models called the members of its config.
+# The names that the first program for Nomic's models gave to the members of its config.
 NOMIC_MEMBERS = dict(n_embd="hidden_size", n_inner="intermediate_size", n_layer="num_hidden_layers", n_head="num_attention_heads",
                      n_positions="max_position_embeddings", layer_norm_epsilon="layer_norm_eps", vocab_size="vocab_size",
                      type_vocab_size="type_vocab_size")
@@ -70,7 +71,7 @@ MODES = {"mean": "mean_tokens", "cls": "cls_token", "lasttoken": "lasttoken"}
 def draw_encoder(model: torch.nn.Module, config) -> None:
     draw(model, config, seed=1)
     if config.model_type == "bert":
-        return  # these goldens were drawn with norms near zero
+        return  # these goldens were made with norms near zero
     for name, parameter in model.named_parameters():
         if name.endswith("LayerNorm.weight"):
             parameter.data += 1
@@ -144,7 +145,7 @@ def compute(name: str, folder: Path) -> list[dict]:
     cases = []
     for length in PROMPT_LENGTHS:
         text = torch.randint(0, VOCAB_SIZE, (1, length), generator=generator)
-        text[text == model.config.pad_token_id] = VOCAB_SIZE - 1  # Transformers does not count padding in a text
+        text[text == model.config.pad_token_id] = VOCAB_SIZE - 1  # Transformers ignores padding tokens in a text
         hidden = model(input_ids=text).last_hidden_state[0]
         vector = {"mean": hidden.mean(0), "cls": hidden[0], "lasttoken": hidden[-1]}[pooling]
         vector = project(name, folder, vector)
@@ -173,7 +174,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SHAPES))
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    torch.set_num_threads(1)  # one thread: the sums are then added in one order
+    torch.set_num_threads(1)  # one thread, so that sums are always added in the same order
     for name in options.names or SHAPES:
         check(name) if options.check else make(name, GOLDENS / name)
         print(f"{name}: {'as committed' if options.check else 'written'}", flush=True)

@@ -46,7 +46,7 @@ SHAPES: dict[str, dict] = {
     "tiny-qwen3": _TINY | _QWEN3 | dict(rms_norm_eps=1e-6, head_dim=32, rope_theta=1000000.0),
     "tiny-qwen3-moe": _TINY | _QWEN3_MOE | dict(rms_norm_eps=1e-6, head_dim=32, num_experts=8, num_experts_per_tok=3,
                                                 moe_intermediate_size=64),
-    # 8 of 64 experts: 3.2B parameters in all, of which a token uses 0.6B.
+    # 8 of 64 experts: 3.2B parameters altogether, of which each token uses 0.6B.
     "moe-3b": _QWEN3_MOE | dict(
         vocab_size=32768, hidden_size=1536, intermediate_size=6144, num_hidden_layers=20, num_attention_heads=16,
         num_key_value_heads=4, head_dim=128, num_experts=64, num_experts_per_tok=8, moe_intermediate_size=512,
@@ -169,7 +169,8 @@ def write_checkpoint(config: dict, out: Path, dtype: str = "bf16", seed: int = 0
     out.mkdir(parents=True, exist_ok=True)
     _, torch_name, width = DTYPES[dtype]
     has_tokenizer = with_tokenizer and _copy_tokenizer(config, out)
-    # The bundled tokenizer's ids: 0 is <|endoftext|>, 2 is <|im_end|>. Without it the ids mean nothing.
+    # The ids of the bundled tokenizer: 0 is <|endoftext|>, 2 is <|im_end|>. Without this tokenizer the ids have no
+    # meaning.
     published = config | {"hidden_act": "silu", "bos_token_id": 0, "eos_token_id": 2 if has_tokenizer else 1,
                           "torch_dtype": torch_name, "use_cache": True}
     (out / "config.json").write_text(json.dumps(dict(sorted(published.items())), indent=2) + "\n")

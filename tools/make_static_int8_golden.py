@@ -58,7 +58,7 @@ def main() -> None:
         for prompt in prompts:
             model(prompt)
         for name, projection in projections.items():
-            # q, k and v read the same, as gate and up do.
+            # q, k and v have the same input, and so have gate and up.
             projection.input_scale = projection.largest * 0.4 / 127
         cases = []
         for prompt in prompts:

@@ -21,9 +21,9 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent.parent
 PLATFORM = "manylinux_2_35_x86_64"
-# What the program and its plug-ins are, below the package's folder: bin/reprise, lib/*.so, lib/reprise/*.so.
+# The program and its plug-ins, in the package's folder: bin/reprise, lib/*.so, lib/reprise/*.so.
 NATIVE = ("program", "shared_libraries", "models", "licences")
-# Python's own command, which becomes the native program.
+# The command in Python, which replaces itself with the native program.
 COMMAND = '''"""The command `reprise`: the native program of this package."""
 
 import os
@@ -56,9 +56,11 @@ def stage(build: Path, root: Path) -> None:
     install(build, "python", root)
     for component in NATIVE:
         install(build, component, package)
-    for plugin in package.glob("reprise_*.so"):  # beside the module; the one in lib is for module and program
+    # Here the plug-ins are beside the module; those in lib are for module and program.
+    for plugin in package.glob("reprise_*.so"):
         plugin.unlink()
-    (package / "lib/reprise_mpi.so").unlink(missing_ok=True)  # needs the Open MPI of the machine that it was built on
+    # This plug-in needs the Open MPI of the machine on which it was built.
+    (package / "lib/reprise_mpi.so").unlink(missing_ok=True)
     for source in sorted((SOURCE / "python/reprise").rglob("*")):
         if source.is_file() and "__pycache__" not in source.parts:
             target = package / source.relative_to(SOURCE / "python/reprise")

@@ -31,9 +31,10 @@ sys.path.insert(0, str(ROOT / "tests" / "architecture"))
 import compiled_sources  # noqa: E402
 import source_tree  # noqa: E402
 
-# The bodies of kernels: index arithmetic in int, vector types and constants of polynomials are hundreds of complaints.
+# The bodies of kernels are left out: their int index arithmetic, vector types and constants of polynomials would cause
+# hundreds of warnings.
 LEFT_OUT = "src/reprise/kernels/isa/"
-MAX_GROUPS = 8  # 20 s of processor time each: one and a half minutes of two cores
+MAX_GROUPS = 8  # each group takes about 20 s of processor time: one and a half minutes on two cores
 
 
 def has_its_headers(source, flags):
@@ -65,7 +66,7 @@ def complaint(clang_tidy, group, flags, folder):
         file = folder / (hashlib.sha256(text.encode()).hexdigest()[:16] + ".cpp")
         file.write_text(text, encoding="utf-8")
         extra = ["--checks=-bugprone-suspicious-include"]  # the group itself includes sources
-        flags = (*flags, "-Wno-shadow")  # names of one source are no mistakes of the next
+        flags = (*flags, "-Wno-shadow")  # a name that a source shares with the next source of the group is no mistake
     done = subprocess.run([clang_tidy, "--quiet", f"--config-file={ROOT / '.clang-tidy'}", *extra, str(file), "--", *flags],
                           cwd=ROOT, capture_output=True, text=True, check=False)
     if len(group) > 1 and "[clang-diagnostic-error]" in done.stdout:
