@@ -25,7 +25,7 @@ def _statements(body):
             depth += 1
         elif char in "})":
             depth -= 1
-            # The body of a function ends its statement; an initialiser and an inner type go on to the semicolon.
+            # The body of a function ends the statement; initialisers and inner types continue to the semicolon.
             if char == "}" and depth == 0 and not re.match(r"\s*[;,]", body[i + 1 :]):
                 found.append(body[start : i + 1])
                 start = i + 1
@@ -54,7 +54,7 @@ def _count(body, kind):
         statement = re.sub(r"^\s*#[^\n]*$", "", statement, flags=re.MULTILINE).strip()
         while match := re.match(r"(public|private|protected)\s*:(?!:)\s*", statement):
             access, statement = match[1], statement[match.end() :]
-        # What is left of a constructor after `a_{1}` in its list is its body.
+        # After `a_{1}` in a constructor's list, the rest of the constructor is its body.
         if not statement or statement.startswith(("{", ",")):
             continue
         plain = re.sub(r"^(?:\[\[[^\]]*\]\]\s*|virtual\s+|explicit\s+|inline\s+|constexpr\s+)+", "", statement)

@@ -8,7 +8,7 @@ import source_tree
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
 _TEMPLATE = re.compile(r"template\s*<[^;{}]*>\s*(?=struct\b|class\b|union\b)")
 _SCOPE = re.compile(r"(?:inline\s+)?namespace\b|extern\b|(?:struct|class|union|enum)\b")
-_INITIALIZER = re.compile(r"^[^(]*(?<![=!<>])=|=\s*$")  # of a variable: `=` before any parameter list
+_INITIALIZER = re.compile(r"^[^(]*(?<![=!<>])=|=\s*$")  # variables: `=` before any parameter list
 _ACCESS = re.compile(r"(?:public|private|protected)\s*$")
 
 

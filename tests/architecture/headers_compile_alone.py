@@ -24,7 +24,7 @@ import source_tree
 NUM_CHANGED = 30
 NUM_OTHERS = 15
 
-# Folders that are only built if the library that their headers include is installed.
+# Folders that are built only if the library that their headers include is installed.
 OPTIONAL_FOLDERS = ("src/reprise/compile/codegen/llvm/", "src/reprise/python/", "src/reprise/device/cuda/", "src/reprise/kernels/cuda/")
 
 

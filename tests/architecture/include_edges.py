@@ -34,12 +34,12 @@ ALLOWED = {
     "parallel": {"base"},
     "device": {"base"},
     "tensor": {"base", "device"},
-    # makes decisions: integers in, decision out; other engines can link it alone
+    # decisions from integers alone; other engines can link it alone
     "cudagraph": {"base"},
-    # proves what captured graphs may do: addresses in, violations out; other engines can link it alone
+    # proofs about captured graphs, from addresses alone; other engines can link it alone
     "cudagraph/verify": {"base"},
     "cudagraph/capture": {"base", "device", "tensor", "cudagraph", "cudagraph/verify"},
-    # what users ask for and what the engine makes of it; JSON and text stay in this layer
+    # the user's configuration, and what the engine makes of it; JSON and text stay in this layer
     "config": {"base", "cudagraph"},
     "kernels": {"base", "parallel", "device", "tensor"},
     "kv_cache": {"base"},
@@ -55,10 +55,10 @@ ALLOWED = {
     "output_parsers": {"base"},
     "attention": {"base", "device", "tensor", "cudagraph", "cudagraph/capture", "kv_cache", "kv_cache/tensors"},
     "sampling": {"base"},
-    # draft tokens: who proposes them and which are accepted
+    # draft tokens: proposing and accepting them
     "speculative": {"base", "sampling"},
     "structured_output": {"base", "tokenizer"},
-    # what repeats an answer, as lines of a file: no engine, no device
+    # the file with which answers can be repeated: no engine, no device
     "replay_log": {"base", "sampling", "structured_output"},
     # adapters: their files, and their memory on the device
     "lora": {"base", "device", "tensor", "weights"},
@@ -66,7 +66,7 @@ ALLOWED = {
     "program": {"base", "device", "tensor"},
     "compile": {"base", "tensor", "program", "compile/codegen"},
     "compile/report": {"base", "tensor", "program", "compile"},
-    # the artifact store does not know programs: a start from the cache links it without the compiler
+    # the store of artifacts does not know programs: a start from the cache links it without the compiler
     "compile/cache": {"base"},
     # generated code uses the kernels' binary interface; LLVM is only in the plug-in
     "compile/codegen": {"base", "device", "tensor", "kernels", "program"},
@@ -94,7 +94,7 @@ ALLOWED = {
         "base", "tokenizer", "sampling", "structured_output", "output_parsers", "api",
         "server/dialects", "server/http", "server/openai", "server/metrics", "server/tracing", "lora",
     },
-    # asks servers; of the program's own server it knows nothing
+    # a client of servers; it knows nothing of the program's own server
     "http_client": {"base"},
     # downloads models into the cache of Hugging Face's tools
     "hub/download": {"base", "hub", "http_client"},
@@ -114,8 +114,8 @@ ALLOWED_TO_TESTS = {
     "compile": {"cudagraph/capture", "device", "kernels", "kv_cache/tensors", "weights", "attention", "models"},
     "scheduler": {"cudagraph", "kv_cache/transfer"},
 }
-# Rooms are subfolders of one layer, with its library and namespace. A room may include itself and what is listed here of
-# its layer; "." are the files that lie in the layer's own folder, which may include every room.
+# Rooms are subfolders of one layer that share its library and namespace. A room may include itself and the rooms that
+# are listed here. "." means the files directly in the layer's folder; they may include every room.
 ROOMS = {
     "api": {
         "text": set(),
@@ -134,7 +134,7 @@ ROOMS = {
         "gguf": {".", "files", "config", "codecs"},
     },
 }
-# Stricter than the table: these files of a layer may include only these headers of the other layer.
+# Stricter than the table above: files of a layer may include only these headers of another layer.
 ONLY_THROUGH = {
     ("models", "cudagraph/capture"): {"reprise/cudagraph/capture/forward_context.h"},
     ("program", "device"): {"reprise/device/code_loader.h"},
@@ -178,7 +178,7 @@ def violations(path, text):
         if name.startswith("tests/") and not source_tree.is_test(path):
             found.append(f"{path}: the product includes {name}")
         if not name.startswith("reprise/"):
-            # Requires full include paths: this test would not see the layer in a relative one.
+            # Requires full include paths, because this test would not see the layer in a relative path.
             if name.endswith((".h", ".inl")) and "/" not in name and (
                 source_tree.ROOT / path
             ).parent.joinpath(name).exists():

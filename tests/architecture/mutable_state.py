@@ -81,7 +81,7 @@ def _kind_of_scope(statement, outer):
     if not statement.strip():
         return "function"  # a block
     if re.search(r"\)\s*(?:noexcept(?:\([^)]*\))?\s*)?:\s*.*$", statement, re.DOTALL):
-        return "function"  # constructor: members with braces follow, which balance out
+        return "function"  # a constructor; members with braces follow, and their braces balance
     return "initialiser"
 
 

@@ -3,10 +3,10 @@ import unittest
 import mutable_state
 import source_tree
 
-# The folders that users call may keep state; the folders below may not, so that several engines fit
-# in one process.
+# The folders that users call may keep state. The folders below them may not, so that several engines fit in one
+# process.
 ABOVE = ("src/reprise/api/", "src/reprise/cli/")
-# What has to be a thread's own, with the reason.
+# Variables that must be thread-local, each with the reason.
 ALLOWED = {
     ("src/reprise/device/cuda/driver.h", "current_context_number"): "mirrors the CUDA driver's current context",
     ("src/reprise/c/reprise.cpp", "thread_local std::string text"): "reprise_last_error() is of the thread that called",

@@ -38,8 +38,8 @@ TEXT_SUFFIXES = (
     ".h .cpp .inl .cu .cuh .py .sh .md .cmake .txt .yml .yaml .toml .jinja .jsonl .csv".split()
 )
 MAX_README_LINES = 25
-# A long file is a smell: the test names those above the first number, and fails above the second. A class that
-# grows is what has to be taken apart (docs/adr/0080), so its size is the rule.
+# A long file is a smell: the test lists files above the first number, and fails above the second. A class that grows
+# must be divided (docs/adr/0080), so the size of classes is the rule.
 SMELL_FILE_LINES = 450
 MAX_FILE_LINES = 650
 MAX_FUNCTION_LINES = 60
@@ -59,7 +59,8 @@ BIG_CLASSES = {
     ("src/reprise/structured_output", "PatternReader"): (2, 21),
     ("src/reprise/structured_output", "SchemaWriter"): (15, 35),
 }
-# Classes whose functions are defined in several source files, with the number of files. These too may only shrink.
+# Classes whose functions are defined in several source files, with the number of files. These numbers may only become
+# smaller.
 SCATTERED_CLASSES = {
     ("src/reprise/chat_template", "Evaluator"): 2,
     ("src/reprise/chat_template", "ExpressionParser"): 2,
@@ -232,7 +233,7 @@ class SourceRules(unittest.TestCase):
         def big(members, methods, kind="class"):
             lines = [f"  int a{i}_ = {{}};\n" for i in range(members)]
             lines += [f"  [[nodiscard]] std::pair<int, int> f{i}(int x = g(1)) const;\n" for i in range(methods)]
-            # Neither is a member nor a private method.
+            # None of these is a member or a private method of A.
             head = " public:\n  A(int x) : a0_{x} { if (x) { h(); } }\n  int f() const { return 1; }\n  using T = int;\n"
             inner = " private:\n  struct B {\n    int x = 0;\n  };\n  static constexpr int kC = 3;\n  friend class D;\n"
             text = f"namespace n {{\nclass E;\nenum class F {{ x }};\n{kind} A final : public Z {{\n"
@@ -324,7 +325,7 @@ class SourceRules(unittest.TestCase):
                 folder = folder.parent
             name = (source_tree.ROOT / path).relative_to(folder).as_posix()
             text = (folder / "CMakeLists.txt").read_text(encoding="utf-8")
-            # A CMake list of folder names OP stands for OP/OP.cpp and OP/OP_test.cpp.
+            # In a CMake list of folder names, OP stands for OP/OP.cpp and OP/OP_test.cpp.
             in_folder = re.fullmatch(r"(\w+)/\1((?:_test)?\.cpp)", name)
             if in_folder and "${op}/${op}" + in_folder[2] in text:
                 name = in_folder[1]

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(os.environ.get("REPRISE_SOURCE_DIR", Path(__file__).resolve().parents[2]))
 LIBRARY = "src/reprise"
 CODE_SUFFIXES = (".h", ".cpp", ".inl", ".cu", ".cuh")
-# Folders that only a build or an editor makes.
+# Folders that only builds and editors make.
 SKIPPED_FOLDERS = re.compile(r"^(build.*|\..*|__pycache__)$")
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
