@@ -11,7 +11,7 @@ import time
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 SCREENSHOTS = None  # folder, or None: none are taken
-TIMEOUT = 300  # for what takes a moment; on a machine with thirty other programs that is long
+TIMEOUT = 300  # for things that usually take a moment; on a machine with thirty other programs they take long
 
 
 class Browser:

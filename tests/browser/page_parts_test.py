@@ -39,7 +39,7 @@ class Chatting(Case):
         browser.wait(IS_IDLE)
         self.assertRegex(browser.evaluate("document.querySelector('.reasoning summary').textContent"), r"^Thought for \d+ s$")
         self.assertIn("word 29", browser.evaluate("document.getElementById('announcer').textContent"))
-        self.assertEqual(server.strays, [])  # everything that the page loads is behind /llm/
+        self.assertEqual(server.strays, [])  # everything that the page loads is under /llm/
         self.assert_no_violations()
 
     def test_reasoning_after_the_answer_has_begun_is_shown_too(self):

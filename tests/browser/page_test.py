@@ -66,7 +66,7 @@ class ChatPage(unittest.TestCase):
         self.assertGreater(browser.evaluate("document.querySelectorAll('#step-bars i[data-mode=FULL]').length"), 20)
         self.assertRegex(browser.evaluate("document.getElementById('answer-rate').textContent"), r"^\d")
         self.assertRegex(browser.evaluate("document.getElementById('answer-ttft').textContent"), r"^\d")
-        # What the page shows is what the API says to the same request.
+        # The page must show what the API answers to the same request.
         status, answer = server.post("/v1/chat/completions", {
             "messages": [{"role": "user", "content": "Once upon a time there was a little girl."}],
             "max_tokens": 120, "seed": 7, "ignore_eos": True})
@@ -149,7 +149,7 @@ class ChatPage(unittest.TestCase):
         browser = self.browser
         server = self.serve()
         self.ignore_eos()
-        # The model answers 900 tokens in a moment: the page itself clicks, on the first text it shows.
+        # The model answers 900 tokens in a moment, so the page itself clicks as soon as it shows text.
         browser.evaluate(f"new MutationObserver((_, self) => {{ if (({LAST_ANSWER}).length > 0) {{ self.disconnect();"
                          "document.getElementById('stop').click(); } })"
                          ".observe(document.getElementById('messages'), {childList: true, subtree: true})")
@@ -162,7 +162,7 @@ class ChatPage(unittest.TestCase):
         return ended.search(server.request("GET", "/metrics")[1]).group(1) == b"abort"
 
     def test_stop_ends_the_request_in_the_engine(self):
-        # On a busy machine the engine may be through before the page shows anything.
+        # On a busy machine the engine may be finished before the page shows anything.
         self.assertTrue(any(self.stop_an_answer() for _ in range(8)))
         browser = self.browser
         self.ask("And another one.", 5)  # the conversation goes on
