@@ -13,7 +13,7 @@ serve_test.BINARY = os.environ.get("REPRISE", str(ROOT / "build" / "release" / "
 serve_test.MODEL = str(ROOT / "models" / "reprise-tiny")
 NAME, TIMEOUT, MODEL = serve_test.NAME, serve_test.TIMEOUT, serve_test.MODEL
 
-# Nothing but the package index is asked for anything, and that only to install.
+# Only the package index may be contacted, and only to install.
 OFFLINE = {
     "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false",
     "LITELLM_LOCAL_MODEL_COST_MAP": "True", "DO_NOT_TRACK": "1", "CI": "1",

@@ -78,7 +78,7 @@ def only(arguments):
 
 
 class CodingAgents(WithServer, unittest.TestCase):
-    # Their instructions are long in the bundled model's small vocabulary.
+    # The agents' instructions are long in the small vocabulary of the bundled model.
     options = ("--hf-overrides", '{"max_position_embeddings": 131072}', "--max-model-len", "131072",
                "--enable-auto-tool-choice", "--tool-call-parser", "hermes")
 
@@ -126,7 +126,7 @@ class CodingAgents(WithServer, unittest.TestCase):
                    for block in message["content"] if block["type"] == "tool_result"]
         self.assertIn(SECRET, json.dumps(results))
         self.assertEqual((result["type"], result["num_turns"]), ("result", 2), result)
-        # The second request repeats the first one, which the prefix cache has, and adds a few hundred tokens.
+        # The second request repeats the first one, which is in the prefix cache, and adds a few hundred tokens.
         self.assertGreater(result["usage"]["cache_read_input_tokens"], 0.8 * result["usage"]["input_tokens"], result)
 
     def test_codex(self):

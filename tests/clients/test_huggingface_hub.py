@@ -12,7 +12,7 @@ from clients import MODEL, TIMEOUT  # also puts tests/integration on the path
 from fake_hub import COMMIT, NAME, FakeHub, Repository
 import serve_test
 
-# A process of its own: huggingface_hub reads the environment when it is imported.
+# Runs in a separate process, because huggingface_hub reads the environment when it is imported.
 SNAPSHOT = """
 import sys
 from huggingface_hub import snapshot_download

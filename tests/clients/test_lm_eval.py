@@ -47,7 +47,7 @@ class LmEval(WithServer, unittest.TestCase):
 
     def test_loglikelihood(self):
         result = self.evaluate("reprise_stories")
-        # What a model of two million parameters knows is above chance; the figures are checked below.
+        # Even a model of two million parameters is above chance; the figures are checked below.
         self.assertGreater(result["results"]["reprise_stories"]["acc,none"], 0.5)
         for sample in result["samples"]["reprise_stories"]:
             for total, is_greedy in sample["filtered_resps"]:

@@ -9,7 +9,7 @@ import unittest
 
 from clients import MODEL, NAME, WithServer
 
-LIMIT = 400  # seconds for a tool, whose imports alone take a while
+LIMIT = 400  # seconds for a tool; its imports alone take a while
 
 
 class LoadTools(WithServer, unittest.TestCase):
@@ -40,7 +40,7 @@ class LoadTools(WithServer, unittest.TestCase):
                 "--streaming", "--tokenizer", MODEL, "--concurrency", "4", "--request-count", "12",
                 "--synthetic-input-tokens-mean", "32", "--output-tokens-mean", "8", "--random-seed", "1",
                 "--extra-inputs", "ignore_eos:true", "--ui", "none", "--artifact-dir", folder,
-                # Told to be offline, it looks for tokenizers in the hub's cache alone.
+                # In offline mode the tool looks for tokenizers only in the hub's cache.
                 without=("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
             (summary,) = pathlib.Path(folder).rglob("profile_export_aiperf.json")
             figures = json.loads(summary.read_text())

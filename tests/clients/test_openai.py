@@ -69,7 +69,7 @@ class Openai(WithServer, unittest.TestCase):
             self.assertEqual(top[token], value)
             self.assertIn(len(top), (3, 4))
         self.assertEqual(len(logprobs.tokens), len(logprobs.top_logprobs))
-        # Greedy: what was generated is the likeliest.
+        # With greedy sampling, the generated tokens are the likeliest ones.
         self.assertEqual(logprobs.token_logprobs[-1], max(logprobs.top_logprobs[-1].values()))
 
     def test_logprobs_of_a_stream_are_those_of_the_whole(self):
