@@ -11,7 +11,7 @@ struct AddArgs {
   uint32_t amount;
 };
 
-/// Hashes elements of two sources into the destination. Blocks split the destination evenly and
+/// Hashes elements of two sources into the destination. Blocks divide the destination evenly and
 /// read the sources at distant places, so a block depends on blocks of earlier launches that ran on
 /// other workers. Some blocks run slowly, to vary the timing.
 struct MixArgs {

@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-// Machine code of conformance_kernels.cu; without nvcc, a placeholder.
+// Machine code of conformance_kernels.cu; a placeholder without nvcc.
 extern "C" const unsigned char reprise_conformance_image[];
 
 namespace reprise::device::conformance {

@@ -21,7 +21,7 @@ struct Exclusion {
   std::string_view reason;
 };
 
-/// A function that makes a device, which must meet the contract in reprise/device/device.h.
+/// A function that makes a device. The device must meet the contract in reprise/device/device.h.
 struct DeviceUnderTest {
   std::string name;  // of the test instance
   std::function<std::unique_ptr<Device>()> create;

@@ -108,7 +108,7 @@ DEVICE_CASE(stream_knows_its_device) {
 
 DEVICE_CASE(buffers_are_zeroed_and_aligned) {
   for (const size_t count : {size_t{1}, size_t{1000}, size_t{1} << 20}) {
-    for (int round = 0; round < 2; ++round) {  // in the second round the memory may be recycled
+    for (int round = 0; round < 2; ++round) {  // in the second round the memory may be reused
       DeviceArray values(subject, count);
       EXPECT_EQ(reinterpret_cast<uintptr_t>(values.data()) % 4096, 0u);
       EXPECT_EQ(values.download(), std::vector<uint32_t>(count, 0));
@@ -407,7 +407,7 @@ DEVICE_CASE(update_takes_over_the_arguments_of_a_graph_of_the_same_shape) {
         launch_add(*subject.stream, second.data(), grid, 10);
         return std::move(capture).finish();
       };
-  // Launches that did not conflict now do, so the barriers must change.
+  // Launches that did not conflict before do so now, so the barriers must change.
   const auto exec = subject.device->instantiate(*capture_graph(a, b, 70));
   EXPECT_TRUE(exec->update(*capture_graph(b, b, 70)));
   exec->launch(*subject.stream);
