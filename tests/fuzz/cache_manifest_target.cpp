@@ -21,8 +21,7 @@ void read(std::string_view text) {
   }
 }
 
-/// A random change breaks the checksum, so that nothing behind it would ever be reached. This puts
-/// a right one in.
+/// Writes the right checksum: a random change breaks it, and the parser would not read on.
 std::string with_checksum(std::string_view text) {
   const auto dump = [](const Json& json) {
     return json.dump(1, ' ', true, Json::error_handler_t::replace) + "\n";

@@ -25,7 +25,7 @@ import source_tree  # noqa: E402
 PARSERS = re.compile(r"^src/reprise/(base|chat_template|compile/cache|structured_output|tokenizer|weights)/(?!.*_(test|benchmark)\.cpp)"
                      r"|^src/reprise/server/http/(allowed_hosts|api_error|cors|http_head|request_query)\.cpp")
 TARGETS = re.compile(r"^tests/fuzz/(?!corpus_test)")
-# What CMakeLists.txt defines for libfuzzer_main.cpp, which is part of builds with REPRISE_BUILD_FUZZERS only.
+# The definitions that CMakeLists.txt gives to libfuzzer_main.cpp, which only builds with REPRISE_BUILD_FUZZERS contain.
 MAIN = ("-DREPRISE_FUZZ_TARGET=json", "-DREPRISE_FUZZ_MICROSECONDS_PER_BYTE=20")
 
 
@@ -64,7 +64,7 @@ def main(build, clang):
 
     with ThreadPoolExecutor(max_workers=2) as pool:
         complaints = list(pool.map(complaint, groups))
-    # A planted mistake, to show that the check can fail.
+    # A planted error, to show that the check can fail.
     planted = subprocess.run([clang, "-fsyntax-only", "-x", "c++", "-"], input="int x = nothing;", capture_output=True, text=True,
                              check=False)
     if planted.returncode == 0:

@@ -1,5 +1,5 @@
-// Every input that a fuzzer found worth keeping, and a few thousand changed ones, through every
-// parser: a parser that crashes, hangs or breaks a promise fails here, without a fuzzer.
+// Runs every input that a fuzzer kept, and a few thousand changed ones, through every parser: a
+// parser that crashes, hangs or breaks a promise fails here, without a fuzzer.
 
 #include <gtest/gtest.h>
 
@@ -53,7 +53,7 @@ std::vector<std::string> corpus_of(const Target& target) {
   return inputs;
 }
 
-/// A few bytes changed, dropped or taken from another input.
+/// The input with a few bytes changed, dropped or taken from another input.
 std::string changed(std::string input, const std::string& other, std::mt19937& chance) {
   const auto any = [&chance](size_t end) { return end == 0 ? 0 : chance() % end; };
   for (size_t i = 1 + any(3); i > 0; --i) {

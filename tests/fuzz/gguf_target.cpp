@@ -13,7 +13,7 @@ namespace reprise::fuzz {
 
 namespace {
 
-// The configuration, and the names that the tensors have for its models.
+// Reads the configuration, and the names that the tensors have for models.
 void read_config(const weights::gguf::Header& header) {
   namespace gguf = weights::gguf;
   gguf::GgufConfigTraits traits{.vocab_size = 1, .num_token_types = 1};

@@ -16,7 +16,7 @@ using boost::system::error_code;
 
 constexpr size_t kMaxBody = 512;
 
-/// What a connection makes of the first request in some bytes.
+/// The result of reading the first request in some bytes.
 struct Reading {
   int status = 0;  // of the refusal; 0: none
   bool is_whole = false;
@@ -26,7 +26,7 @@ struct Reading {
   std::string query;
   std::string host;
   std::string body;
-  size_t num_used = 0;  // bytes of the request; the next one begins behind them
+  size_t num_used = 0;  // bytes of this request; the next request begins after them
 
   bool operator==(const Reading&) const = default;
 };
@@ -128,8 +128,8 @@ void http(std::string_view input) {
   const Reading whole = Connection(input.size()).read(input);
   require(whole.status == 0 || whole.status == -1 || (whole.status >= 400 && whole.status < 506),
           "a refusal has a status of an error");
-  // The network decides where a request is cut into packets. A request must not change its meaning
-  // with it.
+  // The network decides where a request is cut into packets, and this must not change the request's
+  // meaning.
   const size_t piece_bytes = 1 + static_cast<unsigned char>(input.front()) % 16;
   const Reading in_pieces = Connection(piece_bytes).read(input);
   if (whole.is_whole || in_pieces.is_whole) {

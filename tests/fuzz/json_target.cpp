@@ -27,7 +27,7 @@ void json(std::string_view input) {
     if (value.is_structured()) {
       require(depth_of(value) <= kJsonLimits.max_depth, "a deep document is refused");
     }
-    // Numbers may be printed in another form, and then keep it.
+    // The first output may write numbers in another form; further outputs must keep that form.
     const std::string text = value.dump();
     const Json again = parse_json(text, "f");
     require(again.dump() == text, "a printed document is read as the same value");

@@ -11,11 +11,11 @@
 
 namespace {
 
-// For tables that are made once, the first use of a page and the like.
+// Time that costs nothing: for tables that are made once, the first use of a page, and similar.
 constexpr double kFreeSeconds = 0.1;
 constexpr double kSecondsPerByte = REPRISE_FUZZ_MICROSECONDS_PER_BYTE * 1e-6;
 
-/// Time of this thread on a processor: other programs do not change it.
+/// The processor time of this thread, which other programs do not change.
 double used_seconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

@@ -15,7 +15,7 @@ void model_config(std::string_view input) {
   }
   try {
     const weights::ModelConfig config = weights::parse_model_config(input, "c").config;
-    // A model of recurrent layers alone has no heads.
+    // Only a model with nothing but recurrent layers has no heads.
     require(config.num_key_value_heads == 0 ||
                 config.num_attention_heads % config.num_key_value_heads == 0,
             "accepted heads can be shared out");

@@ -1,4 +1,4 @@
-// Put in front of every file by scripts/fuzz_parsers.sh when the compiler is a clang before 15,
+// scripts/fuzz_parsers.sh puts this before every file if the compiler is a clang older than 15,
 // whose <source_location> is empty.
 #pragma once
 

@@ -17,8 +17,8 @@ tokenizer::Tokenizer golden(std::string_view kind) {
       fmt::format("{}/tests/goldens/tokenizers/{}.tokenizer.json", source_dir(), kind)));
 }
 
-/// A byte-level tokenizer, one of words with a normalizer, and a Unigram model with a character
-/// map.
+/// Three tokenizers: one of bytes, one of words with a normalizer, and a Unigram model with a
+/// character map.
 const std::array<tokenizer::Tokenizer, 3>& tokenizers() {
   static const std::array<tokenizer::Tokenizer, 3> kTokenizers = {
       tokenizer::Tokenizer::load(source_dir() + "/models/reprise-tiny"),
@@ -55,7 +55,7 @@ void tokenizer_text(std::string_view input) {
             "a marked control token is plain text");
   }
   if (is_text) {
-    // The normalizer may change a text, but not a second time.
+    // The normalizer may change a text, but must not change the result again.
     const tokenizer::Tokenizer& byte_level = tokenizers().front();
     const auto through = [&](std::string_view text) {
       return byte_level.decode(byte_level.encode(text, {.add_special_tokens = false}), false);

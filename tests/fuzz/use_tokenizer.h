@@ -8,7 +8,7 @@
 
 namespace reprise::fuzz {
 
-/// Encodes and decodes with a tokenizer of a file from outside.
+/// Encodes and decodes with a tokenizer that comes from an untrusted file.
 inline void use_tokenizer(const tokenizer::Tokenizer& tokenizer) {
   constexpr std::string_view kText = "It's 1\u00e9 <|im_end|>  \n\xFF ab";
   for (const bool parse_special : {true, false}) {
