@@ -942,7 +942,7 @@ TEMPLATES = [
     "{% set été = 1 %}{{ été }}",
 ]
 
-# What jinja2 refuses, at parse or at run time.
+# Templates that jinja2 refuses, when it parses or runs them.
 FAILING = [
     "{{ 1 / 0 }}",
     "{{ 1 // 0 }}",

@@ -119,7 +119,7 @@ def mixed_texts(count, seed):
 
 TEXTS = PROSE + CODE + EMOJI + EDGES + SPECIALS + mixed_texts(60, 11) + random_texts(150, 7)
 
-# name, repeated unit, repeats, tail: about 1 MB each; the C++ test builds the same strings.
+# Rows: name, repeated unit, repeats, tail. Each text has about 1 MB; the C++ test builds the same strings.
 ADVERSARIAL = [
     ("letters", "a", 1_000_000, ""), ("underscores", "_", 1_000_000, ""), ("spaces", " ", 1_000_000, "x"),
     ("newlines", "\n", 1_000_000, ""), ("cjk", "中", 333_333, ""), ("emoji", "😀", 250_000, ""),
@@ -169,7 +169,7 @@ def llama3():
     t.decoder = decoders.ByteLevel()
     train(t, 900, [], pre_tokenizers.ByteLevel.alphabet())
     add_tokens(t, SPECIAL_NAMES)
-    # Words that no merge reaches: only ignore_merges finds them.
+    # Words that no merge produces: only ignore_merges finds them.
     data = json.loads(t.to_str())
     merges = data["model"]["merges"]
     del merges[len(merges) // 2::5]
@@ -210,7 +210,7 @@ BYTES = [f"<0x{b:02X}>" for b in range(256)]
 def llama2():
     t = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
     t.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    # Trained per word, then used with no pre-tokenizer, as the published files are.
+    # Trained word by word, then used without a pre-tokenizer, like the published files.
     t.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
     train(t, 900, ["<unk>", "<s>", "</s>"] + BYTES, [])
     t.pre_tokenizer = None
@@ -305,7 +305,7 @@ def xlm_roberta():
     return t
 
 
-# Of one and several characters, to nothing, to longer texts, and a sequence that begins with another.
+# Maps one and several characters, to nothing and to longer texts; one sequence is the beginning of another.
 T5_MAP = {"A": "a", "B": "b", "É": "e", "e\u0301": "E", "\u0301": "", "…": "...", "ﬁ": "fi", "ß": "ss", "\t": " ", "\n": " ",
           "\r": " ", "x": "", "ab": "AB", "abc": "", "😀": ":-)", "か\u3099": "が", "한": "", "\u200d": " ", "０": "0", "１": "1"}
 
@@ -340,7 +340,7 @@ def without_special_pieces(text):
     for token in data["added_tokens"]:
         if not token["special"]:
             continue
-        token["content"] = chr(0x10F000 + token["id"])  # for private use, and in none of the texts
+        token["content"] = chr(0x10F000 + token["id"])  # a character for private use, which none of the texts contains
         if token["id"] < len(vocab):
             vocab[token["id"]][0] = token["content"]
     data["post_processor"] = None

@@ -50,7 +50,7 @@ GEMMA = {
     "user_defined_symbols": ["<mask>", "<start_of_turn>", "<end_of_turn>", "\n\n", "\n\n\n", "▁▁", "▁▁▁", "\t\t"],
 }
 UNIGRAM = {"model_type": "unigram", "vocab_size": 220, "character_coverage": 0.98}
-# A small character map: what SentencePiece's own would add to a file of a few KB are 240 KB.
+# A small character map, because SentencePiece's own would add 240 KB to a file of a few KB.
 MAP = "FB01\t66 69\n2460\t31\n3000\t20\nFF21\t41\n61 0301\t E1\nFF71\t30A2\nA0\t20\n9\t20\nA\t20\n".replace("\t E1", "\tE1")
 
 
@@ -301,7 +301,7 @@ KINDS = {
     "kimi": (kimi, lambda folder: Tiktoken(KIMI, ["[BOS]", "[EOS]"])),
     "qwen1": (qwen1, lambda folder: Tiktoken(shared.QWEN2, ["<|endoftext|>", "<|im_start|>", "<|im_end|>"])),
 }
-# Kinds whose ids must also be those of SentencePiece, for texts that spell no special token.
+# Kinds whose ids must also equal SentencePiece's, for texts that spell no special token.
 EXACT = {"llama", "gemma", "internlm2"}
 SPELLINGS = ["<unk>", "<s>", "</s>", "<start_of_turn>", "<end_of_turn>", "<|im_", "<0x"]
 
