@@ -58,7 +58,8 @@ EngineCoreOptions core_options(const TinyEngine& engine,
   return {.scheduler = {.max_num_seqs = 16,
                         .max_num_batched_tokens = 64,
                         .max_model_len = 256,
-                        // A request starts when its first chunk fits, which causes more preemption.
+                        // A request may start as soon as its first chunk fits, which causes more
+                        // preemption.
                         .scheduler_reserve_full_isl = false,
                         .async_scheduling = scheduling == Scheduling::async,
                         .eos_token_ids = {5},

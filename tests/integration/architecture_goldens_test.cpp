@@ -34,7 +34,8 @@ TEST_P(ArchitectureGoldens, f32_logits_are_within_1e_4_of_transformers_on_every_
             testing::largest_abs_error(decoded[position], golden.row(golden.logits_f32, position)));
       }
       for (size_t chunk : {golden.prompt.size(), size_t{5}, size_t{16}}) {
-        // Each way of cutting the prompt gives the same bits, and decode gives them too.
+        // Each way of cutting the prompt must give the same bits, and decoding it token by token
+        // too.
         ASSERT_EQ(runner.last_logits(golden.prompt, chunk), decoded.back())
             << kernels::isa_name(isa) << ", chunks of " << chunk;
       }

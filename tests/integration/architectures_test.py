@@ -18,7 +18,7 @@ from pathlib import Path
 import serve_test
 
 BINARY = SOURCE = None
-# Token ids as text: the letters of byte-level vocabularies that are one byte of UTF-8, and two more.
+# Writes token ids as text: the letters of byte-level vocabularies that are one byte of UTF-8, and two more.
 LETTERS = [chr(byte) for byte in (*range(33, 127), 161, 162)]
 
 
@@ -77,15 +77,15 @@ class Architectures(GoldenModels):
                 self.assertNotIn("not used", done.stderr)
 
     def test_small_chunks_and_preemption_change_no_token(self):
-        # 128 answer tokens and the prompts need more blocks than there are, so requests lose theirs and start again. The test
-        # scheduling_goldens does this with every architecture; here the program's options do it.
+        # The prompts and 128 answer tokens need more blocks than there are, so requests lose their blocks and start
+        # again. The test scheduling_goldens does this with every architecture; here the program's options do it.
         for name in ("gemma3", "deepseek-v3", "bamba", "glm-moe-dsa", "mimo-v2"):
             with self.subTest(name):
                 self.generate(self.copy_of(name), "--num-gpu-blocks-override", 8, "--max-model-len", 96,
                               "--max-num-batched-tokens", 8, "--max-num-seqs", 4)
 
     def test_preemption_and_cached_prefixes_change_no_token_of_a_server(self):
-        # Six blocks for each request hold any of them, and eight are too few for the four at once.
+        # Six blocks per request are enough for each request alone, but eight blocks are too few for all four at once.
         for name in ("llama4", "llama4-vl", "gemma3", "gpt-oss", "deepseek-v3", "qwen3-moe"):
             with self.subTest(name):
                 cases = self.copy_of(name)
@@ -104,7 +104,7 @@ class Architectures(GoldenModels):
 
                 self.assertEqual(complete([case["prompt"] for case in cases])[0], want)
                 self.assertGreater(server.metric("vllm:num_preemptions_total"), 0)
-                # Two blocks of 40 tokens are found again; the rest is computed.
+                # The cache has two blocks of the 40 tokens; the rest is computed.
                 complete([cases[3]["prompt"]])
                 tokens, usage = complete([cases[3]["prompt"]])
                 self.assertEqual(tokens, want[3:])

@@ -272,7 +272,7 @@ TEST_F(AsyncEngineTest, aborts_within_a_step_and_ignores_ids_it_does_not_know) {
   const uint64_t aborted_before = engine->stats().num_finished_abort;
   Answer answer;
   std::latch aborted(1);
-  // Holds the engine in its third step until the abort was submitted.
+  // Blocks the engine in its third step until the abort is submitted.
   const RequestId id = engine->submit(
       prompts[0], greedy(100), [&, take = answer.callback()](const OutputDelta& output) {
         take(OutputDelta(output));
@@ -307,12 +307,11 @@ TEST_F(AsyncEngineTest, aborts_the_request_of_a_callback_that_throws_and_no_othe
   EXPECT_EQ(engine->stats().num_finished_abort, aborted_before + 1);
 }
 
-// --- over a core of the test itself: few blocks, devices that fail
-// -----------------------------------------------------------------------------------------
+// ---- with a core of the test itself: few blocks, and devices that fail ----
 
 enum class Scheduling : uint8_t { sync, async };
 
-/// The bundled model on a given device, and the engine loop over it.
+/// The bundled model on a given device, with an engine loop.
 class LoopOn {
  public:
   LoopOn(TinyEngineOptions options, Scheduling scheduling)
@@ -331,7 +330,7 @@ class LoopOn {
     core_ = std::make_unique<engine::EngineCore>(tiny_.runner(), core_options());
     loop_ = std::make_unique<AsyncEngineLoop>(*core_, tokenizer_);
   }
-  /// Ends the thread and describes what is left; empty when nothing is left.
+  /// Ends the thread and describes what it has left behind; empty: nothing.
   [[nodiscard]] std::string stop() {
     loop_.reset();
     const kv_cache::KvCacheManager& cache = core_->kv_cache_manager();
@@ -497,14 +496,15 @@ struct FailingDeviceCase {
   const char* name;
   cudagraph::CudagraphMode mode;
   config::CompilationMode level;
-  uint64_t stride;  // between the failing calls: a prime, so that calls of all kinds fail
+  // Distance between the failing calls: a prime number, so that calls of all kinds fail.
+  uint64_t stride;
   Scheduling scheduling = Scheduling::sync;
 };
 
 class FailingDevice : public ::testing::TestWithParam<FailingDeviceCase> {
  protected:
   static constexpr int kMaxTokens = 6;
-  static constexpr size_t kMaxNumReqs = 3;  // 7 requests are sent, so the others wait
+  static constexpr size_t kMaxNumReqs = 3;  // 7 requests are sent, so some of them wait
 
   [[nodiscard]] TinyEngineOptions options(device::FakeDevice& fake) const {
     return {.mode = GetParam().mode,

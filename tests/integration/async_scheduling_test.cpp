@@ -14,8 +14,8 @@
 #include "reprise/structured_output/token_constraint.h"
 #include "tests/integration/random_load.h"
 
-// Steps are scheduled on another thread while the previous step is computed. The oracle is the same
-// load without this: the output of every request must be equal.
+// Steps are scheduled on another thread while the previous step is computed. The expected result is
+// that of the same load without this: the output of every request must be equal.
 namespace reprise {
 namespace {
 
@@ -38,7 +38,7 @@ constexpr int kLess = 1;
 
 enum class Scheduling : uint8_t { sync, async };
 
-/// ClassByClass with work that does not end before the gate is open.
+/// ClassByClass whose work does not end before the gate is open.
 class ClassByClassBehindGate final : public structured_output::TokenConstraint {
  public:
   ClassByClassBehindGate(int32_t vocab_size, int length, std::shared_future<void> gate)
@@ -110,7 +110,7 @@ TEST_P(AsyncScheduling, changes_nothing_when_answers_wait_for_the_turn_of_their_
   const std::vector<Answer> expected = machine.answer(*unhurried, specs);
   EXPECT_EQ(unhurried->counters().postponed_tokens, 0U);
   for (const Scheduling scheduling : {Scheduling::sync, Scheduling::async}) {
-    // Without any time, one constraint has its turn in each step.
+    // Without waiting time, each step serves at most one constraint.
     const auto core = make_core(machine, scheduling, std::chrono::nanoseconds(0));
     const std::vector<Answer> answers = machine.answer(*core, specs);
     for (size_t i = 0; i < specs.size(); ++i) ASSERT_EQ(answers[i], expected[i]) << "request " << i;
@@ -122,7 +122,7 @@ TEST_P(AsyncScheduling, changes_nothing_when_answers_wait_for_the_turn_of_their_
   }
 }
 
-/// What steps have told about each request.
+/// The outputs of the steps for each request.
 struct Told {
   std::map<RequestId, Tokens> tokens;
   std::map<RequestId, bool> has_ended;
@@ -189,7 +189,7 @@ TEST_P(AsyncScheduling, ends_a_step_that_waits_for_constraints_alone_when_a_requ
                     {.constraint = std::make_shared<ClassByClassBehindGate>(
                          machine.vocab_size(), 12, gate.get_future().share())});
   std::future<void> step = std::async(std::launch::async, [&] { (void)core->step(); });
-  // A request that arrives before the step begins does not end it. So requests keep arriving.
+  // A request that arrives before the step begins does not end the wait, so requests keep arriving.
   const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(2);
   bool has_ended = false;
   while (!has_ended && std::chrono::steady_clock::now() < end) {

@@ -119,8 +119,8 @@ TEST_P(AttentionBackends, replay_what_they_compute_eagerly_and_compute_what_the_
       const Outcome want = run(unified, batch, unpadded, CudagraphRuntimeMode::NONE, kv_before);
       if (info(backend).support == cudagraph::AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE &&
           !attention::is_recurrent(info(backend).kind)) {
-        // These backends plan their work. Contexts in parts sum in another order, so single last
-        // bits of a bfloat16 may differ.
+        // These backends plan their work. Contexts in parts are summed in another order, so single
+        // last bits of a bfloat16 may differ.
         EXPECT_LT(relative_distance(replay.logits, want.logits), 1e-2) << what;
       } else {
         expect_same_bits(want, replay, what + " against the unified backend");
@@ -137,7 +137,7 @@ INSTANTIATE_TEST_SUITE_P(modes_and_levels,
                                             ::testing::ValuesIn(testing::kLevels)),
                          cell_name);
 
-// Mode FULL_AND_FULL, of the backends that have two sets of FULL graphs, and of others.
+// Mode FULL_AND_FULL, with backends that have two sets of FULL graphs and with others.
 INSTANTIATE_TEST_SUITE_P(two_sets_of_full_graphs,
                          AttentionBackends,
                          ::testing::Combine(::testing::Values(Backend{"FLASH_ATTN", 2},
@@ -201,7 +201,7 @@ TEST(AttentionBackends, get_the_graphs_that_they_support) {
             std::tuple(CudagraphMode::PIECEWISE, PIECEWISE, PIECEWISE));
 }
 
-// A hybrid's mode is that of its weakest layers, which the resolution names.
+// The mode of a hybrid model is that of its weakest layers, which the resolution names.
 TEST(AttentionBackends, of_the_weakest_layers_decide_the_mode_of_a_hybrid) {
   TinyEngine hybrid({.mode = CudagraphMode::FULL, .config = testing::kTinyBambaConfig});
   EXPECT_EQ(hybrid.resolved().mode, CudagraphMode::FULL_AND_PIECEWISE);
@@ -216,8 +216,8 @@ TEST(AttentionBackends, of_the_weakest_layers_decide_the_mode_of_a_hybrid) {
   EXPECT_EQ(reference.resolved().weakest_attention.backend, "REFERENCE");
 }
 
-// The conformance of what a backend declares: its FULL graphs are captured, and a declaration that
-// is one level higher gives graphs that the backend refuses.
+// Checks each backend's declared support: its FULL graphs are captured, and with a declaration that
+// is one level higher, the backend refuses the additional graphs.
 TEST(AttentionBackends, refuse_the_graphs_of_a_declaration_that_is_one_level_too_high) {
   for (const Backend& backend : {Backend{"FLASHMLA", 0}, Backend{"FLASHINFER_MLA", 0}}) {
     BackendInfo raised = info(backend);
@@ -234,8 +234,8 @@ TEST(AttentionBackends, refuse_the_graphs_of_a_declaration_that_is_one_level_too
   }
 }
 
-// Declared one level higher, the backends of recurrent layers would get the graphs of mixed
-// batches, and the reference backend those of single tokens.
+// With declarations one level higher, the backends of recurrent layers would get graphs of mixed
+// batches, and the reference backend graphs of single tokens.
 TEST(AttentionBackends, of_recurrent_layers_refuse_a_declaration_that_is_one_level_too_high) {
   using enum cudagraph::AttentionCGSupport;
   for (const Backend& backend : {Backend{"MAMBA1_ATTN", 0},

@@ -73,7 +73,7 @@ class WithServer(unittest.TestCase):
                 seen = proxy.figures(PERCENTS)
             finally:
                 proxy.close()
-            # The spread of paced gaps is nothing but jitter.
+            # The spread of evenly spaced gaps is only jitter.
             seen.pop("std_itl_ms"), seen.pop("std_tpot_ms"), seen.pop("std_ttft_ms")
             wrong = {name: (result[name], value) for name, value in seen.items()
                      if abs(result[name] - value) > 0.02 * value}

@@ -23,7 +23,7 @@ from pathlib import Path
 BINARY = MODEL = SOURCE = None
 HAS_NUMPY = importlib.util.find_spec("numpy") is not None
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-# The scripts that this test does not run, and what each needs. They must at least compile.
+# The scripts that this test does not run, and what each of them needs. They must at least compile.
 NEEDS = {
     "compare_transformers.py": "PyTorch and Transformers",
     "compare_transformers_cuda.py": "PyTorch, Transformers and a GPU",
@@ -68,7 +68,7 @@ class BenchmarkScripts(unittest.TestCase):
         self.assertIn("the log has 8 answers and 64 tokens", out)
 
     def test_card_model(self):
-        # card_model_test.py compares its figures with a card's.
+        # card_model_test.py compares the figures of this script with measurements on a card.
         out = self.run_python("benchmarks/card_model.py", SOURCE / "benchmarks/shapes/qwen2.5-0.5b/config.json", "--requests", 2)
         rows = rows_of(out)
         self.assertEqual([row[0] for row in rows], ["qkv", "attention", "o", "gate_up", "down", "head", "others"])
@@ -150,7 +150,7 @@ class BenchmarkScripts(unittest.TestCase):
 
     def test_speculation(self):
         output = self.run_python("benchmarks/speculation.py", BINARY, MODEL, "--rounds", 1, "--prompts", 4, "--", "--num-threads", 1)
-        # The CPU time beyond that of a start may be lost in the noise of such short runs.
+        # In such short runs, the CPU time of the work may be lost in the noise of the start.
         task = (r"{}: (\d+) tokens decoded\n"
                 r" +plain: ([\d.]+) us per token, -?[\d.]+ us of CPU, (\d+) graph steps\n"
                 r" +drafts: ([\d.]+) us per token, -?[\d.]+ us of CPU, (\d+) graph steps\n"

@@ -54,7 +54,7 @@ class CardModel(unittest.TestCase):
             self.assertLessEqual(max(map(abs, errors)), worst, key)
 
     def test_attention_of_decoding_is_within_a_tenth_with_few_exceptions(self):
-        # Contexts above 8,192 positions have parts of another size, which the model does not know.
+        # Above 8,192 positions, contexts are cut into parts of another size, which the model does not know.
         rows = [row for row in self.rows["attention"] if "context" in row and row["context"] == row["others"] <= 8192]
         self.assertGreaterEqual(len(rows), 12)
         for row in rows:

@@ -44,7 +44,7 @@ Tokens some_tokens(size_t count, uint32_t seed) {
   return tokens;
 }
 
-/// Prompts that begin alike and go on for different lengths.
+/// Prompts with the same beginning and endings of different lengths.
 std::vector<Tokens> make_prompts(const Load& load) {
   const Tokens prefix = some_tokens(load.prefix_len, 1);
   std::vector<Tokens> prompts;
@@ -61,7 +61,7 @@ sampling::SamplingParams params_of(int32_t max_tokens) {
   return {.temperature = 0.0F, .max_tokens = max_tokens, .ignore_eos = true, .logprobs = 3};
 }
 
-/// The answers to all prompts, after the prefix was cached by a request of its own.
+/// The answers to all prompts, after another request has put the prefix into the cache.
 std::vector<api::RequestOutput> answers(LLM& llm, const Load& load) {
   const std::vector<Tokens> prompts = make_prompts(load);
   (void)llm.generate_token_ids(std::span(prompts).first(1), params_of(1));

@@ -3,7 +3,7 @@
 #include "tests/integration/step_outcome.h"
 #include "tests/integration/tiny_engine.h"
 
-// A runner whose graphs change between its steps, beside one whose graphs stay.
+// Compares a runner whose graphs change between its steps with one whose graphs stay.
 namespace reprise {
 namespace {
 
@@ -150,7 +150,7 @@ TEST(ChangedPlan, gives_graphs_and_the_copies_of_shadow_checks_back) {
   runner::ModelRunner& runner = engine.runner();
   cudagraph::DispatcherOptions plan = runner.dispatcher().options();
   const size_t num_keys = runner.dispatcher().key_states().size();
-  // Launches of captures are noted for checks, so each key needs its capture again.
+  // Checks need the launches of captures, so each key must be captured again.
   EXPECT_EQ(runner.change_graphs(settings_of(plan, VerifyGraphs::capture, 0.5)), num_keys);
   EXPECT_EQ(runner.graph_bytes(), 0U);
   EXPECT_EQ(capture_all(engine), num_keys);

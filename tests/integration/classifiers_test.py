@@ -65,7 +65,7 @@ class Classifiers(unittest.TestCase):
             model, golden = self.copy_of(name)
             pairs = [case["texts"] for case in golden["pairs"]]
             want = [sigmoid(case["scores"][0]) for case in golden["pairs"]]
-            # The pairs are so different that a program that ignores one text is caught.
+            # The pairs differ so much that a program that ignores one text fails.
             self.assertGreater(max(want) - min(want), 1e-3)
             for options in ([], ["--enforce-eager"], ["-O0"], ["--max-num-seqs", "1"]):
                 with self.subTest(name, options=options):

@@ -148,7 +148,7 @@ class EveryFlag(Case):
         self.assertEqual(document["resolved"], "FULL_DECODE_ONLY")
         self.assertEqual(document["capture_sizes"]["decode"][-1], 512)
         self.assertIn("<== here", document["atom_decision_tree"])
-        # What is given beside the preset has precedence, in either order.
+        # Options beside the preset have precedence, in either order.
         for options in (("--preset", "atom", "--max-num-seqs", "256"), ("--max-num-seqs", "256", "--preset", "atom")):
             self.assertEqual(json.loads(self.ok("explain", "--json", *options))["capture_sizes"]["decode"][-1], 256)
         rule = json.loads(self.ok("explain", "--json", "-cc.capture_size_rule", "atom", "--preset", "atom"))
@@ -187,7 +187,7 @@ class EveryFlag(Case):
                     if run.returncode == 0:
                         self.assertIn(f"\n{name}: ", re.sub("\n# ", "\n", run.stdout))
                         continue
-                    # Only what vLLM knows and this program does not do may be refused, and says so.
+                    # Only options that vLLM has and this program cannot do may be refused, and their help says so.
                     self.assertEqual(option["group"], "vLLM flags without a meaning here", run.stderr)
                     self.assertIn("is not supported: ", run.stderr)
                     self.assertEqual(run.stderr.count("\n"), 1, run.stderr)
@@ -466,7 +466,7 @@ class StartUp(Server):
         self.assertIn("reasoning parser qwen3, chosen by the chat template", text)
         self.assertIn("tool-call parser hermes, chosen", self.start("--chat-template", template))
         self.assertNotIn("tool-call parser", self.start("--chat-template", template, "--no-enable-auto-tool-choice"))
-        # GPT-OSS's published template writes the recipient of a call in pieces.
+        # GPT-OSS's published template writes the recipient of a call in several pieces.
         pieces = self.write("pieces.jinja", """{% for m in messages %}{% for c in m.tool_calls or [] %}{{ "<|start|>assistant to=" }}{{
             "functions." + c.function.name + "<|channel|>commentary json<|message|>" }}{{ c.function.arguments | tojson }}{{
             "<|call|>" }}{% endfor %}{{ "<|start|>" + m.role + "<|channel|>final<|message|>" }}{{ m.content }}{{ "<|end|>" }}{% endfor %}""")

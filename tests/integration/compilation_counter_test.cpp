@@ -40,7 +40,7 @@ Counted count(CudagraphMode mode, CompilationMode level, TinyEngineOptions optio
   if (!options.compilation.cudagraph_capture_sizes) {
     options.compilation.cudagraph_capture_sizes = {std::vector<int32_t>{16}};
   }
-  // With this rule one size is one key, the same as in vLLM.
+  // With this rule each size has one key, as in vLLM.
   options.compilation.capture_size_rule = cudagraph::CaptureSizeRule::vllm_v1;
   TinyEngine engine(options);
   (void)engine.runner().capture({});

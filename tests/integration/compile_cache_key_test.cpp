@@ -23,8 +23,8 @@
 #include "reprise/weights/sources/dummy_weights.h"
 #include "tests/support/source_dir.h"
 
-// What changes the key of the compile cache: every member of a model's configuration that changes
-// the traced program, and every option that changes what becomes of that program.
+// The inputs of the compile cache's key: every member of a model's configuration that changes the
+// traced program, and every option that changes how the program is compiled.
 namespace reprise {
 
 /// Converts to any type, so that the members of an aggregate can be counted. Has no definition,
@@ -110,7 +110,7 @@ std::string key_of(const Engine& engine) {
 
 enum class Effect { changes_the_key, leaves_the_key };
 
-// What `change` does to the key of `golden`. The row is named by the member that it changes.
+// The effect of `change` on the key of `golden`. The row's name is the member that it changes.
 struct Row {
   std::string member;
   Effect effect;
@@ -187,7 +187,7 @@ std::vector<Row> all_rows() {
       CHANGES(whole, value_scale, "architectures/mimo-v2", it.value_scale = 0.5),
       CHANGES(
           whole, has_sinks_in_windows, "architectures/mimo-v2", it.has_sinks_in_windows = false),
-      // The numbers of made-up weights are 1.
+      // Made-up weights are all 1.
       LEAVES(whole, has_layer_scalars, "architectures/gemma4", it.has_layer_scalars = false),
       CHANGES(whole,
               hidden_size_per_layer_input,
@@ -421,7 +421,7 @@ ModelConfig model_of(const std::string& golden) {
     return model;
   }
   ModelConfig model = config_of(golden);
-  // The start decides that these models pool.
+  // The start decides that these models make vectors.
   const bool pools = golden.starts_with("pooling/") || golden.starts_with("classifiers/");
   if (pools && !model.pooling) model.pooling.emplace();
   return model;

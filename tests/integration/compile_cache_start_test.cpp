@@ -163,8 +163,8 @@ TEST_F(CompileCacheStart, survives_every_cut) {
       LLM llm(arguments());
       EXPECT_EQ(llm.startup_report().compilation.counter.num_compiled_artifacts_loaded, 0U);
       EXPECT_EQ(answer(llm), want);
-      // The entry was repaired: the same name may hold other bytes now, and the next start finds
-      // them.
+      // The entry was repaired: a file may now have other bytes under the same name, and the next
+      // start finds them.
       LLM again(arguments());
       EXPECT_EQ(again.startup_report().compilation.counter.num_compiled_artifacts_loaded, 1U);
     }

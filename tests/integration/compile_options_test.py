@@ -33,7 +33,7 @@ class Case(unittest.TestCase):
         self.home.mkdir()
 
     def run_cli(self, *arguments, binary=None, **environment):
-        # Nothing of the caller's own caches, in or out.
+        # Removes the caller's own cache settings, for reading and for writing.
         kept = ("PATH", "LD_LIBRARY_PATH", "ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS")
         clean = {name: os.environ[name] for name in kept if name in os.environ}
         clean["HOME"] = str(self.home)
@@ -65,7 +65,7 @@ class Case(unittest.TestCase):
         return self.ok("dump", MODEL, *options).stdout
 
 
-# Ways to say a level, and the level.
+# Spellings of a level, and the level that each of them means.
 SPELLINGS = [
     ([], 3),
     (["--level", "0"], 0),
@@ -105,7 +105,7 @@ SPELLINGS = [
     (["--level", "1", "--level", "2"], 2),
 ]
 
-# A value that is wrong, and what the message must name.
+# Wrong values, and the text that the message must contain.
 MISTAKES = [
     (["--level", "4"], ["--level", "0 to 3", "4"]),
     (["--level", "-1"], ["--level", "-1"]),
@@ -209,7 +209,7 @@ class Spellings(Case):
                     self.assertIn(word, message)
 
 
-# The fields of ATOM's and vLLM's compilation config, each by something that it changes.
+# Tests the fields of ATOM's and vLLM's compilation config, each by an effect that it has.
 class Fields(Case):
     def test_sizes_have_flags_of_their_own(self):
         for flags, fields in [
@@ -476,7 +476,7 @@ class Dump(Case):
         rows = re.findall(r"^\d+ +(?:compiled|split point) +\d+ -> \d+ +(\d+) -> (\d+)", text, re.MULTILINE)
         before, after = ([int(row[side]) for row in rows] for side in (0, 1))
         frames = [r for r in root.iter(SVG + "rect") if r.get("class", "").startswith("frame ")]
-        # Drawn: each program once, the split point twice.
+        # The picture has each program once, and the split point twice.
         if "backend         llvm" in text:
             self.assertEqual(len(frames), sum(before) + sum(after) + before[1] + after[1])
 
@@ -541,7 +541,7 @@ class Pages(Case):
         if "backend         llvm" not in printed:
             self.skipTest("the page shows a build with LLVM")
         for line in shown:
-            # Times differ, and code is as long as the instruction set of this machine makes it.
+            # Times differ from run to run, and the size of code depends on the machine's instruction set.
             if not line.startswith(("seconds", "code")):
                 self.assertIn(line, printed, "compile.md, between dump:begin and dump:end")
 

@@ -52,7 +52,7 @@ class CudaArchitectures : public ::testing::TestWithParam<const char*> {
             .samples = true};
   }
 
-  /// One step, replayed or eager.
+  /// Runs one step, replayed or eager.
   static std::vector<float> step(TinyEngine& engine,
                                  std::span<const int32_t> tokens,
                                  size_t computed,

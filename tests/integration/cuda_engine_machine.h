@@ -40,8 +40,8 @@ class CudaEngineMachine {
   [[nodiscard]] compile::FakeNvrtc& fake_nvrtc() { return nvrtc_; }
   [[nodiscard]] const kernels::CodeTarget& code_target() const { return code_; }
 
-  /// Memory that is free for this process. Other processes and the driver take memory of a real GPU
-  /// at any time, so there only what this process has allocated counts.
+  /// The memory that is free for this process. Other processes and the driver may take memory of a
+  /// real GPU at any time, so for a real GPU only this process's own allocations count.
   [[nodiscard]] size_t free_bytes() {
     const device::MemoryInfo memory = device().memory();
     return is_real() ? memory.total - memory.allocated_here : memory.free;
@@ -52,7 +52,7 @@ class CudaEngineMachine {
     options.generator = compile::cuda_code_generator(code_.architecture, *code_.loader, [this] {
       return is_real() ? compile::load_nvrtc() : nvrtc_.open();
     });
-    options.num_warmups = 1;  // the same as in every start on a GPU
+    options.num_warmups = 1;  // as in every start on a GPU
     options.make_executor = [this](device::Stream& stream, device::MemoryPool& pool) {
       const auto& cuda = dynamic_cast<device::cuda::CudaDevice&>(device());
       return std::make_unique<kernels::cuda::CudaExecutor>(

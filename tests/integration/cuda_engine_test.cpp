@@ -10,8 +10,8 @@
 #include "tests/integration/knowing_drafter.h"
 #include "tests/integration/step_outcome.h"
 
-// Whole engines on CUDA. The fake driver is some thousand times slower than a GPU, so it runs fewer
-// cases.
+// Whole engines on CUDA. The fake driver is some thousand times slower than a GPU, so with it fewer
+// cases run.
 namespace reprise {
 namespace {
 
@@ -52,7 +52,7 @@ TEST_P(CudaReplay, equals_eager_bit_for_bit_for_every_mix_and_size) {
     options.max_num_reqs = 4;
   }
   TinyEngine engine(options);
-  // Level 1 runs the trace as it is.
+  // Level 1 runs the trace unchanged.
   const bool has_generated =
       level != CompilationMode::NONE && level != CompilationMode::STOCK_TORCH_COMPILE;
   EXPECT_EQ(engine.compilation().counter.num_generated_kernels > 0, has_generated);
@@ -200,7 +200,7 @@ TEST(CudaEngine, products_of_many_rows_are_the_librarys_in_every_mode) {
   }
 }
 
-/// Tokens of a few requests of all kinds.
+/// Generates tokens for a few requests of all kinds.
 struct GenerateOptions {
   kernels::RowSampler* row_sampler = nullptr;
   speculative::Drafter* drafter = nullptr;
@@ -241,7 +241,8 @@ Generated generate(TinyEngine& engine, const GenerateOptions& options) {
   };
   if (options.all_on_device) {
     requests.resize(3);
-    // More than fit at once, with prompts of several chunks and answers of several lengths.
+    // More requests than fit at once, with prompts of several chunks and answers of several
+    // lengths.
     for (int i = 0; i < 6; ++i) {
       requests.push_back({.temperature = 0.9F,
                           .seed = static_cast<uint64_t>(i) + 1,
@@ -306,7 +307,7 @@ TEST(CudaEngine, async_scheduling_launches_a_step_before_the_host_knows_its_toke
     EXPECT_EQ(ahead.counters.steps_launched_ahead + 1, ahead.counters.num_steps)
         << "only the first step has none ahead";
 
-    // Where the host chooses a token, the next step waits for it.
+    // If the host chooses a token, the next step waits for it.
     const Generated mixed = generate(engine, {});
     const Generated mixed_ahead =
         generate(engine, {.row_sampler = &sampler, .async_scheduling = true});
@@ -486,7 +487,7 @@ TEST(CudaEngine,
 TEST(CudaEngine, many_replays_with_changing_lengths_and_tables_equal_eager_and_take_no_memory) {
   CudaEngineMachine machine;
   const int num_sizes =
-      machine.is_real() ? 64 : 12;  // kinds and sizes of batches repeat after so many
+      machine.is_real() ? 64 : 12;  // the kinds and sizes of batches repeat after this many steps
   const int replays = machine.is_real() ? 1000 : 12;
   TinyEngineOptions options = machine.options({.mode = CudagraphMode::FULL,
                                                .level = CompilationMode::VLLM_COMPILE,
@@ -522,7 +523,7 @@ TEST(CudaEngine, many_replays_with_changing_lengths_and_tables_equal_eager_and_t
   EXPECT_GT(num_without_graph, 0);
 }
 
-// Nothing waits for a chunk of a prompt, because its logits are not wanted.
+// The logits of a prompt's chunk are not needed, so the host does not wait for it.
 TEST(CudaEngine, an_engine_goes_while_a_step_is_in_flight) {
   for (const CompilationMode level : {CompilationMode::NONE, CompilationMode::VLLM_COMPILE}) {
     CudaEngineMachine machine;

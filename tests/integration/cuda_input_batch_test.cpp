@@ -8,8 +8,8 @@
 #include "reprise/runner/input_batch.h"
 #include "tests/support/fake_cuda/cuda_machine_fixture.h"
 
-// Tests of what a step uploads to a GPU: the copies, their bytes, and that the device then has the
-// whole batch.
+// Tests of the uploads of a step to a GPU: the copies, their bytes, and that the device then has
+// the whole batch.
 namespace reprise::runner {
 namespace {
 

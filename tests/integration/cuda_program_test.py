@@ -98,7 +98,7 @@ class CudaProgram(unittest.TestCase):
         return model
 
     def test_models_of_other_kinds_generate_what_the_cpu_generates(self):
-        # Latent attention and experts in groups; a delta net, experts and attention; an encoder and a decoder.
+        # Latent attention with experts in groups; a delta net with experts and attention; an encoder with a decoder.
         for golden in ("architectures/deepseek-v3", "architectures/qwen3-next", "encoder_decoder/bart"):
             model = self.copy_of(golden)
             limits = ("--max-model-len", "64", "--disable-compile-cache")

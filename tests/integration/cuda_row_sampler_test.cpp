@@ -28,7 +28,7 @@ SamplingRow row_of(const sampling::SamplingParams& params, uint64_t seed, uint64
 
 class CudaRowSampling : public testing::Test {
  protected:
-  /// Samples tokens of rows that share logits unless a test changes them.
+  /// Samples tokens from rows. The rows share logits, unless a test changes them.
   std::vector<int32_t> sample(const std::vector<float>& logits,
                               int64_t vocab_size,
                               const std::vector<SamplingRow>& rows,
@@ -157,7 +157,7 @@ TEST_F(CudaRowSampling, the_same_uniform_number_gives_the_cpus_token) {
   }
 }
 
-// One row has a block for each part of 1,024 tokens, many rows have longer parts.
+// If there is one row, each block has a part of 1,024 tokens; with many rows, parts are longer.
 TEST_F(CudaRowSampling, a_large_vocabulary_is_divided_between_blocks) {
   constexpr int64_t kVocabulary = 152064;
   num_multiprocessors_ = 132;
@@ -181,7 +181,8 @@ TEST_F(CudaRowSampling, a_large_vocabulary_is_divided_between_blocks) {
   EXPECT_EQ(sample(logits, kVocabulary, rows), want);
 }
 
-// More equal logits than the list of candidates has places: one block looks at all tokens.
+// There are more equal logits than places in the list of candidates, so one block looks at all
+// tokens.
 TEST_F(CudaRowSampling, more_candidates_than_places_are_still_chosen_among) {
   num_multiprocessors_ = 132;
   std::vector<float> logits(kMostCandidates + 3000, 0.25F);

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Programs and the tests of them that run without --whole; None: all of them, "": none.
+# The programs, with the tests of each that run without --whole. None: all tests; "": no test.
 PROGRAMS = {
     "cuda_device_test": None,
     "cuda_device_conformance_test": None,

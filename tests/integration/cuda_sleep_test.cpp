@@ -95,7 +95,7 @@ struct Sleeper {
   int num_reads = 0;
 };
 
-/// A loaded engine of which everything belongs to a sleeper, except the core.
+/// A loaded engine that borrows everything from a sleeper, except its core.
 struct Borrower : api::LoadedEngine {
   explicit Borrower(Sleeper& sleeper) {
     runner.reset(&sleeper.engine.runner());
@@ -275,7 +275,8 @@ TEST(CudaSleeper, any_failing_call_leaves_it_awake_or_asleep_and_whole) {
         const std::string failed = driver.failed_call();
         driver.fail_call(0);
         if (failed.empty()) break;  // the scenario makes fewer than k calls
-        // Waiting before memory is unmapped ignores errors; waiting after it was zeroed does not.
+        // Errors of the wait before memory is unmapped are ignored; errors of the wait after
+        // zeroing are not.
         if (failed != "cuStreamSynchronize") {
           EXPECT_EQ(has_thrown, failed != "cuMemUnmap" && failed != "cuStreamIsCapturing")
               << failed;

@@ -26,9 +26,9 @@ import serve_test
 
 SOURCE = None
 GRID_WIDTH = 24
-# Panels that every Grafana brings.
+# Kinds of panels that every Grafana has.
 PANEL_TYPES = {"row", "timeseries", "stat", "gauge", "bargauge", "barchart", "table", "piechart", "heatmap", "text"}
-# What Grafana puts in where a query is asked every second.
+# The values that Grafana inserts for these variables if a query is made every second.
 VARIABLES = {"$__rate_interval": "5s", "$model_name": ".*"}
 
 

@@ -21,8 +21,8 @@
 #include "tests/support/parallel/local_transport.h"
 #include "tests/support/source_dir.h"
 
-// Engines whose steps belong together (data parallel in lockstep). They are threads of one process;
-// data_parallel_test.py has processes.
+// Engines whose steps run together (data parallel in lockstep). Here they are threads of one
+// process; data_parallel_test.py has processes.
 namespace reprise::testing {
 namespace {
 
@@ -60,7 +60,7 @@ struct Member {
   TinyEngine engine;
 };
 
-// What rank `rank` does in step `step`: nothing in a third of the steps.
+// The batch of rank `rank` in step `step`: nothing in a third of the steps.
 std::unique_ptr<TestBatch> batch_of(int rank, int step) {
   std::mt19937 random(static_cast<uint32_t>(step * 16 + rank));
   if (random() % 3 == 0 && rank != step % kSize) return nullptr;
@@ -242,10 +242,10 @@ TEST(DataParallel, a_key_that_one_rank_retires_is_retired_on_all_ranks) {
     runner::InputBatch moved(runner.input_batch().limits(),
                              member.engine.execution().device(),
                              member.engine.execution().executor());
-    // As if the address of a buffer had changed on rank 1. The old buffer stays alive.
+    // Acts as if the address of a buffer had changed on rank 1. The old buffer stays alive.
     if (rank == 1) std::swap(runner.input_batch(), moved);
     EXPECT_EQ(step().mode, rank == 1 ? CudagraphRuntimeMode::NONE : CudagraphRuntimeMode::FULL);
-    // In the next step rank 1 tells the others.
+    // Rank 1 tells the others in the next step.
     (void)step();
     EXPECT_FALSE(runner.dispatcher().is_captured(first.mode, first.descriptor)) << rank;
     for (int i = 0; i < 20; ++i) (void)step();

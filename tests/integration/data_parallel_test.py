@@ -28,9 +28,9 @@ from ranks_test import children_of, is_running
 BINARY = MODEL = None
 COMMON = ["--dtype", "float32", "--num-threads", "1", "--kv-cache-memory-bytes", "16M", "--device", "cpu"]
 PROMPTS = ["Once upon a time there was a", "The little dog", "One day, Ben found", "Lily", "It was a sunny day", "Mom"]
-TIMEOUT = 180  # for what takes a second on an idle machine
+TIMEOUT = 180  # for things that take a second on an idle machine
 LOST_SECONDS = 8  # --distributed-timeout-seconds of tests that lose a rank
-NAMED_SECONDS = 30  # within which a lost rank must be named and all processes must have ended
+NAMED_SECONDS = 30  # the time within which a lost rank must be named and all processes must end
 RUNS_MATRIX = False
 
 
@@ -84,7 +84,7 @@ def write_expert_model(folder):
 class Tokens(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        # Sampled, so that a request with another seed shows.
+        # Answers are sampled, so that mistakes in seeds are visible.
         cls.sampling = ["--temperature", "0.9", "--seed", "3"]
         cls.expected = generate(*cls.sampling)
 
@@ -116,7 +116,7 @@ class Tokens(unittest.TestCase):
                 with self.subTest(mode=mode, level=level):
                     options = ["--pipeline-parallel-size", "2", "--level", level, "-cc.cudagraph_mode", mode]
                     self.assertEqual(generate(*self.sampling, *options), self.expected)
-                    # In the type of the model too: the sum of a value and zeros is the value.
+                    # This also holds in the model's type, because a value plus zeros is the value.
         options = ["--temperature", "0", "--dtype", "bfloat16"]
         self.assertEqual(generate(*options, "-pp", "2"), generate(*options))
 
@@ -279,12 +279,12 @@ class Serving(unittest.TestCase):
                     for prompt in PROMPTS:
                         shared = min(len(answers[prompt]), len(expected[prompt]))
                         self.assertEqual(answers[prompt][:shared], expected[prompt][:shared])
-                    # The second engine tells its counts a little later, so it may get less than half of the requests.
+                    # The second engine reports its counts a little later, so it may get less than half of the requests.
                     server.wait_for(lambda: sum(self.finished(server, engine) for engine in (0, 1)) == 2 * len(PROMPTS))
                     for engine in (0, 1):
                         self.assertGreaterEqual(self.finished(server, engine), len(PROMPTS) // 2)
                     self.assertEqual(server.metric("vllm:num_requests_running", 1), 0)
-                    # An aborted request leaves its engine.
+                    # An aborted request is removed from its engine.
                     with socket.create_connection(server.url.removeprefix("http://").split(":")) as client:
                         body = json.dumps({"model": "tiny", "prompt": "a", "max_tokens": 400, "ignore_eos": True, "n": 4})
                         client.sendall(
@@ -307,7 +307,7 @@ class Serving(unittest.TestCase):
 
     @staticmethod
     def finished(server, engine):
-        # The labels after the model's name are the reason.
+        # The labels after the model's name are the reasons.
         with urllib.request.urlopen(server.url + "/metrics", timeout=TIMEOUT) as response:
             return sum(
                 float(line.rsplit(" ", 1)[1])
@@ -437,7 +437,7 @@ class LostRanks(unittest.TestCase):
         self.assertTrue(answered.wait(TIMEOUT))
 
     def stop_clients(self):
-        # A server that is told to end gives requests 30 s, which may be too short on a loaded machine.
+        # A server gives requests 30 s when it ends, which may be too short on a busy machine.
         if not self.clients:
             return
         self.stops.set()
@@ -459,7 +459,8 @@ class LostRanks(unittest.TestCase):
                 self.lose(how, state, sizes)
 
     def test_a_rank_that_stops_while_the_ranks_end_is_named(self):
-        # The launcher once waited for such a rank for ever. Often the rank has ended before it can be stopped.
+        # In an earlier version the launcher waited for such a rank for ever. Often the rank has ended before this test
+        # can stop it.
         for _ in range(3):
             self.lose("stop", "shutdown", ["-dp", "2"])
 

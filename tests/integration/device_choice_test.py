@@ -17,7 +17,8 @@ from pathlib import Path
 BINARY, MODEL, COMPILER = sys.argv[1:4]
 PLUGIN = sys.argv[4] if len(sys.argv) > 4 else None
 
-# A driver that answers what is asked before a device is opened. Its functions are found by name, as those of the real one.
+# A driver that answers the calls before a device is opened. Its functions are found by name, like those of the real
+# driver.
 DRIVER = r"""
 #include <string.h>
 static int any(void) { return 0; }

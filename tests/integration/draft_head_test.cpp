@@ -26,9 +26,9 @@
 #include "reprise/weights/sources/dummy_weights.h"
 #include "tests/integration/random_load.h"
 
-// A head drafts from hidden states of the main model. The oracle of answers is the same load
-// without drafts. The oracles of drafts are PyTorch, and the same head in an engine whose cache
-// went through other things.
+// A head drafts from hidden states of the main model. The expected answers are those of the same
+// load without drafts. The expected drafts are PyTorch's, and those of the same head in an engine
+// whose cache had another history.
 namespace reprise {
 namespace {
 
@@ -43,7 +43,8 @@ using testing::Spec;
 using testing::TinyEngine;
 using testing::Tokens;
 
-/// Those that repeat have a layer that adds nothing: their hidden states are the target's.
+/// The kinds of heads. In those that repeat, the layer adds nothing: their hidden states are the
+/// target's.
 enum class Head {
   trained,
   eagle3,
@@ -182,7 +183,7 @@ class HeadEngine {
 
   [[nodiscard]] HeadDrafter& drafter() noexcept { return drafter_; }
 
-  /// The options of an engine that uses the head. `drafter`: proposes instead of it.
+  /// The options of an engine that uses the head. `drafter`: takes the head's place.
   [[nodiscard]] engine::EngineCoreOptions core_options(const Machine& machine,
                                                        speculative::Drafter* drafter = nullptr) {
     engine::EngineCoreOptions options =
@@ -320,7 +321,7 @@ INSTANTIATE_TEST_SUITE_P(levels,
                            return fmt::format("level{}", static_cast<int>(param_info.param));
                          });
 
-/// Follows steps with a head; its tests look at what the head proposes.
+/// A drafter that follows steps with a head; tests look at the head's proposals.
 class HeadWatch : public speculative::Drafter {
  public:
   explicit HeadWatch(Drafter& head) : head_(&head) {}
@@ -343,7 +344,7 @@ class RecordingDrafter final : public HeadWatch {
  public:
   using HeadWatch::HeadWatch;
 
-  /// Compares later drafts with those of another engine.
+  /// Compares later drafts with the drafts of another engine.
   void start_with(const RecordingDrafter& other) {
     drafts_ = other.drafts_;
     num_compared_ = 0;
@@ -362,7 +363,8 @@ class RecordingDrafter final : public HeadWatch {
       const Tokens drafts(request.drafts.begin(), request.drafts.begin() + request.num_drafts);
       const auto [known, is_new] = drafts_.emplace(tokens, drafts);
       if (is_new) continue;
-      // Another request had the same tokens; a shorter run has the same beginning.
+      // If another request had the same tokens, the shorter run must be the beginning of the longer
+      // one.
       const size_t count = std::min(drafts.size(), known->second.size());
       EXPECT_TRUE(std::equal(drafts.begin(),
                              drafts.begin() + static_cast<std::ptrdiff_t>(count),
@@ -377,7 +379,7 @@ class RecordingDrafter final : public HeadWatch {
   int num_without_drafts_ = 0;
 };
 
-// Shared prefixes, chunks, preemption and rejected drafts leave no trace in the head's cache.
+// Shared prefixes, chunks, preemption and rejected drafts must leave no trace in the head's cache.
 TEST(DraftHead, gives_the_same_drafts_whatever_its_cache_went_through) {
   const std::vector<Spec> specs = make_specs(/*seed=*/12, 80);
   for (const Head head : {Head::trained, Head::eagle, Head::mtp}) {
@@ -422,7 +424,7 @@ TEST(DraftHead, gives_the_same_drafts_whatever_its_cache_went_through) {
   }
 }
 
-// The entry at the end of a shared prefix depends on the token behind it.
+// The entry at the end of a shared prefix depends on the next token.
 TEST(DraftHead, drafts_do_not_depend_on_who_computed_the_prefix) {
   const testing::MachineOptions options =
       machine_options(Head::trained, {.mode = CudagraphMode::NONE, .num_blocks = 120});
@@ -544,7 +546,8 @@ TEST_P(QwenMtp, proposes_what_the_same_head_proposes_in_pytorch) {
   EXPECT_GT(num_compared, 20);
 }
 
-/// Prompts that end before the last token of a golden text whose next token is the first draft.
+/// Prompts that end just before the last token of a golden text, if the token after that is the
+/// first draft.
 std::vector<Tokens> prompts_before_right_drafts(const std::string& name) {
   const Json goldens = Json::parse(read_file(mtp_goldens() / name / "drafts.json"));
   std::vector<Tokens> prompts;
@@ -617,7 +620,8 @@ INSTANTIATE_TEST_SUITE_P(families,
                            return name;
                          });
 
-// Such a head gives the logits from which the last token was sampled: a greedy answer's last token.
+// Such a head gives the same logits as those from which the last token was sampled: it repeats a
+// greedy answer's last token.
 TEST(DraftHead, reads_the_hidden_state_of_the_token_before_the_last) {
   std::vector<Spec> specs = make_specs(/*seed=*/21, 30);
   for (Spec& spec : specs) {
@@ -667,7 +671,8 @@ TEST(DraftHead, replays_full_graphs_in_all_its_uniform_steps) {
     const uint64_t num_full = engine.drafter().ledger()->steps(DispatchReason::full_uniform);
     uint64_t num_steps = 0;
     for (const auto& decision : engine.drafter().ledger()->decisions()) num_steps += decision.count;
-    // Each uniform step of the main model has one of the head, and further drafts have steps too.
+    // Each uniform step of the main model causes one step of the head, and further drafts cause
+    // more steps.
     EXPECT_GT(num_full, num_main);
     EXPECT_EQ(num_steps - num_full, core->counters().num_steps - num_main)
         << "a uniform step without its FULL graph";

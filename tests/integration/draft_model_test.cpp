@@ -12,8 +12,8 @@
 #include "reprise/runner/model_drafter.h"
 #include "tests/integration/random_load.h"
 
-// A second model makes the drafts. The oracle of answers is the same load without drafts. The
-// oracle of drafts is a draft model that computes every request anew.
+// A second model makes the drafts. The expected answers are those of the same load without drafts.
+// The expected drafts are those of a draft model that computes every request anew.
 namespace reprise {
 namespace {
 
@@ -139,8 +139,8 @@ INSTANTIATE_TEST_SUITE_P(modes,
                            return std::string(to_string(param_info.param));
                          });
 
-// Every draft is what the main model samples, with any parameters but a constraint, if the draft
-// model computes the same logits and uses the same random numbers.
+// If the draft model computes the same logits and uses the same random numbers, every draft is the
+// main model's sample: with any parameters, but without a constraint.
 TEST(DraftModel, is_always_right_if_it_is_the_main_model) {
   Machine machine({.num_speculative_tokens = 4});
   std::vector<Spec> specs = make_specs(machine, /*seed=*/8, 120);
@@ -173,7 +173,7 @@ TEST(DraftModel, replays_full_graphs_in_all_its_uniform_steps) {
     uint64_t num_steps = 0;
     for (const auto& decision : ledger.decisions()) {
       num_steps += decision.count;
-      // All other steps catch up with prompts.
+      // All other steps compute prompt tokens that the draft model lacks.
       if (decision.reason == DispatchReason::full_uniform) {
         EXPECT_TRUE(decision.descriptor.uniform);
       }
@@ -184,8 +184,8 @@ TEST(DraftModel, replays_full_graphs_in_all_its_uniform_steps) {
   }
 }
 
-// V2D-17 and V2D-18: of four drafts, three come from steps of one token, eager or replayed. Before
-// them is the step that also computes the prompt's last tokens.
+// V2D-17 and V2D-18: of four drafts, three come from steps of one token, eager or replayed. The
+// step before them also computes the prompt's last tokens.
 TEST(DraftModel, makes_one_step_per_further_draft) {
   Machine machine({.num_speculative_tokens = 4});
   for (const CudagraphMode mode : {CudagraphMode::NONE, CudagraphMode::FULL_DECODE_ONLY}) {
@@ -214,8 +214,8 @@ TEST(DraftModel, makes_one_step_per_further_draft) {
   }
 }
 
-/// Compares the drafts of a model whose cache follows the requests with those of the same model
-/// that computes each request anew.
+/// Compares the drafts of a model whose cache follows the requests with the drafts of the same
+/// model when it computes each request anew.
 class ComparedDrafter final : public speculative::Drafter {
  public:
   ComparedDrafter(ModelDrafter& warm, ModelDrafter& cold) : warm_(&warm), cold_(&cold) {}
@@ -255,7 +255,8 @@ TEST(DraftModel, gives_the_same_drafts_whatever_its_cache_went_through) {
   Machine machine({.num_speculative_tokens = 3});
   std::vector<Spec> specs = make_specs(machine, /*seed=*/12, 100);
   const std::vector<Answer> expected = plain_answers(machine, specs);
-  // Steps of 12 tokens cut prompts into chunks; few blocks make requests lose theirs.
+  // Steps of 12 tokens cut prompts into chunks, and there are so few blocks that requests lose
+  // theirs.
   for (const DraftOptions& options :
        {DraftOptions{},
         DraftOptions{.num_blocks = 12, .max_num_tokens = 12},

@@ -1,5 +1,5 @@
-// Models with an encoder and a decoder against what Transformers computes: the prompts are texts of
-// the encoder, and each answer begins with the tokens that the config names.
+// Compares models with an encoder and a decoder with Transformers: the prompts are texts of the
+// encoder, and each answer begins with the tokens that the config names.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -110,7 +110,7 @@ TEST_P(EncoderDecoder, texts_of_many_lengths_give_the_golden_tokens_in_all_modes
     for (const char* mode : kModes) {
       SCOPED_TRACE(fmt::format("level {}, {}", level, mode));
       LLM llm(arguments(name(), mode, level));
-      // As in vLLM, models with an encoder stay out of compilation.
+      // As in vLLM, models with an encoder are not compiled.
       EXPECT_EQ(llm.startup_report().compilation.refused, level == 0 ? "" : compile::kOptedOut);
       expect_goldens(cases, llm.generate_token_ids(texts_of(cases), greedy()));
     }
@@ -185,12 +185,12 @@ TEST(EncoderDecoderRequests, an_aborted_request_gives_the_blocks_of_its_text_bac
   const int all = cache.num_free_blocks();
   const scheduler::RequestId id = core.add_request(std::vector<int32_t>(40, 5), greedy());
   (void)core.step();
-  EXPECT_EQ(cache.num_free_blocks(), all - 4);  // three of the text, one of the answer
+  EXPECT_EQ(cache.num_free_blocks(), all - 4);  // three blocks for the text, one for the answer
   (void)core.abort_request(id);
   EXPECT_EQ(cache.num_free_blocks(), all);
 }
 
-// The batch of two requests, staged after a larger one; `rows` are padded to four.
+// A batch of two requests, staged after a larger batch; `rows` are padded to four.
 TEST(EncoderTextStaging, padding_rows_have_no_text) {
   LLM llm(arguments("encoder_decoder/bart", "NONE"));
   runner::InputBatch& batch = llm.loaded().runner->input_batch();
@@ -222,8 +222,8 @@ TEST(EncoderTextStaging, padding_rows_have_no_text) {
   }
 }
 
-// A FULL graph for eight requests, with three: replayed and run eagerly, with padding in each of
-// the other rows.
+// A FULL graph for eight requests runs with three, replayed and eagerly; the other rows are
+// padding.
 TEST(EncoderTextStaging, a_replay_gives_the_bits_of_an_eager_run_of_the_same_shape) {
   LLM llm(arguments("encoder_decoder/bart", "FULL_DECODE_ONLY"));
   runner::ModelRunner& runner = *llm.loaded().runner;
@@ -304,7 +304,7 @@ TEST(EncoderDecoderRequests, the_text_leaves_less_of_a_small_cache_to_the_answer
   const Case& golden = cases.at(5);  // 40 tokens: three of the four blocks
   const auto results =
       llm.generate_token_ids(std::vector<std::vector<int32_t>>{golden.text}, greedy());
-  // 16 positions, of which two are those of the first tokens, and a last token without one.
+  // There are 16 positions. Two of them hold the first tokens, and the last token needs none.
   EXPECT_EQ(results[0].output.token_ids,
             std::vector(golden.continuation.begin(), golden.continuation.begin() + 15));
   EXPECT_EQ(results[0].output.finish_reason, "length");

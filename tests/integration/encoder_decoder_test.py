@@ -45,7 +45,7 @@ class EncoderDecoder(unittest.TestCase):
         got = [choice["token_ids"] for choice in sorted(answer["choices"], key=lambda choice: choice["index"])]
         self.assertEqual(got, [case["continuation"] for case in self.cases])
         self.assertEqual(answer["usage"]["prompt_tokens"], sum(map(len, prompts)))
-        # The text and the answer have a limit each: 64 tokens, of which two of the answer are given.
+        # The text and the answer have separate limits of 64 tokens; two tokens of the answer are given.
         for length, num_tokens, wanted in ((64, 62, 200), (65, 1, 400), (1, 63, 400)):
             body = dict(prompt=[5] * length, max_tokens=num_tokens, ignore_eos=True)
             status, answer = server.post("/v1/completions", body)

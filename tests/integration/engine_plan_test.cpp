@@ -16,8 +16,8 @@
 #include "reprise/runner/model_runner.h"
 #include "tests/support/source_dir.h"
 
-// `reprise explain` promises what a start will do. These tests start engines with random options
-// and compare: the same dispatcher, or the same refusal.
+// `reprise explain` promises the decisions of a start. These tests start engines with random
+// options and compare: the dispatcher must be the same, or the refusal.
 namespace reprise {
 namespace {
 
@@ -158,12 +158,12 @@ TEST(EnginePlan, is_what_the_start_decides_for_500_random_commands) {
                                 << text_of(planned) << "\n  started " << text_of(started);
     ++(std::holds_alternative<std::string>(started) ? num_refused : num_started);
   }
-  // The commands are not all refused, and not all accepted.
+  // Some commands are refused, and some are accepted.
   EXPECT_GT(num_started, 200);
   EXPECT_GT(num_refused, 20);
 }
 
-// vllm#56626: a mode was overridden without a word.
+// vllm#56626: a mode was overridden without any warning.
 TEST(EnginePlan, warns_of_each_given_mode_that_it_does_not_keep) {
   const std::vector<fs::path> all = models();
   RandomArguments random(56626);

@@ -41,7 +41,7 @@ api::EngineArgs arguments(const std::string& mode, int level, bool is_async) {
   return args;
 }
 
-/// Three requests at once: 57 prompt tokens, and 5 of 6 answer tokens each are computed.
+/// Three requests at once. Computed are 57 prompt tokens, and 5 of each request's 6 answer tokens.
 api::EngineStats run(api::AsyncEngine& engine) {
   std::vector<std::promise<void>> ends(3);
   for (size_t i = 0; i < ends.size(); ++i) {
@@ -56,7 +56,7 @@ api::EngineStats run(api::AsyncEngine& engine) {
                         });
   }
   for (std::promise<void>& end : ends) end.get_future().wait();
-  // The engine's thread answers this between two steps, when it has published the last one's
+  // The engine's thread answers this call between two steps, after it has published the last step's
   // counts.
   (void)engine.reset_prefix_cache();
   return engine.stats();

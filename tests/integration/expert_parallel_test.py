@@ -29,7 +29,7 @@ class ExpertParallel(architectures_test.GoldenModels):
                 for mode in MODES:
                     with self.subTest(name=name, sizes=sizes, mode=mode):
                         done = self.generate(cases, *COMMON, *sizes, "-cc.cudagraph_mode", mode)
-                        # Latent attention has no graph of mixed batches, so the mode is another one.
+                        # Latent attention has no graph of mixed batches, so another mode is expected.
                         expected = "FULL_AND_PIECEWISE" if (name, mode) == ("deepseek-v2", "FULL") else mode
                         self.assertEqual(json.loads(done.stdout)["graphs"]["cudagraph_mode"], expected)
 
@@ -49,7 +49,7 @@ class ExpertParallel(architectures_test.GoldenModels):
 
     def test_repeats_are_equal_bit_for_bit(self):
         self.copy_of("qwen3-moe")
-        # Sampled tokens with log-probabilities: a different last bit shows sooner or later.
+        # Tokens are sampled and log-probabilities shown, so a different last bit becomes visible sooner or later.
         words = ["generate", self.folder, "--prompt", "abc", "--prompt", "xyz", "--json", "--temperature", 1.3, "--seed", 5,
                  "--ignore-eos", "--max-tokens", 60, "--dtype", "float32", *COMMON, "-tp", 2]
         outputs = []

@@ -19,7 +19,7 @@
 #include "reprise/kernels/isa.h"
 #include "tests/support/source_dir.h"
 
-// Ops, passes and compilers of users in an engine, with those of the example.
+// Ops, passes and compilers of users in an engine, taken from the example.
 namespace reprise {
 namespace {
 
@@ -190,7 +190,7 @@ TEST_F(ExtensionsTest, the_cache_key_contains_the_passes_and_their_versions) {
 
 // ---- compilers ----
 
-/// LLVM's compiler, which writes down what the engine calls.
+/// LLVM's compiler, which also records the engine's calls.
 class WatchedCompiler final : public compile::CompilerInterface {
  public:
   WatchedCompiler(std::unique_ptr<CompilerInterface> inner, std::vector<std::string>& calls)

@@ -151,7 +151,7 @@ class _HubHandler(_Handler):
         if repository.is_large(path):
             return self.reply(302, X_Repo_Commit=repository.commit, X_Linked_Etag=etag, X_Linked_Size=len(content),
                               ETag='"other"', Location=f"{hub.store_url}/objects/{repository.etag(path)}?signature=a%2Fb")
-        if not is_final:  # the real hub answers small files from a cache, by a relative redirect
+        if not is_final:  # the real hub answers small files from a cache, with a relative redirect
             where = f"{hub.prefix}/api/resolve-cache/{name}/{repository.commit}/{urllib.parse.quote(path)}"
             return self.reply(307, X_Repo_Commit=repository.commit, X_Linked_Etag=etag, X_Linked_Size=len(content), ETag=etag,
                               Location=where)
@@ -175,8 +175,8 @@ class FakeHub:
 
     def __init__(self, repositories, token="", certificate=None, key=None, prefix=""):
         self.repositories, self.token, self.prefix = repositories, token, prefix
-        self.faults = []  # functions of a handler; true: the request was answered
-        self.tree = None  # a function of a repository that replaces the list of its files
+        self.faults = []  # functions that get the handler; True: the request was answered
+        self.tree = None  # a function that gets a repository and returns another list of its files
         self.page_size = 1000
         self.requests, self.store_requests, self.lock = [], [], threading.Lock()
         self._servers = []

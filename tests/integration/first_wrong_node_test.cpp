@@ -10,8 +10,8 @@
 #include "tests/support/fake_device/fake_device.h"
 #include "tests/support/weights/weights_fixture.h"
 
-// A kernel that is wrong in replays is named as the first wrong node, from the run that found it
-// and again from its report in another engine.
+// A kernel that is wrong only in replays must be named as the first wrong node: in the run that
+// found it, and from its report in another engine.
 namespace reprise {
 namespace {
 
@@ -78,7 +78,7 @@ TEST_P(FirstWrongNode, is_named_in_the_logarithm_of_replays_and_again_from_the_r
   EXPECT_THAT(node.at("kernel").get<std::string>(), ::testing::HasSubstr(planted().kernel));
   EXPECT_FALSE(node.at("outputs").empty());
   if (keys[0].mode == CudagraphRuntimeMode::FULL) {
-    // The first launch of this kernel, and no later one.
+    // The first launch of this kernel, but no later one.
     const auto launches = engine.runner().shadow()->captured().of(keys[0].mode, keys[0].descriptor);
     const auto first = std::ranges::find_if(launches, [&](const runner::StepLaunch& launch) {
       return std::string_view(launch.kernel->name).find(planted().kernel) != std::string::npos;
@@ -114,8 +114,8 @@ INSTANTIATE_TEST_SUITE_P(kernels_and_modes,
                                               to_string(std::get<1>(param_info.param)));
                          });
 
-// A healthy graph whose step is searched: every prefix is right, in all modes and at levels with
-// programs, whose memory graphs and eager runs share.
+// A search in a correct graph finds nothing: every prefix is right, in all modes and at levels with
+// programs, in which graphs and eager runs share memory.
 TEST(FirstWrongNodeOfAHealthyGraph, is_none) {
   for (const CudagraphMode mode : {CudagraphMode::PIECEWISE, CudagraphMode::FULL}) {
     for (const CompilationMode level : {CompilationMode::NONE, CompilationMode::VLLM_COMPILE}) {

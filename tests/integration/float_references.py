@@ -16,7 +16,7 @@ class Gemma3:
     """Gemma 3, text only: RMS norms around both halves of a layer, norms of queries and keys, and five layers with a
     sliding window for each one that sees all."""
 
-    LOCAL_BASE = 10_000.0  # of the rotation in layers with a window; GGUF does not say it
+    LOCAL_BASE = 10_000.0  # base of the rotation in layers with a window, which GGUF files do not contain
     PERIOD = 6  # every sixth layer sees all
 
     def __init__(self, path):

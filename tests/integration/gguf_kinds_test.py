@@ -23,7 +23,7 @@ import gguf_test
 
 TWO_LAYERS = {"layer_types": ["sliding_attention", "full_attention"]}
 HYBRID_LAYERS = {"layer_types": ["linear_attention", "full_attention", "linear_attention"]}
-# Overrides: what the format has no key for, because the published models of the class all have the same.
+# Overrides for members for which the format has no key, because all published models of the class share their values.
 KINDS = {
     "ministral3": {}, "granite": {}, "olmo2": {}, "olmo3": {}, "ernie4_5": {}, "minicpm": {}, "phi3": {}, "phi3-longrope": {}, "seed-oss": {},
     "smollm3": {"no_rope_layers": [1, 0]}, "mixtral": {"sliding_window": 13}, "qwen2-moe": {}, "olmoe": {}, "granite-moe": {},
@@ -45,22 +45,22 @@ KINDS = {
     "kimi-linear": {"linear_num_heads": 5, "num_expert_group": 2},
     "mimo-v2": {"routed_scaling_factor": 1.5, "rope_parameters": {"sliding_attention": {"partial_rotary_factor": 0.25}}},
     "mimo-v2-odd-rotation": {"routed_scaling_factor": 1.5},
-    # The file's factors are those of frequencies of whole heads.
+    # The file's factors are for the frequencies of whole heads.
     "step3p7": {"query_pre_attn_scalar": 24, "rope_parameters": {"full_attention": {
         "rope_type": "llama3", "factor": 2.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
         "original_max_position_embeddings": 16}}},
 }
 
 
-# Models that make vectors, and their members that the format has no key for.
+# Models that make vectors, with those of their members for which the format has no key.
 ENCODERS = {"bert-mean": {}, "bert-cls": {"hidden_act": "gelu_new"}, "roberta-cls": {}, "xlm-roberta-mean": {}, "qwen3-last": {}}
 WORDS = ["the", "cat", "sat", "on", "mat", "with", "hat", "##s", "##ing", "##ed"]
 
 
-# Classes whose heads or values follow from the hidden size, so that it cannot be another.
+# Classes in which the size of heads or values follows from the hidden size, so the test cannot widen it.
 NOT_WIDENED = ("starcoder2", "gpt-bigcode", "gpt2", "gpt-neox", "gpt-neox-sequential", "falcon-7b", "falcon-11b", "falcon-40b", "mamba2",
                "granite-moe-hybrid", "granite-moe-hybrid-experts")
-# Modules that write hidden states, those that read something else, and norms of something else.
+# Modules whose results are hidden states, modules whose inputs are not hidden states, and norms of other vectors.
 TO_HIDDEN = re.compile(r"(o_proj|out_proj|down_proj(_bias)?|\.w2|output_linear)(\.weight|\.bias)?$")
 NOT_FROM_HIDDEN = re.compile(r"(kv_b_proj|q_b_proj|[fg]_b_proj|wq_b|x_proj|dt_proj|conv1d|A_log)\.|A_log$")
 NOT_OF_HIDDEN = re.compile(r"(self_attn\.([qk]_(layer)?norm|(query|key)_layernorm)|_a_layernorm|\.[ko]_norm|(mixer|mamba|linear_attn)\.norm)\.")

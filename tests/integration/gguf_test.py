@@ -182,7 +182,7 @@ class Opens:
     """Counts how often files are opened, by any process, while the block runs."""
 
     _IN_OPEN = 0x20
-    # Equal events in a row become one. A reader reads after opening, so opens never follow each other.
+    # Equal events in a row become one event. A reader reads after it opens, so two opens never follow each other.
     _MASK = _IN_OPEN | 0x1 | 0x10  # and IN_ACCESS, IN_CLOSE_NOWRITE
     _EVENT = struct.Struct("iIII")
 
@@ -434,12 +434,13 @@ class Packed(Case):
             for mode in ("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"):
                 with self.subTest(f"{outtype} in {mode}"):
                     self.assertEqual(self.tokens(path, *options, "-cc.cudagraph_mode", mode), expected)
-            # Weights are random, so some steps are close: of twelve first tokens, most are those of the numbers.
+            # Weights are random, so some choices of tokens are close: of twelve first tokens, most must equal those of
+            # the unquantised model.
             want = [tokens[0] for tokens in self.tokens(numbers, *options)]
             self.assertGreater(len(set(want)), 6)
             got = [tokens[0] for tokens in expected]
             self.assertGreaterEqual(sum(a == b for a, b in zip(got, want)), 10, (outtype, got, want))
-            if outtype == "q8_0":  # quantised while loading, as the converter does it
+            if outtype == "q8_0":  # quantised while loading, in the same way as by the converter
                 self.assertEqual(self.tokens(folder, *options, "--quantization", outtype), expected)
             run = self.run_cli("generate", path, "--prompt", "x", "--max-tokens", "2")
             self.assertEqual(run.returncode, 0, run.stderr)

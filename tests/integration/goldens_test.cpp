@@ -29,7 +29,7 @@ double margin(std::span<const float> logits) {
   return static_cast<double>(sorted[0]) - sorted[1];
 }
 
-// Distance of neighbouring bf16 values of this magnitude.
+// The distance between neighbouring bf16 values of this magnitude.
 double bf16_ulp(double magnitude) { return std::exp2(std::floor(std::log2(magnitude)) - 7); }
 
 // Log-probabilities in double.
@@ -62,7 +62,8 @@ TEST_P(Goldens, f32_logits_are_within_1e_4_of_transformers_on_every_isa) {
       for (size_t position = 0; position < golden.prompt.size(); ++position) {
         const std::span<const int32_t> prefix = std::span(golden.prompt).first(position + 1);
         for (size_t chunk : {prefix.size(), size_t{5}, size_t{16}}) {
-          // Each way of cutting the prompt gives the same bits, and decode gives them too.
+          // Each way of cutting the prompt must give the same bits, and decoding it token by token
+          // too.
           const std::vector<float> logits = runner.last_logits(prefix, chunk);
           ASSERT_EQ(logits, decoded[position])
               << kernels::isa_name(isa) << ", position " << position << ", chunks of " << chunk;
@@ -130,7 +131,7 @@ TEST_P(Goldens, f32_greedy_tokens_are_those_of_transformers_with_all_prompts_in_
   }
 }
 
-// Sums over rows of logits and their reference rows.
+// Figures summed over rows of logits and their reference rows.
 struct Comparison {
   double max_abs_error = 0;
   double sum_of_squares = 0;
@@ -207,8 +208,9 @@ INSTANTIATE_TEST_SUITE_P(models,
                          ::testing::ValuesIn(testing::kGoldenModels),
                          [](const auto& param_info) { return test_name(param_info.param); });
 
-// The tolerances of 5.3, unchanged, on a trained model, whose logits and margins are those of real
-// text. The reference is this engine in f32, which the tests above compare with Transformers.
+// The tolerances of the test above, unchanged, for a trained model, whose logits and margins are
+// those of real text. The reference is this engine in f32, which the tests above compare with
+// Transformers.
 TEST(TrainedModel, greedy_tokens_of_bf16_are_those_of_f32_wherever_the_margin_decides) {
   const std::filesystem::path folder = std::filesystem::path(source_dir()) / "models/reprise-tiny";
   const kernels::Isa isa = kernels::best_isa(device::detect_cpu_features());

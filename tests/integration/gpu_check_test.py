@@ -47,7 +47,7 @@ def rehearse(seed):
             rows_path = output / f"{name}.rows.jsonl"
             rows = whole_rows(rows_path.read_text(), name) if rows_path.exists() else []
             said = len(whole_rows((output / f"{name}.log").read_text(), f"{name}'s log"))
-            # A row is on disk before it is printed, and the cut may come between.
+            # A row is on disk before it is printed, and the program may be ended between the two.
             check(said <= len(rows) <= said + 1, f"{name}: {said} rows were said to be written, {len(rows)} are there")
             num_rows += len(rows)
         check(num_rows > 50, f"{num_rows} rows: the sections were cut off before they began")
@@ -70,7 +70,7 @@ def refuse_bad_options():
 
 
 def divide_by_what_is_read():
-    # 8B has an embedding that is not its head: 8.03e9 parameters, 0.53e9 of which a step does not read.
+    # In the 8B model the embedding is not the head: of 8.03e9 parameters a step does not read 0.53e9.
     for name, gigabytes in (("0.5b", 0.99), ("1b", 2.48), ("8b", 15.04)):
         said = subprocess.run([BENCHMARK, "bytes", name], capture_output=True, text=True, check=True).stdout
         check(abs(float(said) / 1e9 - gigabytes) < 0.01, f"{name}: {said.strip()} bytes a step")

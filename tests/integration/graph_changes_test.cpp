@@ -21,8 +21,8 @@
 #include "reprise/base/error.h"
 #include "tests/support/source_dir.h"
 
-// The graphs of an engine change while it answers. Answers must be those of an engine without
-// changes, no request may be lost, and nothing may be left behind.
+// The graphs of an engine change while it answers. Answers must equal those of an engine without
+// changes, no request may be lost, and all memory must be returned.
 namespace reprise {
 namespace {
 
@@ -81,7 +81,7 @@ std::vector<Tokens> answers_without_changes(const EngineArgs& args,
   return answers;
 }
 
-/// Clients that ask all the time, each its own prompts one after the other.
+/// Clients that ask all the time. Each client sends its own prompts, one after the other.
 class Load {
  public:
   Load(AsyncEngine& engine, const std::vector<Tokens>& prompts, const std::vector<Tokens>& expected)
@@ -166,7 +166,7 @@ std::vector<std::string> keys_in(const Json& state, std::string_view which) {
   return keys;
 }
 
-/// Changes of every kind, in an order that depends on `random` only.
+/// A random change of any kind. The order of changes depends only on `random`.
 Json random_change(std::mt19937& random, AsyncEngine& engine) {
   const auto one_of = [&](const Json& choices) { return choices[random() % choices.size()]; };
   Json json = {{"capture_budget_ms", one_of({0.5, 5, 50})}};
@@ -208,7 +208,7 @@ size_t resident_kib() {
   return 0;
 }
 
-/// The figures of the engine with all graphs of its start.
+/// The figures of an engine with all graphs from its start.
 struct Footprint {
   size_t graph_bytes = 0;
   size_t resident_kib = 0;
@@ -230,7 +230,7 @@ Footprint footprint(AsyncEngine& engine) {
   return {.graph_bytes = state["graph_bytes"], .resident_kib = resident_kib()};
 }
 
-/// 1000 in the environment for the figure of the issue.
+/// The number of changes; 1000 can be set in the environment for a full run.
 size_t num_changes(size_t by_default) {
   const char* text = std::getenv("REPRISE_TEST_GRAPH_CHANGES");
   return text == nullptr ? by_default : std::stoul(text);
@@ -255,7 +255,7 @@ void expect_answers_stay(const EngineArgs& args, size_t count, size_t warm_up) {
         wait_until_done(engine);
         (void)change(engine, json);
       }
-      // Half of the changes meet the captures of the one before.
+      // Half of the changes arrive while the captures of the previous one are not finished.
       if (i % 2 == 0) wait_until_done(engine);
       while (load.num_answers() == before && !::testing::Test::HasFailure()) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -414,7 +414,7 @@ TEST(GraphChanges, quarantine_a_key_and_capture_it_anew_before_it_is_replayed) {
   EXPECT_EQ(change(engine, {{"quarantine", key}})["given_back"], 1);
   EXPECT_EQ(keys_in(engine.graphs(), "quarantined"), std::vector{key});
   EXPECT_EQ(engine.stats().shadow.quarantined.size(), 1U);
-  // It stays out, also when a plan in between does not have it.
+  // The key stays quarantined, even if a plan in between does not have it.
   (void)change(engine, {{"cudagraph_mode", "NONE"}});
   EXPECT_TRUE(engine.graphs()["keys"].empty());
   (void)change(engine, {{"cudagraph_mode", "FULL_AND_PIECEWISE"}});
@@ -438,7 +438,7 @@ TEST(GraphChanges, verify_every_graph_at_the_level_that_is_shown) {
   const Json state = wait_until_done(engine);
   EXPECT_EQ(state["verify_graphs"], "strict");
   EXPECT_EQ(keys_in(state, "captured").size(), num_keys);
-  // A lower level has nothing to prove.
+  // A lower level proves nothing new, so no graph is captured.
   EXPECT_EQ(change(engine, {{"verify_graphs", "capture"}})["captures"]["graphs"], 0);
 }
 
@@ -467,12 +467,12 @@ TEST(GraphChanges, wait_for_the_one_that_captures_and_for_a_sleeping_engine) {
   const std::vector<Tokens> expected = answers_without_changes(arguments(), prompts);
   Load load(engine, prompts, expected);
   while (load.num_answers() < 2 && !HasFailure()) std::this_thread::yield();
-  // Graphs for the same sizes again, with a budget of next to nothing.
+  // The same sizes are captured again, with a budget of nearly nothing.
   const Json slow = {{"verify_graphs", "strict"}, {"capture_budget_ms", 0.01}};
   ASSERT_EQ(change(engine, slow)["state"], "capturing");
   EXPECT_THROW((void)change(engine, {{"cudagraph_mode", "NONE"}}), GraphsBusyError);
   EXPECT_EQ(engine.graphs()["cudagraph_mode"], "FULL_AND_PIECEWISE");
-  // A graph that is wrong must go at once.
+  // A wrong graph must be removed at once.
   const std::string key = engine.graphs()["keys"].back()["key"];
   EXPECT_EQ(change(engine, {{"quarantine", key}})["state"], "capturing");
   EXPECT_EQ(keys_in(engine.graphs(), "quarantined"), std::vector{key});
@@ -493,7 +493,7 @@ TEST(GraphChanges, rest_while_the_engine_sleeps) {
     while (load.num_answers() < 2 && !HasFailure()) std::this_thread::yield();
     (void)change(engine, {{"verify_graphs", "strict"}, {"capture_budget_ms", 0.01}});
     EXPECT_EQ(engine.graphs()["last_change"]["state"], "capturing");
-    // The requests of the load wait while it sleeps.
+    // The requests of the load wait while the engine sleeps.
     engine.sleep(api::SleepLevel::offload, api::SleepMode::wait);
     const Json captured = engine.graphs()["last_change"]["captured"];
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -520,7 +520,7 @@ TEST(GraphChanges, keep_to_their_budget_while_requests_run) {
   EXPECT_GT(last["captured"], 5);
   EXPECT_LE(last["capture_ms"].get<double>(),
             kBudgetMs * static_cast<double>(num_steps) + last["longest_capture_ms"].get<double>());
-  // Without requests there is nothing to wait for.
+  // Without requests, no wait is needed.
   (void)changes.begin(api::parse_graph_change({{"cudagraph_mode", "NONE"}}));
   (void)changes.begin(
       api::parse_graph_change({{"cudagraph_mode", nullptr}, {"capture_budget_ms", kBudgetMs}}));
@@ -575,7 +575,8 @@ TEST(GraphChanges, leave_no_gap_in_strict_mode) {
 }
 
 TEST(GraphChanges, of_several_ranks_are_refused_by_name) {
-  // The refusal comes from the options, so one rank that was told of a second is enough.
+  // The refusal comes from the options, so one rank that is told of a second rank is enough for
+  // this test.
   const std::unique_ptr<api::LoadedEngine> loaded = api::load_engine(arguments());
   api::GraphChanges changes(*loaded);
   loaded->args.data_parallel_size = 2;

@@ -15,9 +15,9 @@
 #include "reprise/runner/execution.h"
 #include "reprise/runner/graph_verification.h"
 
-// Failures of captured graphs that were reported in public (docs/graph-failures.md), each built
-// here as small as it can be: what the report describes happens in a capture, and a named rule
-// refuses the graph. No launch computes anything, because the rules look at the nodes alone.
+// Publicly reported failures of captured graphs (docs/graph-failures.md), each rebuilt as small as
+// possible: the reported mistake happens in a capture, and a named rule refuses the graph. No
+// launch computes anything, because the rules only look at nodes.
 namespace reprise {
 namespace {
 
@@ -43,7 +43,7 @@ BufferUse use(device::BufferView memory, BufferUse::Access access) {
 BufferUse reads(device::BufferView memory) { return use(memory, BufferUse::Access::read); }
 BufferUse writes(device::BufferView memory) { return use(memory, BufferUse::Access::write); }
 
-/// A forward that the tests write themselves, with the memory of an engine around it.
+/// A forward that each test writes itself, with the memory of an engine around it.
 class GraphFailures : public ::testing::Test {
  protected:
   using Forward = std::function<void()>;
@@ -53,7 +53,7 @@ class GraphFailures : public ::testing::Test {
     verification_.add_memory("KV cache, keys of layer 0", cache_.view(), MemoryRole::kept);
   }
 
-  /// Captures the forward twice, as for batches of 1 and 2 real requests in the same shape.
+  /// Captures the forward twice in the same shape: as for a batch with 1 real request, and with 2.
   CaptureRecord capture(const Forward& forward) {
     cudagraph::CudagraphDispatcher dispatcher;
     cudagraph::DispatcherOptions options;

@@ -16,8 +16,8 @@
 #include "tests/integration/step_outcome.h"
 #include "tests/support/fake_device/fake_device.h"
 
-// The nodes that a profile lists are those that were captured, their bytes are those of the shapes,
-// and a kernel that is slow is slow in the profile.
+// A profile lists the nodes that were captured, their bytes follow from the shapes, and a slow
+// kernel is slow in the profile.
 namespace reprise {
 namespace {
 
@@ -61,7 +61,7 @@ GraphProfile profile_of(TinyEngine& engine,
   return profiler.profile(mode, descriptor);
 }
 
-/// The memory of that name that a node uses; the first one if there are several.
+/// The memory with that name that a node uses; the first one if there are several.
 const NodeMemory& memory_of(const ProfiledNode& node, std::string_view name) {
   static const NodeMemory kNone;
   for (const NodeMemory& memory : node.memory) {

@@ -8,7 +8,7 @@
 
 #include "tests/integration/tiny_engine.h"
 
-// What --verify-graphs=strict finds out by replaying captured keys over made-up requests.
+// What --verify-graphs=strict finds by replaying captured keys over made-up requests.
 namespace reprise {
 namespace {
 

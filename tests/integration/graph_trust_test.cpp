@@ -54,7 +54,7 @@ std::vector<std::vector<int32_t>> generate(LLM& llm) {
   return tokens;
 }
 
-// --- every row keeps its promise, or is refused by name ---
+// ---- every row keeps its promise, or is refused by name ----
 
 struct StrictRow {
   const char* what;

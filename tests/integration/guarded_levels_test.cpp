@@ -10,8 +10,9 @@
 #include "reprise/tensor/ops.h"
 #include "tests/integration/step_outcome.h"
 
-// Models of one's own at the levels: what CompileSupport declares, and level 1 of models whose ops
-// depend on the number of tokens. The oracle is level 0, which runs the model's own code.
+// Models of users at the levels: the declarations in CompileSupport, and level 1 of models whose
+// ops depend on the number of tokens. The expected results are those of level 0, which runs the
+// model's own code.
 namespace reprise {
 namespace {
 
@@ -30,7 +31,8 @@ using testing::TinyEngineOptions;
 
 enum class Branches : uint8_t { no, by_tokens, by_requests };
 
-/// Qwen3, which declares what a test says, and may decide by a size of the batch.
+/// Qwen3 with a declaration that each test sets, and with an optional branch on a size of the
+/// batch.
 class OwnModel final : public models::CausalLM {
  public:
   OwnModel(std::unique_ptr<CausalLM> inner, CompileSupport support, Branches branches)
@@ -104,7 +106,7 @@ TEST(Guards, trace_each_number_of_tokens_once_and_compute_the_bits_of_level_0) {
   const runner::GuardedForward* guards = guards_of(*engine);
   ASSERT_NE(guards, nullptr);
   EXPECT_EQ(guards->num_programs(), 0U);
-  // The number of tokens of a step, and how many programs there are behind it.
+  // The number of tokens of each step, and the number of programs after it.
   const std::vector<std::pair<int32_t, size_t>> steps = {
       {3, 1}, {4, 2}, {9, 3}, {3, 3}, {4, 3}, {16, 4}, {1, 5}, {2, 6}};
   for (const auto& [num_tokens, expected] : steps) {

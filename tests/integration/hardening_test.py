@@ -27,7 +27,7 @@ class Hardening(unittest.TestCase):
         stack = re.search(r"GNU_STACK.*", segments)
         self.assertIsNotNone(stack)
         self.assertNotIn("RWE", stack[0])
-        # Without immediate binding a part of these tables stays writable.
+        # Without immediate binding, a part of these tables stays writable.
         self.assertRegex(readelf("-d"), r"FLAGS_1.*NOW")
 
     def test_calls_into_the_c_library_are_checked(self):
@@ -40,7 +40,7 @@ class Hardening(unittest.TestCase):
     def test_indirect_jumps_and_returns_are_protected(self):
         if not HAS_CET:
             self.skipTest("the compiler has no -fcf-protection")
-        # One object without the marks takes them from the whole program, so the objects are counted by their effect.
+        # One object file without the marks removes them from the whole program, so the test counts their effects.
         landing_pads = readelf("--hex-dump=.text").count("f30f1efa")
         self.assertGreater(landing_pads, 1000)
 

@@ -16,8 +16,8 @@
 #include "reprise/kernels/silu_and_mul/silu_and_mul_arguments.h"
 #include "reprise/runner/execution.h"
 
-/// Kernels that are right in eager launches and wrong in replays, as the failures of real engines
-/// are: nothing but a comparison of results can see them.
+/// Kernels that are right in eager launches and wrong in replays, like the failures of real
+/// engines: only a comparison of results can detect them.
 namespace reprise::testing {
 
 /// Whether a kernel runs in a replay: a graph holds its own copy of the arguments, while an eager
@@ -28,12 +28,12 @@ inline bool is_replayed(const void* args) noexcept {
   return std::abs(distance) > (intptr_t{1} << 20);
 }
 
-/// A kernel in front of another one: in replays it changes the arguments first. One for each type
-/// of arguments, so that a kernel needs no further state.
+/// A kernel that runs in place of another one: in replays it first changes the arguments. There is
+/// one for each type of arguments, so that a kernel needs no further state.
 template <typename Arguments>
 struct HostileKernel {
   static inline device::CpuKernelFunction native = nullptr;
-  /// Returns false if the launch is left out.
+  /// Returns false to skip the launch.
   static inline bool (*change)(Arguments&) = nullptr;
 
   static void run(const void* args, device::BlockRange blocks) noexcept {
@@ -61,9 +61,9 @@ inline runner::Execution::MakeExecutor hostile_executor(void (*plant)(kernels::K
   };
 }
 
-// The failures. Each is of one kind of bug that engines have had.
+// The planted failures. Each is an example of a kind of bug that engines have had.
 
-/// A graph writes where a buffer was when it was captured.
+/// A graph writes to the place that a buffer had when the graph was captured.
 inline void plant_stale_address(kernels::KernelTable& table) {
   HostileKernel<kernels::RmsNormArguments>::plant(table.rms_norm.bf16,
                                                   [](kernels::RmsNormArguments& args) {
@@ -79,7 +79,7 @@ inline void plant_missing_node(kernels::KernelTable& table) {
       table.silu_and_mul.bf16, [](kernels::SiluAndMulArguments&) { return false; });
 }
 
-/// A graph reads the tokens of the batch with which it was captured: zeros.
+/// A graph reads the tokens of the batch with which it was captured, which are zeros.
 inline void plant_baked_tokens(kernels::KernelTable& table) {
   HostileKernel<kernels::GatherRowsArguments>::plant(
       table.gather_rows, [](kernels::GatherRowsArguments& args) {
@@ -89,8 +89,7 @@ inline void plant_baked_tokens(kernels::KernelTable& table) {
       });
 }
 
-/// A graph writes over the last of its inputs, the token of a row of padding: the results are
-/// right.
+/// A graph writes over its last input, the token of a padding row, so the results are right.
 inline void plant_written_input(kernels::KernelTable& table) {
   HostileKernel<kernels::GatherRowsArguments>::plant(
       table.gather_rows, [](kernels::GatherRowsArguments& args) {

@@ -44,7 +44,7 @@ def chunks(body):
     return post(CHUNKED, body=body + SMUGGLED)
 
 
-# name, request, status of the one answer (GONE: none)
+# Rows: name, request, status of the only answer (GONE: no answer)
 REFUSED = (
     ("RFC9110-5.6.2-SP-BEFORE-COLON", get(b"X-Test : a\r\n"), 400),
     ("RFC9112-7.1-MISSING-HOST", get(host=b""), 400),
@@ -118,7 +118,7 @@ REFUSED = (
     ("MAL-POST-CL-HUGE-NO-BODY", post(b"Content-Length: 999999999\r\n"), 413),
 )
 
-# name, request, status of the first answer, whether the connection stays open for another request
+# Rows: name, request, status of the first answer, whether the connection stays open for another request
 ACCEPTED = (
     ("COMP-CONNECTION-CLOSE", get(CLOSE), 200, False),
     ("COMP-OPTIONS-STAR", b"OPTIONS * HTTP/1.1\r\n" + HOST + b"\r\n", 200, True),
@@ -131,7 +131,7 @@ ACCEPTED = (
     ("COMP-CHUNKED-HEX-UPPERCASE", post(CHUNKED, body=b"A\r\nhellohello\r\n0\r\n\r\n"), 200, True),
     ("COMP-CHUNKED-TRAILER-VALID", post(CHUNKED, body=b"5\r\nhello\r\n0\r\nX-Trailer: a\r\n\r\n"), 200, True),
     ("COMP-CHUNKED-EXTENSION", post(CHUNKED, body=b"5;name=value\r\nhello\r\n0\r\n\r\n"), 200, True),
-    # No request switches protocols; it is answered as if it had not asked.
+    # No request switches the protocol; each is answered as if it had not asked for that.
     ("COMP-UPGRADE-POST", post(b"Connection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n"), 200, True),
     ("COMP-UPGRADE-MISSING-CONN", get(b"Upgrade: websocket\r\n"), 200, True),
     ("COMP-UPGRADE-UNKNOWN", get(b"Connection: Upgrade\r\nUpgrade: gopher/1\r\n"), 200, True),
@@ -139,7 +139,7 @@ ACCEPTED = (
 )
 
 
-# Beyond the list: what a server may refuse or accept, and another one in front may take otherwise.
+# Not in the list: requests that a server may refuse or accept, and that another server in front may read differently.
 ALSO_REFUSED = (
     ("OBS-FOLD-BEFORE-VALUE", get(b"X-Test:\r\n a\r\n"), 400),
     ("OBS-FOLD-TAB", get(b"X-Test: a\r\n\tb\r\n"), 400),
@@ -161,7 +161,7 @@ ALSO_ACCEPTED = (
     ("HEADER-SPACES", get(b"X-Test: \t a b \r\n"), 200, True),
 )
 
-# Beyond the list: the target may be a whole URL, whose host counts instead of that of the header (RFC 9112, 3.2.2).
+# Not in the list: the target may be a whole URL, whose host counts instead of the header's (RFC 9112, 3.2.2).
 URLS = (
     (get(CLOSE, target=b"http://localhost/health"), 200),
     (get(CLOSE, target=b"HTTP://localhost:80/health?a=b"), 200),

@@ -12,7 +12,7 @@
 
 namespace reprise::testing {
 
-/// What follows `token_ids` in the first of the texts that goes on from it; nothing if none does.
+/// The continuation of `token_ids` in the first text that begins with them; empty if there is none.
 inline std::span<const int32_t> continuation(const std::vector<std::vector<int32_t>>& known,
                                              std::span<const int32_t> token_ids) {
   for (const std::vector<int32_t>& tokens : known) {
@@ -46,7 +46,7 @@ class KnowingDrafter final : public speculative::TokenDrafter {
   std::mt19937 random_{11};
 };
 
-/// Knows the answers. It proposes num_drafts tokens, of which the first num_right are right and the
+/// Knows the answers. Proposes num_drafts tokens, of which the first num_right are right and the
 /// others wrong.
 class PatternDrafter final : public speculative::TokenDrafter {
  public:

@@ -30,7 +30,7 @@ using Tokens = std::vector<int32_t>;
 
 class EachCacheType : public ::testing::TestWithParam<std::string> {};
 
-// Each step has the same bits in a replay as in an eager run.
+// Each step has the same bits in a replay and in an eager run.
 void expect_replays_eager_bits(const testing::TinyEngineOptions& options) {
   TinyEngine engine(options);
   (void)engine.runner().capture({});
@@ -60,7 +60,7 @@ TEST_P(EachCacheType, replays_the_bits_of_an_eager_run_in_every_mode_and_level) 
   }
 }
 
-// Attention with sinks reads the same caches.
+// Attention with sinks reads caches of the same types.
 constexpr const char* kTinyGptOssConfig = R"({
   "architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "hidden_size": 32,
   "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -147,14 +147,14 @@ TEST_P(EachCacheType, holds_about_twice_as_many_tokens_in_the_same_memory) {
   EXPECT_EQ(llm.startup_report().kv_cache_dtype, GetParam());
 }
 
-// Tokens are those of the cache of numbers wherever the best two candidates are not close.
+// Where the two best candidates are not close, the token is the same as with an unquantised cache.
 TEST_P(EachCacheType, chooses_the_tokens_of_a_cache_of_numbers_where_the_margin_is_large) {
   EngineArgs args = arguments("auto");
   args.dtype = "float32";
   LLM numbers(args);
   args.kv_cache_dtype = GetParam();
   LLM llm(args);
-  // In nats; float8 E5M2 keeps two bits of a number.
+  // In nats; float8 E5M2 has only two bits of mantissa.
   const float margin = GetParam() == "fp8_e5m2" ? 1.0F : 0.5F;
   int compared = 0;
   for (uint32_t seed = 0; seed < 10; ++seed) {

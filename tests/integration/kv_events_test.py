@@ -40,7 +40,7 @@ except OSError:
     print("skipped: without libzmq (Debian: libzmq5) the server has no events")
     sys.exit(77)
 
-LIMIT = 240  # seconds, for what takes a moment on a machine that is not busy
+LIMIT = 240  # seconds, for things that take a moment on an idle machine
 BLOCK = 16
 END = 2**64 - 1
 
@@ -236,7 +236,7 @@ class KvEvents(unittest.TestCase):
         while not found.batches and time.monotonic() < deadline:
             server.request("POST", "/reset_prefix_cache")
             time.sleep(0.05)
-        # All resets before this one have been heard when this one is.
+        # When this reset has arrived, all earlier resets have arrived too.
         sent = server.metric("reprise:kv_event_payloads_sent_total")
         found.wait_for(lambda: found.numbers and found.numbers[-1] >= sent - 1)
         return found
@@ -345,7 +345,7 @@ class KvEvents(unittest.TestCase):
 
     def test_subscribers_that_never_read_take_a_bounded_memory(self):
         port = free_port()
-        # The topic makes messages long, so that they fill the buffers of the kernel first and then those of the server.
+        # The topic makes messages long, so that they fill the kernel's buffers first and then the server's.
         with Server(config(port, topic="x" * 4000), "--disable-uvicorn-access-log") as server:
             def memory():
                 return int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{server.process.pid}/status").read_text()).group(1)) / 1024

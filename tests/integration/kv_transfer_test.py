@@ -82,7 +82,7 @@ class UnknownPeer:
                 peer, _ = self.listener.accept()
                 self.held.append(peer)
                 self.act(peer)
-        except OSError:  # the test is over, or the peer has gone
+        except OSError:  # the test is over, or the peer has disconnected
             pass
 
     def stop(self):
@@ -146,7 +146,7 @@ class KvTransfer(unittest.TestCase):
         self.assertGreater(steps["FULL"], 30)
         self.assertEqual(steps.total(), steps["FULL"], steps)
         num_tokens = sum(answer["usage"]["prompt_tokens"] for answer in answers)
-        # The beginnings of later prompts were in the cache already.
+        # The beginnings of later prompts were already in the cache.
         sources = {name: pair.decode.metric("vllm:prompt_tokens_by_source_total", f'source="{name}"')
                    for name in ("external_kv_transfer", "local_cache_hit", "local_compute")}
         self.assertEqual(sum(sources.values()), num_tokens)
@@ -166,7 +166,8 @@ class KvTransfer(unittest.TestCase):
         return steps
 
     def test_the_first_step_of_a_server_with_drafts_replays_a_full_graph(self):
-        # The first step of a request has its last prompt token and no drafts, so it is as wide as a step without speculation.
+        # The first step of a request has its last prompt token and no drafts, so its width is that of a step without
+        # speculation.
         pair = Pair(self, "TcpConnector", ["--speculative-config", '{"method": "ngram", "num_speculative_tokens": 3}'])
         bodies = [{"prompt": f"{PROMPTS[i % 3]} {i}", "max_tokens": 1, "temperature": 0} for i in range(12)]
         expected = [self.alone.post("/v1/completions", body)[1]["choices"] for body in bodies]
@@ -179,7 +180,7 @@ class KvTransfer(unittest.TestCase):
         for mode, descriptor in first:
             tokens, reqs = (int(part.split("=")[1]) for part in descriptor.split()[:2])
             self.assertEqual((mode, tokens), ("FULL", reqs), descriptor)
-        # The bias makes an answer of one word again and again, so later steps have three drafts.
+        # The bias makes the answer repeat one word, so later steps have three drafts.
         self.expect_same(pair, {"prompt": PROMPTS[1], "max_tokens": 60, "temperature": 0, "ignore_eos": True,
                                 "logit_bias": {"300": 100}})
         later = self.steps_of(pair.decode)
@@ -203,7 +204,7 @@ class KvTransfer(unittest.TestCase):
             else:
                 self.assertEqual((status, answer["choices"]), (200, expected))
             self.assertEqual(pair.decode.metric("reprise:kv_transfer_failures_total"), 1)
-            # Nothing is held for the request that failed.
+            # Nothing is kept for the request that failed.
             self.assertEqual(pair.decode.post("/v1/completions", body)[1]["choices"], expected)
 
     def test_what_a_client_may_not_ask_is_refused(self):
@@ -264,7 +265,7 @@ class KvTransfer(unittest.TestCase):
             self.assertIn(f"127.0.0.1:{port}: ", log)
         self.assertNotIn("\x1b[31m", log)
         self.assertNotIn("json.exception", log)
-        # Any other port is refused before a connection is tried.
+        # Any other port is refused before a connection is attempted.
         before = len(talks.held)
         status, answer = pair.end(body, {**good, "remote_host": "127.0.0.2", "remote_port": talks.port})
         self.assertEqual((status, "peers" in answer["error"]["message"]), (400, True))
@@ -301,7 +302,7 @@ class KvTransfer(unittest.TestCase):
                 if secret:
                     self.assertEqual(status, 503, answer)
                     self.assertIn("not its message", pair.decode.log_so_far())
-                else:  # the request that named the liar, and no other one, is answered wrongly
+                else:  # only the request that named the lying producer gets a wrong answer
                     self.assertEqual(status, 200, answer)
                     self.assertEqual(pair.decode.metric("reprise:kv_transfer_tokens_total"), len(tokens))
                     self.assertNotEqual(answer["choices"], self.alone.post("/v1/completions", body)[1]["choices"])
@@ -382,7 +383,7 @@ class KvTransfer(unittest.TestCase):
         self.assertGreater(pair.decode.metric("reprise:kv_transfer_tokens_total"), 0)
         pair.prefill.process.send_signal(signal.SIGKILL)
         pair.prefill.process.wait()
-        status, text = post(body)  # the server that decodes computes the prompt too
+        status, text = post(body)  # the decoding server computes the prompt itself
         self.assertEqual((status, json.loads(text)["choices"]), (200, expected))
         pair.decode.process.send_signal(signal.SIGKILL)
         pair.decode.process.wait()

@@ -7,7 +7,7 @@
 #include "tests/integration/tiny_engine.h"
 
 // Invariant 8 in a strong form, because the passes are exact: a level changes how a step is
-// computed but no bit of its result. Programs run eagerly here; replay_equals_eager_test.cpp tests
+// computed, but no bit of its result. Programs run eagerly here; replay_equals_eager_test.cpp tests
 // that replays equal eager steps within a level.
 namespace reprise {
 namespace {
@@ -74,7 +74,8 @@ void expect_the_bits_of_level_0(const char* config, kernels::Isa isa, DType dtyp
     wanted.compilation.use_inductor_graph_partition = variant.graph_partition;
     TinyEngine compiled(wanted);
     ASSERT_GT(compiled.compilation().counter.num_graphs_seen, 0U) << variant.name;
-    // One plan for all pieces needs hardly more memory than the values that are alive at once.
+    // A common plan for all pieces needs hardly more memory than the values that are needed at the
+    // same time.
     EXPECT_LE(10 * compiled.compilation().planned_bytes_per_token,
               11 * compiled.compilation().live_bytes_per_token)
         << variant.name;
@@ -107,8 +108,8 @@ TEST_P(Levels, compute_the_bits_of_level_0) {
   expect_the_bits_of_level_0(config, isa, dtype);
 }
 
-// The head is wider than the fused product's scratch: the pass asks the kernels first and fuses
-// less.
+// The head is wider than the scratch of the fused product: the pass asks the kernels first and then
+// fuses less.
 TEST(WideHeads, compute_the_bits_of_level_0) {
   constexpr const char* kConfig = R"({
     "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 64,

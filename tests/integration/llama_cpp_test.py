@@ -21,7 +21,7 @@ import architectures_test
 import gguf_test
 
 BINARY = SOURCE = None
-NUM_TOKENS = 40  # more than an index of positions chooses, and than a window has
+NUM_TOKENS = 40  # more than an index of positions chooses, and more than a window holds
 MOST = 1e-4  # float32 in another order of sums
 # llama.cpp multiplies keys of the index by a matrix of 64 rows.
 INDEX_HEAD_DIM = 64
@@ -73,7 +73,7 @@ def unchanged(config, tensors):
 # How the model of each golden is changed first, where llama.cpp could not load or compute it.
 CHANGES = {"mistral4": unchanged, "mimo-v2": unchanged, "step3p7": unchanged, "deepseek-v3_2": with_larger_index,
            "glm-moe-dsa": with_larger_index, "kimi-linear": with_equal_heads, "deepseek-v3": unchanged}
-# Keys that the converter writes for a checkpoint in Mistral's own form.
+# The keys that the converter writes for a checkpoint in Mistral's own form.
 TEMPERATURE = [("mistral4.attention.temperature_scale", 6, 0.4), ("mistral4.attention.temperature_length", 4, 20)]
 
 
@@ -85,7 +85,7 @@ class LlamaCpp:
         params.model.path = str(path)
         params.n_ctx, params.n_parallel, params.warmup = 256, 1, False
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1  # its threads wait busily for each other
-        # Its other attention, and its usual cache, have 16 bits.
+        # llama.cpp's other kind of attention, and its default cache, have only 16 bits.
         params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
         params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
         self.server = xllamacpp.Server(params)

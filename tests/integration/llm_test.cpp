@@ -260,8 +260,7 @@ TEST(Llm, streams_exactly_the_text_it_returns_for_every_prompt) {
   }
 }
 
-// --- refusals and options
-// ---------------------------------------------------------------------------------
+// ---- refusals and options ----
 
 TEST(Llm, refuses_a_prompt_that_leaves_no_room_with_both_numbers_and_stays_usable) {
   LLM llm(arguments());
@@ -352,7 +351,7 @@ TEST(Llm, maps_legacy_keys_to_a_mode_and_warns_with_the_new_spelling) {
       {{{"use_cudagraph", false}}, cudagraph::CudagraphMode::NONE},
       {{{"use_cudagraph", true}}, cudagraph::CudagraphMode::PIECEWISE},
       {{{"full_cuda_graph", true}}, cudagraph::CudagraphMode::FULL},
-      // The backend of this model has one set of kernels, so the flags mean FULL.
+      // This model's backend has only one set of kernels, so the flags mean FULL.
       {{{"full_cuda_graph", true}, {"separate_attention_routine", true}},
        cudagraph::CudagraphMode::FULL}};
   const auto expected = generate(arguments("NONE"));
@@ -401,7 +400,7 @@ TEST_P(StepAllocations, are_none_in_steady_state_from_schedule_to_sampled_token)
   for (size_t i = 0; i < kPrompts.size(); ++i) {
     core.add_request(llm.tokenizer().encode(kPrompts[i]), i % 2 == 0 ? greedy(80) : sampled);
   }
-  // The prompts and the first decode step of this shape may grow pools and lists.
+  // The prompts and the first decode steps of this shape may make pools and lists grow.
   for (int i = 0; i < 8; ++i) (void)core.step();
   const int64_t before = testing::num_allocations();
   int steps = 0;

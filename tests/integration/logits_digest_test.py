@@ -20,7 +20,7 @@ from pathlib import Path
 BINARY = MODEL = GOLDENS = WITH_AMX_SOFTWARE = None
 MODES = ("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")
 LEVELS = (0, 1, 2, 3)
-# Instruction sets and data types: every mode and level for the first pair, FULL_AND_PIECEWISE for the others.
+# Instruction sets and data types. The first pair runs every mode and level; the others only FULL_AND_PIECEWISE.
 ARITHMETIC = (("avx2", "bfloat16"), ("avx2", "float32"), ("avx2", "float16"), ("scalar", "bfloat16"),
               ("amx", "bfloat16"), ("amx_software", "bfloat16"))
 PROMPTS = ("Once upon a time", "One day, a small dog", "Bella has 40 dollars. She buys 5 buttons", "The")

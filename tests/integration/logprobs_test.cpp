@@ -79,7 +79,8 @@ struct Machine {
     return answers;
   }
 
-  // Fewer logits than most prompts have tokens; with max_num_reqs, fewer than a step has tokens.
+  // Fewer rows of logits than most prompts have tokens; together with max_num_reqs, fewer than a
+  // step has tokens.
   static constexpr int kMaxPromptLogits = 5;
   TinyEngine tiny;
   engine::EngineCore core;

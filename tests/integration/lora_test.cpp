@@ -14,8 +14,8 @@
 #include "tests/support/lora/adapter_fixture.h"
 #include "tests/support/weights/weights_fixture.h"
 
-// Adapters of whole engines: against the same adapters merged into the weights, against PEFT, and
-// batches of several adapters against each request alone.
+// Adapters in whole engines, compared with the same adapters merged into the weights, and with
+// PEFT; and batches with several adapters, compared with each request alone.
 namespace reprise {
 namespace {
 
@@ -147,7 +147,7 @@ class Requests {
     return rows;
   }
 
-  // Steps with the likeliest tokens: the rows of logits of each request.
+  // Runs steps, each with the likeliest token, and returns the rows of logits of each request.
   std::vector<std::vector<std::vector<float>>> run(runner::ModelRunner& runner, int num_steps) {
     std::vector<std::vector<std::vector<float>>> all(requests_.size());
     for (int i = 0; i < num_steps; ++i) {
@@ -217,7 +217,7 @@ TEST_F(Lora, gives_the_logits_and_tokens_of_merged_weights) {
       Requests base_requests;
       base_requests.add(prompt_of(1, 9), nullptr);
       const auto base_logits = base_requests.run(plain.runner(), 1)[0];
-      // The adapter matters far more than the tolerance.
+      // The adapter changes the results far more than the tolerance.
       EXPECT_GT(largest_abs_error(got[0], base_logits[0]), 0.2);
 
       const double tolerance = dtype == DType::f32 ? 2e-5 : 0.03;
@@ -271,7 +271,7 @@ TEST_P(LoraArchitectures, give_the_logits_of_merged_weights) {
   with_slots.lora.max_loras = 1;
   TinyEngine engine(with_slots);
   const AdapterFiles files = adapter_of(engine);
-  if (files.tensors.empty()) return;  // no module of the checkpoint takes an adapter
+  if (files.tensors.empty()) return;  // no module of the checkpoint can have an adapter
   capture(engine);
   const AdapterRef adapter = load(engine, files);
   TinyEngine plain(options(nullptr));
@@ -322,7 +322,7 @@ TEST_P(LoraModes, give_each_request_of_a_mixed_batch_the_bits_that_it_has_alone)
     EXPECT_NE(mixed.decision.mode, CudagraphRuntimeMode::NONE);
   }
   EXPECT_TRUE(mixed.decision.descriptor.has_lora);
-  // An engine with one slot: there each adapter lies in slot 0.
+  // An engine with one slot, in which each adapter is in slot 0.
   TinyEngine other({.mode = mode, .level = level, .lora = {.max_loras = 1}});
   capture(other);
   const AdapterRef own_a = load(other, tiny_adapter(10, 8));
@@ -336,7 +336,7 @@ TEST_P(LoraModes, give_each_request_of_a_mixed_batch_the_bits_that_it_has_alone)
     EXPECT_EQ(alone.run(other.runner(), 6)[0], together[i]) << "request " << i;
     EXPECT_EQ(alone.decision.descriptor.has_lora, adapters[i] != nullptr);
     if (adapters[i] != nullptr) continue;
-    // A request without an adapter has the bits of an engine that knows no adapters.
+    // A request without an adapter has the same bits as in an engine without adapters.
     Requests plain;
     plain.add(prompt_of(static_cast<uint32_t>(i), 3 + 2 * i), nullptr);
     EXPECT_EQ(plain.run(without.runner(), 6)[0], together[i]);
@@ -360,7 +360,7 @@ INSTANTIATE_TEST_SUITE_P(modes_and_levels,
 
 // --- graphs ---
 
-// sglang#26930: texts fell apart after a hundred tokens, with graphs only.
+// sglang#26930: texts became nonsense after a hundred tokens, but only with graphs.
 TEST_F(Lora, beside_packed_experts_has_the_bits_of_eager_steps_for_120_tokens) {
   constexpr const char* kConfig = R"({
     "architectures": ["Qwen3MoeForCausalLM"], "hidden_size": 64, "intermediate_size": 96,
@@ -398,7 +398,7 @@ TEST_F(Lora, swaps_adapters_between_capture_and_replay_without_a_new_capture) {
   const uint64_t captures = engine.runner().full_wrapper().counters().captures;
   std::vector<AdapterRef> adapters;
   for (uint32_t i = 0; i < 3; ++i) adapters.push_back(load(engine, tiny_adapter(100 * i, 4)));
-  // More adapters than slots: each step of another adapter overwrites the only slot.
+  // More adapters than slots: each step with another adapter overwrites the only slot.
   for (int round = 0; round < 2; ++round) {
     for (const AdapterRef& adapter : adapters) {
       TinyEngine fresh({.lora = {.max_loras = 1}});
@@ -430,7 +430,7 @@ TEST_F(Lora, has_keys_with_and_without_adapters_as_cudagraph_specialize_lora_say
   };
   EXPECT_FALSE(key_of(true, false).has_lora);
   EXPECT_EQ(key_of(true, true).num_active_loras, 4);
-  // One set of graphs: requests without adapters replay the graphs with adapters.
+  // There is one set of graphs: requests without adapters replay graphs with adapters.
   EXPECT_EQ(key_of(false, false).num_active_loras, 4);
   EXPECT_EQ(key_of(false, true).num_active_loras, 4);
 }
@@ -482,7 +482,7 @@ TEST_P(LoraGoldens, have_the_logits_and_greedy_tokens_of_peft_in_float32) {
     const size_t vocab_size = logits.size() / prompt.size();
     last_logits.emplace_back(logits.end() - static_cast<std::ptrdiff_t>(vocab_size), logits.end());
     if (prompt.size() <= 20) requests.add(prompt, adapters[adapter].get());
-    // The long prompt alone: all adapters together would not fit the step.
+    // Only the long prompt: with all adapters together it would not fit into the step.
     if (prompt.size() <= 20) continue;
     Requests alone;
     alone.add(prompt, adapters[adapter].get());

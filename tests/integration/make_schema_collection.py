@@ -322,7 +322,7 @@ TOOLS = {
 def tool_schemas():
     for name, schema in TOOLS.items():
         add("mcp", name, schema)
-    # As `tool_choice: required` sends them.
+    # Calls in the form that `tool_choice: required` asks for.
     for number in (2, 5, 12, 40):
         named = list(TOOLS.items())[:number]
         calls = [tool({"name": {"const": name}, "parameters": {"type": "object", "properties": schema.get("properties", {}), "required": schema.get("required", [])}}, ["name", "parameters"])
@@ -376,7 +376,7 @@ for least, most in ((1, 255), (10, 500), (100, 1000), (500, 500), (1000, 65536))
 for items in (100, 1000, 10000):
     OPENAI[f"list to {items}"] = strict({"list": {"type": "array", "items": {"type": "integer"}, "maxItems": items}})
 
-# ---- conditions that are rarer --------------------------------------------------------------------------------------
+# ---- rarer conditions ----
 
 RARE = {
     "pattern counted": strict({"v": {"type": "string", "pattern": "^[a-z ]{1,5000}$"}}), "pattern counted, with ends": strict({"v": {"type": "string", "pattern": "^a[^\\n]{1,1000}z$"}}),

@@ -14,8 +14,8 @@
 #include "tests/integration/tiny_engine.h"
 #include "tests/support/source_dir.h"
 
-// The rule measured: whatever keys a start keeps, steps give the same bits. Which keys pay is the
-// subject of measured_ladder_test, where costs are known.
+// The rule measured: whatever keys a start keeps, steps must give the same bits.
+// measured_ladder_test tests which keys pay, with known costs.
 namespace reprise {
 namespace {
 
@@ -41,7 +41,7 @@ TinyEngineOptions options_of(CudagraphMode mode, CompilationMode level = Compila
   return options;
 }
 
-/// A measurement that drops each key with a probability of 2 of 3.
+/// A measurement that drops each key with a probability of 2/3.
 LadderReport drop_at_random(const cudagraph::CudagraphDispatcher& dispatcher, uint32_t seed) {
   std::mt19937 random(seed);
   LadderReport report;

@@ -30,7 +30,7 @@ GOLDENS = Path(__file__).resolve().parent.parent / "goldens"
 MIB = 1 << 20
 ARGUMENTS = None
 TIMEOUT = 300
-# A start that is refused says one of these. Any other failure means that it ran out of memory.
+# A refused start gives one of these messages. Any other failure means that it ran out of memory.
 REFUSALS = re.compile(r"is left for the KV cache|KV cache are needed|states of \d+ requests take|at least 2 are needed"
                       r"|the weights of this model take|blocks take|do not fit")
 
@@ -45,7 +45,8 @@ class Machine:
             shutil.copy(source, self.folder / source.name)
         self.program = self.folder / self.cpu_program.name
         self.models = [ARGUMENTS.model]
-        for golden in ("bamba", "qwen3-next", "deepseek-v3"):  # states and attention, a delta net, latent attention
+        # One model with states and attention, one with a delta net, one with latent attention.
+        for golden in ("bamba", "qwen3-next", "deepseek-v3"):
             model = self.folder / golden
             shutil.copytree(GOLDENS / "architectures" / golden, model)
             architectures_test.write_tokenizer(model)
@@ -111,7 +112,8 @@ class MemoryBudget(unittest.TestCase):
     def check_prediction(self, planned, bill):
         measured = sum(bill[part] for part in ("activations", "graphs", "buffers")) + bill["others"] - planned["others"]
         parts = ["weights"]
-        if not planned["cache_is_limit"] or measured < planned["rest"]:  # what was unknown fits beside the largest caches
+        # The figures that were unknown fit beside the largest caches.
+        if not planned["cache_is_limit"] or measured < planned["rest"]:
             parts += ["states", "kv_cache"]
         for part in parts:
             self.assertLessEqual(abs(planned[part] - bill[part]), 0.02 * max(planned[part], bill[part]) + 65536, (part, planned, bill))
@@ -126,7 +128,7 @@ class MemoryBudget(unittest.TestCase):
         roomy = bill_of(free)
         self.check_parts(roomy)
         utilization = rng.choice((0.5, 0.8, 0.9, 0.95, 0.99, 0.99, 1.0))
-        # The limit: all parts but the cache, and for the cache from a part of the smallest one to more than is useful.
+        # The limits: all parts except the cache, plus cache sizes from a part of the smallest to more than is useful.
         needed = roomy["reported"] - roomy["kv_cache"]
         memory = int((needed + roomy["kv_cache"] * rng.uniform(0.05, 1.2)) / utilization)
         options += ["--gpu-memory-utilization", str(utilization)]
@@ -142,7 +144,8 @@ class MemoryBudget(unittest.TestCase):
         bill = bill_of(tight)
         self.check_parts(bill)
         self.assertLessEqual(bill["reported"], bill["budget"], (options, bill))
-        if bill["num_blocks"] < roomy["num_blocks"]:  # memory was the limit: all of it is used, but for the last block
+        # Memory was the limit: all of it is used, except what is less than a block.
+        if bill["num_blocks"] < roomy["num_blocks"]:
             self.assertGreaterEqual(bill["reported"], 0.98 * bill["budget"], (options, bill))
         planned = self.machine.run("cuda", "explain", [*options, "--memory", "--json"], **environment)
         self.assertEqual(planned.returncode, 0, planned.stderr)
@@ -189,7 +192,8 @@ class MemoryBudget(unittest.TestCase):
         free = self.machine.run("cuda", "generate", [*options, *request])
         self.assertEqual(free.returncode, 0, free.stderr)
         bill = bill_of(free)
-        # The estimator multiplied a graph by the number of sizes. On this card that leaves 0.4 of the useful cache.
+        # The estimator multiplied the size of one graph by the number of sizes. On this card that leaves 0.4 of the
+        # useful cache.
         per_key = bill["graphs"] // 2
         estimated = per_key * len(sizes)
         memory = int((bill["reported"] - bill["kv_cache"] - bill["graphs"] + estimated + 0.4 * bill["kv_cache"]) / 0.99)

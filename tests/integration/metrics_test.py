@@ -21,7 +21,7 @@ import serve_test
 SOURCE = None
 SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)")
 LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"(?:,|$)')
-# promtool's opinion of the names that vLLM's users depend on, and of ours that follow them.
+# promtool's findings about names that vLLM's users depend on, and about Reprise's names that follow the same pattern.
 KNOWN_FINDINGS = re.compile(r"metric names should not contain ':'|^vllm:iteration_tokens_total non-counter metrics")
 
 
@@ -132,7 +132,7 @@ class Metrics(unittest.TestCase):
             counted = sum(answer["reasons"].count(reason) for answer in self.answers)
             self.assertEqual(self.grown("vllm:request_success_total", finished_reason=reason), counted)
         generated = sum(answer["completion_tokens"] for answer in self.answers)
-        # The usage of an answer counts its prompt once, the engine computes it for each choice.
+        # The usage of an answer counts its prompt once, but the engine computes the prompt for each choice.
         prompted = sum(answer["prompt_tokens"] * len(answer["reasons"]) for answer in self.answers)
         self.assertEqual(self.grown("vllm:generation_tokens_total"), generated)
         self.assertEqual(self.grown("vllm:prompt_tokens_total"), prompted)
@@ -154,7 +154,7 @@ class Metrics(unittest.TestCase):
         self.assertEqual(self.page.value("vllm:kv_cache_usage_perc"), 0)
 
     def test_times_are_within_what_the_client_measured(self):
-        # A choice's times lie inside its request's, and the parts of a time add up to it.
+        # A choice's times are within its request's times, and the parts of a time add up to the whole.
         seen = sum(answer["all"] * len(answer["reasons"]) for answer in self.answers)
         e2e = self.grown("vllm:e2e_request_latency_seconds_sum")
         self.assertGreater(e2e, 0)
@@ -231,7 +231,8 @@ class Metrics(unittest.TestCase):
         panels = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
         self.assertGreater(len(panels), 12)
         self.assertEqual(len({panel["id"] for panel in dashboard["panels"]}), len(dashboard["panels"]))
-        # A family of keys that are quarantined has no sample while none is. Its labels are those of every family of an engine.
+        # The family of quarantined keys has no sample while no key is quarantined. All families of an engine have the
+        # same labels.
         empty = {"reprise:cudagraph_quarantined"}
         self.assertLessEqual(empty, set(self.page.types))
         names = {sample for sample, _ in self.page.samples} | empty

@@ -26,7 +26,7 @@ BINARY = MODEL = SOURCE = None
 RUNS_ALL = False
 TIMEOUT = 120
 LEAST_SHARE = 0.95  # of the commands start
-# Cards whose commands have what others do not: they run in the default suite.
+# Cards whose commands use options that no other card has: they run in the default suite.
 SMOKE = {"Qwen/Qwen3-32B", "mistralai/Mistral-Small-24B-Instruct-2501", "google/gemma-2-9b-it",
          "swiss-ai/Apertus-8B-Instruct-2509", "Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-Embedding-0.6B",
          "unsloth/gpt-oss-20b", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "nvidia/Llama-3.3-70B-Instruct-FP4"}
@@ -76,7 +76,7 @@ def make_model(folder, card):
     text = config.get("text_config", config)
     text.update(card.changes)
     rope = text.get("rope_parameters") or text.get("rope_scaling") or {}
-    if "original_max_position_embeddings" in rope:  # as published models: factor times this is the model's length
+    if "original_max_position_embeddings" in rope:  # as in published models: factor times this is the model's length
         rope["original_max_position_embeddings"] = int(text["max_position_embeddings"] / rope["factor"])
     if card.family != "tiny":
         architectures_test.write_tokenizer(folder)
@@ -93,7 +93,7 @@ def make_model(folder, card):
         if text.get(experts) and ranks * engines > 1:
             text[experts] = 2 * ranks * engines
     if ranks > 1 and "num_attention_heads" in text:
-        # Published models have heads and rows for that many ranks.
+        # Published models have enough heads and rows for this many ranks.
         text.setdefault("head_dim", text["hidden_size"] // text["num_attention_heads"])
         same = text["num_key_value_heads"] == text["num_attention_heads"]
         text["num_attention_heads"] = 2 * ranks

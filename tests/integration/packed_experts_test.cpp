@@ -12,8 +12,8 @@
 #include "reprise/weights/sources/quantizing_weights.h"
 #include "tests/integration/step_outcome.h"
 
-// Models whose experts stay packed: replay against eager, and against the numbers that the packed
-// weights stand for.
+// Models whose experts stay packed: compares replay with eager, and with the numbers for which the
+// packed weights stand.
 namespace reprise {
 namespace {
 
@@ -39,7 +39,7 @@ constexpr Model kQwen3Moe = {"qwen3_moe", R"({
   "num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 32, "norm_topk_prob": true,
   "vocab_size": 97, "max_position_embeddings": 256, "rms_norm_eps": 1e-6, "hidden_act": "silu"})"};
 // A mixture with a shared expert, one with stacked experts that have biases, one whose experts
-// multiply their input, and groups of experts beside a dense layer.
+// multiply their input, and one with groups of experts after a dense layer.
 constexpr Model kModels[] = {kQwen3Moe,
                              {"mixtral", R"({
   "architectures": ["MixtralForCausalLM"], "hidden_size": 64, "intermediate_size": 96,
@@ -67,7 +67,7 @@ weights::ModelConfig parse(const Model& model) {
   return weights::parse_model_config(model.config, "config.json").config;
 }
 
-/// A source whose tensors another one changes as they are read.
+/// A source that changes another source's tensors while they are read.
 class Changed : public weights::WeightSource {
  public:
   explicit Changed(const weights::WeightSource& source) : source_(source) {}
@@ -81,7 +81,7 @@ class Changed : public weights::WeightSource {
   const weights::WeightSource& source_;
 };
 
-/// Dummy weights with matrices so large that what a layer adds outweighs the embedding.
+/// Dummy weights with matrices so large that the layers' results outweigh the embedding.
 class Loud final : public Changed {
  public:
   using Changed::Changed;
@@ -94,8 +94,8 @@ class Loud final : public Changed {
   }
 };
 
-/// Offers the experts of a source packed, and everything else as numbers: so an engine reads
-/// exactly the numbers of Dequantised, or what these were packed to.
+/// Offers the experts of a source in packed form and everything else as numbers. So an engine reads
+/// exactly the numbers of Dequantised, or the packed form of these numbers.
 class OnlyExperts final : public Changed {
  public:
   using Changed::Changed;
@@ -113,7 +113,7 @@ class OnlyExperts final : public Changed {
   }
 };
 
-/// The numbers that the packed weights of a source stand for.
+/// The numbers for which a source's packed weights stand.
 class Dequantised final : public Changed {
  public:
   using Changed::Changed;
@@ -181,7 +181,7 @@ TEST(PackedExperts, give_the_logits_of_the_numbers_that_they_stand_for) {
           {.dtype = DType::f32, .config = model.config, .weights = &weights.numbers});
       EXPECT_EQ(packed.parameters().unpacked_experts(), "");
       EXPECT_LT(packed.weight_bytes(), numbers.weight_bytes());
-      // Few rows of experts, and many.
+      // Few rows per expert, and many.
       for (const int32_t num_tokens : {1, 2, 16}) {
         const TestBatch batch(Mix::uniform_decode, num_tokens, 16, 3);
         const double distance =
@@ -208,7 +208,7 @@ TEST_P(PackedExpertModes, replay_gives_the_bits_of_eager_steps_of_every_size) {
   const std::vector<std::byte> kv_before = engine.save_kv();
   uint32_t seed = 100;
   for (const Mix mix : kMixes) {
-    // With 3 experts of 8 for each token, the grid changes between 2 and 3 tokens.
+    // With 3 of 8 experts for each token, the launch grid changes between 2 and 3 tokens.
     for (const int32_t num_tokens : {1, 2, 3, 4, 9, 16, 33}) {
       if (mix == Mix::uniform_decode && num_tokens > 16) continue;
       const TestBatch batch(mix, num_tokens, 16, seed++);

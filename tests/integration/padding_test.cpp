@@ -145,11 +145,11 @@ enum class Poison { zeros, ones, nan, live_row };
 class PaddingReachesNothing : public ::testing::TestWithParam<std::tuple<CudagraphMode, Poison>> {
  protected:
   // Fills memory that no live request owns: the persistent buffers before they are staged, the null
-  // block, free blocks and the unused end of used blocks stay as they are or become the pattern.
+  // block, free blocks and the unused end of used blocks. They stay unchanged or get the pattern.
   static void poison(TinyEngine& engine, Poison pattern, int32_t num_live_blocks) {
     const device::BufferView buffers = engine.runner().input_batch().memory();
     auto* bytes = static_cast<std::byte*>(buffers.data);
-    // Blocks that an earlier step has staged in a row are not staged again.
+    // Entries of a block table row that an earlier step has staged are not staged again.
     auto* table = engine.runner().input_batch().attention_metadata().block_table.data_as<int32_t>();
     const std::vector<int32_t> staged(table, reinterpret_cast<int32_t*>(bytes + buffers.bytes));
     if (pattern == Poison::live_row) {

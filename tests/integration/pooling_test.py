@@ -65,7 +65,7 @@ class Pooling(unittest.TestCase):
     def test_vectors_are_those_of_transformers_with_graphs_and_without(self):
         names = sorted(path.name for path in (SOURCE / "tests" / "goldens" / "pooling").iterdir())
         self.assertGreater(len(names), 10)
-        # Three kinds in all set-ups, the others in two.
+        # Three kinds in all configurations, the others in two.
         for name in names:
             model, cases = self.copy_of(name)
             texts = [case["text"] for case in cases]

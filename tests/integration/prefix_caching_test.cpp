@@ -39,7 +39,7 @@ Tokens some_tokens(size_t count, uint32_t seed) {
   return tokens;
 }
 
-/// Prompts that share 0 to 64 tokens with an earlier one, at and around the edges of blocks.
+/// Prompts that share 0 to 64 tokens with an earlier prompt, at block ends and around them.
 std::vector<Tokens> make_prompts() {
   const Tokens stem = some_tokens(64, 1);
   std::vector<Tokens> prompts;

@@ -17,7 +17,7 @@ from pathlib import Path
 import metrics_test
 import serve_test
 
-# What the text of a trace and of /metrics lets times be off by.
+# The error of times in the text of a trace and of /metrics.
 ROUNDING_SECONDS = 1e-5
 
 
@@ -27,7 +27,7 @@ def read_trace(path):
     events = [event for event in trace["traceEvents"] if event["ph"] != "M"]
     assert {event["ph"] for event in events} <= {"X"}, events
     assert len({event["pid"] for event in events}) <= 1
-    steps, last = [], {}  # of each track: steps that are scheduled ahead have one of their own
+    steps, last = [], {}  # for each track: steps that are scheduled ahead have a track of their own
     for event in events:
         step, end = last.get(event["tid"]), event["ts"] + event["dur"]
         if event["cat"] == "step":
@@ -37,7 +37,7 @@ def read_trace(path):
         else:
             phases = step["phases"]
             begin = phases[-1]["ts"] + phases[-1]["dur"] if phases else step["ts"]
-            # A nanosecond is where the text ends.
+            # The text of a trace ends at nanoseconds.
             assert event["ts"] >= begin - 0.002 and end <= step["ts"] + step["dur"] + 0.002, (event, step)
             phases.append(event)
     assert trace["otherData"]["num_steps"] == len(steps)
@@ -122,7 +122,7 @@ class Profile(unittest.TestCase):
         phases = collections.Counter()
         for step in steps:
             names = [phase["name"] for phase in step["phases"]]
-            # Some come in several stretches: prepared by the engine, then staged by the runner.
+            # Some phases have several spans: the engine prepares a step, then the runner stages it.
             self.assertEqual(set(names), {"schedule", "prepare", "launch", "wait", "sample", "detokenise"})
             self.assertEqual((names[0], names[-1]), ("schedule", "detokenise"))
             self.assertLessEqual(sum(phase["dur"] for phase in step["phases"]), step["dur"] + 0.01)

@@ -197,7 +197,7 @@ class Downloads(Case):
         message = self.refused()
         self.assertIn(f"reprise pull {NAME}:M-Q4_K_M.gguf", message)
         self.assertIn("M-Q8_0.gguf", self.refused(f"{NAME}:Q5_0"))
-        # The name with the quantisation is also that of the model: here the file is no GGUF.
+        # The name with the quantisation is also the name of the model, because here the file is not a GGUF file.
         self.assertIn("M-Q4_K_M.gguf", self.run_cli("explain", f"{NAME}:Q4_K_M").stderr)
         self.assertIn(f"reprise pull {NAME}:Q8_0", self.run_cli("explain", f"{NAME}:Q8_0").stderr)
 

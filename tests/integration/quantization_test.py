@@ -29,7 +29,7 @@ OPTIONS = ("--prompt", "Once upon a time", "--prompt", "The cat sat", "--ignore-
 
 
 FUSED = ("-cc.pass_config", '{"fuse_attn_quant": true}')
-# Sums in another order move a few codes by one.
+# Sums in another order change a few codes by one.
 STATIC_INT8_ERROR = 0.005
 
 
@@ -298,10 +298,11 @@ class Quantization(unittest.TestCase):
             tokens[name] = self.tokens(folder, *options)
             run = self.run_cli("generate", folder, "--prompt", "x", "--max-tokens", "1")
             self.assertNotIn("dequantised", run.stderr)
-        # The same panels, so the same bits.
+        # The panels are the same, so the bits are the same.
         self.assertEqual(tokens["awq"], tokens["gptq"])
         self.assertEqual(tokens["compressed"], tokens["gptq"])
-        # Weights are random, so some steps are close: of twelve first tokens, most are those of the numbers.
+        # Weights are random, so some choices of tokens are close: of twelve first tokens, most must equal those of the
+        # unquantised model.
         same = sum(got[0] == want[0] for got, want in zip(tokens["gptq"], tokens["plain"]))
         self.assertGreaterEqual(same, 10, tokens)
 
@@ -351,7 +352,8 @@ class Quantization(unittest.TestCase):
         exact = self.write_folder("w8a16", stored, config | {"config_groups": {"group_0": {"weights": weights}}})
         coarse = self.write_folder(
             "w8a8", stored, config | {"config_groups": {"group_0": {"weights": weights, "input_activations": inputs}}})
-        # The steps of a token's activations are coarser than those of blocks: other numbers, and soon other tokens.
+        # The steps between the codes of a token's activations are coarser than those of blocks, so numbers and soon
+        # also tokens differ.
         for expected, got in zip(self.tokens(exact, *OPTIONS), self.tokens(coarse, *OPTIONS)):
             self.assertEqual(got[:6], expected[:6])
         self.assertNotEqual(self.tokens(coarse, *OPTIONS), self.tokens(exact, *OPTIONS))
@@ -391,7 +393,7 @@ class Quantization(unittest.TestCase):
 
         found = self.logprobs_of_golden(folder)
         self.assertLess(distance(found), STATIC_INT8_ERROR)
-        # The scales of tokens are others: the golden ones are too small for the largest activations.
+        # The scales of tokens must be replaced, because the golden ones are too small for the largest activations.
         tokens = self.static_int8("dynamic", {"strategy": "token", "dynamic": True})
         self.assertGreater(distance(self.logprobs_of_golden(tokens)), 10 * STATIC_INT8_ERROR)
         for options in (("--enforce-eager",), ("-cc.cudagraph_mode", "FULL"), ("-cc.mode", "0"), FUSED):
@@ -407,7 +409,7 @@ class Quantization(unittest.TestCase):
             pieces = {stage.parent: stage for stage in sorted(pages.rglob("[0-9][0-9]_*.txt"))}  # after the last pass
             text = "".join(stage.read_text() for stage in pieces.values())
             self.assertEqual(len(re.findall(r"= attention_quant\(", text)), count)
-            # The other projections of a layer are quantised by ops of their own.
+            # The other projections of a layer are quantised by separate ops.
             self.assertIn("quantize_static(", text)
 
     def test_names_a_scale_that_is_no_positive_number(self):
@@ -435,7 +437,7 @@ class Quantization(unittest.TestCase):
 
         float8 = ("--kv-cache-dtype", "fp8")
         expected = self.tokens(MODEL, *OPTIONS, *float8)
-        # A power of two moves the exponent only; far too large a scale loses every key.
+        # A power of two changes only the exponent; far too large a scale makes every key zero.
         self.assertEqual(self.tokens(with_scales("two", "k_scale", 2.0), *OPTIONS, *float8), expected)
         lost = with_scales("lost", "kv_scale", 1e6)
         self.assertNotEqual(self.tokens(lost, *OPTIONS, *float8), expected)

@@ -34,11 +34,11 @@ inline std::filesystem::path bundled_model() {
   return std::filesystem::path(source_dir()) / "models/reprise-tiny";
 }
 
-/// Each token must be of another class than the previous one, and some tokens complete the answer.
-/// The class expects calls in order, one per token.
+/// Each token must be of another class than the previous token, and some tokens complete the
+/// answer. The class expects one call per token, in order.
 class ClassByClass final : public structured_output::TokenConstraint {
  public:
-  /// `time`: that a mask takes at least.
+  /// `time`: the least time that a mask takes.
   ClassByClass(int32_t vocab_size, int length, std::chrono::microseconds time = {})
       : vocab_size_(vocab_size), length_(length), time_(time) {}
 
@@ -136,7 +136,7 @@ class Load {
   int below(int limit) { return static_cast<int>(random_() % static_cast<uint32_t>(limit)); }
   int32_t token() { return below(vocab_size_); }
 
-  /// One of a few beginnings that requests share, and an end of its own.
+  /// One of a few beginnings that requests share, with an ending of its own.
   Tokens prompt() {
     Tokens tokens;
     const int32_t stem = below(4);
@@ -158,13 +158,13 @@ struct MachineOptions {
   const attention::BackendInfo* attention = nullptr;  // default: the backend that "auto" chooses
   std::string config = {};  // of a model with random weights; empty: the bundled model
   int32_t num_state_snapshots = 0;
-  models::AuxiliaryStates auxiliary = {};  // what a draft head reads of the model
+  models::AuxiliaryStates auxiliary = {};  // the hidden states that a draft head reads
   DType dtype = DType::bf16;
   cudagraph::VerifyGraphs verify_graphs = cudagraph::VerifyGraphs::capture;
-  double shadow_rate = 0;  // of replayed steps that run again without their graph
+  double shadow_rate = 0;  // share of replayed steps that also run without their graph
 };
 
-/// A whole engine with the bundled model, for several cores one after the other.
+/// A whole engine with the bundled model, for several cores, one after the other.
 class Machine {
  public:
   static constexpr int32_t kMaxNumTokens = 48;
@@ -198,12 +198,12 @@ class Machine {
   [[nodiscard]] runner::ModelRunner& runner() { return tiny_.runner(); }
   [[nodiscard]] TinyEngine& engine() { return tiny_; }
 
-  /// Steps wait for all constraints. Change what a test needs.
+  /// The options of a core whose steps wait for all constraints. A test changes what it needs.
   [[nodiscard]] engine::EngineCoreOptions core_options() const {
     return {.scheduler = {.max_num_seqs = kMaxNumReqs,
                           .max_num_batched_tokens = kMaxNumTokens,
                           .max_model_len = 160,
-                          // A request starts when its first chunk fits.
+                          // A request may start as soon as its first chunk fits.
                           .scheduler_reserve_full_isl = false,
                           .max_prompt_logits = 16,
                           .constraint_time_per_step = std::chrono::hours(1),
@@ -225,7 +225,7 @@ class Machine {
     return std::make_unique<engine::EngineCore>(tiny_.runner(), options);
   }
 
-  /// Submits ten requests at once, and the others as these end.
+  /// Submits ten requests at once, and each further request when one ends.
   [[nodiscard]] std::vector<Answer> answer(engine::EngineCore& core,
                                            const std::vector<Spec>& specs) {
     std::vector<Answer> answers(specs.size());

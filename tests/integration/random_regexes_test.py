@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 SAMPLER, MODEL = sys.argv[1:3]
-# Both sides of every place where UTF-8 gets longer, of the surrogates, and of what sets are cut at.
+# Both sides of every place where UTF-8 becomes longer, of the surrogates, and of the borders of sets.
 CHARACTERS = "abcxyz07 _-^.]é\x7f\x80ß\u07ff\u0800ж€漢\ud7ff\ue000\uffff\U00010000😀\U0010ffff"
 NAMED_SETS = ["\\d", "\\w", "\\s", "\\D", "\\W", "\\S"]
 REPETITIONS = ["*", "+", "?", "*?", "{2}", "{0,3}", "{1,2}", "{2,5}", "{1,}", "{0}"]

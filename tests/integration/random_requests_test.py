@@ -22,7 +22,7 @@ REGEXES = ["[0-9]{3}-[a-f]{2,4}", "(yes|no)!?", "[a-z ]{1,40}\\.", "\\w+@\\w+\\.
 SCHEMAS = [{"type": "object", "properties": {"a": {"type": "integer"}, "b": {"enum": ["x", "y"]}}, "required": ["a"]},
            {"type": "array", "items": {"type": "boolean"}, "maxItems": 3}, {"const": "once"}, {"type": "string", "format": "date"},
            {"type": "number", "minimum": 0, "maximum": 1}]
-# The only 503 of a server that runs: on a machine with other work, a specification may wait too long to be compiled.
+# The only 503 of a running server: on a busy machine, a specification may wait too long to be compiled.
 BUSY = re.compile("the server is busy|grammars from this client wait")
 GRAMMARS = ['root ::= "(" root ")" | [0-9]', 'root ::= ""', 'root ::= "" | [a-c] root', "root ::= root root | [a-z]"]
 
@@ -115,7 +115,7 @@ def main():
                 counts["busy"] += 1
                 continue
             assert status < 500 and alone_status < 500, (status, answer, alone_status, alone, text)
-            # Masks that another answer has made cost no work, so the budget may be enough for one of the two.
+            # Masks that another answer has made cost no work, so the budget may be enough for only one of the two.
             if any("structured output: the grammar" in json.dumps(each) for each in (answer, alone)):
                 counts["over budget"] += 1
                 continue

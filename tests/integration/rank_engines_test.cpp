@@ -140,7 +140,7 @@ TEST(RankEngines, compute_the_logits_of_one_rank_in_every_mode) {
         const std::vector<float> logits = run_on_ranks(tensor_ranks(size), mode, level, 2);
         ASSERT_EQ(logits.size(), expected.size());
         EXPECT_LT(relative_distance(logits, expected), 1e-5);
-        // Among modes, levels and repeats not a bit differs.
+        // Modes, levels and repeats must not change a bit.
         if (first.empty()) first = logits;
         EXPECT_EQ(std::memcmp(logits.data(), first.data(), logits.size() * sizeof(float)), 0);
       }
@@ -148,7 +148,7 @@ TEST(RankEngines, compute_the_logits_of_one_rank_in_every_mode) {
   }
 }
 
-// Where `pass` rewrote something, over all programs of an engine.
+// The number of places that `pass` rewrote, over all programs of an engine.
 size_t num_matches(const compile::CompilationReport& report, std::string_view pass) {
   size_t matches = 0;
   for (const compile::PipelineReport& program : report.pass_reports) {
@@ -200,7 +200,8 @@ TEST(RankEngines, have_the_same_bits_with_fused_all_reduces_in_every_mode) {
   expect_same_bits_with_pass("fuse_allreduce_rms", with);
 }
 
-// The batches have sizes that the ranks can divide and others, on both sides of the threshold.
+// Some batches have sizes that the ranks can divide and some do not, on both sides of the
+// threshold.
 TEST(RankEngines, have_the_same_bits_with_parallel_sequences_in_every_mode) {
   config::CompilationConfig with;
   with.pass_config.enable_sp = true;
@@ -225,7 +226,7 @@ std::map<std::string, std::string> golden_configs() {
   return configs;
 }
 
-// Whether ranks cannot divide this model. Then the message names the option.
+// Whether this model cannot be divided among ranks; then the message must name the option.
 bool is_refused(const std::string& text,
                 const weights::RankOfModel& layout,
                 const std::string& option) {
@@ -295,8 +296,8 @@ TEST(RankEngines, that_divide_the_layers_run_or_refuse_every_architecture) {
   EXPECT_GE(num_run, 20);
 }
 
-// A stage is a group of tensor ranks: the sums within a stage and the hand-over between stages are
-// exchanges of two groups.
+// A stage is a group of tensor ranks: the sums within a stage and the transfers between stages are
+// exchanges in two groups.
 TEST(RankEngines, that_divide_layers_and_each_layer_compute_the_logits_of_one_rank) {
   for (const char* name : {"", "qwen3-moe"}) {
     const std::string config = *name == 0 ? kTinyQwen3Config : golden_config(name);
@@ -376,7 +377,8 @@ TEST(RankEngines, that_divide_experts_hold_only_their_experts) {
         experts[rank] = engine.config().moe->of_rank->count;
       });
   EXPECT_EQ(experts, (std::array<int64_t, 4>{2, 1, 1, 1}));
-  // Two layers with experts, which are three matrices of 20 x 32 in float32.
+  // The difference is two layers with experts, each of which is three matrices of 20 x 32 in
+  // float32.
   EXPECT_EQ(bytes[0] - bytes[1], size_t{2} * 3 * 20 * 32 * sizeof(float));
   EXPECT_EQ(bytes[1], bytes[3]);
 }
@@ -390,7 +392,7 @@ TEST(RankEngines, run_a_thousand_steps_without_a_false_alarm) {
   }
 }
 
-// Runs one step on two ranks, where rank 1 has another batch, and returns what each rank throws.
+// Runs one step on two ranks, with a different batch on rank 1, and returns the error of each rank.
 std::array<std::string, 2> failures_of_different_batches(const TestBatch& of_rank_0,
                                                          const TestBatch& of_rank_1) {
   std::array<std::string, 2> failures;
@@ -401,7 +403,7 @@ std::array<std::string, 2> failures_of_different_batches(const TestBatch& of_ran
         &ranks, cudagraph::CudagraphMode::FULL_AND_PIECEWISE, config::CompilationMode::NONE));
     engine.runner().capture({});
     if (rank == 1) {
-      // As run_announced_steps(), but with a batch of its own.
+      // Like run_announced_steps(), but with a batch of its own.
       std::vector<std::byte> command(2048);
       ranks.broadcast(parallel::Operation::command, 0, command.data(), command.size());
     }

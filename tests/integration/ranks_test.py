@@ -23,9 +23,9 @@ BINARY = MODEL = None
 COMMON = ["--dtype", "float32", "--num-threads", "1", "--kv-cache-memory-bytes", "16M", "--device", "cpu"]
 PROMPTS = ["-p", "Once upon a time there was a", "-p", "The little dog", "-p", "One day, Ben found"]
 MODES = ["NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"]
-TIMEOUT = 120  # for what takes a second on an idle machine
+TIMEOUT = 120  # for things that take a second on an idle machine
 LOST_SECONDS = 8  # --distributed-timeout-seconds of tests that lose a rank
-NAMED_SECONDS = 30  # within which a lost rank must be named and all processes must have ended
+NAMED_SECONDS = 30  # the time within which a lost rank must be named and all processes must end
 
 
 def missing_parts():
@@ -74,7 +74,7 @@ class Tokens(unittest.TestCase):
                         self.assertEqual(document["graphs"]["cudagraph_mode"], mode)
 
     def test_repeats_are_equal_bit_for_bit(self):
-        # Sampled tokens with the log-probability of each: a different last bit shows sooner or later.
+        # Tokens are sampled and their log-probabilities shown, so a different last bit becomes visible sooner or later.
         options = ["-tp", "2", "--temperature", "1.3", "--seed", "5", "--max-tokens", "60"]
         first, _ = generate(*options)
         second, _ = generate(*options, "--async-scheduling")
@@ -137,7 +137,7 @@ class Server:
         )
         self.wait_for(lambda: "Application startup complete." in self.text())
         self.url = "http://" + self.text().split("API server on http://")[1].split()[0]
-        # The process that was started runs mpirun, whose children are the ranks.
+        # The process that the test started runs mpirun, whose children are the ranks.
         self.launcher = children_of(self.process.pid)[0]
         self.ranks = children_of(self.launcher)
         assert len(self.ranks) == 2, self.ranks
@@ -233,7 +233,7 @@ class LostRanks(unittest.TestCase):
             time.sleep(2)
             os.kill(server.ranks[1], signal.SIGCONT)
             self.assertEqual(server.complete(100), expected)
-            # An orderly end: the server answers what it has accepted.
+            # In an orderly end, the server answers the requests that it has accepted.
             server.process.send_signal(signal.SIGTERM)
             self.assertEqual(server.process.wait(timeout=TIMEOUT), 0, server.text())
             self.assertNotIn("heartbeat", server.text())

@@ -22,12 +22,12 @@ from float_references import Gemma3, SentenceEncoder
 
 FOLDER = None
 REPORTS = False
-TOP = 20  # log-probabilities that are compared at each position: the best ones of float32
+TOP = 20  # number of log-probabilities compared at each position: float32's largest ones
 
-# Measured: see benchmarks/results/2026-11-28-real-weights.md. A limit is the worst error seen, and half as much again.
+# Measured: see benchmarks/results/2026-11-28-real-weights.md. A limit is 1.5 times the worst error seen.
 WORST_ERROR = 1.4
 MEAN_ERROR = 0.15
-# A token that is not the likeliest of float32 is no mistake where two logits are nearer than their errors can be.
+# A token that is not float32's likeliest one is no mistake if two logits are closer than their errors can be.
 NEAR_TIE = WORST_ERROR
 WORST_VECTOR_ERROR = {"float32": 1e-6, "bfloat16": 2e-2}
 

@@ -49,7 +49,7 @@ class RecordingProxy:
             while True:
                 accepted = time.perf_counter()
                 head = await reader.readuntil(b"\r\n\r\n")
-                # A new connection's first request was sent when it was opened.
+                # The first request of a new connection was sent when the connection was opened.
                 start = accepted if not getattr(writer, "was_used", False) else time.perf_counter()
                 writer.was_used = True
                 length = 0

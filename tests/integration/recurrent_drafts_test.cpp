@@ -19,7 +19,7 @@
 #include "tests/integration/step_outcome.h"
 
 // Draft tokens for models with recurrent layers, whose states go back to the last accepted token.
-// The oracle is the same load without drafts: every answer must be equal, bit for bit.
+// The expected answers are those of the same load without drafts, and must be equal bit for bit.
 namespace reprise {
 namespace {
 
@@ -37,7 +37,7 @@ constexpr int32_t kSnapshots = 9;
 
 struct Family {
   const char* name;
-  const char* config;  // nullptr: that of the golden checkpoint of Kimi Linear
+  const char* config;  // nullptr: the config of the golden checkpoint of Kimi Linear
 };
 const Family kFamilies[] = {{"mamba", testing::kTinyMambaConfig},
                             {"mamba2", testing::kTinyMamba2Config},
@@ -47,7 +47,8 @@ const Family kFamilies[] = {{"mamba", testing::kTinyMambaConfig},
                             {"lfm2", testing::kTinyLfm2Config},
                             {"kimi_linear", nullptr}};
 
-/// The family with the vocabulary of the bundled model, whose tokenizer writes the answers.
+/// The family's config with the vocabulary of the bundled model, whose tokenizer writes the
+/// answers.
 std::string config_of(const Family& family) {
   std::ifstream golden(testing::golden_folder("architectures/kimi-linear") / "config.json");
   Json config = family.config == nullptr ? Json::parse(golden) : Json::parse(family.config);
@@ -136,7 +137,7 @@ TEST(RecurrentDraftsAtLevels, change_nothing_that_any_request_is_told) {
   }
 }
 
-// Each replay is compared with an eager run of the same step, whose states go back before it.
+// Each replay is compared with an eager run of the same step, before which the states are restored.
 TEST(RecurrentDraftsUnderWatch, change_no_state_that_an_eager_step_leaves_as_it_is) {
   for (const Family& family : kFamilies) {
     SCOPED_TRACE(family.name);
@@ -158,7 +159,7 @@ TEST(RecurrentDraftsUnderWatch, change_no_state_that_an_eager_step_leaves_as_it_
 }
 
 // Each number of accepted tokens leaves the states in another slot of the request, and a step with
-// fewer drafts is padded to the graphs of a width.
+// fewer drafts is padded to graphs of a smaller width.
 TEST(RecurrentDraftSteps, go_on_from_the_last_accepted_token_whatever_was_accepted_before) {
   for (const CudagraphMode mode : {CudagraphMode::NONE, CudagraphMode::FULL_AND_PIECEWISE}) {
     Machine machine({.mode = mode,
@@ -212,7 +213,8 @@ TEST(RecurrentDraftSteps, change_nothing_with_fewer_drafts_for_more_requests) {
   EXPECT_GT(core->scheduler().speculation_stats().num_accepted_tokens, 60U);
 }
 
-// A step waits for the constraints of all its drafts, because a state takes each token once.
+// A step waits for the constraints of all its drafts, because a state may take each token only
+// once.
 TEST(RecurrentDraftSteps, take_no_token_twice_when_a_constraint_is_slow) {
   Machine machine({.num_speculative_tokens = kNumDrafts,
                    .config = config_of(kFamilies[4]),
@@ -231,7 +233,7 @@ TEST(RecurrentDraftSteps, take_no_token_twice_when_a_constraint_is_slow) {
   EXPECT_GT(core->scheduler().speculation_stats().num_accepted_tokens, 20U);
 }
 
-// A tiny model with random weights soon repeats itself, and so do its prompts.
+// A tiny model with random weights soon repeats itself, and so do these prompts.
 TEST(RecurrentDraftSteps, of_n_grams_are_right_where_texts_repeat) {
   uint64_t num_rejected = 0;
   for (const Family& family : kFamilies) {
@@ -263,7 +265,7 @@ TEST(RecurrentDraftSteps, of_n_grams_are_right_where_texts_repeat) {
   EXPECT_GT(num_rejected, 50U);
 }
 
-// The answer that a snapshot begins was made with drafts, and the next turn begins behind it.
+// The answer with the snapshot was made with drafts, and the next turn begins after it.
 TEST(RecurrentDraftSteps, keep_states_where_blocks_end_among_accepted_drafts) {
   Machine machine({.num_blocks = 60,
                    .num_speculative_tokens = kNumDrafts,

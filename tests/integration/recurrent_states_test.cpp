@@ -17,7 +17,7 @@ using testing::TinyEngine;
 
 constexpr int32_t kNumSlots = 17;  // with the null slot, for 16 requests
 
-/// The states of one slot, of all layers.
+/// The states of all layers in one slot.
 std::vector<float> slot_of(TinyEngine& engine, int32_t slot) {
   engine.execution().stream().synchronize();
   std::vector<float> all;
@@ -81,7 +81,7 @@ TEST_P(RecurrentStates, G1_padding_keeps_no_slot_of_an_earlier_batch) {
   (void)engine_.runner().capture({});
   engine_.randomize_kv(5);
   for (const Mix mix : {Mix::uniform_decode, Mix::chunked}) {
-    // Requests of the larger batch have slots that the tail of the buffers still names.
+    // The larger batch has slots that the tail of the buffers still contains.
     const TestBatch larger(mix, 16, 16, 1);
     const TestBatch smaller(mix, 11, 16, 2);
     (void)engine_.runner().execute(larger.requests(), larger.facts());

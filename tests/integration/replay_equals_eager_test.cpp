@@ -117,8 +117,8 @@ TEST(ReplayEqualsEager, with_copied_inputs) {
 }
 
 TEST(ReplayEqualsEager, for_lengths_far_from_those_at_capture) {
-  // M5, M6: values that depend on lengths must be read when the graph runs, not when it is
-  // recorded.
+  // M5, M6: values that depend on lengths must be read when the graph runs, and not when it is
+  // captured.
   TinyEngine engine({.mode = CudagraphMode::FULL});
   (void)engine.runner().capture({});
   engine.randomize_kv(14);

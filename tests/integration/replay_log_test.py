@@ -65,7 +65,7 @@ class ReplayLog(unittest.TestCase):
         _, form = server.post("/v1/chat/completions", chats(response_format=SCHEMA, max_tokens=60))
         status, _ = server.post("/v1/completions", stories(max_tokens=-1))
         self.assertEqual(status, 400)
-        # A client that leaves in the middle.
+        # The client disconnects in the middle of an answer.
         body = json.dumps(stories(max_tokens=200, stream=True, ignore_eos=True)).encode()
         with socket.create_connection(("127.0.0.1", server.port)) as connection:
             connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"

@@ -65,7 +65,7 @@ std::filesystem::path write_adapter(const TempDirectory& folder, uint32_t seed) 
   return files.write(folder.path() / fmt::format("adapter{}", seed));
 }
 
-/// Submits requests of every kind aborts some, and waits for all.
+/// Submits requests of every kind, aborts some, and waits for all.
 class MixedLoad {
  public:
   MixedLoad(api::AsyncEngine& engine, std::vector<std::string> adapters)
@@ -132,7 +132,7 @@ class MixedLoad {
   int num_live_ = 0;
 };
 
-/// What happened in a load, so that a test can see that it was a mixed one.
+/// The events of a load, so that a test can check that the load was mixed.
 struct Mixture {
   uint64_t num_tokens = 0;
   int num_cached = 0;
@@ -192,7 +192,8 @@ void expect_equal(const Outcome& outcome, const LogContent& log) {
   EXPECT_THAT(outcome.problems, IsEmpty());
 }
 
-/// The options of the log's engine, as `reprise replay` has them; each request runs alone.
+/// The options of the log's engine, in the form that `reprise replay` uses; each request runs
+/// alone.
 EngineArgs alone(const LogContent& log) {
   EngineArgs args = api::args_of_record(log.engines.begin()->second);
   args.num_threads = 2;
@@ -240,7 +241,7 @@ TEST(Replay, repeats_a_mixed_load_with_adapters_alone_and_in_other_modes_and_lev
     for (const uint64_t digest : request.digests) EXPECT_NE(digest, 0);
   }
   expect_equal(replay(log, alone(log)), log);
-  EngineArgs other = alone(log);  // eagerly, at level 0, in batches, without drafts
+  EngineArgs other = alone(log);  // other options: eager, level 0, in batches, without drafts
   other.max_num_seqs = 4;
   other.max_num_batched_tokens = 64;
   other.compilation_config = {{"cudagraph_mode", "NONE"}, {"mode", 0}};
@@ -261,7 +262,7 @@ TEST(Replay, repeats_a_mixed_load_with_a_draft_model_in_other_modes_and_levels) 
   expect_equal(replay(log, other), log);
 }
 
-// The model drafts for itself, so a step gives four tokens, and many answers end inside one.
+// The model makes its own drafts, so a step gives four tokens, and many answers end within a step.
 TEST(Replay, tokens_of_a_step_that_follow_a_stop_string_are_not_recorded) {
   const TempDirectory folder;
   EngineArgs args = arguments("FULL", 0);

@@ -343,7 +343,7 @@ class RequestCases(unittest.TestCase):
         for line in ("X-A : 1", ": 1"):
             answer = self.send(head("GET", "/v1/models", [line, "Connection: close"]) + b"\r\n")
             self.assertEqual(answer.status, 400, (line, answer.data[:200]))
-        # A folded header, which RFC 9112 5.2 lets a server refuse: others could read two headers.
+        # A folded header, which RFC 9112 5.2 lets a server refuse: other servers could read it as two headers.
         answer = self.send(head("POST", CHAT, ["X-A: 1\r\n Content-Length: 5", "Content-Length: 0",
                                                "Content-Type: application/json", "Connection: close"]) + b"\r\n")
         self.assertEqual(answer.status, 400, answer.data[:200])
@@ -411,7 +411,7 @@ class FullAndDraining(unittest.TestCase):
         finally:
             for thread in threads:
                 thread.join()
-            # A second signal would end it at once.
+            # A second signal would end the server at once.
             if "Shutting down" not in server.text():
                 server.process.terminate()
             self.assertEqual(server.process.wait(TIMEOUT), 0, server.text())

@@ -8,7 +8,8 @@ each row, and holds the table against the API's description, the server's source
 from dataclasses import dataclass, field
 
 EFFECT, UNUSED, ERROR = "effect", "unused", "error"
-# The answer rightly stays the same: the field repeats what the server wrote, or it matters with other fields only.
+# The answer must stay the same: the field repeats what the server would write, or it only matters together with other
+# fields.
 SAME = "same"
 
 MESSAGES = [{"role": "user", "content": "Tell me a story about a fox named Lily."}]
@@ -69,7 +70,7 @@ LONG = {"max_tokens": 60, "ignore_eos": True}
 ENDS = {"logit_bias": {"0": 100, "2": 100}}  # with an end token
 CONTROL = {"logit_bias": {"1": 100}}  # "<|im_start|>"
 STREAM = {"stream": True}
-# Shows what reaches the chat template.
+# A template that prints everything that reaches it.
 SHOWN = {"chat_template": "{{ messages | tojson }}{% if tools %}{{ tools | tojson }}{% endif %}"
                           "{% if documents %}{{ documents | tojson }}{% endif %}{{ x }}{{ reasoning_effort }}",
          "return_prompt_text": True, "max_tokens": 1}
@@ -137,14 +138,14 @@ SAMPLING = [
     Row("kv_transfer_params", {"do_remote_decode": True}, ERROR),
     Row("kv_transfer_params.do_remote_decode", True, ERROR, base={"kv_transfer_params": {}}),
     Row("kv_transfer_params.do_remote_prefill", True, ERROR, base={"kv_transfer_params": {}}),
-    # Refused, because another answer is asked for.
+    # Refused: these fields ask for an answer of another kind.
     Row("audio", {"voice": "x", "format": "mp3"}, ERROR), Row("function_call", "auto", ERROR),
     Row("functions", [WEATHER], ERROR), Row("media_io_kwargs", {"image": {}}, ERROR),
     Row("mm_processor_kwargs", {"a": 1}, ERROR), Row("modalities", ["audio"], ERROR), Row("moderation", {"model": "m"}, ERROR),
     Row("prompt_embeds", "AAAA", ERROR), Row("repetition_detection", {"max_pattern_size": 3, "min_count": 2}, ERROR),
     Row("suffix", "end", ERROR), Row("thinking_token_budget", 5, ERROR), Row("use_beam_search", True, ERROR),
     Row("vllm_xargs", {"a": 1}, ERROR), Row("watermarking", True, ERROR), Row("web_search_options", {"a": 1}, ERROR),
-    # Accepted: the answer would be the same, or the field is about OpenAI's service.
+    # Accepted: the answer would be the same, or the field concerns OpenAI's service.
     *(Row(name, value, UNUSED) for name, value in {
         "ec_transfer_params": {"a": 1}, "length_penalty": 2, "metadata": {"a": "b"}, "mm_payload": "none",
         "prediction": {"type": "content", "content": "x"}, "prompt_cache_key": "k", "prompt_cache_options": {"mode": "explicit"},
@@ -279,7 +280,7 @@ ROWS += [(_schema, Row(path, value, expect, base, "adapters")) for _schema, path
     ("UnloadLoRAAdapterRequest", "lora_name", "nobody", ERROR, {}),
     ("UnloadLoRAAdapterRequest", "lora_int_id", 3, UNUSED, {"lora_name": "there"}))]
 
-# Other APIs than OpenAI's chats. The template of this server shows all that reaches it.
+# APIs other than OpenAI's chats. This server's template prints everything that reaches it.
 _SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 3}}, "required": ["city"]}
 _CLIENT_TOOLS = [{"name": "weather", "description": "of a city", "input_schema": _SCHEMA}, {"name": "add", "input_schema": PERSON}]
 _FLAT_TOOLS = [{"type": "function", "name": "weather", "parameters": _SCHEMA}, {"type": "function", "name": "add", "parameters": PERSON}]

@@ -26,7 +26,7 @@ from request_fields import BASES, EFFECT, ERROR, PATHS, ROWS, SAME, UNUSED
 
 SOURCE = VLLM = None
 OPENAI = False
-# Fields of structures that the server passes on as a whole, or of which tests of their own exist.
+# Fields inside structures that the server passes on as a whole, or that have their own tests.
 NOT_ROWS = {"remote_host", "remote_port", "remote_request_id"}  # kv_transfer_test.py
 
 
@@ -172,7 +172,7 @@ class Sweep(unittest.TestCase):
         counts_hits = row.path == "cache_salt"
         key = (row.server, schema, counts_hits, json.dumps(body, sort_keys=True))
         if key not in self.seen:
-            # The second answer finds the prompt in the cache, as all later ones do.
+            # The second answer finds the prompt in the cache, like all later ones.
             self.observe(server, schema, body, counts_hits)
             self.seen[key] = self.observe(server, schema, body, counts_hits)
         before = self.seen[key]
@@ -291,7 +291,7 @@ class Table(unittest.TestCase):
         for schema in BASES:
             with self.subTest(schema):
                 missing = walk(described[schema], "", set()) - self.paths_of(schema)
-                # What is in the lists of another field has the rows of that field.
+                # Members inside the lists of another field are tested by that field's rows.
                 missing = {path for path in missing if not path.startswith("tool_choice.allowed_tools.tools[]")}
                 self.assertEqual(missing, set(), "add rows to request_fields.py")
 

@@ -22,7 +22,7 @@ from server_limits_test import Case, head
 
 KIB, MIB = 1 << 10, 1 << 20
 TIMES, ROOM = 8, 32 * MIB
-# The pieces of a long text and its tokens are all kept until the answer is written.
+# The pieces of a long text and its tokens are kept until the answer is written.
 TIMES_OF_TOKENIZE = 40
 CHOSEN = 6
 ALL, SEED, ANY_MEMORY = False, 1, False
@@ -44,7 +44,7 @@ def as_text(json_text):
     return json.dumps(json_text)
 
 
-# Values of JSON by name, each made for a number of bytes.
+# Named JSON values, each made for a given number of bytes.
 FILLERS = {
     "letters": lambda size: as_text("a" * size),
     "words": lambda size: as_text(repeated("a b", size, between=" ")),
@@ -134,7 +134,7 @@ PLACES = {
     **{f"structured {kind}": chat(f'"messages":[{USER}],"structured_outputs":{{"{kind}":VALUE}}')
        for kind in ("json", "regex", "choice", "grammar", "structural_tag")},
 }
-# Lists of entries that are objects themselves.
+# Lists whose entries are objects.
 LISTS = {
     "many messages": listed(USER, '{"max_tokens":1,"messages":[', "]}"),
     "many parts": listed('{"type":"text","text":"a"}', '{"max_tokens":1,"messages":[{"role":"user","content":[', "]}]}"),
@@ -143,7 +143,7 @@ LISTS = {
     "many prompts": listed('"a"', '{"max_tokens":1,"prompt":[', "]}", COMPLETIONS),
     "many prompts of ids": listed("[5]", '{"max_tokens":1,"prompt":[', "]}", COMPLETIONS),
 }
-# What attacks have found, with the memory that it took: 1.2 GB, 0.5 GB.
+# Bodies that attacks have found, with the memory that they took: 1.2 GB and 0.5 GB.
 FOUND = [("arguments", "JSON text of arrays"), ("completions unknown", "texts"), ("completions prompt", "texts"),
          ("arguments", "JSON text of texts"), ("completions prompt", "numbers"), ("content", "words"),
          ("tokenize prompt", "words"), ("chat chat_template_kwargs", "members"), ("arguments", "JSON text of numbers")]
@@ -166,7 +166,7 @@ def cases():
 class RequestMemory(Case):
     @classmethod
     def setUpClass(cls):
-        # One arena: what one thread freed is there for the next, and goes back to the system.
+        # With one arena, memory that one thread frees can be used by the next, and goes back to the system.
         cls.server = serve_test.Server("--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--disable-uvicorn-access-log",
                                        MALLOC_ARENA_MAX="1")
         for path, body in ((COMPLETIONS, '{"prompt":"a","max_tokens":1}'), (CHAT, f'{{"messages":[{USER}],"max_tokens":1}}'),

@@ -6,8 +6,8 @@
 #include "tests/integration/tiny_engine.h"
 #include "tests/support/fake_device/fake_device.h"
 
-// Invariant 7 inside a whole engine: a graph that cannot be captured, or can no longer be replayed,
-// is retired with a reason and changes no token.
+// Invariant 7 in a whole engine: a graph that cannot be captured, or can no longer be replayed, is
+// retired with a reason, and no token changes.
 namespace reprise {
 namespace {
 
@@ -63,7 +63,8 @@ TEST_P(FailingCapture,
     expected = greedy_tokens(engine);
   }
   ASSERT_GT(num_keys, 3U);
-  // A step of 13, a prime, reaches begin, launches, end and instantiate of keys of all sizes.
+  // 13 is a prime number, so steps of 13 reach begin, launches, end and instantiate of keys of all
+  // sizes.
   for (uint64_t k = 1; k <= num_calls; k += 13) {
     const std::unique_ptr<device::FakeDevice> fake = device::create_fake_device();
     TinyEngine engine(small_engine(GetParam(), fake.get()));
@@ -127,8 +128,8 @@ TEST_P(MovedInputs, retire_the_graph_and_the_step_still_computes_the_right_logit
   const std::vector<float> expected = engine.logits(replayed);
   ASSERT_TRUE(engine.runner().retired_graphs().empty());
 
-  // The test moves the persistent buffers, which the runner never does: graphs now point at freed
-  // memory.
+  // The test moves the persistent buffers, which the runner never does: the graphs now point to
+  // freed memory.
   runner::InputBatch& inputs = engine.runner().input_batch();
   const void* old_address = inputs.memory().data;
   const runner::BatchLimits limits = inputs.limits();

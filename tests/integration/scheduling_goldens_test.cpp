@@ -38,7 +38,7 @@ struct Answer {
   int num_cached = 0;
 };
 
-/// All cases of a checkpoint, the longest first, so that the last requests wait for its chunks.
+/// All cases of a checkpoint, the longest first, so that later requests wait for its chunks.
 std::vector<Question> questions_of(const std::vector<GoldenCase>& cases) {
   std::vector<Question> questions;
   for (const GoldenCase& golden : cases) questions.push_back({golden.prompt, golden.continuation});
@@ -46,7 +46,7 @@ std::vector<Question> questions_of(const std::vector<GoldenCase>& cases) {
   return questions;
 }
 
-/// Prompts that end in the answer of a case: 0, 8, 9 and 20 of its tokens are known already.
+/// Prompts that contain a part of a case's answer: 0, 8, 9 and 20 of its tokens are known already.
 std::vector<Question> continued(const GoldenCase& golden) {
   std::vector<Question> questions;
   for (const size_t num_known : {0, 8, 9, 20}) {
@@ -77,7 +77,7 @@ class SchedulingGoldens : public ::testing::TestWithParam<const char*> {
   std::unique_ptr<engine::EngineCore> make_core(int max_num_batched_tokens,
                                                 bool caches,
                                                 bool is_async = false) {
-    engine_->randomize_kv(7);  // a core must not find what an earlier core has left
+    engine_->randomize_kv(7);  // a core must not find data of an earlier core
     return std::make_unique<engine::EngineCore>(
         engine_->runner(),
         engine::EngineCoreOptions{

@@ -18,7 +18,7 @@ import jsonschema
 SAMPLER, MODEL = sys.argv[1:3]
 ANSWERS = sys.argv[3] if len(sys.argv) > 3 else "2"
 COLLECTION = os.path.join(os.path.dirname(os.path.abspath(__file__)), "schema_collection.jsonl")
-# Schemas that are refused, with a part of the message.
+# Schemas that are refused, each with a part of the message.
 REFUSED = {}
 
 

@@ -189,7 +189,7 @@ REFUSED_SCHEMAS = [
     {"anyOf": [{"type": "integer"}] * 100000},
 ]
 
-# Python's `re` has to match the whole answer.
+# Python's `re` must match the whole answer.
 REGEXES = [
     "yes|no",
     "[a-z]{2,5}",

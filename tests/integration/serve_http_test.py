@@ -27,7 +27,7 @@ from serve_test import NAME, TIMEOUT, Server, events, stories
 
 
 SERVER = Path(__file__).resolve().parent.parent.parent / "src/reprise/server"
-# What needs no key: a new route must be added here by hand, or need one.
+# The routes that need no key. A new route must be added here by hand, or need a key.
 PUBLIC = {"/health", "/ping", "/version", "/metrics", "/load", "/openapi.json", "/", "/live", "/page/{file}"}
 
 
@@ -276,7 +276,7 @@ class Browsers(Case):
         self.assertEqual(response.getheader("Access-Control-Allow-Headers").lower(), "x-one, content-type")
         response, _ = self.ask(server, "OPTIONS", "/v1/completions", Origin=self.ORIGIN,
                                Access_Control_Request_Method="POST", Access_Control_Request_Headers="x-two")
-        # The browser reads the list and does not send the request.
+        # The browser reads this list and then does not send the request.
         self.assertNotIn("x-two", response.getheader("Access-Control-Allow-Headers").lower())
 
     def test_methods_and_credentials(self):
@@ -380,7 +380,7 @@ class Listening(Case):
     def test_a_unix_socket(self):
         path = os.path.join(self.folder(), "reprise.sock")
         arguments = [serve_test.BINARY, "serve", serve_test.MODEL, "--uds", path, "--served-model-name", NAME]
-        for _ in range(2):  # the second finds what a killed one left
+        for _ in range(2):  # the second start finds the socket file of a killed server
             process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             try:
                 deadline = time.monotonic() + TIMEOUT
@@ -415,7 +415,7 @@ class Listening(Case):
 
     def test_a_killed_server_leaves_its_port(self):
         server = self.start()
-        # A connection that was open is what could keep the port.
+        # An open connection is what could keep the port in use.
         connection = server.connect()
         connection.request("GET", "/health")
         connection.getresponse().read()

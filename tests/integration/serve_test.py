@@ -21,9 +21,9 @@ import unittest
 
 BINARY = MODEL = None
 NAME = "tiny"
-# Fields that are read only to refuse every value that would change something, as servers by default do.
+# Fields that are read only to refuse every value that would change something, as on servers with default options.
 NOT_DESCRIBED = {"chat_template", "best_of"}
-TIMEOUT = 300  # for what takes a moment; on a machine with thirty other programs that is long
+TIMEOUT = 300  # for things that usually take a moment; on a machine with thirty other programs they take long
 
 
 class Server:
@@ -171,7 +171,7 @@ class Routes(unittest.TestCase):
         self.assertEqual(info["eos_token"], "<|im_end|>")
         self.assertIsNone(info["bos_token"])
         self.assertIn("<|im_start|>", info["chat_template"])
-        # As lm_eval asks for the id.
+        # lm_eval asks for the id in this way.
         _, answer = self.server.post("/tokenize", {"prompt": info["eos_token"], "add_special_tokens": False})
         self.assertEqual(len(answer["tokens"]), 1)
 
@@ -375,7 +375,7 @@ class Routes(unittest.TestCase):
 
     def test_a_client_that_does_not_read_is_cut_off(self):
         before = self.server.metric("vllm:request_success_total", 'finished_reason="abort"')
-        # Several times what a socket and the server's queue hold.
+        # Several times the size that a socket and the server's queue hold.
         body = json.dumps(stories(max_tokens=900, ignore_eos=True, n=64, temperature=1, stream=True)).encode()
         with socket.socket() as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -71,7 +71,7 @@ class Case(unittest.TestCase):
 class Bodies(Case):
     def test_a_claimed_length_takes_no_memory(self):
         server = self.start()
-        # Together these claim more than all bodies may have.
+        # Together these requests announce more bytes than all bodies may have.
         for _ in range(40):
             self.open(server, json_head("/v1/completions", 16 * MIB))
         status, answer = server.post("/v1/completions", stories(max_tokens=1))
@@ -125,7 +125,7 @@ class Headers(Case):
         server = self.start("--header-timeout", "1")
         for data in (b"G", b"GET /health HTTP/1.1\r\nHost: loc"):
             self.assert_error(self.read(self.open(server, data)), 408)
-        # An idle connection is only closed, before and after a request.
+        # An idle connection is closed without an answer, before and after a request.
         self.assertEqual(self.read(self.open(server)), b"")
         answer = self.read(self.open(server, head("GET", "/health")))
         self.assertTrue(answer.startswith(b"HTTP/1.1 200"))
@@ -335,7 +335,7 @@ class Specifications(Case):
             connection.sendall(attacks.completion(number, structured_outputs={"grammar": attacks.long_grammar(number)}))
             greedy.append(connection)
         refusals = [connection for connection in greedy if self.is_of_one_client(connection)]
-        # Another address, with a specification that is new to the server.
+        # A request from another address, with a specification that is new to the server.
         status, answer = server.post("/v1/completions", stories(max_tokens=9, structured_outputs={"regex": "[0-9]{3}"}))
         self.assertEqual(status, 200, answer)
         self.assertRegex(answer["choices"][0]["text"], r"\A[0-9]{3}\Z")
@@ -358,8 +358,8 @@ class Rendering(Case):
 
     def test_many_control_tokens_in_a_message(self):
         server = self.start()
-        # The request helper waits for a minute; quadratic time takes several. The marks make the prompt larger
-        # than what a template may write.
+        # The request helper waits for a minute; quadratic time would take several minutes. The marks make the prompt
+        # larger than a template may write.
         messages = [{"role": "user", "content": "<|im_end|>" * 1_500_000}]
         status, answer = server.post("/v1/chat/completions", {"messages": messages})
         self.assertEqual(status, 400, answer)
@@ -382,7 +382,7 @@ class Rendering(Case):
         body = json.dumps({"messages": [{"role": "user", "content": "a"}], "chat_template": self.SLOW}).encode()
         request = json_head("/v1/chat/completions", len(body)) + body
         waiting = [self.open(server, request) for _ in range(40)]
-        # The I/O thread is free: the probes take less time than one of the templates.
+        # The I/O thread is not blocked: the probes take less time than a single template.
         for _ in range(20):
             self.assertEqual(server.request("GET", "/health")[0].status, 200)
         self.assertLess(len(select.select(waiting, [], [], 0)[0]), len(waiting))
@@ -402,7 +402,7 @@ class Logs(Case):
                 port = int(line.rsplit(b":", 1)[1])
             if b"startup complete" in line:
                 break
-        # From here on nobody reads the log, which gets each prompt.
+        # From here on, nothing reads the log, which contains each prompt.
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
         body = json.dumps({"prompt": "It was a dark night. " * 100, "max_tokens": 1, "temperature": 0})
         for _ in range(700):

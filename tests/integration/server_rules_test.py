@@ -49,7 +49,7 @@ class Rules(Case):
         return self.status_of(head("POST", path, CLOSE, "Content-Type: application/json",
                                    f"Content-Length: {len(body)}") + body)
 
-    # Sizes and numbers: (what, accepted, refused, status of the refusal).
+    # Sizes and numbers: (name, accepted, refused, status of the refusal).
 
     def test_sizes_of_a_head(self):
         def target(size):
@@ -78,7 +78,8 @@ class Rules(Case):
             self.assertEqual(self.post(COMPLETIONS, b" " * size), status, size)
         for depth, status in ((63, 200), (64, 200), (65, 400)):
             self.assertEqual(self.post(COMPLETIONS, nested(depth)), status, depth)
-        for count, status in ((199_991, 200), (199_992, 400)):  # beside the members, their texts, the body and the array
+        # Besides the members: their texts, the body and the array.
+        for count, status in ((199_991, 200), (199_992, 400)):
             body = json.dumps(stories(max_tokens=1)).encode()[:-1] + b', "x": [' + b"[]," * (count - 1) + b"[]]}"
             self.assertEqual(self.post(COMPLETIONS, body), status, count)
         for count, status in ((1 << 21, 200), ((1 << 21) + 1, 400)):  # max_tokens is a number too
@@ -169,7 +170,7 @@ class Rules(Case):
             status, answer = self.server.post(COMPLETIONS, stories(structured_outputs={"structural_tag": tag}, max_tokens=1))
             self.assertEqual(status, 400, answer)
             self.assertRegex(answer["error"]["message"], "`triggers` must be a list|no structured output")
-        # What vLLM accepts is accepted: OpenAI's own rule for names is narrower.
+        # Names that vLLM accepts are accepted, although OpenAI's own rule for names is narrower.
         for body in (named("../get weather", "größe"), stories(logit_bias={"007": 1}, max_tokens=1),
                      {**chats(max_tokens=1), "max_completion_tokens": 1}):
             path = COMPLETIONS if "prompt" in body else CHAT

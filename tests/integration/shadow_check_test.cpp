@@ -7,8 +7,8 @@
 #include "tests/integration/hostile_kernels.h"
 #include "tests/integration/step_outcome.h"
 
-// Replays that are compared with eager runs of the same steps: none differs, and each planted
-// failure is found, answered with the right result, and never replayed again.
+// Replays are compared with eager runs of the same steps. Without a failure none differs; each
+// planted failure is found, answered with the right result, and never replayed again.
 namespace reprise {
 namespace {
 
@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(models_modes_and_levels,
                                               to_string(std::get<2>(param_info.param)));
                          });
 
-/// A CPU that does not say that the host can read its memory, as no GPU does.
+/// A CPU device that denies the host access to its memory, as every GPU does.
 class HiddenDevice final : public device::Device {
  public:
   [[nodiscard]] std::string_view name() const noexcept override { return "hidden"; }
@@ -216,7 +216,7 @@ TEST_P(PlantedFailure, is_found_within_ten_steps_answered_eagerly_and_never_repl
   int num_steps = 0;
   for (; num_steps < 10 && shadow.num_differences() == 0; ++num_steps) {
     const TestBatch batch(Mix::uniform_decode, 5, 16, 40 + static_cast<uint32_t>(num_steps));
-    // The step in which the failure is found has the answer and the cache of the eager run.
+    // The step that finds the failure has the answer and the cache of the eager run.
     ASSERT_EQ(execute(engine, batch), execute(clean, batch)) << "step " << num_steps;
     ASSERT_EQ(engine.save_kv(), clean.save_kv()) << "step " << num_steps;
   }

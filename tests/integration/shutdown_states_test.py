@@ -164,7 +164,7 @@ def test_of(attack):
             if status != 200:
                 self.skipTest("this build has no grammars")
         self.send(server, *(attack.request(number) for number in range(ATTACKERS)))
-        # Each attack is at work after so long. One that is over already is a state too.
+        # Each attack is running after this time. An attack that is already over is a valid state too.
         time.sleep(0.3)
         self.assertEqual(server.request("GET", "/health")[0].status, 200)
         self.assertEqual(self.terminate(server.process), 0)

@@ -24,7 +24,7 @@ SOLVED = (
     "Question: Will has 3 trays with 4 grapes in each tray. He gives 2 to Anna. How many grapes does Will have left?\n"
     "Answer: The trays hold 3 * 4 = 12.\nWill loses 2, so 12 - 2 = 10.\n#### 10\n\n"
 )
-# The answer is in the prompt, so that drafts are accepted.
+# The answer is contained in the prompt, so that drafts are accepted.
 COPY = {"prompt": SOLVED + SOLVED.split("Answer:")[0] + "Answer:", "max_tokens": 60, "temperature": 0, "stop": ["\n\n"]}
 CASES = [
     COPY,
@@ -74,7 +74,7 @@ class Speculation(unittest.TestCase):
 
     def test_a_stream_has_the_same_text_and_log_probabilities_in_fewer_events(self):
         body = {**COPY, "logprobs": 1}
-        for _ in range(16):  # other tests have drafts that fail; a request in sixteen tries again
+        for _ in range(16):  # in other tests drafts fail, and one request in sixteen still gets drafts
             self.server.post("/v1/completions", body)
         _, whole = self.server.post("/v1/completions", body)
         _, events = self.server.request("POST", "/v1/completions", {**body, "stream": True})
@@ -424,7 +424,7 @@ class DraftModel(SecondModel):
         self.expect_plain_answers(server)
         self.assertLess(sum_of(server, "reprise:cudagraph_dispatch_total"), 0.7 * self.plain_steps)
         drafted = server.metric("vllm:spec_decode_num_draft_tokens_total")
-        # Only the drafts of the answer with a grammar can be wrong.
+        # Only drafts of the answer with a grammar can be wrong.
         self.assertGreater(server.metric("vllm:spec_decode_num_accepted_tokens_total"), 0.9 * drafted)
 
     def test_the_log_and_metrics_show_the_graphs_of_the_draft_model(self):

@@ -15,8 +15,9 @@
 #include "tests/integration/knowing_drafter.h"
 #include "tests/integration/random_load.h"
 
-// Steps verify draft tokens. The oracle is the same load without drafts: every answer must be
-// equal, with its text, log-probabilities and finish reason, and with any parameters.
+// Steps verify draft tokens. The expected results are those of the same load without drafts: every
+// answer must be equal, with its text, log-probabilities and finish reason, and with any
+// parameters.
 namespace reprise {
 namespace {
 
@@ -46,8 +47,8 @@ testing::KnowingDrafter make_drafter(const std::vector<Spec>& specs,
   return testing::KnowingDrafter(std::move(known));
 }
 
-/// Random requests without aborts. An abort comes after a step, and steps of different length then
-/// leave different answers.
+/// Random requests without aborts. An abort comes after a step, so with steps of different lengths
+/// the aborted answers would differ.
 std::vector<Spec> make_specs(const Machine& machine, uint32_t seed, int count) {
   Load load(seed, machine.vocab_size());
   std::vector<Spec> specs;
@@ -58,7 +59,7 @@ std::vector<Spec> make_specs(const Machine& machine, uint32_t seed, int count) {
   return specs;
 }
 
-/// The same up to the last bits of logits: a logit between 8 and 16 has steps of 0.06 in bfloat16.
+/// Compares answers up to the last bits of logits: bfloat16 values between 8 and 16 are 0.06 apart.
 void expect_close(const std::vector<Answer>& answers, const std::vector<Answer>& expected) {
   ASSERT_EQ(answers.size(), expected.size());
   for (size_t i = 0; i < answers.size(); ++i) {
@@ -112,7 +113,7 @@ TEST_P(SpeculativeDecoding, changes_nothing_when_answers_wait_for_the_turn_of_th
     testing::KnowingDrafter drafter = make_drafter(specs, expected);
     engine::EngineCoreOptions options = machine.core_options(drafter);
     options.scheduler.constraint_time_per_step = time;
-    // Longer than a step takes, so that answers wait on any machine.
+    // Longer than any step takes, so that answers wait on every machine.
     for (Spec& spec : specs) spec.constraint_time = std::chrono::milliseconds(time.count() == 0);
     const auto core = machine.make_core(options);
     expect_equal(machine.answer(*core, specs), expected);
@@ -134,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(modes,
                            return std::string(to_string(param_info.param));
                          });
 
-/// Counts the steps of a load by what they are.
+/// Counts the steps of a load by their kind.
 struct StepCounts {
   int uniform = 0;
   int uniform_without_drafts = 0;
@@ -179,7 +180,7 @@ TEST(SpeculativeSteps, replay_full_graphs_when_they_are_uniform_and_name_the_rea
     }
     EXPECT_EQ(counts.not_full, 0) << "a uniform step without its FULL graph";
     EXPECT_GT(counts.uniform, 20 / kLess);
-    // The shorter load of ThreadSanitizer may have none.
+    // The shorter load under ThreadSanitizer may have none.
     EXPECT_GE(counts.ragged, kLess == 1 ? 1 : 0);
     EXPECT_EQ(core->ledger().steps(DispatchReason::full_uniform),
               static_cast<uint64_t>(counts.uniform + counts.uniform_without_drafts));
@@ -235,8 +236,7 @@ struct RightDrafts {
   std::unique_ptr<PatternDrafter> drafter;
 };
 
-// Several widths at once: each step takes the narrowest graphs that hold its drafts. V2D-01,
-// V2D-05.
+// Several query lengths: each step uses the narrowest graphs that hold its drafts. V2D-01, V2D-05.
 TEST(SpeculativeSteps, take_the_narrowest_graphs_that_hold_their_drafts) {
   Machine machine({.num_blocks = 60, .num_speculative_tokens = 8});
   const std::vector<int> lengths(5, 4);
@@ -331,7 +331,7 @@ TEST(SuffixSpeculation, changes_nothing_and_learns_from_earlier_answers) {
     expect_equal(machine.answer(*core, specs), expected);
     const speculative::SpeculationStats& stats = core->scheduler().speculation_stats();
     if (is_first) accepted_first = stats.num_accepted_tokens;
-    // The second time, all answers are known.
+    // In the second round, all answers are known.
     if (!is_first) {
       EXPECT_GT(stats.num_accepted_tokens, 2 * accepted_first + 50U / kLess);
     }

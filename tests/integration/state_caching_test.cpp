@@ -53,7 +53,7 @@ class Family {
   }
 
   [[nodiscard]] std::unique_ptr<engine::EngineCore> make_core(bool caches, bool is_async) {
-    engine_.randomize_kv(11);  // nothing may be left of an earlier core
+    engine_.randomize_kv(11);  // nothing of an earlier core may remain
     return std::make_unique<engine::EngineCore>(
         engine_.runner(),
         engine::EngineCoreOptions{
@@ -95,7 +95,7 @@ Turn ask(engine::EngineCore& core, const Tokens& prompt, const std::string& salt
   return turn;
 }
 
-/// Three conversations of four turns, one turn of each after the other. Two begin alike.
+/// Three conversations of four turns, in rotation. Two of them have the same beginning.
 std::vector<Turn> chat(engine::EngineCore& core) {
   std::vector<Turn> turns;
   std::vector<Tokens> texts = {some_tokens(37, 1), some_tokens(37, 1), some_tokens(50, 2)};
@@ -128,13 +128,14 @@ TEST_P(StateCaching, changes_no_bit_of_a_chat_and_computes_only_new_turns) {
       ASSERT_EQ(turns[i].logprobs, expected[i].logprobs);
       EXPECT_EQ(expected[i].num_cached, 0);
       EXPECT_EQ(turns[i].num_cached % TinyEngine::kBlockSize, 0);
-      // The answer before was cached up to the last end of a block.
+      // The previous answer was cached up to its last block end.
       if (i >= 3) {
         EXPECT_GT(turns[i].num_cached, 32);
       }
       num_cached += turns[i].num_cached;
     }
-    // The second conversation shows where prompts branch, but its first turn computes everything.
+    // The second conversation shows where prompts branch, but its first turn has to compute
+    // everything.
     EXPECT_EQ(turns[1].num_cached, 32) << "both begin with 37 equal tokens";
     EXPECT_GT(num_cached, 700);
     EXPECT_GT(core->scheduler().prefix_cache_stats().states_restored, 9U);
@@ -184,12 +185,12 @@ TEST(StateCachingIntervals, keep_states_inside_of_prompts) {
     const Turn turn = ask(*core, branch);
     EXPECT_EQ(turn.num_cached, interval == 0 ? 0 : 64);
     EXPECT_EQ(turn.tokens, first.tokens);
-    // The branch has shown where prompts differ: its copy serves the next one.
+    // The branch has shown where prompts differ, so its copy of the states serves the next prompt.
     EXPECT_EQ(ask(*core, branch).num_cached, 64);
   }
 }
 
-/// The tokens that a second request with the same prompt finds in the cache.
+/// How many tokens a second request with the same prompt finds in the cache.
 int num_found(api::EngineArgs args, const char* config) {
   args.model = testing::bundled_model();
   args.load_format = api::LoadFormat::dummy;

@@ -24,7 +24,7 @@ inline constexpr std::array kLevels = {config::CompilationMode::NONE,
                                        config::CompilationMode::VLLM_COMPILE};
 inline constexpr std::array kMixes = {Mix::prefill, Mix::uniform_decode, Mix::mixed, Mix::chunked};
 
-/// The requested logits and every byte of the cache.
+/// The requested logits, and every byte of the cache.
 struct Outcome {
   std::vector<float> logits;
   std::vector<std::byte> kv;

@@ -34,7 +34,7 @@ MODES = (None, "NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEW
 LEVELS = (0, 3)
 BACKENDS = (("FLASH_ATTN", 3), ("FLASH_ATTN", 2), ("TRITON_ATTN", None), ("FLASHINFER", None), ("REFERENCE", None))
 SPECULATIONS = (None, "ngram", "draft_model", "eagle3")
-MODELS = ("bundled", "bamba", "qwen3-next")  # states of Mamba-2 and of a delta net beside attention
+MODELS = ("bundled", "bamba", "qwen3-next")  # Mamba-2 states, and a delta net's states beside attention
 RANKS = ((), ("-tp", "2"), ("-pp", "2"), ("-dp", "2"), ("-dp", "2", "--data-parallel-lockstep"))
 
 Row = collections.namedtuple("Row", "mode level backend speculation has_adapters model ranks")
@@ -72,7 +72,7 @@ class Table(unittest.TestCase):
         command = [ARGUMENTS.binary, "generate", model, *prompts, "--max-tokens", "12", "--temperature", "0", "--json", "--dtype", "float32",
                    "--device", "cpu", "--num-threads", "1", "--max-num-seqs", "4", "--max-num-batched-tokens", "64", "--max-model-len", "96",
                    "--kv-cache-memory-bytes", "8M", *options]
-        # The ranks of a process share its terminal, and one of them may end before another.
+        # The ranks of a process share its terminal, and one rank may end before another.
         return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, env={**os.environ, "VLLM_LOGGING_LEVEL": "WARNING"})
 
     def tokens_of(self, done):
@@ -134,10 +134,10 @@ class Table(unittest.TestCase):
         done = self.generate(self.models[row.model], *self.options_of(row))
         if done.returncode != 0:
             message = done.stderr.strip().splitlines()[-1]
-            self.assertEqual(done.returncode, 2, done.stderr)  # refused before the work, and not by a failed step
+            self.assertEqual(done.returncode, 2, done.stderr)  # refused before the work begins, not by a failed step
             self.assertTrue(any(name in message for name in self.names_of(row)), done.stderr)
             return "refused: " + message.removeprefix("reprise: ")
-        # A warning about a graph would be a slow path that is not an error.
+        # A warning about a graph would mean a slow path without an error.
         self.assertNotRegex(done.stderr, "(?i)eager|retired|quarantined|falls back")
         self.assertEqual(self.tokens_of(done), self.expected_of(row))
         self.check_counters(row, json.loads(done.stdout)["graphs"])

@@ -50,7 +50,7 @@ inline constexpr const char* kTinyMamba2Config = R"({
   "num_hidden_layers": 2, "num_heads": 8, "head_dim": 16, "state_size": 12, "n_groups": 2,
   "conv_kernel": 4, "vocab_size": 97, "max_position_embeddings": 256})";
 
-/// Recurrent layers around one with attention: Mamba-2, a gated delta net with experts, and short
+/// Recurrent layers around one attention layer: Mamba-2, a gated delta net with experts, and short
 /// convolutions.
 inline constexpr const char* kTinyBambaConfig = R"({
   "architectures": ["BambaForCausalLM"], "model_type": "bamba", "hidden_size": 64,
@@ -85,7 +85,7 @@ inline constexpr const char* kTinyLfm2Config = R"({
 struct TinyEngineOptions {
   cudagraph::CudagraphMode mode = cudagraph::CudagraphMode::FULL_AND_PIECEWISE;
   config::CompilationMode level = config::CompilationMode::NONE;
-  /// Everything else of the compilation config; mode and cudagraph_mode are above.
+  /// All other members of the compilation config; mode and cudagraph_mode are above.
   config::CompilationConfig compilation = {};
   bool enforce_eager = false;
   int32_t max_num_tokens = 64;
@@ -98,7 +98,7 @@ struct TinyEngineOptions {
   DType dtype = DType::bf16;
   std::string kv_cache_dtype = "auto";
   const attention::BackendInfo* attention = nullptr;  // default: the backend that "auto" chooses
-  /// Of the recurrent layers of a model that also has attention. Default: as above.
+  /// The backend of the recurrent layers of a model that also has attention. Default: as above.
   const attention::BackendInfo* recurrent = nullptr;
   /// Chosen so that the contexts in the tests are split into parts.
   attention::AttentionPlanOptions attention_plan = {
@@ -111,29 +111,30 @@ struct TinyEngineOptions {
   std::string config = kTinyQwen3Config;
   /// A folder with config.json and weights, used instead of `config` and random weights.
   std::filesystem::path model;
-  /// State slots besides one for each request.
+  /// The number of state slots besides one for each request.
   int32_t num_state_snapshots = 0;
-  /// Makes the model, if it is not that of `config`: a draft head.
+  /// Makes the model, if it is not the model of `config`, but a draft head.
   std::function<std::unique_ptr<models::CausalLM>(models::Parameters&)> make_model;
-  models::AuxiliaryStates auxiliary = {};  // what a draft head reads of the model
+  models::AuxiliaryStates auxiliary = {};  // the hidden states of the model that a draft head reads
   /// Weights for `config`, instead of random ones. Borrowed.
   const weights::WeightSource* weights = nullptr;
   WeightFamilies weight_families = {};
   std::optional<kernels::Isa> isa;   // default: the best one
-  device::Device* device = nullptr;  // borrowed; default: a CPU device of its own
-  /// The ranks of which this engine is one. Borrowed; default: this is the only one.
+  device::Device* device = nullptr;  // borrowed; default: the engine makes its own CPU device
+  /// The ranks to which this engine belongs. Borrowed; default: this is the only rank.
   parallel::Communicator* ranks = nullptr;
-  /// How several ranks divide the model, and which of them this is.
+  /// How several ranks divide the model, and which rank this is.
   weights::RankOfModel part;
   /// The second group of ranks, see ModelRunnerOptions.
   parallel::Communicator* op_ranks = nullptr;
-  /// The engines that run their steps together with this one. Borrowed; default: none.
+  /// The engines that run their steps together with this engine. Borrowed; default: none.
   runner::DataParallelSteps* data_parallel = nullptr;
-  runner::Execution::MakeExecutor make_executor;    // default: an executor of the CPU's kernels
-  std::optional<compile::CodeGenerator> generator;  // for a borrowed device; the CPU has its own
-  std::filesystem::path compile_cache;              // default: none
-  runner::ShadowCheckOptions shadow;                // default: no replay is compared
-  bool keep_inventory = false;                      // for profiles of graphs
+  runner::Execution::MakeExecutor make_executor;  // default: an executor of the CPU's kernels
+  // For a borrowed device; the CPU device has its own generator.
+  std::optional<compile::CodeGenerator> generator;
+  std::filesystem::path compile_cache;  // default: none
+  runner::ShadowCheckOptions shadow;    // default: no replay is compared
+  bool keep_inventory = false;          // for profiles of graphs
   bool strict_graphs = false;
   /// Receives the warnings of compiling; without it a warning is a failure. Borrowed.
   std::vector<std::string>* warnings = nullptr;

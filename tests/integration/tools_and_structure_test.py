@@ -52,7 +52,7 @@ def validate(schema, text):
 class ToolsAndStructure(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        # So little room for keys and values that what runs beside others is preempted.
+        # There is so little room for keys and values that requests which run beside others are preempted.
         cls.server = serve_test.Server(
             "--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--max-model-len", "512",
             "--kv-cache-memory-bytes", "2M")
@@ -216,7 +216,7 @@ class ToolsAndStructure(unittest.TestCase):
                 self.assertEqual(len(calls), 1)
 
     def test_a_call_that_the_model_writes_by_itself(self):
-        # A pattern stands in for a model that has learnt to call.
+        # A pattern replaces a model that has learnt to call functions.
         pattern = '<tool_call>\\{"name": "greet", "arguments": \\{"who": "(Anna|Ben)"\\}\\}</tool_call>'
         body = chat(tools=TOOLS, structured_outputs={"regex": pattern})
         choice, = self.post(CHAT, body)
