@@ -28,7 +28,8 @@ import serve_test
 
 VICTIM_TOKENS = 60
 SETTLE_SECONDS = 10  # a server without work gives memory back after a few seconds
-MOST_SECONDS_OF_WORK = 120  # specifications of clients that left may still be compiled, for long on a busy machine
+# Specifications of clients that left may still be compiled, which takes long on a busy machine.
+MOST_SECONDS_OF_WORK = 120
 
 
 def percentile(values, fraction):
@@ -148,7 +149,7 @@ def measure(server, make, options, waits):
 def run_attack(attack, options):
     server = serve_test.Server("--disable-uvicorn-access-log", *attack.options)
     try:
-        # The first rounds bring memory that stays: pages of the allocator, compiled grammars.
+        # The first rounds take memory that is never given back: pages of the allocator, compiled grammars.
         measure(server, attack.ordinary, options, attack.waits)
         rss_before = rss_mib(server)
         rounds = []
@@ -157,7 +158,8 @@ def run_attack(attack, options):
                            "attack": measure(server, attack.request, options, attack.waits)})
         wait_until_idle(server)
         rss_after = rss_mib(server)
-        # A server that was built with sanitizers ends with another status after a report, at the latest here.
+        # A server that was built with sanitizers reports leaks at its end at the latest, and then ends with another
+        # status.
         status = server.stop(signal.SIGTERM)
         assert status == 0, (status, server.text())
         return {"attack": attack.name, "rounds": rounds, "rss_before_mib": rss_before, "rss_after_mib": rss_after}

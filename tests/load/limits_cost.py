@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "integration"))
 import attacks
 import serve_test
 
-# The outermost functions, as callgrind spells them: none calls another one of this list.
+# The outermost functions, as callgrind spells them. No function of this list calls another one of the list.
 LIMITS = [
     r"ApiServer::Impl::check_head", r"server::check_head", r"HttpSession::(start|end)_deadline",
     r"HttpServer::Impl::max_per_peer", r"server::counted_part", r"RequestBody::reader::", r"BodyMemory", r"server::metered",

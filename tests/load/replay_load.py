@@ -144,7 +144,7 @@ def main():
               f"{sum(answer['finish_reason'] == 'abort' for answer in answers)} aborted; "
               f"{log.stat().st_size / (tokens + prompts):.1f} bytes a token", flush=True)
         began = time.monotonic()
-        # Another mode than those of the servers, and room for everything: nothing is preempted.
+        # The mode differs from that of the servers, and there is room for all requests, so nothing is preempted.
         command = [options.binary, "replay", log, "-cc.cudagraph_mode=FULL", "--num-gpu-blocks-override", "2000",
                    *([] if options.batches else ["--max-num-seqs", "1"])]
         run = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)

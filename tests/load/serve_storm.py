@@ -34,8 +34,10 @@ PREFIXES = ["", "Once upon a time there was a small fox. " * 3, "The king of the
 BLOCK_BYTES = 24 * 1024  # 16 tokens of the bundled model
 STORM_BLOCKS = 72  # thirty requests want three times as many
 TRACE_BLOCKS = 34  # one request of 512 tokens fits
-POOL_BLOCKS, POOL_MODEL_LEN = 17, 256  # the answers of a pool are shorter, and the cache is to be too small for them too
-BLOCKS_OF_TRACE = 4  # for each further one of those that are played at the same moment: less than they want
+# The answers of a pool are shorter, and the cache must be too small for these, too.
+POOL_BLOCKS, POOL_MODEL_LEN = 17, 256
+# Blocks for each further conversation that is played at the same moment: fewer than the conversations want.
+BLOCKS_OF_TRACE = 4
 CONSTRAINTS = [
     ({"structured_outputs": {"regex": "[a-f]{3,9}-[0-9]{2}"}}, lambda text: re.fullmatch("[a-f]{3,9}-[0-9]{2}", text)),
     ({"structured_outputs": {"choice": ["yes", "no", "maybe"]}}, lambda text: text in ("yes", "no", "maybe")),
@@ -44,7 +46,8 @@ CONSTRAINTS = [
         "required": ["n", "b"], "additionalProperties": False}}}},
      lambda text: set(json.loads(text)) == {"n", "b"} and 0 <= json.loads(text)["n"] <= 99),
 ]
-OVER_BUDGET = "structured output: the grammar"  # masks that other answers have made cost a constraint nothing
+# A constraint whose masks other answers have already computed costs nothing.
+OVER_BUDGET = "structured output: the grammar"
 OVER_TIME = "the grammar is too complex: compiling it took more than"  # which depends on other programs
 # A machine with other work to do may stop the client for seconds between connecting and sending.
 PATIENCE = ["--header-timeout", "900", "--body-timeout", "900"]
