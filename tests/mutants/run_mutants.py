@@ -38,7 +38,7 @@ class Build:
         self.ccache = [shutil.which("ccache")] if shutil.which("ccache") else []
         entries = json.loads((build / "compile_commands.json").read_text())
         self.commands = {Path(e["file"]): (shlex.split(e["command"]), e["directory"]) for e in entries}
-        # What the build compiles a source as: itself, or a group of sources that includes it.
+        # Source -> what the build compiles it as: itself, or a group of sources that includes it.
         self.unit_of = {}
         for unit in self.commands:
             members = INCLUDE.findall(unit.read_text()) if unit.is_relative_to(build) else [unit]
@@ -75,7 +75,7 @@ class Build:
         command = list(command)
         command[command.index("-o") + 1] = str(out)
         command[command.index("-c") + 1] = str(text)
-        # The overlay's headers win; a mutant may leave something unused.
+        # The headers of the overlay come first; a mutant may leave a variable or function unused.
         command[1:1] = ["-I" + str(overlay / "src")]
         run(self.ccache + command + ["-w", "-O1"], directory)
         return out
@@ -91,8 +91,8 @@ class Build:
 
     def link(self, target, objects, binary):
         text, directory = self.link_command(target)
-        # Instead of the build's objects, and in front of the libraries: the linker then never looks at their members of
-        # the same names.
+        # These objects replace those of the build and precede the libraries: the linker then never looks at the members
+        # of the libraries that have the same names.
         arguments = [argument for argument in shlex.split(text) if argument not in objects]
         at = arguments.index("-o")
         arguments[at + 1] = str(binary)
