@@ -19,13 +19,15 @@ import architectures_test  # noqa: E402 - after the path is set
 import serve_test  # noqa: E402
 
 TOLERANCE = 2e-4
-# The logits of this checkpoint are large: vLLM's own log probabilities, alone and in a batch, are 3e-4 apart.
+# The logits of this checkpoint are large: the log probabilities of vLLM itself differ by 3e-4 between a request alone
+# and the same request in a batch.
 WIDER_TOLERANCES = {"deepseek-v2-lite": 2e-3}
 LARGEST_SHARE_OF_TIES = 0.02
-# The options of each server that answers. Chunks of 16 tokens also mix prompts with answers in one step.
+# Name of a server -> its options. Chunks of 16 tokens also mix prompts with answers in one step.
 SERVERS = {"graphs": [], "chunks": ["--max-num-batched-tokens", "16", "--max-num-seqs", "4"]}
-# Checkpoints with which vLLM computes another function than Transformers does, which Reprise follows: options under which
-# Reprise computes vLLM's function, and the reason. Without these options, the answers must differ.
+# Checkpoints with which vLLM computes another function than Transformers does. Reprise follows Transformers. For each
+# checkpoint: the options under which Reprise computes the function of vLLM, and the reason for the difference. Without
+# these options, the answers must differ.
 DIFFERS = {
     "cohere2": (["--hf-overrides", '{"sliding_window": 10}'],
                 "equal with a sliding window that is larger by one: vLLM adds one to it, Transformers does not"),
@@ -75,7 +77,7 @@ def compare_checkpoint(recorded, folder, options=()):
     row = {"name": recorded["name"], "compared": 0, "ties": 0, "worst": 0.0}
     tolerance = WIDER_TOLERANCES.get(recorded["name"], TOLERANCE)
     answers = reprise_answers(folder, prompts, len(recorded["alone"][0]["tokens"]), options)
-    # vLLM's own two ways, so that a difference is not put down to Reprise alone.
+    # The two ways of vLLM itself, so that a difference between these is not taken for a mistake of Reprise.
     answers["vLLM", "batched"] = recorded["batched"]
     for (who, way), outputs in answers.items():
         wanted = recorded["alone" if who == "vLLM" else way]

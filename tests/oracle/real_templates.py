@@ -65,7 +65,8 @@ CONVERSATIONS = {
     "parts": [{"role": "user", "content": [{"type": "text", "text": "How warm"}, {"type": "text", "text": "is it?"}]}],
     "thinking parts": [ASK, said([{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "21."}]), AGAIN],
 }
-# As agents write them. A template may drop or refuse the late message; then it must be in the text of another.
+# A late system message, as agents write it. A template may drop or refuse the message; otherwise the message must be in
+# the text of another one.
 LATE_WORD = "Mildred"
 LATE = {"role": "system", "content": f"The owl is called {LATE_WORD}."}
 LATE_CONVERSATIONS = {
@@ -73,8 +74,8 @@ LATE_CONVERSATIONS = {
     "late system inside": [SYSTEM, ASK, said("21 degrees."), LATE, AGAIN, said("22 degrees."), AGAIN],
 }
 
-# The parsers (of calls, of reasoning) that the server must choose for these templates. "-": the template shows no form that a
-# parser reads, so that the user must name one.
+# Template -> the parsers (of calls, of reasoning) that the server must choose. "-": the template shows no form that a
+# parser reads, so the user must name a parser.
 PARSERS = {
     ("apertus", "-"): """
         llama.cpp/Apertus-8B-Instruct""",

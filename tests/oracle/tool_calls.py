@@ -18,7 +18,7 @@ TOOLS = [
     {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}},
 ]
 MARK = re.compile(r"<[^<>\s]+>|\[TOOL_CALLS\]")
-# Parsers want these even if a text has none of them.
+# Parsers need these tokens even if no text contains them.
 ALWAYS = ["<think>", "</think>", "<seed:think>", "</seed:think>", "<|channel>", "<channel|>", "<tool_calls>", "</tool_calls>",
           "<tool_call>", "</tool_call>", "<|python_tag|>", "<｜tool▁sep｜>"]
 

@@ -30,7 +30,7 @@ def random_case(draw, num_batches):
     max_num_seqs = draw.choice([1, 2, 3, 7, 8, 16, 33, 64, 100, 128, 200, 256, 300, 512, 600, 1024])
     max_num_batched_tokens = max(max_num_seqs, draw.choice([16, 100, 256, 300, 512, 2048, 8192]))
     case = {
-        # Breakable capture works without a compiler, so vLLM turns compilation off with it.
+        # Breakable capture works without a compiler, so vLLM turns compilation off together with it.
         "mode": 0 if breakable else draw.choice([None, 0, 1, 2, 3, 3, 3]),
         "cudagraph_mode": draw.choice([None, None, *MODES]),
         "optimization_level": draw.choice([0, 1, 2, 2, 2, 3]),
@@ -67,7 +67,7 @@ def random_case(draw, num_batches):
     return case
 
 
-# Modules that would import GPU kernels. None of their functions is called here.
+# Modules that would import GPU kernels. This program calls none of their functions.
 WITHOUT_KERNELS = ["vllm.v1.hisparse.binding", "vllm.v1.worker.utils"]
 
 
@@ -116,7 +116,7 @@ class Vllm:
         self.breakable, self.manager = breakable, cudagraph_utils
         cudagraph_utils.current_platform = vllm.platforms._current_platform
         cudagraph_utils.get_pp_group = lambda: types.SimpleNamespace(is_first_rank=True, is_last_rank=True)
-        # The width of a decode step is all that these parts read of a speculative configuration.
+        # The only member of a speculative configuration that these parts read is the width of a decode step.
         self.width = 1
         config.VllmConfig.uniform_decode_query_len = property(lambda _: self.width)
         config.VllmConfig.num_speculative_tokens = property(lambda _: self.width - 1)
@@ -178,7 +178,7 @@ class Vllm:
             "decisions": [
                 described(manager.dispatch(
                     batch["num_reqs"], batch["num_tokens"], self.width if batch["uniform"] else None,
-                    # vLLM counts the slot of requests without an adapter, too, once an adapter is active.
+                    # Once an adapter is active, vLLM also counts the slot of requests without an adapter.
                     batch["num_active_loras"]))
                 for batch in case["batches"]],
         }

@@ -82,7 +82,7 @@ ResolutionInputs inputs_of(const Json& given) {
   return inputs;
 }
 
-// As vllm_oracle.py prints a key or a decision.
+// Describes a key or a decision in the format of vllm_oracle.py.
 std::string described(cudagraph::CudagraphRuntimeMode mode, const cudagraph::BatchDescriptor& key) {
   if (mode == cudagraph::CudagraphRuntimeMode::NONE) {
     return fmt::format("[\"NONE\",{},0,false,0]", key.num_tokens);

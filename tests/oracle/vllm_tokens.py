@@ -26,15 +26,15 @@ HEAD_DIM = 32
 # Latent attention on CPUs has kernels for the sizes of DeepSeek's models only; a latent is not larger than the hidden state.
 LATENT = dict(hidden_size=512, kv_lora_rank=512, qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128)
 
-# What vLLM reads and the class of Transformers does not write.
+# Members of config.json that vLLM reads and the class of Transformers does not write.
 MEMBERS = {
     "llama4": dict(moe_layers=None, interleave_moe_layer_step=2, attention_chunk_size=32),
     "deepseek-v2-lite": dict(n_group=1, topk_group=1),
     "deepseek-v3": dict(topk_method="noaux_tc", scoring_func="sigmoid"),
 }
-# The other backend for latent attention, AMX_MLA, takes no float32.
+# The other backend for latent attention, AMX_MLA, does not support float32.
 LATENT_ENGINE = dict(attention_backend="CPU_MLA")
-# Chunks of attention must be a multiple of vLLM's cache blocks, which it makes 128 tokens long on CPUs.
+# Chunks of attention must be a multiple of vLLM's cache blocks, which have 128 tokens on CPUs.
 ENGINE = {"llama4": dict(block_size=32), "deepseek-v2": LATENT_ENGINE, "deepseek-v2-lite": LATENT_ENGINE, "deepseek-v3": LATENT_ENGINE}
 
 NAMES = ("llama-linear", "llama-yarn", "gemma2", "gemma3", "phi3", "olmo2", "gpt2", "opt", "gpt-neox", "falcon-40b", "cohere2", "granite",
