@@ -18,7 +18,7 @@ from pathlib import Path
 
 CMAKE = COMPILER = PYTHON = SOURCES = None
 PAGE = "docs/howto/install.md"
-# A build without what is optional; each configuration below changes it.
+# A build without any optional part; each configuration below changes some of these options.
 LEAST = dict.fromkeys(("REPRISE_BUILD_TESTS", "REPRISE_BUILD_EXAMPLES", "REPRISE_BUILD_BENCHMARKS", "REPRISE_MPI", "REPRISE_LLVM",
                        "REPRISE_CUDA"), "OFF")
 # Name -> options, and a pattern of the sources that the compiler reads.
@@ -30,7 +30,7 @@ CONFIGURATIONS = {
     "threads": ({"REPRISE_FOLDERS": "base;device", "REPRISE_SANITIZE": "thread", "REPRISE_PCH": "OFF"}, None),
     "fuzzers": ({"REPRISE_BUILD_TESTS": "ON", "REPRISE_BUILD_FUZZERS": "ON", "REPRISE_PCH": "OFF"}, r"/json_fuzz\.dir/"),
 }
-# Needs a CUDA toolkit. FlashInfer's headers are read by nvcc only.
+# This configuration needs a CUDA toolkit: only nvcc reads FlashInfer's headers.
 FLASHINFER = ({"REPRISE_CUDA": "ON", "REPRISE_CUDA_ARCHITECTURES": "90a", "REPRISE_FLASHINFER": "/nowhere",
                "REPRISE_FOLDERS": "base;parallel;device;tensor;kernels", "REPRISE_PCH": "OFF"}, r"reprise_kernels_cuda.*unity_\d")
 NEEDS_PYTHON = {"REPRISE_BUILD_PYTHON": "ON", "REPRISE_PCH": "OFF"}

@@ -29,7 +29,7 @@ if VENV.exists() and Path(sys.executable) != VENV:
 DEPLOY = SOURCE / "deploy"
 MODEL = str(SOURCE / "models/reprise-tiny")
 KUSTOMIZATIONS = [DEPLOY / "kubernetes/overlays" / name for name in ("demo", "production", "disaggregated")]
-LIMIT = 60  # seconds, for what takes a moment on a machine that is not busy
+LIMIT = 60  # seconds, for work that takes a moment on a machine that is not busy
 
 try:
     import yaml
@@ -208,7 +208,7 @@ class Schemas(unittest.TestCase):
             place.write_text(text.replace("/opt/reprise/bin/reprise", str(BINARY)))
             done = subprocess.run([tool("systemd-analyze"), "verify", str(Path(folder) / "reprise@tiny.service")],
                                   capture_output=True, text=True, check=False)
-            # It also reads the units of this machine, whose faults are not ours.
+            # systemd-analyze also reads the units of this machine, whose faults are not ours.
             self.assertEqual([], [line for line in done.stderr.splitlines() if "reprise@" in line])
             done = subprocess.run([tool("systemd-analyze"), "security", "--offline=true", str(place)],
                                   capture_output=True, text=True, check=False)
@@ -231,7 +231,7 @@ class Image(unittest.TestCase):
         self.assertEqual((DEPLOY / "Dockerfile.dockerignore").read_text(), (DEPLOY / "Dockerfile.cuda.dockerignore").read_text())
         text = (DEPLOY / "Dockerfile.cuda").read_text()
         self.assertIn("-DREPRISE_CUDA=ON", text)
-        # NVRTC of another version than the toolkit would be refused.
+        # The server would refuse an NVRTC whose version differs from that of the toolkit.
         toolkits = set(re.findall(r"^FROM nvidia/cuda:(\d+\.\d+)", text, re.M))
         self.assertEqual({"13.0"}, toolkits)
         packages = dict(dockerfile("Dockerfile.cuda")[-1][1])["RUN"]
@@ -257,7 +257,8 @@ class Image(unittest.TestCase):
             owners = set(re.findall(r"^([\w.+-]+)(?::\w+)?:", done.stdout, re.M))
             if not owners:
                 continue  # not from Debian
-            # What debian:bookworm-slim has itself; the compiler's library may be of a newer compiler here.
+            # Packages that debian:bookworm-slim itself has; the compiler on this machine may be newer, and with it the
+            # compiler's library.
             self.assertTrue(owners & (packages | {"libc6", "libgcc-s1"}), f"{path} is of {owners}, which the image lacks")
 
     def test_what_the_image_copies_is_there_and_not_ignored(self):
@@ -291,7 +292,8 @@ class Flags(unittest.TestCase):
         known = set(re.findall(r"^\s+(--[\w-]+)", run(BINARY, "serve", "--help=all"), re.M))
         self.assertGreater(len(known), 100)
         text = (SOURCE / "docs/howto/deploy.md").read_text()
-        # Options of docker, kubectl and others stand on lines without `serve`, and outside of `code` that is an option alone.
+        # Options of docker, kubectl and others are on lines without `serve`, and outside of `code` that holds an option
+        # alone.
         named = set()
         for line in re.sub(r"\\\n", " ", text).splitlines():
             if re.search(r"\breprise serve\b", line):
@@ -377,8 +379,8 @@ class Server:
         self.process.stderr.close()
 
 
-# The probe of a kubelet connects to the address of the pod, and Host is that address. 127.0.0.2 stands for it: an address of this
-# machine that is not the one of --host 127.0.0.1.
+# A kubelet's probe connects to the address of the pod, and sends this address as Host. 127.0.0.2 takes the place of
+# that address: it belongs to this machine, and it is not the address of --host 127.0.0.1.
 POD = "127.0.0.2"
 SERVICE = "reprise.default.svc"
 PAGE = "page-of-an-attacker.example"

@@ -26,9 +26,9 @@ def run(*command, **options):
 
 class Install(unittest.TestCase):
     def test_the_target_of_the_program_builds_all_that_is_installed(self):
-        # The quickstart and the pages build this target alone and then install.
+        # The quickstart and the pages build only this target and then install.
         built = set(run("ninja", "-C", BUILD, "-t", "inputs", "reprise").splitlines())
-        # Libraries of targets of their own are left out of an installation where they were not built.
+        # An installation leaves out libraries that have a target of their own and were not built.
         texts = [re.sub(r"file\(INSTALL[^)]* OPTIONAL [^)]*\)", "", file.read_text())
                  for file in (*BUILD.glob("src/**/cmake_install.cmake"), BUILD / "cmake_install.cmake")]
         installed = {name for text in texts for name in re.findall(r'FILES "([^"]+)"', text)}

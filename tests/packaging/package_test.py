@@ -16,7 +16,7 @@ from pathlib import Path
 
 BUILD = Path(sys.argv.pop(1))
 SOURCE = Path(__file__).resolve().parents[2]
-# On every system with a package manager, and never packed.
+# Libraries that every system with a package manager has; the package never contains these.
 OF_THE_SYSTEM = {"ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6"}
 # The newest versions that Ubuntu 22.04 and Debian 12 both have: what docs/howto/install.md promises.
 NEWEST = {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13)}
@@ -35,7 +35,7 @@ class Package(unittest.TestCase):
         text = (BUILD / "CPackConfig.cmake").read_text()
         for component in re.search(r'set\(CPACK_COMPONENTS_ALL "([^"]+)"', text)[1].split(";"):
             output("cmake", "--install", BUILD, "--prefix", installed, "--component", component)
-        # A package is unpacked anywhere.
+        # The package works wherever a user unpacks it.
         cls.root = installed.rename(cls.folder / "moved to a name with spaces")
         cls.binaries = [path for path in cls.root.rglob("*")
                         if path.is_file() and not path.is_symlink() and path.read_bytes()[:4] == b"\x7fELF"]
@@ -81,7 +81,7 @@ class Package(unittest.TestCase):
         done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=True, cwd=self.folder,
                               env=self.environment)
         self.assertTrue(done.stdout.startswith("Once upon a time"), done.stdout)
-        # What is packed has its graphs: llamafile#1051 had shipped programs without them, and nobody saw it.
+        # The packed program must have graphs: llamafile#1051 shipped programs without graphs, and no test noticed.
         self.assertRegex(done.stderr, r"replayed FULL [1-9]\d*, PIECEWISE \d+, eager 0 steps")
 
     def test_manuals_and_completions_are_those_of_the_program(self):

@@ -42,7 +42,7 @@ class Machine:
             program = self.folder / "bin" / name
             program.write_text(f"#!/bin/bash\n{text}\n")
             program.chmod(0o755)
-        # The source of structured outputs counts as downloaded.
+        # The script must take the source of structured outputs for downloaded.
         (self.folder / "cmake").mkdir()
         (self.folder / "cmake/xgrammar.txt").write_text("xgrammar==1.0 --hash=none\n")
         (self.folder / "build/downloads").mkdir(parents=True)
@@ -91,7 +91,7 @@ class Quickstart(unittest.TestCase):
         said = self.machine.run("quickstart.sh", "--cuda", FAKE_NVCC="13.0")
         self.assertEqual(["cmake --preset release -DREPRISE_CUDA=ON"], self.machine.logged("cmake"))
         self.assertNotIn("Built without", said)
-        # Later runs keep what is there.
+        # Later runs of the script keep the files that exist.
         self.assertNotIn("Built without", self.machine.run("quickstart.sh", FAKE_NVCC="13.0"))
         self.assertEqual([], self.machine.logged("cmake"))
         said = self.machine.run("quickstart.sh", "--cuda", FAKE_NVCC="12.8", expect=1)
