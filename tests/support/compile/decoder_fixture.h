@@ -11,11 +11,12 @@ namespace reprise::compile {
 /// each with 16 elements.
 struct DecoderOptions {
   int num_layers = 2;
-  int64_t ranks = 1;          // more than 1: sums over ranks follow embedding, o_proj and down_proj
-  int64_t num_heads = 2;      // heads of q
-  bool has_qk_norm = false;   // like Qwen3
-  bool has_experts = false;   // a custom op replaces gate_up_proj, silu_and_mul and down_proj
-  bool is_quantized = false;  // int8 matrix products: activations per token, after attention static
+  int64_t ranks = 1;         // more than 1: sums over ranks follow embedding, o_proj and down_proj
+  int64_t num_heads = 2;     // heads of q
+  bool has_qk_norm = false;  // like Qwen3
+  bool has_experts = false;  // a custom op replaces gate_up_proj, silu_and_mul and down_proj
+  // Int8 matrix products: scales of activations per token, but static ones after attention.
+  bool is_quantized = false;
 };
 
 /// Makes the program that tracing would make of a decoder, with the inputs of a forward (input_ids,

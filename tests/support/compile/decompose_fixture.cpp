@@ -46,10 +46,10 @@ class Decomposer {
     to_.nodes.push_back({op, attributes, std::move(inputs), std::move(outputs), location_});
     leave_out_last_operands(to_.nodes.back());
   }
-  // A new value with the type of another value.
+  // Adds a new value with the type of another value.
   ValueId like(ValueId id) { return to_.add_value(to_.type(id)); }
   ValueId of(DType dtype, SymShape shape) { return to_.add_value({dtype, shape}); }
-  // The linear() that the node begins with.
+  // Adds the linear() that the fused node begins with.
   ValueId product(const Node& node) {
     const ValueId scale = operand_of(node, "scale");
     const ValueId p = of(to_.type(node.inputs[1]).dtype,
@@ -57,7 +57,8 @@ class Decomposer {
     emit(OpCode::linear, {}, {node.inputs[0], node.inputs[1], node.inputs[2], scale}, {p});
     return p;
   }
-  // kNoValue: the operand is left out, or the op has none of that name.
+  // Returns an operand of the op; kNoValue if the operand is left out, or if the op has none of
+  // that name.
   static ValueId operand_of(const Node& node, std::string_view name) {
     const OpRule& rule = definition_of(node.op).rule;
     for (size_t i = 0; i < rule.operands.size; ++i) {

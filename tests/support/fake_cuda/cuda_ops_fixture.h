@@ -20,8 +20,8 @@
 #include "tests/support/kernels/oracles/caches.h"
 #include "tests/support/kernels/reference.h"
 
-/// For tests: ops on CUDA over tensors that the host reads and writes, too, so that they can be
-/// compared with the oracles of the CPU's kernels.
+/// For tests: ops on CUDA over tensors that the host also reads and writes, so that the tests can
+/// compare results with the oracles of the CPU's kernels.
 namespace reprise::kernels::cuda {
 
 template <typename Param>
@@ -56,7 +56,7 @@ class CudaOpsOf : public testing::TestWithParam<Param> {
     std::memcpy(tensor.data(), values.data(), values.size() * 4);
     return tensor;
   }
-  /// Operands that are missing at the end are left out.
+  /// Runs one op. Operands that are missing at the end are left out.
   Tensor run(OpCode code, std::vector<Tensor> inputs, OpAttributes attributes = {}) {
     std::array<Tensor, 1> outputs;
     inputs.resize(std::max(inputs.size(), definition_of(code).rule.operands.size));
@@ -90,7 +90,7 @@ class CudaOps : public CudaOpsOf<DType> {
   [[nodiscard]] DType dtype() const override { return GetParam(); }
 };
 
-/// A batch of requests over a cache in which some rows must not be read.
+/// A batch of requests over a cache. Some rows of the cache must not be read.
 struct Batch {
   std::vector<int32_t> query_lens;
   std::vector<int32_t> seq_lens;
@@ -98,7 +98,7 @@ struct Batch {
   int32_t padding_reqs = 0;
 };
 
-/// The kind of attention, beside the sizes of heads.
+/// The kind of attention. (The batch determines the sizes of heads.)
 struct AttentionOptions {
   int64_t window = 0;
   int64_t chunk_size = 0;
@@ -106,7 +106,8 @@ struct AttentionOptions {
   bool has_sinks = false;
   bool has_biases = false;
   bool is_bidirectional = false;
-  int64_t latent_size = 0;  // of latent attention: one cache, whose rows begin with the values
+  // For latent attention: there is one cache, and each of its rows begins with the value.
+  int64_t latent_size = 0;
 };
 
 using CudaAttentionCase = std::tuple<DType, AttentionPath::Kind>;
@@ -138,8 +139,8 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
     use_plan(lengths, options, heads, head_dim);
   }
 
-  /// Fills the rows of the cache that lie in blocks of a request behind its last position: nothing
-  /// may read them.
+  /// Fills the cache rows that lie in a request's blocks after its last position: no kernel may
+  /// read these rows.
   static void fill_behind(const std::vector<int32_t>& lens,
                           const std::vector<int32_t>& table,
                           const Tensor& cache,
@@ -243,8 +244,8 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
     expect_in_two_rounds(options, scale, inputs, out, want);
   }
 
-  /// The state that one launch leaves must suit the next. Each round runs its threads in another
-  /// order.
+  /// Runs a launch in two rounds with different orders of threads: the state that the first launch
+  /// leaves must be valid for the second.
   void expect_in_two_rounds(const AttentionOptions& options,
                             float scale,
                             const std::vector<Tensor>& inputs,

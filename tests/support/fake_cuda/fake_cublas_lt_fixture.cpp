@@ -39,7 +39,7 @@ struct Preference {
   uint32_t reduction_schemes = CUBLASLT_REDUCTION_SCHEME_MASK;
 };
 
-/// The operation and layouts for which an algorithm was found.
+/// An operation with its layouts, for which a search found an algorithm.
 struct Search {
   Operation operation;  // the bias does not matter
   Layout left;
@@ -89,7 +89,8 @@ struct Product {
   Layout right_layout;
   void* out = nullptr;
   Layout out_layout;
-  float* parts = nullptr;  // nullptr: sums are not divided. [2, columns, rows], in the workspace
+  // Nullptr: the sums are not divided. Otherwise [2, columns, rows], in the workspace.
+  float* parts = nullptr;
 
   [[nodiscard]] uint64_t depth() const {
     return operation.is_left_transposed ? left_layout.rows : left_layout.columns;
@@ -332,7 +333,8 @@ cublasStatus_t algo_get_heuristic(cublasLtHandle_t,
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/// Whether the algorithm was found for this operation, with as many columns of the result or more.
+/// Whether the search for the algorithm was for this operation, with at least as many columns of
+/// the result.
 bool serves(
     const Search& search, Operation operation, const Layout& left, Layout right, Layout out) {
   operation.bias = search.operation.bias;

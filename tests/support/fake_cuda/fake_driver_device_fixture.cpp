@@ -77,7 +77,8 @@ CUresult device_primary_ctx_retain(CUcontext* context, CUdevice) {
 CUresult ctx_set_current(CUcontext context) {
   const Lock lock(fake->mutex);
   ++fake->calls_by_name["cuCtxSetCurrent"];
-  if (fake->is_lost) return fake->error;  // not worth a number: which thread calls first is chance
+  // No numbered call: chance decides which thread calls first.
+  if (fake->is_lost) return fake->error;
   fake->current[std::this_thread::get_id()] = context;
   return CUDA_SUCCESS;
 }

@@ -52,7 +52,7 @@ CUresult event_query(CUevent event) {
   if (const CUresult result = look_at(event); result != CUDA_SUCCESS) return result;
   const std::shared_ptr<RecordedPoint> point = reinterpret_cast<const Event*>(event)->point;
   if (point == nullptr || point->is_complete) return CUDA_SUCCESS;
-  fake->run_next(*point->queue);  // a GPU goes on while the host asks again and again
+  fake->run_next(*point->queue);  // a GPU continues its work while the host polls
   return CUDA_ERROR_NOT_READY;
 }
 

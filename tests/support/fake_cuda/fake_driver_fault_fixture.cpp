@@ -6,23 +6,23 @@
 
 #include "tests/support/fake_cuda/fake_driver_state_fixture.h"
 
-// Reserved addresses without memory fault on the host, too. The handler of that signal notes the
-// address and puts a page of NaNs there, so that the work goes on to its end and the test reads
-// what was wrong instead of ending with the signal.
+// Reserved addresses without memory cause a fault on the host, too. The handler of that signal
+// records the address and maps a page of NaNs there. So the work runs to its end and the test
+// reports the wrong address; otherwise the signal would end the test.
 namespace reprise::device::cuda {
 using namespace fake_driver;  // the state's parts
 
 namespace {
 
 constexpr size_t kPageBytes = 4096;
-constexpr size_t kMostPages = 4096;  // more than that and the signal ends the process
+constexpr size_t kMostPages = 4096;  // after more faults than this, the signal ends the process
 
 struct FaultedPages {
   std::array<void*, kMostPages> pages{};
   size_t count = 0;
 };
 
-// Of the work that runs now, which holds the fake's mutex.
+// The faults of the work that runs now. The thread of this work holds the fake's mutex.
 FaultedPages faults;
 thread_local bool is_guarded = false;
 struct sigaction previous_action;

@@ -105,8 +105,8 @@ class FakeDriver {
   /// Calls that no program may make: an unknown handle, work outside its memory. Empty if all is
   /// well.
   [[nodiscard]] std::vector<std::string> misuses() const;
-  /// `observer` is called with the name of each call before the call begins, on the calling thread.
-  /// It may wait. An empty one ends that.
+  /// From now on `observer` is called with the name of each call before the call begins, on the
+  /// calling thread. The observer may wait. An empty function removes the observer.
   void observe(std::function<void(std::string_view call)> observer);
 
   // The functions below are for fakes of libraries that work on the driver's streams.

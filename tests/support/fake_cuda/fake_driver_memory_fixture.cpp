@@ -95,8 +95,8 @@ CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream, b
 
 }  // namespace
 
-// The GPU reads and writes page-locked memory when it gets there. Of other memory the driver makes
-// a copy before it returns, and for the other direction it waits.
+// The GPU reads and writes page-locked memory when the stream gets to the copy. For other memory,
+// the driver first copies the source before it returns, or waits if the GPU writes to the host.
 
 CUresult memcpy_htod_async(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
   REPRISE_FAKE_ENTER("cuMemcpyHtoDAsync");

@@ -55,7 +55,8 @@ void FakeDriver::State::run_next(Queue& queue) {
 
 // An event is recorded before a stream is made to wait for it, so queues never wait in a circle.
 void FakeDriver::State::drain(Queue& queue) {
-  if (is_running) return;  // a test's kernel asked: its own work cannot wait for itself
+  // A kernel of a test made this call: the kernel's own work cannot wait for itself.
+  if (is_running) return;
   while (!queue.work.empty()) {
     const std::shared_ptr<RecordedPoint> waits_for = queue.work.front().waits_for;
     if (waits_for != nullptr && !waits_for->is_complete) reach(*waits_for);

@@ -27,7 +27,7 @@ namespace reprise::device::cuda::fake_driver {
 
 constexpr size_t kDefaultTotalBytes = size_t{4} << 30;
 
-/// The GPU's memory that an executable graph takes.
+/// The memory of the GPU that an executable graph of this size takes.
 constexpr size_t bytes_of_executable(size_t num_nodes) { return 65536 + num_nodes * 1024; }
 
 struct Node {
@@ -43,7 +43,7 @@ struct Node {
   unsigned char value = 0;
   size_t bytes = 0;
   std::vector<size_t> waits_for;
-  std::function<void()> work;  // work of a library; empty for a kernel
+  std::function<void()> work;  // the work of a library; empty if the node is a kernel
 };
 
 struct Graph {
@@ -52,21 +52,21 @@ struct Graph {
 
 struct Queue;
 
-/// A point in a stream's work that an event was recorded at.
+/// The point in a stream's work at which an event was recorded.
 struct RecordedPoint {
   std::shared_ptr<Queue> queue;
   bool is_complete = false;
 };
 
-/// One thing that a stream still has to do: exactly one of the members is set.
+/// One piece of work that a stream still has to do: exactly one of the members is set.
 struct QueuedWork {
   std::shared_ptr<const Node> node;
   std::shared_ptr<RecordedPoint> completes;
   std::shared_ptr<RecordedPoint> waits_for;
 };
 
-/// What a stream was asked to do and has not done. Outlives the stream: the driver finishes the
-/// work of streams that were destroyed.
+/// The work that a stream was asked to do and has not done. A queue outlives its stream: the driver
+/// finishes the work of destroyed streams.
 struct Queue {
   std::deque<QueuedWork> work;
 };
@@ -115,7 +115,7 @@ struct FreeMemory {
 };
 using HostMemory = std::unique_ptr<void, FreeMemory>;
 
-struct Allocation {   // of the GPU, or page-locked memory of the host
+struct Allocation {   // memory of the GPU, or page-locked memory of the host
   HostMemory memory;  // the address lies within it
   size_t bytes = 0;
 };
@@ -180,7 +180,8 @@ namespace reprise::device::cuda {
 
 /// The whole state of the fake driver. `mutex` guards its members.
 struct FakeDriver::State {
-  mutable std::recursive_mutex mutex;  // a kernel may ask nothing of the driver, a test's code may
+  // Recursive: a kernel never calls the driver, but a test's code that runs as work may do so.
+  mutable std::recursive_mutex mutex;
   bool has_virtual_memory = true;
   std::map<std::string, FakeKernel> kernels;
   FakeImageReader image_reader;
@@ -209,9 +210,10 @@ struct FakeDriver::State {
   std::map<std::thread::id, CUstreamCaptureMode> modes;
   std::map<std::thread::id, CUcontext> current;
 
-  /// Tells the observer, without the mutex.
+  /// Calls the observer, without the mutex.
   void tell_observer(const char* call) const;
-  /// Numbers a call. \returns the result to return at once, or CUDA_SUCCESS to go on
+  /// Numbers a call. \returns the result that the call must return at once, or CUDA_SUCCESS if the
+  /// call continues
   CUresult enter(const char* call);
   /// For the calls that CUDA's documentation calls potentially unsafe: if the thread captures in a
   /// mode other than relaxed and has not exchanged its own mode for relaxed, the call is refused
@@ -227,7 +229,7 @@ struct FakeDriver::State {
 
   /// The memory that can still be allocated.
   [[nodiscard]] size_t free_bytes() const;
-  /// The memory that the driver itself uses for contexts, code and executable graphs.
+  /// The memory that the driver itself takes for contexts, code and executable graphs.
   [[nodiscard]] size_t overhead_bytes() const;
   CUstreamCaptureMode& mode_of_thread();
   [[nodiscard]] bool owns(CUdeviceptr address, size_t bytes) const;
@@ -238,16 +240,16 @@ struct FakeDriver::State {
   // The queues, in fake_driver_queue_fixture.cpp.
 
   void push(const std::shared_ptr<fake_driver::Queue>& queue, fake_driver::QueuedWork work);
-  /// Does all work of a queue, and what other queues must do before it.
+  /// Does all work of a queue, and all work of other queues that must be done before it.
   void drain(fake_driver::Queue& queue);
   void drain_all();
-  /// Does the work ahead of the point.
+  /// Does the work that precedes the point.
   void reach(fake_driver::RecordedPoint& point);
   /// Does the next work of a queue, unless it must wait for another queue.
   void run_next(fake_driver::Queue& queue);
-  /// Does some work at a call that does not wait, if the schedule says so.
+  /// May do some work during a call that does not wait, if the schedule is random.
   void run_early();
-  /// Forgets all queued work, as a GPU does whose context is lost.
+  /// Drops all queued work, as a GPU does when its context is lost.
   void drop_work();
   void run(const fake_driver::Node& node);
   [[nodiscard]] bool is_queued(const std::function<bool(const fake_driver::Node&)>& is_it) const;

@@ -56,7 +56,7 @@ CUresult stream_synchronize(CUstream handle) {
     stream->capture->is_valid = false;
     return failed != CUDA_SUCCESS ? failed : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
-  // A call that fails as a test asked has waited: it is told of an error of earlier work.
+  // A call that a test lets fail has waited for the work: it reports an error of earlier work.
   fake->drain(*stream->queue);
   return failed != CUDA_SUCCESS ? failed : fake->status();
 }
@@ -143,7 +143,8 @@ CUresult stream_end_capture(CUstream handle, CUgraph* graph) {
 }
 
 CUresult thread_exchange_capture_mode(CUstreamCaptureMode* mode) {
-  const Lock lock(fake->mutex);  // has no number: swapping a variable of the thread cannot fail
+  // This call has no number: swapping a variable of the thread cannot fail.
+  const Lock lock(fake->mutex);
   std::swap(*mode, fake->mode_of_thread());
   return CUDA_SUCCESS;
 }

@@ -6,7 +6,7 @@
 
 #include "tests/support/fake_cuda/fake_driver_state_fixture.h"
 
-// Physical memory is an unnamed file, and mapping the memory maps the file. As on a GPU, an access
+// Physical memory is an unnamed file, and mapping this memory maps the file. As on a GPU, an access
 // to an address without memory or without permission causes a fault.
 namespace reprise::device::cuda::fake_driver {
 namespace {
@@ -109,8 +109,8 @@ CUresult mem_create(CUmemGenericAllocationHandle* handle,
   if (made.file < 0 || ftruncate(made.file, static_cast<off_t>(bytes)) != 0) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  // New memory has undefined content, like memory that another process used before. Of large
-  // memory, which is mostly workspaces, the beginning is enough.
+  // New memory has undefined content, like memory that another process used before. In large
+  // memory, which is mostly workspaces, only the beginning is filled.
   const size_t filled = std::min(bytes, size_t{1} << 20);
   void* data = mmap(nullptr, filled, PROT_READ | PROT_WRITE, MAP_SHARED, made.file, 0);
   std::memset(data, 0xFF, filled);

@@ -10,7 +10,8 @@ namespace reprise::kernels::cuda {
 
 #if defined(__x86_64__)
 
-// System V ABI: a call keeps these registers and the stack; everything else is the caller's.
+// System V ABI: a function keeps these registers and the stack pointer for its caller; the caller
+// itself must save all others.
 extern "C" void reprise_switch_stack(void** leave, void* go_on);
 asm(R"(
 .text
@@ -43,7 +44,8 @@ void StackPlace::begin(char* stack, size_t bytes, void (*entry)()) {
   constexpr size_t kSavedRegisters = 6;
   auto* top =
       reinterpret_cast<uintptr_t*>((reinterpret_cast<uintptr_t>(stack) + bytes) & ~uintptr_t{15});
-  *--top = 0;  // in the place of a return address: the stack is aligned as behind a call
+  // Stands in the place of a return address, so that the stack is aligned as after a call.
+  *--top = 0;
   *--top = reinterpret_cast<uintptr_t>(entry);
   for (size_t i = 0; i < kSavedRegisters; ++i) *--top = 0;
   place_ = top;

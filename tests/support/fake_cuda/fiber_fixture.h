@@ -6,11 +6,11 @@
 /// For tests: a function with a stack of its own that its caller leaves and resumes.
 namespace reprise::kernels::cuda {
 
-/// Where a thread of the host left a stack. A switch costs a few nanoseconds, because tests of
-/// kernels make a hundred million of them.
+/// The place at which a thread of the host left a stack. A switch takes only a few nanoseconds;
+/// tests of kernels make a hundred million switches.
 class StackPlace {
  public:
-  /// Leaves the running stack here and goes on at `to`.
+  /// Saves the running stack in this place and continues at `to`.
   void leave_for(StackPlace& to);
   /// The place will run `entry`, which never returns, on `stack`.
   void begin(char* stack, size_t bytes, void (*entry)());

@@ -42,7 +42,7 @@ struct Warp {
   uint32_t priority = 0;         // the lowest number goes first
   bool waits_for_block = false;  // none of its lanes can run before a barrier of the block opens
   uint64_t generation = 0;       // of the block's barriers
-  // Two buffers, used in turns, so that each exchange needs only one wait.
+  // Two buffers that are used in turn, so that each exchange needs only one wait.
   std::array<LaneWords, 2> words;
   std::array<HostFragments, 2> fragments;
 };
@@ -95,7 +95,7 @@ struct Fiber {
   Block* block = nullptr;
   Warp* warp = nullptr;
   const Group* waits_for = nullptr;
-  uint64_t generation = 0;  // of the group's barrier that the thread waits for
+  uint64_t generation = 0;  // the generation of the group's barrier that the thread waits for
   std::vector<Copy> copies;
   std::deque<std::vector<Copy>> committed;
 
@@ -140,7 +140,7 @@ struct Block {
   }
 };
 
-/// One launch, run by a thread of the host.
+/// One launch. One thread of the host runs all of its blocks.
 class Grid {
  public:
   void run(const HostLaunch& launch, uint64_t order, const std::function<void()>& kernel) {
@@ -207,7 +207,7 @@ class Grid {
     current_->waits_for = nullptr;
     go_on();
   }
-  /// The thread that calls this is done.
+  /// Ends the thread that calls this function.
   void end_thread() {
     current_->is_done = true;
     --current_->block->num_left;
@@ -252,8 +252,7 @@ class Grid {
     return first;
   }
 
-  /// Whether any lane could run. Each lane that can runs to where it must wait, and goes on with
-  /// the next one.
+  /// Lets each lane that can run continue until it must wait. Returns whether any lane could run.
   bool run_warp(const Turn& turn) {
     lanes_ = turn.block->fibers.data() + (turn.warp - turn.block->warps.data()) * kLanes;
     flipped_ = is_mixed_ ? random_() % kLanes : 0;
@@ -267,7 +266,7 @@ class Grid {
     return true;
   }
 
-  /// The next lane of this turn that can run.
+  /// Returns the next lane of this turn that can run.
   Fiber* next_fiber() {
     while (next_lane_ < kLanes) {
       Fiber& fiber = *lanes_[next_lane_++ ^ flipped_];
@@ -286,7 +285,7 @@ class Grid {
     fiber.place.begin(fiber.stack.get(), kStackBytes, &Grid::run_threads);
   }
 
-  /// Leaves the current thread for the next lane of the turn, or for the scheduler.
+  /// Switches from the current thread to the next lane of the turn, or to the scheduler.
   void go_on() {
     Fiber& from = *current_;
     Fiber* const next = next_fiber();
@@ -302,7 +301,7 @@ class Grid {
   std::vector<Block*> alive_;
   UnfinishedMemory unfinished_;
   Fiber* current_ = nullptr;
-  // Of the warp whose turn it is.
+  // the lanes of the warp whose turn it is
   const std::unique_ptr<Fiber>* lanes_ = nullptr;
   uint32_t flipped_ = 0;
   uint32_t next_lane_ = 0;
@@ -319,14 +318,14 @@ constinit thread_local uint64_t next_order = 0;
 constinit thread_local std::optional<uint64_t> fixed_order;
 constinit thread_local uint64_t bank_conflicts = 0;
 
-/// The calling thread's; made at its first launch.
+/// Returns the grid of the calling thread. The thread's first launch makes the grid.
 Grid& grid_of_thread() {
   thread_local Grid grid;
   current_grid = &grid;
   return grid;
 }
 
-// A fiber runs one thread after the other.
+// Runs the threads of the grid. One fiber runs several threads, one after the other.
 void Grid::run_threads() {
   while (true) {
     (*current_grid->kernel_)();

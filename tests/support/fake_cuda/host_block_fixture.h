@@ -59,9 +59,10 @@ class EarlierKernelsWork {
 /// conflict costs as much as the load itself.
 uint64_t take_bank_conflicts();
 
-// The functions that block.cuh otherwise takes from the GPU. They work only inside run_on_host.
+// The functions below replace functions that block.cuh takes from the GPU otherwise. They work only
+// inside run_on_host.
 
-/// The thread of a block that runs now, kept where every read of it is one load.
+/// The thread of a block that runs now. A read of this variable is one load.
 struct HostThread {
   int index = 0;
   int num_threads = 0;
@@ -153,12 +154,13 @@ void wait_for_copies() {
 void load_fragments(uint32_t (&words)[4], uint32_t row);
 void load_fragments_transposed(uint32_t (&words)[4], uint32_t row);
 
-/// The data that the lanes of a warp exchange in a product: a[16, 16] by rows, b[16, 8] by columns.
+/// The fragments that the lanes of a warp exchange in a product: a[16, 16] by rows, b[16, 8] by
+/// columns.
 struct HostFragments {
   float a[16][16];
   float b[8][16];
 };
-/// All lanes must call this. Each lane fills in its part and gets the parts of all lanes.
+/// All lanes must call this. Each lane fills in its fragments and gets the fragments of all lanes.
 const HostFragments& exchange_fragments(const std::function<void(HostFragments&)>& fill);
 
 /// Source of the layout: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".

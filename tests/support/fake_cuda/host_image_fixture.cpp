@@ -35,8 +35,8 @@ void* open_library(std::span<const std::byte> object) {
     close(file);
     return nullptr;
   }
-  // Does not close the file: the next file would get the same path, and the loader would take it
-  // for this library.
+  // Does not close the file: otherwise the next file would get the same path, and the loader would
+  // take that file for this library.
   return libraries.emplace(std::move(bytes), library).first->second;
 }
 

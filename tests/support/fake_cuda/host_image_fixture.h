@@ -17,8 +17,8 @@ namespace reprise::kernels::cuda {
 /// stays loaded.
 [[nodiscard]] device::cuda::FakeImage load_host_image(std::span<const std::byte> object);
 
-/// Does the same if only the address of the bytes is known, as for a driver. The bytes end with the
-/// section table of the ELF file.
+/// Does the same when only the address of the bytes is known, as in a driver. The bytes must end
+/// with the section table of the ELF file.
 [[nodiscard]] device::cuda::FakeImage read_host_image(const void* object);
 
 }  // namespace reprise::kernels::cuda

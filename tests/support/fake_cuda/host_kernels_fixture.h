@@ -11,7 +11,7 @@ namespace reprise::kernels::cuda {
 
 struct HostKernel {
   size_t argument_bytes = 0;
-  /// (arguments, number of blocks, first block, one past the last block)
+  /// the parameters: arguments, number of blocks, first block, one past the last block
   std::function<void(const void*, uint32_t, uint32_t, uint32_t)> run;
 };
 

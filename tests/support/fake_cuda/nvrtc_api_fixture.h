@@ -12,9 +12,9 @@ namespace reprise::compile {
 /// messages go to stderr. Each source is compiled once per process.
 [[nodiscard]] std::string compile_on_host(const std::string& source);
 
-/// A fake NVRTC for tests. Its cubins are shared objects of the host, and its version is the one of
-/// this build. The library's functions have no object parameter, so at most one FakeNvrtc may exist
-/// at a time. Use it on one thread.
+/// A fake NVRTC for tests. Its cubins are shared objects of the host, and its version is that of
+/// the NVRTC headers of this build. The library's functions have no object parameter, so at most
+/// one FakeNvrtc may exist at a time. Use it on one thread.
 class FakeNvrtc {
  public:
   FakeNvrtc();

@@ -128,9 +128,10 @@ class AttentionTest : public KernelTest {
     return out;
   }
 
-  /// How far rounded weights may move a result. Attention in pairs rounds each weight by 2^-9 of
-  /// itself at most, which moves the total as far; the values are about 2 away from the result.
-  /// Where all weights are equal they are exact, and a test of that allows 4e-6 everywhere.
+  /// How far rounded weights may move a result. Attention in pairs rounds each weight by at most
+  /// 2^-9 of the weight, so the total moves by at most the same factor; the values differ from the
+  /// result by about 2. Where all weights are equal, they are exact: a test of this case allows
+  /// 4e-6 everywhere.
   [[nodiscard]] double weights_error(const Model& model) const {
     const bool in_pairs =
         GetParam().isa == Isa::avx512_bf16 && dtype() == DType::bf16 && model.head_dim % 32 == 0;

@@ -53,7 +53,8 @@ void fill_float_panels(const Tensor& weight, std::mt19937& random) {
       std::memcpy(panel + float_scale_offset(codec, group, g, column), &scale, sizeof scale);
     }
     if (!has_four_bits) continue;
-    // Numbers that bfloat16 has too, because some instruction sets round them.
+    // Uses numbers that bfloat16 represents exactly, because some instruction sets round to
+    // bfloat16.
     const float entry = static_cast<float>(static_cast<int>(random() % 255) - 127);
     std::memcpy(panel + table_offset(weight) + column % kPanelColumns * 4, &entry, sizeof entry);
   }

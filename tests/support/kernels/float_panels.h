@@ -15,8 +15,8 @@ namespace reprise::kernels {
                                            int64_t depth,
                                            DType dtype);
 
-/// All codes that are numbers, scales of both signs up to 0.02, and for codes of four bits a table
-/// for each panel.
+/// Fills panels with all codes that are numbers, scales of both signs up to 0.02 and, for codes of
+/// four bits, a table for each panel.
 void fill_float_panels(const Tensor& weight, std::mt19937& random);
 
 }  // namespace reprise::kernels

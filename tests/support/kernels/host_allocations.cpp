@@ -1,4 +1,5 @@
-// A separate file: a compiler that sees both operator new and its malloc warns of a mismatch.
+// This is a separate file, because a compiler that sees both operator new and its malloc warns of a
+// mismatch.
 #include "tests/support/kernels/host_allocations.h"
 
 #include <cstddef>
@@ -25,7 +26,7 @@ void* operator new(size_t bytes) {
   if (void* memory = reprise::kernels::count_and_allocate(bytes)) return memory;
   throw std::bad_alloc();
 }
-// std::stable_sort takes its buffer by this one, and frees it by the operator below.
+// std::stable_sort allocates its buffer with this operator, and frees it with the operator below.
 void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
   return reprise::kernels::count_and_allocate(bytes);
 }

@@ -56,7 +56,7 @@ std::vector<Segment> segments_of(std::span<const std::byte> memory,
   return segments;
 }
 
-// Another content than `before`, which nothing may read.
+// A byte that differs from `before`, for memory that no kernel may read.
 std::byte unread(std::byte before) { return before ^ std::byte{0x5A}; }
 
 using Bytes = std::span<const std::byte>;
@@ -72,12 +72,12 @@ size_t count_undeclared_writes(const Segment& segment, Bytes before, Bytes after
   return count;
 }
 
-// Between what the first and the second run wrote.
+// Counts the bytes in which the results of the first and the second run differ.
 size_t count_differences(const Segment& segment, Bytes before, Bytes first, Bytes second) {
   if (!segment.is_written || are_equal(segment, first, second)) return 0;
   size_t count = 0;
   for (size_t i = segment.begin; i < segment.end; ++i) {
-    // A launch may leave parts of what it writes as they are.
+    // A launch may leave parts of its results unwritten.
     const bool is_left =
         !segment.is_read && first[i] == before[i] && second[i] == unread(before[i]);
     if (second[i] != first[i] && !is_left) ++count;
@@ -153,7 +153,7 @@ std::string case_name(const ::testing::TestParamInfo<KernelCase>& info) {
 }
 
 Tensor KernelTest::make(const TensorType& type) {
-  // Rows of int8 may be ActivationBlocks, which begin with a float32.
+  // Rows of int8 may be ActivationBlocks, each of which begins with a float32.
   const size_t of_elements = type.dtype == DType::i8 ? sizeof(float) : dtype_bytes(type.dtype);
   const size_t alignment = type.layout.has_codes() ? 1 : of_elements;
   return Tensor::borrow(type, memory_.take(type.bytes(), alignment), executor_);

@@ -85,10 +85,11 @@ struct KernelCase {
 /// Every instruction set of this machine with every float type. (This function and case_name are in
 /// a separate file, because the tests also run over kernels of another device.)
 [[nodiscard]] std::vector<KernelCase> all_kernel_cases();
-/// The same and avx512_vnni, for kernels that multiply bytes; it shares all others with avx512.
+/// The same cases and avx512_vnni, for kernels that multiply bytes; all other kernels of
+/// avx512_vnni are those of avx512.
 [[nodiscard]] std::vector<KernelCase> kernel_cases_of_bytes();
-/// All of them but amx_software with float32 and float16. Its attention has tiles for bfloat16
-/// only, and with the other types it is the code of scalar. Of the kernels of the CPU only.
+/// All cases of the CPU's kernels but amx_software with float32 and float16: its attention has
+/// tiles for bfloat16 only, and with the other types it runs the code of scalar.
 [[nodiscard]] std::vector<KernelCase> attention_kernel_cases();
 [[nodiscard]] const KernelTable& kernels_of(const KernelCase& test_case);
 
@@ -130,11 +131,12 @@ class KernelTest : public ::testing::TestWithParam<KernelCase> {
 /// Half of the type's smallest step: the largest error of storing a result near zero.
 [[nodiscard]] double underflow_error(DType dtype);
 
-/// For each element of two tensors of the same shape: |got - want| <= absolute + relative * |want|;
-/// a NaN only where both have it. A reference result in float32 has no rounding error of its own.
+/// Expects for each element of two tensors of the same shape: |got - want| <= absolute + relative *
+/// |want|, and a NaN in `got` exactly where `want` has one. A reference result in float32 has no
+/// rounding error of its own.
 void expect_close(const Tensor& got, const Tensor& want, double relative, double absolute);
-/// Row `got_row` of `got` has the same bits as row `want_row` of `want` (dense tensors of rank >=
-/// 2).
+/// Expects that row `got_row` of `got` has the same bits as row `want_row` of `want` (dense tensors
+/// of rank >= 2).
 void expect_same_row(const Tensor& got, int64_t got_row, const Tensor& want, int64_t want_row);
 void expect_same_bits(const Tensor& got, const Tensor& want);
 

@@ -18,7 +18,8 @@ uint8_t* write_scales(uint8_t* to, float largest, std::mt19937& random) {
   return to;
 }
 
-// The float entries of a head or of a block's scales; integer entries keep their random bytes.
+// Writes the float entries of a head or of a block's scales; integer entries keep their random
+// bytes.
 void write_float_scales(PanelFormat format, uint8_t* head, uint8_t* scales, std::mt19937& random) {
   const PanelLayout layout = panel_layout(format);
   if (format == PanelFormat::mxfp4) {

@@ -11,8 +11,8 @@ namespace reprise::kernels {
 
 [[nodiscard]] std::vector<PanelFormat> all_panel_formats();
 
-/// Codes of all values, the extremes often, and scales of both signs that make elements of a
-/// magnitude of about 0.1 or less times their code.
+/// Fills codes of all values, often the extremes, and scales of both signs with which elements have
+/// a magnitude of about 0.1 or less times their code.
 void fill_packed_weight(const Tensor& weight,
                         std::span<const PanelPart> parts,
                         std::mt19937& random);

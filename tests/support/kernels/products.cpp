@@ -36,8 +36,8 @@ std::vector<Row> rows_of_x(const Tensor& x, const Tensor& weight, int64_t num_ro
   return rows;
 }
 
-// `column` is the index of a weight, or the indices of an expert and of a weight of it. A packed
-// weight takes long to decode, so callers do it once for all rows.
+// `column` is the index of a weight; for experts it is the index of the expert and that of one of
+// its weights. Decoding a packed weight takes long, so callers decode it once for all rows.
 template <typename... Index>
 Row row_of_weight(const Tensor& weight, Index... column) {
   Row numbers(static_cast<size_t>(weight.size(-1)));

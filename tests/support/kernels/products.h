@@ -2,7 +2,7 @@
 
 #include "reprise/kernels/linear/linear.h"
 
-/// Matrix products for tests: the launches by the names of their ops, and the oracles.
+/// Matrix products for tests: launches by the names of their ops, and reference implementations.
 namespace reprise::kernels {
 
 inline bool launch_linear(device::Stream& stream,
@@ -80,7 +80,8 @@ inline bool launch_lm_head(device::Stream& stream,
       {.x = x, .weight = weight, .out = out, .scale = scale, .num_rows = num_rows});
 }
 
-// The oracles compute in double. Weights may have any layout, and x the form that it asks for.
+// The references compute in double. Weights may have any layout, and x the form that this layout
+// requires.
 void linear_ref(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& out);
 void lm_head_ref(const Tensor& x, const Tensor& weight, const Tensor& num_rows, const Tensor& out);
 void expert_linear_ref(const Tensor& x,

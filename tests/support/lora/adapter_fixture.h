@@ -29,7 +29,7 @@ struct AdapterMatrix {
   }
 };
 
-/// The files of one adapter. Change `config` and `tensors`, then write().
+/// The files of one adapter. Change `config` and `tensors`, then call write().
 class AdapterFiles {
  public:
   explicit AdapterFiles(int64_t rank = 4, double alpha = 8)
@@ -66,7 +66,7 @@ class AdapterFiles {
     return folder;
   }
 
-  /// lora_alpha / r, what B * A is multiplied by.
+  /// lora_alpha / r: the factor of B * A.
   [[nodiscard]] double scale() const {
     return config.at("lora_alpha").get<double>() / config.at("r").get<double>();
   }

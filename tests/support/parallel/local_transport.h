@@ -23,10 +23,10 @@ class LocalHub {
 
   [[nodiscard]] int size() const noexcept { return size_; }
   void post(int from, int to, uint32_t tag, std::vector<std::byte> data);
-  /// Takes the oldest message; false: there is none.
+  /// Takes the oldest message; returns false if there is none.
   bool take(int from, int to, uint32_t tag, std::vector<std::byte>& data);
   [[nodiscard]] std::optional<uint32_t> waiting_tag(int from, int to, uint32_t ignored);
-  /// From now on the messages of this rank are lost, as if its process was stopped.
+  /// From now on the messages of this rank are lost, as if its process had stopped.
   void silence(int rank);
 
  private:

@@ -105,7 +105,7 @@ class ModelMachine : public Machine {
   [[nodiscard]] std::vector<Tensor> forward(std::span<const Tensor> inputs);
   [[nodiscard]] TracedProgram trace_model();
 
-  /// Logits and cache after a run. Every run starts from the same cache.
+  /// Logits and cache after a run. Every run starts with the same content of the cache.
   template <typename Run>
   [[nodiscard]] Bytes result_of(Run&& run) {
     fill_cache();

@@ -155,8 +155,8 @@ class RandomBuilder {
   const Shape& shape(ValueId id) { return samples_[index_of(id)][0].shape(); }
   const SymInt& rows(ValueId id) { return program_.type(id).shape[0]; }
 
-  // Adds an op and returns its first result, which also becomes an operand for later ops; nothing
-  // if the operands do not fit.
+  // Adds an op and returns its first result, which also becomes an operand for later ops; returns
+  // nothing if the operands do not fit the op.
   std::optional<ValueId> add(OpCode op,
                              const NodeAttributes& attributes,
                              std::vector<ValueId> inputs) {
@@ -301,7 +301,7 @@ class RandomBuilder {
     const OpFunction function = kFunctions.at(static_cast<size_t>(pick(0, 2)));
     add(OpCode::pool_rows, {.function = function}, {x, logits_indices_, num_logits_});
   }
-  // Often behind a norm, and seldom behind two, because a pass moves norms below.
+  // Often after one norm, and seldom after two, because a pass moves norms to after the gather.
   void add_gather(ValueId x) {
     std::optional<ValueId> rows = x;
     for (int norms = pick(0, 5) / 2; norms > 0 && rows; --norms) {
@@ -333,7 +333,7 @@ class RandomBuilder {
         add(OpCode::soft_cap, {.soft_cap = 3.0F}, {x});
     }
   }
-  // Two of four experts for each row.
+  // Adds the choice of two of four experts for each row.
   std::optional<ValueId> add_routes(ValueId logits) {
     constexpr std::array kByLogits = {
         OpFunction::softmax_of_all, OpFunction::softmax_of_chosen, OpFunction::ones};
@@ -366,7 +366,7 @@ class RandomBuilder {
     if (pick(0, 1) == 1) {
       weights = *add(OpCode::scale_experts, {}, {weights, experts, parameter({num_experts})});
     }
-    if (pick(0, 1) == 1) {  // a rank with two of the four experts
+    if (pick(0, 1) == 1) {  // this rank has two of the four experts
       num_experts = 2;
       weights = *add(OpCode::local_experts, {.begin = 1, .length = 2}, {weights, experts});
       experts = program_.nodes.back().outputs[1];
@@ -383,14 +383,14 @@ class RandomBuilder {
     const ValueId mixed = *add(OpCode::combine_experts, {}, {down, weights});
     add(OpCode::sigmoid_gate, {}, {mixed, linear(1)});
   }
-  // A product, and what one of kVocab adapters of rank 4 adds for each token.
+  // Adds a product, and the term that one of kVocab adapters of rank 4 adds for each token.
   void add_adapter(ValueId x) {
     if (rows(x) != SymInt(Symbol::num_tokens)) return;
     const std::optional<ValueId> product = add_linear(x, pick_width());
     if (!product) return;
     const ValueId shrunk =
         *add(OpCode::lora_shrink, {}, {x, parameter({kVocab, 4, shape(x)[1]}), ids_});
-    // There is one module, so that it does not matter where it ends.
+    // There is only one module, so any end of the module is valid.
     add(OpCode::lora_expand,
         {},
         {*product, shrunk, parameter({kVocab, 4, shape(*product)[1]}), num_logits_, ids_});
@@ -498,7 +498,7 @@ class RandomBuilder {
       return;
     }
     const auto logits = add(OpCode::lm_head, {}, {x, weight, num_logits_});
-    // Two ranks, whose last column of logits is padding.
+    // Adds a collective over two ranks, where the last column of logits is padding.
     if (options_.collectives && logits && pick(0, 1) == 0) {
       add(OpCode::gather_columns, {.length = 2 * kVocab - 1, .ranks = 2}, {*logits, num_logits_});
     }
@@ -578,8 +578,8 @@ class RandomBuilder {
     program_.nodes.push_back({.op = OpCode::empty, .outputs = {out}});
     return out;
   }
-  // A convolution, then four heads of four values with states of three elements, then the gates
-  // that stand around such layers. The blocks of requests serve as their slots.
+  // Adds a convolution, then four heads of four values with states of three elements, then the
+  // gates that follow such layers. The blocks of requests serve as their slots.
   void add_recurrent_layer(ValueId x) {
     if (program_.type(x).dtype != options_.dtype) return;
     const auto table = [&](program::SymShape shape) {
@@ -744,7 +744,7 @@ class RandomBuilder {
   Program program_;
   std::vector<Samples> samples_;  // by value
   std::vector<ValueId> pool_;     // activations
-  std::vector<size_t> pairs_;     // the first states of pairs of keys and values
+  std::vector<size_t> pairs_;     // the first state of each pair of a key cache and a value cache
   ValueId ids_{}, positions_{}, slots_{}, query_start_loc_{}, seq_lens_{}, block_table_{};
   ValueId logits_indices_{}, num_logits_{};
 };

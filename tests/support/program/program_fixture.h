@@ -48,7 +48,7 @@ struct RandomProgramOptions {
   DType dtype = DType::f32;
   bool collectives = true;  // ops that need several ranks
   bool fused = true;        // ops that only the compiler makes, and eight-bit ops
-  int num_steps = 12;       // each adds one op, or the few ops of an attention layer
+  int num_steps = 12;       // each step adds one op, or the few ops of an attention layer
 };
 
 /// Makes a well-formed program over a batch of tokens with the inputs of a decoder (input_ids,

@@ -15,7 +15,7 @@ namespace reprise::scheduler::testing {
 
 inline constexpr int kVocabSize = 1000;
 inline constexpr int32_t kEos = 2;
-/// A token that ends no request.
+/// A token that does not end a request.
 inline constexpr int32_t kPlain = 7;
 
 [[nodiscard]] inline SchedulerConfig small_config() {

@@ -6,10 +6,10 @@
 
 namespace reprise::weights {
 
-/// Changes what means something else in a family, or would be refused there.
+/// Changes members that have another meaning in this family, or that the family refuses.
 inline void fit_to_family(Json& config, std::string_view architecture) {
   if (architecture == "GraniteMoeHybridForCausalLM") config["num_local_experts"] = 0;
-  // Here this member is the number of a layer's values.
+  // In this family the member is the number of a layer's values.
   if (architecture == "MambaForCausalLM") config.erase("intermediate_size");
   if (architecture == "MixtralForCausalLM" || architecture == "GraniteMoeForCausalLM") {
     config["num_local_experts"] = 4;
@@ -35,7 +35,7 @@ inline void fit_to_family(Json& config, std::string_view architecture) {
   }
 }
 
-/// A small config with all that any family needs.
+/// A small config with all members that any family needs.
 inline Json complete_config(std::string_view architecture) {
   Json config = {{"architectures", {architecture}},
                  {"vocab_size", 100},

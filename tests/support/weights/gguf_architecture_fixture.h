@@ -19,7 +19,7 @@ namespace reprise::weights::gguf {
 
 using Keys = std::vector<std::pair<std::string, uint32_t>>;
 
-/// Two heads of four elements, one layer. `keys` are those of the architecture.
+/// A file with two heads of four elements and one layer. `keys` are those of the architecture.
 inline GgufBytes file_of(const std::string& architecture,
                          const Keys& keys = {},
                          int64_t num_layers = 1) {
@@ -43,7 +43,7 @@ inline Keys operator+(Keys keys, const Keys& more) {
   return keys;
 }
 
-/// Keys of latent attention and of experts. No layer of file_of() has experts.
+/// Keys of latent attention and of experts. The only layer of file_of() has no experts.
 inline const Keys kDeepSeekKeys = {{"expert_count", 4},
                                    {"expert_used_count", 2},
                                    {"expert_feed_forward_length", 6},

@@ -7,7 +7,7 @@
 #include "reprise/kernels/swigluoai_and_mul/swigluoai_and_mul.h"
 #include "reprise/tensor/tensor.h"
 
-/// The oracles of activations and gates, in double.
+/// Reference implementations of activations and gates, in double.
 namespace reprise::kernels {
 
 [[nodiscard]] double gelu_ref(double x);

@@ -4,7 +4,7 @@
 #include "reprise/kernels/lora_shrink/lora_shrink.h"
 #include "reprise/tensor/tensor.h"
 
-/// The oracles of adapters' products, in double.
+/// Reference implementations of adapters' products, in double.
 namespace reprise::kernels {
 
 void lora_shrink_ref(const Tensor& x, const Tensor& a, const Tensor& slots, const Tensor& out);

@@ -49,7 +49,7 @@ struct RefRow {
   int64_t context;
 };
 
-// The first position and the one behind the last.
+// Returns the first position and one past the last position.
 std::pair<int64_t, int64_t> seen_positions(const AttentionCall& call, const RefRow& row) {
   const int64_t own = row.context;
   if (call.chunk_size > 0) {

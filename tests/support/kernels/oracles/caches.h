@@ -5,7 +5,7 @@
 #include "reprise/kernels/kv_write/kv_write.h"
 #include "reprise/tensor/tensor.h"
 
-/// The oracles of caches and of the attention that reads them, in double.
+/// Reference implementations of caches and of the attention that reads them, in double.
 namespace reprise::kernels {
 
 void kv_write_ref(const Tensor& k,

@@ -5,7 +5,7 @@
 #include "reprise/kernels/select_experts/select_experts.h"
 #include "reprise/tensor/tensor.h"
 
-/// The oracles of ops that choose experts and combine their results, in double.
+/// Reference implementations of ops that choose experts and combine their results, in double.
 namespace reprise::kernels {
 
 void select_experts_ref(const ExpertChoice& choice,

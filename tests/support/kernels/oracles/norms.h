@@ -7,14 +7,14 @@
 #include "reprise/kernels/rms_norm/rms_norm.h"
 #include "reprise/tensor/tensor.h"
 
-/// The oracles of norms, in double.
+/// Reference implementations of norms, in double.
 namespace reprise::kernels {
 
 /// `origin` is added to each weight.
 void rms_norm_ref(
     const Tensor& x, const Tensor& weight, float epsilon, const Tensor& out, double origin = 0);
 
-/// add_ref, then rms_norm_ref of `sum`.
+/// Computes add_ref into `sum`, then rms_norm_ref of `sum`.
 void fused_add_rms_norm_ref(const Tensor& x,
                             const Tensor& residual,
                             const Tensor& weight,

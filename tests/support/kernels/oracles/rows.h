@@ -8,7 +8,7 @@
 #include "reprise/kernels/rope/rope.h"
 #include "reprise/tensor/tensor.h"
 
-/// The oracles of ops on rows, in double.
+/// Reference implementations of ops on rows, in double.
 namespace reprise::kernels {
 
 void add_ref(const Tensor& a, const Tensor& b, const Tensor& out);
@@ -27,7 +27,7 @@ void rope_ref(const Tensor& q,
               const Tensor& q_out,
               const Tensor& k_out);
 
-/// Quantisation is exact, so kernels have the same bits.
+/// Quantisation has only one right result, so kernels must have the same bits.
 void quantize_per_token_ref(const Tensor& x, const Tensor& q, const Tensor& scales);
 void quantize_static_ref(const Tensor& x, const Tensor& scale, const Tensor& q);
 

@@ -14,7 +14,8 @@ void clear_row_ref(const Tensor& out, int64_t token) {
   for (int64_t i = 0; i < out.size(1); ++i) set_element(out, 0, token, i);
 }
 
-// The slot with the state after a token of a request, and for token 0 also the one before it.
+// Returns the slot that gets the state after a token of a request. The slot of token 0 also holds
+// the state before token 0.
 int64_t slot_ref(const StateOperands& states, int64_t request, int64_t token) {
   const Tensor& slots = states.state_indices;
   if (slots.rank() == 1) return int_element(slots, request);
@@ -27,7 +28,7 @@ void copy_slot_ref(const Tensor& state, int64_t from, int64_t to) {
   if (from != to) std::copy_n(data + from * size, size, data + to * size);
 }
 
-// Tokens behind those of the last request.
+// Clears the rows of the tokens after those of the last request.
 void clear_padding_ref(const StateOperands& states, const Tensor& out) {
   for (int64_t token = int_element(states.query_start_loc, states.seq_lens.size(0));
        token < out.size(0);

@@ -8,7 +8,7 @@
 #include "reprise/kernels/short_conv/short_conv.h"
 #include "reprise/tensor/tensor.h"
 
-/// The oracles of ops with a state for each request, in double.
+/// Reference implementations of ops with a state for each request, in double.
 namespace reprise::kernels {
 
 /// A recurrence: `update` computes the results of a token and changes the state in a
@@ -16,7 +16,7 @@ namespace reprise::kernels {
 using UpdateStateRef = std::function<void(int64_t slot, int64_t token)>;
 void recurrence_ref(const UpdateStateRef& update, const StateOperands& states, const Tensor& out);
 
-/// A convolution: what is convolved, and what becomes of a sum.
+/// A convolution: its input, and the function of each sum.
 struct ConvolutionRef {
   std::function<double(int64_t token, int64_t channel)> input;
   std::function<double(int64_t token, int64_t channel, double sum)> result;
