@@ -345,26 +345,23 @@ class Parser {
   void parse_into(float& number) { number = parse_float(); }
   void parse_into(int& number) { number = static_cast<int>(parse_number()); }
   void parse_into(int64_t& number) { number = parse_number(); }
-  void parse_into(OpFunction& function) { function = parse_function_name(); }
-  void parse_into(DType& dtype) { dtype = parse_dtype_name(); }
   void parse_into(uint32_t& group) { group = parse_group_number(); }
-  DType parse_dtype_name() {
+  void parse_into(DType& dtype) {
     in_.skip_spaces();
     const size_t position = in_.position();
     const std::string_view name = in_.take_word("an element type");
-    const std::optional<DType> dtype = parse_short_name(name);
-    if (!dtype) in_.fail_at(position, fmt::format("no element type is called '{}'", name));
-    return *dtype;
+    const std::optional<DType> found = parse_short_name(name);
+    if (!found) in_.fail_at(position, fmt::format("no element type is called '{}'", name));
+    dtype = *found;
   }
-  OpFunction parse_function_name() {
+  void parse_into(OpFunction& function) {
     in_.skip_spaces();
     const size_t position = in_.position();
     const std::string_view name = in_.take_word("a function");
-    const OpFunction function = function_of_name(name);
+    function = function_of_name(name);
     if (function == OpFunction::none) {
       in_.fail_at(position, fmt::format("no function is called '{}'", name));
     }
-    return function;
   }
   uint32_t parse_group_number() {
     in_.skip_spaces();
