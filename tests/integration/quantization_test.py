@@ -192,6 +192,37 @@ def nf4_tensors(module, rows):
             }, [values[at : at + width] for at in range(0, len(values), width)]
 
 
+def nvfp4_tensors(module, rows, form="compressed-tensors"):
+    """NVFP4 with a float8 scale for 16 elements and a number for all, as compressed-tensors or ModelOpt stores it."""
+    numbers = float8_numbers()
+    middles = [(low + high) / 2 for low, high in zip(numbers, numbers[1:])]
+    grid = [0, 0.5, 1, 1.5, 2, 3, 4, 6]
+    between = [(low + high) / 2 for low, high in zip(grid, grid[1:])]
+    shared = single(6 * 448 / max(abs(value) for row in rows for value in row))  # compressed-tensors divides by it
+    factor = single(1 / shared)
+    scales, packed, values = bytearray(), bytearray(), []
+    for row in rows:
+        values.append([])
+        for begin in range(0, len(row), 16):
+            group = row[begin : begin + 16]
+            code = bisect.bisect(middles, max(map(abs, group)) / 6 * shared)
+            scales.append(code)
+            scale = single(numbers[code] * factor)
+            codes = [bisect.bisect(between, abs(value) / scale) if scale else 0 for value in group]
+            values[-1] += [single((-1 if value < 0 else 1) * grid[number] * scale) for number, value in zip(codes, group)]
+            codes = [number | (8 if value < 0 else 0) for number, value in zip(codes, group)]
+            packed += bytes(low | high << 4 for low, high in zip(codes[::2], codes[1::2]))
+    height, width = len(rows), len(rows[0])
+    weight = ("U8", [height, width // 2], bytes(packed))
+    shared_scales = {f"{module}.weight_scale": ("F8_E4M3", [height, width // 16], bytes(scales))}
+    if form == "modelopt":
+        return shared_scales | {f"{module}.weight": weight, f"{module}.weight_scale_2": ("F32", [], struct.pack("<f", factor)),
+                                f"{module}.input_scale": ("F32", [], struct.pack("<f", 0.01))}, values
+    return shared_scales | {f"{module}.weight_packed": weight,
+                            f"{module}.weight_global_scale": ("F32", [1], struct.pack("<f", shared)),
+                            f"{module}.input_global_scale": ("F32", [1], struct.pack("<f", 100))}, values
+
+
 class Quantization(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -317,6 +348,9 @@ class Quantization(unittest.TestCase):
             "int4": (lambda module, rows: (pack_quantized_tensors(module, *(four := four_bits(rows))[:3]), four[3]),
                      {"quant_method": "compressed-tensors", "format": "pack-quantized"}),
             "nf4": (nf4_tensors, {"quant_method": "bitsandbytes", "load_in_4bit": True}),
+            "nvfp4": (nvfp4_tensors, {"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}),
+            "modelopt": (lambda module, rows: nvfp4_tensors(module, rows, "modelopt"),
+                         {"quant_method": "modelopt", "quant_algo": "NVFP4"}),
         }
         checkpoint = self.tools.Checkpoint(Path(MODEL))
         for name, (quantised, config) in formats.items():
@@ -335,6 +369,20 @@ class Quantization(unittest.TestCase):
                 folder = self.write_folder(name, stored, config)
                 self.assertEqual(self.tokens(folder, *OPTIONS), expected)
                 self.assertEqual(self.tokens(folder, *OPTIONS, "-q", config["quant_method"]), expected)
+        # ModelOpt's older checkpoints say it in a file of their own.
+        old = self.folder / "modelopt_old"
+        shutil.copytree(self.folder / "modelopt", old)
+        config = json.loads((old / "config.json").read_text(encoding="utf-8"))
+        quantization = config.pop("quantization_config")
+        del quantization["quant_method"]
+        (old / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        (old / "hf_quant_config.json").write_text(json.dumps({"quantization": quantization}), encoding="utf-8")
+        self.assertEqual(self.tokens(old, *OPTIONS, "-q", "modelopt_fp4"), self.tokens(self.folder / "modelopt", *OPTIONS))
+        quantization["quant_algo"] = "W4A8_AWQ"
+        (old / "hf_quant_config.json").write_text(json.dumps({"quantization": quantization}), encoding="utf-8")
+        run = self.run_cli("generate", old, *OPTIONS)
+        self.assertNotEqual(run.returncode, 0)
+        self.assertIn("quant_algo: 'W4A8_AWQ' is not supported; supported: NVFP4, FP8", run.stderr)
 
     def test_quantises_activations_per_token_where_a_checkpoint_asks_for_it(self):
         checkpoint = self.tools.Checkpoint(Path(MODEL))

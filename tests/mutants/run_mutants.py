@@ -151,8 +151,8 @@ def number_of_commits(source):
 
 
 def files_to_compile(mutant):
-    """The mutant's "compile". A test of one instruction set calls no kernel of another, and no test calls those that this
-    CPU lacks."""
+    """The mutant's "compile", without what its test does not call: the kernels of other instruction sets than that in the
+    test's name, and those that this CPU cannot run."""
     isa = ISA_OF_TEST.search(mutant["killed_by"])
 
     def is_called(file):

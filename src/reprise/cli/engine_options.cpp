@@ -228,8 +228,17 @@ void add_model_files(OptionTable& table, api::EngineArgs& args) {
 
 // The values of --quantization: first the formats that Reprise quantises to, then the formats that
 // a checkpoint may have.
-constexpr std::array<std::string_view, 9> kQuantizations = {
-    "none", "int8", "int4", "q8_0", "fp8", "gptq", "awq", "compressed-tensors", "bitsandbytes"};
+constexpr std::array<std::string_view, 11> kQuantizations = {"none",
+                                                             "int8",
+                                                             "int4",
+                                                             "q8_0",
+                                                             "fp8",
+                                                             "gptq",
+                                                             "awq",
+                                                             "compressed-tensors",
+                                                             "bitsandbytes",
+                                                             "modelopt",
+                                                             "modelopt_fp4"};
 
 // Options of how weights are read and kept in memory.
 void add_weight_settings(OptionTable& table, api::EngineArgs& args) {

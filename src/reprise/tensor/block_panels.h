@@ -38,6 +38,7 @@
 ///   int4_g128    nibble       f16 d, u8 z                -                   d * (code - z)
 ///   int8_g128    byte         f32 d                      -                   d * (code - 128)
 ///   mxfp4        nibble       -                          u8 e                2^(e-128)*kFp4[code]
+///   nvfp4        nibble       f32 g                      f16 d, twice        g * d * kFp4[code]
 ///
 /// Each item of a head or of scales has 16 entries, one per column. "Twice": for elements 0..15,
 /// then for elements 16..31. s|t: s in the low half of the byte. All products of scales are exact

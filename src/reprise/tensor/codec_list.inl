@@ -19,6 +19,7 @@ X(int4_g32, block_panels, .head_bytes = 3, .code_bytes = 16)
 X(int4_g128, block_panels, .super_blocks = 4, .head_bytes = 3, .code_bytes = 16)
 X(int8_g128, block_panels, .super_blocks = 4, .head_bytes = 4, .code_bytes = 32)
 X(mxfp4, block_panels, .code_bytes = 16, .scale_bytes = 1)
+X(nvfp4, block_panels, .super_blocks = 4, .head_bytes = 4, .code_bytes = 16, .scale_bytes = 4)
 
 X(int8_rows, int8_panels, .super_blocks = 2, .code_bytes = 32, .tail_bytes = 8)
 

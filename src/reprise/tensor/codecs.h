@@ -28,7 +28,7 @@ enum class PanelFormat : uint8_t {
 // NOLINTEND(bugprone-branch-clone)
 
 /// The number of codecs of weights in blocks. They come first in the list.
-inline constexpr int kNumPanelFormats = 16;
+inline constexpr int kNumPanelFormats = 17;
 static_assert(family_of(static_cast<PanelFormat>(kNumPanelFormats - 1)) ==
                   WeightFamily::block_panels &&
               family_of(static_cast<PanelFormat>(kNumPanelFormats)) != WeightFamily::block_panels);

@@ -95,6 +95,12 @@ double value_of(PanelFormat format, const BlockOfColumn& block, int64_t i) {
     case PanelFormat::mxfp4:
       return std::ldexp(static_cast<double>(kFp4Values[block.nibble(i)]),
                         block.unsigned_byte(own) - 128);
+    case PanelFormat::nvfp4: {
+      float factor = 0;
+      std::memcpy(&factor, block.head + 4 * block.column, sizeof factor);
+      const auto scale = static_cast<float>(block.half(own + 2 * part));
+      return static_cast<double>(factor * scale) * kFp4Values[block.nibble(i)];
+    }
     case PanelFormat::int8_rows:
     case PanelFormat::f8e4m3_rows:
     case PanelFormat::f8e4m3_g128:

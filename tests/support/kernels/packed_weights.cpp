@@ -24,6 +24,9 @@ void write_float_scales(PanelFormat format, uint8_t* head, uint8_t* scales, std:
   const PanelLayout layout = panel_layout(format);
   if (format == PanelFormat::mxfp4) {
     for (int64_t c = 0; c < kPanelColumns; ++c) scales[c] = static_cast<uint8_t>(random() % 126);
+  } else if (format == PanelFormat::nvfp4) {
+    write_scales<float>(head, 0.1F, random);
+    write_scales<Float16>(write_scales<Float16>(scales, 1, random), 1, random);
   } else if (format == PanelFormat::int8_g128) {
     write_scales<float>(head, 0.1F, random);
   } else if (layout.super_blocks == 8) {

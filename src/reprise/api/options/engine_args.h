@@ -55,8 +55,8 @@ struct EngineArgs {
   /// generate, pooling, or auto: pooling for encoders and for folders of Sentence Transformers.
   std::string runner = "auto";
   /// none: weights as they are stored; int8, int4, q8_0, fp8: quantised while they are loaded;
-  /// gptq, awq, compressed-tensors, bitsandbytes: stored in that format, which is an error if they
-  /// are not. fp8 is also accepted for weights that are stored so.
+  /// gptq, awq, compressed-tensors, bitsandbytes, modelopt: stored in that format, which is an
+  /// error if they are not. fp8 is also accepted for weights that are stored so.
   std::string quantization = "none";
   std::string device = "auto";  // cpu, cuda; auto = cuda if it can be used
   /// The part of the device's memory that weights, caches, activations and graphs may use together

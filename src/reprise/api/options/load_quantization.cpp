@@ -23,7 +23,7 @@ std::optional<weights::LoadQuantization> find_load_quantization(std::string_view
 
 bool is_stored_format(std::string_view name) {
   using enum weights::QuantizationMethod;
-  constexpr std::array kFormats = {gptq, awq, fp8, compressed_tensors, bitsandbytes};
+  constexpr std::array kFormats = {gptq, awq, fp8, compressed_tensors, bitsandbytes, modelopt};
   return std::ranges::any_of(kFormats, [&](weights::QuantizationMethod method) {
     return weights::quantization_method_name(method) == name;
   });
@@ -33,7 +33,8 @@ bool is_stored_format(std::string_view name) {
 
 std::optional<weights::LoadQuantization> load_quantization(const EngineArgs& args,
                                                            const weights::ModelConfig& config) {
-  const std::string& asked = args.quantization;
+  // vLLM has a name of its own for ModelOpt's NVFP4.
+  const std::string asked = args.quantization == "modelopt_fp4" ? "modelopt" : args.quantization;
   const std::string_view stored = weights::quantization_method_name(config.quantization.method);
   if (asked == "none" || asked == "None" || asked == stored) return std::nullopt;
   const auto method = find_load_quantization(asked);
@@ -42,7 +43,7 @@ std::optional<weights::LoadQuantization> load_quantization(const EngineArgs& arg
         "--quantization: '{}' is not one of none, int8, int4, q8_0, fp8{}",
         asked,
         is_stored_format(asked) ? fmt::format("; the checkpoint is stored as {}", stored)
-                                : ", gptq, awq, compressed-tensors, bitsandbytes"));
+                                : ", gptq, awq, compressed-tensors, bitsandbytes, modelopt"));
   }
   if (stored != "none") {
     throw InvalidArgument(fmt::format(

@@ -2,6 +2,7 @@
 
 #include "reprise/weights/codecs/bitsandbytes_matrix.h"
 #include "reprise/weights/codecs/gptq_matrix.h"
+#include "reprise/weights/codecs/nvfp4_matrix.h"
 #include "reprise/weights/codecs/packed_matrix.h"
 #include "reprise/weights/codecs/scaled_matrix.h"
 
@@ -16,9 +17,15 @@ MatrixMap find_checkpoint_matrices(const WeightSource& source, const Quantizatio
       return find_gptq_matrices(source, config);
     case QuantizationMethod::fp8:
       return find_scaled_matrices(source, config);
+    case QuantizationMethod::modelopt: {
+      MatrixMap matrices = find_scaled_matrices(source, config);
+      matrices.merge(find_nvfp4_matrices(source));
+      return matrices;
+    }
     case QuantizationMethod::compressed_tensors: {
       MatrixMap matrices = find_scaled_matrices(source, config);
       matrices.merge(find_packed_matrices(source));
+      matrices.merge(find_nvfp4_matrices(source));
       return matrices;
     }
     case QuantizationMethod::bitsandbytes: {

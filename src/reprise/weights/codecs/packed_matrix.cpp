@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "reprise/base/error.h"
+#include "reprise/weights/codecs/nvfp4_matrix.h"
 
 namespace reprise::weights {
 namespace {
@@ -149,7 +150,8 @@ MatrixMap find_packed_matrices(const WeightSource& source) {
   return find_matrices(
       source,
       {kPacked, ".weight_shape", ".weight_scale", ".weight_zero_point", ".weight_g_idx"},
-      [&](std::string module, std::vector<std::string> parts) {
+      [&](std::string module, std::vector<std::string> parts) -> std::unique_ptr<QuantizedMatrix> {
+        if (source.has(module + std::string(kNvfp4GlobalScale))) return nullptr;
         return std::make_unique<PackedMatrix>(source, std::move(module), std::move(parts));
       });
 }

@@ -188,7 +188,9 @@ MatrixMap find_matrices(const WeightSource& source,
       std::string part = module + std::string(suffix);
       if (source.has(part)) parts.push_back(std::move(part));
     }
-    matrices.emplace(module + ".weight", make(module, std::move(parts)));
+    if (auto matrix = make(module, std::move(parts))) {
+      matrices.emplace(module + ".weight", std::move(matrix));
+    }
   }
   return matrices;
 }

@@ -120,8 +120,9 @@ class QuantizedMatrices final : public WeightSource {
 
 using MakeMatrix = std::function<std::unique_ptr<QuantizedMatrix>(std::string module,
                                                                   std::vector<std::string> parts)>;
-/// Makes a matrix "M.weight" for each module M that has a tensor with the first of these suffixes.
-/// The matrix gets the names of all its parts that the source has. \throws FileError E_DUPLICATE,
+/// Makes a matrix "M.weight" for each module M that has a tensor with the first of these suffixes,
+/// unless `make` returns nullptr: then M is stored in another way. The matrix gets the names of all
+/// its parts that the source has. \throws FileError E_DUPLICATE,
 /// and the exceptions of `make`
 [[nodiscard]] MatrixMap find_matrices(const WeightSource& source,
                                       std::initializer_list<std::string_view> suffixes,

@@ -12,6 +12,7 @@
 #include "reprise/tensor/int8_panels.h"
 #include "reprise/tensor/packed_weight.h"
 #include "reprise/weights/codecs/bitsandbytes_matrix.h"
+#include "reprise/weights/codecs/nvfp4_matrix.h"
 #include "reprise/weights/codecs/packed_matrix.h"
 #include "reprise/weights/codecs/scaled_matrix.h"
 #include "reprise/weights/files/safetensors.h"
@@ -19,7 +20,7 @@
 #include "tests/support/weights/memory_weights.h"
 
 // The expected values are those of compressed-tensors, bitsandbytes and PyTorch
-// (tools/make_quantized_goldens.py).
+// (tools/make_quantized_goldens.py, tools/make_nvfp4_goldens.py).
 namespace reprise::weights {
 namespace {
 
@@ -31,16 +32,19 @@ MatrixMap find_matrices(const WeightSource& source, const QuantizationConfig& co
   MatrixMap matrices = find_scaled_matrices(source, config);
   matrices.merge(find_packed_matrices(source));
   matrices.merge(find_bitsandbytes_matrices(source));
+  matrices.merge(find_nvfp4_matrices(source));
   return matrices;
 }
 
-// The tensors of one case of the golden file.
+// The tensors of one case of a golden file: a case of NVFP4 has a file of its own.
 class Golden {
  public:
   explicit Golden(const std::string& name)
       : file_(InputFile::open(std::string(source_dir()) +
-                              "/tests/goldens/quantized/matrices.safetensors")) {
-    const std::string prefix = name + "/";
+                              (name.starts_with("nvfp4/")
+                                   ? "/tests/goldens/quantized/nvfp4.safetensors"
+                                   : "/tests/goldens/quantized/matrices.safetensors"))) {
+    const std::string prefix = name.substr(name.find('/') + 1) + "/";
     for (const TensorEntry& tensor : file_.tensors()) {
       if (!tensor.name.starts_with(prefix)) continue;
       std::vector<std::byte> bytes(tensor.size_bytes());
@@ -95,6 +99,10 @@ const Case kCases[] = {
     {"nf4_nested"},
     {"fp4"},
     {"bnb_int8", PanelFormat::int8_g128},
+    {"nvfp4/panels", PanelFormat::nvfp4},
+    {"nvfp4/panels_modelopt", PanelFormat::nvfp4},
+    {"nvfp4/rows"},
+    {"nvfp4/rows_modelopt"},
 };
 
 TEST(QuantizedMatrix, has_the_values_of_the_library_that_defines_the_format) {
@@ -200,6 +208,22 @@ std::string error_of(const MemoryWeights& source, const QuantizationConfig& conf
   return "";
 }
 
+TEST(QuantizedMatrix, refuses_a_scale_of_nvfp4_that_is_no_number) {
+  for (const char* name : {"nvfp4/panels", "nvfp4/rows_modelopt"}) {
+    Golden golden(name);
+    const auto depth = golden.values().size() / 17;
+    std::vector<uint8_t> scales(17 * depth / 16, 0x38);
+    scales[20] = 0x7f;
+    golden.stored().add(
+        "m.weight_scale", DType::f8e4m3, {17, static_cast<int64_t>(depth) / 16}, scales);
+    const auto weights = golden.open({});
+    std::vector<float> values(golden.values().size());
+    EXPECT_THROW(weights->read("m.weight", DType::f32, std::as_writable_bytes(std::span(values))),
+                 FileError)
+        << name;
+  }
+}
+
 TEST(QuantizedMatrix, refuses_tensors_that_do_not_fit_together) {
   using Change = std::function<void(MemoryWeights&)>;
   struct Broken {
@@ -255,6 +279,26 @@ TEST(QuantizedMatrix, refuses_tensors_that_do_not_fit_together) {
       {"int4_order",
        "E_VALUE",
        [](auto& m) { m.add("m.weight_g_idx", DType::i32, {256}, std::vector<int32_t>(256, 8)); }},
+      {"nvfp4/panels", "E_MISSING", [](auto& m) { m.remove("m.weight_scale"); }},
+      {"nvfp4/panels_modelopt", "E_MISSING", [](auto& m) { m.remove("m.weight"); }},
+      {"nvfp4/panels",
+       "E_SHAPE",
+       [](auto& m) { m.add("m.weight_scale", DType::f8e4m3, {17, 8}, std::vector<char>(136)); }},
+      {"nvfp4/panels",
+       "E_SHAPE",
+       [](auto& m) { m.add("m.weight_packed", DType::u8, {17, 127}, std::vector<char>(2159)); }},
+      {"nvfp4/panels_modelopt",
+       "E_SHAPE",
+       [](auto& m) { m.add("m.weight_scale_2", DType::f32, {2}, std::vector<float>{1, 1}); }},
+      {"nvfp4/panels",
+       "E_VALUE",
+       [](auto& m) { m.add("m.weight_global_scale", DType::f32, {1}, std::vector<float>{0}); }},
+      {"nvfp4/panels_modelopt",
+       "E_VALUE",
+       [](auto& m) { m.add("m.weight_scale_2", DType::f32, {}, std::vector<float>{-1}); }},
+      {"nvfp4/panels",
+       "E_DUPLICATE",
+       [](auto& m) { m.add("m.weight", DType::f32, {17, 256}, std::vector<float>(17 * 256)); }},
       {"int4_g32",
        "E_DUPLICATE",
        [](auto& m) { m.add("m.weight", DType::f32, {17, 256}, std::vector<float>(17 * 256)); }},

@@ -19,6 +19,7 @@
 
 #include "reprise/weights/codecs/bitsandbytes_matrix.h"
 #include "reprise/weights/codecs/gptq_matrix.h"
+#include "reprise/weights/codecs/nvfp4_matrix.h"
 #include "reprise/weights/codecs/packed_matrix.h"
 #include "reprise/weights/codecs/scaled_matrix.h"
 #include "reprise/weights/files/safetensors.h"
@@ -71,11 +72,10 @@ int64_t elements_of(const std::vector<int64_t>& shape) {
   return count;
 }
 
-// The cases of the golden file.
-std::map<std::string, Case> golden_cases() {
+// Adds the cases of a golden file.
+void add_goldens(const std::string& name, std::map<std::string, Case>& cases) {
   const SafetensorsFile file(
-      InputFile::open(std::string(source_dir()) + "/tests/goldens/quantized/matrices.safetensors"));
-  std::map<std::string, Case> cases;
+      InputFile::open(std::string(source_dir()) + "/tests/goldens/quantized/" + name));
   for (const TensorEntry& tensor : file.tensors()) {
     const size_t slash = tensor.name.find('/');
     const std::string own = tensor.name.substr(slash + 1);
@@ -87,6 +87,12 @@ std::map<std::string, Case> golden_cases() {
     to.tensors[own] = std::move(stored);
     to.config.method = QuantizationMethod::compressed_tensors;
   }
+}
+
+std::map<std::string, Case> golden_cases() {
+  std::map<std::string, Case> cases;
+  add_goldens("matrices.safetensors", cases);
+  add_goldens("nvfp4.safetensors", cases);
   cases["fp8_block"].config.block_rows = 16;
   cases["fp8_block"].config.block_columns = 128;
   return cases;
@@ -165,6 +171,7 @@ std::unique_ptr<WeightSource> open(const Case& test) {
   MatrixMap matrices = find_scaled_matrices(*source, test.config);
   matrices.merge(find_packed_matrices(*source));
   matrices.merge(find_bitsandbytes_matrices(*source));
+  matrices.merge(find_nvfp4_matrices(*source));
   return std::make_unique<QuantizedMatrices>(std::move(source), std::move(matrices));
 }
 
@@ -242,6 +249,8 @@ void mutate(Random& random, Case& test) {
                                      "m.weight_g_idx",
                                      "m.SCB",
                                      "m.weight.absmax",
+                                     "m.weight_global_scale",
+                                     "m.weight_scale_2",
                                      "m.qweight",
                                      "m.g_idx"};
       const Stored copy = chosen->second;

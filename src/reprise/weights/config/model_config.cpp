@@ -313,7 +313,15 @@ namespace {
 LoadedModelConfig load_model_config(const ModelDirectory& directory, const Json& overrides) {
   if (!directory.contains("config.json")) refuse_missing_config(directory);
   const std::string path = directory.path_of("config.json");
-  const std::string text = directory.read_text("config.json", kMaxConfigBytes);
+  std::string text = directory.read_text("config.json", kMaxConfigBytes);
+  if (constexpr const char* kName = "hf_quant_config.json"; directory.contains(kName)) {
+    Json config = parse_json_file(text, path, "E_CONFIG");
+    add_modelopt_config(
+        config,
+        parse_json_file(
+            directory.read_text(kName, kMaxConfigBytes), directory.path_of(kName), "E_CONFIG"));
+    text = config.dump();
+  }
   LoadedModelConfig loaded = parse_model_config(text, path, overrides);
   if (directory.contains("adapter_config.json")) {
     loaded.warnings.push_back(fmt::format(

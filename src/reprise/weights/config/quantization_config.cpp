@@ -72,6 +72,19 @@ QuantizationConfig read_fp8(const ConfigReader& reader) {
   return config;
 }
 
+// NVIDIA's Model Optimizer. Its older checkpoints have these members in hf_quant_config.json.
+QuantizationConfig read_modelopt(const ConfigReader& reader) {
+  const std::string algorithm = reader.string("quant_algo").value_or("");
+  if (algorithm != "NVFP4" && algorithm != "FP8") {
+    reader.fail("quant_algo",
+                fmt::format("'{}' is not supported; supported: NVFP4, FP8", visible(algorithm)));
+  }
+  const std::string cache = reader.string("kv_cache_quant_algo").value_or("");
+  return {.method = QuantizationMethod::modelopt,
+          .bits = algorithm == "NVFP4" ? 4 : 8,
+          .has_float8_cache = cache == "FP8"};
+}
+
 QuantizationConfig read_bitsandbytes(const ConfigReader& reader) {
   const bool is_four = reader.boolean("load_in_4bit").value_or(false);
   const bool is_eight = reader.boolean("load_in_8bit").value_or(false);
@@ -85,16 +98,17 @@ QuantizationConfig read_bitsandbytes(const ConfigReader& reader) {
 // plain numbers.
 void require_format(const ConfigReader& reader) {
   const std::string format = reader.string("format").value_or("dense");
-  constexpr std::array<std::string_view, 6> kFormats = {"dense",
+  constexpr std::array<std::string_view, 7> kFormats = {"dense",
                                                         "int-quantized",
                                                         "naive-quantized",
                                                         "float-quantized",
                                                         "pack-quantized",
+                                                        "nvfp4-pack-quantized",
                                                         "mixed-precision"};
   if (std::ranges::find(kFormats, format) != kFormats.end()) return;
   reader.fail("format",
               fmt::format("'{}' is not supported; supported: int-quantized, naive-quantized, "
-                          "float-quantized, pack-quantized, mixed-precision",
+                          "float-quantized, pack-quantized, nvfp4-pack-quantized, mixed-precision",
                           visible(format)));
 }
 
@@ -157,10 +171,20 @@ std::string_view quantization_method_name(QuantizationMethod method) noexcept {
       return "compressed-tensors";
     case QuantizationMethod::bitsandbytes:
       return "bitsandbytes";
+    case QuantizationMethod::modelopt:
+      return "modelopt";
     case QuantizationMethod::none:
       break;
   }
   return "none";
+}
+
+void add_modelopt_config(Json& config, const Json& file) {
+  if (!config.is_object() || config.contains("quantization_config") || !file.is_object()) return;
+  const auto found = file.find("quantization");
+  if (found == file.end() || !found->is_object()) return;
+  config["quantization_config"] = *found;
+  config["quantization_config"]["quant_method"] = "modelopt";
 }
 
 QuantizationConfig read_quantization_config(const ConfigReader& reader) {
@@ -173,9 +197,10 @@ QuantizationConfig read_quantization_config(const ConfigReader& reader) {
   if (method == "fp8" || method == "fbgemm_fp8") return read_fp8(*config);
   if (method == "compressed-tensors") return read_compressed_tensors(*config);
   if (method == "bitsandbytes") return read_bitsandbytes(*config);
+  if (method == "modelopt" || method == "modelopt_fp4") return read_modelopt(*config);
   config->fail("quant_method",
                fmt::format("'{}' is not supported; supported: gptq, awq, fp8, compressed-tensors, "
-                           "bitsandbytes; use the float16 or bfloat16 "
+                           "bitsandbytes, modelopt; use the float16 or bfloat16 "
                            "original, with --quantization if it should be smaller",
                            visible(method)));
 }

@@ -8,7 +8,15 @@
 namespace reprise::weights {
 
 /// The formats of quantised checkpoints that can be read.
-enum class QuantizationMethod : uint8_t { none, gptq, awq, fp8, compressed_tensors, bitsandbytes };
+enum class QuantizationMethod : uint8_t {
+  none,
+  gptq,
+  awq,
+  fp8,
+  compressed_tensors,
+  bitsandbytes,
+  modelopt,
+};
 
 /// "gptq"
 [[nodiscard]] std::string_view quantization_method_name(QuantizationMethod method) noexcept;
@@ -33,6 +41,10 @@ struct QuantizationConfig {
 
   bool operator==(const QuantizationConfig&) const = default;
 };
+
+/// Puts the content of ModelOpt's hf_quant_config.json into a config.json without a
+/// quantization_config. Does nothing if `file` has no member "quantization".
+void add_modelopt_config(Json& config, const Json& file);
 
 /// Reads the member `quantization_config` of the object. \throws FileError E_CONFIG naming the
 /// member that cannot be read

@@ -15,7 +15,7 @@ struct PanelTraits {
 
   // Codes of all eight bits. Their offset is 128.
   [[nodiscard]] constexpr bool is_wide() const {
-    return planes == CodePlanes::byte || planes == CodePlanes::iq4 || planes == CodePlanes::fp4;
+    return planes == CodePlanes::byte || planes == CodePlanes::iq4;
   }
 };
 
@@ -32,7 +32,9 @@ constexpr PanelTraits panel_traits(PanelFormat format) {
     case PanelFormat::iq4_xs:
       return {.planes = CodePlanes::iq4, .offset = 128};
     case PanelFormat::mxfp4:
-      return {.planes = CodePlanes::fp4, .offset = 128};
+      return {.planes = CodePlanes::fp4, .offset = 12};
+    case PanelFormat::nvfp4:
+      return {.planes = CodePlanes::fp4, .parts = 2, .offset = 12};
     case PanelFormat::q4_1:
     case PanelFormat::q4_k:
     case PanelFormat::int4_g32:
@@ -114,6 +116,8 @@ struct PanelUnpacker {
     const uint8_t* own = block + kPanelColumns * kLayout.code_bytes;
     if constexpr (kFormat == PanelFormat::int8_g128) {
       return Panel::load_f32(head);
+    } else if constexpr (kFormat == PanelFormat::nvfp4) {
+      return Panel::times(Panel::load_f32(head), Panel::load_f16(own + kPart * 32));
     } else if constexpr (kFormat == PanelFormat::mxfp4) {
       return Panel::load_powers(own);
     } else if constexpr (kFormat == PanelFormat::int4_g32 || kFormat == PanelFormat::int4_g128) {
@@ -148,9 +152,9 @@ struct PanelUnpacker {
   // kIq4Values + 128
   alignas(16) static constexpr uint8_t kIq4Codes[16] = {
       1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
-  // kFp4Values + 128
+  // kFp4Values + 12
   alignas(16) static constexpr uint8_t kFp4Codes[16] = {
-      128, 129, 130, 131, 132, 134, 136, 140, 128, 127, 126, 125, 124, 122, 120, 116};
+      12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 };
 
 // A call of f<kFormat>(), for a format that is known when the kernel runs. `f` is a lambda that
