@@ -67,16 +67,16 @@ void add_attention_options(OptionTable& table, std::string& backend, int32_t& fl
   table.add({.name = "attention-backend",
              .group = kAttentionGroup,
              .value_name = "NAME",
-             .help =
-                 "How attention is computed, which decides what graphs can hold of it: the backend "
-                 "that plays the part which vLLM's of this name has there.",
+             .help = "Attention backend, by vLLM's names. It determines which batches FULL graphs "
+                     "can contain.",
              .default_text = "auto",
              .apply = [&backend](std::string_view value) { backend = known_backend(value); },
              .choices = std::move(choices)});
   table.add({.name = "flash-attn-version",
              .group = kAttentionGroup,
              .value_name = "2|3",
-             .help = "Of FLASH_ATTN: 3 has one path for every batch, 2 separate ones.",
+             .help = "With FLASH_ATTN: 3 uses one path for every batch, 2 separate paths for "
+                     "uniform and other batches.",
              .default_text = "3",
              .apply =
                  [&flash_attn_version](std::string_view value) {

@@ -24,7 +24,9 @@ constexpr std::array kBenchmarks = {
     Benchmark{"serve", "A load on any OpenAI server, as vllm bench serve.", run_bench_serve},
     Benchmark{"sweep", "A grid of servers and loads, in one table and one page.", run_bench_sweep},
     Benchmark{"latency", "How long one batch takes.", run_bench_latency},
-    Benchmark{"throughput", "Requests and tokens per second, all at once.", run_bench_throughput},
+    Benchmark{"throughput",
+              "Requests and tokens per second when all requests come at once.",
+              run_bench_throughput},
     Benchmark{"startup", "Cold and warm starts.", run_bench_startup},
 };
 

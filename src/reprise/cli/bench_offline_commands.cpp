@@ -126,8 +126,8 @@ int run_bench_latency(std::span<const std::string> raw_arguments) {
   table.add_integer("batch-size", kLoad, "Prompts per batch.", batch_size);
   table.add_integer("num-iters-warmup", kLoad, "Batches before measuring.", num_warmups);
   table.add_integer("num-iters", kLoad, "Measured batches.", num_iters);
-  add_number(table, "temperature", kLoad, "Of the sampling; 0 = greedy.", temperature);
-  table.add_text("output-json", kResults, "FILE", "Write the figures there.", output_json);
+  add_number(table, "temperature", kLoad, "Sampling temperature; 0 = greedy.", temperature);
+  table.add_text("output-json", kResults, "FILE", "Write a JSON file of results.", output_json);
   add_plot_option(table, "Write a page with the latency of each batch.", plot);
   add_engine_options(table, engine);
   if (!parse_model_command(table, raw_arguments, "bench latency", engine.model)) return 0;
@@ -246,9 +246,9 @@ int run_bench_throughput(std::span<const std::string> raw_arguments) {
                     "How many requests and tokens per second an engine does when all come at once, "
                     "as vllm bench throughput.");
   add_dataset_options(table, dataset);
-  table.add_text("output-json", kResults, "FILE", "Write the figures there.", output_json);
+  table.add_text("output-json", kResults, "FILE", "Write a JSON file of results.", output_json);
   add_plot_option(table, "Write a page with the requests as they ended.", plot);
-  table.add_switch("async-engine", kLoad, "As vLLM's; always so here.", async_engine);
+  table.add_switch("async-engine", kLoad, "No effect: always so here.", async_engine);
   add_engine_options(table, engine_args);
   if (!parse_model_command(table, raw_arguments, "bench throughput", engine_args.model)) return 0;
   require_writable("--output-json", output_json);

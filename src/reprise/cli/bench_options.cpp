@@ -29,7 +29,7 @@ void add_common(OptionTable& table, bench::DatasetOptions& options) {
   table.add({.name = "input-len",
              .group = kDataset,
              .value_name = "N",
-             .help = "Prompt length in tokens, whichever dataset.",
+             .help = "Prompt length in tokens, for every dataset.",
              .apply = [&options](std::string_view value) {
                const auto length = static_cast<int32_t>(parse_human_integer("--input-len", value));
                options.random_input_len = options.sonnet_input_len = length;
@@ -38,7 +38,7 @@ void add_common(OptionTable& table, bench::DatasetOptions& options) {
   table.add({.name = "output-len",
              .group = kDataset,
              .value_name = "N",
-             .help = "Answer length in tokens, whichever dataset.",
+             .help = "Answer length in tokens, for every dataset.",
              .apply = [&options](std::string_view value) {
                const auto length = static_cast<int32_t>(parse_human_integer("--output-len", value));
                options.random_output_len = options.sonnet_output_len = length;
@@ -75,7 +75,7 @@ void add_dataset_options(OptionTable& table, bench::DatasetOptions& options) {
   add_number(table,
              "random-range-ratio",
              kDataset,
-             "random: both lengths vary by this share, evenly.",
+             "random: both lengths vary uniformly by up to this share.",
              options.random_range_ratio);
   table.add_integer("random-prefix-len",
                     kDataset,
@@ -84,7 +84,7 @@ void add_dataset_options(OptionTable& table, bench::DatasetOptions& options) {
   add_optional_integer(table,
                        "sharegpt-output-len",
                        kDataset,
-                       "sharegpt: tokens per answer; else as in the file.",
+                       "sharegpt: tokens per answer; default: as in the file.",
                        options.sharegpt_output_len,
                        1);
   table.add_integer(
@@ -101,7 +101,7 @@ void add_dataset_options(OptionTable& table, bench::DatasetOptions& options) {
                     options.custom_output_len);
   table.add_switch("skip-chat-template",
                    kDataset,
-                   "custom: send prompts as they stand.",
+                   "custom: send prompts without the chat template.",
                    options.skip_chat_template);
   table.add_integer("prefix-repetition-prefix-len",
                     kDataset,
@@ -109,11 +109,11 @@ void add_dataset_options(OptionTable& table, bench::DatasetOptions& options) {
                     options.prefix_repetition_prefix_len);
   table.add_integer("prefix-repetition-suffix-len",
                     kDataset,
-                    "prefix_repetition: tokens after it.",
+                    "prefix_repetition: tokens after the prefix.",
                     options.prefix_repetition_suffix_len);
   table.add_integer("prefix-repetition-num-prefixes",
                     kDataset,
-                    "prefix_repetition: how many prefixes share the requests.",
+                    "prefix_repetition: number of different prefixes.",
                     options.prefix_repetition_num_prefixes);
   table.add_integer("prefix-repetition-output-len",
                     kDataset,

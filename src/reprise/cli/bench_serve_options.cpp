@@ -37,9 +37,13 @@ void add_server_options(OptionTable& table, ServeArguments& arguments) {
                  "NAME",
                  "openai or vllm (completions), openai-chat (chat completions).",
                  arguments.backend);
-  table.add_text("base-url", kServer, "URL", "Instead of --host and --port.", arguments.base_url);
-  table.add_text("host", kServer, "ADDRESS", "Where the server listens.", arguments.host);
-  table.add_integer("port", kServer, "Its port.", arguments.port);
+  table.add_text("base-url",
+                 kServer,
+                 "URL",
+                 "Address of the server, instead of --host and --port.",
+                 arguments.base_url);
+  table.add_text("host", kServer, "ADDRESS", "Address of the server.", arguments.host);
+  table.add_integer("port", kServer, "Port of the server.", arguments.port);
   table.add({.name = "endpoint",
              .group = kServer,
              .value_name = "PATH",
@@ -55,17 +59,17 @@ void add_server_options(OptionTable& table, ServeArguments& arguments) {
   table.add_text("served-model-name",
                  kServer,
                  "NAME",
-                 "Name in requests, where it is not --model.",
+                 "Model name in requests, if it differs from --model.",
                  arguments.served_model_name);
   table.add_text("tokenizer",
                  kServer,
                  "DIR",
-                 "Folder with tokenizer.json, where --model is not one.",
+                 "Folder with tokenizer.json, if --model is not such a folder.",
                  arguments.tokenizer);
   table.add({.name = "header",
              .group = kServer,
              .value_name = "KEY=VALUE",
-             .help = "Sent with every request; takes several.",
+             .help = "Headers of every request; takes several values.",
              .apply = [&arguments](std::string_view value) {
                arguments.headers.push_back(split_pair("--header", value));
              }});
@@ -73,7 +77,7 @@ void add_server_options(OptionTable& table, ServeArguments& arguments) {
       "insecure", kServer, "Do not check the certificate of an https server.", arguments.insecure);
   table.add_integer("ready-check-timeout-sec",
                     kServer,
-                    "Wait that long for a first answer; 0 does not ask.",
+                    "Seconds to wait for a first answer before the load; 0 = do not wait.",
                     arguments.ready_check_timeout_sec);
 }
 
@@ -93,7 +97,7 @@ void add_traffic_options(OptionTable& table, ServeArguments& arguments) {
   add_optional_integer(table,
                        "max-concurrency",
                        kTraffic,
-                       "Requests at once; more wait on this side.",
+                       "Most requests at the same time; others wait in this program.",
                        arguments.max_concurrency,
                        1);
   table.add_text("ramp-up-strategy",
@@ -104,16 +108,16 @@ void add_traffic_options(OptionTable& table, ServeArguments& arguments) {
   add_number(table,
              "ramp-up-start-rps",
              kTraffic,
-             "Requests per second at first.",
+             "Requests per second at the start of the ramp.",
              arguments.traffic.ramp_up_start_rps);
   add_number(table,
              "ramp-up-end-rps",
              kTraffic,
-             "Requests per second at last.",
+             "Requests per second at the end of the ramp.",
              arguments.traffic.ramp_up_end_rps);
   table.add_integer(
       "num-warmups", kTraffic, "Requests before measuring, all at once.", arguments.num_warmups);
-  table.add_integer("seed", kTraffic, "Of prompts and of arrival times.", arguments.seed);
+  table.add_integer("seed", kTraffic, "Seed of prompts and of arrival times.", arguments.seed);
 }
 
 void add_request_options(OptionTable& table, ServeArguments& arguments) {
@@ -121,8 +125,12 @@ void add_request_options(OptionTable& table, ServeArguments& arguments) {
                    kRequests,
                    "Ask for answers of full length; always so for --dataset-name random.",
                    arguments.ignore_eos);
-  add_optional_integer(
-      table, "logprobs", kRequests, "Ask for this many per token.", arguments.logprobs, 0);
+  add_optional_integer(table,
+                       "logprobs",
+                       kRequests,
+                       "Log-probabilities per token that requests ask for.",
+                       arguments.logprobs,
+                       0);
   for (const char* name : {"temperature",
                            "top-p",
                            "min-p",
@@ -162,7 +170,7 @@ void add_request_options(OptionTable& table, ServeArguments& arguments) {
       {.name = "request-id-prefix",
        .group = kRequests,
        .value_name = "TEXT",
-       .help = "Of the header x-request-id.",
+       .help = "Prefix of the header x-request-id.",
        .default_text = "bench-<hex>-",
        .apply = [&arguments](std::string_view value) { arguments.request_id_prefix = value; }});
   table.add_switch("profile",
@@ -186,31 +194,36 @@ void add_result_options(OptionTable& table, ServeArguments& arguments) {
       {.name = "goodput",
        .group = kResults,
        .value_name = "KEY:MS",
-       .help = "Count requests within ttft:MS, tpot:MS, e2el:MS; takes several.",
+       .help = "Count requests within ttft:MS, tpot:MS, e2el:MS; takes several values.",
        .apply = [&arguments](std::string_view value) { set_goodput(arguments.goodput, value); }});
   table.add_switch("disable-tqdm", kResults, "No progress bar.", arguments.disable_tqdm);
   add_plot_option(table, "Write a page with latency curves and the run over time.", arguments.plot);
   table.add_switch("save-result", kResults, "Write a JSON file.", arguments.save_result);
-  table.add_switch("save-detailed",
-                   kResults,
-                   "With one value per request: times, lengths, texts, errors.",
-                   arguments.save_detailed);
+  table.add_switch(
+      "save-detailed",
+      kResults,
+      "Add the values of each request to the JSON file: times, lengths, texts, errors.",
+      arguments.save_detailed);
   table.add_switch("append-result",
                    kResults,
-                   "Add a line to the JSON file instead of writing it anew.",
+                   "Add a line to the JSON file instead of overwriting it.",
                    arguments.append_result);
-  table.add_text("result-dir", kResults, "DIR", "Where it goes.", arguments.result_dir);
+  table.add_text("result-dir", kResults, "DIR", "Folder of the JSON file.", arguments.result_dir);
   table.add({.name = "result-filename",
              .group = kResults,
              .value_name = "FILE",
              .help = "Its name.",
              .default_text = "LABEL-RATEqps[-concurrencyN]-MODEL-DATE.json",
              .apply = [&arguments](std::string_view value) { arguments.result_filename = value; }});
-  table.add_text("label", kResults, "TEXT", "Begins its name; else the backend.", arguments.label);
+  table.add_text("label",
+                 kResults,
+                 "TEXT",
+                 "Beginning of the file's name; default: the backend.",
+                 arguments.label);
   table.add({.name = "metadata",
              .group = kResults,
              .value_name = "KEY=VALUE",
-             .help = "Members added to the file; takes several.",
+             .help = "Members added to the file; takes several values.",
              .apply = [&arguments](std::string_view value) {
                arguments.metadata.push_back(split_pair("--metadata", value));
              }});

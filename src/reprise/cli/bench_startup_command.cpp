@@ -92,8 +92,8 @@ int run_bench_startup(std::span<const std::string> raw_arguments) {
   table.add_integer("num-iters-warmup", kLoad, "Starts that fill the cache.", num_warmups);
   table.add_integer("num-iters-warm", kLoad, "Warm starts.", num_warm);
   table.add_switch(
-      "one-start", kLoad, "Start once, here, and print what it took as JSON.", one_start);
-  table.add_text("output-json", kResults, "FILE", "Write the figures there.", output_json);
+      "one-start", kLoad, "Start once in this process, and print the times as JSON.", one_start);
+  table.add_text("output-json", kResults, "FILE", "Write a JSON file of results.", output_json);
   add_engine_options(table, engine);
   if (!parse_model_command(table, raw_arguments, "bench startup", engine.model)) return 0;
   require_writable("--output-json", output_json);

@@ -52,26 +52,35 @@ OptionTable make_table(SweepArguments& arguments) {
                  "requests of some 233 + 217 tokens at 20 per second. capture-sizes: the rules "
                  "reprise and measured, interleaved, with 1 to 33 requests at the same time.",
                  arguments.preset);
-  table.add_text(
-      "serve-cmd", kGrid, "TEXT", "As 'reprise serve MODEL --dtype float32'.", arguments.serve_cmd);
+  table.add_text("serve-cmd",
+                 kGrid,
+                 "TEXT",
+                 "Command that starts a server, such as 'reprise serve MODEL --dtype float32'.",
+                 arguments.serve_cmd);
   table.add_text("bench-cmd",
                  kGrid,
                  "TEXT",
-                 "As 'reprise bench serve --num-prompts 100'; where the server is, is added.",
+                 "Command that sends the load, such as 'reprise bench serve --num-prompts 100'; "
+                 "the server's address is added.",
                  arguments.bench_cmd);
   table.add_text("serve-params",
                  kGrid,
                  "JSON",
-                 "File or text: a list of objects of options, or an object of named ones; one "
-                 "server each.",
+                 "File or JSON text: a list of objects of options, or an object of named ones; one "
+                 "server for each.",
                  arguments.serve_params);
-  table.add_text("bench-params", kGrid, "JSON", "The same for the loads.", arguments.bench_params);
-  table.add_integer("num-runs", kGrid, "Runs of each point.", arguments.num_runs);
-  table.add_switch("interleave",
-                   kGrid,
-                   "Keep all servers alive and take turns, so that a noisy machine disturbs all "
-                   "alike.",
-                   arguments.interleave);
+  table.add_text("bench-params",
+                 kGrid,
+                 "JSON",
+                 "The same for the loads of --bench-cmd.",
+                 arguments.bench_params);
+  table.add_integer(
+      "num-runs", kGrid, "Runs of each combination of server and load.", arguments.num_runs);
+  table.add_switch(
+      "interleave",
+      kGrid,
+      "Start all servers and take turns, so that a noisy machine disturbs all runs alike.",
+      arguments.interleave);
   table.add_integer("server-ready-timeout",
                     kGrid,
                     "Seconds that a server may take to be ready.",
@@ -80,11 +89,11 @@ OptionTable make_table(SweepArguments& arguments) {
              .short_name = "-o",
              .group = kResults,
              .value_name = "DIR",
-             .help = "Where every run's JSON, summary.json and sweep.html go.",
+             .help = "Folder for the JSON of every run, summary.json and sweep.html.",
              .default_text = arguments.output_dir,
              .apply = [&arguments](std::string_view value) { arguments.output_dir = value; }});
-  table.add_switch("show-stdout", kResults, "Show the block of every run.", arguments.show_stdout);
-  table.add_switch("dry-run", kResults, "Say what would run.", arguments.dry_run);
+  table.add_switch("show-stdout", kResults, "Show the report of every run.", arguments.show_stdout);
+  table.add_switch("dry-run", kResults, "Print the commands, and run nothing.", arguments.dry_run);
   return table;
 }
 

@@ -74,8 +74,8 @@ void add_cache_options(OptionTable& table, api::EngineArgs& args) {
   add_prefix_options(table, args);
   table.add_switch("disable-cascade-attn",
                    kCacheGroup,
-                   "Compute attention over a prefix that all requests of a step share for each "
-                   "request by itself, also where it is faster to do it once.",
+                   "If all requests of a step share a prefix, compute attention over it for each "
+                   "request, even where once for all is faster.",
                    args.disable_cascade_attn);
   table.add_integer("block-size", kCacheGroup, "Tokens per cache block.", args.block_size);
   add_kv_cache_dtype(table, kCacheGroup, args.kv_cache_dtype);
@@ -99,8 +99,8 @@ void add_cache_options(OptionTable& table, api::EngineArgs& args) {
       {.name = "gpu-memory-utilization",
        .group = kCacheGroup,
        .value_name = "X",
-       .help =
-           "Part of the device's memory to use, between 0 and 1; of a CPU: of its memory limit.",
+       .help = "Part of the device's memory to use, between 0 and 1; on a CPU: part of the memory "
+               "limit.",
        .default_text = "0.9",
        .apply = [&args](std::string_view value) {
          const double part = parse_number("--gpu-memory-utilization", value);

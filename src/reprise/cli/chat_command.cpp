@@ -32,13 +32,12 @@ struct ClientArguments {
 };
 
 OptionTable make_table(ClientArguments& arguments, bool is_chat) {
-  OptionTable table(
-      fmt::format("reprise {} [options]", is_chat ? "chat" : "complete"),
-      is_chat ? "Talks to the model of a running OpenAI server. Ctrl-C stops an answer, Ctrl-D "
-                "ends the talk."
-              : "Has the model of a running OpenAI server go on with each line. Ctrl-C stops an "
-                "answer, Ctrl-D ends.");
-  table.add_text("url", kServer, "URL", "Of the API, with its /v1.", arguments.url);
+  OptionTable table(fmt::format("reprise {} [options]", is_chat ? "chat" : "complete"),
+                    is_chat ? "Chats with the model of a running OpenAI server. Ctrl-C stops an "
+                              "answer, Ctrl-D ends the program."
+                            : "Lets the model of a running OpenAI server continue each line. "
+                              "Ctrl-C stops an answer, Ctrl-D ends the program.");
+  table.add_text("url", kServer, "URL", "URL of the API, with its /v1.", arguments.url);
   table.add({.name = "model-name",
              .group = kServer,
              .value_name = "NAME",
@@ -48,17 +47,21 @@ OptionTable make_table(ClientArguments& arguments, bool is_chat) {
   table.add({.name = "api-key",
              .group = kServer,
              .value_name = "KEY",
-             .help = "Others can see it in the list of processes: OPENAI_API_KEY is safer.",
+             .help = "Key of the server. Other users can see it in the list of processes: "
+                     "OPENAI_API_KEY is safer.",
              .apply = [&arguments](std::string_view value) { arguments.api_key = value; }});
   table.add({.name = "quick",
              .short_name = "-q",
              .group = kAnswers,
              .value_name = "TEXT",
-             .help = "Answer this and end.",
+             .help = "Answer this message, then end.",
              .apply = [&arguments](std::string_view value) { arguments.quick = value; }});
   if (is_chat) {
-    table.add_text(
-        "system-prompt", kAnswers, "TEXT", "Said first, as system.", arguments.system_prompt);
+    table.add_text("system-prompt",
+                   kAnswers,
+                   "TEXT",
+                   "System message at the beginning.",
+                   arguments.system_prompt);
   }
   add_optional_integer(
       table, "max-tokens", kAnswers, "Longest answer, in tokens.", arguments.max_tokens, 1);

@@ -26,14 +26,13 @@ void add_configuration_options(OptionTable& table, Request& request) {
   table.add({.name = "config",
              .group = kGroup,
              .value_name = "FILE",
-             .help =
-                 "YAML file with long option names as keys; the command line and the environment "
-                 "come before it.",
+             .help = "YAML file with long option names as keys; the command line and the "
+                     "environment have priority over it.",
              .apply = [&request](std::string_view value) { request.config = value; }});
   table.add_switch("dump-config",
                    kGroup,
-                   "Print what all sources come to, and where each value came from, as YAML that "
-                   "--config reads; do nothing else.",
+                   "Print the resulting value of each option and its source, as YAML that --config "
+                   "reads; do nothing else.",
                    request.dumps);
 }
 

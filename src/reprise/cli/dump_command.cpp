@@ -74,7 +74,7 @@ OptionTable make_table(DumpArguments& arguments) {
   table.add_integer(
       "rank",
       "Output",
-      "With --tensor-parallel-size or --pipeline-parallel-size: whose program is shown.",
+      "With --tensor-parallel-size or --pipeline-parallel-size: the rank whose program is shown.",
       arguments.rank);
   return table;
 }

@@ -119,9 +119,8 @@ void add_levels(OptionTable& table, Json& compilation_config, config::Optimizati
   table.add({.name = "level",
              .group = kGraphs,
              .value_name = "0..3",
-             .help = "Compile level, as -cc.mode: 0 nothing, 1 the trace as it is, 2 the whole "
-                     "compiled once, "
-                     "3 pieces with all passes.",
+             .help = "Compile level, as -cc.mode: 0 compiles nothing, 1 runs the traced program "
+                     "unchanged, 2 compiles the whole program, 3 compiles pieces with all passes.",
              .default_text = "3; 0 with -O0",
              .apply =
                  [&compilation_config](std::string_view value) {
@@ -133,8 +132,8 @@ void add_levels(OptionTable& table, Json& compilation_config, config::Optimizati
        .short_name = "-O",
        .group = kGraphs,
        .value_name = "0..3",
-       .help = "Fills what is left unset: O0 eager, O1 piecewise graphs, O2 and O3 both kinds. An "
-               "object or a field (-O.mode=3) goes to -cc.",
+       .help = "Sets options that are not given: O0 eager, O1 piecewise graphs, O2 and O3 both "
+               "kinds. An object or a field (-O.mode=3) goes to -cc.",
        .default_text = "2",
        .apply =
            [&level](std::string_view value) { level = config::parse_optimization_level(value); },
@@ -204,8 +203,8 @@ void add_model_files(OptionTable& table, api::EngineArgs& args) {
   table.add({.name = "chat-template-content-format",
              .group = kModel,
              .value_name = "FORMAT",
-             .help = "How the template gets contents: string, openai (lists of parts), or auto: as "
-                     "they were sent, where it takes that.",
+             .help = "Form of contents for the template: string, openai (lists of parts), or auto "
+                     "(as they were sent, if the template supports that).",
              .default_text = "auto",
              .apply =
                  [&args](std::string_view value) {
@@ -360,8 +359,8 @@ void add_preset(OptionTable& table, api::EngineArgs& args) {
   table.add({.name = "preset",
              .group = kGraphs,
              .value_name = "NAME",
-             .help = "The settings of another engine, for what is left unset. atom: ATOM's runner, "
-                     "that is -cc.capture_size_rule atom-runner and --max-num-seqs 512.",
+             .help = "The settings of another engine, for options that are not given. atom: ATOM's "
+                     "runner, that is -cc.capture_size_rule atom-runner and --max-num-seqs 512.",
              .apply =
                  [&args](std::string_view value) {
                    if (value != "atom") {
@@ -393,17 +392,18 @@ void add_graph_options(OptionTable& table, api::EngineArgs& args) {
                        to_string(cudagraph::parse_verify_graphs("--verify-graphs", value));
                  },
              .choices = {"off", "capture", "strict"}});
-  table.add_switch("programmatic-dependent-launch",
-                   kGraphs,
-                   "Kernels begin while the one before ends, on GPUs of compute capability 9.",
-                   args.programmatic_dependent_launch);
+  table.add_switch(
+      "programmatic-dependent-launch",
+      kGraphs,
+      "A kernel may begin while the previous one ends, on GPUs of compute capability 9.",
+      args.programmatic_dependent_launch);
   add_attention_options(table, args.attention_backend, args.flash_attn_version);
   add_compilation_options(
       table, args.compilation_config, args.optimization_level, args.extension_files);
   table.add({.name = "compile-cache-root",
              .group = kGraphs,
              .value_name = "DIR",
-             .help = "Where compiled programs are kept; before REPRISE_CACHE_ROOT.",
+             .help = "Folder for compiled programs; has priority over REPRISE_CACHE_ROOT.",
              .default_text = "~/.cache/reprise/compile_cache",
              .apply = [&args](std::string_view value) {
                if (value.empty()) throw InvalidArgument("--compile-cache-root: needs a folder");
@@ -411,7 +411,7 @@ void add_graph_options(OptionTable& table, api::EngineArgs& args) {
              }});
   table.add_switch("disable-compile-cache",
                    kGraphs,
-                   "Compile anew, and keep nothing.",
+                   "Compile at each start, and save nothing.",
                    args.disable_compile_cache);
   add_graph_trust_options(table, kGraphs, args);
 }
@@ -420,7 +420,7 @@ void add_device_options(OptionTable& table, api::EngineArgs& args) {
   table.add({.name = "device",
              .group = kDevice,
              .value_name = "DEVICE",
-             .help = "auto is cuda where there is a driver and the plug-in, else cpu.",
+             .help = "auto is cuda if there is a driver and the plug-in, otherwise cpu.",
              .default_text = args.device,
              .apply = [&args](std::string_view value) { args.device = std::string(value); },
              .choices = {"auto", "cpu", "cuda"}});

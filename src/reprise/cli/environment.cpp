@@ -58,7 +58,7 @@ constexpr std::array kVariables = {
              "the server is ready.",
              ""},
     Variable{"REPRISE_API_KEY", "serve: one more --api-key.", "api-key"},
-    Variable{"VLLM_API_KEY", "The same by vLLM's name.", "api-key"},
+    Variable{"VLLM_API_KEY", "The same under vLLM's name.", "api-key"},
     Variable{"VLLM_SERVER_DEV_MODE", "serve: 1 is --dev.", "dev", number_to_switch},
     Variable{
         "VLLM_LOGGING_LEVEL",
@@ -69,7 +69,9 @@ constexpr std::array kVariables = {
     Variable{
         "VLLM_LOGGING_CONFIG_PATH", "serve: --log-config-file by vLLM's name.", "log-config-file"},
     Variable{"VLLM_LOGGING_PREFIX", "serve: what every line of the log begins with.", ""},
-    Variable{"VLLM_LOGGING_COLOR", "serve: 1 colours the log, 0 never; else a terminal does.", ""},
+    Variable{"VLLM_LOGGING_COLOR",
+             "serve: 1 colours the log, 0 does not; without it, the log has colours on a terminal.",
+             ""},
     Variable{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
              "serve: --otlp-traces-endpoint by OpenTelemetry's name.",
              "otlp-traces-endpoint"},
@@ -137,7 +139,7 @@ constexpr std::array kVariables = {
              "If that is not an absolute path: $HOME/.cache/reprise/compile_cache; else nowhere.",
              ""},
     Variable{"REPRISE_DISABLE_COMPILE_CACHE", "1 or true: as --disable-compile-cache.", ""},
-    Variable{"VLLM_DISABLE_COMPILE_CACHE", "The same by vLLM's name.", ""},
+    Variable{"VLLM_DISABLE_COMPILE_CACHE", "The same under vLLM's name.", ""},
     Variable{"VLLM_CPU_KVCACHE_SPACE",
              "GiB of memory for keys and values, as --kv-cache-memory-bytes; 0 = choose.",
              "kv-cache-memory-bytes",

@@ -134,7 +134,7 @@ OptionTable make_table(ExplainArguments& arguments) {
   table.add_switch(
       "memory",
       "Output",
-      "Also the bill of the device's memory: what is known, and what the start measures.",
+      "Also list what needs the device's memory: what is known, and what the start measures.",
       arguments.memory);
   table.add_switch("json", "Output", "One JSON object.", arguments.json);
   add_engine_options(table, arguments.engine);

@@ -33,7 +33,7 @@ void add_microscope_replays(OptionTable& table, MicroscopeArguments& arguments) 
   table.add({.name = "replays",
              .group = kReplayGroup,
              .value_name = "N",
-             .help = "Replays behind each time, of which the median counts.",
+             .help = "Replays for each time; the result is their median.",
              .default_text = "20; 5 for a list of keys",
              .apply = [&arguments](std::string_view value) {
                arguments.num_replays = integer_within("--replays", value, 1);
@@ -49,8 +49,8 @@ void add_microscope_replays(OptionTable& table, MicroscopeArguments& arguments) 
   table.add({.name = "requests",
              .group = kReplayGroup,
              .value_name = "N",
-             .help = "Requests of the replayed step, where the key leaves their number open.",
-             .default_text = "1, or as many as so many tokens need",
+             .help = "Requests of the replayed step, if the key does not give their number.",
+             .default_text = "1, or as many as the tokens of the key need",
              .apply = [&arguments](std::string_view value) {
                arguments.num_reqs = integer_within("--requests", value, 1);
              }});

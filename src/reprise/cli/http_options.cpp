@@ -95,7 +95,7 @@ void add_address(OptionTable& table, server::ServerOptions& options) {
       {.name = "root-path",
        .group = kServer,
        .value_name = "/PREFIX",
-       .help = "What a proxy leaves in front of every path.",
+       .help = "Prefix that a proxy leaves in front of every path.",
        .apply =
            [&options](std::string_view value) { options.http.root_path = parse_root_path(value); },
        .example = "/proxy"});
@@ -123,9 +123,8 @@ void add_keys(OptionTable& table, server::ServerOptions& options) {
   table.add({.name = "allowed-hosts",
              .group = kServer,
              .value_name = "JSON",
-             .help =
-                 "Names in Host under which the server answers, beside localhost and addresses: "
-                 "[\"llm.example\", \"*.svc\"], or [\"*\"].",
+             .help = "Names in the Host header that the server accepts, besides localhost and "
+                     "addresses: [\"llm.example\", \"*.svc\"], or [\"*\"].",
              .default_text = "no other name on this machine without a key, else every name",
              .apply = [&options](std::string_view value) {
                options.allowed_hosts = parse_visible_list("--allowed-hosts", value);
@@ -212,7 +211,7 @@ void add_routes_and_logs(OptionTable& table, server::ServerOptions& options) {
   table.add({.name = "disable-access-log-for-endpoints",
              .group = kServer,
              .value_name = "PATHS",
-             .help = "No such lines for these paths.",
+             .help = "No lines per answer for these paths.",
              .default_text = "/health,/metrics",
              .apply = [&options](std::string_view value) {
                options.unlogged_paths.clear();

@@ -57,7 +57,7 @@ constexpr std::array kCommands = {
     Command{"bench", "Measure: serve, sweep, latency, throughput, startup, modes.", run_bench},
     Command{"run-batch", "A file of requests in OpenAI's batch format.", run_run_batch},
     Command{"chat", "Talk to the model of a running server.", run_chat},
-    Command{"complete", "Have a running server go on with a text.", run_complete},
+    Command{"complete", "Let a running server continue a text.", run_complete},
     Command{"dump",
             "What the compiler makes of a model: pieces, passes, launches, as text or page.",
             run_dump},

@@ -50,9 +50,9 @@ struct BatchArguments {
 
 OptionTable make_table(BatchArguments& arguments) {
   OptionTable table("reprise run-batch MODEL -i FILE -o FILE [options]",
-                    "Answers a file of requests in OpenAI's batch format, with no server between. "
-                    "Errors of single requests are in the output file and in the last line of the "
-                    "log; the exit code is 0 all the same, as in vLLM.");
+                    "Answers a file of requests in OpenAI's batch format, without a server. Errors "
+                    "of single requests are in the output file and in the last line of the log; "
+                    "the exit code is 0 all the same, as in vLLM.");
   table.add({.name = "input-file",
              .short_name = "-i",
              .group = kBatch,
@@ -63,7 +63,7 @@ OptionTable make_table(BatchArguments& arguments) {
              .short_name = "-o",
              .group = kBatch,
              .value_name = "FILE",
-             .help = "One answer per line, in the same order; written anew.",
+             .help = "One answer per line, in the same order; an existing file is overwritten.",
              .apply = [&arguments](std::string_view value) { arguments.output_file = value; }});
   table.add({.name = "served-model-name",
              .group = kBatch,

@@ -150,7 +150,7 @@ OptionTable make_table(api::EngineArgs& engine,
   add_request_options(table, server.requests);
   table.add_integer("shutdown-timeout",
                     kServer,
-                    "Seconds that running requests have after SIGTERM.",
+                    "Seconds that running requests may take after SIGTERM.",
                     server.shutdown_timeout_seconds);
   add_log_options(table, server, log);
   add_otlp_options(table, traces);
@@ -159,7 +159,10 @@ OptionTable make_table(api::EngineArgs& engine,
   add_profiler_config(table, server.profiler);
   table.add_switch("verbose", kServer, "Say more about start-up.", log.verbose);
   table.add_switch(
-      "quiet", kServer, "Of the start only warnings, and the address when it is ready.", log.quiet);
+      "quiet",
+      kServer,
+      "During the start print only warnings, and the address when the server is ready.",
+      log.quiet);
   add_engine_options(table, engine);
   add_kv_events_config(table, engine.kv_events);
   add_kv_transfer_config(table, engine.kv_transfer);

@@ -89,7 +89,8 @@ void add_log_options(OptionTable& table, server::ServerOptions& server, LogSwitc
       "disable-log-stats", kServer, "No periodic line about throughput.", log.disable_stats);
   table.add_switch("cudagraph-metrics",
                    kServer,
-                   "After that line, a table of the batches that ran: tokens, padding, graph.",
+                   "After the line about throughput, log a table of the batches that ran: tokens, "
+                   "padding, graph.",
                    server.cudagraph_metrics);
   table.add_switch(
       "enable-log-requests",

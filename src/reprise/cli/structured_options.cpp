@@ -49,10 +49,9 @@ void add_structured_options(OptionTable& table, server::ServerOptions& options) 
   table.add(json_config_option(
       {.name = "structured-outputs-config",
        .group = kServer,
-       .help =
-           "Of structured outputs: backend (auto or xgrammar, which are the same), "
-           "disable_any_whitespace (JSON without spaces and line breaks of the model's choice), "
-           "reasoning_parser.",
+       .help = "Settings of structured outputs: backend (auto or xgrammar, which are the same), "
+               "disable_any_whitespace (JSON without spaces and line breaks of the model's "
+               "choice), reasoning_parser.",
        .default_text = "{}",
        .example = R"({"backend": "auto"})"},
       [&options](const ConfigField& field) { assign_structured_field(options, field); },

@@ -31,7 +31,7 @@ constexpr std::string_view kNoTorch = "there is no PyTorch, and no Python worker
 constexpr std::string_view kCompiled = "the server is compiled; it has no Python web framework";
 constexpr std::string_view kNoTransfer = "keys and values stay in this process";
 constexpr std::string_view kNoOffload = "weights stay in memory";
-constexpr std::string_view kAutoOnly = "the value is chosen by itself";
+constexpr std::string_view kAutoOnly = "the engine chooses the value";
 
 constexpr std::array kFlags = {
     // Model
@@ -46,7 +46,7 @@ constexpr std::array kFlags = {
     VllmFlag{"trust-remote-code", "", "", kNoEffect, "", kNoCode},
     VllmFlag{"allowed-local-media-path", "", "DIR", kNoEffect, "", kTextOnly},
     VllmFlag{"allowed-media-domains", "", "NAMES", kNoEffect, "", kTextOnly},
-    VllmFlag{"hf-config-path", "", "DIR", kOnly, "", "config.json of the model folder counts"},
+    VllmFlag{"hf-config-path", "", "DIR", kOnly, "", "config.json of the model folder decides"},
     VllmFlag{"hf-token", "", "TOKEN", kNoEffect, "", kNoHub},
     VllmFlag{"code-revision", "", "NAME", kNoEffect, "", kNoCode},
     VllmFlag{"tokenizer-revision", "", "NAME", kNoEffect, "", kNoHub},
@@ -78,7 +78,7 @@ constexpr std::array kFlags = {
              "",
              kNoEffect,
              "",
-             "memory can always be given back, by the routes of --dev"},
+             "memory can always be released, by the routes of --dev"},
     VllmFlag{"disable-sliding-window", "", "", kOnly, "false", "the model's own window counts"},
     VllmFlag{"skip-tokenizer-init", "", "", kOnly, "false", "answers are text"},
     VllmFlag{"logits-processors", "", "NAMES", kOnly, "", kNoCode},
@@ -134,7 +134,7 @@ constexpr std::array kFlags = {
     VllmFlag{"prefix-caching-hash-algo", "", "NAME", kNoEffect, "", "answers do not depend on it"},
     VllmFlag{"mamba-cache-dtype", "", "TYPE", kNoEffect, "", "states are float32"},
     VllmFlag{"mamba-ssm-cache-dtype", "", "TYPE", kNoEffect, "", "states are float32"},
-    VllmFlag{"mamba-block-size", "", "N", kNoEffect, "", "states lie in slots"},
+    VllmFlag{"mamba-block-size", "", "N", kNoEffect, "", "states are in slots, not in blocks"},
     VllmFlag{"kv-offloading-size", "", "GIB", kOnly, "0", kNoTransfer},
     VllmFlag{"kv-offloading-backend", "", "NAME", kNoEffect, "", kNoTransfer},
     VllmFlag{"ec-transfer-config", "", "JSON", kOnly, "null", kNoTransfer},
@@ -192,16 +192,15 @@ constexpr std::array kFlags = {
              "VERSION",
              kNoEffect,
              "",
-             "names that are still scraped are always there"},
+             "metrics always have their former names, too"},
     VllmFlag{"collect-detailed-traces",
              "",
              "NAMES",
              kNoEffect,
              "",
              "a span has the times of its request; /start_profile records the parts of steps"},
-    VllmFlag{"kv-cache-metrics", "", "", kNoEffect, "", "blocks are not followed one by one"},
-    VllmFlag{
-        "kv-cache-metrics-sample", "", "X", kNoEffect, "", "blocks are not followed one by one"},
+    VllmFlag{"kv-cache-metrics", "", "", kNoEffect, "", "single blocks are not observed"},
+    VllmFlag{"kv-cache-metrics-sample", "", "X", kNoEffect, "", "single blocks are not observed"},
     VllmFlag{"enable-layerwise-nvtx-tracing", "", "", kNoEffect, "", "layers have no NVTX ranges"},
     VllmFlag{"enable-mfu-metrics", "", "", kNoEffect, "", "operations are not counted"},
     VllmFlag{"enable-logging-iteration-details",
@@ -214,17 +213,18 @@ constexpr std::array kFlags = {
     VllmFlag{"custom-histogram-buckets", "", "JSON", kNoEffect, "", "buckets are vLLM's"},
     // Front end
     VllmFlag{"middleware", "", "NAME", kOnly, "", kCompiled},
-    VllmFlag{"disable-frontend-multiprocessing", "", "", kNoEffect, "", "one process does all"},
+    VllmFlag{
+        "disable-frontend-multiprocessing", "", "", kNoEffect, "", "one process does all the work"},
     VllmFlag{"enable-reasoning", "", "", kNoEffect, "", "--reasoning-parser alone turns it on"},
     VllmFlag{"tool-parser-plugin", "", "FILE", kOnly, "", kNoCode},
-    VllmFlag{"tool-server", "", "ADDRESS", kOnly, "", "tools are the client's"},
+    VllmFlag{"tool-server", "", "ADDRESS", kOnly, "", "the client runs the tools"},
     VllmFlag{
         "disable-log-requests", "", "", kNoEffect, "", "requests are only logged when asked for"},
     VllmFlag{"enable-log-deltas", "", "", kNoEffect, "", "an answer is logged once, when it ends"},
     VllmFlag{"log-error-stack", "", "", kNoEffect, "", kCompiled},
     VllmFlag{"disable-fastapi-docs", "", "", kNoEffect, "", kCompiled},
     VllmFlag{"enable-offline-docs", "", "", kNoEffect, "", kCompiled},
-    VllmFlag{"enable-per-request-metrics", "", "", kNoEffect, "", "answers are as OpenAI's"},
+    VllmFlag{"enable-per-request-metrics", "", "", kNoEffect, "", "answers have OpenAI's form"},
     VllmFlag{"enable-server-load-tracking", "", "", kNoEffect, "", "the load is always known"},
     VllmFlag{
         "enable-tokenizer-info-endpoint", "", "", kNoEffect, "", "the server decides its routes"},
