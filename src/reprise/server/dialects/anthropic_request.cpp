@@ -22,9 +22,10 @@ namespace {
 constexpr std::string_view kBillingLine = "x-anthropic-billing-header:";
 
 [[noreturn]] void refuse_block(std::string_view place, std::string_view type) {
-  refuse_unsupported(place,
-                     fmt::format("Content of type `{}` ({})", type.substr(0, 64), place),
-                     "The types text, thinking, redacted_thinking, tool_use and tool_result are.");
+  refuse_unsupported(
+      place,
+      fmt::format("Content of type `{}` ({})", type.substr(0, 64), place),
+      "The types text, thinking, redacted_thinking, tool_use and tool_result are supported.");
 }
 
 /// Changes to the tools of the request that its messages make.
@@ -234,9 +235,10 @@ Json read_client_tools(const RequestFields& fields, const Json* tools, const Too
     const bool waits =
         tool.boolean("defer_loading").value_or(false) && !changes.shown.contains(name);
     if (const auto type = tool.text("type"); type && *type != "custom") {
-      refuse_unsupported("tools",
-                         fmt::format("A tool of type `{}`", type->substr(0, 64)),
-                         "The provider of that API runs it; tools with an input_schema are.");
+      refuse_unsupported(
+          "tools",
+          fmt::format("A tool of type `{}`", type->substr(0, 64)),
+          "The provider of that API runs it; tools with an input_schema are supported.");
     }
     Json function = {{"name", name}};
     if (const auto description = tool.text("description")) function["description"] = *description;

@@ -81,7 +81,7 @@ class Items {
       refuse_unsupported("input",
                          fmt::format("An item of type `{}`", type.substr(0, 64)),
                          "Messages, reasoning, calls of functions and custom tools, and their "
-                         "outputs are.");
+                         "outputs are supported.");
     }
   }
 
@@ -203,7 +203,7 @@ class Tools {
     if (type == "namespace") return add_namespace(tool);
     refuse_unsupported("tools",
                        fmt::format("A tool of type `{}`", type.substr(0, 64)),
-                       "Functions, custom tools and namespaces of them are.");
+                       "Functions, custom tools and namespaces of them are supported.");
   }
 
   [[nodiscard]] Json take() { return std::move(read_); }
@@ -223,7 +223,7 @@ class Tools {
       if (type != "function" && type != "custom") {
         refuse_unsupported("tools",
                            fmt::format("A tool of type `{}` in a namespace", type.substr(0, 64)),
-                           "Functions and custom tools are.");
+                           "Functions and custom tools are supported.");
       }
       add_function(tool, type == "custom", name, description);
     }
@@ -299,7 +299,7 @@ Json read_tool_choice(const Json& choice) {
   }
   refuse_unsupported("tool_choice",
                      fmt::format("`tool_choice` of type {}", dump(type).substr(0, 64)),
-                     "auto, none, required, function, custom and allowed_tools are.");
+                     "auto, none, required, function, custom and allowed_tools are supported.");
 }
 
 void read_text(const RequestFields& fields, const Json& json, Json& chat) {

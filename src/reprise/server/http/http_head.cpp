@@ -55,7 +55,7 @@ std::string_view sentence_of(int status) {
     case 501:
       return "The request's method is not one of HTTP's.";
     case 505:
-      return "Only HTTP/1.0 and HTTP/1.1 are spoken here.";
+      return "Only HTTP/1.0 and HTTP/1.1 are supported here.";
     default:
       return "This is not a well-formed HTTP/1.1 request.";
   }

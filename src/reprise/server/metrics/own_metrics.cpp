@@ -239,7 +239,7 @@ constexpr auto kOwnFamilies = std::to_array<MetricFamily>({
     {"reprise:kv_transfer_bytes_total",
      kCounter,
      "",
-     "Bytes of these keys and values.",
+     "Bytes of keys and values that came from another engine.",
      write_transfer<&kv_cache::KvTransferCounts::bytes_fetched>},
     {"reprise:kv_transfer_seconds_total",
      kCounter,
@@ -277,7 +277,7 @@ constexpr auto kOwnFamilies = std::to_array<MetricFamily>({
     {"reprise:draft_cudagraph_dispatch_total",
      kCounter,
      "runtime_mode, descriptor, reason",
-     "The same for the steps of a draft model.",
+     "Steps of a draft model by what they replayed and why; NONE ran eagerly.",
      write_draft_dispatch},
     {"reprise:cudagraph_padding_tokens_total",
      kCounter,
@@ -292,7 +292,8 @@ constexpr auto kOwnFamilies = std::to_array<MetricFamily>({
     {"reprise:cudagraph_plan_info",
      kGauge,
      "cudagraph_mode, verify_graphs",
-     "1: what is in force now. POST /v1/graphs and SIGHUP change it.",
+     "1 for the mode and the verification that are in force now. POST /v1/graphs and SIGHUP change "
+     "them.",
      write_plan},
     {"reprise:cudagraph_keys",
      kGauge,
@@ -312,7 +313,7 @@ constexpr auto kOwnFamilies = std::to_array<MetricFamily>({
     {"reprise:cudagraph_change_capture_seconds_total",
      kCounter,
      "",
-     "Time of these captures.",
+     "Time of the captures between steps.",
      [](Out out, From from) {
        if (from.engine.graphs) out.sample(from.engine.graphs->capture_seconds);
      }},
@@ -347,13 +348,13 @@ constexpr auto kOwnFamilies = std::to_array<MetricFamily>({
     {"reprise:cudagraph_shadow_differences_total",
      kCounter,
      "model",
-     "Of these, steps whose replay gave other bits; each quarantines its graph.",
+     "Compared steps whose replay gave other bits; each quarantines its graph.",
      write_shadow_differences},
     {"reprise:cudagraph_quarantined",
      kGauge,
      "model, runtime_mode, descriptor",
-     "1 for each graph that may not be replayed any more, because a replay gave wrong results or "
-     "somebody took it out.",
+     "1 for each graph that may not be replayed any more, because a replay gave wrong results or a "
+     "request to /v1/graphs quarantined it.",
      write_quarantined},
     {"reprise:cudagraph_capture_seconds",
      kGauge,

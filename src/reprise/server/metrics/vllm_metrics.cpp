@@ -61,9 +61,8 @@ constexpr auto kVllmFamilies = std::to_array<MetricFamily>({
     {"vllm:engine_sleep_state",
      kGauge,
      "sleep_state",
-     "1 for how the engine is: awake, or asleep without its KV cache (weights_offloaded) or "
-     "without "
-     "weights too (discard_all). A pause is neither.",
+     "1 for the state of the engine: awake, or asleep without its KV cache (weights_offloaded) or "
+     "without weights too (discard_all). A pause is neither.",
      [](Out out, From from) {
        const std::optional<api::SleepLevel> level = from.engine.sleep_level;
        out.sample(level ? 0 : 1, {{"sleep_state", "awake"}});

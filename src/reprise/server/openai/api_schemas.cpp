@@ -31,7 +31,7 @@ constexpr std::string_view kNumLogprobs = R"({"type": "integer", "minimum": 0, "
 
 constexpr Field kModel = {"model", kString, "A name of the served model; absent: that model."};
 constexpr Field kAddSpecialTokens = {
-    "add_special_tokens", kBoolean, "Whether BOS and the like go around the prompt."};
+    "add_special_tokens", kBoolean, "Whether special tokens such as BOS are added to the prompt."};
 constexpr Field kPrompt = {"prompt",
                            R"({"oneOf": [{"type": "string", "minLength": 1},
         {"type": "array", "minItems": 1, "items": {"type": "string"}},
@@ -97,13 +97,15 @@ constexpr Field kUnused[] = {
     {"safety_identifier", kString, kNoEffect},
     {"service_tier", kString, kNoEffect},
     {"session_id", kString, kNoEffect},
-    {"store", kBoolean, "Answers are never stored; the header X-Unused-Fields names a true."},
+    {"store",
+     kBoolean,
+     "Answers are never stored; the header X-Unused-Fields names this field if it is true."},
     {"user", kString, kNoEffect},
     {"verbosity", kString, kNoEffect},
 };
 
 constexpr Field kSampling[] = {
-    {"max_tokens", kPositive, "At most so many tokens are generated."},
+    {"max_tokens", kPositive, "Most tokens to generate."},
     {"temperature", R"({"type": "number", "minimum": 0, "maximum": 2})", "0 is greedy."},
     {"top_p", R"({"type": "number", "exclusiveMinimum": 0, "maximum": 1})"},
     {"top_k", R"({"type": "integer", "minimum": -1, "maximum": 2147483647})", "0, -1: all."},
@@ -138,7 +140,7 @@ constexpr Field kSampling[] = {
      "With logprobs: these tokens at each position instead of the likeliest."},
     {"truncate_prompt_tokens",
      R"({"type": "integer", "minimum": -1, "maximum": 9223372036854775807})",
-     "Keep so many tokens of the prompt; -1: as many as fit."},
+     "Number of tokens of the prompt to keep; -1: as many as fit."},
     {"truncation_side", R"({"enum": ["left", "right"]})"},
     {"request_id",
      R"({"type": "string", "minLength": 1, "maxLength": 128})",
@@ -157,7 +159,7 @@ constexpr Field kSampling[] = {
          "continuous_usage_stats": {"type": "boolean"}, "include_obfuscation": {"type": "boolean"}}})",
      "Only with stream."},
     {"stream_interval", kPositive, "Tokens of a chunk, except for the first and the last one."},
-    {"response_format", kResponseFormat, "What the answer looks like."},
+    {"response_format", kResponseFormat, "Form of the answer."},
     {"structured_outputs",
      R"({"type": "object", "properties": {
          "json": {"type": ["object", "boolean", "string"]}, "regex": {"type": "string"},
@@ -165,7 +167,7 @@ constexpr Field kSampling[] = {
          "json_object": {"type": "boolean"}, "structural_tag": {"type": ["object", "string"]},
          "disable_any_whitespace": {"type": "boolean"},
          "disable_additional_properties": {"type": "boolean"}}})",
-     "What the answer looks like: one of these."},
+     "Form of the answer: one of these."},
     {"guided_json", R"({"type": ["object", "boolean", "string"]})", "As structured_outputs.json."},
     {"guided_regex", kString, "As structured_outputs.regex."},
     {"guided_choice", R"({"type": "array", "items": {"type": "string"}})"},
@@ -175,10 +177,12 @@ constexpr Field kSampling[] = {
 
 constexpr Field kCompletion[] = {
     {"echo", kBoolean, "The answer begins with the prompt."},
-    {"logprobs", kNumLogprobs, "So many of the likeliest tokens at each position."},
+    {"logprobs", kNumLogprobs, "Number of the likeliest tokens at each position."},
 };
 constexpr Field kChatTemplate[] = {
-    {"add_generation_prompt", kBoolean, "Whether the assistant's turn begins."},
+    {"add_generation_prompt",
+     kBoolean,
+     "Whether the prompt ends with the beginning of the assistant's turn."},
     {"continue_final_message", kBoolean, "The answer continues the last message."},
     {"chat_template_kwargs", R"({"type": "object"})", "Variables of the chat template."},
     {"reasoning_effort",
@@ -192,10 +196,14 @@ constexpr Field kChat[] = {
     {"logprobs", kBoolean},
     {"top_logprobs", kNumLogprobs, "Only with logprobs."},
     {"tools", kTools, "Functions that the model may call."},
-    {"tool_choice", kToolChoice, "Whether it may, must, or which; auto by default."},
+    {"tool_choice",
+     kToolChoice,
+     "Whether the model may or must call a function, or which one; auto by default."},
     {"parallel_tool_calls", kBoolean, "Whether a forced answer may hold several calls."},
     {"include_reasoning", kBoolean, "Whether the answer shows its reasoning."},
-    {"return_prompt_text", kBoolean, "The answer has what the chat template made: prompt_text."},
+    {"return_prompt_text",
+     kBoolean,
+     "The answer contains the result of the chat template, as prompt_text."},
 };
 
 constexpr Field kInput = {"input", kPrompt.schema, kPrompt.what};
@@ -215,7 +223,7 @@ constexpr Field kPooling[] = {
     {"use_activation", kBoolean, "false: a classifier's scores instead of probabilities."},
     {"truncate_prompt_tokens",
      R"({"type": "integer", "minimum": -1, "maximum": 9223372036854775807})",
-     "Keep so many tokens of a text; -1: as many as fit."},
+     "Number of tokens of a text to keep; -1: as many as fit."},
     {"truncation_side", R"({"enum": ["left", "right"]})"},
     {"request_id",
      R"({"type": "string", "minLength": 1, "maxLength": 128})",
@@ -290,8 +298,8 @@ class BodySchema {
 
 Json change_graphs_request() {
   return BodySchema()
-      .allow({"cudagraph_mode", kString, "Which graphs there are; null: the default."})
-      .allow({"cudagraph_capture_sizes", kTokenIds, "Their sizes; null: the default."})
+      .allow({"cudagraph_mode", kString, "Mode of the graphs; null: the default."})
+      .allow({"cudagraph_capture_sizes", kTokenIds, "Sizes of the graphs; null: the default."})
       .allow({"max_cudagraph_capture_size", kPositive, "The largest of the default sizes."})
       .allow({"shadow_check_rate",
               R"({"type": "number", "minimum": 0, "maximum": 1})",
@@ -300,10 +308,10 @@ Json change_graphs_request() {
               R"({"enum": ["off", "capture", "strict"]})",
               "What is proved before a graph may be replayed."})
       .allow({"quarantine", kNames, "Graphs that are not replayed any more."})
-      .allow({"release", kNames, "Graphs that are captured and verified anew."})
+      .allow({"release", kNames, "Quarantined graphs that are captured and verified again."})
       .allow({"capture_budget_ms",
               R"({"type": "number", "minimum": 0.01, "maximum": 60000, "default": 5})",
-              "What captures may add to a step on average while requests run."})
+              "Milliseconds that captures may add to a step on average while requests run."})
       .take();
 }
 

@@ -55,7 +55,7 @@ std::optional<Json> read_part(const Json& json,
         fmt::format("Message content other than text ({} of type `{}`)",
                     place,
                     type.substr(0, kMaxRoleBytes)),
-        "The types text, input_text, output_text, refusal, thinking and reasoning are.");
+        "The types text, input_text, output_text, refusal, thinking and reasoning are supported.");
   }
   if (!json.contains(kind->member)) {
     throw ApiError(
