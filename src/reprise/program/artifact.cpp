@@ -130,7 +130,8 @@ class Reader {
           parse(fmt::format("program {{\n  parameter p0: {}\n  return\n}}\n", text));
       const ValueType type = program.type(program.parameters.at(0));
       for (const SymInt& size : type.shape.sizes()) {
-        if (!size.is_constant() || size.constant() < 0) fail("a parameter of open size");
+        if (!size.is_constant() || size.constant() < 0)
+          fail("a parameter whose size depends on the batch");
       }
       return type;
     } catch (const ProgramSyntaxError& error) {
@@ -168,10 +169,11 @@ class Reader {
     const Json& plan = member(document_, "plan");
     if (plan.is_null()) return;
     const Json& parts = list(member(plan, "bytes_per_unit"));
-    if (parts.size() != compiled.plan.bytes_per_unit.size()) fail("a plan of other symbols");
+    if (parts.size() != compiled.plan.bytes_per_unit.size())
+      fail("a memory plan with other symbols than the program");
     for (size_t i = 0; i < parts.size(); ++i) compiled.plan.bytes_per_unit[i] = bytes(parts[i]);
     const Json& pieces = list(member(plan, "pieces"));
-    if (pieces.size() != compiled.split.pieces.size()) fail("a plan of other pieces");
+    if (pieces.size() != compiled.split.pieces.size()) fail("a memory plan for other pieces");
     for (size_t i = 0; i < pieces.size(); ++i) {
       read_placements(
           pieces[i], compiled, compiled.split.programs[compiled.split.pieces[i].program]);
@@ -190,7 +192,7 @@ class Reader {
     for (const Json& item : list(json)) {
       if (!item.is_array() || item.size() != 3) fail("a placement is [value, symbol, bytes]");
       const size_t value = count(item[0]);
-      if (value >= placements.size()) fail("a place for a value that is not there");
+      if (value >= placements.size()) fail("a place for a value that does not exist");
       const std::string name = string(item[1]);
       const std::optional<Symbol> symbol =
           name.empty() ? std::optional(Symbol::none) : parse_symbol(name);
@@ -220,10 +222,10 @@ class Reader {
       std::vector<std::string>& groups = symbols.emplace_back();
       for (const Json& symbol : list(program)) groups.push_back(string(symbol));
     }
-    if (symbols.size() != compiled.split.programs.size()) fail("code of other programs");
+    if (symbols.size() != compiled.split.programs.size()) fail("a list of code for other programs");
     for (size_t i = 0; i < symbols.size(); ++i) {
       if (symbols[i].size() != compiled.split.programs[i].groups.size())
-        fail("code of other groups");
+        fail("a list of code for other row groups");
     }
   }
 
@@ -242,20 +244,20 @@ class Reader {
         std::optional<ValueType>& type = types[piece.inputs[i]];
         const bool is_input_of_whole = !is_defined[piece.inputs[i]];
         if ((!type && !is_input_of_whole) || is_dead[piece.inputs[i]]) {
-          fail("a piece reads what is not there");
+          fail("a piece reads a value that does not exist");
         }
         const ValueType& wanted = program.type(program.inputs[i].value);
         if (type && *type != wanted) fail("a piece is given a value of another type");
         type = wanted;
       }
       for (size_t i = 0; i < piece.outputs.size(); ++i) {
-        if (types[piece.outputs[i]]) fail("two pieces compute one value");
+        if (types[piece.outputs[i]]) fail("two pieces compute the same value");
         types[piece.outputs[i]] = program.type(program.outputs[i]);
       }
       for (size_t value : piece.dead) is_dead[value] = true;
     }
     for (size_t output : split.outputs) {
-      if (!types[output] || is_dead[output]) fail("returns what is not there");
+      if (!types[output] || is_dead[output]) fail("returns a value that does not exist");
     }
   }
 

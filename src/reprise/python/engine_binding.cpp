@@ -326,7 +326,7 @@ void bind_outputs(nb::module_& module) {
       .def_ro("token", &sampling::PositionLogprobs::token)
       .def_ro("top", &sampling::PositionLogprobs::top);
   using engine::OutputDelta;
-  nb::class_<OutputDelta>(module, "StepOutput", "What one request gained in one step.")
+  nb::class_<OutputDelta>(module, "StepOutput", "The new output of one request in one step.")
       .def_prop_ro("request_id",
                    [](const OutputDelta& delta) { return static_cast<uint64_t>(delta.id); })
       .def_ro("text", &OutputDelta::text)
@@ -355,11 +355,12 @@ void bind_outputs(nb::module_& module) {
             return handle.queue->take(std::chrono::milliseconds(timeout_ms));
           },
           nb::arg("timeout_ms"),
-          "What came, in order; waits for the first output. Empty when none came in time.")
+          "The outputs that have arrived, in order; waits for the first one. Empty if none arrived "
+          "in time.")
       .def(
           "fileno",
           [](const QueueHandle& handle) { return handle.queue->fileno(); },
-          "Readable while there is something to take.");
+          "Readable while there are outputs to take.");
 }
 
 void bind_texts(nb::class_<Engine>& texts) {
@@ -396,7 +397,7 @@ void bind_texts(nb::class_<Engine>& texts) {
 void bind_engine(nb::module_& module) {
   bind_outputs(module);
   nb::class_<OutputConstraint>(
-      module, "OutputConstraint", "What answers have to look like, compiled.");
+      module, "OutputConstraint", "A compiled specification of the form of answers.");
   nb::class_<Engine> all(module, "Engine");
   bind_texts(all);
   all.def(nb::init<const api::EngineArgs&, std::optional<nb::callable>>(),
@@ -416,7 +417,7 @@ void bind_engine(nb::module_& module) {
            nb::arg("second_text_begin").none() = nb::none(),
            "Outputs of the request that is named by the result go to the queue.")
       .def("abort", &Engine::abort, nb::arg("request_id"))
-      .def("shutdown", &Engine::shutdown, "Aborts what is unfinished and frees the memory.")
+      .def("shutdown", &Engine::shutdown, "Aborts unfinished requests and frees the memory.")
       .def("sleep", &Engine::sleep, nb::arg("level"), nb::arg("mode"))
       .def("wake_up", &Engine::wake_up, nb::arg("tags"))
       .def("is_sleeping", [](const Engine& engine) { return engine.engine().is_sleeping(); })
@@ -426,7 +427,7 @@ void bind_engine(nb::module_& module) {
            nb::arg("text") = "",
            nb::arg("choices") = std::vector<std::string>(),
            nb::arg("any_whitespace") = true,
-           "Waits; raises ValueError for what cannot be held to.")
+           "Waits; raises ValueError for a form that cannot be enforced.")
       .def("reset_prefix_cache",
            &Engine::reset_prefix_cache,
            "False, and nothing happens, while a request runs.")
@@ -434,7 +435,7 @@ void bind_engine(nb::module_& module) {
       .def("stop_profile",
            &Engine::stop_profile,
            nb::arg("folder"),
-           "Writes what was recorded; the file, or None when nothing was.")
+           "Writes the recorded steps; returns the file, or None if nothing was recorded.")
       .def("stats", &stats)
       .def("histograms", &histograms)
       .def("startup_report", &startup_report);

@@ -140,7 +140,8 @@ struct GrammarCompiler::Shared {
     } catch (const InvalidArgument& error) {
       return CompileResult{.error = error.what()};
     } catch (const std::bad_alloc&) {
-      return CompileResult{.error = "the grammar is too complex: memory for it could not be had"};
+      return CompileResult{.error =
+                               "the grammar is too complex: there is not enough memory for it"};
     } catch (const std::exception& error) {
       return CompileResult{.error =
                                fmt::format("the grammar could not be compiled: {}", error.what())};

@@ -187,7 +187,7 @@ NodeId SchemaWriter::values(const Json& schema) {
     if (value.is_string()) continue;
     if (value.is_number_float()) texts.back() = Json(value.get<double>()).dump();
   }
-  if (texts.empty()) throw NothingIsValid("no value of enum fits what stands beside it");
+  if (texts.empty()) throw NothingIsValid("no value of enum fits the keywords beside it");
   return literals(std::move(texts));
 }
 

@@ -110,7 +110,7 @@ TextLeaf SchemaWriter::ruled_text(const Json& rules,
                                   const Context& context) {
   RegexTerms terms(settings_->limit);
   const std::optional<TermId> term = text_term(terms, validator_->root(), rules, Reading::narrow);
-  if (!term) throw InvalidArgument("a keyword cannot be held for texts");
+  if (!term) throw InvalidArgument("a keyword cannot be enforced for texts");
   if (*term == length_term(terms, 0, {})) {
     TextLeaf leaf = plain_text(context);
     if (least == 0 && !most) return leaf;

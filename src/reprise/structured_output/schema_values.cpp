@@ -30,7 +30,7 @@ NodeId SchemaWriter::array(const Json& schema, const Context& context) {
   add_items(schema, {.keeps_texts_apart = node.is_unique}, node);
   const bool ends = node.item == NodeId::none;
   if (ends && static_cast<size_t>(node.least) > node.first_items.size()) {
-    throw NothingIsValid("minItems is above the number of items that may be");
+    throw NothingIsValid("minItems is above the number of possible items");
   }
   if (node.is_unique && node.item != NodeId::none) {
     if (const auto number = num_values(node.item)) {
@@ -155,7 +155,7 @@ NodeId SchemaWriter::object(const Json& schema) {
   if (members.has_others && node.keys.texts.size() <= kMaxNamesBesideOthers)
     add_extras(members, node);
   if (node.extras.empty() && node.least > static_cast<int64_t>(node.properties.size())) {
-    throw NothingIsValid("minProperties is above the number of properties that may be");
+    throw NothingIsValid("minProperties is above the number of possible properties");
   }
   program_->objects.push_back(std::move(node));
   return program_->add(AnswerNode::Kind::object, program_->objects.size() - 1);
@@ -247,7 +247,7 @@ void SchemaWriter::add_extras(Members& members, ObjectNode& node) {
     }
     if (!members.names.is_null()) {
       const auto names = text_term(terms, validator_->root(), members.names, Reading::narrow);
-      if (!names) fail("propertyNames holds keywords that cannot be held for names");
+      if (!names) fail("propertyNames has keywords that cannot be enforced for names");
       if (*names != length_term(terms, 0, {})) all.push_back(*names);
     }
     add_extra(terms.all_of(std::move(all)), terms, rule, node);
@@ -262,7 +262,7 @@ void SchemaWriter::add_extras(Members& members, ObjectNode& node) {
   }
   node.most = std::min(node.most.value_or(limit), limit);
   if (*node.most < node.least)
-    throw NothingIsValid("minProperties is above the number of names that may be");
+    throw NothingIsValid("minProperties is above the number of possible names");
 }
 
 void SchemaWriter::add_extra(TermId names, RegexTerms& terms, const Json& rule, ObjectNode& node) {

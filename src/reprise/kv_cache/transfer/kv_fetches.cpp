@@ -168,7 +168,7 @@ class KvFetches::Fetching final : public KvExchange {
   [[nodiscard]] bool check_code() {
     if (!peer_->read_line(line_, kMaxMessageBytes)) return false;
     if (!is_same_code(read_code(line_), mac_->finish())) {
-      throw Error("the bytes have another code than their producer gives them");
+      throw Error("the bytes do not have the authentication code of their producer");
     }
     return true;
   }

@@ -554,7 +554,7 @@ TEST(TcpTransfer, refuses_bytes_that_were_changed_on_their_way) {
        }});
   const KvFetch::Result fetched = promise.get_future().get();
   EXPECT_FALSE(fetched.image);
-  EXPECT_NE(fetched.error.find("another code"), std::string::npos) << fetched.error;
+  EXPECT_NE(fetched.error.find("authentication code"), std::string::npos) << fetched.error;
 }
 
 TEST(KvPeers, are_a_host_and_a_port) {

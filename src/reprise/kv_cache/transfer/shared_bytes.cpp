@@ -41,7 +41,7 @@ SharedBytes SharedBytes::adopt(int descriptor, size_t size) {
     throw Error(fmt::format("expected {} bytes of shared memory, got {}", size, status.st_size));
   }
   if ((fcntl(descriptor, F_GET_SEALS) & kSealed) != kSealed) {
-    throw Error("expected shared memory that is sealed, got some that may still change");
+    throw Error("expected sealed shared memory, got memory that may still change");
   }
   bytes.size_ = size;
   bytes.map(PROT_READ, MAP_PRIVATE);
