@@ -76,7 +76,7 @@ def main():
     parser.add_argument("benchmark")
     parser.add_argument("out")
     parser.add_argument("--shapes", nargs="+", default=["0.5b", "8b"])
-    parser.add_argument("--seconds", type=float, default=40, help="begin no shape after so long")
+    parser.add_argument("--seconds", type=float, default=40, help="seconds after which no further shape begins")
     parser.add_argument("--device", default="cuda")
     arguments = parser.parse_args()
     with open(arguments.out, "w", encoding="utf-8") as out:

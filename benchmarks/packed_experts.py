@@ -117,7 +117,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--iterations", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--nice", type=int, default=0, help="of the measured programs, on a machine with other work")
+    parser.add_argument("--nice", type=int, default=0, help="nice value of the measured programs, for a machine with other work")
     options = parser.parse_args()
     config = checkpoint.SHAPES[options.shape]
     options.folder.mkdir(parents=True, exist_ok=True)

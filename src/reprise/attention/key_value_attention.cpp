@@ -16,13 +16,15 @@ KeyValueAttention::KeyValueAttention(const AttentionShape& shape,
   const int num_kinds =
       (sinks_.defined() ? 1 : 0) + (biases_.defined() ? 1 : 0) + (shape.is_bidirectional ? 1 : 0);
   REPRISE_ASSERT(shape.soft_cap == 0 || num_kinds == 0,
-                 "layer {}: no kernel has this kind of attention with a soft cap",
+                 "layer {}: no kernel supports this kind of attention together with a soft cap",
                  layer_index);
-  REPRISE_ASSERT(shape.chunk_size == 0 || (shape.sliding_window == 0 && num_kinds == 0),
-                 "layer {}: no kernel has this kind of attention over chunks",
-                 layer_index);
+  REPRISE_ASSERT(
+      shape.chunk_size == 0 || (shape.sliding_window == 0 && num_kinds == 0),
+      "layer {}: no kernel supports this kind of attention together with chunks of positions",
+      layer_index);
   REPRISE_ASSERT(num_kinds <= 1,
-                 "layer {}: no kernel has attention with two of sinks, biases and both directions",
+                 "layer {}: no kernel supports attention with more than one of sinks, biases and "
+                 "both directions",
                  layer_index);
 }
 

@@ -72,10 +72,11 @@ class PlannedBackend final : public AttentionBackend {
   PlanBuffer& captured_buffer(const cudagraph::BatchDescriptor& descriptor) {
     const int32_t num_reqs = *descriptor.num_reqs;
     if (!descriptor.uniform || descriptor.num_tokens != num_reqs) {
-      throw Error(fmt::format(
-          "a planned attention backend was given the FULL graph [{}]: it captures batches with one "
-          "token per request only (UNIFORM_SINGLE_TOKEN_DECODE), which the mode's resolution knows",
-          to_string(descriptor)));
+      throw Error(
+          fmt::format("a planned attention backend was given the FULL graph [{}]: it captures "
+                      "batches with one token per request only (UNIFORM_SINGLE_TOKEN_DECODE), so "
+                      "the resolver must not plan this graph",
+                      to_string(descriptor)));
     }
     const auto [place, is_new] = captured_.try_emplace(num_reqs, num_reqs, resources_);
     return place->second;

@@ -19,8 +19,8 @@ class CheckedBackend final : public AttentionBackend {
     if (!descriptor.num_reqs) return {};
     if (support_ == UNIFORM_BATCH && descriptor.uniform) return {};
     throw Error(
-        fmt::format("an attention backend was given the FULL graph [{}]: it declares {}, which "
-                    "the mode's resolution knows",
+        fmt::format("an attention backend was given the FULL graph [{}]: it declares {}, so the "
+                    "resolver must not plan this graph",
                     to_string(descriptor),
                     to_string(support_)));
   }

@@ -47,10 +47,10 @@ class SeparateBackend final : public AttentionBackend {
     // occur in captures and replays of graphs for mixed batches.
     if (descriptor.num_reqs) {
       if (!descriptor.uniform && graphs_ == FullGraphs::of_uniform_batches) {
-        throw Error(fmt::format(
-            "an attention backend for uniform batches was given the FULL graph [{}]: it declares "
-            "UNIFORM_BATCH, which the mode's resolution knows",
-            to_string(descriptor)));
+        throw Error(
+            fmt::format("an attention backend for uniform batches was given the FULL graph [{}]: "
+                        "it declares UNIFORM_BATCH, so the resolver must not plan this graph",
+                        to_string(descriptor)));
       }
       return descriptor.uniform ? path_of(descriptor.num_tokens / *descriptor.num_reqs)
                                 : AttentionPath{};

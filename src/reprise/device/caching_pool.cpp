@@ -41,7 +41,8 @@ CachingPool::~CachingPool() {
 
 PoolBlock* CachingPool::allocate(size_t bytes) {
   if (bytes > kLargestRequest) {
-    throw OutOfMemory(fmt::format("pool: {} bytes were asked for; no machine has them", bytes));
+    throw OutOfMemory(
+        fmt::format("pool: {} bytes were asked for; no machine has so much memory", bytes));
   }
   const size_t rounded = round_up(std::max<size_t>(bytes, 1), kAlignment);
   Chunk* chunk = find_fit(rounded);

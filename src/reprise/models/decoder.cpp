@@ -175,7 +175,7 @@ Decoder::Decoder(const weights::ModelConfig& config,
     dense_.emplace(config, parameters);
     return;
   }
-  REPRISE_ASSERT(!names.lm_head.empty(), "a model without logits pools");
+  REPRISE_ASSERT(!names.lm_head.empty(), "a model without logits is for pooling only");
   // A rank has the whole embedding, but only its rows of lm_head.
   lm_head_ = config.tie_word_embeddings && ranks_ == 1
                  ? embedding_

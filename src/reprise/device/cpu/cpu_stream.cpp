@@ -194,7 +194,8 @@ void CpuStream::wait(const Event& event) {
   }
   const std::shared_ptr<CaptureSession> theirs = cpu_event.session_.lock();
   if (theirs == nullptr || !theirs->is_open()) {
-    const std::string reason = "cpu: a wait for an event that was recorded in a capture now over";
+    const std::string reason =
+        "cpu: a wait for an event that was recorded in a capture that has ended";
     if (session_ != nullptr) session_->fail(reason);
     throw CaptureError(reason);
   }

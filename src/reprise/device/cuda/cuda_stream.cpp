@@ -216,7 +216,7 @@ void CudaStream::wait(const Event& event) {
     theirs = cuda_event.capture_.lock();
     if (theirs == nullptr || !theirs->is_open()) {
       const std::string reason =
-          "cuda: a wait for an event that was recorded in a capture now over";
+          "cuda: a wait for an event that was recorded in a capture that has ended";
       if (capture_ != nullptr) capture_->fail(reason);
       throw CaptureError(reason);
     }

@@ -17,7 +17,7 @@ BufferView GrowingRange::acquire(size_t bytes) {
   const size_t free_bytes = reserved_bytes_ - mapped_bytes_;
   if (bytes > free_bytes) {
     throw OutOfMemory(
-        fmt::format("a pool of at most {} bytes, the GPU's, holds {}; {} more do not fit",
+        fmt::format("a pool of at most {} bytes (the GPU's memory) holds {}; {} more do not fit",
                     reserved_bytes_,
                     mapped_bytes_,
                     bytes));
