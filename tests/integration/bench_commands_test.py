@@ -140,7 +140,7 @@ class BenchCommands(unittest.TestCase):
         self.assertIn("| Requests of FULL decode graphs | 1 2 4 5 |", graphs)
         self.assertIn("| Tokens of other graphs | 1 2 4 8 |", graphs)
         kept, dropped = (int(re.search(rf"\| {title} \| \d+ \| (\d+) \|", graphs)[1])
-                         for title in ("Graphs", "Dropped, because they do not pay"))
+                         for title in ("Graphs", "Dropped, because they save no time"))
         self.assertEqual(kept + dropped, 5 + 16)
         summary = json.loads((self.folder / "summary.json").read_text(encoding="utf-8"))
         states = collections.Counter(key["state"] for key in summary["graphs"]["measured"]["keys"])

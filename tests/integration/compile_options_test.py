@@ -482,7 +482,7 @@ class Dump(Case):
 
     def test_other_levels(self):
         for level in (1, 2):
-            self.assertIn("passes saw the whole, cut afterwards", self.dump("--level", level))
+            self.assertIn("the passes saw the whole program, which was split afterwards", self.dump("--level", level))
         self.assertIn("as traced, and as compiled", self.dump("--level", 1))
 
     def test_level_1_runs_the_trace_and_level_2_generated_code(self):

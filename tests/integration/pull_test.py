@@ -496,7 +496,7 @@ class Tokens(Case):
         self.assertIn("the account of the token cannot see it", self.refused("Tiny/Modle", HF_TOKEN=TOKEN))
         for message in (gated, self.refused(HF_TOKEN="hf_old")):
             self.assertNotIn("hf_old", message)
-        self.assertIn("bytes that no token has", self.refused(HF_TOKEN="a\nX-Evil: 1"))
+        self.assertIn("bytes that no token may contain", self.refused(HF_TOKEN="a\nX-Evil: 1"))
         self.hub.faults.append(lambda handler: handler.reply(403, X_Error_Message="fine-grained token") or True)
         self.assertIn("fine-grained token", self.refused(HF_TOKEN=TOKEN))
 

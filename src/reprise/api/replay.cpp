@@ -87,7 +87,7 @@ class Replay {
     if (logged.second_text_begin) options.second_text_begin = *logged.second_text_begin;
     if (logged.adapter) set_adapter(*logged.adapter, options, answer);
     if (logged.has_unknown_constraint) {
-      throw InvalidArgument("its constraint was made by a program, which gave no source of it");
+      throw InvalidArgument("its constraint was made by a program that gave no source for it");
     }
     if (logged.constraint) {
       const auto source =
@@ -110,8 +110,9 @@ class Replay {
     options.lora_id = options.adapter->id();
     options.lora_name = options.adapter->name();
     if (options.adapter->digest() == logged.digest) return;
-    answer.cause = fmt::format(
-        "the adapter '{}' in {} is another one", logged.name, options.adapter->folder().string());
+    answer.cause = fmt::format("the adapter '{}' in {} is not the one that was logged",
+                               logged.name,
+                               options.adapter->folder().string());
   }
 
   LoadedEngine* engine_;

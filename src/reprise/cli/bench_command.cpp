@@ -20,14 +20,16 @@ struct Benchmark {
 };
 
 constexpr std::array kBenchmarks = {
-    Benchmark{"modes", "The five cudagraph modes side by side.", run_bench_modes},
-    Benchmark{"serve", "A load on any OpenAI server, as vllm bench serve.", run_bench_serve},
-    Benchmark{"sweep", "A grid of servers and loads, in one table and one page.", run_bench_sweep},
-    Benchmark{"latency", "How long one batch takes.", run_bench_latency},
+    Benchmark{"modes", "Compare the five cudagraph modes.", run_bench_modes},
+    Benchmark{"serve", "Send a load to any OpenAI server, like vllm bench serve.", run_bench_serve},
+    Benchmark{"sweep",
+              "Run a grid of servers and loads, and write one table and one page.",
+              run_bench_sweep},
+    Benchmark{"latency", "Measure how long one batch takes.", run_bench_latency},
     Benchmark{"throughput",
-              "Requests and tokens per second when all requests come at once.",
+              "Measure requests and tokens per second when all requests come at once.",
               run_bench_throughput},
-    Benchmark{"startup", "Cold and warm starts.", run_bench_startup},
+    Benchmark{"startup", "Measure cold and warm starts.", run_bench_startup},
 };
 
 }  // namespace

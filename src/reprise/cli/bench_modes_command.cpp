@@ -57,7 +57,7 @@ OptionTable make_table(BenchArguments& arguments) {
   table.add({.name = "modes",
              .group = kLoad,
              .value_name = "A,B",
-             .help = "Only these modes.",
+             .help = "Measure only these modes.",
              .default_text = "all five",
              .apply = [&arguments](std::string_view value) {
                while (!value.empty()) {

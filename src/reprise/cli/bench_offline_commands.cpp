@@ -120,7 +120,7 @@ int run_bench_latency(std::span<const std::string> raw_arguments) {
   std::string output_json;
   std::string plot;
   OptionTable table("reprise bench latency MODEL [options]",
-                    "How long one batch takes from beginning to end, as vllm bench latency.");
+                    "Measures the latency of one batch, like vllm bench latency.");
   table.add_integer("input-len", kLoad, "Tokens per prompt.", input_len);
   table.add_integer("output-len", kLoad, "Tokens per answer.", output_len);
   table.add_integer("batch-size", kLoad, "Prompts per batch.", batch_size);
@@ -243,8 +243,8 @@ int run_bench_throughput(std::span<const std::string> raw_arguments) {
   std::string plot;
   bool async_engine = true;
   OptionTable table("reprise bench throughput MODEL [options]",
-                    "How many requests and tokens per second an engine does when all come at once, "
-                    "as vllm bench throughput.");
+                    "Measures how many requests and tokens per second an engine processes when all "
+                    "requests come at once, like vllm bench throughput.");
   add_dataset_options(table, dataset);
   table.add_text("output-json", kResults, "FILE", "Write a JSON file of results.", output_json);
   add_plot_option(table, "Write a page with the requests as they ended.", plot);

@@ -47,7 +47,7 @@ void add_server_options(OptionTable& table, ServeArguments& arguments) {
   table.add({.name = "endpoint",
              .group = kServer,
              .value_name = "PATH",
-             .help = "Where requests go.",
+             .help = "Path of the requests.",
              .default_text = "/v1/completions, or /v1/chat/completions for openai-chat",
              .apply = [&arguments](std::string_view value) { arguments.endpoint = value; }});
   table.add({.name = "model",
@@ -87,13 +87,12 @@ void add_traffic_options(OptionTable& table, ServeArguments& arguments) {
              kTraffic,
              "Requests per second; inf sends all at once.",
              arguments.traffic.request_rate);
-  add_number(
-      table,
-      "burstiness",
-      kTraffic,
-      "Shape of the gamma distribution between requests: 1 is Poisson, less comes in bursts, "
-      "inf is even.",
-      arguments.traffic.burstiness);
+  add_number(table,
+             "burstiness",
+             kTraffic,
+             "Shape of the gamma distribution between requests: 1 is Poisson, smaller values give "
+             "bursts, inf gives equal intervals.",
+             arguments.traffic.burstiness);
   add_optional_integer(table,
                        "max-concurrency",
                        kTraffic,
@@ -212,7 +211,7 @@ void add_result_options(OptionTable& table, ServeArguments& arguments) {
   table.add({.name = "result-filename",
              .group = kResults,
              .value_name = "FILE",
-             .help = "Its name.",
+             .help = "Name of the JSON file.",
              .default_text = "LABEL-RATEqps[-concurrencyN]-MODEL-DATE.json",
              .apply = [&arguments](std::string_view value) { arguments.result_filename = value; }});
   table.add_text("label",

@@ -86,8 +86,8 @@ int run_bench_startup(std::span<const std::string> raw_arguments) {
   bool one_start = false;
   std::string output_json;
   OptionTable table("reprise bench startup MODEL [options]",
-                    "How long an engine takes to be ready, each time in a process of its own: cold "
-                    "with an empty compile cache, then warm.");
+                    "Measures how long an engine takes to be ready, each time in a process of its "
+                    "own: cold with an empty compile cache, then warm.");
   table.add_integer("num-iters-cold", kLoad, "Cold starts.", num_cold);
   table.add_integer("num-iters-warmup", kLoad, "Starts that fill the cache.", num_warmups);
   table.add_integer("num-iters-warm", kLoad, "Warm starts.", num_warm);

@@ -27,7 +27,7 @@ void add_prefix_options(OptionTable& table, api::EngineArgs& args) {
              .help =
                  "States of recurrent layers in cached prefixes. align keeps copies where blocks "
                  "end; with none a model with recurrent layers shares no prefixes.",
-             .default_text = "align where prefixes are shared",
+             .default_text = "align if prefixes are shared",
              .apply = [&args](std::string_view value) { args.mamba_cache_mode = value; },
              .choices = {"align", "none"}});
   table.add_integer(

@@ -41,7 +41,7 @@ OptionTable make_table(ClientArguments& arguments, bool is_chat) {
   table.add({.name = "model-name",
              .group = kServer,
              .value_name = "NAME",
-             .help = "Which model.",
+             .help = "Name of the model.",
              .default_text = "the server's first",
              .apply = [&arguments](std::string_view value) { arguments.model_name = value; }});
   table.add({.name = "api-key",
@@ -73,8 +73,10 @@ OptionTable make_table(ClientArguments& arguments, bool is_chat) {
              .apply = [&arguments](std::string_view value) {
                arguments.sampling["temperature"] = parse_number("--temperature", value);
              }});
-  table.add_switch(
-      "stats", kAnswers, "After each answer: time to first token, throughput.", arguments.stats);
+  table.add_switch("stats",
+                   kAnswers,
+                   "After each answer, print time to first token and throughput.",
+                   arguments.stats);
   return table;
 }
 

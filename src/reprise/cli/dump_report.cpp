@@ -81,12 +81,13 @@ std::string pieces_text(const compile::CompilationStages& stages) {
   const size_t num_capturable = stages.after.num_capturable_pieces();
   // When there is no report per program, the passes ran on the whole program before the split.
   const bool is_cut_afterwards = stages.reports.size() != stages.after.programs.size();
-  return fmt::format("{}: {} compiled ({} unique), {} split points{}",
-                     num_pieces,
-                     num_capturable,
-                     stages.after.num_unique_capturable_pieces(),
-                     num_pieces - num_capturable,
-                     is_cut_afterwards ? "; passes saw the whole, cut afterwards" : "");
+  return fmt::format(
+      "{}: {} compiled ({} unique), {} split points{}",
+      num_pieces,
+      num_capturable,
+      stages.after.num_unique_capturable_pieces(),
+      num_pieces - num_capturable,
+      is_cut_afterwards ? "; the passes saw the whole program, which was split afterwards" : "");
 }
 
 std::string seconds_text(const compile::CompilationSeconds& seconds) {

@@ -191,7 +191,7 @@ void add_model_files(OptionTable& table, api::EngineArgs& args) {
              .apply = [&args](std::string_view value) { args.tokenizer = value; }});
   table.add_object("hf-overrides",
                    kModel,
-                   "Members that replace those of config.json; null takes one out.",
+                   "Members that replace those of config.json; null removes one.",
                    args.hf_overrides);
   table.add({.name = "chat-template",
              .group = kModel,
@@ -244,8 +244,8 @@ void add_weight_settings(OptionTable& table, api::EngineArgs& args) {
   table.add({.name = "load-format",
              .group = kModel,
              .value_name = "FORMAT",
-             .help = "auto, safetensors, or dummy for seeded random weights. vLLM's other names of "
-                     "how safetensors and GGUF files are read mean auto.",
+             .help = "auto, safetensors, or dummy for seeded random weights. vLLM's other names "
+                     "for ways to read safetensors and GGUF files mean auto.",
              .default_text = "auto",
              .apply =
                  [&args](std::string_view value) {

@@ -68,7 +68,7 @@ constexpr std::array kVariables = {
         ""},
     Variable{
         "VLLM_LOGGING_CONFIG_PATH", "serve: --log-config-file by vLLM's name.", "log-config-file"},
-    Variable{"VLLM_LOGGING_PREFIX", "serve: what every line of the log begins with.", ""},
+    Variable{"VLLM_LOGGING_PREFIX", "serve: the prefix of every line of the log.", ""},
     Variable{"VLLM_LOGGING_COLOR",
              "serve: 1 colours the log, 0 does not; without it, the log has colours on a terminal.",
              ""},
@@ -88,10 +88,10 @@ constexpr std::array kVariables = {
     Variable{"OTEL_SERVICE_NAME", "serve: service.name of the traces. [reprise]", ""},
     Variable{"NO_COLOR", "Not empty: no colours.", ""},
     Variable{"VLLM_LOG_STATS_INTERVAL", "serve: seconds between lines about throughput. [10]", ""},
-    Variable{
-        "VLLM_KEEP_ALIVE_ON_ENGINE_DEATH",
-        "serve: 1 keeps a server whose device is lost answering 503; else it ends with status 1.",
-        ""},
+    Variable{"VLLM_KEEP_ALIVE_ON_ENGINE_DEATH",
+             "serve: 1 lets a server whose device is lost go on and answer 503; without it, the "
+             "server ends with status 1.",
+             ""},
     Variable{"VLLM_ALLOW_RUNTIME_LORA_UPDATING",
              "serve: 1 or true adds /v1/load_lora_adapter and /v1/unload_lora_adapter, which read "
              "folders of the server by request.",
@@ -110,8 +110,8 @@ constexpr std::array kVariables = {
              folder_to_profiler_config},
     Variable{"OPENAI_API_KEY", "Key that bench serve, chat and complete send.", ""},
     Variable{"HF_HUB_CACHE",
-             "Where models are looked for by name and downloaded to; else $HF_HOME/hub, "
-             "$XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub.",
+             "Folder in which models are found by name, and to which they are downloaded; else "
+             "$HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub.",
              ""},
     Variable{"HF_HOME", "Folder with the cache `hub` and the file `token`.", ""},
     Variable{"HF_ENDPOINT", "pull: the hub or a mirror of it. [https://huggingface.co]", ""},

@@ -122,8 +122,8 @@ OptionTable make_table(ExplainArguments& arguments) {
       "reprise explain [MODEL] [options]",
       "Prints the resolved cudagraph mode with every reason, the capture sizes, and for each "
       "--batch the decision. Takes the arguments of a serve or generate command as they are. Needs "
-      "no weights and no device. Of a MODEL it reads the configuration, which says what its layers "
-      "are; --compile also needs what compiling needs.");
+      "no weights and no device. For a MODEL it reads the configuration, which determines the "
+      "layers; --compile also needs what compiling needs.");
   table.add({.name = "batch",
              .group = "Batches",
              .value_name = "SPEC",

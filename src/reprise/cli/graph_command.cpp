@@ -41,9 +41,10 @@ OptionTable make_bisect_table(api::EngineArgs& args, bool& as_json) {
   OptionTable table(
       "reprise graph bisect REPORT [options]",
       "Repeats the step of a report about a quarantined graph in a new engine, and finds the first "
-      "node whose replay gives other bytes than the eager run. The report's own options hold "
+      "node whose replay gives other bytes than the eager run. The options of the report apply "
       "unless others are given. Exit code 1: there is such a node.");
-  table.add_switch("json", "Output", "The node with all its memory, as one JSON object.", as_json);
+  table.add_switch(
+      "json", "Output", "Print the node with all its memory, as one JSON object.", as_json);
   add_engine_options(table, args);
   return table;
 }

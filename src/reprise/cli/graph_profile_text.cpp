@@ -57,7 +57,7 @@ std::string count_text(int64_t count, std::string_view what) {
 }
 
 std::string serves_text(const runner::PaddingWaste& padding) {
-  if (padding.most_tokens == 0) return "no batch: another graph is better for each";
+  if (padding.most_tokens == 0) return "no batch: for each batch, another graph is better";
   const std::string sizes =
       padding.fewest_tokens == padding.most_tokens
           ? count_text(padding.most_tokens, "token")
@@ -83,7 +83,7 @@ std::string nodes_text(const GraphProfile& profile) {
     text += fmt::format(", {} of them run eagerly between graphs", eager);
   }
   if (const auto untold = count([](const ProfiledNode& node) { return !node.tells_uses; })) {
-    text += fmt::format(", {} of a library that does not tell what they use", untold);
+    text += fmt::format(", {} of a library that does not report the memory that they use", untold);
   }
   const double inside = total_time(profile);
   if (inside > 0) text += fmt::format("; together {}", time_text(inside));

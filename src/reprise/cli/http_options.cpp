@@ -120,15 +120,16 @@ void add_keys(OptionTable& table, server::ServerOptions& options) {
              .apply = [&options](std::string_view value) {
                read_key_file(options.api_keys, std::string(value));
              }});
-  table.add({.name = "allowed-hosts",
-             .group = kServer,
-             .value_name = "JSON",
-             .help = "Names in the Host header that the server accepts, besides localhost and "
-                     "addresses: [\"llm.example\", \"*.svc\"], or [\"*\"].",
-             .default_text = "no other name on this machine without a key, else every name",
-             .apply = [&options](std::string_view value) {
-               options.allowed_hosts = parse_visible_list("--allowed-hosts", value);
-             }});
+  table.add(
+      {.name = "allowed-hosts",
+       .group = kServer,
+       .value_name = "JSON",
+       .help = "Names in the Host header that the server accepts, besides localhost and "
+               "addresses: [\"llm.example\", \"*.svc\"], or [\"*\"].",
+       .default_text = "none if it listens on this machine without a key, otherwise every name",
+       .apply = [&options](std::string_view value) {
+         options.allowed_hosts = parse_visible_list("--allowed-hosts", value);
+       }});
   table.add_switch("allow-unauthenticated",
                    kServer,
                    "Listen beyond this machine without a key.",
@@ -250,7 +251,7 @@ void add_tls(OptionTable& table, server::TlsOptions& tls) {
   table.add_switch(
       "enable-ssl-refresh",
       kTls,
-      "Read these files again when they change, and at SIGHUP, which ends no server then.",
+      "Read these files again when they change and at SIGHUP, which then does not end the server.",
       tls.refreshes);
   table.add_text(
       "ssl-ciphers", kTls, "LIST", "Ciphers of TLS 1.2 in OpenSSL's notation.", tls.ciphers);
@@ -275,11 +276,17 @@ void add_cors(OptionTable& table, server::CorsOptions& cors) {
            "Origins whose pages may ask: [\"https://chat.example\"], or [\"*\"].",
            "none",
            cors.allowed_origins);
-  add_list("allowed-methods", "What they may use.", "[\"*\"]", cors.allowed_methods);
-  add_list("allowed-headers", "What they may send.", "[\"*\"]", cors.allowed_headers);
+  add_list("allowed-methods",
+           "Methods that pages of these origins may use.",
+           "[\"*\"]",
+           cors.allowed_methods);
+  add_list("allowed-headers",
+           "Headers that pages of these origins may send.",
+           "[\"*\"]",
+           cors.allowed_headers);
   table.add_switch("allow-credentials",
                    kCors,
-                   "They may send cookies and keys of the browser.",
+                   "Pages of these origins may send cookies and keys of the browser.",
                    cors.allow_credentials);
 }
 

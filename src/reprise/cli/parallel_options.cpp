@@ -49,14 +49,14 @@ void add_parallel_options(OptionTable& table, const std::string& group, api::Eng
            {.name = "data-parallel-size",
             .short_name = "-dp",
             .help = "Engines with the same model behind one server or command; each request goes "
-                    "to the one with the fewest."},
+                    "to the engine with the fewest requests."},
            args.data_parallel_size);
   table.add({.name = "distributed-executor-backend",
              .group = group,
              .value_name = "NAME",
              .help = "How ranks are started: mpi (mpirun), mp (processes over TCP), "
-                     "external_launcher (torchrun or SLURM has), uni (one rank); auto is mpi where "
-                     "it is installed, else mp.",
+                     "external_launcher (torchrun or SLURM starts them), uni (one rank); auto is "
+                     "mpi where it is installed, else mp.",
              .default_text = args.distributed_executor_backend,
              .apply =
                  [&args](std::string_view value) {
@@ -71,8 +71,8 @@ void add_parallel_options(OptionTable& table, const std::string& group, api::Eng
   table.add_switch(
       "enable-expert-parallel",
       group,
-      "Ranks of --tensor-parallel-size, or the engines of --data-parallel-size, divide "
-      "the experts of each layer among themselves, instead of each expert.",
+      "Ranks of --tensor-parallel-size, or the engines of --data-parallel-size, divide the experts "
+      "of each layer among themselves, instead of dividing each expert.",
       args.enable_expert_parallel);
   table.add_integer(
       "distributed-timeout-seconds",

@@ -47,7 +47,7 @@ OptionTable pull_table(PullArguments& arguments) {
   table.add({.name = "download-dir",
              .group = kDownload,
              .value_name = "DIR",
-             .help = "The cache.",
+             .help = "Folder of the Hugging Face cache.",
              .default_text = "$HF_HUB_CACHE, else $HF_HOME/hub",
              .apply = [&arguments](std::string_view value) { arguments.options.cache = value; }});
   table.add_switch("dry-run",
@@ -83,7 +83,8 @@ std::string find_token() {
   while (!token.empty() && token.back() <= ' ') token.pop_back();
   const bool has_bad_byte =
       std::ranges::any_of(token, [](unsigned char c) { return c <= ' ' || c >= 127; });
-  if (has_bad_byte) throw InvalidArgument("HF_TOKEN: the token has bytes that no token has");
+  if (has_bad_byte)
+    throw InvalidArgument("HF_TOKEN: the token contains bytes that no token may contain");
   return token;
 }
 

@@ -29,7 +29,10 @@ void add_float(OptionTable& table, std::string name, std::string help, float& ta
 void add_sampling_options(OptionTable& table, sampling::SamplingParams& params) {
   add_float(table, "temperature", "0 = always the likeliest token.", params.temperature);
   add_float(table, "top-p", "Keep the likeliest tokens up to this mass.", params.top_p);
-  add_float(table, "min-p", "Drop tokens below this share of the likeliest.", params.min_p);
+  add_float(table,
+            "min-p",
+            "Drop tokens less probable than this share of the likeliest token.",
+            params.min_p);
   add_float(
       table, "repetition-penalty", "Above 1 discourages repeating.", params.repetition_penalty);
   add_float(

@@ -55,7 +55,7 @@ void add_answer_options(OptionTable& table, server::AnswerReaderOptions& answers
       "enable-auto-tool-choice",
       kServer,
       "Let the model decide whether it calls a tool, in the form of --tool-call-parser.",
-      "on where the chat template shows the form",
+      "on if the chat template shows the form",
       answers.enable_auto_tool_choice);
   table.add(
       {.name = "tool-call-parser",
@@ -98,7 +98,7 @@ void add_request_options(OptionTable& table, server::RequestPolicy& requests) {
                    requests.exclude_tools_when_tool_choice_none);
   table.add_switch("enable-force-include-usage",
                    kServer,
-                   "End every stream with usage, asked for or not.",
+                   "End every stream with usage, even if the request does not ask for it.",
                    requests.enable_force_include_usage);
   table.add({.name = "stream-interval",
              .group = kServer,
@@ -116,7 +116,7 @@ void add_request_options(OptionTable& table, server::RequestPolicy& requests) {
              }});
   table.add_switch("return-tokens-as-token-ids",
                    kServer,
-                   "Write tokens in log-probabilities as token_id:N, where requests do not say.",
+                   "Write tokens in log-probabilities as token_id:N, if requests do not choose.",
                    requests.return_tokens_as_token_ids);
 }
 

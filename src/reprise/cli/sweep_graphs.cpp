@@ -54,7 +54,7 @@ struct Row {
 const std::array kRows = {
     Row{"Graphs",
         [](const Json& graphs) { return fmt::format("{}", num_with(graphs, "captured")); }},
-    Row{"Dropped, because they do not pay",
+    Row{"Dropped, because they save no time",
         [](const Json& graphs) { return fmt::format("{}", num_with(graphs, "dropped")); }},
     Row{"Graph memory",
         [](const Json& graphs) { return format_bytes(graphs["graph_bytes"].get<size_t>()); }},

@@ -103,7 +103,7 @@ class AdapterReader {
   static std::string why_unused(const weights::TensorEntry& entry,
                                 const std::deque<LoraLayer>& layers) {
     if (name_in_model(entry.name).empty()) {
-      return "it is of a part that is not loaded; only the language model is";
+      return "it belongs to a part that is not loaded; only the language model is loaded";
     }
     if (entry.name.find(".lora_") == std::string::npos) {
       return "modules that are trained whole (modules_to_save) are not supported; merge the "
@@ -113,8 +113,9 @@ class AdapterReader {
     for (const LoraLayer& layer : layers) {
       for (const LoraModule& module : layer.modules) offered.insert(leaf_of(module.name));
     }
-    return fmt::format("this model has no such adapter; adapters may change A and B of: {}",
-                       fmt::join(offered, ", "));
+    return fmt::format(
+        "this model has no projection of this name; adapters may have A and B of: {}",
+        fmt::join(offered, ", "));
   }
 
   // The module of a matrix, as PEFT names it.

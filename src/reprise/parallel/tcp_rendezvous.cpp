@@ -272,7 +272,7 @@ class Reception {
     if (hello.magic != kMagic || hello.version != kVersion) {
       return refuse(from, "its first bytes are not those of a rank of this version");
     }
-    if (hello.token != token_) return refuse(from, "it was not at the meeting of the ranks");
+    if (hello.token != token_) return refuse(from, "it did not take part when the ranks connected");
     if (std::cmp_not_equal(hello.size, meeting_->size)) {
       return refuse(from,
                     fmt::format("it is rank {} of {}, and this engine has {}",
@@ -342,7 +342,7 @@ std::vector<Socket> meet_as_first(TcpMeeting& meeting, Clock::time_point deadlin
     const int fd = sockets[rank].fd();
     if (!send_all(fd, bytes_of(token), deadline) ||
         !send_all(fd, std::as_bytes(std::span(places)), deadline)) {
-      throw Error(fmt::format("rank {} left the meeting of the ranks", rank));
+      throw Error(fmt::format("rank {} closed its connection while the ranks connected", rank));
     }
   }
   return sockets;

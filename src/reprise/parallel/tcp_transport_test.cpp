@@ -167,7 +167,7 @@ TEST(TcpTransport, a_connection_without_the_token_of_the_meeting_is_refused) {
     (void)::send(fds.back(), &bytes, sizeof bytes, MSG_NOSIGNAL);
   });
   ASSERT_EQ(reports.size(), 1U);
-  EXPECT_THAT(reports[0], HasSubstr("it was not at the meeting of the ranks"));
+  EXPECT_THAT(reports[0], HasSubstr("it did not take part when the ranks connected"));
 }
 
 TEST(TcpTransport, names_the_ranks_that_did_not_come) {

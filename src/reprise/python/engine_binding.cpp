@@ -431,7 +431,7 @@ void bind_engine(nb::module_& module) {
       .def("reset_prefix_cache",
            &Engine::reset_prefix_cache,
            "False, and nothing happens, while a request runs.")
-      .def("start_profile", &Engine::start_profile, "False while steps are recorded already.")
+      .def("start_profile", &Engine::start_profile, "False if steps are already being recorded.")
       .def("stop_profile",
            &Engine::stop_profile,
            nb::arg("folder"),

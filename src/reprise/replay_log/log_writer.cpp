@@ -139,7 +139,7 @@ void LogWriter::Shared::write_record(const RequestRecord& record) {
   const bool is_written = engine_line.empty() && write_line(record_line(to_json(record)));
   if (!is_written) ++num_lost_in_turn;
   if (is_written && std::exchange(is_failing, false)) {
-    tell(fmt::format("is written again; {} answers are missing",
+    tell(fmt::format("can be written again; {} answers are missing",
                      std::exchange(num_lost_in_turn, 0)));
   }
   const std::lock_guard lock(mutex);

@@ -297,7 +297,7 @@ TEST(ReplayLog, goes_on_behind_a_half_written_line_when_there_is_room_again) {
   EXPECT_THAT(ids_of(log), ElementsAre("a", "d"));
   EXPECT_THAT(log.problems, SizeIs(1));
   ASSERT_THAT(told.lines, SizeIs(2));
-  EXPECT_THAT(told.lines[1], HasSubstr("is written again; 2 answers are missing"));
+  EXPECT_THAT(told.lines[1], HasSubstr("can be written again; 2 answers are missing"));
 }
 
 TEST(ReplayLog, drops_records_instead_of_memory_when_the_disk_is_slow) {

@@ -558,7 +558,7 @@ WrongNode ModelRunner::bisect_staged(const cudagraph::Decision& decision,
 
 WrongNode ModelRunner::find_wrong_node(std::span<const scheduler::StepEntry> requests,
                                        const cudagraph::Decision& decision) {
-  REPRISE_ASSERT(shadow_->is_on() && !ranked_, "the launches of captures were not noted");
+  REPRISE_ASSERT(shadow_->is_on() && !ranked_, "the launches of captures were not recorded");
   (void)stage(requests, decision, {});
   shadow_->save_step();
   return bisect_staged(decision, nullptr);

@@ -52,8 +52,8 @@ void check_config(const SchedulerConfig& config, int max_model_len) {
   }
   if (config.long_prefill_token_threshold > 0) {
     throw InvalidArgument(
-        fmt::format("scheduler: long_prefill_token_threshold ({}) cuts prompts into chunks and "
-                    "enable_chunked_prefill is off; set one of them",
+        fmt::format("scheduler: long_prefill_token_threshold ({}) cuts prompts into chunks, but "
+                    "enable_chunked_prefill is off; turn it on, or set the threshold to 0",
                     config.long_prefill_token_threshold));
   }
 }

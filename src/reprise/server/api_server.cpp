@@ -403,7 +403,7 @@ void ApiServer::Impl::reload_config(api::AsyncEngine& engine) {
   try {
     const ReloadedConfig config = read_config();
     if (!config.needs_restart.empty()) {
-      log.warning(fmt::format("The configuration has changed in what needs a restart: {}",
+      log.warning(fmt::format("The configuration has changed in options that need a restart: {}",
                               fmt::join(config.needs_restart, ", ")));
     }
     if (config.graph_change.empty()) {

@@ -31,7 +31,7 @@ Json server_info(const api::StartupReport& report, const ServerOptions& options)
 void add_dev_routes(Router& router, api::AsyncEngine& engine, const ServerOptions& options) {
   router.add({.method = "GET",
               .path = "/server_info",
-              .summary = "What the engine was started with.",
+              .summary = "The options with which the engine was started.",
               .handle = [info = dump(server_info(engine.startup_report(), options))](
                             const HttpRequest&, const ExchangeRef& exchange) {
                 exchange->respond({.body = info});

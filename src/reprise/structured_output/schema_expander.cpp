@@ -67,7 +67,7 @@ void translate_draft_4(Json& schema) {
 
 /// The dependencies as branches: "if a, then b" for each.
 void add_dependencies(const Json& dependencies, std::vector<Json>& conditions) {
-  if (!dependencies.is_object()) throw InvalidArgument("dependencies must be objects");
+  if (!dependencies.is_object()) throw InvalidArgument("dependencies must be an object");
   for (const auto& [name, wanted] : dependencies.items()) {
     const Json present = {{"required", Json::array({name})}};
     const Json needed = wanted.is_array() ? Json{{"required", wanted}} : wanted;

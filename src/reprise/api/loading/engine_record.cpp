@@ -236,7 +236,8 @@ std::vector<std::string> likely_causes(const Json& logged, const Json& replayed)
     causes.emplace_back("another build of Reprise");
   }
   if (!is_cpu(was) || !was.value("batch_invariant", true)) {
-    causes.emplace_back("the bits of this engine depend on its batches, which were others");
+    causes.emplace_back(
+        "the results of this engine depend on its batches, and the batches were different");
   }
   if (causes.empty()) {
     causes.emplace_back("no difference of the engines is known; please report this");

@@ -334,7 +334,7 @@ Json read_prompt(const RequestFields& fields, bool& has_billing_line) {
   }
   const Json* servers = fields.find("mcp_servers");
   if (servers != nullptr && !asks_for_nothing(*servers)) {
-    refuse_unsupported("mcp_servers", {}, "The server reaches no network.");
+    refuse_unsupported("mcp_servers", {}, "The server does not access the network.");
   }
   return chat;
 }

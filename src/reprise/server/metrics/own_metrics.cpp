@@ -391,7 +391,7 @@ constexpr auto kOwnFamilies = std::to_array<MetricFamily>({
     {"reprise:startup_seconds",
      kGauge,
      "",
-     "From the first file to being ready.",
+     "Seconds from reading the first file until the server was ready.",
      [](Out out, From from) { out.sample(from.startup.total_seconds); }},
     {"reprise:dropped_log_lines_total",
      kCounter,

@@ -41,7 +41,7 @@ constexpr Unsupported kUnsupported[] = {
     {.name = "use_beam_search"},
     {.name = "vllm_xargs", .instead = "No extension reads them."},
     {.name = "watermarking"},
-    {.name = "web_search_options", .instead = "The server reaches no network."},
+    {.name = "web_search_options", .instead = "The server does not access the network."},
 };
 
 void refuse_what_is_not_there(const RequestFields& fields) {

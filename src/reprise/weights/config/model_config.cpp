@@ -266,7 +266,7 @@ LoadedModelConfig parse_model_config(std::string_view json,
   read_direction(reader, config);
   if (class_name.ends_with(kClassifierEnding)) {
     if (config.architecture == Architecture::nomic_bert) {
-      reader.fail("architectures", "NomicBertModel is supported as a maker of vectors alone");
+      reader.fail("architectures", "NomicBertModel is supported only for vectors of texts");
     }
     config.classifier = read_classifier_config(reader);
     read_pooler(reader, config);
