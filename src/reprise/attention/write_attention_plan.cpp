@@ -77,7 +77,7 @@ void write_attention_plan(std::span<const int32_t> query_start_loc,
   REPRISE_ASSERT(
       query_start_loc.size() == seq_lens.size() + 1 &&
           plan.size() >= static_cast<size_t>(plan_size(static_cast<int64_t>(seq_lens.size()))),
-      "a plan of {} values for {} requests",
+      "the attention plan has {} values, which do not fit {} requests",
       plan.size(),
       seq_lens.size());
   const int32_t positions =

@@ -208,7 +208,8 @@ LoadResult generate_load(http_client::HttpClient& client,
                          const LoadOptions& options,
                          const std::vector<SampleRequest>& requests,
                          const std::function<void()>& on_finished) {
-  REPRISE_ASSERT(options.send_times.size() == requests.size(), "one time per request");
+  REPRISE_ASSERT(options.send_times.size() == requests.size(),
+                 "there must be one send time per request");
   return Run(client, options, requests, on_finished).run();
 }
 

@@ -90,8 +90,11 @@ void add_request_options(OptionTable& table, server::RequestPolicy& requests) {
                    kServer,
                    "Let requests bring a chat template; it runs in a sandbox.",
                    requests.trust_request_chat_template);
-  table.add_text(
-      "response-role", kServer, "NAME", "Role of answers to chats.", requests.response_role);
+  table.add_text("response-role",
+                 kServer,
+                 "NAME",
+                 "Role in the messages of chat answers.",
+                 requests.response_role);
   table.add_switch("exclude-tools-when-tool-choice-none",
                    kServer,
                    "Leave tools out of the prompt when none may be called.",

@@ -27,7 +27,8 @@ void assign_structured_field(server::ServerOptions& options, const ConfigField& 
   } else if (field.name == "disable_fallback") {
     (void)field.boolean();  // there is no second backend to fall back to
   } else if (field.name == "disable_additional_properties") {
-    if (field.boolean()) field.refuse("false: the schema decides whether it is open");
+    if (field.boolean())
+      field.refuse("false: the schema decides whether an object may have further members");
   } else if (field.name == "enable_in_reasoning") {
     if (field.boolean()) field.refuse("false: the form begins after the reasoning");
   } else if (field.name == "reasoning_parser") {

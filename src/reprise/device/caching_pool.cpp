@@ -35,7 +35,7 @@ CachingPool::CachingPool(std::unique_ptr<MemorySource> source)
 
 CachingPool::~CachingPool() {
   REPRISE_ASSERT(
-      live_bytes_ == 0, "a memory pool dies while {} bytes of it are still in use", live_bytes_);
+      live_bytes_ == 0, "a memory pool is destroyed while {} bytes of it are in use", live_bytes_);
   for (const BufferView& segment : segments_) source_->give_back(segment);
 }
 

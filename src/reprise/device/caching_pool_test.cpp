@@ -217,7 +217,7 @@ TEST(CachingPoolDeathTest, dies_loudly_when_blocks_outlive_it) {
         CachingPool pool(memory);
         (void)pool.allocate(1);
       },
-      "still in use");
+      "in use");
 }
 
 }  // namespace

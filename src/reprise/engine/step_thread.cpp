@@ -20,7 +20,8 @@ StepThread::~StepThread() {
 void StepThread::submit(runner::ModelStep& step) {
   {
     const std::lock_guard lock(mutex_);
-    REPRISE_ASSERT(num_submitted_ - num_waited_for_ < steps_.size(), "more steps than can be kept");
+    REPRISE_ASSERT(num_submitted_ - num_waited_for_ < steps_.size(),
+                   "more steps are submitted than the thread can keep");
     steps_[num_submitted_++ % steps_.size()] = &step;
   }
   submitted_.notify_one();
@@ -28,7 +29,7 @@ void StepThread::submit(runner::ModelStep& step) {
 
 void StepThread::wait() {
   std::unique_lock lock(mutex_);
-  REPRISE_ASSERT(num_waited_for_ < num_submitted_, "a wait for a step that was not submitted");
+  REPRISE_ASSERT(num_waited_for_ < num_submitted_, "wait() without a submitted step");
   computed_.wait(lock, [this] { return num_computed_ > num_waited_for_; });
   ++num_waited_for_;
 }

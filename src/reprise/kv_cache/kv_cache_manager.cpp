@@ -20,7 +20,8 @@ KvCacheManager::KvCacheManager(int num_blocks,
       states_(num_state_reqs, slots_per_req),
       prefix_caching_(prefix_caching) {
   if (num_state_reqs == 0 || prefix_caching == PrefixCaching::off) return;
-  REPRISE_ASSERT(num_snapshots > 0, "prefix caching of states without snapshots");
+  REPRISE_ASSERT(num_snapshots > 0,
+                 "prefix caching of a model with states needs at least one snapshot");
   // Slot 0 is the null slot; the slots after it belong to requests.
   const int first_snapshot = num_state_reqs * slots_per_req + 1;
   snapshots_ = std::make_unique<StateSnapshots>(first_snapshot, num_snapshots);
@@ -28,7 +29,9 @@ KvCacheManager::KvCacheManager(int num_blocks,
 }
 
 void KvCacheManager::reserve(BlockTable& table, int num_tokens, int num_encoder_tokens) const {
-  REPRISE_ASSERT(table.empty(), "a table of {} blocks is reserved", table.num_blocks());
+  REPRISE_ASSERT(table.empty(),
+                 "reserve() needs an empty block table, but this one has {} blocks",
+                 table.num_blocks());
   table.num_encoder_blocks_ = static_cast<size_t>(blocks_for(num_encoder_tokens));
   table.blocks_.reserve(table.num_encoder_blocks_ + static_cast<size_t>(blocks_for(num_tokens)));
 }
@@ -43,7 +46,9 @@ SlotResult KvCacheManager::allocate_slots(BlockTable& table, int num_tokens) {
   if (needs_state) table.state_slot_ = *states_.allocate();
   for (int i = 0; i < num_missing; ++i) {
     const std::optional<BlockId> block = pool_.allocate();
-    REPRISE_ASSERT(block.has_value(), "the pool promised {} free blocks", num_missing);
+    REPRISE_ASSERT(block.has_value(),
+                   "the pool has fewer free blocks than the {} that it reported",
+                   num_missing);
     table.blocks_.push_back(*block);
   }
   return SlotResult::allocated;
@@ -79,9 +84,11 @@ SlotResult KvCacheManager::allocate_slots_after(BlockTable& table,
                                                 const BlockHashChain& chain,
                                                 const CachedPrefix& prefix,
                                                 int num_tokens) {
-  REPRISE_ASSERT(table.empty(), "a prefix for a table of {} blocks", table.num_blocks());
+  REPRISE_ASSERT(table.empty(),
+                 "a prefix needs an empty block table, but this one has {} blocks",
+                 table.num_blocks());
   REPRISE_ASSERT(prefix.num_blocks == 0 || table.num_encoder_blocks_ == 0,
-                 "a prefix for a table that begins with blocks of an encoder");
+                 "a table that begins with blocks of an encoder cannot get a prefix");
   const int num_missing = num_encoder_blocks(table) + blocks_for(num_tokens) - prefix.num_blocks;
   if (num_missing > pool_.num_free_blocks() - prefix.num_free_blocks) return SlotResult::no_blocks;
   if (states_.num_reqs() > 0 && states_.num_free() == 0) return SlotResult::no_blocks;
@@ -91,7 +98,9 @@ SlotResult KvCacheManager::allocate_slots_after(BlockTable& table,
   // Add references to all found blocks first, so that none of them is reused as a new block below.
   for (const BlockHash& hash : chain.hashes().first(static_cast<size_t>(prefix.num_blocks))) {
     const std::optional<BlockId> block = pool_.find(hash);
-    REPRISE_ASSERT(block.has_value(), "a prefix of {} blocks is not there", prefix.num_blocks);
+    REPRISE_ASSERT(block.has_value(),
+                   "a block of the prefix of {} blocks is not in the cache",
+                   prefix.num_blocks);
     pool_.add_reference(*block);
     table.blocks_.push_back(*block);
   }

@@ -6,7 +6,8 @@ namespace reprise::kv_cache {
 
 StateSlotPool::StateSlotPool(int num_reqs, int slots_per_req)
     : slots_per_req_(slots_per_req), is_used_(static_cast<size_t>(num_reqs), false) {
-  REPRISE_ASSERT(slots_per_req > 0, "requests with {} state slots", slots_per_req);
+  REPRISE_ASSERT(
+      slots_per_req > 0, "a request must have at least one state slot, got {}", slots_per_req);
   free_.reserve(static_cast<size_t>(num_reqs));
   for (int i = num_reqs - 1; i >= 0; --i) free_.push_back(StateSlot{i * slots_per_req + 1});
 }

@@ -85,7 +85,7 @@ void AdapterSlots::place(const LoraAdapter& adapter, device::Stream& stream) {
     return a.last_step < b.last_step;
   });
   REPRISE_ASSERT(
-      oldest.last_step < step_, "a step with more adapters than the {} slots", slots_.size());
+      oldest.last_step < step_, "a step has more adapters than the {} slots", slots_.size());
   oldest.adapter_id = 0;  // stays 0 if a copy fails
   write(oldest, adapter, stream);
   oldest.adapter_id = adapter.id();

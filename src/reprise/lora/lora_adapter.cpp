@@ -247,7 +247,8 @@ std::shared_ptr<const LoraAdapter> LoraAdapter::load(std::string name,
                                                      const std::filesystem::path& folder,
                                                      const std::deque<LoraLayer>& layers,
                                                      uint64_t id) {
-  REPRISE_ASSERT(!layers.empty() && id != 0, "a model without layers for adapters, or id 0");
+  REPRISE_ASSERT(!layers.empty() && id != 0,
+                 "the model has no layers for adapters, or the adapter's id is 0");
   const weights::ModelDirectory directory = open_folder(name, folder);
   const AdapterConfig config = read_adapter_config(directory, layers.front().b.size(1));
   AdapterReader reader(directory, config);

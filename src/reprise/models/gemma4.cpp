@@ -95,7 +95,7 @@ Tensor Gemma4Layer::forward_with(cudagraph::ForwardContext& context,
   if (experts_) transformed = (*experts_)(context, residual, transformed);
   residual = ops::add(residual, mlp_result_norm_(transformed));
   if (layer_input_) {
-    REPRISE_ASSERT(layer_input.defined(), "this layer reads its embedding of each token");
+    REPRISE_ASSERT(layer_input.defined(), "this layer needs its embedding of each token");
     residual = ops::add(residual, (*layer_input_)(context, residual, layer_input));
   }
   return scaled(residual, scalar_);

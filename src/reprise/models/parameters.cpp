@@ -329,7 +329,7 @@ void Parameters::copy_to_host() {
 }
 
 void Parameters::copy_from_host() {
-  REPRISE_ASSERT(has_host_copy(), "weights without a copy on the host");
+  REPRISE_ASSERT(has_host_copy(), "the weights have no copy on the host");
   for (size_t i = 0; i < origins_.size(); ++i) {
     const device::BufferView to = buffers_[origins_[i].buffer];
     stream_->copy_from_host(to.data, host_copy_[i].get(), to.bytes);

@@ -138,7 +138,7 @@ void SelfAttention::load_qkv(const LayerParts& parts) {
   } else if (projected_ == Projected::q_k_and_v) {
     qkv_ = parts.load_linear(has_bias, {names.q, names.k, names.v}, rows);
   } else {
-    REPRISE_ASSERT(rows.rows.empty(), "rows of q alone have no other order");
+    REPRISE_ASSERT(rows.rows.empty(), "an order of rows is only supported for q, k and v together");
     qkv_ = projected_ == Projected::q ? parts.load_linear(has_bias, {names.q})
                                       : parts.load_linear(has_bias, {names.q, names.k});
   }

@@ -41,13 +41,14 @@ HeadDrafter::HeadDrafter(ModelRunner& runner,
       kept_hidden_(hidden_bytes_ * static_cast<size_t>(options.max_num_reqs)),
       ledger_(options.max_num_tokens) {
   const kv_cache::KvCacheLayout& layout = runner.kv_cache().layout();
-  REPRISE_ASSERT(layout.num_blocks == num_blocks(options.num_main_blocks,
-                                                 options.max_num_reqs,
-                                                 options.num_speculative_tokens,
-                                                 static_cast<int32_t>(layout.block_size)),
-                 "a cache of {} blocks, the main model has {}",
-                 layout.num_blocks,
-                 options.num_main_blocks);
+  REPRISE_ASSERT(
+      layout.num_blocks == num_blocks(options.num_main_blocks,
+                                      options.max_num_reqs,
+                                      options.num_speculative_tokens,
+                                      static_cast<int32_t>(layout.block_size)),
+      "the draft head's cache has {} blocks, which does not fit the {} of the main model",
+      layout.num_blocks,
+      options.num_main_blocks);
   runner.execution().stream().fill(features_.data(), std::byte{0}, features_.bytes());
   const auto max_num_reqs = static_cast<size_t>(options.max_num_reqs);
   batch_.reserve(max_num_reqs);

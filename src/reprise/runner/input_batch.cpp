@@ -84,7 +84,7 @@ int32_t InputBatch::stage_logits_indices(const scheduler::StepEntry& request,
                                          int32_t end_token,
                                          int32_t num_logits) {
   REPRISE_ASSERT(num_logits + request.num_logits() <= shape_.num_logits_rows,
-                 "more logits than the {} rows staged",
+                 "the requests have more rows of logits than the {} staged ones",
                  shape_.num_logits_rows);
   int32_t* indices = host(layout_.logits_indices);
   const int32_t first_token = end_token - request.query_len();
@@ -108,7 +108,7 @@ int32_t InputBatch::stage_request(const scheduler::StepEntry& request,
                      request.block_ids.size() <= to_size(limits_.max_blocks_per_req) &&
                      request.block_ids.size() * to_size(limits_.block_size) >= to_size(num_slots) &&
                      seq_len <= limits_.max_blocks_per_req * limits_.block_size,
-                 "request {}: {} tokens at {} with {} blocks do not fit {} staged tokens",
+                 "request {}: {} tokens at index {} with {} blocks do not fit the {} staged tokens",
                  index,
                  query_len,
                  first_token,

@@ -19,7 +19,7 @@ void MadeUpRequests::add(const Request& request, int32_t block_size) {
       static_cast<size_t>((request.context + request.num_tokens + block_size - 1) / block_size);
   REPRISE_ASSERT(token_ids_.size() + num_tokens <= token_ids_.capacity() &&
                      block_ids_.size() + num_blocks <= block_ids_.capacity(),
-                 "begin() was told of fewer tokens or blocks");
+                 "the requests have more tokens or blocks than begin() was given");
   const auto index = static_cast<int32_t>(entries_.size());
   for (int32_t i = 0; i < request.num_tokens; ++i) token_ids_.push_back((3 + 7 * i + index) % 16);
   for (size_t i = 0; i < num_blocks; ++i) {

@@ -19,7 +19,8 @@ ModelDrafter::ModelDrafter(ModelRunner& runner, const ModelDrafterOptions& optio
       ledger_(options.max_num_tokens),
       sequences_(static_cast<size_t>(options.max_num_reqs)) {
   REPRISE_ASSERT(options.max_num_tokens >= kFirstQueryLen && options.num_speculative_tokens >= 1,
-                 "steps of {} tokens for {} drafts",
+                 "a step of {} tokens is too short for a drafter, or the number of drafts, {}, is "
+                 "not positive",
                  options.max_num_tokens,
                  options.num_speculative_tokens);
   for (Sequence& sequence : sequences_) {
@@ -55,7 +56,7 @@ void ModelDrafter::end_request(const speculative::EndedRequest& request) noexcep
 void ModelDrafter::forget_all() {
   for (Sequence& sequence : sequences_) forget(sequence);
   const bool is_empty = kv_cache_manager_.reset_prefix_cache();
-  REPRISE_ASSERT(is_empty, "a block of the draft model's cache has no owner");
+  REPRISE_ASSERT(is_empty, "a block of the draft model's cache was lost: no request owns it");
 }
 
 void ModelDrafter::propose(std::span<speculative::DraftRequest> requests) {

@@ -150,7 +150,8 @@ void ModelRunner::forget(const cudagraph::PlannedKey& key) {
 }
 
 size_t ModelRunner::change_graphs(GraphSettings settings) {
-  REPRISE_ASSERT(!ranked_, "other ranks would keep the old plan");
+  REPRISE_ASSERT(!ranked_,
+                 "a plan cannot change on one of several ranks: the others would keep the old one");
   execution_->stream().synchronize();
   drop_outputs();
   const bool captures_anew = settings.verify_graphs > verification_->level() ||
@@ -353,7 +354,8 @@ const StepResult& ModelRunner::execute(std::span<const scheduler::StepEntry> req
 }
 
 bool ModelRunner::execute_idle() {
-  REPRISE_ASSERT(options_.data_parallel != nullptr, "steps need no other engine");
+  REPRISE_ASSERT(options_.data_parallel != nullptr,
+                 "this engine's steps do not need other engines");
   return with_ranks([&] {
     const std::optional<cudagraph::BatchFacts> agreed = ranked_->agree({}, {});
     if (!agreed) return false;

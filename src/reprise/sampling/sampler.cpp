@@ -44,7 +44,7 @@ std::string_view to_string(SamplingStatus status) {
 void Sampler::sample(const SamplingInput& input, SampledToken& result) {
   REPRISE_ASSERT(input.params != nullptr && !input.logits.empty() &&
                      input.logits.size() <= static_cast<size_t>(max_vocab_size_),
-                 "a row of {} logits, expected 1..{} and parameters",
+                 "a row of {} logits; expected 1..{} logits, and sampling parameters",
                  input.logits.size(),
                  max_vocab_size_);
   result.token_id = -1;

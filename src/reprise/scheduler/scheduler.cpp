@@ -361,7 +361,7 @@ void Scheduler::preempt_last_running() {
   Request& victim = *running_.back();
   RequestState& state = victim.state();
   REPRISE_ASSERT(!victim.is_in_flight(),
-                 "request {} is preempted after it was scheduled",
+                 "request {} is preempted while a step with it is in flight",
                  static_cast<uint64_t>(victim.id()));
   running_.pop_back();
   kv_cache_manager_->free(state.cache.block_table);
@@ -376,7 +376,8 @@ void Scheduler::preempt_last_running() {
 
 std::span<const RequestUpdate> Scheduler::update_from_output(
     std::span<const sampling::SampledToken> sampled) {
-  REPRISE_ASSERT(num_in_flight_ > 0 || sampled.empty(), "results of a step that was not scheduled");
+  REPRISE_ASSERT(num_in_flight_ > 0 || sampled.empty(),
+                 "results were given for a step that was not scheduled");
   updates_.clear();
   if (num_in_flight_ == 0) return updates_;
   const SchedulerOutput& step = oldest_in_flight();

@@ -11,7 +11,7 @@ NgramDrafter::NgramDrafter(const NgramLookup& lookup)
     : lookup_(lookup), borders_(static_cast<size_t>(lookup.prompt_lookup_max)) {
   REPRISE_ASSERT(
       lookup.prompt_lookup_min >= 1 && lookup.prompt_lookup_max >= lookup.prompt_lookup_min,
-      "n-grams of {} to {} tokens",
+      "expected n-grams of at least 1 token, got {} to {} tokens",
       lookup.prompt_lookup_min,
       lookup.prompt_lookup_max);
 }

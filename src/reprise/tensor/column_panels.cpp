@@ -52,7 +52,7 @@ void pack_column_panels(std::span<const std::byte> rows,
                         int64_t depth) {
   REPRISE_ASSERT(fits_column_panels(columns, depth) && rows.size() == panels.size() &&
                      rows.size() == static_cast<size_t>(columns * depth) * sizeof(uint16_t),
-                 "{} bytes as panels of {} x {} elements",
+                 "{} bytes do not fit panels of {} x {} elements",
                  rows.size(),
                  columns,
                  depth);

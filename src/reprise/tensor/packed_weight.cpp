@@ -116,7 +116,7 @@ double value_of(PanelFormat format, const BlockOfColumn& block, int64_t i) {
 
 PanelHeader make_panel_header(std::span<const PanelPart> parts, int64_t depth) {
   REPRISE_ASSERT(!parts.empty() && parts.size() <= PanelHeader::kMaxParts,
-                 "a packed weight of {} parts",
+                 "the number of parts of a packed weight is out of range: {}",
                  parts.size());
   PanelHeader header = {.magic = PanelHeader::kMagic,
                         .num_parts = static_cast<int32_t>(parts.size()),
@@ -158,7 +158,8 @@ TensorType packed_weight_type(std::span<const PanelPart> parts, int64_t depth, D
 
 PanelHeader read_panel_header(const Tensor& weight) {
   PanelHeader header;
-  REPRISE_ASSERT(weight.type().bytes() >= sizeof header, "a packed weight has a header");
+  REPRISE_ASSERT(weight.type().bytes() >= sizeof header,
+                 "the memory of a packed weight is smaller than its header");
   std::memcpy(&header, weight.data(), sizeof header);
   REPRISE_ASSERT(header.magic == PanelHeader::kMagic && header.num_parts >= 1 &&
                      header.num_parts <= PanelHeader::kMaxParts,

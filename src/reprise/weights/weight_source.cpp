@@ -17,7 +17,7 @@ void require_size(std::string_view name,
                   DType dtype,
                   std::span<const std::byte> dst) {
   REPRISE_ASSERT(dst.size() == num_elements * dtype_bytes(dtype),
-                 "{}: {} elements of {} into {} bytes",
+                 "{}: {} elements of {} do not fit a destination of {} bytes",
                  name,
                  num_elements,
                  dtype_name(dtype),

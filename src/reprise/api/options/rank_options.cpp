@@ -128,20 +128,20 @@ void require_ranks(const EngineArgs& args) {
   const bool is_leader = args.ranks == nullptr || args.ranks->rank() == 0;
   const int num_engines = args.replicas == nullptr ? 1 : args.replicas->size();
   if (is_leader && args.data_parallel_size > 1 && num_engines != args.data_parallel_size) {
-    throw InvalidArgument(fmt::format(
-        "--data-parallel-size: {} engines are asked for and {} is here; several engines are "
-        "started by the commands generate, serve, run-batch, bench latency and bench throughput",
-        args.data_parallel_size,
-        num_engines));
+    throw InvalidArgument(
+        fmt::format("--data-parallel-size: {} engines are requested, but only {} is running; "
+                    "several engines are started by the commands generate, serve, run-batch, bench "
+                    "latency and bench throughput",
+                    args.data_parallel_size,
+                    num_engines));
   }
   const int size = args.ranks == nullptr ? 1 : args.ranks->size();
   // Numbers below 1 are reported with the other options.
   if (size == args.ranks_per_engine() || args.ranks_per_engine() < 1) return;
   throw InvalidArgument(
-      fmt::format("--tensor-parallel-size, --pipeline-parallel-size: {} ranks are asked for and {} "
-                  "{} here; several ranks are "
-                  "started by the commands generate, serve, run-batch, bench latency and bench "
-                  "throughput",
+      fmt::format("--tensor-parallel-size, --pipeline-parallel-size: {} ranks are requested, but "
+                  "only {} {} running; several ranks are started by the commands generate, serve, "
+                  "run-batch, bench latency and bench throughput",
                   args.ranks_per_engine(),
                   size,
                   size == 1 ? "is" : "are"));

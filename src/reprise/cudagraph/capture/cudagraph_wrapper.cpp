@@ -33,9 +33,10 @@ CudagraphWrapper::CudagraphWrapper(Runnable runnable,
       device_(&device),
       permission_(&permission),
       options_(options) {
-  REPRISE_ASSERT(mode != CudagraphRuntimeMode::NONE, "a wrapper is bound to FULL or PIECEWISE");
+  REPRISE_ASSERT(mode != CudagraphRuntimeMode::NONE,
+                 "the mode of a wrapper must be FULL or PIECEWISE");
   REPRISE_ASSERT(!options.copy_inputs || mode == CudagraphRuntimeMode::PIECEWISE,
-                 "cudagraph_copy_inputs is for PIECEWISE wrappers");
+                 "only PIECEWISE wrappers support cudagraph_copy_inputs");
 }
 
 void CudagraphWrapper::operator()(ForwardContext& context,

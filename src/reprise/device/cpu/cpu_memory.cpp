@@ -133,7 +133,8 @@ void CpuMemory::commit(BufferView buffer, size_t offset, size_t bytes) {
   const std::lock_guard lock(mutex_);
   const auto found = mappings_.find(base);
   REPRISE_ASSERT(found != mappings_.end() && offset + bytes <= found->second.bytes,
-                 "cpu: {} bytes at {} of a buffer of {} bytes that was not reserved",
+                 "cpu: commit of {} bytes at offset {} of a buffer of {} bytes, which is too small "
+                 "or was not reserved",
                  bytes,
                  offset,
                  buffer.bytes);

@@ -61,7 +61,8 @@ void CudaMemory::commit(BufferView buffer, size_t offset, size_t bytes) {
   Allocation* allocation = find_mapping(buffer);
   REPRISE_ASSERT(
       allocation != nullptr && allocation->is_mapped && offset + bytes <= allocation->bytes,
-      "cuda: {} bytes at {} of a buffer of {} bytes that was not reserved",
+      "cuda: commit of {} bytes at offset {} of a buffer of {} bytes, which is too small or was "
+      "not reserved",
       bytes,
       offset,
       buffer.bytes);

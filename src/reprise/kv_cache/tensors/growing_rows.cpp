@@ -17,11 +17,12 @@ GrowingRows::GrowingRows(std::vector<size_t> row_bytes, RowCounts rows, device::
     : row_bytes_(std::move(row_bytes)), rows_(rows) {
   const bool grows = rows.with_memory < rows.with_addresses;
   if (grows) growing_ = device::reservable_memory(device);
-  REPRISE_ASSERT(!grows || growing_ != nullptr,
-                 "{} of {} rows have memory, and {} cannot reserve addresses",
-                 rows.with_memory,
-                 rows.with_addresses,
-                 device.name());
+  REPRISE_ASSERT(
+      !grows || growing_ != nullptr,
+      "{} of {} rows have memory, but the device {} cannot reserve addresses for the others",
+      rows.with_memory,
+      rows.with_addresses,
+      device.name());
   // Memory comes in granules, so each tensor that grows begins at the start of a granule.
   const size_t granularity = grows ? growing_->granularity() : 1;
   size_t offset = 0;

@@ -42,7 +42,7 @@ void StateCacheTensors::grow(int64_t num_slots) {
 
 void StateCacheTensors::copy_slot(StateSlot from, StateSlot to, device::Stream& stream) const {
   REPRISE_ASSERT(from != kNullStateSlot && to != kNullStateSlot,
-                 "states are copied from slot {} to slot {}",
+                 "states are copied from slot {} to slot {}, but the null slot must not be used",
                  static_cast<int32_t>(from),
                  static_cast<int32_t>(to));
   for (const Tensor& tensor : tensors_) {

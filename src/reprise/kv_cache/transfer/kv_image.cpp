@@ -120,7 +120,7 @@ void load_kv(const KvImage& image,
   const std::span<const std::byte> from = image.bytes.bytes();
   REPRISE_ASSERT(num_tokens <= image.num_tokens &&
                      from.size() == kv_image_bytes(cache.layout(), image.num_tokens),
-                 "{} tokens of an image of {} tokens and {} bytes",
+                 "{} tokens cannot be read from an image of {} tokens and {} bytes",
                  num_tokens,
                  image.num_tokens,
                  from.size());

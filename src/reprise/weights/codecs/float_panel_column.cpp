@@ -18,7 +18,7 @@ FloatPanelColumn::FloatPanelColumn(PanelFormat format,
   const int64_t panel_size = panel_bytes(format, kPanelColumns, depth);
   const int64_t begin = column / kPanelColumns * panel_size;
   REPRISE_ASSERT(group_ > 0 && static_cast<uint64_t>(begin + panel_size) <= panels.size(),
-                 "column {} of {} bytes of panels",
+                 "column {} is outside of {} bytes of panels",
                  column,
                  panels.size());
   panel_ = panels.data() + begin;

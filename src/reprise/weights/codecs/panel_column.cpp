@@ -63,7 +63,7 @@ PanelColumn::PanelColumn(PanelFormat format,
   const int64_t panel_size = tail_offset_ + kPanelColumns * layout_.tail_bytes;
   const int64_t begin = column / kPanelColumns * panel_size;
   REPRISE_ASSERT(static_cast<uint64_t>(begin + panel_size) <= panels.size(),
-                 "column {} of {} bytes of panels",
+                 "column {} is outside of {} bytes of panels",
                  column,
                  panels.size());
   panel_ = panels.data() + begin;

@@ -65,7 +65,7 @@ void SafetensorsFile::read(const TensorEntry& tensor,
                            uint64_t offset,
                            std::span<std::byte> dst) const {
   REPRISE_ASSERT(offset <= tensor.size_bytes() && dst.size() <= tensor.size_bytes() - offset,
-                 "read of {} bytes at {} from {} of {} bytes",
+                 "a read of {} bytes at offset {} leaves the tensor {} of {} bytes",
                  dst.size(),
                  offset,
                  tensor.name,

@@ -151,7 +151,7 @@ void dequantize(BlockFormat format, std::span<const std::byte> blocks, std::span
   const BlockSize size = block_size(format);
   const size_t num_blocks = blocks.size() / size.bytes;
   REPRISE_ASSERT(blocks.size() % size.bytes == 0 && out.size() == num_blocks * size.num_elements,
-                 "{} bytes of {} into {} values",
+                 "{} bytes of {} do not fit a destination of {} values",
                  blocks.size(),
                  block_format_name(format),
                  out.size());

@@ -118,7 +118,9 @@ constexpr auto kExpertTraits = std::to_array<ExpertTraits>({
 void read_experts(const ArchitectureKeys& keys, std::string_view model_class, Json& config) {
   const auto* const found =
       std::ranges::find(kExpertTraits, model_class, &ExpertTraits::model_class);
-  REPRISE_ASSERT(found != kExpertTraits.end(), "{}: no line in kExpertTraits", model_class);
+  REPRISE_ASSERT(found != kExpertTraits.end(),
+                 "{}: kExpertTraits has no entry for this architecture",
+                 model_class);
   const ExpertTraits& traits = *found;
   config[std::string(traits.count)] = keys.required("expert_count");
   const int64_t top_k = keys.required("expert_used_count");

@@ -16,7 +16,7 @@ GgufFile::GgufFile(InputFile file) : file_(std::move(file)) {
 
 void GgufFile::read(const TensorInfo& tensor, uint64_t offset, std::span<std::byte> dst) const {
   REPRISE_ASSERT(dst.size() <= tensor.bytes && offset <= tensor.bytes - dst.size(),
-                 "{} bytes from {} of a tensor of {}",
+                 "a read of {} bytes at offset {} leaves the tensor of {} bytes",
                  dst.size(),
                  offset,
                  tensor.bytes);

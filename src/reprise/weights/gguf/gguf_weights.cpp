@@ -373,7 +373,7 @@ void GgufWeights::read_rows_of(const Location& location,
   if (!is_convertible(location.spec.dtype, dtype)) fail_dtype(location, dtype);
   const uint64_t dst_bytes = location.row_elements * dtype_bytes(dtype);
   REPRISE_ASSERT(dst.size() == static_cast<uint64_t>(rows.count) * dst_bytes,
-                 "{}: rows of {} bytes into {} bytes",
+                 "{}: rows of {} bytes do not fit a destination of {} bytes",
                  location.tensor().name,
                  dst_bytes,
                  dst.size());
@@ -409,7 +409,7 @@ void GgufWeights::read_panel_rows(std::string_view name,
   const int64_t depth = location.spec.shape.back();
   const RowRange all = rows_of_matrices(location, rows);
   REPRISE_ASSERT(dst.size() == static_cast<uint64_t>(panel_bytes(*format, all.count, depth)),
-                 "{}: panels of {} bytes into {} bytes",
+                 "{}: panels of {} bytes do not fit a destination of {} bytes",
                  name,
                  panel_bytes(*format, all.count, depth),
                  dst.size());
