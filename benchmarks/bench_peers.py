@@ -35,7 +35,8 @@ ROOT = Path(__file__).resolve().parent.parent
 ENGINES = ("reprise", "llama.cpp", "ik_llama.cpp", "openvino", "vllm")
 FORMATS = ("bf16", "q8_0", "q4_0")  # --formats takes any type of tools/convert_to_gguf.py, and these:
 QUANTIZED_WHILE_LOADING = ("int8", "int4", "fp8")
-BYTES_OF = {"int8": "q8_0", "int4": "q4_0", "fp8": "q8_0"}  # whose file has nearly as many bytes
+# Quantisation by Reprise -> the GGUF format whose file has nearly as many bytes.
+BYTES_OF = {"int8": "q8_0", "int4": "q4_0", "fp8": "q8_0"}
 
 
 # ------------------------------------------------------------------------------- one engine, one process

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 U32, I32, FLOAT, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
-CONTROL = 3  # of the types of tokens
+CONTROL = 3  # the token type of control tokens
 
 PATTERNS = {r"\p{N}{1,3}": "llama-bpe", r"|\p{N}|": "qwen2", "[0-9][0-9][0-9]": "falcon"}
 

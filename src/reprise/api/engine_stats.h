@@ -105,7 +105,8 @@ struct EngineStats {
   uint64_t prompt_tokens = 0;  // of requests that got their first token; each request counts once
   // The part of prompt_tokens that was found in a cache and not computed.
   uint64_t prompt_tokens_cached = 0;
-  uint64_t prompt_tokens_imported = 0;                    // of these, in another engine's
+  // Prompt tokens that the cache of another engine had, among these.
+  uint64_t prompt_tokens_imported = 0;
   std::optional<kv_cache::KvTransferCounts> kv_transfer;  // unset without --kv-transfer-config
   uint64_t generation_tokens = 0;                         // sampled since the start
   // Tokens sampled ahead for requests that had ended; the counts above do not include them.

@@ -49,7 +49,7 @@ int32_t choose_positions(const Lengths& lengths,
   for (size_t r = 0; r < lengths.num_reqs(); ++r) {
     if (lengths.may_have_parts(r)) longest = std::max(longest, lengths.seq_lens[r]);
   }
-  int32_t low = 1;  // in units of least_positions
+  int32_t low = 1;  // the number of positions, in units of least_positions
   int32_t high = ceil_div(longest, options.least_positions);
   while (low < high) {
     const int32_t middle = (low + high) / 2;

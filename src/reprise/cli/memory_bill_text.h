@@ -14,7 +14,7 @@ namespace reprise::cli {
 /// Keys: budget, total, limit, others, weights, states, kv_cache, num_blocks, activations, graphs,
 /// buffers (null: not known before the start), rest, cache_is_limit. In bytes.
 [[nodiscard]] Json to_json(const api::MemoryBill& bill);
-/// The measured bill of a start, with "reported": what the device counts as used.
+/// The measured memory bill of a start, and "reported": the bytes that the device counts as used.
 [[nodiscard]] Json to_json(const api::StartupReport& report);
 
 }  // namespace reprise::cli

@@ -127,7 +127,8 @@ class Report {
     ++counts.num_different;
     fmt::print("{}:\n  {}\n", logged.id, describe(*answer.difference, logged, answer.replayed));
     if (!answer.cause.empty()) fmt::print("  likely cause: {}\n", answer.cause);
-    if (std::exchange(has_causes_, true)) return;  // they are those of the engine
+    // The causes are those of the engine, so print them once.
+    if (std::exchange(has_causes_, true)) return;
     Json now = api::engine_record(engine);
     api::add_file_digests(engine.args.model, now);
     for (const std::string& cause : api::likely_causes(logged_, now))

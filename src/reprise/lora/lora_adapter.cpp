@@ -188,7 +188,7 @@ class AdapterReader {
                       std::span<std::byte> slot) {
     const DType dtype = layer.b.dtype();
     const auto [module, begin, end] = part;
-    int64_t first_row = 0;  // of the module, in the stack
+    int64_t first_row = 0;  // first row of the module in the stack
     for (size_t i = 0; i < module; ++i) first_row += layer.modules[i].out_features;
     const auto width = static_cast<size_t>(layer.b.size(2));
     std::vector<float> row(static_cast<size_t>(end - begin));

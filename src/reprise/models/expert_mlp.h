@@ -61,7 +61,7 @@ class ExpertMlp final : public FeedForward {
   Limits limits_;
   std::optional<PartsBesideMlp> beside_mlp_;
   std::optional<LatentProjections> latent_;  // nothing: experts read and write hidden states
-  int64_t ranks_;                            // whose results are added
+  int64_t ranks_;                            // number of ranks whose results are added
   Tensor router_;                            // [experts, hidden]
   // [experts, 1, hidden]: factors of the experts' input; undefined: none.
   Tensor router_rows_;

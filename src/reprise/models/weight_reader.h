@@ -48,7 +48,7 @@ struct Arrangement {
 struct WeightPlan {
   std::vector<std::string> names;  // in the source
   Arrangement arrangement;
-  TensorType stacked;  // of the tensors one above the other
+  TensorType stacked;  // type of the tensors, stacked along the first dimension
   TensorType type;     // type of the weight; its layout says how the weight is packed
 
   [[nodiscard]] WeightFamily family() const noexcept { return type.layout.family; }

@@ -71,7 +71,7 @@ class TcpTransport final : public Transport {
     size_t num_header_bytes = 0;
     std::byte* body = nullptr;
     size_t num_body_bytes = 0;
-    Unexpected into;                // where it goes if nothing awaits it
+    Unexpected into;                // destination of the message if nothing awaits it
     std::optional<Posted> awaited;  // or what awaits it
     bool has_ended = false;         // the connection is over
     bool said_farewell = false;

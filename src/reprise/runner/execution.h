@@ -39,7 +39,7 @@ class Execution {
   [[nodiscard]] kernels::DeviceExecutor& executor() noexcept { return *executor_; }
   /// Gives all memory of the graph pool back. \pre no graph exists, and nothing uses the pool
   void empty_graph_pool() {
-    graph_pool_.reset();  // its memory comes first
+    graph_pool_.reset();  // release its memory before the new pool allocates
     graph_pool_ = device_->create_pool();
   }
 

@@ -22,7 +22,8 @@ struct NodePair {
   std::optional<size_t> a;  // index into GraphProfile::nodes
   std::optional<size_t> b;
   bool has_other_kernel = false;
-  bool has_other_bytes = false;        // it reads or writes more or fewer
+  // Whether the second node reads or writes other numbers of bytes.
+  bool has_other_bytes = false;
   TimeChange time = TimeChange::same;  // of the second node, in its place
 
   [[nodiscard]] bool is_in_both() const noexcept { return a && b; }

@@ -27,7 +27,7 @@ struct TimeSpread {
 /// Memory that a node uses.
 struct NodeMemory {
   std::string name;    // a weight, a part of the cache, an input or a pool; empty: unknown
-  uint64_t bytes = 0;  // that the node touches
+  uint64_t bytes = 0;  // bytes that the node reads or writes
   bool reads = false;
   bool writes = false;
   // An upper limit: the node looks up some of these rows and may touch less.
@@ -50,7 +50,7 @@ struct ProfiledNode {
   std::vector<NodeMemory> memory;
   // Time within a replay of the whole key; nothing: not measurable.
   std::optional<TimeSpread> in_place;
-  std::optional<TimeSpread> alone;  // again and again
+  std::optional<TimeSpread> alone;  // the node alone, run again and again
 
   [[nodiscard]] uint64_t bytes_read() const noexcept;
   [[nodiscard]] uint64_t bytes_written() const noexcept;
@@ -65,7 +65,7 @@ struct PaddingWaste {
   int32_t most_tokens = 0;
   // The share of padding rows, averaged over all sizes that the key serves.
   double mean_share = 0;
-  double largest_share = 0;  // with the fewest tokens
+  double largest_share = 0;  // the share for the batch with the fewest tokens
 
   friend bool operator==(const PaddingWaste&, const PaddingWaste&) = default;
 };
@@ -80,7 +80,7 @@ struct GraphProfile {
   int32_t num_tokens = 0;
   int32_t context_len = 0;  // the number of tokens that each request has in the cache
 
-  int32_t num_replays = 0;        // behind each time
+  int32_t num_replays = 0;        // number of replays from which each time is taken
   TimeSpread replay;              // whole, without any measurement inside
   TimeSpread eager;               // the same step without graphs
   std::string why_no_node_times;  // empty: nodes have times

@@ -10,7 +10,7 @@
 namespace reprise::runner {
 
 struct GraphProfilerOptions {
-  int32_t num_replays = 20;  // behind each time, at least 1
+  int32_t num_replays = 20;  // number of replays from which each time is taken, at least 1
   /// The number of tokens that each made-up request has in the cache before the step. Nothing: as
   /// many as fit, but at most 256.
   std::optional<int32_t> context_len;

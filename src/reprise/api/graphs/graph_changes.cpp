@@ -114,7 +114,7 @@ struct GraphChanges::Progress {
   size_t num_planned = 0;  // captures that it needs
   size_t num_captured = 0;
   std::vector<std::string> failures;
-  uint64_t num_steps = 0;  // between which it captured
+  uint64_t num_steps = 0;  // number of steps between which it captured graphs
   double capture_ms = 0;
   double longest_capture_ms = 0;
   uint64_t bytes_before = 0;

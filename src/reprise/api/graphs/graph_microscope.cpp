@@ -24,7 +24,8 @@ EngineArgs with_inventory(const EngineArgs& args) {
   require_profilable(args);
   EngineArgs changed = args;
   changed.keep_graph_inventory = true;
-  if (changed.verify_graphs == "off") changed.verify_graphs = "capture";  // it names the memory
+  // With verification, memory has names.
+  if (changed.verify_graphs == "off") changed.verify_graphs = "capture";
   return changed;
 }
 

@@ -34,7 +34,7 @@ size_t granularity_of(const LoadedEngine& engine) {
 
 /// How bytes of caches are counted.
 enum class Counting : uint8_t {
-  exact,    // as --kv-cache-memory-bytes does
+  exact,    // the number of bytes is not rounded, as with --kv-cache-memory-bytes
   rounded,  // to granules of the device
   // Rounded up, with the host's memory for each block: this has to fit into the measured memory.
   whole,
@@ -205,7 +205,7 @@ CacheGrowth give_caches_the_rest(LoadedEngine& main, LoadedEngine* draft) {
     if (grows) {
       engine.runner->grow_caches(of_engine.num_blocks, engine.report.num_state_slots);
     } else {
-      engine.runner.reset();  // its memory comes first
+      engine.runner.reset();  // release its memory before the new runner allocates
       make_runner(engine, of_engine, of_engine.num_blocks);
     }
   };

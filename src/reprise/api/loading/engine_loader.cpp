@@ -319,7 +319,7 @@ std::unique_ptr<LoadedEngine> load_engine(const EngineArgs& args, const StartupO
   CacheGrowth growth = CacheGrowth::in_place;
   stage("cache size", [&] { growth = give_caches_the_rest(engine, draft.engine.get()); });
   if (growth == CacheGrowth::by_new_runners) {
-    for (Start* start : {&main, &draft}) start->programs.reset();  // with numbers of state slots
+    for (Start* start : {&main, &draft}) start->programs.reset();  // hold a number of slots
     prepare_steps();
   }
   report_memory(engine, draft.engine.get(), used_elsewhere);

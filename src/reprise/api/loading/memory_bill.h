@@ -35,12 +35,12 @@ struct MemoryBill {
   }
 };
 
-/// The bill of load_engine() with these arguments. Opens the device and reads the headers of the
-/// weights' files, but no weights. \throws as load_engine() for options, for files and for parts
-/// that do not fit
+/// The memory bill of load_engine() with these arguments. Opens the device and reads the headers of
+/// the weights' files, but no weights. \throws as load_engine() for options, for files and for
+/// parts that do not fit
 [[nodiscard]] MemoryBill plan_memory(const EngineArgs& args);
 
-/// The bill of a start, measured. Blocks and weights of a draft model are in the figures.
+/// The measured memory bill of a start. The numbers include blocks and weights of a draft model.
 [[nodiscard]] MemoryBill memory_bill(const StartupReport& report);
 
 }  // namespace reprise::api

@@ -124,7 +124,8 @@ struct EngineArgs {
   /// Gets a line for people when a running engine finds something wrong. On any thread; may be
   /// empty.
   std::function<void(std::string_view)> log_line;
-  /// The same about what a running engine does because it was told to.
+  /// Gets a line about a change that a running engine makes on request. On any thread; may be
+  /// empty.
   std::function<void(std::string_view)> note_line;
   std::string program_version;  // for reports; empty: not known
   config::OptimizationLevel optimization_level = config::OptimizationLevel::O2;

@@ -43,7 +43,7 @@ enum class DeviceMemory : uint8_t {
 /// The memory for the caches, and the option that a message names for getting more.
 struct CacheMemory {
   int64_t bytes = 0;
-  int64_t free = 0;  // that could be had beyond the budget
+  int64_t free = 0;  // memory that is free beyond the budget
   std::string_view option;
 };
 
@@ -64,7 +64,7 @@ struct CacheMemory {
                                          int64_t state_bytes);
 
 struct KvCacheSize {
-  int64_t num_blocks = 0;     // with the null block
+  int64_t num_blocks = 0;     // including the null block
   int32_t max_model_len = 0;  // the longest request; less than asked for only with kLongestThatFits
   int64_t num_state_snapshots = 0;
   bool depends_on_memory = false;  // no option gives the number of blocks

@@ -48,8 +48,8 @@ struct StartupReport {
   int64_t num_kv_blocks = 0;
   int32_t kv_block_size = 0;
   size_t kv_cache_bytes = 0;
-  int64_t num_state_slots = 0;      // of recurrent layers, with the null slot
-  int64_t num_state_snapshots = 0;  // of them, for prefix caching
+  int64_t num_state_slots = 0;      // state slots of recurrent layers, including the null slot
+  int64_t num_state_snapshots = 0;  // slots of these that serve prefix caching
   size_t state_cache_bytes = 0;
   int32_t max_model_len = 0;
   int32_t max_logprobs = 0;  // the most that a request may ask for

@@ -28,7 +28,7 @@ struct PullPlan {
   std::vector<RepositoryFile> files;  // small ones first
   std::filesystem::path snapshot;     // the folder of the commit
   uint64_t total_bytes = 0;
-  uint64_t bytes_there = 0;  // of total_bytes, already on disk
+  uint64_t bytes_there = 0;  // the part of total_bytes that is already on disk
 };
 
 /// The functions are called by one thread at a time, `on_plan` before all others. Each may throw,

@@ -171,7 +171,7 @@ class MpiTransport final : public Transport {
   MPI_Comm communicator_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
-  std::string segment_;  // whose name is removed; empty: none
+  std::string segment_;  // shared memory whose name must be removed; empty: none
   std::vector<MPI_Request> requests_;
   std::vector<Handle> free_;
 };

@@ -41,7 +41,7 @@ class PoolingAnswer final : public RequestAnswer {
   std::string request_id_;
   Usage usage_;
   ExchangeRef exchange_;
-  std::vector<std::vector<float>> vectors_;  // by index of the text
+  std::vector<std::vector<float>> vectors_;  // vectors by the index of the text
 };
 
 }  // namespace reprise::server

@@ -57,7 +57,7 @@ class PackedCopyFile {
  public:
   struct Options {
     std::filesystem::path root;  // the folder; made by save()
-    std::string name;            // of the file in it
+    std::string name;            // name of the file in the folder
     std::string key;             // everything that the weights depend on
     // Must be longer than any save takes. Temporary files of killed writers are removed after this
     // time.
