@@ -192,8 +192,8 @@ class MemoryBudget(unittest.TestCase):
         free = self.machine.run("cuda", "generate", [*options, *request])
         self.assertEqual(free.returncode, 0, free.stderr)
         bill = bill_of(free)
-        # The estimator multiplied the size of one graph by the number of sizes. On this card that leaves 0.4 of the
-        # useful cache.
+        # An estimate that multiplies the size of one graph by the number of sizes is too large. The memory of this
+        # card is such that the estimate would leave 0.4 of the cache that is really available.
         per_key = bill["graphs"] // 2
         estimated = per_key * len(sizes)
         memory = int((bill["reported"] - bill["kv_cache"] - bill["graphs"] + estimated + 0.4 * bill["kv_cache"]) / 0.99)

@@ -220,9 +220,10 @@ class Loggers {
       if (!name.is_string()) handlers.refuse("expected the names of handlers");
       if (first.empty()) first = name.get<std::string>();
       if (first != name.get<std::string>()) {
-        handlers.refuse(fmt::format("'{}' is the second handler, after '{}'; all lines go to one",
-                                    name.get<std::string>(),
-                                    first));
+        handlers.refuse(
+            fmt::format("'{}' is the second handler, after '{}'; only one handler is supported",
+                        name.get<std::string>(),
+                        first));
       }
     }
   }

@@ -46,10 +46,11 @@ struct TcpMeeting {
 /// A socket that listens on 127.0.0.1 on a free port. \throws Error
 [[nodiscard]] Socket listen_on_free_port(uint16_t& port);
 
-/// Connects each rank with each other rank. Rank 0 listens at the address of the meeting and
-/// nowhere else. The others tell it where they listen themselves, and get the addresses of all and
-/// a random number that proves that they were there. Every read has a fixed size and a deadline.
-/// Returns the sockets by rank; the own one is closed.
+/// Connects each rank with each other rank. Rank 0 listens only at the given address. Each other
+/// rank connects to it and sends the port at which the rank itself listens. It gets the addresses
+/// of all ranks and a random number, which it must send to the ranks that it connects to: so they
+/// know that it has talked to rank 0. Every read has a fixed size and a deadline. Returns the
+/// sockets by rank; the own one is closed.
 /// \throws Error that names the ranks that did not come, or what is wrong with the address
 [[nodiscard]] std::vector<Socket> meet(TcpMeeting meeting);
 

@@ -6,8 +6,8 @@
 
 namespace reprise::structured_output {
 
-/// The processor time of one thread since a moment, which other programs do not change. Another
-/// thread may read it while the thread lives.
+/// The processor time that one thread has used since of_this_thread(). The load of the machine does
+/// not change this time. Another thread may read it while the thread lives.
 class ThreadClock {
  public:
   ThreadClock() = default;  // of no thread: no time passes
