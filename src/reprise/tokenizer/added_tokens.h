@@ -22,7 +22,6 @@ struct AddedToken {
   std::string piece;
   // Control token: decode() can skip it, and parse_special decides whether encode() finds it.
   bool special = false;
-  // encode() finds it
   bool single_word = false;  // matches only if no word character is next to it
   bool lstrip = false;       // also takes the white space before it
   bool rstrip = false;       // also takes the white space after it

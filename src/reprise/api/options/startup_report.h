@@ -69,7 +69,7 @@ struct StartupReport {
   compile::CompilationReport compilation;
   cudagraph::CaptureReport capture;
   size_t graph_bytes = 0;  // executable graphs and their memory pool
-  /// All memory when the caches have got theirs, with the draft model's.
+  /// The use of memory after the caches were allocated, including that of the draft model.
   runner::MemoryParts memory;
   MemoryBudget memory_budget;
   std::vector<std::string> warnings;

@@ -199,9 +199,9 @@ struct RecurrentConfig {
   // Heads, each with a state of its own; mamba1 and short_conv: channels.
   int64_t num_heads = 0;
   int64_t head_dim = 0;  // values per head; mamba1 and short_conv: 1
-  // A head's state is [head_dim, state_size]; in a delta net the size of keys;.
+  // A head's state is [head_dim, state_size]. In a delta net this is the size of keys. 0: only the
+  // convolution keeps a state.
   int64_t state_size = 0;
-  // 0: only the convolution keeps a state
   int64_t num_groups = 0;      // groups of heads that share B and C, or query and key
   int64_t time_step_rank = 0;  // mamba1
   bool conv_bias = false;
