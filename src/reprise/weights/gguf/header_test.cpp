@@ -141,7 +141,7 @@ uint64_t odd_number(std::mt19937_64& random) {
   return kNumbers[random() % kNumbers.size()];
 }
 
-// At each byte of the header in turn, every odd number of every width is written; after that,
+// At each byte of the header in turn, unusual numbers of every width are written; after that,
 // random changes.
 TEST(GgufHeader, accepts_only_consistent_files_after_any_change) {
   std::mt19937_64 random(20261122);
