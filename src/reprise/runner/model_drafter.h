@@ -73,7 +73,7 @@ class ModelDrafter final : public speculative::Drafter {
     int num_known = 0;       // tokens of the request in that call
     // Tokens in the cache; if more than num_known, the rest are drafts.
     int num_computed = 0;
-    std::vector<int32_t> drafts;  // of that call
+    std::vector<int32_t> drafts;  // the drafts of the last call
     kv_cache::BlockTable block_table;
     kv_cache::BlockHashChain block_hashes;
   };
